@@ -1,0 +1,26 @@
+import { setTimeout as delay } from "node:timers/promises";
+
+/** Time, passed in so that tests and simulations can own it. */
+export interface Clock {
+  /** Wall-clock milliseconds since 1970, for the wire only: it may jump. */
+  now(): number;
+  /** Monotonic milliseconds from an arbitrary origin, for measuring; stands still while the machine sleeps. */
+  elapsed(): number;
+  /** Resolves after `ms`; rejects with the reason when aborted. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  /** Calls `run` once after `ms`; the returned function takes it back. */
+  after(ms: number, run: () => void): () => void;
+}
+
+/** The machine's own clock. Its timers never keep the process alive by themselves when `after` is used. */
+export function systemClock(): Clock {
+  return {
+    now: () => Date.now(),
+    elapsed: () => performance.now(),
+    sleep: (ms, signal) => delay(ms, undefined, signal === undefined ? {} : { signal }),
+    after: (ms, run) => {
+      const timer = setTimeout(run, ms);
+      return () => clearTimeout(timer);
+    },
+  };
+}

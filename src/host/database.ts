@@ -1,0 +1,132 @@
+import { chmodSync, existsSync, renameSync, rmSync } from "node:fs";
+import { DatabaseSync } from "node:sqlite";
+import { pathToFileURL } from "node:url";
+import { errnoOf, HostError, toError } from "../errors.ts";
+
+export interface DatabaseOptions {
+  /** One SQL script per schema version, in order; how many have run is kept in `user_version`. */
+  readonly migrations: readonly string[];
+  /** Hold the file for this process alone, so that a second program on the same state is refused. */
+  readonly exclusive: boolean;
+}
+
+/** An open database and what had to be done to open it. */
+export interface Database {
+  readonly sql: DatabaseSync;
+  /** False when the disk refuses writes: the content was copied into memory and is lost at exit. */
+  readonly isPersistent: boolean;
+  /** Where a damaged predecessor was set aside, if there was one. */
+  readonly damagedCopy: string | undefined;
+}
+
+const SQLITE_BUSY = 5;
+const SQLITE_READONLY = 8;
+const SQLITE_IOERR = 10;
+const SQLITE_CORRUPT = 11;
+const SQLITE_CANTOPEN = 14;
+const SQLITE_NOTADB = 26;
+
+/**
+ * Opens a SQLite file durably (WAL, `synchronous=FULL`) and brings its schema up to date. A damaged file is set aside as
+ * `<path>.damaged` and begun anew; a disk that cannot be written yields a copy in memory.
+ * @throws {HostError} `state-locked` when another process holds it, `state-too-new` when a newer version wrote it.
+ */
+export function openDatabase(path: string, options: DatabaseOptions): Database {
+  try {
+    return { sql: openFile(path, options), isPersistent: true, damagedCopy: undefined };
+  } catch (error) {
+    switch (sqliteCode(error)) {
+      case SQLITE_BUSY:
+        throw new HostError("state-locked", `${path} is held by another process`, { cause: error, details: { path } });
+      case SQLITE_CORRUPT:
+      case SQLITE_NOTADB:
+        setAside(path);
+        return { sql: openFile(path, options), isPersistent: true, damagedCopy: `${path}.damaged` };
+      case SQLITE_READONLY:
+      case SQLITE_CANTOPEN:
+      case SQLITE_IOERR:
+        return { sql: openInMemory(path, options), isPersistent: false, damagedCopy: undefined };
+      default:
+        throw error instanceof HostError ? error : wrap(path, error);
+    }
+  }
+}
+
+/** The primary result code of a failed SQLite call (https://sqlite.org/rescode.html), or undefined. */
+export function sqliteCode(error: unknown): number | undefined {
+  if (errnoOf(error) !== "ERR_SQLITE_ERROR" || !(error instanceof Error) || !("errcode" in error)) return undefined;
+  return typeof error.errcode === "number" ? error.errcode & 0xff : undefined;
+}
+
+/** Runs `work` in one transaction: all of it or, when it throws, nothing. */
+export function transaction<T>(sql: DatabaseSync, work: () => T): T {
+  sql.exec("BEGIN IMMEDIATE");
+  try {
+    const result = work();
+    sql.exec("COMMIT");
+    return result;
+  } catch (error) {
+    // After some failures (a full disk) SQLite has rolled back by itself, and a second time is an error.
+    if (sql.isTransaction) sql.exec("ROLLBACK");
+    throw error;
+  }
+}
+
+function openFile(path: string, options: DatabaseOptions): DatabaseSync {
+  const sql = new DatabaseSync(path, { timeout: options.exclusive ? 0 : 5000 });
+  try {
+    if (options.exclusive) sql.exec("PRAGMA locking_mode=EXCLUSIVE");
+    sql.exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA cache_size=-512");
+    chmodSync(path, 0o600);
+    migrate(sql, path, options.migrations);
+    const check = sql.prepare("PRAGMA quick_check(1)").get();
+    if (check?.["quick_check"] !== "ok") {
+      throw Object.assign(new Error("quick_check failed"), { code: "ERR_SQLITE_ERROR", errcode: SQLITE_CORRUPT });
+    }
+    return sql;
+  } catch (error) {
+    sql.close();
+    throw error;
+  }
+}
+
+function migrate(sql: DatabaseSync, path: string, migrations: readonly string[]): void {
+  // Taking the write lock first makes a second process fail here and not in the middle of its work.
+  transaction(sql, () => {
+    const done = Number(sql.prepare("PRAGMA user_version").get()?.["user_version"] ?? 0);
+    if (done > migrations.length) {
+      throw new HostError("state-too-new", `${path} was written by a newer version (schema ${done})`);
+    }
+    for (const script of migrations.slice(done)) sql.exec(script);
+    sql.exec(`PRAGMA user_version=${migrations.length}`);
+  });
+}
+
+function setAside(path: string): void {
+  renameSync(path, `${path}.damaged`);
+  for (const suffix of ["-wal", "-shm"]) rmSync(path + suffix, { force: true });
+}
+
+function openInMemory(path: string, options: DatabaseOptions): DatabaseSync {
+  const sql = new DatabaseSync(":memory:");
+  migrate(sql, path, options.migrations);
+  if (!existsSync(path)) return sql;
+  try {
+    const address = pathToFileURL(path);
+    address.searchParams.set("immutable", "1");
+    sql.prepare("ATTACH ? AS disk").run(address.href);
+    const tables = sql.prepare("SELECT name FROM main.sqlite_schema WHERE type='table'").all();
+    for (const { name } of tables) {
+      const table = `"${String(name).replaceAll('"', '""')}"`;
+      sql.exec(`INSERT OR IGNORE INTO main.${table} SELECT * FROM disk.${table}`);
+    }
+    sql.exec("DETACH disk");
+  } catch {
+    // What cannot be read is gone either way; an empty memory still lets the agent work and say so.
+  }
+  return sql;
+}
+
+function wrap(path: string, error: unknown): HostError {
+  return new HostError("database-failed", `cannot open ${path}: ${toError(error).message}`, { cause: error });
+}

@@ -1,0 +1,135 @@
+import { constants } from "node:fs";
+import { mkdir, open, readdir, readFile, rename, rm, statfs, unlink } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { errnoOf, HostError, toError } from "../errors.ts";
+
+export interface DiskSpace {
+  readonly totalBytes: number;
+  /** What an unprivileged process may still use. */
+  readonly freeBytes: number;
+  readonly usedBytes: number;
+}
+
+/** Files below a root: `/` in production, a temporary directory in tests. Paths are absolute as production sees them. */
+export interface Files {
+  /** The text, or undefined when there is no such file. */
+  read(path: string): Promise<string | undefined>;
+  /** Replaces the file in one step that survives a power cut: temporary file, fsync, rename, fsync of the directory. */
+  writeAtomic(path: string, text: string, mode: number): Promise<void>;
+  /** Renames within one directory and makes it durable. */
+  move(from: string, to: string): Promise<void>;
+  /** Removes a file; one that is not there is fine. */
+  remove(path: string): Promise<void>;
+  /** Makes a directory and its parents. */
+  makeDirectory(path: string, mode: number): Promise<void>;
+  /** Names in a directory; empty when there is none. */
+  list(path: string): Promise<readonly string[]>;
+  space(path: string): Promise<DiskSpace>;
+}
+
+/**
+ * Real files below `root`.
+ * @throws {HostError} `disk-full`, `read-only`, `access-denied` or `file-failed`, with the path in its message.
+ */
+export function hostFiles(root = "/"): Files {
+  const at = (path: string): string => join(root, path);
+  return {
+    async read(path) {
+      try {
+        return await readFile(at(path), "utf8");
+      } catch (error) {
+        if (isAbsent(error)) return undefined;
+        throw fileError("read", path, error);
+      }
+    },
+    async writeAtomic(path, text, mode) {
+      const target = at(path);
+      const temporary = `${target}.${process.pid}.tmp`;
+      try {
+        await writeSynced(temporary, text, mode);
+        await rename(temporary, target);
+        await syncDirectory(dirname(target));
+      } catch (error) {
+        await rm(temporary, { force: true }).catch(() => undefined);
+        throw fileError("write", path, error);
+      }
+    },
+    async move(from, to) {
+      try {
+        await rename(at(from), at(to));
+        await syncDirectory(dirname(at(to)));
+      } catch (error) {
+        throw fileError("rename", from, error);
+      }
+    },
+    async remove(path) {
+      try {
+        await unlink(at(path));
+        await syncDirectory(dirname(at(path)));
+      } catch (error) {
+        if (!isAbsent(error)) throw fileError("remove", path, error);
+      }
+    },
+    async makeDirectory(path, mode) {
+      try {
+        await mkdir(at(path), { recursive: true, mode });
+      } catch (error) {
+        throw fileError("create", path, error);
+      }
+    },
+    async list(path) {
+      try {
+        return await readdir(at(path));
+      } catch (error) {
+        if (isAbsent(error)) return [];
+        throw fileError("list", path, error);
+      }
+    },
+    async space(path) {
+      try {
+        const { bsize, blocks, bfree, bavail } = await statfs(at(path));
+        return { totalBytes: blocks * bsize, freeBytes: bavail * bsize, usedBytes: (blocks - bfree) * bsize };
+      } catch (error) {
+        throw fileError("measure", path, error);
+      }
+    },
+  };
+}
+
+async function writeSynced(path: string, text: string, mode: number): Promise<void> {
+  const { O_WRONLY, O_CREAT, O_TRUNC, O_NOFOLLOW } = constants;
+  const file = await open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+/** Makes a rename or an unlink survive a power cut (fsync(2) on the directory). */
+async function syncDirectory(path: string): Promise<void> {
+  const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}
+
+function isAbsent(error: unknown): boolean {
+  return errnoOf(error) === "ENOENT";
+}
+
+const FILE_CODES: Readonly<Record<string, string>> = {
+  ENOSPC: "disk-full",
+  EDQUOT: "disk-full",
+  EROFS: "read-only",
+  EACCES: "access-denied",
+  EPERM: "access-denied",
+};
+
+function fileError(verb: string, path: string, error: unknown): HostError {
+  const code = FILE_CODES[errnoOf(error) ?? ""] ?? "file-failed";
+  return new HostError(code, `cannot ${verb} ${path}: ${toError(error).message}`, { cause: error, details: { path } });
+}

@@ -1,0 +1,71 @@
+import { z } from "zod";
+import { InputError } from "../errors.ts";
+import { parseStrictJson, type JsonLimits } from "../lib/strict-json.ts";
+
+/** Largest message of an established session, and before `hello` succeeds. */
+export const SESSION_LIMITS: JsonLimits = { maxBytes: 1024 * 1024, maxDepth: 32 };
+export const HANDSHAKE_LIMITS: JsonLimits = { maxBytes: 64 * 1024, maxDepth: 32 };
+/** The subprotocol token of the control channel (RFC 6455 §1.9). */
+export const SUBPROTOCOL = "holdfast.v1";
+export const PROTOCOL_VERSION = 1;
+export const SESSION_PATH = "/agent/v1/session";
+export const STREAM_PATH = "/agent/v1/stream";
+export const REGISTER_PATH = "/agent/v1/register";
+export const DOCUMENT_PATH = "/agent/v1/document";
+
+const Method = z
+  .string()
+  .regex(/^[a-z]+\.?[a-z]+$/)
+  .max(64);
+const Id = z.int().min(1);
+const version = { jsonrpc: z.literal("2.0") };
+
+export const RpcError = z.object({
+  code: z.int(),
+  message: z.string().max(4096),
+  data: z.looseObject({ code: z.string().max(64).optional(), details: z.unknown().optional() }).optional(),
+});
+export type RpcError = z.infer<typeof RpcError>;
+
+const Request = z.object({ ...version, id: Id, method: Method, params: z.unknown() });
+const Notification = z.object({ ...version, method: Method, params: z.unknown() });
+const Success = z.object({ ...version, id: Id, result: z.unknown() });
+const Failure = z.object({ ...version, id: Id.nullable(), error: RpcError });
+
+/** One JSON-RPC 2.0 message, sorted by what it is. */
+export type Message =
+  | { readonly kind: "request"; readonly id: number; readonly method: string; readonly params: unknown }
+  | { readonly kind: "notification"; readonly method: string; readonly params: unknown }
+  | { readonly kind: "success"; readonly id: number; readonly result: unknown }
+  | { readonly kind: "failure"; readonly id: number | null; readonly error: RpcError };
+
+/**
+ * Reads one frame: limits and forbidden keys first, then the envelope. Parameters are left to the method's schema.
+ * @throws {InputError} with the code of the check that failed; `invalid-message` for the envelope.
+ */
+export function parseMessage(frame: string | Uint8Array, limits: JsonLimits): Message {
+  const value = parseStrictJson(frame, limits);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw new InputError("invalid-message", "a frame holds exactly one JSON-RPC object; batches are not spoken");
+  }
+  if ("method" in value) {
+    if ("id" in value) return { kind: "request", ...read(Request, value) };
+    return { kind: "notification", ...read(Notification, value) };
+  }
+  if ("error" in value) return { kind: "failure", ...read(Failure, value) };
+  return { kind: "success", ...read(Success, value) };
+}
+
+function read<T>(schema: z.ZodType<T>, value: unknown): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new InputError("invalid-message", describeIssues(parsed.error).join("; "), { cause: parsed.error });
+}
+
+/** One line per violation, each led by the path of the field: `keys.auth.x: must be …`. */
+export function describeIssues(error: z.ZodError, root = ""): string[] {
+  return error.issues.map((issue) => {
+    const path = [...(root === "" ? [] : [root]), ...issue.path.map(String)].join(".");
+    return path === "" ? issue.message : `${path}: ${issue.message}`;
+  });
+}

@@ -1,0 +1,27 @@
+/** Every error code of the platform with its JSON-RPC number and its HTTP status; both faces answer from this one table. */
+export const errorCodes = {
+  "unknown-event": { rpc: -32001, http: 404, meaning: "no trigger event of this name" },
+  "not-supported": { rpc: -32002, http: 422, meaning: "this kind of node, or this machine, cannot do it" },
+  "not-configured": { rpc: -32003, http: 422, meaning: "what it works on is not configured" },
+  "invalid-body": { rpc: -32004, http: 422, meaning: "a field is missing or wrong; details say which" },
+  "not-found": { rpc: -32005, http: 404, meaning: "the named thing does not exist" },
+  busy: { rpc: -32006, http: 409, meaning: "a limit of concurrent work is reached, or an exclusive one is running" },
+  "tool-missing": { rpc: -32007, http: 501, meaning: "the program it needs is not installed" },
+  "exec-failed": { rpc: -32008, http: 502, meaning: "the program could not be started or was killed" },
+  timeout: { rpc: -32009, http: 504, meaning: "the deadline passed" },
+  cancelled: { rpc: -32010, http: 499, meaning: "the caller took it back" },
+  interrupted: { rpc: -32011, http: 502, meaning: "a crash cut it off; it is never run again" },
+  inactive: { rpc: -32012, http: 409, meaning: "the node is INACTIVE and this needs the data plane" },
+  offline: { rpc: -32013, http: 503, meaning: "the node has no session" },
+  "out-of-sync": { rpc: -32014, http: 409, meaning: "the base version is not the one stored; send everything" },
+  "bad-signature": { rpc: -32015, http: 401, meaning: "a signature, an audience, a time or a version does not hold" },
+  replayed: { rpc: -32016, http: 409, meaning: "the id was used before with another body, or in another session" },
+  "storage-unavailable": { rpc: -32017, http: 507, meaning: "the journal cannot be written" },
+  internal: { rpc: -32018, http: 500, meaning: "a fault of the program" },
+} as const satisfies Record<string, { rpc: number; http: number; meaning: string }>;
+
+export type ErrorCode = keyof typeof errorCodes;
+
+export function isErrorCode(code: string): code is ErrorCode {
+  return Object.hasOwn(errorCodes, code);
+}

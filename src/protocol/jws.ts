@@ -1,0 +1,76 @@
+import { compactVerify, CompactSign, decodeProtectedHeader, importJWK } from "jose";
+import type { CryptoKey } from "jose";
+import { InputError } from "../errors.ts";
+import { parseStrictJson, type JsonLimits } from "../lib/strict-json.ts";
+import { claimsByType, type ClaimsByType, type JwsType } from "./claims.ts";
+import { describeIssues } from "./envelope.ts";
+import type { Ed25519PublicKey } from "./keys.ts";
+
+const ALGORITHM = "Ed25519"; // RFC 9864
+const CLAIMS_LIMITS: JsonLimits = { maxBytes: 64 * 1024 * 1024, maxDepth: 32 };
+const HEADER_MEMBERS = "alg,kid,typ";
+
+/** A private key that signs, with the identifier its public half is found by. */
+export interface Signer {
+  readonly kid: string;
+  readonly privateKey: CryptoKey;
+}
+
+/** Public keys by thumbprint: who may have signed. */
+export type KeySet = ReadonlyMap<string, Ed25519PublicKey>;
+
+/** Signs claims as a compact JWS (RFC 7515) whose header holds exactly `alg`, `typ` and `kid`. */
+export function signJws<T extends JwsType>(typ: T, claims: ClaimsByType[T], signer: Signer): Promise<string> {
+  return new CompactSign(new TextEncoder().encode(JSON.stringify(claims)))
+    .setProtectedHeader({ alg: ALGORITHM, typ, kid: signer.kid })
+    .sign(signer.privateKey);
+}
+
+/**
+ * Verifies a compact JWS of one fixed `typ` against a set of keys and parses its claims. Audience, issuer and times are the
+ * caller's to judge, since only it knows which hold.
+ * @throws {InputError} `bad-signature` for the form, the header, the key or the signature; `invalid-claims` for the content.
+ */
+export async function verifyJws<T extends JwsType>(typ: T, jws: string, keys: KeySet): Promise<ClaimsByType[T]> {
+  const kid = headerOf(jws, typ);
+  const key = keys.get(kid);
+  if (key === undefined) throw new InputError("bad-signature", `${typ}: signed by the unknown key ${kid}`);
+  let payload: Uint8Array;
+  try {
+    const verified = await compactVerify(jws, await importJWK(key, ALGORITHM), { algorithms: [ALGORITHM] });
+    payload = verified.payload;
+  } catch (error) {
+    throw new InputError("bad-signature", `${typ}: the signature does not verify`, { cause: error });
+  }
+  return parseClaims(typ, payload);
+}
+
+/** Reads the claims without verifying: only to learn whom to ask, never to act on. */
+export function peekClaims<T extends JwsType>(typ: T, jws: string): ClaimsByType[T] {
+  headerOf(jws, typ);
+  return parseClaims(typ, Buffer.from(jws.split(".")[1] ?? "", "base64url"));
+}
+
+/** The `kid` of a JWS whose header has the one accepted form. */
+function headerOf(jws: string, typ: JwsType): string {
+  let header: ReturnType<typeof decodeProtectedHeader>;
+  try {
+    header = decodeProtectedHeader(jws);
+  } catch (error) {
+    throw new InputError("bad-signature", `${typ}: not a compact JWS`, { cause: error });
+  }
+  if (Object.keys(header).sort().join(",") !== HEADER_MEMBERS) {
+    throw new InputError("bad-signature", `${typ}: the header must hold exactly alg, typ and kid`);
+  }
+  if (header.alg !== ALGORITHM) throw new InputError("bad-signature", `${typ}: alg must be ${ALGORITHM}`);
+  if (header.typ !== typ) throw new InputError("bad-signature", `expected ${typ}, not ${String(header.typ)}`);
+  if (typeof header.kid !== "string") throw new InputError("bad-signature", `${typ}: kid must be text`);
+  return header.kid;
+}
+
+function parseClaims<T extends JwsType>(typ: T, payload: Uint8Array): ClaimsByType[T] {
+  const parsed = claimsByType[typ].safeParse(parseStrictJson(payload, CLAIMS_LIMITS));
+  if (!parsed.success) throw new InputError("invalid-claims", `${typ}: ${describeIssues(parsed.error).join("; ")}`);
+  // The table pairs each typ with its schema, which the index type cannot follow through a generic.
+  return parsed.data as ClaimsByType[T];
+}

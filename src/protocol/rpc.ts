@@ -1,0 +1,183 @@
+import type { z } from "zod";
+import { AgentError, InputError, SessionError, toError } from "../errors.ts";
+import { errorCodes, isErrorCode } from "./error-codes.ts";
+import { describeIssues, type Message, type RpcError } from "./envelope.ts";
+import type { MethodSpec } from "./methods.ts";
+
+type Table = Readonly<Record<string, MethodSpec>>;
+type RequestName<T extends Table> = { [M in keyof T]: T[M]["kind"] extends "request" ? M : never }[keyof T] & string;
+type NoticeName<T extends Table> = { [M in keyof T]: T[M]["kind"] extends "notification" ? M : never }[keyof T] &
+  string;
+type Params<T extends Table, M extends keyof T> = z.infer<T[M]["params"]>;
+type Result<T extends Table, M extends keyof T> = z.infer<T[M]["result"]>;
+
+/** One handler for each method the other side may call. */
+export type Handlers<T extends Table> = {
+  readonly [M in keyof T]?: (params: Params<T, M>) => Promise<Result<T, M>> | Result<T, M> | Promise<void> | void;
+};
+
+export interface RpcOptions<Local extends Table, Remote extends Table> {
+  /** What the other side may call here. */
+  readonly local: Local;
+  /** What may be called on the other side. */
+  readonly remote: Remote;
+  readonly handlers: Handlers<Local>;
+  readonly send: (text: string) => void;
+  /** Told of everything a handler threw that is not an answer: a bug or a bad notification. */
+  readonly onFault: (method: string, error: Error) => void;
+}
+
+const METHOD_NOT_FOUND = -32601;
+const INVALID_PARAMS = -32602;
+/** Requests in flight one way; beyond it the sender has lost count of its own work. */
+const MAX_PENDING = 1024;
+
+interface Pending {
+  readonly method: string;
+  resolve(result: unknown): void;
+  reject(error: Error): void;
+}
+
+/** Error of a request that the other side answered with a failure; `code` is the platform's. */
+export class RemoteError extends SessionError {}
+
+/** One end of a JSON-RPC 2.0 connection, without the connection: text goes out through `send`, messages come in through `receive`. */
+export class RpcPeer<Local extends Table, Remote extends Table> {
+  readonly #options: RpcOptions<Local, Remote>;
+  readonly #pending = new Map<number, Pending>();
+  #lastId = 0;
+  #closed: Error | undefined;
+
+  constructor(options: RpcOptions<Local, Remote>) {
+    this.#options = options;
+  }
+
+  /** Calls the other side and waits for its parsed answer; rejects with `RemoteError`, on abort, or when the connection ends. */
+  request<M extends RequestName<Remote>>(
+    method: M,
+    params: Params<Remote, M>,
+    signal?: AbortSignal,
+  ): Promise<Result<Remote, M>> {
+    if (this.#closed !== undefined) return Promise.reject(this.#closed);
+    if (this.#pending.size >= MAX_PENDING) {
+      return Promise.reject(new SessionError("busy", `${MAX_PENDING} requests are unanswered`));
+    }
+    if (signal?.aborted === true) return Promise.reject(toError(signal.reason));
+    this.#lastId += 1;
+    const id = this.#lastId;
+    return new Promise((resolve, reject) => {
+      const forget = (): void => {
+        this.#pending.delete(id);
+        signal?.removeEventListener("abort", onAbort);
+      };
+      const onAbort = (): void => {
+        forget();
+        reject(toError(signal?.reason));
+      };
+      signal?.addEventListener("abort", onAbort, { once: true });
+      this.#pending.set(id, {
+        method,
+        resolve: (result) => {
+          forget();
+          const parsed = this.#options.remote[method]?.result.safeParse(result);
+          if (parsed?.success === true) resolve(parsed.data as Result<Remote, M>);
+          else reject(new SessionError("invalid-result", `${method} answered something else than its schema says`));
+        },
+        reject: (error) => {
+          forget();
+          reject(error);
+        },
+      });
+      this.#options.send(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+    });
+  }
+
+  /** Tells the other side something that wants no answer. */
+  notify<M extends NoticeName<Remote>>(method: M, params: Params<Remote, M>): void {
+    if (this.#closed === undefined) this.#options.send(JSON.stringify({ jsonrpc: "2.0", method, params }));
+  }
+
+  /** Takes one parsed message: an answer settles its request, a call runs its handler. */
+  async receive(message: Message): Promise<void> {
+    switch (message.kind) {
+      case "success":
+        this.#pending.get(message.id)?.resolve(message.result);
+        return;
+      case "failure":
+        if (message.id !== null) this.#pending.get(message.id)?.reject(remoteError(message.error));
+        return;
+      case "notification":
+        try {
+          await this.#call(message.method, message.params);
+        } catch (error) {
+          this.#options.onFault(message.method, toError(error));
+        }
+        return;
+      case "request":
+        await this.#answer(message.id, message.method, message.params);
+    }
+  }
+
+  /** Ends the connection's work: every request in flight rejects with `reason`. */
+  close(reason: Error): void {
+    if (this.#closed !== undefined) return;
+    this.#closed = reason;
+    for (const pending of this.#pending.values()) pending.reject(reason);
+  }
+
+  async #answer(id: number, method: string, params: unknown): Promise<void> {
+    let answer: { result: unknown } | { error: RpcError };
+    try {
+      answer = { result: (await this.#call(method, params)) ?? {} };
+    } catch (error) {
+      answer = { error: this.#failure(method, toError(error)) };
+    }
+    if (this.#closed === undefined) this.#options.send(JSON.stringify({ jsonrpc: "2.0", id, ...answer }));
+  }
+
+  #call(method: string, params: unknown): unknown {
+    const spec = Object.hasOwn(this.#options.local, method) ? this.#options.local[method] : undefined;
+    const handler = this.#options.handlers[method];
+    if (spec === undefined || handler === undefined) throw new UnknownMethod(method);
+    const parsed = spec.params.safeParse(params);
+    if (!parsed.success) throw new InvalidParams(method, describeIssues(parsed.error), parsed.error.issues);
+    return handler(parsed.data as Params<Local, string>);
+  }
+
+  #failure(method: string, error: Error): RpcError {
+    if (error instanceof UnknownMethod) return { code: METHOD_NOT_FOUND, message: error.message };
+    if (error instanceof InvalidParams) {
+      return { code: INVALID_PARAMS, message: error.message, data: { code: "invalid-body", details: error.issues } };
+    }
+    if (error instanceof AgentError && isErrorCode(error.code)) {
+      return {
+        code: errorCodes[error.code].rpc,
+        message: error.message.slice(0, 4096),
+        data: { code: error.code, details: error.details },
+      };
+    }
+    this.#options.onFault(method, error);
+    return { code: errorCodes.internal.rpc, message: "internal error", data: { code: "internal" } };
+  }
+}
+
+class UnknownMethod extends InputError {
+  constructor(method: string) {
+    super("unknown-method", `no method ${method}`);
+  }
+}
+
+class InvalidParams extends InputError {
+  readonly issues: unknown;
+  constructor(method: string, lines: readonly string[], issues: unknown) {
+    super("invalid-params", `${method}: ${lines.slice(0, 20).join("; ")}`);
+    this.issues = issues;
+  }
+}
+
+function remoteError(error: RpcError): RemoteError {
+  const details = error.data?.details;
+  const isRecord = typeof details === "object" && details !== null && !Array.isArray(details);
+  const options = isRecord ? { details: details as Record<string, unknown> } : {};
+  return new RemoteError(error.data?.code ?? "remote-error", error.message, options);
+}

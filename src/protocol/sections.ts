@@ -1,0 +1,49 @@
+import { z } from "zod";
+import type { NodeType } from "./values.ts";
+
+/** The sections of desired configuration, by the name they have below `config`. */
+export const sectionNames = [
+  "connectors",
+  "services",
+  "gateway",
+  "network",
+  "_bgp",
+  "cluster",
+  "alert",
+  "snmp",
+  "apigw",
+  "vpn",
+  "exec",
+  "dns",
+  "core",
+  "jvm",
+] as const;
+export const SectionName = z.enum(sectionNames);
+export type SectionName = z.infer<typeof SectionName>;
+
+/** What each section may exist on: `config.md` §1.2. */
+export const sectionOwners: Readonly<Record<SectionName, { readonly agents: boolean; readonly clusters: boolean }>> = {
+  connectors: { agents: true, clusters: true },
+  services: { agents: true, clusters: true },
+  gateway: { agents: true, clusters: false },
+  network: { agents: false, clusters: true },
+  _bgp: { agents: false, clusters: false },
+  cluster: { agents: false, clusters: false },
+  alert: { agents: false, clusters: false },
+  snmp: { agents: true, clusters: false },
+  apigw: { agents: false, clusters: true },
+  vpn: { agents: true, clusters: true },
+  exec: { agents: true, clusters: true },
+  dns: { agents: false, clusters: false },
+  core: { agents: true, clusters: true },
+  jvm: { agents: true, clusters: false },
+};
+
+/** Whether a node of this type runs the section at all. */
+export function sectionSuits(section: SectionName, type: NodeType): boolean {
+  return type === "Node" || sectionOwners[section].agents;
+}
+
+/** Bounds on the stored body of a section. */
+export const SECTION_MAX_BYTES = 4 * 1024 * 1024;
+export const SECTION_MAX_DEPTH = 24;

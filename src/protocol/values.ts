@@ -1,0 +1,82 @@
+import { isIP } from "node:net";
+import { z } from "zod";
+
+/** A node's identifier (RFC 9562), lower case. */
+export const Uid = z.uuid().toLowerCase();
+export type Uid = z.infer<typeof Uid>;
+
+/** A node's own name: the first label of its FQDN. */
+export const NodeName = z
+  .string()
+  .regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, "lower-case letters, digits and dashes, no dash first or last");
+
+/** A domain or a fully qualified name below it (RFC 1123), lower case. */
+export const Fqdn = z
+  .string()
+  .max(253)
+  .regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/, "not a domain name");
+
+const HOST_LABEL = /^[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$/;
+
+/** An IPv4 or IPv6 address or an RFC 1123 name; never anything that a tool could take for an option. */
+export const Host = z
+  .string()
+  .min(1)
+  .max(253)
+  .refine(isHost, "must be an IP address or a host name")
+  .meta({ description: "IPv4 or IPv6 address, or an RFC 1123 host name" });
+
+function isHost(text: string): boolean {
+  if (isIP(text) !== 0) return !text.includes("%");
+  const name = text.endsWith(".") ? text.slice(0, -1) : text;
+  return name.split(".").every((label) => HOST_LABEL.test(label));
+}
+
+/** An address a socket can be bound to. */
+export const IpAddress = z
+  .string()
+  .max(45)
+  .refine((text) => isIP(text) !== 0, "must be an IPv4 or IPv6 address");
+
+export const Port = z.int().min(1).max(65_535);
+
+/** The name of a network link as Linux allows it. */
+export const LinkName = z.string().regex(/^[A-Za-z0-9_.@:-]{1,15}$/, "not the name of a network interface");
+
+/** 32 bytes as 43 base64url characters: nonces, thumbprints (RFC 7638), key pins (RFC 7469). */
+export const Base64Url32 = z.string().regex(/^[A-Za-z0-9_-]{43}$/, "must be 43 base64url characters");
+
+/** A JWS in compact form (RFC 7515). */
+export const Jws = z
+  .string()
+  .max(64 * 1024 * 1024)
+  .regex(/^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/, "not a compact JWS");
+
+/** Document versions, counters and sequence numbers: whole, exact in a double. */
+export const Version = z.int().min(0);
+
+/** Seconds since 1970, as JWT claims have them; a fraction is accepted. */
+export const UnixSeconds = z.number().min(0).max(253_402_300_799);
+
+/** Milliseconds since 1970. */
+export const UnixMilliseconds = z.int().min(0);
+
+/** The name of a trigger event: an open set, so only its form is fixed. */
+export const EventName = z
+  .string()
+  .regex(/^[a-z][a-z0-9-]{0,63}$/, "lower-case letters, digits and dashes, at most 64");
+
+/** Tag names and values. */
+export const TagText = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/, "letters, digits, '-' and '_', at most 128");
+export const Tags = z.record(TagText, TagText);
+
+export const NodeType = z.enum(["Node", "Agent"]);
+export type NodeType = z.infer<typeof NodeType>;
+export const NodeState = z.enum(["ACTIVE", "INACTIVE"]);
+export type NodeState = z.infer<typeof NodeState>;
+export const LifecycleState = z.enum(["pre-production", "production", "maintenance", "decommissioned"]);
+export type LifecycleState = z.infer<typeof LifecycleState>;
+
+/** Any JSON object. */
+export const JsonObject = z.record(z.string(), z.unknown());
+export type JsonObject = z.infer<typeof JsonObject>;
