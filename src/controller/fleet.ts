@@ -1,0 +1,149 @@
+import type { Device } from "../protocol/claims.ts";
+import type { Config } from "../protocol/documents.ts";
+import type { NodeKeys } from "../protocol/keys.ts";
+import type { DocumentApplied, Heartbeat } from "../protocol/methods.ts";
+import type { SectionName } from "../protocol/sections.ts";
+import type { ShadowMap } from "../protocol/shadow.ts";
+import type { EventLevel, EventState, MetricSample } from "../protocol/telemetry.ts";
+import type { JsonObject, LifecycleState, NodeState, NodeType } from "../protocol/values.ts";
+
+/** A node as the control plane knows it. Units as on the wire: `lastConnect` in milliseconds, the other times in seconds. */
+export interface NodeRecord {
+  readonly uid: string;
+  readonly name: string;
+  readonly fqdn: string;
+  readonly domain: string;
+  readonly org: string;
+  readonly type: NodeType;
+  readonly state: NodeState;
+  readonly lifecycleState: LifecycleState | undefined;
+  readonly cluster: string | undefined;
+  readonly tags: Readonly<Record<string, string>>;
+  readonly keys: NodeKeys;
+  readonly isOnline: boolean;
+  readonly lastIp: string | undefined;
+  readonly lastConnect: number | undefined;
+  readonly disconnectTime: number | undefined;
+  readonly createdAt: number;
+  readonly device: Device | undefined;
+  readonly heartbeat: (Heartbeat & { readonly receivedAt: number }) | undefined;
+  readonly config: Config;
+  readonly reported: ShadowMap;
+  /** Newest `document.applied` of each document. */
+  readonly applied: Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>;
+}
+
+export interface ClusterRecord {
+  readonly fqdn: string;
+  readonly name: string;
+  readonly domain: string;
+  readonly createdAt: number;
+  readonly tags: Readonly<Record<string, string>>;
+  readonly config: Config;
+  readonly members: readonly string[];
+}
+
+/** An event with what the control plane adds to it; times in Unix seconds, `uid` sortable by time. */
+export interface EventRecord {
+  readonly uid: string;
+  readonly eventType: string;
+  readonly level: EventLevel;
+  readonly message: string;
+  readonly timestamp: number;
+  readonly receivedTime: number;
+  readonly details: JsonObject;
+  readonly state: EventState;
+  readonly subject: "Node" | "Certificate" | "Order" | "Upgrade" | "AlertSuppression";
+  readonly orgId: string;
+  readonly nodeId: string;
+  readonly nodeName: string;
+  readonly domain: string;
+  readonly fqdn: string;
+}
+
+/** The open alert of one (node, event type); gone when its clearing event arrives, when dismissed, or after 24 h. */
+export interface AlertRecord {
+  readonly uid: string;
+  readonly eventType: string;
+  readonly message: string;
+  readonly nodeId: string;
+  readonly nodeName: string;
+  readonly timestamp: number;
+}
+
+export interface AuditRecord {
+  readonly nodeId: string;
+  readonly fqdn: string;
+  readonly category: string;
+  readonly value: string;
+  readonly timestamp: number;
+}
+
+export interface EventFilter {
+  readonly nodeIds?: readonly string[];
+  readonly eventTypes?: readonly string[];
+  readonly levels?: readonly EventLevel[];
+  /** Unix seconds, both inclusive. */
+  readonly from?: number;
+  readonly to?: number;
+  readonly text?: string;
+  readonly sort: { readonly by: "timestamp" | "level"; readonly order: "asc" | "desc" };
+  readonly limit: number;
+  readonly offset: number;
+}
+
+export interface TriggerRequest {
+  readonly event: string;
+  readonly body: unknown;
+  readonly wait: boolean;
+  readonly user: string;
+  readonly deadlineMs: number;
+}
+
+/** Output of a running trigger, as `trigger.progress` brings it. */
+export interface TriggerProgress {
+  readonly seq: number;
+  readonly kind: "stdout" | "stderr" | "json" | "percent";
+  readonly data: unknown;
+}
+
+/**
+ * Everything the HTTP API may ask of the fleet. Each change is stored, raises the version of every document it touches, and is
+ * announced to the nodes online, in that order.
+ * Errors are `InputError`: `not-found`, `invalid-body`, `name-taken` (409), `not-supported`, `offline`, or the node's own answer's code.
+ */
+export interface Fleet {
+  nodes(): readonly NodeRecord[];
+  node(uid: string): NodeRecord | undefined;
+  nodeByFqdn(fqdn: string): NodeRecord | undefined;
+  /** Makes a signed license; `jkt` binds it to a key made beforehand. */
+  issueLicense(request: { name: string; type: NodeType; jkt?: string; user: string }): Promise<string>;
+  updateNode(uid: string, change: { state?: NodeState; cluster?: string | null }, user: string): NodeRecord;
+  deleteNode(uid: string, user: string): Promise<void>;
+  /** Replaces a section; undefined removes it. */
+  setSection(uid: string, section: SectionName, body: JsonObject | undefined, user: string): NodeRecord;
+  setTag(uid: string, name: string, value: string | undefined, user: string): NodeRecord;
+  setLifecycleState(uid: string, state: LifecycleState, user: string): NodeRecord;
+
+  clusters(): readonly ClusterRecord[];
+  cluster(fqdn: string): ClusterRecord | undefined;
+  createCluster(request: { name: string }, user: string): ClusterRecord;
+  deleteCluster(fqdn: string, user: string): void;
+  setClusterTag(fqdn: string, name: string, value: string | undefined, user: string): ClusterRecord;
+
+  /** Sends a signed trigger. With `wait` it resolves to the node's answer, without to `true` once it was handed over. */
+  runTrigger(
+    uid: string,
+    request: TriggerRequest,
+    options: { readonly signal: AbortSignal; readonly onProgress?: (progress: TriggerProgress) => void },
+  ): Promise<unknown>;
+
+  events(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] };
+  event(nodeId: string, eventUid: string): EventRecord | undefined;
+  alerts(nodeId?: string): readonly AlertRecord[];
+  /** Resolves and dismisses one alert; false when none of this type is open. */
+  dismissAlert(nodeId: string, eventType: string): boolean;
+  audits(nodeId: string): readonly AuditRecord[];
+  /** Minute samples of one node, oldest first; `from` and `to` in Unix seconds. */
+  metrics(nodeId: string, from: number, to: number): readonly MetricSample[];
+}
