@@ -1,0 +1,92 @@
+import { z } from "zod";
+import type { Clock } from "../../host/clock.ts";
+import type { Files } from "../../host/files.ts";
+import { stateFile } from "../../host/state-file.ts";
+import type { DocumentVersions } from "../../protocol/claims.ts";
+import { verifyJws } from "../../protocol/jws.ts";
+import { keySetOf } from "../../protocol/keys-chain.ts";
+import { judgeServerProof, proveNode } from "../session/handshake.ts";
+import type { ControlPlaneRpc, HandshakeParty } from "../session/attempt.ts";
+import { authSigner, nextCounter, type IdentityFiles, type PrivateKeys, type Registration } from "./identity.ts";
+
+const KNOWN_ADDRESSES_MAX = 8;
+const Addresses = z.object({ addresses: z.array(z.string().max(64)).max(KNOWN_ADDRESSES_MAX) });
+
+export interface PartyOptions {
+  readonly clock: Clock;
+  readonly files: Files;
+  readonly stateDir: string;
+  readonly identity: IdentityFiles;
+  readonly keys: PrivateKeys;
+  readonly registration: () => Registration;
+  readonly bootId: string;
+  readonly version: string;
+  readonly have: () => DocumentVersions;
+  readonly reportedVersion: () => number;
+  /** Fetches and accepts newer versions of the keys document; resolves whether there were any. */
+  readonly refreshKeys: (rpc: ControlPlaneRpc) => Promise<boolean>;
+  readonly onFault: (error: unknown) => void;
+}
+
+/** The node's side of the handshake: its keys, its counter, the pins and the addresses that worked. */
+export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> {
+  const signer = await authSigner(options.keys);
+  const addressFile = stateFile(options.files, {
+    path: `${options.stateDir}/identity/addresses.json`,
+    schema: Addresses,
+    keepsPrevious: false,
+  });
+  const loaded = await addressFile.load();
+  let known: readonly string[] = loaded.is === "good" ? loaded.value.addresses : [];
+
+  const controlPlane = (): Registration["controlPlane"] => options.registration().controlPlane;
+  const verify = async (proof: string, cnonce: string, tlsKey: string | undefined) =>
+    judgeServerProof(proof, {
+      registration: options.registration(),
+      cnonce,
+      tlsKey,
+      keys: await keySetOf(controlPlane().keys.signing),
+    });
+
+  return {
+    target: async () => ({
+      url: options.registration().node.session,
+      pins: controlPlane().keys.spki,
+      knownAddresses: known,
+      timeoutMs: 10_000,
+    }),
+    async prove(nonce, cnonce, tlsKey) {
+      return proveNode({
+        registration: options.registration(),
+        signer,
+        nonce,
+        cnonce,
+        n: await nextCounter(options.identity.counter, options.clock.now()),
+        bootId: options.bootId,
+        version: options.version,
+        have: options.have(),
+        tlsKey,
+      });
+    },
+    async verify(proof, cnonce, tlsKey, rpc) {
+      try {
+        return await verify(proof, cnonce, tlsKey);
+      } catch (error) {
+        // A node that slept through a change of keys fetches them first: they prove themselves by the root it has pinned.
+        if (await options.refreshKeys(rpc).catch(() => false)) return verify(proof, cnonce, tlsKey);
+        throw error;
+      }
+    },
+    reportedVersion: options.reportedVersion,
+    async isDeletion(jws, cnonce) {
+      const claims = await verifyJws("holdfast-deleted+jwt", jws, await keySetOf(controlPlane().keys.signing));
+      const { node } = options.registration();
+      return claims.aud === node.uid && claims.nonce === cnonce && claims.iss === controlPlane().iss;
+    },
+    reached(address) {
+      if (known[0] === address) return;
+      known = [address, ...known.filter((other) => other !== address)].slice(0, KNOWN_ADDRESSES_MAX);
+      addressFile.save({ addresses: [...known] }).catch(options.onFault);
+    },
+  };
+}

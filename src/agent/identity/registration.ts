@@ -1,0 +1,154 @@
+import { randomBytes } from "node:crypto";
+import { z } from "zod";
+import { InputError, SessionError } from "../../errors.ts";
+import type { HttpClient, HttpResponse } from "../../host/http-client.ts";
+import { parseStrictJson } from "../../lib/strict-json.ts";
+import type { Device, License } from "../../protocol/claims.ts";
+import { describeIssues, REGISTER_PATH } from "../../protocol/envelope.ts";
+import { peekClaims, signJws, verifyJws } from "../../protocol/jws.ts";
+import { KeysEnvelopes, keySetOf, walkKeysChain } from "../../protocol/keys-chain.ts";
+import { thumbprintsOf } from "../../protocol/keys.ts";
+import { Jws } from "../../protocol/values.ts";
+import {
+  authSigner,
+  generateKeys,
+  publicKeys,
+  type IdentityFiles,
+  type PrivateKeys,
+  type Registration,
+} from "./identity.ts";
+
+const Answer = z.object({ registered: Jws.max(16_384), keys: KeysEnvelopes });
+const Refusal = z.object({ error: z.string().max(1024), code: z.string().max(64) });
+const ANSWER_LIMITS = { maxBytes: 1024 * 1024, maxDepth: 8 };
+
+export interface RegisterDeps {
+  readonly files: IdentityFiles;
+  readonly http: HttpClient;
+  readonly device: () => Promise<Device>;
+}
+
+/**
+ * Registers this node with the control plane that signed the license and keeps what came of it. Safe to repeat: the keys made
+ * for the first try are used again, so that a lost reply strands nobody.
+ * @throws {InputError} `already-registered`, `bad-license`, `bad-signature`, or the control plane's own refusal.
+ */
+export async function register(licenseText: string, deps: RegisterDeps, signal: AbortSignal): Promise<Registration> {
+  const existing = await deps.files.registration.load();
+  if (existing.is === "good" || existing.is === "recovered") {
+    throw new InputError(
+      "already-registered",
+      `this node is ${existing.value.node.fqdn} (${existing.value.node.uid}); holdfast reset makes room for another identity`,
+    );
+  }
+  const jws = licenseText.trim();
+  const license = readLicense(jws);
+  const keys = await keysFor(deps.files);
+  const cnf = await thumbprintsOf(publicKeys(keys));
+  if (license.cnf !== undefined && license.cnf.jkt !== cnf.auth) {
+    throw new InputError("bad-license", "license: made for another key (cnf.jkt); this node's key differs");
+  }
+  const nonce = randomBytes(32).toString("base64url");
+  const claims = { aud: license.iss, nonce, license: jws, keys: publicKeys(keys), device: await deps.device() };
+  const response = await deps.http.send(
+    {
+      url: `${license.iss}${REGISTER_PATH}`,
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ register: await signJws("holdfast-register+jwt", claims, await authSigner(keys)) }),
+      pins: license.spki,
+      maxBytes: ANSWER_LIMITS.maxBytes,
+      timeoutMs: 15_000,
+    },
+    signal,
+  );
+  const answer = readAnswer(response);
+  const newest = await walkKeysChain(license.root, answer.keys);
+  const registered = await verifyJws("holdfast-registered+jwt", answer.registered, await keySetOf(newest.signing));
+  const wrong = [
+    registered.iss === license.iss ? "" : "iss",
+    registered.aud === license.jti && registered.node.uid === license.jti ? "" : "uid",
+    registered.nonce === nonce ? "" : "nonce",
+    registered.cnf.auth === cnf.auth ? "" : "cnf.auth",
+    registered.cnf.overlay === cnf.overlay ? "" : "cnf.overlay",
+    registered.cnf.wireguard === cnf.wireguard ? "" : "cnf.wireguard",
+  ].filter((field) => field !== "");
+  if (wrong.length > 0) {
+    throw new InputError("bad-signature", `the control plane's answer is not for this request: ${wrong.join(", ")}`);
+  }
+  const registration = { node: registered.node, controlPlane: { iss: license.iss, keys: newest } };
+  await deps.files.registration.save(registration);
+  return registration;
+}
+
+/**
+ * Reads the claims of a license. Its signature can be judged only once its root has named the keys.
+ * @throws {InputError} `bad-license`, naming the part that is wrong.
+ */
+export function readLicense(jws: string): License {
+  const parts = jws.split(".");
+  if (parts.length !== 3) {
+    throw new InputError(
+      "bad-license",
+      `license: expected three parts joined by dots, found ${parts.length}; was it cut?`,
+    );
+  }
+  const damaged = ["header", "payload", "signature"].find((_, i) => !/^[A-Za-z0-9_-]+$/.test(parts[i] ?? ""));
+  if (damaged !== undefined) {
+    throw new InputError("bad-license", `license: the ${damaged} holds characters that are not base64url`);
+  }
+  try {
+    return peekClaims("holdfast-license+jwt", jws);
+  } catch (error) {
+    const why = error instanceof InputError ? error.message : String(error);
+    throw new InputError("bad-license", `license: ${why}`, { cause: error });
+  }
+}
+
+/** The keys of an earlier try, or new ones that are on disk, twice, before anybody hears of them. */
+async function keysFor(files: IdentityFiles): Promise<PrivateKeys> {
+  const stored = await files.keys.load();
+  if (stored.is === "good" || stored.is === "recovered") return stored.value;
+  const keys = generateKeys();
+  await files.keys.save(keys);
+  await files.keys.save(keys);
+  return keys;
+}
+
+function readAnswer(response: HttpResponse): z.infer<typeof Answer> {
+  if (response.status !== 200) throw refusal(response);
+  const parsed = Answer.safeParse(parseAnswer(response));
+  if (parsed.success) return parsed.data;
+  throw new SessionError("invalid-answer", `registration answered: ${describeIssues(parsed.error).join("; ")}`);
+}
+
+function parseAnswer(response: HttpResponse): unknown {
+  try {
+    return parseStrictJson(response.body, ANSWER_LIMITS);
+  } catch (error) {
+    throw new SessionError(
+      "invalid-answer",
+      `registration answered ${response.contentType || "something"} that is not JSON`,
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+function refusal(response: HttpResponse): Error {
+  const parsed = Refusal.safeParse(safeJson(response.body));
+  const details = { status: response.status };
+  if (!parsed.success) {
+    return new SessionError("registration-failed", `the control plane answered HTTP ${response.status}`, { details });
+  }
+  return new InputError(parsed.data.code, `the control plane refused: ${parsed.data.error}`, { details });
+}
+
+function safeJson(text: string): unknown {
+  try {
+    return parseStrictJson(text, ANSWER_LIMITS);
+  } catch {
+    return undefined;
+  }
+}

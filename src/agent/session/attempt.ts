@@ -1,0 +1,270 @@
+import { randomBytes } from "node:crypto";
+import type { Logger } from "pino";
+import { AgentError, SessionError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { ServerProofClaims } from "../../protocol/claims.ts";
+import { HANDSHAKE_LIMITS, parseMessage, SESSION_LIMITS, type Message } from "../../protocol/envelope.ts";
+import {
+  closeCodes,
+  controlMethods,
+  nodeMethods,
+  type ControlMethods,
+  type NodeMethods,
+} from "../../protocol/methods.ts";
+import { RpcPeer, type Handlers } from "../../protocol/rpc.ts";
+import type { Ending } from "./backoff.ts";
+import type { OpenTransport, Transport, TransportEnd, TransportRequest } from "./transport.ts";
+
+export type ControlPlaneRpc = RpcPeer<ControlMethods, NodeMethods>;
+
+/** An authenticated session while it lasts. */
+export interface Connection {
+  readonly sid: string;
+  readonly rpc: ControlPlaneRpc;
+  /** What the control plane proved: its document versions among them. */
+  readonly proof: ServerProofClaims;
+  readonly heartbeatMs: number;
+  /** The shadow version that the control plane has acknowledged. */
+  readonly reportedVersion: number;
+  /** Aborted when the session ends. */
+  readonly signal: AbortSignal;
+  /** Unix seconds by the control plane's clock, kept by ours that never jumps. */
+  sessionNow(): number;
+  rttMs(): number | undefined;
+  /** Whether so much waits to be sent that nothing more should be produced. */
+  isCongested(): boolean;
+  /** Resolves when the congestion is over; rejects when the session ends. */
+  drained(): Promise<void>;
+}
+
+/** How the handshake is done; the session knows no key. */
+export interface HandshakeParty {
+  target(): Promise<TransportRequest>;
+  /** Signs the node's proof for a challenge. `n` is on disk before this resolves. */
+  prove(nonce: string, cnonce: string, tlsKey: string | undefined): Promise<string>;
+  /** Verifies the answer; may fetch newer keys over `rpc` first. */
+  verify(proof: string, cnonce: string, tlsKey: string | undefined, rpc: ControlPlaneRpc): Promise<ServerProofClaims>;
+  reportedVersion(): number;
+  /** Whether a `session.deleted` statement is genuine and answers this attempt. */
+  isDeletion(jws: string, cnonce: string): Promise<boolean>;
+  /** Remembers an address that worked. */
+  reached(address: string): void;
+}
+
+export interface AttemptOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly open: OpenTransport;
+  readonly party: HandshakeParty;
+  readonly handlers: (connection: Connection) => Handlers<ControlMethods>;
+}
+
+const CONGESTED_BYTES = 256 * 1024;
+const HEARTBEAT_BOUNDS_S = { min: 10, max: 300 };
+
+export interface AttemptListener {
+  onHeard(): void;
+  onOpened(connection: Connection): void;
+  onEnded(ending: Ending, error: AgentError): void;
+}
+
+/** One attempt and, if it succeeds, the session that comes of it. */
+export class Attempt {
+  readonly #options: AttemptOptions;
+  readonly #listener: AttemptListener;
+  readonly #over = new AbortController();
+  readonly #cnonce = randomBytes(32).toString("base64url");
+  readonly rpc: ControlPlaneRpc;
+  #transport: Transport | undefined;
+  #connection: Connection | undefined;
+  #handlers: Handlers<ControlMethods> = {};
+  #deletion: Promise<boolean> = Promise.resolve(false);
+  #pingedAt: number | undefined;
+  #opening: Promise<void> = Promise.resolve();
+  rttMs: number | undefined;
+
+  constructor(options: AttemptOptions, listener: AttemptListener) {
+    this.#options = options;
+    this.#listener = listener;
+    this.rpc = new RpcPeer({
+      local: controlMethods,
+      remote: nodeMethods,
+      handlers: this.#gate(),
+      send: (text) => this.#transport?.send(text),
+      onFault: (method, error) => options.log.warn({ method, err: error }, "call failed"),
+    });
+  }
+
+  get connection(): Connection | undefined {
+    return this.#connection;
+  }
+
+  get address(): string | undefined {
+    return this.#transport?.address;
+  }
+
+  run(): Promise<void> {
+    this.#opening = this.#open();
+    return this.#opening;
+  }
+
+  async #open(): Promise<void> {
+    const { clock, party, open } = this.#options;
+    try {
+      const target = await party.target();
+      const transport = await open(
+        target,
+        {
+          onHeard: () => this.#listener.onHeard(),
+          onMessage: (frame) => this.#receive(frame),
+          onPong: () => {
+            if (this.#pingedAt !== undefined) this.rttMs = Math.round((clock.elapsed() - this.#pingedAt) * 10) / 10;
+            this.#pingedAt = undefined;
+          },
+          onEnd: (end) => this.#ended(end),
+        },
+        this.#over.signal,
+      );
+      if (this.#over.signal.aborted) transport.terminate();
+      this.#transport = transport;
+      if (transport.address !== undefined) party.reached(transport.address);
+    } catch (error) {
+      this.#fail(toError(error));
+    }
+  }
+
+  ping(): void {
+    this.#pingedAt ??= this.#options.clock.elapsed();
+    this.#transport?.ping();
+  }
+
+  /** Cuts the attempt from this side. */
+  end(reason: SessionError): void {
+    this.#over.abort(reason);
+    this.rpc.close(reason);
+    if (reason.code === "shutdown") this.#transport?.close(1001, "shutting down");
+    else this.#transport?.terminate();
+  }
+
+  #receive(frame: string): void {
+    let message: Message;
+    try {
+      message = parseMessage(frame, this.#connection === undefined ? HANDSHAKE_LIMITS : SESSION_LIMITS);
+    } catch (error) {
+      this.#options.log.warn({ err: toError(error) }, "unreadable message ignored");
+      return;
+    }
+    void this.rpc.receive(message);
+  }
+
+  /** Until the server has proved itself, only the challenge and a verifiable deletion are heard. */
+  #gate(): Handlers<ControlMethods> {
+    const opened = <P, R>(pick: () => ((params: P) => R) | undefined) => {
+      return (params: P): R => {
+        const handler = this.#connection === undefined ? undefined : pick();
+        if (handler === undefined) throw new SessionError("not-authentic", "called before the handshake was over");
+        return handler(params);
+      };
+    };
+    return {
+      "session.challenge": async ({ nonce }) => {
+        try {
+          // The challenge may arrive before `open` has returned, and the proof needs the TLS key it brings.
+          await this.#opening;
+          await this.#answerChallenge(nonce);
+        } catch (error) {
+          this.#fail(toError(error));
+        }
+      },
+      "session.deleted": ({ jws }) => {
+        this.#deletion = this.#options.party.isDeletion(jws, this.#cnonce).catch(() => false);
+      },
+      "document.changed": opened(() => this.#handlers["document.changed"]),
+      "trigger.run": opened(() => this.#handlers["trigger.run"]),
+      "trigger.cancel": opened(() => this.#handlers["trigger.cancel"]),
+      "trigger.input": opened(() => this.#handlers["trigger.input"]),
+      "stream.open": opened(() => this.#handlers["stream.open"]),
+    };
+  }
+
+  async #answerChallenge(nonce: string): Promise<void> {
+    if (this.#connection !== undefined || this.#over.signal.aborted) return;
+    const { party, clock } = this.#options;
+    const tlsKey = this.#transport?.tlsKey;
+    const proof = await party.prove(nonce, this.#cnonce, tlsKey);
+    const sentAt = clock.elapsed();
+    const answer = await this.rpc.request(
+      "session.hello",
+      { proof, reportedVersion: party.reportedVersion() },
+      this.#over.signal,
+    );
+    const heardAt = clock.elapsed();
+    const verified = await party.verify(answer.proof, this.#cnonce, tlsKey, this.rpc);
+    if (this.#over.signal.aborted) return;
+    this.rttMs = Math.round((heardAt - sentAt) * 10) / 10;
+    const { min, max } = HEARTBEAT_BOUNDS_S;
+    const connection: Connection = {
+      sid: verified.sid,
+      rpc: this.rpc,
+      proof: verified,
+      heartbeatMs: Math.min(max, Math.max(min, answer.heartbeatSeconds)) * 1000,
+      reportedVersion: answer.reportedVersion,
+      signal: this.#over.signal,
+      sessionNow: () => verified.iat + (clock.elapsed() - heardAt) / 1000,
+      rttMs: () => this.rttMs,
+      isCongested: () => (this.#transport?.buffered() ?? 0) > CONGESTED_BYTES,
+      drained: () => this.#drained(),
+    };
+    this.#transport?.widen();
+    this.#handlers = this.#options.handlers(connection);
+    this.#connection = connection;
+    this.#listener.onOpened(connection);
+  }
+
+  async #drained(): Promise<void> {
+    while ((this.#transport?.buffered() ?? 0) > CONGESTED_BYTES) {
+      await this.#options.clock.sleep(50, this.#over.signal);
+    }
+    this.#over.signal.throwIfAborted();
+  }
+
+  #ended(end: TransportEnd): void {
+    if (this.#over.signal.aborted) return;
+    const error = new SessionError(codeOf(end.closeCode), end.reason);
+    this.#over.abort(error);
+    this.rpc.close(error);
+    // A deletion that was announced is judged before the close code that follows it is believed.
+    void this.#deletion.then((isDeleted) => this.#listener.onEnded(this.#endingOf(end, isDeleted), error));
+  }
+
+  #endingOf(end: TransportEnd, isDeleted: boolean): Ending {
+    if (end.closeCode === closeCodes.deleted) return { kind: isDeleted ? "deleted" : "not-authentic" };
+    if (end.closeCode === closeCodes["not-authentic"]) return { kind: "not-authentic" };
+    if (end.closeCode === closeCodes["too-many"]) return askedToWait(Number(/\d+/.exec(end.reason)?.[0] ?? 60) * 1000);
+    if (this.#connection === undefined) return { kind: "failed" };
+    if (end.closeCode === closeCodes.superseded) return { kind: "superseded" };
+    if (end.closeCode === closeCodes["protocol-version"]) return { kind: "protocol-version" };
+    return { kind: "failed" };
+  }
+
+  #fail(error: Error): void {
+    if (this.#over.signal.aborted) return;
+    const known = error instanceof AgentError ? error : new SessionError("failed", error.message, { cause: error });
+    const status = known.details?.["status"];
+    const retryAfterMs = known.details?.["retryAfterMs"];
+    const isAsked = (status === 429 || status === 503) && typeof retryAfterMs === "number";
+    this.#over.abort(known);
+    this.rpc.close(known);
+    this.#transport?.terminate();
+    this.#listener.onEnded(isAsked ? askedToWait(retryAfterMs) : { kind: "failed" }, known);
+  }
+}
+
+function askedToWait(delayMs: number): Ending {
+  return { kind: "asked-to-wait", delayMs };
+}
+
+function codeOf(closeCode: number | undefined): string {
+  for (const [name, code] of Object.entries(closeCodes)) if (code === closeCode) return name;
+  return closeCode === undefined ? "connection-lost" : "connection-closed";
+}

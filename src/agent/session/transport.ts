@@ -1,0 +1,175 @@
+import type { Socket } from "node:net";
+import { WebSocket } from "ws";
+import { SessionError, toError } from "../../errors.ts";
+import type { Dialler } from "../../host/dial.ts";
+import { parseRetryAfter } from "../../host/http-client.ts";
+import { isLoopback } from "../../lib/proxy.ts";
+import { HANDSHAKE_LIMITS, SESSION_LIMITS, SUBPROTOCOL } from "../../protocol/envelope.ts";
+
+export interface TransportRequest {
+  readonly url: string;
+  readonly pins: readonly string[];
+  readonly knownAddresses: readonly string[];
+  readonly timeoutMs: number;
+}
+
+/** What a transport tells its owner. After `onEnd` nothing follows. */
+export interface TransportListener {
+  /** Any received data, control frames included. */
+  onHeard(): void;
+  onMessage(frame: string): void;
+  onPong(): void;
+  onEnd(end: TransportEnd): void;
+}
+
+/** How a connection ended: a close code of the other side, or an error of ours. */
+export interface TransportEnd {
+  readonly closeCode: number | undefined;
+  readonly reason: string;
+}
+
+/** One open WebSocket (RFC 6455). */
+export interface Transport {
+  readonly address: string | undefined;
+  readonly tlsKey: string | undefined;
+  send(text: string): void;
+  ping(): void;
+  /** Bytes accepted for sending that the kernel has not taken yet. */
+  buffered(): number;
+  /** Lets larger messages in, once the other side has proved itself. */
+  widen(): void;
+  /** Says goodbye and gives the closing handshake no time. */
+  close(code: number, reason: string): void;
+  /** Cuts at once: a dead peer never finishes a closing handshake. */
+  terminate(): void;
+}
+
+/** Opens a WebSocket to the control plane; rejects with the dialler's errors or `SessionError` `upgrade-refused` (details: `status`, `retryAfterMs`). */
+export type OpenTransport = (
+  request: TransportRequest,
+  listener: TransportListener,
+  signal: AbortSignal,
+) => Promise<Transport>;
+
+/** WebSockets over a dialler: no compression, no redirects, one subprotocol. */
+export function webSocketTransport(dialler: Dialler, now: () => number): OpenTransport {
+  return async (request, listener, signal) => {
+    const url = new URL(request.url);
+    const isTls = url.protocol === "wss:";
+    if (!isTls && !isLoopback(url.hostname)) {
+      throw new SessionError("insecure", `${request.url}: ws:// is accepted towards loopback only`);
+    }
+    const dialled = await dialler.dial(
+      {
+        host: url.hostname.replace(/^\[|\]$/g, ""),
+        port: url.port === "" ? (isTls ? 443 : 80) : Number(url.port),
+        ...(isTls ? { tls: { pins: request.pins } } : {}),
+        knownAddresses: request.knownAddresses,
+        timeoutMs: request.timeoutMs,
+      },
+      signal,
+    );
+    const socket = await upgrade(url, dialled.socket, request.timeoutMs, signal, now);
+    return attach(socket, dialled.address, dialled.tlsKey, listener);
+  };
+}
+
+function upgrade(url: URL, raw: Socket, timeoutMs: number, signal: AbortSignal, now: () => number): Promise<WebSocket> {
+  return new Promise((resolve, reject) => {
+    // TLS is done already, so the library is given a plain address and the finished socket.
+    const address = `ws://${url.host}${url.pathname}`;
+    const socket = new WebSocket(address, SUBPROTOCOL, {
+      createConnection: () => raw,
+      perMessageDeflate: false,
+      followRedirects: false,
+      handshakeTimeout: timeoutMs,
+      maxPayload: SESSION_LIMITS.maxBytes,
+      headers: { host: url.host },
+    });
+    const onAbort = (): void => fail(toError(signal.reason));
+    const clear = (): void => {
+      signal.removeEventListener("abort", onAbort);
+      socket.off("open", onOpen).off("error", fail).off("unexpected-response", onResponse);
+    };
+    const fail = (error: Error): void => {
+      clear();
+      socket.on("error", () => undefined).terminate();
+      raw.destroy();
+      reject(
+        error instanceof SessionError ? error : new SessionError("upgrade-refused", error.message, { cause: error }),
+      );
+    };
+    const onOpen = (): void => {
+      clear();
+      // Paused until its owner listens, lest the first message fall between the two.
+      socket.pause();
+      resolve(socket);
+    };
+    const onResponse = (
+      _request: unknown,
+      response: { statusCode?: number; headers: Record<string, unknown> },
+    ): void => {
+      const status = response.statusCode ?? 0;
+      const header = response.headers["retry-after"];
+      const retryAfterMs = parseRetryAfter(typeof header === "string" ? header : undefined, now());
+      fail(
+        new SessionError("upgrade-refused", `the control plane answered HTTP ${status}`, {
+          details: { status, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) },
+        }),
+      );
+    };
+    socket.on("open", onOpen).on("error", fail).on("unexpected-response", onResponse);
+    if (signal.aborted) onAbort();
+    else signal.addEventListener("abort", onAbort, { once: true });
+  });
+}
+
+function attach(
+  socket: WebSocket,
+  address: string | undefined,
+  tlsKey: string | undefined,
+  listener: TransportListener,
+): Transport {
+  let limit = HANDSHAKE_LIMITS.maxBytes;
+  let failure: string | undefined;
+  socket.on("message", (data: Buffer, isBinary) => {
+    listener.onHeard();
+    if (isBinary) socket.close(1003, "text only");
+    else if (data.length > limit) socket.close(1009, `larger than ${limit} bytes`);
+    else listener.onMessage(data.toString("utf8"));
+  });
+  socket.on("ping", () => listener.onHeard());
+  socket.on("pong", () => {
+    listener.onHeard();
+    listener.onPong();
+  });
+  socket.on("error", (error) => {
+    failure = error.message;
+  });
+  socket.once("close", (code, reason) => {
+    listener.onEnd({
+      closeCode: code === 1006 ? undefined : code,
+      reason: failure ?? (reason.length > 0 ? reason.toString("utf8") : `closed with ${code}`),
+    });
+  });
+  socket.resume();
+  return {
+    address,
+    tlsKey,
+    send: (text) => {
+      if (socket.readyState === WebSocket.OPEN) socket.send(text);
+    },
+    ping: () => {
+      if (socket.readyState === WebSocket.OPEN) socket.ping();
+    },
+    buffered: () => socket.bufferedAmount,
+    widen: () => {
+      limit = SESSION_LIMITS.maxBytes;
+    },
+    close: (code, reason) => {
+      socket.close(code, reason);
+      socket.terminate();
+    },
+    terminate: () => socket.terminate(),
+  };
+}

@@ -1,0 +1,184 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import type { Files } from "../../host/files.ts";
+import { stateFile, type StateFile } from "../../host/state-file.ts";
+import { DocumentName, type DocumentClaims } from "../../protocol/claims.ts";
+import { ClusterDocument, DomainDocument, KNOWN_FEATURES, NodeDocument } from "../../protocol/documents.ts";
+import { describeIssues } from "../../protocol/envelope.ts";
+import { peekClaims, verifyJws, type KeySet } from "../../protocol/jws.ts";
+import { Jws, UnixMilliseconds, Version } from "../../protocol/values.ts";
+
+const bodies = { node: NodeDocument, cluster: ClusterDocument, domain: DomainDocument } as const;
+
+/** The documents in force. Absent means never received, or, for `cluster`, not a member. */
+export interface Desired {
+  readonly node?: Held<NodeDocument>;
+  readonly cluster?: Held<ClusterDocument>;
+  readonly domain?: Held<DomainDocument>;
+}
+
+export interface Held<Body> {
+  readonly version: number;
+  readonly sub: string;
+  readonly receivedAt: number;
+  readonly body: Body;
+}
+
+const Stored = z.object({ jws: Jws, receivedAt: UnixMilliseconds });
+type Stored = z.infer<typeof Stored>;
+const Floors = z.record(z.string().max(300), Version);
+
+/** Damage that was found and repaired, or not, when the documents were read. */
+export interface Damage {
+  readonly file: string;
+  readonly isRecovered: boolean;
+}
+
+export interface Trust {
+  readonly iss: string;
+  readonly uid: string;
+  readonly keys: KeySet;
+}
+
+/** The verified documents below `desired/`, each with its previous copy, and the floors no version may fall below. */
+export class DesiredDocuments {
+  readonly #files: Readonly<Record<DocumentName, StateFile<Stored>>>;
+  readonly #refused: Readonly<Record<DocumentName, StateFile<Stored>>>;
+  readonly #floorFile: StateFile<z.infer<typeof Floors>>;
+  #floors: Record<string, number> = {};
+  #held: Desired = {};
+  readonly damage: Damage[] = [];
+
+  private constructor(files: Files, stateDir: string) {
+    const at = <T>(name: string, schema: z.ZodType<T>, keepsPrevious: boolean): StateFile<T> =>
+      stateFile(files, { path: `${stateDir}/desired/${name}.json`, schema, keepsPrevious });
+    const each = (suffix: string, keepsPrevious: boolean): Record<DocumentName, StateFile<Stored>> => ({
+      node: at(`node${suffix}`, Stored, keepsPrevious),
+      cluster: at(`cluster${suffix}`, Stored, keepsPrevious),
+      domain: at(`domain${suffix}`, Stored, keepsPrevious),
+    });
+    this.#files = each("", true);
+    this.#refused = each(".refused", false);
+    this.#floorFile = at("floors", Floors, true);
+  }
+
+  /** Reads what was last good. It was verified when it came, so no key and no network is needed. */
+  static async load(files: Files, stateDir: string): Promise<DesiredDocuments> {
+    const documents = new DesiredDocuments(files, stateDir);
+    const floors = await documents.#floorFile.load();
+    if (floors.is === "good" || floors.is === "recovered") documents.#floors = { ...floors.value };
+    documents.#note("floors", floors.is);
+    for (const name of DocumentName.options) {
+      const loaded = await documents.#files[name].load();
+      documents.#note(name, loaded.is);
+      if (loaded.is === "good" || loaded.is === "recovered") documents.#hold(loaded.value);
+    }
+    return documents;
+  }
+
+  get current(): Desired {
+    return this.#held;
+  }
+
+  version(name: DocumentName): number {
+    return this.#held[name]?.version ?? 0;
+  }
+
+  /**
+   * Verifies a document, stores it and puts it in force. A repeated call with the version in force changes nothing.
+   * @throws {InputError} `bad-signature`, `below-floor`, `invalid-document` or `not-supported`; what was in force stays.
+   */
+  async accept(name: DocumentName, jws: string, trust: Trust, now: number): Promise<DocumentClaims> {
+    const claims = await verifyJws("holdfast-document+jwt", jws, trust.keys);
+    const wrong = [
+      claims.iss === trust.iss ? "" : "iss",
+      claims.aud === trust.uid ? "" : "aud",
+      claims.name === name ? "" : "name",
+      this.#isOurs(claims) ? "" : "sub",
+    ].filter((field) => field !== "");
+    if (wrong.length > 0) throw new InputError("bad-signature", `${name} document: wrong ${wrong.join(", ")}`);
+    const floor = this.#floors[floorKey(claims)] ?? 0;
+    if (claims.version < floor) {
+      throw new InputError("below-floor", `${name} document: version ${claims.version} is below the floor ${floor}`);
+    }
+    const stored = { jws, receivedAt: now };
+    try {
+      this.#check(claims);
+    } catch (error) {
+      await this.#refused[name].save(stored);
+      throw error;
+    }
+    if (claims.version !== this.version(name) || this.#held[name]?.sub !== claims.sub) {
+      await this.#files[name].save(stored);
+    }
+    if (claims.version > floor) {
+      this.#floors[floorKey(claims)] = claims.version;
+      await this.#floorFile.save(this.#floors);
+    }
+    this.#hold(stored);
+    return claims;
+  }
+
+  /** Forgets the cluster's document when the node is no longer a member. */
+  async leaveCluster(): Promise<void> {
+    if (this.#held.cluster === undefined) return;
+    const { cluster: _left, ...rest } = this.#held;
+    this.#held = rest;
+    await this.#files.cluster.remove();
+  }
+
+  /** Lets a lower version in again: an operator's decision, after a control plane lost its own count. */
+  async resetFloors(): Promise<void> {
+    this.#floors = {};
+    await this.#floorFile.save(this.#floors);
+  }
+
+  #isOurs(claims: DocumentClaims): boolean {
+    switch (claims.name) {
+      case "node":
+        return claims.sub === claims.aud;
+      case "cluster":
+        return claims.sub === this.#held.node?.body.cluster;
+      case "domain":
+        return this.#held.node === undefined || claims.sub === this.#held.node.body.domain;
+    }
+  }
+
+  #check(claims: DocumentClaims): void {
+    const parsed = bodies[claims.name].safeParse(claims.body);
+    if (!parsed.success) {
+      const issues = describeIssues(parsed.error, claims.name);
+      throw new InputError("invalid-document", issues.slice(0, 20).join("; "), { details: { issues } });
+    }
+    const missing = (parsed.data.requires ?? []).filter((feature) => !KNOWN_FEATURES.has(feature));
+    if (missing.length > 0) {
+      throw new InputError("not-supported", `${claims.name} document requires ${missing.join(", ")}`, {
+        details: { missing },
+      });
+    }
+  }
+
+  #hold(stored: Stored): void {
+    const claims = peekClaims("holdfast-document+jwt", stored.jws);
+    const common = { version: claims.version, sub: claims.sub, receivedAt: stored.receivedAt };
+    switch (claims.name) {
+      case "node":
+        this.#held = { ...this.#held, node: { ...common, body: NodeDocument.parse(claims.body) } };
+        return;
+      case "cluster":
+        this.#held = { ...this.#held, cluster: { ...common, body: ClusterDocument.parse(claims.body) } };
+        return;
+      case "domain":
+        this.#held = { ...this.#held, domain: { ...common, body: DomainDocument.parse(claims.body) } };
+    }
+  }
+
+  #note(name: string, is: "absent" | "good" | "recovered" | "lost"): void {
+    if (is === "recovered" || is === "lost")
+      this.damage.push({ file: `desired/${name}.json`, isRecovered: is === "recovered" });
+  }
+}
+
+function floorKey(claims: DocumentClaims): string {
+  return `${claims.name}/${claims.sub}`;
+}

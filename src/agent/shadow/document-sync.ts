@@ -1,0 +1,174 @@
+import type { Logger } from "pino";
+import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { HttpClient } from "../../host/http-client.ts";
+import { parseStrictJson } from "../../lib/strict-json.ts";
+import { DocumentName } from "../../protocol/claims.ts";
+import { DOCUMENT_PATH } from "../../protocol/envelope.ts";
+import { KeysEnvelopes, walkKeysChain } from "../../protocol/keys-chain.ts";
+import type { DocumentApplied } from "../../protocol/methods.ts";
+import type { Connection, ControlPlaneRpc } from "../session/attempt.ts";
+import type { Registration } from "../identity/identity.ts";
+import type { DesiredDocuments, Trust } from "./desired.ts";
+
+type Name = DocumentApplied["name"];
+const NAMES: readonly Name[] = ["keys", ...DocumentName.options];
+const POLL_MS = 600_000;
+const RETRY_MS = { first: 2000, cap: 60_000 };
+const DOCUMENT_MAX_BYTES = 64 * 1024 * 1024;
+const KEYS_LIMITS = { maxBytes: 1024 * 1024, maxDepth: 8 };
+
+export interface DocumentSyncOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly http: HttpClient;
+  readonly documents: DesiredDocuments;
+  readonly registration: () => Registration;
+  readonly saveRegistration: (registration: Registration) => Promise<void>;
+  readonly trust: () => Promise<Trust>;
+  /** A document came into force; what it came to is reported by whoever applies it. */
+  readonly onAccepted: (name: Name) => void;
+  /** A document was refused: reported, and nothing changes. */
+  readonly onRefused: (name: Name, version: number, error: AgentError) => void;
+  /** Two fetches in a row failed, or one worked again. */
+  readonly onHealth: (isHealthy: boolean, why: string) => void;
+}
+
+/** Keeps the documents as new as the control plane's: looks at each session, at each hint, and every ten minutes. */
+export class DocumentSync {
+  readonly #options: DocumentSyncOptions;
+  readonly #due = new Set<Name>();
+  readonly #refusedVersions = new Map<Name, number>();
+  #connection: Connection | undefined;
+  #running: Promise<void> | undefined;
+  #failures = 0;
+  #cancelTimer = (): void => undefined;
+
+  constructor(options: DocumentSyncOptions) {
+    this.#options = options;
+  }
+
+  /** A session opened: everything whose version differs is due. */
+  online(connection: Connection): void {
+    this.#connection = connection;
+    this.look(NAMES.filter((name) => connection.proof.versions[name] !== this.#have(name)));
+    this.#schedule(POLL_MS);
+  }
+
+  offline(): void {
+    this.#connection = undefined;
+    this.#cancelTimer();
+  }
+
+  /** Something may have changed: fetch these when a session allows. */
+  look(names: readonly Name[]): void {
+    for (const name of names) this.#due.add(name);
+    if (this.#connection !== undefined && this.#due.size > 0) this.#running ??= this.#run();
+  }
+
+  /** Fetches newer keys over a session that has yet to prove itself; they prove themselves. Resolves whether there were any. */
+  async refreshKeys(rpc: ControlPlaneRpc, signal: AbortSignal): Promise<boolean> {
+    const before = this.#have("keys");
+    await this.#fetch("keys", rpc, signal);
+    return this.#have("keys") !== before;
+  }
+
+  #have(name: Name): number {
+    return name === "keys"
+      ? this.#options.registration().controlPlane.keys.version
+      : this.#options.documents.version(name);
+  }
+
+  async #run(): Promise<void> {
+    try {
+      // In the order of NAMES, since the keys verify the rest and the node's document says which cluster is its.
+      for (let name = this.#next(); name !== undefined && this.#connection !== undefined; name = this.#next()) {
+        this.#due.delete(name);
+        await this.#fetch(name, this.#connection.rpc, this.#connection.signal);
+        this.#failures = 0;
+        this.#options.onHealth(true, "");
+      }
+    } catch (error) {
+      if (this.#connection === undefined) return;
+      for (const name of NAMES) this.#due.add(name);
+      this.#failures += 1;
+      const why = toError(error).message;
+      this.#options.log.warn({ reason: why, failures: this.#failures }, "documents could not be fetched");
+      if (this.#failures >= 2) this.#options.onHealth(false, why);
+      this.#schedule(Math.min(RETRY_MS.cap, RETRY_MS.first * 2 ** Math.min(this.#failures, 8)));
+    } finally {
+      this.#running = undefined;
+    }
+  }
+
+  #next(): Name | undefined {
+    return NAMES.find((name) => this.#due.has(name));
+  }
+
+  #schedule(ms: number): void {
+    this.#cancelTimer();
+    this.#cancelTimer = this.#options.clock.after(ms, () => {
+      this.look(NAMES);
+      this.#schedule(POLL_MS);
+    });
+  }
+
+  async #fetch(name: Name, rpc: ControlPlaneRpc, signal: AbortSignal): Promise<void> {
+    const { documents } = this.#options;
+    if (
+      name === "cluster" &&
+      documents.current.node !== undefined &&
+      documents.current.node.body.cluster === undefined
+    ) {
+      if (documents.current.cluster === undefined) return;
+      await documents.leaveCluster();
+      this.#options.onAccepted("cluster");
+      return;
+    }
+    const answer = await rpc.request("document.get", { name, have: this.#have(name) }, signal);
+    if ("unchanged" in answer || this.#refusedVersions.get(name) === answer.version) return;
+    const body = await this.#download(name, answer.ticket, signal);
+    try {
+      if (name === "keys") await this.#acceptKeys(body);
+      else await documents.accept(name, body, await this.#options.trust(), this.#options.clock.now());
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      // Remembered until a newer one comes, so that one bad document is not fetched for ever.
+      this.#refusedVersions.set(name, answer.version);
+      this.#options.onRefused(name, answer.version, error);
+      return;
+    }
+    this.#options.log.info({ document: name, version: this.#have(name) }, "document accepted");
+    this.#options.onAccepted(name);
+    // The node's document says whether there is a cluster, so that one is looked at again.
+    if (name === "node") this.#due.add("cluster");
+  }
+
+  async #download(name: Name, ticket: string, signal: AbortSignal): Promise<string> {
+    const { iss, keys } = this.#options.registration().controlPlane;
+    const response = await this.#options.http.send(
+      {
+        url: `${iss}${DOCUMENT_PATH}`,
+        method: "GET",
+        headers: { "holdfast-ticket": ticket },
+        pins: keys.spki,
+        maxBytes: DOCUMENT_MAX_BYTES,
+        timeoutMs: 120_000,
+      },
+      signal,
+    );
+    if (response.status === 200) return response.body;
+    throw new SessionError("fetch-failed", `the ${name} document: HTTP ${response.status}`);
+  }
+
+  async #acceptKeys(body: string): Promise<void> {
+    const registration = this.#options.registration();
+    const parsed = KeysEnvelopes.safeParse(parseStrictJson(body, KEYS_LIMITS));
+    if (!parsed.success) throw new InputError("invalid-document", "keys document: not a list of envelopes");
+    const newest = await walkKeysChain(registration.controlPlane.keys, parsed.data);
+    await this.#options.saveRegistration({
+      ...registration,
+      controlPlane: { ...registration.controlPlane, keys: newest },
+    });
+  }
+}

@@ -1,0 +1,208 @@
+import { createHash } from "node:crypto";
+import { lookup } from "node:dns/promises";
+import { request as httpRequest } from "node:http";
+import { connect as netConnect, isIP, type Socket } from "node:net";
+import { connect as tlsConnect, type TLSSocket } from "node:tls";
+import { SessionError, toError } from "../errors.ts";
+import { interleaveFamilies, staggered } from "../lib/happy-eyeballs.ts";
+import { proxyFor, type ProxySettings } from "../lib/proxy.ts";
+import type { Clock } from "./clock.ts";
+
+/** Where to connect and what to demand of the other end. */
+export interface DialRequest {
+  readonly host: string;
+  readonly port: number;
+  /** Present for TLS: the key hashes (base64url SHA-256 of the SubjectPublicKeyInfo) that are trusted whatever else the certificate says. */
+  readonly tls?: { readonly pins: readonly string[] };
+  /** Tried besides what the resolver says, and alone when it says nothing. */
+  readonly knownAddresses?: readonly string[];
+  readonly timeoutMs: number;
+}
+
+export interface Dialled {
+  readonly socket: Socket;
+  /** The address that answered; undefined behind a proxy. */
+  readonly address: string | undefined;
+  /** base64url SHA-256 of the peer's public key; undefined without TLS. */
+  readonly tlsKey: string | undefined;
+}
+
+/** Opens connections: resolver, several addresses, proxy, TLS with pinned keys. */
+export interface Dialler {
+  /** @throws {SessionError} `resolve-failed`, `connect-failed`, `proxy-refused`, `tls-untrusted` or `tls-failed`. */
+  dial(request: DialRequest, signal: AbortSignal): Promise<Dialled>;
+}
+
+const STAGGER_MS = 250; // RFC 8305 §5
+const RESOLVE_DEADLINE_MS = 3000;
+
+/** A dialler over the machine's own sockets. */
+export function hostDialler(clock: Clock, proxies: ProxySettings): Dialler {
+  return {
+    async dial(request, signal) {
+      const deadline = AbortSignal.any([signal, AbortSignal.timeout(request.timeoutMs)]);
+      const proxy = proxyFor(proxies, request.host, request.port, request.tls !== undefined);
+      const { socket, address } =
+        proxy === undefined
+          ? await dialDirect(clock, request, deadline)
+          : { socket: await dialThrough(proxy, request, deadline), address: undefined };
+      if (request.tls === undefined) return { socket, address, tlsKey: undefined };
+      const secure = await secureSocket(socket, request.host, request.tls.pins, deadline);
+      return { ...secure, address };
+    },
+  };
+}
+
+async function dialDirect(
+  clock: Clock,
+  request: DialRequest,
+  signal: AbortSignal,
+): Promise<{ socket: Socket; address: string }> {
+  const addresses = await resolveAll(request, signal);
+  const attempts = interleaveFamilies(addresses).map((address) => async (attemptSignal: AbortSignal) => ({
+    socket: await connectTcp(address, request.port, attemptSignal),
+    address,
+  }));
+  try {
+    return await staggered(attempts, {
+      clock,
+      staggerMs: STAGGER_MS,
+      signal,
+      discard: ({ socket }) => socket.destroy(),
+    });
+  } catch (error) {
+    const tried = addresses.join(", ");
+    throw new SessionError("connect-failed", `${request.host}:${request.port} (${tried}): ${toError(error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+/** Every address of the host: what the resolver says first, then those that worked before. */
+async function resolveAll(request: DialRequest, signal: AbortSignal): Promise<readonly string[]> {
+  if (isIP(request.host) !== 0) return [request.host];
+  const known = request.knownAddresses ?? [];
+  try {
+    const found = await withDeadline(lookup(request.host, { all: true }), RESOLVE_DEADLINE_MS, signal);
+    const addresses = found.map((entry) => entry.address);
+    return [...addresses, ...known.filter((address) => !addresses.includes(address))];
+  } catch (error) {
+    if (known.length > 0 && !signal.aborted) return known;
+    throw new SessionError("resolve-failed", `cannot resolve ${request.host}: ${toError(error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+function withDeadline<T>(work: Promise<T>, ms: number, signal: AbortSignal): Promise<T> {
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(ms)]);
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(toError(limit.reason));
+    limit.addEventListener("abort", onAbort, { once: true });
+    work.then(resolve, reject).finally(() => limit.removeEventListener("abort", onAbort));
+  });
+}
+
+function connectTcp(address: string, port: number, signal: AbortSignal): Promise<Socket> {
+  return settled(netConnect({ host: address, port, noDelay: true }), "connect", signal);
+}
+
+/** RFC 9110 §9.3.6: a tunnel through an HTTP proxy. */
+function dialThrough(proxy: URL, request: DialRequest, signal: AbortSignal): Promise<Socket> {
+  const target = isIP(request.host) === 6 ? `[${request.host}]:${request.port}` : `${request.host}:${request.port}`;
+  const credentials = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
+  return new Promise((resolve, reject) => {
+    const connect = httpRequest({
+      host: proxy.hostname.replace(/^\[|\]$/g, ""),
+      port: proxy.port === "" ? 80 : Number(proxy.port),
+      method: "CONNECT",
+      path: target,
+      headers: {
+        host: target,
+        ...(proxy.username === ""
+          ? {}
+          : { "proxy-authorization": `Basic ${Buffer.from(credentials).toString("base64")}` }),
+      },
+      signal,
+    });
+    const refuse = (why: string, cause?: unknown): void =>
+      reject(new SessionError("proxy-refused", `proxy ${proxy.host}: ${why}`, { cause }));
+    connect.once("connect", (response, socket, head) => {
+      if (response.statusCode === 200 && head.length === 0) return resolve(socket);
+      socket.destroy();
+      return refuse(`answered ${response.statusCode}`);
+    });
+    connect.once("response", (response) => {
+      response.resume();
+      refuse(`answered ${response.statusCode}`);
+    });
+    connect.once("error", (error) => refuse(error.message, error));
+    connect.end();
+  });
+}
+
+async function secureSocket(
+  raw: Socket,
+  host: string,
+  pins: readonly string[],
+  signal: AbortSignal,
+): Promise<{ socket: TLSSocket; tlsKey: string }> {
+  // Chain, name and dates are judged below, since a pinned key counts whatever they say.
+  const tls = tlsConnect({
+    socket: raw,
+    minVersion: "TLSv1.2",
+    rejectUnauthorized: false,
+    ALPNProtocols: ["http/1.1"],
+    ...(isIP(host) === 0 ? { servername: host } : {}),
+  });
+  let socket: TLSSocket;
+  try {
+    socket = await settled(tls, "secureConnect", signal);
+  } catch (error) {
+    raw.destroy();
+    throw new SessionError("tls-failed", `TLS with ${host}: ${toError(error).message}`, { cause: error });
+  }
+  const certificate = socket.getPeerX509Certificate();
+  const tlsKey =
+    certificate === undefined ? "" : keyHash(certificate.publicKey.export({ type: "spki", format: "der" }));
+  if (pins.includes(tlsKey) || socket.authorized) return { socket, tlsKey };
+  const issuer = certificate?.issuer.replaceAll("\n", ", ") ?? "nobody";
+  const why = String(socket.authorizationError);
+  socket.destroy();
+  throw new SessionError(
+    "tls-untrusted",
+    `${host} showed a certificate issued by ${issuer} that is not trusted: ${why}`,
+    {
+      details: { host, issuer, tlsKey },
+    },
+  );
+}
+
+/** base64url SHA-256 of a DER SubjectPublicKeyInfo (RFC 7469 §2.4 hashes the same bytes). */
+export function keyHash(spki: Uint8Array): string {
+  return createHash("sha256").update(spki).digest("base64url");
+}
+
+/** Waits for the one event that means success; destroys the socket on error, end or abort. */
+function settled<S extends Socket>(socket: S, event: "connect" | "secureConnect", signal: AbortSignal): Promise<S> {
+  return new Promise((resolve, reject) => {
+    const clear = (): void => {
+      socket.off(event, onReady).off("error", onFailure).off("close", onClose);
+      signal.removeEventListener("abort", onAbort);
+    };
+    const onFailure = (error: Error): void => {
+      clear();
+      socket.on("error", () => undefined).destroy();
+      reject(error);
+    };
+    const onClose = (): void => onFailure(new Error("the connection was closed"));
+    const onAbort = (): void => onFailure(toError(signal.reason));
+    const onReady = (): void => {
+      clear();
+      resolve(socket);
+    };
+    socket.once(event, onReady).once("error", onFailure).once("close", onClose);
+    if (signal.aborted) onAbort();
+    else signal.addEventListener("abort", onAbort, { once: true });
+  });
+}

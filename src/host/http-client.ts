@@ -1,0 +1,122 @@
+import { request as httpRequest } from "node:http";
+import type { Socket } from "node:net";
+import { SessionError, toError } from "../errors.ts";
+import { isLoopback } from "../lib/proxy.ts";
+import type { Dialler } from "./dial.ts";
+
+export interface HttpRequest {
+  readonly url: string;
+  readonly method: "GET" | "POST";
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly pins: readonly string[];
+  readonly knownAddresses?: readonly string[];
+  readonly maxBytes: number;
+  readonly timeoutMs: number;
+}
+
+export interface HttpResponse {
+  readonly status: number;
+  readonly contentType: string;
+  /** Milliseconds from a `Retry-After` header (RFC 9110 §10.2.3), when there is a usable one. */
+  readonly retryAfterMs: number | undefined;
+  readonly body: string;
+}
+
+/** Makes one HTTP request to the control plane: no redirects, no cache, one connection. */
+export interface HttpClient {
+  /** @throws {SessionError} the dialler's codes, `http-failed`, or `too-large`. */
+  send(request: HttpRequest, signal: AbortSignal): Promise<HttpResponse>;
+}
+
+/** An HTTP client over a dialler. Plain `http:` is refused except towards loopback. */
+export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient {
+  return {
+    async send(request, signal) {
+      const url = new URL(request.url);
+      if (url.protocol !== "https:" && !isLoopback(url.hostname)) {
+        throw new SessionError("insecure", `${url.origin}: plain HTTP is accepted towards loopback only`);
+      }
+      const limit = AbortSignal.any([signal, AbortSignal.timeout(request.timeoutMs)]);
+      const isTls = url.protocol === "https:";
+      const { socket } = await dialler.dial(
+        {
+          host: url.hostname.replace(/^\[|\]$/g, ""),
+          port: url.port === "" ? (isTls ? 443 : 80) : Number(url.port),
+          ...(isTls ? { tls: { pins: request.pins } } : {}),
+          ...(request.knownAddresses === undefined ? {} : { knownAddresses: request.knownAddresses }),
+          timeoutMs: request.timeoutMs,
+        },
+        limit,
+      );
+      try {
+        return await exchange(request, url, socket, limit, now);
+      } catch (error) {
+        if (error instanceof SessionError) throw error;
+        throw new SessionError(
+          "http-failed",
+          `${request.method} ${url.origin}${url.pathname}: ${toError(error).message}`,
+          {
+            cause: error,
+          },
+        );
+      } finally {
+        socket.destroy();
+      }
+    },
+  };
+}
+
+function exchange(
+  request: HttpRequest,
+  url: URL,
+  socket: Socket,
+  signal: AbortSignal,
+  now: () => number,
+): Promise<HttpResponse> {
+  return new Promise((resolve, reject) => {
+    const outgoing = httpRequest(url, {
+      method: request.method,
+      // The header would otherwise name the scheme's default port, as the URL itself may say https.
+      protocol: "http:",
+      headers: { host: url.host, connection: "close", ...request.headers },
+      createConnection: () => socket,
+      signal,
+    });
+    outgoing.once("error", reject);
+    outgoing.once("response", (response) => {
+      const chunks: Buffer[] = [];
+      let size = 0;
+      response.on("data", (chunk: Buffer) => {
+        size += chunk.length;
+        if (size > request.maxBytes) {
+          reject(
+            new SessionError("too-large", `${url.origin}${url.pathname} sent more than ${request.maxBytes} bytes`),
+          );
+          outgoing.destroy();
+          return;
+        }
+        chunks.push(chunk);
+      });
+      response.once("error", reject);
+      response.once("end", () => {
+        if (!response.complete) return reject(new Error("the answer was cut off"));
+        return resolve({
+          status: response.statusCode ?? 0,
+          contentType: response.headers["content-type"] ?? "",
+          retryAfterMs: parseRetryAfter(response.headers["retry-after"], now()),
+          body: Buffer.concat(chunks).toString("utf8"),
+        });
+      });
+    });
+    outgoing.end(request.body);
+  });
+}
+
+/** Milliseconds to wait from `Retry-After`: seconds or an HTTP date; undefined when absent or unreadable. */
+export function parseRetryAfter(value: string | undefined, now: number): number | undefined {
+  if (value === undefined) return undefined;
+  if (/^\d{1,9}$/.test(value)) return Number(value) * 1000;
+  const at = Date.parse(value);
+  return Number.isNaN(at) ? undefined : Math.max(0, at - now);
+}

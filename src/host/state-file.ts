@@ -1,0 +1,91 @@
+import { createHash } from "node:crypto";
+import type { z } from "zod";
+import { parseStrictJson } from "../lib/strict-json.ts";
+import type { Files } from "./files.ts";
+
+/** What reading a state file came to. `recovered` and `lost` had a damaged file, set aside at `damagedCopy`. */
+export type Loaded<T> =
+  | { readonly is: "absent" }
+  | { readonly is: "good"; readonly value: T }
+  | { readonly is: "recovered"; readonly value: T; readonly damagedCopy: string }
+  | { readonly is: "lost"; readonly damagedCopy: string };
+
+export interface StateFileOptions<T> {
+  readonly path: string;
+  readonly schema: z.ZodType<T>;
+  /** Keep the copy before the last as `<path>.previous`, to fall back on. */
+  readonly keepsPrevious: boolean;
+}
+
+/** One checksummed JSON file of state, readable by its owner alone. */
+export interface StateFile<T> {
+  load(): Promise<Loaded<T>>;
+  /** Replaces the content in one durable step; whatever cuts it short leaves the old or the new one. */
+  save(value: T): Promise<void>;
+  /** Removes every copy. */
+  remove(): Promise<void>;
+}
+
+const MODE = 0o600;
+const FORMAT = 1;
+const LIMITS = { maxBytes: 128 * 1024 * 1024, maxDepth: 64 };
+
+/** A state file over real files. */
+export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateFile<T> {
+  const { path, schema } = options;
+  const previous = `${path}.previous`;
+
+  const readCopy = async (copy: string): Promise<Loaded<T>> => {
+    const text = await files.read(copy);
+    if (text === undefined) return { is: "absent" };
+    const value = unseal(text, schema);
+    if (value !== undefined) return { is: "good", value: value.body };
+    const damagedCopy = `${copy}.damaged`;
+    // On a disk that takes no writes the damaged file stays where it is; reading goes on all the same.
+    await files.move(copy, damagedCopy).catch(() => undefined);
+    return { is: "lost", damagedCopy };
+  };
+
+  return {
+    async load() {
+      const newest = await readCopy(path);
+      if (newest.is === "good" || !options.keepsPrevious) return newest;
+      const older = await readCopy(previous);
+      if (older.is !== "good") return newest.is === "absent" ? older : newest;
+      // Between the two renames of a save only the previous copy exists, and nothing is damaged.
+      return newest.is === "lost" ? { is: "recovered", value: older.value, damagedCopy: newest.damagedCopy } : older;
+    },
+    async save(value) {
+      if (options.keepsPrevious) {
+        const current = await files.read(path);
+        if (current !== undefined) await files.writeAtomic(previous, current, MODE);
+      }
+      await files.writeAtomic(path, seal(value), MODE);
+    },
+    async remove() {
+      await files.remove(path);
+      await files.remove(previous);
+    },
+  };
+}
+
+function seal(body: unknown): string {
+  const text = JSON.stringify(body);
+  return `{"format":${FORMAT},"sha256":"${digest(text)}","body":${text}}\n`;
+}
+
+function unseal<T>(text: string, schema: z.ZodType<T>): { readonly body: T } | undefined {
+  try {
+    const sealed = parseStrictJson(text, LIMITS);
+    if (typeof sealed !== "object" || sealed === null || !("body" in sealed && "sha256" in sealed)) return undefined;
+    if (sealed.sha256 !== digest(JSON.stringify(sealed.body))) return undefined;
+    const parsed = schema.safeParse(sealed.body);
+    return parsed.success ? { body: parsed.data } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function digest(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
