@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
+import { InputError, SessionError, toError, type AgentError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { HttpClient } from "../../host/http-client.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
@@ -40,7 +40,7 @@ export class DocumentSync {
   readonly #due = new Set<Name>();
   readonly #refusedVersions = new Map<Name, number>();
   #connection: Connection | undefined;
-  #running: Promise<void> | undefined;
+  #isRunning = false;
   #failures = 0;
   #cancelTimer = (): void => undefined;
 
@@ -63,7 +63,7 @@ export class DocumentSync {
   /** Something may have changed: fetch these when a session allows. */
   look(names: readonly Name[]): void {
     for (const name of names) this.#due.add(name);
-    if (this.#connection !== undefined && this.#due.size > 0) this.#running ??= this.#run();
+    if (this.#connection !== undefined && this.#due.size > 0 && !this.#isRunning) void this.#run(this.#connection);
   }
 
   /** Fetches newer keys over a session that has yet to prove itself; they prove themselves. Resolves whether there were any. */
@@ -79,26 +79,32 @@ export class DocumentSync {
       : this.#options.documents.version(name);
   }
 
-  async #run(): Promise<void> {
+  async #run(connection: Connection): Promise<void> {
+    this.#isRunning = true;
+    let current: Name | undefined;
     try {
       // In the order of NAMES, since the keys verify the rest and the node's document says which cluster is its.
-      for (let name = this.#next(); name !== undefined && this.#connection !== undefined; name = this.#next()) {
-        this.#due.delete(name);
-        await this.#fetch(name, this.#connection.rpc, this.#connection.signal);
-        this.#failures = 0;
-        this.#options.onHealth(true, "");
+      for (current = this.#next(); current !== undefined; current = this.#next()) {
+        this.#due.delete(current);
+        await this.#fetch(current, connection.rpc, connection.signal);
       }
+      this.#failures = 0;
+      this.#options.onHealth(true, "");
     } catch (error) {
-      if (this.#connection === undefined) return;
-      for (const name of NAMES) this.#due.add(name);
-      this.#failures += 1;
-      const why = toError(error).message;
-      this.#options.log.warn({ reason: why, failures: this.#failures }, "documents could not be fetched");
-      if (this.#failures >= 2) this.#options.onHealth(false, why);
-      this.#schedule(Math.min(RETRY_MS.cap, RETRY_MS.first * 2 ** Math.min(this.#failures, 8)));
+      if (current !== undefined) this.#due.add(current);
+      if (this.#connection === connection) this.#failed(toError(error));
     } finally {
-      this.#running = undefined;
+      this.#isRunning = false;
+      // A session that opened meanwhile found this one still at work.
+      if (this.#connection !== connection) this.look([]);
     }
+  }
+
+  #failed(error: Error): void {
+    this.#failures += 1;
+    this.#options.log.warn({ reason: error.message, failures: this.#failures }, "documents could not be fetched");
+    if (this.#failures >= 2) this.#options.onHealth(false, error.message);
+    this.#schedule(Math.min(RETRY_MS.cap, RETRY_MS.first * 2 ** Math.min(this.#failures, 8)));
   }
 
   #next(): Name | undefined {

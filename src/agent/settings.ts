@@ -1,0 +1,107 @@
+import { parseArgs } from "node:util";
+import { z } from "zod";
+import { InputError } from "../errors.ts";
+import type { Files } from "../host/files.ts";
+import { parseNoProxy, type ProxySettings } from "../lib/proxy.ts";
+import { parseStrictJson } from "../lib/strict-json.ts";
+import { describeIssues } from "../protocol/envelope.ts";
+
+const HttpUrl = z
+  .string()
+  .max(512)
+  .refine((text) => URL.canParse(text) && /^https?:$/.test(new URL(text).protocol), "must be an http or https address");
+const ProxyUrl = z
+  .string()
+  .max(512)
+  .refine((text) => URL.canParse(text) && new URL(text).protocol === "http:", "must be an http:// proxy address");
+
+/** Local settings and local policy, `/etc/holdfast/agent.json`; every field is optional. */
+export const AgentFile = z.strictObject({
+  logLevel: z.enum(["debug", "info", "warn", "error"]).optional(),
+  proxy: ProxyUrl.optional(),
+  noProxy: z.array(z.string().max(256)).max(256).optional(),
+  /** The unit that supervises the agent; present only in a managed install, where restarts and reboots are allowed. */
+  unit: z
+    .string()
+    .regex(/^[A-Za-z0-9@._-]{1,128}\.service$/)
+    .optional(),
+  speedTestUrl: HttpUrl.optional(),
+  repositoryUrl: HttpUrl.optional(),
+});
+
+/** Everything the agent is told from outside, parsed once. */
+export interface AgentSettings {
+  readonly stateDir: string;
+  readonly runDir: string;
+  readonly logLevel: string;
+  readonly proxies: ProxySettings;
+  readonly unit: string | undefined;
+  readonly speedTestUrl: string | undefined;
+  readonly repositoryUrl: string | undefined;
+  /** Where `sd_notify(3)` messages go. */
+  readonly notifySocket: string | undefined;
+}
+
+const LIMITS = { maxBytes: 256 * 1024, maxDepth: 8 };
+export const DEFAULT_STATE_DIR = "/var/lib/holdfast";
+export const DEFAULT_RUN_DIR = "/run/holdfast";
+const DEFAULT_FILE = "/etc/holdfast/agent.json";
+
+/**
+ * Reads command line, environment and settings file, in this order of precedence.
+ * @throws {InputError} `usage` or `bad-settings`, naming the option or the field.
+ */
+export async function readSettings(argv: readonly string[], files: Files): Promise<AgentSettings> {
+  const options = readOptions(argv);
+  const env = process.env;
+  const file = await readFile(files, options.config ?? DEFAULT_FILE, options.config !== undefined);
+  const proxy = file.proxy ?? env["HTTPS_PROXY"] ?? env["https_proxy"];
+  return {
+    stateDir: options.state ?? env["HOLDFAST_STATE"] ?? DEFAULT_STATE_DIR,
+    runDir: options.run ?? env["HOLDFAST_RUN"] ?? DEFAULT_RUN_DIR,
+    logLevel: file.logLevel ?? env["HOLDFAST_LOG_LEVEL"] ?? "info",
+    proxies: {
+      ...(proxy === undefined || proxy === "" ? {} : { https: proxyUrl(proxy) }),
+      noProxy: file.noProxy ?? parseNoProxy(env["NO_PROXY"] ?? env["no_proxy"]),
+    },
+    unit: file.unit,
+    speedTestUrl: file.speedTestUrl,
+    repositoryUrl: file.repositoryUrl,
+    notifySocket: env["NOTIFY_SOCKET"],
+  };
+}
+
+function readOptions(argv: readonly string[]): { state?: string; run?: string; config?: string } {
+  try {
+    const { values } = parseArgs({
+      args: [...argv],
+      options: { state: { type: "string" }, run: { type: "string" }, config: { type: "string" } },
+      strict: true,
+      allowPositionals: false,
+    });
+    return values;
+  } catch (error) {
+    throw new InputError("usage", error instanceof Error ? error.message : String(error), { cause: error });
+  }
+}
+
+async function readFile(files: Files, path: string, isAsked: boolean): Promise<z.infer<typeof AgentFile>> {
+  const text = await files.read(path);
+  if (text === undefined) {
+    if (isAsked) throw new InputError("bad-settings", `${path} does not exist`);
+    return {};
+  }
+  try {
+    const parsed = AgentFile.safeParse(parseStrictJson(text, LIMITS));
+    if (parsed.success) return parsed.data;
+    throw new InputError("bad-settings", describeIssues(parsed.error).join("; "));
+  } catch (error) {
+    throw new InputError("bad-settings", `${path}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+function proxyUrl(text: string): URL {
+  const parsed = ProxyUrl.safeParse(text);
+  if (parsed.success) return new URL(parsed.data);
+  throw new InputError("bad-settings", `HTTPS_PROXY: ${describeIssues(parsed.error).join("; ")}`);
+}

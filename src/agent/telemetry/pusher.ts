@@ -1,0 +1,81 @@
+import type { Logger } from "pino";
+import { toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { StreamName } from "../../protocol/telemetry.ts";
+import type { Connection } from "../session/attempt.ts";
+import type { Spool } from "./spool.ts";
+
+export interface PusherOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly spool: Spool;
+}
+
+const FLUSH_MS = 60_000;
+const RETRY_MS = 5000;
+
+/** Sends what the spool holds, one batch in flight, whenever there is a session; what waits a minute goes to disk. */
+export class Pusher {
+  readonly #options: PusherOptions;
+  #connection: Connection | undefined;
+  #isRunning = false;
+  #cancelFlush: (() => void) | undefined;
+
+  constructor(options: PusherOptions) {
+    this.#options = options;
+  }
+
+  online(connection: Connection): void {
+    this.#connection = connection;
+    this.look();
+  }
+
+  offline(): void {
+    this.#connection = undefined;
+  }
+
+  /** Something was appended. */
+  look(): void {
+    const { clock, spool } = this.#options;
+    this.#cancelFlush ??= clock.after(FLUSH_MS, () => {
+      this.#cancelFlush = undefined;
+      spool.flush();
+    });
+    if (this.#connection !== undefined && !this.#isRunning) void this.#run(this.#connection);
+  }
+
+  close(): void {
+    this.#cancelFlush?.();
+    this.#options.spool.flush();
+  }
+
+  async #run(connection: Connection): Promise<void> {
+    this.#isRunning = true;
+    try {
+      await this.#drain(connection);
+      this.#cancelFlush?.();
+      this.#cancelFlush = undefined;
+    } catch (error) {
+      if (!connection.signal.aborted) {
+        this.#options.log.warn({ reason: toError(error).message }, "telemetry was not taken");
+        this.#options.clock.after(RETRY_MS, () => this.look());
+      }
+    } finally {
+      this.#isRunning = false;
+      if (this.#connection !== undefined && this.#connection !== connection) this.look();
+    }
+  }
+
+  async #drain(connection: Connection): Promise<void> {
+    for (const name of StreamName.options) {
+      for (let batch = this.#options.spool.batch(name); batch !== undefined; batch = this.#options.spool.batch(name)) {
+        if (connection.isCongested()) await connection.drained();
+        const { stream, first, records, dropped } = batch;
+        const push = { stream, first, records, ...(dropped === 0 ? {} : { dropped }) };
+        const { last } = await connection.rpc.request("telemetry.push", push, connection.signal);
+        this.#options.spool.acknowledge(batch, last);
+        if (last < first) throw new Error(`the control plane acknowledged ${last} for ${stream} ${first}`);
+      }
+    }
+  }
+}

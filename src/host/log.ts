@@ -1,0 +1,76 @@
+import { pino, type Logger, type DestinationStream } from "pino";
+
+/** One log line as JSON text, numbered. */
+export interface LogLine {
+  readonly seq: number;
+  readonly text: string;
+}
+
+/** The newest log lines, for whoever asks the program itself. */
+export interface LogMemory {
+  /** The last `count` lines, oldest first. */
+  last(count: number): readonly LogLine[];
+  /** Calls `listener` for each line from now on; the returned function stops that. */
+  follow(listener: (line: LogLine) => void): () => void;
+}
+
+const MAX_LINES = 2000;
+const MAX_BYTES = 512 * 1024;
+/** Fields that hold secrets wherever they appear; the schemas keep them out of messages. */
+const SECRETS = [
+  "authorization",
+  "password",
+  "secret",
+  "token",
+  "license",
+  "ticket",
+  "jws",
+  "d",
+  "apiKey",
+  "clientSecret",
+];
+
+/**
+ * Makes the program's root logger: JSON lines to `destination`, in UTC, the newest kept in memory, secrets removed.
+ * `debug` says why, `info` that state changed, `warn` unusual and handled, `error` that a person must act.
+ */
+export function rootLogger(options: { readonly level: string; readonly destination: { write(line: string): void } }): {
+  readonly log: Logger;
+  readonly memory: LogMemory;
+} {
+  const lines: LogLine[] = [];
+  const listeners = new Set<(line: LogLine) => void>();
+  let bytes = 0;
+  let seq = 0;
+  const stream: DestinationStream = {
+    write(text) {
+      options.destination.write(text);
+      seq += 1;
+      const line = { seq, text: text.trimEnd() };
+      lines.push(line);
+      bytes += line.text.length;
+      while (lines.length > MAX_LINES || bytes > MAX_BYTES) bytes -= lines.shift()?.text.length ?? 0;
+      for (const listener of listeners) listener(line);
+    },
+  };
+  const log = pino(
+    {
+      level: options.level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      redact: { paths: SECRETS.flatMap((name) => [name, `*.${name}`]), censor: "[removed]" },
+    },
+    stream,
+  );
+  return {
+    log,
+    memory: {
+      last: (count) => lines.slice(Math.max(0, lines.length - count)),
+      follow(listener) {
+        listeners.add(listener);
+        return () => listeners.delete(listener);
+      },
+    },
+  };
+}
