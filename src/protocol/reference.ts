@@ -1,0 +1,186 @@
+import { z } from "zod";
+import { claimsByType } from "./claims.ts";
+import { ClusterDocument, DomainDocument, NodeDocument } from "./documents.ts";
+import { HANDSHAKE_LIMITS, PROTOCOL_VERSION, RpcError, SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "./envelope.ts";
+import { errorCodes } from "./error-codes.ts";
+import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./methods.ts";
+import { recordByStream } from "./telemetry.ts";
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** The published reference, a file's path below `docs/protocol/` to its text: generated from the schemas, never written by hand. */
+export function protocolReference(): ReadonlyMap<string, string> {
+  const files = new Map<string, string>();
+  const put = (path: string, value: unknown): unknown => files.set(path, `${JSON.stringify(value, undefined, 2)}\n`);
+  for (const [name, { kind, params, result }] of allMethods()) {
+    put(`schemas/methods/${name}.params.json`, schemaOf(params, `${name} parameters`));
+    if (kind === "request") put(`schemas/methods/${name}.result.json`, schemaOf(result, `${name} result`));
+  }
+  for (const [typ, schema] of Object.entries(claimsByType)) {
+    put(`schemas/claims/${typ.replace("+jwt", "")}.json`, schemaOf(schema, `claims of ${typ}`));
+  }
+  for (const [name, schema] of Object.entries({
+    node: NodeDocument,
+    cluster: ClusterDocument,
+    domain: DomainDocument,
+  })) {
+    put(`schemas/documents/${name}.json`, schemaOf(schema, `body of the ${name} document`));
+  }
+  for (const [name, schema] of Object.entries(recordByStream)) {
+    put(`schemas/telemetry/${name}.json`, schemaOf(schema, `one record of the stream ${name}`));
+  }
+  put("asyncapi.json", asyncApi());
+  files.set("README.md", overview());
+  return files;
+}
+
+function allMethods(): readonly (readonly [string, MethodSpec])[] {
+  return [...Object.entries<MethodSpec>(nodeMethods), ...Object.entries<MethodSpec>(controlMethods)];
+}
+
+function schemaOf(schema: z.ZodType, title: string): Json {
+  const { $schema, ...rest } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
+  return { $schema, title, ...rest };
+}
+
+/** AsyncAPI 3.0 (https://www.asyncapi.com/docs/reference/specification/v3.0.0), from the node's point of view: it sends and receives. */
+function asyncApi(): Json {
+  const messages: Record<string, unknown> = {};
+  const operations: Record<string, unknown> = {};
+  const ref = (name: string): Json => ({ $ref: `#/channels/session/messages/${name}` });
+  const add = (action: "send" | "receive", table: Readonly<Record<string, MethodSpec>>): void => {
+    for (const [method, spec] of Object.entries(table)) {
+      const isRequest = spec.kind === "request";
+      messages[method] = messageOf(method, callPayload(method, spec));
+      if (isRequest) messages[`${method}.reply`] = messageOf(`${method} reply`, replyPayload(spec));
+      operations[method] = {
+        action,
+        channel: { $ref: "#/channels/session" },
+        messages: [ref(method)],
+        ...(isRequest
+          ? { reply: { channel: { $ref: "#/channels/session" }, messages: [ref(`${method}.reply`)] } }
+          : {}),
+      };
+    }
+  };
+  add("send", nodeMethods);
+  add("receive", controlMethods);
+  return {
+    asyncapi: "3.0.0",
+    info: {
+      title: "Holdfast control channel",
+      version: String(PROTOCOL_VERSION),
+      description: `JSON-RPC 2.0 over one WebSocket, subprotocol ${SUBPROTOCOL}; one message a text frame, at most ${SESSION_LIMITS.maxBytes} bytes and ${SESSION_LIMITS.maxDepth} levels (${HANDSHAKE_LIMITS.maxBytes} bytes before hello succeeds).`,
+      license: { name: "Apache-2.0" },
+    },
+    defaultContentType: "application/json",
+    servers: {
+      controlPlane: {
+        host: "{host}",
+        protocol: "wss",
+        pathname: SESSION_PATH,
+        variables: { host: { description: "host and port of the control plane" } },
+      },
+    },
+    channels: { session: { address: SESSION_PATH, servers: [{ $ref: "#/servers/controlPlane" }], messages } },
+    operations,
+  };
+}
+
+function messageOf(title: string, payload: Json): Json {
+  return { title, contentType: "application/json", payload };
+}
+
+function callPayload(method: string, spec: MethodSpec): Json {
+  const isRequest = spec.kind === "request";
+  return {
+    type: "object",
+    required: ["jsonrpc", ...(isRequest ? ["id"] : []), "method", "params"],
+    properties: {
+      jsonrpc: { const: "2.0" },
+      ...(isRequest ? { id: { type: "integer", minimum: 1 } } : {}),
+      method: { const: method },
+      params: withoutDialect(spec.params),
+    },
+  };
+}
+
+function replyPayload(spec: MethodSpec): Json {
+  const id = { type: "integer", minimum: 1 };
+  const common = { jsonrpc: { const: "2.0" }, id };
+  return {
+    oneOf: [
+      {
+        type: "object",
+        required: ["jsonrpc", "id", "result"],
+        properties: { ...common, result: withoutDialect(spec.result) },
+      },
+      {
+        type: "object",
+        required: ["jsonrpc", "id", "error"],
+        properties: { ...common, error: withoutDialect(RpcError) },
+      },
+    ],
+  };
+}
+
+function withoutDialect(schema: z.ZodType): Json {
+  const { $schema: _dialect, ...rest } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
+  return rest;
+}
+
+function overview(): string {
+  const rows = (table: Readonly<Record<string, MethodSpec>>): string =>
+    Object.entries(table)
+      .map(([name, { kind }]) => {
+        const result = kind === "request" ? `[result](schemas/methods/${name}.result.json)` : "";
+        return `| \`${name}\` | ${kind} | [parameters](schemas/methods/${name}.params.json) | ${result} |`;
+      })
+      .join("\n");
+  const errors = Object.entries(errorCodes)
+    .map(([code, { rpc, http, meaning }]) => `| \`${code}\` | ${rpc} | ${http} | ${meaning} |`)
+    .join("\n");
+  const closes = Object.entries(closeCodes)
+    .map(([name, code]) => `| ${code} | ${name} |`)
+    .join("\n");
+  const claims = Object.keys(claimsByType)
+    .map((typ) => `| \`${typ}\` | [claims](schemas/claims/${typ.replace("+jwt", "")}.json) |`)
+    .join("\n");
+  return `# Protocol reference
+
+Generated from the schemas in \`src/protocol/\` by \`npm run reference\`; \`npm run reference:check\` fails when it is out of date.
+The whole as AsyncAPI 3: [asyncapi.json](asyncapi.json).
+
+## Node → control plane
+
+| Method | Kind | Parameters | Result |
+| --- | --- | --- | --- |
+${rows(nodeMethods)}
+
+## Control plane → node
+
+| Method | Kind | Parameters | Result |
+| --- | --- | --- | --- |
+${rows(controlMethods)}
+
+## Signed statements
+
+| typ | Claims |
+| --- | --- |
+${claims}
+
+## Errors
+
+The same code on every face: \`data.code\` in JSON-RPC, \`code\` in an HTTP body.
+
+| Code | JSON-RPC | HTTP | Meaning |
+| --- | --- | --- | --- |
+${errors}
+
+## Close codes
+
+| Code | Meaning |
+| --- | --- |
+${closes}
+`;
+}
