@@ -19,7 +19,7 @@ export function systemClock(): Clock {
     elapsed: () => performance.now(),
     sleep: (ms, signal) => delay(ms, undefined, signal === undefined ? {} : { signal }),
     after: (ms, run) => {
-      const timer = setTimeout(run, ms);
+      const timer = setTimeout(run, ms).unref();
       return () => clearTimeout(timer);
     },
   };

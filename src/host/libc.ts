@@ -1,0 +1,175 @@
+import { closeSync } from "node:fs";
+import type { Clock } from "./clock.ts";
+import { netlinkAddress, NETLINK_GROUPS, parseChanges, unixAddress } from "./netlink.ts";
+import type { NetworkChange } from "./netlink.ts";
+import { hostReader } from "./reader.ts";
+import type { Reader } from "./reader.ts";
+import { RESOLVER_FILES } from "./resolver.ts";
+
+export interface WatchNetworkOptions {
+  readonly clock: Clock;
+  readonly onChange: (what: NetworkChange) => void;
+  /** What to read the machine's files with. */
+  readonly reader?: Reader;
+  /** Forces one way of watching; by default netlink where it loads. */
+  readonly engine?: "netlink" | "poll";
+}
+
+export interface NetworkWatch {
+  readonly engine: "netlink" | "poll";
+  close(): void;
+}
+
+type Look = () => ReadonlySet<NetworkChange>;
+
+const TICK_MS = 1000;
+const AF_UNIX = 1;
+const AF_NETLINK = 16;
+const SOCK_DGRAM = 2;
+const SOCK_RAW = 3;
+const SOCK_NONBLOCK = 0o4000;
+const SOCK_CLOEXEC = 0o2_000_000;
+const NETLINK_ROUTE = 0;
+const MSG_NOSIGNAL = 0x4000;
+const ENOBUFS = 105;
+const MAX_DATAGRAMS = 4096;
+
+/** Reports what changed in the network at most once a second and kind, by kernel notifications or by comparing /proc. */
+export function watchNetwork(options: WatchNetworkOptions): NetworkWatch {
+  const { clock, onChange, reader = hostReader() } = options;
+  const socket = options.engine === "poll" ? undefined : openNetlink();
+  const lookAtNetwork = socket?.drain ?? comparison(() => networkFingerprints(reader));
+  const lookAtResolver = comparison(() => [
+    ["resolver", RESOLVER_FILES.map((path) => reader.fingerprint(path)).join()],
+  ]);
+  let cancel = (): void => {};
+  let isClosed = false;
+  const tick = (): void => {
+    cancel = clock.after(TICK_MS, tick);
+    for (const change of [...lookAtNetwork(), ...lookAtResolver()]) if (!isClosed) onChange(change);
+  };
+  cancel = clock.after(TICK_MS, tick);
+  return {
+    engine: socket === undefined ? "poll" : "netlink",
+    close: () => {
+      if (isClosed) return;
+      isClosed = true;
+      cancel();
+      socket?.close();
+    },
+  };
+}
+
+/**
+ * Tells the service manager a state such as `READY=1` (sd_notify(3)). `socketPath` is what NOTIFY_SOCKET says, a path or an
+ * abstract name. False when it could not be sent: `systemd-notify` is the way then.
+ */
+export function sdNotify(socketPath: string, state: string): boolean {
+  const address = unixAddress(socketPath);
+  if (address === undefined) return false;
+  using libc = loadLibc();
+  if (libc === undefined) return false;
+  const fd = libc.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return false;
+  try {
+    const text = Buffer.from(state);
+    const sent = libc.sendto(fd, text, BigInt(text.length), MSG_NOSIGNAL, address, address.length);
+    return sent === BigInt(text.length);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function openNetlink(): { drain: Look; close: () => void } | undefined {
+  const libc = loadLibc();
+  if (libc === undefined) return undefined;
+  const fd = libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+  if (fd < 0) return undefined;
+  const address = netlinkAddress(NETLINK_GROUPS);
+  if (libc.bind(fd, address, address.length) !== 0) {
+    closeSync(fd);
+    return undefined;
+  }
+  const buffer = new Uint8Array(32 * 1024);
+  return {
+    drain: () => {
+      const changes = new Set<NetworkChange>();
+      for (let count = 0; count < MAX_DATAGRAMS; count += 1) {
+        const length = Number(libc.recv(fd, buffer, BigInt(buffer.length), 0));
+        if (length > 0) {
+          for (const change of parseChanges(new DataView(buffer.buffer, 0, length))) changes.add(change);
+        } else if (length < 0 && libc.errno() === ENOBUFS) {
+          // The kernel dropped notifications: anything may have changed, and the next call reads on.
+          for (const change of ["link", "address", "route"] as const) changes.add(change);
+        } else {
+          break;
+        }
+      }
+      return changes;
+    },
+    close: () => {
+      closeSync(fd);
+      libc[Symbol.dispose]();
+    },
+  };
+}
+
+/** Compares one reading with the last, kind by kind. */
+function comparison(read: () => readonly (readonly [NetworkChange, string])[]): Look {
+  let last = new Map(read());
+  return () => {
+    const previous = last;
+    last = new Map(read());
+    return new Set([...last].filter(([what, text]) => previous.get(what) !== text).map(([what]) => what));
+  };
+}
+
+function networkFingerprints(reader: Reader): readonly (readonly [NetworkChange, string])[] {
+  const text = (path: string): string => reader.read(path) ?? "";
+  const links = (reader.list("/sys/class/net") ?? []).map(
+    (name) => `${name} ${text(`/sys/class/net/${name}/operstate`).trim()} ${text(`/sys/class/net/${name}/flags`)}`,
+  );
+  return [
+    ["link", links.join("")],
+    // The kernel keeps a local route for every IPv4 address, and prints it as a tree.
+    ["address", text("/proc/net/if_inet6") + text("/proc/net/fib_trie")],
+    // Counters and reference counts move without any change; only where a route leads counts.
+    [
+      "route",
+      stableRoutes(text("/proc/net/route"), [0, 1, 2, 3, 6, 7]) +
+        stableRoutes(text("/proc/net/ipv6_route"), [0, 1, 4, 5, 8, 9]),
+    ],
+  ];
+}
+
+function stableRoutes(text: string, columns: readonly number[]): string {
+  return text
+    .split("\n")
+    .map((line) => {
+      const fields = line.trim().split(/\s+/);
+      return columns.map((column) => fields[column] ?? "").join(" ");
+    })
+    .sort()
+    .join("\n");
+}
+
+/** The few calls that Node does not offer; undefined where this Node cannot call the C library. */
+function loadLibc() {
+  try {
+    const ffi = process.getBuiltinModule("node:ffi");
+    const { functions, lib } = ffi.dlopen(null, {
+      socket: { return: "i32", arguments: ["i32", "i32", "i32"] },
+      bind: { return: "i32", arguments: ["i32", "buffer", "u32"] },
+      recv: { return: "i64", arguments: ["i32", "buffer", "u64", "i32"] },
+      sendto: { return: "i64", arguments: ["i32", "buffer", "u64", "i32", "buffer", "u32"] },
+      __errno_location: { return: "pointer", arguments: [] },
+    });
+    return {
+      ...functions,
+      errno: (): number => ffi.getInt32(functions.__errno_location()),
+      [Symbol.dispose]: (): void => lib.close(),
+    };
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,48 @@
+/** What a kernel notification is about. */
+export type NetworkChange = "link" | "address" | "route" | "resolver";
+
+const HEADER_BYTES = 16;
+
+/** nlmsghdr types of rtnetlink(7): a new and a deleted one each. */
+const CHANGES: Readonly<Record<number, NetworkChange>> = {
+  16: "link",
+  17: "link",
+  20: "address",
+  21: "address",
+  24: "route",
+  25: "route",
+};
+
+/** Groups of rtnetlink(7): link, IPv4 address, IPv4 route, IPv6 address, IPv6 route. */
+export const NETLINK_GROUPS = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
+
+/** The changes that one received datagram announces. */
+export function parseChanges(datagram: DataView): ReadonlySet<NetworkChange> {
+  const changes = new Set<NetworkChange>();
+  let at = 0;
+  while (at + HEADER_BYTES <= datagram.byteLength) {
+    const length = datagram.getUint32(at, true);
+    if (length < HEADER_BYTES) break;
+    const change = CHANGES[datagram.getUint16(at + 4, true)];
+    if (change !== undefined) changes.add(change);
+    at += Math.ceil(length / 4) * 4;
+  }
+  return changes;
+}
+
+/** struct sockaddr_nl of netlink(7), the port chosen by the kernel. */
+export function netlinkAddress(groups: number): Uint8Array {
+  const address = new DataView(new ArrayBuffer(12));
+  address.setUint16(0, 16, true);
+  address.setUint32(8, groups, true);
+  return new Uint8Array(address.buffer);
+}
+
+/** struct sockaddr_un of unix(7) for a path or an abstract name (`@…`); undefined when it is too long or neither. */
+export function unixAddress(name: string): Uint8Array | undefined {
+  const bytes = Buffer.from(name);
+  if (bytes.length < 2 || bytes.length > 107 || (name[0] !== "/" && name[0] !== "@")) return undefined;
+  if (name[0] === "@") bytes[0] = 0;
+  // A path ends with a zero; an abstract name is as long as the address says.
+  return new Uint8Array([1, 0, ...bytes, ...(name[0] === "/" ? [0] : [])]);
+}

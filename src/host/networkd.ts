@@ -1,0 +1,61 @@
+import { isIP } from "node:net";
+import { fieldsOf, shellFields } from "../lib/text-fields.ts";
+import type { Link } from "./links.ts";
+import type { Reader } from "./reader.ts";
+
+/** How a link gets its address and which servers it brings, as far as the machine's network service says. */
+export interface LinkConfiguration {
+  /** Undefined when no service that we can read manages the link. */
+  readonly usesDhcp: boolean | undefined;
+  readonly nameServers: readonly string[];
+}
+
+const DHCLIENT_DIRECTORIES = ["/var/lib/dhcp", "/var/lib/dhclient"];
+
+/** Reads systemd-networkd's state (also behind netplan), else dhclient's leases. `now` in Unix milliseconds. */
+export function readLinkConfiguration(reader: Reader, link: Link, now: number): LinkConfiguration {
+  const byNetworkd = link.index === undefined ? undefined : networkdConfiguration(reader, link.index);
+  return byNetworkd ?? { usesDhcp: hasDhclientLease(reader, link.name, now) ? true : undefined, nameServers: [] };
+}
+
+function networkdConfiguration(reader: Reader, index: number): LinkConfiguration | undefined {
+  const state = reader.read(`/run/systemd/netif/links/${index}`);
+  if (state === undefined) return undefined;
+  const fields = shellFields(state);
+  const unit = fields.get("NETWORK_FILE");
+  if (unit === undefined) return undefined;
+  const hasLease = reader.fingerprint(`/run/systemd/netif/leases/${index}`) !== undefined;
+  return {
+    usesDhcp: hasLease ? true : networkUsesDhcp(reader.read(unit)),
+    nameServers: fieldsOf(fields.get("DNS") ?? "").filter((server) => isIP(server) !== 0),
+  };
+}
+
+/** `DHCP=` in the [Network] section of a systemd.network(5) file: for IPv4. */
+export function networkUsesDhcp(text: string | undefined): boolean | undefined {
+  if (text === undefined) return undefined;
+  const section = text.split(/^\s*\[/m).filter((part) => part.startsWith("Network]"));
+  const values = section.flatMap((part) => [...part.matchAll(/^\s*DHCP\s*=\s*(\S*)/gm)].map((match) => match[1] ?? ""));
+  return ["yes", "true", "1", "on", "both", "ipv4", "v4"].includes((values.at(-1) ?? "").toLowerCase());
+}
+
+function hasDhclientLease(reader: Reader, link: string, now: number): boolean {
+  return DHCLIENT_DIRECTORIES.some((directory) =>
+    (reader.list(directory) ?? [])
+      .filter((file) => /^dhclient.*\.leases?$/.test(file))
+      .some((file) => isLeased(reader.read(`${directory}/${file}`) ?? "", link, now)),
+  );
+}
+
+/** Whether a dhclient.leases(5) text holds an unexpired lease for the link. */
+export function isLeased(text: string, link: string, now: number): boolean {
+  return text.split(/^lease\s*\{/m).some((lease) => {
+    if (/^\s*interface\s+"([^"]*)"\s*;/m.exec(lease)?.[1] !== link) return false;
+    const expire = /^\s*expire\s+(never|epoch\s+\d+|\d\s+\d{4}\/\d{2}\/\d{2}\s+\d{2}:\d{2}:\d{2})/m.exec(lease)?.[1];
+    if (expire === undefined) return false;
+    if (expire === "never") return true;
+    if (expire.startsWith("epoch")) return Number(fieldsOf(expire)[1]) * 1000 > now;
+    const [, date = "", time = ""] = fieldsOf(expire);
+    return Date.parse(`${date.replaceAll("/", "-")}T${time}Z`) > now;
+  });
+}

@@ -1,0 +1,106 @@
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import { fieldsOf, toCount } from "../lib/text-fields.ts";
+import { address4 } from "./links.ts";
+import type { Reader } from "./reader.ts";
+
+/** A listening TCP socket of /proc/net/tcp or tcp6. */
+export interface Listener {
+  readonly isLoopback: boolean;
+  readonly port: number;
+  readonly inode: number;
+}
+
+const LISTEN = "0A";
+const SSH_PORT = 22;
+const INIT_PID = "1";
+const TABLES = ["/proc/net/tcp", "/proc/net/tcp6"] as const;
+const MAX_TABLE_BYTES = 64 * 1024 * 1024;
+
+export function parseListeners(text: string): readonly Listener[] {
+  return text.split("\n").flatMap((line) => {
+    const fields = fieldsOf(line);
+    const [address = "", port = ""] = (fields[1] ?? "").split(":");
+    const inode = toCount(fields[9]);
+    if (fields[3] !== LISTEN || inode === undefined || !/^[0-9A-F]{4}$/.test(port)) return [];
+    return [{ isLoopback: isLoopback(address), port: Number.parseInt(port, 16), inode }];
+  });
+}
+
+/**
+ * Whether every socket on which sshd listens is on the loopback; undefined when it cannot be known, because the tables or
+ * the owner of a socket on the SSH port cannot be read.
+ */
+export function isSshLocal(reader: Reader): boolean | undefined {
+  const tables = TABLES.map((path) => reader.read(path));
+  if (tables[0] === undefined) return undefined;
+  const listeners = tables.flatMap((text) => parseListeners(text ?? ""));
+  const exposed = listeners.filter((listener) => !listener.isLoopback);
+  if (exposed.length === 0) return true;
+  const { inodes, isComplete } = sshSockets(reader, exposed);
+  if (exposed.some((listener) => inodes.has(listener.inode))) return false;
+  return isComplete && !exposed.some(({ port }) => port === SSH_PORT) ? true : undefined;
+}
+
+/** Sockets that sshd holds, or that init holds on the SSH port to start sshd on demand. */
+function sshSockets(reader: Reader, exposed: readonly Listener[]): { inodes: Set<number>; isComplete: boolean } {
+  const inodes = new Set<number>();
+  let isComplete = true;
+  const onSshPort = new Set(exposed.filter(({ port }) => port === SSH_PORT).map(({ inode }) => inode));
+  for (const pid of (reader.list("/proc") ?? []).filter((name) => /^\d+$/.test(name))) {
+    const isSshd = reader.read(`/proc/${pid}/comm`)?.trim() === "sshd";
+    if (!isSshd && (pid !== INIT_PID || onSshPort.size === 0)) continue;
+    const held = socketsOf(reader, pid);
+    if (held === undefined) isComplete = false;
+    for (const inode of held ?? []) if (isSshd || onSshPort.has(inode)) inodes.add(inode);
+  }
+  return { inodes, isComplete };
+}
+
+function socketsOf(reader: Reader, pid: string): readonly number[] | undefined {
+  return reader.list(`/proc/${pid}/fd`)?.flatMap((fd) => {
+    const inode = toCount(/^socket:\[(\d+)\]$/.exec(reader.linkTarget(`/proc/${pid}/fd/${fd}`) ?? "")?.[1]);
+    return inode === undefined ? [] : [inode];
+  });
+}
+
+/** 127.0.0.0/8, ::1 and ::ffff:127.0.0.0/104, as /proc/net prints them. */
+function isLoopback(address: string): boolean {
+  if (address.length === 8) return address4(address)?.startsWith("127.") ?? false;
+  if (/^0{24}01000000$|^0{31}1$/.test(address)) return true;
+  const mapped = /^0{16}(?:FFFF0000|0000FFFF)([0-9A-F]{8})$/.exec(address)?.[1];
+  return address4(mapped)?.startsWith("127.") ?? false;
+}
+
+/**
+ * How many TCP connections are half open (SYN sent or received); undefined when the table cannot be read. Reads in pieces,
+ * since the table grows with the connections.
+ */
+export async function countHalfOpen(root = "/"): Promise<number | undefined> {
+  const counts = await Promise.all(TABLES.map((path) => countTable(join(root, path))));
+  return counts[0] === undefined ? undefined : counts[0] + (counts[1] ?? 0);
+}
+
+async function countTable(path: string): Promise<number | undefined> {
+  try {
+    await using file = await open(path, "r");
+    const buffer = Buffer.allocUnsafe(64 * 1024);
+    let rest = "";
+    let count = 0;
+    for (let total = 0; total < MAX_TABLE_BYTES;) {
+      const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
+      if (bytesRead === 0) break;
+      total += bytesRead;
+      const lines = (rest + buffer.toString("latin1", 0, bytesRead)).split("\n");
+      rest = (lines.pop() ?? "").slice(-512);
+      count += lines.filter(isHalfOpen).length;
+    }
+    return count + (isHalfOpen(rest) ? 1 : 0);
+  } catch {
+    return undefined;
+  }
+}
+
+function isHalfOpen(line: string): boolean {
+  return /^\s*\d+: [0-9A-F:]+ [0-9A-F:]+ 0[23] /.test(line);
+}

@@ -1,0 +1,149 @@
+import { execFileSync } from "node:child_process";
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import {
+  address6,
+  defaultRoute,
+  netmaskOf,
+  parseAddresses6,
+  parseRoutes,
+  parseRoutes6,
+  readAddresses,
+  readLink,
+  readLinks,
+} from "../../../src/host/links.ts";
+import { hostReader } from "../../../src/host/reader.ts";
+import { linkFiles, machineRoot } from "../../support/machine-root.ts";
+import { ROUTES, ROUTES6 } from "../../support/proc-texts.ts";
+
+test("a physical link with everything", () => {
+  const { reader } = machineRoot({
+    ...linkFiles("ens160", { address: "00:50:56:AB:cd:ef", speed: "10000", duplex: "full", ifindex: "3" }),
+    "/sys/class/net/ens160/device/vendor": "0x15ad",
+    "/sys/class/net/ens160/uevent": "INTERFACE=ens160\nIFINDEX=3\n",
+  });
+  expect(readLink(reader, "ens160")).toEqual({
+    name: "ens160",
+    index: 3,
+    mac: "00:50:56:ab:cd:ef",
+    mtu: 1500,
+    speedMbps: 10_000,
+    duplex: "full",
+    operState: "up",
+    hasCarrier: true,
+    isEnabled: true,
+    isLoopback: false,
+    isPhysical: true,
+    kind: undefined,
+  });
+});
+
+test("what a link does not tell is undefined: speed -1, unknown duplex, no carrier file, no hardware address", () => {
+  const { reader } = machineRoot({
+    ...linkFiles("ens160.100", {
+      speed: "-1",
+      duplex: "unknown",
+      address: "00:00:00:00:00:00",
+      carrier: "",
+      flags: "0x82",
+    }),
+    "/sys/class/net/ens160.100/uevent": "DEVTYPE=vlan\n",
+  });
+  expect(readLink(reader, "ens160.100")).toMatchObject({
+    speedMbps: undefined,
+    duplex: undefined,
+    mac: undefined,
+    hasCarrier: undefined,
+    isEnabled: false,
+    isPhysical: false,
+    kind: "vlan",
+  });
+});
+
+test("files that are not links are no links", () => {
+  const { reader } = machineRoot({ ...linkFiles("eth0", {}), "/sys/class/net/bonding_masters": "" });
+  expect(readLinks(reader).map(({ name }) => name)).toEqual(["eth0"]);
+  expect(readLink(reader, "gone")).toBeUndefined();
+  expect(readLinks(machineRoot({}).reader)).toEqual([]);
+});
+
+test("the links and MTUs of this machine are those that ip lists", () => {
+  const listed = JSON.parse(execFileSync("ip", ["-j", "link"], { encoding: "utf8" })) as {
+    ifname: string;
+    mtu: number;
+  }[];
+  const links = readLinks(hostReader());
+  expect(links.map(({ name, mtu }) => `${name} ${mtu}`).sort()).toEqual(
+    listed.map((link) => `${link.ifname} ${link.mtu}`).sort(),
+  );
+});
+
+test("addresses of this machine with their prefixes", () => {
+  const listed = JSON.parse(execFileSync("ip", ["-j", "-4", "addr"], { encoding: "utf8" })) as {
+    ifname: string;
+    operstate: string;
+    addr_info: { local: string; prefixlen: number }[];
+  }[];
+  const expected = listed.flatMap(({ ifname, addr_info }) =>
+    addr_info.map(({ local, prefixlen }) => `${ifname} ${local}/${prefixlen}`),
+  );
+  const seen = readAddresses().flatMap(({ link, family, address, prefix }) =>
+    family === 4 ? [`${link} ${address}/${prefix}`] : [],
+  );
+  expect(seen.sort()).toEqual(expected.sort());
+});
+
+test("routes: usable ones only, and the default with the lowest metric", () => {
+  const routes = parseRoutes(ROUTES);
+  expect(routes).toEqual([
+    { link: "eth0", family: 4, destination: "0.0.0.0", prefix: 0, gateway: "192.0.2.1", metric: 100 },
+    { link: "wlan0", family: 4, destination: "0.0.0.0", prefix: 0, gateway: "192.168.1.1", metric: 600 },
+    { link: "eth0", family: 4, destination: "192.0.2.0", prefix: 24, gateway: undefined, metric: 100 },
+  ]);
+  expect(defaultRoute(routes, 4)?.link).toBe("eth0");
+  expect(defaultRoute(routes, 6)).toBeUndefined();
+});
+
+test("IPv6 routes and addresses", () => {
+  expect(parseRoutes6(ROUTES6)).toEqual([
+    { link: "eth0", family: 6, destination: "fd00::", prefix: 64, gateway: undefined, metric: 256 },
+    { link: "eth0", family: 6, destination: "::", prefix: 0, gateway: "fd00::1", metric: 1024 },
+  ]);
+  expect(parseAddresses6("fe8000000000000000fc00fffe000001 04 40 20 80     eth0\n")).toEqual([
+    { link: "eth0", family: 6, address: "fe80::fc:ff:fe00:1", prefix: 64 },
+  ]);
+  expect(address6("0".repeat(32))).toBe("::");
+  expect(address6("xyz")).toBeUndefined();
+});
+
+test("masks", () => {
+  expect([0, 1, 8, 20, 24, 31, 32].map(netmaskOf)).toEqual([
+    "0.0.0.0",
+    "128.0.0.0",
+    "255.0.0.0",
+    "255.255.240.0",
+    "255.255.255.0",
+    "255.255.255.254",
+    "255.255.255.255",
+  ]);
+});
+
+test("no text makes the route parsers throw", () => {
+  const text = fc.oneof(
+    fc.string({ unit: "binary" }),
+    fc
+      .tuple(fc.constantFrom(ROUTES, ROUTES6), fc.nat(500), fc.nat(30), fc.string({ maxLength: 12 }))
+      .map(([base, at, length, patch]) => base.slice(0, at) + patch + base.slice(at + length)),
+  );
+  fc.assert(
+    fc.property(text, (damaged) => {
+      for (const { prefix, family } of [
+        ...parseRoutes(damaged),
+        ...parseRoutes6(damaged),
+        ...parseAddresses6(damaged),
+      ]) {
+        expect(prefix).toBeLessThanOrEqual(family === 4 ? 32 : 128);
+      }
+    }),
+  );
+});

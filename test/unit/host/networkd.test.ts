@@ -1,0 +1,49 @@
+import { expect, test } from "vitest";
+import { readLink } from "../../../src/host/links.ts";
+import { isLeased, networkUsesDhcp, readLinkConfiguration } from "../../../src/host/networkd.ts";
+import { linkFiles, machineRoot } from "../../support/machine-root.ts";
+
+const NOW = Date.UTC(2026, 5, 1);
+
+function configurationOf(files: Record<string, string>) {
+  const { reader } = machineRoot({ ...linkFiles("eth0.5", { ifindex: "2" }), ...files });
+  const link = readLink(reader, "eth0.5");
+  if (link === undefined) throw new Error("no link");
+  return readLinkConfiguration(reader, link, NOW);
+}
+
+test("systemd-networkd: a lease, a static network, and the servers of the link", () => {
+  const state =
+    "ADMIN_STATE=configured\nNETWORK_FILE=/run/systemd/network/10-netplan-eth0.network\nDNS=192.0.2.53 fd00::53\n";
+  const unit = { "/run/systemd/network/10-netplan-eth0.network": "[Match]\nName=eth0\n\n[Network]\nDHCP=no\n" };
+  expect(configurationOf({ "/run/systemd/netif/links/2": state, "/run/systemd/netif/leases/2": "", ...unit })).toEqual({
+    usesDhcp: true,
+    nameServers: ["192.0.2.53", "fd00::53"],
+  });
+  expect(configurationOf({ "/run/systemd/netif/links/2": state, ...unit }).usesDhcp).toBe(false);
+});
+
+test("unknown where nobody tells", () => {
+  expect(configurationOf({})).toEqual({ usesDhcp: undefined, nameServers: [] });
+  expect(configurationOf({ "/run/systemd/netif/links/2": "ADMIN_STATE=unmanaged\n" }).usesDhcp).toBeUndefined();
+});
+
+test("the last DHCP= of the [Network] section counts", () => {
+  expect(networkUsesDhcp("[Network]\nDHCP=yes\n[DHCP]\nUseDNS=no\n")).toBe(true);
+  expect(networkUsesDhcp("[Network]\nDHCP=ipv6\n")).toBe(false);
+  expect(networkUsesDhcp("[Network]\nDHCP=no\nDHCP=ipv4\n")).toBe(true);
+  expect(networkUsesDhcp("[Link]\nDHCP=yes\n")).toBe(false);
+  expect(networkUsesDhcp(undefined)).toBeUndefined();
+});
+
+test("dhclient: a lease counts for its link until it expires", () => {
+  const lease = (link: string, expire: string): string =>
+    `lease {\n  interface "${link}";\n  fixed-address 192.0.2.5;\n  expire ${expire};\n}\n`;
+  expect(isLeased(lease("eth0", "2 2026/06/02 10:00:00"), "eth0", NOW)).toBe(true);
+  expect(isLeased(lease("eth0", "2 2026/05/02 10:00:00"), "eth0", NOW)).toBe(false);
+  expect(isLeased(lease("eth0", "never"), "eth0", NOW)).toBe(true);
+  expect(isLeased(lease("eth0", `epoch ${NOW / 1000 + 5}`), "eth0", NOW)).toBe(true);
+  expect(isLeased(lease("eth1", "never"), "eth0", NOW)).toBe(false);
+  expect(isLeased("lease {", "eth0", NOW)).toBe(false);
+  expect(configurationOf({ "/var/lib/dhcp/dhclient.leases": lease("eth0.5", "never") }).usesDhcp).toBe(true);
+});
