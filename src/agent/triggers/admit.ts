@@ -1,0 +1,40 @@
+import { InputError } from "../../errors.ts";
+import type { NodeState, NodeType } from "../../protocol/values.ts";
+import type { Trigger } from "./trigger.ts";
+
+/** What decides which events this node answers. */
+export interface NodeFacts {
+  readonly type: NodeType;
+  readonly state: NodeState;
+}
+
+/** A trigger at work, as far as the limits care. */
+export interface Running {
+  readonly event: string;
+  readonly exclusive: string | undefined;
+}
+
+export const MAX_RUNNING = 8;
+export const MAX_RUNNING_PER_EVENT = 2;
+
+/** Why a trigger cannot run now, or undefined: `not-supported`, `inactive` or `busy`. */
+export function refusal(trigger: Trigger, node: NodeFacts, running: readonly Running[]): InputError | undefined {
+  const { event, exclusive } = trigger;
+  if (node.type === "Agent" && !trigger.agents) {
+    return new InputError("not-supported", `${event} is for appliances; this node is an agent`);
+  }
+  if (node.state === "INACTIVE" && trigger.needsDataPlane) {
+    return new InputError("inactive", `${event} needs the data plane, and the node is INACTIVE`);
+  }
+  const holder = exclusive === undefined ? undefined : running.find((other) => other.exclusive === exclusive);
+  if (holder !== undefined) {
+    return new InputError("busy", `${event} cannot start while ${holder.event} is running`, {
+      details: { running: holder.event },
+    });
+  }
+  if (running.filter((other) => other.event === event).length >= MAX_RUNNING_PER_EVENT) {
+    return new InputError("busy", `${MAX_RUNNING_PER_EVENT} of ${event} are running`);
+  }
+  if (running.length >= MAX_RUNNING) return new InputError("busy", `${MAX_RUNNING} triggers are running`);
+  return undefined;
+}

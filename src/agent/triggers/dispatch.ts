@@ -1,0 +1,246 @@
+import { randomUUID } from "node:crypto";
+import type { Logger } from "pino";
+import { HostError, InputError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { TriggerClaims } from "../../protocol/claims.ts";
+import { refusal, type NodeFacts, type Running } from "./admit.ts";
+import { failureOf } from "./failure.ts";
+import { Job } from "./job.ts";
+import type { Journal } from "./journal.ts";
+import { Outbox } from "./outbox.ts";
+import { digestOf, parseRequest } from "./request.ts";
+import type { AfterReply, Trigger, TriggerCall, TriggerChannel, TriggerReply } from "./trigger.ts";
+
+export interface DispatcherOptions {
+  readonly triggers: readonly Trigger[];
+  /** The node as it is at the moment of the call. */
+  readonly node: () => NodeFacts;
+  readonly journal: Journal;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** What a local caller asks for. */
+export interface LocalCall {
+  readonly event: string;
+  readonly body: unknown;
+  readonly wait: boolean;
+  readonly deadlineMs?: number;
+}
+
+interface Request {
+  readonly call: TriggerCall;
+  readonly channel: TriggerChannel;
+  /** When the signed request came and expires, in milliseconds of session time; undefined for a local one. */
+  readonly signed: { readonly now: number; readonly expiresMs: number } | undefined;
+}
+
+interface Active extends Running {
+  readonly digest: string;
+  readonly job: Job;
+  /** What the handler came to; for an effect that follows the reply, the reply. */
+  readonly outcome: Promise<TriggerReply>;
+}
+
+const LOCAL_DEADLINE_MS = 3_600_000;
+/** The reply leaves the process before an effect begins that ends it. */
+const REPLY_HEAD_START_MS = 250;
+/** An effect that has not ended this process by then has failed. */
+const EFFECT_MS = 120_000;
+const STARTED: TriggerReply = { body: true };
+
+/**
+ * Runs triggers: finds them by event, parses, limits, journals, and turns whatever happens into exactly one reply each. Claims
+ * are verified and judged (`judgeTrigger`) before they come here.
+ */
+export class Dispatcher {
+  readonly #options: DispatcherOptions;
+  readonly #triggers: ReadonlyMap<string, Trigger>;
+  readonly #active = new Map<string, Active>();
+  readonly #outbox: Outbox;
+  readonly #work = new Set<Promise<void>>();
+  #isClosed = false;
+
+  constructor(options: DispatcherOptions) {
+    this.#options = options;
+    this.#triggers = new Map(options.triggers.map((trigger) => [trigger.event, trigger]));
+    this.#outbox = new Outbox(options.journal, options.log);
+  }
+
+  /** The events this node knows, in order of their names. */
+  get events(): readonly string[] {
+    return [...this.#triggers.keys()].sort();
+  }
+
+  /** A session is established: results that nobody acknowledged are sent through it, and those to come. */
+  attach(channel: TriggerChannel): void {
+    this.#outbox.attach(channel);
+  }
+
+  /** Answers a verified trigger; `sessionNow` is session time in milliseconds. Never rejects. */
+  run(claims: TriggerClaims, channel: TriggerChannel, sessionNow: number): Promise<TriggerReply> {
+    const { jti: id, event, body, wait, user, deadlineMs } = claims;
+    return this.#answer({
+      call: { id, event, body, wait, user, deadlineMs },
+      channel,
+      signed: { now: sessionNow, expiresMs: claims.exp * 1000 },
+    });
+  }
+
+  /** Answers a caller on this machine the same way. Gives the id at once, for `cancel`. */
+  runLocal(call: LocalCall, channel: TriggerChannel): { readonly id: string; readonly reply: Promise<TriggerReply> } {
+    const id = randomUUID();
+    const reply = this.#answer({
+      call: { deadlineMs: LOCAL_DEADLINE_MS, ...call, id, user: "local" },
+      channel,
+      signed: undefined,
+    });
+    return { id, reply };
+  }
+
+  /** Takes a trigger back: its process tree is gone within 2 s and it is answered `cancelled`. */
+  cancel(id: string): void {
+    this.#active.get(id)?.job.abort(new InputError("cancelled", "it was cancelled"));
+  }
+
+  /** Ends everything that runs; resolves when all is answered and journalled. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const { job } of this.#active.values()) {
+      job.abort(new HostError("interrupted", "the node is stopping"));
+    }
+    await Promise.all(this.#work);
+  }
+
+  async #answer(request: Request): Promise<TriggerReply> {
+    const { id, event, user, wait } = request.call;
+    const startedAt = this.#options.clock.elapsed();
+    let reply: TriggerReply;
+    try {
+      reply = await this.#accept(request);
+    } catch (thrown) {
+      const error = toError(thrown);
+      reply = { error: failureOf(error) };
+      if (reply.error.code === "internal") this.#options.log.error({ id, event, err: error }, "trigger failed");
+    }
+    const outcome = "error" in reply ? reply.error.code : "ok";
+    const durationMs = Math.round(this.#options.clock.elapsed() - startedAt);
+    this.#options.log.info({ id, event, user, wait, outcome, durationMs }, "trigger answered");
+    return reply;
+  }
+
+  /** Everything up to the start of the job happens in one tick, so that a repeated id cannot slip in between. */
+  #accept(request: Request): Promise<TriggerReply> {
+    const { call, channel, signed } = request;
+    const digest = digestOf(call.body);
+    const repeated = this.#repeated(request, digest);
+    if (repeated !== undefined) return repeated;
+    const trigger = this.#triggers.get(call.event);
+    if (trigger === undefined) throw unknownEvent(call.event);
+    const body = parseRequest(trigger.event, trigger.request, call.body);
+    if (this.#isClosed) throw new InputError("busy", "the node is stopping");
+    const refused = refusal(trigger, this.#options.node(), [...this.#active.values()]);
+    if (refused !== undefined) throw refused;
+    const isJournalled = this.#begin(trigger, request, digest);
+    const { clock, log } = this.#options;
+    const onFault = (err: Error): void => log.warn({ id: call.id, event: call.event, err }, "trigger handler failed");
+    const job = new Job({ trigger, request: body, call, channel, clock, onFault });
+    const outcome = job.run();
+    this.#active.set(call.id, { event: trigger.event, exclusive: trigger.exclusive, digest, job, outcome });
+    const work = this.#finish(trigger, request, { job, outcome, isJournalled, isRemote: signed !== undefined });
+    this.#work.add(work);
+    void work.finally(() => this.#work.delete(work));
+    return call.wait ? outcome : Promise.resolve(STARTED);
+  }
+
+  #repeated({ call, signed }: Request, digest: string): Promise<TriggerReply> | undefined {
+    const running = this.#active.get(call.id);
+    const known = running ?? this.#find(call.id);
+    if (known === undefined) return undefined;
+    if (known.event !== call.event || known.digest !== digest) {
+      throw new InputError("replayed", `${call.id} was used before for something else`);
+    }
+    if (signed !== undefined) this.#try(() => this.#options.journal.extend(call.id, signed.expiresMs));
+    if ("outcome" in known) return call.wait ? known.outcome : Promise.resolve(STARTED);
+    if (known.reply === undefined) throw new HostError("interrupted", `${call.event} was cut off; it is not run again`);
+    if (call.wait) return Promise.resolve(known.reply);
+    this.#try(() => this.#options.journal.sendAgain(call.id));
+    this.#outbox.flush();
+    return Promise.resolve(STARTED);
+  }
+
+  #find(id: string): ReturnType<Journal["find"]> {
+    return this.#try(() => this.#options.journal.find(id));
+  }
+
+  #begin(trigger: Trigger, { call, signed }: Request, digest: string): boolean {
+    const begun = this.#options.journal.begin({
+      id: call.id,
+      event: call.event,
+      digest,
+      deadlineMs: call.deadlineMs,
+      now: signed?.now ?? this.#options.clock.now(),
+      expiresMs: signed?.expiresMs,
+    });
+    if (begun === "started") return true;
+    if (begun === "full") throw new InputError("busy", "the journal of triggers is full");
+    if (trigger.readOnly) return false;
+    throw new HostError("storage-unavailable", `${call.event} changes things, and the journal cannot be written`);
+  }
+
+  async #finish(
+    trigger: Trigger,
+    { call, channel }: Request,
+    run: { job: Job; outcome: Promise<TriggerReply>; isJournalled: boolean; isRemote: boolean },
+  ): Promise<void> {
+    const effect = trigger.kind === "one-shot" ? trigger.afterReply : undefined;
+    let reply = await run.outcome;
+    let isTold = call.wait && !channel.signal.aborted;
+    if (effect !== undefined && "body" in reply) {
+      const answer = reply;
+      this.#try(() => this.#options.journal.open(call.id, answer, effect.settledBy));
+      const failed = await this.#act(effect, run.job, channel);
+      if (failed === undefined) return; // The row stays open: this process is about to end.
+      reply = failed;
+      isTold = false;
+    }
+    const settled = reply;
+    if (run.isJournalled) this.#try(() => this.#options.journal.finish(call.id, settled, !isTold));
+    void run.job.settled().then(() => this.#active.delete(call.id));
+    if (isTold) return;
+    if (run.isJournalled && run.isRemote) this.#outbox.flush();
+    else if (!channel.signal.aborted) await channel.result(call.id, settled).catch(() => undefined);
+  }
+
+  /** Carries out what ends this process; answers why it did not, or undefined when the process is ending. */
+  async #act(effect: AfterReply, job: Job, channel: TriggerChannel): Promise<TriggerReply | undefined> {
+    const { clock, log } = this.#options;
+    try {
+      await clock.sleep(REPLY_HEAD_START_MS, job.signal);
+      await Promise.race([channel.ready().catch(() => undefined), clock.sleep(REPLY_HEAD_START_MS, job.signal)]);
+      await effect.act(job.signal);
+      await clock.sleep(EFFECT_MS, job.signal);
+      throw new HostError("exec-failed", `it was asked for and has not happened within ${EFFECT_MS / 1000} s`);
+    } catch (thrown) {
+      if (this.#isClosed) return undefined;
+      const error = job.signal.aborted ? toError(job.signal.reason) : toError(thrown);
+      await effect.failed().catch((err: unknown) => log.warn({ err }, "taking an effect back failed"));
+      log.warn({ err: error }, "effect after the reply failed");
+      return { error: failureOf(error) };
+    }
+  }
+
+  /** Work on the journal whose failure must not keep the answer from the caller. */
+  #try<T>(work: () => T): T | undefined {
+    try {
+      return work();
+    } catch (error) {
+      this.#options.log.error({ err: error }, "trigger journal failed");
+      return undefined;
+    }
+  }
+}
+
+function unknownEvent(event: string): InputError {
+  return new InputError("unknown-event", `no trigger event ${event}`, { details: { event } });
+}

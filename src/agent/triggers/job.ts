@@ -1,0 +1,170 @@
+import { AgentError, HostError, InputError, InternalError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { failureOf } from "./failure.ts";
+import { BufferedOutput, StreamedOutput, type Output } from "./output.ts";
+import type { Chunk, Trigger, TriggerCall, TriggerChannel, TriggerContext, TriggerReply } from "./trigger.ts";
+
+/** Why a job's signal was aborted by itself: it gave more output than allowed, which is no error. */
+class TooMuchOutput extends Error {}
+
+export interface JobOptions {
+  readonly trigger: Trigger;
+  readonly request: unknown;
+  readonly call: TriggerCall;
+  readonly channel: TriggerChannel;
+  readonly clock: Clock;
+  /** Told of everything the handler threw that it was not made to throw. */
+  readonly onFault: (error: Error) => void;
+}
+
+/** How long a stream may run that nobody waits for: its tools' own 600 s, and time for their summary. */
+const UNWATCHED_STREAM_MS = 610_000;
+/** A handler that was aborted and has not come back after this long is answered for. */
+const GRACE_MS = 3000;
+/** Answers must fit one message of the channel, 1 MiB with its envelope. */
+const MAX_REPLY_BYTES = 1024 * 1024 - 1024;
+/** What a shell reports of a tool that SIGINT ended. */
+const ENDED_BY_SIGINT = 130;
+
+type Ended = { readonly value: unknown } | { readonly error: Error };
+
+/** One run of one trigger's handler, with its deadline and its output. */
+export class Job {
+  readonly #options: JobOptions;
+  readonly #control = new AbortController();
+  readonly #output: BufferedOutput | StreamedOutput | undefined;
+  readonly #startedAt: number;
+  #isAnswered = false;
+  #work: Promise<Ended> | undefined;
+
+  constructor(options: JobOptions) {
+    const { trigger, call, channel, clock } = options;
+    this.#options = options;
+    this.#startedAt = clock.elapsed();
+    const onFull = (): void => this.abort(new TooMuchOutput());
+    if (trigger.kind === "stream") {
+      this.#output = call.wait
+        ? new BufferedOutput(onFull)
+        : new StreamedOutput({ id: call.id, channel, clock, signal: this.signal, onFull });
+    }
+  }
+
+  /** Aborted when the job is to end. */
+  get signal(): AbortSignal {
+    return this.#control.signal;
+  }
+
+  /** Ends the job; an `AgentError` as the reason becomes its answer. */
+  abort(reason: Error): void {
+    this.#control.abort(reason);
+  }
+
+  /** Runs the handler to the one reply. Never rejects. */
+  async run(): Promise<TriggerReply> {
+    const { trigger, call, clock, channel } = this.#options;
+    const limitMs = trigger.kind === "stream" && !call.wait ? UNWATCHED_STREAM_MS : trigger.deadlineMs;
+    const deadlineMs = Math.min(limitMs, call.deadlineMs);
+    const cancelDeadline = clock.after(deadlineMs, () =>
+      this.abort(new HostError("timeout", `${trigger.event} did not end within ${deadlineMs} ms`)),
+    );
+    const onChannelEnd = (): void =>
+      this.abort(new InputError("cancelled", `${trigger.event}: the session that watched it has ended`));
+    const isBoundToChannel = trigger.kind === "stream" && !call.wait;
+    if (isBoundToChannel) channel.signal.addEventListener("abort", onChannelEnd, { once: true });
+    if (isBoundToChannel && channel.signal.aborted) onChannelEnd();
+    try {
+      this.#work = this.#handle();
+      const ended = await Promise.race([this.#work, this.#overdue()]);
+      return await this.#conclude(ended);
+    } catch (error) {
+      return { error: failureOf(toError(error)) };
+    } finally {
+      this.#isAnswered = true;
+      cancelDeadline();
+      channel.signal.removeEventListener("abort", onChannelEnd);
+    }
+  }
+
+  /** Resolves when the handler itself is over, which may be after its answer was given without it. */
+  async settled(): Promise<void> {
+    await this.#work;
+  }
+
+  async #handle(): Promise<Ended> {
+    const { trigger, request, call } = this.#options;
+    const context: TriggerContext = {
+      id: call.id,
+      wait: call.wait,
+      user: call.user,
+      signal: this.signal,
+      emit: (chunk) => this.#emit(chunk),
+    };
+    try {
+      this.signal.throwIfAborted();
+      return { value: await trigger.handle(request, context) };
+    } catch (thrown) {
+      const error = toError(thrown);
+      if (!this.signal.aborted) this.#options.onFault(error);
+      return { error };
+    }
+  }
+
+  async #emit(chunk: Chunk): Promise<void> {
+    if (!this.#isAnswered) await this.#output?.write(chunk);
+  }
+
+  /** Settles some time after the abort; the timer is let go with the job. */
+  #overdue(): Promise<Ended> {
+    return new Promise((resolve) => {
+      const onAbort = (): void => {
+        const error = new InternalError("internal", `${this.#options.trigger.event} does not end`);
+        const cancel = this.#options.clock.after(GRACE_MS, () => resolve({ error }));
+        void this.settled().then(cancel);
+      };
+      if (this.signal.aborted) onAbort();
+      else this.signal.addEventListener("abort", onAbort, { once: true });
+    });
+  }
+
+  async #conclude(ended: Ended): Promise<TriggerReply> {
+    await this.#output?.close();
+    const reason: unknown = this.signal.aborted ? this.signal.reason : undefined;
+    const output = this.#output;
+    if (output === undefined) {
+      if ("value" in ended) return limited(this.#options.trigger.event, ended.value);
+      return { error: failureOf(reason instanceof AgentError ? reason : ended.error) };
+    }
+    if (reason instanceof AgentError) return { error: withOutput(failureOf(reason), output) };
+    if (reason === undefined && "error" in ended) return { error: withOutput(failureOf(ended.error), output) };
+    return { body: this.#streamBody(exitCodeOf(ended), output) };
+  }
+
+  #streamBody(exitCode: number, output: Output): unknown {
+    if (output instanceof BufferedOutput) {
+      return { output: { message: output.text, exitCode: String(exitCode), truncated: output.isTruncated } };
+    }
+    const durationMs = Math.round(this.#options.clock.elapsed() - this.#startedAt);
+    return { exitCode, truncated: output.isTruncated, durationMs };
+  }
+}
+
+function exitCodeOf(ended: Ended): number {
+  if ("value" in ended && typeof ended.value === "object" && ended.value !== null && "exitCode" in ended.value) {
+    if (typeof ended.value.exitCode === "number") return ended.value.exitCode;
+  }
+  return ENDED_BY_SIGINT;
+}
+
+/** What was printed before the end belongs to the answer, unless it has been sent already. */
+function withOutput(failure: ReturnType<typeof failureOf>, output: Output): ReturnType<typeof failureOf> {
+  if (!(output instanceof BufferedOutput) || output.text === "") return failure;
+  const partial = { message: output.text, truncated: output.isTruncated };
+  return { ...failure, details: { ...failure.details, output: partial } };
+}
+
+function limited(event: string, value: unknown): TriggerReply {
+  const body = value ?? {};
+  const bytes = Buffer.byteLength(JSON.stringify(body));
+  if (bytes <= MAX_REPLY_BYTES) return { body };
+  return { error: { code: "internal", message: `${event}: the answer of ${bytes} bytes does not fit one message` } };
+}

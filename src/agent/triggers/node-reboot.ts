@@ -1,0 +1,44 @@
+import { z } from "zod";
+import { HostError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { Power } from "../../host/power.ts";
+import type { CleanStop } from "./clean-stop.ts";
+import type { OneShotTrigger } from "./trigger.ts";
+
+const NoBody = z.object({});
+
+export interface RebootOptions {
+  readonly power: Power;
+  readonly clock: Clock;
+  readonly cleanStop: CleanStop;
+}
+
+/** After the acknowledgement, as the platform promises. */
+const DELAY_MS = 5000;
+
+/** Restarts the machine five seconds after the answer. */
+export function nodeReboot({ power, clock, cleanStop }: RebootOptions): OneShotTrigger<object> {
+  return {
+    event: "node-reboot",
+    kind: "one-shot",
+    request: NoBody,
+    deadlineMs: 15_000,
+    needsDataPlane: false,
+    readOnly: false,
+    agents: false,
+    exclusive: "node",
+    handle() {
+      if (power.isManaged) return Promise.resolve({ output: { message: "Node host will restart" } });
+      return Promise.reject(new HostError("not-supported", "the host is not ours: this is not a managed install"));
+    },
+    afterReply: {
+      settledBy: "reboot",
+      async act(signal) {
+        await clock.sleep(DELAY_MS, signal);
+        await cleanStop.mark();
+        await power.reboot();
+      },
+      failed: () => cleanStop.clear(),
+    },
+  };
+}

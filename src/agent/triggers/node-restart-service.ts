@@ -1,0 +1,76 @@
+import { z } from "zod";
+import { HostError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { Power } from "../../host/power.ts";
+import type { CleanStop } from "./clean-stop.ts";
+import type { OneShotTrigger } from "./trigger.ts";
+
+const NoBody = z.object({});
+
+export interface RestartOptions {
+  readonly power: Power;
+  readonly clock: Clock;
+  readonly cleanStop: CleanStop;
+  /** Records the event `Node Restart` and flushes what is spooled; given up when `signal` is aborted. */
+  readonly announce: (signal: AbortSignal) => Promise<void>;
+  /** Ends this process where somebody else starts it again; without it, only a managed install restarts. */
+  readonly exit?: () => void;
+}
+
+const FLUSH_MS = 2000;
+
+/** Restarts this program: answers first, then acts. */
+export function nodeRestartService({
+  power,
+  clock,
+  cleanStop,
+  announce,
+  exit,
+}: RestartOptions): OneShotTrigger<object> {
+  return {
+    event: "node-restart-service",
+    kind: "one-shot",
+    request: NoBody,
+    deadlineMs: 15_000,
+    needsDataPlane: false,
+    readOnly: false,
+    agents: true,
+    exclusive: "node",
+    async handle(_request, { signal }) {
+      if (!power.isManaged && exit === undefined) {
+        throw new HostError("not-supported", "nothing would start the service again: this is not a managed install");
+      }
+      await withinFlushTime(announce, clock, signal);
+      return { output: { message: "Node service will restart" } };
+    },
+    afterReply: {
+      settledBy: "restart",
+      async act() {
+        await cleanStop.mark();
+        if (power.isManaged) await power.restartService();
+        else exit?.();
+      },
+      failed: () => cleanStop.clear(),
+    },
+  };
+}
+
+/** What cannot be flushed in time must not keep the node from restarting. */
+async function withinFlushTime(work: RestartOptions["announce"], clock: Clock, signal: AbortSignal): Promise<void> {
+  const control = new AbortController();
+  const stop = (): void => control.abort();
+  const cancelTimer = clock.after(FLUSH_MS, stop);
+  signal.addEventListener("abort", stop, { once: true });
+  const ended = new Promise<void>((resolve) => {
+    control.signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+  try {
+    await Promise.race([work(control.signal), ended]);
+  } catch {
+    // The announcement is a courtesy; the restart is what was asked for.
+  } finally {
+    cancelTimer();
+    signal.removeEventListener("abort", stop);
+  }
+  signal.throwIfAborted();
+}

@@ -1,0 +1,195 @@
+import type { Clock } from "../../host/clock.ts";
+import type { Chunk, TriggerChannel } from "./trigger.ts";
+
+/** Where the output of one stream goes. */
+export interface Output {
+  /** True when more came than is allowed; the rest is dropped. */
+  readonly isTruncated: boolean;
+  /** Takes one chunk; resolves when there is room for more. */
+  write(chunk: Chunk): Promise<void>;
+  /** Hands over what is still held back. */
+  close(): Promise<void>;
+}
+
+/** As JSON text the buffered output must fit one message of the channel (1 MiB) with room for what surrounds it. */
+const MAX_BUFFERED_BYTES = 1024 * 1024 - 16 * 1024;
+const MAX_CHUNK_BYTES = 16 * 1024;
+const MAX_STREAM_BYTES = 50 * 1024 * 1024;
+const FLUSH_MS = 100;
+/** How long a piece of output may wait for room after the trigger was ended. */
+const LAST_WORDS_MS = 200;
+
+/** Terminal sequences are the viewer's business, but a NUL ends the text in too many of them. */
+const clean = (text: string): string => text.replaceAll("\0", "");
+
+/** Collects the output for the one reply, all kinds as one text. */
+export class BufferedOutput implements Output {
+  isTruncated = false;
+  readonly #onFull: () => void;
+  readonly #parts: string[] = [];
+  #bytes = 0;
+
+  constructor(onFull: () => void) {
+    this.#onFull = onFull;
+  }
+
+  get text(): string {
+    return this.#parts.join("");
+  }
+
+  write(chunk: Chunk): Promise<void> {
+    if (chunk.kind === "percent" || this.isTruncated) return Promise.resolve();
+    const text = chunk.kind === "json" ? `${JSON.stringify(chunk.data)}\n` : clean(chunk.data);
+    const room = MAX_BUFFERED_BYTES - this.#bytes;
+    const fitting = fitAsJson(text, room);
+    this.#parts.push(fitting.text);
+    this.#bytes += fitting.bytes;
+    if (fitting.text.length < text.length) {
+      this.isTruncated = true;
+      this.#onFull();
+    }
+    return Promise.resolve();
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+export interface StreamedOutputOptions {
+  readonly id: string;
+  readonly channel: TriggerChannel;
+  readonly clock: Clock;
+  /** Aborted when the trigger is being ended: nothing waits for room any longer then. */
+  readonly signal: AbortSignal;
+  readonly onFull: () => void;
+}
+
+/** Sends the output as it comes: whole lines at once, the rest after 100 ms, in pieces of at most 16 KiB. */
+export class StreamedOutput implements Output {
+  isTruncated = false;
+  readonly #options: StreamedOutputOptions;
+  #kind: "stdout" | "stderr" = "stdout";
+  #held = "";
+  #cancelTimer: (() => void) | undefined;
+  #tail: Promise<void> = Promise.resolve();
+  #seq = 0;
+  #bytes = 0;
+
+  constructor(options: StreamedOutputOptions) {
+    this.#options = options;
+  }
+
+  write(chunk: Chunk): Promise<void> {
+    if (this.isTruncated) return Promise.resolve();
+    if (chunk.kind === "json" || chunk.kind === "percent") {
+      this.#flush(this.#held.length);
+      this.#enqueue(chunk, Buffer.byteLength(JSON.stringify(chunk.data)));
+      return this.#tail;
+    }
+    if (chunk.kind !== this.#kind) this.#flush(this.#held.length);
+    this.#kind = chunk.kind;
+    this.#held += clean(chunk.data);
+    this.#flush(this.#held.length >= MAX_CHUNK_BYTES ? this.#held.length : this.#held.lastIndexOf("\n") + 1);
+    if (this.#held !== "") {
+      this.#cancelTimer ??= this.#options.clock.after(FLUSH_MS, () => this.#flush(this.#held.length));
+    }
+    return this.#tail;
+  }
+
+  close(): Promise<void> {
+    this.#flush(this.#held.length);
+    return this.#tail;
+  }
+
+  #flush(length: number): void {
+    const text = this.#held.slice(0, length);
+    this.#held = this.#held.slice(length);
+    if (this.#held === "") {
+      this.#cancelTimer?.();
+      this.#cancelTimer = undefined;
+    }
+    for (const data of split(text)) this.#enqueue({ kind: this.#kind, data }, Buffer.byteLength(data));
+  }
+
+  #enqueue(chunk: Chunk, bytes: number): void {
+    if (this.isTruncated) return;
+    this.#bytes += bytes;
+    if (this.#bytes > MAX_STREAM_BYTES) {
+      this.isTruncated = true;
+      this.#options.onFull();
+      return;
+    }
+    this.#tail = this.#tail.then(() => this.#send(chunk));
+  }
+
+  async #send(chunk: Chunk): Promise<void> {
+    const { channel, id } = this.#options;
+    if (channel.signal.aborted || !(await this.#hasRoom())) {
+      this.isTruncated = true;
+      return;
+    }
+    const seq = this.#seq;
+    this.#seq += 1;
+    channel.progress({ id, seq, ...chunk });
+  }
+
+  /** Waits for room in the channel; gives up soon after the trigger was ended, and when the channel ends. */
+  async #hasRoom(): Promise<boolean> {
+    const { channel, clock, signal } = this.#options;
+    const done = new AbortController();
+    let cancelTimer: (() => void) | undefined;
+    const gaveUp = new Promise<boolean>((resolve) => {
+      const lastWords = (): void => {
+        cancelTimer = clock.after(LAST_WORDS_MS, () => resolve(false));
+      };
+      if (signal.aborted) lastWords();
+      signal.addEventListener("abort", lastWords, { signal: done.signal });
+      channel.signal.addEventListener("abort", () => resolve(false), { signal: done.signal });
+    });
+    const ready = channel.ready().then(
+      () => true,
+      () => false,
+    );
+    try {
+      return await Promise.race([ready, gaveUp]);
+    } finally {
+      done.abort();
+      cancelTimer?.();
+    }
+  }
+}
+
+const OPEN_PAIR = /[\uD800-\uDBFF]$/;
+
+/** Cuts a text into pieces of at most 16 KiB of UTF-8, never inside a character. */
+function* split(text: string): Generator<string> {
+  const room = new Uint8Array(MAX_CHUNK_BYTES);
+  const encoder = new TextEncoder();
+  for (let at = 0; at < text.length;) {
+    // A slice that ends within a surrogate pair would be encoded as U+FFFD.
+    const { read } = encoder.encodeInto(text.slice(at, at + MAX_CHUNK_BYTES).replace(OPEN_PAIR, ""), room);
+    if (read > 0) yield text.slice(at, at + read);
+    // A lone half at the very end is all that can be left unread.
+    at += Math.max(read, 1);
+  }
+}
+
+/** The longest beginning of a text that takes at most `room` bytes within a JSON string, and how many it takes. */
+function fitAsJson(text: string, room: number): { readonly text: string; readonly bytes: number } {
+  const bytes = jsonBytes(text);
+  if (bytes <= room) return { text, bytes };
+  let low = 0;
+  let high = text.length;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (jsonBytes(text.slice(0, middle)) <= room) low = middle;
+    else high = middle - 1;
+  }
+  const fitting = text.slice(0, low).replace(OPEN_PAIR, "");
+  return { text: fitting, bytes: jsonBytes(fitting) };
+}
+
+function jsonBytes(text: string): number {
+  return Buffer.byteLength(JSON.stringify(text)) - 2;
+}

@@ -1,0 +1,105 @@
+import { request as requestPlain, type ClientRequest, type IncomingMessage, type RequestOptions } from "node:http";
+import { request as requestTls, type RequestOptions as TlsOptions } from "node:https";
+import { HostError, toError } from "../../errors.ts";
+
+/** A speed-test server. `tls` holds what verifies it, where the system's authorities are not to. */
+export interface TransferTarget {
+  readonly url: URL;
+  readonly tls?: Pick<TlsOptions, "ca" | "checkServerIdentity" | "rejectUnauthorized">;
+}
+
+const PIECE = Buffer.alloc(64 * 1024, 0x5a);
+
+/**
+ * One request on an own connection: a GET of `bytes` bytes, or a POST of as many. Tells of every piece that moved.
+ * An abort ends it without an error. @throws {HostError} `exec-failed` when the server cannot be reached or refuses.
+ */
+export async function transferOnce(
+  direction: "download" | "upload",
+  target: TransferTarget,
+  bytes: number,
+  signal: AbortSignal,
+  onMoved: (bytes: number) => void,
+): Promise<void> {
+  try {
+    const request = open(direction, target, bytes, signal);
+    const answered = answerOf(request);
+    answered.catch(() => undefined);
+    if (direction === "upload") await send(request, bytes, onMoved);
+    request.end();
+    const response = await answered;
+    const status = response.statusCode ?? 0;
+    if (status < 200 || status > 299) {
+      response.destroy();
+      throw new Error(`it answered with status ${status}`);
+    }
+    let received = 0;
+    for await (const piece of response) {
+      if (!(piece instanceof Uint8Array)) continue;
+      received += piece.length;
+      // A server that sends more than was asked for is not let go on for ever.
+      if (direction === "download") onMoved(piece.length);
+      if (received >= bytes) break;
+    }
+    if (direction === "download" && received < bytes) throw new Error(`it sent ${received} of ${bytes} bytes`);
+  } catch (error) {
+    if (signal.aborted) return;
+    throw new HostError("exec-failed", `speed-test server ${target.url.host}: ${toError(error).message}`, {
+      cause: error,
+      details: { server: target.url.host },
+    });
+  }
+}
+
+function open(
+  direction: "download" | "upload",
+  target: TransferTarget,
+  bytes: number,
+  signal: AbortSignal,
+): ClientRequest {
+  const url = new URL(target.url);
+  if (direction === "download") url.searchParams.set("bytes", String(bytes));
+  const options: RequestOptions = {
+    method: direction === "download" ? "GET" : "POST",
+    agent: false,
+    signal,
+    headers:
+      direction === "download"
+        ? { accept: "application/octet-stream" }
+        : { "content-type": "application/octet-stream", "content-length": bytes },
+  };
+  return url.protocol === "https:" ? requestTls(url, { ...options, ...target.tls }) : requestPlain(url, options);
+}
+
+function answerOf(request: ClientRequest): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    request.once("response", resolve);
+    request.on("error", reject);
+  });
+}
+
+/** Writes the body as fast as the socket takes it; ends early when the server answers or fails before. */
+async function send(request: ClientRequest, bytes: number, onMoved: (bytes: number) => void): Promise<void> {
+  const state = { isOver: false };
+  let wake: (() => void) | undefined;
+  const notify = (): void => wake?.();
+  const over = (): void => {
+    state.isOver = true;
+    notify();
+  };
+  request.on("drain", notify);
+  request.once("response", over);
+  request.once("close", over);
+  for (let left = bytes; left > 0 && !state.isOver;) {
+    const piece = left >= PIECE.length ? PIECE : PIECE.subarray(0, left);
+    left -= piece.length;
+    const hasRoom = request.write(piece);
+    if (!hasRoom) {
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+        if (state.isOver) resolve();
+      });
+    }
+    onMoved(piece.length);
+  }
+}

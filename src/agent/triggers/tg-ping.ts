@@ -1,0 +1,47 @@
+import { isIPv4 } from "node:net";
+import { z } from "zod";
+import type { Exec } from "../../host/exec.ts";
+import { Host, IpAddress } from "../../protocol/values.ts";
+import type { StreamTrigger } from "./trigger.ts";
+
+export const TgPing = z.object({
+  host: Host,
+  source: IpAddress.optional(),
+  count: z.int().min(1).max(600).optional(),
+});
+export type TgPing = z.infer<typeof TgPing>;
+
+const WAIT_COUNT = 4;
+const SESSION_COUNT = 600;
+
+/** Pings a host with ping(8) of iputils; no reply is a result (exit status 1). */
+export function tgPing(exec: Exec): StreamTrigger<TgPing> {
+  return {
+    event: "tg-ping",
+    kind: "stream",
+    request: TgPing,
+    deadlineMs: 60_000,
+    needsDataPlane: false,
+    readOnly: true,
+    agents: true,
+    async handle(request, { wait, signal, emit }) {
+      const ping = exec.spawn("ping", pingArguments(request, wait), { signal });
+      for await (const chunk of ping.output) await emit(chunk);
+      return { exitCode: await ping.exitCode };
+    },
+  };
+}
+
+/** Bounded always: ping does not end by itself. `-O` prints a line for each answer that is missing. */
+export function pingArguments({ host, source, count }: TgPing, wait: boolean): string[] {
+  const bound = wait
+    ? ["-c", String(count ?? WAIT_COUNT)]
+    : ["-c", String(count ?? SESSION_COUNT), "-w", String(SESSION_COUNT)];
+  return ["-n", "-O", ...bound, ...sourceArguments(host, source), "--", host];
+}
+
+/** The documented default source 127.0.0.1 reaches loopback only, so elsewhere the kernel chooses. */
+function sourceArguments(host: string, source: string | undefined): string[] {
+  if (source !== undefined) return ["-I", source];
+  return isIPv4(host) && host.startsWith("127.") ? ["-I", "127.0.0.1"] : [];
+}

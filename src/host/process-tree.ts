@@ -1,0 +1,74 @@
+import { readdirSync, readFileSync } from "node:fs";
+
+/** A process named so that a later one with the same number is not taken for it. */
+export interface ProcessId {
+  readonly pid: number;
+  /** Field 22 of proc_pid_stat(5), in clock ticks since boot. */
+  readonly startTicks: string;
+}
+
+interface Stat extends ProcessId {
+  readonly parent: number;
+}
+
+/** Every living process below `root`, whatever session or group it moved to; empty where /proc cannot be read. */
+export function descendantsOf(root: number): readonly ProcessId[] {
+  const children = new Map<number, Stat[]>();
+  for (const stat of listProcesses()) {
+    const siblings = children.get(stat.parent);
+    if (siblings === undefined) children.set(stat.parent, [stat]);
+    else siblings.push(stat);
+  }
+  const found = new Map<number, Stat>();
+  const pending = [root];
+  for (let pid = pending.pop(); pid !== undefined; pid = pending.pop()) {
+    for (const child of children.get(pid) ?? []) {
+      if (!found.has(child.pid)) pending.push(child.pid);
+      found.set(child.pid, child);
+    }
+  }
+  return [...found.values()];
+}
+
+/** Sends a signal to a whole process group (kill(2)); one that is gone is fine. */
+export function signalGroup(leader: number, signal: NodeJS.Signals): void {
+  send(-leader, signal);
+}
+
+/** Sends a signal to one process, unless its number has passed to another since. */
+export function signalProcess(process: ProcessId, signal: NodeJS.Signals): void {
+  if (readStat(process.pid)?.startTicks === process.startTicks) send(process.pid, signal);
+}
+
+function send(target: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(target, signal);
+  } catch {
+    // It ended between the decision and the call, which is what was wanted.
+  }
+}
+
+function listProcesses(): readonly Stat[] {
+  let names: readonly string[];
+  try {
+    names = readdirSync("/proc");
+  } catch {
+    return [];
+  }
+  return names
+    .filter((name) => /^\d+$/.test(name))
+    .map((name) => readStat(Number(name)))
+    .filter((stat) => stat !== undefined);
+}
+
+function readStat(pid: number): Stat | undefined {
+  let text: string;
+  try {
+    text = readFileSync(`/proc/${pid}/stat`, "utf8");
+  } catch {
+    return undefined;
+  }
+  // The command in parentheses may itself hold spaces and parentheses; the fields after the last one are plain.
+  const [, parent, ...rest] = text.slice(text.lastIndexOf(")") + 2).split(" ");
+  return { pid, parent: Number(parent), startTicks: rest[17] ?? "" };
+}
