@@ -1,6 +1,6 @@
 /** The candidate closest to what was typed, or undefined when none is close enough to be meant. */
 export function nearest(typed: string, candidates: readonly string[]): string | undefined {
-  const allowed = Math.max(1, Math.floor(typed.length / 3));
+  const allowed = Math.min(3, Math.max(1, Math.floor(typed.length / 3)));
   let best: { readonly candidate: string; readonly distance: number } | undefined;
   for (const candidate of candidates) {
     const distance = editDistance(typed.slice(0, 64), candidate);

@@ -92,7 +92,8 @@ async function exchange(
   response.on("error", () => left.abort(new HostError("cancelled", "the caller left")));
   const signal = AbortSignal.any([left.signal, stopped]);
   try {
-    const url = new URL(request.url ?? "/", "http://local");
+    const url = URL.parse(`http://local${request.url ?? "/"}`);
+    if (url === null) return refuse(response, 404, request);
     const found = routesAt(url.pathname);
     const route = found.find(({ method }) => method === request.method);
     if (route === undefined) return refuse(response, found.length === 0 ? 404 : 405, request);
