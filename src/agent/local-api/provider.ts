@@ -1,0 +1,28 @@
+import type { NodeIdentity } from "../../protocol/claims.ts";
+import type {
+  FloorName,
+  FloorReset,
+  Health,
+  LogLine,
+  LogsQuery,
+  Status,
+  TriggerLine,
+} from "../../protocol/local-api.ts";
+
+/** What the agent gives to the local API. Errors it throws reach the caller with their code, message and details. */
+export interface LocalProvider {
+  /** Everything at this moment, from memory. */
+  status(): Status;
+  /** The verdict and what it rests on, from memory. */
+  health(): Health;
+  /** The newest `lines` lines, oldest first, and with `follow` those to come; drops lines rather than keep them for a slow reader. */
+  logs(options: LogsQuery, signal: AbortSignal): AsyncIterable<LogLine>;
+  /** Runs a trigger event as if the control plane had asked, without its signature; aborting kills what was started. */
+  trigger(event: string, body: unknown, signal: AbortSignal): AsyncIterable<TriggerLine>;
+  /** Registers this node; goes on when the caller hangs up, since the control plane may already have answered. */
+  register(license: string): Promise<NodeIdentity>;
+  /** Lets the next document of this name have any version. */
+  resetFloor(name: FloorName): Promise<FloorReset>;
+  /** Ends the wait before the next connection attempt. */
+  wake(): void;
+}

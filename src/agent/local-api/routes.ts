@@ -1,0 +1,124 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { z } from "zod";
+import { InputError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { describeIssues } from "../../protocol/envelope.ts";
+import { LogsQuery, RegisterRequest, ResetFloorRequest } from "../../protocol/local-api.ts";
+import { EventName } from "../../protocol/values.ts";
+import type { LocalProvider } from "./provider.ts";
+import { failureOf, readJson, sendJson, sendLines } from "./replies.ts";
+
+/** One request and what is needed to answer it; `signal` fires when the caller leaves or the agent stops. */
+export interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly url: URL;
+  readonly provider: LocalProvider;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+/** An endpoint: `prefix` says that one more path segment follows. */
+export interface Route {
+  readonly method: "GET" | "POST";
+  readonly path: string;
+  readonly prefix?: true;
+  /** Served on the admin socket only. */
+  readonly isAdmin: boolean;
+  answer(exchange: Exchange): Promise<void>;
+}
+
+/** Every endpoint of the local API. */
+export const routes: readonly Route[] = [
+  {
+    method: "GET",
+    path: "/v1/status",
+    isAdmin: false,
+    answer: async ({ response, provider }) => sendJson(response, 200, provider.status()),
+  },
+  {
+    method: "GET",
+    path: "/v1/health",
+    isAdmin: false,
+    answer: async ({ response, provider }) => sendJson(response, 200, provider.health()),
+  },
+  {
+    method: "GET",
+    path: "/v1/logs",
+    isAdmin: false,
+    async answer({ response, url, provider, clock, signal }) {
+      const query = parse(LogsQuery, Object.fromEntries(url.searchParams));
+      await sendLines(response, provider.logs(query, signal), clock, signal);
+      response.end();
+    },
+  },
+  { method: "POST", path: "/v1/trigger/", prefix: true, isAdmin: true, answer: runTrigger },
+  {
+    method: "POST",
+    path: "/v1/register",
+    isAdmin: true,
+    async answer({ request, response, provider }) {
+      const { license } = parse(RegisterRequest, await readJson(request));
+      sendJson(response, 200, await provider.register(license));
+    },
+  },
+  {
+    method: "POST",
+    path: "/v1/reset-floor",
+    isAdmin: true,
+    async answer({ request, response, provider }) {
+      const { name } = parse(ResetFloorRequest, await readJson(request));
+      sendJson(response, 200, await provider.resetFloor(name));
+    },
+  },
+  {
+    method: "POST",
+    path: "/v1/wake",
+    isAdmin: true,
+    async answer({ response, provider }) {
+      provider.wake();
+      sendJson(response, 200, {});
+    },
+  },
+];
+
+/** The routes that serve a path, whatever their method. */
+export function routesAt(path: string): readonly Route[] {
+  return routes.filter((route) =>
+    route.prefix === true
+      ? path.startsWith(route.path) && path.length > route.path.length && !path.slice(route.path.length).includes("/")
+      : path === route.path,
+  );
+}
+
+async function runTrigger({ request, response, url, provider, clock, signal }: Exchange): Promise<void> {
+  const event = parse(EventName, decodeSegment(url.pathname.slice("/v1/trigger/".length)), "event");
+  const body = (await readJson(request)) ?? {};
+  try {
+    await sendLines(response, provider.trigger(event, body, signal), clock, signal);
+  } catch (error) {
+    if (signal.aborted) return;
+    response.write(`${JSON.stringify({ kind: "error", ...failureOf(toError(error)) })}\n`);
+    response.end();
+    throw error;
+  }
+  response.end();
+}
+
+function decodeSegment(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch (error) {
+    throw new InputError("invalid-body", "event: not a valid path segment", { cause: error });
+  }
+}
+
+function parse<T>(schema: z.ZodType<T>, value: unknown, root = ""): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new InputError("invalid-body", describeIssues(parsed.error, root).join("; "), {
+    details: {
+      fields: parsed.error.issues.map((issue) => [root, ...issue.path.map(String)].filter(Boolean).join(".")),
+    },
+  });
+}

@@ -1,0 +1,147 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Logger } from "pino";
+import { AgentError, HostError, InternalError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { readPidFile } from "../../host/pid-file.ts";
+import { listenOnSocket, makeRunDirectory } from "../../host/unix-socket.ts";
+import { ADMIN_SOCKET, READ_SOCKET, socketPath } from "../../protocol/local-api.ts";
+import type { LocalProvider } from "./provider.ts";
+import { failureOf, sendJson, statusOf } from "./replies.ts";
+import { routesAt } from "./routes.ts";
+
+/** Bounds on what local callers may hold open. */
+export interface LocalApiLimits {
+  /** For each socket, so that readers cannot lock out an administrator. */
+  readonly maxConnections: number;
+  readonly headersTimeoutMs: number;
+  readonly requestTimeoutMs: number;
+}
+
+export interface LocalApiOptions {
+  readonly runDir: string;
+  readonly provider: LocalProvider;
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly limits?: Partial<LocalApiLimits>;
+}
+
+export interface LocalApi {
+  /** Ends every exchange and removes the sockets. */
+  close(): Promise<void>;
+}
+
+const DEFAULT_LIMITS: LocalApiLimits = { maxConnections: 16, headersTimeoutMs: 5000, requestTimeoutMs: 10_000 };
+
+/**
+ * Serves the local API (HTTP/1.1 with JSON) on `RUN/agent.sock`, reads only, 0660, and `RUN/admin.sock`, everything, 0600.
+ * @throws {HostError} `socket-in-use` naming who answers there already; {InputError} `path-too-long`, `unsafe-directory`.
+ */
+export async function serveLocalApi(options: LocalApiOptions): Promise<LocalApi> {
+  const sockets = [
+    { path: socketPath(options.runDir, READ_SOCKET), mode: 0o660, isAdmin: false },
+    { path: socketPath(options.runDir, ADMIN_SOCKET), mode: 0o600, isAdmin: true },
+  ];
+  await makeRunDirectory(options.runDir);
+  const stop = new AbortController();
+  const servers: Server[] = [];
+  const close = async (): Promise<void> => {
+    stop.abort(new InternalError("stopped", "the agent stops"));
+    await Promise.all(servers.map(closeServer));
+  };
+  try {
+    for (const { path, mode, isAdmin } of sockets) {
+      const server = localServer(options, isAdmin, stop.signal);
+      await listenOnSocket(server, path, mode);
+      servers.push(server);
+    }
+  } catch (error) {
+    await close();
+    throw await namingTheOther(toError(error), options.runDir);
+  }
+  return { close };
+}
+
+function localServer(options: LocalApiOptions, isAdmin: boolean, stopped: AbortSignal): Server {
+  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const server = createServer(
+    {
+      headersTimeout: limits.headersTimeoutMs,
+      requestTimeout: limits.requestTimeoutMs,
+      connectionsCheckingInterval: limits.headersTimeoutMs,
+      keepAliveTimeout: limits.headersTimeoutMs,
+      maxHeaderSize: 8192,
+    },
+    (request, response) => void exchange(options, isAdmin, stopped, request, response),
+  );
+  server.maxConnections = limits.maxConnections;
+  server.on("drop", () => options.log.warn({ isAdmin, limit: limits.maxConnections }, "local connection refused"));
+  // Without a listener a fault of the accepting socket would end the process.
+  server.on("error", (error) => options.log.error({ err: error, isAdmin }, "local API failed"));
+  return server;
+}
+
+async function exchange(
+  { provider, clock, log }: LocalApiOptions,
+  isAdmin: boolean,
+  stopped: AbortSignal,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const left = new AbortController();
+  response.once("close", () => left.abort(new HostError("cancelled", "the caller left")));
+  response.on("error", () => left.abort(new HostError("cancelled", "the caller left")));
+  const signal = AbortSignal.any([left.signal, stopped]);
+  try {
+    const url = URL.parse(`http://local${request.url ?? "/"}`);
+    if (url === null) return refuse(response, 404, request);
+    const found = routesAt(url.pathname);
+    const route = found.find(({ method }) => method === request.method);
+    if (route === undefined) return refuse(response, found.length === 0 ? 404 : 405, request);
+    if (route.isAdmin && !isAdmin) return refuse(response, 403, request);
+    await route.answer({ request, response, url, provider, clock, signal });
+  } catch (thrown) {
+    if (signal.aborted) {
+      response.destroy();
+      return;
+    }
+    const error = toError(thrown);
+    if (!(error instanceof AgentError)) log.error({ err: error, url: request.url }, "local request failed");
+    if (!response.headersSent) fail(response, error);
+    else if (!response.writableEnded) response.destroy(); // a list that is cut short must not look complete
+  }
+}
+
+/** Answers with the error and closes: the rest of a body that was not read must not pass for the next request. */
+function fail(response: ServerResponse, error: Error): void {
+  response.setHeader("connection", "close");
+  sendJson(response, statusOf(error), { error: failureOf(error) });
+}
+
+function refuse(response: ServerResponse, status: 403 | 404 | 405, request: IncomingMessage): void {
+  const what = `${request.method ?? ""} ${request.url ?? ""}`.slice(0, 200);
+  const [code, message] = {
+    403: ["access-denied", `${what} is served on ${ADMIN_SOCKET} only`],
+    404: ["not-found", `the local API has no ${what}`],
+    405: ["not-supported", `the local API does not take ${what}`],
+  }[status] as [string, string];
+  response.setHeader("connection", "close");
+  sendJson(response, status, { error: { code, message } });
+}
+
+async function namingTheOther(error: Error, runDir: string): Promise<Error> {
+  if (!(error instanceof HostError) || error.code !== "socket-in-use") return error;
+  const pid = await readPidFile(runDir, "agent");
+  const who = pid === undefined ? "another agent" : `the agent with process id ${pid}`;
+  return new HostError(
+    "socket-in-use",
+    `${who} already serves ${runDir}: stop it, or give this one another run directory with --run`,
+    { cause: error, details: { runDir, ...(pid === undefined ? {} : { pid }) } },
+  );
+}
+
+function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+    server.closeAllConnections();
+  });
+}

@@ -1,0 +1,67 @@
+import { AgentError, InputError, toError } from "../errors.ts";
+import { systemClock } from "../host/clock.ts";
+import { plainLine, safeJson } from "../lib/terminal-text.ts";
+import { parseArguments } from "./arguments.ts";
+import { exitClassOf, exitCodes } from "./exit-codes.ts";
+import { findVerb } from "./find-verb.ts";
+import { settingsFrom } from "./settings.ts";
+import { processTerminal, type Terminal } from "./terminal.ts";
+import type { Offline, Verb } from "./verb.ts";
+
+/** Ctrl-C, as the reason of an abort. */
+class Interrupted extends InputError {}
+
+/** Runs one command line, without the program's name, and tells the exit code. */
+export async function runCli(argv: readonly string[], offline: Offline): Promise<number> {
+  const terminal = processTerminal();
+  const interrupt = new AbortController();
+  const onSignal = (): void => interrupt.abort(new Interrupted("cancelled", "interrupted"));
+  process.once("SIGINT", onSignal);
+  process.once("SIGTERM", onSignal);
+  try {
+    const [first = "help", ...rest] = argv;
+    const isVersion = first === "--version" || first === "-V";
+    if (first === "--help" || first === "-h")
+      return await runVerb(findVerb("help"), rest, terminal, interrupt.signal, offline);
+    return await runVerb(findVerb(isVersion ? "version" : first), rest, terminal, interrupt.signal, offline);
+  } catch (thrown) {
+    const error = toError(thrown);
+    if (error instanceof Interrupted) return exitCodes.interrupted.code;
+    report(error, terminal, argv.includes("--json"));
+    return exitCodes[exitClassOf(error)].code;
+  } finally {
+    process.off("SIGINT", onSignal);
+    process.off("SIGTERM", onSignal);
+  }
+}
+
+async function runVerb(
+  verb: Verb,
+  argv: readonly string[],
+  terminal: Terminal,
+  signal: AbortSignal,
+  offline: Offline,
+): Promise<number> {
+  const { values, positionals } = parseArguments(verb, argv);
+  if (values["help"] === true) {
+    const { verbHelp } = await import("./help.ts");
+    terminal.out(verbHelp(verb, terminal.size().columns));
+    return exitCodes.ok.code;
+  }
+  const settings = settingsFrom(values, verb.timeoutSeconds);
+  if (verb.load === undefined) throw new InputError("usage", `${verb.name} is not part of this build`);
+  const program = await verb.load();
+  const exit = await program.run({ values, positionals, settings, terminal, clock: systemClock(), offline, signal });
+  return exitCodes[exit].code;
+}
+
+/** One sentence for a person and, where asked for, one object for a program. */
+function report(error: Error, terminal: Terminal, isJson: boolean): void {
+  terminal.err(`holdfast: ${plainLine(error.message)}\n`);
+  if (!isJson) return;
+  const code = error instanceof AgentError ? error.code : "internal";
+  const details = error instanceof AgentError ? error.details : undefined;
+  terminal.out(
+    `${safeJson({ error: { code, message: error.message, ...(details === undefined ? {} : { details }) } })}\n`,
+  );
+}

@@ -1,0 +1,189 @@
+import { request as httpRequest, type IncomingMessage } from "node:http";
+import type { z } from "zod";
+import { errnoOf, HostError, InputError, SessionError, toError } from "../errors.ts";
+import type { Clock } from "../host/clock.ts";
+import { linesOf } from "../lib/lines.ts";
+import { parseStrictJson } from "../lib/strict-json.ts";
+import { describeIssues } from "../protocol/envelope.ts";
+import { ADMIN_SOCKET, LOCAL_REPLY_LIMITS, LocalError, socketPath, STREAM_BEAT_MS } from "../protocol/local-api.ts";
+import type { Call } from "./verb.ts";
+
+/** A request to the agent, and which of its sockets it goes to. */
+export interface AgentRequest {
+  readonly method: "GET" | "POST";
+  readonly path: string;
+  readonly socket: "agent.sock" | "admin.sock";
+  readonly body?: unknown;
+}
+
+type Context = Pick<Call, "settings" | "clock" | "signal">;
+
+/**
+ * Asks the agent and reads its one answer.
+ * @throws {SessionError} `agent-unreachable`, `timeout`, `invalid-reply`, or the code the agent answered with.
+ */
+export async function ask<T>(call: Context, request: AgentRequest, schema: z.ZodType<T>): Promise<T> {
+  const exchange = await begin(call, request, 0);
+  try {
+    return read(request, schema, await wholeBody(exchange.message));
+  } catch (error) {
+    throw exchange.explain(error);
+  } finally {
+    exchange.end();
+  }
+}
+
+/**
+ * Asks the agent and yields the lines of its answer as they come; leaving the loop hangs up.
+ * @throws {SessionError} as `ask`; `agent-unreachable` when the agent goes away in the middle.
+ */
+export async function* follow<T>(call: Context, request: AgentRequest, schema: z.ZodType<T>): AsyncGenerator<T, void> {
+  const exchange = await begin(call, request, STREAM_BEAT_MS);
+  try {
+    for await (const line of linesOf(exchange.message, LOCAL_REPLY_LIMITS.maxBytes)) yield read(request, schema, line);
+  } catch (error) {
+    throw exchange.explain(error);
+  } finally {
+    exchange.end();
+  }
+}
+
+interface Exchange {
+  readonly message: IncomingMessage;
+  /** What a failure of this exchange means to the user. */
+  explain(thrown: unknown): Error;
+  end(): void;
+}
+
+/** Sends the request and waits for the head of a good answer; from then on silence longer than the timeout plus `beatMs` ends it. */
+async function begin({ settings, clock, signal }: Context, request: AgentRequest, beatMs: number): Promise<Exchange> {
+  const socket = socketPath(settings.runDir, request.socket);
+  const body = request.body === undefined ? "" : JSON.stringify(request.body);
+  const outgoing = httpRequest({
+    socketPath: socket,
+    method: request.method,
+    path: request.path,
+    agent: false,
+    headers: { "content-type": "application/json", "content-length": Buffer.byteLength(body) },
+  });
+  const silence = watchSilence(clock, settings.timeoutMs, () => outgoing.destroy(silent(socket, settings.timeoutMs)));
+  const onAbort = (): void => void outgoing.destroy(toError(signal.reason));
+  signal.addEventListener("abort", onAbort, { once: true });
+  const end = (): void => {
+    silence.stop();
+    signal.removeEventListener("abort", onAbort);
+    outgoing.destroy();
+  };
+  const explain = (thrown: unknown): Error =>
+    signal.aborted ? toError(signal.reason) : connectionError(socket, toError(thrown));
+  try {
+    signal.throwIfAborted();
+    const message = await new Promise<IncomingMessage>((resolve, reject) => {
+      outgoing.once("response", resolve);
+      outgoing.on("error", reject);
+      outgoing.end(body);
+    });
+    // A request that is destroyed ends its answer with "aborted" only; the reason is what the user must see.
+    outgoing.on("error", (error) => message.destroy(error));
+    message.on("data", () => silence.heard(settings.timeoutMs + beatMs));
+    message.pause();
+    if (message.statusCode !== 200) throw refusal(request, await wholeBody(message));
+    return { message, explain, end };
+  } catch (error) {
+    end();
+    throw explain(error);
+  }
+}
+
+interface Silence {
+  heard(allowedMs: number): void;
+  stop(): void;
+}
+
+function watchSilence(clock: Clock, firstMs: number, onSilent: () => void): Silence {
+  let takeBack = clock.after(firstMs, onSilent);
+  return {
+    heard(allowedMs) {
+      takeBack();
+      takeBack = clock.after(allowedMs, onSilent);
+    },
+    stop: () => takeBack(),
+  };
+}
+
+async function wholeBody(message: IncomingMessage): Promise<Uint8Array> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of message as AsyncIterable<Buffer>) {
+    size += chunk.byteLength;
+    if (size > LOCAL_REPLY_LIMITS.maxBytes) {
+      throw new InputError("too-large", `the answer exceeds ${LOCAL_REPLY_LIMITS.maxBytes} bytes`);
+    }
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+function read<T>(request: AgentRequest, schema: z.ZodType<T>, bytes: Uint8Array): T {
+  const parsed = schema.safeParse(parseStrictJson(bytes, LOCAL_REPLY_LIMITS));
+  if (parsed.success) return parsed.data;
+  const issues = describeIssues(parsed.error).slice(0, 5).join("; ");
+  throw new SessionError(
+    "invalid-reply",
+    `the agent's answer to ${request.method} ${request.path} is not what this version understands (${issues}): restart the agent if it was upgraded`,
+  );
+}
+
+function refusal(request: AgentRequest, bytes: Uint8Array): SessionError {
+  const { error } = read(request, LocalError, bytes);
+  return new SessionError(error.code, error.message, error.details === undefined ? {} : { details: error.details });
+}
+
+function silent(socket: string, timeoutMs: number): SessionError {
+  return new SessionError(
+    "timeout",
+    `the agent behind ${socket} did not answer within ${timeoutMs / 1000} s: wait longer with --timeout, or restart the agent if it hangs`,
+  );
+}
+
+function connectionError(socket: string, error: Error): Error {
+  if (error instanceof SessionError || error instanceof HostError) return error;
+  if (error instanceof InputError) {
+    if (error.code === "path-too-long") return error;
+    return new SessionError("invalid-reply", `the agent behind ${socket} sent what cannot be read: ${error.message}`, {
+      cause: error,
+    });
+  }
+  const code = errnoOf(error) ?? "";
+  if (code.startsWith("HPE_")) {
+    return new SessionError("invalid-reply", `what answers on ${socket} does not speak HTTP: ${error.message}`, {
+      cause: error,
+    });
+  }
+  return new SessionError("agent-unreachable", `no agent answers on ${socket}: ${REASONS[code] ?? error.message}`, {
+    cause: error,
+    details: { socket, reason: code === "" ? error.message : code },
+  });
+}
+
+const START = "start one with 'holdfast agent', or name its run directory with --run";
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: START,
+  ENOTDIR: START,
+  ECONNREFUSED: `the one that made it is gone: ${START}`,
+  EACCES: "you may not open it: run as root or as a member of the agent's group",
+  EPERM: "you may not open it: run as root or as a member of the agent's group",
+  ECONNRESET: "it closed the connection: it is stopping, or serves as many callers as it can",
+  EPIPE: "it closed the connection: it is stopping, or serves as many callers as it can",
+};
+
+/** Whether nobody is there at all, as opposed to somebody who refuses, hangs or may not be reached. */
+export function isAbsent(error: unknown): boolean {
+  if (!(error instanceof SessionError) || error.code !== "agent-unreachable") return false;
+  return ["ENOENT", "ENOTDIR", "ECONNREFUSED"].includes(String(error.details?.["reason"]));
+}
+
+/** A request to the admin socket. */
+export function adminRequest(path: string, body: unknown): AgentRequest {
+  return { method: "POST", path, socket: ADMIN_SOCKET, body };
+}

@@ -1,0 +1,50 @@
+import type { ArgumentSpec, Completion, OptionSpec, Verb } from "./verb.ts";
+
+/** A completion script for fish 3 and later. */
+export function fishCompletion(verbs: readonly Verb[]): string {
+  const lines = verbs.flatMap((verb) => [
+    complete("__fish_use_subcommand", `-a ${verb.name} -d ${quote(verb.summary)}`),
+    ...Object.entries(verb.options).map(([name, spec]) => optionLine(verb.name, name, spec)),
+    ...verb.arguments.map((spec, at) => argumentLine(verb.name, spec, at)).filter((line) => line !== ""),
+  ]);
+  return `# fish completion for holdfast
+function __holdfast_argument -d 'whether the next argument of a verb is the one of this number'
+    set -l words (commandline -opc)
+    test "$words[2]" = "$argv[1]"; and test (count $words) -eq (math 2 + $argv[2])
+end
+complete -c holdfast -f
+${lines.map((line) => `${line}\n`).join("")}`;
+}
+
+function optionLine(verb: string, name: string, { short, value, help, complete: values }: OptionSpec): string {
+  const flags = `${short === undefined ? "" : `-s ${short} `}-l ${name} -d ${quote(help)}`;
+  return complete(
+    `__fish_seen_subcommand_from ${verb}`,
+    value === undefined ? flags : `${flags} -r ${choice(values ?? "none")}`,
+  );
+}
+
+function argumentLine(verb: string, { complete: values }: ArgumentSpec, at: number): string {
+  return values === "none" ? "" : complete(`__holdfast_argument ${verb} ${at}`, choice(values));
+}
+
+function choice(values: Completion): string {
+  switch (values) {
+    case "none":
+      return "-f";
+    case "file":
+      return "-F";
+    case "directory":
+      return "-a '(__fish_complete_directories)'";
+    default:
+      return `-a ${quote(values.join(" "))}`;
+  }
+}
+
+function complete(condition: string, rest: string): string {
+  return `complete -c holdfast -n ${quote(condition)} ${rest}`.trimEnd();
+}
+
+function quote(text: string): string {
+  return `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+}

@@ -1,0 +1,27 @@
+import { AgentError } from "../errors.ts";
+
+/** What the process says when it ends; the same classes for every verb. */
+export const exitCodes = {
+  ok: { code: 0, meaning: "done, and all is well" },
+  failed: { code: 1, meaning: "it was tried and failed; the message says why" },
+  usage: { code: 2, meaning: "the command line is wrong" },
+  unreachable: { code: 3, meaning: "no agent answers" },
+  unregistered: { code: 4, meaning: "this node is not registered" },
+  degraded: { code: 5, meaning: "something needs attention, or the node is not connected to its control plane" },
+  timeout: { code: 6, meaning: "no answer, or no end, in time" },
+  interrupted: { code: 130, meaning: "ended by Ctrl-C" },
+} as const satisfies Record<string, { code: number; meaning: string }>;
+export type ExitClass = keyof typeof exitCodes;
+
+const CLASS_OF_ERROR: Readonly<Record<string, ExitClass>> = {
+  usage: "usage",
+  "agent-unreachable": "unreachable",
+  "path-too-long": "usage",
+  "not-registered": "unregistered",
+  timeout: "timeout",
+};
+
+/** The exit class of an error by its code. */
+export function exitClassOf(error: Error): ExitClass {
+  return (error instanceof AgentError ? CLASS_OF_ERROR[error.code] : undefined) ?? "failed";
+}

@@ -1,0 +1,53 @@
+import { resolve } from "node:path";
+import { InputError } from "../errors.ts";
+
+/** Where things are and how to answer, from options, else the environment, else the defaults. */
+export interface Settings {
+  readonly stateDir: string;
+  readonly runDir: string;
+  readonly isJson: boolean;
+  /** How long the agent may stay silent. */
+  readonly timeoutMs: number;
+}
+
+const DEFAULT_STATE = "/var/lib/holdfast";
+const DEFAULT_RUN = "/run/holdfast";
+const DEFAULT_TIMEOUT_SECONDS = 10;
+
+/**
+ * Builds the settings from a verb's option values.
+ * @throws {InputError} `usage` for an empty directory or a timeout that is not a number of seconds.
+ */
+export function settingsFrom(
+  values: Readonly<Record<string, string | boolean>>,
+  defaultTimeoutSeconds = DEFAULT_TIMEOUT_SECONDS,
+): Settings {
+  return {
+    stateDir: directory("state", values["state"], process.env["HOLDFAST_STATE"], DEFAULT_STATE),
+    runDir: directory("run", values["run"], process.env["HOLDFAST_RUN"], DEFAULT_RUN),
+    isJson: values["json"] === true,
+    timeoutMs: seconds(values["timeout"] ?? String(defaultTimeoutSeconds)) * 1000,
+  };
+}
+
+/** Whether the user asked for output without colours (https://no-color.org). */
+export function isColorUnwanted(): boolean {
+  return (process.env["NO_COLOR"] ?? "") !== "" || process.env["TERM"] === "dumb";
+}
+
+function directory(
+  name: string,
+  option: string | boolean | undefined,
+  environment: string | undefined,
+  fallback: string,
+): string {
+  if (option === "") throw new InputError("usage", `--${name} needs a directory`);
+  // An empty variable counts as unset, as with XDG directories.
+  return resolve(typeof option === "string" ? option : environment || fallback);
+}
+
+function seconds(text: string | boolean): number {
+  const value = typeof text === "string" && /^\d{1,5}(\.\d{1,3})?$/.test(text) ? Number(text) : 0;
+  if (value <= 0) throw new InputError("usage", `--timeout needs a number of seconds above 0, not ${String(text)}`);
+  return value;
+}

@@ -1,0 +1,108 @@
+import { formatBytes, formatDuration, formatMoment } from "../lib/durations.ts";
+import { plainValue } from "../lib/terminal-text.ts";
+import type { Status } from "../protocol/local-api.ts";
+import type { ExitClass } from "./exit-codes.ts";
+import { layOut, type Style } from "./terminal.ts";
+
+type Paint = (style: Style, text: string) => string;
+
+const TROUBLED_SECTIONS: ReadonlySet<string> = new Set(["rejected", "failed", "diverged"]);
+const FAULTS_SHOWN = 10;
+
+/** How well the node stands, as an exit class: registered, connected, nothing failing. */
+export function standing(status: Status): ExitClass {
+  if (status.node === null) return "unregistered";
+  if (status.session.state !== "online" || status.faults.length > 0) return "degraded";
+  return Object.values(status.sections).some(({ state }) => TROUBLED_SECTIONS.has(state)) ? "degraded" : "ok";
+}
+
+/** The status for a person: one row a topic, times relative to `now` (Unix milliseconds). */
+export function statusText(untrusted: Status, now: number, columns: number, paint: Paint): string {
+  const status = plainValue(untrusted);
+  const rows: (readonly [string, string])[] = [
+    ["node", nodeRow(status, paint)],
+    ["session", sessionRow(status, now, paint)],
+  ];
+  if (status.node !== null) {
+    rows.push(
+      ["uid", status.node.uid],
+      ["documents", documentsRow(status, now)],
+      ["sections", sectionsRow(status, paint)],
+    );
+  }
+  for (const [name, { state, issues }] of Object.entries(status.sections)) {
+    if (TROUBLED_SECTIONS.has(state))
+      rows.push([`  ${name}`, `${paint("red", state)} ${issues.slice(0, 3).join("; ")}`]);
+  }
+  const tags = Object.entries(status.tags).map(([name, value]) => `${name}=${value}`);
+  if (tags.length > 0) rows.push(["tags", tags.join(", ")]);
+  rows.push(["telemetry", telemetryRow(status)], ["agent", agentRow(status)], ["state", status.state.stateDir]);
+  rows.push(["run", status.state.runDir]);
+  for (const { code, message, since } of status.faults.slice(0, FAULTS_SHOWN)) {
+    rows.push([paint("red", "fault"), `${code}: ${message} (${formatMoment(since, now)})`]);
+  }
+  const more = status.faults.length - FAULTS_SHOWN;
+  if (more > 0) rows.push(["", `and ${more} more: see 'holdfast health'`]);
+  return layOut(rows, columns);
+}
+
+function nodeRow({ node, nodeState, lifecycleState, cluster }: Status, paint: Paint): string {
+  if (node === null) return paint("yellow", "not registered: run 'holdfast register <license file>'");
+  const facts = [node.type, nodeState === "ACTIVE" ? nodeState : paint("yellow", nodeState), lifecycleState];
+  const suffix = cluster === undefined ? "" : `, member of ${cluster}`;
+  return `${paint("bold", node.fqdn)} (${facts.filter((fact) => fact !== undefined).join(", ")})${suffix}`;
+}
+
+function sessionRow({ session }: Status, now: number, paint: Paint): string {
+  const { state, since, attempt, retryAt, reason, address, url, rttMs, lastOnlineAt } = session;
+  const style: Style = state === "online" ? "green" : state === "stopped" ? "red" : "yellow";
+  const parts = [
+    `${paint(style, state)} since ${formatMoment(since, now)}`
+      .replace(/ since now$/, " just now")
+      .replace(/ since (.+) ago$/, " for $1"),
+  ];
+  const where = [url, address === undefined ? undefined : `(${address})`]
+    .filter((part) => part !== undefined)
+    .join(" ");
+  if (where !== "") parts.push(where);
+  if (state === "online") {
+    if (rttMs !== undefined) parts.push(`round trip ${rttMs < 10 ? rttMs.toFixed(1) : Math.round(rttMs)} ms`);
+    return parts.join(", ");
+  }
+  if (attempt > 0) parts.push(`attempt ${attempt}`);
+  if (retryAt !== undefined) parts.push(`next ${retryAt <= now ? "now" : formatMoment(retryAt, now)}`);
+  if (lastOnlineAt !== undefined) parts.push(`last online ${formatMoment(lastOnlineAt, now)}`);
+  if (reason !== undefined) parts.push(`${reason.code}: ${reason.message}`);
+  return parts.join(", ");
+}
+
+function documentsRow({ documents }: Status, now: number): string {
+  const parts = Object.entries(documents).map(([name, { version, receivedAt, appliedAt }]) => {
+    if (appliedAt !== undefined) return `${name} ${version} (applied ${formatMoment(appliedAt, now)})`;
+    return receivedAt === undefined
+      ? `${name} ${version}`
+      : `${name} ${version} (received ${formatMoment(receivedAt, now)})`;
+  });
+  return parts.length === 0 ? "none yet" : parts.join(", ");
+}
+
+function sectionsRow({ sections }: Status, paint: Paint): string {
+  const counts = new Map<string, number>();
+  for (const { state } of Object.values(sections)) counts.set(state, (counts.get(state) ?? 0) + 1);
+  const parts = [...counts].map(
+    ([state, count]) => `${count} ${TROUBLED_SECTIONS.has(state) ? paint("red", state) : state}`,
+  );
+  return parts.length === 0 ? "none yet" : parts.join(", ");
+}
+
+function telemetryRow({ telemetry }: Status): string {
+  const parts = Object.entries(telemetry)
+    .filter(([, { queued, dropped }]) => queued > 0 || dropped > 0)
+    .map(([stream, { queued, dropped }]) => `${stream} ${queued} queued${dropped > 0 ? `, ${dropped} dropped` : ""}`);
+  return parts.length === 0 ? "nothing queued" : parts.join("; ");
+}
+
+function agentRow({ version, build, pid, uptimeSeconds, process: own, engines }: Status): string {
+  const memory = `${formatBytes(own.rssBytes)} memory`;
+  return `${version} (${build}), process ${pid}, up ${formatDuration(uptimeSeconds * 1000)}, ${memory}, ${own.children} children, network by ${engines.network}`;
+}

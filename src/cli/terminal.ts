@@ -1,0 +1,70 @@
+import { stripVTControlCharacters, styleText } from "node:util";
+import { errnoOf } from "../errors.ts";
+import { isColorUnwanted } from "./settings.ts";
+
+export type Style = "green" | "yellow" | "red" | "bold" | "dim";
+
+/** Where output goes. What it is given is shown as it is: text of others is cleaned before. */
+export interface Terminal {
+  out(text: string): void;
+  err(text: string): void;
+  /** Whether a person looks at the output. */
+  readonly isInteractive: boolean;
+  size(): { readonly columns: number; readonly rows: number };
+  /** Colours text, or leaves it alone where colours are unwanted. */
+  style(style: Style, text: string): string;
+}
+
+const DEFAULT_SIZE = { columns: 80, rows: 24 };
+
+/** The process's own output. A reader that has gone away ends the process quietly, as other tools end. */
+export function processTerminal(): Terminal {
+  const { stdout, stderr } = process;
+  stdout.on("error", (error) => {
+    if (errnoOf(error) === "EPIPE") process.exit(0);
+    stderr.write(`holdfast: cannot write the output: ${error.message}\n`);
+    process.exit(1);
+  });
+  // Nobody is left to be told.
+  stderr.on("error", () => undefined);
+  const isColored = stdout.isTTY && !isColorUnwanted();
+  return {
+    out: (text) => void stdout.write(text),
+    err: (text) => void stderr.write(text),
+    isInteractive: stdout.isTTY,
+    size: () => (stdout.isTTY ? { columns: stdout.columns || 80, rows: stdout.rows || 24 } : DEFAULT_SIZE),
+    style: (style, text) => (isColored ? styleText(style, text, { validateStream: false }) : text),
+  };
+}
+
+/** Rows of a label and its text, the text broken between words so that no line is wider than `columns` where words allow it. */
+export function layOut(rows: readonly (readonly [label: string, text: string])[], columns: number): string {
+  const indent = Math.max(...rows.map(([label]) => width(label))) + 2;
+  const lines = rows.flatMap(([label, text]) =>
+    wrap(text, columns - indent).map((line, at) => (at === 0 ? pad(label, indent) : " ".repeat(indent)) + line),
+  );
+  return lines.map((line) => `${line.trimEnd()}\n`).join("");
+}
+
+function wrap(text: string, columns: number): readonly string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    const longer = line === "" ? word : `${line} ${word}`;
+    if (line !== "" && width(longer) > columns) {
+      lines.push(line);
+      line = word;
+    } else {
+      line = longer;
+    }
+  }
+  return [...lines, line];
+}
+
+function pad(text: string, columns: number): string {
+  return text + " ".repeat(Math.max(0, columns - width(text)));
+}
+
+function width(text: string): number {
+  return stripVTControlCharacters(text).length;
+}

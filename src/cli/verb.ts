@@ -1,0 +1,70 @@
+import type { z } from "zod";
+import type { Clock } from "../host/clock.ts";
+import type { NodeIdentity } from "../protocol/claims.ts";
+import type { ExitClass } from "./exit-codes.ts";
+import type { Settings } from "./settings.ts";
+import type { Terminal } from "./terminal.ts";
+
+/** What a shell may offer for a value: files, directories, nothing, or these words. */
+export type Completion = "file" | "directory" | "none" | readonly string[];
+
+export interface OptionSpec {
+  readonly short?: string;
+  /** What its value is called in the help; an option without one is a switch. */
+  readonly value?: string;
+  readonly help: string;
+  readonly complete?: Completion;
+}
+
+export interface ArgumentSpec {
+  readonly name: string;
+  readonly isRequired: boolean;
+  readonly help: string;
+  readonly complete: Completion;
+}
+
+/** A verb as the command line sees it; help, parsing and completion all come from here. */
+export interface Verb {
+  readonly name: string;
+  readonly summary: string;
+  /** More than one line of help, where the summary does not say enough. */
+  readonly about?: string;
+  readonly arguments: readonly ArgumentSpec[];
+  readonly options: Readonly<Record<string, OptionSpec>>;
+  readonly exits: readonly ExitClass[];
+  readonly example: string;
+  /** Seconds to wait for the agent's answer, where the usual ten are too few. */
+  readonly timeoutSeconds?: number;
+  /** Fetches what the verb does; a verb without it is a program of its own. */
+  readonly load?: () => Promise<VerbProgram>;
+}
+
+/** What a verb does. */
+export interface VerbProgram {
+  /** What each object printed with `--json` looks like; undefined when it prints none. */
+  readonly output: z.ZodType | undefined;
+  run(call: Call): Promise<ExitClass>;
+}
+
+/** One run of a verb. */
+export interface Call {
+  readonly values: Readonly<Record<string, string | boolean>>;
+  readonly positionals: readonly string[];
+  readonly settings: Settings;
+  readonly terminal: Terminal;
+  readonly clock: Clock;
+  readonly offline: Offline;
+  /** Fires on Ctrl-C. */
+  readonly signal: AbortSignal;
+}
+
+/** Registers the node of a state directory while no agent runs. */
+export type RegisterOffline = (stateDir: string, license: string, signal: AbortSignal) => Promise<NodeIdentity>;
+/** Who the state directory says this node is; undefined when it is not registered or cannot be read. */
+export type ReadIdentity = (stateDir: string) => Promise<NodeIdentity | undefined>;
+
+/** What can be done on a state directory without its agent; fetched only when needed. */
+export interface Offline {
+  readonly register?: () => Promise<RegisterOffline>;
+  readonly readIdentity?: () => Promise<ReadIdentity>;
+}

@@ -1,0 +1,162 @@
+import { triggerEvents } from "../protocol/trigger-events.ts";
+import type { ArgumentSpec, OptionSpec, Verb } from "./verb.ts";
+
+const DIRECTORIES = {
+  state: { value: "DIR", help: "state directory (HOLDFAST_STATE, else /var/lib/holdfast)", complete: "directory" },
+  run: { value: "DIR", help: "run directory (HOLDFAST_RUN, else /run/holdfast)", complete: "directory" },
+  help: { short: "h", help: "show this help" },
+} as const satisfies Record<string, OptionSpec>;
+const JSON_OPTION = { json: { help: "print JSON; 'holdfast help --json-schema <verb>' prints its schema" } } as const;
+const TIMEOUT = { timeout: { value: "SECONDS", help: "how long the agent may stay silent" } } as const;
+
+const SHELLS = ["bash", "zsh", "fish"] as const;
+const license: ArgumentSpec = {
+  name: "license",
+  isRequired: true,
+  help: "a file with the license, or - for standard input",
+  complete: "file",
+};
+
+/** Every verb of the command line, in the order help shows them. */
+export const verbs: readonly Verb[] = [
+  {
+    name: "agent",
+    summary: "run the agent of this node",
+    arguments: [],
+    options: DIRECTORIES,
+    exits: ["ok", "failed", "usage"],
+    example: "holdfast agent --state /var/lib/holdfast --run /run/holdfast",
+  },
+  {
+    name: "controller",
+    summary: "run a complete small control plane",
+    arguments: [],
+    options: {
+      listen: { value: "ADDRESS:PORT", help: "where to serve the HTTP API and the nodes" },
+      data: { value: "DIR", help: "where its state lives", complete: "directory" },
+      "tls-cert": { value: "FILE", help: "certificate chain in PEM", complete: "file" },
+      "tls-key": { value: "FILE", help: "its private key in PEM", complete: "file" },
+      ...DIRECTORIES,
+    },
+    exits: ["ok", "failed", "usage"],
+    example: "holdfast controller --listen 127.0.0.1:8480 --data /var/lib/holdfast-controller",
+  },
+  {
+    name: "register",
+    summary: "register this node with a license",
+    about: "Asks the running agent, or does it alone when none runs. Repeating it after a lost answer does no harm.",
+    arguments: [license],
+    options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "timeout"],
+    example: "holdfast register license.jwt",
+    timeoutSeconds: 60,
+    load: async () => (await import("./register.ts")).registerVerb,
+  },
+  {
+    name: "reset",
+    summary: "wipe this node's identity and state, for good",
+    about: "The agent must be stopped. Asks for the node's name first. The data store stays.",
+    arguments: [],
+    options: { yes: { short: "y", help: "do not ask" }, ...JSON_OPTION, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unregistered"],
+    example: "holdfast reset --yes",
+    load: async () => (await import("./reset.ts")).resetVerb,
+  },
+  {
+    name: "reset-floor",
+    summary: "let a document return to a lower version",
+    about: "Only for a control plane that was restored from a backup and cannot count on from the node's version.",
+    arguments: [
+      {
+        name: "document",
+        isRequired: true,
+        help: "keys, node, cluster or domain",
+        complete: ["keys", "node", "cluster", "domain"],
+      },
+    ],
+    options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+    example: "holdfast reset-floor node",
+    load: async () => (await import("./reset-floor.ts")).resetFloorVerb,
+  },
+  {
+    name: "status",
+    summary: "show how this node stands",
+    arguments: [],
+    options: {
+      watch: { short: "w", help: "show it again every second until Ctrl-C" },
+      ...JSON_OPTION,
+      ...TIMEOUT,
+      ...DIRECTORIES,
+    },
+    exits: ["ok", "failed", "usage", "unreachable", "unregistered", "degraded", "timeout"],
+    example: "holdfast status --watch",
+    load: async () => (await import("./status.ts")).statusVerb,
+  },
+  {
+    name: "health",
+    summary: "show what is well, what is not, and what to do",
+    arguments: [],
+    options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unreachable", "unregistered", "degraded", "timeout"],
+    example: "holdfast health",
+    load: async () => (await import("./health.ts")).healthVerb,
+  },
+  {
+    name: "trigger",
+    summary: "run a trigger event on this node and show its output",
+    about:
+      "Ctrl-C cancels it. A measurement that finds nothing, such as a ping without reply, is a result and ends with 0.\n" +
+      "With --json each line is one object: progress, then the result.",
+    arguments: [
+      { name: "event", isRequired: true, help: "the event's name", complete: triggerEvents },
+      { name: "json", isRequired: false, help: "the event's body as JSON, or - for standard input", complete: "none" },
+    ],
+    options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unreachable", "unregistered", "timeout", "interrupted"],
+    example: `holdfast trigger tg-ping '{"host":"192.0.2.1"}'`,
+    load: async () => (await import("./trigger.ts")).triggerVerb,
+  },
+  {
+    name: "logs",
+    summary: "show what the agent logged lately",
+    arguments: [],
+    options: {
+      lines: { short: "n", value: "N", help: "how many lines back (100)" },
+      follow: { short: "f", help: "go on with new lines until Ctrl-C" },
+      ...JSON_OPTION,
+      ...TIMEOUT,
+      ...DIRECTORIES,
+    },
+    exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+    example: "holdfast logs -n 20 -f",
+    load: async () => (await import("./logs.ts")).logsVerb,
+  },
+  {
+    name: "version",
+    summary: "show which version this is",
+    arguments: [],
+    options: { ...JSON_OPTION, ...DIRECTORIES },
+    exits: ["ok", "usage"],
+    example: "holdfast version",
+    load: async () => (await import("./version.ts")).versionVerb,
+  },
+  {
+    name: "completion",
+    summary: "print a completion script for a shell",
+    arguments: [{ name: "shell", isRequired: true, help: "bash, zsh or fish", complete: SHELLS }],
+    options: DIRECTORIES,
+    exits: ["ok", "usage"],
+    example: "source <(holdfast completion bash)",
+    load: async () => (await import("./completion.ts")).completionVerb,
+  },
+  {
+    name: "help",
+    summary: "show how to use holdfast or one of its verbs",
+    arguments: [{ name: "verb", isRequired: false, help: "the verb", complete: "none" }],
+    options: { "json-schema": { help: "print the JSON Schema of what the verb prints with --json" }, ...DIRECTORIES },
+    exits: ["ok", "usage"],
+    example: "holdfast help --json-schema status",
+    load: async () => (await import("./help.ts")).helpVerb,
+  },
+];

@@ -1,0 +1,95 @@
+import { chmodSync, lstatSync, unlinkSync } from "node:fs";
+import { chmod, mkdir, stat } from "node:fs/promises";
+import { connect, type Server } from "node:net";
+import { errnoOf, HostError, InputError, toError } from "../errors.ts";
+
+/** What is found at a socket's path: nothing, a socket nobody serves, or one that somebody does. */
+export type SocketState = "absent" | "stale" | "live";
+
+/**
+ * Finds out by connecting whether anybody serves a Unix socket.
+ * @throws {HostError} `not-a-socket` for any other kind of file, `access-denied`, `socket-failed`.
+ */
+export async function probeSocket(path: string): Promise<SocketState> {
+  const kind = lstatSync(path, { throwIfNoEntry: false });
+  if (kind === undefined) return "absent";
+  if (!kind.isSocket()) {
+    throw new HostError("not-a-socket", `${path} is not a socket: remove it or choose another run directory`, {
+      details: { path },
+    });
+  }
+  return new Promise((resolve, reject) => {
+    const socket = connect(path);
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve("live");
+    });
+    socket.once("error", (error) => {
+      switch (errnoOf(error)) {
+        case "ECONNREFUSED":
+          return resolve("stale");
+        case "ENOENT":
+          return resolve("absent");
+        case "EAGAIN": // its queue of waiting connections is full
+          return resolve("live");
+        default:
+          return reject(socketError(path, error));
+      }
+    });
+  });
+}
+
+/**
+ * Makes a server listen on a Unix socket of exactly this mode, in place of one that a dead process left behind.
+ * @throws {HostError} `socket-in-use` when somebody answers there, or as `probeSocket`.
+ */
+export async function listenOnSocket(server: Server, path: string, mode: number): Promise<void> {
+  const state = await probeSocket(path);
+  if (state === "live") {
+    throw new HostError("socket-in-use", `another process answers on ${path}`, { details: { path } });
+  }
+  if (state === "stale") unlinkSync(path);
+  await new Promise<void>((resolve, reject) => {
+    const onError = (error: Error): void => reject(socketError(path, error));
+    server.once("error", onError);
+    // The socket is bound before listen() returns, so nobody can open it while its mode is still to be set.
+    const umask = process.umask(0o177);
+    try {
+      server.listen(path, () => {
+        server.off("error", onError);
+        resolve();
+      });
+    } finally {
+      process.umask(umask);
+    }
+  });
+  chmodSync(path, mode);
+}
+
+/**
+ * Makes the directory for sockets and pid files, 0750; one that exists is kept as it is, when only its owner and group may
+ * write to it.
+ * @throws {InputError} `unsafe-directory`; {HostError} `directory-failed`.
+ */
+export async function makeRunDirectory(path: string): Promise<void> {
+  try {
+    const created = await mkdir(path, { recursive: true, mode: 0o750 });
+    if (created !== undefined) await chmod(path, 0o750); // the umask may have taken the group's part
+    const { mode, uid } = await stat(path);
+    const owner = process.geteuid?.() ?? uid;
+    if ((mode & 0o002) !== 0 || (uid !== owner && uid !== 0)) {
+      const why = (mode & 0o002) === 0 ? "belongs to another user" : "may be written by everybody";
+      throw new InputError("unsafe-directory", `${path} ${why}: choose another run directory with --run`, {
+        details: { path },
+      });
+    }
+  } catch (error) {
+    if (error instanceof InputError) throw error;
+    throw new HostError("directory-failed", `cannot make ${path}: ${toError(error).message}`, { cause: error });
+  }
+}
+
+function socketError(path: string, error: Error): HostError {
+  const code = errnoOf(error) === "EACCES" ? "access-denied" : "socket-failed";
+  return new HostError(code, `cannot use ${path}: ${error.message}`, { cause: error, details: { path } });
+}

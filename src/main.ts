@@ -1,0 +1,18 @@
+import type { Offline } from "./cli/verb.ts";
+
+/** A program of its own, fetched only when its verb is the one asked for. */
+type ProgramLoader = () => Promise<{ run(argv: readonly string[]): Promise<number> }>;
+
+const programs: Readonly<Record<string, ProgramLoader>> = {};
+const offline: Offline = {};
+
+const [verb = "", ...argv] = process.argv.slice(2);
+const program = Object.hasOwn(programs, verb) && !asksForHelp(argv) ? programs[verb] : undefined;
+process.exitCode =
+  program === undefined
+    ? await (await import("./cli/cli.ts")).runCli(process.argv.slice(2), offline)
+    : await (await program()).run(argv);
+
+function asksForHelp(args: readonly string[]): boolean {
+  return args.includes("--help") || args.includes("-h");
+}

@@ -1,0 +1,109 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { LocalProvider } from "../../src/agent/local-api/provider.ts";
+import { InputError } from "../../src/errors.ts";
+import type { NodeIdentity } from "../../src/protocol/claims.ts";
+import type {
+  FloorName,
+  FloorReset,
+  Health,
+  LogLine,
+  LogsQuery,
+  Status,
+  TriggerLine,
+} from "../../src/protocol/local-api.ts";
+
+export const identity: NodeIdentity = {
+  uid: "0197f1a2-0000-7000-8000-000000000001",
+  name: "edge-1",
+  fqdn: "edge-1.example.net",
+  domain: "example.net",
+  org: "0197f1a2-0000-7000-8000-0000000000aa",
+  type: "Agent",
+  session: "ws://127.0.0.1:8480/agent/v1/session",
+};
+
+export function someStatus(changes: Partial<Status> = {}): Status {
+  const now = Date.now();
+  return {
+    schema: 1,
+    version: "0.1.0",
+    build: "source",
+    pid: process.pid,
+    startedAt: now - 60_000,
+    uptimeSeconds: 60,
+    state: { stateDir: "/var/lib/holdfast", runDir: "/run/holdfast" },
+    node: identity,
+    session: { state: "online", since: now - 5000, attempt: 1, url: identity.session, rttMs: 1.25 },
+    nodeState: "ACTIVE",
+    tags: { site: "lab" },
+    documents: { keys: { version: 1 }, node: { version: 7, receivedAt: now - 4000, appliedAt: now - 3000 } },
+    sections: { connectors: { state: "unsupported", issues: [], steps: 0, version: 7 } },
+    telemetry: { events: { queued: 0, dropped: 0 } },
+    engines: { network: "netlink" },
+    process: { rssBytes: 62_000_000, cpuSeconds: 1.5, children: 0 },
+    faults: [],
+    ...changes,
+  };
+}
+
+/** An agent's inside that says what a test wants it to say, and remembers what it was asked. */
+export class FakeLocalProvider implements LocalProvider {
+  currentStatus: Status = someStatus();
+  currentHealth: Health = { schema: 1, verdict: "ok", items: [{ name: "session", status: "pass", message: "online" }] };
+  lines: LogLine[] = [];
+  followed: LogLine[] = [];
+  triggerLines: TriggerLine[] = [{ kind: "result", body: { ok: true } }];
+  /** Instead of ending, a trigger waits to be aborted after its lines. */
+  isTriggerEndless = false;
+  thrown: Error | undefined;
+  readonly asked: unknown[] = [];
+  aborted = 0;
+
+  status(): Status {
+    if (this.thrown !== undefined) throw this.thrown;
+    return this.currentStatus;
+  }
+
+  health(): Health {
+    return this.currentHealth;
+  }
+
+  async *logs(options: LogsQuery, signal: AbortSignal): AsyncGenerator<LogLine> {
+    this.asked.push(options);
+    yield* options.lines === 0 ? [] : this.lines.slice(-options.lines);
+    if (!options.follow) return;
+    yield* this.followed;
+    await this.#untilAborted(signal);
+  }
+
+  async *trigger(event: string, body: unknown, signal: AbortSignal): AsyncGenerator<TriggerLine> {
+    this.asked.push({ event, body });
+    yield* this.triggerLines;
+    if (this.thrown !== undefined) throw this.thrown;
+    if (this.isTriggerEndless) await this.#untilAborted(signal);
+  }
+
+  async register(license: string): Promise<NodeIdentity> {
+    this.asked.push({ license });
+    if (this.thrown !== undefined) throw this.thrown;
+    return identity;
+  }
+
+  async resetFloor(name: FloorName): Promise<FloorReset> {
+    this.asked.push({ name });
+    if (name === "cluster") throw new InputError("not-found", "there is no cluster document");
+    return { name, from: 7, to: 0 };
+  }
+
+  wake(): void {
+    this.asked.push("wake");
+  }
+
+  async #untilAborted(signal: AbortSignal): Promise<void> {
+    try {
+      await delay(60_000, undefined, { signal });
+    } catch {
+      this.aborted += 1;
+    }
+  }
+}

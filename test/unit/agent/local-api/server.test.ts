@@ -1,0 +1,261 @@
+import { existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
+import { request } from "node:http";
+import { connect, type Socket } from "node:net";
+import { once } from "node:events";
+import { join } from "node:path";
+import { pino } from "pino";
+import { describe, expect, it, vi } from "vitest";
+import { serveLocalApi } from "../../../../src/agent/local-api/server.ts";
+import { HostError } from "../../../../src/errors.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
+import { FakeLocalProvider, identity } from "../../../support/fake-local-provider.ts";
+import { someDirectories, startLocalAgent, type Directories } from "../../../support/local-agent.ts";
+
+const PATIENTLY = { timeout: 10_000 };
+
+interface Answer {
+  readonly status: number | undefined;
+  readonly text: string;
+}
+
+function send(agent: Directories, socket: string, method: string, path: string, body = ""): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request({ socketPath: join(agent.runDir, socket), method, path, agent: false }, (message) => {
+      let text = "";
+      message.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
+      message.once("end", () => resolve({ status: message.statusCode, text }));
+      message.once("error", reject);
+    });
+    outgoing.once("error", reject);
+    outgoing.end(body);
+  });
+}
+
+function codeOf({ text }: Answer): unknown {
+  return (JSON.parse(text) as { error: { code: unknown } }).error.code;
+}
+
+function options(dirs: Directories): Parameters<typeof serveLocalApi>[0] {
+  return {
+    runDir: dirs.runDir,
+    provider: new FakeLocalProvider(),
+    log: pino({ level: "silent" }),
+    clock: systemClock(),
+  };
+}
+
+describe("the sockets", () => {
+  it("have the modes that keep others out, and go when the agent stops", async () => {
+    await using agent = await startLocalAgent();
+    const modeOf = (name: string): number => statSync(join(agent.runDir, name)).mode & 0o777;
+    expect(modeOf("")).toBe(0o750);
+    expect(modeOf("agent.sock")).toBe(0o660);
+    expect(modeOf("admin.sock")).toBe(0o600);
+    await agent.close();
+    expect(existsSync(join(agent.runDir, "agent.sock"))).toBe(false);
+    expect(existsSync(join(agent.runDir, "admin.sock"))).toBe(false);
+  });
+
+  it("stay with the agent that has them, and the second one names it", async () => {
+    await using agent = await startLocalAgent();
+    await expect(serveLocalApi(options(agent))).rejects.toThrow(/another agent already serves .*run/);
+    writeFileSync(join(agent.runDir, "agent.pid"), `${process.pid}\n`);
+    await expect(serveLocalApi(options(agent))).rejects.toMatchObject({
+      code: "socket-in-use",
+      details: { pid: process.pid },
+    });
+    expect((await send(agent, "agent.sock", "GET", "/v1/status")).status).toBe(200);
+  });
+
+  it("are given back when only one of the two could be had", async () => {
+    await using dirs = await someDirectories();
+    mkdirSync(dirs.runDir);
+    writeFileSync(join(dirs.runDir, "admin.sock"), "");
+    await expect(serveLocalApi(options(dirs))).rejects.toMatchObject({ code: "not-a-socket" });
+    expect(existsSync(join(dirs.runDir, "agent.sock"))).toBe(false);
+  });
+
+  it("are refused where the path is too long, before anything is made", async () => {
+    await using dirs = await someDirectories();
+    const runDir = join(dirs.root, "r".repeat(100));
+    await expect(serveLocalApi({ ...options(dirs), runDir })).rejects.toMatchObject({ code: "path-too-long" });
+    expect(existsSync(runDir)).toBe(false);
+  });
+});
+
+describe("the endpoints", () => {
+  it.each(["agent.sock", "admin.sock"])("read on %s", async (socket) => {
+    await using agent = await startLocalAgent();
+    agent.provider.lines = [1, 2, 3].map((time) => ({ time, level: "info" as const, message: `line ${time}` }));
+    expect(JSON.parse((await send(agent, socket, "GET", "/v1/status")).text)).toEqual(agent.provider.currentStatus);
+    expect(JSON.parse((await send(agent, socket, "GET", "/v1/health")).text)).toEqual(agent.provider.currentHealth);
+    const logs = await send(agent, socket, "GET", "/v1/logs?lines=2");
+    expect(logs.text).toBe(
+      agent.provider.lines
+        .slice(1)
+        .map((line) => `${JSON.stringify(line)}\n`)
+        .join(""),
+    );
+  });
+
+  it.each(["/v1/trigger/tg-ping", "/v1/register", "/v1/reset-floor", "/v1/wake"])(
+    "change only on the admin socket: %s",
+    async (path) => {
+      await using agent = await startLocalAgent();
+      const answer = await send(agent, "agent.sock", "POST", path, "{}");
+      expect([answer.status, codeOf(answer)]).toEqual([403, "access-denied"]);
+      expect(agent.provider.asked).toEqual([]);
+    },
+  );
+
+  it("change what they are asked to", async () => {
+    await using agent = await startLocalAgent();
+    expect(JSON.parse((await send(agent, "admin.sock", "POST", "/v1/register", '{"license":"a.b.c"}')).text)).toEqual(
+      identity,
+    );
+    expect(JSON.parse((await send(agent, "admin.sock", "POST", "/v1/reset-floor", '{"name":"node"}')).text)).toEqual({
+      name: "node",
+      from: 7,
+      to: 0,
+    });
+    expect((await send(agent, "admin.sock", "POST", "/v1/wake")).text).toBe("{}\n");
+    expect(agent.provider.asked).toEqual([{ license: "a.b.c" }, { name: "node" }, "wake"]);
+  });
+
+  it.each([
+    ["GET", "/v1/nothing", "", 404, "not-found"],
+    ["GET", "/v1/trigger/", "", 404, "not-found"],
+    ["POST", "/v1/trigger/a/b", "", 404, "not-found"],
+    ["GET", "//", "", 404, "not-found"],
+    ["DELETE", "/v1/status", "", 405, "not-supported"],
+    ["POST", "/v1/trigger/No%20Name", "", 422, "invalid-body"],
+    ["POST", "/v1/trigger/%ff", "", 422, "invalid-body"],
+    ["POST", "/v1/trigger/tg-ping", "{", 422, "invalid-json"],
+    ["POST", "/v1/trigger/tg-ping", '{"__proto__":1}', 422, "forbidden-key"],
+    ["POST", "/v1/trigger/tg-ping", `${"[".repeat(40)}${"]".repeat(40)}`, 422, "too-deep"],
+    ["POST", "/v1/register", "x".repeat(70_000), 413, "too-large"],
+    ["POST", "/v1/register", "{}", 422, "invalid-body"],
+    ["POST", "/v1/register", JSON.stringify({ license: "x".repeat(9000) }), 422, "invalid-body"],
+    ["POST", "/v1/reset-floor", '{"name":"all"}', 422, "invalid-body"],
+    ["POST", "/v1/reset-floor", '{"name":"cluster"}', 404, "not-found"],
+    ["GET", "/v1/logs?lines=many", "", 422, "invalid-body"],
+  ])("answer %s %s %.20s with an error", async (method, path, body, status, code) => {
+    await using agent = await startLocalAgent();
+    const answer = await send(agent, "admin.sock", method, path, body);
+    expect([answer.status, codeOf(answer)]).toEqual([status, code]);
+  });
+
+  it("say nothing of a bug's inside, and go on", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.thrown = new TypeError("secret of the inside");
+    const answer = await send(agent, "agent.sock", "GET", "/v1/status");
+    expect(answer.status).toBe(500);
+    expect(answer.text).not.toContain("secret");
+    agent.provider.thrown = undefined;
+    expect((await send(agent, "agent.sock", "GET", "/v1/status")).status).toBe(200);
+  });
+});
+
+describe("a trigger", () => {
+  it("streams its lines and takes no body for an empty one", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.triggerLines = [
+      { kind: "progress", seq: 0, channel: "stdout", data: "64 bytes\n" },
+      { kind: "result", body: { exitCode: "0" } },
+    ];
+    for (const body of ["", " \n", "null", "{}"]) {
+      const answer = await send(agent, "admin.sock", "POST", "/v1/trigger/tg-ping", body);
+      expect(
+        answer.text
+          .trim()
+          .split("\n")
+          .map((line) => JSON.parse(line) as unknown),
+      ).toEqual(agent.provider.triggerLines);
+    }
+    expect(agent.provider.asked).toEqual(Array.from({ length: 4 }, () => ({ event: "tg-ping", body: {} })));
+  });
+
+  it("ends with the error that it threw", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.triggerLines = [];
+    agent.provider.thrown = new HostError("tool-missing", "ping is not installed", { details: { tool: "ping" } });
+    const answer = await send(agent, "admin.sock", "POST", "/v1/trigger/tg-ping");
+    expect(JSON.parse(answer.text)).toEqual({
+      kind: "error",
+      code: "tool-missing",
+      message: "ping is not installed",
+      details: { tool: "ping" },
+    });
+  });
+
+  it("is aborted when its caller leaves, and when the agent stops", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.isTriggerEndless = true;
+    agent.provider.triggerLines = [{ kind: "progress", seq: 0, channel: "stdout", data: "started" }];
+    const start = async (): Promise<Socket> => {
+      const socket = connect(join(agent.runDir, "admin.sock"));
+      socket.on("error", () => undefined);
+      socket.write("POST /v1/trigger/tg-ping HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+      await vi.waitUntil(() => agent.provider.asked.length > agent.provider.aborted, PATIENTLY);
+      return socket;
+    };
+    (await start()).destroy();
+    await vi.waitUntil(() => agent.provider.aborted === 1, PATIENTLY);
+    await start();
+    await agent.close();
+    await vi.waitUntil(() => agent.provider.aborted === 2, PATIENTLY);
+  });
+
+  it("runs no faster than its caller reads", async () => {
+    await using agent = await startLocalAgent();
+    let produced = 0;
+    agent.provider.trigger = async function* (): AsyncGenerator<{
+      kind: "progress";
+      seq: number;
+      channel: "stdout";
+      data: string;
+    }> {
+      for (; produced < 10_000; produced += 1)
+        yield { kind: "progress", seq: produced, channel: "stdout", data: "x".repeat(10_000) };
+    };
+    const socket = connect(join(agent.runDir, "admin.sock"));
+    socket.write("POST /v1/trigger/tg-ping HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+    let before = -1;
+    await vi.waitUntil(
+      () => {
+        const isStill = produced > 0 && produced === before;
+        before = produced;
+        return isStill;
+      },
+      { interval: 100, timeout: 10_000 },
+    );
+    expect(produced).toBeLessThan(1000);
+    socket.destroy();
+  });
+});
+
+describe("the limits", () => {
+  it("drop callers beyond the number, per socket", async () => {
+    await using agent = await startLocalAgent({ maxConnections: 2 });
+    const idle = [1, 2].map(() => connect(join(agent.runDir, "agent.sock")));
+    await Promise.all(idle.map((socket) => once(socket, "connect")));
+    await expect(send(agent, "agent.sock", "GET", "/v1/status")).rejects.toThrow(/hang up|ECONNRESET|EPIPE/);
+    expect((await send(agent, "admin.sock", "GET", "/v1/status")).status).toBe(200);
+    for (const socket of idle) socket.destroy();
+    await vi.waitUntil(async () => {
+      const answer = await send(agent, "agent.sock", "GET", "/v1/status").catch(() => undefined);
+      return answer?.status === 200;
+    }, PATIENTLY);
+  });
+
+  it.each(["GET /v1/status HT", "POST /v1/wake HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc"])(
+    "end a caller that never finishes %j",
+    async (beginning) => {
+      await using agent = await startLocalAgent({ headersTimeoutMs: 100, requestTimeoutMs: 200 });
+      const socket = connect(join(agent.runDir, "admin.sock"));
+      socket.resume().write(beginning);
+      await once(socket, "close");
+      expect(socket.destroyed).toBe(true);
+    },
+  );
+});

@@ -1,0 +1,171 @@
+import { describe, expect, it } from "vitest";
+import { LocalError, Status } from "../../../src/protocol/local-api.ts";
+import { standing, statusText } from "../../../src/cli/status-view.ts";
+import { identity, someStatus } from "../../support/fake-local-provider.ts";
+import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
+import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
+
+const ESC = "\u001b";
+const NOW = 1_800_000_000_000;
+const plain = (_style: string, text: string): string => text;
+
+describe("holdfast status", () => {
+  it("shows a node that stands well and exits 0", async () => {
+    await using agent = await startLocalAgent();
+    const { code, stdout, stderr } = await holdfast(["status", "--run", agent.runDir]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toContain("edge-1.example.net (Agent, ACTIVE)");
+    expect(stdout).toMatch(/session +online for \d+ s, ws:\/\/127\.0\.0\.1:8480\/agent\/v1\/session,/);
+    expect(stdout).not.toContain(ESC);
+  });
+
+  it("prints the documented JSON", async () => {
+    await using agent = await startLocalAgent();
+    const { code, stdout } = await holdfast(["status", "--json"], { env: { HOLDFAST_RUN: agent.runDir } });
+    expect(code).toBe(0);
+    expect(Status.parse(JSON.parse(stdout))).toEqual(agent.provider.currentStatus);
+  });
+
+  it("exits 3 when no agent is there, saying where it looked", async () => {
+    await using dirs = await someDirectories();
+    const { code, stdout, stderr } = await holdfast(["status", "--json", "--run", dirs.runDir]);
+    expect(code).toBe(3);
+    expect(stderr).toBe(
+      `holdfast: no agent answers on ${dirs.runDir}/agent.sock: start one with 'holdfast agent', or name its run directory with --run\n`,
+    );
+    const { error } = LocalError.parse(JSON.parse(stdout));
+    expect(error.code).toBe("agent-unreachable");
+    expect(`holdfast: ${error.message}\n`).toBe(stderr);
+  });
+
+  it("exits 3 when the agent died and left its socket", async () => {
+    await using agent = await startLocalAgent();
+    const { code } = await holdfast(["status", "--run", agent.runDir]);
+    expect(code).toBe(0);
+    await agent.close();
+    expect((await holdfast(["status", "--run", agent.runDir])).code).toBe(3);
+  });
+
+  it("exits 4 when the node is not registered", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.currentStatus = someStatus({ node: null, session: { state: "unregistered", since: 0, attempt: 0 } });
+    const { code, stdout } = await holdfast(["status", "--run", agent.runDir]);
+    expect(code).toBe(4);
+    expect(stdout).toContain("not registered: run 'holdfast register");
+  });
+
+  it("exits 5 while it waits for the control plane, and says why", async () => {
+    await using agent = await startLocalAgent();
+    const reason = { code: "ECONNREFUSED", message: "connection refused" };
+    const session = { state: "waiting" as const, since: Date.now(), attempt: 3, retryAt: Date.now() + 30_500, reason };
+    agent.provider.currentStatus = someStatus({ session });
+    const { code, stdout } = await holdfast(["status", "--run", agent.runDir]);
+    expect(code).toBe(5);
+    expect(stdout.replace(/\s+/g, " ")).toMatch(/waiting .*attempt 3, next in \d+ s, ECONNREFUSED: connection refused/);
+  });
+
+  it("watches until Ctrl-C, one object a second, through an agent's absence", async () => {
+    await using agent = await startLocalAgent();
+    const running = startHoldfast(["status", "--watch", "--json", "--run", agent.runDir]);
+    await running.until(/"schema":1[^]*"schema":1/);
+    await agent.close();
+    await running.until(/agent-unreachable/);
+    running.child.kill("SIGINT");
+    const { code, stdout } = await running.finished;
+    expect(code).toBe(0);
+    for (const line of stdout.trim().split("\n")) Status.or(LocalError).parse(JSON.parse(line));
+  });
+
+  it("shows nothing that a terminal would act upon, and keeps it in JSON", async () => {
+    await using agent = await startLocalAgent();
+    const message = `${ESC}[2J${ESC}]0;owned\u0007\u009b31mnasty\u202e\r\nsecond`;
+    agent.provider.currentStatus = someStatus({ faults: [{ code: "x", message, since: 0 }] });
+    const shown = await holdfast(["status", "--run", agent.runDir]);
+    expect(shown.code).toBe(5);
+    expect(shown.stdout).toContain("nasty second");
+    expect(shown.stdout).not.toMatch(/[^\P{Cc}\n]|\p{Bidi_Control}/u);
+    const { stdout } = await holdfast(["status", "--json", "--run", agent.runDir]);
+    expect(stdout).not.toMatch(/[^\P{Cc}\n]|\p{Bidi_Control}/u);
+    expect(Status.parse(JSON.parse(stdout)).faults[0]?.message).toBe(message);
+  });
+});
+
+describe("standing", () => {
+  const bad = (state: "failed" | "unsupported" | "pending" | "rejected" | "diverged"): Status =>
+    someStatus({ sections: { network: { state, issues: ["mtu: too small"], steps: 0, version: 1 } } });
+
+  it.each([
+    [someStatus(), "ok"],
+    [someStatus({ nodeState: "INACTIVE" }), "ok"],
+    [bad("unsupported"), "ok"],
+    [bad("pending"), "ok"],
+    [bad("failed"), "degraded"],
+    [bad("rejected"), "degraded"],
+    [bad("diverged"), "degraded"],
+    [someStatus({ faults: [{ code: "disk-full", message: "", since: 0 }] }), "degraded"],
+    [someStatus({ session: { state: "stopped", since: 0, attempt: 0 } }), "degraded"],
+    [someStatus({ node: null }), "unregistered"],
+  ])("case %#", (status, expected) => {
+    expect(standing(status)).toBe(expected);
+  });
+});
+
+describe("statusText", () => {
+  it("fits 80 columns and says everything in relative times", () => {
+    const text = statusText(
+      someStatus({
+        session: {
+          state: "waiting",
+          since: NOW - 5000,
+          attempt: 12,
+          retryAt: NOW + 40_000,
+          lastOnlineAt: NOW - 7_200_000,
+          address: "192.0.2.10",
+          url: identity.session,
+          reason: {
+            code: "tls-intercepted",
+            message: "somebody between this node and its control plane reads the connection",
+          },
+        },
+        cluster: "pair.example.net",
+        lifecycleState: "production",
+        documents: {
+          keys: { version: 1 },
+          node: { version: 7, appliedAt: NOW - 90_000 },
+          domain: { version: 3, receivedAt: NOW },
+        },
+        sections: {
+          connectors: { state: "unsupported", issues: [], steps: 0, version: 7 },
+          network: { state: "failed", issues: ["mtu: too small"], steps: 0, version: 7 },
+        },
+        telemetry: { events: { queued: 4, dropped: 2 }, metrics: { queued: 0, dropped: 0 } },
+        faults: Array.from({ length: 12 }, (_, at) => ({
+          code: `f${at}`,
+          message: "word ".repeat(30),
+          since: NOW - 60_000,
+        })),
+      }),
+      NOW,
+      80,
+      plain,
+    );
+    for (const line of text.split("\n")) expect(line.length).toBeLessThanOrEqual(80);
+    const flat = text.replace(/\s+/g, " ");
+    for (const part of [
+      "waiting for 5 s",
+      "(192.0.2.10), attempt 12, next in 40 s, last online 2 h ago, tls-intercepted: somebody",
+      "(Agent, ACTIVE, production), member of pair.example.net",
+      "keys 1, node 7 (applied 90 s ago), domain 3 (received now)",
+      "1 unsupported, 1 failed network failed mtu: too small",
+      "events 4 queued, 2 dropped",
+      "and 2 more",
+    ]) {
+      expect(flat).toContain(part);
+    }
+  });
+
+  it("breaks no word that is longer than the terminal is wide", () => {
+    const text = statusText(someStatus({ tags: { name: "v".repeat(120) } }), NOW, 40, plain);
+    expect(text).toContain(`name=${"v".repeat(120)}`);
+  });
+});

@@ -1,0 +1,68 @@
+import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { openDatabase } from "../../../src/host/database.ts";
+import { requireOwner, requireUnused, wipeableState, wipeState } from "../../../src/host/state-directory.ts";
+import { someDirectories } from "../../support/local-agent.ts";
+
+describe("wiping", () => {
+  it("removes what makes the node and nothing else", async () => {
+    await using dirs = await someDirectories();
+    for (const name of ["identity", "desired", "data-store", "mine"])
+      mkdirSync(join(dirs.stateDir, name), { recursive: true });
+    writeFileSync(join(dirs.stateDir, "identity", "auth.json"), "{}");
+    for (const name of ["state.db", "state.db-wal", "state.db.damaged", "notes.txt"])
+      writeFileSync(join(dirs.stateDir, name), "");
+    expect(wipeableState(dirs.stateDir)).toEqual([
+      "desired",
+      "state.db",
+      "state.db-wal",
+      "state.db.damaged",
+      "identity",
+    ]);
+    expect(await wipeState(dirs.stateDir)).toHaveLength(5);
+    expect(readdirSync(dirs.stateDir).sort()).toEqual(["data-store", "mine", "notes.txt"]);
+    expect(await wipeState(dirs.stateDir)).toEqual([]);
+  });
+
+  it("removes a link and not what it points to", async () => {
+    await using dirs = await someDirectories();
+    mkdirSync(dirs.stateDir);
+    const elsewhere = join(dirs.root, "elsewhere");
+    mkdirSync(elsewhere);
+    writeFileSync(join(elsewhere, "precious"), "");
+    symlinkSync(elsewhere, join(dirs.stateDir, "identity"));
+    await wipeState(dirs.stateDir);
+    expect(existsSync(join(elsewhere, "precious"))).toBe(true);
+    expect(readdirSync(dirs.stateDir)).toEqual([]);
+  });
+});
+
+describe("the state directory", () => {
+  it("is in use while an agent holds its database", async () => {
+    await using dirs = await someDirectories();
+    mkdirSync(dirs.stateDir);
+    requireUnused(dirs.stateDir);
+    const database = openDatabase(join(dirs.stateDir, "state.db"), {
+      migrations: ["CREATE TABLE t (x)"],
+      exclusive: true,
+    });
+    expect(() => requireUnused(dirs.stateDir)).toThrow(expect.objectContaining({ code: "state-locked" }));
+    database.sql.close();
+    requireUnused(dirs.stateDir);
+  });
+
+  it("is not in use when its database is only damaged", async () => {
+    await using dirs = await someDirectories();
+    mkdirSync(dirs.stateDir);
+    writeFileSync(join(dirs.stateDir, "state.db"), "not a database, but long enough to be looked at".repeat(50));
+    requireUnused(dirs.stateDir);
+  });
+
+  it("must be there", async () => {
+    await using dirs = await someDirectories();
+    expect(() => requireOwner(dirs.stateDir)).toThrow(expect.objectContaining({ code: "not-found" }));
+    mkdirSync(dirs.stateDir);
+    requireOwner(dirs.stateDir);
+  });
+});

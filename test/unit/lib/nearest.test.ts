@@ -1,0 +1,26 @@
+import { describe, expect, it } from "vitest";
+import { editDistance, nearest } from "../../../src/lib/nearest.ts";
+
+describe("nearest", () => {
+  const verbs = ["status", "health", "logs", "trigger", "reset", "reset-floor"];
+
+  it.each([
+    ["stauts", "status"],
+    ["log", "logs"],
+    ["triger", "trigger"],
+    ["reset-flor", "reset-floor"],
+    ["halth", "health"],
+  ])("takes %s for %s", (typed, meant) => {
+    expect(nearest(typed, verbs)).toBe(meant);
+  });
+
+  it.each(["", "xyzzy", "x".repeat(100_000)])("finds nothing near %.20s", (typed) => {
+    expect(nearest(typed, verbs)).toBeUndefined();
+  });
+
+  it("counts a swap of neighbours as one edit", () => {
+    expect(editDistance("ab", "ba")).toBe(1);
+    expect(editDistance("", "abc")).toBe(3);
+    expect(editDistance("kitten", "sitting")).toBe(3);
+  });
+});
