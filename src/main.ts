@@ -3,8 +3,14 @@ import type { Offline } from "./cli/verb.ts";
 /** A program of its own, fetched only when its verb is the one asked for. */
 type ProgramLoader = () => Promise<{ run(argv: readonly string[]): Promise<number> }>;
 
-const programs: Readonly<Record<string, ProgramLoader>> = {};
-const offline: Offline = {};
+const programs: Readonly<Record<string, ProgramLoader>> = {
+  agent: () => import("./agent/main.ts"),
+  controller: () => import("./controller/main.ts"),
+};
+const offline: Offline = {
+  register: async () => (await import("./agent/offline.ts")).registerOffline,
+  readIdentity: async () => (await import("./agent/offline.ts")).readIdentity,
+};
 
 const [verb = "", ...argv] = process.argv.slice(2);
 const program = Object.hasOwn(programs, verb) && !asksForHelp(argv) ? programs[verb] : undefined;

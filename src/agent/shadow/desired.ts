@@ -5,6 +5,7 @@ import { stateFile, type StateFile } from "../../host/state-file.ts";
 import { DocumentName, type DocumentClaims } from "../../protocol/claims.ts";
 import { ClusterDocument, DomainDocument, KNOWN_FEATURES, NodeDocument } from "../../protocol/documents.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
+import type { FloorName, FloorReset } from "../../protocol/local-api.ts";
 import { peekClaims, verifyJws, type KeySet } from "../../protocol/jws.ts";
 import { Jws, UnixMilliseconds, Version } from "../../protocol/values.ts";
 
@@ -127,10 +128,16 @@ export class DesiredDocuments {
     await this.#files.cluster.remove();
   }
 
-  /** Lets a lower version in again: an operator's decision, after a control plane lost its own count. */
-  async resetFloors(): Promise<void> {
-    this.#floors = {};
+  /** Lets any version of one document in again: an operator's decision, after a control plane lost its own count. */
+  async resetFloor(name: FloorName): Promise<FloorReset> {
+    if (name === "keys") {
+      throw new InputError("not-supported", "the keys document follows its own chain of signatures and has no floor");
+    }
+    const mine = (key: string): boolean => key.startsWith(`${name}/`);
+    const from = Math.max(0, ...Object.entries(this.#floors).flatMap(([key, floor]) => (mine(key) ? [floor] : [])));
+    this.#floors = Object.fromEntries(Object.entries(this.#floors).filter(([key]) => !mine(key)));
     await this.#floorFile.save(this.#floors);
+    return { name, from, to: 0 };
   }
 
   #isOurs(claims: DocumentClaims): boolean {

@@ -1,0 +1,415 @@
+import type { Logger } from "pino";
+import { InputError, toError } from "../errors.ts";
+import type { Clock } from "../host/clock.ts";
+import { hostDialler } from "../host/dial.ts";
+import { readDmi } from "../host/dmi.ts";
+import { hostExec } from "../host/exec.ts";
+import type { Files } from "../host/files.ts";
+import { hostHttpClient } from "../host/http-client.ts";
+import { watchNetwork } from "../host/libc.ts";
+import type { LogMemory } from "../host/log.ts";
+import { hostPower } from "../host/power.ts";
+import { parseBootId } from "../host/proc.ts";
+import type { Reader } from "../host/reader.ts";
+import { askServer, readNameServers } from "../host/resolver.ts";
+import { countHalfOpen, isSshLocal } from "../host/sockets.ts";
+import { buildInfo } from "../lib/build-info.ts";
+import type { Device } from "../protocol/claims.ts";
+import type { Status } from "../protocol/local-api.ts";
+import type { NodeType } from "../protocol/values.ts";
+import type { NodeAudit, NodeEvent } from "../protocol/telemetry.ts";
+import { identityFiles, type Registration } from "./identity/identity.ts";
+import { nodeParty } from "./identity/party.ts";
+import { readLicense, register } from "./identity/registration.ts";
+import type { LocalProvider } from "./local-api/provider.ts";
+import { serveLocalApi } from "./local-api/server.ts";
+import { readLogs, runLocally } from "./local-provider.ts";
+import { ManagedNode } from "./managed-node.ts";
+import { readProcess } from "./process-readings.ts";
+import type { AgentSettings } from "./settings.ts";
+import { deviceOf } from "./shadow/device.ts";
+import { DesiredDocuments } from "./shadow/desired.ts";
+import { shadowFacts } from "./shadow/facts.ts";
+import { readMachine } from "./shadow/readings.ts";
+import { ShadowReporting } from "./shadow/reporting.ts";
+import { Session } from "./session/session.ts";
+import { webSocketTransport } from "./session/transport.ts";
+import { openState } from "./state.ts";
+import { buildHealth, buildStatus, type Fault } from "./status.ts";
+import { Beating } from "./telemetry/beating.ts";
+import { createEventLog } from "./telemetry/events.ts";
+import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
+import { buildHeartbeat, readHeartbeat, usedRatio } from "./telemetry/heartbeat.ts";
+import { startLinkMonitor } from "./telemetry/link-health.ts";
+import { createSampler, startSampling } from "./telemetry/metrics.ts";
+import { Pusher } from "./telemetry/pusher.ts";
+import { checkRepository } from "./telemetry/repository-check.ts";
+import { assessRun, stoppedRun } from "./telemetry/run-record.ts";
+import { Spool } from "./telemetry/spool.ts";
+import { Dispatcher } from "./triggers/dispatch.ts";
+import { Journal } from "./triggers/journal.ts";
+import { nodeReboot } from "./triggers/node-reboot.ts";
+import { nodeRestartService } from "./triggers/node-restart-service.ts";
+import { speedTest } from "./triggers/speed-test.ts";
+import { tgNc } from "./triggers/tg-nc.ts";
+import { tgPing } from "./triggers/tg-ping.ts";
+import { tgTraceroute } from "./triggers/tg-traceroute.ts";
+
+export interface AgentOptions {
+  readonly settings: AgentSettings;
+  readonly clock: Clock;
+  readonly files: Files;
+  readonly reader: Reader;
+  readonly log: Logger;
+  readonly memory: LogMemory;
+  readonly random: () => number;
+}
+
+/** The running agent. */
+export interface Agent {
+  /** Looks at once whether the control plane can be reached. */
+  wake(): void;
+  /** Ends everything in order and leaves the mark of a clean stop. */
+  close(): Promise<void>;
+}
+
+/** Builds every part, lists every trigger, and starts: first from the last good state, then towards the control plane. */
+export async function startAgent(options: AgentOptions): Promise<Agent> {
+  const { settings, clock, files, reader, log, memory, random } = options;
+  const startedAt = clock.now();
+  const faults: Fault[] = [];
+  const fault = (code: string, message: string): void => {
+    log.error({ code }, message);
+    if (faults.length < 100) faults.push({ code, message, since: clock.now() });
+  };
+  const state = await openState(files, settings.stateDir);
+  const { sql, isPersistent, damagedCopy } = state.database;
+  if (damagedCopy !== undefined) fault("damaged-file", `state.db was damaged; it was set aside as ${damagedCopy}`);
+  if (!isPersistent) fault("storage-unavailable", `${settings.stateDir} cannot be written; working in memory`);
+
+  // What was last good.
+  const identity = identityFiles(files, settings.stateDir);
+  const documents = await DesiredDocuments.load(files, settings.stateDir);
+  for (const { file, isRecovered } of documents.damage) {
+    fault("damaged-file", `${file} was damaged; ${isRecovered ? "its previous copy is in force" : "it must be fetched again"}`);
+  }
+  const storedRegistration = await identity.registration.load();
+  if (storedRegistration.is === "recovered" || storedRegistration.is === "lost") {
+    fault("damaged-file", `identity/registration.json was damaged (${storedRegistration.is})`);
+  }
+  const bootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "") ?? crypto.randomUUID();
+
+  // Telemetry.
+  const spool = new Spool(sql, (error) => log.warn({ err: toError(error) }, "spool could not be written"));
+  const pusher = new Pusher({ clock, log: log.child({ component: "telemetry" }), spool });
+  const emit = (event: NodeEvent): void => {
+    spool.append("events", event);
+    pusher.look();
+  };
+  const audit = (line: NodeAudit): void => {
+    spool.append("audits", line);
+    pusher.look();
+  };
+  const openEvents = await state.openEvents.load();
+  const keepOpen = (open: Parameters<typeof state.openEvents.save>[0]): void =>
+    void state.openEvents.save(open).catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
+  const events = createEventLog({
+    clock,
+    sink: emit,
+    open: openEvents.is === "good" || openEvents.is === "recovered" ? openEvents.value : [],
+    onOpenChanged: (open) => keepOpen([...open]),
+  });
+  const previousRun = await state.run.load();
+  const run = assessRun(previousRun.is === "good" || previousRun.is === "recovered" ? previousRun.value : undefined, {
+    bootId,
+    packageVersion: buildInfo.version,
+    startupErrors: faults.map(({ message }) => message),
+    startedAt: Math.floor(startedAt / 1000),
+  });
+  await state.run.save(run.record).catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
+  run.notices.forEach((event) => events.notice(event));
+  run.raises.forEach((event) => events.raise(event));
+  run.clears.forEach((event) => events.clear(event));
+  run.audits.forEach(audit);
+
+  // Shadow.
+  let health: HealthChecks | undefined;
+  const reported = await state.reported.load();
+  const reporting = new ShadowReporting({
+    clock,
+    log: log.child({ component: "shadow" }),
+    acknowledged: reported.is === "good" || reported.is === "recovered" ? reported.value : undefined,
+    facts: () =>
+      shadowFacts(readMachine(reader, clock), {
+        packageVersion: buildInfo.version,
+        build: buildInfo.build,
+        version: secondsOf(node?.applied.get("node")?.at),
+        domainUpdatedAt: secondsOf(node?.applied.get("domain")?.at),
+        publishTime: clock.now(),
+        startupError: faults.length > 0,
+        isDnsHealthy: health?.results().dns?.isHealthy,
+        isRepositoryReachable: repositoryState(health),
+        isSshLocal: health?.results().isSshLocal,
+      }),
+    keep: (acknowledged) =>
+      void state.reported.save(acknowledged).catch((error: unknown) => log.warn({ err: toError(error) }, "not saved")),
+  });
+  const beating = new Beating({
+    clock,
+    random,
+    heartbeat: (seq, connection) =>
+      buildHeartbeat(readHeartbeat(reader), {
+        seq,
+        at: clock.now(),
+        sessionRttMs: connection.rttMs(),
+        overlay: "DOWN",
+        queue: queueOf(spool.status()),
+      }),
+  });
+
+  // Triggers.
+  const exec = hostExec(clock);
+  const power = hostPower(exec, { isManaged: settings.unit !== undefined, unit: settings.unit ?? "" });
+  const cleanStop = {
+    mark: () => state.run.save(stoppedRun(run.record)),
+    clear: () => state.run.save(run.record),
+  };
+  const journal = new Journal(sql, { bootId, isPersistent });
+  journal.reopen();
+  journal.settle(bootId, startedAt);
+  const dispatcher = new Dispatcher({
+    node: () => ({
+      type: documents.current.node?.body.type ?? node?.registration.node.type ?? "Node",
+      state: documents.current.node?.body.state ?? "ACTIVE",
+    }),
+    journal,
+    clock,
+    log: log.child({ component: "triggers" }),
+    triggers: [
+      nodeRestartService({
+        power,
+        clock,
+        cleanStop,
+        announce: async () => {
+          events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
+          spool.flush();
+        },
+      }),
+      nodeReboot({ power, clock, cleanStop }),
+      tgPing(exec),
+      tgTraceroute(exec, files),
+      tgNc(exec),
+      speedTest({ clock, target: speedTestTarget() }),
+    ],
+  });
+
+  // The control plane.
+  const dialler = hostDialler(clock, settings.proxies);
+  const http = hostHttpClient(dialler, () => clock.now());
+  const ending = new AbortController();
+  let node: ManagedNode | undefined;
+  let session: Session | undefined;
+  let clockOffsetSeconds: number | undefined;
+
+  function speedTestTarget(): { url: string; pins: readonly string[] } | undefined {
+    const url = settings.speedTestUrl ?? documents.current.node?.body.settings.speedTestUrl;
+    return url === undefined ? undefined : { url, pins: node?.registration.controlPlane.keys.spki ?? [] };
+  }
+
+  async function manage(registration: Registration): Promise<void> {
+    const stored = await identity.keys.load();
+    if (stored.is !== "good" && stored.is !== "recovered") {
+      fault("identity-lost", "the private keys are missing or damaged; holdfast reset, then register again");
+      return;
+    }
+    const managed = new ManagedNode({
+      clock,
+      log,
+      http,
+      registration,
+      saveRegistration: (changed) => identity.registration.save(changed),
+      documents,
+      reporting,
+      pusher,
+      beating,
+      dispatcher,
+      events,
+      onChanged: () => reporting.look(),
+    });
+    node = managed;
+    const party = await nodeParty({
+      clock,
+      files,
+      stateDir: settings.stateDir,
+      identity,
+      keys: stored.value,
+      registration: () => managed.registration,
+      bootId,
+      version: buildInfo.version,
+      have: () => ({
+        keys: managed.registration.controlPlane.keys.version,
+        node: documents.version("node"),
+        cluster: documents.version("cluster"),
+        domain: documents.version("domain"),
+      }),
+      reportedVersion: () => reporting.version,
+      refreshKeys: (rpc) => managed.sync.refreshKeys(rpc, ending.signal),
+      onFault: (error) => log.warn({ err: toError(error) }, "not saved"),
+    });
+    session = new Session({
+      clock,
+      random,
+      log: log.child({ component: "session" }),
+      open: webSocketTransport(dialler, () => clock.now()),
+      party,
+      handlers: (connection) => managed.handlers(connection),
+      onOnline: (connection) => {
+        clockOffsetSeconds = clock.now() / 1000 - connection.sessionNow();
+        managed.online(connection);
+      },
+      onOffline: () => managed.offline(),
+    });
+    const { hostname } = new URL(registration.node.session);
+    health = startHealthChecks({
+      clock,
+      events,
+      name: hostname.replace(/^\[|\]$/g, ""),
+      servers: () => readNameServers(reader),
+      ask: askServer,
+      isSshLocal: () => isSshLocal(reader),
+      repository:
+        settings.repositoryUrl === undefined
+          ? undefined
+          : (signal) => checkRepository(new URL(settings.repositoryUrl ?? ""), signal),
+      onResults: () => reporting.look(),
+      onError: (error) => log.warn({ err: toError(error) }, "health check failed"),
+    });
+    session.start();
+  }
+
+  const deviceFor = async (type: NodeType): Promise<Device> => deviceOf(type, readDmi(reader), readMachine(reader, clock));
+
+  // The machine.
+  const links = startLinkMonitor({
+    clock,
+    events,
+    read: () => {
+      const machine = readMachine(reader, clock);
+      return { links: machine.links, addresses: machine.addresses };
+    },
+  });
+  const network = watchNetwork({
+    clock,
+    reader,
+    onChange: (what) => {
+      log.debug({ what }, "network changed");
+      links.check();
+      reporting.look();
+      session?.wake("network");
+    },
+  });
+  const stopSampling = startSampling(
+    clock,
+    createSampler({
+      reader,
+      clock,
+      countHalfOpen: () => countHalfOpen(),
+      extra: () => ({ "event.dropped": spool.status().events.dropped }),
+    }),
+    (sample) => {
+      spool.append("metrics", sample);
+      pusher.look();
+      reporting.look();
+    },
+    (error) => log.warn({ err: toError(error) }, "metrics could not be read"),
+  );
+
+  // People.
+  const status = (): Status =>
+    buildStatus({
+      now: clock.now(),
+      startedAt,
+      stateDir: settings.stateDir,
+      runDir: settings.runDir,
+      registration: node?.registration,
+      session:
+        session === undefined
+          ? { state: "unregistered", since: startedAt, attempt: 0 }
+          : { ...session.status(), url: node?.registration.node.session ?? "" },
+      desired: documents.current,
+      applied: node?.applied ?? new Map(),
+      telemetry: spool.status(),
+      network: network.engine,
+      process: readProcess(reader),
+      faults,
+    });
+  const provider: LocalProvider = {
+    status,
+    health: () =>
+      buildHealth({
+        status: status(),
+        clockOffsetSeconds,
+        diskUsedRatio: usedRatio(reader.space("/") ?? { totalBytes: 0, freeBytes: 0, usedBytes: 0 }),
+        isStatePersistent: isPersistent,
+        dns: health?.results().dns?.isHealthy,
+        repository: repositoryState(health),
+        ssh: health?.results().isSshLocal,
+        refusedSignatures: node?.refusedSignatures ?? 0,
+      }),
+    logs: (query, signal) => readLogs(memory, query, signal),
+    trigger: (event, body, signal) => runLocally(dispatcher, event, body, signal),
+    async register(license) {
+      const { type } = readLicense(license.trim());
+      if (!isPersistent) throw new InputError("storage-unavailable", `${settings.stateDir} cannot be written`);
+      const registration = await register(license, { files: identity, http, device: () => deviceFor(type) }, ending.signal);
+      await manage(registration);
+      return registration.node;
+    },
+    resetFloor: (name) => documents.resetFloor(name),
+    wake: () => session?.wake("operator"),
+  };
+  const localApi = await serveLocalApi({
+    runDir: settings.runDir,
+    provider,
+    log: log.child({ component: "local-api" }),
+    clock,
+  });
+
+  if (storedRegistration.is === "good" || storedRegistration.is === "recovered") await manage(storedRegistration.value);
+  else log.info({ stateDir: settings.stateDir }, "not registered; waiting for holdfast register");
+
+  return {
+    wake: () => session?.wake("operator"),
+    async close() {
+      ending.abort(new InputError("cancelled", "the agent is stopping"));
+      stopSampling();
+      network.close();
+      links.close();
+      health?.close();
+      await dispatcher.close();
+      session?.close();
+      await localApi.close();
+      events.close();
+      pusher.close();
+      await cleanStop.mark().catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
+      await state.close();
+    },
+  };
+}
+
+function secondsOf(milliseconds: number | undefined): number | undefined {
+  return milliseconds === undefined ? undefined : Math.floor(milliseconds / 1000);
+}
+
+function repositoryState(health: HealthChecks | undefined): boolean | undefined {
+  const answer = health?.results().repository;
+  return answer === undefined ? undefined : answer === "ok";
+}
+
+function queueOf(status: ReturnType<Spool["status"]>): { records: number; dropped: number } {
+  const streams = Object.values(status);
+  return {
+    records: streams.reduce((sum, { queued }) => sum + queued, 0),
+    dropped: streams.reduce((sum, { dropped }) => sum + dropped, 0),
+  };
+}

@@ -1,0 +1,114 @@
+import type { LogLine as StoredLine, LogMemory } from "../host/log.ts";
+import type { LogLine, LogsQuery, TriggerLine } from "../protocol/local-api.ts";
+import type { Dispatcher } from "./triggers/dispatch.ts";
+import type { TriggerChannel } from "./triggers/trigger.ts";
+
+const MAX_WAITING = 1000;
+
+/** A queue between something that calls and something that iterates; beyond its bound the newest is dropped. */
+class Feed<T> {
+  readonly #items: T[] = [];
+  #wake: () => void = () => undefined;
+  #isEnded = false;
+
+  get isFull(): boolean {
+    return this.#items.length >= MAX_WAITING;
+  }
+
+  push(item: T): void {
+    if (this.#isEnded || this.isFull) return;
+    this.#items.push(item);
+    this.#wake();
+  }
+
+  end(last?: T): void {
+    if (last !== undefined) this.#items.push(last);
+    this.#isEnded = true;
+    this.#wake();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<T, void, void> {
+    for (;;) {
+      const item = this.#items.shift();
+      if (item !== undefined) {
+        yield item;
+      } else if (this.#isEnded) {
+        return;
+      } else {
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+      }
+    }
+  }
+}
+
+/** The newest lines of the agent's log and, when asked, those to come. */
+export async function* readLogs(memory: LogMemory, query: LogsQuery, signal: AbortSignal): AsyncGenerator<LogLine> {
+  const feed = new Feed<StoredLine>();
+  const past = memory.last(query.lines);
+  const stop = query.follow ? memory.follow((line) => feed.push(line)) : (): void => undefined;
+  const end = (): void => feed.end();
+  if (!query.follow || signal.aborted) feed.end();
+  signal.addEventListener("abort", end, { once: true });
+  try {
+    for (const line of past) yield parseLine(line.text);
+    for await (const line of feed) yield parseLine(line.text);
+  } finally {
+    stop();
+    signal.removeEventListener("abort", end);
+  }
+}
+
+const LEVELS = ["trace", "debug", "info", "warn", "error", "fatal"] as const;
+
+/** Reads one of our own log lines back; anything else becomes a message as it is. */
+export function parseLine(text: string): LogLine {
+  try {
+    const { level, time, msg, component, ...fields } = JSON.parse(text) as Record<string, unknown>;
+    return {
+      time: typeof time === "string" ? Date.parse(time) : 0,
+      level: LEVELS.find((name) => name === level) ?? "info",
+      ...(typeof component === "string" ? { component: component.slice(0, 64) } : {}),
+      message: typeof msg === "string" ? msg : "",
+      ...(Object.keys(fields).length === 0 ? {} : { fields }),
+    };
+  } catch {
+    return { time: 0, level: "info", message: text };
+  }
+}
+
+/** Runs a trigger for a caller on this machine: its output as it comes, then its one answer. */
+export async function* runLocally(
+  dispatcher: Dispatcher,
+  event: string,
+  body: unknown,
+  signal: AbortSignal,
+): AsyncGenerator<TriggerLine> {
+  const feed = new Feed<TriggerLine>();
+  const channel: TriggerChannel = {
+    signal,
+    progress: ({ seq, kind, data }) => feed.push({ kind: "progress", seq, channel: kind, data }),
+    ready: async () => {
+      while (feed.isFull && !signal.aborted) await new Promise((resolve) => setImmediate(resolve));
+    },
+    result: (_id, reply) => {
+      feed.end("body" in reply ? { kind: "result", body: reply.body } : { kind: "error", ...reply.error });
+      return Promise.resolve();
+    },
+  };
+  const { id, reply } = dispatcher.runLocal({ event, body, wait: false }, channel);
+  const cancel = (): void => dispatcher.cancel(id);
+  signal.addEventListener("abort", cancel, { once: true });
+  void reply.then((answer) => {
+    // `true` means that the output follows as progress and the answer comes through the channel.
+    if ("body" in answer && answer.body !== true) feed.end({ kind: "result", body: answer.body });
+    else if ("error" in answer) feed.end({ kind: "error", ...answer.error });
+  });
+  try {
+    yield* feed;
+  } finally {
+    signal.removeEventListener("abort", cancel);
+    cancel();
+  }
+}

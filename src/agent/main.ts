@@ -1,0 +1,45 @@
+import { AgentError, InputError, toError } from "../errors.ts";
+import { systemClock } from "../host/clock.ts";
+import { hostFiles } from "../host/files.ts";
+import { sdNotify } from "../host/libc.ts";
+import { rootLogger } from "../host/log.ts";
+import { writePidFile } from "../host/pid-file.ts";
+import { hostReader } from "../host/reader.ts";
+import { buildInfo } from "../lib/build-info.ts";
+import { startAgent } from "./agent.ts";
+import { readSettings } from "./settings.ts";
+
+/** Runs `holdfast agent` until it is told to stop; resolves to the exit status. */
+export async function run(argv: readonly string[]): Promise<number> {
+  process.umask(0o077);
+  const files = hostFiles();
+  try {
+    const settings = await readSettings(argv, files);
+    const { log, memory } = rootLogger({ level: settings.logLevel, destination: process.stdout });
+    const clock = systemClock();
+    const agent = await startAgent({ settings, clock, files, reader: hostReader(), log, memory, random: Math.random });
+    const pidFile = await writePidFile(settings.runDir, "agent");
+    if (settings.notifySocket !== undefined) sdNotify(settings.notifySocket, "READY=1");
+    log.info({ version: buildInfo.version, build: buildInfo.build, stateDir: settings.stateDir }, "agent started");
+    await untilTold((signal) => {
+      if (signal === "SIGHUP") agent.wake();
+    });
+    if (settings.notifySocket !== undefined) sdNotify(settings.notifySocket, "STOPPING=1");
+    await agent.close();
+    pidFile.remove();
+    log.info("agent stopped");
+    return 0;
+  } catch (thrown) {
+    const error = toError(thrown);
+    process.stderr.write(`holdfast agent: ${error.message}\n`);
+    return error instanceof InputError && error.code === "usage" ? 2 : error instanceof AgentError ? 1 : 70;
+  }
+}
+
+/** Resolves at SIGTERM or SIGINT; SIGHUP is passed on. */
+function untilTold(onSignal: (signal: NodeJS.Signals) => void): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = (): void => resolve();
+    process.once("SIGTERM", stop).once("SIGINT", stop).on("SIGHUP", onSignal);
+  });
+}

@@ -1,0 +1,38 @@
+import { systemClock } from "../host/clock.ts";
+import { hostDialler } from "../host/dial.ts";
+import { readDmi } from "../host/dmi.ts";
+import { hostFiles } from "../host/files.ts";
+import { hostHttpClient } from "../host/http-client.ts";
+import { hostReader } from "../host/reader.ts";
+import type { NodeIdentity } from "../protocol/claims.ts";
+import { identityFiles } from "./identity/identity.ts";
+import { readLicense, register } from "./identity/registration.ts";
+import { readSettings } from "./settings.ts";
+import { deviceOf } from "./shadow/device.ts";
+import { readMachine } from "./shadow/readings.ts";
+import { openState } from "./state.ts";
+
+/** Registers the node of a state directory while no agent runs; an agent that starts meanwhile is kept out. */
+export async function registerOffline(stateDir: string, license: string, signal: AbortSignal): Promise<NodeIdentity> {
+  process.umask(0o077);
+  const files = hostFiles();
+  const clock = systemClock();
+  const settings = await readSettings(["--state", stateDir], files);
+  const { type } = readLicense(license.trim());
+  const state = await openState(files, stateDir);
+  try {
+    const http = hostHttpClient(hostDialler(clock, settings.proxies), () => clock.now());
+    const reader = hostReader();
+    const device = async () => deviceOf(type, readDmi(reader), readMachine(reader, clock));
+    const { node } = await register(license, { files: identityFiles(files, stateDir), http, device }, signal);
+    return node;
+  } finally {
+    await state.close();
+  }
+}
+
+/** Who the state directory says this node is; undefined when it is not registered or cannot be read. */
+export async function readIdentity(stateDir: string): Promise<NodeIdentity | undefined> {
+  const loaded = await identityFiles(hostFiles(), stateDir).registration.load();
+  return loaded.is === "good" || loaded.is === "recovered" ? loaded.value.node : undefined;
+}

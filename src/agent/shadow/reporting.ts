@@ -1,0 +1,92 @@
+import type { Logger } from "pino";
+import { toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { ShadowMap } from "../../protocol/shadow.ts";
+import type { Connection } from "../session/attempt.ts";
+import {
+  initialReporter,
+  nextReport,
+  outOfSync,
+  reportAcknowledged,
+  reportLost,
+  sessionBegan,
+  type Acknowledged,
+  type ReporterState,
+  type ShadowReport,
+} from "./reporter.ts";
+
+export interface ReportingOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly acknowledged: Acknowledged | undefined;
+  readonly facts: () => ShadowMap;
+  /** Keeps what was acknowledged across restarts. */
+  readonly keep: (acknowledged: Acknowledged) => void;
+}
+
+const CONGESTED_RETRY_MS = 1000;
+
+/** Reports the shadow: looks at the facts when told to and sends what changed, one report in flight. */
+export class ShadowReporting {
+  readonly #options: ReportingOptions;
+  #state: ReporterState;
+  #connection: Connection | undefined;
+  #cancelTimer = (): void => undefined;
+
+  constructor(options: ReportingOptions) {
+    this.#options = options;
+    this.#state = initialReporter(options.acknowledged);
+  }
+
+  /** The version that the control plane is known to hold. */
+  get version(): number {
+    return this.#state.acknowledged?.version ?? 0;
+  }
+
+  online(connection: Connection): void {
+    this.#connection = connection;
+    this.#state = sessionBegan(this.#state, connection.reportedVersion);
+    this.look();
+  }
+
+  offline(): void {
+    this.#connection = undefined;
+    this.#cancelTimer();
+    this.#state = reportLost(this.#state);
+  }
+
+  /** The facts may have changed. */
+  look(): void {
+    const connection = this.#connection;
+    if (connection === undefined) return;
+    this.#cancelTimer();
+    const { clock, facts } = this.#options;
+    if (connection.isCongested()) return this.#lookAfter(CONGESTED_RETRY_MS);
+    const next = nextReport(this.#state, facts(), clock.elapsed());
+    this.#state = next.state;
+    if (next.report !== undefined) void this.#send(connection, next.report);
+    else if (next.waitMs !== undefined) this.#lookAfter(next.waitMs);
+  }
+
+  #lookAfter(ms: number): void {
+    this.#cancelTimer = this.#options.clock.after(ms, () => this.look());
+  }
+
+  async #send(connection: Connection, report: ShadowReport): Promise<void> {
+    try {
+      const { version } = await connection.rpc.request("shadow.report", report, connection.signal);
+      if (this.#connection !== connection) return;
+      const before = this.#state.acknowledged;
+      this.#state = reportAcknowledged(this.#state, version);
+      const { acknowledged } = this.#state;
+      if (acknowledged !== undefined && acknowledged !== before) this.#options.keep(acknowledged);
+    } catch (thrown) {
+      if (this.#connection !== connection) return;
+      const error = toError(thrown);
+      const isOutOfSync = "code" in error && error.code === "out-of-sync";
+      this.#state = isOutOfSync ? outOfSync(this.#state) : reportLost(this.#state);
+      this.#options.log.info({ reason: error.message, isOutOfSync }, "shadow report was not taken");
+    }
+    this.look();
+  }
+}

@@ -1,0 +1,64 @@
+import { z } from "zod";
+import { HostError } from "../errors.ts";
+import { openDatabase, type Database } from "../host/database.ts";
+import type { Files } from "../host/files.ts";
+import { stateFile, type StateFile } from "../host/state-file.ts";
+import { ShadowMap } from "../protocol/shadow.ts";
+import { Version } from "../protocol/values.ts";
+import { OpenEvents } from "./telemetry/events.ts";
+import { RunRecord } from "./telemetry/run-record.ts";
+import { spoolMigration } from "./telemetry/spool.ts";
+import { journalMigration } from "./triggers/journal.ts";
+
+const Acknowledged = z.object({ version: Version, facts: ShadowMap });
+
+/** The agent's state directory, held by this process alone. */
+export interface AgentState {
+  readonly database: Database;
+  readonly run: StateFile<RunRecord>;
+  readonly openEvents: StateFile<z.infer<typeof OpenEvents>>;
+  readonly reported: StateFile<z.infer<typeof Acknowledged>>;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the state directory, making it if it is not there.
+ * @throws {HostError} `state-locked`, naming the process that has it.
+ */
+export async function openState(files: Files, stateDir: string): Promise<AgentState> {
+  const pidPath = `${stateDir}/agent.pid`;
+  try {
+    for (const path of ["", "/identity", "/desired", "/reported"].map((name) => stateDir + name)) await files.makeDirectory(path, 0o700);
+  } catch (error) {
+    // A disk that takes no writes may still hold all that is needed; whether it does shows when the files are read.
+    if (!(error instanceof HostError && error.code === "read-only")) throw error;
+  }
+  const database = await openExclusively(files, stateDir, pidPath);
+  if (database.isPersistent) await files.writeAtomic(pidPath, `${process.pid}\n`, 0o600);
+  const at = <T>(name: string, schema: z.ZodType<T>): StateFile<T> =>
+    stateFile(files, { path: `${stateDir}/reported/${name}.json`, schema, keepsPrevious: true });
+  return {
+    database,
+    run: at("run", RunRecord),
+    openEvents: at("open-events", OpenEvents),
+    reported: at("shadow", Acknowledged),
+    async close() {
+      database.sql.close();
+      if (database.isPersistent) await files.remove(pidPath);
+    },
+  };
+}
+
+async function openExclusively(files: Files, stateDir: string, pidPath: string): Promise<Database> {
+  try {
+    return openDatabase(`${stateDir}/state.db`, { migrations: [spoolMigration, journalMigration], exclusive: true });
+  } catch (error) {
+    if (!(error instanceof HostError && error.code === "state-locked")) throw error;
+    const holder = (await files.read(pidPath))?.trim() ?? "";
+    const who = holder === "" ? "another process" : `process ${holder}`;
+    throw new HostError("state-locked", `${stateDir} is in use by ${who}; each agent needs a --state of its own`, {
+      cause: error,
+      details: { stateDir, pid: holder },
+    });
+  }
+}

@@ -1,0 +1,186 @@
+import { buildInfo } from "../lib/build-info.ts";
+import type { FloorName, Health, HealthItem, SessionStatus, Status } from "../protocol/local-api.ts";
+import type { DocumentApplied } from "../protocol/methods.ts";
+import { DocumentName } from "../protocol/claims.ts";
+import type { Registration } from "./identity/identity.ts";
+import type { AppliedReports } from "./managed-node.ts";
+import type { Desired } from "./shadow/desired.ts";
+
+/** Something that is wrong and stays so until somebody or something mends it. */
+export interface Fault {
+  readonly code: string;
+  readonly message: string;
+  readonly since: number;
+}
+
+/** Everything a status is made of, gathered at one moment. Times in Unix milliseconds. */
+export interface StatusInput {
+  readonly now: number;
+  readonly startedAt: number;
+  readonly stateDir: string;
+  readonly runDir: string;
+  readonly registration: Registration | undefined;
+  readonly session: SessionStatus;
+  readonly desired: Desired;
+  readonly applied: AppliedReports;
+  readonly telemetry: Status["telemetry"];
+  readonly network: "netlink" | "poll";
+  readonly process: Status["process"];
+  readonly faults: readonly Fault[];
+}
+
+/** What the agent says of itself. Pure. */
+export function buildStatus(input: StatusInput): Status {
+  const node = input.desired.node?.body;
+  return {
+    schema: 1,
+    version: buildInfo.version,
+    build: buildInfo.build,
+    pid: process.pid,
+    startedAt: input.startedAt,
+    uptimeSeconds: Math.max(0, Math.round((input.now - input.startedAt) / 1000)),
+    state: { stateDir: input.stateDir, runDir: input.runDir },
+    node: input.registration?.node ?? null,
+    session: input.session,
+    nodeState: node?.state ?? "ACTIVE",
+    ...(node?.lifecycleState === undefined ? {} : { lifecycleState: node.lifecycleState }),
+    ...(node?.cluster === undefined ? {} : { cluster: node.cluster }),
+    tags: { ...node?.tags, ...input.desired.cluster?.body.tags },
+    documents: documentsOf(input),
+    sections: sectionsOf(input.applied),
+    telemetry: input.telemetry,
+    engines: { network: input.network },
+    process: input.process,
+    faults: [...input.faults],
+  };
+}
+
+function documentsOf({ registration, desired, applied }: StatusInput): Status["documents"] {
+  const documents: Status["documents"] = {};
+  if (registration !== undefined) documents.keys = { version: registration.controlPlane.keys.version };
+  for (const name of DocumentName.options) {
+    const held = desired[name];
+    if (held !== undefined) documents[name] = { version: held.version, receivedAt: held.receivedAt };
+  }
+  for (const [name, report] of applied) {
+    const known = documents[name satisfies FloorName];
+    if (known !== undefined && report.version === known.version) known.appliedAt = report.at;
+  }
+  return documents;
+}
+
+function sectionsOf(applied: AppliedReports): Status["sections"] {
+  const reports = (["cluster", "node"] as const).flatMap((name) => sectionEntries(applied.get(name)));
+  return Object.fromEntries(reports);
+}
+
+function sectionEntries(report: DocumentApplied | undefined): (readonly [string, Status["sections"][string]])[] {
+  if (report === undefined) return [];
+  return Object.entries(report.sections).map(([name, section]) => [name, { ...section, version: report.version }]);
+}
+
+export interface HealthInput {
+  readonly status: Status;
+  /** Smaller than zero: our clock is behind the control plane's. Undefined before the first session. */
+  readonly clockOffsetSeconds: number | undefined;
+  readonly diskUsedRatio: number | undefined;
+  readonly isStatePersistent: boolean;
+  readonly dns: boolean | undefined;
+  readonly repository: boolean | undefined;
+  readonly ssh: boolean | undefined;
+  readonly refusedSignatures: number;
+}
+
+const CLOCK_LIMITS_S = { warn: 60, fail: 300 };
+const DISK_LIMITS = { warn: 0.85, fail: 0.97 };
+
+/** The verdict and everything it rests on. Pure. */
+export function buildHealth(input: HealthInput): Health {
+  const items = [
+    sessionItem(input.status),
+    documentsItem(input.status),
+    clockItem(input.clockOffsetSeconds),
+    stateItem(input.isStatePersistent),
+    diskItem(input.diskUsedRatio),
+    checkItem("dns", input.dns, "the name servers resolve the control plane", "look at /etc/resolv.conf"),
+    checkItem("repository", input.repository, "the repository answers", "check the way to the repository"),
+    checkItem("ssh", input.ssh, "sshd listens on loopback only", "bind sshd to 127.0.0.1"),
+    signatureItem(input.refusedSignatures),
+    ...input.status.faults.map(
+      ({ code, message, since }): HealthItem => ({ name: code, status: "warn", message, since }),
+    ),
+  ].filter((item) => item !== undefined);
+  const isOnline = input.status.session.state === "online";
+  const isFailed = items.some(({ status }) => status === "fail");
+  const isWarned = items.some(({ status }) => status === "warn");
+  return { schema: 1, verdict: isFailed && isOnline ? "failed" : isFailed || isWarned ? "degraded" : "ok", items };
+}
+
+function sessionItem({ session, node }: Status): HealthItem {
+  const { since } = session;
+  if (node === null) {
+    const fix = "get a license from the control plane and run holdfast register";
+    return { name: "control-plane", status: "fail", message: "not registered", since, fix };
+  }
+  if (session.state === "online") {
+    const rtt = session.rttMs === undefined ? "" : `, ${session.rttMs} ms`;
+    return { name: "control-plane", status: "pass", message: `connected to ${node.session}${rtt}`, since };
+  }
+  const why = session.reason === undefined ? "" : `: ${session.reason.message}`;
+  return {
+    name: "control-plane",
+    status: "warn",
+    message: `not connected${why}`,
+    since,
+    fix: "the node goes on with its last configuration and tries again by itself; holdfast status shows when",
+  };
+}
+
+function documentsItem({ node, documents, sections }: Status): HealthItem | undefined {
+  if (node === null) return undefined;
+  if (documents.node === undefined) {
+    return { name: "documents", status: "warn", message: "no configuration was received yet" };
+  }
+  const open = Object.entries(sections).filter(([, { state }]) => state !== "converged");
+  if (open.length === 0) return { name: "documents", status: "pass", message: `node document ${documents.node.version}` };
+  const message = open.map(([name, { state }]) => `${name} ${state}`).join(", ");
+  return { name: "documents", status: open.some(([, { state }]) => state !== "unsupported") ? "warn" : "pass", message };
+}
+
+function clockItem(offset: number | undefined): HealthItem {
+  if (offset === undefined) return { name: "clock", status: "unknown", message: "compared at the next session" };
+  const size = Math.abs(offset);
+  const message = `${size.toFixed(1)} s ${offset < 0 ? "behind" : "ahead of"} the control plane`;
+  const fix = "check the time synchronisation of this machine";
+  if (size > CLOCK_LIMITS_S.fail) return { name: "clock", status: "fail", message, fix };
+  if (size > CLOCK_LIMITS_S.warn) return { name: "clock", status: "warn", message, fix };
+  return { name: "clock", status: "pass", message };
+}
+
+function stateItem(isPersistent: boolean): HealthItem {
+  if (isPersistent) return { name: "state", status: "pass", message: "the state directory takes writes" };
+  const fix = "make the state directory writable and restart the agent";
+  return { name: "state", status: "fail", message: "the state directory cannot be written; working in memory", fix };
+}
+
+function diskItem(usedRatio: number | undefined): HealthItem {
+  if (usedRatio === undefined) return { name: "disk", status: "unknown", message: "cannot be measured" };
+  const message = `${Math.round(usedRatio * 100)} % of the root file system is used`;
+  if (usedRatio > DISK_LIMITS.fail) return { name: "disk", status: "fail", message, fix: "free space on /" };
+  return { name: "disk", status: usedRatio > DISK_LIMITS.warn ? "warn" : "pass", message };
+}
+
+function checkItem(name: string, isGood: boolean | undefined, message: string, fix: string): HealthItem {
+  if (isGood === undefined) return { name, status: "unknown", message: "not checked yet, or nothing to check" };
+  return isGood ? { name, status: "pass", message } : { name, status: "warn", message: `failing: ${message}`, fix };
+}
+
+function signatureItem(refused: number): HealthItem {
+  if (refused === 0) return { name: "signatures", status: "pass", message: "nothing was refused" };
+  return {
+    name: "signatures",
+    status: "warn",
+    message: `${refused} messages with a wrong signature, audience or version were refused`,
+    fix: "somebody may be tampering with the connection; the log names each",
+  };
+}

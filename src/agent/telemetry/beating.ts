@@ -1,0 +1,40 @@
+import type { Clock } from "../../host/clock.ts";
+import type { Heartbeat } from "../../protocol/methods.ts";
+import type { Random } from "../session/backoff.ts";
+import type { Connection } from "../session/attempt.ts";
+
+export interface BeatingOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly heartbeat: (seq: number, connection: Connection) => Heartbeat;
+}
+
+const FIRST_WITHIN_MS = 2000;
+
+/** Sends heartbeats while there is a session, jittered so that no fleet beats in step; one that would queue is left out. */
+export class Beating {
+  readonly #options: BeatingOptions;
+  #seq = 0;
+  #cancel = (): void => undefined;
+
+  constructor(options: BeatingOptions) {
+    this.#options = options;
+  }
+
+  online(connection: Connection): void {
+    this.#after(this.#options.random() * FIRST_WITHIN_MS, connection);
+  }
+
+  offline(): void {
+    this.#cancel();
+  }
+
+  #after(ms: number, connection: Connection): void {
+    this.#cancel = this.#options.clock.after(ms, () => {
+      this.#after(connection.heartbeatMs * (0.9 + 0.2 * this.#options.random()), connection);
+      if (connection.isCongested()) return;
+      this.#seq += 1;
+      connection.rpc.notify("heartbeat", this.#options.heartbeat(this.#seq, connection));
+    });
+  }
+}
