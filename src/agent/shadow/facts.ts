@@ -1,0 +1,139 @@
+import { defaultRoute, netmaskOf } from "../../host/links.ts";
+import type { Link, LinkAddress, Route } from "../../host/links.ts";
+import type { LinkConfiguration } from "../../host/networkd.ts";
+import type { OsRelease } from "../../host/os-release.ts";
+import type { DiskSpace } from "../../host/files.ts";
+import type { ShadowMap, ShadowValue } from "../../protocol/shadow.ts";
+
+/** What was read from the machine; whatever is undefined is not known and not reported. */
+export interface MachineReadings {
+  readonly memoryTotalBytes: number | undefined;
+  readonly cores: number | undefined;
+  readonly disk: DiskSpace | undefined;
+  readonly os: OsRelease;
+  /** As dpkg calls it. */
+  readonly architecture: string;
+  readonly hostname: string | undefined;
+  /** Unix seconds. */
+  readonly bootedAt: number | undefined;
+  readonly hasTpm: boolean;
+  readonly nameServers: readonly string[];
+  readonly links: readonly Link[];
+  readonly addresses: readonly LinkAddress[];
+  readonly routes: readonly Route[];
+  readonly linkConfigurations: ReadonlyMap<string, LinkConfiguration>;
+}
+
+/** What the node knows about itself. */
+export interface NodeReadings {
+  readonly packageVersion: string | undefined;
+  readonly build: string;
+  /** Unix seconds of the applied node and domain documents. */
+  readonly version: number | undefined;
+  readonly domainUpdatedAt: number | undefined;
+  /** Unix milliseconds. */
+  readonly publishTime: number | undefined;
+  readonly startupError: boolean | undefined;
+  readonly isDnsHealthy: boolean | undefined;
+  readonly isRepositoryReachable: boolean | undefined;
+  readonly isSshLocal: boolean | undefined;
+}
+
+type Known = Readonly<Record<string, ShadowValue | undefined>>;
+
+const MEBIBYTE = 1024 * 1024;
+const GIGABYTE = 1e9;
+const MANAGED_KINDS: ReadonlySet<string> = new Set(["vlan", "bond", "wlan", "wwan"]);
+
+/** The reported shadow: text by default, booleans as text, quantities and times as numbers; unknown keys are absent. */
+export function shadowFacts(machine: MachineReadings, node: NodeReadings): ShadowMap {
+  const known: Known = {
+    ...machineFacts(machine),
+    ...nodeFacts(node),
+    ...Object.fromEntries(reportedLinks(machine).flatMap((link) => Object.entries(linkFacts(link, machine)))),
+  };
+  const facts: ShadowMap = {};
+  for (const [key, value] of Object.entries(known)) {
+    if (value !== undefined) facts[key] = value;
+  }
+  return facts;
+}
+
+/** The links worth reporting: those with a device, VLANs and bonds on them, and whatever carries the default route. */
+export function reportedLinks({ links, routes }: Pick<MachineReadings, "links" | "routes">): readonly Link[] {
+  const outward = new Set(([4, 6] as const).map((family) => defaultRoute(routes, family)?.link));
+  return links.filter(
+    (link) =>
+      !link.isLoopback &&
+      (link.isPhysical || (link.kind !== undefined && MANAGED_KINDS.has(link.kind)) || outward.has(link.name)),
+  );
+}
+
+function machineFacts(machine: MachineReadings): Known {
+  const { memoryTotalBytes, disk } = machine;
+  return {
+    memory: memoryTotalBytes === undefined ? undefined : Math.round(memoryTotalBytes / MEBIBYTE),
+    cores: machine.cores,
+    storage: disk === undefined ? undefined : gigabytes(disk.freeBytes),
+    "storage.total": disk === undefined ? undefined : gigabytes(disk.totalBytes),
+    "os.distro.id": machine.os.id,
+    "os.distro.version": machine.os.version,
+    "os.arch": machine.architecture,
+    "os.hostname": machine.hostname,
+    "os.boot.tstamp": machine.bootedAt,
+    "tpm.enabled": flag(machine.hasTpm),
+    ...numbered("os.dns", machine.nameServers),
+  };
+}
+
+function nodeFacts(node: NodeReadings): Known {
+  return {
+    "package.version": node.packageVersion,
+    "node-core.version": node.build,
+    version: node.version,
+    "domain.info.lastUpdate": node.domainUpdatedAt,
+    publishTime: node.publishTime,
+    "profile.name": "default",
+    features: {},
+    "updateTime.enabled": "true",
+    "startup.error": flag(node.startupError),
+    dnsResolution: node.isDnsHealthy === undefined ? undefined : node.isDnsHealthy ? "healthy" : "unhealthy",
+    repoConnectivity: flag(node.isRepositoryReachable),
+    "ssh.local": flag(node.isSshLocal),
+  };
+}
+
+function linkFacts(link: Link, machine: MachineReadings): Known {
+  const at = `nic.${link.name}`;
+  const address = machine.addresses.find(({ link: name, family }) => name === link.name && family === 4);
+  const ownRoutes = machine.routes.filter((route) => route.link === link.name);
+  const configuration = machine.linkConfigurations.get(link.name);
+  return {
+    [`${at}.mac`]: link.mac,
+    [`${at}.mtu`]: text(link.mtu),
+    [`${at}.speed`]: text(link.speedMbps),
+    [`${at}.duplex`]: link.duplex,
+    [`${at}.dhcp`]: flag(configuration?.usesDhcp),
+    [`${at}.ip`]: address === undefined ? "" : `${address.address}/${address.prefix}`,
+    [`${at}.netmask`]: address === undefined ? undefined : netmaskOf(address.prefix),
+    [`${at}.gateway`]: defaultRoute(ownRoutes, 4)?.gateway,
+    ...numbered(`${at}.dns`, configuration?.nameServers ?? []),
+  };
+}
+
+function numbered(prefix: string, values: readonly string[]): Known {
+  return Object.fromEntries(values.map((value, at) => [`${prefix}${at + 1}`, value]));
+}
+
+function flag(value: boolean | undefined): string | undefined {
+  return value === undefined ? undefined : String(value);
+}
+
+function text(value: number | undefined): string | undefined {
+  return value === undefined ? undefined : String(value);
+}
+
+/** In tenths: a finer figure would change all the time. */
+function gigabytes(bytes: number): number {
+  return Math.round((bytes / GIGABYTE) * 10) / 10;
+}

@@ -1,0 +1,39 @@
+import type { Clock } from "../../host/clock.ts";
+import { hasTpm } from "../../host/dmi.ts";
+import { parseRoutes, parseRoutes6, readAddresses, readLinks } from "../../host/links.ts";
+import type { LinkAddress } from "../../host/links.ts";
+import { readLinkConfiguration } from "../../host/networkd.ts";
+import { debianArchitecture, readOsRelease } from "../../host/os-release.ts";
+import { parseCpuTimes, parseMemory } from "../../host/proc.ts";
+import type { Reader } from "../../host/reader.ts";
+import { readNameServers } from "../../host/resolver.ts";
+import type { MachineReadings } from "./facts.ts";
+
+/** Reads everything that the shadow tells about the machine; starts no process. */
+export function readMachine(
+  reader: Reader,
+  clock: Pick<Clock, "now">,
+  addresses: () => readonly LinkAddress[] = readAddresses,
+): MachineReadings {
+  const text = (path: string): string => reader.read(path) ?? "";
+  const cpu = parseCpuTimes(text("/proc/stat"));
+  const hostname = text("/proc/sys/kernel/hostname").trim().slice(0, 253);
+  const links = readLinks(reader);
+  return {
+    memoryTotalBytes: parseMemory(text("/proc/meminfo"))?.totalBytes,
+    cores: cpu?.cores,
+    disk: reader.space("/"),
+    os: readOsRelease(reader),
+    architecture: debianArchitecture(process.arch),
+    hostname: hostname === "" ? undefined : hostname,
+    bootedAt: cpu?.bootedAt,
+    hasTpm: hasTpm(reader),
+    nameServers: readNameServers(reader),
+    links,
+    addresses: addresses(),
+    routes: [...parseRoutes(text("/proc/net/route")), ...parseRoutes6(text("/proc/net/ipv6_route"))],
+    linkConfigurations: new Map(
+      links.map((link) => [link.name, readLinkConfiguration(reader, link, clock.now())] as const),
+    ),
+  };
+}

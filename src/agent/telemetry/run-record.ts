@@ -1,0 +1,76 @@
+import { z } from "zod";
+import type { NodeAudit } from "../../protocol/telemetry.ts";
+import type { Clearing, EventInput } from "./events.ts";
+
+/** What one run leaves behind for the next; written at start, and again with `isStopped` at a clean end. */
+export const RunRecord = z.object({
+  bootId: z.string().max(64).optional(),
+  packageVersion: z.string().max(64).optional(),
+  isStopped: z.boolean(),
+});
+export type RunRecord = z.infer<typeof RunRecord>;
+
+/** This start. */
+export interface Run {
+  readonly bootId: string | undefined;
+  readonly packageVersion: string | undefined;
+  readonly startupErrors: readonly string[];
+  /** Unix seconds. */
+  readonly startedAt: number;
+}
+
+export interface RunAssessment {
+  readonly notices: readonly EventInput[];
+  readonly raises: readonly EventInput[];
+  readonly clears: readonly Clearing[];
+  readonly audits: readonly NodeAudit[];
+  readonly record: RunRecord;
+}
+
+const STARTUP = { eventType: "Node Startup Error", object: "startup" } as const;
+const MAX_LISTED = 20;
+
+/** What this start says about the last one: a reboot, an unclean stop, an update; and about itself. Pure. */
+export function assessRun(previous: RunRecord | undefined, run: Run): RunAssessment {
+  const notices: EventInput[] = [];
+  if (previous?.bootId !== undefined && run.bootId !== undefined && previous.bootId !== run.bootId) {
+    notices.push({
+      eventType: "Node Device Reboot",
+      object: "machine",
+      level: "INFO",
+      message: "Node device was rebooted",
+    });
+  }
+  if (previous !== undefined && !previous.isStopped) {
+    notices.push({
+      eventType: "Node Stop Error",
+      object: "service",
+      level: "ERROR",
+      message: "Failed to stop the Node service cleanly",
+    });
+  }
+  const hasErrors = run.startupErrors.length > 0;
+  const errors = run.startupErrors.slice(0, MAX_LISTED).map((error) => error.slice(0, 256));
+  const [before, after] = [previous?.packageVersion, run.packageVersion ?? previous?.packageVersion];
+  return {
+    notices,
+    raises: hasErrors
+      ? [{ ...STARTUP, level: "CRITICAL", message: "Startup errors have been reported", details: { errors } }]
+      : [],
+    clears: hasErrors ? [] : [{ ...STARTUP, message: "The node started without errors" }],
+    audits:
+      before === undefined || after === undefined || before === after
+        ? []
+        : [{ category: "Node Update", value: `Updated from ${before} to ${after}`, timestamp: run.startedAt }],
+    record: {
+      ...(run.bootId === undefined ? {} : { bootId: run.bootId }),
+      ...(after === undefined ? {} : { packageVersion: after }),
+      isStopped: false,
+    },
+  };
+}
+
+/** The record to leave behind at a clean end. */
+export function stoppedRun(record: RunRecord): RunRecord {
+  return { ...record, isStopped: true };
+}

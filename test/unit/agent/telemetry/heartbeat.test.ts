@@ -1,0 +1,59 @@
+import { execFileSync } from "node:child_process";
+import { totalmem } from "node:os";
+import { expect, test } from "vitest";
+import { buildHeartbeat, readHeartbeat, usedRatio } from "../../../../src/agent/telemetry/heartbeat.ts";
+import { hostReader } from "../../../../src/host/reader.ts";
+import type { Reader } from "../../../../src/host/reader.ts";
+import { Heartbeat } from "../../../../src/protocol/methods.ts";
+import { machineRoot } from "../../../support/machine-root.ts";
+
+const CONTEXT = {
+  seq: 1,
+  at: 1_795_216_193_000,
+  sessionRttMs: undefined,
+  overlay: "DOWN",
+  queue: { records: 0, dropped: 0 },
+} as const;
+
+/** Counts what is asked of another reader. */
+function counting(inner: Reader): { reader: Reader; asked: string[] } {
+  const asked: string[] = [];
+  const count =
+    <T>(ask: (path: string) => T) =>
+    (path: string): T => {
+      asked.push(path);
+      return ask(path);
+    };
+  const reader = {
+    read: count((path) => inner.read(path)),
+    list: count((path) => inner.list(path)),
+    linkTarget: count((path) => inner.linkTarget(path)),
+    fingerprint: count((path) => inner.fingerprint(path)),
+    space: count((path) => inner.space(path)),
+  };
+  return { reader, asked };
+}
+
+test("this machine's heartbeat is one the protocol takes, from four readings", () => {
+  const { reader, asked } = counting(hostReader());
+  const heartbeat = buildHeartbeat(readHeartbeat(reader), { ...CONTEXT, sessionRttMs: 12.5 });
+  expect(Heartbeat.parse(heartbeat)).toEqual(heartbeat);
+  expect(heartbeat.memory.totalBytes).toBe(totalmem());
+  expect(heartbeat.sessionRttMs).toBe(12.5);
+  expect(asked.sort()).toEqual(["/", "/proc/loadavg", "/proc/meminfo", "/proc/uptime"]);
+});
+
+test("the used share of the disk is the one df gives", () => {
+  const [, percent] = execFileSync("df", ["--output=pcent", "/"], { encoding: "utf8" }).trim().split("\n");
+  const { disk } = buildHeartbeat(readHeartbeat(hostReader()), CONTEXT);
+  expect(Math.abs(disk.usedRatio * 100 - Number.parseInt(percent ?? "", 10))).toBeLessThanOrEqual(1);
+  expect(usedRatio({ totalBytes: 100, usedBytes: 30, freeBytes: 60 })).toBeCloseTo(1 / 3);
+  expect(usedRatio({ totalBytes: 0, usedBytes: 0, freeBytes: 0 })).toBe(0);
+});
+
+test("a machine that tells nothing still has a heartbeat", () => {
+  const heartbeat = buildHeartbeat(readHeartbeat(machineRoot({}).reader), CONTEXT);
+  expect(Heartbeat.parse(heartbeat)).toEqual(heartbeat);
+  expect(heartbeat).toMatchObject({ uptimeSeconds: 0, load: 0, memory: { totalBytes: 0 } });
+  expect("sessionRttMs" in heartbeat).toBe(false);
+});
