@@ -22,9 +22,9 @@ ${verbs.map(verbCase).join("")}    *) return ;;
   fi
   for ((i = 2; i < COMP_CWORD; i++)); do
     if [[ \${COMP_WORDS[i]} == -* ]]; then
-      [[ " $values " == *" \${COMP_WORDS[i]} "* ]] && ((i++))
+      [[ " $values " == *" \${COMP_WORDS[i]} "* ]] && i=$((i + 1))
     else
-      ((at++))
+      at=$((at + 1))
     fi
   done
   case $verb:$at in
@@ -60,9 +60,9 @@ function replyOf(complete: Completion): string | undefined {
     case "none":
       return undefined;
     case "file":
-      return 'compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$current")';
+      return 'compopt -o filenames 2>/dev/null || :; mapfile -t COMPREPLY < <(compgen -f -- "$current")';
     case "directory":
-      return 'compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$current")';
+      return 'compopt -o filenames 2>/dev/null || :; mapfile -t COMPREPLY < <(compgen -d -- "$current")';
     default:
       return `COMPREPLY=($(compgen -W '${complete.join(" ")}' -- "$current"))`;
   }

@@ -4,7 +4,7 @@ import { LocalError } from "../protocol/local-api.ts";
 import { usageOf } from "./arguments.ts";
 import { findVerb } from "./find-verb.ts";
 import { exitCodes } from "./exit-codes.ts";
-import { layOut } from "./terminal.ts";
+import { layOut, wrap } from "./terminal.ts";
 import type { Verb, VerbProgram } from "./verb.ts";
 import { verbs } from "./verbs.ts";
 
@@ -40,12 +40,16 @@ export function verbHelp(verb: Verb, columns: number): string {
   const exits = verb.exits.map((name) => [`  ${exitCodes[name].code}`, exitCodes[name].meaning] as const);
   return [
     `Usage: ${usageOf(verb)}\n\n`,
-    `${verb.summary[0]?.toUpperCase() ?? ""}${verb.summary.slice(1)}.${verb.about === undefined ? "" : `\n${verb.about}`}\n`,
+    `${wrap(about(verb), columns).join("\n")}\n`,
     args.length === 0 ? "" : `\nArguments:\n${layOut(args, columns)}`,
     `\nOptions:\n${layOut(options, columns)}`,
     `\nExit codes:\n${layOut(exits, columns)}`,
     `\nExample:\n  ${verb.example}\n`,
   ].join("");
+}
+
+function about({ summary, about }: Verb): string {
+  return `${summary[0]?.toUpperCase() ?? ""}${summary.slice(1)}.${about === undefined ? "" : ` ${about}`}`;
 }
 
 /** JSON Schema (2020-12) of each object a verb prints with `--json`: its output, or the error. */

@@ -46,7 +46,8 @@ export function layOut(rows: readonly (readonly [label: string, text: string])[]
   return lines.map((line) => `${line.trimEnd()}\n`).join("");
 }
 
-function wrap(text: string, columns: number): readonly string[] {
+/** Lines no wider than `columns` where words allow it. */
+export function wrap(text: string, columns: number): readonly string[] {
   const lines: string[] = [];
   let line = "";
   for (const word of text.split(" ")) {

@@ -27,7 +27,7 @@ export interface ArgumentSpec {
 export interface Verb {
   readonly name: string;
   readonly summary: string;
-  /** More than one line of help, where the summary does not say enough. */
+  /** More sentences of help, where the summary does not say enough. */
   readonly about?: string;
   readonly arguments: readonly ArgumentSpec[];
   readonly options: Readonly<Record<string, OptionSpec>>;

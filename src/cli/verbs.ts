@@ -106,7 +106,7 @@ export const verbs: readonly Verb[] = [
     name: "trigger",
     summary: "run a trigger event on this node and show its output",
     about:
-      "Ctrl-C cancels it. A measurement that finds nothing, such as a ping without reply, is a result and ends with 0.\n" +
+      "Ctrl-C cancels it. A measurement that finds nothing, such as a ping without reply, is a result and ends with 0. " +
       "With --json each line is one object: progress, then the result.",
     arguments: [
       { name: "event", isRequired: true, help: "the event's name", complete: triggerEvents },

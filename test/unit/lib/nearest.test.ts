@@ -14,7 +14,7 @@ describe("nearest", () => {
     expect(nearest(typed, verbs)).toBe(meant);
   });
 
-  it.each(["", "xyzzy", "x".repeat(100_000)])("finds nothing near %.20s", (typed) => {
+  it.each(["", "xyzzy", "x".repeat(100_000)])("finds nothing near words like this one", (typed) => {
     expect(nearest(typed, verbs)).toBeUndefined();
   });
 

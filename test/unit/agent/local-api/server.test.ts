@@ -7,7 +7,7 @@ import { pino } from "pino";
 import { describe, expect, it, vi } from "vitest";
 import { serveLocalApi } from "../../../../src/agent/local-api/server.ts";
 import { HostError } from "../../../../src/errors.ts";
-import { systemClock } from "../../../../src/host/clock.ts";
+import { systemClock, type Clock } from "../../../../src/host/clock.ts";
 import { FakeLocalProvider, identity } from "../../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent, type Directories } from "../../../support/local-agent.ts";
 
@@ -139,7 +139,7 @@ describe("the endpoints", () => {
     ["POST", "/v1/reset-floor", '{"name":"all"}', 422, "invalid-body"],
     ["POST", "/v1/reset-floor", '{"name":"cluster"}', 404, "not-found"],
     ["GET", "/v1/logs?lines=many", "", 422, "invalid-body"],
-  ])("answer %s %s %.20s with an error", async (method, path, body, status, code) => {
+  ])("answer %s %s, a wrong request, with an error", async (method, path, body, status, code) => {
     await using agent = await startLocalAgent();
     const answer = await send(agent, "admin.sock", method, path, body);
     expect([answer.status, codeOf(answer)]).toEqual([status, code]);
@@ -204,6 +204,29 @@ describe("a trigger", () => {
     await start();
     await agent.close();
     await vi.waitUntil(() => agent.provider.aborted === 2, PATIENTLY);
+  });
+
+  it("shows between its lines that the agent lives", async () => {
+    await using dirs = await someDirectories();
+    const beats: (() => void)[] = [];
+    const clock: Clock = { ...systemClock(), after: (_ms, run) => (beats.push(run), (): void => undefined) };
+    const provider = new FakeLocalProvider();
+    provider.isTriggerEndless = true;
+    provider.triggerLines = [];
+    const api = await serveLocalApi({ ...options(dirs), provider, clock });
+    const socket = connect(join(dirs.runDir, "admin.sock"));
+    let text = "";
+    socket.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
+    socket.write("POST /v1/trigger/tg-ping HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+    for (let beat = 0; beat < 2; beat += 1) {
+      await vi.waitUntil(() => beats.length === beat + 1, PATIENTLY);
+      const before = text.length;
+      beats[beat]?.();
+      await vi.waitUntil(() => text.length > before, PATIENTLY);
+    }
+    expect(text.split("\r\n\r\n")[1]).toBe("1\r\n\n\r\n1\r\n\n\r\n");
+    socket.destroy();
+    await api.close();
   });
 
   it("runs no faster than its caller reads", async () => {

@@ -1,0 +1,117 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { registerVerb } from "../../../src/cli/register.ts";
+import type { Call } from "../../../src/cli/verb.ts";
+import { SessionError } from "../../../src/errors.ts";
+import { systemClock } from "../../../src/host/clock.ts";
+import { identity } from "../../support/fake-local-provider.ts";
+import { someLicense } from "../../support/license.ts";
+import { someDirectories, startLocalAgent, type Directories } from "../../support/local-agent.ts";
+import { holdfast } from "../../support/run-holdfast.ts";
+
+const license = someLicense();
+
+function licenseFile({ root }: Directories, text = `\n${license} \n`): string {
+  const path = join(root, "license.jwt");
+  writeFileSync(path, text);
+  return path;
+}
+
+describe("holdfast register", () => {
+  it("asks the running agent, with the license trimmed", async () => {
+    await using agent = await startLocalAgent();
+    const { code, stdout } = await holdfast(["register", licenseFile(agent), "--run", agent.runDir]);
+    expect(code).toBe(0);
+    expect(stdout).toBe(`registered edge-1.example.net (Agent, ${identity.uid}): the running agent connects now\n`);
+    expect(agent.provider.asked).toEqual([{ license }]);
+  });
+
+  it("reads the license from standard input and prints the documented JSON", async () => {
+    await using agent = await startLocalAgent();
+    const { code, stdout } = await holdfast(["register", "-", "--json", "--run", agent.runDir], {
+      input: `${license}\n`,
+    });
+    expect(code).toBe(0);
+    expect(registerVerb.output?.parse(JSON.parse(stdout))).toEqual({ schema: 1, node: identity, by: "agent" });
+  });
+
+  it("says what the agent says when it refuses", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.thrown = new SessionError("license-reused", "the license was used by another node");
+    const { code, stdout, stderr } = await holdfast(["register", licenseFile(agent), "--json", "--run", agent.runDir]);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: "holdfast: the license was used by another node\n" });
+    expect(JSON.parse(stdout)).toEqual({
+      error: { code: "license-reused", message: "the license was used by another node" },
+    });
+  });
+
+  it.each([
+    ["wrong", "a.b", "three parts"],
+    ["empty", "", "it is empty"],
+    ["binary", Buffer.from([0xff, 0xfe]).toString("latin1"), "license"],
+    ["far too long", "x".repeat(70_000), "more than 65536 bytes"],
+  ])("refuses a license that is %s without asking anybody", async (_what, text, message) => {
+    await using agent = await startLocalAgent();
+    const { code, stderr } = await holdfast(["register", licenseFile(agent, text), "--run", agent.runDir]);
+    expect(code).toBe(1);
+    expect(stderr).toContain(message);
+    expect(agent.provider.asked).toEqual([]);
+  });
+
+  it.each([
+    ["nowhere.jwt", "there is no file"],
+    [".", "cannot read"],
+  ])("names the file it cannot read: %s", async (name, message) => {
+    await using dirs = await someDirectories();
+    const { code, stderr } = await holdfast(["register", join(dirs.root, name), "--run", dirs.runDir]);
+    expect(code).toBe(1);
+    expect(stderr).toContain(message);
+  });
+
+  it("needs a license", async () => {
+    const { code, stderr } = await holdfast(["register"]);
+    expect(code).toBe(2);
+    expect(stderr).toContain("register needs <license>");
+  });
+});
+
+describe("registering without an agent", () => {
+  function call(dirs: Directories, offline: Call["offline"]): { readonly call: Call; readonly shown: string[] } {
+    const shown: string[] = [];
+    const terminal: Call["terminal"] = {
+      out: (text) => void shown.push(text),
+      err: () => undefined,
+      isInteractive: false,
+      size: () => ({ columns: 80, rows: 24 }),
+      style: (_style, text) => text,
+    };
+    const settings = { stateDir: dirs.stateDir, runDir: dirs.runDir, isJson: false, timeoutMs: 1000 };
+    const { signal } = new AbortController();
+    return {
+      call: { values: {}, positionals: [licenseFile(dirs)], settings, terminal, clock: systemClock(), offline, signal },
+      shown,
+    };
+  }
+
+  it("is done by the command itself, on the state directory", async () => {
+    await using dirs = await someDirectories();
+    const asked: unknown[] = [];
+    const register =
+      async (): Promise<(stateDir: string, license: string) => Promise<typeof identity>> => async (stateDir, text) => {
+        asked.push([stateDir, text]);
+        return identity;
+      };
+    const { call: it, shown } = call(dirs, { register });
+    expect(await registerVerb.run(it)).toBe("ok");
+    expect(asked).toEqual([[dirs.stateDir, license]]);
+    expect(shown.join("")).toContain("start the node with 'holdfast agent'");
+  });
+
+  it("is left alone while an agent is there, whatever it answers", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.thrown = new SessionError("offline", "the control plane does not answer");
+    const register = (): Promise<never> => Promise.reject(new Error("must not be asked"));
+    await expect(registerVerb.run(call(agent, { register }).call)).rejects.toMatchObject({ code: "offline" });
+  });
+});
