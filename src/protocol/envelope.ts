@@ -15,7 +15,7 @@ export const DOCUMENT_PATH = "/agent/v1/document";
 
 const Method = z
   .string()
-  .regex(/^[a-z]+\.?[a-z]+$/)
+  .regex(/^[a-z]+(?:\.[a-z]+)?$/)
   .max(64);
 const Id = z.int().min(1);
 const version = { jsonrpc: z.literal("2.0") };

@@ -60,6 +60,11 @@ describe("a frame", () => {
     expect(codeOf(frame, HANDSHAKE_LIMITS)).toBe("too-large");
     expect(codeOf(frame, SESSION_LIMITS)).toBe("none");
   });
+
+  test("with a method name of a megabyte is refused without labour", () => {
+    const method = `${"a".repeat(1_000_000)}!`;
+    expect(codeOf(JSON.stringify({ jsonrpc: "2.0", method }))).toBe("invalid-message");
+  });
 });
 
 describe("a description of issues", () => {
