@@ -27,8 +27,9 @@ export const RpcError = z.object({
 });
 export type RpcError = z.infer<typeof RpcError>;
 
-const Request = z.object({ ...version, id: Id, method: Method, params: z.unknown() });
-const Notification = z.object({ ...version, method: Method, params: z.unknown() });
+const Params = z.unknown().optional();
+const Request = z.object({ ...version, id: Id, method: Method, params: Params });
+const Notification = z.object({ ...version, method: Method, params: Params });
 const Success = z.object({ ...version, id: Id, result: z.unknown() });
 const Failure = z.object({ ...version, id: Id.nullable(), error: RpcError });
 
@@ -49,8 +50,8 @@ export function parseMessage(frame: string | Uint8Array, limits: JsonLimits): Me
     throw new InputError("invalid-message", "a frame holds exactly one JSON-RPC object; batches are not spoken");
   }
   if ("method" in value) {
-    if ("id" in value) return { kind: "request", ...read(Request, value) };
-    return { kind: "notification", ...read(Notification, value) };
+    if ("id" in value) return { kind: "request", params: undefined, ...read(Request, value) };
+    return { kind: "notification", params: undefined, ...read(Notification, value) };
   }
   if ("error" in value) return { kind: "failure", ...read(Failure, value) };
   return { kind: "success", ...read(Success, value) };

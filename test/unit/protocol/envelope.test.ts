@@ -55,6 +55,11 @@ describe("a frame", () => {
     expect(() => parse({ jsonrpc: "2.0", id: 1, error: { code: "x", message: "m" } })).toThrow(/^error\.code: /);
   });
 
+  test("may leave its parameters out", () => {
+    expect(parse({ jsonrpc: "2.0", id: 1, method: "trigger.run" })).toMatchObject({ kind: "request", id: 1 });
+    expect(parse({ jsonrpc: "2.0", method: "heartbeat" })).toMatchObject({ kind: "notification" });
+  });
+
   test("is held to the size of its phase, counted in bytes", () => {
     const frame = JSON.stringify({ jsonrpc: "2.0", id: 1, result: "é".repeat(40 * 1024) });
     expect(codeOf(frame, HANDSHAKE_LIMITS)).toBe("too-large");
