@@ -63,10 +63,18 @@ function read<T>(schema: z.ZodType<T>, value: unknown): T {
   throw new InputError("invalid-message", describeIssues(parsed.error).join("; "), { cause: parsed.error });
 }
 
-/** One line per violation, each led by the path of the field: `keys.auth.x: must be …`. */
+/**
+ * One line per violation, each led by the path of the field: `keys.auth.x: must be …`. Of a union's forms the nearest speaks.
+ */
 export function describeIssues(error: z.ZodError, root = ""): string[] {
-  return error.issues.map((issue) => {
-    const path = [...(root === "" ? [] : [root]), ...issue.path.map(String)].join(".");
-    return path === "" ? issue.message : `${path}: ${issue.message}`;
-  });
+  return error.issues.flatMap((issue) => linesOf(issue, root === "" ? [] : [root]));
+}
+
+function linesOf(issue: z.core.$ZodIssue, before: readonly string[]): string[] {
+  const path = [...before, ...issue.path.map(String)];
+  if (issue.code === "invalid_union") {
+    const [nearest] = [...issue.errors].sort((a, b) => a.length - b.length);
+    if (nearest !== undefined) return nearest.flatMap((inner) => linesOf(inner, path));
+  }
+  return [path.length === 0 ? issue.message : `${path.join(".")}: ${issue.message}`];
 }

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { InputError } from "../../../src/errors.ts";
 import { describeIssues, HANDSHAKE_LIMITS, parseMessage, SESSION_LIMITS } from "../../../src/protocol/envelope.ts";
+import { nodeMethods } from "../../../src/protocol/methods.ts";
 
 const parse = (value: unknown) => parseMessage(JSON.stringify(value), SESSION_LIMITS);
 const codeOf = (frame: string | Uint8Array, limits = SESSION_LIMITS): string => {
@@ -76,5 +77,10 @@ describe("a description of issues", () => {
   test("leads with the path, below its root", () => {
     const { error } = z.object({ a: z.array(z.int()) }).safeParse({ a: [1, "x"] });
     expect(describeIssues(error ?? new z.ZodError([]), "doc")).toEqual([expect.stringMatching(/^doc\.a\.1: /)]);
+  });
+
+  test("names the field inside a union by the nearest of its forms", () => {
+    const { error } = nodeMethods["trigger.result"].params.safeParse({ id: "x", body: 1 });
+    expect(describeIssues(error ?? new z.ZodError([]))).toEqual([expect.stringMatching(/^id: /)]);
   });
 });

