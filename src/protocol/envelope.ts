@@ -15,7 +15,7 @@ export const DOCUMENT_PATH = "/agent/v1/document";
 
 const Method = z
   .string()
-  .regex(/^[a-z]+\.?[a-z]+$/)
+  .regex(/^[a-z]+(?:\.[a-z]+)?$/)
   .max(64);
 const Id = z.int().min(1);
 const version = { jsonrpc: z.literal("2.0") };
@@ -27,8 +27,9 @@ export const RpcError = z.object({
 });
 export type RpcError = z.infer<typeof RpcError>;
 
-const Request = z.object({ ...version, id: Id, method: Method, params: z.unknown() });
-const Notification = z.object({ ...version, method: Method, params: z.unknown() });
+const Params = z.unknown().optional();
+const Request = z.object({ ...version, id: Id, method: Method, params: Params });
+const Notification = z.object({ ...version, method: Method, params: Params });
 const Success = z.object({ ...version, id: Id, result: z.unknown() });
 const Failure = z.object({ ...version, id: Id.nullable(), error: RpcError });
 
@@ -49,8 +50,8 @@ export function parseMessage(frame: string | Uint8Array, limits: JsonLimits): Me
     throw new InputError("invalid-message", "a frame holds exactly one JSON-RPC object; batches are not spoken");
   }
   if ("method" in value) {
-    if ("id" in value) return { kind: "request", ...read(Request, value) };
-    return { kind: "notification", ...read(Notification, value) };
+    if ("id" in value) return { kind: "request", params: undefined, ...read(Request, value) };
+    return { kind: "notification", params: undefined, ...read(Notification, value) };
   }
   if ("error" in value) return { kind: "failure", ...read(Failure, value) };
   return { kind: "success", ...read(Success, value) };
@@ -62,10 +63,18 @@ function read<T>(schema: z.ZodType<T>, value: unknown): T {
   throw new InputError("invalid-message", describeIssues(parsed.error).join("; "), { cause: parsed.error });
 }
 
-/** One line per violation, each led by the path of the field: `keys.auth.x: must be …`. */
+/**
+ * One line per violation, each led by the path of the field: `keys.auth.x: must be …`. Of a union's forms the nearest speaks.
+ */
 export function describeIssues(error: z.ZodError, root = ""): string[] {
-  return error.issues.map((issue) => {
-    const path = [...(root === "" ? [] : [root]), ...issue.path.map(String)].join(".");
-    return path === "" ? issue.message : `${path}: ${issue.message}`;
-  });
+  return error.issues.flatMap((issue) => linesOf(issue, root === "" ? [] : [root]));
+}
+
+function linesOf(issue: z.core.$ZodIssue, before: readonly string[]): string[] {
+  const path = [...before, ...issue.path.map(String)];
+  if (issue.code === "invalid_union") {
+    const [nearest] = [...issue.errors].sort((a, b) => a.length - b.length);
+    if (nearest !== undefined) return nearest.flatMap((inner) => linesOf(inner, path));
+  }
+  return [path.length === 0 ? issue.message : `${path.join(".")}: ${issue.message}`];
 }

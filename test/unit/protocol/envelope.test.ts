@@ -1,0 +1,86 @@
+import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import { InputError } from "../../../src/errors.ts";
+import { describeIssues, HANDSHAKE_LIMITS, parseMessage, SESSION_LIMITS } from "../../../src/protocol/envelope.ts";
+import { nodeMethods } from "../../../src/protocol/methods.ts";
+
+const parse = (value: unknown) => parseMessage(JSON.stringify(value), SESSION_LIMITS);
+const codeOf = (frame: string | Uint8Array, limits = SESSION_LIMITS): string => {
+  try {
+    parseMessage(frame, limits);
+    return "none";
+  } catch (error) {
+    return error instanceof InputError ? error.code : `not an InputError: ${String(error)}`;
+  }
+};
+
+describe("a frame", () => {
+  test("is sorted by what it is", () => {
+    expect(parse({ jsonrpc: "2.0", id: 1, method: "document.get", params: { a: 1 } })).toMatchObject({
+      kind: "request",
+      id: 1,
+      params: { a: 1 },
+    });
+    expect(parse({ jsonrpc: "2.0", method: "heartbeat", params: {} })).toMatchObject({
+      kind: "notification",
+      method: "heartbeat",
+    });
+    expect(parse({ jsonrpc: "2.0", id: 3, result: null })).toMatchObject({ kind: "success", id: 3, result: null });
+    expect(parse({ jsonrpc: "2.0", id: null, error: { code: -1, message: "x" } })).toMatchObject({ kind: "failure" });
+    expect(parse({ jsonrpc: "2.0", id: 4, error: { code: -1, message: "x" }, result: 1 })).toMatchObject({
+      kind: "failure",
+    });
+  });
+
+  test.each([
+    ["a batch", "[]", "invalid-message"],
+    ["null", "null", "invalid-message"],
+    ["text", '"x"', "invalid-message"],
+    ["nothing", "", "invalid-json"],
+    ["the wrong version", '{"jsonrpc":"1.0","id":1,"result":1}', "invalid-message"],
+    ["no version", '{"id":1,"result":1}', "invalid-message"],
+    ["a request with id 0", '{"jsonrpc":"2.0","id":0,"method":"heartbeat"}', "invalid-message"],
+    ["a request with a null id", '{"jsonrpc":"2.0","id":null,"method":"heartbeat"}', "invalid-message"],
+    ["a request with a text id", '{"jsonrpc":"2.0","id":"1","method":"heartbeat"}', "invalid-message"],
+    ["a method that is no name", '{"jsonrpc":"2.0","method":"a..b"}', "invalid-message"],
+    ["a method with capitals", '{"jsonrpc":"2.0","method":"toString"}', "invalid-message"],
+    ["an answer without id", '{"jsonrpc":"2.0","result":1}', "invalid-message"],
+    ["an error without a code", '{"jsonrpc":"2.0","id":1,"error":{"message":"x"}}', "invalid-message"],
+    ["a hidden prototype", '{"jsonrpc":"2.0","id":1,"result":{"__pro\\u0074o__":1}}', "forbidden-key"],
+  ])("%s is refused", (_what, frame, code) => {
+    expect(codeOf(frame)).toBe(code);
+  });
+
+  test("is refused with the name of the wrong field", () => {
+    expect(() => parse({ jsonrpc: "2.0", id: 1.5, method: "a.b" })).toThrow(/^id: /);
+    expect(() => parse({ jsonrpc: "2.0", id: 1, error: { code: "x", message: "m" } })).toThrow(/^error\.code: /);
+  });
+
+  test("may leave its parameters out", () => {
+    expect(parse({ jsonrpc: "2.0", id: 1, method: "trigger.run" })).toMatchObject({ kind: "request", id: 1 });
+    expect(parse({ jsonrpc: "2.0", method: "heartbeat" })).toMatchObject({ kind: "notification" });
+  });
+
+  test("is held to the size of its phase, counted in bytes", () => {
+    const frame = JSON.stringify({ jsonrpc: "2.0", id: 1, result: "é".repeat(40 * 1024) });
+    expect(codeOf(frame, HANDSHAKE_LIMITS)).toBe("too-large");
+    expect(codeOf(frame, SESSION_LIMITS)).toBe("none");
+  });
+
+  test("with a method name of a megabyte is refused without labour", () => {
+    const method = `${"a".repeat(1_000_000)}!`;
+    expect(codeOf(JSON.stringify({ jsonrpc: "2.0", method }))).toBe("invalid-message");
+  });
+});
+
+describe("a description of issues", () => {
+  test("leads with the path, below its root", () => {
+    const { error } = z.object({ a: z.array(z.int()) }).safeParse({ a: [1, "x"] });
+    expect(describeIssues(error ?? new z.ZodError([]), "doc")).toEqual([expect.stringMatching(/^doc\.a\.1: /)]);
+  });
+
+  test("names the field inside a union by the nearest of its forms", () => {
+    const { error } = nodeMethods["trigger.result"].params.safeParse({ id: "x", body: 1 });
+    expect(describeIssues(error ?? new z.ZodError([]))).toEqual([expect.stringMatching(/^id: /)]);
+  });
+});
