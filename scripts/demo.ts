@@ -50,7 +50,11 @@ function tourOf(url: string, port: number, uid: string): readonly Stop[] {
   const auth = `-H "Authorization: $(cat ${DIR}/controller/admin.key)"`;
   const json = `-H 'content-type: application/json'`;
   return [
-    { title: "every node, as the platform's API lists it", command: `curl -s ${auth} ${url}/node`, expect: /"online":true/ },
+    {
+      title: "every node, as the platform's API lists it",
+      command: `curl -s ${auth} ${url}/node`,
+      expect: /"online":true/,
+    },
     {
       title: "just the fields you ask for",
       command: `curl -sg ${auth} '${url}/node?projection[]=name&projection[0][0]=shadow&projection[0][1]=reported&projection[0][2]=memory'`,
@@ -80,7 +84,11 @@ function tourOf(url: string, port: number, uid: string): readonly Stop[] {
     { title: "what has happened", command: `curl -s ${auth} '${url}/v2/event?limit=5'`, expect: /"Node Connect"/ },
     { title: "nothing without a key", command: `curl -s ${url}/node`, expect: /unauthori[sz]ed|Authorization/i },
     { title: "the node about itself", command: `${HOLDFAST} status ${RUN}`, expect: /online/ },
-    { title: "its health; not everything is known in the first minute", command: `${HOLDFAST} health ${RUN}`, expect: /control-plane/ },
+    {
+      title: "its health; not everything is known in the first minute",
+      command: `${HOLDFAST} health ${RUN}`,
+      expect: /control-plane/,
+    },
     {
       title: "the same diagnosis from the node's own command line",
       command: `${HOLDFAST} trigger tg-nc '{"host":"127.0.0.1","port":${port}}' ${RUN}`,
@@ -168,7 +176,11 @@ function endLeftovers(): void {
     if (!existsSync(path)) continue;
     const pid = readFileSync(path, "utf8").trim();
     const commandLine = `/proc/${pid}/cmdline`;
-    if (/^\d+$/.test(pid) && existsSync(commandLine) && readFileSync(commandLine, "utf8").includes("dist/holdfast.mjs")) {
+    if (
+      /^\d+$/.test(pid) &&
+      existsSync(commandLine) &&
+      readFileSync(commandLine, "utf8").includes("dist/holdfast.mjs")
+    ) {
       process.kill(Number(pid), "SIGTERM");
     }
   }

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
-import { hostDialler } from "../host/dial.ts";
+import { dialRequestFor, hostDialler } from "../host/dial.ts";
 import { readDmi } from "../host/dmi.ts";
 import { hostExec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
@@ -51,6 +51,7 @@ import { Journal } from "./triggers/journal.ts";
 import { nodeReboot } from "./triggers/node-reboot.ts";
 import { nodeRestartService } from "./triggers/node-restart-service.ts";
 import { speedTest } from "./triggers/speed-test.ts";
+import type { TransferTarget } from "./triggers/speed-transfer.ts";
 import { tgNc } from "./triggers/tg-nc.ts";
 import { tgPing } from "./triggers/tg-ping.ts";
 import { tgTraceroute } from "./triggers/tg-traceroute.ts";
@@ -91,7 +92,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const identity = identityFiles(files, settings.stateDir);
   const documents = await DesiredDocuments.load(files, settings.stateDir);
   for (const { file, isRecovered } of documents.damage) {
-    fault("damaged-file", `${file} was damaged; ${isRecovered ? "its previous copy is in force" : "it must be fetched again"}`);
+    fault(
+      "damaged-file",
+      `${file} was damaged; ${isRecovered ? "its previous copy is in force" : "it must be fetched again"}`,
+    );
   }
   const storedRegistration = await identity.registration.load();
   if (storedRegistration.is === "recovered" || storedRegistration.is === "lost") {
@@ -199,7 +203,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       tgPing(exec),
       tgTraceroute(exec, files),
       tgNc(exec),
-      speedTest({ clock, target: speedTestTarget() }),
+      speedTest({ clock, target: speedTestTarget }),
     ],
   });
 
@@ -211,9 +215,12 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   let session: Session | undefined;
   let clockOffsetSeconds: number | undefined;
 
-  function speedTestTarget(): { url: string; pins: readonly string[] } | undefined {
-    const url = settings.speedTestUrl ?? documents.current.node?.body.settings.speedTestUrl;
-    return url === undefined ? undefined : { url, pins: node?.registration.controlPlane.keys.spki ?? [] };
+  function speedTestTarget(): TransferTarget | undefined {
+    const address = settings.speedTestUrl ?? documents.current.node?.body.settings.speedTestUrl;
+    if (address === undefined) return undefined;
+    const url = new URL(address);
+    const request = dialRequestFor(url, node?.registration.controlPlane.keys.spki ?? [], 10_000);
+    return { url, connect: async (signal) => (await dialler.dial(request, signal)).socket };
   }
 
   async function manage(registration: Registration): Promise<void> {
@@ -287,7 +294,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     session.start();
   }
 
-  const deviceFor = async (type: NodeType): Promise<Device> => deviceOf(type, readDmi(reader), readMachine(reader, clock));
+  const deviceFor = async (type: NodeType): Promise<Device> =>
+    deviceOf(type, readDmi(reader), readMachine(reader, clock));
 
   // The machine.
   const links = startLinkMonitor({
@@ -361,7 +369,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     async register(license) {
       const { type } = readLicense(license.trim());
       if (!isPersistent) throw new InputError("storage-unavailable", `${settings.stateDir} cannot be written`);
-      const registration = await register(license, { files: identity, http, device: () => deviceFor(type) }, ending.signal);
+      const registration = await register(
+        license,
+        { files: identity, http, device: () => deviceFor(type) },
+        ending.signal,
+      );
       await manage(registration);
       return registration.node;
     },

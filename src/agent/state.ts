@@ -28,7 +28,8 @@ export interface AgentState {
 export async function openState(files: Files, stateDir: string): Promise<AgentState> {
   const pidPath = `${stateDir}/agent.pid`;
   try {
-    for (const path of ["", "/identity", "/desired", "/reported"].map((name) => stateDir + name)) await files.makeDirectory(path, 0o700);
+    for (const path of ["", "/identity", "/desired", "/reported"].map((name) => stateDir + name))
+      await files.makeDirectory(path, 0o700);
   } catch (error) {
     // A disk that takes no writes may still hold all that is needed; whether it does shows when the files are read.
     if (!(error instanceof HostError && error.code === "read-only")) throw error;

@@ -106,9 +106,12 @@ export function buildHealth(input: HealthInput): Health {
     checkItem("repository", input.repository, "the repository answers", "check the way to the repository"),
     checkItem("ssh", input.ssh, "sshd listens on loopback only", "bind sshd to 127.0.0.1"),
     signatureItem(input.refusedSignatures),
-    ...input.status.faults.map(
-      ({ code, message, since }): HealthItem => ({ name: code, status: "warn", message, since }),
-    ),
+    ...input.status.faults.map(({ code, message, since }): HealthItem => ({
+      name: code,
+      status: "warn",
+      message,
+      since,
+    })),
   ].filter((item) => item !== undefined);
   const isOnline = input.status.session.state === "online";
   const isFailed = items.some(({ status }) => status === "fail");
@@ -142,9 +145,14 @@ function documentsItem({ node, documents, sections }: Status): HealthItem | unde
     return { name: "documents", status: "warn", message: "no configuration was received yet" };
   }
   const open = Object.entries(sections).filter(([, { state }]) => state !== "converged");
-  if (open.length === 0) return { name: "documents", status: "pass", message: `node document ${documents.node.version}` };
+  if (open.length === 0)
+    return { name: "documents", status: "pass", message: `node document ${documents.node.version}` };
   const message = open.map(([name, { state }]) => `${name} ${state}`).join(", ");
-  return { name: "documents", status: open.some(([, { state }]) => state !== "unsupported") ? "warn" : "pass", message };
+  return {
+    name: "documents",
+    status: open.some(([, { state }]) => state !== "unsupported") ? "warn" : "pass",
+    message,
+  };
 }
 
 function clockItem(offset: number | undefined): HealthItem {

@@ -33,6 +33,17 @@ export interface Dialler {
   dial(request: DialRequest, signal: AbortSignal): Promise<Dialled>;
 }
 
+/** What to dial for an `http`, `https`, `ws` or `wss` address. */
+export function dialRequestFor(url: URL, pins: readonly string[], timeoutMs: number): DialRequest {
+  const isTls = url.protocol === "https:" || url.protocol === "wss:";
+  return {
+    host: url.hostname.replace(/^\[|\]$/g, ""),
+    port: url.port === "" ? (isTls ? 443 : 80) : Number(url.port),
+    ...(isTls ? { tls: { pins } } : {}),
+    timeoutMs,
+  };
+}
+
 const STAGGER_MS = 250; // RFC 8305 §5
 const RESOLVE_DEADLINE_MS = 3000;
 

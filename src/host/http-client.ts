@@ -2,7 +2,7 @@ import { request as httpRequest } from "node:http";
 import type { Socket } from "node:net";
 import { SessionError, toError } from "../errors.ts";
 import { isLoopback } from "../lib/proxy.ts";
-import type { Dialler } from "./dial.ts";
+import { dialRequestFor, type Dialler } from "./dial.ts";
 
 export interface HttpRequest {
   readonly url: string;
@@ -38,14 +38,11 @@ export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient 
         throw new SessionError("insecure", `${url.origin}: plain HTTP is accepted towards loopback only`);
       }
       const limit = AbortSignal.any([signal, AbortSignal.timeout(request.timeoutMs)]);
-      const isTls = url.protocol === "https:";
+      const { knownAddresses } = request;
       const { socket } = await dialler.dial(
         {
-          host: url.hostname.replace(/^\[|\]$/g, ""),
-          port: url.port === "" ? (isTls ? 443 : 80) : Number(url.port),
-          ...(isTls ? { tls: { pins: request.pins } } : {}),
-          ...(request.knownAddresses === undefined ? {} : { knownAddresses: request.knownAddresses }),
-          timeoutMs: request.timeoutMs,
+          ...dialRequestFor(url, request.pins, request.timeoutMs),
+          ...(knownAddresses === undefined ? {} : { knownAddresses }),
         },
         limit,
       );

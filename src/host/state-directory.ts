@@ -8,7 +8,15 @@ import { sqliteCode } from "./database.ts";
 const SQLITE_BUSY = 5;
 const DATABASE = "state.db";
 // Identity goes last: cut off half-way, the node still knows its name and the wipe can be repeated.
-const WIPED = ["desired", "reported", DATABASE, `${DATABASE}-wal`, `${DATABASE}-shm`, `${DATABASE}.damaged`, "identity"];
+const WIPED = [
+  "desired",
+  "reported",
+  DATABASE,
+  `${DATABASE}-wal`,
+  `${DATABASE}-shm`,
+  `${DATABASE}.damaged`,
+  "identity",
+];
 
 /** What a wipe would remove from a state directory; the data store is not part of it. */
 export function wipeableState(stateDir: string): readonly string[] {

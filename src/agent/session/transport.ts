@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import { WebSocket } from "ws";
 import { SessionError, toError } from "../../errors.ts";
-import type { Dialler } from "../../host/dial.ts";
+import { dialRequestFor, type Dialler } from "../../host/dial.ts";
 import { parseRetryAfter } from "../../host/http-client.ts";
 import { isLoopback } from "../../lib/proxy.ts";
 import { HANDSHAKE_LIMITS, SESSION_LIMITS, SUBPROTOCOL } from "../../protocol/envelope.ts";
@@ -59,16 +59,8 @@ export function webSocketTransport(dialler: Dialler, now: () => number): OpenTra
     if (!isTls && !isLoopback(url.hostname)) {
       throw new SessionError("insecure", `${request.url}: ws:// is accepted towards loopback only`);
     }
-    const dialled = await dialler.dial(
-      {
-        host: url.hostname.replace(/^\[|\]$/g, ""),
-        port: url.port === "" ? (isTls ? 443 : 80) : Number(url.port),
-        ...(isTls ? { tls: { pins: request.pins } } : {}),
-        knownAddresses: request.knownAddresses,
-        timeoutMs: request.timeoutMs,
-      },
-      signal,
-    );
+    const { pins, knownAddresses, timeoutMs } = request;
+    const dialled = await dialler.dial({ ...dialRequestFor(url, pins, timeoutMs), knownAddresses }, signal);
     const socket = await upgrade(url, dialled.socket, request.timeoutMs, signal, now);
     return attach(socket, dialled.address, dialled.tlsKey, listener);
   };

@@ -10,7 +10,7 @@ type SpeedTest = z.infer<typeof SpeedTest>;
 export interface SpeedTestOptions {
   readonly clock: Clock;
   /** An HTTP(S) address that answers `GET ?bytes=N` with N bytes and takes any POST; without it the event is `not-configured`. */
-  readonly target: TransferTarget | undefined;
+  readonly target: () => TransferTarget | undefined;
   readonly durationMs?: number;
   readonly reportMs?: number;
   readonly stallMs?: number;
@@ -40,7 +40,7 @@ export function speedTest(options: SpeedTestOptions): StreamTrigger<SpeedTest> {
     agents: true,
     exclusive: "speed-test",
     async handle({ action }, { signal, emit }) {
-      const { target } = options;
+      const target = options.target();
       if (target === undefined) throw new InputError("not-configured", "no speed-test server is configured");
       const directions: readonly Direction[] = action === "both" ? ["download", "upload"] : [action];
       const figures = { downloadMbps: 0, maxDownloadMbps: 0, uploadMbps: 0, maxUploadMbps: 0 };
@@ -63,7 +63,7 @@ export function megabitsPerSecond(bytes: number, elapsedMs: number): number {
   return elapsedMs <= 0 ? 0 : Math.round((bytes * 8) / elapsedMs) / 1000;
 }
 
-type MeasureOptions = SpeedTestOptions & { readonly target: TransferTarget; readonly maxBytes: number };
+type MeasureOptions = Omit<SpeedTestOptions, "target"> & { readonly target: TransferTarget; readonly maxBytes: number };
 type Report = (average: number, peak: number) => Promise<void>;
 
 /** Moves data one way until time or volume is used up; reports the average and the peak once a second and at the end. */

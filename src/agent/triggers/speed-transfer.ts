@@ -1,11 +1,11 @@
-import { request as requestPlain, type ClientRequest, type IncomingMessage, type RequestOptions } from "node:http";
-import { request as requestTls, type RequestOptions as TlsOptions } from "node:https";
+import { request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
 import { HostError, toError } from "../../errors.ts";
 
-/** A speed-test server. `tls` holds what verifies it, where the system's authorities are not to. */
+/** A speed-test server. `connect` opens a connection to it, with TLS done where its address says https. */
 export interface TransferTarget {
   readonly url: URL;
-  readonly tls?: Pick<TlsOptions, "ca" | "checkServerIdentity" | "rejectUnauthorized">;
+  readonly connect: (signal: AbortSignal) => Promise<Socket>;
 }
 
 const PIECE = Buffer.alloc(64 * 1024, 0x5a);
@@ -21,8 +21,10 @@ export async function transferOnce(
   signal: AbortSignal,
   onMoved: (bytes: number) => void,
 ): Promise<void> {
+  let socket: Socket | undefined;
   try {
-    const request = open(direction, target, bytes, signal);
+    socket = await target.connect(signal);
+    const request = open(direction, target.url, socket, bytes, signal);
     const answered = answerOf(request);
     answered.catch(() => undefined);
     if (direction === "upload") await send(request, bytes, onMoved);
@@ -48,27 +50,34 @@ export async function transferOnce(
       cause: error,
       details: { server: target.url.host },
     });
+  } finally {
+    socket?.destroy();
   }
 }
 
 function open(
   direction: "download" | "upload",
-  target: TransferTarget,
+  target: URL,
+  socket: Socket,
   bytes: number,
   signal: AbortSignal,
 ): ClientRequest {
-  const url = new URL(target.url);
+  const url = new URL(target);
   if (direction === "download") url.searchParams.set("bytes", String(bytes));
-  const options: RequestOptions = {
+  return httpRequest(url, {
     method: direction === "download" ? "GET" : "POST",
-    agent: false,
+    // Whatever the address says, TLS is the socket's own business.
+    protocol: "http:",
+    createConnection: () => socket,
     signal,
-    headers:
-      direction === "download"
+    headers: {
+      host: url.host,
+      connection: "close",
+      ...(direction === "download"
         ? { accept: "application/octet-stream" }
-        : { "content-type": "application/octet-stream", "content-length": bytes },
-  };
-  return url.protocol === "https:" ? requestTls(url, { ...options, ...target.tls }) : requestPlain(url, options);
+        : { "content-type": "application/octet-stream", "content-length": bytes }),
+    },
+  });
 }
 
 function answerOf(request: ClientRequest): Promise<IncomingMessage> {

@@ -1,7 +1,8 @@
 import { createServer, type RequestListener, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { connect, type AddressInfo } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { megabitsPerSecond, speedTest, type SpeedTestOptions } from "../../../../src/agent/triggers/speed-test.ts";
+import type { TransferTarget } from "../../../../src/agent/triggers/speed-transfer.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { rig } from "./rig.ts";
 
@@ -42,10 +43,15 @@ async function serve(listener?: RequestListener): Promise<{ readonly url: URL; r
   return { url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/speed`), seen };
 }
 
+/** Plain connections to the test's own servers. */
+function to(url: URL): TransferTarget {
+  return { url, connect: () => Promise.resolve(connect(Number(url.port), url.hostname)) };
+}
+
 const small = { clock: systemClock(), durationMs: 300, reportMs: 100, stallMs: 300, maxBytes: 4_000_000 };
 
 async function measure(options: Partial<SpeedTestOptions>, body: unknown = {}) {
-  const reply = await rig([speedTest({ ...small, target: undefined, ...options })]).run("speed-test", { body });
+  const reply = await rig([speedTest({ ...small, target: () => undefined, ...options })]).run("speed-test", { body });
   const text = JSON.stringify(reply);
   if ("error" in reply) return { error: reply.error, lines: [], text };
   const { output } = reply.body as { output: { message: string; exitCode: string } };
@@ -60,7 +66,7 @@ test("decimal megabits", () => {
 describe("measures", () => {
   test("both ways over four connections, and ends with all four figures", async () => {
     const { url, seen } = await serve();
-    const { lines } = await measure({ target: { url } });
+    const { lines } = await measure({ target: () => to(url) });
     const last = lines.at(-1);
     expect(last).toMatchObject({ done: true });
     for (const name of ["downloadMbps", "maxDownloadMbps", "uploadMbps", "maxUploadMbps"])
@@ -73,11 +79,17 @@ describe("measures", () => {
 
   test("one way when that is asked for, within the volume that is allowed", async () => {
     const { url, seen } = await serve();
-    const { lines } = await measure({ target: { url }, maxBytes: 1_000_000, durationMs: 60_000 }, { action: "upload" });
+    const { lines } = await measure(
+      { target: () => to(url), maxBytes: 1_000_000, durationMs: 60_000 },
+      { action: "upload" },
+    );
     expect(lines.at(-1)).toMatchObject({ done: true, downloadMbps: 0, maxDownloadMbps: 0 });
     expect(seen.posted).toBe(1_000_000);
     expect(seen.got.filter((line) => line.startsWith("GET"))).toEqual([]);
-    const down = await measure({ target: { url }, maxBytes: 1_000_000, durationMs: 60_000 }, { action: "download" });
+    const down = await measure(
+      { target: () => to(url), maxBytes: 1_000_000, durationMs: 60_000 },
+      { action: "download" },
+    );
     expect(down.lines.at(-1)).toMatchObject({ done: true, uploadMbps: 0 });
   });
 
@@ -89,7 +101,7 @@ describe("measures", () => {
       response.on("drain", fill);
       fill();
     });
-    const { lines } = await measure({ target: { url }, maxBytes: 1e9 }, { action: "download" });
+    const { lines } = await measure({ target: () => to(url), maxBytes: 1e9 }, { action: "download" });
     expect(lines.length).toBeGreaterThanOrEqual(3);
     expect(lines.at(-1)).toMatchObject({ done: true });
   });
@@ -99,11 +111,13 @@ describe("says what is wrong", () => {
   test("without a server, with a wrong action, and on an INACTIVE node", async () => {
     expect((await measure({})).error).toMatchObject({ code: "not-configured" });
     const { url } = await serve();
-    expect((await measure({ target: { url } }, { action: "sideways" })).error).toMatchObject({
+    expect((await measure({ target: () => to(url) }, { action: "sideways" })).error).toMatchObject({
       code: "invalid-body",
       details: { field: "action" },
     });
-    const inactive = rig([speedTest({ ...small, target: { url } })], { node: { type: "Node", state: "INACTIVE" } });
+    const inactive = rig([speedTest({ ...small, target: () => to(url) })], {
+      node: { type: "Node", state: "INACTIVE" },
+    });
     expect(await inactive.run("speed-test")).toMatchObject({ error: { code: "inactive" } });
   });
 
@@ -111,7 +125,7 @@ describe("says what is wrong", () => {
     const { url } = await serve((_, response) => response.flushHeaders());
     for (const action of ["download", "upload"]) {
       const silent = action === "download" ? url : (await serve(() => undefined)).url;
-      const { error } = await measure({ target: { url: silent }, durationMs: 60_000, maxBytes: 1e9 }, { action });
+      const { error } = await measure({ target: () => to(silent), durationMs: 60_000, maxBytes: 1e9 }, { action });
       expect(error).toMatchObject({ code: "timeout", details: { server: silent.host } });
     }
   });
@@ -125,7 +139,7 @@ describe("says what is wrong", () => {
       response.writeHead(status, { location: "/else" }).end();
     });
     for (const action of ["download", "upload"]) {
-      expect((await measure({ target: { url } }, { action })).error).toMatchObject({
+      expect((await measure({ target: () => to(url) }, { action })).error).toMatchObject({
         code: "exec-failed",
         message: `speed-test server ${url.host}: it answered with status ${status}`,
       });
@@ -134,18 +148,18 @@ describe("says what is wrong", () => {
 
   test("one that sends less, resets, or is not there", async () => {
     const { url } = await serve((_, response) => response.end("short"));
-    expect((await measure({ target: { url } })).error?.message).toContain("it sent 5 of");
+    expect((await measure({ target: () => to(url) })).error?.message).toContain("it sent 5 of");
     const { url: resetting } = await serve((request) => request.socket.resetAndDestroy());
     for (const action of ["download", "upload"]) {
-      expect((await measure({ target: { url: resetting } }, { action })).error).toMatchObject({ code: "exec-failed" });
+      expect((await measure({ target: () => to(resetting) }, { action })).error).toMatchObject({ code: "exec-failed" });
     }
     const gone = new URL("http://127.0.0.1:1/");
-    expect((await measure({ target: { url: gone } })).error).toMatchObject({ code: "exec-failed" });
+    expect((await measure({ target: () => to(gone) })).error).toMatchObject({ code: "exec-failed" });
   });
 
   test("nothing after a cancel", async () => {
     const { url } = await serve();
-    const trigger = speedTest({ ...small, durationMs: 60_000, maxBytes: 1e15, target: { url } });
+    const trigger = speedTest({ ...small, durationMs: 60_000, maxBytes: 1e15, target: () => to(url) });
     const { dispatcher, run } = rig([trigger]);
     const jti = "6e1f7d3c-94c4-4c1c-9c36-8d6a9b7c0010";
     const reply = run("speed-test", { jti });
