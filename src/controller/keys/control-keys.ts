@@ -92,3 +92,8 @@ async function signingRoot(
     throw new HostError("root-key-missing", "the keys document must change and the root key is not here");
   throw new HostError("root-key-foreign", "keys/root.jwk is not the root that the keys document names");
 }
+
+/** The versions of the keys document from one on, each with its signatures. */
+export function keysFrom(keys: ControlKeys, version: number): readonly KeysEnvelope[] {
+  return keys.envelopes.slice(Math.max(0, version - 1));
+}

@@ -15,9 +15,9 @@ export interface StoredDocument {
   readonly hash: string;
   /** The body as JSON; never empty, so that it can be signed anew. */
   readonly body: string;
-  /** Absent until it was signed with the key `kid` names. */
+  /** Absent until it was signed; `seal` names the key and the issuer it was signed with. */
   readonly jws: string | undefined;
-  readonly kid: string | undefined;
+  readonly seal: string | undefined;
 }
 
 export interface DocumentStore {
@@ -26,22 +26,22 @@ export interface DocumentStore {
   highest(node: string, name: DocumentName): number;
   put(id: DocumentId, document: { readonly version: number; readonly hash: string; readonly body: string }): void;
   /** Keeps the signed form unless the version has moved on. */
-  setJws(id: DocumentId, version: number, jws: string, kid: string): void;
+  setJws(id: DocumentId, version: number, jws: string, seal: string): void;
   applied(node: string): Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>;
   setApplied(node: string, report: DocumentApplied): void;
 }
 
 export function documentStore(sql: DatabaseSync): DocumentStore {
   const get = sql.prepare(
-    "SELECT version, hash, body, jws, kid FROM documents WHERE node = ? AND name = ? AND sub = ?",
+    "SELECT version, hash, body, jws, seal FROM documents WHERE node = ? AND name = ? AND sub = ?",
   );
   const highest = sql.prepare("SELECT coalesce(max(version), 0) AS version FROM documents WHERE node = ? AND name = ?");
   const put = sql.prepare(
     `INSERT INTO documents (node, name, sub, version, hash, body) VALUES (?, ?, ?, ?, ?, ?)
-     ON CONFLICT DO UPDATE SET version = excluded.version, hash = excluded.hash, body = excluded.body, jws = NULL, kid = NULL`,
+     ON CONFLICT DO UPDATE SET version = excluded.version, hash = excluded.hash, body = excluded.body, jws = NULL, seal = NULL`,
   );
   const setJws = sql.prepare(
-    "UPDATE documents SET jws = ?, kid = ? WHERE node = ? AND name = ? AND sub = ? AND version = ?",
+    "UPDATE documents SET jws = ?, seal = ? WHERE node = ? AND name = ? AND sub = ? AND version = ?",
   );
   const applied = sql.prepare("SELECT name, report FROM applied WHERE node = ?");
   const setApplied = sql.prepare(
@@ -56,12 +56,12 @@ export function documentStore(sql: DatabaseSync): DocumentStore {
         hash: text(row, "hash"),
         body: text(row, "body"),
         jws: maybeText(row, "jws"),
-        kid: maybeText(row, "kid"),
+        seal: maybeText(row, "seal"),
       };
     },
     highest: (node, name) => Number(highest.get(node, name)?.["version"] ?? 0),
     put: ({ node, name, sub }, { version, hash, body }) => void put.run(node, name, sub, version, hash, body),
-    setJws: ({ node, name, sub }, version, jws, kid) => void setJws.run(jws, kid, node, name, sub, version),
+    setJws: ({ node, name, sub }, version, jws, seal) => void setJws.run(jws, seal, node, name, sub, version),
     applied: (node) =>
       Object.fromEntries(applied.all(node).map((row) => [text(row, "name"), json(row, "report", DocumentApplied)])),
     setApplied: (node, report) => void setApplied.run(node, report.name, JSON.stringify(report)),

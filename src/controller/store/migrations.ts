@@ -19,7 +19,7 @@ CREATE TABLE nodes (
   tags TEXT NOT NULL DEFAULT '{}', config TEXT NOT NULL DEFAULT '{}',
   keys TEXT NOT NULL, auth TEXT NOT NULL UNIQUE, overlay TEXT NOT NULL UNIQUE, wireguard TEXT NOT NULL UNIQUE,
   device TEXT, created_at INTEGER NOT NULL, speed_token TEXT NOT NULL UNIQUE,
-  last_ip TEXT, last_connect INTEGER, disconnect_time INTEGER, is_connected INTEGER NOT NULL DEFAULT 0,
+  last_ip TEXT, last_connect INTEGER, disconnect_time INTEGER,
   heartbeat TEXT, reported TEXT NOT NULL DEFAULT '{}', reported_version INTEGER NOT NULL DEFAULT 0,
   trail TEXT NOT NULL
 ) STRICT;
@@ -28,7 +28,7 @@ CREATE TABLE tombstones (uid TEXT PRIMARY KEY, auth_key TEXT NOT NULL, auth TEXT
 
 CREATE TABLE documents (
   node TEXT NOT NULL REFERENCES nodes (uid) ON DELETE CASCADE, name TEXT NOT NULL, sub TEXT NOT NULL,
-  version INTEGER NOT NULL, hash TEXT NOT NULL, body TEXT NOT NULL, jws TEXT, kid TEXT,
+  version INTEGER NOT NULL, hash TEXT NOT NULL, body TEXT NOT NULL, jws TEXT, seal TEXT,
   PRIMARY KEY (node, name, sub)
 ) STRICT;
 CREATE TABLE applied (

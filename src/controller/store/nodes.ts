@@ -54,6 +54,8 @@ export interface NodeStore {
   byFqdn(fqdn: string): StoredNode | undefined;
   /** Uid, name and FQDN: what an event says of its node. */
   label(uid: string): NodeLabel | undefined;
+  /** The cluster and the domain of a node: what its documents are about. */
+  placement(uid: string): { readonly cluster: string | undefined; readonly domain: string } | undefined;
   members(cluster: string): readonly string[];
   credentials(uid: string): NodeCredentials | undefined;
   speedToken(uid: string): string | undefined;
@@ -67,8 +69,6 @@ export interface NodeStore {
   ): void;
   setTrail(uid: string, trail: IdentityTrail): void;
   disconnected(uid: string, atSeconds: number): void;
-  /** Everybody is offline when the controller starts; answers who was not. */
-  allDisconnected(atSeconds: number): readonly string[];
   setHeartbeat(uid: string, heartbeat: StoredHeartbeat): void;
   reported(uid: string): ReportedShadow | undefined;
   setReported(uid: string, shadow: ReportedShadow): void;
@@ -98,6 +98,7 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
   const one = sql.prepare("SELECT * FROM nodes WHERE uid = ?");
   const byFqdn = sql.prepare("SELECT * FROM nodes WHERE fqdn = ?");
   const label = sql.prepare("SELECT uid, name, fqdn FROM nodes WHERE uid = ?");
+  const placement = sql.prepare("SELECT cluster, domain FROM nodes WHERE uid = ?");
   const members = sql.prepare("SELECT uid FROM nodes WHERE cluster = ? ORDER BY uid");
   const credentials = sql.prepare(
     "SELECT keys, auth, overlay, wireguard, trail, last_ip, reported_version FROM nodes WHERE uid = ?",
@@ -114,12 +115,9 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
   const change = sql.prepare(
     "UPDATE nodes SET state = ?, lifecycle_state = ?, cluster = ?, tags = ?, config = ? WHERE uid = ?",
   );
-  const connected = sql.prepare(
-    "UPDATE nodes SET last_connect = ?, last_ip = ?, trail = ?, is_connected = 1 WHERE uid = ?",
-  );
+  const connected = sql.prepare("UPDATE nodes SET last_connect = ?, last_ip = ?, trail = ? WHERE uid = ?");
   const setTrail = sql.prepare("UPDATE nodes SET trail = ? WHERE uid = ?");
-  const disconnected = sql.prepare("UPDATE nodes SET disconnect_time = ?, is_connected = 0 WHERE uid = ?");
-  const wereConnected = sql.prepare("SELECT uid FROM nodes WHERE is_connected = 1");
+  const disconnected = sql.prepare("UPDATE nodes SET disconnect_time = ? WHERE uid = ?");
   const setHeartbeat = sql.prepare("UPDATE nodes SET heartbeat = ? WHERE uid = ?");
   const reported = sql.prepare("SELECT reported, reported_version FROM nodes WHERE uid = ?");
   const setReported = sql.prepare("UPDATE nodes SET reported = ?, reported_version = ? WHERE uid = ?");
@@ -136,6 +134,10 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
       return row === undefined
         ? undefined
         : { uid: text(row, "uid"), name: text(row, "name"), fqdn: text(row, "fqdn") };
+    },
+    placement(uid) {
+      const row = placement.get(uid);
+      return row === undefined ? undefined : { cluster: maybeText(row, "cluster"), domain: text(row, "domain") };
     },
     members: (cluster) => members.all(cluster).map((row) => text(row, "uid")),
     credentials(uid) {
@@ -170,11 +172,6 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
       void connected.run(lastConnect, lastIp, JSON.stringify(trail), uid),
     setTrail: (uid, trail) => void setTrail.run(JSON.stringify(trail), uid),
     disconnected: (uid, atSeconds) => void disconnected.run(Math.floor(atSeconds), uid),
-    allDisconnected(atSeconds) {
-      const were = wereConnected.all().map((row) => text(row, "uid"));
-      for (const uid of were) disconnected.run(Math.floor(atSeconds), uid);
-      return were;
-    },
     setHeartbeat: (uid, heartbeat) => void setHeartbeat.run(JSON.stringify(heartbeat), uid),
     reported(uid) {
       const row = reported.get(uid);

@@ -9,7 +9,7 @@ export interface TriggerStore {
     at: number,
   ): void;
   nodeOf(id: string): string | undefined;
-  /** The first outcome stays: `ok` or an error code. */
+  /** Keeps the newest outcome, `ok` or an error code: a reboot is answered first and reported when it is over. */
   settle(id: string, outcome: string): void;
   prune(nowSeconds: number): void;
 }
@@ -17,7 +17,7 @@ export interface TriggerStore {
 export function triggerStore(sql: DatabaseSync): TriggerStore {
   const add = sql.prepare("INSERT INTO triggers VALUES (?, ?, ?, ?, ?, NULL)");
   const nodeOf = sql.prepare("SELECT node FROM triggers WHERE id = ?");
-  const settle = sql.prepare("UPDATE triggers SET outcome = ? WHERE id = ? AND outcome IS NULL");
+  const settle = sql.prepare("UPDATE triggers SET outcome = ? WHERE id = ?");
   const prune = sql.prepare("DELETE FROM triggers WHERE sent_at < ?");
   const pruneMany = sql.prepare(
     "DELETE FROM triggers WHERE rowid IN (SELECT rowid FROM triggers ORDER BY sent_at DESC LIMIT -1 OFFSET 200000)",
