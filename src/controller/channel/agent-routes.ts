@@ -1,0 +1,140 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Logger } from "pino";
+import { z } from "zod";
+import { AgentError, InputError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { parseStrictJson } from "../../lib/strict-json.ts";
+import { describeIssues, DOCUMENT_PATH, REGISTER_PATH, SESSION_PATH } from "../../protocol/envelope.ts";
+import { Jws } from "../../protocol/values.ts";
+import { keysFrom, type ControlKeys } from "../keys/control-keys.ts";
+import type { Documents } from "./documents.ts";
+import { FailureLimiter } from "./failure-limiter.ts";
+import { addressOf, answerError, answerJson, pathOf, readBody } from "./http-io.ts";
+import { refuseWhileHeld } from "./node-methods.ts";
+import { registerNode, type RegistrationDeps } from "./registration.ts";
+import type { Sessions } from "./sessions.ts";
+import { SPEED_TEST_PATH, type SpeedTest } from "./speed-test.ts";
+import type { Tickets } from "./tickets.ts";
+
+export interface AgentRoutesDeps extends RegistrationDeps {
+  readonly sessions: Sessions;
+  readonly documents: Documents;
+  readonly tickets: Tickets;
+  readonly speedTest: SpeedTest;
+  readonly keys: ControlKeys;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Everything below this belongs to nodes. */
+export const AGENT_PREFIX = "/agent/v1/";
+
+const REGISTER_LIMITS = { maxBytes: 32 * 1024, maxDepth: 4 };
+const RegisterBody = z.object({ register: Jws.max(REGISTER_LIMITS.maxBytes) });
+const MAX_REGISTERING = 64;
+
+const STATUS: Readonly<Record<string, number>> = {
+  "too-large": 413,
+  "bad-signature": 401,
+  "invalid-claims": 401,
+  "license-reused": 409,
+  "key-in-use": 409,
+  "name-taken": 409,
+  "license-expired": 410,
+  "not-found": 404,
+  busy: 409,
+  internal: 500,
+};
+
+/** The HTTP side of the nodes' channel: registration, documents, speed test. */
+export class AgentRoutes {
+  readonly #deps: AgentRoutesDeps;
+  readonly #failures: FailureLimiter;
+  #registering = 0;
+
+  constructor(deps: AgentRoutesDeps) {
+    this.#deps = deps;
+    this.#failures = new FailureLimiter(deps.clock);
+  }
+
+  /** Answers one request below `/agent/v1/`; never rejects. */
+  async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      await this.#route(request, response);
+    } catch (error) {
+      this.#fail(response, toError(error));
+    }
+  }
+
+  async #route(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const path = pathOf(request);
+    if (path.startsWith(`${SPEED_TEST_PATH}/`)) return this.#deps.speedTest.handle(request, response);
+    const method = { [REGISTER_PATH]: "POST", [DOCUMENT_PATH]: "GET" }[path];
+    if (path === SESSION_PATH) {
+      return answerError(response, 426, { code: "invalid-body", message: "WebSocket only" }, { upgrade: "websocket" });
+    }
+    if (method === undefined) return answerError(response, 404, { code: "not-found", message: `no ${path}` });
+    if (request.method !== method) {
+      return answerError(response, 405, { code: "invalid-body", message: `${method} only` }, { allow: method });
+    }
+    return path === REGISTER_PATH ? this.#register(request, response) : this.#document(request, response);
+  }
+
+  async #register(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const address = addressOf(request);
+    const waitSeconds = this.#failures.waitSeconds(address) ?? (this.#registering >= MAX_REGISTERING ? 1 : undefined);
+    if (waitSeconds !== undefined) {
+      const headers = { "retry-after": String(waitSeconds), connection: "close" };
+      return answerError(response, 429, { code: "busy", message: "too many registrations" }, headers);
+    }
+    this.#registering += 1;
+    try {
+      const body = parseStrictJson(await readBody(request, REGISTER_LIMITS.maxBytes), REGISTER_LIMITS);
+      const parsed = RegisterBody.safeParse(body);
+      if (!parsed.success) throw new InputError("invalid-body", describeIssues(parsed.error).join("; "));
+      answerJson(response, 200, await registerNode(this.#deps, parsed.data.register, address));
+    } catch (error) {
+      this.#failures.failed(address);
+      throw error;
+    } finally {
+      this.#registering -= 1;
+    }
+  }
+
+  async #document(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { tickets, sessions, store, keys, documents } = this.#deps;
+    const header = request.headers["holdfast-ticket"];
+    const ticket = typeof header === "string" ? tickets.redeem(header) : undefined;
+    if (ticket === undefined || sessions.get(ticket.uid)?.sid !== ticket.sid) {
+      return answerError(response, 401, {
+        code: "bad-signature",
+        message: "holdfast-ticket: unknown, used or too old",
+      });
+    }
+    refuseWhileHeld(store, ticket.uid);
+    if (ticket.name === "keys") return answerJson(response, 200, keysFrom(keys, ticket.have + 1));
+    const jws = await documents.signed(ticket.uid, ticket.name);
+    if (jws === undefined)
+      return answerError(response, 404, { code: "not-found", message: `no ${ticket.name} document` });
+    response.writeHead(200, {
+      "content-type": "application/jose",
+      "content-length": Buffer.byteLength(jws),
+      "cache-control": "no-store",
+    });
+    response.end(jws);
+  }
+
+  #fail(response: ServerResponse, error: Error): void {
+    if (response.headersSent || response.destroyed) {
+      response.destroy();
+      return;
+    }
+    if (error instanceof AgentError && error instanceof InputError) {
+      const status = STATUS[error.code] ?? 400;
+      // The rest of a body that was refused is not read.
+      return answerError(response, status, error, status === 413 ? { connection: "close" } : {});
+    }
+    this.#deps.log.error({ err: error }, "request failed");
+    answerError(response, 500, { code: "internal", message: "internal error" });
+  }
+}

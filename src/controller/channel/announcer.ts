@@ -1,0 +1,45 @@
+import type { Clock } from "../../host/clock.ts";
+import type { DocumentName } from "../../protocol/claims.ts";
+import type { Documents } from "./documents.ts";
+import type { Sessions } from "./sessions.ts";
+
+/** How long changes are gathered before they are told, and before a congested socket is tried again. */
+const GATHER_MS = 20;
+const RETRY_MS = 1000;
+
+/** Tells nodes that documents changed: several changes at once are one message, and only nodes that are online hear it. */
+export class Announcer {
+  readonly #deps: { readonly sessions: Sessions; readonly documents: Documents; readonly clock: Clock };
+  readonly #due = new Map<string, Set<DocumentName>>();
+  #cancel: (() => void) | undefined;
+
+  constructor(deps: { readonly sessions: Sessions; readonly documents: Documents; readonly clock: Clock }) {
+    this.#deps = deps;
+  }
+
+  changed(uid: string, names: readonly DocumentName[]): void {
+    if (names.length === 0 || this.#deps.sessions.get(uid) === undefined) return;
+    const due = this.#due.get(uid) ?? new Set();
+    for (const name of names) due.add(name);
+    this.#due.set(uid, due);
+    this.#cancel ??= this.#deps.clock.after(GATHER_MS, () => this.#flush());
+  }
+
+  close(): void {
+    this.#cancel?.();
+    this.#due.clear();
+  }
+
+  #flush(): void {
+    this.#cancel = undefined;
+    for (const [uid, names] of this.#due) {
+      const session = this.#deps.sessions.get(uid);
+      if (session?.isCongested === true) continue;
+      this.#due.delete(uid);
+      if (session === undefined) continue;
+      const versions = this.#deps.documents.versions(uid);
+      for (const name of names) session.peer.notify("document.changed", { name, version: versions[name] });
+    }
+    if (this.#due.size > 0) this.#cancel = this.#deps.clock.after(RETRY_MS, () => this.#flush());
+  }
+}

@@ -1,0 +1,116 @@
+import { createHash } from "node:crypto";
+import type { Clock } from "../../host/clock.ts";
+import type { DocumentName, DocumentVersions } from "../../protocol/claims.ts";
+import { signJws } from "../../protocol/jws.ts";
+import { JsonObject } from "../../protocol/values.ts";
+import type { EventLog } from "../event-log.ts";
+import type { ControlKeys } from "../keys/control-keys.ts";
+import { clusterDocument, domainDocument, judgeHave, nextVersion, nodeDocument } from "../model/documents.ts";
+import type { DocumentId } from "../store/documents.ts";
+import type { Store } from "../store/store.ts";
+import { SPEED_TEST_PATH } from "./speed-test.ts";
+
+/** The desired documents of every node: which version each has, and their signed form. */
+export interface Documents {
+  /** Builds a node's documents anew and raises the version of each that differs; answers their names. */
+  refresh(uid: string): readonly DocumentName[];
+  /** Versions a node should hold; 0 where it has no such document. */
+  versions(uid: string): DocumentVersions;
+  /** Goes past versions that a node holds and we never gave, as after a restored backup; answers the documents that changed. */
+  follow(uid: string, have: DocumentVersions): readonly DocumentName[];
+  /** The newest version as a JWS, signed at its first use; undefined when the node has no such document. */
+  signed(uid: string, name: DocumentName): Promise<string | undefined>;
+}
+
+export interface DocumentsDeps {
+  readonly store: Store;
+  readonly events: EventLog;
+  readonly keys: ControlKeys;
+  readonly clock: Clock;
+  readonly origin: string;
+}
+
+const NAMES: readonly DocumentName[] = ["node", "cluster", "domain"];
+
+export function documents({ store, events, keys, clock, origin }: DocumentsDeps): Documents {
+  const seal = `${keys.signing.kid} ${origin}`;
+
+  const idOf = (uid: string, name: DocumentName): DocumentId | undefined => {
+    const placement = store.nodes.placement(uid);
+    const sub = { node: uid, cluster: placement?.cluster, domain: placement?.domain }[name];
+    return placement === undefined || sub === undefined ? undefined : { node: uid, name, sub };
+  };
+
+  const build = (uid: string, name: DocumentName): JsonObject | undefined => {
+    const node = store.nodes.get(uid);
+    if (node === undefined) return undefined;
+    switch (name) {
+      case "node":
+        return nodeDocument(node, { speedTestUrl: `${origin}${SPEED_TEST_PATH}/${store.nodes.speedToken(uid) ?? ""}` });
+      case "cluster": {
+        const cluster = node.cluster === undefined ? undefined : store.clusters.get(node.cluster);
+        return cluster === undefined ? undefined : clusterDocument(cluster);
+      }
+      default:
+        return domainDocument(node.domain);
+    }
+  };
+
+  const versionOf = (uid: string, name: DocumentName): number => {
+    const id = idOf(uid, name);
+    return (id === undefined ? undefined : store.documents.get(id)?.version) ?? 0;
+  };
+
+  const refreshOne = (uid: string, name: DocumentName): boolean => {
+    const [id, content] = [idOf(uid, name), build(uid, name)];
+    if (id === undefined || content === undefined) return false;
+    const body = JSON.stringify(content);
+    const hash = createHash("sha256").update(body).digest("base64url");
+    const version = nextVersion(store.documents.get(id), hash, store.documents.highest(uid, name));
+    if (version !== undefined) store.documents.put(id, { version, hash, body });
+    return version !== undefined;
+  };
+
+  const followOne = (uid: string, name: DocumentName, have: number): boolean => {
+    const id = idOf(uid, name);
+    const stored = id === undefined ? undefined : store.documents.get(id);
+    const node = store.nodes.label(uid);
+    if (id === undefined || stored === undefined || node === undefined) return false;
+    const verdict = judgeHave(stored.version, have);
+    if (verdict === "fine") return false;
+    const isFollowed = verdict === "restored";
+    if (isFollowed) store.documents.put(id, { ...stored, version: have + 1 });
+    events.record(node, {
+      eventType: "Control Plane Restored",
+      level: "WARNING",
+      message: isFollowed
+        ? `The node holds version ${have} of its ${name} document, above ${stored.version}; it follows from ${have + 1}`
+        : `The node holds version ${have} of its ${name} document, too far above ${stored.version} to follow`,
+      details: { document: name, have, stored: stored.version, followed: isFollowed },
+    });
+    return isFollowed;
+  };
+
+  return {
+    refresh: (uid) => store.atomic(() => NAMES.filter((name) => refreshOne(uid, name))),
+    versions: (uid) => ({
+      keys: keys.newest.version,
+      node: versionOf(uid, "node"),
+      cluster: versionOf(uid, "cluster"),
+      domain: versionOf(uid, "domain"),
+    }),
+    follow: (uid, have) => store.atomic(() => NAMES.filter((name) => followOne(uid, name, have[name]))),
+    async signed(uid, name) {
+      const id = idOf(uid, name);
+      const stored = id === undefined ? undefined : store.documents.get(id);
+      if (id === undefined || stored === undefined) return undefined;
+      if (stored.jws !== undefined && stored.seal === seal) return stored.jws;
+      const body = JsonObject.parse(JSON.parse(stored.body));
+      const iat = Math.floor(clock.now() / 1000);
+      const claims = { iss: origin, aud: uid, name, sub: id.sub, version: stored.version, iat, body };
+      const jws = await signJws("holdfast-document+jwt", claims, keys.signing);
+      store.documents.setJws(id, stored.version, jws, seal);
+      return jws;
+    },
+  };
+}

@@ -1,0 +1,75 @@
+import { STATUS_CODES, type IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { WebSocketServer, type WebSocket } from "ws";
+import { SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "../../protocol/envelope.ts";
+import type { Greeter } from "./greeter.ts";
+import { addressOf, pathOf } from "./http-io.ts";
+
+/** Sockets that may be open before their hello succeeded: from one source address, and in all. */
+export const MAX_STRANGERS_PER_ADDRESS = 16;
+export const MAX_STRANGERS = 1024;
+const RETRY_SECONDS = 10;
+
+/** Turns upgrade requests into sockets, as many as may be unauthenticated at a time. */
+export class Gate {
+  readonly #greeter: Greeter;
+  readonly #sockets = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: SESSION_LIMITS.maxBytes,
+    handleProtocols: (offered) => (offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
+  });
+  readonly #ofAddress = new Map<string, number>();
+  readonly #strangers = new Set<WebSocket>();
+  #isClosed = false;
+
+  constructor(greeter: Greeter) {
+    this.#greeter = greeter;
+  }
+
+  /** Handles the server's `upgrade` event. */
+  upgrade(request: IncomingMessage, stream: Duplex, head: Buffer): void {
+    stream.once("error", () => stream.destroy());
+    if (this.#isClosed) return refuse(stream, 503);
+    if (pathOf(request) !== SESSION_PATH) return refuse(stream, 404);
+    if (!offersSubprotocol(request)) return refuse(stream, 400);
+    const address = addressOf(request);
+    if ((this.#ofAddress.get(address) ?? 0) >= MAX_STRANGERS_PER_ADDRESS) return refuse(stream, 429);
+    if (this.#strangers.size >= MAX_STRANGERS) return refuse(stream, 503);
+    this.#sockets.handleUpgrade(request, stream, head, (socket) => {
+      // Errors are followed by `close`, where everything is done that there is to do.
+      socket.on("error", ignore);
+      this.#ofAddress.set(address, (this.#ofAddress.get(address) ?? 0) + 1);
+      this.#strangers.add(socket);
+      this.#greeter.greet(socket, stream, address, () => this.#settled(socket, address));
+    });
+  }
+
+  /** Lets nobody in any more, and those go that did not say who they are. */
+  close(): void {
+    this.#isClosed = true;
+    for (const socket of this.#strangers) socket.terminate();
+  }
+
+  #settled(socket: WebSocket, address: string): void {
+    this.#strangers.delete(socket);
+    const left = (this.#ofAddress.get(address) ?? 1) - 1;
+    if (left === 0) this.#ofAddress.delete(address);
+    else this.#ofAddress.set(address, left);
+  }
+}
+
+function ignore(): void {}
+
+function offersSubprotocol(request: IncomingMessage): boolean {
+  const offered = request.headers["sec-websocket-protocol"] ?? "";
+  return offered.split(",").some((token) => token.trim() === SUBPROTOCOL);
+}
+
+function refuse(stream: Duplex, status: number): void {
+  const retry = status === 429 || status === 503 ? `Retry-After: ${RETRY_SECONDS}\r\n` : "";
+  stream.end(
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nConnection: close\r\nContent-Length: 0\r\n${retry}\r\n`,
+  );
+}

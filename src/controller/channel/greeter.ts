@@ -1,0 +1,255 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import type { Duplex } from "node:stream";
+import type { Logger } from "pino";
+import type { RawData, WebSocket } from "ws";
+import { InputError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { NodeProofClaims } from "../../protocol/claims.ts";
+import { describeIssues, HANDSHAKE_LIMITS, parseMessage, PROTOCOL_VERSION } from "../../protocol/envelope.ts";
+import { errorCodes } from "../../protocol/error-codes.ts";
+import { signJws } from "../../protocol/jws.ts";
+import { closeCodes, nodeMethods, type CloseReason, type NodeMethods } from "../../protocol/methods.ts";
+import type { Handlers } from "../../protocol/rpc.ts";
+import type { EventLog } from "../event-log.ts";
+import type { ControlKeys } from "../keys/control-keys.ts";
+import { judgeHello } from "../model/identity.ts";
+import type { Store } from "../store/store.ts";
+import type { Announcer } from "./announcer.ts";
+import type { Documents } from "./documents.ts";
+import { verifyHello } from "./hello.ts";
+import { bytesOf, closeSocket, NodeSession } from "./session.ts";
+import type { Sessions } from "./sessions.ts";
+import type { Triggers } from "./triggers.ts";
+
+export interface GreeterDeps {
+  readonly store: Store;
+  readonly sessions: Sessions;
+  readonly documents: Documents;
+  readonly triggers: Triggers;
+  readonly announcer: Announcer;
+  readonly events: EventLog;
+  readonly keys: ControlKeys;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly origin: string;
+  readonly tlsPins: readonly string[];
+  readonly heartbeatSeconds: number;
+  readonly maxSessions: number;
+  readonly handlers: (session: NodeSession) => Handlers<NodeMethods>;
+}
+
+const HELLO_DEADLINE_MS = 10_000;
+/** A frame's limit and room for the frame's own header. */
+const HANDSHAKE_BYTES = HANDSHAKE_LIMITS.maxBytes + 16;
+const FULL_RETRY_SECONDS = 300;
+
+/** Takes new sockets through challenge and hello; one that succeeds becomes a session. */
+export class Greeter {
+  readonly #deps: GreeterDeps;
+
+  constructor(deps: GreeterDeps) {
+    this.#deps = deps;
+  }
+
+  /** Greets one socket. `onSettled` is called once, when the socket is authenticated or gone. */
+  greet(socket: WebSocket, stream: Duplex, address: string, onSettled: () => void): void {
+    const { clock } = this.#deps;
+    const nonce = randomBytes(32).toString("base64url");
+    const cancelDeadline = clock.after(HELLO_DEADLINE_MS, () => refuse("no hello in time", "not-authentic"));
+    let received = 0;
+    const count = (chunk: Buffer): void => {
+      received += chunk.byteLength;
+      // The library's limit is the session's; what is not authenticated yet may not make us buffer that much.
+      if (received > HANDSHAKE_BYTES) {
+        socket.pause();
+        done();
+        closeSocket(socket, 1009, "too large before hello", clock);
+      }
+    };
+    let isDone = false;
+    const done = (): void => {
+      if (isDone) return;
+      isDone = true;
+      cancelDeadline();
+      stream.off("data", count);
+      socket.off("message", onMessage);
+      socket.off("close", done);
+      onSettled();
+    };
+    const refuse = (message: string, close: CloseReason): void => {
+      done();
+      closeSocket(socket, closeCodes[close], message, clock);
+    };
+    let hasSpoken = false;
+    const onMessage = (data: RawData, isBinary: boolean): void => {
+      if (hasSpoken || isBinary) {
+        refuse("one text message before the answer to hello", "not-authentic");
+        return;
+      }
+      hasSpoken = true;
+      void hear(bytesOf(data));
+    };
+    const hear = async (frame: Uint8Array): Promise<void> => {
+      try {
+        await this.#hello(socket, frame, nonce, address, () => isDone);
+        done();
+      } catch (error) {
+        this.#deps.log.error({ err: toError(error) }, "hello failed");
+        refuse("internal error", "not-authentic");
+      }
+    };
+    // First in line, so that an oversized message is never taken for a hello.
+    stream.prependListener("data", count);
+    socket.on("message", onMessage);
+    socket.once("close", done);
+    const challenge = { nonce, protocol: PROTOCOL_VERSION };
+    socket.send(JSON.stringify({ jsonrpc: "2.0", method: "session.challenge", params: challenge }));
+  }
+
+  async #hello(
+    socket: WebSocket,
+    frame: Uint8Array,
+    nonce: string,
+    address: string,
+    isGone: () => boolean,
+  ): Promise<void> {
+    const { store, origin, tlsPins, clock } = this.#deps;
+    const hello = readHello(frame);
+    if ("error" in hello) {
+      closeSocket(socket, closeCodes["not-authentic"], hello.error, clock);
+      return;
+    }
+    const verdict = await verifyHello(hello.proof, { store, nonce, origin, tlsPins });
+    if (isGone()) return;
+    switch (verdict.kind) {
+      case "refused":
+        this.#refuse(socket, hello.id, verdict.message, verdict.close);
+        return;
+      case "deleted":
+        await this.#sayDeleted(socket, verdict.claims);
+        return;
+      case "authentic":
+        await this.#open(socket, hello.id, verdict.claims, address, isGone);
+    }
+  }
+
+  #refuse(socket: WebSocket, id: number, message: string, close: CloseReason): void {
+    const error = { code: errorCodes["bad-signature"].rpc, message, data: { code: "bad-signature" } };
+    socket.send(JSON.stringify({ jsonrpc: "2.0", id, error }));
+    closeSocket(socket, closeCodes[close], close, this.#deps.clock);
+  }
+
+  async #sayDeleted(socket: WebSocket, claims: NodeProofClaims): Promise<void> {
+    const jws = await deletedNotice(this.#deps, claims.iss, claims.cnonce);
+    socket.send(JSON.stringify({ jsonrpc: "2.0", method: "session.deleted", params: { jws } }));
+    closeSocket(socket, closeCodes.deleted, "deleted", this.#deps.clock);
+  }
+
+  async #open(
+    socket: WebSocket,
+    id: number,
+    claims: NodeProofClaims,
+    address: string,
+    isGone: () => boolean,
+  ): Promise<void> {
+    const { store, sessions, documents, keys, clock, origin, tlsPins, heartbeatSeconds } = this.#deps;
+    const uid = claims.iss;
+    const sid = randomUUID();
+    documents.follow(uid, claims.have);
+    const versions = documents.versions(uid);
+    const iat = Math.floor(clock.now() / 1000);
+    const proof = await signJws(
+      "holdfast-server-proof+jwt",
+      {
+        iss: origin,
+        aud: uid,
+        nonce: claims.cnonce,
+        sid,
+        iat,
+        versions,
+        ...(tlsPins.length === 0 ? {} : { tls: [...tlsPins] }),
+      },
+      keys.signing,
+    );
+    if (isGone() || socket.readyState !== socket.OPEN) return;
+
+    const before = store.nodes.credentials(uid);
+    if (before === undefined) {
+      await this.#sayDeleted(socket, claims);
+      return;
+    }
+    const isFull = sessions.size >= this.#deps.maxSessions && sessions.get(uid) === undefined;
+    const result = { proof, heartbeatSeconds, reportedVersion: before.reportedVersion };
+    if (isFull) {
+      // A close code counts only once we have proved who we are.
+      socket.send(JSON.stringify({ jsonrpc: "2.0", id, result }));
+      closeSocket(socket, closeCodes["too-many"], String(FULL_RETRY_SECONDS), clock);
+      return;
+    }
+    const session = new NodeSession({
+      uid,
+      sid,
+      cnonce: claims.cnonce,
+      address,
+      socket,
+      clock,
+      handlers: this.#deps.handlers,
+      onClose: (closed) => sessions.closed(closed),
+      onFault: (faulty, method, err) => this.#deps.log.warn({ node: faulty.uid, method, err }, "message failed"),
+    });
+    store.atomic(() => this.#enter(session, claims, before));
+    session.answer(id, result);
+    const current = documents.versions(uid);
+    const changed = (["node", "cluster", "domain"] as const).filter((name) => current[name] !== versions[name]);
+    this.#deps.announcer.changed(uid, changed);
+    this.#deps.triggers.sessionOpened(session);
+  }
+
+  #enter(
+    session: NodeSession,
+    claims: NodeProofClaims,
+    before: NonNullable<ReturnType<Store["nodes"]["credentials"]>>,
+  ): void {
+    const { store, sessions, events, clock } = this.#deps;
+    const { trail, isShared } = judgeHello(before.trail, claims, clock.now());
+    store.nodes.connected(session.uid, { lastConnect: clock.now(), lastIp: session.address, trail });
+    sessions.add(session, before.trail.n > 0);
+    const node = isShared ? store.nodes.label(session.uid) : undefined;
+    if (node === undefined) return;
+    events.record(node, {
+      eventType: "Identity Shared",
+      level: "WARNING",
+      message: `Two machines use one identity: ${before.lastIp ?? "unknown"} and ${session.address}`,
+      details: {
+        addresses: [before.lastIp ?? "unknown", session.address],
+        n: claims.n,
+        highest: before.trail.n,
+        bootId: claims.bootId,
+        held: trail.isHeld,
+      },
+    });
+  }
+}
+
+/** A signed notice that a node was deleted, as an answer to the nonce it chose. */
+export function deletedNotice(
+  deps: { readonly keys: ControlKeys; readonly clock: Clock; readonly origin: string },
+  uid: string,
+  nonce: string,
+): Promise<string> {
+  const claims = { iss: deps.origin, aud: uid, nonce, iat: Math.floor(deps.clock.now() / 1000) };
+  return signJws("holdfast-deleted+jwt", claims, deps.keys.signing);
+}
+
+function readHello(frame: Uint8Array): { readonly id: number; readonly proof: string } | { readonly error: string } {
+  try {
+    const message = parseMessage(frame, HANDSHAKE_LIMITS);
+    if (message.kind !== "request" || message.method !== "session.hello") return { error: "expected session.hello" };
+    const params = nodeMethods["session.hello"].params.safeParse(message.params);
+    if (!params.success) return { error: describeIssues(params.error).join("; ") };
+    return { id: message.id, proof: params.data.proof };
+  } catch (error) {
+    if (error instanceof InputError) return { error: error.message };
+    throw error;
+  }
+}

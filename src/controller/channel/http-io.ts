@@ -1,0 +1,66 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { InputError } from "../../errors.ts";
+
+/** The path of a request, without query. */
+export function pathOf(request: IncomingMessage): string {
+  return (request.url ?? "/").split("?", 1)[0] ?? "/";
+}
+
+/** The peer's address; an IPv4 one is said as such even on a socket for both families. */
+export function addressOf(request: IncomingMessage): string {
+  return (request.socket.remoteAddress ?? "unknown").replace(/^::ffff:(?=\d+\.)/, "");
+}
+
+/** Answers JSON. */
+export function answerJson(
+  response: ServerResponse,
+  status: number,
+  body: unknown,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  const text = JSON.stringify(body);
+  response.writeHead(status, {
+    "content-type": "application/json",
+    "content-length": Buffer.byteLength(text),
+    "cache-control": "no-store",
+    ...headers,
+  });
+  response.end(text);
+}
+
+/** Answers an error in the form all errors have. */
+export function answerError(
+  response: ServerResponse,
+  status: number,
+  error: { readonly code: string; readonly message: string; readonly details?: unknown },
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  const { code, message, details } = error;
+  answerJson(response, status, { error: message, code, ...(details === undefined ? {} : { details }) }, headers);
+}
+
+/**
+ * Reads a whole body.
+ * @throws {InputError} `too-large` as soon as it is over the limit; `cut-off` when the sender went away.
+ */
+export async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  if (Number(request.headers["content-length"] ?? 0) > maxBytes) throw tooLarge(maxBytes);
+  try {
+    for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+      if (!Buffer.isBuffer(chunk)) continue;
+      size += chunk.byteLength;
+      if (size > maxBytes) throw tooLarge(maxBytes);
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    if (error instanceof InputError) throw error;
+    throw new InputError("cut-off", "the body did not arrive", { cause: error });
+  }
+  return Buffer.concat(chunks);
+}
+
+function tooLarge(maxBytes: number): InputError {
+  return new InputError("too-large", `the body is larger than ${maxBytes} bytes`);
+}

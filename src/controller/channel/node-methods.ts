@@ -1,0 +1,76 @@
+import { InputError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { DocumentVersions } from "../../protocol/claims.ts";
+import type { NodeMethods } from "../../protocol/methods.ts";
+import type { Handlers } from "../../protocol/rpc.ts";
+import { applyReport } from "../model/shadow.ts";
+import type { Store } from "../store/store.ts";
+import type { Documents } from "./documents.ts";
+import type { NodeSession } from "./session.ts";
+import type { TelemetryIntake } from "./telemetry-intake.ts";
+import type { Tickets } from "./tickets.ts";
+import type { Triggers } from "./triggers.ts";
+
+export interface NodeMethodsDeps {
+  readonly store: Store;
+  readonly documents: Documents;
+  readonly tickets: Tickets;
+  readonly triggers: Triggers;
+  readonly telemetry: TelemetryIntake;
+  readonly clock: Clock;
+}
+
+/** What a node may call in its session. The node is always the session's, whatever a message says. */
+export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handlers<NodeMethods> {
+  const { store, documents, tickets, triggers, telemetry, clock } = deps;
+  const { uid, sid } = session;
+  return {
+    heartbeat(heartbeat) {
+      session.heartbeat = { ...heartbeat, receivedAt: clock.now() };
+    },
+    "shadow.report": (report) =>
+      store.atomic(() => {
+        const stored = store.nodes.reported(uid);
+        if (stored === undefined) throw new InputError("not-found", `no node ${uid}`);
+        const next = applyReport(stored, report);
+        store.nodes.setReported(uid, next);
+        return { version: next.version };
+      }),
+    "document.get"({ name, have }) {
+      refuseWhileHeld(store, uid);
+      if (name !== "keys") documents.follow(uid, onlyHave(documents.versions(uid), name, have));
+      const version = documents.versions(uid)[name];
+      if (version === 0) throw new InputError("not-found", `node ${uid} has no ${name} document`);
+      // Versions of the keys document are root's to give, so one above ours cannot be followed.
+      if (have === version || (name === "keys" && have > version)) return { version, unchanged: true as const };
+      return { version, ticket: tickets.issue({ uid, sid, name, have }) };
+    },
+    "document.applied"(report) {
+      if (store.nodes.placement(uid) !== undefined) store.documents.setApplied(uid, report);
+      return {};
+    },
+    "trigger.progress": ({ id, ...progress }) => triggers.progress(uid, id, progress),
+    "trigger.result"(result) {
+      triggers.result(uid, result);
+      return {};
+    },
+    "telemetry.push": (push) => ({ last: telemetry.take(uid, push) }),
+    "registry.token"() {
+      refuseWhileHeld(store, uid);
+      throw new InputError("not-configured", "this control plane has no registry");
+    },
+  };
+}
+
+/** While two machines alternate under one identity, it gets nothing that either could misuse. */
+export function refuseWhileHeld(store: Store, uid: string): void {
+  if (store.nodes.credentials(uid)?.trail.isHeld === true) {
+    throw new InputError("busy", "two machines use this identity; an operator must decide", {
+      details: { event: "Identity Shared" },
+    });
+  }
+}
+
+function onlyHave(versions: DocumentVersions, name: keyof DocumentVersions, have: number): DocumentVersions {
+  return { ...versions, [name]: have };
+}

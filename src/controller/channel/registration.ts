@@ -1,0 +1,135 @@
+import { randomBytes } from "node:crypto";
+import { InputError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { License, RegisterClaims } from "../../protocol/claims.ts";
+import { SESSION_PATH } from "../../protocol/envelope.ts";
+import { peekClaims, signJws, verifyJws } from "../../protocol/jws.ts";
+import type { KeysEnvelope } from "../../protocol/keys-chain.ts";
+import { thumbprintsOf, type NodeThumbprints } from "../../protocol/keys.ts";
+import type { EventLog } from "../event-log.ts";
+import type { ControlKeys } from "../keys/control-keys.ts";
+import { NEW_IDENTITY } from "../model/identity.ts";
+import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../model/registration.ts";
+import type { Store } from "../store/store.ts";
+import type { Documents } from "./documents.ts";
+
+export interface RegistrationDeps {
+  readonly store: Store;
+  readonly events: EventLog;
+  readonly documents: Documents;
+  readonly keys: ControlKeys;
+  readonly clock: Clock;
+  readonly origin: string;
+}
+
+/** The answer to a registration. */
+export interface Registered {
+  readonly registered: string;
+  readonly keys: readonly KeysEnvelope[];
+}
+
+const REFUSALS: Readonly<Record<(RegistrationVerdict & { kind: "refused" })["code"], string>> = {
+  "license-reused": "the license registered a node with other keys",
+  "key-in-use": "another node has one of these keys",
+  "license-expired": "the license is past its time, or its node was deleted",
+  "name-taken": "the name has been taken since the license was made",
+};
+
+/**
+ * Registers the node that a `register` JWS speaks for, in one transaction.
+ * @throws {InputError} `bad-signature` for whatever does not verify or fit, else the code of the refusal.
+ */
+export async function registerNode(deps: RegistrationDeps, jws: string, address: string): Promise<Registered> {
+  const { store, keys, clock, origin } = deps;
+  const { claims, thumbprints } = await verifyRegister(jws);
+  const license = await verifyJws("holdfast-license+jwt", claims.license, keys.accepted);
+  checkClaims(license, claims, origin, thumbprints.auth);
+  checkKeys(claims.keys);
+
+  const nowSeconds = clock.now() / 1000;
+  const verdict = store.atomic(() => {
+    const judged = judgeRegistration(license, thumbprints, factsOf(store, license, thumbprints), nowSeconds);
+    if (judged.kind === "new") enter(deps, license, claims, thumbprints, nowSeconds);
+    if (judged.kind === "refused") reportReuse(deps, judged.code, license, thumbprints, address);
+    return judged;
+  });
+  if (verdict.kind === "refused") throw new InputError(verdict.code, REFUSALS[verdict.code]);
+
+  const { jti: uid, name, domain, org, type } = license;
+  const session = `${origin.replace(/^http/, "ws")}${SESSION_PATH}`;
+  const node = { uid, name, fqdn: `${name}.${domain}`, domain, org, type, session };
+  const answer = { iss: origin, aud: uid, nonce: claims.nonce, iat: Math.floor(nowSeconds), node, cnf: thumbprints };
+  const registered = await signJws("holdfast-registered+jwt", answer, keys.signing);
+  return { registered, keys: keys.envelopes };
+}
+
+async function verifyRegister(
+  jws: string,
+): Promise<{ readonly claims: RegisterClaims; readonly thumbprints: NodeThumbprints }> {
+  const { keys } = peekClaims("holdfast-register+jwt", jws);
+  const thumbprints = await thumbprintsOf(keys);
+  const claims = await verifyJws("holdfast-register+jwt", jws, new Map([[thumbprints.auth, keys.auth]]));
+  return { claims, thumbprints };
+}
+
+function factsOf(store: Store, license: License, thumbprints: NodeThumbprints) {
+  const fqdn = `${license.name}.${license.domain}`;
+  const namesake = store.nodes.byFqdn(fqdn);
+  return {
+    registered: store.nodes.credentials(license.jti)?.thumbprints,
+    isDeleted: store.tombstones.get(license.jti) !== undefined,
+    keyOwner: store.nodes.keyOwner(thumbprints, license.jti),
+    isNameTaken: (namesake !== undefined && namesake.uid !== license.jti) || store.clusters.get(fqdn) !== undefined,
+  };
+}
+
+function enter(
+  { store, events, documents }: RegistrationDeps,
+  license: License,
+  claims: RegisterClaims,
+  thumbprints: NodeThumbprints,
+  nowSeconds: number,
+): void {
+  const { jti: uid, name, domain, org, type } = license;
+  const fqdn = `${name}.${domain}`;
+  store.nodes.add({
+    uid,
+    name,
+    fqdn,
+    domain,
+    org,
+    type,
+    thumbprints,
+    keys: claims.keys,
+    device: claims.device,
+    createdAt: Math.floor(nowSeconds),
+    speedToken: randomBytes(32).toString("base64url"),
+    trail: NEW_IDENTITY,
+  });
+  store.licenses.consume(uid, nowSeconds);
+  documents.refresh(uid);
+  events.record(
+    { uid, name, fqdn },
+    { eventType: "Configuration Change", level: "INFO", message: "Node registered", details: { type } },
+  );
+}
+
+/** Somebody holds a license or a key that is not theirs: the node whose it is says so. */
+function reportReuse(
+  { store, events }: RegistrationDeps,
+  code: string,
+  license: License,
+  thumbprints: NodeThumbprints,
+  address: string,
+): void {
+  if (code !== "license-reused" && code !== "key-in-use") return;
+  const owner = code === "license-reused" ? license.jti : store.nodes.keyOwner(thumbprints, license.jti);
+  const node = owner === undefined ? undefined : store.nodes.label(owner);
+  if (node === undefined) return;
+  events.record(node, {
+    eventType: "License Reused",
+    level: "WARNING",
+    message: `Registration from ${address} refused: ${code}`,
+    details: { code, license: license.jti, address, auth: thumbprints.auth },
+  });
+}

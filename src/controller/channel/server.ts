@@ -1,0 +1,33 @@
+import type { Server } from "node:http";
+import { HostError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+
+const CLOSE_GRACE_MS = 2000;
+
+/** Opens the port and answers the one that was given. @throws {HostError} `listen-failed`. */
+export function listen(server: Server, host: string, port: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const onError = (error: Error): void => {
+      const message = `cannot listen on ${host}:${port}: ${error.message}`;
+      reject(new HostError("listen-failed", message, { cause: error }));
+    };
+    server.once("error", onError);
+    server.listen(port, host, () => {
+      server.off("error", onError);
+      const address = server.address();
+      resolve(typeof address === "object" && address !== null ? address.port : port);
+    });
+  });
+}
+
+/** Stops listening and waits for what is open; after a moment it is cut. */
+export function closeServer(server: Server, clock: Clock): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = clock.after(CLOSE_GRACE_MS, () => server.closeAllConnections());
+    server.close(() => {
+      cancel();
+      resolve();
+    });
+    server.closeIdleConnections();
+  });
+}

@@ -1,0 +1,159 @@
+import type { RawData, WebSocket } from "ws";
+import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { parseMessage, SESSION_LIMITS } from "../../protocol/envelope.ts";
+import {
+  closeCodes,
+  controlMethods,
+  nodeMethods,
+  type CloseReason,
+  type ControlMethods,
+  type NodeMethods,
+} from "../../protocol/methods.ts";
+import { RpcPeer, type Handlers } from "../../protocol/rpc.ts";
+import type { StoredHeartbeat } from "../store/nodes.ts";
+
+/** Above this many unsent bytes nothing that can wait is sent; far above it the other side is not reading and is dropped. */
+export const CONGESTED_BYTES = 256 * 1024;
+const STUCK_BYTES = 4 * 1024 * 1024;
+const MAX_BAD_FRAMES = 100;
+const PARSE_ERROR = -32700;
+const INVALID_REQUEST = -32600;
+
+/** How long a closing handshake may take before the socket is cut. */
+const CLOSE_GRACE_MS = 2000;
+
+export interface SessionOptions {
+  readonly uid: string;
+  readonly sid: string;
+  /** The nonce the node chose: what a notice of its deletion answers. */
+  readonly cnonce: string;
+  readonly address: string;
+  readonly socket: WebSocket;
+  readonly clock: Clock;
+  readonly handlers: (session: NodeSession) => Handlers<NodeMethods>;
+  readonly onClose: (session: NodeSession) => void;
+  readonly onFault: (session: NodeSession, method: string, error: Error) => void;
+}
+
+/** One authenticated WebSocket of one node. */
+export class NodeSession {
+  readonly uid: string;
+  readonly sid: string;
+  readonly cnonce: string;
+  readonly address: string;
+  readonly peer: RpcPeer<NodeMethods, ControlMethods>;
+  /** Monotonic ms of the last thing received. */
+  lastHeardAt: number;
+  /** Newest heartbeat not yet in the store. */
+  heartbeat: StoredHeartbeat | undefined;
+  readonly #socket: WebSocket;
+  readonly #clock: Clock;
+  #badFrames = 0;
+
+  constructor(options: SessionOptions) {
+    const { socket, clock } = options;
+    this.uid = options.uid;
+    this.sid = options.sid;
+    this.cnonce = options.cnonce;
+    this.address = options.address;
+    this.lastHeardAt = clock.elapsed();
+    this.#socket = socket;
+    this.#clock = clock;
+    this.peer = new RpcPeer({
+      local: nodeMethods,
+      remote: controlMethods,
+      handlers: options.handlers(this),
+      send: (text) => this.#send(text),
+      onFault: (method, error) => options.onFault(this, method, error),
+    });
+    const heard = (): void => {
+      this.lastHeardAt = clock.elapsed();
+    };
+    socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
+    socket.on("ping", heard);
+    socket.on("pong", heard);
+    socket.once("close", () => {
+      this.peer.close(new SessionError("session-closed", `the session of ${this.uid} ended`));
+      options.onClose(this);
+    });
+  }
+
+  /** Too much is unsent for anything that can wait. */
+  get isCongested(): boolean {
+    return this.#socket.bufferedAmount > CONGESTED_BYTES;
+  }
+
+  /** Sends the first answer, which belongs to the handshake and not to the peer. */
+  answer(id: number, result: object): void {
+    this.#send(JSON.stringify({ jsonrpc: "2.0", id, result }));
+  }
+
+  /** Ends the session with a close code of the channel; calls in flight fail at once. */
+  end(reason: CloseReason, text: string = reason): void {
+    this.peer.close(new SessionError("session-closed", `the session of ${this.uid} ended: ${text}`));
+    closeSocket(this.#socket, closeCodes[reason], text, this.#clock);
+  }
+
+  /** Closes for good manners' sake, as when the controller stops. */
+  leave(): void {
+    closeSocket(this.#socket, 1001, "controller stops", this.#clock);
+  }
+
+  /** Cuts a socket whose other side is gone. */
+  cut(): void {
+    this.#socket.terminate();
+  }
+
+  #send(text: string): void {
+    if (this.#socket.bufferedAmount > STUCK_BYTES) this.#socket.terminate();
+    else this.#socket.send(text);
+  }
+
+  #receive(data: RawData, isBinary: boolean): void {
+    this.lastHeardAt = this.#clock.elapsed();
+    if (isBinary) {
+      closeSocket(this.#socket, 1003, "text frames only", this.#clock);
+      return;
+    }
+    let message: ReturnType<typeof parseMessage>;
+    try {
+      message = parseMessage(bytesOf(data), SESSION_LIMITS);
+    } catch (error) {
+      this.#refuse(toError(error));
+      return;
+    }
+    void this.peer.receive(message);
+  }
+
+  #refuse(error: Error): void {
+    this.#badFrames += 1;
+    if (this.#badFrames > MAX_BAD_FRAMES) {
+      closeSocket(this.#socket, 1008, "too many malformed messages", this.#clock);
+      return;
+    }
+    const code = error instanceof AgentError ? error.code : "internal";
+    const number = code === "invalid-message" ? INVALID_REQUEST : PARSE_ERROR;
+    const failure = { code: number, message: error.message.slice(0, 1024), data: { code } };
+    this.#send(JSON.stringify({ jsonrpc: "2.0", id: null, error: failure }));
+  }
+}
+
+/** The bytes of a frame, whichever way the library hands them over. */
+export function bytesOf(data: RawData): Uint8Array {
+  if (Array.isArray(data)) return Buffer.concat(data);
+  return data instanceof ArrayBuffer ? new Uint8Array(data) : data;
+}
+
+/** Closes with a code, and cuts the socket when the other side does not finish the handshake. */
+export function closeSocket(socket: WebSocket, code: number, reason: string, clock: Clock): void {
+  if (socket.readyState === socket.CLOSED) return;
+  socket.close(code, Buffer.from(reason).subarray(0, 123));
+  const cancel = clock.after(CLOSE_GRACE_MS, () => socket.terminate());
+  socket.once("close", cancel);
+}
+
+/** The error that a request to an absent node answers. */
+export function offline(uid: string): InputError {
+  return new InputError("offline", `node ${uid} has no session`);
+}

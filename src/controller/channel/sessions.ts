@@ -1,0 +1,150 @@
+import type { Clock } from "../../host/clock.ts";
+import type { EventLog } from "../event-log.ts";
+import { countCycle, settle, STABLE, type Flapping } from "../model/flapping.ts";
+import type { StoredHeartbeat } from "../store/nodes.ts";
+import type { Store } from "../store/store.ts";
+import type { NodeSession } from "./session.ts";
+
+export interface SessionsDeps {
+  readonly store: Store;
+  readonly events: EventLog;
+  readonly clock: Clock;
+  readonly heartbeatSeconds: number;
+}
+
+const SILENT_HEARTBEATS = 3;
+const FLUSH_MS = 60_000;
+
+/** The sessions that are open, at most one of each node, and what their comings and goings mean. */
+export class Sessions {
+  readonly #deps: SessionsDeps;
+  readonly #open = new Map<string, NodeSession>();
+  readonly #flapping = new Map<string, Flapping>();
+  #flushedAt: number;
+  #isClosed = false;
+
+  constructor(deps: SessionsDeps) {
+    this.#deps = deps;
+    this.#flushedAt = deps.clock.elapsed();
+  }
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  get(uid: string): NodeSession | undefined {
+    return this.#open.get(uid);
+  }
+
+  /** Takes in a session whose hello is answered; one of the same node that is open gives way. */
+  add(session: NodeSession, wasKnown: boolean): void {
+    const { store, events, clock } = this.#deps;
+    const older = this.#open.get(session.uid);
+    this.#open.set(session.uid, session);
+    const node = store.nodes.label(session.uid);
+    if (node !== undefined) {
+      events.record(node, {
+        eventType: "Node Connect",
+        level: "INFO",
+        message: `Node connected from IP address ${session.address}`,
+        details: { address: session.address },
+      });
+    }
+    if (older !== undefined) {
+      this.#storeHeartbeat(older);
+      older.end("superseded");
+    } else if (wasKnown) {
+      this.#countCycle(session.uid, clock.elapsed());
+    }
+  }
+
+  /** Takes note that a socket closed; a session that was superseded has nothing to say any more. */
+  closed(session: NodeSession): void {
+    if (this.#open.get(session.uid) !== session || this.#isClosed) return;
+    const { store, events, clock } = this.#deps;
+    this.#open.delete(session.uid);
+    store.atomic(() => {
+      const node = store.nodes.label(session.uid);
+      if (node === undefined) return;
+      this.#storeHeartbeat(session);
+      store.nodes.disconnected(session.uid, clock.now() / 1000);
+      events.record(node, { eventType: "Node Disconnect", level: "WARNING", message: "Node disconnected" });
+    });
+  }
+
+  /** Forgets a node that was deleted; its session is told by the caller. */
+  remove(uid: string): NodeSession | undefined {
+    const session = this.#open.get(uid);
+    this.#open.delete(uid);
+    this.#flapping.delete(uid);
+    return session;
+  }
+
+  /** The newest heartbeat, stored or not. */
+  heartbeat(uid: string): StoredHeartbeat | undefined {
+    return this.#open.get(uid)?.heartbeat;
+  }
+
+  /** Cuts sockets that fell silent; once a minute stores heartbeats and judges who has become stable. */
+  sweep(): void {
+    const now = this.#deps.clock.elapsed();
+    const silentMs = SILENT_HEARTBEATS * this.#deps.heartbeatSeconds * 1000;
+    for (const session of this.#open.values()) if (now - session.lastHeardAt > silentMs) session.cut();
+    if (now - this.#flushedAt < FLUSH_MS) return;
+    this.#flushedAt = now;
+    this.#flush();
+    for (const [uid, state] of this.#flapping) this.#settle(uid, state, now);
+  }
+
+  /** Stores what is in memory and lets every node go. */
+  close(): void {
+    this.#isClosed = true;
+    const { store, clock } = this.#deps;
+    this.#flush();
+    store.atomic(() => {
+      for (const uid of this.#open.keys()) store.nodes.disconnected(uid, clock.now() / 1000);
+    });
+    for (const session of this.#open.values()) session.leave();
+    this.#open.clear();
+  }
+
+  #flush(): void {
+    const dirty = [...this.#open.values()].filter(({ heartbeat }) => heartbeat !== undefined);
+    if (dirty.length === 0) return;
+    this.#deps.store.atomic(() => {
+      for (const session of dirty) this.#storeHeartbeat(session);
+    });
+  }
+
+  #storeHeartbeat(session: NodeSession): void {
+    if (session.heartbeat === undefined) return;
+    this.#deps.store.nodes.setHeartbeat(session.uid, session.heartbeat);
+    session.heartbeat = undefined;
+  }
+
+  #countCycle(uid: string, now: number): void {
+    const { state, raise } = countCycle(this.#flapping.get(uid) ?? STABLE, now);
+    this.#flapping.set(uid, state);
+    const node = raise ? this.#deps.store.nodes.label(uid) : undefined;
+    if (node === undefined) return;
+    this.#deps.events.record(node, {
+      eventType: "Connection Flapping",
+      level: "WARNING",
+      state: "EXCEEDED",
+      message: "Node disconnects and reconnects again and again",
+    });
+  }
+
+  #settle(uid: string, state: Flapping, now: number): void {
+    const settled = settle(state, now);
+    if (settled.state === undefined) this.#flapping.delete(uid);
+    const node = settled.isOver ? this.#deps.store.nodes.label(uid) : undefined;
+    if (node === undefined) return;
+    this.#deps.events.record(node, {
+      eventType: "Connection Flapping",
+      level: "INFO",
+      state: "CLEARED",
+      message: "Node connection is stable",
+    });
+  }
+}

@@ -1,0 +1,65 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../host/clock.ts";
+import { MetricSample, NodeAudit, NodeEvent, type StreamName, type TelemetryPush } from "../../protocol/telemetry.ts";
+import type { JsonObject } from "../../protocol/values.ts";
+import type { EventLog } from "../event-log.ts";
+import { newRecords, sortRecords } from "../model/telemetry.ts";
+import type { NodeLabel } from "../store/nodes.ts";
+import type { Store } from "../store/store.ts";
+
+export interface TelemetryIntakeDeps {
+  readonly store: Store;
+  readonly events: EventLog;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Takes pushed records in, each once: what was acknowledged before is passed over, what is malformed counted and skipped. */
+export interface TelemetryIntake {
+  /** Stores what is new and answers how far the stream is stored. */
+  take(uid: string, push: TelemetryPush): number;
+}
+
+export function telemetryIntake({ store, events, clock, log }: TelemetryIntakeDeps): TelemetryIntake {
+  const keep = (node: NodeLabel, stream: StreamName, records: readonly JsonObject[]): readonly string[] => {
+    switch (stream) {
+      case "events": {
+        const { good, bad } = sortRecords(NodeEvent, records);
+        for (const event of good) events.record(node, event);
+        return bad;
+      }
+      case "audits": {
+        const { good, bad } = sortRecords(NodeAudit, records);
+        for (const { category, value, timestamp } of good) events.audit(node, category, value, timestamp);
+        return bad;
+      }
+      case "metrics": {
+        const { good, bad } = sortRecords(MetricSample, records);
+        for (const sample of good) store.telemetry.addMetric(node.uid, sample);
+        return bad;
+      }
+      case "gateway-details": {
+        const now = clock.now() / 1000;
+        for (const record of records) store.telemetry.addGatewayDetails(node.uid, record, now);
+        return [];
+      }
+      default:
+        // Nothing reads flows and output, so they are acknowledged and not kept.
+        return [];
+    }
+  };
+  return {
+    take: (uid, push) =>
+      store.atomic(() => {
+        const node = store.nodes.label(uid);
+        const acknowledged = store.telemetry.last(uid, push.stream);
+        if (node === undefined) return acknowledged;
+        const { records, last } = newRecords(acknowledged, push);
+        const bad = keep(node, push.stream, records);
+        if (bad.length > 0)
+          log.warn({ node: uid, stream: push.stream, bad: bad.length, first: bad[0] }, "records skipped");
+        if (last !== acknowledged) store.telemetry.setLast(uid, push.stream, last);
+        return last;
+      }),
+  };
+}

@@ -1,0 +1,226 @@
+import { randomUUID } from "node:crypto";
+import { InputError, SessionError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { signJws } from "../../protocol/jws.ts";
+import { RemoteError } from "../../protocol/rpc.ts";
+import type { TriggerFailure } from "../../protocol/methods.ts";
+import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
+import type { ControlKeys } from "../keys/control-keys.ts";
+import type { Store } from "../store/store.ts";
+import { offline, type NodeSession } from "./session.ts";
+import type { Sessions } from "./sessions.ts";
+
+export interface TriggersDeps {
+  readonly store: Store;
+  readonly sessions: Sessions;
+  readonly keys: ControlKeys;
+  readonly clock: Clock;
+  readonly origin: string;
+}
+
+export interface TriggerOptions {
+  readonly signal: AbortSignal;
+  readonly onProgress?: ((progress: TriggerProgress) => void) | undefined;
+}
+
+/** What is added to a trigger's deadline before the control plane stops waiting, and before its signature expires. */
+const GUARD_MS = 5000;
+const EXPIRY_SECONDS = 60;
+/** What the schema of `trigger.run` admits, so that a message stays below its limit. */
+const MAX_JWS_CHARS = 1_000_000;
+const MAX_RUNNING = 20_000;
+const MAX_RUNNING_PER_NODE = 64;
+
+interface Run {
+  readonly id: string;
+  readonly uid: string;
+  readonly request: TriggerRequest;
+  readonly stop: AbortController;
+  readonly onProgress: ((progress: TriggerProgress) => void) | undefined;
+  lastSeq: number;
+  settle(outcome: { readonly result: unknown } | { readonly error: Error }): void;
+}
+
+/** Triggers on their way: each is sent to one node, answered once, and sent again under its id when the session breaks. */
+export class Triggers {
+  readonly #deps: TriggersDeps;
+  readonly #runs = new Map<string, Run>();
+
+  constructor(deps: TriggersDeps) {
+    this.#deps = deps;
+  }
+
+  /** Sends a trigger; see `Fleet.runTrigger`. */
+  async run(uid: string, request: TriggerRequest, { signal, onProgress }: TriggerOptions): Promise<unknown> {
+    signal.throwIfAborted();
+    const session = this.#deps.sessions.get(uid);
+    if (session === undefined) throw offline(uid);
+    this.#checkRoom(uid, session);
+    const id = randomUUID();
+    this.#deps.store.triggers.add(
+      { id, node: uid, event: request.event, user: request.user },
+      this.#deps.clock.now() / 1000,
+    );
+
+    const stop = new AbortController();
+    let run: Run | undefined;
+    const answer = new Promise<unknown>((resolve, reject) => {
+      run = this.#start({ id, uid, request, stop, onProgress, lastSeq: -1 }, signal, { resolve, reject });
+    });
+    if (run === undefined) return answer;
+    // It may be settled before anybody awaits it: while it is being signed, or without wait.
+    answer.catch(() => undefined);
+    if (request.wait) {
+      await this.#send(run, session);
+      return answer;
+    }
+    if (!(await this.#send(run, session))) run.settle({ error: offline(uid) });
+    // Refused before it left: the caller learns why; once it left, that is all the caller asked for.
+    return this.#runs.has(id) ? true : answer;
+  }
+
+  /** Takes output of a running trigger; anything else's is dropped. */
+  progress(uid: string, id: string, progress: TriggerProgress): void {
+    const run = this.#runs.get(id);
+    if (run === undefined || run.uid !== uid || progress.seq <= run.lastSeq) return;
+    run.lastSeq = progress.seq;
+    run.onProgress?.(progress);
+  }
+
+  /** Takes a result that could not be given in the reply. @throws {InputError} `not-found` for an id not sent to this node. */
+  result(
+    uid: string,
+    result: { readonly id: string } & ({ readonly error: TriggerFailure } | { readonly body?: unknown }),
+  ): void {
+    if (this.#deps.store.triggers.nodeOf(result.id) !== uid) {
+      throw new InputError("not-found", `no trigger ${result.id} was sent to this node`);
+    }
+    const outcome =
+      "error" in result
+        ? { error: new InputError(result.error.code, result.error.message, detailsOf(result.error.details)) }
+        : { result: result.body };
+    const run = this.#runs.get(result.id);
+    if (run === undefined) this.#deps.store.triggers.settle(result.id, "error" in result ? result.error.code : "ok");
+    else run.settle(outcome);
+  }
+
+  /** Sends again what still waits for a node that is back. */
+  sessionOpened(session: NodeSession): void {
+    for (const run of this.#runs.values()) {
+      if (run.uid === session.uid && run.request.wait) void this.#send(run, session);
+    }
+  }
+
+  /** Ends everything that waits for a node, as when it is deleted. */
+  nodeRemoved(uid: string): void {
+    for (const run of this.#runs.values()) if (run.uid === uid) run.settle({ error: offline(uid) });
+  }
+
+  close(): void {
+    for (const run of this.#runs.values()) {
+      run.settle({ error: new InputError("interrupted", "the controller stops") });
+    }
+  }
+
+  /** Enters a run with its guard; settling it, in whatever way, takes everything back. */
+  #start(
+    plan: Omit<Run, "settle">,
+    signal: AbortSignal,
+    { resolve, reject }: { resolve: (result: unknown) => void; reject: (error: Error) => void },
+  ): Run {
+    const { event, wait, deadlineMs } = plan.request;
+    const onAbort = (): void => this.#giveUp(run, new InputError("cancelled", `${event} was taken back`));
+    const cancelGuard = this.#deps.clock.after(deadlineMs + GUARD_MS, () =>
+      this.#giveUp(run, new InputError("timeout", `${event}: no answer within ${deadlineMs} ms`)),
+    );
+    const run: Run = {
+      ...plan,
+      settle: (outcome) => {
+        if (!this.#runs.delete(plan.id)) return;
+        cancelGuard();
+        signal.removeEventListener("abort", onAbort);
+        this.#deps.store.triggers.settle(plan.id, "error" in outcome ? codeOf(outcome.error) : "ok");
+        if ("error" in outcome) reject(outcome.error);
+        else resolve(outcome.result);
+      },
+    };
+    this.#runs.set(plan.id, run);
+    if (wait) signal.addEventListener("abort", onAbort, { once: true });
+    return run;
+  }
+
+  #checkRoom(uid: string, session: NodeSession): void {
+    if (session.isCongested) throw new InputError("busy", `node ${uid} does not read what it was sent`);
+    let ofNode = 0;
+    for (const run of this.#runs.values()) if (run.uid === uid) ofNode += 1;
+    if (ofNode >= MAX_RUNNING_PER_NODE) throw new InputError("busy", `node ${uid} has ${ofNode} triggers unanswered`);
+    if (this.#runs.size >= MAX_RUNNING) throw new InputError("busy", `${MAX_RUNNING} triggers are unanswered`);
+  }
+
+  /** Signs and sends; false when the session was gone before it was sent. The answer settles the run whenever it comes. */
+  async #send(run: Run, session: NodeSession): Promise<boolean> {
+    const { keys, clock, origin, sessions } = this.#deps;
+    const { event, body, wait, user, deadlineMs } = run.request;
+    const iat = Math.floor(clock.now() / 1000);
+    const exp = iat + Math.ceil(deadlineMs / 1000) + EXPIRY_SECONDS;
+    const claims = {
+      iss: origin,
+      aud: run.uid,
+      sid: session.sid,
+      jti: run.id,
+      event,
+      body,
+      wait,
+      user,
+      deadlineMs,
+      iat,
+      exp,
+    };
+    const jws = await signJws("holdfast-trigger+jwt", claims, keys.signing);
+    if (jws.length > MAX_JWS_CHARS) {
+      run.settle({ error: new InputError("invalid-body", "body: too large for one message") });
+      return true;
+    }
+    if (!this.#runs.has(run.id) || sessions.get(run.uid) !== session) return false;
+    session.peer.request("trigger.run", { jws }, run.stop.signal).then(
+      (result) => run.settle({ result }),
+      (error: unknown) => {
+        const reason = toError(error);
+        // A broken session says nothing about the trigger: with somebody waiting it is sent again, otherwise it is left.
+        if (reason instanceof RemoteError) run.settle({ error: answerError(reason) });
+        else if (isOutOfRoom(reason)) run.settle({ error: new InputError("busy", reason.message) });
+        else if (isInvalid(reason)) run.settle({ error: new InputError("internal", reason.message) });
+        else if (!run.request.wait) run.settle({ error: offline(run.uid) });
+      },
+    );
+    return true;
+  }
+
+  #giveUp(run: Run, error: InputError): void {
+    this.#deps.sessions.get(run.uid)?.peer.notify("trigger.cancel", { id: run.id });
+    run.settle({ error });
+    run.stop.abort(error);
+  }
+}
+
+function isOutOfRoom(error: Error): boolean {
+  return error instanceof SessionError && error.code === "busy";
+}
+
+function isInvalid(error: Error): boolean {
+  return error instanceof SessionError && error.code === "invalid-result";
+}
+
+function answerError(error: RemoteError): InputError {
+  return new InputError(error.code, error.message, { cause: error, ...detailsOf(error.details) });
+}
+
+function detailsOf(details: Readonly<Record<string, unknown>> | undefined): {
+  details?: Readonly<Record<string, unknown>>;
+} {
+  return details === undefined ? {} : { details };
+}
+
+function codeOf(error: Error): string {
+  return error instanceof InputError ? error.code : "internal";
+}

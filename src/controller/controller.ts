@@ -1,0 +1,248 @@
+import { getRequestListener } from "@hono/node-server";
+import { randomUUID } from "node:crypto";
+import { createServer as createHttpServer, type Server } from "node:http";
+import { createServer as createHttpsServer } from "node:https";
+import { join, resolve } from "node:path";
+import type { Logger } from "pino";
+import { HostError, InputError, toError } from "../errors.ts";
+import { systemClock, type Clock } from "../host/clock.ts";
+import { hostFiles, type Files } from "../host/files.ts";
+import type { KeysEnvelope } from "../protocol/keys-chain.ts";
+import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
+import { Announcer } from "./channel/announcer.ts";
+import { documents as documentsOf } from "./channel/documents.ts";
+import { Gate } from "./channel/gate.ts";
+import { Greeter } from "./channel/greeter.ts";
+import { pathOf } from "./channel/http-io.ts";
+import { nodeHandlers } from "./channel/node-methods.ts";
+import { closeServer, listen } from "./channel/server.ts";
+import { Sessions } from "./channel/sessions.ts";
+import { SpeedTest } from "./channel/speed-test.ts";
+import { telemetryIntake } from "./channel/telemetry-intake.ts";
+import { Tickets } from "./channel/tickets.ts";
+import { Triggers } from "./channel/triggers.ts";
+import { eventLog } from "./event-log.ts";
+import { FleetService } from "./fleet-service.ts";
+import { ensureAdminKey } from "./keys/admin-key.ts";
+import { loadControlKeys, type ControlKeys } from "./keys/control-keys.ts";
+import { keyStore } from "./keys/key-store.ts";
+import { fileCertificate, selfMadeCertificate, type ServerCertificate } from "./keys/tls-certificate.ts";
+import { controllerSettings, tlsModeOf, type ControllerSettings, type ControllerSettingsInput } from "./settings.ts";
+import { openStore, type Store } from "./store/store.ts";
+
+export interface ControllerOptions extends ControllerSettingsInput {
+  readonly log: Logger;
+  readonly clock?: Clock;
+}
+
+/** A controller that serves. */
+export interface Controller {
+  /** The origin that licenses name: the public one if given, else the address it listens on. */
+  readonly url: string;
+  readonly fleet: FleetService;
+  /** Where the operator's API key is. */
+  readonly adminKeyPath: string;
+  close(): Promise<void>;
+}
+
+const SWEEP_MS = 5000;
+const PRUNE_MS = 3_600_000;
+
+/**
+ * Starts a controller and resolves once it serves.
+ * @throws {InputError} `invalid-settings`; {HostError} when its state, a key, a certificate or the port cannot be had.
+ */
+export async function startController(options: ControllerOptions): Promise<Controller> {
+  const { log, clock = systemClock(), ...input } = options;
+  const settings = controllerSettings(input);
+  const files = hostFiles();
+  const dataDir = resolve(settings.dataDir);
+  for (const directory of [dataDir, join(dataDir, "keys"), join(dataDir, "tls")]) {
+    await files.makeDirectory(directory, 0o700);
+  }
+  const store = openStore(join(dataDir, "controller.db"));
+  try {
+    if (store.damagedCopy !== undefined) log.error({ copy: store.damagedCopy }, "database was damaged and set aside");
+    if (!store.isPersistent) throw new HostError("read-only", `${dataDir} cannot be written`);
+    const certificate = await certificateOf(files, dataDir, settings, clock);
+    const keys = await loadControlKeys(keyStore(files, join(dataDir, "keys")), ledgerOf(store), {
+      spki: certificate === undefined ? [] : [certificate.pin],
+      nowSeconds: Math.floor(clock.now() / 1000),
+    });
+    const admin = await ensureAdminKey(files, dataDir, {
+      get: () => store.meta.get("admin-key-hash"),
+      set: (hash) => store.meta.set("admin-key-hash", hash),
+    });
+    if (admin.isNew) log.info({ path: admin.path }, "operator's API key written");
+    const identity = identityOf(store, settings);
+    const server = certificate === undefined ? createHttpServer() : createHttpsServer(certificate);
+    const port = await listen(server, settings.listen.host, settings.listen.port);
+    const origin = originOf(settings, port, certificate !== undefined);
+    return assemble({ settings, log, clock, store, certificate, keys, server, origin, identity, admin });
+  } catch (error) {
+    store.close();
+    throw error;
+  }
+}
+
+interface Parts {
+  readonly settings: ControllerSettings;
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly store: Store;
+  readonly certificate: ServerCertificate | undefined;
+  readonly keys: ControlKeys;
+  readonly server: Server;
+  readonly origin: string;
+  readonly identity: { readonly org: string; readonly domain: string };
+  readonly admin: { readonly hash: string; readonly path: string };
+}
+
+/** Wires everything. Runs without a pause after the port is open, so that no request comes before its listener. */
+function assemble({
+  settings,
+  log,
+  clock,
+  store,
+  certificate,
+  keys,
+  server,
+  origin,
+  identity,
+  admin,
+}: Parts): Controller {
+  const { heartbeatSeconds, maxSessions } = settings;
+  const tlsPins = certificate === undefined ? [] : [certificate.pin];
+  const channelLog = log.child({ component: "channel" });
+  const base = { store, clock, keys, origin };
+
+  const events = eventLog(store, clock, identity);
+  const documents = documentsOf({ ...base, events });
+  const sessions = new Sessions({ store, events, clock, heartbeatSeconds });
+  const announcer = new Announcer({ sessions, documents, clock });
+  const triggers = new Triggers({ ...base, sessions });
+  const tickets = new Tickets(clock);
+  const telemetry = telemetryIntake({ store, events, clock, log: channelLog });
+  const methods = { store, documents, tickets, triggers, telemetry, clock };
+  const greeter = new Greeter({
+    ...base,
+    sessions,
+    documents,
+    triggers,
+    announcer,
+    events,
+    tlsPins,
+    heartbeatSeconds,
+    maxSessions,
+    log: channelLog,
+    handlers: (session) => nodeHandlers(methods, session),
+  });
+  const gate = new Gate(greeter);
+  const routes = new AgentRoutes({
+    ...base,
+    sessions,
+    documents,
+    tickets,
+    events,
+    speedTest: new SpeedTest(store),
+    log: channelLog,
+  });
+  const fleet = new FleetService({ ...base, ...identity, events, documents, sessions, triggers, announcer });
+
+  // The HTTP API serves every path outside the nodes' own.
+  const api = apiOf();
+  const serveApi = getRequestListener((request) => api.fetch(request), { overrideGlobalObjects: false });
+
+  store.atomic(() => {
+    for (const uid of store.nodes.uids()) documents.refresh(uid);
+  });
+  server.on("upgrade", (request, stream, head) => gate.upgrade(request, stream, head));
+  server.on("request", (request, response) => {
+    if (pathOf(request).startsWith(AGENT_PREFIX)) void routes.handle(request, response);
+    else void serveApi(request, response);
+  });
+  const stopSweeping = every(clock, SWEEP_MS, () => sessions.sweep(), log);
+  const stopPruning = every(clock, PRUNE_MS, () => store.prune(clock.now() / 1000), log);
+  log.info({ url: origin, org: identity.org, domain: identity.domain }, "controller serves");
+
+  return {
+    url: origin,
+    fleet,
+    adminKeyPath: admin.path,
+    async close() {
+      gate.close();
+      stopSweeping();
+      stopPruning();
+      announcer.close();
+      triggers.close();
+      sessions.close();
+      await closeServer(server, clock);
+      store.close();
+    },
+  };
+}
+
+function apiOf(): { fetch(request: Request): Response | Promise<Response> } {
+  return { fetch: () => Response.json({ error: "no such path", code: "not-found" }, { status: 404 }) };
+}
+
+async function certificateOf(
+  files: Files,
+  dataDir: string,
+  settings: ControllerSettings,
+  clock: Clock,
+): Promise<ServerCertificate | undefined> {
+  switch (tlsModeOf(settings)) {
+    case "none":
+      return undefined;
+    case "files":
+      return fileCertificate(files, resolve(settings.tlsCert ?? ""), resolve(settings.tlsKey ?? ""));
+    default: {
+      const publicHost = settings.publicUrl === undefined ? [] : [new URL(settings.publicUrl).hostname];
+      const hosts = [...new Set([...publicHost, settings.listen.host])].map((host) => host.replace(/^\[|\]$/g, ""));
+      return selfMadeCertificate(files, join(dataDir, "tls"), hosts, clock.now());
+    }
+  }
+}
+
+function ledgerOf(store: Store) {
+  return {
+    all: () => store.meta.keyDocuments(),
+    append: (version: number, envelope: KeysEnvelope) => store.meta.appendKeyDocument(version, envelope),
+  };
+}
+
+/** The organization and the domain are fixed at the first start, since every node's name and license holds them. */
+function identityOf(store: Store, settings: ControllerSettings): { readonly org: string; readonly domain: string } {
+  const org = store.meta.get("org") ?? randomUUID();
+  const stored = store.meta.get("domain");
+  if (stored !== undefined && settings.domain !== undefined && stored !== settings.domain) {
+    throw new InputError("invalid-settings", `domain: this controller's domain is ${stored} and cannot change`);
+  }
+  const domain = stored ?? settings.domain ?? "holdfast.example";
+  store.atomic(() => {
+    store.meta.set("org", org);
+    store.meta.set("domain", domain);
+  });
+  return { org, domain };
+}
+
+function originOf({ publicUrl, listen: { host } }: ControllerSettings, port: number, isTls: boolean): string {
+  return publicUrl ?? `http${isTls ? "s" : ""}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+function every(clock: Clock, ms: number, run: () => void, log: Logger): () => void {
+  let cancel = (): void => undefined;
+  const arm = (): void => {
+    cancel = clock.after(ms, () => {
+      try {
+        run();
+      } catch (error) {
+        log.error({ err: toError(error) }, "housekeeping failed");
+      }
+      arm();
+    });
+  };
+  arm();
+  return () => cancel();
+}

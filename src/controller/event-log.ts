@@ -1,0 +1,58 @@
+import { randomUUIDv7 } from "node:crypto";
+import type { Clock } from "../host/clock.ts";
+import type { NodeEvent } from "../protocol/telemetry.ts";
+import type { EventRecord } from "./fleet.ts";
+import { alertChange } from "./model/alerts.ts";
+import type { Store } from "./store/store.ts";
+import type { NodeLabel } from "./store/nodes.ts";
+
+/** An event as its source words it; the time is now and the state stateless unless said. */
+export type LoggedEvent = Pick<NodeEvent, "eventType" | "level" | "message"> &
+  Partial<Pick<NodeEvent, "state" | "details" | "timestamp">>;
+
+/** Where every event passes: stored with what the control plane adds, and alerts opened and closed by it. */
+export interface EventLog {
+  record(node: NodeLabel, event: LoggedEvent): EventRecord;
+  /** A change somebody made through the API: INFO, without an alert. */
+  change(node: NodeLabel, user: string, message: string): void;
+  audit(node: NodeLabel, category: string, value: string, timestamp?: number): void;
+}
+
+export function eventLog(
+  store: Store,
+  clock: Clock,
+  identity: { readonly org: string; readonly domain: string },
+): EventLog {
+  const record = (node: NodeLabel, event: LoggedEvent): EventRecord =>
+    store.atomic(() => {
+      const nowMs = clock.now();
+      const entry: EventRecord = {
+        uid: randomUUIDv7(),
+        eventType: event.eventType,
+        level: event.level,
+        message: event.message,
+        timestamp: event.timestamp ?? Math.floor(nowMs / 1000),
+        receivedTime: nowMs / 1000,
+        details: event.details ?? {},
+        state: event.state ?? "UNKNOWN",
+        subject: "Node",
+        orgId: identity.org,
+        nodeId: node.uid,
+        nodeName: node.name,
+        domain: identity.domain,
+        fqdn: node.fqdn,
+      };
+      store.events.add(entry);
+      const { opens, clears } = alertChange(entry);
+      for (const type of clears) store.alerts.close(node.uid, type);
+      if (opens !== undefined) store.alerts.open(entry);
+      return entry;
+    });
+  return {
+    record,
+    change: (node, user, message) =>
+      void record(node, { eventType: "Configuration Change", level: "INFO", message, details: { user } }),
+    audit: (node, category, value, timestamp = Math.floor(clock.now() / 1000)) =>
+      store.audits.add({ nodeId: node.uid, fqdn: node.fqdn, category, value, timestamp }),
+  };
+}

@@ -1,0 +1,370 @@
+import { randomUUID } from "node:crypto";
+import { InputError } from "../errors.ts";
+import type { Clock } from "../host/clock.ts";
+import { parseStrictJson } from "../lib/strict-json.ts";
+import { signJws } from "../protocol/jws.ts";
+import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSuits, type SectionName } from "../protocol/sections.ts";
+import type { MetricSample } from "../protocol/telemetry.ts";
+import {
+  Base64Url32,
+  NodeName,
+  TagText,
+  type JsonObject,
+  type LifecycleState,
+  type NodeState,
+  type NodeType,
+} from "../protocol/values.ts";
+import type { Announcer } from "./channel/announcer.ts";
+import type { Documents } from "./channel/documents.ts";
+import { deletedNotice } from "./channel/greeter.ts";
+import { refuseWhileHeld } from "./channel/node-methods.ts";
+import type { Sessions } from "./channel/sessions.ts";
+import type { TriggerOptions, Triggers } from "./channel/triggers.ts";
+import type { EventLog } from "./event-log.ts";
+import type {
+  AlertRecord,
+  AuditRecord,
+  ClusterRecord,
+  EventFilter,
+  EventRecord,
+  Fleet,
+  NodeRecord,
+  TriggerRequest,
+} from "./fleet.ts";
+import type { ControlKeys } from "./keys/control-keys.ts";
+import { settleIdentity } from "./model/identity.ts";
+import { triggerLabel } from "./model/trigger-label.ts";
+import type { NodeChange, NodeLabel, StoredNode } from "./store/nodes.ts";
+import type { Store } from "./store/store.ts";
+
+export interface FleetServiceDeps {
+  readonly store: Store;
+  readonly events: EventLog;
+  readonly documents: Documents;
+  readonly sessions: Sessions;
+  readonly triggers: Triggers;
+  readonly announcer: Announcer;
+  readonly keys: ControlKeys;
+  readonly clock: Clock;
+  readonly origin: string;
+  readonly org: string;
+  readonly domain: string;
+}
+
+const LICENSE_SECONDS = 24 * 3600;
+const MAX_MEMBERS = 16;
+const MAX_TAGS = 256;
+
+/** The fleet as the store and the open sessions know it. */
+export class FleetService implements Fleet {
+  readonly #deps: FleetServiceDeps;
+
+  constructor(deps: FleetServiceDeps) {
+    this.#deps = deps;
+  }
+
+  nodes(): readonly NodeRecord[] {
+    return this.#deps.store.nodes.all().map((node) => this.#record(node));
+  }
+
+  node(uid: string): NodeRecord | undefined {
+    const node = this.#deps.store.nodes.get(uid);
+    return node === undefined ? undefined : this.#record(node);
+  }
+
+  nodeByFqdn(fqdn: string): NodeRecord | undefined {
+    const node = this.#deps.store.nodes.byFqdn(fqdn);
+    return node === undefined ? undefined : this.#record(node);
+  }
+
+  async issueLicense(request: { name: string; type: NodeType; jkt?: string; user: string }): Promise<string> {
+    const { store, events, keys, clock, origin, org, domain } = this.#deps;
+    const { name, type, jkt, user } = request;
+    checkField("name", NodeName, name);
+    if (jkt !== undefined) checkField("jkt", Base64Url32, jkt);
+    this.#refuseTaken(`${name}.${domain}`);
+    const iat = Math.floor(clock.now() / 1000);
+    const license = {
+      iss: origin,
+      jti: randomUUID(),
+      name,
+      domain,
+      org,
+      type,
+      iat,
+      exp: iat + LICENSE_SECONDS,
+      root: keys.rootThumbprint,
+      spki: keys.newest.spki,
+      ...(jkt === undefined ? {} : { cnf: { jkt } }),
+    };
+    const jws = await signJws("holdfast-license+jwt", license, keys.signing);
+    store.atomic(() => {
+      store.licenses.add(license, user);
+      const node = { uid: license.jti, name, fqdn: `${name}.${domain}` };
+      events.change(node, user, `License issued for ${node.fqdn} (${type})`);
+    });
+    return jws;
+  }
+
+  updateNode(uid: string, change: { state?: NodeState; cluster?: string | null }, user: string): NodeRecord {
+    const node = this.#stored(uid);
+    const wanted: NodeChange = {
+      ...(change.state === undefined ? {} : { state: change.state }),
+      ...(change.cluster === undefined ? {} : { cluster: change.cluster ?? undefined }),
+    };
+    if (typeof change.cluster === "string" && change.cluster !== node.cluster) this.#checkJoin(node, change.cluster);
+    const parts = [
+      ...(change.state === undefined ? [] : [`state ${change.state}`]),
+      ...(change.cluster === undefined ? [] : [`cluster ${change.cluster ?? "none"}`]),
+    ];
+    return this.#change(node, wanted, user, `Node updated: ${parts.join(", ")}`);
+  }
+
+  async deleteNode(uid: string, user: string): Promise<void> {
+    const { store, events, sessions, triggers, clock } = this.#deps;
+    const node = this.#stored(uid);
+    store.atomic(() => {
+      const credentials = store.nodes.credentials(uid);
+      if (credentials !== undefined) {
+        store.tombstones.add(uid, credentials.keys.auth, credentials.thumbprints.auth, clock.now() / 1000);
+      }
+      events.record(node, { eventType: "Node Delete", level: "WARNING", message: "Node deleted", details: { user } });
+      store.alerts.closeAll(uid);
+      store.nodes.remove(uid);
+      this.#refresh(this.#membersOf(node.cluster));
+    });
+    triggers.nodeRemoved(uid);
+    const session = sessions.remove(uid);
+    if (session === undefined) return;
+    session.peer.notify("session.deleted", { jws: await deletedNotice(this.#deps, uid, session.cnonce) });
+    session.end("deleted");
+  }
+
+  setSection(uid: string, section: SectionName, body: JsonObject | undefined, user: string): NodeRecord {
+    const node = this.#stored(uid);
+    if (!sectionSuits(section, node.type)) {
+      throw new InputError("not-supported", `${section} does not exist on nodes of type ${node.type}`);
+    }
+    if (body !== undefined) checkSection(section, body);
+    const { [section]: _replaced, ...others } = node.config;
+    const config = body === undefined ? others : { ...others, [section]: body };
+    const verb = body === undefined ? "removed" : "changed";
+    return this.#change(node, { config }, user, `Configuration of ${section} ${verb}`);
+  }
+
+  setTag(uid: string, name: string, value: string | undefined, user: string): NodeRecord {
+    const node = this.#stored(uid);
+    const tags = changeTag(node.tags, name, value);
+    return this.#change(
+      node,
+      { tags },
+      user,
+      value === undefined ? `Tag ${name} removed` : `Tag ${name} set to ${value}`,
+    );
+  }
+
+  setLifecycleState(uid: string, state: LifecycleState, user: string): NodeRecord {
+    return this.#change(this.#stored(uid), { lifecycleState: state }, user, `Lifecycle state set to ${state}`);
+  }
+
+  clusters(): readonly ClusterRecord[] {
+    return this.#deps.store.clusters.all();
+  }
+
+  cluster(fqdn: string): ClusterRecord | undefined {
+    return this.#deps.store.clusters.get(fqdn);
+  }
+
+  createCluster({ name }: { name: string }, user: string): ClusterRecord {
+    const { store, events, clock, domain } = this.#deps;
+    checkField("name", NodeName, name);
+    const fqdn = `${name}.${domain}`;
+    this.#refuseTaken(fqdn);
+    return store.atomic(() => {
+      store.clusters.add({ fqdn, name, domain, createdAt: Math.floor(clock.now() / 1000) });
+      events.change(clusterLabel({ name, fqdn }), user, `Cluster ${fqdn} created`);
+      return this.#cluster(fqdn);
+    });
+  }
+
+  deleteCluster(fqdn: string, user: string): void {
+    const { store, events } = this.#deps;
+    const cluster = this.#cluster(fqdn);
+    this.#announce(() => {
+      for (const uid of cluster.members) store.nodes.change(uid, { cluster: undefined });
+      store.clusters.remove(fqdn);
+      events.change(clusterLabel(cluster), user, `Cluster ${fqdn} deleted`);
+      return cluster.members;
+    });
+  }
+
+  setClusterTag(fqdn: string, name: string, value: string | undefined, user: string): ClusterRecord {
+    const { store, events } = this.#deps;
+    const cluster = this.#cluster(fqdn);
+    const tags = changeTag(cluster.tags, name, value);
+    this.#announce(() => {
+      store.clusters.setTags(fqdn, tags);
+      events.change(clusterLabel(cluster), user, `Tag ${name} of cluster ${fqdn} changed`);
+      return cluster.members;
+    });
+    return this.#cluster(fqdn);
+  }
+
+  async runTrigger(uid: string, request: TriggerRequest, options: TriggerOptions): Promise<unknown> {
+    const { store, events, triggers, sessions } = this.#deps;
+    const node = this.#stored(uid);
+    refuseWhileHeld(store, uid);
+    if (sessions.get(uid) !== undefined) {
+      events.audit(node, "Node Action", `${request.user} invoked ${triggerLabel(request.event)}`);
+    }
+    return triggers.run(uid, request, options);
+  }
+
+  events(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] } {
+    return this.#deps.store.events.find(filter);
+  }
+
+  event(nodeId: string, eventUid: string): EventRecord | undefined {
+    return this.#deps.store.events.get(nodeId, eventUid);
+  }
+
+  alerts(nodeId?: string): readonly AlertRecord[] {
+    const { store, clock } = this.#deps;
+    const now = clock.now() / 1000;
+    return nodeId === undefined ? store.alerts.all(now) : store.alerts.ofNode(nodeId, now);
+  }
+
+  /** Dismissing `Identity Shared` is the operator's decision that lets the identity be used again. */
+  dismissAlert(nodeId: string, eventType: string): boolean {
+    const { store } = this.#deps;
+    return store.atomic(() => {
+      const wasOpen = store.alerts.close(nodeId, eventType);
+      return (eventType === "Identity Shared" && this.#releaseIdentity(nodeId)) || wasOpen;
+    });
+  }
+
+  audits(nodeId: string): readonly AuditRecord[] {
+    return this.#deps.store.audits.ofNode(nodeId);
+  }
+
+  metrics(nodeId: string, from: number, to: number): readonly MetricSample[] {
+    return this.#deps.store.telemetry.metrics(nodeId, from, to);
+  }
+
+  #record(node: StoredNode): NodeRecord {
+    const { sessions, store } = this.#deps;
+    return {
+      ...node,
+      isOnline: sessions.get(node.uid) !== undefined,
+      heartbeat: sessions.heartbeat(node.uid) ?? node.heartbeat,
+      applied: store.documents.applied(node.uid),
+    };
+  }
+
+  #stored(uid: string): StoredNode {
+    const node = this.#deps.store.nodes.get(uid);
+    if (node === undefined) throw new InputError("not-found", `no node ${uid}`);
+    return node;
+  }
+
+  #cluster(fqdn: string): ClusterRecord {
+    const cluster = this.#deps.store.clusters.get(fqdn);
+    if (cluster === undefined) throw new InputError("not-found", `no cluster ${fqdn}`);
+    return cluster;
+  }
+
+  #refuseTaken(fqdn: string): void {
+    const { store } = this.#deps;
+    if (store.nodes.byFqdn(fqdn) !== undefined || store.clusters.get(fqdn) !== undefined) {
+      throw new InputError("name-taken", `${fqdn} exists`, { details: { field: "name" } });
+    }
+  }
+
+  #checkJoin(node: StoredNode, fqdn: string): void {
+    const cluster = this.#cluster(fqdn);
+    if (node.type === "Agent") throw new InputError("not-supported", "cluster: agents cannot be members of a cluster");
+    if (cluster.members.length >= MAX_MEMBERS) {
+      throw new InputError("invalid-body", `cluster: ${fqdn} has ${MAX_MEMBERS} members`, {
+        details: { field: "cluster" },
+      });
+    }
+  }
+
+  #change(node: StoredNode, change: NodeChange, user: string, message: string): NodeRecord {
+    const { store, events } = this.#deps;
+    this.#announce(() => {
+      store.nodes.change(node.uid, change);
+      events.change(node, user, message);
+      const touched = Object.hasOwn(change, "cluster") ? [node.cluster, change.cluster] : [];
+      return new Set([node.uid, ...touched.flatMap((cluster) => this.#membersOf(cluster))]);
+    });
+    return this.#record(this.#stored(node.uid));
+  }
+
+  /** Stores a change and the documents of the nodes it answers in one transaction, and then tells those online. */
+  #announce(change: () => Iterable<string>): void {
+    const told = this.#deps.store.atomic(() => this.#refresh(change()));
+    for (const tell of told) tell();
+  }
+
+  #refresh(uids: Iterable<string>): readonly (() => void)[] {
+    const { documents, announcer } = this.#deps;
+    return [...uids].map((uid) => {
+      const names = documents.refresh(uid);
+      return () => announcer.changed(uid, names);
+    });
+  }
+
+  #membersOf(cluster: string | undefined): readonly string[] {
+    return cluster === undefined ? [] : this.#deps.store.nodes.members(cluster);
+  }
+
+  #releaseIdentity(uid: string): boolean {
+    const { store } = this.#deps;
+    const trail = store.nodes.credentials(uid)?.trail;
+    if (trail?.isHeld !== true) return false;
+    store.nodes.setTrail(uid, settleIdentity(trail));
+    return true;
+  }
+}
+
+/** Events about a cluster name it in place of a node, and no node id. */
+function clusterLabel({ name, fqdn }: Pick<ClusterRecord, "name" | "fqdn">): NodeLabel {
+  return { uid: "", name, fqdn };
+}
+
+function changeTag(
+  tags: Readonly<Record<string, string>>,
+  name: string,
+  value: string | undefined,
+): Readonly<Record<string, string>> {
+  checkField("name", TagText, name);
+  if (value === undefined) return Object.fromEntries(Object.entries(tags).filter(([tag]) => tag !== name));
+  checkField("value", TagText, value);
+  if (!Object.hasOwn(tags, name) && Object.keys(tags).length >= MAX_TAGS) {
+    throw new InputError("invalid-body", `name: ${MAX_TAGS} tags are the most`, { details: { field: "name" } });
+  }
+  return { ...tags, [name]: value };
+}
+
+function checkSection(section: SectionName, body: JsonObject): void {
+  try {
+    parseStrictJson(JSON.stringify(body), { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH });
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error;
+    throw new InputError("invalid-body", `${section}: ${error.message}`, { cause: error, details: { field: section } });
+  }
+}
+
+function checkField(
+  field: string,
+  schema: {
+    safeParse(value: unknown): { success: boolean; error?: { issues: readonly { message: string }[] } | undefined };
+  },
+  value: unknown,
+): void {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return;
+  const message = parsed.error?.issues[0]?.message ?? "wrong";
+  throw new InputError("invalid-body", `${field}: ${message}`, { details: { field } });
+}

@@ -1,0 +1,103 @@
+import { createPrivateKey, createPublicKey, generateKeyPairSync, randomBytes, X509Certificate } from "node:crypto";
+import { isIP } from "node:net";
+import { join } from "node:path";
+import { HostError } from "../../errors.ts";
+import type { Files } from "../../host/files.ts";
+import { installReflectMetadata } from "../../lib/reflect-metadata.ts";
+import { sha256 } from "./admin-key.ts";
+
+/** What the server presents, and the hash by which nodes pin it. */
+export interface ServerCertificate {
+  readonly cert: string;
+  readonly key: string;
+  /** SHA-256 of the SubjectPublicKeyInfo (RFC 7469), base64url. */
+  readonly pin: string;
+}
+
+const VALIDITY_MS = 10 * 365 * 24 * 3_600_000;
+const RENEW_BEFORE_MS = 30 * 24 * 3_600_000;
+
+/** Reads the operator's certificate. @throws {HostError} `certificate-unusable` naming the file. */
+export async function fileCertificate(files: Files, certPath: string, keyPath: string): Promise<ServerCertificate> {
+  const [cert, key] = await Promise.all([files.read(certPath), files.read(keyPath)]);
+  if (cert === undefined) throw new HostError("certificate-unusable", `${certPath} does not exist`);
+  if (key === undefined) throw new HostError("certificate-unusable", `${keyPath} does not exist`);
+  try {
+    const parsed = new X509Certificate(cert);
+    if (!parsed.checkPrivateKey(createPrivateKey(key))) {
+      throw new HostError("certificate-unusable", `${keyPath} is not the key of ${certPath}`);
+    }
+    return { cert, key, pin: pinOf(parsed) };
+  } catch (error) {
+    if (error instanceof HostError) throw error;
+    throw new HostError("certificate-unusable", `${certPath} or ${keyPath} is not PEM`, { cause: error });
+  }
+}
+
+/** Loads or makes a self-signed P-256 certificate. The key is kept when the certificate is made anew, so pins stay true. */
+export async function selfMadeCertificate(
+  files: Files,
+  directory: string,
+  hosts: readonly string[],
+  now: number,
+): Promise<ServerCertificate> {
+  const keyPath = join(directory, "key.pem");
+  const certPath = join(directory, "cert.pem");
+  let key = await files.read(keyPath);
+  if (key === undefined) {
+    const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    key = privateKey.export({ type: "pkcs8", format: "pem" });
+    await files.writeAtomic(keyPath, key, 0o600);
+  }
+  const stored = await files.read(certPath);
+  if (stored !== undefined && isUsable(stored, key, hosts, now)) {
+    return { cert: stored, key, pin: pinOf(new X509Certificate(stored)) };
+  }
+  const cert = await makeCertificate(key, hosts, now);
+  await files.writeAtomic(certPath, cert, 0o600);
+  return { cert, key, pin: pinOf(new X509Certificate(cert)) };
+}
+
+function pinOf(certificate: X509Certificate): string {
+  return sha256(certificate.publicKey.export({ type: "spki", format: "der" }));
+}
+
+function isUsable(cert: string, key: string, hosts: readonly string[], now: number): boolean {
+  try {
+    const parsed = new X509Certificate(cert);
+    return (
+      parsed.checkPrivateKey(createPrivateKey(key)) &&
+      parsed.validToDate.getTime() > now + RENEW_BEFORE_MS &&
+      hosts.every((host) => (isIP(host) === 0 ? parsed.checkHost(host) : parsed.checkIP(host)) !== undefined)
+    );
+  } catch {
+    return false;
+  }
+}
+
+async function makeCertificate(keyPem: string, hosts: readonly string[], now: number): Promise<string> {
+  // Loaded here alone: a controller with its operator's certificate never needs it.
+  installReflectMetadata();
+  const { SubjectAlternativeNameExtension, X509CertificateGenerator } = await import("@peculiar/x509");
+  const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
+  const privateKey = createPrivateKey(keyPem);
+  const publicKey = createPublicKey(privateKey);
+  const keys = {
+    privateKey: privateKey.toCryptoKey(algorithm, true, ["sign"]),
+    publicKey: publicKey.toCryptoKey(algorithm, true, ["verify"]),
+  };
+  const certificate = await X509CertificateGenerator.createSelfSigned({
+    serialNumber: randomBytes(16).toString("hex"),
+    name: "CN=holdfast controller",
+    notBefore: new Date(now - 24 * 3_600_000),
+    notAfter: new Date(now + VALIDITY_MS),
+    signingAlgorithm: algorithm,
+    keys,
+    extensions: [
+      new SubjectAlternativeNameExtension(
+        hosts.map((host) => ({ type: isIP(host) === 0 ? ("dns" as const) : ("ip" as const), value: host })),
+      ),
+    ],
+  });
+  return certificate.toString("pem");
+}

@@ -1,0 +1,71 @@
+import type { ClusterDocument, DomainDocument, NodeDocument } from "../../protocol/documents.ts";
+import type { ClusterRecord, NodeRecord } from "../fleet.ts";
+
+/** How far ahead of its own count a control plane follows a node, so that a damaged number cannot use the counter up. */
+export const MAX_VERSION_JUMP = 2 ** 32;
+
+type DocumentNode = Omit<
+  NodeRecord,
+  | "isOnline"
+  | "lastIp"
+  | "lastConnect"
+  | "disconnectTime"
+  | "heartbeat"
+  | "reported"
+  | "applied"
+  | "keys"
+  | "device"
+  | "createdAt"
+>;
+
+/** The body of a node's own document. Pure; the order of its members is fixed, so equal content is equal text. */
+export function nodeDocument(node: DocumentNode, settings: { readonly speedTestUrl: string }): NodeDocument {
+  return {
+    uid: node.uid,
+    name: node.name,
+    fqdn: node.fqdn,
+    domain: node.domain,
+    org: node.org,
+    type: node.type,
+    state: node.state,
+    ...(node.lifecycleState === undefined ? {} : { lifecycleState: node.lifecycleState }),
+    ...(node.cluster === undefined ? {} : { cluster: node.cluster }),
+    tags: sorted(node.tags),
+    settings: { speedTestUrl: settings.speedTestUrl },
+    config: sorted(node.config),
+  };
+}
+
+/** The body of the document that every member of a cluster gets. Pure. */
+export function clusterDocument(cluster: ClusterRecord): ClusterDocument {
+  return {
+    fqdn: cluster.fqdn,
+    members: [...cluster.members].sort(),
+    tags: sorted(cluster.tags),
+    config: sorted(cluster.config),
+  };
+}
+
+/** The body of what a node must know of its domain: nobody is granted anything until a grant is made. Pure. */
+export function domainDocument(domain: string): DomainDocument {
+  return { fqdn: domain, peers: [], grants: [] };
+}
+
+/** The version that content gets, or undefined when it is what is stored. `highest` counts every subject a document of this name had. */
+export function nextVersion(
+  stored: { readonly hash: string } | undefined,
+  hash: string,
+  highest: number,
+): number | undefined {
+  return stored?.hash === hash ? undefined : highest + 1;
+}
+
+/** What to do about a node that holds a version we never gave: follow it, or refuse a leap. Pure. */
+export function judgeHave(ours: number, have: number): "fine" | "restored" | "refused" {
+  if (have <= ours) return "fine";
+  return have - ours <= MAX_VERSION_JUMP && have < Number.MAX_SAFE_INTEGER ? "restored" : "refused";
+}
+
+function sorted<T extends Readonly<Record<string, unknown>>>(record: T): T {
+  return Object.fromEntries(Object.entries(record).sort(([a], [b]) => (a < b ? -1 : 1))) as T;
+}

@@ -1,0 +1,60 @@
+/** What is remembered of the hellos under one identity. */
+export interface IdentityTrail {
+  readonly n: number;
+  readonly bootId: string | undefined;
+  /** Boot ids before the current one, newest first. */
+  readonly earlierBoots: readonly string[];
+  /** Wall-clock ms of the newest sign of sharing. */
+  readonly sharedAt: number | undefined;
+  /** No document, token or trigger until an operator decides. */
+  readonly isHeld: boolean;
+}
+
+export const NEW_IDENTITY: IdentityTrail = {
+  n: 0,
+  bootId: undefined,
+  earlierBoots: [],
+  sharedAt: undefined,
+  isHeld: false,
+};
+
+/** Two signs of sharing within this time mean that two machines alternate. */
+export const ALTERNATION_MS = 10 * 60_000;
+const BOOTS_KEPT = 8;
+
+/**
+ * Judges a hello whose proof holds. A counter that does not rise, or a boot that returns after another, is a sign that two
+ * machines use one identity. The trail goes on from what was said, so that one restored from a snapshot is reported once. Pure.
+ */
+export function judgeHello(
+  trail: IdentityTrail,
+  hello: { readonly n: number; readonly bootId: string },
+  now: number,
+): { readonly trail: IdentityTrail; readonly isShared: boolean } {
+  const isOldBoot = hello.bootId !== trail.bootId && trail.earlierBoots.includes(hello.bootId);
+  const isShared = hello.n <= trail.n || isOldBoot;
+  const alternates = isShared && trail.sharedAt !== undefined && now - trail.sharedAt <= ALTERNATION_MS;
+  return {
+    isShared,
+    trail: {
+      n: hello.n,
+      bootId: hello.bootId,
+      earlierBoots: earlierBoots(trail, hello.bootId),
+      sharedAt: isShared ? now : trail.sharedAt,
+      isHeld: trail.isHeld || alternates,
+    },
+  };
+}
+
+/** The operator's decision: whoever holds the identity from here on is the one. */
+export function settleIdentity(trail: IdentityTrail): IdentityTrail {
+  return { ...trail, earlierBoots: [], sharedAt: undefined, isHeld: false };
+}
+
+function earlierBoots(trail: IdentityTrail, bootId: string): readonly string[] {
+  if (trail.bootId === undefined || trail.bootId === bootId) return trail.earlierBoots;
+  return [trail.bootId, ...trail.earlierBoots.filter((id) => id !== bootId && id !== trail.bootId)].slice(
+    0,
+    BOOTS_KEPT,
+  );
+}

@@ -1,0 +1,75 @@
+import { createPublicKey, diffieHellman, generateKeyPairSync } from "node:crypto";
+import { InputError } from "../../errors.ts";
+import type { License, RegisterClaims } from "../../protocol/claims.ts";
+import type { NodeKeys, NodeThumbprints } from "../../protocol/keys.ts";
+
+/** What the store knows that bears on a registration. */
+export interface RegistrationFacts {
+  /** Thumbprints of the node that has the license's uid already. */
+  readonly registered: NodeThumbprints | undefined;
+  readonly isDeleted: boolean;
+  /** Uid of another node that has one of the keys. */
+  readonly keyOwner: string | undefined;
+  /** Whether another node or a cluster has the name. */
+  readonly isNameTaken: boolean;
+}
+
+export type RegistrationVerdict =
+  | { readonly kind: "new" }
+  | { readonly kind: "again" }
+  | { readonly kind: "refused"; readonly code: "license-reused" | "key-in-use" | "license-expired" | "name-taken" };
+
+/** Decides about a license and keys whose signatures hold. The same keys again are answered again, since a reply may have been lost. Pure. */
+export function judgeRegistration(
+  license: Pick<License, "exp">,
+  keys: NodeThumbprints,
+  facts: RegistrationFacts,
+  nowSeconds: number,
+): RegistrationVerdict {
+  if (facts.isDeleted) return { kind: "refused", code: "license-expired" };
+  if (facts.registered !== undefined) {
+    return hasSameKeys(facts.registered, keys) ? { kind: "again" } : { kind: "refused", code: "license-reused" };
+  }
+  if (license.exp <= nowSeconds) return { kind: "refused", code: "license-expired" };
+  if (facts.keyOwner !== undefined) return { kind: "refused", code: "key-in-use" };
+  return facts.isNameTaken ? { kind: "refused", code: "name-taken" } : { kind: "new" };
+}
+
+/**
+ * Checks what the claims say about each other.
+ * @throws {InputError} `bad-signature`, naming the claim.
+ */
+export function checkClaims(
+  license: License,
+  claims: Pick<RegisterClaims, "aud">,
+  origin: string,
+  authThumbprint: string,
+): void {
+  if (license.iss !== origin) throw new InputError("bad-signature", `license.iss: must be ${origin}`);
+  if (claims.aud !== origin) throw new InputError("bad-signature", `aud: must be ${origin}`);
+  if (license.cnf !== undefined && license.cnf.jkt !== authThumbprint) {
+    throw new InputError("bad-signature", "license.cnf.jkt: the license is bound to another key");
+  }
+}
+
+/**
+ * Makes sure that the public keys are points of their curves, and that the X25519 one is none of small order (RFC 7748 §6.1).
+ * @throws {InputError} `bad-signature`, naming the key.
+ */
+export function checkKeys(keys: NodeKeys): void {
+  try {
+    createPublicKey({ key: keys.overlay, format: "jwk" });
+  } catch (error) {
+    throw new InputError("bad-signature", "keys.overlay: not a point of P-256", { cause: error });
+  }
+  try {
+    const { privateKey } = generateKeyPairSync("x25519");
+    diffieHellman({ privateKey, publicKey: createPublicKey({ key: keys.wireguard, format: "jwk" }) });
+  } catch (error) {
+    throw new InputError("bad-signature", "keys.wireguard: not a usable X25519 key", { cause: error });
+  }
+}
+
+function hasSameKeys(a: NodeThumbprints, b: NodeThumbprints): boolean {
+  return a.auth === b.auth && a.overlay === b.overlay && a.wireguard === b.wireguard;
+}

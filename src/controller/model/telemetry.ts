@@ -1,0 +1,32 @@
+import type { z } from "zod";
+import { describeIssues } from "../../protocol/envelope.ts";
+import type { JsonObject } from "../../protocol/values.ts";
+
+/** Largest single record as JSON; the frame bounds the batch. */
+export const RECORD_MAX_BYTES = 32 * 1024;
+
+/** What of a push is new, and how far the stream is acknowledged after it. Pure. */
+export function newRecords(
+  acknowledged: number,
+  push: { readonly first: number; readonly records: readonly JsonObject[] },
+): { readonly records: readonly JsonObject[]; readonly last: number } {
+  const end = push.first + push.records.length - 1;
+  const known = Math.max(0, Math.min(push.records.length, acknowledged - push.first + 1));
+  return { records: push.records.slice(known), last: Math.max(acknowledged, end) };
+}
+
+/** Sorts records into those of a stream's form, without unknown fields, and why others are not. Pure. */
+export function sortRecords<T>(
+  schema: z.ZodType<T>,
+  records: readonly JsonObject[],
+): { readonly good: readonly T[]; readonly bad: readonly string[] } {
+  const good: T[] = [];
+  const bad: string[] = [];
+  for (const record of records) {
+    const parsed = schema.safeParse(record);
+    if (!parsed.success) bad.push(describeIssues(parsed.error).join("; ").slice(0, 512));
+    else if (Buffer.byteLength(JSON.stringify(parsed.data)) > RECORD_MAX_BYTES) bad.push("larger than 32 KiB");
+    else good.push(parsed.data);
+  }
+  return { good, bad };
+}

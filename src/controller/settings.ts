@@ -1,0 +1,73 @@
+import { isIP } from "node:net";
+import { z } from "zod";
+import { InputError } from "../errors.ts";
+import { Origin } from "../protocol/claims.ts";
+import { describeIssues } from "../protocol/envelope.ts";
+import { Fqdn } from "../protocol/values.ts";
+
+/** What an operator may say about a controller; everything but where to listen and where to keep state has a default. */
+export const ControllerSettings = z.object({
+  /** `host:port`, an IPv6 address in brackets; port 0 takes a free one. */
+  listen: z.string().max(300).transform(readListen),
+  dataDir: z.string().min(1).max(4096),
+  /** Origin that nodes dial; by default the listening address. */
+  publicUrl: Origin.optional(),
+  domain: Fqdn.optional(),
+  /** PEM files; both or none. */
+  tlsCert: z.string().min(1).optional(),
+  tlsKey: z.string().min(1).optional(),
+  /** `self` makes a certificate even on loopback. */
+  tls: z.literal("self").optional(),
+  heartbeatSeconds: z.int().min(10).max(300).default(30),
+  /** Sessions kept at a time; nodes beyond it are told to come back later. */
+  maxSessions: z.int().min(1).max(100_000).default(20_000),
+});
+export type ControllerSettings = z.infer<typeof ControllerSettings>;
+export type ControllerSettingsInput = z.input<typeof ControllerSettings>;
+
+/** How the one port is served. */
+export type TlsMode = "none" | "self" | "files";
+
+/**
+ * Checks the settings of a controller.
+ * @throws {InputError} `invalid-settings`, naming each field.
+ */
+export function controllerSettings(input: ControllerSettingsInput): ControllerSettings {
+  const parsed = ControllerSettings.safeParse(input);
+  if (!parsed.success) throw new InputError("invalid-settings", describeIssues(parsed.error).join("; "));
+  const settings = parsed.data;
+  if ((settings.tlsCert === undefined) !== (settings.tlsKey === undefined)) {
+    throw new InputError("invalid-settings", "tlsCert and tlsKey go together");
+  }
+  if (isWildcard(settings.listen.host) && settings.publicUrl === undefined) {
+    throw new InputError("invalid-settings", "publicUrl: needed when listening on every address");
+  }
+  return Object.freeze(settings);
+}
+
+/** Plain HTTP is for loopback only; elsewhere a certificate is made when none is given. */
+export function tlsModeOf(settings: ControllerSettings): TlsMode {
+  if (settings.tlsCert !== undefined) return "files";
+  return settings.tls === "self" || !isLoopback(settings.listen.host) ? "self" : "none";
+}
+
+/** Whether an address or name means this machine only. */
+export function isLoopback(host: string): boolean {
+  if (isIP(host) === 4) return host.startsWith("127.");
+  return host === "::1" || host === "localhost";
+}
+
+function isWildcard(host: string): boolean {
+  return host === "0.0.0.0" || host === "::";
+}
+
+function readListen(text: string, context: z.RefinementCtx): { readonly host: string; readonly port: number } {
+  const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]\s]+)):(\d{1,5})$/.exec(text);
+  const host = match?.[1] ?? match?.[2] ?? "";
+  const port = Number(match?.[3]);
+  if (host === "" || !Number.isInteger(port) || port > 65_535) {
+    context.addIssue({ code: "custom", message: "must be host:port, an IPv6 address in brackets" });
+    return z.NEVER;
+  }
+  return { host, port };
+}

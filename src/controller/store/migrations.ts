@@ -1,0 +1,82 @@
+const FIRST = `
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE key_documents (version INTEGER PRIMARY KEY, jws TEXT NOT NULL, cross_jws TEXT) STRICT;
+
+CREATE TABLE licenses (
+  jti TEXT PRIMARY KEY, name TEXT NOT NULL, type TEXT NOT NULL, issued_at INTEGER NOT NULL, expires_at INTEGER NOT NULL,
+  issued_by TEXT NOT NULL, consumed_at INTEGER
+) STRICT;
+
+CREATE TABLE clusters (
+  fqdn TEXT PRIMARY KEY, name TEXT NOT NULL, domain TEXT NOT NULL, created_at INTEGER NOT NULL,
+  tags TEXT NOT NULL DEFAULT '{}', config TEXT NOT NULL DEFAULT '{}'
+) STRICT;
+
+CREATE TABLE nodes (
+  uid TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, fqdn TEXT NOT NULL UNIQUE, domain TEXT NOT NULL, org TEXT NOT NULL,
+  type TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'ACTIVE', lifecycle_state TEXT,
+  cluster TEXT REFERENCES clusters (fqdn),
+  tags TEXT NOT NULL DEFAULT '{}', config TEXT NOT NULL DEFAULT '{}',
+  keys TEXT NOT NULL, auth TEXT NOT NULL UNIQUE, overlay TEXT NOT NULL UNIQUE, wireguard TEXT NOT NULL UNIQUE,
+  device TEXT, created_at INTEGER NOT NULL, speed_token TEXT NOT NULL UNIQUE,
+  last_ip TEXT, last_connect INTEGER, disconnect_time INTEGER,
+  heartbeat TEXT, reported TEXT NOT NULL DEFAULT '{}', reported_version INTEGER NOT NULL DEFAULT 0,
+  trail TEXT NOT NULL
+) STRICT;
+CREATE INDEX nodes_by_cluster ON nodes (cluster);
+CREATE TABLE tombstones (uid TEXT PRIMARY KEY, auth_key TEXT NOT NULL, auth TEXT NOT NULL, deleted_at INTEGER NOT NULL) STRICT;
+
+CREATE TABLE documents (
+  node TEXT NOT NULL REFERENCES nodes (uid) ON DELETE CASCADE, name TEXT NOT NULL, sub TEXT NOT NULL,
+  version INTEGER NOT NULL, hash TEXT NOT NULL, body TEXT NOT NULL, jws TEXT, seal TEXT,
+  PRIMARY KEY (node, name, sub)
+) STRICT;
+CREATE TABLE applied (
+  node TEXT NOT NULL REFERENCES nodes (uid) ON DELETE CASCADE, name TEXT NOT NULL, report TEXT NOT NULL,
+  PRIMARY KEY (node, name)
+) STRICT;
+
+CREATE TABLE events (
+  seq INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, node_id TEXT NOT NULL, node_name TEXT NOT NULL, fqdn TEXT NOT NULL,
+  domain TEXT NOT NULL, org TEXT NOT NULL, event_type TEXT NOT NULL, level TEXT NOT NULL, message TEXT NOT NULL,
+  state TEXT NOT NULL, subject TEXT NOT NULL, timestamp REAL NOT NULL, received_time REAL NOT NULL, details TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_by_node ON events (node_id, timestamp);
+CREATE INDEX events_by_time ON events (timestamp);
+CREATE INDEX events_by_receipt ON events (received_time);
+CREATE TABLE alerts (
+  node_id TEXT NOT NULL, event_type TEXT NOT NULL, uid TEXT NOT NULL, node_name TEXT NOT NULL, message TEXT NOT NULL,
+  timestamp REAL NOT NULL, PRIMARY KEY (node_id, event_type)
+) STRICT;
+CREATE TABLE audits (
+  seq INTEGER PRIMARY KEY, node_id TEXT NOT NULL, fqdn TEXT NOT NULL, category TEXT NOT NULL, value TEXT NOT NULL,
+  timestamp REAL NOT NULL
+) STRICT;
+CREATE INDEX audits_by_node ON audits (node_id, timestamp);
+CREATE INDEX audits_by_time ON audits (timestamp);
+
+CREATE TABLE triggers (
+  id TEXT PRIMARY KEY, node TEXT NOT NULL REFERENCES nodes (uid) ON DELETE CASCADE, event TEXT NOT NULL, user TEXT NOT NULL,
+  sent_at INTEGER NOT NULL, outcome TEXT
+) STRICT;
+CREATE INDEX triggers_by_node ON triggers (node);
+CREATE INDEX triggers_by_time ON triggers (sent_at);
+
+CREATE TABLE telemetry_acks (
+  node TEXT NOT NULL REFERENCES nodes (uid) ON DELETE CASCADE, stream TEXT NOT NULL, last INTEGER NOT NULL,
+  PRIMARY KEY (node, stream)
+) STRICT;
+CREATE TABLE metrics (
+  node TEXT NOT NULL REFERENCES nodes (uid) ON DELETE CASCADE, t INTEGER NOT NULL, m TEXT NOT NULL, PRIMARY KEY (node, t)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX metrics_by_time ON metrics (t);
+CREATE TABLE gateway_details (
+  seq INTEGER PRIMARY KEY, node TEXT NOT NULL REFERENCES nodes (uid) ON DELETE CASCADE, received_at INTEGER NOT NULL,
+  record TEXT NOT NULL
+) STRICT;
+CREATE INDEX gateway_details_by_node ON gateway_details (node, received_at);
+CREATE INDEX gateway_details_by_time ON gateway_details (received_at);
+`;
+
+/** The schema, one script per version; a script that has been released is never edited. */
+export const migrations: readonly string[] = [FIRST];

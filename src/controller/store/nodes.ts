@@ -1,0 +1,227 @@
+import type { DatabaseSync } from "node:sqlite";
+import { z } from "zod";
+import { Device } from "../../protocol/claims.ts";
+import { Config } from "../../protocol/documents.ts";
+import { NodeKeys, type NodeThumbprints } from "../../protocol/keys.ts";
+import { Heartbeat } from "../../protocol/methods.ts";
+import { ShadowMap } from "../../protocol/shadow.ts";
+import { LifecycleState, NodeState, NodeType, Tags } from "../../protocol/values.ts";
+import type { NodeRecord } from "../fleet.ts";
+import type { IdentityTrail } from "../model/identity.ts";
+import type { ReportedShadow } from "../model/shadow.ts";
+import { json, maybeJson, maybeNumber, maybeText, number, text, word, type Row } from "./rows.ts";
+
+/** A node as stored; whether it is online and what it applied is added from elsewhere. */
+export type StoredNode = Omit<NodeRecord, "isOnline" | "applied">;
+
+/** What it takes to judge a hello. */
+export interface NodeCredentials {
+  readonly keys: NodeKeys;
+  readonly thumbprints: NodeThumbprints;
+  readonly trail: IdentityTrail;
+  readonly lastIp: string | undefined;
+  readonly reportedVersion: number;
+}
+
+export interface NewNode {
+  readonly uid: string;
+  readonly name: string;
+  readonly fqdn: string;
+  readonly domain: string;
+  readonly org: string;
+  readonly type: NodeType;
+  readonly keys: NodeKeys;
+  readonly thumbprints: NodeThumbprints;
+  readonly device: Device;
+  readonly createdAt: number;
+  readonly speedToken: string;
+  readonly trail: IdentityTrail;
+}
+
+/** Columns that the fleet's changes set; undefined clears one that may be empty. */
+export interface NodeChange {
+  readonly state?: NodeState;
+  readonly lifecycleState?: LifecycleState | undefined;
+  readonly cluster?: string | undefined;
+  readonly tags?: Readonly<Record<string, string>>;
+  readonly config?: Config;
+}
+
+export interface NodeStore {
+  all(): readonly StoredNode[];
+  uids(): readonly string[];
+  get(uid: string): StoredNode | undefined;
+  byFqdn(fqdn: string): StoredNode | undefined;
+  /** Uid, name and FQDN: what an event says of its node. */
+  label(uid: string): NodeLabel | undefined;
+  /** The cluster and the domain of a node: what its documents are about. */
+  placement(uid: string): { readonly cluster: string | undefined; readonly domain: string } | undefined;
+  members(cluster: string): readonly string[];
+  credentials(uid: string): NodeCredentials | undefined;
+  speedToken(uid: string): string | undefined;
+  bySpeedToken(token: string): string | undefined;
+  keyOwner(keys: NodeThumbprints, except: string): string | undefined;
+  add(node: NewNode): void;
+  change(uid: string, change: NodeChange): void;
+  connected(
+    uid: string,
+    at: { readonly lastConnect: number; readonly lastIp: string; readonly trail: IdentityTrail },
+  ): void;
+  setTrail(uid: string, trail: IdentityTrail): void;
+  disconnected(uid: string, atSeconds: number): void;
+  setHeartbeat(uid: string, heartbeat: StoredHeartbeat): void;
+  reported(uid: string): ReportedShadow | undefined;
+  setReported(uid: string, shadow: ReportedShadow): void;
+  remove(uid: string): void;
+}
+
+export interface NodeLabel {
+  readonly uid: string;
+  readonly name: string;
+  readonly fqdn: string;
+}
+
+export const StoredHeartbeat = Heartbeat.extend({ receivedAt: z.int().min(0) });
+export type StoredHeartbeat = z.infer<typeof StoredHeartbeat>;
+
+const Trail = z.object({
+  n: z.int().min(0),
+  bootId: z.string().optional(),
+  earlierBoots: z.array(z.string()),
+  sharedAt: z.number().optional(),
+  isHeld: z.boolean(),
+});
+
+export function nodeStore(sql: DatabaseSync): NodeStore {
+  const all = sql.prepare("SELECT * FROM nodes ORDER BY fqdn");
+  const uids = sql.prepare("SELECT uid FROM nodes ORDER BY uid");
+  const one = sql.prepare("SELECT * FROM nodes WHERE uid = ?");
+  const byFqdn = sql.prepare("SELECT * FROM nodes WHERE fqdn = ?");
+  const label = sql.prepare("SELECT uid, name, fqdn FROM nodes WHERE uid = ?");
+  const placement = sql.prepare("SELECT cluster, domain FROM nodes WHERE uid = ?");
+  const members = sql.prepare("SELECT uid FROM nodes WHERE cluster = ? ORDER BY uid");
+  const credentials = sql.prepare(
+    "SELECT keys, auth, overlay, wireguard, trail, last_ip, reported_version FROM nodes WHERE uid = ?",
+  );
+  const speedToken = sql.prepare("SELECT speed_token FROM nodes WHERE uid = ?");
+  const bySpeedToken = sql.prepare("SELECT uid FROM nodes WHERE speed_token = ?");
+  const keyOwner = sql.prepare(
+    "SELECT uid FROM nodes WHERE (auth = ? OR overlay = ? OR wireguard = ?) AND uid <> ? LIMIT 1",
+  );
+  const add = sql.prepare(
+    `INSERT INTO nodes (uid, name, fqdn, domain, org, type, keys, auth, overlay, wireguard, device, created_at, speed_token, trail)
+     VALUES (:uid, :name, :fqdn, :domain, :org, :type, :keys, :auth, :overlay, :wireguard, :device, :createdAt, :speedToken, :trail)`,
+  );
+  const change = sql.prepare(
+    "UPDATE nodes SET state = ?, lifecycle_state = ?, cluster = ?, tags = ?, config = ? WHERE uid = ?",
+  );
+  const connected = sql.prepare("UPDATE nodes SET last_connect = ?, last_ip = ?, trail = ? WHERE uid = ?");
+  const setTrail = sql.prepare("UPDATE nodes SET trail = ? WHERE uid = ?");
+  const disconnected = sql.prepare("UPDATE nodes SET disconnect_time = ? WHERE uid = ?");
+  const setHeartbeat = sql.prepare("UPDATE nodes SET heartbeat = ? WHERE uid = ?");
+  const reported = sql.prepare("SELECT reported, reported_version FROM nodes WHERE uid = ?");
+  const setReported = sql.prepare("UPDATE nodes SET reported = ?, reported_version = ? WHERE uid = ?");
+  const remove = sql.prepare("DELETE FROM nodes WHERE uid = ?");
+  const read = (row: Row | undefined): StoredNode | undefined => (row === undefined ? undefined : readNode(row));
+
+  return {
+    all: () => all.all().map(readNode),
+    uids: () => uids.all().map((row) => text(row, "uid")),
+    get: (uid) => read(one.get(uid)),
+    byFqdn: (fqdn) => read(byFqdn.get(fqdn)),
+    label(uid) {
+      const row = label.get(uid);
+      return row === undefined
+        ? undefined
+        : { uid: text(row, "uid"), name: text(row, "name"), fqdn: text(row, "fqdn") };
+    },
+    placement(uid) {
+      const row = placement.get(uid);
+      return row === undefined ? undefined : { cluster: maybeText(row, "cluster"), domain: text(row, "domain") };
+    },
+    members: (cluster) => members.all(cluster).map((row) => text(row, "uid")),
+    credentials(uid) {
+      const row = credentials.get(uid);
+      return row === undefined ? undefined : readCredentials(row);
+    },
+    speedToken: (uid) => column(speedToken.get(uid), "speed_token"),
+    bySpeedToken: (token) => column(bySpeedToken.get(token), "uid"),
+    keyOwner: ({ auth, overlay, wireguard }, except) => column(keyOwner.get(auth, overlay, wireguard, except), "uid"),
+    add: ({ thumbprints, keys, device, trail, ...plain }) =>
+      void add.run({
+        ...plain,
+        ...thumbprints,
+        keys: JSON.stringify(keys),
+        device: JSON.stringify(device),
+        trail: JSON.stringify(trail),
+      }),
+    change(uid, wanted) {
+      const row = one.get(uid);
+      if (row === undefined) return;
+      const has = (key: keyof NodeChange): boolean => Object.hasOwn(wanted, key);
+      change.run(
+        wanted.state ?? text(row, "state"),
+        has("lifecycleState") ? (wanted.lifecycleState ?? null) : (maybeText(row, "lifecycle_state") ?? null),
+        has("cluster") ? (wanted.cluster ?? null) : (maybeText(row, "cluster") ?? null),
+        wanted.tags === undefined ? text(row, "tags") : JSON.stringify(wanted.tags),
+        wanted.config === undefined ? text(row, "config") : JSON.stringify(wanted.config),
+        uid,
+      );
+    },
+    connected: (uid, { lastConnect, lastIp, trail }) =>
+      void connected.run(lastConnect, lastIp, JSON.stringify(trail), uid),
+    setTrail: (uid, trail) => void setTrail.run(JSON.stringify(trail), uid),
+    disconnected: (uid, atSeconds) => void disconnected.run(Math.floor(atSeconds), uid),
+    setHeartbeat: (uid, heartbeat) => void setHeartbeat.run(JSON.stringify(heartbeat), uid),
+    reported(uid) {
+      const row = reported.get(uid);
+      if (row === undefined) return undefined;
+      return { version: number(row, "reported_version"), reported: json(row, "reported", ShadowMap) };
+    },
+    setReported: (uid, shadow) => void setReported.run(JSON.stringify(shadow.reported), shadow.version, uid),
+    remove: (uid) => void remove.run(uid),
+  };
+}
+
+function column(row: Row | undefined, name: string): string | undefined {
+  return row === undefined ? undefined : text(row, name);
+}
+
+function readTrail(row: Row): IdentityTrail {
+  const { n, bootId, earlierBoots, sharedAt, isHeld } = json(row, "trail", Trail);
+  return { n, bootId, earlierBoots, sharedAt, isHeld };
+}
+
+function readCredentials(row: Row): NodeCredentials {
+  return {
+    keys: json(row, "keys", NodeKeys),
+    thumbprints: { auth: text(row, "auth"), overlay: text(row, "overlay"), wireguard: text(row, "wireguard") },
+    trail: readTrail(row),
+    lastIp: maybeText(row, "last_ip"),
+    reportedVersion: number(row, "reported_version"),
+  };
+}
+
+function readNode(row: Row): StoredNode {
+  return {
+    uid: text(row, "uid"),
+    name: text(row, "name"),
+    fqdn: text(row, "fqdn"),
+    domain: text(row, "domain"),
+    org: text(row, "org"),
+    type: word(row, "type", NodeType),
+    state: word(row, "state", NodeState),
+    lifecycleState: row["lifecycle_state"] === null ? undefined : word(row, "lifecycle_state", LifecycleState),
+    cluster: maybeText(row, "cluster"),
+    tags: json(row, "tags", Tags),
+    keys: json(row, "keys", NodeKeys),
+    lastIp: maybeText(row, "last_ip"),
+    lastConnect: maybeNumber(row, "last_connect"),
+    disconnectTime: maybeNumber(row, "disconnect_time"),
+    createdAt: number(row, "created_at"),
+    device: maybeJson(row, "device", Device),
+    heartbeat: maybeJson(row, "heartbeat", StoredHeartbeat),
+    config: json(row, "config", Config),
+    reported: json(row, "reported", ShadowMap),
+  };
+}

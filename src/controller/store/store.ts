@@ -1,0 +1,69 @@
+import { openDatabase, transaction } from "../../host/database.ts";
+import type { DatabaseSync } from "node:sqlite";
+import { alertStore, type AlertStore } from "./alerts.ts";
+import { auditStore, type AuditStore } from "./audits.ts";
+import { clusterStore, type ClusterStore } from "./clusters.ts";
+import { documentStore, type DocumentStore } from "./documents.ts";
+import { eventStore, type EventStore } from "./events.ts";
+import { licenseStore, type LicenseStore } from "./licenses.ts";
+import { metaStore, type MetaStore } from "./meta.ts";
+import { migrations } from "./migrations.ts";
+import { nodeStore, type NodeStore } from "./nodes.ts";
+import { telemetryStore, type TelemetryStore } from "./telemetry.ts";
+import { tombstoneStore, type TombstoneStore } from "./tombstones.ts";
+import { triggerStore, type TriggerStore } from "./triggers.ts";
+
+/** Everything the controller keeps, one part per entity, in one database file held for this process alone. */
+export interface Store {
+  readonly sql: DatabaseSync;
+  readonly isPersistent: boolean;
+  readonly damagedCopy: string | undefined;
+  readonly meta: MetaStore;
+  readonly licenses: LicenseStore;
+  readonly nodes: NodeStore;
+  readonly tombstones: TombstoneStore;
+  readonly clusters: ClusterStore;
+  readonly documents: DocumentStore;
+  readonly events: EventStore;
+  readonly alerts: AlertStore;
+  readonly audits: AuditStore;
+  readonly triggers: TriggerStore;
+  readonly telemetry: TelemetryStore;
+  /** Runs `work` in one transaction, the one that is open if there is one. */
+  atomic<T>(work: () => T): T;
+  /** Drops what is past its time. */
+  prune(nowSeconds: number): void;
+  close(): void;
+}
+
+/** @throws {HostError} `state-locked` when another controller has the file. */
+export function openStore(path: string): Store {
+  const { sql, isPersistent, damagedCopy } = openDatabase(path, { migrations, exclusive: true });
+  const parts = {
+    meta: metaStore(sql),
+    licenses: licenseStore(sql),
+    nodes: nodeStore(sql),
+    tombstones: tombstoneStore(sql),
+    clusters: clusterStore(sql),
+    documents: documentStore(sql),
+    events: eventStore(sql),
+    alerts: alertStore(sql),
+    audits: auditStore(sql),
+    triggers: triggerStore(sql),
+    telemetry: telemetryStore(sql),
+  };
+  const atomic = <T>(work: () => T): T => (sql.isTransaction ? work() : transaction(sql, work));
+  return {
+    sql,
+    isPersistent,
+    damagedCopy,
+    ...parts,
+    atomic,
+    prune: (nowSeconds) =>
+      atomic(() => {
+        const { licenses, events, alerts, audits, triggers, telemetry } = parts;
+        for (const part of [licenses, events, alerts, audits, triggers, telemetry]) part.prune(nowSeconds);
+      }),
+    close: () => sql.close(),
+  };
+}

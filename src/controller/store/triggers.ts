@@ -1,0 +1,37 @@
+import type { DatabaseSync } from "node:sqlite";
+import { HISTORY_SECONDS } from "./events.ts";
+import { text } from "./rows.ts";
+
+/** Which trigger was sent to which node, so that a result counts for that node alone; no bodies, no output. */
+export interface TriggerStore {
+  add(
+    trigger: { readonly id: string; readonly node: string; readonly event: string; readonly user: string },
+    at: number,
+  ): void;
+  nodeOf(id: string): string | undefined;
+  /** Keeps the newest outcome, `ok` or an error code: a reboot is answered first and reported when it is over. */
+  settle(id: string, outcome: string): void;
+  prune(nowSeconds: number): void;
+}
+
+export function triggerStore(sql: DatabaseSync): TriggerStore {
+  const add = sql.prepare("INSERT INTO triggers VALUES (?, ?, ?, ?, ?, NULL)");
+  const nodeOf = sql.prepare("SELECT node FROM triggers WHERE id = ?");
+  const settle = sql.prepare("UPDATE triggers SET outcome = ? WHERE id = ?");
+  const prune = sql.prepare("DELETE FROM triggers WHERE sent_at < ?");
+  const pruneMany = sql.prepare(
+    "DELETE FROM triggers WHERE rowid IN (SELECT rowid FROM triggers ORDER BY sent_at DESC LIMIT -1 OFFSET 200000)",
+  );
+  return {
+    add: ({ id, node, event, user }, at) => void add.run(id, node, event, user, Math.floor(at)),
+    nodeOf(id) {
+      const row = nodeOf.get(id);
+      return row === undefined ? undefined : text(row, "node");
+    },
+    settle: (id, outcome) => void settle.run(outcome, id),
+    prune(nowSeconds) {
+      prune.run(Math.floor(nowSeconds - HISTORY_SECONDS));
+      pruneMany.run();
+    },
+  };
+}

@@ -1,0 +1,238 @@
+import { expect, test } from "vitest";
+import { HANDSHAKE_LIMITS, parseMessage } from "../../../../src/protocol/envelope.ts";
+import { peekClaims, verifyJws } from "../../../../src/protocol/jws.ts";
+import { KeysEnvelopes, keySetOf } from "../../../../src/protocol/keys-chain.ts";
+import { controlMethods } from "../../../../src/protocol/methods.ts";
+import type { Controller } from "../../../../src/controller/controller.ts";
+import { nonce, RawSocket, until } from "../../../support/node-client.ts";
+import { addNode, MovableClock, runController } from "../../../support/running-controller.ts";
+
+function eventTypes(controller: Controller, uid: string): readonly string[] {
+  const filter = { nodeIds: [uid], sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;
+  return controller.fleet.events(filter).items.map(({ eventType }) => eventType);
+}
+
+test("a newer session of a node replaces the older one, which is no disconnect", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const older = await node.connect();
+  const newer = await node.connect();
+  expect(await older.raw.closeCode()).toBe(4002);
+  expect(newer.sid).not.toBe(older.sid);
+  expect(controller.fleet.node(node.uid)?.isOnline).toBe(true);
+  expect(eventTypes(controller, node.uid)).not.toContain("Node Disconnect");
+});
+
+test("a disconnect is told, dated and alerted until the node is back", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  await session.cut();
+  await until(() => controller.fleet.node(node.uid)?.isOnline === false);
+  expect(controller.fleet.node(node.uid)?.disconnectTime).toBeCloseTo(Date.now() / 1000, -2);
+  expect(controller.fleet.alerts(node.uid).map(({ eventType }) => eventType)).toEqual(["Node Disconnect"]);
+  await node.connect();
+  expect(controller.fleet.alerts(node.uid)).toEqual([]);
+  expect(eventTypes(controller, node.uid)).toEqual([
+    "Configuration Change",
+    "Configuration Change",
+    "Node Connect",
+    "Node Disconnect",
+    "Node Connect",
+  ]);
+});
+
+test("a deleted node is told so with a signature over its nonce, also when it comes back", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const cnonce = nonce();
+  const session = await node.connect({ claims: { cnonce } });
+  const envelopes = KeysEnvelopes.parse(JSON.parse((await session.fetchDocument(controller.url, "keys")) ?? "[]"));
+  const signing = await keySetOf(peekClaims("holdfast-keys+jwt", envelopes[0]?.jws ?? "").signing);
+  await controller.fleet.deleteNode(node.uid, "test");
+  expect(await session.raw.closeCode()).toBe(4003);
+  const notice = await verifyJws("holdfast-deleted+jwt", session.deletedNotices[0] ?? "", signing);
+  expect(notice).toMatchObject({ iss: controller.url, aud: node.uid, nonce: cnonce });
+  expect(controller.fleet.node(node.uid)).toBeUndefined();
+  expect(eventTypes(controller, node.uid)).toContain("Node Delete");
+
+  const again = nonce();
+  const raw = new RawSocket(controller.url);
+  const proof = await node.proof(await raw.challenge(), { cnonce: again });
+  raw.socket.send(
+    JSON.stringify({ jsonrpc: "2.0", id: 1, method: "session.hello", params: { proof, reportedVersion: 0 } }),
+  );
+  expect(await raw.closeCode()).toBe(4003);
+  const message = parseMessage(raw.frames[1] ?? "{}", HANDSHAKE_LIMITS);
+  if (message.kind !== "notification") throw new Error("no notification");
+  const { jws } = controlMethods["session.deleted"].params.parse(message.params);
+  expect((await verifyJws("holdfast-deleted+jwt", jws, signing)).nonce).toBe(again);
+});
+
+test("a counter that does not rise is reported, and on repetition the identity is held", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  await node.connect();
+  await node.connect({ claims: { n: 1 } });
+  expect(eventTypes(controller, node.uid).filter((type) => type === "Identity Shared")).toHaveLength(1);
+  const session = await node.connect({ claims: { n: 1 } });
+  const signal = new AbortController().signal;
+  const trigger = { event: "tg-ping", body: {}, wait: true, user: "test", deadlineMs: 1000 };
+  await expect(controller.fleet.runTrigger(node.uid, trigger, { signal })).rejects.toMatchObject({ code: "busy" });
+  await expect(session.peer.request("document.get", { name: "node", have: 0 })).rejects.toMatchObject({ code: "busy" });
+  await expect(session.peer.request("registry.token", { repository: "a" })).rejects.toMatchObject({ code: "busy" });
+
+  expect(controller.fleet.dismissAlert(node.uid, "Identity Shared")).toBe(true);
+  expect(await session.fetchDocument(controller.url, "node")).toBeDefined();
+  await expect(session.peer.request("registry.token", { repository: "a" })).rejects.toMatchObject({
+    code: "not-configured",
+  });
+});
+
+test("a shadow report needs the stored base, and everything replaces it", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const report = (version: number, base: number, set: Record<string, string | number>, unset: string[] = []) =>
+    session.peer.request("shadow.report", { version, base, set, unset });
+  expect(await report(1, 0, { memory: 512, cores: "4" })).toEqual({ version: 1 });
+  expect(await report(2, 1, { memory: 256 }, ["cores"])).toEqual({ version: 2 });
+  expect(controller.fleet.node(node.uid)?.reported).toEqual({ memory: 256 });
+  await expect(report(4, 3, { memory: 1 })).rejects.toMatchObject({ code: "out-of-sync", details: { version: 2 } });
+  await expect(report(2, 2, { memory: 1 })).rejects.toMatchObject({ code: "invalid-body" });
+  const big = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`k${i}`, "x".repeat(4000)]));
+  await expect(report(3, 2, big)).rejects.toMatchObject({ code: "invalid-body" });
+  expect(controller.fleet.node(node.uid)?.reported).toEqual({ memory: 256 });
+  expect(await report(9, 0, { a: "b" })).toEqual({ version: 9 });
+  expect(controller.fleet.node(node.uid)?.reported).toEqual({ a: "b" });
+  expect((await node.connect()).hello?.reportedVersion).toBe(9);
+});
+
+const EVENT = {
+  eventType: "DNS Resolution",
+  level: "ERROR",
+  message: "m",
+  timestamp: 1,
+  state: "EXCEEDED",
+  details: {},
+};
+
+test("telemetry is stored once however often it is sent, and a bad record blocks nothing", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const push = (
+    first: number,
+    records: Record<string, unknown>[],
+    stream: "events" | "metrics" | "audits" = "events",
+  ) => session.peer.request("telemetry.push", { stream, first, records });
+  const numbered = (n: number) => ({ ...EVENT, message: `m${n}`, uid: "forged", nodeId: "forged" });
+  expect(await push(1, [numbered(1), numbered(2)])).toEqual({ last: 2 });
+  expect(await push(1, [numbered(1), numbered(2), numbered(3)])).toEqual({ last: 3 });
+  expect(await push(2, [numbered(2)])).toEqual({ last: 3 });
+  expect(await push(4, [{ ...EVENT, level: "LOUD" }, numbered(5)])).toEqual({ last: 5 });
+  expect(await push(10, [numbered(10)])).toEqual({ last: 10 });
+  const filter = {
+    eventTypes: ["DNS Resolution"],
+    sort: { by: "timestamp", order: "asc" },
+    limit: 10,
+    offset: 0,
+  } as const;
+  const { items } = controller.fleet.events(filter);
+  expect(items.map(({ message }) => message)).toEqual(["m1", "m2", "m3", "m5", "m10"]);
+  expect(new Set(items.map(({ nodeId }) => nodeId))).toEqual(new Set([node.uid]));
+  expect(controller.fleet.event(node.uid, items[0]?.uid ?? "")).toEqual(items[0]);
+
+  expect(
+    await push(
+      1,
+      [
+        { t: 60, m: { cpu: 0.5 } },
+        { t: 120, m: { cpu: "?" } },
+      ],
+      "metrics",
+    ),
+  ).toEqual({ last: 2 });
+  expect(controller.fleet.metrics(node.uid, 0, 1000)).toEqual([{ t: 60, m: { cpu: 0.5 } }]);
+  expect(await push(1, [{ category: "Node Update", value: "v", timestamp: 5, extra: 1 }], "audits")).toEqual({
+    last: 1,
+  });
+  expect(controller.fleet.audits(node.uid)).toMatchObject([{ category: "Node Update", value: "v", timestamp: 5 }]);
+});
+
+test("heartbeats are seen at once and kept over a disconnect", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const heartbeat = {
+    seq: 1,
+    at: 5,
+    uptimeSeconds: 1,
+    load: 0.5,
+    memory: { totalBytes: 10, availableBytes: 5 },
+    disk: { totalBytes: 10, freeBytes: 5, usedRatio: 0.5 },
+    overlay: "DOWN",
+    queue: { records: 0, dropped: 0 },
+  } as const;
+  session.peer.notify("heartbeat", heartbeat);
+  await until(() => controller.fleet.node(node.uid)?.heartbeat?.seq === 1);
+  await session.cut();
+  await until(() => controller.fleet.node(node.uid)?.isOnline === false);
+  expect(controller.fleet.node(node.uid)?.heartbeat).toMatchObject(heartbeat);
+});
+
+test("a message that is no message is answered and the session goes on", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const answers = session.raw.frames.length;
+  session.raw.socket.send("{");
+  session.raw.socket.send('{"jsonrpc":"2.0","id":900,"method":"no.such","params":{}}');
+  session.raw.socket.send('{"jsonrpc":"2.0","id":901,"method":"shadow.report","params":{"version":"x"}}');
+  const frames = await until(() => session.raw.frames.length === answers + 3 && session.raw.frames.slice(answers));
+  const answered = frames.map((frame) => parseMessage(frame, HANDSHAKE_LIMITS));
+  const codes = answered.map((message) => (message.kind === "failure" ? message.error.code : 0));
+  expect(codes).toEqual([-32700, -32601, -32602]);
+  expect(controller.fleet.node(node.uid)?.isOnline).toBe(true);
+});
+
+test("a frame over 1 MiB closes the session with 1009, a binary one with 1003", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  session.raw.socket.send("x".repeat(1024 * 1024 + 1));
+  expect(await session.raw.closeCode()).toBe(1009);
+  const next = await node.connect();
+  next.raw.socket.send(Buffer.from("{}"), { binary: true });
+  expect(await next.raw.closeCode()).toBe(1003);
+});
+
+test("a node silent for three heartbeats is dropped", async () => {
+  const clock = new MovableClock();
+  const controller = await runController({ clock, heartbeatSeconds: 10 });
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  clock.advance(31_000);
+  expect(await session.raw.closeCode()).toBe(1006);
+  await until(() => controller.fleet.node(node.uid)?.isOnline === false);
+});
+
+test("ten reconnects in five minutes are flapping", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  for (let i = 0; i < 11; i += 1) {
+    await (await node.connect()).cut();
+    await until(() => controller.fleet.node(node.uid)?.isOnline === false);
+  }
+  expect(eventTypes(controller, node.uid).filter((type) => type === "Connection Flapping")).toHaveLength(1);
+});
+
+test("beyond the most sessions a node is sent away until later", async () => {
+  const controller = await runController({ maxSessions: 1 });
+  const [first, second] = [await addNode(controller, "first"), await addNode(controller, "second")];
+  const kept = await first.connect();
+  const sent = await second.connect();
+  expect(await sent.raw.closeCode()).toBe(4008);
+  expect(sent.raw.closed?.reason).toBe("300");
+  expect(kept.raw.closed).toBeUndefined();
+});

@@ -1,0 +1,55 @@
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { peekClaims } from "../../../../src/protocol/jws.ts";
+import { nonce, until } from "../../../support/node-client.ts";
+import { addNode, runController } from "../../../support/running-controller.ts";
+
+async function speedTestUrl(): Promise<string> {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const { body } = peekClaims("holdfast-document+jwt", (await session.fetchDocument(controller.url, "node")) ?? "");
+  const { speedTestUrl: url } = z.object({ speedTestUrl: z.string() }).parse(body["settings"]);
+  expect(url).toMatch(new RegExp(`^${controller.url}/agent/v1/speedtest/[A-Za-z0-9_-]{43}$`));
+  return url;
+}
+
+test("bytes come down and go up as many as asked", async () => {
+  const url = await speedTestUrl();
+  const down = await fetch(`${url}?bytes=1000001`);
+  expect((await down.arrayBuffer()).byteLength).toBe(1_000_001);
+  const up = await fetch(url, { method: "POST", body: new Uint8Array(300_000) });
+  expect(await up.json()).toEqual({ bytes: 300_000 });
+});
+
+test.each(["", "?bytes=0", "?bytes=100000001", "?bytes=-1", "?bytes=1e3", "?bytes=x"])(
+  "%s is refused",
+  async (query) => {
+    const url = await speedTestUrl();
+    expect((await fetch(url + query)).status).toBe(422);
+  },
+);
+
+test("only the node's own address works", async () => {
+  const url = await speedTestUrl();
+  expect((await fetch(url.replace(/[^/]+$/, nonce()))).status).toBe(404);
+  expect((await fetch(url.replace(/[^/]+$/, ""))).status).toBe(404);
+  expect((await fetch(url, { method: "PUT", body: "x" })).status).toBe(405);
+});
+
+test("four connections of a node measure at a time", async () => {
+  const url = await speedTestUrl();
+  const abort = new AbortController();
+  const running = await Promise.all(
+    Array.from({ length: 4 }, () => fetch(`${url}?bytes=100000000`, { signal: abort.signal })),
+  );
+  expect(running.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  expect((await fetch(`${url}?bytes=1`)).status).toBe(429);
+  abort.abort();
+  let status = 0;
+  const ask = (): void => void fetch(`${url}?bytes=1`).then((answer) => (status = answer.status));
+  await until(() => {
+    if (status !== 200) ask();
+    return status === 200;
+  });
+});

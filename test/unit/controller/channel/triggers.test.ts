@@ -1,0 +1,246 @@
+import { expect, test } from "vitest";
+import { InputError } from "../../../../src/errors.ts";
+import type { TriggerProgress } from "../../../../src/controller/fleet.ts";
+import { peekClaims } from "../../../../src/protocol/jws.ts";
+import type { TriggerClaims } from "../../../../src/protocol/claims.ts";
+import { until } from "../../../support/node-client.ts";
+import { addNode, MovableClock, runController } from "../../../support/running-controller.ts";
+
+const PING = { event: "tg-ping", body: { host: "127.0.0.1" }, wait: true, user: "ann", deadlineMs: 8000 };
+const GUARD_MS = 5000;
+const never = (): AbortSignal => new AbortController().signal;
+const hang = (): Promise<never> => new Promise(() => undefined);
+const claimsOf = ({ jws }: { jws: string }): TriggerClaims => peekClaims("holdfast-trigger+jwt", jws);
+
+test("a trigger is signed for one node and session, and its answer comes back", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const seen: TriggerClaims[] = [];
+  const session = await node.connect({
+    handlers: {
+      "trigger.run": (params) => {
+        seen.push(claimsOf(params));
+        return { exitCode: 0 };
+      },
+    },
+  });
+  expect(await controller.fleet.runTrigger(node.uid, PING, { signal: never() })).toEqual({ exitCode: 0 });
+  expect(seen[0]).toMatchObject({
+    iss: controller.url,
+    aud: node.uid,
+    sid: session.sid,
+    event: "tg-ping",
+    user: "ann",
+  });
+  expect((seen[0]?.exp ?? 0) - (seen[0]?.iat ?? 0)).toBe(68);
+  expect(controller.fleet.audits(node.uid)).toMatchObject([{ category: "Node Action", value: "ann invoked Ping" }]);
+});
+
+test("without wait it is done once it is handed over", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const seen: TriggerClaims[] = [];
+  await node.connect({
+    handlers: {
+      "trigger.run": (params) => {
+        seen.push(claimsOf(params));
+        return hang();
+      },
+    },
+  });
+  expect(await controller.fleet.runTrigger(node.uid, { ...PING, wait: false }, { signal: never() })).toBe(true);
+  await until(() => seen.length === 1);
+  expect(seen[0]?.wait).toBe(false);
+});
+
+test("an offline and an unknown node are refused at once, with and without wait", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  for (const wait of [true, false]) {
+    const run = controller.fleet.runTrigger(node.uid, { ...PING, wait }, { signal: never() });
+    await expect(run).rejects.toMatchObject({ code: "offline" });
+  }
+  await expect(controller.fleet.runTrigger("none", PING, { signal: never() })).rejects.toMatchObject({
+    code: "not-found",
+  });
+  expect(controller.fleet.audits(node.uid)).toEqual([]);
+});
+
+test("the node's own error comes back with its code and details", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  await node.connect({
+    handlers: {
+      "trigger.run": () => {
+        throw new InputError("invalid-body", "host: missing", { details: { field: "host" } });
+      },
+    },
+  });
+  const run = controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  await expect(run).rejects.toMatchObject({
+    code: "invalid-body",
+    message: "host: missing",
+    details: { field: "host" },
+  });
+});
+
+test("progress reaches the caller in order and only from the node that was asked", async () => {
+  const controller = await runController();
+  const [node, other] = [await addNode(controller, "edge"), await addNode(controller, "other")];
+  const stranger = await other.connect();
+  let finish: (value: unknown) => void = () => undefined;
+  let id = "";
+  const session = await node.connect({
+    handlers: {
+      "trigger.run": (params) => {
+        id = claimsOf(params).jti;
+        return new Promise((resolve) => (finish = resolve));
+      },
+    },
+  });
+  const seen: TriggerProgress[] = [];
+  const run = controller.fleet.runTrigger(node.uid, PING, { signal: never(), onProgress: (chunk) => seen.push(chunk) });
+  await until(() => id !== "");
+  stranger.peer.notify("trigger.progress", { id, seq: 0, kind: "stdout", data: "forged" });
+  await expect(stranger.peer.request("trigger.result", { id, body: "forged" })).rejects.toMatchObject({
+    code: "not-found",
+  });
+  session.peer.notify("trigger.progress", { id, seq: 0, kind: "stdout", data: "a" });
+  session.peer.notify("trigger.progress", { id, seq: 0, kind: "stdout", data: "a" });
+  session.peer.notify("trigger.progress", { id, seq: 1, kind: "stdout", data: "b" });
+  await until(() => seen.length === 2);
+  finish({ done: true });
+  expect(await run).toEqual({ done: true });
+  expect(seen.map(({ data }) => data)).toEqual(["a", "b"]);
+});
+
+test("taking it back cancels it on the node", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  let id = "";
+  const session = await node.connect({
+    handlers: {
+      "trigger.run": (params) => {
+        id = claimsOf(params).jti;
+        return hang();
+      },
+    },
+  });
+  const abort = new AbortController();
+  const run = controller.fleet.runTrigger(node.uid, PING, { signal: abort.signal });
+  await until(() => id !== "");
+  abort.abort();
+  await expect(run).rejects.toMatchObject({ code: "cancelled" });
+  await until(() => session.cancelled.length > 0);
+  expect(session.cancelled).toEqual([id]);
+});
+
+test("a node that does not answer in time is a timeout", async () => {
+  const controller = await runController({ clock: quickClock() });
+  const node = await addNode(controller, "edge");
+  const session = await node.connect({ handlers: { "trigger.run": hang } });
+  await expect(controller.fleet.runTrigger(node.uid, PING, { signal: never() })).rejects.toMatchObject({
+    code: "timeout",
+  });
+  await until(() => session.cancelled.length === 1);
+});
+
+test("a session that breaks gets the trigger again under its id, signed for the new session", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const first: TriggerClaims[] = [];
+  const broken = await node.connect({
+    handlers: {
+      "trigger.run": (params) => {
+        first.push(claimsOf(params));
+        return hang();
+      },
+    },
+  });
+  const run = controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  await until(() => first.length === 1);
+  await broken.cut();
+  await until(() => controller.fleet.node(node.uid)?.isOnline === false);
+  const second: TriggerClaims[] = [];
+  const session = await node.connect({
+    handlers: {
+      "trigger.run": (params) => {
+        second.push(claimsOf(params));
+        return { again: true };
+      },
+    },
+  });
+  expect(await run).toEqual({ again: true });
+  expect(second).toHaveLength(1);
+  expect(second[0]).toMatchObject({
+    jti: first[0]?.jti,
+    sid: session.sid,
+    body: PING.body,
+    deadlineMs: PING.deadlineMs,
+  });
+});
+
+test("a result that comes by itself settles the trigger, also when nobody waits any more", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  let id = "";
+  const session = await node.connect({
+    handlers: {
+      "trigger.run": (params) => {
+        id = claimsOf(params).jti;
+        return hang();
+      },
+    },
+  });
+  const run = controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  await until(() => id !== "");
+  const failure = { code: "interrupted", message: "a crash cut it off" };
+  const [, outcome] = await Promise.allSettled([session.peer.request("trigger.result", { id, error: failure }), run]);
+  expect(outcome).toMatchObject({ status: "rejected", reason: failure });
+  expect(await session.peer.request("trigger.result", { id, body: { late: true } })).toEqual({});
+});
+
+test("deleting a node ends what waits for it", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  await node.connect({ handlers: { "trigger.run": hang } });
+  const run = controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  const outcome = expect(run).rejects.toMatchObject({ code: "offline" });
+  await controller.fleet.deleteNode(node.uid, "test");
+  await outcome;
+});
+
+test("a body too large for a message is refused and the session goes on", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  await node.connect({ handlers: { "trigger.run": () => ({}) } });
+  const large = { ...PING, body: "x".repeat(1_000_000) };
+  for (const wait of [true, false]) {
+    const run = controller.fleet.runTrigger(node.uid, { ...large, wait }, { signal: never() });
+    await expect(run).rejects.toMatchObject({ code: "invalid-body" });
+  }
+  expect(await controller.fleet.runTrigger(node.uid, PING, { signal: never() })).toEqual({});
+});
+
+test("no more than 64 triggers wait for one node", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  await node.connect({ handlers: { "trigger.run": hang } });
+  const abort = new AbortController();
+  const runs = Array.from({ length: 64 }, () => controller.fleet.runTrigger(node.uid, PING, { signal: abort.signal }));
+  const settled = Promise.allSettled(runs);
+  await expect(controller.fleet.runTrigger(node.uid, PING, { signal: never() })).rejects.toMatchObject({
+    code: "busy",
+  });
+  abort.abort();
+  await settled;
+});
+
+/** A clock whose guard of a trigger (its deadline and five seconds) strikes at once. */
+function quickClock(): MovableClock {
+  return new (class extends MovableClock {
+    override after(ms: number, run: () => void): () => void {
+      return super.after(ms === PING.deadlineMs + GUARD_MS ? 20 : ms, run);
+    }
+  })();
+}

@@ -1,0 +1,82 @@
+import { readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { sha256 } from "../../../src/controller/keys/admin-key.ts";
+import { peekClaims } from "../../../src/protocol/jws.ts";
+import { until } from "../../support/node-client.ts";
+import { addNode, runController, temporaryDirectory } from "../../support/running-controller.ts";
+
+test("the first start makes secrets that only their owner can read, and no secret is in the database", async () => {
+  const dataDir = await temporaryDirectory();
+  const controller = await runController({ dataDir });
+  const key = (await readFile(controller.adminKeyPath, "utf8")).trim();
+  expect(key).toMatch(/^[A-Za-z0-9_-]{43}$/);
+  await controller.close();
+  const secrets = [
+    controller.adminKeyPath,
+    ...["root", "signing", "api-token"].map((name) => join(dataDir, "keys", `${name}.jwk`)),
+  ];
+  for (const path of secrets) expect((await stat(path)).mode & 0o777).toBe(0o600);
+  const database = await readFile(join(dataDir, "controller.db"), "latin1");
+  expect(database).toContain(sha256(key));
+  expect(database).not.toContain(key);
+});
+
+test("a restart keeps nodes, organization and keys, and everybody is offline at first", async () => {
+  const dataDir = await temporaryDirectory();
+  const first = await runController({ dataDir, domain: "net.example" });
+  const node = await addNode(first, "edge");
+  first.fleet.setTag(node.uid, "site", "north", "test");
+  await node.connect();
+  const before = first.fleet.node(node.uid);
+  const port = new URL(first.url).port;
+  await first.close();
+
+  const second = await runController({ dataDir, listen: `127.0.0.1:${port}` });
+  const after = second.fleet.node(node.uid);
+  expect(after).toMatchObject({ isOnline: false, org: before?.org, tags: { site: "north" }, domain: "net.example" });
+  expect(after?.disconnectTime).toBeGreaterThan(0);
+  const session = await node.connect();
+  expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).versions).toMatchObject({ keys: 1, node: 2 });
+  expect(second.fleet.node(node.uid)?.isOnline).toBe(true);
+});
+
+test("closing lets go of every socket and of the data directory", async () => {
+  const dataDir = await temporaryDirectory();
+  const controller = await runController({ dataDir });
+  const session = await (await addNode(controller, "edge")).connect();
+  await controller.close();
+  expect(await until(() => session.raw.closed?.code)).toBe(1001);
+  await (await runController({ dataDir })).close();
+});
+
+test("two controllers do not share a data directory", async () => {
+  const dataDir = await temporaryDirectory();
+  await runController({ dataDir });
+  await expect(runController({ dataDir })).rejects.toMatchObject({ code: "state-locked" });
+});
+
+test("a domain is for good, a damaged key is named, a taken port is named", async () => {
+  const dataDir = await temporaryDirectory();
+  const controller = await runController({ dataDir, domain: "net.example" });
+  const { host } = new URL(controller.url);
+  await expect(runController({ listen: host })).rejects.toMatchObject({ code: "listen-failed" });
+  await controller.close();
+  await expect(runController({ dataDir, domain: "other.example" })).rejects.toMatchObject({ code: "invalid-settings" });
+  await writeFile(join(dataDir, "keys", "signing.jwk"), "{}");
+  await expect(runController({ dataDir })).rejects.toThrow("signing.jwk");
+});
+
+test("a damaged database is set aside and begun anew with the same keys", async () => {
+  const dataDir = await temporaryDirectory();
+  const controller = await runController({ dataDir });
+  const key = await readFile(controller.adminKeyPath, "utf8");
+  await controller.close();
+  await writeFile(
+    join(dataDir, "controller.db"),
+    "not a database at all, but long enough to be read as one".repeat(100),
+  );
+  const again = await runController({ dataDir });
+  expect(await readdir(dataDir)).toContain("controller.db.damaged");
+  expect(await readFile(again.adminKeyPath, "utf8")).toBe(key);
+});
