@@ -3,14 +3,14 @@ import { Hono, type Context } from "hono";
 import { InputError, toError } from "../../errors.ts";
 import { policyRoutes, serviceUserRoutes } from "./access.ts";
 import { alertRoutes } from "./alerts.ts";
-import { authenticate, challengeFor, type Caller } from "./caller.ts";
+import { authenticate, challengeFor } from "./caller.ts";
 import { clusterRoutes } from "./clusters.ts";
 import { eventRoutes } from "./events.ts";
 import { nodeConfigRoutes } from "./node-config.ts";
 import { nodeRoutes } from "./nodes.ts";
 import { oauthRoutes } from "./oauth.ts";
-import { describe, isFault, problemResponse } from "./problem.ts";
-import type { ApiDeps, Route } from "./route.ts";
+import { problemOf, problemResponse } from "./problem.ts";
+import type { ApiDeps, RawCall, Route } from "./route.ts";
 import { serviceRoutes } from "./service.ts";
 import { statsRoutes } from "./stats.ts";
 import { tagRoutes } from "./tags.ts";
@@ -43,54 +43,50 @@ export function createApi(deps: ApiDeps): Hono {
   const app = new Hono();
   const routes = apiRoutes(deps);
   for (const route of routes) {
-    app.on(route.method, route.path.replaceAll(/\{(\w+)\}/g, ":$1"), (context) => serve(deps, route, context));
+    app.on(route.method, route.path.replaceAll(/\{(\w+)\}/g, ":$1"), (context) =>
+      respond(deps, route.operationId, context.req.raw, (identify) => run(route, context, identify)),
+    );
   }
   const patterns = routes.map(({ method, path }) => ({ method, pattern: patternOf(path) }));
-  app.notFound((context) => {
-    const methods = patterns.filter(({ pattern }) => pattern.test(context.req.path)).map(({ method }) => method);
-    return finish(refuseUnknown(context.req.method, methods), requestIdOf(context.req.raw));
+  app.notFound(({ req }) => {
+    const methods = patterns.filter(({ pattern }) => pattern.test(req.path)).map(({ method }) => method);
+    return respond(deps, "none", req.raw, () => refuseUnknown(req.method, methods));
   });
   return app;
 }
 
-async function serve(deps: ApiDeps, route: Route, context: Context): Promise<Response> {
+function run(route: Route, context: Context, identify: RawCall["identify"]): Promise<Response> {
   const request = context.req.raw;
-  const id = requestIdOf(request);
-  const startedAt = deps.clock.elapsed();
-  let caller: Caller | undefined;
-  let response: Response;
-  try {
-    const search = new URL(request.url).search;
-    if (search.length > MAX_QUERY_LENGTH) throw new InputError("uri-too-long", "the query is too long");
-    response = await route.run({
-      params: context.req.param(),
-      search: new URLSearchParams(search),
-      request,
-      identify: async () => {
-        caller = await authenticate(request, deps.access, deps.tokens);
-        return caller;
-      },
-    });
-  } catch (error) {
-    if (isFault(error))
-      deps.log.error({ requestId: id, operation: route.operationId, err: toError(error) }, "request failed");
-    const needsChallenge = describe(error).code === "unauthorized";
-    response = problemResponse(error, needsChallenge ? { "www-authenticate": challengeFor(request) } : {});
-  }
-  deps.log.debug(
-    {
-      requestId: id,
-      operation: route.operationId,
-      status: response.status,
-      durationMs: Math.round(deps.clock.elapsed() - startedAt),
-      caller: caller?.name,
-    },
-    "request",
-  );
-  return finish(response, id);
+  const { search } = new URL(request.url);
+  if (search.length > MAX_QUERY_LENGTH) throw new InputError("uri-too-long", "the query is too long");
+  return route.run({ params: context.req.param(), search: new URLSearchParams(search), request, identify });
 }
 
-function finish(response: Response, requestId: string): Response {
+/** Does what every answer has in common: errors, headers, the line in the log. */
+async function respond(
+  deps: ApiDeps,
+  operation: string,
+  request: Request,
+  work: (identify: RawCall["identify"]) => Response | Promise<Response>,
+): Promise<Response> {
+  const requestId = requestIdOf(request);
+  const startedAt = deps.clock.elapsed();
+  let caller: string | undefined;
+  let response: Response;
+  try {
+    response = await work(async () => {
+      const identified = await authenticate(request, deps.access, deps.tokens);
+      caller = identified.name;
+      return identified;
+    });
+  } catch (error) {
+    const { status, isFault } = problemOf(error);
+    if (isFault) deps.log.error({ requestId, operation, err: toError(error) }, "request failed");
+    response = problemResponse(error, status === 401 ? { "www-authenticate": challengeFor(request) } : {});
+  }
+  const durationMs = Math.round(deps.clock.elapsed() - startedAt);
+  const { method } = request;
+  deps.log.debug({ requestId, method, operation, status: response.status, durationMs, caller }, "request");
   response.headers.set("x-request-id", requestId);
   response.headers.set("cache-control", "no-store");
   response.headers.set("x-content-type-options", "nosniff");

@@ -13,9 +13,9 @@ export class Caller {
     this.#policies = grant.policies;
   }
 
-  /** Whether one of these permissions is held on the resource. */
+  /** Whether one of these permissions, the most specific first, is held on the resource. */
   may(permissions: readonly string[], resource: string): boolean {
-    return permissions.some((permission) => isAllowed(this.#policies, permission, resource));
+    return isAllowed(this.#policies, permissions, resource);
   }
 
   /** @throws {InputError} `forbidden`, naming the permission and the resource. */

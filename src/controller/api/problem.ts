@@ -1,4 +1,4 @@
-import { AgentError, InputError, InternalError, toError } from "../../errors.ts";
+import { AgentError, HostError, InputError, InternalError } from "../../errors.ts";
 import { errorCodes, isErrorCode } from "../../protocol/error-codes.ts";
 
 /** Statuses of the codes that only the HTTP side has. */
@@ -29,12 +29,6 @@ export class Violations extends InputError {
   }
 }
 
-/** The HTTP status of an error code; of an unknown one 502, since only a node's own answer can bring it. */
-export function statusOf(code: string): number {
-  if (isErrorCode(code)) return errorCodes[code].http;
-  return Object.hasOwn(httpCodes, code) ? httpCodes[code as keyof typeof httpCodes] : 502;
-}
-
 /** Runs `work` and turns what it refuses about its input into violations led by `root`. */
 export async function withViolations<T>(
   root: string,
@@ -49,23 +43,39 @@ export async function withViolations<T>(
   }
 }
 
+/** What a failed request may tell: the same on HTTP and in the last line of a stream. */
+export interface Problem {
+  readonly status: number;
+  readonly code: string;
+  readonly message: string;
+  readonly details: AgentError["details"];
+  /** Whether it is a fault of this program, to be logged, and not an answer. */
+  readonly isFault: boolean;
+}
+
+/** Judges whatever was thrown; a fault tells nothing of itself. */
+export function problemOf(thrown: unknown): Problem {
+  const status = statusOf(thrown);
+  if (!(thrown instanceof AgentError) || status === undefined) {
+    return { status: 500, code: "internal", message: "internal error", details: undefined, isFault: true };
+  }
+  return { status, code: thrown.code, message: thrown.message, details: thrown.details, isFault: false };
+}
+
+/** Undefined for what is no answer. A session error brings a node's own code, which may be one that is not known here. */
+function statusOf(thrown: unknown): number | undefined {
+  if (!(thrown instanceof AgentError) || thrown instanceof InternalError) return undefined;
+  if (isErrorCode(thrown.code)) return errorCodes[thrown.code].http;
+  if (thrown instanceof InputError) return isHttpCode(thrown.code) ? httpCodes[thrown.code] : 422;
+  return thrown instanceof HostError ? undefined : 502;
+}
+
+const isHttpCode = (code: string): code is keyof typeof httpCodes => Object.hasOwn(httpCodes, code);
+
 /** The answer to a failed request: `{error, code, details?}`, or an array of strings for violations. */
 export function problemResponse(thrown: unknown, headers: Readonly<Record<string, string>> = {}): Response {
   if (thrown instanceof Violations) return Response.json(thrown.lines, { status: 422, headers });
-  const { code, message, details } = describe(thrown);
-  const status = statusOf(code);
-  if (code === "invalid-query") return Response.json([message], { status, headers });
+  const { status, code, message, details } = problemOf(thrown);
+  if (thrown instanceof InputError && code === "invalid-query") return Response.json([message], { status, headers });
   return Response.json({ error: message, code, ...(details === undefined ? {} : { details }) }, { status, headers });
 }
-
-/** What may be told of an error: a bug tells nothing of itself. */
-export function describe(thrown: unknown): { code: string; message: string; details: unknown } {
-  const error = toError(thrown);
-  if (!(error instanceof AgentError) || error instanceof InternalError) {
-    return { code: "internal", message: "internal error", details: undefined };
-  }
-  return { code: error.code, message: error.message, details: error.details };
-}
-
-/** Whether an error is a fault of the program, to be logged, and not an answer. */
-export const isFault = (thrown: unknown): boolean => describe(thrown).code === "internal";

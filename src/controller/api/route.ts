@@ -35,7 +35,7 @@ export interface AnswerSpec {
 }
 
 /**
- * Who may call: everybody; who holds one of the permissions on the named resource; or who holds it on any resource of the
+ * Who may call: everybody; who holds one of the permissions, the most specific first, on the named resource; or who holds it on any resource of the
  * kind, and then the handler leaves out what the caller may not read. `{event}` in a permission is the path parameter.
  */
 export type Access<P> =

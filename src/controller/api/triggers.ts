@@ -2,10 +2,10 @@ import { z } from "zod";
 import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { EventName, JsonObject, Uid } from "../../protocol/values.ts";
-import type { Fleet, TriggerProgress, TriggerRequest } from "../fleet.ts";
+import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import { nodeOf } from "./nodes.ts";
-import { describe } from "./problem.ts";
+import { problemOf } from "./problem.ts";
 import { Flag } from "./query.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, notFound, Problem, refusals } from "./shapes.ts";
@@ -26,7 +26,6 @@ const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
 /** Commands to a node. */
 export function triggerRoutes(deps: ApiDeps): readonly Route[] {
-  const { fleet, clock } = deps;
   return [
     route({
       method: "POST",
@@ -61,7 +60,7 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
       },
       handle: ({ params: { nodeID, event }, query, body, request, caller }) => {
         if (!EventName.safeParse(event).success) throw new InputError("unknown-event", "no event has such a name");
-        if (!nodeOf(fleet, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
+        if (!nodeOf(deps.fleet, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
         const stream = query.stream === true;
         const order: TriggerRequest = {
           event,
@@ -71,16 +70,15 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
           deadlineMs: stream ? STREAM_DEADLINE_MS : (DEADLINES_MS.get(event) ?? DEFAULT_DEADLINE_MS),
         };
         return stream
-          ? streamTrigger(fleet, clock, nodeID, order, request.signal)
-          : waitForTrigger(fleet, clock, nodeID, order, request.signal);
+          ? streamTrigger(deps, nodeID, order, request.signal)
+          : waitForTrigger(deps, nodeID, order, request.signal);
       },
     }),
   ];
 }
 
 async function waitForTrigger(
-  fleet: Fleet,
-  clock: Clock,
+  { fleet, clock }: ApiDeps,
   uid: string,
   order: TriggerRequest,
   gone: AbortSignal,
@@ -92,8 +90,7 @@ async function waitForTrigger(
 
 /** Answers with the first output, so that what is refused at once has its own status. */
 async function streamTrigger(
-  fleet: Fleet,
-  clock: Clock,
+  { fleet, clock, log }: ApiDeps,
   uid: string,
   order: TriggerRequest,
   gone: AbortSignal,
@@ -106,8 +103,9 @@ async function streamTrigger(
       const result = await fleet.runTrigger(uid, order, { signal: limit.signal, onProgress });
       lines.write({ result: result ?? null });
     } catch (error) {
-      const { message, code } = describe(error);
       if (!lines.hasBegun) throw error;
+      const { message, code, isFault } = problemOf(error);
+      if (isFault) log.error({ event: order.event, uid, err: toError(error) }, "stream failed");
       lines.write({ error: message, code });
     } finally {
       limit[Symbol.dispose]();
@@ -154,19 +152,24 @@ class LineStream {
 
   write(line: object): void {
     if (!this.#isOpen) return;
-    this.#controller?.enqueue(new TextEncoder().encode(`${JSON.stringify(line)}\n`));
+    this.#enqueue(line);
     this.hasBegun = true;
     this.#begin();
-    if ((this.#controller?.desiredSize ?? 0) < 0) {
-      this.close();
-      this.#stop(new SessionError("cancelled", "the caller reads too slowly"));
-    }
+    if ((this.#controller?.desiredSize ?? 0) >= 0) return;
+    const slow = new SessionError("cancelled", "the caller reads too slowly");
+    this.#enqueue({ error: slow.message, code: slow.code });
+    this.close();
+    this.#stop(slow);
   }
 
   close(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     this.#controller?.close();
+  }
+
+  #enqueue(line: object): void {
+    this.#controller?.enqueue(new TextEncoder().encode(`${JSON.stringify(line)}\n`));
   }
 }
 

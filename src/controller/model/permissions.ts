@@ -63,7 +63,7 @@ const areaOf = (area: string): string => (area === "node" ? "nodes" : area);
 export function isKnownAction(action: string): boolean {
   if (action === "*" || knownPermissions.has(action)) return true;
   if (action.endsWith("*")) {
-    if (normaliseAction(action) !== action || !action.includes("::")) return false;
+    if (normaliseAction(action) !== action || !(AREA_WILDCARD.test(action) || ACTION.test(action))) return false;
     const prefix = action.slice(0, -1);
     return prefix.startsWith(OPEN_PREFIX) || [...knownPermissions].some((known) => known.startsWith(prefix));
   }
@@ -90,18 +90,27 @@ export function resourceCovers(pattern: string, resource: string): boolean {
   });
 }
 
-/** Judges one permission on one resource: a deny that covers it wins over every allow, and nothing is allowed by silence. */
-export function isAllowed(policies: readonly Policy[], permission: string, resource: string): boolean {
-  let isGranted = false;
+/** What policies say of one permission on one resource: a deny that covers it wins over every allow. */
+export function judge(policies: readonly Policy[], permission: string, resource: string): "allow" | "deny" | "silent" {
+  let verdict: "allow" | "silent" = "silent";
   for (const policy of policies) {
     if (!policy.resources.some((pattern) => resourceCovers(pattern, resource))) continue;
     for (const statement of policy.statements) {
       if (!statement.actions.some((action) => actionCovers(action, permission))) continue;
-      if (statement.effect === "deny") return false;
-      isGranted = true;
+      if (statement.effect === "deny") return "deny";
+      verdict = "allow";
     }
   }
-  return isGranted;
+  return verdict;
+}
+
+/**
+ * Whether one of some alternative permissions, the most specific first, is held on a resource: the first that the policies
+ * speak of decides, so that a denied specific one is not let through by a blanket one. Nothing is allowed by silence.
+ */
+export function isAllowed(policies: readonly Policy[], alternatives: readonly string[], resource: string): boolean {
+  const verdicts = alternatives.map((permission) => judge(policies, permission, resource));
+  return verdicts.find((verdict) => verdict !== "silent") === "allow";
 }
 
 /** How far a permission reaches over one kind of resource: to each one, to some (ask for each), or to none. */
@@ -111,7 +120,7 @@ export function reachOf(policies: readonly Policy[], permission: string, kind: s
   const denials = policies.filter((policy) => hasEffect(policy, "deny", permission));
   const every = anyOf(kind);
   if (denials.some((policy) => policy.resources.some((pattern) => resourceCovers(pattern, every)))) return "none";
-  return denials.length === 0 && isAllowed(grants, permission, every) ? "all" : "some";
+  return denials.length === 0 && judge(grants, permission, every) === "allow" ? "all" : "some";
 }
 
 function hasEffect(policy: Policy, effect: "allow" | "deny", permission: string): boolean {
