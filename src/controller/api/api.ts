@@ -9,7 +9,7 @@ import { eventRoutes } from "./events.ts";
 import { nodeConfigRoutes } from "./node-config.ts";
 import { nodeRoutes } from "./nodes.ts";
 import { oauthRoutes } from "./oauth.ts";
-import { problemOf, problemResponse } from "./problem.ts";
+import { refusalOf, problemResponse } from "./problem.ts";
 import type { ApiDeps, RawCall, Route } from "./route.ts";
 import { serviceRoutes } from "./service.ts";
 import { statsRoutes } from "./stats.ts";
@@ -80,7 +80,7 @@ async function respond(
       return identified;
     });
   } catch (error) {
-    const { status, isFault } = problemOf(error);
+    const { status, isFault } = refusalOf(error);
     if (isFault) deps.log.error({ requestId, operation, err: toError(error) }, "request failed");
     response = problemResponse(error, status === 401 ? { "www-authenticate": challengeFor(request) } : {});
   }

@@ -75,7 +75,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
         jkt: Base64Url32.optional().meta({ description: "Thumbprint of a key made beforehand (RFC 7638)" }),
       }),
       answers: {
-        200: { description: "The license, a JWS", mediaType: "text/plain" },
+        200: { description: "The license, a JWS", mediaTypes: ["text/plain"] },
         ...refusals,
         ...violations,
       },

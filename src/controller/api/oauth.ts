@@ -31,6 +31,13 @@ export function oauthRoutes({ access, tokens }: ApiDeps): readonly Route[] {
       summary: "Exchange a client ID and secret for an access token of one hour (client credentials)",
       tag: "Authentication",
       access: { to: "all" },
+      form: z
+        .object({
+          grant_type: z.literal("client_credentials"),
+          client_id: z.string().optional(),
+          client_secret: z.string().optional(),
+        })
+        .meta({ description: "The client may also be named by HTTP Basic" }),
       answers: {
         200: {
           description: "The token",

@@ -32,7 +32,7 @@ export function openApiDocument(routes: readonly Route[], version: string): Json
 
 function operationOf(route: Route, components: Map<string, unknown>): Json {
   const permissions = route.permissions.length === 0 ? {} : { "x-permission": route.permissions.join(" or ") };
-  const body = route.body === undefined ? {} : { requestBody: requestBody(route.body, components) };
+  const body = requestBody(route, components);
   const answers = Object.entries(route.answers).map(([status, answer]) => [status, answerOf(answer, components)]);
   return {
     operationId: route.operationId,
@@ -42,21 +42,27 @@ function operationOf(route: Route, components: Map<string, unknown>): Json {
     ...permissions,
     ...(route.permissions.length === 0 ? { security: [] } : {}),
     parameters: [...parametersOf("path", route.params, components), ...parametersOf("query", route.query, components)],
-    ...body,
+    ...(body === undefined ? {} : { requestBody: body }),
     responses: Object.fromEntries(answers),
   };
 }
 
-function requestBody(schema: z.ZodType, components: Map<string, unknown>): Json {
+function requestBody({ body, form }: Route, components: Map<string, unknown>): Json | undefined {
+  const schema = body ?? form;
+  if (schema === undefined) return undefined;
+  const types = form === undefined ? ["application/json"] : ["application/x-www-form-urlencoded", "application/json"];
   const isRequired = !schema.safeParse(undefined).success;
-  return { required: isRequired, content: { "application/json": { schema: schemaOf(schema, "input", components) } } };
+  return { required: isRequired, content: contentOf(types, schemaOf(schema, "input", components)) };
 }
 
-function answerOf({ description, schema, mediaType }: AnswerSpec, components: Map<string, unknown>): Json {
-  if (schema === undefined && mediaType === undefined) return { description };
+function answerOf({ description, schema, mediaTypes }: AnswerSpec, components: Map<string, unknown>): Json {
+  if (schema === undefined && mediaTypes === undefined) return { description };
   const inner = schema === undefined ? { type: "string" } : schemaOf(schema, "output", components);
-  return { description, content: { [mediaType ?? "application/json"]: { schema: inner } } };
+  return { description, content: contentOf(mediaTypes ?? ["application/json"], inner) };
 }
+
+const contentOf = (types: readonly string[], schema: Json): Json =>
+  Object.fromEntries(types.map((type) => [type, { schema }]));
 
 function parametersOf(where: "path" | "query", schema: z.ZodObject | undefined, components: Map<string, unknown>) {
   return Object.entries<z.ZodType>(schema?.shape ?? {}).map(([name, field]) => ({

@@ -44,7 +44,7 @@ export async function withViolations<T>(
 }
 
 /** What a failed request may tell: the same on HTTP and in the last line of a stream. */
-export interface Problem {
+export interface Refusal {
   readonly status: number;
   readonly code: string;
   readonly message: string;
@@ -54,7 +54,7 @@ export interface Problem {
 }
 
 /** Judges whatever was thrown; a fault tells nothing of itself. */
-export function problemOf(thrown: unknown): Problem {
+export function refusalOf(thrown: unknown): Refusal {
   const status = statusOf(thrown);
   if (!(thrown instanceof AgentError) || status === undefined) {
     return { status: 500, code: "internal", message: "internal error", details: undefined, isFault: true };
@@ -75,7 +75,7 @@ const isHttpCode = (code: string): code is keyof typeof httpCodes => Object.hasO
 /** The answer to a failed request: `{error, code, details?}`, or an array of strings for violations. */
 export function problemResponse(thrown: unknown, headers: Readonly<Record<string, string>> = {}): Response {
   if (thrown instanceof Violations) return Response.json(thrown.lines, { status: 422, headers });
-  const { status, code, message, details } = problemOf(thrown);
+  const { status, code, message, details } = refusalOf(thrown);
   if (thrown instanceof InputError && code === "invalid-query") return Response.json([message], { status, headers });
   return Response.json({ error: message, code, ...(details === undefined ? {} : { details }) }, { status, headers });
 }

@@ -31,7 +31,7 @@ export interface AnswerSpec {
   readonly description: string;
   readonly schema?: z.ZodType;
   /** `application/json` unless told. */
-  readonly mediaType?: string;
+  readonly mediaTypes?: readonly string[];
 }
 
 /**
@@ -57,6 +57,8 @@ export interface RouteSpec<P extends z.ZodObject, Q extends z.ZodObject, B exten
   readonly query?: Q;
   /** `root` leads the lines of a violation. */
   readonly body?: { readonly schema: B; readonly root?: string; readonly limits?: JsonLimits };
+  /** A form or a JSON body that the handler reads by itself: only described here. */
+  readonly form?: z.ZodType;
   readonly answers: Readonly<Record<number, AnswerSpec>>;
   readonly handle: (call: Call<z.infer<P>, z.infer<Q>, z.infer<B>>) => Response | Promise<Response>;
 }
@@ -93,6 +95,7 @@ export interface Route {
   readonly params: z.ZodObject | undefined;
   readonly query: z.ZodObject | undefined;
   readonly body: z.ZodType | undefined;
+  readonly form: z.ZodType | undefined;
   readonly answers: Readonly<Record<number, AnswerSpec>>;
   readonly run: (call: RawCall) => Promise<Response>;
 }
@@ -116,6 +119,7 @@ export function route<
     params: spec.params,
     query: spec.query,
     body: spec.body?.schema,
+    form: spec.form,
     answers: spec.answers,
     async run({ request, search, params: rawParams, identify }) {
       const caller = spec.access.to === "all" ? ANYBODY : await identify();

@@ -5,7 +5,7 @@ import { EventName, JsonObject, Uid } from "../../protocol/values.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import { nodeOf } from "./nodes.ts";
-import { problemOf } from "./problem.ts";
+import { refusalOf } from "./problem.ts";
 import { Flag } from "./query.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, notFound, Problem, refusals } from "./shapes.ts";
@@ -45,7 +45,11 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
       }),
       body: { schema: z.preprocess((body) => body ?? {}, JsonObject).optional() },
       answers: {
-        200: { description: "The node's answer, or `true` once the event was handed over", schema: z.unknown() },
+        200: {
+          description: "The node's answer, or `true` once the event was handed over",
+          schema: z.unknown(),
+          mediaTypes: ["application/json", "application/x-ndjson"],
+        },
         409: { description: "The node is busy or INACTIVE", schema: Problem },
         499: { description: "Taken back", schema: Problem },
         500: { description: "The node failed", schema: Problem },
@@ -104,7 +108,7 @@ async function streamTrigger(
       lines.write({ result: result ?? null });
     } catch (error) {
       if (!lines.hasBegun) throw error;
-      const { message, code, isFault } = problemOf(error);
+      const { message, code, isFault } = refusalOf(error);
       if (isFault) log.error({ event: order.event, uid, err: toError(error) }, "stream failed");
       lines.write({ error: message, code });
     } finally {

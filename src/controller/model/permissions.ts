@@ -115,12 +115,26 @@ export function isAllowed(policies: readonly Policy[], alternatives: readonly st
 
 /** How far a permission reaches over one kind of resource: to each one, to some (ask for each), or to none. */
 export function reachOf(policies: readonly Policy[], permission: string, kind: string): "all" | "some" | "none" {
-  const grants = policies.filter((policy) => hasEffect(policy, "allow", permission));
+  const grants = policies.filter(
+    (policy) => hasEffect(policy, "allow", permission) && policy.resources.some((pattern) => touches(pattern, kind)),
+  );
   if (grants.length === 0) return "none";
   const denials = policies.filter((policy) => hasEffect(policy, "deny", permission));
   const every = anyOf(kind);
   if (denials.some((policy) => policy.resources.some((pattern) => resourceCovers(pattern, every)))) return "none";
   return denials.length === 0 && judge(grants, permission, every) === "allow" ? "all" : "some";
+}
+
+/** Whether a pattern covers anything of a kind. */
+function touches(pattern: string, kind: string): boolean {
+  const wanted = pattern.split(":");
+  const given = kind.split(":");
+  const last = wanted.length - 1;
+  const isAlong = wanted.slice(0, last).every((segment, index) => resourceCovers(segment, given[index] ?? ""));
+  if (!isAlong || wanted.length > given.length) return false;
+  const segment = wanted[last] ?? "";
+  const rest = given.slice(last).join(":");
+  return segment.startsWith(rest) || (segment.endsWith("*") && rest.startsWith(segment.slice(0, -1)));
 }
 
 function hasEffect(policy: Policy, effect: "allow" | "deny", permission: string): boolean {

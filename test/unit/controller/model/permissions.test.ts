@@ -139,4 +139,19 @@ describe("a decision", () => {
     expect(reach([policy("allow", ["*"]), policy("deny", ["nodes::*"])])).toBe("none");
     expect(reach([policy("allow", ["*"]), policy("deny", ["users::read"])])).toBe("all");
   });
+
+  it.each([
+    ["tgrn:tg::nodes:node/a", "some"],
+    ["tgrn:tg::nodes:node/a*", "some"],
+    ["tgrn:tg::nod*:node/a", "some"],
+    ["tgrn:tg::nodes:n*", "all"],
+    ["tgrn:tg::*", "all"],
+    ["tgrn:tg::nodes:cluster/a", "none"],
+    ["tgrn:tg::nodes:cluster/*", "none"],
+    ["tgrn:tg::users:*", "none"],
+    ["tgrn:tg::users:node/a", "none"],
+    ["tgrn:tg::nodes:node", "none"],
+  ])("on %s reaches %s of the nodes", (pattern, reach) => {
+    expect(reachOf([policy("allow", ["*"], [pattern])], "nodes::read", tgrn.node(""))).toBe(reach);
+  });
 });
