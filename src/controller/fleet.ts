@@ -83,6 +83,7 @@ export interface EventFilter {
   readonly nodeIds?: readonly string[];
   readonly eventTypes?: readonly string[];
   readonly levels?: readonly EventLevel[];
+  readonly subjects?: readonly EventRecord["subject"][];
   /** Unix seconds, both inclusive. */
   readonly from?: number;
   readonly to?: number;

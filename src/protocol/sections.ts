@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { NodeType } from "./values.ts";
+import type { JsonObject, NodeType } from "./values.ts";
 
 /** The sections of desired configuration, by the name they have below `config`. */
 export const sectionNames = [
@@ -47,3 +47,6 @@ export function sectionSuits(section: SectionName, type: NodeType): boolean {
 /** Bounds on the stored body of a section. */
 export const SECTION_MAX_BYTES = 4 * 1024 * 1024;
 export const SECTION_MAX_DEPTH = 24;
+
+/** The schema of each section that has one; the body of any other is a JSON object within the bounds. */
+export const sectionSchemas: Readonly<Partial<Record<SectionName, z.ZodType<JsonObject>>>> = {};

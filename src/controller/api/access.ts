@@ -1,0 +1,215 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { anyOf, tgrn } from "../model/permissions.ts";
+import { isRestricted, Policy, PolicyName, ServiceUserName } from "../model/policy.ts";
+import { sha256Hex, type AccessStore, type ServiceUser } from "../store/access.ts";
+import { Violations } from "./problem.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { badBody, Empty, notFound, Problem, PublicServiceUser, refusals, violations } from "./shapes.ts";
+
+const NameParams = z.object({ name: PolicyName });
+const UserParams = z.object({ name: ServiceUserName });
+const conflict = (description: string) => ({ 409: { description, schema: Problem } });
+
+/** Access policies. */
+export function policyRoutes({ access }: ApiDeps): readonly Route[] {
+  const tag = "Policies";
+  const onPolicy = (verb: "read" | "modify") =>
+    ({
+      to: "resource",
+      permissions: [`permissions::${verb}`],
+      resource: ({ name }: z.infer<typeof NameParams>) => tgrn.policy(name),
+    }) as const;
+  const policy = { 200: { description: "The policy", schema: Policy }, ...refusals, ...notFound };
+  return [
+    route({
+      method: "GET",
+      path: "/v2/policy",
+      operationId: "listPolicies",
+      summary: "List access policies",
+      tag,
+      access: { to: "kind", permission: "permissions::read", kind: tgrn.policy("") },
+      answers: { 200: { description: "The policies the caller may read", schema: z.array(Policy) }, ...refusals },
+      handle: ({ caller }) =>
+        Response.json(access.policies().filter(({ name }) => caller.may(["permissions::read"], tgrn.policy(name)))),
+    }),
+    route({
+      method: "POST",
+      path: "/v2/policy",
+      operationId: "createPolicy",
+      summary: "Create an access policy",
+      tag,
+      access: { to: "resource", permissions: ["permissions::modify"], resource: () => anyOf(tgrn.policy("")) },
+      body: { schema: Policy },
+      answers: {
+        201: { description: "The policy, its actions in their one spelling", schema: Policy },
+        ...refusals,
+        ...conflict("The name is taken"),
+        ...badBody,
+      },
+      handle: ({ body }) => {
+        access.createPolicy(body);
+        return Response.json(body, { status: 201 });
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v2/policy/{name}",
+      operationId: "getPolicy",
+      summary: "Get an access policy",
+      tag,
+      access: onPolicy("read"),
+      params: NameParams,
+      answers: policy,
+      handle: ({ params: { name } }) => {
+        const found = access.policy(name);
+        if (found === undefined) throw new InputError("not-found", `there is no policy ${name}`);
+        return Response.json(found);
+      },
+    }),
+    route({
+      method: "PUT",
+      path: "/v2/policy/{name}",
+      operationId: "replacePolicy",
+      summary: "Replace an access policy",
+      tag,
+      access: onPolicy("modify"),
+      params: NameParams,
+      body: {
+        schema: Policy.partial({ name: true }).meta({ id: "PolicyChange", description: "`name` as in the path" }),
+      },
+      answers: { ...policy, ...badBody },
+      handle: ({ params: { name }, body }) => {
+        if (body.name !== undefined && body.name !== name)
+          throw new Violations([`name: a policy keeps its name, ${name}`]);
+        const changed: Policy = { ...body, name };
+        access.replacePolicy(changed);
+        return Response.json(changed);
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/v2/policy/{name}",
+      operationId: "deletePolicy",
+      summary: "Delete an access policy that nobody has",
+      tag,
+      access: onPolicy("modify"),
+      params: NameParams,
+      answers: {
+        200: { description: "Deleted", schema: Empty },
+        ...refusals,
+        ...notFound,
+        ...conflict("It is attached to a service user"),
+      },
+      handle: ({ params: { name } }) => {
+        access.deletePolicy(name);
+        return Response.json({});
+      },
+    }),
+  ];
+}
+
+/** Service users: accounts for programs. */
+export function serviceUserRoutes({ access, clock }: ApiDeps): readonly Route[] {
+  const tag = "Service users";
+  const onUser = (verb: "read" | "modify") =>
+    ({
+      to: "resource",
+      permissions: [`users::${verb}`],
+      resource: ({ name }: z.infer<typeof UserParams>) => tgrn.serviceUser(name),
+    }) as const;
+  return [
+    route({
+      method: "GET",
+      path: "/v2/service-user",
+      operationId: "listServiceUsers",
+      summary: "List service users",
+      tag,
+      access: { to: "kind", permission: "users::read", kind: tgrn.serviceUser("") },
+      answers: {
+        200: { description: "The service users the caller may read", schema: z.array(PublicServiceUser) },
+        ...refusals,
+      },
+      handle: ({ caller }) => {
+        const listed = access.serviceUsers().filter(({ name }) => caller.may(["users::read"], tgrn.serviceUser(name)));
+        return Response.json(listed.map(publicServiceUser));
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v2/service-user",
+      operationId: "createServiceUser",
+      summary: "Create a service user with its policies",
+      tag,
+      access: { to: "resource", permissions: ["users::modify"], resource: () => anyOf(tgrn.serviceUser("")) },
+      body: {
+        schema: z
+          .strictObject({ name: ServiceUserName, policies: z.array(PolicyName).max(64).default([]) })
+          .meta({ description: "Each policy also needs the permission `permissions::modify` on it" }),
+      },
+      answers: {
+        201: { description: "The service user", schema: PublicServiceUser },
+        ...refusals,
+        ...conflict("The name is taken"),
+        ...badBody,
+      },
+      handle: ({ body: { name, policies }, caller }) => {
+        for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
+        const lines = policies.flatMap((policy, index) => objectionsTo(access, policy, `policies.${index}`));
+        if (lines.length > 0) throw new Violations(lines);
+        const created = access.createServiceUser(name, policies, Math.floor(clock.now() / 1000));
+        return Response.json(publicServiceUser(created), { status: 201 });
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v2/service-user/{name}",
+      operationId: "getServiceUser",
+      summary: "Get a service user",
+      tag,
+      access: onUser("read"),
+      params: UserParams,
+      answers: { 200: { description: "The service user", schema: PublicServiceUser }, ...refusals, ...notFound },
+      handle: ({ params: { name } }) => {
+        const found = access.serviceUser(name);
+        if (found === undefined) throw new InputError("not-found", `there is no service user ${name}`);
+        return Response.json(publicServiceUser(found));
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v2/service-user/{name}/token",
+      operationId: "createServiceUserToken",
+      summary: "Generate a client ID and a secret, in place of earlier ones",
+      tag,
+      access: onUser("modify"),
+      params: UserParams,
+      answers: {
+        201: {
+          description: "The credential; the secret is not shown again",
+          schema: z.strictObject({ clientId: z.string(), clientSecret: z.string() }).meta({ id: "Credential" }),
+        },
+        ...refusals,
+        ...notFound,
+        ...violations,
+      },
+      handle: ({ params: { name } }) => {
+        const clientId = randomUUID();
+        const clientSecret = randomBytes(32).toString("base64url");
+        access.putCredential(name, clientId, sha256Hex(clientSecret));
+        return Response.json({ clientId, clientSecret }, { status: 201 });
+      },
+    }),
+  ];
+}
+
+function objectionsTo(access: AccessStore, policy: string, path: string): string[] {
+  if (isRestricted(policy)) return [`${path}: ${policy} cannot be attached, its name begins with restricted-`];
+  return access.policy(policy) === undefined ? [`${path}: there is no policy ${policy}`] : [];
+}
+
+function publicServiceUser({ name, policies, createdAt, clientId }: ServiceUser): z.infer<typeof PublicServiceUser> {
+  const credential = clientId === undefined ? {} : { clientId };
+  return { name, policies: [...policies], created_at: createdAt, ...credential };
+}

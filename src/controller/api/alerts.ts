@@ -1,0 +1,114 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { Uid } from "../../protocol/values.ts";
+import type { EventFilter, EventRecord } from "../fleet.ts";
+import { tgrn } from "../model/permissions.ts";
+import { Page, readableNodes } from "./events.ts";
+import { nodeOf } from "./nodes.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { Empty, LegacyAlert, notFound, PublicAlert, refusals, violations } from "./shapes.ts";
+
+const tag = "Alerts";
+const NodeParams = z.object({ nodeID: Uid });
+const PageQuery = z.object(Page);
+const onNode = {
+  to: "resource",
+  permissions: ["alerts::read"],
+  resource: ({ nodeID }: { readonly nodeID: string }) => tgrn.node(nodeID),
+} as const;
+const onNodes = { to: "kind", permission: "alerts::read", kind: tgrn.node("") } as const;
+
+// RFC 9745: since the start of 2026; RFC 8288 names what replaces it.
+const DEPRECATION = { deprecation: "@1767225600", link: '</v2/event>; rel="successor-version"' };
+
+/** Open alerts, and the older form in which events were read. */
+export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
+  const legacy = { 200: { description: "Events, newest first", schema: z.array(LegacyAlert) }, ...refusals };
+  const alerts = { 200: { description: "Open alerts", schema: z.array(PublicAlert) }, ...refusals };
+  return [
+    route({
+      method: "GET",
+      path: "/alert/{nodeID}",
+      operationId: "listNodeAlertsV1",
+      summary: "List the events of a node, newest first",
+      tag,
+      access: onNode,
+      params: NodeParams,
+      query: PageQuery,
+      answers: { ...legacy, ...notFound, ...violations },
+      handle: ({ params: { nodeID }, query }) => {
+        nodeOf(fleet, nodeID);
+        return Response.json(fleet.events({ ...newestFirst(query), nodeIds: [nodeID] }).items.map(legacyAlert));
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/alert",
+      operationId: "listAlertsV1",
+      summary: "List events, newest first; use /v2/event",
+      tag,
+      isDeprecated: true,
+      access: onNodes,
+      query: PageQuery,
+      answers: { ...legacy, ...violations },
+      handle: ({ query, caller }) => {
+        const nodeIds = readableNodes(fleet, caller, "alerts::read", undefined);
+        const filter = { ...newestFirst(query), ...(nodeIds === undefined ? {} : { nodeIds }) };
+        return Response.json(fleet.events(filter).items.map(legacyAlert), { headers: DEPRECATION });
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v2/alert",
+      operationId: "listAlerts",
+      summary: "List the open alerts of the organization",
+      tag,
+      access: onNodes,
+      answers: alerts,
+      handle: ({ caller }) =>
+        Response.json(fleet.alerts().filter(({ nodeId }) => caller.may(["alerts::read"], tgrn.node(nodeId)))),
+    }),
+    route({
+      method: "GET",
+      path: "/v2/alert/{nodeID}",
+      operationId: "listNodeAlerts",
+      summary: "List the open alerts of a node",
+      tag,
+      access: onNode,
+      params: NodeParams,
+      answers: { ...alerts, ...notFound },
+      handle: ({ params: { nodeID } }) => {
+        nodeOf(fleet, nodeID);
+        return Response.json(fleet.alerts(nodeID));
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/v2/alert/{nodeID}/{alertType}",
+      operationId: "dismissAlert",
+      summary: "Resolve and dismiss one type of alert of a node",
+      tag,
+      access: onNode,
+      params: z.object({
+        nodeID: Uid,
+        alertType: z.string().min(1).max(64).meta({ description: "The event type, for example `Node Disconnect`" }),
+      }),
+      answers: { 200: { description: "Dismissed", schema: Empty }, ...refusals, ...notFound },
+      handle: ({ params: { nodeID, alertType } }) => {
+        if (!fleet.dismissAlert(nodeID, alertType)) {
+          throw new InputError("not-found", `no alert '${alertType}' is open on ${nodeID}`);
+        }
+        return Response.json({});
+      },
+    }),
+  ];
+}
+
+function newestFirst({ limit, page }: z.infer<typeof PageQuery>): EventFilter {
+  return { sort: { by: "timestamp", order: "desc" }, limit, offset: (page - 1) * limit };
+}
+
+function legacyAlert(event: EventRecord): z.infer<typeof LegacyAlert> {
+  const { uid, eventType, message, nodeId, nodeName, timestamp } = event;
+  return { uid, type: eventType, alert_message: message, node_id: nodeId, node: nodeName, timestamp };
+}

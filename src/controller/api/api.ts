@@ -1,0 +1,111 @@
+import { randomUUID } from "node:crypto";
+import { Hono, type Context } from "hono";
+import { InputError, toError } from "../../errors.ts";
+import { policyRoutes, serviceUserRoutes } from "./access.ts";
+import { alertRoutes } from "./alerts.ts";
+import { authenticate, challengeFor } from "./caller.ts";
+import { clusterRoutes } from "./clusters.ts";
+import { eventRoutes } from "./events.ts";
+import { nodeConfigRoutes } from "./node-config.ts";
+import { nodeRoutes } from "./nodes.ts";
+import { oauthRoutes } from "./oauth.ts";
+import { refusalOf, problemResponse } from "./problem.ts";
+import type { ApiDeps, RawCall, Route } from "./route.ts";
+import { serviceRoutes } from "./service.ts";
+import { statsRoutes } from "./stats.ts";
+import { tagRoutes } from "./tags.ts";
+import { triggerRoutes } from "./triggers.ts";
+
+const MAX_QUERY_LENGTH = 16 * 1024;
+const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
+
+/** Every operation of the API. Where two paths fit the same request, the earlier one wins. */
+export function apiRoutes(deps: ApiDeps): readonly Route[] {
+  const routes: Route[] = [
+    ...serviceRoutes(deps.version, () => routes),
+    ...oauthRoutes(deps),
+    ...nodeRoutes(deps),
+    ...nodeConfigRoutes(deps),
+    ...tagRoutes(deps),
+    ...triggerRoutes(deps),
+    ...clusterRoutes(deps),
+    ...eventRoutes(deps),
+    ...alertRoutes(deps),
+    ...statsRoutes(deps),
+    ...policyRoutes(deps),
+    ...serviceUserRoutes(deps),
+  ];
+  return routes;
+}
+
+/** The management API as a Hono application. */
+export function createApi(deps: ApiDeps): Hono {
+  const app = new Hono();
+  const routes = apiRoutes(deps);
+  for (const route of routes) {
+    app.on(route.method, route.path.replaceAll(/\{(\w+)\}/g, ":$1"), (context) =>
+      respond(deps, route.operationId, context.req.raw, (identify) => run(route, context, identify)),
+    );
+  }
+  const patterns = routes.map(({ method, path }) => ({ method, pattern: patternOf(path) }));
+  app.notFound(({ req }) => {
+    const methods = patterns.filter(({ pattern }) => pattern.test(req.path)).map(({ method }) => method);
+    return respond(deps, "none", req.raw, () => refuseUnknown(req.method, methods));
+  });
+  return app;
+}
+
+function run(route: Route, context: Context, identify: RawCall["identify"]): Promise<Response> {
+  const request = context.req.raw;
+  const { search } = new URL(request.url);
+  if (search.length > MAX_QUERY_LENGTH) throw new InputError("uri-too-long", "the query is too long");
+  return route.run({ params: context.req.param(), search: new URLSearchParams(search), request, identify });
+}
+
+/** Does what every answer has in common: errors, headers, the line in the log. */
+async function respond(
+  deps: ApiDeps,
+  operation: string,
+  request: Request,
+  work: (identify: RawCall["identify"]) => Response | Promise<Response>,
+): Promise<Response> {
+  const requestId = requestIdOf(request);
+  const startedAt = deps.clock.elapsed();
+  let caller: string | undefined;
+  let response: Response;
+  try {
+    response = await work(async () => {
+      const identified = await authenticate(request, deps.access, deps.tokens);
+      caller = identified.name;
+      return identified;
+    });
+  } catch (error) {
+    const { status, isFault } = refusalOf(error);
+    if (isFault) deps.log.error({ requestId, operation, err: toError(error) }, "request failed");
+    response = problemResponse(error, status === 401 ? { "www-authenticate": challengeFor(request) } : {});
+  }
+  const durationMs = Math.round(deps.clock.elapsed() - startedAt);
+  const { method } = request;
+  deps.log.debug({ requestId, method, operation, status: response.status, durationMs, caller }, "request");
+  response.headers.set("x-request-id", requestId);
+  response.headers.set("cache-control", "no-store");
+  response.headers.set("x-content-type-options", "nosniff");
+  return response;
+}
+
+function refuseUnknown(method: string, methods: readonly string[]): Response {
+  if (methods.length === 0) return problemResponse(new InputError("unknown-path", "there is no such path"));
+  const allowed = [...new Set(methods.includes("GET") ? [...methods, "HEAD"] : methods)].sort().join(", ");
+  const error = new InputError("wrong-method", `${method} is not offered here, but ${allowed}`);
+  return problemResponse(error, { allow: allowed });
+}
+
+function requestIdOf(request: Request): string {
+  const given = request.headers.get("x-request-id") ?? "";
+  return REQUEST_ID.test(given) ? given : randomUUID();
+}
+
+function patternOf(path: string): RegExp {
+  const source = path.split("/").map((segment) => (segment.startsWith("{") ? "[^/]+" : segment.replaceAll(".", "\\.")));
+  return new RegExp(`^${source.join("/")}$`);
+}

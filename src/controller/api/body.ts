@@ -1,0 +1,46 @@
+import { InputError } from "../../errors.ts";
+import { parseStrictJson, type JsonLimits } from "../../lib/strict-json.ts";
+
+/** Bounds on a request body that no section is in. */
+export const BODY_LIMITS: JsonLimits = { maxBytes: 1024 * 1024, maxDepth: 32 };
+
+/**
+ * Reads a request body, never more than `maxBytes` of it.
+ * @throws {InputError} `too-large`.
+ */
+export async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
+  if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
+  const body: ReadableStream<Uint8Array> | null = request.body;
+  if (body === null) return new Uint8Array();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of body) {
+    size += chunk.byteLength;
+    if (size > maxBytes) throw tooLarge(maxBytes);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+/**
+ * Reads and parses a JSON body; undefined when it is empty.
+ * @throws {InputError} `wrong-content-type`, `too-large`, or a code of `parseStrictJson`.
+ */
+export async function readJson(request: Request, limits: JsonLimits): Promise<unknown> {
+  const bytes = await readBytes(request, limits.maxBytes);
+  if (bytes.byteLength === 0) return undefined;
+  const type = mediaType(request);
+  if (type !== "application/json" && !/^application\/[a-z0-9.-]+\+json$/.test(type)) {
+    throw new InputError("wrong-content-type", `content-type must be application/json, not '${type.slice(0, 64)}'`);
+  }
+  return parseStrictJson(bytes, limits);
+}
+
+/** The media type of a request body (RFC 9110 §8.3), lower case and without parameters. */
+export function mediaType(request: Request): string {
+  const [type = ""] = (request.headers.get("content-type") ?? "").split(";", 1);
+  return type.trim().toLowerCase();
+}
+
+const tooLarge = (maxBytes: number): InputError =>
+  new InputError("too-large", `the body is larger than ${maxBytes} bytes`);

@@ -1,0 +1,67 @@
+import { InputError } from "../../errors.ts";
+import { isAllowed, reachOf } from "../model/permissions.ts";
+import type { AccessStore, Grant } from "../store/access.ts";
+import type { TokenIssuer } from "./tokens.ts";
+
+/** Who sends a request, with the policies in force at its beginning. */
+export class Caller {
+  readonly name: string;
+  readonly #policies: Grant["policies"];
+
+  constructor(grant: Grant) {
+    this.name = grant.name;
+    this.#policies = grant.policies;
+  }
+
+  /** Whether one of these permissions, the most specific first, is held on the resource. */
+  may(permissions: readonly string[], resource: string): boolean {
+    return isAllowed(this.#policies, permissions, resource);
+  }
+
+  /** @throws {InputError} `forbidden`, naming the permission and the resource. */
+  require(permissions: readonly string[], resource: string): void {
+    if (!this.may(permissions, resource)) throw forbidden(permissions, resource);
+  }
+
+  /** How far a permission reaches over a kind of resource, for example `tgrn:tg::nodes:node/`. */
+  reach(permission: string, kind: string): "all" | "some" | "none" {
+    return reachOf(this.#policies, permission, kind);
+  }
+}
+
+/** Stands for whoever calls an operation that is open to all; may nothing else. */
+export const ANYBODY = new Caller({ name: "anybody", policies: [] });
+
+/** The refusal of a caller without a permission. */
+export function forbidden(permissions: readonly string[], resource: string): InputError {
+  const permission = permissions.join(" or ");
+  const details = { permission, resource };
+  return new InputError("forbidden", `the permission ${permission} is missing on ${resource}`, { details });
+}
+
+const MAX_HEADER_LENGTH = 8192;
+const BEARER = /^bearer +(\S+)$/i;
+
+/** Finds out who sends a request, from its `Authorization` header: an API key, or `Bearer` and a JWT. */
+export async function authenticate(request: Request, access: AccessStore, tokens: TokenIssuer): Promise<Caller> {
+  const header = (request.headers.get("authorization") ?? "").trim();
+  if (header === "") throw unauthorized("no Authorization header");
+  if (header.length > MAX_HEADER_LENGTH) throw unauthorized("the Authorization header is too long");
+  const token = BEARER.exec(header)?.[1];
+  const grant = token === undefined ? access.findApiKey(header) : await grantOf(token, access, tokens);
+  if (grant === undefined) throw unauthorized("the credentials do not hold");
+  return new Caller(grant);
+}
+
+async function grantOf(token: string, access: AccessStore, tokens: TokenIssuer): Promise<Grant | undefined> {
+  const subject = await tokens.verify(token);
+  return subject === undefined ? undefined : access.findServiceUser(subject.user, subject.clientId);
+}
+
+const unauthorized = (message: string): InputError => new InputError("unauthorized", message);
+
+/** The challenge that goes with every 401 (RFC 6750 §3). */
+export function challengeFor(request: Request): string {
+  const hasToken = BEARER.test(request.headers.get("authorization") ?? "");
+  return `Bearer realm="holdfast"${hasToken ? ', error="invalid_token"' : ""}`;
+}

@@ -1,0 +1,95 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { Fqdn, NodeName } from "../../protocol/values.ts";
+import type { ClusterRecord, Fleet } from "../fleet.ts";
+import { anyOf, tgrn } from "../model/permissions.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { badBody, Empty, notFound, Problem, PublicCluster, refusals } from "./shapes.ts";
+
+const tag = "Clusters";
+const ClusterParams = z.object({ clusterFQDN: Fqdn });
+const onCluster = ({ clusterFQDN }: z.infer<typeof ClusterParams>): string => tgrn.cluster(clusterFQDN);
+
+/** Finds a cluster. @throws {InputError} `not-found`. */
+export function clusterOf(fleet: Fleet, fqdn: string): ClusterRecord {
+  const record = fleet.cluster(fqdn);
+  if (record === undefined) throw new InputError("not-found", `there is no cluster ${fqdn}`);
+  return record;
+}
+
+/** A cluster as the API shows it. */
+export function publicCluster(record: ClusterRecord): z.infer<typeof PublicCluster> {
+  const { fqdn, name, domain, createdAt, tags, config, members } = record;
+  return { fqdn, name, domain, tgrn: tgrn.cluster(fqdn), created_at: createdAt, tags, config, members: [...members] };
+}
+
+/** Clusters themselves; a node joins and leaves one through `PUT /node/{nodeID}`. */
+export function clusterRoutes({ fleet }: ApiDeps): readonly Route[] {
+  const cluster = { 200: { description: "The cluster", schema: PublicCluster }, ...refusals };
+  return [
+    route({
+      method: "GET",
+      path: "/cluster",
+      operationId: "listClusters",
+      summary: "List clusters",
+      tag,
+      access: { to: "kind", permission: "nodes::read", kind: tgrn.cluster("") },
+      answers: {
+        200: { description: "The clusters the caller may read", schema: z.array(PublicCluster) },
+        ...refusals,
+      },
+      handle: ({ caller }) => {
+        const listed = fleet.clusters().filter(({ fqdn }) => caller.may(["nodes::read"], tgrn.cluster(fqdn)));
+        return Response.json(listed.map(publicCluster));
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/cluster",
+      operationId: "createCluster",
+      summary: "Create a cluster without members",
+      tag,
+      access: { to: "resource", permissions: ["nodes::cluster"], resource: () => anyOf(tgrn.cluster("")) },
+      body: { schema: z.strictObject({ name: NodeName }) },
+      answers: {
+        201: { description: "The cluster", schema: PublicCluster },
+        409: { description: "The name is taken", schema: Problem },
+        ...refusals,
+        ...badBody,
+      },
+      handle: ({ body, caller }) =>
+        Response.json(publicCluster(fleet.createCluster(body, caller.name)), { status: 201 }),
+    }),
+    route({
+      method: "GET",
+      path: "/cluster/{clusterFQDN}",
+      operationId: "getCluster",
+      summary: "Get a cluster",
+      tag,
+      access: { to: "resource", permissions: ["nodes::read"], resource: onCluster },
+      params: ClusterParams,
+      answers: { ...cluster, ...notFound },
+      handle: ({ params: { clusterFQDN } }) => Response.json(publicCluster(clusterOf(fleet, clusterFQDN))),
+    }),
+    route({
+      method: "DELETE",
+      path: "/cluster/{clusterFQDN}",
+      operationId: "deleteCluster",
+      summary: "Remove a cluster and its configuration",
+      tag,
+      access: { to: "resource", permissions: ["nodes::cluster"], resource: onCluster },
+      params: ClusterParams,
+      answers: {
+        200: { description: "Removed", schema: Empty },
+        409: { description: "It has members", schema: Problem },
+        ...refusals,
+        ...notFound,
+      },
+      handle: ({ params: { clusterFQDN }, caller }) => {
+        clusterOf(fleet, clusterFQDN);
+        fleet.deleteCluster(clusterFQDN, caller.name);
+        return Response.json({});
+      },
+    }),
+  ];
+}

@@ -1,0 +1,109 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { EventLevel } from "../../protocol/telemetry.ts";
+import { Uid } from "../../protocol/values.ts";
+import type { EventFilter, EventRecord, Fleet } from "../fleet.ts";
+import { tgrn } from "../model/permissions.ts";
+import type { Caller } from "./caller.ts";
+import { Violations } from "./problem.ts";
+import { listOf, Moment, numberIn } from "./query.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { notFound, PublicEvent, refusals, violations } from "./shapes.ts";
+
+const tag = "Events";
+const Subject = PublicEvent.shape.subject;
+const Sort = z.enum(["timestamp:desc", "timestamp:asc", "level:desc", "level:asc"]);
+
+/** The page of a list that comes in pages, the first being 1. */
+export const Page = {
+  limit: numberIn(1, 1000).default(100),
+  page: numberIn(1, 1_000_000).default(1),
+};
+
+const Window = {
+  sTime: Moment.optional().meta({ description: "Not before; ISO 8601" }),
+  eTime: Moment.optional().meta({ description: "Not after; ISO 8601" }),
+  eventTypes: listOf(z.string().max(64), 64),
+  levels: listOf(EventLevel, 4),
+  itemTypes: listOf(Subject, 5).meta({ description: "What the event is about" }),
+  q: z.string().max(256).optional().meta({ description: "Text within the message" }),
+  sort: Sort.default("timestamp:desc"),
+  ...Page,
+};
+const NodeQuery = z.object(Window);
+const OrganizationQuery = z.object({ ...Window, nodeIDs: listOf(Uid, 1000) });
+
+/** Audit events in pages; the number of all that match is in the header `x-total-count`. */
+export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
+  const events = { 200: { description: "One page of events", schema: z.array(PublicEvent) }, ...refusals };
+  return [
+    route({
+      method: "GET",
+      path: "/v2/event",
+      operationId: "listEvents",
+      summary: "List events within a time window",
+      tag,
+      access: { to: "kind", permission: "events::read", kind: tgrn.node("") },
+      query: OrganizationQuery,
+      answers: { ...events, ...violations },
+      handle: ({ query, caller }) => {
+        const nodeIds = readableNodes(fleet, caller, "events::read", query.nodeIDs);
+        return eventPage(fleet.events({ ...filterOf(query), ...(nodeIds === undefined ? {} : { nodeIds }) }));
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v2/event/{nodeId}",
+      operationId: "listNodeEvents",
+      summary: "List the events of a node within a time window",
+      tag,
+      access: { to: "resource", permissions: ["events::read"], resource: ({ nodeId }) => tgrn.node(nodeId) },
+      params: z.object({ nodeId: Uid }),
+      query: NodeQuery,
+      answers: { ...events, ...notFound, ...violations },
+      handle: ({ params: { nodeId }, query }) => {
+        const page = fleet.events({ ...filterOf(query), nodeIds: [nodeId] });
+        // The events of a deleted node can still be read.
+        if (page.total === 0 && fleet.node(nodeId) === undefined) {
+          throw new InputError("not-found", `there is no node ${nodeId}`);
+        }
+        return eventPage(page);
+      },
+    }),
+  ];
+}
+
+/** The nodes whose records a caller may read, of those asked for; undefined stands for all. */
+export function readableNodes(
+  fleet: Fleet,
+  caller: Caller,
+  permission: string,
+  asked: readonly string[] | undefined,
+): readonly string[] | undefined {
+  const reach = caller.reach(permission, tgrn.node(""));
+  if (reach === "all") return asked;
+  const candidates = asked ?? fleet.nodes().map(({ uid }) => uid);
+  return candidates.filter((uid) => caller.may([permission], tgrn.node(uid)));
+}
+
+function filterOf(query: z.infer<typeof NodeQuery>): EventFilter {
+  const { sTime, eTime, eventTypes, levels, itemTypes, q, sort, limit, page } = query;
+  if (sTime !== undefined && eTime !== undefined && sTime > eTime) throw new Violations(["sTime: is after eTime"]);
+  const [by, order] =
+    sort === "level:desc" || sort === "level:asc" ? ["level" as const, sort] : ["timestamp" as const, sort];
+  return {
+    ...(sTime === undefined ? {} : { from: sTime }),
+    ...(eTime === undefined ? {} : { to: eTime }),
+    ...(eventTypes === undefined ? {} : { eventTypes }),
+    ...(levels === undefined ? {} : { levels }),
+    ...(itemTypes === undefined ? {} : { subjects: itemTypes }),
+    ...(q === undefined || q === "" ? {} : { text: q }),
+    sort: { by, order: order.endsWith("asc") ? "asc" : "desc" },
+    limit,
+    offset: (page - 1) * limit,
+  };
+}
+
+function eventPage({ total, items }: { readonly total: number; readonly items: readonly EventRecord[] }): Response {
+  return Response.json(items, { headers: { "x-total-count": String(total) } });
+}

@@ -1,0 +1,93 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import {
+  SECTION_MAX_BYTES,
+  SECTION_MAX_DEPTH,
+  sectionSchemas,
+  sectionSuits,
+  type SectionName,
+} from "../../protocol/sections.ts";
+import { JsonObject, Uid } from "../../protocol/values.ts";
+import { tgrn } from "../model/permissions.ts";
+import { nodeOf, nodeResponse } from "./nodes.ts";
+import { withViolations } from "./problem.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { badBody, notFound, PublicNode, refusals, violations } from "./shapes.ts";
+
+/** Where a whole section is written. */
+interface SectionPath {
+  readonly section: SectionName;
+  readonly path: string;
+  readonly operation: string;
+  readonly isRemovable: boolean;
+}
+
+const SECTION_PATHS: readonly SectionPath[] = [
+  { section: "connectors", path: "/config/connectors", operation: "Connectors", isRemovable: true },
+  { section: "services", path: "/config/services", operation: "Services", isRemovable: true },
+  { section: "network", path: "/config/network", operation: "Network", isRemovable: true },
+  { section: "gateway", path: "/config/gateway", operation: "Gateway", isRemovable: true },
+  { section: "alert", path: "/config/alert", operation: "Alert", isRemovable: true },
+  { section: "cluster", path: "/config/cluster", operation: "ClusterSettings", isRemovable: true },
+  { section: "apigw", path: "/config/ztnagw", operation: "Ztnagw", isRemovable: true },
+  { section: "snmp", path: "/snmp", operation: "Snmp", isRemovable: false },
+];
+
+const NodeParams = z.object({ nodeID: Uid });
+
+/** Whole sections of a node's desired configuration: replace and remove. */
+export function nodeConfigRoutes(deps: ApiDeps): readonly Route[] {
+  return SECTION_PATHS.flatMap((at) => (at.isRemovable ? [replace(deps, at), remove(deps, at)] : [replace(deps, at)]));
+}
+
+function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath): Route {
+  const schema: z.ZodType<JsonObject> = sectionSchemas[section] ?? JsonObject;
+  return route({
+    method: "PUT",
+    path: `/node/{nodeID}${path}`,
+    operationId: `setNode${operation}`,
+    summary: `Replace the section ${section} of a node`,
+    tag: "Node configuration",
+    access: accessTo(section),
+    params: NodeParams,
+    body: { schema, root: section, limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH } },
+    answers: { 200: { description: "The node", schema: PublicNode }, ...refusals, ...notFound, ...badBody },
+    handle: async ({ params: { nodeID }, body, caller }) => {
+      const record = nodeOf(fleet, nodeID);
+      if (!sectionSuits(section, record.type)) throw notForAgents(section);
+      const changed = await withViolations(section, ["invalid-body"], () =>
+        fleet.setSection(nodeID, section, body, caller.name),
+      );
+      return nodeResponse(changed, "full");
+    },
+  });
+}
+
+function remove({ fleet }: ApiDeps, { section, path, operation }: SectionPath): Route {
+  return route({
+    method: "DELETE",
+    path: `/node/{nodeID}${path}`,
+    operationId: `deleteNode${operation}`,
+    summary: `Remove the section ${section} of a node`,
+    tag: "Node configuration",
+    access: accessTo(section),
+    params: NodeParams,
+    answers: { 200: { description: "The node", schema: PublicNode }, ...refusals, ...notFound, ...violations },
+    handle: ({ params: { nodeID }, caller }) => {
+      const record = nodeOf(fleet, nodeID);
+      if (!sectionSuits(section, record.type)) throw notForAgents(section);
+      return nodeResponse(fleet.setSection(nodeID, section, undefined, caller.name), "full");
+    },
+  });
+}
+
+function accessTo(section: SectionName) {
+  return {
+    to: "resource",
+    permissions: [`nodes::configure:${section}`],
+    resource: ({ nodeID }: z.infer<typeof NodeParams>) => tgrn.node(nodeID),
+  } as const;
+}
+
+const notForAgents = (section: SectionName): InputError =>
+  new InputError("not-supported", `agents have no section ${section}`, { details: { field: section } });

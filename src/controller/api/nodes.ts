@@ -1,0 +1,175 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { Base64Url32, Fqdn, LifecycleState, NodeName, NodeState, NodeType, Uid } from "../../protocol/values.ts";
+import type { Fleet, NodeRecord } from "../fleet.ts";
+import { anyOf, tgrn } from "../model/permissions.ts";
+import { parseProjection, projectNode } from "../model/projection.ts";
+import { publicNode, type View } from "../model/public-node.ts";
+import { Violations, withViolations } from "./problem.ts";
+import { hasTags, TagFilter } from "./query.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { badBody, notFound, Problem, PublicNode, refusals, violations } from "./shapes.ts";
+
+const tag = "Nodes";
+const NodeParams = z.object({ nodeID: Uid });
+const nodeAnswer = { 200: { description: "The node", schema: PublicNode } } as const;
+const onNode = ({ nodeID }: { readonly nodeID: string }): string => tgrn.node(nodeID);
+const whoManages = { to: "resource", permissions: ["nodes::manage"], resource: onNode } as const;
+
+/** Finds a node. @throws {InputError} `not-found`. */
+export function nodeOf(fleet: Fleet, uid: string): NodeRecord {
+  const record = fleet.node(uid);
+  if (record === undefined) throw new InputError("not-found", `there is no node ${uid}`);
+  return record;
+}
+
+/** Answers with a node. */
+export const nodeResponse = (record: NodeRecord, view: View): Response => Response.json(publicNode(record, view));
+
+/** Operations on nodes, but for configuration, tags and triggers. */
+export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
+  return [
+    route({
+      method: "GET",
+      path: "/node",
+      operationId: "listNodes",
+      summary: "List appliances and agents",
+      tag,
+      access: { to: "kind", permission: "nodes::read", kind: tgrn.node("") },
+      query: z.object({
+        cluster: Fqdn.optional(),
+        tags: TagFilter,
+        "projection[]": z
+          .union([z.string(), z.array(z.string())])
+          .optional()
+          .meta({ description: "Fields to show; parts of `config` and `shadow` by `projection[N][M]=<segment>`" }),
+      }),
+      answers: {
+        200: { description: "The nodes the caller may read", schema: z.array(PublicNode) },
+        413: { description: "`config` or `shadow` asked for as a whole", schema: Problem },
+        ...refusals,
+        ...violations,
+      },
+      handle: ({ query, search, caller }) => {
+        const projection = parseProjection(search);
+        const listed = fleet
+          .nodes()
+          .filter((record) => query.cluster === undefined || record.cluster === query.cluster)
+          .filter((record) => hasTags(record.tags, query.tags))
+          .filter((record) => caller.may(["nodes::read"], tgrn.node(record.uid)));
+        const show = (record: NodeRecord) =>
+          projection === undefined ? publicNode(record, "list") : projectNode(publicNode(record, "full"), projection);
+        return Response.json(listed.map(show));
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/node/license",
+      operationId: "issueLicense",
+      summary: "Generate a license that registers one new node",
+      tag,
+      access: { to: "resource", permissions: ["nodes::manage"], resource: () => anyOf(tgrn.node("")) },
+      query: z.object({
+        name: NodeName,
+        type: NodeType.default("Node"),
+        jkt: Base64Url32.optional().meta({ description: "Thumbprint of a key made beforehand (RFC 7638)" }),
+      }),
+      answers: {
+        200: { description: "The license, a JWS", mediaTypes: ["text/plain"] },
+        ...refusals,
+        ...violations,
+      },
+      handle: async ({ query: { name, type, jkt }, caller }) => {
+        const request = { name, type, user: caller.name, ...(jkt === undefined ? {} : { jkt }) };
+        const license = await withViolations("name", ["name-taken", "invalid-body"], () => fleet.issueLicense(request));
+        return new Response(license, { headers: { "content-type": "text/plain; charset=utf-8" } });
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/node/by-fqdn/{fqdn}",
+      operationId: "getNodeByFqdn",
+      summary: "Get a node by its FQDN",
+      tag,
+      // A name that nobody has is refused like a node out of reach, so that names cannot be guessed.
+      access: {
+        to: "resource",
+        permissions: ["nodes::read"],
+        resource: ({ fqdn }) => tgrn.node(fleet.nodeByFqdn(fqdn)?.uid ?? "unknown"),
+      },
+      params: z.object({ fqdn: Fqdn }),
+      answers: { ...nodeAnswer, ...refusals, ...notFound },
+      handle: ({ params: { fqdn } }) => {
+        const record = fleet.nodeByFqdn(fqdn);
+        if (record === undefined) throw new InputError("not-found", `there is no node ${fqdn}`);
+        return nodeResponse(record, "full");
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/node/{nodeID}",
+      operationId: "getNode",
+      summary: "Get a node with its complete configuration",
+      tag,
+      access: { to: "resource", permissions: ["nodes::read"], resource: onNode },
+      params: NodeParams,
+      answers: { ...nodeAnswer, ...refusals, ...notFound },
+      handle: ({ params: { nodeID } }) => nodeResponse(nodeOf(fleet, nodeID), "detail"),
+    }),
+    route({
+      method: "PUT",
+      path: "/node/{nodeID}",
+      operationId: "updateNode",
+      summary: "Change the operational state or the cluster of a node",
+      tag,
+      access: whoManages,
+      params: NodeParams,
+      body: {
+        schema: z
+          .strictObject({ state: NodeState.optional(), cluster: Fqdn.nullable().optional() })
+          .refine(({ state, cluster }) => state !== undefined || cluster !== undefined, "needs state or cluster")
+          .meta({ description: "`cluster` also needs the permission `nodes::cluster`; null leaves the cluster" }),
+      },
+      answers: { ...nodeAnswer, ...refusals, ...notFound, ...badBody },
+      handle: ({ params: { nodeID }, body: { state, cluster }, caller }) => {
+        nodeOf(fleet, nodeID);
+        if (cluster !== undefined) caller.require(["nodes::cluster"], tgrn.node(nodeID));
+        if (typeof cluster === "string" && fleet.cluster(cluster) === undefined) {
+          throw new Violations([`cluster: there is no cluster ${cluster}`]);
+        }
+        const change = { ...(state === undefined ? {} : { state }), ...(cluster === undefined ? {} : { cluster }) };
+        return nodeResponse(fleet.updateNode(nodeID, change, caller.name), "full");
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/node/{nodeID}",
+      operationId: "deleteNode",
+      summary: "Remove a node for good and revoke its access",
+      tag,
+      access: { to: "resource", permissions: ["nodes::delete"], resource: onNode },
+      params: NodeParams,
+      answers: { 200: { description: "Removed", schema: z.strictObject({}) }, ...refusals, ...notFound },
+      handle: async ({ params: { nodeID }, caller }) => {
+        nodeOf(fleet, nodeID);
+        await fleet.deleteNode(nodeID, caller.name);
+        return Response.json({});
+      },
+    }),
+    route({
+      method: "PUT",
+      path: "/v2/node/{nodeID}/lifecycle-state",
+      operationId: "setLifecycleState",
+      summary: "Change the lifecycle state of a node",
+      tag,
+      access: whoManages,
+      params: NodeParams,
+      body: { schema: z.strictObject({ lifecycleState: LifecycleState }) },
+      answers: { ...nodeAnswer, ...refusals, ...notFound, ...badBody },
+      handle: ({ params: { nodeID }, body: { lifecycleState }, caller }) => {
+        nodeOf(fleet, nodeID);
+        return nodeResponse(fleet.setLifecycleState(nodeID, lifecycleState, caller.name), "full");
+      },
+    }),
+  ];
+}

@@ -1,0 +1,146 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { parseStrictJson } from "../../lib/strict-json.ts";
+import { mediaType, readBytes } from "./body.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+
+const MAX_BYTES = 16 * 1024;
+const OAuthProblem = z
+  .object({ error: z.string(), error_description: z.string().optional() })
+  .meta({ id: "OAuthProblem", description: "RFC 6749 §5.2" });
+
+/** A refusal in the form of RFC 6749 §5.2. */
+class OAuthError extends Error {
+  readonly code: string;
+  readonly status: number;
+
+  constructor(code: string, message: string, status = 400) {
+    super(message);
+    this.code = code;
+    this.status = status;
+  }
+}
+
+/** The token endpoint (RFC 6749 §4.4): a client identifier and its secret for an access token. */
+export function oauthRoutes({ access, tokens }: ApiDeps): readonly Route[] {
+  return [
+    route({
+      method: "POST",
+      path: "/oauth/token",
+      operationId: "issueToken",
+      summary: "Exchange a client ID and secret for an access token of one hour (client credentials)",
+      tag: "Authentication",
+      access: { to: "all" },
+      form: z
+        .object({
+          grant_type: z.literal("client_credentials"),
+          client_id: z.string().optional(),
+          client_secret: z.string().optional(),
+        })
+        .meta({ description: "The client may also be named by HTTP Basic" }),
+      answers: {
+        200: {
+          description: "The token",
+          schema: z
+            .strictObject({ access_token: z.string(), token_type: z.literal("Bearer"), expires_in: z.int() })
+            .meta({ id: "AccessToken" }),
+        },
+        400: { description: "The request is wrong", schema: OAuthProblem },
+        401: { description: "The client is unknown or its secret is wrong", schema: OAuthProblem },
+        413: { description: "The body is too large", schema: OAuthProblem },
+        415: { description: "The body is neither a form nor JSON", schema: OAuthProblem },
+      },
+      handle: async ({ request }) => {
+        try {
+          const form = await readForm(request);
+          const grant = form.get("grant_type");
+          if (grant === undefined) throw new OAuthError("invalid_request", "grant_type is missing");
+          if (grant !== "client_credentials") {
+            throw new OAuthError("unsupported_grant_type", "only client_credentials is granted");
+          }
+          const [clientId, secret] = clientOf(request, form);
+          const user = access.checkCredential(clientId, secret);
+          if (user === undefined)
+            throw new OAuthError("invalid_client", "the client is unknown or its secret wrong", 401);
+          const { token, expiresInSeconds } = await tokens.issue({ user, clientId });
+          return Response.json({ access_token: token, token_type: "Bearer", expires_in: expiresInSeconds });
+        } catch (error) {
+          if (error instanceof OAuthError) return refusal(error);
+          throw error;
+        }
+      },
+    }),
+  ];
+}
+
+function refusal({ code, message, status }: OAuthError): Response {
+  const headers = status === 401 ? { "www-authenticate": 'Basic realm="holdfast"' } : undefined;
+  return Response.json({ error: code, error_description: message }, { status, ...(headers && { headers }) });
+}
+
+async function readForm(request: Request): Promise<ReadonlyMap<string, string>> {
+  const type = mediaType(request);
+  try {
+    const bytes = await readBytes(request, MAX_BYTES);
+    if (type === "application/x-www-form-urlencoded") {
+      return single([...new URLSearchParams(new TextDecoder("utf-8", { fatal: true }).decode(bytes))]);
+    }
+    if (type === "application/json") {
+      const value = parseStrictJson(bytes, { maxBytes: MAX_BYTES, maxDepth: 2 });
+      return single(Object.entries(z.record(z.string(), z.string()).parse(value)));
+    }
+  } catch (error) {
+    if (error instanceof OAuthError) throw error;
+    const status = error instanceof InputError && error.code === "too-large" ? 413 : 400;
+    throw new OAuthError(
+      "invalid_request",
+      status === 413 ? "the body is too large" : "the body cannot be read",
+      status,
+    );
+  }
+  throw new OAuthError("invalid_request", "content-type must be application/x-www-form-urlencoded", 415);
+}
+
+/** RFC 6749 §3.2: no parameter more than once, and one without a value counts as absent. */
+function single(entries: readonly (readonly [string, string])[]): ReadonlyMap<string, string> {
+  const form = new Map<string, string>();
+  for (const [key, value] of entries) {
+    if (form.has(key)) throw new OAuthError("invalid_request", "a parameter is given twice");
+    if (value !== "") form.set(key, value);
+  }
+  return form;
+}
+
+/** The client's identifier and secret, from HTTP Basic (RFC 6749 §2.3.1) or from the form, never from both. */
+function clientOf(request: Request, form: ReadonlyMap<string, string>): readonly [string, string] {
+  const header = request.headers.get("authorization");
+  const basic = header === null ? undefined : parseBasic(header);
+  if (header !== null && basic === undefined) throw new OAuthError("invalid_client", "use HTTP Basic", 401);
+  const clientId = form.get("client_id");
+  const secret = form.get("client_secret");
+  if (basic !== undefined) {
+    if (secret !== undefined || (clientId !== undefined && clientId !== basic[0])) {
+      throw new OAuthError("invalid_request", "the client is named in two ways");
+    }
+    return basic;
+  }
+  if (clientId === undefined || secret === undefined) {
+    throw new OAuthError("invalid_client", "client_id or client_secret is missing", 401);
+  }
+  return [clientId, secret];
+}
+
+function parseBasic(header: string): readonly [string, string] | undefined {
+  const encoded = /^basic +([A-Za-z0-9+/=]{1,8192})$/i.exec(header)?.[1];
+  if (encoded === undefined) return undefined;
+  const text = Buffer.from(encoded, "base64").toString("utf8");
+  const colon = text.indexOf(":");
+  if (colon === -1) return undefined;
+  try {
+    return [formDecode(text.slice(0, colon)), formDecode(text.slice(colon + 1))];
+  } catch {
+    return undefined;
+  }
+}
+
+const formDecode = (text: string): string => decodeURIComponent(text.replaceAll("+", " "));

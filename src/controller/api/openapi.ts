@@ -1,0 +1,90 @@
+import { z } from "zod";
+import type { AnswerSpec, Route } from "./route.ts";
+
+type Json = Record<string, unknown>;
+
+/** Describes the whole table as an OpenAPI 3.1 document; named schemas become components. */
+export function openApiDocument(routes: readonly Route[], version: string): Json {
+  const components = new Map<string, unknown>();
+  const paths = new Map<string, Json>();
+  for (const route of routes) {
+    const item = paths.get(route.path) ?? {};
+    paths.set(route.path, { ...item, [route.method.toLowerCase()]: operationOf(route, components) });
+  }
+  return {
+    openapi: "3.1.1",
+    info: { title: "Network Management API", version: "1.0.0", description: `Holdfast ${version}` },
+    security: [{ JWTAuthorizer: [] }],
+    paths: Object.fromEntries(paths),
+    components: {
+      schemas: Object.fromEntries([...components].sort(([a], [b]) => (a < b ? -1 : 1))),
+      securitySchemes: {
+        JWTAuthorizer: {
+          type: "apiKey",
+          in: "header",
+          name: "Authorization",
+          description: "`Bearer <ACCESS_TOKEN>` or `<API_KEY>`",
+        },
+      },
+    },
+  };
+}
+
+function operationOf(route: Route, components: Map<string, unknown>): Json {
+  const permissions = route.permissions.length === 0 ? {} : { "x-permission": route.permissions.join(" or ") };
+  const body = requestBody(route, components);
+  const answers = Object.entries(route.answers).map(([status, answer]) => [status, answerOf(answer, components)]);
+  return {
+    operationId: route.operationId,
+    summary: route.summary,
+    tags: [route.tag],
+    ...(route.isDeprecated ? { deprecated: true } : {}),
+    ...permissions,
+    ...(route.permissions.length === 0 ? { security: [] } : {}),
+    parameters: [...parametersOf("path", route.params, components), ...parametersOf("query", route.query, components)],
+    ...(body === undefined ? {} : { requestBody: body }),
+    responses: Object.fromEntries(answers),
+  };
+}
+
+function requestBody({ body, form }: Route, components: Map<string, unknown>): Json | undefined {
+  const schema = body ?? form;
+  if (schema === undefined) return undefined;
+  const types = form === undefined ? ["application/json"] : ["application/x-www-form-urlencoded", "application/json"];
+  const isRequired = !schema.safeParse(undefined).success;
+  return { required: isRequired, content: contentOf(types, schemaOf(schema, "input", components)) };
+}
+
+function answerOf({ description, schema, mediaTypes }: AnswerSpec, components: Map<string, unknown>): Json {
+  if (schema === undefined && mediaTypes === undefined) return { description };
+  const inner = schema === undefined ? { type: "string" } : schemaOf(schema, "output", components);
+  return { description, content: contentOf(mediaTypes ?? ["application/json"], inner) };
+}
+
+const contentOf = (types: readonly string[], schema: Json): Json =>
+  Object.fromEntries(types.map((type) => [type, { schema }]));
+
+function parametersOf(where: "path" | "query", schema: z.ZodObject | undefined, components: Map<string, unknown>) {
+  return Object.entries<z.ZodType>(schema?.shape ?? {}).map(([name, field]) => ({
+    name,
+    in: where,
+    required: where === "path" || !field.safeParse(undefined).success,
+    schema: schemaOf(field, "input", components),
+  }));
+}
+
+/** JSON Schema of one place; schemas with an `id` are moved to the components and referred to. */
+function schemaOf(schema: z.ZodType, io: "input" | "output", components: Map<string, unknown>): Json {
+  // Only a schema inside another becomes a reference, so that each is put inside one.
+  const wrapped = z.toJSONSchema(z.object({ it: schema }), { io, unrepresentable: "any" });
+  const { $defs, properties } = relocate(wrapped) as { $defs?: Json; properties: { it: Json } };
+  for (const [id, definition] of Object.entries($defs ?? {})) {
+    const { id: _, ...rest } = definition as Json;
+    components.set(id, rest);
+  }
+  return properties.it;
+}
+
+function relocate(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value).replaceAll('"#/$defs/', '"#/components/schemas/'));
+}

@@ -1,0 +1,81 @@
+import { AgentError, HostError, InputError, InternalError } from "../../errors.ts";
+import { errorCodes, isErrorCode } from "../../protocol/error-codes.ts";
+
+/** Statuses of the codes that only the HTTP side has. */
+const httpCodes = {
+  unauthorized: 401,
+  forbidden: 403,
+  "unknown-path": 404,
+  "wrong-method": 405,
+  "name-taken": 409,
+  "policy-in-use": 409,
+  "too-large": 413,
+  "uri-too-long": 414,
+  "wrong-content-type": 415,
+  "invalid-json": 400,
+  "invalid-utf8": 400,
+  "too-deep": 422,
+  "forbidden-key": 422,
+  "invalid-query": 422,
+} as const satisfies Record<string, number>;
+
+/** A body, a query or a section that breaks its schema: answered as a JSON array of strings, each led by the field. */
+export class Violations extends InputError {
+  readonly lines: readonly string[];
+
+  constructor(lines: readonly string[]) {
+    super("invalid-body", lines.join("; "));
+    this.lines = lines.slice(0, 100);
+  }
+}
+
+/** Runs `work` and turns what it refuses about its input into violations led by `root`. */
+export async function withViolations<T>(
+  root: string,
+  codes: readonly string[],
+  work: () => T | Promise<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof Violations || !(error instanceof InputError) || !codes.includes(error.code)) throw error;
+    throw new Violations([`${root}: ${error.message}`]);
+  }
+}
+
+/** What a failed request may tell: the same on HTTP and in the last line of a stream. */
+export interface Refusal {
+  readonly status: number;
+  readonly code: string;
+  readonly message: string;
+  readonly details: AgentError["details"];
+  /** Whether it is a fault of this program, to be logged, and not an answer. */
+  readonly isFault: boolean;
+}
+
+/** Judges whatever was thrown; a fault tells nothing of itself. */
+export function refusalOf(thrown: unknown): Refusal {
+  const status = statusOf(thrown);
+  if (!(thrown instanceof AgentError) || status === undefined) {
+    return { status: 500, code: "internal", message: "internal error", details: undefined, isFault: true };
+  }
+  return { status, code: thrown.code, message: thrown.message, details: thrown.details, isFault: false };
+}
+
+/** Undefined for what is no answer. A session error brings a node's own code, which may be one that is not known here. */
+function statusOf(thrown: unknown): number | undefined {
+  if (!(thrown instanceof AgentError) || thrown instanceof InternalError) return undefined;
+  if (isErrorCode(thrown.code)) return errorCodes[thrown.code].http;
+  if (thrown instanceof InputError) return isHttpCode(thrown.code) ? httpCodes[thrown.code] : 422;
+  return thrown instanceof HostError ? undefined : 502;
+}
+
+const isHttpCode = (code: string): code is keyof typeof httpCodes => Object.hasOwn(httpCodes, code);
+
+/** The answer to a failed request: `{error, code, details?}`, or an array of strings for violations. */
+export function problemResponse(thrown: unknown, headers: Readonly<Record<string, string>> = {}): Response {
+  if (thrown instanceof Violations) return Response.json(thrown.lines, { status: 422, headers });
+  const { status, code, message, details } = refusalOf(thrown);
+  if (thrown instanceof InputError && code === "invalid-query") return Response.json([message], { status, headers });
+  return Response.json({ error: message, code, ...(details === undefined ? {} : { details }) }, { status, headers });
+}

@@ -1,0 +1,49 @@
+import { z } from "zod";
+
+/** A list in a query: comma-separated, repeated, or both. */
+export function listOf<T extends z.ZodType>(item: T, most: number) {
+  return z.preprocess((value) => {
+    if (value === undefined) return undefined;
+    const texts = Array.isArray(value) ? value : [value];
+    return texts.flatMap((text) => String(text).split(",")).filter((text) => text !== "");
+  }, z.array(item).max(most).optional());
+}
+
+/** A whole number in a query. */
+export function numberIn(least: number, most: number) {
+  return z.preprocess(
+    (value) => (typeof value === "string" && /^-?\d{1,15}$/.test(value) ? Number(value) : value),
+    z.int().min(least).max(most),
+  );
+}
+
+/** A flag in a query: set by any value but an empty one, `0` and `false`. */
+export const Flag = z
+  .preprocess(
+    (value) => (Array.isArray(value) ? value.some(isTruthy) : isTruthy(value)),
+    z.boolean().meta({ description: "Any value but an empty one, `0` and `false`" }),
+  )
+  .optional();
+
+const isTruthy = (value: unknown): boolean =>
+  typeof value === "string" && value !== "" && value !== "0" && value !== "false";
+
+const TAG = /^([A-Za-z0-9_-]{1,128}):([A-Za-z0-9_-]{1,128})$/;
+
+/** Comma-separated `key:value` pairs, all of which must hold. */
+export const TagFilter = listOf(z.string().regex(TAG, "must be key:value, of letters, digits, '-' and '_'"), 64).meta({
+  description: "Comma-separated `key:value` pairs",
+});
+
+/** Whether tags hold every pair of a filter. */
+export function hasTags(tags: Readonly<Record<string, string>>, filter: readonly string[] | undefined): boolean {
+  return (filter ?? []).every((pair) => {
+    const [, name = "", value] = TAG.exec(pair) ?? [];
+    return Object.hasOwn(tags, name) && tags[name] === value;
+  });
+}
+
+/** A moment as ISO 8601 text, given on as Unix seconds. */
+export const Moment = z
+  .union([z.iso.datetime({ offset: true }), z.iso.date()], "must be an ISO 8601 date or date and time with a zone")
+  .transform((text) => Date.parse(text) / 1000);

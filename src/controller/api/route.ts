@@ -1,0 +1,190 @@
+import type { Logger } from "pino";
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { JsonLimits } from "../../lib/strict-json.ts";
+import { describeIssues } from "../../protocol/envelope.ts";
+import type { Fleet } from "../fleet.ts";
+import { anyOf } from "../model/permissions.ts";
+import type { AccessStore } from "../store/access.ts";
+import { BODY_LIMITS, readJson } from "./body.ts";
+import { ANYBODY, forbidden, type Caller } from "./caller.ts";
+import { Violations, withViolations } from "./problem.ts";
+import type { TokenIssuer } from "./tokens.ts";
+
+/** Everything the API needs. `org` is the organization's UUID, `domain` its FQDN. */
+export interface ApiDeps {
+  readonly fleet: Fleet;
+  readonly access: AccessStore;
+  readonly tokens: TokenIssuer;
+  readonly org: string;
+  readonly domain: string;
+  readonly version: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export type HttpMethod = "GET" | "POST" | "PUT" | "DELETE";
+
+/** What an answer of one status holds. */
+export interface AnswerSpec {
+  readonly description: string;
+  readonly schema?: z.ZodType;
+  /** `application/json` unless told. */
+  readonly mediaTypes?: readonly string[];
+}
+
+/**
+ * Who may call: everybody; who holds one of the permissions, the most specific first, on the named resource; or who holds it on any resource of the
+ * kind, and then the handler leaves out what the caller may not read. `{event}` in a permission is the path parameter.
+ */
+export type Access<P> =
+  | { readonly to: "all" }
+  | { readonly to: "resource"; readonly permissions: readonly string[]; readonly resource: (params: P) => string }
+  | { readonly to: "kind"; readonly permission: string; readonly kind: string };
+
+/** One operation, described and carried out. */
+export interface RouteSpec<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType> {
+  readonly method: HttpMethod;
+  /** With parameters in braces, as OpenAPI has them. */
+  readonly path: string;
+  readonly operationId: string;
+  readonly summary: string;
+  readonly tag: string;
+  readonly isDeprecated?: boolean;
+  readonly access: Access<z.infer<P>>;
+  readonly params?: P;
+  readonly query?: Q;
+  /** `root` leads the lines of a violation. */
+  readonly body?: { readonly schema: B; readonly root?: string; readonly limits?: JsonLimits };
+  /** A form or a JSON body that the handler reads by itself: only described here. */
+  readonly form?: z.ZodType;
+  readonly answers: Readonly<Record<number, AnswerSpec>>;
+  readonly handle: (call: Call<z.infer<P>, z.infer<Q>, z.infer<B>>) => Response | Promise<Response>;
+}
+
+/** A request as its handler sees it: known, allowed and parsed. */
+export interface Call<P, Q, B> {
+  readonly params: P;
+  readonly query: Q;
+  readonly body: B;
+  readonly search: URLSearchParams;
+  readonly request: Request;
+  readonly caller: Caller;
+}
+
+/** A request before it is parsed. */
+export interface RawCall {
+  readonly params: Readonly<Record<string, string>>;
+  readonly search: URLSearchParams;
+  readonly request: Request;
+  /** Finds out who calls, or refuses. */
+  readonly identify: () => Promise<Caller>;
+}
+
+/** An operation with its types closed over, as the table holds it. */
+export interface Route {
+  readonly method: HttpMethod;
+  readonly path: string;
+  readonly operationId: string;
+  readonly summary: string;
+  readonly tag: string;
+  readonly isDeprecated: boolean;
+  /** Alternatives, any of which is enough; none when the operation is open to all. */
+  readonly permissions: readonly string[];
+  readonly params: z.ZodObject | undefined;
+  readonly query: z.ZodObject | undefined;
+  readonly body: z.ZodType | undefined;
+  readonly form: z.ZodType | undefined;
+  readonly answers: Readonly<Record<number, AnswerSpec>>;
+  readonly run: (call: RawCall) => Promise<Response>;
+}
+
+const Nothing = z.object({});
+
+/** Makes an entry of the route table: `run` checks the caller, then parameters, permission, query and body, then handles. */
+export function route<
+  P extends z.ZodObject = typeof Nothing,
+  Q extends z.ZodObject = typeof Nothing,
+  B extends z.ZodType = z.ZodUndefined,
+>(spec: RouteSpec<P, Q, B>): Route {
+  return {
+    method: spec.method,
+    path: spec.path,
+    operationId: spec.operationId,
+    summary: spec.summary,
+    tag: spec.tag,
+    isDeprecated: spec.isDeprecated ?? false,
+    permissions: permissionsOf(spec.access),
+    params: spec.params,
+    query: spec.query,
+    body: spec.body?.schema,
+    form: spec.form,
+    answers: spec.answers,
+    async run({ request, search, params: rawParams, identify }) {
+      const caller = spec.access.to === "all" ? ANYBODY : await identify();
+      const params = readParams(spec.params ?? Nothing, rawParams) as z.infer<P>;
+      checkAccess(spec.access, params, caller);
+      const query = read(spec.query ?? Nothing, queryValues(search), "query") as z.infer<Q>;
+      const body = spec.body === undefined ? undefined : await readBody(request, spec.body);
+      // Without a schema a part has the type of the default parameter, which the compiler cannot follow here.
+      return spec.handle({ params, query, body: body as z.infer<B>, search, request, caller });
+    },
+  };
+}
+
+function permissionsOf<P>(access: Access<P>): readonly string[] {
+  if (access.to === "all") return [];
+  return access.to === "kind" ? [access.permission] : access.permissions;
+}
+
+function checkAccess<P extends Record<string, unknown>>(access: Access<P>, params: P, caller: Caller): void {
+  if (access.to === "resource") {
+    const permissions = access.permissions.map((name) => name.replace("{event}", String(params["event"])));
+    caller.require(permissions, access.resource(params));
+  } else if (access.to === "kind" && caller.reach(access.permission, access.kind) === "none") {
+    throw forbidden([access.permission], anyOf(access.kind));
+  }
+}
+
+/** A path parameter of the wrong form names something that cannot exist. */
+function readParams(schema: z.ZodObject, raw: Readonly<Record<string, string>>): unknown {
+  const parsed = schema.safeParse(raw);
+  if (parsed.success) return parsed.data;
+  throw new InputError("not-found", describeIssues(parsed.error).join("; "));
+}
+
+/** A parameter given once is text, one given more often is an array. */
+function queryValues(search: URLSearchParams): Record<string, string | string[]> {
+  const values = new Map<string, string | string[]>();
+  for (const [key, value] of search) {
+    const known = values.get(key);
+    if (known === undefined) values.set(key, value);
+    else if (Array.isArray(known)) known.push(value);
+    else values.set(key, [known, value]);
+  }
+  return Object.fromEntries(values);
+}
+
+async function readBody(
+  request: Request,
+  spec: { readonly schema: z.ZodType; readonly root?: string; readonly limits?: JsonLimits },
+): Promise<unknown> {
+  const root = spec.root ?? "body";
+  const value = await withViolations(root, ["too-deep", "forbidden-key"], () =>
+    readJson(request, spec.limits ?? BODY_LIMITS),
+  );
+  return read(spec.schema, value, root, spec.root);
+}
+
+/** @throws {Violations} each led by the path of the field, below `root` if there is one; `whole` names the value itself. */
+function read(schema: z.ZodType, value: unknown, whole: string, root = ""): unknown {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const lines = describeIssues(parsed.error, root);
+  throw new Violations(
+    parsed.error.issues.map((issue, at) =>
+      issue.path.length === 0 ? `${whole}: ${issue.message}` : (lines[at] ?? ""),
+    ),
+  );
+}

@@ -1,0 +1,118 @@
+import { z } from "zod";
+import { EventLevel, EventState } from "../../protocol/telemetry.ts";
+import { Fqdn, JsonObject, LifecycleState, NodeState, NodeType, Tags, Uid } from "../../protocol/values.ts";
+import { PolicyName, ServiceUserName } from "../model/policy.ts";
+
+const Text = z.string();
+const Seconds = z.int();
+
+/** A node as the API shows it; a projection leaves out what was not asked for. */
+export const PublicNode = z
+  .object({
+    uid: Uid,
+    name: Text.optional(),
+    fqdn: Fqdn.optional(),
+    online: z.boolean().optional(),
+    state: NodeState,
+    type: NodeType,
+    cluster: Fqdn.optional(),
+    tags: Tags,
+    tgTags: Tags,
+    keys: z.record(Text, JsonObject).meta({ description: "Public keys as JWK by purpose" }),
+    tgrn: Text,
+    lastip: Text.optional(),
+    last_connect: z.int().meta({ description: "Unix milliseconds" }).optional(),
+    created_at: Seconds.optional(),
+    device: JsonObject.optional(),
+    location: JsonObject.optional(),
+    heartbeat: JsonObject.optional(),
+    lifecycleState: LifecycleState.optional(),
+    disconnectTime: Seconds.optional(),
+    orderID: z.uuid().optional(),
+    org: z.uuid().optional(),
+    domain: Fqdn.optional(),
+    config: JsonObject.optional(),
+    shadow: z.strictObject({ reported: JsonObject.optional(), desired: JsonObject.optional() }).optional(),
+  })
+  .meta({ id: "Node" });
+
+export const PublicCluster = z
+  .object({
+    fqdn: Fqdn,
+    name: Text,
+    domain: Fqdn,
+    tgrn: Text,
+    created_at: Seconds,
+    tags: Tags,
+    members: z.array(Uid).meta({ description: "Node identifiers" }),
+    config: JsonObject,
+  })
+  .meta({ id: "Cluster" });
+
+export const PublicEvent = z
+  .object({
+    uid: Text,
+    eventType: Text,
+    level: EventLevel,
+    message: Text,
+    timestamp: z.number(),
+    receivedTime: z.number(),
+    details: JsonObject,
+    state: EventState,
+    subject: z.enum(["Node", "Certificate", "Order", "Upgrade", "AlertSuppression"]),
+    orgId: Text,
+    nodeId: Text,
+    nodeName: Text,
+    domain: Text,
+    fqdn: Text,
+  })
+  .meta({ id: "Event" });
+
+export const PublicAlert = z
+  .object({ uid: Text, eventType: Text, message: Text, nodeId: Text, nodeName: Text, timestamp: z.number() })
+  .meta({ id: "Alert" });
+
+export const LegacyAlert = z
+  .object({ uid: Text, type: Text, alert_message: Text, node_id: Text, node: Text, timestamp: z.number() })
+  .meta({ id: "LegacyAlert" });
+
+export const PublicServiceUser = z
+  .object({
+    name: ServiceUserName,
+    policies: z.array(PolicyName),
+    created_at: Seconds,
+    clientId: Text.optional(),
+  })
+  .meta({ id: "ServiceUser" });
+
+export const UsageBucketShape = z
+  .object({ bytes: z.int(), count: z.int(), t: z.int().meta({ description: "Start of the bucket, Unix seconds" }) })
+  .meta({ id: "UsageBucket" });
+
+export const Problem = z
+  .object({ error: Text, code: Text, details: z.unknown().optional() })
+  .meta({ id: "Problem", description: "Why a request was refused; `code` is stable" });
+
+export const ViolationLines = z
+  .array(Text)
+  .meta({ id: "Violations", description: "One line per wrong field, led by its path" });
+
+/** Nothing to say but success. */
+export const Empty = z.strictObject({});
+
+/** What every operation below `/node` and its siblings may answer besides success. */
+export const refusals = {
+  401: { description: "No credentials, or they do not hold", schema: Problem },
+  403: { description: "The named permission is missing on the named resource", schema: Problem },
+} as const;
+export const notFound = { 404: { description: "There is no such thing", schema: Problem } } as const;
+export const violations = {
+  422: { description: "The request breaks a rule", schema: z.union([ViolationLines, Problem]) },
+} as const;
+/** Of every operation that takes a JSON body. */
+export const badBody = {
+  ...violations,
+  400: { description: "The body is not JSON", schema: Problem },
+  413: { description: "The body is too large", schema: Problem },
+  415: { description: "The body has another type", schema: Problem },
+} as const;

@@ -1,0 +1,39 @@
+import { z } from "zod";
+import { tgrn } from "../model/permissions.ts";
+import { emptyBuckets, RELATIVE_TIME, usageRange } from "../model/usage.ts";
+import { numberIn, TagFilter } from "./query.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { refusals, UsageBucketShape, violations } from "./shapes.ts";
+
+const MAX_UNIX_SECONDS = 253_402_300_799;
+const MINUTES_OF_A_YEAR = 527_040;
+const Relative = z.string().max(32).regex(RELATIVE_TIME, "must be like 'now' or '-7 days'").optional();
+const Absolute = numberIn(0, MAX_UNIX_SECONDS).optional().meta({ description: "Unix seconds" });
+
+/** Usage of the nodes that carry the asked tags, from their flow records. */
+export function statsRoutes({ clock }: ApiDeps): readonly Route[] {
+  return [
+    route({
+      method: "GET",
+      path: "/stats/realtime/usage",
+      operationId: "getRealtimeUsage",
+      summary: "Traffic over a time range, in buckets; the last 24 hours by default",
+      tag: "Statistics",
+      access: { to: "kind", permission: "nodes::read", kind: tgrn.node("") },
+      query: z.object({
+        start: Absolute,
+        end: Absolute,
+        relative_start: Relative,
+        relative_end: Relative,
+        intervalInMinutes: numberIn(1, MINUTES_OF_A_YEAR).default(60),
+        filters: TagFilter,
+      }),
+      answers: {
+        200: { description: "The buckets in order", schema: z.array(UsageBucketShape) },
+        ...refusals,
+        ...violations,
+      },
+      handle: ({ query }) => Response.json(emptyBuckets(usageRange(query, Math.floor(clock.now() / 1000)))),
+    }),
+  ];
+}

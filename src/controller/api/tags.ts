@@ -1,0 +1,107 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { Fqdn, TagText, Uid } from "../../protocol/values.ts";
+import { tgrn } from "../model/permissions.ts";
+import { publicCluster, clusterOf } from "./clusters.ts";
+import { nodeOf, nodeResponse } from "./nodes.ts";
+import { Violations } from "./problem.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { badBody, notFound, PublicCluster, PublicNode, refusals, violations } from "./shapes.ts";
+
+type Tagged = { readonly tags: Readonly<Record<string, string>> };
+
+const MAX_TAGS = 256;
+const NodeTag = z.object({ nodeID: Uid, tagName: z.string() });
+const ClusterTag = z.object({ clusterFQDN: Fqdn, tagName: z.string() });
+const TagBody = z.strictObject({ value: TagText });
+
+const onNode = {
+  to: "resource",
+  permissions: ["nodes::manage"],
+  resource: ({ nodeID }: z.infer<typeof NodeTag>) => tgrn.node(nodeID),
+} as const;
+const onCluster = {
+  to: "resource",
+  permissions: ["nodes::manage"],
+  resource: ({ clusterFQDN }: z.infer<typeof ClusterTag>) => tgrn.cluster(clusterFQDN),
+} as const;
+
+/** Tags of nodes and of clusters. */
+export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
+  const node = { 200: { description: "The node", schema: PublicNode }, ...refusals, ...notFound };
+  const cluster = { 200: { description: "The cluster", schema: PublicCluster }, ...refusals, ...notFound };
+  return [
+    route({
+      method: "PUT",
+      path: "/node/{nodeID}/tag/{tagName}",
+      operationId: "setNodeTag",
+      summary: "Add or update a tag of a node",
+      tag: "Nodes",
+      access: onNode,
+      params: NodeTag,
+      body: { schema: TagBody },
+      answers: { ...node, ...badBody },
+      handle: ({ params: { nodeID, tagName }, body: { value }, caller }) => {
+        checkSet(nodeOf(fleet, nodeID), tagName);
+        return nodeResponse(fleet.setTag(nodeID, tagName, value, caller.name), "full");
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/node/{nodeID}/tag/{tagName}",
+      operationId: "deleteNodeTag",
+      summary: "Remove a tag from a node",
+      tag: "Nodes",
+      access: onNode,
+      params: NodeTag,
+      answers: { ...node, ...violations },
+      handle: ({ params: { nodeID, tagName }, caller }) => {
+        checkRemove(nodeOf(fleet, nodeID), tagName);
+        return nodeResponse(fleet.setTag(nodeID, tagName, undefined, caller.name), "full");
+      },
+    }),
+    route({
+      method: "PUT",
+      path: "/cluster/{clusterFQDN}/tag/{tagName}",
+      operationId: "setClusterTag",
+      summary: "Add or update a tag of a cluster",
+      tag: "Clusters",
+      access: onCluster,
+      params: ClusterTag,
+      body: { schema: TagBody },
+      answers: { ...cluster, ...badBody },
+      handle: ({ params: { clusterFQDN, tagName }, body: { value }, caller }) => {
+        checkSet(clusterOf(fleet, clusterFQDN), tagName);
+        return Response.json(publicCluster(fleet.setClusterTag(clusterFQDN, tagName, value, caller.name)));
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/cluster/{clusterFQDN}/tag/{tagName}",
+      operationId: "deleteClusterTag",
+      summary: "Remove a tag from a cluster",
+      tag: "Clusters",
+      access: onCluster,
+      params: ClusterTag,
+      answers: { ...cluster, ...violations },
+      handle: ({ params: { clusterFQDN, tagName }, caller }) => {
+        checkRemove(clusterOf(fleet, clusterFQDN), tagName);
+        return Response.json(publicCluster(fleet.setClusterTag(clusterFQDN, tagName, undefined, caller.name)));
+      },
+    }),
+  ];
+}
+
+function checkSet({ tags }: Tagged, name: string): void {
+  const parsed = TagText.safeParse(name);
+  if (!parsed.success) throw new Violations([`tagName: ${parsed.error.issues[0]?.message ?? "wrong"}`]);
+  // An object literal cannot carry this one as a member of its own.
+  if (name === "__proto__") throw new Violations(["tagName: reserved"]);
+  if (!Object.hasOwn(tags, name) && Object.keys(tags).length >= MAX_TAGS) {
+    throw new Violations([`tagName: there are ${MAX_TAGS} tags already`]);
+  }
+}
+
+function checkRemove({ tags }: Tagged, name: string): void {
+  if (!Object.hasOwn(tags, name)) throw new InputError("not-found", `there is no tag ${name.slice(0, 128)}`);
+}

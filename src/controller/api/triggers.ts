@@ -1,0 +1,204 @@
+import { z } from "zod";
+import { InputError, SessionError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { EventName, JsonObject, Uid } from "../../protocol/values.ts";
+import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
+import { tgrn } from "../model/permissions.ts";
+import { nodeOf } from "./nodes.ts";
+import { refusalOf } from "./problem.ts";
+import { Flag } from "./query.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { badBody, notFound, Problem, refusals } from "./shapes.ts";
+
+const SECOND = 1000;
+const DEFAULT_DEADLINE_MS = 15 * SECOND;
+const STREAM_DEADLINE_MS = 600 * SECOND;
+const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
+  ["tg-ping", 60 * SECOND],
+  ["tg-traceroute", 60 * SECOND],
+  ["tg-nc", 60 * SECOND],
+  ["speed-test", 120 * SECOND],
+]);
+/** The node answers before its deadline; past this much more nothing will come. */
+const GRACE_MS = 5 * SECOND;
+/** Output that a slow reader may leave waiting before the trigger is taken back. */
+const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
+
+/** Commands to a node. */
+export function triggerRoutes(deps: ApiDeps): readonly Route[] {
+  return [
+    route({
+      method: "POST",
+      path: "/node/{nodeID}/trigger/{event}",
+      operationId: "triggerNode",
+      summary: "Send an event to a node",
+      tag: "Triggers",
+      access: {
+        to: "resource",
+        permissions: ["nodes::service:{event}", "nodes::remote-execute"],
+        resource: ({ nodeID }) => tgrn.node(nodeID),
+      },
+      params: z.object({ nodeID: Uid, event: z.string().max(256) }),
+      query: z.object({
+        wait: Flag.meta({ description: "Wait for the node's answer; otherwise the answer is `true`" }),
+        stream: Flag.meta({ description: "Answer output as it comes, one JSON object per line" }),
+      }),
+      body: { schema: z.preprocess((body) => body ?? {}, JsonObject).optional() },
+      answers: {
+        200: {
+          description: "The node's answer, or `true` once the event was handed over",
+          schema: z.unknown(),
+          mediaTypes: ["application/json", "application/x-ndjson"],
+        },
+        409: { description: "The node is busy or INACTIVE", schema: Problem },
+        499: { description: "Taken back", schema: Problem },
+        500: { description: "The node failed", schema: Problem },
+        501: { description: "The node lacks the tool", schema: Problem },
+        502: { description: "The tool failed, or the node was cut off", schema: Problem },
+        503: { description: "The node is offline", schema: Problem },
+        504: { description: "The deadline passed", schema: Problem },
+        507: { description: "The node's journal cannot be written", schema: Problem },
+        ...refusals,
+        ...notFound,
+        ...badBody,
+      },
+      handle: ({ params: { nodeID, event }, query, body, request, caller }) => {
+        if (!EventName.safeParse(event).success) throw new InputError("unknown-event", "no event has such a name");
+        if (!nodeOf(deps.fleet, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
+        const stream = query.stream === true;
+        const order: TriggerRequest = {
+          event,
+          body: body ?? {},
+          wait: stream || query.wait === true,
+          user: caller.name,
+          deadlineMs: stream ? STREAM_DEADLINE_MS : (DEADLINES_MS.get(event) ?? DEFAULT_DEADLINE_MS),
+        };
+        return stream
+          ? streamTrigger(deps, nodeID, order, request.signal)
+          : waitForTrigger(deps, nodeID, order, request.signal);
+      },
+    }),
+  ];
+}
+
+async function waitForTrigger(
+  { fleet, clock }: ApiDeps,
+  uid: string,
+  order: TriggerRequest,
+  gone: AbortSignal,
+): Promise<Response> {
+  using limit = limitOf(clock, order, gone);
+  const result = await fleet.runTrigger(uid, order, { signal: limit.signal });
+  return Response.json(result ?? null);
+}
+
+/** Answers with the first output, so that what is refused at once has its own status. */
+async function streamTrigger(
+  { fleet, clock, log }: ApiDeps,
+  uid: string,
+  order: TriggerRequest,
+  gone: AbortSignal,
+): Promise<Response> {
+  const limit = limitOf(clock, order, gone);
+  const lines = new LineStream(limit.abort);
+  const running = (async () => {
+    try {
+      const onProgress = ({ seq, kind, data }: TriggerProgress): void => lines.write({ seq, kind, data });
+      const result = await fleet.runTrigger(uid, order, { signal: limit.signal, onProgress });
+      lines.write({ result: result ?? null });
+    } catch (error) {
+      if (!lines.hasBegun) throw error;
+      const { message, code, isFault } = refusalOf(error);
+      if (isFault) log.error({ event: order.event, uid, err: toError(error) }, "stream failed");
+      lines.write({ error: message, code });
+    } finally {
+      limit[Symbol.dispose]();
+      lines.close();
+    }
+  })();
+  await Promise.race([running, lines.begun]);
+  // From here on a failure is a line of the stream.
+  running.catch(() => undefined);
+  return new Response(lines.readable, { headers: { "content-type": "application/x-ndjson" } });
+}
+
+/** Objects as lines of JSON, with a bound on what the reader has not taken. */
+class LineStream {
+  readonly readable: ReadableStream<Uint8Array>;
+  /** Resolves with the first line. */
+  readonly begun: Promise<void>;
+  hasBegun = false;
+  #isOpen = true;
+  #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  readonly #begin: () => void;
+  readonly #stop: (reason: Error) => void;
+
+  constructor(stop: (reason: Error) => void) {
+    let begin = (): void => undefined;
+    this.begun = new Promise((resolve) => {
+      begin = resolve;
+    });
+    this.#begin = begin;
+    this.#stop = stop;
+    this.readable = new ReadableStream<Uint8Array>(
+      {
+        start: (controller) => {
+          this.#controller = controller;
+        },
+        cancel: () => {
+          this.#isOpen = false;
+          stop(new SessionError("cancelled", "the caller is gone"));
+        },
+      },
+      new ByteLengthQueuingStrategy({ highWaterMark: MAX_UNREAD_BYTES }),
+    );
+  }
+
+  write(line: object): void {
+    if (!this.#isOpen) return;
+    this.#enqueue(line);
+    this.hasBegun = true;
+    this.#begin();
+    if ((this.#controller?.desiredSize ?? 0) >= 0) return;
+    const slow = new SessionError("cancelled", "the caller reads too slowly");
+    this.#enqueue({ error: slow.message, code: slow.code });
+    this.close();
+    this.#stop(slow);
+  }
+
+  close(): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    this.#controller?.close();
+  }
+
+  #enqueue(line: object): void {
+    this.#controller?.enqueue(new TextEncoder().encode(`${JSON.stringify(line)}\n`));
+  }
+}
+
+interface Limit extends Disposable {
+  readonly signal: AbortSignal;
+  readonly abort: (reason: Error) => void;
+}
+
+/** Ends a trigger when its caller goes away or when its deadline is long past. */
+function limitOf(clock: Clock, { deadlineMs }: TriggerRequest, gone: AbortSignal): Limit {
+  const controller = new AbortController();
+  const abort = (reason: Error): void => controller.abort(reason);
+  const stopClock = clock.after(deadlineMs + GRACE_MS, () =>
+    abort(new SessionError("timeout", `no answer within ${deadlineMs} ms`)),
+  );
+  const onGone = (): void =>
+    abort(new SessionError("cancelled", "the caller is gone", { cause: toError(gone.reason) }));
+  if (gone.aborted) onGone();
+  else gone.addEventListener("abort", onGone, { once: true });
+  return {
+    signal: controller.signal,
+    abort,
+    [Symbol.dispose]: () => {
+      stopClock();
+      gone.removeEventListener("abort", onGone);
+    },
+  };
+}

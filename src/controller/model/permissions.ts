@@ -1,0 +1,155 @@
+import { EventName } from "../../protocol/values.ts";
+import type { Policy } from "./policy.ts";
+
+/** Every permission the API knows, in its one spelling `area::verb` or `area::verb:object`; `nodes::service:` takes any event name besides. */
+export const knownPermissions: ReadonlySet<string> = new Set([
+  "nodes::read",
+  "nodes::manage",
+  "nodes::delete",
+  "nodes::cluster",
+  "nodes::remote-execute",
+  "nodes::remote-activation",
+  "nodes::configure:alert",
+  "nodes::configure:apigw",
+  "nodes::configure:bgp",
+  "nodes::configure:cluster",
+  "nodes::configure:connectors",
+  "nodes::configure:gateway",
+  "nodes::configure:network",
+  "nodes::configure:services",
+  "nodes::configure:snmp",
+  "nodes::configure:vpn",
+  "nodes::service:datastore-manager",
+  "node-advanced::service:tg-capture",
+  "node-exec::read",
+  "node-exec::modify",
+  "node-exec::compute",
+  "alerts::read",
+  "events::read",
+  "alarms::read",
+  "alarms::modify",
+  "users::read",
+  "users::modify",
+  "groups::read",
+  "groups::modify",
+  "permissions::read",
+  "permissions::modify",
+  "identity-providers::read",
+  "identity-providers::modify",
+  "repositories::read",
+  "repositories::modify",
+]);
+
+const OPEN_PREFIX = "nodes::service:";
+const ACTION = /^([a-z][a-z-]*)::([a-z][a-z-]*)(?:::?([a-z0-9][a-z0-9-]*\*?|\*))?$/;
+const AREA_WILDCARD = /^([a-z][a-z-]*)::\*$/;
+
+/**
+ * Brings the spellings in use to one: `node::configure::x`, `node::configure:x` and `nodes::configure::x` become
+ * `nodes::configure:x`. Idempotent; text of no known form comes back as it is.
+ */
+export function normaliseAction(action: string): string {
+  const wildcard = AREA_WILDCARD.exec(action);
+  if (wildcard !== null) return `${areaOf(wildcard[1] ?? "")}::*`;
+  const parts = ACTION.exec(action);
+  if (parts === null) return action;
+  const [, area = "", verb = "", object] = parts;
+  return `${areaOf(area)}::${verb}${object === undefined ? "" : `:${object}`}`;
+}
+
+const areaOf = (area: string): string => (area === "node" ? "nodes" : area);
+
+/** Whether a normalised action is a permission the API knows, or a wildcard that stands for at least one. */
+export function isKnownAction(action: string): boolean {
+  if (action === "*" || knownPermissions.has(action)) return true;
+  if (action.endsWith("*")) {
+    if (normaliseAction(action) !== action || !(AREA_WILDCARD.test(action) || ACTION.test(action))) return false;
+    const prefix = action.slice(0, -1);
+    return prefix.startsWith(OPEN_PREFIX) || [...knownPermissions].some((known) => known.startsWith(prefix));
+  }
+  return action.startsWith(OPEN_PREFIX) && EventName.safeParse(action.slice(OPEN_PREFIX.length)).success;
+}
+
+/** Whether a normalised action, perhaps a wildcard, covers a permission. */
+export function actionCovers(action: string, permission: string): boolean {
+  return action.endsWith("*") ? permission.startsWith(action.slice(0, -1)) : action === permission;
+}
+
+/**
+ * Whether a resource pattern covers a resource name. Segments are divided by `:`; one that ends in `*` covers every segment
+ * with this beginning, and the last one also everything behind it.
+ */
+export function resourceCovers(pattern: string, resource: string): boolean {
+  const wanted = pattern.split(":");
+  const given = resource.split(":");
+  if (wanted.length > given.length) return false;
+  return wanted.every((segment, index) => {
+    const isLast = index === wanted.length - 1;
+    const actual = isLast ? given.slice(index).join(":") : (given[index] ?? "");
+    return segment.endsWith("*") ? actual.startsWith(segment.slice(0, -1)) : actual === segment;
+  });
+}
+
+/** What policies say of one permission on one resource: a deny that covers it wins over every allow. */
+export function judge(policies: readonly Policy[], permission: string, resource: string): "allow" | "deny" | "silent" {
+  let verdict: "allow" | "silent" = "silent";
+  for (const policy of policies) {
+    if (!policy.resources.some((pattern) => resourceCovers(pattern, resource))) continue;
+    for (const statement of policy.statements) {
+      if (!statement.actions.some((action) => actionCovers(action, permission))) continue;
+      if (statement.effect === "deny") return "deny";
+      verdict = "allow";
+    }
+  }
+  return verdict;
+}
+
+/**
+ * Whether one of some alternative permissions, the most specific first, is held on a resource: the first that the policies
+ * speak of decides, so that a denied specific one is not let through by a blanket one. Nothing is allowed by silence.
+ */
+export function isAllowed(policies: readonly Policy[], alternatives: readonly string[], resource: string): boolean {
+  const verdicts = alternatives.map((permission) => judge(policies, permission, resource));
+  return verdicts.find((verdict) => verdict !== "silent") === "allow";
+}
+
+/** How far a permission reaches over one kind of resource: to each one, to some (ask for each), or to none. */
+export function reachOf(policies: readonly Policy[], permission: string, kind: string): "all" | "some" | "none" {
+  const grants = policies.filter(
+    (policy) => hasEffect(policy, "allow", permission) && policy.resources.some((pattern) => touches(pattern, kind)),
+  );
+  if (grants.length === 0) return "none";
+  const denials = policies.filter((policy) => hasEffect(policy, "deny", permission));
+  const every = anyOf(kind);
+  if (denials.some((policy) => policy.resources.some((pattern) => resourceCovers(pattern, every)))) return "none";
+  return denials.length === 0 && judge(grants, permission, every) === "allow" ? "all" : "some";
+}
+
+/** Whether a pattern covers anything of a kind. */
+function touches(pattern: string, kind: string): boolean {
+  const wanted = pattern.split(":");
+  const given = kind.split(":");
+  const last = wanted.length - 1;
+  const isAlong = wanted.slice(0, last).every((segment, index) => resourceCovers(segment, given[index] ?? ""));
+  if (!isAlong || wanted.length > given.length) return false;
+  const segment = wanted[last] ?? "";
+  const rest = given.slice(last).join(":");
+  return segment.startsWith(rest) || (segment.endsWith("*") && rest.startsWith(segment.slice(0, -1)));
+}
+
+function hasEffect(policy: Policy, effect: "allow" | "deny", permission: string): boolean {
+  return policy.statements.some(
+    (statement) => statement.effect === effect && statement.actions.some((action) => actionCovers(action, permission)),
+  );
+}
+
+/** Resource names by kind, for example `tgrn:tg::nodes:node/<uid>`. */
+export const tgrn = {
+  node: (uid: string) => `tgrn:tg::nodes:node/${uid}`,
+  cluster: (fqdn: string) => `tgrn:tg::nodes:cluster/${fqdn}`,
+  policy: (name: string) => `tgrn:tg::permissions:policy/${name}`,
+  serviceUser: (name: string) => `tgrn:tg::users:service-user/${name}`,
+} as const;
+
+/** The name that only a pattern for the whole kind covers: creating one needs the permission on all of them. */
+export const anyOf = (kind: string): string => `${kind}*`;

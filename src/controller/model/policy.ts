@@ -1,0 +1,52 @@
+import { z } from "zod";
+import { isKnownAction, normaliseAction } from "./permissions.ts";
+
+const NAME_RULE = "letters, digits, '.', '_' and '-', at most 128, a letter or digit first";
+
+/** The name of a policy. */
+export const PolicyName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, NAME_RULE);
+
+/** The name of a service user. */
+export const ServiceUserName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, NAME_RULE);
+
+const Action = z
+  .string()
+  .max(128)
+  .overwrite(normaliseAction)
+  .refine(isKnownAction, "not a permission of this API")
+  .meta({ description: "A permission such as `nodes::read`, or a prefix of some such as `nodes::*`" });
+
+/** `*`, or a resource name whose segments may end in `*`. */
+const ResourcePattern = z
+  .string()
+  .max(512)
+  .regex(/^(?:\*|tgrn:(?:\*|tg:(?:\*|[a-z-]*:(?:\*|[a-z-]+\*?:(?:\*|[a-z-]+\*|[a-z-]+\/(?:\*|[^\s:/*]+\*?))))))$/, {
+    error: "must be '*' or a resource name such as tgrn:tg::nodes:node/<uid> or tgrn:tg::nodes:node/*",
+  });
+
+const Statement = z.strictObject({
+  effect: z.enum(["allow", "deny"]),
+  actions: z.array(Action).min(1).max(256),
+});
+
+/** What a caller may do: each statement holds for each of the resources. */
+export const Policy = z
+  .strictObject({
+    name: PolicyName,
+    description: z.string().max(1024).optional(),
+    statements: z.array(Statement).min(1).max(64),
+    resources: z.array(ResourcePattern).min(1).max(256),
+  })
+  .meta({ id: "Policy", description: "Statements, each holding for each of the resources; deny wins" });
+export type Policy = z.infer<typeof Policy>;
+
+/** Whether a policy of this name is kept from being attached to a user. */
+export const isRestricted = (name: string): boolean => name.startsWith("restricted-");
+
+/** Everything, everywhere. */
+export const ADMIN_POLICY: Policy = {
+  name: "admin",
+  description: "Everything",
+  statements: [{ effect: "allow", actions: ["*"] }],
+  resources: ["*"],
+};

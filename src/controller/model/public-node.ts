@@ -1,0 +1,58 @@
+import type { NodeRecord } from "../fleet.ts";
+import type { NodeKeys } from "../../protocol/keys.ts";
+import { tgrn } from "./permissions.ts";
+
+/** A node as `GET /node` shows it: `last_connect` in milliseconds, the other times in seconds. */
+export type PublicNode = Readonly<Record<string, unknown>> & { readonly uid: string };
+
+/** How much of a node to show: `list` empties `config` and `shadow`; `detail` adds the organization and the domain. */
+export type View = "list" | "full" | "detail";
+
+/** Builds the public form of a node; what is not known is left out. */
+export function publicNode(record: NodeRecord, view: View): PublicNode {
+  const { uid } = record;
+  const node: Record<string, unknown> & { uid: string } = {
+    uid,
+    name: record.name,
+    fqdn: record.fqdn,
+    online: record.isOnline,
+    state: record.state,
+    type: record.type,
+    cluster: record.cluster,
+    tags: record.tags,
+    tgTags: {},
+    keys: publicKeys(record.keys),
+    tgrn: tgrn.node(uid),
+    lastip: record.lastIp,
+    last_connect: record.lastConnect,
+    created_at: record.createdAt,
+    device: record.device,
+    location: {},
+    heartbeat: heartbeatOf(record),
+    lifecycleState: record.lifecycleState,
+    disconnectTime: record.disconnectTime,
+    config: view === "list" ? {} : record.config,
+    shadow: view === "list" ? {} : { reported: record.reported, desired: {} },
+  };
+  if (view === "detail") Object.assign(node, { org: record.org, domain: record.domain });
+  for (const [key, value] of Object.entries(node)) if (value === undefined) delete node[key];
+  return node;
+}
+
+function heartbeatOf(record: NodeRecord): Record<string, unknown> | undefined {
+  if (record.heartbeat === undefined) return undefined;
+  return {
+    ...record.heartbeat,
+    nodeId: record.uid,
+    orgId: record.org,
+    gatekeeper: `tgrn:tg::controller:gatekeeper/${record.domain}`,
+    timestamp: Math.floor(record.heartbeat.at / 1000),
+    source: "control-channel",
+  };
+}
+
+/** The platform spells WireGuard keys `EC`/`X25519` with padded base64, which is also what `wg` prints. */
+function publicKeys(keys: NodeKeys): Record<string, unknown> {
+  const wireguard = Buffer.from(keys.wireguard.x, "base64url").toString("base64");
+  return { identity: keys.auth, overlay: keys.overlay, wireguard: { kty: "EC", crv: "X25519", x: wireguard } };
+}

@@ -1,0 +1,73 @@
+import { InputError } from "../../errors.ts";
+
+/** A time range in Unix seconds, the end exclusive, cut into buckets. */
+export interface UsageRange {
+  readonly from: number;
+  readonly to: number;
+  readonly bucketSeconds: number;
+}
+
+/** Traffic of one bucket: bytes, number of flows, and the bucket's start in Unix seconds. */
+export interface UsageBucket {
+  readonly bytes: number;
+  readonly count: number;
+  readonly t: number;
+}
+
+/** What the query may say about the range; times absolute (Unix seconds) or relative (`now`, `-7 days`). */
+export interface UsageQuery {
+  readonly start?: number | undefined;
+  readonly end?: number | undefined;
+  readonly relative_start?: string | undefined;
+  readonly relative_end?: string | undefined;
+  readonly intervalInMinutes: number;
+}
+
+export const MAX_BUCKETS = 10_000;
+/** `now`, or an amount and a unit, the sign telling the direction. */
+export const RELATIVE_TIME = /^(?:now|([+-]?\d{1,6}) ?(second|minute|hour|day|week|month|year)s?)$/;
+
+const SECONDS: Readonly<Record<string, number>> = {
+  second: 1,
+  minute: 60,
+  hour: 3600,
+  day: 86_400,
+  week: 7 * 86_400,
+  month: 30 * 86_400,
+  year: 365 * 86_400,
+};
+
+/**
+ * Works out the asked range; the last 24 hours by default.
+ * @throws {InputError} `invalid-query` when it is empty, given twice, or cut into too many buckets.
+ */
+export function usageRange(query: UsageQuery, nowSeconds: number): UsageRange {
+  const from = instant("start", query.start, query.relative_start, nowSeconds) ?? nowSeconds - 86_400;
+  const to = instant("end", query.end, query.relative_end, nowSeconds) ?? nowSeconds;
+  const bucketSeconds = query.intervalInMinutes * 60;
+  if (from < 0) throw new InputError("invalid-query", "start: before 1970");
+  if (from >= to) throw new InputError("invalid-query", "start: must be before the end");
+  const range = { from: Math.floor(from / bucketSeconds) * bucketSeconds, to, bucketSeconds };
+  if (Math.ceil((range.to - range.from) / bucketSeconds) > MAX_BUCKETS) {
+    throw new InputError("invalid-query", `intervalInMinutes: the range holds more than ${MAX_BUCKETS} buckets`);
+  }
+  return range;
+}
+
+function instant(name: string, absolute: number | undefined, relative: string | undefined, now: number) {
+  if (relative === undefined) return absolute;
+  if (absolute !== undefined) throw new InputError("invalid-query", `${name}: give it or relative_${name}, not both`);
+  const parts = RELATIVE_TIME.exec(relative);
+  if (parts === null) throw new InputError("invalid-query", `relative_${name}: must be like 'now' or '-7 days'`);
+  return now + Number(parts[1] ?? 0) * (SECONDS[parts[2] ?? ""] ?? 0);
+}
+
+/** The buckets of a range, in order, without traffic. */
+export function emptyBuckets(range: UsageRange): UsageBucket[] {
+  const count = Math.ceil((range.to - range.from) / range.bucketSeconds);
+  return Array.from({ length: count }, (_, index) => ({
+    bytes: 0,
+    count: 0,
+    t: range.from + index * range.bucketSeconds,
+  }));
+}

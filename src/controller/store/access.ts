@@ -1,0 +1,215 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { DatabaseSync, StatementSync } from "node:sqlite";
+import { InputError } from "../../errors.ts";
+import { transaction } from "../../host/database.ts";
+import type { Policy } from "../model/policy.ts";
+
+/** The tables of `AccessStore`: one script, to be run once. */
+export const accessMigration: string = `
+  CREATE TABLE api_key (
+    name TEXT PRIMARY KEY,
+    sha256 TEXT NOT NULL UNIQUE,
+    policies TEXT NOT NULL
+  ) STRICT;
+  CREATE TABLE policy (
+    name TEXT PRIMARY KEY,
+    body TEXT NOT NULL
+  ) STRICT;
+  CREATE TABLE service_user (
+    name TEXT PRIMARY KEY,
+    created_at INTEGER NOT NULL,
+    client_id TEXT UNIQUE,
+    secret_sha256 TEXT
+  ) STRICT;
+  CREATE TABLE service_user_policy (
+    service_user TEXT NOT NULL REFERENCES service_user (name) ON DELETE CASCADE,
+    policy TEXT NOT NULL REFERENCES policy (name) ON DELETE RESTRICT,
+    PRIMARY KEY (service_user, policy)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX service_user_policy_by_policy ON service_user_policy (policy);
+`;
+
+/** A machine account; `createdAt` in Unix seconds. */
+export interface ServiceUser {
+  readonly name: string;
+  readonly policies: readonly string[];
+  readonly createdAt: number;
+  readonly clientId: string | undefined;
+}
+
+/** Who holds a key or a credential, and what that allows. */
+export interface Grant {
+  readonly name: string;
+  readonly policies: readonly Policy[];
+}
+
+const MAX_POLICIES = 10_000;
+const MAX_SERVICE_USERS = 10_000;
+const UNKNOWN_SECRET = "0".repeat(64);
+
+/** API keys, policies, service users and their credentials; of every secret only the SHA-256 is kept. */
+export class AccessStore {
+  readonly #sql: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+
+  /** Takes a database in which `accessMigration` has run. */
+  constructor(sql: DatabaseSync) {
+    this.#sql = sql;
+  }
+
+  /** Stores or replaces an API key by name; `sha256` in hexadecimal. Its policies are its own and are not listed. */
+  putApiKey(name: string, sha256: string, policies: readonly Policy[]): void {
+    const text = JSON.stringify(policies);
+    this.#run("INSERT OR REPLACE INTO api_key (name, sha256, policies) VALUES (?, ?, ?)", name, sha256, text);
+  }
+
+  /** Whose API key this is. */
+  findApiKey(key: string): Grant | undefined {
+    const digest = sha256Hex(key);
+    const row = this.#get("SELECT name, sha256, policies FROM api_key WHERE sha256 = ?", digest);
+    if (row === undefined || !equalHex(text(row["sha256"]), digest)) return undefined;
+    return { name: text(row["name"]), policies: JSON.parse(text(row["policies"])) as Policy[] };
+  }
+
+  policies(): Policy[] {
+    return this.#all("SELECT body FROM policy ORDER BY name").map(policyOf);
+  }
+
+  policy(name: string): Policy | undefined {
+    const row = this.#get("SELECT body FROM policy WHERE name = ?", name);
+    return row === undefined ? undefined : policyOf(row);
+  }
+
+  /** @throws {InputError} `name-taken`; `busy` when the store holds its most. */
+  createPolicy(policy: Policy): void {
+    if (this.policy(policy.name) !== undefined) throw taken(`policy ${policy.name}`);
+    this.#checkRoom("policy", MAX_POLICIES);
+    this.#run("INSERT INTO policy (name, body) VALUES (?, ?)", policy.name, JSON.stringify(policy));
+  }
+
+  /** @throws {InputError} `not-found`. */
+  replacePolicy(policy: Policy): void {
+    const changed = this.#run("UPDATE policy SET body = ? WHERE name = ?", JSON.stringify(policy), policy.name);
+    if (changed === 0) throw notFound(`policy ${policy.name}`);
+  }
+
+  /** @throws {InputError} `not-found`; `policy-in-use` while a service user has it. */
+  deletePolicy(name: string): void {
+    const holder = this.#get("SELECT service_user FROM service_user_policy WHERE policy = ? LIMIT 1", name);
+    if (holder !== undefined) {
+      const user = text(holder["service_user"]);
+      throw new InputError("policy-in-use", `policy ${name} is attached to ${user}`, { details: { user } });
+    }
+    if (this.#run("DELETE FROM policy WHERE name = ?", name) === 0) throw notFound(`policy ${name}`);
+  }
+
+  serviceUsers(): ServiceUser[] {
+    const attached = new Map<string, string[]>();
+    for (const row of this.#all("SELECT service_user, policy FROM service_user_policy ORDER BY policy")) {
+      const user = text(row["service_user"]);
+      attached.set(user, [...(attached.get(user) ?? []), text(row["policy"])]);
+    }
+    const rows = this.#all("SELECT name, created_at, client_id FROM service_user ORDER BY name");
+    return rows.map((row) => serviceUserOf(row, attached.get(text(row["name"])) ?? []));
+  }
+
+  serviceUser(name: string): ServiceUser | undefined {
+    const row = this.#get("SELECT name, created_at, client_id FROM service_user WHERE name = ?", name);
+    if (row === undefined) return undefined;
+    const attached = this.#all("SELECT policy FROM service_user_policy WHERE service_user = ? ORDER BY policy", name);
+    return serviceUserOf(
+      row,
+      attached.map((line) => text(line["policy"])),
+    );
+  }
+
+  /** @throws {InputError} `name-taken`; `not-found` for a policy that does not exist; `busy` when the store holds its most. */
+  createServiceUser(name: string, policies: readonly string[], createdAt: number): ServiceUser {
+    transaction(this.#sql, () => {
+      if (this.serviceUser(name) !== undefined) throw taken(`service user ${name}`);
+      this.#checkRoom("service_user", MAX_SERVICE_USERS);
+      this.#run("INSERT INTO service_user (name, created_at) VALUES (?, ?)", name, createdAt);
+      for (const policy of new Set(policies)) {
+        if (this.policy(policy) === undefined) throw notFound(`policy ${policy}`);
+        this.#run("INSERT INTO service_user_policy (service_user, policy) VALUES (?, ?)", name, policy);
+      }
+    });
+    return { name, policies: [...new Set(policies)].sort(), createdAt, clientId: undefined };
+  }
+
+  /** Gives a service user its credential in place of an earlier one. @throws {InputError} `not-found`. */
+  putCredential(name: string, clientId: string, secretSha256: string): void {
+    const sql = "UPDATE service_user SET client_id = ?, secret_sha256 = ? WHERE name = ?";
+    if (this.#run(sql, clientId, secretSha256, name) === 0) throw notFound(`service user ${name}`);
+  }
+
+  /** The name of the service user whose client identifier and secret these are. */
+  checkCredential(clientId: string, secret: string): string | undefined {
+    const row = this.#get("SELECT name, secret_sha256 FROM service_user WHERE client_id = ?", clientId);
+    // An unknown client costs as much time as a wrong secret.
+    const isRight = equalHex(row === undefined ? UNKNOWN_SECRET : text(row["secret_sha256"]), sha256Hex(secret));
+    return isRight && row !== undefined ? text(row["name"]) : undefined;
+  }
+
+  /** What a service user may do, as long as this client identifier is its credential. */
+  findServiceUser(name: string, clientId: string): Grant | undefined {
+    const row = this.#get("SELECT name FROM service_user WHERE name = ? AND client_id = ?", name, clientId);
+    if (row === undefined) return undefined;
+    const sql = "SELECT body FROM policy JOIN service_user_policy ON policy = name WHERE service_user = ?";
+    return { name, policies: this.#all(sql, name).map(policyOf) };
+  }
+
+  #checkRoom(table: "policy" | "service_user", most: number): void {
+    const count = Number(this.#get(`SELECT count(*) AS n FROM ${table}`)?.["n"] ?? 0);
+    if (count >= most) throw new InputError("busy", `no room for more than ${most} of ${table}`);
+  }
+
+  #get(sql: string, ...values: (string | number)[]): Record<string, unknown> | undefined {
+    return this.#prepared(sql).get(...values);
+  }
+
+  #all(sql: string, ...values: (string | number)[]): Record<string, unknown>[] {
+    return this.#prepared(sql).all(...values);
+  }
+
+  #run(sql: string, ...values: (string | number)[]): number {
+    return Number(this.#prepared(sql).run(...values).changes);
+  }
+
+  #prepared(sql: string): StatementSync {
+    const known = this.#statements.get(sql);
+    if (known !== undefined) return known;
+    const statement = this.#sql.prepare(sql);
+    this.#statements.set(sql, statement);
+    return statement;
+  }
+}
+
+/** SHA-256 of a text, in hexadecimal. */
+export function sha256Hex(secret: string): string {
+  return createHash("sha256").update(secret, "utf8").digest("hex");
+}
+
+function equalHex(a: string, b: string): boolean {
+  const [left, right] = [Buffer.from(a, "hex"), Buffer.from(b, "hex")];
+  return left.length === right.length && timingSafeEqual(left, right);
+}
+
+function policyOf(row: Record<string, unknown>): Policy {
+  // Only policies that passed the schema were written here.
+  return JSON.parse(text(row["body"])) as Policy;
+}
+
+function serviceUserOf(row: Record<string, unknown>, policies: readonly string[]): ServiceUser {
+  const clientId = row["client_id"];
+  return {
+    name: text(row["name"]),
+    policies,
+    createdAt: Number(row["created_at"]),
+    clientId: typeof clientId === "string" ? clientId : undefined,
+  };
+}
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");
+const taken = (what: string): InputError => new InputError("name-taken", `${what} exists already`);
+const notFound = (what: string): InputError => new InputError("not-found", `there is no ${what}`);

@@ -1,0 +1,124 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { z } from "zod";
+import { ApiBench, items, members } from "../../../support/api-bench.ts";
+
+const reader = {
+  name: "reader",
+  description: "reads nodes",
+  statements: [{ effect: "allow", actions: ["nodes::read"] }],
+  resources: ["*"],
+};
+const Credential = z.object({ clientId: z.string(), clientSecret: z.string() });
+
+let bench: ApiBench;
+
+beforeEach(async () => {
+  bench = await ApiBench.create();
+});
+
+describe("policies", () => {
+  it("are created, shown, replaced and deleted", async () => {
+    const created = await bench.call("POST", "/v2/policy", { json: reader });
+    expect([created.status, created.json]).toEqual([201, reader]);
+    expect((await bench.call("GET", "/v2/policy")).json).toEqual([reader]);
+    expect((await bench.call("GET", "/v2/policy/reader")).json).toEqual(reader);
+    const { name: _, ...change } = { ...reader, resources: ["tgrn:tg::nodes:node/*"] };
+    const replaced = await bench.call("PUT", "/v2/policy/reader", { json: change });
+    expect(replaced.json).toEqual({ ...change, name: "reader" });
+    expect((await bench.call("DELETE", "/v2/policy/reader")).json).toEqual({});
+    for (const method of ["GET", "DELETE"]) expect((await bench.call(method, "/v2/policy/reader")).status).toBe(404);
+    expect((await bench.call("PUT", "/v2/policy/reader", { json: reader })).status).toBe(404);
+  });
+
+  it("keep actions in one spelling", async () => {
+    const actions = ["node::configure:network", "nodes::configure::apigw", "node::*", "*"];
+    const json = { ...reader, statements: [{ effect: "deny", actions }] };
+    expect((await bench.call("POST", "/v2/policy", { json })).json).toMatchObject({
+      statements: [
+        { effect: "deny", actions: ["nodes::configure:network", "nodes::configure:apigw", "nodes::*", "*"] },
+      ],
+    });
+  });
+
+  it("are refused with the path of what is wrong", async () => {
+    const wrong = async (change: object) => {
+      const answer = await bench.call("POST", "/v2/policy", { json: { ...reader, ...change } });
+      expect(answer.status).toBe(422);
+      return answer.json;
+    };
+    expect(await wrong({ statements: [{ effect: "allow", actions: ["nodes::fly"] }] })).toEqual([
+      "statements.0.actions.0: not a permission of this API",
+    ]);
+    expect(await wrong({ resources: ["node/1"] })).toEqual([expect.stringMatching(/^resources\.0: /)]);
+    expect(await wrong({ statements: [{ ...reader.statements[0], resources: ["*"] }] })).toEqual([
+      expect.stringMatching(/^statements\.0: /),
+    ]);
+    expect(await wrong({ name: "../x" })).toEqual([expect.stringMatching(/^name: /)]);
+    expect((await bench.call("GET", "/v2/policy")).json).toEqual([]);
+  });
+
+  it("keep their names", async () => {
+    await bench.call("POST", "/v2/policy", { json: reader });
+    expect((await bench.call("POST", "/v2/policy", { json: reader })).json).toMatchObject({ code: "name-taken" });
+    const renamed = await bench.call("PUT", "/v2/policy/reader", { json: { ...reader, name: "other" } });
+    expect(renamed.json).toEqual([expect.stringMatching(/^name: /)]);
+  });
+
+  it("are listed as far as the caller may read them", async () => {
+    for (const name of ["a", "b"]) await bench.call("POST", "/v2/policy", { json: { ...reader, name } });
+    const key = bench.keyFor(["permissions::read"], ["tgrn:tg::permissions:policy/b"]);
+    expect(items((await bench.call("GET", "/v2/policy", { key })).json).map(({ name }) => name)).toEqual(["b"]);
+  });
+});
+
+describe("service users", () => {
+  beforeEach(async () => {
+    await bench.call("POST", "/v2/policy", { json: reader });
+  });
+
+  it("are created with policies, listed and shown", async () => {
+    const json = { name: "bot", policies: ["reader"] };
+    const created = await bench.call("POST", "/v2/service-user", { json });
+    expect(created.status).toBe(201);
+    expect(created.json).toMatchObject(json);
+    expect((await bench.call("GET", "/v2/service-user")).json).toEqual([created.json]);
+    expect((await bench.call("GET", "/v2/service-user/bot")).json).toEqual(created.json);
+    expect((await bench.call("GET", "/v2/service-user/nobody")).status).toBe(404);
+    expect((await bench.call("POST", "/v2/service-user", { json })).json).toMatchObject({ code: "name-taken" });
+    const inUse = await bench.call("DELETE", "/v2/policy/reader");
+    expect([inUse.status, inUse.json]).toMatchObject([409, { code: "policy-in-use", details: { user: "bot" } }]);
+  });
+
+  it("get no policy that is unknown or restricted", async () => {
+    await bench.call("POST", "/v2/policy", { json: { ...reader, name: "restricted-root" } });
+    const json = { name: "bot", policies: ["reader", "restricted-root", "absent"] };
+    const answer = await bench.call("POST", "/v2/service-user", { json });
+    expect(answer.status).toBe(422);
+    expect(answer.json).toEqual([expect.stringMatching(/^policies\.1: /), expect.stringMatching(/^policies\.2: /)]);
+    expect((await bench.call("GET", "/v2/service-user/bot")).status).toBe(404);
+  });
+
+  it("are given policies only by who may change permissions", async () => {
+    const key = bench.keyFor(["users::modify"]);
+    const plain = await bench.call("POST", "/v2/service-user", { key, json: { name: "plain" } });
+    expect(plain.status).toBe(201);
+    const answer = await bench.call("POST", "/v2/service-user", { key, json: { name: "bot", policies: ["reader"] } });
+    expect(answer.json).toMatchObject({
+      code: "forbidden",
+      details: { permission: "permissions::modify", resource: "tgrn:tg::permissions:policy/reader" },
+    });
+  });
+
+  it("have no credential before one is made", async () => {
+    expect((await bench.call("POST", "/v2/service-user/nobody/token")).status).toBe(404);
+    await bench.call("POST", "/v2/service-user", { json: { name: "bot" } });
+    const made = await bench.call("POST", "/v2/service-user/bot/token");
+    const { clientId, clientSecret } = Credential.parse(made.json);
+    expect(made.status).toBe(201);
+    expect(clientSecret.length).toBeGreaterThan(40);
+    const shown = await bench.call("GET", "/v2/service-user/bot");
+    expect(members(shown.json)["clientId"]).toBe(clientId);
+    expect(shown.text).not.toContain(clientSecret);
+    expect(bench.logged.join("")).not.toContain(clientSecret);
+  });
+});

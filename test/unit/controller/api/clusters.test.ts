@@ -1,0 +1,58 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { ApiBench, items } from "../../../support/api-bench.ts";
+
+let bench: ApiBench;
+
+beforeEach(async () => {
+  bench = await ApiBench.create();
+});
+
+describe("clusters", () => {
+  it("are created, listed, shown and removed", async () => {
+    const created = await bench.call("POST", "/cluster", { json: { name: "pair" } });
+    expect(created.status).toBe(201);
+    expect(created.json).toMatchObject({
+      fqdn: "pair.example.net",
+      tgrn: "tgrn:tg::nodes:cluster/pair.example.net",
+      members: [],
+    });
+    expect((await bench.call("GET", "/cluster")).json).toEqual([created.json]);
+    expect((await bench.call("GET", "/cluster/pair.example.net")).json).toEqual(created.json);
+    expect((await bench.call("DELETE", "/cluster/pair.example.net")).json).toEqual({});
+    expect((await bench.call("GET", "/cluster/pair.example.net")).status).toBe(404);
+    expect((await bench.call("DELETE", "/cluster/pair.example.net")).status).toBe(404);
+  });
+
+  it.each([{}, { name: "UPPER" }, { name: "a", extra: 1 }, { name: 7 }])("are refused as %j", async (json) => {
+    const answer = await bench.call("POST", "/cluster", { json });
+    expect(answer.status).toBe(422);
+    expect(bench.fleet.clusters()).toEqual([]);
+  });
+
+  it("have names of their own", async () => {
+    await bench.call("POST", "/cluster", { json: { name: "pair" } });
+    const again = await bench.call("POST", "/cluster", { json: { name: "pair" } });
+    expect([again.status, again.json]).toMatchObject([409, { code: "name-taken" }]);
+  });
+
+  it("are listed as far as the caller may read them", async () => {
+    for (const name of ["one", "two"]) bench.fleet.createCluster({ name }, "test");
+    const key = bench.keyFor(["nodes::read"], ["tgrn:tg::nodes:cluster/two.example.net"]);
+    expect(items((await bench.call("GET", "/cluster", { key })).json).map(({ name }) => name)).toEqual(["two"]);
+    expect((await bench.call("GET", "/cluster/one.example.net", { key })).status).toBe(403);
+    expect((await bench.call("POST", "/cluster", { key, json: { name: "x" } })).status).toBe(403);
+  });
+
+  it("carry tags", async () => {
+    bench.fleet.createCluster({ name: "pair" }, "test");
+    const path = "/cluster/pair.example.net/tag/site";
+    expect((await bench.call("PUT", path, { json: { value: "berlin" } })).json).toMatchObject({
+      tags: { site: "berlin" },
+    });
+    expect((await bench.call("PUT", path, { json: { value: "two words" } })).status).toBe(422);
+    expect((await bench.call("PUT", path, { json: {} })).status).toBe(422);
+    expect((await bench.call("DELETE", path)).json).toMatchObject({ tags: {} });
+    expect((await bench.call("DELETE", path)).status).toBe(404);
+    expect((await bench.call("PUT", "/cluster/no.example.net/tag/a", { json: { value: "b" } })).status).toBe(404);
+  });
+});

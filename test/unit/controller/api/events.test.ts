@@ -1,0 +1,187 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import type { NodeRecord } from "../../../../src/controller/fleet.ts";
+import { ApiBench, items } from "../../../support/api-bench.ts";
+import { eventRecord } from "../../../support/fake-fleet.ts";
+
+let bench: ApiBench;
+let one: NodeRecord;
+let two: NodeRecord;
+
+beforeEach(async () => {
+  bench = await ApiBench.create();
+  one = bench.fleet.add({ name: "one" });
+  two = bench.fleet.add({ name: "two" });
+  const at = Date.parse("2026-01-01T00:00:00Z") / 1000;
+  bench.fleet.eventRecords.push(
+    eventRecord(one, { uid: "e1", timestamp: at, level: "INFO" }),
+    eventRecord(two, {
+      uid: "e2",
+      timestamp: at + 60,
+      level: "ERROR",
+      eventType: "DNS Resolution",
+      message: "DNS down",
+    }),
+    eventRecord(one, { uid: "e3", timestamp: at + 120, level: "WARNING", eventType: "Node Disconnect" }),
+    eventRecord(one, { uid: "e4", timestamp: at + 180, level: "CRITICAL", subject: "Upgrade" }),
+  );
+});
+
+const found = async (query: string, key?: string): Promise<unknown[]> => {
+  const answer = await bench.call("GET", `/v2/event${query}`, key === undefined ? {} : { key });
+  expect(answer.status).toBe(200);
+  return items(answer.json).map(({ uid }) => uid);
+};
+
+describe("GET /v2/event", () => {
+  it("lists the newest first", async () => {
+    expect(await found("")).toEqual(["e4", "e3", "e2", "e1"]);
+  });
+
+  it.each([
+    ["?sTime=2026-01-01T00:01:00Z&eTime=2026-01-01T00:02:00Z", ["e3", "e2"]],
+    ["?sTime=2026-01-01T01:01:00%2B01:00", ["e4", "e3", "e2"]],
+    ["?eTime=2026-01-01", ["e1"]],
+    ["?eventTypes=DNS%20Resolution,Node%20Disconnect", ["e3", "e2"]],
+    ["?eventTypes=DNS%20Resolution&eventTypes=Node%20Disconnect", ["e3", "e2"]],
+    ["?levels=ERROR,CRITICAL", ["e4", "e2"]],
+    ["?itemTypes=Upgrade", ["e4"]],
+    ["?q=DNS", ["e2"]],
+    ["?sort=timestamp:asc", ["e1", "e2", "e3", "e4"]],
+    ["?sort=level:desc", ["e4", "e2", "e3", "e1"]],
+    ["?limit=2&page=2", ["e2", "e1"]],
+    ["?limit=2&page=3", []],
+  ])("answers %s", async (query, uids) => {
+    expect(await found(query)).toEqual(uids);
+  });
+
+  it("takes nodes, and tells the total of all pages", async () => {
+    expect(await found(`?nodeIDs=${two.uid}`)).toEqual(["e2"]);
+    const { headers } = await bench.call("GET", "/v2/event?limit=1");
+    expect(headers.get("x-total-count")).toBe("4");
+  });
+
+  it("holds only what the caller may read", async () => {
+    const key = bench.keyFor(["events::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    expect(await found("", key)).toEqual(["e2"]);
+    expect(await found(`?nodeIDs=${one.uid},${two.uid}`, key)).toEqual(["e2"]);
+    expect(await found(`?nodeIDs=${one.uid}`, key)).toEqual([]);
+    expect((await bench.call("GET", `/v2/event/${one.uid}`, { key })).status).toBe(403);
+  });
+
+  it.each([
+    "?limit=0",
+    "?limit=1001",
+    "?limit=ten",
+    "?limit=1&limit=2",
+    "?page=0",
+    "?sTime=yesterday",
+    "?sTime=2026-01-01T00:00:00",
+    "?sTime=2026-01-02&eTime=2026-01-01",
+    "?levels=LOUD",
+    "?itemTypes=Thing",
+    "?sort=message:asc",
+    "?nodeIDs=x",
+  ])("refuses %s by name", async (query) => {
+    const answer = await bench.call("GET", `/v2/event${query}`);
+    expect(answer.status).toBe(422);
+    expect(answer.json).toEqual([
+      expect.stringMatching(/^(limit|page|sTime|levels\.0|itemTypes\.0|sort|nodeIDs\.0): /),
+    ]);
+  });
+});
+
+describe("events of one node", () => {
+  it("are listed alone, and stay readable after the node is gone", async () => {
+    const list = async () => items((await bench.call("GET", `/v2/event/${one.uid}?sort=timestamp:asc`)).json);
+    expect((await list()).map(({ uid }) => uid)).toEqual(["e1", "e3", "e4"]);
+    bench.fleet.records.delete(one.uid);
+    expect(await list()).toHaveLength(3);
+    expect((await bench.call("GET", "/v2/event/00000000-0000-4000-8000-000000000000")).status).toBe(404);
+  });
+});
+
+describe("the older form", () => {
+  it("answers events of a node, newest first, under the old names", async () => {
+    const answer = await bench.call("GET", `/alert/${one.uid}?limit=1`);
+    expect(answer.json).toEqual([
+      {
+        uid: "e4",
+        type: "Node Connect",
+        alert_message: "Node connected from IP address 192.0.2.7",
+        node_id: one.uid,
+        node: "one",
+        timestamp: Date.parse("2026-01-01T00:03:00Z") / 1000,
+      },
+    ]);
+    expect(answer.headers.get("deprecation")).toBeNull();
+    expect((await bench.call("GET", "/alert/00000000-0000-4000-8000-000000000000")).status).toBe(404);
+  });
+
+  it("says of the organization's list that it is deprecated", async () => {
+    const answer = await bench.call("GET", "/alert");
+    expect(items(answer.json)).toHaveLength(4);
+    expect(answer.headers.get("deprecation")).toMatch(/^@\d+$/);
+    expect(answer.headers.get("link")).toContain("/v2/event");
+    const key = bench.keyFor(["alerts::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    expect(items((await bench.call("GET", "/alert", { key })).json)).toHaveLength(1);
+    expect((await bench.call("GET", "/alert?limit=9999")).status).toBe(422);
+  });
+});
+
+describe("alerts", () => {
+  beforeEach(() => {
+    for (const node of [one, two]) {
+      bench.fleet.alertRecords.push({
+        uid: `a-${node.name}`,
+        eventType: "Node Disconnect",
+        message: "Node disconnected",
+        nodeId: node.uid,
+        nodeName: node.name,
+        timestamp: 1_760_000_000,
+      });
+    }
+  });
+
+  it("are listed as far as the caller may read them", async () => {
+    expect(items((await bench.call("GET", "/v2/alert")).json)).toHaveLength(2);
+    expect(items((await bench.call("GET", `/v2/alert/${one.uid}`)).json)).toMatchObject([{ uid: "a-one" }]);
+    const key = bench.keyFor(["alerts::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    expect((await bench.call("GET", "/v2/alert", { key })).json).toMatchObject([{ uid: "a-two" }]);
+    expect((await bench.call("GET", "/v2/alert/00000000-0000-4000-8000-000000000000")).status).toBe(404);
+  });
+
+  it("are dismissed by the name of their event type, once", async () => {
+    const path = `/v2/alert/${one.uid}/Node%20Disconnect`;
+    expect((await bench.call("DELETE", path)).json).toEqual({});
+    expect((await bench.call("DELETE", path)).status).toBe(404);
+    expect(bench.fleet.alertRecords).toHaveLength(1);
+  });
+});
+
+describe("GET /stats/realtime/usage", () => {
+  it("answers buckets over the asked range", async () => {
+    const answer = await bench.call(
+      "GET",
+      "/stats/realtime/usage?start=0&end=900&intervalInMinutes=5&filters=site:berlin",
+    );
+    expect(answer.json).toEqual([0, 300, 600].map((t) => ({ bytes: 0, count: 0, t })));
+    const week = await bench.call("GET", "/stats/realtime/usage?relative_start=-7%20days&relative_end=now");
+    expect(items(week.json).length).toBeGreaterThanOrEqual(168);
+  });
+
+  it.each([
+    "?start=0&end=99999999&intervalInMinutes=1",
+    "?start=10&end=5",
+    "?start=-1",
+    "?start=x",
+    "?relative_start=soon",
+    "?intervalInMinutes=0",
+    "?intervalInMinutes=1.5",
+    "?filters=nocolon",
+    "?start=1&relative_start=-1%20day",
+  ])("refuses %s with an array of strings", async (query) => {
+    const answer = await bench.call("GET", `/stats/realtime/usage${query}`);
+    expect(answer.status).toBe(422);
+    expect(answer.json).toEqual([expect.stringMatching(/^[\w.]+: /)]);
+  });
+});

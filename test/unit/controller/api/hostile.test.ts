@@ -1,0 +1,127 @@
+import * as fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import { HostError, InternalError } from "../../../../src/errors.ts";
+import { ApiBench } from "../../../support/api-bench.ts";
+import { eventRecord } from "../../../support/fake-fleet.ts";
+
+const bench = await ApiBench.create();
+const node = bench.fleet.add({ name: "one" });
+bench.fleet.createCluster({ name: "pair" }, "test");
+bench.fleet.eventRecords.push(eventRecord(node));
+
+const PATHS: readonly string[] = bench.routes
+  .filter(({ method }) => method === "GET")
+  .map(({ path }) =>
+    path
+      .replace(/\{node(ID|Id)\}/, node.uid)
+      .replace("{fqdn}", node.fqdn)
+      .replaceAll(/\{\w+\}/g, "any"),
+  );
+
+const names = [
+  ...new Set(bench.routes.flatMap(({ query }) => Object.keys(query?.shape ?? {}))),
+  "projection[0][0]",
+  "projection[0][1]",
+  "projection[]",
+  "__proto__",
+  "constructor",
+  "toString",
+];
+const values = [
+  "1e9",
+  "-1",
+  "NaN",
+  "__proto__",
+  "constructor",
+  "a:b",
+  "a:b,c",
+  "2026-01-01",
+  "0",
+  "%00",
+  "[object Object]",
+];
+
+describe("hostile requests", () => {
+  it("in the query never end as a fault", async () => {
+    const text = fc.oneof(fc.constantFrom(...values), fc.string(), fc.string({ unit: "binary", maxLength: 40 }));
+    const pair = fc.tuple(fc.oneof(fc.constantFrom(...names), fc.string()), text);
+    await fc.assert(
+      fc.asyncProperty(fc.constantFrom(...PATHS), fc.array(pair, { maxLength: 8 }), async (path, pairs) => {
+        const query = new URLSearchParams(pairs.map(([name, value]) => [wellFormed(name), wellFormed(value)]));
+        const { status } = await bench.call("GET", `${path}?${query.toString()}`);
+        expect([200, 404, 413, 422]).toContain(status);
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  it("in the raw query never end as a fault", async () => {
+    const raw = fc.array(
+      fc.constantFrom("%", "[", "]", "=", "&", "projection", "0", "%5B", "%E0%A4", "+", "#", ";", "?"),
+    );
+    await fc.assert(
+      fc.asyncProperty(raw, async (parts) => {
+        const { status } = await bench.call("GET", `/node?${parts.join("")}`);
+        expect([200, 413, 422]).toContain(status);
+      }),
+    );
+  });
+
+  it("in the path never end as a fault", async () => {
+    const segment = fc.oneof(
+      fc.constantFrom("node", "v2", "..", "%2e%2e", "%", "%00", node.uid, "__proto__"),
+      fc.string(),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(segment, { minLength: 1, maxLength: 5 }), async (segments) => {
+        const path = segments
+          .map((part) => (part.startsWith("%") ? part : encodeURIComponent(wellFormed(part))))
+          .join("/");
+        const { status, json } = await bench.call("GET", `/${path}`);
+        expect(status).toBeLessThan(500);
+        if (status === 404) expect(z.object({ code: z.string() }).safeParse(json).success).toBe(true);
+      }),
+    );
+  });
+
+  it("in the body of every operation never end as a fault", async () => {
+    const taking = bench.routes.filter(({ body }) => body !== undefined);
+    const path = (template: string) =>
+      template
+        .replace("{nodeID}", node.uid)
+        .replace("{clusterFQDN}", "pair.example.net")
+        .replace("{event}", "tg-ping")
+        .replaceAll(/\{\w+\}/g, "any");
+    await fc.assert(
+      fc.asyncProperty(fc.constantFrom(...taking), fc.jsonValue({ maxDepth: 4 }), async (route, json) => {
+        const { status } = await bench.call(route.method, path(route.path), { json });
+        expect(status).toBeLessThan(500);
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  it("with an overlong query are refused as such", async () => {
+    const answer = await bench.call("GET", `/node?tags=${"a".repeat(17_000)}`);
+    expect([answer.status, answer.json]).toMatchObject([414, { code: "uri-too-long" }]);
+  });
+
+  it.each([
+    new TypeError("secret detail"),
+    new HostError("database-failed", "secret detail"),
+    new InternalError("internal", "secret detail"),
+  ])("that reach a fault of the program say nothing of it: %s", async (fault) => {
+    const broken = await ApiBench.create();
+    broken.fleet.nodes = () => {
+      throw fault;
+    };
+    const answer = await broken.app.request("/node", { headers: { authorization: broken.keyFor(["*"]) } });
+    expect(answer.status).toBe(500);
+    expect(await answer.json()).toEqual({ error: "internal error", code: "internal" });
+    expect(broken.logged.join("")).toContain("secret detail");
+  });
+});
+
+// A lone surrogate cannot be sent in an address.
+const wellFormed = (text: string): string => Buffer.from(text).toString();

@@ -1,0 +1,84 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { ApiBench, members } from "../../../support/api-bench.ts";
+
+let bench: ApiBench;
+let uid: string;
+let agent: string;
+
+beforeEach(async () => {
+  bench = await ApiBench.create();
+  uid = bench.fleet.add({ name: "appliance", config: {} }).uid;
+  agent = bench.fleet.add({ name: "laptop", type: "Agent", config: {} }).uid;
+});
+
+const SECTIONS = [
+  ["connectors", "config/connectors", true],
+  ["services", "config/services", true],
+  ["gateway", "config/gateway", true],
+  ["snmp", "snmp", true],
+  ["network", "config/network", false],
+  ["alert", "config/alert", false],
+  ["cluster", "config/cluster", false],
+  ["apigw", "config/ztnagw", false],
+] as const;
+
+describe.each(SECTIONS)("section %s at /%s", (section, path, isForAgents) => {
+  it("stores the whole body", async () => {
+    const body = { enabled: true, items: { "a.b": [1, null] } };
+    const answer = await bench.call("PUT", `/node/${uid}/${path}`, { json: body });
+    expect(answer.status).toBe(200);
+    expect(answer.json).toMatchObject({ uid, config: { [section]: body } });
+    const replaced = await bench.call("PUT", `/node/${uid}/${path}`, { json: { other: 1 } });
+    expect(replaced.json).toMatchObject({ config: { [section]: { other: 1 } } });
+    expect(bench.fleet.node(uid)?.config).toEqual({ [section]: { other: 1 } });
+  });
+
+  it("takes its own permission in every spelling of a policy", async () => {
+    const key = bench.keyFor([`nodes::configure:${section}`], [`tgrn:tg::nodes:node/${uid}`]);
+    expect((await bench.call("PUT", `/node/${uid}/${path}`, { json: {}, key })).status).toBe(200);
+    const refused = await bench.call("PUT", `/node/${agent}/${path}`, { json: {}, key });
+    expect(refused.json).toMatchObject({
+      code: "forbidden",
+      details: { permission: `nodes::configure:${section}`, resource: `tgrn:tg::nodes:node/${agent}` },
+    });
+  });
+
+  it(isForAgents ? "exists on agents" : "is not supported on agents", async () => {
+    const answer = await bench.call("PUT", `/node/${agent}/${path}`, { json: {} });
+    expect(answer.status).toBe(isForAgents ? 200 : 422);
+    if (!isForAgents) expect(answer.json).toMatchObject({ code: "not-supported" });
+  });
+
+  it("refuses what is no object, too deep, too large or hostile, and changes nothing", async () => {
+    const put = (body: string) =>
+      bench.call("PUT", `/node/${uid}/${path}`, { body, headers: { "content-type": "application/json" } });
+    const deep = `{"a":${"[".repeat(24)}${"]".repeat(24)}}`;
+    for (const body of ["[]", '"x"', "null", "7", "", deep, '{"a":{"constructor":1}}', '{"a":{"__pr\\u006fto__":1}}']) {
+      const answer = await put(body);
+      expect(answer.status).toBe(422);
+      expect(answer.json).toEqual([expect.stringMatching(new RegExp(`^${section}: `))]);
+    }
+    expect((await put(`{"a":${"[".repeat(23)}${"]".repeat(23)}}`)).status).toBe(200);
+    expect((await put(JSON.stringify({ a: "x".repeat(4 * 1024 * 1024) }))).status).toBe(413);
+    expect((await put(JSON.stringify({ a: "x".repeat(2 * 1024 * 1024) }))).status).toBe(200);
+  });
+
+  it("is not found on a node that does not exist", async () => {
+    const path2 = `/node/00000000-0000-4000-8000-000000000000/${path}`;
+    expect((await bench.call("PUT", path2, { json: {} })).status).toBe(404);
+  });
+});
+
+describe("removing a section", () => {
+  it.each(SECTIONS.filter(([section]) => section !== "snmp"))("%s leaves the others", async (section, path) => {
+    await bench.call("PUT", `/node/${uid}/${path}`, { json: { a: 1 } });
+    await bench.call("PUT", `/node/${uid}/snmp`, { json: { b: 1 } });
+    const answer = await bench.call("DELETE", `/node/${uid}/${path}`);
+    expect(members(answer.json)["config"]).toEqual({ snmp: { b: 1 } });
+    expect(section).not.toBe("snmp");
+  });
+
+  it("is refused where an agent has none", async () => {
+    expect((await bench.call("DELETE", `/node/${agent}/config/network`)).json).toMatchObject({ code: "not-supported" });
+  });
+});

@@ -1,0 +1,224 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import type { NodeRecord } from "../../../../src/controller/fleet.ts";
+import { ApiBench, items, members } from "../../../support/api-bench.ts";
+
+let bench: ApiBench;
+let one: NodeRecord;
+let two: NodeRecord;
+
+beforeEach(async () => {
+  bench = await ApiBench.create();
+  bench.fleet.createCluster({ name: "pair" }, "test");
+  one = bench.fleet.add({ name: "one", tags: { site: "berlin", tier: "1" } });
+  two = bench.fleet.add({ name: "two", type: "Agent", cluster: "pair.example.net", isOnline: false });
+});
+
+const uids = (json: unknown): unknown[] => items(json).map(({ uid }) => uid);
+
+describe("GET /node", () => {
+  it("lists every node with empty config and shadow", async () => {
+    const { status, json } = await bench.call("GET", "/node");
+    expect(status).toBe(200);
+    expect(uids(json)).toEqual([one.uid, two.uid]);
+    expect(items(json)[0]).toMatchObject({ config: {}, shadow: {}, tgTags: {}, location: {}, fqdn: "one.example.net" });
+    expect(items(json)[0]).not.toHaveProperty("orderID");
+    expect(items(json)[0]).not.toHaveProperty("org");
+  });
+
+  it("filters by cluster and by every tag", async () => {
+    expect(uids((await bench.call("GET", "/node?cluster=pair.example.net")).json)).toEqual([two.uid]);
+    expect(uids((await bench.call("GET", "/node?tags=site:berlin")).json)).toEqual([one.uid, two.uid]);
+    expect(uids((await bench.call("GET", "/node?tags=site:berlin,tier:1")).json)).toEqual([one.uid]);
+    expect(uids((await bench.call("GET", "/node?tags=tier:2")).json)).toEqual([]);
+  });
+
+  it("names the wrong query field in an array of strings", async () => {
+    const { status, json } = await bench.call("GET", "/node?tags=nocolon&cluster=UPPER");
+    expect(status).toBe(422);
+    expect(json).toEqual([expect.stringMatching(/^cluster: /), expect.stringMatching(/^tags\.0: /)]);
+  });
+
+  it("shows just what a projection asks for", async () => {
+    const query = "projection[]=name&projection[0][0]=shadow&projection[0][1]=reported&projection[0][2]=memory";
+    const [first] = items((await bench.call("GET", `/node?${query}`)).json);
+    expect(Object.keys(first ?? {}).sort()).toEqual(
+      ["uid", "state", "type", "tags", "tgTags", "tgrn", "keys", "name", "shadow"].sort(),
+    );
+    expect(first?.["shadow"]).toEqual({ reported: { memory: 2048 } });
+  });
+
+  it("refuses flat shadow and config as too large", async () => {
+    const { status, json } = await bench.call("GET", "/node?projection[]=shadow");
+    expect(status).toBe(413);
+    expect(json).toMatchObject({ code: "too-large", error: expect.stringContaining("too large") as unknown });
+  });
+
+  it("leaves out what the caller may not read", async () => {
+    const key = bench.keyFor(["nodes::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    expect(uids((await bench.call("GET", "/node", { key })).json)).toEqual([two.uid]);
+    const denied = bench.keyFor(["*"], ["*"], ["nodes::read"]);
+    expect((await bench.call("GET", "/node", { key: denied })).status).toBe(403);
+  });
+
+  it("answers HEAD without a body", async () => {
+    const { status, text } = await bench.call("HEAD", "/node");
+    expect([status, text]).toEqual([200, ""]);
+  });
+});
+
+describe("one node", () => {
+  it("is shown whole, with organization and domain only by its uid", async () => {
+    const { json } = await bench.call("GET", `/node/${one.uid}`);
+    expect(json).toMatchObject({
+      uid: one.uid,
+      org: one.org,
+      domain: "example.net",
+      online: true,
+      tgrn: `tgrn:tg::nodes:node/${one.uid}`,
+      config: one.config,
+      shadow: { reported: one.reported, desired: {} },
+      last_connect: 1_760_000_000_123,
+      created_at: 1_750_000_000,
+      heartbeat: { nodeId: one.uid, orgId: one.org, timestamp: 1_760_000_000, source: "control-channel", seq: 4 },
+    });
+    expect(Object.keys(members(members(json)["keys"])).sort()).toEqual(["identity", "overlay", "wireguard"]);
+    const byName = members((await bench.call("GET", "/node/by-fqdn/one.example.net")).json);
+    expect(byName["uid"]).toBe(one.uid);
+    expect(byName).not.toHaveProperty("org");
+  });
+
+  it("leaves out what is not known yet", async () => {
+    const fresh = bench.fleet.add({
+      name: "fresh",
+      lastIp: undefined,
+      lastConnect: undefined,
+      heartbeat: undefined,
+      device: undefined,
+      lifecycleState: undefined,
+      disconnectTime: undefined,
+    });
+    const json = members((await bench.call("GET", `/node/${fresh.uid}`)).json);
+    for (const field of [
+      "lastip",
+      "last_connect",
+      "heartbeat",
+      "device",
+      "lifecycleState",
+      "disconnectTime",
+      "cluster",
+    ]) {
+      expect(json).not.toHaveProperty(field);
+    }
+  });
+
+  it("is found whatever the case of its uid, and not found when there is none", async () => {
+    expect((await bench.call("GET", `/node/${one.uid.toUpperCase()}`)).status).toBe(200);
+    for (const path of [
+      "/node/00000000-0000-4000-8000-000000000000",
+      "/node/nonsense",
+      "/node/by-fqdn/no.example.net",
+    ]) {
+      const { status, json } = await bench.call("GET", path);
+      expect(status).toBe(404);
+      expect(json).toMatchObject({ code: "not-found" });
+    }
+  });
+
+  it("is refused alike whether it is out of reach or absent", async () => {
+    const key = bench.keyFor(["nodes::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    expect((await bench.call("GET", "/node/by-fqdn/one.example.net", { key })).status).toBe(403);
+    expect((await bench.call("GET", "/node/by-fqdn/no.example.net", { key })).status).toBe(403);
+  });
+});
+
+describe("PUT /node/{nodeID}", () => {
+  const put = (json: unknown, key?: string) =>
+    bench.call("PUT", `/node/${one.uid}`, key === undefined ? { json } : { json, key });
+
+  it("changes state and cluster, and null leaves the cluster", async () => {
+    expect((await put({ state: "INACTIVE" })).json).toMatchObject({ state: "INACTIVE" });
+    expect((await put({ cluster: "pair.example.net" })).json).toMatchObject({ cluster: "pair.example.net" });
+    expect((await put({ cluster: null })).json).not.toHaveProperty("cluster");
+    expect(bench.fleet.users).toContain("admin");
+  });
+
+  it.each([
+    [{}, /^body: needs/],
+    [{ state: "OFF" }, /^state: /],
+    [{ state: "ACTIVE", name: "x" }, /name/],
+    [{ cluster: "none.example.net" }, /^cluster: there is no/],
+    [[], /^body: /],
+  ])("refuses %j", async (json, line) => {
+    const answer = await put(json);
+    expect(answer.status).toBe(422);
+    expect(answer.json).toEqual([expect.stringMatching(line)]);
+    expect(bench.fleet.node(one.uid)).toBe(one);
+  });
+
+  it("needs nodes::cluster for the cluster", async () => {
+    const key = bench.keyFor(["nodes::manage"]);
+    expect((await put({ state: "INACTIVE" }, key)).status).toBe(200);
+    const refused = await put({ cluster: "pair.example.net" }, key);
+    expect(refused.status).toBe(403);
+    expect(refused.json).toMatchObject({
+      details: { permission: "nodes::cluster", resource: `tgrn:tg::nodes:node/${one.uid}` },
+    });
+  });
+});
+
+describe("the other changes of a node", () => {
+  it("deletes it", async () => {
+    expect((await bench.call("DELETE", `/node/${one.uid}`)).json).toEqual({});
+    expect((await bench.call("DELETE", `/node/${one.uid}`)).status).toBe(404);
+  });
+
+  it("sets its lifecycle state", async () => {
+    const path = `/v2/node/${one.uid}/lifecycle-state`;
+    expect((await bench.call("PUT", path, { json: { lifecycleState: "maintenance" } })).json).toMatchObject({
+      lifecycleState: "maintenance",
+    });
+    const refused = await bench.call("PUT", path, { json: { lifecycleState: "retired" } });
+    expect(refused.json).toEqual([expect.stringMatching(/^lifecycleState: /)]);
+  });
+
+  it("sets and removes tags", async () => {
+    const path = `/node/${one.uid}/tag/owner`;
+    expect((await bench.call("PUT", path, { json: { value: "net-ops" } })).json).toMatchObject({
+      tags: { owner: "net-ops", site: "berlin" },
+    });
+    expect(members((await bench.call("DELETE", path)).json)["tags"]).toEqual(one.tags);
+    expect((await bench.call("DELETE", path)).status).toBe(404);
+  });
+
+  it.each(["sp%20ace", "__proto__", "a".repeat(129), "%E0%A4%A"])("refuses the tag %s", async (name) => {
+    const answer = await bench.call("PUT", `/node/${one.uid}/tag/${name}`, { json: { value: "x" } });
+    expect(answer.status).toBe(422);
+    expect(answer.json).toEqual([expect.stringMatching(/^tagName: /)]);
+  });
+
+  it("bounds the number of tags", async () => {
+    const tags = Object.fromEntries(Array.from({ length: 256 }, (_, index) => [`t${index}`, "x"]));
+    const full = bench.fleet.add({ name: "full", tags });
+    expect((await bench.call("PUT", `/node/${full.uid}/tag/more`, { json: { value: "x" } })).status).toBe(422);
+    expect((await bench.call("PUT", `/node/${full.uid}/tag/t1`, { json: { value: "y" } })).status).toBe(200);
+  });
+});
+
+describe("GET /node/license", () => {
+  it("answers a license as text, for an appliance unless told", async () => {
+    const answer = await bench.call("GET", "/node/license?name=new-node");
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get("content-type")).toMatch(/^text\/plain/);
+    expect(answer.text).toBe("header.new-node-Node.signature");
+    expect((await bench.call("GET", "/node/license?name=new-node&type=Agent")).text).toContain("-Agent.");
+  });
+
+  it.each(["", "?name=", "?name=UPPER", "?name=-a", "?name=one", "?name=a&type=Toaster", "?name=a&name=b"])(
+    "refuses %s with an array of strings",
+    async (query) => {
+      const answer = await bench.call("GET", `/node/license${query}`);
+      expect(answer.status).toBe(422);
+      expect(answer.json).toEqual([expect.stringMatching(/^(name|type): /)]);
+    },
+  );
+});

@@ -1,0 +1,138 @@
+import { beforeAll, describe, expect, it } from "vitest";
+import { z } from "zod";
+import { ApiBench, members } from "../../../support/api-bench.ts";
+import { eventRecord } from "../../../support/fake-fleet.ts";
+
+const Operation = z.object({
+  operationId: z.string(),
+  summary: z.string().min(10),
+  parameters: z.array(z.object({ name: z.string(), in: z.enum(["path", "query"]), required: z.boolean() })),
+  responses: z.record(
+    z.string(),
+    z.object({
+      description: z.string(),
+      content: z.record(z.string(), z.object({ schema: z.record(z.string(), z.unknown()) })).optional(),
+    }),
+  ),
+  security: z.array(z.unknown()).optional(),
+  deprecated: z.literal(true).optional(),
+  "x-permission": z.string().optional(),
+});
+const Document = z.object({
+  openapi: z.string().regex(/^3\.1\./),
+  paths: z.record(z.string(), z.record(z.enum(["get", "post", "put", "delete"]).or(z.string()), Operation)),
+  components: z.object({ schemas: z.record(z.string(), z.unknown()) }),
+});
+
+let bench: ApiBench;
+let raw: unknown;
+let document: z.infer<typeof Document>;
+
+beforeAll(async () => {
+  bench = await ApiBench.create();
+  raw = (await bench.call("GET", "/openapi.json", { key: undefined })).json;
+  document = Document.parse(raw);
+});
+
+describe("the OpenAPI document", () => {
+  it("lists every route, and nothing else", () => {
+    const listed = Object.entries(document.paths).flatMap(([path, item]) =>
+      Object.entries(item).map(([method, { operationId }]) => [method.toUpperCase(), path, operationId].join(" ")),
+    );
+    const table = bench.routes.map(({ method, path, operationId }) => [method, path, operationId].join(" "));
+    expect(listed.sort()).toEqual(table.sort());
+  });
+
+  it("names every path parameter and the permission", () => {
+    for (const { method, path, permissions } of bench.routes) {
+      const operation = document.paths[path]?.[method.toLowerCase()];
+      const named = operation?.parameters.filter((one) => one.in === "path").map(({ name }) => name);
+      expect(named).toEqual([...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name));
+      expect(operation?.["x-permission"]).toBe(permissions.length === 0 ? undefined : permissions.join(" or "));
+      expect(operation?.security).toEqual(permissions.length === 0 ? [] : undefined);
+    }
+  });
+
+  it("refers only to components that are there, and names none by an inner id", () => {
+    const text = JSON.stringify(raw);
+    const references = [...text.matchAll(/"\$ref":"([^"]+)"/g)].map(([, reference]) => reference ?? "");
+    expect(references.length).toBeGreaterThan(20);
+    for (const reference of references) {
+      expect(document.components.schemas).toHaveProperty([reference.replace("#/components/schemas/", "")]);
+    }
+    expect(text).not.toContain("$defs");
+    expect(Object.keys(document.components.schemas)).toEqual(expect.arrayContaining(["Node", "Policy", "Problem"]));
+  });
+
+  it("describes every body that is read", () => {
+    const bodies = z.object({ paths: z.record(z.string(), z.record(z.string(), z.looseObject({}))) }).parse(raw).paths;
+    for (const { method, path, body, form } of bench.routes) {
+      const described = bodies[path]?.[method.toLowerCase()]?.["requestBody"];
+      if (body === undefined && form === undefined) expect(described).toBeUndefined();
+      else expect(members(members(described)["content"])).toHaveProperty(["application/json", "schema"]);
+    }
+  });
+
+  it("calls only GET /alert deprecated", () => {
+    const operations = Object.values(document.paths).flatMap((item) => Object.values(item));
+    const old = operations.filter(({ deprecated }) => deprecated === true);
+    expect(old.map(({ operationId }) => operationId)).toEqual(["listAlertsV1"]);
+  });
+
+  it("says which query fields there are", () => {
+    const names = document.paths["/v2/event"]?.["get"]?.parameters.map(({ name }) => name) ?? [];
+    expect(names).toEqual(
+      expect.arrayContaining(["sTime", "eTime", "nodeIDs", "levels", "limit", "page", "sort", "q"]),
+    );
+    const license = document.paths["/node/license"]?.["get"]?.parameters;
+    expect(license).toMatchObject([
+      { name: "name", required: true },
+      { name: "type", required: false },
+      { name: "jkt", required: false },
+    ]);
+  });
+
+  it("describes the answers that are really given", async () => {
+    const node = bench.fleet.add({ name: "one" });
+    bench.fleet.eventRecords.push(eventRecord(node));
+    bench.fleet.createCluster({ name: "pair" }, "test");
+    const statements = [{ effect: "allow", actions: ["nodes::read"] }];
+    const policy = { name: "reader", statements, resources: ["*"] };
+    const examples: readonly (readonly [string, string, string, unknown?])[] = [
+      ["get", "/node", "/node"],
+      ["get", "/node/{nodeID}", `/node/${node.uid}`],
+      ["get", "/node/{nodeID}", "/node/nothing"],
+      ["put", "/node/{nodeID}", `/node/${node.uid}`, { state: "OFF" }],
+      ["get", "/cluster", "/cluster"],
+      ["get", "/v2/event", "/v2/event"],
+      ["get", "/alert", "/alert"],
+      ["post", "/v2/policy", "/v2/policy", policy],
+      ["post", "/v2/service-user", "/v2/service-user", { name: "bot", policies: ["reader"] }],
+      ["post", "/v2/service-user/{name}/token", "/v2/service-user/bot/token"],
+      ["get", "/stats/realtime/usage", "/stats/realtime/usage"],
+      ["get", "/healthz", "/healthz"],
+    ];
+    for (const [method, template, path, json] of examples) {
+      const answer = await bench.call(method.toUpperCase(), path, json === undefined ? {} : { json });
+      const described = document.paths[template]?.[method]?.responses[String(answer.status)];
+      const schema = described?.content?.["application/json"]?.schema;
+      expect([template, answer.status, schema === undefined]).toEqual([template, answer.status, false]);
+      const checked = checker(schema ?? {}).safeParse(answer.json);
+      expect([template, checked.error?.issues]).toEqual([template, undefined]);
+    }
+  });
+
+  it("describes nothing so loosely that a wrong answer would fit", () => {
+    const schema = document.paths["/node"]?.["get"]?.responses["200"]?.content?.["application/json"]?.schema ?? {};
+    expect(checker(schema).safeParse([{ uid: "x" }]).success).toBe(false);
+    expect(members(document.components.schemas["Node"])["required"]).toEqual(
+      expect.arrayContaining(["uid", "state", "type", "tags", "tgTags", "keys", "tgrn"]),
+    );
+  });
+});
+
+/** A validator made from the document's own JSON Schema, not from the schema behind it. */
+function checker(schema: object): z.ZodType {
+  const text = JSON.stringify({ ...schema, $defs: document.components.schemas });
+  return z.fromJSONSchema(members(JSON.parse(text.replaceAll("#/components/schemas/", "#/$defs/"))));
+}
