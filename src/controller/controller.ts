@@ -2,12 +2,17 @@ import { getRequestListener } from "@hono/node-server";
 import { randomUUID } from "node:crypto";
 import { createServer as createHttpServer, type Server } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
+import { importJWK, type CryptoKey } from "jose";
 import { join, resolve } from "node:path";
 import type { Logger } from "pino";
-import { HostError, InputError, toError } from "../errors.ts";
+import { HostError, InputError, InternalError, toError } from "../errors.ts";
 import { systemClock, type Clock } from "../host/clock.ts";
 import { hostFiles, type Files } from "../host/files.ts";
+import { buildInfo } from "../lib/build-info.ts";
+import type { Ed25519PublicKey } from "../protocol/keys.ts";
 import type { KeysEnvelope } from "../protocol/keys-chain.ts";
+import { createApi } from "./api/api.ts";
+import { jwtIssuer } from "./api/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
 import { Announcer } from "./channel/announcer.ts";
 import { documents as documentsOf } from "./channel/documents.ts";
@@ -28,6 +33,8 @@ import { loadControlKeys, type ControlKeys } from "./keys/control-keys.ts";
 import { keyStore } from "./keys/key-store.ts";
 import { fileCertificate, selfMadeCertificate, type ServerCertificate } from "./keys/tls-certificate.ts";
 import { controllerSettings, tlsModeOf, type ControllerSettings, type ControllerSettingsInput } from "./settings.ts";
+import type { Policy } from "./model/policy.ts";
+import { AccessStore } from "./store/access.ts";
 import { openStore, type Store } from "./store/store.ts";
 
 export interface ControllerOptions extends ControllerSettingsInput {
@@ -74,11 +81,27 @@ export async function startController(options: ControllerOptions): Promise<Contr
       set: (hash) => store.meta.set("admin-key-hash", hash),
     });
     if (admin.isNew) log.info({ path: admin.path }, "operator's API key written");
+    const access = new AccessStore(store.sql);
+    access.putApiKey("admin", Buffer.from(admin.hash, "base64url").toString("hex"), [EVERYTHING]);
+    const apiTokenKey = await verificationKey(keys.apiToken.publicKey);
     const identity = identityOf(store, settings);
     const server = certificate === undefined ? createHttpServer() : createHttpsServer(certificate);
     const port = await listen(server, settings.listen.host, settings.listen.port);
     const origin = originOf(settings, port, certificate !== undefined);
-    return assemble({ settings, log, clock, store, certificate, keys, server, origin, identity, admin });
+    return assemble({
+      settings,
+      log,
+      clock,
+      store,
+      certificate,
+      keys,
+      server,
+      origin,
+      identity,
+      admin,
+      access,
+      apiTokenKey,
+    });
   } catch (error) {
     store.close();
     throw error;
@@ -96,7 +119,12 @@ interface Parts {
   readonly origin: string;
   readonly identity: { readonly org: string; readonly domain: string };
   readonly admin: { readonly hash: string; readonly path: string };
+  readonly access: AccessStore;
+  readonly apiTokenKey: CryptoKey;
 }
+
+/** What the operator's own key may do. */
+const EVERYTHING: Policy = { name: "admin", statements: [{ effect: "allow", actions: ["*"] }], resources: ["*"] };
 
 /** Wires everything. Runs without a pause after the port is open, so that no request comes before its listener. */
 function assemble({
@@ -110,6 +138,8 @@ function assemble({
   origin,
   identity,
   admin,
+  access,
+  apiTokenKey,
 }: Parts): Controller {
   const { heartbeatSeconds, maxSessions } = settings;
   const tlsPins = certificate === undefined ? [] : [certificate.pin];
@@ -150,7 +180,15 @@ function assemble({
   const fleet = new FleetService({ ...base, ...identity, events, documents, sessions, triggers, announcer });
 
   // The HTTP API serves every path outside the nodes' own.
-  const api = apiOf();
+  const api = createApi({
+    fleet,
+    access,
+    tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
+    ...identity,
+    version: buildInfo.version,
+    clock,
+    log: log.child({ component: "api" }),
+  });
   const serveApi = getRequestListener((request) => api.fetch(request), { overrideGlobalObjects: false });
 
   store.atomic(() => {
@@ -182,10 +220,6 @@ function assemble({
   };
 }
 
-function apiOf(): { fetch(request: Request): Response | Promise<Response> } {
-  return { fetch: () => Response.json({ error: "no such path", code: "not-found" }, { status: 404 }) };
-}
-
 async function certificateOf(
   files: Files,
   dataDir: string,
@@ -203,6 +237,12 @@ async function certificateOf(
       return selfMadeCertificate(files, join(dataDir, "tls"), hosts, clock.now());
     }
   }
+}
+
+async function verificationKey(key: Ed25519PublicKey): Promise<CryptoKey> {
+  const imported = await importJWK(key, "EdDSA");
+  if (imported instanceof Uint8Array) throw new InternalError("internal", "an Ed25519 key cannot be symmetric");
+  return imported;
 }
 
 function ledgerOf(store: Store) {

@@ -32,7 +32,8 @@ export interface Files {
  * @throws {HostError} `disk-full`, `read-only`, `access-denied` or `file-failed`, with the path in its message.
  */
 export function hostFiles(root = "/"): Files {
-  const at = (path: string): string => join(root, path);
+  // In production a relative path is one from the working directory.
+  const at = (path: string): string => (root === "/" ? path : join(root, path));
   return {
     async read(path) {
       try {

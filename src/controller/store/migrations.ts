@@ -1,3 +1,5 @@
+import { accessMigration } from "./access.ts";
+
 const FIRST = `
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE key_documents (version INTEGER PRIMARY KEY, jws TEXT NOT NULL, cross_jws TEXT) STRICT;
@@ -79,4 +81,4 @@ CREATE INDEX gateway_details_by_time ON gateway_details (received_at);
 `;
 
 /** The schema, one script per version; a script that has been released is never edited. */
-export const migrations: readonly string[] = [FIRST];
+export const migrations: readonly string[] = [FIRST, accessMigration];
