@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
-import { toError } from "../../errors.ts";
+import { SessionError, toError } from "../../errors.ts";
 import { RemoteError } from "../../protocol/rpc.ts";
 import type { Journal } from "./journal.ts";
-import type { TriggerChannel } from "./trigger.ts";
+import type { TriggerChannel, TriggerReply } from "./trigger.ts";
 
 const BATCH = 50;
 /** Refusals that say "later", not "never". */
@@ -34,16 +34,15 @@ export class Outbox {
 
   async #sendAll(): Promise<void> {
     this.#isSending = true;
-    try {
-      while (this.#isAskedAgain) {
-        this.#isAskedAgain = false;
+    while (this.#isAskedAgain) {
+      this.#isAskedAgain = false;
+      try {
         await this.#sendBatches();
+      } catch (error) {
+        this.#log.warn({ err: toError(error) }, "trigger results wait for the next session");
       }
-    } catch (error) {
-      this.#log.warn({ err: toError(error) }, "trigger results wait for the next session");
-    } finally {
-      this.#isSending = false;
     }
+    this.#isSending = false;
   }
 
   async #sendBatches(): Promise<void> {
@@ -53,7 +52,7 @@ export class Outbox {
         const channel = this.#channel;
         if (channel === undefined || channel.signal.aborted) return;
         try {
-          await channel.result(id, reply);
+          await untilTaken(channel, id, reply);
         } catch (error) {
           if (!(error instanceof RemoteError) || TRANSIENT.has(error.code)) throw error;
           this.#log.warn({ id, code: error.code }, "the control plane refused a trigger result");
@@ -63,4 +62,17 @@ export class Outbox {
       if (results.length < BATCH) return;
     }
   }
+}
+
+/** A session that ended takes nothing more, whatever its channel still waits for. */
+function untilTaken(channel: TriggerChannel, id: string, reply: TriggerReply): Promise<void> {
+  const { signal } = channel;
+  return new Promise((resolve, reject) => {
+    const onEnd = (): void => reject(new SessionError("offline", "the session has ended"));
+    signal.addEventListener("abort", onEnd, { once: true });
+    channel
+      .result(id, reply)
+      .then(resolve, reject)
+      .finally(() => signal.removeEventListener("abort", onEnd));
+  });
 }

@@ -13,6 +13,8 @@ export type TgPing = z.infer<typeof TgPing>;
 
 const WAIT_COUNT = 4;
 const SESSION_COUNT = 600;
+/** Seconds for a host that has not answered once; ping's own 10 would only make the caller wait. */
+const SILENCE_SECONDS = 3;
 
 /** Pings a host with ping(8) of iputils; no reply is a result (exit status 1). */
 export function tgPing(exec: Exec): StreamTrigger<TgPing> {
@@ -35,7 +37,7 @@ export function tgPing(exec: Exec): StreamTrigger<TgPing> {
 /** Bounded always: ping does not end by itself. `-O` prints a line for each answer that is missing. */
 export function pingArguments({ host, source, count }: TgPing, wait: boolean): string[] {
   const bound = wait
-    ? ["-c", String(count ?? WAIT_COUNT)]
+    ? ["-c", String(count ?? WAIT_COUNT), "-W", String(SILENCE_SECONDS)]
     : ["-c", String(count ?? SESSION_COUNT), "-w", String(SESSION_COUNT)];
   return ["-n", "-O", ...bound, ...sourceArguments(host, source), "--", host];
 }

@@ -1,0 +1,35 @@
+import { expect, test } from "vitest";
+import { refusal, type NodeFacts, type Running } from "../../../../src/agent/triggers/admit.ts";
+import { oneShot } from "./rig.ts";
+
+const node: NodeFacts = { type: "Node", state: "ACTIVE" };
+const running = (...events: readonly string[]): Running[] => events.map((event) => ({ event, exclusive: undefined }));
+const nothing = (): Promise<unknown> => Promise.resolve({});
+
+test("an agent answers only what is for agents", () => {
+  const trigger = oneShot("node-reboot", nothing, { agents: false });
+  expect(refusal(trigger, { ...node, type: "Agent" }, [])).toMatchObject({ code: "not-supported" });
+  expect(refusal(trigger, node, [])).toBeUndefined();
+});
+
+test("an INACTIVE node answers only what needs no data plane", () => {
+  const inactive: NodeFacts = { ...node, state: "INACTIVE" };
+  expect(refusal(oneShot("flows", nothing, { needsDataPlane: true }), inactive, [])).toMatchObject({
+    code: "inactive",
+  });
+  expect(refusal(oneShot("tg-ping", nothing), inactive, [])).toBeUndefined();
+});
+
+test("two of one event, eight in all, one of what excludes another", () => {
+  const trigger = oneShot("a", nothing);
+  expect(refusal(trigger, node, running("a", "b"))).toBeUndefined();
+  expect(refusal(trigger, node, running("a", "a"))).toMatchObject({ code: "busy" });
+  expect(refusal(trigger, node, running("b", "b", "c", "c", "d", "d", "e"))).toBeUndefined();
+  expect(refusal(trigger, node, running("b", "b", "c", "c", "d", "d", "e", "e"))).toMatchObject({ code: "busy" });
+  const exclusive = oneShot("node-reboot", nothing, { exclusive: "node" });
+  expect(refusal(exclusive, node, [{ event: "node-restart-service", exclusive: "node" }])).toMatchObject({
+    code: "busy",
+    details: { running: "node-restart-service" },
+  });
+  expect(refusal(exclusive, node, running("a"))).toBeUndefined();
+});

@@ -1,0 +1,123 @@
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { nodeReboot } from "../../../../src/agent/triggers/node-reboot.ts";
+import { nodeRestartService } from "../../../../src/agent/triggers/node-restart-service.ts";
+import { speedTest } from "../../../../src/agent/triggers/speed-test.ts";
+import { tgNc } from "../../../../src/agent/triggers/tg-nc.ts";
+import { tgPing } from "../../../../src/agent/triggers/tg-ping.ts";
+import { tgTraceroute } from "../../../../src/agent/triggers/tg-traceroute.ts";
+import type { TriggerReply } from "../../../../src/agent/triggers/trigger.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
+import type { Exec } from "../../../../src/host/exec.ts";
+import { hostFiles } from "../../../../src/host/files.ts";
+import { errorCodes } from "../../../../src/protocol/error-codes.ts";
+import { Host } from "../../../../src/protocol/values.ts";
+import { claims, NOW, oneShot, rig, stream } from "./rig.ts";
+
+function checkForm(reply: TriggerReply): void {
+  JSON.stringify(reply);
+  expect(Object.keys(reply)).toHaveLength(1);
+  if ("body" in reply) return;
+  expect(Object.keys(errorCodes)).toContain(reply.error.code);
+  expect(reply.error.message.length).toBeGreaterThan(0);
+  expect(JSON.stringify(reply).length).toBeLessThan(20_000);
+}
+
+test("whatever the body, there is exactly one reply of a known form", async () => {
+  const schema = z.object({ host: z.string().max(10), n: z.int().optional() });
+  const events = ["closed", "stream", "thrower", "missing"] as const;
+  const { dispatcher, channel } = rig([
+    oneShot("closed", () => Promise.resolve({}), { request: z.strictObject({}) }),
+    stream("stream", () => Promise.resolve({ exitCode: 0 }), { request: schema }),
+    oneShot("thrower", () => Promise.reject(new Error("x"))),
+  ]);
+  const body = fc.oneof(
+    fc.jsonValue({ maxDepth: 4 }),
+    fc.record({ host: fc.anything(), name: fc.jsonValue() }),
+    fc.anything({ withBigInt: true }),
+  );
+  const property = fc.asyncProperty(fc.constantFrom(...events), body, fc.boolean(), async (event, body, wait) => {
+    const reply = await dispatcher.run(claims(event, { body, wait }), channel, NOW);
+    checkForm(reply);
+    if ("body" in reply && !wait) expect(reply.body).toBe(true);
+  });
+  await fc.assert(property, { numRuns: 300 });
+  await dispatcher.close();
+});
+
+const INJECTIONS = [
+  "-f",
+  "--",
+  "-",
+  "a b",
+  "a\nb",
+  "$(id)",
+  "`id`",
+  ";id",
+  "a\0b",
+  "x".repeat(4096),
+  "bücher.example",
+  "‮",
+  "../..",
+  "%s",
+];
+const TEXTS = ["127.0.0.1", "::1", "node.example.net", "lo", "-n", "-n -T -p 443", "-i lo", "-p", "both", "upload"];
+
+test("hostile bodies reach no tool but as one host behind the options", async () => {
+  const started: (readonly string[])[] = [];
+  const exec: Exec = {
+    run: (file, args) => {
+      started.push([file, ...args]);
+      return Promise.resolve({ exitCode: 0, signal: undefined, stdout: "", stderr: "", truncated: false });
+    },
+    spawn: (file, args) => {
+      started.push([file, ...args]);
+      return { output: (async function* () {})(), exitCode: Promise.resolve(0), kill: () => undefined };
+    },
+  };
+  const clock = systemClock();
+  const done = (): Promise<void> => Promise.resolve();
+  const host = {
+    clock,
+    power: { isManaged: false, restartService: done, reboot: done },
+    cleanStop: { mark: done, clear: done },
+    announce: done,
+  };
+  const triggers = [
+    tgPing(exec),
+    tgTraceroute(exec, hostFiles()),
+    tgNc(exec),
+    speedTest({ clock, target: undefined }),
+    nodeReboot(host),
+    nodeRestartService(host),
+  ];
+  const { dispatcher, channel } = rig(triggers);
+  const text = fc.oneof(fc.constantFrom(...INJECTIONS), fc.constantFrom(...TEXTS), fc.string({ unit: "binary" }));
+  const value = fc.oneof({ weight: 3, arbitrary: text }, fc.integer({ min: -1, max: 70_000 }), fc.jsonValue());
+  const fields = {
+    host: value,
+    source: value,
+    count: value,
+    filter: value,
+    iface: value,
+    port: value,
+    name: value,
+    action: value,
+  };
+  const tame = { ...fields, host: fc.constantFrom("127.0.0.1", "node.example.net"), port: fc.constant(22) };
+  const body = fc.oneof(fc.record(fields, { requiredKeys: [] }), fc.record(tame, { requiredKeys: ["host", "port"] }));
+  const property = fc.asyncProperty(fc.constantFrom(...triggers), body, async ({ event }, body) => {
+    started.length = 0;
+    checkForm(await dispatcher.run(claims(event, { body }), channel, NOW));
+    for (const [, ...args] of started) {
+      const at = args.indexOf("--");
+      expect(args.lastIndexOf("--")).toBe(at);
+      expect(Host.safeParse(args[at + 1]).success).toBe(true);
+      expect(args.slice(at + 2).every((last) => /^\d+$/.test(last))).toBe(true);
+      expect(args.slice(0, at).every((option) => /^(?:-[A-Za-z0-9]|[A-Za-z0-9_.@:-]+)$/.test(option))).toBe(true);
+    }
+  });
+  await fc.assert(property, { numRuns: 1000 });
+  await dispatcher.close();
+});

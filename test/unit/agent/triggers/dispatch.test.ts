@@ -1,0 +1,176 @@
+import { randomUUID } from "node:crypto";
+import { describe, expect, test, vi } from "vitest";
+import type { Trigger, TriggerReply } from "../../../../src/agent/triggers/trigger.ts";
+import { HostError } from "../../../../src/errors.ts";
+import { claims, deferred, fastClock, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "./rig.ts";
+
+const answer = oneShot("answer", () => Promise.resolve({ output: { message: "m" } }), { readOnly: true });
+const hang = (event: string, more = {}): Trigger =>
+  stream(
+    event,
+    async ({ emit, signal }) => {
+      await emit({ kind: "stdout", data: "begun\n" });
+      await untilAborted(signal);
+      await emit({ kind: "stdout", data: "summary\n" });
+      return { exitCode: 0 };
+    },
+    more,
+  );
+const error = (reply: TriggerReply) => ("error" in reply ? reply.error : undefined);
+
+describe("answers", () => {
+  test("a one-shot with its body", async () => {
+    expect(await rig([answer]).run("answer")).toEqual({ body: { output: { message: "m" } } });
+  });
+
+  test("an unknown event by its name", async () => {
+    expect(error(await rig([answer]).run("no-such"))).toEqual({
+      code: "unknown-event",
+      message: "no trigger event no-such",
+      details: { event: "no-such" },
+    });
+  });
+
+  test("what the handler threw: the platform's codes as they are, everything else as internal", async () => {
+    const thrown = (cause: unknown) =>
+      // oxlint-disable-next-line typescript/only-throw-error -- a handler may throw anything
+      oneShot("e", () => Promise.reject(cause));
+    const run = async (cause: unknown) => error(await rig([thrown(cause)]).run("e"));
+    expect(await run(new HostError("tool-missing", "x is not installed", { details: { tool: "x" } }))).toEqual({
+      code: "tool-missing",
+      message: "x is not installed",
+      details: { tool: "x" },
+    });
+    expect(await run(new HostError("disk-full", "no space"))).toMatchObject({
+      code: "internal",
+      details: { code: "disk-full" },
+    });
+    expect(await run(new Error("secret path"))).toEqual({ code: "internal", message: "internal error" });
+    expect(await run("text")).toMatchObject({ code: "internal" });
+    const circular: Record<string, unknown> = {};
+    circular["self"] = circular;
+    expect(error(await rig([oneShot("e", () => Promise.resolve(circular))]).run("e"))).toMatchObject({
+      code: "internal",
+    });
+    const large = oneShot("e", () => Promise.resolve("x".repeat(1024 * 1024)));
+    expect(error(await rig([large]).run("e"))).toMatchObject({ code: "internal" });
+  });
+
+  test("without wait: true at once, and what came of it later", async () => {
+    const { run, channel, journal } = rig([
+      answer,
+      oneShot("bad", () => Promise.reject(new HostError("not-found", "n"))),
+    ]);
+    const id = randomUUID();
+    expect(await run("answer", { jti: id, wait: false })).toEqual({ body: true });
+    await vi.waitFor(() => expect(channel.results).toEqual([{ id, reply: { body: { output: { message: "m" } } } }]));
+    expect(journal.unacknowledged(10)).toEqual([]);
+    expect(await run("bad", { wait: false })).toEqual({ body: true });
+    await vi.waitFor(() => expect(channel.results[1]?.reply).toMatchObject({ error: { code: "not-found" } }));
+    expect(error(await run("bad", { wait: false, body: [] }))).toMatchObject({ code: "invalid-body" });
+  });
+
+  test("a stream with wait: its text, the exit status as text", async () => {
+    const trigger = stream("s", async ({ emit, wait }) => {
+      await emit({ kind: "stdout", data: "a\n" });
+      await emit({ kind: "stderr", data: `${wait}` });
+      return { exitCode: 2 };
+    });
+    const { run, channel } = rig([trigger]);
+    expect(await run("s")).toEqual({ body: { output: { message: "a\ntrue", exitCode: "2", truncated: false } } });
+    expect(channel.parts).toEqual([]);
+  });
+
+  test("a stream without wait: true, progress, and how it ended", async () => {
+    const trigger = stream("s", async ({ emit }) => {
+      await emit({ kind: "stdout", data: "a\n" });
+      return { exitCode: 1 };
+    });
+    const { run, channel } = rig([trigger]);
+    const id = randomUUID();
+    expect(await run("s", { jti: id, wait: false })).toEqual({ body: true });
+    await vi.waitFor(() => expect(channel.results).toHaveLength(1));
+    expect(channel.results).toMatchObject([{ id, reply: { body: { exitCode: 1, truncated: false } } }]);
+    expect(channel.parts).toEqual([{ id, seq: 0, kind: "stdout", data: "a\n" }]);
+  });
+
+  test("a flood with wait is cut, the stream ended, and that is no error", async () => {
+    const trigger = stream("s", async ({ emit, signal }) => {
+      while (!signal.aborted) await emit({ kind: "stdout", data: "x".repeat(65_536) });
+      return { exitCode: 0 };
+    });
+    const reply = await rig([trigger]).run("s");
+    expect(reply).toMatchObject({ body: { output: { exitCode: "0", truncated: true } } });
+    expect(Buffer.byteLength(JSON.stringify(reply))).toBeLessThan(1024 * 1024);
+  });
+});
+
+describe("ends", () => {
+  test("at the deadline, the claim's or the event's, with what was printed until then", async () => {
+    const byClaim = await rig([hang("s")]).run("s", { deadlineMs: 30 });
+    expect(byClaim).toMatchObject({
+      error: { code: "timeout", details: { output: { message: "begun\nsummary\n", truncated: false } } },
+    });
+    expect(error(await rig([hang("s", { deadlineMs: 30 })]).run("s"))).toMatchObject({ code: "timeout" });
+    const sleeper = oneShot("o", ({ signal }) => untilAborted(signal).then(() => Promise.reject(new Error("aborted"))));
+    expect(error(await rig([sleeper]).run("o", { deadlineMs: 30 }))).toMatchObject({ code: "timeout" });
+  });
+
+  test("on a cancel; one of nothing does nothing", async () => {
+    const { run, dispatcher } = rig([hang("s")]);
+    const id = randomUUID();
+    const reply = run("s", { jti: id });
+    dispatcher.cancel(randomUUID());
+    dispatcher.cancel(id);
+    expect(error(await reply)).toMatchObject({ code: "cancelled" });
+    dispatcher.cancel(id);
+  });
+
+  test("a handler that ignores its end is answered for and keeps its place", async () => {
+    const never = oneShot("o", () => new Promise(() => undefined), { exclusive: "o" });
+    const { run } = rig([never], { clock: fastClock(100) });
+    expect(error(await run("o"))).toMatchObject({ code: "timeout" });
+    expect(error(await run("o"))).toMatchObject({ code: "busy" });
+  });
+
+  test("with the session, for a stream nobody waits for; other work goes on and is told in the next one", async () => {
+    const slow = deferred<unknown>();
+    const { dispatcher, journal } = rig([hang("s"), oneShot("slow", () => slow.promise)]);
+    const first = new TestChannel();
+    dispatcher.attach(first);
+    const [streamId, slowId] = [randomUUID(), randomUUID()];
+    await dispatcher.run(claims("s", { jti: streamId, wait: false }), first, NOW);
+    const reply = dispatcher.run(claims("slow", { jti: slowId }), first, NOW);
+    first.end();
+    await vi.waitFor(() => expect(journal.find(streamId)?.reply).toMatchObject({ error: { code: "cancelled" } }));
+    slow.resolve({ late: true });
+    expect(await reply).toEqual({ body: { late: true } });
+    expect(first.results).toEqual([]);
+    const next = new TestChannel();
+    dispatcher.attach(next);
+    await vi.waitFor(() => expect(journal.unacknowledged(10)).toEqual([]));
+    expect(next.results).toMatchObject([
+      { id: streamId, reply: { error: { code: "cancelled" } } },
+      { id: slowId, reply: { body: { late: true } } },
+    ]);
+  });
+
+  test("at shutdown everything is answered and journalled; nothing starts after it", async () => {
+    const { run, dispatcher, journal } = rig([hang("s"), hang("t")]);
+    const [first, second] = [randomUUID(), randomUUID()];
+    const reply = run("s", { jti: first });
+    await run("t", { jti: second, wait: false });
+    await dispatcher.close();
+    expect(error(await reply)).toMatchObject({ code: "interrupted" });
+    for (const id of [first, second]) expect(journal.find(id)?.reply).toMatchObject({ error: { code: "interrupted" } });
+    expect(error(await run("s"))).toMatchObject({ code: "busy" });
+  });
+});
+
+test("limits hold for what really runs", async () => {
+  const { run, dispatcher } = rig([hang("s"), answer, ...["a", "b", "c", "d"].map((event) => hang(event))]);
+  const replies = ["s", "s", "a", "a", "b", "b", "c", "c"].map((event) => run(event));
+  for (const event of ["s", "answer", "d"]) expect(error(await run(event))).toMatchObject({ code: "busy" });
+  await dispatcher.close();
+  expect(await Promise.all(replies)).toHaveLength(8);
+});

@@ -1,0 +1,48 @@
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { digestOf, parseRequest } from "../../../../src/agent/triggers/request.ts";
+
+const schema = z.object({ host: z.string(), port: z.int() });
+
+const nameOf = (value: unknown): string => (Array.isArray(value) ? "array" : typeof value);
+
+test("none, null and {} are one body", () => {
+  const empty = z.strictObject({});
+  for (const body of [undefined, null, {}]) {
+    expect(parseRequest("e", empty, body)).toEqual({});
+    expect(digestOf(body)).toBe(digestOf({}));
+  }
+  expect(digestOf({ a: 1 })).not.toBe(digestOf({}));
+});
+
+test("name is dropped unless the event defines it, even where nothing else is allowed", () => {
+  expect(parseRequest("e", z.strictObject({ host: z.string() }), { name: "e", host: "h" })).toEqual({ host: "h" });
+  expect(parseRequest("e", z.object({ name: z.string() }), { name: "x" })).toEqual({ name: "x" });
+});
+
+test("unknown fields are ignored, wrong ones named, all of them", () => {
+  expect(parseRequest("e", schema, { host: "h", port: 1, more: true })).toEqual({ host: "h", port: 1 });
+  expect(() => parseRequest("e", schema, { host: 1, port: "x" })).toThrow(
+    expect.objectContaining({
+      code: "invalid-body",
+      details: { field: "host", issues: [expect.stringMatching(/^host: /), expect.stringMatching(/^port: /)] },
+    }),
+  );
+});
+
+test.each([[[]], ["text"], [1], [true]])("%j is no body", (body) => {
+  const field = { field: "body", issues: [`Invalid input: expected object, received ${nameOf(body)}`] };
+  expect(() => parseRequest("e", schema, body)).toThrow(
+    expect.objectContaining({ code: "invalid-body", details: field }),
+  );
+});
+
+test("a hostile body cannot make the answer large", () => {
+  const keys = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`${"k".repeat(4096)}${i}`, 1]));
+  try {
+    parseRequest("e", z.strictObject({}), keys);
+    expect.unreachable();
+  } catch (error) {
+    expect(JSON.stringify(error).length).toBeLessThan(10_000);
+  }
+});
