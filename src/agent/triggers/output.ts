@@ -160,18 +160,14 @@ export class StreamedOutput implements Output {
   }
 }
 
-const OPEN_PAIR = /[\uD800-\uDBFF]$/;
-
 /** Cuts a text into pieces of at most 16 KiB of UTF-8, never inside a character. */
 function* split(text: string): Generator<string> {
   const room = new Uint8Array(MAX_CHUNK_BYTES);
   const encoder = new TextEncoder();
   for (let at = 0; at < text.length;) {
-    // A slice that ends within a surrogate pair would be encoded as U+FFFD.
-    const { read } = encoder.encodeInto(text.slice(at, at + MAX_CHUNK_BYTES).replace(OPEN_PAIR, ""), room);
-    if (read > 0) yield text.slice(at, at + read);
-    // A lone half at the very end is all that can be left unread.
-    at += Math.max(read, 1);
+    const { read } = encoder.encodeInto(text.slice(at, at + MAX_CHUNK_BYTES), room);
+    yield text.slice(at, at + read);
+    at += read;
   }
 }
 
@@ -186,7 +182,8 @@ function fitAsJson(text: string, room: number): { readonly text: string; readonl
     if (jsonBytes(text.slice(0, middle)) <= room) low = middle;
     else high = middle - 1;
   }
-  const fitting = text.slice(0, low).replace(OPEN_PAIR, "");
+  // Half a pair takes more bytes, escaped, than the whole, so the longest fitting part never ends in one.
+  const fitting = text.slice(0, low);
   return { text: fitting, bytes: jsonBytes(fitting) };
 }
 

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test, vi } from "vitest";
 import type { Trigger, TriggerReply } from "../../../../src/agent/triggers/trigger.ts";
-import { claims, deferred, memoryJournal, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "./rig.ts";
+import { claims, DAY, deferred, memoryJournal, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "./rig.ts";
 
 const answer = oneShot("answer", () => Promise.resolve({ output: { message: "m" } }), { readOnly: true });
 const hang = (event: string, more = {}): Trigger =>
@@ -53,6 +53,17 @@ describe("at most once", () => {
     expect(await run("o", { jti: id, wait: false })).toEqual({ body: true });
     await vi.waitFor(() => expect(channel.results).toEqual([{ id, reply: { body: { runs: 1 } } }]));
     expect(runs).toBe(1);
+  });
+
+  test("a repeated id is remembered until the repetition has expired", async () => {
+    const { run, dispatcher, channel, journal } = rig([answer]);
+    const again = claims("answer");
+    await run("answer", again);
+    await run("answer", { ...again, exp: (NOW + 3 * DAY) / 1000 });
+    await dispatcher.run(claims("answer"), channel, NOW + 2 * DAY);
+    expect(journal.find(again.jti)).toBeDefined();
+    await dispatcher.run(claims("answer"), channel, NOW + 4 * DAY);
+    expect(journal.find(again.jti)).toBeUndefined();
   });
 
   test("an id for something else is replayed, while it runs and after", async () => {

@@ -56,6 +56,7 @@ describe("effects that follow the reply", () => {
     const { run, dispatcher } = rig([trigger], { journal });
     const again = claims("restart");
     expect(await run("restart", again)).toEqual({ body: { ok: 1 } });
+    await new Promise(setImmediate); // The caller's own steps until the reply is in the socket.
     order.push("reply");
     await vi.waitFor(() => expect(order).toEqual(["reply", "act"]));
     expect(error(await run("restart"))).toMatchObject({ code: "busy" });

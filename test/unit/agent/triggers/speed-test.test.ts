@@ -102,8 +102,13 @@ describe("measures", () => {
       fill();
     });
     const { lines } = await measure({ target: () => to(url), maxBytes: 1e9 }, { action: "download" });
-    expect(lines.length).toBeGreaterThanOrEqual(3);
+    expect(lines.length).toBeGreaterThanOrEqual(2);
     expect(lines.at(-1)).toMatchObject({ done: true });
+    const bounded = await measure(
+      { target: () => to(url), maxBytes: 1_000_000, durationMs: 3_600_000 },
+      { action: "download" },
+    );
+    expect(bounded.lines.at(-1)).toMatchObject({ done: true });
   });
 });
 
