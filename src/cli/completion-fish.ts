@@ -10,10 +10,31 @@ export function fishCompletion(verbs: readonly Verb[]): string {
   return `# fish completion for holdfast
 function __holdfast_argument -d 'whether the next argument of a verb is the one of this number'
     set -l words (commandline -opc)
-    test "$words[2]" = "$argv[1]"; and test (count $words) -eq (math 2 + $argv[2])
+    test "$words[2]" = "$argv[1]"; or return 1
+    set -l at 0
+    set -l skipped 0
+    for word in $words[3..-1]
+        if test $skipped = 1
+            set skipped 0
+        else if contains -- $word ${valueFlags(verbs).join(" ")}
+            set skipped 1
+        else if not string match -q -- '-?*' $word
+            set at (math $at + 1)
+        end
+    end
+    test $skipped = 0; and test $at = $argv[2]
 end
 complete -c holdfast -f
 ${lines.map((line) => `${line}\n`).join("")}`;
+}
+
+/** Options that take the next word as their value. */
+function valueFlags(verbs: readonly Verb[]): readonly string[] {
+  const options = verbs.flatMap((verb) => Object.entries(verb.options)).filter(([, { value }]) => value !== undefined);
+  const flags = options.flatMap(([name, { short }]) =>
+    short === undefined ? [`--${name}`] : [`--${name}`, `-${short}`],
+  );
+  return [...new Set(flags)];
 }
 
 function optionLine(verb: string, name: string, { short, value, help, complete: values }: OptionSpec): string {

@@ -2,7 +2,6 @@ import { z } from "zod";
 import { HostError, InputError } from "../errors.ts";
 import { readPidFile } from "../host/pid-file.ts";
 import { requireOwner, requireUnused, wipeableState, wipeState } from "../host/state-directory.ts";
-import { readAnswer } from "../host/text-input.ts";
 import { probeSocket } from "../host/unix-socket.ts";
 import { plainLine, safeJson } from "../lib/terminal-text.ts";
 import { ADMIN_SOCKET, socketPath } from "../protocol/local-api.ts";
@@ -47,7 +46,7 @@ async function confirm({ settings, terminal, offline, signal }: Call): Promise<v
   terminal.err(
     `This removes the identity and the state in ${settings.stateDir} for good.\nType ${plainLine(word)} to go on: `,
   );
-  const answer = await readAnswer(signal);
+  const answer = await terminal.readLine(signal);
   if (answer?.trim() === word) return;
   throw new InputError("not-confirmed", `'${word}' was not typed: nothing was changed`);
 }

@@ -56,11 +56,8 @@ function nodeRow({ node, nodeState, lifecycleState, cluster }: Status, paint: Pa
 function sessionRow({ session }: Status, now: number, paint: Paint): string {
   const { state, since, attempt, retryAt, reason, address, url, rttMs, lastOnlineAt } = session;
   const style: Style = state === "online" ? "green" : state === "stopped" ? "red" : "yellow";
-  const parts = [
-    `${paint(style, state)} since ${formatMoment(since, now)}`
-      .replace(/ since now$/, " just now")
-      .replace(/ since (.+) ago$/, " for $1"),
-  ];
+  const age = now - since;
+  const parts = [`${paint(style, state)} ${age < 1000 ? "just now" : `for ${formatDuration(age)}`}`];
   const where = [url, address === undefined ? undefined : `(${address})`]
     .filter((part) => part !== undefined)
     .join(" ");

@@ -1,5 +1,6 @@
 import { stripVTControlCharacters, styleText } from "node:util";
 import { errnoOf } from "../errors.ts";
+import { readAnswer } from "../host/text-input.ts";
 import { isColorUnwanted } from "./settings.ts";
 
 export type Style = "green" | "yellow" | "red" | "bold" | "dim";
@@ -8,6 +9,8 @@ export type Style = "green" | "yellow" | "red" | "bold" | "dim";
 export interface Terminal {
   out(text: string): void;
   err(text: string): void;
+  /** One line from standard input; undefined when it ends first. */
+  readLine(signal: AbortSignal): Promise<string | undefined>;
   /** Whether a person looks at the output. */
   readonly isInteractive: boolean;
   size(): { readonly columns: number; readonly rows: number };
@@ -31,6 +34,7 @@ export function processTerminal(): Terminal {
   return {
     out: (text) => void stdout.write(text),
     err: (text) => void stderr.write(text),
+    readLine: readAnswer,
     isInteractive: stdout.isTTY,
     size: () => (stdout.isTTY ? { columns: stdout.columns || 80, rows: stdout.rows || 24 } : DEFAULT_SIZE),
     style: (style, text) => (isColored ? styleText(style, text, { validateStream: false }) : text),

@@ -2,9 +2,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { registerVerb } from "../../../src/cli/register.ts";
-import type { Call } from "../../../src/cli/verb.ts";
 import { SessionError } from "../../../src/errors.ts";
-import { systemClock } from "../../../src/host/clock.ts";
+import { someCall } from "../../support/fake-call.ts";
 import { identity } from "../../support/fake-local-provider.ts";
 import { someLicense } from "../../support/license.ts";
 import { someDirectories, startLocalAgent, type Directories } from "../../support/local-agent.ts";
@@ -77,23 +76,6 @@ describe("holdfast register", () => {
 });
 
 describe("registering without an agent", () => {
-  function call(dirs: Directories, offline: Call["offline"]): { readonly call: Call; readonly shown: string[] } {
-    const shown: string[] = [];
-    const terminal: Call["terminal"] = {
-      out: (text) => void shown.push(text),
-      err: () => undefined,
-      isInteractive: false,
-      size: () => ({ columns: 80, rows: 24 }),
-      style: (_style, text) => text,
-    };
-    const settings = { stateDir: dirs.stateDir, runDir: dirs.runDir, isJson: false, timeoutMs: 1000 };
-    const { signal } = new AbortController();
-    return {
-      call: { values: {}, positionals: [licenseFile(dirs)], settings, terminal, clock: systemClock(), offline, signal },
-      shown,
-    };
-  }
-
   it("is done by the command itself, on the state directory", async () => {
     await using dirs = await someDirectories();
     const asked: unknown[] = [];
@@ -102,8 +84,8 @@ describe("registering without an agent", () => {
         asked.push([stateDir, text]);
         return identity;
       };
-    const { call: it, shown } = call(dirs, { register });
-    expect(await registerVerb.run(it)).toBe("ok");
+    const { call, shown } = someCall(dirs, { positionals: [licenseFile(dirs)], offline: { register } });
+    expect(await registerVerb.run(call)).toBe("ok");
     expect(asked).toEqual([[dirs.stateDir, license]]);
     expect(shown.join("")).toContain("start the node with 'holdfast agent'");
   });
@@ -112,6 +94,15 @@ describe("registering without an agent", () => {
     await using agent = await startLocalAgent();
     agent.provider.thrown = new SessionError("offline", "the control plane does not answer");
     const register = (): Promise<never> => Promise.reject(new Error("must not be asked"));
-    await expect(registerVerb.run(call(agent, { register }).call)).rejects.toMatchObject({ code: "offline" });
+    const { call } = someCall(agent, { positionals: [licenseFile(agent)], offline: { register } });
+    await expect(registerVerb.run(call)).rejects.toMatchObject({ code: "offline" });
+  });
+});
+
+describe("registering without an agent and without the means", () => {
+  it("exits 3", async () => {
+    await using dirs = await someDirectories();
+    const { call } = someCall(dirs, { positionals: [licenseFile(dirs)] });
+    await expect(registerVerb.run(call)).rejects.toMatchObject({ code: "agent-unreachable" });
   });
 });

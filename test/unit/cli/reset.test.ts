@@ -4,7 +4,9 @@ import { describe, expect, it } from "vitest";
 import { resetVerb } from "../../../src/cli/reset.ts";
 import { resetFloorVerb } from "../../../src/cli/reset-floor.ts";
 import { openDatabase } from "../../../src/host/database.ts";
-import { someStatus } from "../../support/fake-local-provider.ts";
+import type { ReadIdentity } from "../../../src/cli/verb.ts";
+import { someCall } from "../../support/fake-call.ts";
+import { identity, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent, type Directories } from "../../support/local-agent.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 
@@ -42,6 +44,22 @@ describe("holdfast reset", () => {
     expect(code).toBe(1);
     expect(stderr).toContain("nothing was changed");
     expect(readdirSync(dirs.stateDir).sort()).toEqual(["data-store", "identity"]);
+  });
+
+  it.each([
+    ["edge-1", "ok"],
+    ["reset", "not-confirmed"],
+    [undefined, "not-confirmed"],
+  ])("wants the node's name typed: %s is %s", async (typed, outcome) => {
+    await using dirs = await someDirectories();
+    registered(dirs);
+    const readIdentity = (): Promise<ReadIdentity> => Promise.resolve(() => Promise.resolve(identity));
+    const { call, shown } = someCall(dirs, { offline: { readIdentity } }, typed);
+    const result = await resetVerb.run(call).catch((error: unknown) => error);
+    if (outcome === "ok") expect(result).toBe("ok");
+    else expect(result).toMatchObject({ code: outcome });
+    expect(shown[0]).toContain("Type edge-1 to go on");
+    expect(readdirSync(dirs.stateDir).includes("identity")).toBe(outcome !== "ok");
   });
 
   it("exits 4 when there is nothing to reset", async () => {
