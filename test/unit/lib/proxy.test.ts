@@ -33,6 +33,9 @@ describe("the proxy of a connection", () => {
     ["10.0.0.1", "110.0.0.1", 443, false],
     ["2001:db8::1", "2001:db8::1", 443, true],
     ["2001:db8::1", "2001:db8::2", 443, false],
+    ["[2001:db8::1]", "2001:db8::1", 443, true],
+    ["[2001:db8::1]:443", "2001:db8::1", 443, true],
+    ["[2001:db8::1]:443", "2001:db8::1", 8443, false],
   ])("by the rule %s for %s:%i is bypassed: %s", (rule, host, port, isDirect) => {
     expect(proxyFor({ https, noProxy: parseNoProxy(rule) }, host, port, true)).toBe(isDirect ? undefined : https);
   });
