@@ -42,6 +42,17 @@ describe("an atomic write", () => {
     });
   });
 
+  test("beside others to the same file leaves one of them whole", async () => {
+    const root = tempDir();
+    const files = hostFiles(root);
+    const texts = ["a", "b", "c", "d"].map((letter) => letter.repeat(200_000));
+    for (let round = 0; round < 5; round += 1) {
+      await Promise.all(texts.map((text) => files.writeAtomic("/a.json", text, 0o600)));
+      expect(texts).toContain(await files.read("/a.json"));
+      expect(readdirSync(root)).toEqual(["a.json"]);
+    }
+  });
+
   test("on a full disk keeps the old content; on a read-only one too", async () => {
     const outcome = await onSmallDisk(`
       await files.writeAtomic("/a.json", "old", 0o600);
