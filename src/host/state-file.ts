@@ -58,13 +58,16 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     async save(value) {
       if (options.keepsPrevious) {
         const current = await files.read(path);
-        if (current !== undefined) await files.writeAtomic(previous, current, MODE);
+        // What was damaged since it was read must not take the place of a good copy.
+        if (current !== undefined && unseal(current, schema) !== undefined)
+          await files.writeAtomic(previous, current, MODE);
       }
       await files.writeAtomic(path, seal(value), MODE);
     },
     async remove() {
-      await files.remove(path);
+      // The newest goes last, lest a cut leave an older state in force.
       await files.remove(previous);
+      await files.remove(path);
     },
   };
 }

@@ -138,4 +138,31 @@ describe("a state file", () => {
     expect(readdirSync(root)).toEqual([]);
     await file.remove();
   });
+
+  test("damaged since it was read does not replace the previous copy when a save is cut short", async () => {
+    const { path, file, root } = await twice();
+    const real = hostFiles(root);
+    writeFileSync(path, "damaged");
+    const files: Files = {
+      ...real,
+      writeAtomic: (at, text, mode) =>
+        at === "/s.json" ? Promise.reject(new Error("cut")) : real.writeAtomic(at, text, mode),
+    };
+    const cut = stateFile(files, { path: "/s.json", schema: Value, keepsPrevious: true });
+    await expect(cut.save({ n: 3, text: "third" })).rejects.toThrow("cut");
+    expect(await file.load()).toMatchObject({ is: "recovered", value: old });
+  });
+
+  test("whose removal is cut short is whole or gone, and never older", async () => {
+    const { file, root } = await twice();
+    const real = hostFiles(root);
+    let removals = 0;
+    const files: Files = {
+      ...real,
+      remove: (at) => ((removals += 1) > 1 ? Promise.reject(new Error("cut")) : real.remove(at)),
+    };
+    const cut = stateFile(files, { path: "/s.json", schema: Value, keepsPrevious: true });
+    await expect(cut.remove()).rejects.toThrow("cut");
+    expect(await file.load()).toEqual({ is: "good", value: newer });
+  });
 });
