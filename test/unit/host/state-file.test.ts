@@ -1,5 +1,14 @@
 import { createHash } from "node:crypto";
-import { readdirSync, readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
@@ -164,5 +173,24 @@ describe("a state file", () => {
     const cut = stateFile(files, { path: "/s.json", schema: Value, keepsPrevious: true });
     await expect(cut.remove()).rejects.toThrow("cut");
     expect(await file.load()).toEqual({ is: "good", value: newer });
+  });
+
+  test.each([
+    ["a directory", (path: string) => mkdirSync(path)],
+    ["a circle of links", (path: string) => symlinkSync(path, path)],
+  ])("with %s in its place gives the previous copy and can be saved again", async (_what, put) => {
+    const { path, file } = await twice();
+    rmSync(path);
+    put(path);
+    expect(await file.load()).toEqual({ is: "recovered", value: old, damagedCopy: "/s.json.damaged" });
+    await file.save(newer);
+    expect(await file.load()).toEqual({ is: "good", value: newer });
+  });
+
+  test("set aside before the program was cut short is still known as recovered", async () => {
+    const { path, file } = await twice();
+    writeFileSync(path, "damaged");
+    expect((await file.load()).is).toBe("recovered");
+    expect(await file.load()).toMatchObject({ is: "recovered", value: old });
   });
 });
