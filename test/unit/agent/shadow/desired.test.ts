@@ -195,3 +195,25 @@ describe("the verdict on documents", () => {
     expect(judgeDocuments({})).toEqual({});
   });
 });
+
+describe("between two clusters", () => {
+  test("the one that was left has no version for the one that was joined", async () => {
+    const { documents } = await open();
+    await documents.accept("node", await node(1, { cluster: "c1.example.net" }), trust, 1);
+    await documents.accept(
+      "cluster",
+      await signDocument(key, "cluster", 7, clusterDocument("c1.example.net")),
+      trust,
+      1,
+    );
+    await documents.accept("node", await node(2, { cluster: "c2.example.net" }), trust, 2);
+    expect(documents.version("cluster")).toBe(0);
+    await documents.accept(
+      "cluster",
+      await signDocument(key, "cluster", 7, clusterDocument("c2.example.net")),
+      trust,
+      3,
+    );
+    expect(documents.current.cluster).toMatchObject({ version: 7, sub: "c2.example.net" });
+  });
+});
