@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import { mkdir, open, readdir, readFile, rename, rm, statfs, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -45,7 +46,7 @@ export function hostFiles(root = "/"): Files {
     },
     async writeAtomic(path, text, mode) {
       const target = at(path);
-      const temporary = `${target}.${process.pid}.tmp`;
+      const temporary = `${target}.${randomBytes(6).toString("hex")}.tmp`;
       try {
         await writeSynced(temporary, text, mode);
         await rename(temporary, target);

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { z } from "zod";
+import { errnoOf } from "../errors.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import type { Files } from "./files.ts";
 
@@ -36,9 +37,9 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
   const previous = `${path}.previous`;
 
   const readCopy = async (copy: string): Promise<Loaded<T>> => {
-    const text = await files.read(copy);
+    const text = await readText(files, copy);
     if (text === undefined) return { is: "absent" };
-    const value = unseal(text, schema);
+    const value = text === UNREADABLE ? undefined : unseal(text, schema);
     if (value !== undefined) return { is: "good", value: value.body };
     const damagedCopy = `${copy}.damaged`;
     // On a disk that takes no writes the damaged file stays where it is; reading goes on all the same.
@@ -52,21 +53,38 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
       if (newest.is === "good" || !options.keepsPrevious) return newest;
       const older = await readCopy(previous);
       if (older.is !== "good") return newest.is === "absent" ? older : newest;
-      // Between the two renames of a save only the previous copy exists, and nothing is damaged.
-      return newest.is === "lost" ? { is: "recovered", value: older.value, damagedCopy: newest.damagedCopy } : older;
+      // A previous copy alone is what is left after the newest was set aside and nothing saved since.
+      const damagedCopy = newest.is === "lost" ? newest.damagedCopy : `${path}.damaged`;
+      return { is: "recovered", value: older.value, damagedCopy };
     },
     async save(value) {
       if (options.keepsPrevious) {
-        const current = await files.read(path);
-        if (current !== undefined) await files.writeAtomic(previous, current, MODE);
+        const current = await readText(files, path);
+        // What was damaged since it was read must not take the place of a good copy.
+        if (current !== undefined && current !== UNREADABLE && unseal(current, schema) !== undefined)
+          await files.writeAtomic(previous, current, MODE);
       }
       await files.writeAtomic(path, seal(value), MODE);
     },
     async remove() {
-      await files.remove(path);
+      // The newest goes last, lest a cut leave an older state in force.
       await files.remove(previous);
+      await files.remove(path);
     },
   };
+}
+
+const UNREADABLE = Symbol("unreadable");
+
+/** The text of a file; a directory or a circle of links in its place, or a broken disk below it, is damage like any other. */
+async function readText(files: Files, path: string): Promise<string | typeof UNREADABLE | undefined> {
+  try {
+    return await files.read(path);
+  } catch (error) {
+    const code = error instanceof Error ? errnoOf(error.cause) : undefined;
+    if (code === "EISDIR" || code === "ELOOP" || code === "EIO") return UNREADABLE;
+    throw error;
+  }
 }
 
 function seal(body: unknown): string {

@@ -31,8 +31,14 @@ export function parseNoProxy(text: string | undefined): readonly string[] {
 
 function matches(rule: string, host: string, port: number): boolean {
   if (rule === "*") return true;
-  const [name = "", onlyPort] = isIP(rule) === 6 ? [rule] : rule.split(":", 2);
+  const [name = "", onlyPort] = isIP(rule) === 6 ? [rule] : splitPort(rule);
   if (onlyPort !== undefined && Number(onlyPort) !== port) return false;
   const suffix = name.replace(/^\*?\./, "");
   return host === suffix || host.endsWith(`.${suffix}`);
+}
+
+/** Name and port of a rule; an IPv6 address has a port only after its brackets (RFC 3986 §3.2.2). */
+function splitPort(rule: string): readonly (string | undefined)[] {
+  const bracketed = /^\[([^\]]*)\](?::(\d+))?$/.exec(rule);
+  return bracketed === null ? rule.split(":", 2) : bracketed.slice(1);
 }

@@ -31,6 +31,10 @@ const METHOD_NOT_FOUND = -32601;
 const INVALID_PARAMS = -32602;
 /** Requests in flight one way; beyond it the sender has lost count of its own work. */
 const MAX_PENDING = 1024;
+/** An answer must fit the asker's own schema and message limit, however much was wrong with the question. */
+const MAX_MESSAGE = 4096;
+const MAX_ISSUES = 20;
+const MAX_TEXT = 256;
 
 interface Pending {
   readonly method: string;
@@ -126,13 +130,14 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
   }
 
   async #answer(id: number, method: string, params: unknown): Promise<void> {
-    let answer: { result: unknown } | { error: RpcError };
+    let text: string;
     try {
-      answer = { result: (await this.#call(method, params)) ?? {} };
+      const result = await this.#call(method, params);
+      text = JSON.stringify({ jsonrpc: "2.0", id, result: result === undefined ? {} : result });
     } catch (error) {
-      answer = { error: this.#failure(method, toError(error)) };
+      text = JSON.stringify({ jsonrpc: "2.0", id, error: this.#failure(method, toError(error)) });
     }
-    if (this.#closed === undefined) this.#options.send(JSON.stringify({ jsonrpc: "2.0", id, ...answer }));
+    if (this.#closed === undefined) this.#options.send(text);
   }
 
   #call(method: string, params: unknown): unknown {
@@ -140,19 +145,21 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
     const handler = this.#options.handlers[method];
     if (spec === undefined || handler === undefined) throw new UnknownMethod(method);
     const parsed = spec.params.safeParse(params);
-    if (!parsed.success) throw new InvalidParams(method, describeIssues(parsed.error), parsed.error.issues);
+    if (!parsed.success) throw new InvalidParams(method, parsed);
     return handler(parsed.data as Params<Local, string>);
   }
 
   #failure(method: string, error: Error): RpcError {
     if (error instanceof UnknownMethod) return { code: METHOD_NOT_FOUND, message: error.message };
     if (error instanceof InvalidParams) {
-      return { code: INVALID_PARAMS, message: error.message, data: { code: "invalid-body", details: error.issues } };
+      const message = error.message.slice(0, MAX_MESSAGE);
+      return { code: INVALID_PARAMS, message, data: { code: "invalid-body", details: error.issues } };
     }
-    if (error instanceof AgentError && isErrorCode(error.code)) {
+    // What nobody threw on purpose may hold anything, so its words stay here.
+    if (error instanceof AgentError && error.code !== "internal" && isErrorCode(error.code)) {
       return {
         code: errorCodes[error.code].rpc,
-        message: error.message.slice(0, 4096),
+        message: error.message.slice(0, MAX_MESSAGE),
         data: { code: error.code, details: error.details },
       };
     }
@@ -168,10 +175,14 @@ class UnknownMethod extends InputError {
 }
 
 class InvalidParams extends InputError {
-  readonly issues: unknown;
-  constructor(method: string, lines: readonly string[], issues: unknown) {
-    super("invalid-params", `${method}: ${lines.slice(0, 20).join("; ")}`);
-    this.issues = issues;
+  readonly issues: readonly unknown[];
+  constructor(method: string, { error }: { readonly error: z.ZodError }) {
+    super("invalid-params", `${method}: ${describeIssues(error).slice(0, MAX_ISSUES).join("; ")}`);
+    this.issues = error.issues.slice(0, MAX_ISSUES).map(({ code, path, message }) => ({
+      code,
+      path: path.map((key) => (typeof key === "number" ? key : String(key).slice(0, MAX_TEXT))),
+      message: message.slice(0, MAX_TEXT),
+    }));
   }
 }
 

@@ -81,8 +81,14 @@ export class DesiredDocuments {
     return this.#held;
   }
 
+  /** The version in force; zero also for the document of a cluster or domain that the node is no longer in, which has its own count. */
   version(name: DocumentName): number {
-    return this.#held[name]?.version ?? 0;
+    const held = this.#held[name];
+    const node = this.#held.node?.body;
+    const isLeft =
+      (name === "cluster" && held?.sub !== node?.cluster) ||
+      (name === "domain" && node !== undefined && held?.sub !== node.domain);
+    return held === undefined || isLeft ? 0 : held.version;
   }
 
   /**

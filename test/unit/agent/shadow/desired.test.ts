@@ -1,0 +1,219 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { beforeAll, describe, expect, test } from "vitest";
+import { DesiredDocuments, type Trust } from "../../../../src/agent/shadow/desired.ts";
+import { judgeDocuments } from "../../../../src/agent/shadow/applied.ts";
+import { hostFiles } from "../../../../src/host/files.ts";
+import { keySetOf } from "../../../../src/protocol/keys-chain.ts";
+import {
+  clusterDocument,
+  domainDocument,
+  ISS,
+  nodeDocument,
+  signDocument,
+  signingKey,
+  UID,
+  type SigningKey,
+} from "../../../support/signing.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+
+let key: SigningKey;
+let stranger: SigningKey;
+let trust: Trust;
+
+beforeAll(async () => {
+  key = await signingKey();
+  stranger = await signingKey();
+  trust = { iss: ISS, uid: UID, keys: await keySetOf([key.publicKey]) };
+});
+
+async function open(root = tempDir()) {
+  mkdirSync(join(root, "s/desired"), { recursive: true });
+  const load = () => DesiredDocuments.load(hostFiles(root), "/s");
+  return { root, load, documents: await load(), at: (name: string) => join(root, "s/desired", name) };
+}
+
+const node = (version: number, changes = {}, wrong = {}) =>
+  signDocument(key, "node", version, nodeDocument(changes), wrong);
+
+describe("an accepted document", () => {
+  test("is in force, also after a restart without any key", async () => {
+    const { documents, load } = await open();
+    await documents.accept("node", await node(3, { tags: { a: "b" } }), trust, 42);
+    await documents.accept("domain", await signDocument(key, "domain", 9, domainDocument()), trust, 43);
+    expect(documents.current.node).toMatchObject({ version: 3, sub: UID, receivedAt: 42, body: { tags: { a: "b" } } });
+    const again = await load();
+    expect(again.current).toEqual(documents.current);
+    expect(again.damage).toEqual([]);
+    expect([again.version("node"), again.version("cluster"), again.version("domain")]).toEqual([3, 0, 9]);
+  });
+
+  test("is replaced by a newer one, and the floor survives a restart", async () => {
+    const { documents, load } = await open();
+    await documents.accept("node", await node(3), trust, 1);
+    await documents.accept("node", await node(5), trust, 2);
+    for (const holder of [documents, await load()]) {
+      await expect(holder.accept("node", await node(4), trust, 3)).rejects.toMatchObject({ code: "below-floor" });
+      expect(holder.version("node")).toBe(5);
+    }
+  });
+
+  test("of a lower version comes in after an operator reset the floors", async () => {
+    const { documents, load } = await open();
+    await documents.accept("node", await node(9), trust, 1);
+    await documents.resetFloors();
+    const later = await load();
+    await later.accept("node", await node(2), trust, 2);
+    expect((await load()).version("node")).toBe(2);
+  });
+});
+
+describe("a document that is refused changes nothing", () => {
+  test.each([
+    ["another issuer", () => node(4, {}, { iss: "https://other.example" }), /iss/],
+    ["another node's", () => node(4, {}, { aud: "11111111-1111-4111-8111-111111111111" }), /aud/],
+    ["another name", () => signDocument(key, "domain", 4, domainDocument()), /name/],
+    ["another subject", () => node(4, {}, { sub: "other" }), /sub/],
+    ["an unknown key", () => signDocument(stranger, "node", 4, nodeDocument()), /unknown key/],
+    [
+      "the right kid and the wrong key",
+      () => signDocument({ ...stranger, kid: key.kid }, "node", 4, nodeDocument()),
+      /verify/,
+    ],
+    [
+      "a changed payload",
+      async () => {
+        const [header, , signature] = (await node(4)).split(".");
+        const [, payload] = (await node(5)).split(".");
+        return `${header}.${payload}.${signature}`;
+      },
+      /verify/,
+    ],
+    ["no JWS", async () => "rubbish", /not a compact JWS/],
+  ])("%s", async (_what, make, why) => {
+    const { documents, load } = await open();
+    await documents.accept("node", await node(3), trust, 1);
+    const before = documents.current;
+    const refused = documents.accept("node", await make(), trust, 2);
+    await expect(refused).rejects.toMatchObject({ name: "InputError", code: "bad-signature" });
+    await expect(refused).rejects.toThrow(why);
+    expect(documents.current).toBe(before);
+    expect((await load()).current).toEqual(before);
+  });
+
+  test("one that its schema refuses is kept aside, and its fields are named", async () => {
+    const { documents, at, load } = await open();
+    await documents.accept("node", await node(3), trust, 1);
+    const bad = await signDocument(key, "node", 4, { ...nodeDocument(), state: "SLEEPING", tags: { "a b": "c" } });
+    const refused = documents.accept("node", bad, trust, 2);
+    await expect(refused).rejects.toMatchObject({ code: "invalid-document" });
+    await expect(refused).rejects.toThrow(/node\.state: .*node\.tags\.a b: /);
+    expect(readFileSync(at("node.refused.json"), "utf8")).toContain(bad);
+    expect((await load()).version("node")).toBe(3);
+    await documents.accept("node", await node(4), trust, 3);
+    expect(documents.version("node")).toBe(4);
+  });
+
+  test("one that requires what this build lacks names it", async () => {
+    const { documents } = await open();
+    await documents.accept("node", await node(3), trust, 1);
+    await expect(documents.accept("node", await node(4, { requires: ["warp"] }), trust, 2)).rejects.toMatchObject({
+      code: "not-supported",
+      details: { missing: ["warp"] },
+    });
+    expect(documents.version("node")).toBe(3);
+  });
+
+  test("a cluster's, unless the node's document names that cluster", async () => {
+    const { documents } = await open();
+    const cluster = await signDocument(key, "cluster", 1, clusterDocument("c1.example.net"));
+    await expect(documents.accept("cluster", cluster, trust, 1)).rejects.toThrow(/sub/);
+    await documents.accept("node", await node(1, { cluster: "c2.example.net" }), trust, 1);
+    await expect(documents.accept("cluster", cluster, trust, 1)).rejects.toThrow(/sub/);
+    await documents.accept("node", await node(2, { cluster: "c1.example.net" }), trust, 1);
+    await documents.accept("cluster", cluster, trust, 1);
+    expect(documents.version("cluster")).toBe(1);
+  });
+});
+
+describe("on disk", () => {
+  test("a damaged document gives way to the previous one, and the damage is told", async () => {
+    const { documents, load, at } = await open();
+    await documents.accept("node", await node(3), trust, 1);
+    await documents.accept("node", await node(4), trust, 2);
+    writeFileSync(at("node.json"), "damaged");
+    const later = await load();
+    expect(later.version("node")).toBe(3);
+    expect(later.damage).toEqual([{ file: "desired/node.json", isRecovered: true }]);
+    await expect(later.accept("node", await node(2), trust, 3)).rejects.toMatchObject({ code: "below-floor" });
+    await later.accept("node", await node(4), trust, 3);
+    expect((await load()).version("node")).toBe(4);
+  });
+
+  test("both copies damaged leave the others in force", async () => {
+    const { documents, load, at } = await open();
+    await documents.accept("node", await node(3), trust, 1);
+    await documents.accept("domain", await signDocument(key, "domain", 9, domainDocument()), trust, 43);
+    writeFileSync(at("domain.json"), "{}");
+    const later = await load();
+    expect(later.damage).toEqual([{ file: "desired/domain.json", isRecovered: false }]);
+    expect([later.version("node"), later.version("domain")]).toEqual([3, 0]);
+  });
+
+  test("leaving the cluster forgets its document for good", async () => {
+    const { documents, load, root } = await open();
+    await documents.accept("node", await node(1, { cluster: "c1.example.net" }), trust, 1);
+    for (const version of [1, 2]) {
+      await documents.accept(
+        "cluster",
+        await signDocument(key, "cluster", version, clusterDocument("c1.example.net")),
+        trust,
+        1,
+      );
+    }
+    await documents.leaveCluster();
+    await documents.leaveCluster();
+    expect(documents.current.cluster).toBeUndefined();
+    expect((await load()).current.cluster).toBeUndefined();
+    expect(readdirSync(join(root, "s/desired")).filter((name) => name.startsWith("cluster"))).toEqual([]);
+  });
+});
+
+describe("the verdict on documents", () => {
+  test("names every present section as unsupported, and those an agent never has as such", async () => {
+    const { documents } = await open();
+    await documents.accept("node", await node(1, { type: "Agent", config: { network: {}, exec: { a: 1 } } }), trust, 1);
+    const { node: verdict, cluster } = judgeDocuments(documents.current);
+    expect(verdict).toMatchObject({ outcome: "partial", sections: { exec: { state: "unsupported", steps: 0 } } });
+    expect(verdict?.sections.network?.issues).toEqual(["network: not a section of an agent"]);
+    expect(Object.keys(verdict?.sections ?? {})).toEqual(["network", "exec"]);
+    expect(cluster).toBeUndefined();
+  });
+
+  test("of nothing to do is converged", () => {
+    expect(judgeDocuments({})).toEqual({});
+  });
+});
+
+describe("between two clusters", () => {
+  test("the one that was left has no version for the one that was joined", async () => {
+    const { documents } = await open();
+    await documents.accept("node", await node(1, { cluster: "c1.example.net" }), trust, 1);
+    await documents.accept(
+      "cluster",
+      await signDocument(key, "cluster", 7, clusterDocument("c1.example.net")),
+      trust,
+      1,
+    );
+    await documents.accept("node", await node(2, { cluster: "c2.example.net" }), trust, 2);
+    expect(documents.version("cluster")).toBe(0);
+    await documents.accept(
+      "cluster",
+      await signDocument(key, "cluster", 7, clusterDocument("c2.example.net")),
+      trust,
+      3,
+    );
+    expect(documents.current.cluster).toMatchObject({ version: 7, sub: "c2.example.net" });
+  });
+});
