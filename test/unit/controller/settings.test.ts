@@ -1,0 +1,47 @@
+import { expect, test } from "vitest";
+import { controllerSettings, isLoopback, tlsModeOf } from "../../../src/controller/settings.ts";
+
+const BASE = { listen: "127.0.0.1:8480", dataDir: "/data" };
+
+test.each([
+  ["127.0.0.1:8480", { host: "127.0.0.1", port: 8480 }],
+  ["localhost:0", { host: "localhost", port: 0 }],
+  ["[::1]:443", { host: "::1", port: 443 }],
+])("%s is understood", (listen, expected) => {
+  expect(controllerSettings({ ...BASE, listen }).listen).toEqual(expected);
+});
+
+test.each([
+  ["listen", { listen: "8480" }],
+  ["listen", { listen: "::1:443" }],
+  ["listen", { listen: "host:65536" }],
+  ["listen", { listen: ":80" }],
+  ["dataDir", { dataDir: "" }],
+  ["publicUrl", { publicUrl: "https://cp.example/path" }],
+  ["publicUrl", { listen: "0.0.0.0:443" }],
+  ["domain", { domain: "Not A Domain" }],
+  ["tlsKey", { tlsCert: "/cert.pem" }],
+  ["heartbeatSeconds", { heartbeatSeconds: 5 }],
+])("a wrong %s is named", (field, change) => {
+  expect(() => controllerSettings({ ...BASE, ...change })).toThrow(field);
+});
+
+test.each([
+  [{}, "none"],
+  [{ listen: "localhost:1" }, "none"],
+  [{ tls: "self" as const }, "self"],
+  [{ listen: "192.0.2.1:443" }, "self"],
+  [{ tlsCert: "/c", tlsKey: "/k" }, "files"],
+])("%j is served with TLS %s", (change, mode) => {
+  expect(tlsModeOf(controllerSettings({ ...BASE, ...change }))).toBe(mode);
+});
+
+test.each([
+  ["127.8.9.1", true],
+  ["::1", true],
+  ["localhost", true],
+  ["127.example.net", false],
+  ["10.0.0.1", false],
+])("%s is loopback: %s", (host, expected) => {
+  expect(isLoopback(host)).toBe(expected);
+});

@@ -1,0 +1,102 @@
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import type { EventRecord } from "../../../../src/controller/fleet.ts";
+import { openStore, type Store } from "../../../../src/controller/store/store.ts";
+import { temporaryDirectory } from "../../../support/running-controller.ts";
+
+async function freshStore(): Promise<Store> {
+  const store = openStore(join(await temporaryDirectory(), "controller.db"));
+  onTestFinished(() => store.close());
+  return store;
+}
+
+function event(uid: string, change: Partial<EventRecord> = {}): EventRecord {
+  return {
+    uid,
+    eventType: "Node Connect",
+    level: "INFO",
+    message: `message ${uid}`,
+    timestamp: 1000,
+    receivedTime: 1000.5,
+    details: { a: [1] },
+    state: "UNKNOWN",
+    subject: "Node",
+    orgId: "org",
+    nodeId: "n1",
+    nodeName: "edge",
+    domain: "net.example",
+    fqdn: "edge.net.example",
+    ...change,
+  };
+}
+
+const page = { sort: { by: "timestamp", order: "asc" }, limit: 100, offset: 0 } as const;
+
+test("events come back as they went in, filtered, sorted and paged", async () => {
+  const { events } = await freshStore();
+  const all = [
+    event("1"),
+    event("2", { nodeId: "n2", level: "ERROR", timestamp: 2000 }),
+    event("3", { eventType: "Node Disconnect", level: "WARNING", timestamp: 3000.25, message: "100% 'lost'" }),
+  ];
+  for (const item of all) events.add(item);
+  const uids = (filter: object) => events.find({ ...page, ...filter }).items.map(({ uid }) => uid);
+  expect(events.find(page)).toEqual({ total: 3, items: all });
+  expect(uids({ nodeIds: ["n2", "n9"] })).toEqual(["2"]);
+  expect(uids({ nodeIds: [] })).toEqual([]);
+  expect(uids({ eventTypes: ["Node Connect"] })).toEqual(["1", "2"]);
+  expect(uids({ levels: ["ERROR", "WARNING"] })).toEqual(["2", "3"]);
+  expect(uids({ from: 2000, to: 3000 })).toEqual(["2"]);
+  expect(uids({ text: "% 'LOST" })).toEqual(["3"]);
+  expect(uids({ text: "_" })).toEqual([]);
+  expect(uids({ sort: { by: "timestamp", order: "desc" } })).toEqual(["3", "2", "1"]);
+  expect(uids({ sort: { by: "level", order: "desc" } })).toEqual(["2", "3", "1"]);
+  expect(events.find({ ...page, limit: 1, offset: 1 })).toEqual({ total: 3, items: [all[1]] });
+  expect(events.get("n1", "2")).toBeUndefined();
+});
+
+test("what is past its time goes", async () => {
+  const store = await freshStore();
+  const day = 24 * 3600;
+  store.events.add(event("old", { receivedTime: 0 }));
+  store.events.add(event("new", { receivedTime: 40 * day }));
+  const audit = { nodeId: "n1", fqdn: "f", category: "c", value: "v" };
+  for (const timestamp of [0, 40 * day]) store.audits.add({ ...audit, timestamp });
+  store.alerts.open(event("old", { timestamp: 0 }));
+  expect(store.alerts.all(day)).toHaveLength(1);
+  expect(store.alerts.all(day + 1)).toEqual([]);
+  store.prune(41 * day);
+  expect(store.events.find(page).items.map(({ uid }) => uid)).toEqual(["new"]);
+  expect(store.audits.ofNode("n1").map(({ timestamp }) => timestamp)).toEqual([40 * day]);
+  expect(store.alerts.close("n1", "Node Connect")).toBe(false);
+});
+
+test("an open alert stays as it is until it is closed or past its day", async () => {
+  const { alerts } = await freshStore();
+  const day = 24 * 3600;
+  alerts.open(event("1", { timestamp: 100 }));
+  alerts.open(event("2", { timestamp: 200 }));
+  expect(alerts.ofNode("n1", 200).map(({ uid }) => uid)).toEqual(["1"]);
+  alerts.open(event("3", { timestamp: 200 + day }));
+  expect(alerts.ofNode("n1", 200 + day).map(({ uid }) => uid)).toEqual(["3"]);
+  expect(alerts.close("n1", "Node Connect")).toBe(true);
+  expect(alerts.close("n1", "Node Connect")).toBe(false);
+});
+
+test("work that throws leaves nothing, also inside other work", async () => {
+  const store = await freshStore();
+  expect(() =>
+    store.atomic(() => {
+      store.atomic(() => store.events.add(event("1")));
+      throw new Error("stop");
+    }),
+  ).toThrow("stop");
+  expect(store.events.find(page).total).toBe(0);
+});
+
+test("a row that does not hold what it should is a fault that names the column", async () => {
+  const store = await freshStore();
+  store.events.add(event("1"));
+  store.sql.exec("UPDATE events SET level = 'LOUD'");
+  expect(() => store.events.find(page)).toThrow("level");
+});
