@@ -186,7 +186,7 @@ export function serviceUserRoutes({ access, clock }: ApiDeps): readonly Route[] 
       access: onUser("modify"),
       params: UserParams,
       answers: {
-        201: {
+        200: {
           description: "The credential; the secret is not shown again",
           schema: z.strictObject({ clientId: z.string(), clientSecret: z.string() }).meta({ id: "Credential" }),
         },
@@ -198,7 +198,7 @@ export function serviceUserRoutes({ access, clock }: ApiDeps): readonly Route[] 
         const clientId = randomUUID();
         const clientSecret = randomBytes(32).toString("base64url");
         access.putCredential(name, clientId, sha256Hex(clientSecret));
-        return Response.json({ clientId, clientSecret }, { status: 201 });
+        return Response.json({ clientId, clientSecret });
       },
     }),
   ];

@@ -35,7 +35,13 @@ const OrganizationQuery = z.object({ ...Window, nodeIDs: listOf(Uid, 1000) });
 
 /** Audit events in pages; the number of all that match is in the header `x-total-count`. */
 export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
-  const events = { 200: { description: "One page of events", schema: z.array(PublicEvent) }, ...refusals };
+  const events = {
+    200: {
+      description: "One page of events; `x-total-count` tells how many there are on all",
+      schema: z.array(PublicEvent),
+    },
+    ...refusals,
+  };
   return [
     route({
       method: "GET",

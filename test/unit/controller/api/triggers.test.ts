@@ -188,6 +188,20 @@ describe("with stream=1", () => {
     expect(lines(answer.text).at(-1)).toEqual({ error: "killed", code: "exec-failed" });
   });
 
+  it("takes the trigger back when its reader turns away", async () => {
+    const cancelled = new Promise<unknown>((resolve) => {
+      bench.fleet.script = (_, { onProgress, signal }) => {
+        signal.addEventListener("abort", () => resolve(signal.reason));
+        onProgress?.({ seq: 1, kind: "stdout", data: "x" });
+        return new Promise(() => undefined);
+      };
+    });
+    const headers = { authorization: ADMIN_KEY };
+    const response = await bench.app.request(`/node/${uid}/trigger/tg-ping?stream=1`, { method: "POST", headers });
+    await response.body?.cancel();
+    expect(await cancelled).toMatchObject({ code: "cancelled" });
+  });
+
   it("takes the trigger back when its reader does not keep up", async () => {
     let reason: unknown;
     let sent = 0;

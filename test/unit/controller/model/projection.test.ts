@@ -76,7 +76,7 @@ describe("a projection", () => {
 
   it.each(["__proto__", "constructor", "toString", "length"])("finds nothing under the segment %s", (segment) => {
     const shown = project(`projection[0][0]=shadow&projection[0][1]=reported&projection[0][2]=${segment}`);
-    expect(shown).toEqual({ shadow: { reported: {} } });
+    expect(shown).toStrictEqual({ shadow: { reported: {} } });
     expect(Object.keys(project(`projection[]=${segment}`))).toEqual([]);
     expect(project(`projection[0][0]=${segment}&projection[0][1]=x`)).toEqual({});
   });
