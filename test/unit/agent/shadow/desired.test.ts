@@ -62,7 +62,7 @@ describe("an accepted document", () => {
   test("of a lower version comes in after an operator reset the floors", async () => {
     const { documents, load } = await open();
     await documents.accept("node", await node(9), trust, 1);
-    await documents.resetFloors();
+    await documents.resetFloor("node");
     const later = await load();
     await later.accept("node", await node(2), trust, 2);
     expect((await load()).version("node")).toBe(2);

@@ -1,0 +1,156 @@
+import { spawn, type ChildProcess, type SpawnOptions } from "node:child_process";
+import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { Health, Status } from "../../src/protocol/local-api.ts";
+import { waitFor } from "./wait-for.ts";
+
+/** The built bundle and the flags it is started with everywhere. */
+export const BUNDLE = join(import.meta.dirname, "../../dist/holdfast.mjs");
+export const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
+
+/** A program of ours running as a process of its own. */
+export interface Program {
+  readonly process: ChildProcess;
+  readonly pid: number;
+  readonly log: () => string;
+  /** Sends a signal and waits for the end. */
+  end(signal?: NodeJS.Signals): Promise<number | null>;
+}
+
+export interface ControllerProgram extends Program {
+  readonly url: string;
+  readonly dir: string;
+  readonly key: () => string;
+  /** One API call with the admin key; the parsed JSON or the text. */
+  call(method: string, path: string, body?: unknown): Promise<{ status: number; body: unknown }>;
+  license(name: string, type?: "Node" | "Agent"): Promise<string>;
+}
+
+export interface AgentProgram extends Program {
+  readonly stateDir: string;
+  readonly runDir: string;
+  status(): Promise<Status>;
+  health(): Promise<Health>;
+}
+
+/** Starts the bundle with a verb; output goes to `logPath`. It ends with the test at the latest. */
+export function startProgram(args: readonly string[], logPath: string, options: SpawnOptions = {}): Program {
+  const out = openSync(logPath, "a");
+  const child = spawn(process.execPath, [...FLAGS, BUNDLE, ...args], { ...options, stdio: ["ignore", out, out] });
+  const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+  });
+  return {
+    process: child,
+    pid: child.pid ?? 0,
+    log: () => readFileSync(logPath, "utf8"),
+    end(signal = "SIGTERM") {
+      child.kill(signal);
+      return ended;
+    },
+  };
+}
+
+/** A port of 127.0.0.1 that was free a moment ago; kept over restarts of what listens on it. */
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (typeof address !== "object" || address === null) throw new Error("no port");
+  return address.port;
+}
+
+/** Starts a controller below `dir` and waits until it answers. */
+export async function startController(
+  dir: string,
+  port: number,
+  more: readonly string[] = [],
+): Promise<ControllerProgram> {
+  mkdirSync(dir, { recursive: true });
+  const data = join(dir, "controller");
+  const url = `http://127.0.0.1:${port}`;
+  const args = ["controller", "--listen", `127.0.0.1:${port}`, "--data", data, ...more];
+  const program = startProgram(args, join(dir, "controller.log"));
+  await waitFor("the controller answers", async () => (await fetch(`${url}/healthz`)).ok);
+  const key = (): string => readFileSync(join(data, "admin.key"), "utf8").trim();
+  const call = async (method: string, path: string, body?: unknown): Promise<{ status: number; body: unknown }> => {
+    const response = await fetch(`${url}${path}`, {
+      method,
+      headers: { authorization: key(), ...(body === undefined ? {} : { "content-type": "application/json" }) },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    const isJson = response.headers.get("content-type")?.includes("json") === true;
+    return { status: response.status, body: isJson ? (JSON.parse(text) as unknown) : text };
+  };
+  return {
+    ...program,
+    url,
+    dir: data,
+    key,
+    call,
+    async license(name, type = "Node") {
+      const { status, body } = await call("GET", `/node/license?name=${name}&type=${type}`);
+      if (status !== 200 || typeof body !== "string") throw new Error(`no license: ${status} ${JSON.stringify(body)}`);
+      return body;
+    },
+  };
+}
+
+/** Starts an agent on `dir/state` and `dir/run` and waits for its socket. */
+export async function startAgent(dir: string, options: SpawnOptions & { wait?: boolean } = {}): Promise<AgentProgram> {
+  mkdirSync(dir, { recursive: true });
+  const stateDir = join(dir, "state");
+  const runDir = join(dir, "run");
+  const program = startProgram(["agent", "--state", stateDir, "--run", runDir], join(dir, "agent.log"), options);
+  if (options.wait !== false) {
+    await waitFor("the agent writes its pid", () => pidOf(runDir) === program.pid);
+  }
+  const read = async (verb: string): Promise<unknown> => {
+    const { stdout } = await holdfast([verb, "--json", "--run", runDir]);
+    return JSON.parse(stdout);
+  };
+  return {
+    ...program,
+    stateDir,
+    runDir,
+    status: async () => Status.parse(await read("status")),
+    health: async () => Health.parse(await read("health")),
+  };
+}
+
+function pidOf(runDir: string): number | undefined {
+  const path = join(runDir, "agent.pid");
+  return existsSync(path) ? Number(readFileSync(path, "utf8")) : undefined;
+}
+
+/** Runs one CLI verb to its end. */
+export function holdfast(
+  args: readonly string[],
+  input?: string,
+): Promise<{ code: number | null; stdout: string; stderr: string }> {
+  const child = spawn(process.execPath, [...FLAGS, BUNDLE, ...args], { stdio: ["pipe", "pipe", "pipe"] });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (chunk: string) => (stdout += chunk));
+  child.stderr.setEncoding("utf8").on("data", (chunk: string) => (stderr += chunk));
+  child.stdin.on("error", () => undefined).end(input);
+  return new Promise((resolve) => child.once("close", (code) => resolve({ code, stdout, stderr })));
+}
+
+/** Registers the agent of `dir` under a name and waits until the controller sees it online; gives its uid. */
+export async function registerNode(controller: ControllerProgram, agent: AgentProgram, name: string): Promise<string> {
+  const license = join(agent.stateDir, "..", `${name}.license`);
+  writeFileSync(license, await controller.license(name));
+  const args = ["register", license, "--state", agent.stateDir, "--run", agent.runDir, "--json"];
+  const { code, stdout, stderr } = await holdfast(args);
+  if (code !== 0) throw new Error(`register ended with ${code}: ${stdout}${stderr}`);
+  return waitFor(`${name} is online`, async () => {
+    const nodes = (await controller.call("GET", "/node")).body as { name: string; uid: string; online: boolean }[];
+    return nodes.find((node) => node.name === name && node.online)?.uid;
+  });
+}
