@@ -49,7 +49,8 @@ describe("sockets", () => {
 describe("the run directory", () => {
   it("is made 0750 whatever the umask", async () => {
     await using dirs = await someDirectories();
-    await makeRunDirectory(join(dirs.root, "deep", "run"));
+    const umask = process.umask(0o077);
+    await makeRunDirectory(join(dirs.root, "deep", "run")).finally(() => process.umask(umask));
     expect(statSync(join(dirs.root, "deep", "run")).mode & 0o777).toBe(0o750);
   });
 
