@@ -10,7 +10,6 @@ import {
 import { JsonObject, Uid } from "../../protocol/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { nodeOf, nodeResponse } from "./nodes.ts";
-import { withViolations } from "./problem.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, notFound, PublicNode, refusals, violations } from "./shapes.ts";
 
@@ -52,13 +51,10 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
     params: NodeParams,
     body: { schema, root: section, limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH } },
     answers: { 200: { description: "The node", schema: PublicNode }, ...refusals, ...notFound, ...badBody },
-    handle: async ({ params: { nodeID }, body, caller }) => {
+    handle: ({ params: { nodeID }, body, caller }) => {
       const record = nodeOf(fleet, nodeID);
       if (!sectionSuits(section, record.type)) throw notForAgents(section);
-      const changed = await withViolations(section, ["invalid-body"], () =>
-        fleet.setSection(nodeID, section, body, caller.name),
-      );
-      return nodeResponse(changed, "full");
+      return nodeResponse(fleet.setSection(nodeID, section, body, caller.name), "full");
     },
   });
 }

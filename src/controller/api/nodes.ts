@@ -81,7 +81,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       },
       handle: async ({ query: { name, type, jkt }, caller }) => {
         const request = { name, type, user: caller.name, ...(jkt === undefined ? {} : { jkt }) };
-        const license = await withViolations("name", ["name-taken", "invalid-body"], () => fleet.issueLicense(request));
+        const license = await withViolations("name", ["name-taken"], () => fleet.issueLicense(request));
         return new Response(license, { headers: { "content-type": "text/plain; charset=utf-8" } });
       },
     }),

@@ -72,10 +72,11 @@ function statusOf(thrown: unknown): number | undefined {
 
 const isHttpCode = (code: string): code is keyof typeof httpCodes => Object.hasOwn(httpCodes, code);
 
-/** The answer to a failed request: `{error, code, details?}`, or an array of strings for violations. */
+/** The answer to a failed request: `{error, code, details?}`, or an array of strings for violations found here. */
 export function problemResponse(thrown: unknown, headers: Readonly<Record<string, string>> = {}): Response {
   if (thrown instanceof Violations) return Response.json(thrown.lines, { status: 422, headers });
   const { status, code, message, details } = refusalOf(thrown);
-  if (thrown instanceof InputError && code === "invalid-query") return Response.json([message], { status, headers });
+  const isViolation = thrown instanceof InputError && (code === "invalid-query" || code === "invalid-body");
+  if (isViolation) return Response.json([message], { status, headers });
   return Response.json({ error: message, code, ...(details === undefined ? {} : { details }) }, { status, headers });
 }

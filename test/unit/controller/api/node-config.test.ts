@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
+import { InputError } from "../../../../src/errors.ts";
 import { ApiBench, members } from "../../../support/api-bench.ts";
 
 let bench: ApiBench;
@@ -66,6 +67,16 @@ describe.each(SECTIONS)("section %s at /%s", (section, path, isForAgents) => {
   it("is not found on a node that does not exist", async () => {
     const path2 = `/node/00000000-0000-4000-8000-000000000000/${path}`;
     expect((await bench.call("PUT", path2, { json: {} })).status).toBe(404);
+  });
+});
+
+describe("a section the fleet refuses", () => {
+  it("is answered with its lines as they are", async () => {
+    bench.fleet.setSection = () => {
+      throw new InputError("invalid-body", "gateway: nested deeper than 24 levels");
+    };
+    const answer = await bench.call("PUT", `/node/${uid}/config/gateway`, { json: {} });
+    expect([answer.status, answer.json]).toEqual([422, ["gateway: nested deeper than 24 levels"]]);
   });
 });
 

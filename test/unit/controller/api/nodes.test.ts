@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
+import { InputError } from "../../../../src/errors.ts";
 import type { NodeRecord } from "../../../../src/controller/fleet.ts";
 import { ApiBench, items, members } from "../../../support/api-bench.ts";
 
@@ -201,6 +202,24 @@ describe("the other changes of a node", () => {
     const full = bench.fleet.add({ name: "full", tags });
     expect((await bench.call("PUT", `/node/${full.uid}/tag/more`, { json: { value: "x" } })).status).toBe(422);
     expect((await bench.call("PUT", `/node/${full.uid}/tag/t1`, { json: { value: "y" } })).status).toBe(200);
+  });
+});
+
+describe("what the fleet itself refuses", () => {
+  it("is an array of strings when it is about a field, and named otherwise", async () => {
+    bench.fleet.updateNode = () => {
+      throw new InputError("invalid-body", "cluster: pair.example.net has 16 members", {
+        details: { field: "cluster" },
+      });
+    };
+    const json = { cluster: "pair.example.net" };
+    const full = await bench.call("PUT", `/node/${one.uid}`, { json });
+    expect([full.status, full.json]).toEqual([422, ["cluster: pair.example.net has 16 members"]]);
+    bench.fleet.updateNode = () => {
+      throw new InputError("not-supported", "cluster: agents cannot be members of a cluster");
+    };
+    const agent = await bench.call("PUT", `/node/${two.uid}`, { json });
+    expect([agent.status, agent.json]).toMatchObject([422, { code: "not-supported" }]);
   });
 });
 
