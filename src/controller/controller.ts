@@ -150,7 +150,7 @@ function assemble({
   const documents = documentsOf({ ...base, events });
   const sessions = new Sessions({ store, events, clock, heartbeatSeconds });
   const announcer = new Announcer({ sessions, documents, clock });
-  const triggers = new Triggers({ ...base, sessions });
+  const triggers = new Triggers({ ...base, sessions, log: channelLog });
   const tickets = new Tickets(clock);
   const telemetry = telemetryIntake({ store, events, clock, log: channelLog });
   const methods = { store, documents, tickets, triggers, telemetry, clock };

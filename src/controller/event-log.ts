@@ -45,7 +45,8 @@ export function eventLog(
       store.events.add(entry);
       const { opens, clears } = alertChange(entry);
       for (const type of clears) store.alerts.close(node.uid, type);
-      if (opens !== undefined) store.alerts.open(entry);
+      // A node whose clock is ahead must not keep an alert open beyond its day.
+      if (opens !== undefined) store.alerts.open({ ...entry, timestamp: Math.min(entry.timestamp, nowMs / 1000) });
       return entry;
     });
   return {

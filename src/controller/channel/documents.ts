@@ -91,6 +91,19 @@ export function documents({ store, events, keys, clock, origin }: DocumentsDeps)
     return isFollowed;
   };
 
+  /** Versions of the keys document are root's to give: one above ours is told, and cannot be followed. */
+  const reportKeysAhead = (uid: string, have: number): void => {
+    const stored = keys.newest.version;
+    const node = have > stored ? store.nodes.label(uid) : undefined;
+    if (node === undefined) return;
+    events.record(node, {
+      eventType: "Control Plane Restored",
+      level: "WARNING",
+      message: `The node holds version ${have} of the keys document, above ${stored}, which only root can follow`,
+      details: { document: "keys", have, stored, followed: false },
+    });
+  };
+
   return {
     refresh: (uid) => store.atomic(() => NAMES.filter((name) => refreshOne(uid, name))),
     versions: (uid) => ({
@@ -99,7 +112,11 @@ export function documents({ store, events, keys, clock, origin }: DocumentsDeps)
       cluster: versionOf(uid, "cluster"),
       domain: versionOf(uid, "domain"),
     }),
-    follow: (uid, have) => store.atomic(() => NAMES.filter((name) => followOne(uid, name, have[name]))),
+    follow: (uid, have) =>
+      store.atomic(() => {
+        reportKeysAhead(uid, have.keys);
+        return NAMES.filter((name) => followOne(uid, name, have[name]));
+      }),
     async signed(uid, name) {
       const id = idOf(uid, name);
       const stored = id === undefined ? undefined : store.documents.get(id);

@@ -30,7 +30,7 @@ export class Gate {
 
   /** Handles the server's `upgrade` event. */
   upgrade(request: IncomingMessage, stream: Duplex, head: Buffer): void {
-    stream.once("error", () => stream.destroy());
+    stream.on("error", ignore);
     if (this.#isClosed) return refuse(stream, 503);
     if (pathOf(request) !== SESSION_PATH) return refuse(stream, 404);
     if (!offersSubprotocol(request)) return refuse(stream, 400);

@@ -17,7 +17,7 @@ import type { Store } from "../store/store.ts";
 import type { Announcer } from "./announcer.ts";
 import type { Documents } from "./documents.ts";
 import { verifyHello } from "./hello.ts";
-import { bytesOf, closeSocket, NodeSession } from "./session.ts";
+import { bytesOf, closeSocket, NodeSession, type SessionHooks } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Triggers } from "./triggers.ts";
 
@@ -46,9 +46,23 @@ const FULL_RETRY_SECONDS = 300;
 /** Takes new sockets through challenge and hello; one that succeeds becomes a session. */
 export class Greeter {
   readonly #deps: GreeterDeps;
+  readonly #hooks: SessionHooks;
 
   constructor(deps: GreeterDeps) {
     this.#deps = deps;
+    this.#hooks = {
+      clock: deps.clock,
+      handlers: deps.handlers,
+      onClose: (session) => {
+        try {
+          deps.sessions.closed(session);
+        } catch (error) {
+          // A full disk must not take the other nodes' sessions along.
+          deps.log.error({ node: session.uid, err: toError(error) }, "disconnect not stored");
+        }
+      },
+      onFault: (session, method, err) => deps.log.warn({ node: session.uid, method, err }, "message failed"),
+    };
   }
 
   /** Greets one socket. `onSettled` is called once, when the socket is authenticated or gone. */
@@ -186,17 +200,7 @@ export class Greeter {
       closeSocket(socket, closeCodes["too-many"], String(FULL_RETRY_SECONDS), clock);
       return;
     }
-    const session = new NodeSession({
-      uid,
-      sid,
-      cnonce: claims.cnonce,
-      address,
-      socket,
-      clock,
-      handlers: this.#deps.handlers,
-      onClose: (closed) => sessions.closed(closed),
-      onFault: (faulty, method, err) => this.#deps.log.warn({ node: faulty.uid, method, err }, "message failed"),
-    });
+    const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address }, socket, this.#hooks);
     store.atomic(() => this.#enter(session, claims, before));
     session.answer(id, result);
     const current = documents.versions(uid);

@@ -1,6 +1,5 @@
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { DocumentVersions } from "../../protocol/claims.ts";
 import type { NodeMethods } from "../../protocol/methods.ts";
 import type { Handlers } from "../../protocol/rpc.ts";
 import { applyReport } from "../model/shadow.ts";
@@ -38,10 +37,9 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       }),
     "document.get"({ name, have }) {
       refuseWhileHeld(store, uid);
-      if (name !== "keys") documents.follow(uid, onlyHave(documents.versions(uid), name, have));
+      documents.follow(uid, { ...documents.versions(uid), [name]: have });
       const version = documents.versions(uid)[name];
       if (version === 0) throw new InputError("not-found", `node ${uid} has no ${name} document`);
-      // Versions of the keys document are root's to give, so one above ours cannot be followed.
       if (have === version || (name === "keys" && have > version)) return { version, unchanged: true as const };
       return { version, ticket: tickets.issue({ uid, sid, name, have }) };
     },
@@ -69,8 +67,4 @@ export function refuseWhileHeld(store: Store, uid: string): void {
       details: { event: "Identity Shared" },
     });
   }
-}
-
-function onlyHave(versions: DocumentVersions, name: keyof DocumentVersions, have: number): DocumentVersions {
-  return { ...versions, [name]: have };
 }

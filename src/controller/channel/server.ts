@@ -3,9 +3,14 @@ import { HostError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 
 const CLOSE_GRACE_MS = 2000;
+/** How long a request may take to arrive: its head, and all of it (a bandwidth test sends for two minutes). */
+const HEADERS_MS = 10_000;
+const REQUEST_MS = 150_000;
 
 /** Opens the port and answers the one that was given. @throws {HostError} `listen-failed`. */
 export function listen(server: Server, host: string, port: number): Promise<number> {
+  server.headersTimeout = HEADERS_MS;
+  server.requestTimeout = REQUEST_MS;
   return new Promise((resolve, reject) => {
     const onError = (error: Error): void => {
       const message = `cannot listen on ${host}:${port}: ${error.message}`;

@@ -23,13 +23,17 @@ const INVALID_REQUEST = -32600;
 /** How long a closing handshake may take before the socket is cut. */
 const CLOSE_GRACE_MS = 2000;
 
-export interface SessionOptions {
+/** Whose session it is, and where from. */
+export interface SessionFacts {
   readonly uid: string;
   readonly sid: string;
   /** The nonce the node chose: what a notice of its deletion answers. */
   readonly cnonce: string;
   readonly address: string;
-  readonly socket: WebSocket;
+}
+
+/** What all sessions share; one value for all of them, since there may be thousands. */
+export interface SessionHooks {
   readonly clock: Clock;
   readonly handlers: (session: NodeSession) => Handlers<NodeMethods>;
   readonly onClose: (session: NodeSession) => void;
@@ -51,31 +55,30 @@ export class NodeSession {
   readonly #clock: Clock;
   #badFrames = 0;
 
-  constructor(options: SessionOptions) {
-    const { socket, clock } = options;
-    this.uid = options.uid;
-    this.sid = options.sid;
-    this.cnonce = options.cnonce;
-    this.address = options.address;
-    this.lastHeardAt = clock.elapsed();
+  constructor({ uid, sid, cnonce, address }: SessionFacts, socket: WebSocket, hooks: SessionHooks) {
+    this.uid = uid;
+    this.sid = sid;
+    this.cnonce = cnonce;
+    this.address = address;
+    this.lastHeardAt = hooks.clock.elapsed();
     this.#socket = socket;
-    this.#clock = clock;
+    this.#clock = hooks.clock;
     this.peer = new RpcPeer({
       local: nodeMethods,
       remote: controlMethods,
-      handlers: options.handlers(this),
+      handlers: hooks.handlers(this),
       send: (text) => this.#send(text),
-      onFault: (method, error) => options.onFault(this, method, error),
+      onFault: (method, error) => hooks.onFault(this, method, error),
     });
     const heard = (): void => {
-      this.lastHeardAt = clock.elapsed();
+      this.lastHeardAt = this.#clock.elapsed();
     };
     socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
     socket.on("ping", heard);
     socket.on("pong", heard);
-    socket.once("close", () => {
+    socket.on("close", () => {
       this.peer.close(new SessionError("session-closed", `the session of ${this.uid} ended`));
-      options.onClose(this);
+      hooks.onClose(this);
     });
   }
 
@@ -111,6 +114,8 @@ export class NodeSession {
   }
 
   #receive(data: RawData, isBinary: boolean): void {
+    // What arrives after we said goodbye belongs to nobody.
+    if (this.#socket.readyState !== this.#socket.OPEN) return;
     this.lastHeardAt = this.#clock.elapsed();
     if (isBinary) {
       closeSocket(this.#socket, 1003, "text frames only", this.#clock);

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import type { Logger } from "pino";
 import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { signJws } from "../../protocol/jws.ts";
@@ -16,6 +17,7 @@ export interface TriggersDeps {
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly origin: string;
+  readonly log: Logger;
 }
 
 export interface TriggerOptions {
@@ -139,7 +141,7 @@ export class Triggers {
         if (!this.#runs.delete(plan.id)) return;
         cancelGuard();
         signal.removeEventListener("abort", onAbort);
-        this.#deps.store.triggers.settle(plan.id, "error" in outcome ? codeOf(outcome.error) : "ok");
+        this.#note(plan.id, "error" in outcome ? codeOf(outcome.error) : "ok");
         if ("error" in outcome) reject(outcome.error);
         else resolve(outcome.result);
       },
@@ -194,6 +196,15 @@ export class Triggers {
       },
     );
     return true;
+  }
+
+  /** Records an outcome; the caller's answer does not depend on whether that works. */
+  #note(id: string, outcome: string): void {
+    try {
+      this.#deps.store.triggers.settle(id, outcome);
+    } catch (error) {
+      this.#deps.log.error({ trigger: id, err: toError(error) }, "outcome not stored");
+    }
   }
 
   #giveUp(run: Run, error: InputError): void {

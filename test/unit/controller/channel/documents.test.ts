@@ -119,3 +119,14 @@ test("what a node applied is kept by document", async () => {
   await session.peer.request("document.applied", { ...report, sections });
   expect(controller.fleet.node(node.uid)?.applied).toEqual({ node: { ...report, sections } });
 });
+
+test("a keys document above ours is told and not followed", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  expect(await session.peer.request("document.get", { name: "keys", have: 7 })).toEqual({
+    version: 1,
+    unchanged: true,
+  });
+  expect(restoredEvents(controller)).toMatchObject([{ details: { document: "keys", have: 7, followed: false } }]);
+});
