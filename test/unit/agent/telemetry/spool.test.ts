@@ -136,3 +136,35 @@ describe("bounds", () => {
     expect(batchOf(large).records).toHaveLength(2);
   });
 });
+
+test("a record too large for any message is dropped and counted, and holds up nothing", () => {
+  const { spool } = memory();
+  spool.append("events", { text: "x".repeat(2_000_000) });
+  spool.append("events", { small: true });
+  expect(spool.status().events).toEqual({ queued: 1, dropped: 1 });
+  expect(batchOf(spool)).toMatchObject({ first: 1, records: [{ small: true }], dropped: 1 });
+});
+
+describe("a control plane that counts ahead of us", () => {
+  test("gets the records again under numbers it does not know", () => {
+    const { spool, open } = memory();
+    for (let i = 1; i <= 3; i += 1) spool.append("events", { i });
+    spool.append("metrics", { t: 1 });
+    spool.acknowledge(batchOf(spool), 500_000);
+    expect(batchOf(spool)).toMatchObject({ first: 500_001, records: [{ i: 1 }, { i: 2 }, { i: 3 }] });
+    expect(open().batch("events")).toMatchObject({ first: 500_001, records: [{ i: 1 }, { i: 2 }, { i: 3 }] });
+    spool.append("events", { i: 4 });
+    expect(batchOf(spool).records).toHaveLength(4);
+    spool.acknowledge(batchOf(spool), 500_004);
+    expect(spool.batch("events")).toBeUndefined();
+    expect(batchOf(spool, "metrics").first).toBe(1);
+  });
+});
+
+test("an answer that takes nothing leaves the drops to be told again", () => {
+  const { spool } = memory();
+  for (let i = 0; i <= streamBounds.events.maxRecords; i += 1) spool.append("events", { i });
+  const batch = batchOf(spool);
+  spool.acknowledge(batch, 0);
+  expect(batchOf(spool)).toEqual(batch);
+});
