@@ -15,6 +15,7 @@ import {
 import { RpcPeer } from "../../../../src/protocol/rpc.ts";
 import type { TelemetryPush } from "../../../../src/protocol/telemetry.ts";
 
+import { deferred, type Deferred } from "../../../support/deferred.ts";
 import { FakeClock, settle } from "../../../support/fake-clock.ts";
 import type { z } from "zod";
 
@@ -131,4 +132,39 @@ describe("the pusher", () => {
     expect(pushes).toHaveLength(2);
     expect(spool.status().events.queued).toBe(0);
   });
+});
+
+test("what is appended to a stream already passed is sent in the same run", async () => {
+  const { spool, pusher } = setUp();
+  const gate: Deferred<void> = deferred();
+  const { connection, pushes } = session(async (push) => {
+    if (push.stream === "metrics") await gate.promise;
+    return takeAll(push);
+  });
+  spool.append("metrics", { t: 1 });
+  pusher.online(connection);
+  await settled();
+  spool.append("events", { late: true });
+  pusher.look();
+  gate.resolve(undefined);
+  await settled();
+  expect(pushes.map(({ stream }) => stream)).toEqual(["metrics", "events"]);
+});
+
+test("a control plane that takes nothing is asked every five seconds, however much is appended, and never after the close", async () => {
+  const { spool, pusher, clock } = setUp();
+  const { connection, pushes } = session(({ first }) => ({ last: first - 1 }));
+  pusher.online(connection);
+  for (let i = 0; i < 20; i += 1) {
+    spool.append("events", { i });
+    pusher.look();
+    await settled();
+  }
+  const before = pushes.length;
+  await clock.advance(20_000);
+  await settled();
+  expect(pushes.length - before).toBe(4);
+  expect(clock.pendingTimers).toBeLessThanOrEqual(2);
+  pusher.close();
+  expect(clock.pendingTimers).toBe(0);
 });
