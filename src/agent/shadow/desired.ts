@@ -72,8 +72,9 @@ export class DesiredDocuments {
     for (const name of DocumentName.options) {
       const loaded = await documents.#files[name].load();
       documents.#note(name, loaded.is);
-      if (loaded.is === "good" || loaded.is === "recovered") documents.#hold(loaded.value);
+      if (loaded.is === "good" || loaded.is === "recovered") documents.#restore(name, loaded.value);
     }
+    if (floors.is !== "good") documents.#raiseFloors();
     return documents;
   }
 
@@ -115,13 +116,13 @@ export class DesiredDocuments {
       await this.#refused[name].save(stored);
       throw error;
     }
-    if (claims.version !== this.version(name) || this.#held[name]?.sub !== claims.sub) {
-      await this.#files[name].save(stored);
-    }
+    if (claims.version === this.#held[name]?.version && claims.sub === this.#held[name].sub) return claims;
+    // The floor comes first: cut short between the two, the same version is still welcome and no older one is.
     if (claims.version > floor) {
       this.#floors[floorKey(claims)] = claims.version;
       await this.#floorFile.save(this.#floors);
     }
+    await this.#files[name].save(stored);
     this.#hold(stored);
     return claims;
   }
@@ -186,12 +187,31 @@ export class DesiredDocuments {
     }
   }
 
+  /** Puts a stored document in force; one that this version's schema refuses is damage, and no reason not to start. */
+  #restore(name: DocumentName, stored: Stored): void {
+    try {
+      this.#hold(stored);
+    } catch {
+      this.#note(name, "lost");
+    }
+  }
+
+  /** Floors that were lost, or are those before the last, are no lower than what is in force. */
+  #raiseFloors(): void {
+    for (const name of DocumentName.options) {
+      const held = this.#held[name];
+      if (held === undefined) continue;
+      const key = floorKey({ name, sub: held.sub });
+      this.#floors[key] = Math.max(this.#floors[key] ?? 0, held.version);
+    }
+  }
+
   #note(name: string, is: "absent" | "good" | "recovered" | "lost"): void {
     if (is === "recovered" || is === "lost")
       this.damage.push({ file: `desired/${name}.json`, isRecovered: is === "recovered" });
   }
 }
 
-function floorKey(claims: DocumentClaims): string {
+function floorKey(claims: Pick<DocumentClaims, "name" | "sub">): string {
   return `${claims.name}/${claims.sub}`;
 }

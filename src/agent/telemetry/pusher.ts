@@ -19,6 +19,8 @@ export class Pusher {
   readonly #options: PusherOptions;
   #connection: Connection | undefined;
   #isRunning = false;
+  #isDueAgain = false;
+  #cancelRetry = (): void => undefined;
   #cancelFlush: (() => void) | undefined;
 
   constructor(options: PusherOptions) {
@@ -41,10 +43,13 @@ export class Pusher {
       this.#cancelFlush = undefined;
       spool.flush();
     });
-    if (this.#connection !== undefined && !this.#isRunning) void this.#run(this.#connection);
+    // A run under way may have passed the stream that this is about.
+    if (this.#isRunning) this.#isDueAgain = true;
+    else if (this.#connection !== undefined) void this.#run(this.#connection);
   }
 
   close(): void {
+    this.#cancelRetry();
     this.#cancelFlush?.();
     this.#options.spool.flush();
   }
@@ -52,13 +57,17 @@ export class Pusher {
   async #run(connection: Connection): Promise<void> {
     this.#isRunning = true;
     try {
-      await this.#drain(connection);
+      do {
+        this.#isDueAgain = false;
+        await this.#drain(connection);
+      } while (this.#isDueAgain);
       this.#cancelFlush?.();
       this.#cancelFlush = undefined;
     } catch (error) {
       if (!connection.signal.aborted) {
         this.#options.log.warn({ reason: toError(error).message }, "telemetry was not taken");
-        this.#options.clock.after(RETRY_MS, () => this.look());
+        this.#cancelRetry();
+        this.#cancelRetry = this.#options.clock.after(RETRY_MS, () => this.look());
       }
     } finally {
       this.#isRunning = false;

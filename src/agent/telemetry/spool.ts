@@ -90,7 +90,14 @@ export class Spool {
   /** Takes one record. When the stream is full the oldest goes, and is counted. */
   append(name: StreamName, record: JsonObject): void {
     const stream = this.#stream(name);
-    const entry: Entry = { seq: this.#number(stream), text: JSON.stringify(record), isWritten: false };
+    const text = JSON.stringify(record);
+    // No message could carry it, and everything behind it would wait for ever.
+    if (text.length > BATCH.maxBytes) {
+      stream.dropped += 1;
+      this.#try(() => this.#saveStream.run(name, stream.reserved, stream.dropped));
+      return;
+    }
+    const entry: Entry = { seq: this.#number(stream), text, isWritten: false };
     stream.entries.push(entry);
     stream.bytes += entry.text.length;
     const kept = stream.entries.length;
@@ -129,7 +136,9 @@ export class Spool {
   /** Forgets what the control plane has: everything up to `last`. */
   acknowledge(batch: Batch, last: number): void {
     const stream = this.#stream(batch.stream);
+    if (last < batch.first) return;
     stream.droppedReported += batch.dropped;
+    if (last >= stream.next) return this.#renumber(stream, last + 1);
     let wasWritten = false;
     while (stream.entries[0] !== undefined && stream.entries[0].seq <= last) {
       const [gone] = stream.entries.splice(0, 1);
@@ -137,11 +146,6 @@ export class Spool {
       wasWritten ||= gone?.isWritten === true;
     }
     if (wasWritten) this.#try(() => this.#removeUpTo.run(batch.stream, last));
-    // The control plane may know numbers that a lost disk does not.
-    if (last >= stream.next) {
-      stream.next = last + 1;
-      this.#reserve(stream);
-    }
   }
 
   /** Writes what waits only in memory: at shutdown, and when it has waited long enough. */
@@ -193,6 +197,18 @@ export class Spool {
   #reserve(stream: Stream): void {
     stream.reserved = stream.next + RESERVE;
     this.#try(() => this.#saveStream.run(stream.name, stream.reserved, stream.dropped));
+  }
+
+  /** The control plane knows numbers that a lost disk does not: what waits here was taken for old, and goes again above them. */
+  #renumber(stream: Stream, first: number): void {
+    const written = stream.entries.at(-1)?.seq ?? 0;
+    stream.entries.forEach((entry, i) => {
+      stream.entries[i] = { seq: first + i, text: entry.text, isWritten: false };
+    });
+    stream.next = first + stream.entries.length;
+    this.#reserve(stream);
+    this.#try(() => this.#removeUpTo.run(stream.name, written));
+    this.#write(stream);
   }
 
   #write(stream: Stream): void {

@@ -1,10 +1,12 @@
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { z } from "zod";
 import { beforeAll, describe, expect, test } from "vitest";
 import { DesiredDocuments, type Trust } from "../../../../src/agent/shadow/desired.ts";
 import { judgeDocuments } from "../../../../src/agent/shadow/applied.ts";
 import { hostFiles } from "../../../../src/host/files.ts";
+import { stateFile } from "../../../../src/host/state-file.ts";
 import { keySetOf } from "../../../../src/protocol/keys-chain.ts";
 import {
   clusterDocument,
@@ -216,4 +218,52 @@ describe("between two clusters", () => {
     );
     expect(documents.current.cluster).toMatchObject({ version: 7, sub: "c2.example.net" });
   });
+});
+
+describe("the floor", () => {
+  test("is on disk before the document it belongs to", async () => {
+    const { root, documents } = await open();
+    await documents.accept("node", await node(3), trust, 1);
+    const real = hostFiles(root);
+    let writes = 0;
+    const cut = await DesiredDocuments.load(
+      {
+        ...real,
+        writeAtomic: (...args) => ((writes += 1) > 3 ? Promise.reject(new Error("cut")) : real.writeAtomic(...args)),
+      },
+      "/s",
+    );
+    await cut.accept("node", await node(5), trust, 2).catch(() => undefined);
+    const later = await DesiredDocuments.load(real, "/s");
+    await expect(later.accept("node", await node(4), trust, 3)).rejects.toMatchObject({ code: "below-floor" });
+    await later.accept("node", await node(5), trust, 3);
+    expect(later.version("node")).toBe(5);
+  });
+
+  test("that was lost is no lower than what is in force", async () => {
+    const { documents, load, at } = await open();
+    await documents.accept("node", await node(5), trust, 1);
+    rmSync(at("floors.json"), { force: true });
+    await expect((await load()).accept("node", await node(4), trust, 2)).rejects.toMatchObject({ code: "below-floor" });
+  });
+});
+
+test("the version in force with another body changes nothing, in memory or on disk", async () => {
+  const { documents, load } = await open();
+  await documents.accept("node", await node(5, { tags: { a: "1" } }), trust, 1);
+  await documents.accept("node", await node(5, { tags: { a: "2" } }), trust, 2);
+  expect(documents.current.node?.body.tags).toEqual({ a: "1" });
+  expect((await load()).current).toEqual(documents.current);
+});
+
+test("a stored document that this version cannot read is told as damage and stops nothing", async () => {
+  const { documents, load, root } = await open();
+  await documents.accept("domain", await signDocument(key, "domain", 9, domainDocument()), trust, 1);
+  const Stored = z.object({ jws: z.string(), receivedAt: z.number() });
+  const file = stateFile(hostFiles(root), { path: "/s/desired/node.json", schema: Stored, keepsPrevious: true });
+  await file.save({ jws: await signDocument(key, "node", 3, { state: "FORMER" }), receivedAt: 1 });
+  const later = await load();
+  expect(later.current.node).toBeUndefined();
+  expect(later.version("domain")).toBe(9);
+  expect(later.damage).toEqual([{ file: "desired/node.json", isRecovered: false }]);
 });

@@ -1,0 +1,170 @@
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { describe, expect, test } from "vitest";
+import { Spool, spoolMigration, streamBounds, type Batch } from "../../../../src/agent/telemetry/spool.ts";
+import { openDatabase } from "../../../../src/host/database.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+
+function memory() {
+  const sql = new DatabaseSync(":memory:");
+  sql.exec(spoolMigration);
+  const faults: unknown[] = [];
+  const open = () => new Spool(sql, (error) => void faults.push(error));
+  return { sql, faults, open, spool: open() };
+}
+
+function batchOf(spool: Spool, name: "events" | "metrics" = "events"): Batch {
+  const batch = spool.batch(name);
+  if (batch === undefined) throw new Error("nothing waits");
+  return batch;
+}
+
+const lastOf = ({ first, records }: Batch): number => first + records.length - 1;
+
+describe("numbers", () => {
+  test("rise by one from one, and are acknowledged in parts", () => {
+    const { spool } = memory();
+    for (let i = 1; i <= 5; i += 1) spool.append("events", { i });
+    const batch = batchOf(spool);
+    expect(batch).toEqual({ stream: "events", first: 1, records: [1, 2, 3, 4, 5].map((i) => ({ i })), dropped: 0 });
+    spool.acknowledge(batch, 3);
+    expect(batchOf(spool)).toMatchObject({ first: 4, records: [{ i: 4 }, { i: 5 }] });
+    spool.acknowledge(batchOf(spool), 5);
+    expect(spool.batch("events")).toBeUndefined();
+  });
+
+  test("never come again after a restart or a kill, whether records were written or not", () => {
+    const path = join(tempDir(), "state.db");
+    const used = new Set<number>();
+    for (let run = 0; run < 5; run += 1) {
+      const { sql } = openDatabase(path, { migrations: [spoolMigration], exclusive: false });
+      const spool = new Spool(sql, (error) => {
+        throw error;
+      });
+      for (const name of ["events", "metrics"] as const) {
+        const key = name === "events" ? 0 : 1e9;
+        spool.append(name, { run });
+        for (let batch = spool.batch(name); batch !== undefined; batch = spool.batch(name)) {
+          for (const [i, record] of batch.records.entries()) {
+            expect(used.has(key + batch.first + i) && record["run"] === run).toBe(false);
+            used.add(key + batch.first + i);
+          }
+          spool.acknowledge(batch, lastOf(batch));
+        }
+      }
+      if (run % 2 === 0) sql.close(); // otherwise as a kill leaves it
+    }
+    expect(used.size).toBe(10);
+  });
+
+  test("with a gap end a batch", () => {
+    const { spool, open } = memory();
+    spool.append("events", { a: 1 });
+    const later = open();
+    later.append("events", { a: 2 });
+    const first = batchOf(later);
+    expect(first.records).toEqual([{ a: 1 }]);
+    later.acknowledge(first, lastOf(first));
+    const second = batchOf(later);
+    expect(second.records).toEqual([{ a: 2 }]);
+    expect(second.first).toBeGreaterThan(first.first + 1);
+  });
+});
+
+describe("durability", () => {
+  test("urgent records survive a kill, others from the flush on", () => {
+    const { spool, open } = memory();
+    spool.append("events", { urgent: true });
+    spool.append("metrics", { t: 1 });
+    expect(open().batch("metrics")).toBeUndefined();
+    spool.flush();
+    expect(open().batch("events")?.records).toEqual([{ urgent: true }]);
+    expect(open().batch("metrics")?.records).toEqual([{ t: 1 }]);
+  });
+
+  test("what was acknowledged is gone from the disk", () => {
+    const { spool, open, sql } = memory();
+    spool.append("events", { a: 1 });
+    spool.acknowledge(batchOf(spool), 1);
+    expect(open().batch("events")).toBeUndefined();
+    expect(sql.prepare("SELECT count(*) AS n FROM spool_record").get()).toEqual({ n: 0 });
+  });
+
+  test("a full disk costs no record while the program runs", () => {
+    const path = join(tempDir(), "state.db");
+    const { sql } = openDatabase(path, { migrations: [spoolMigration], exclusive: false });
+    const faults: unknown[] = [];
+    const spool = new Spool(sql, (error) => void faults.push(error));
+    sql.exec("PRAGMA max_page_count=8");
+    for (let i = 0; i < 200; i += 1) spool.append("events", { i, filling: "x".repeat(1000) });
+    expect(faults.length).toBeGreaterThan(0);
+    expect(spool.status().events).toEqual({ queued: 200, dropped: 0 });
+    sql.exec("PRAGMA max_page_count=100000");
+    spool.flush();
+    const later = new Spool(sql, () => undefined);
+    expect(later.status().events.queued).toBe(200);
+  });
+});
+
+describe("bounds", () => {
+  test("drop the oldest and count it, over restarts too", () => {
+    const { spool, open } = memory();
+    const { maxRecords } = streamBounds.events;
+    for (let i = 0; i < maxRecords + 10; i += 1) spool.append("events", { i });
+    expect(spool.status().events).toEqual({ queued: maxRecords, dropped: 10 });
+    const batch = batchOf(spool);
+    expect(batch).toMatchObject({ first: 11, dropped: 10 });
+    spool.acknowledge(batch, lastOf(batch));
+    expect(batchOf(spool).dropped).toBe(0);
+    expect(open().status().events.dropped).toBe(10);
+  });
+
+  test("hold by size too", () => {
+    const { spool } = memory();
+    for (let i = 0; i < 100; i += 1) spool.append("events", { text: "x".repeat(200_000) });
+    const { queued, dropped } = spool.status().events;
+    expect(queued * 200_000).toBeLessThanOrEqual(streamBounds.events.maxBytes);
+    expect(queued + dropped).toBe(100);
+  });
+
+  test("of one message keep a batch small", () => {
+    const { spool } = memory();
+    for (let i = 0; i < 900; i += 1) spool.append("events", { i });
+    expect(batchOf(spool).records).toHaveLength(500);
+    const large = memory().spool;
+    for (let i = 0; i < 9; i += 1) large.append("events", { text: "x".repeat(100_000) });
+    expect(batchOf(large).records).toHaveLength(2);
+  });
+});
+
+test("a record too large for any message is dropped and counted, and holds up nothing", () => {
+  const { spool } = memory();
+  spool.append("events", { text: "x".repeat(2_000_000) });
+  spool.append("events", { small: true });
+  expect(spool.status().events).toEqual({ queued: 1, dropped: 1 });
+  expect(batchOf(spool)).toMatchObject({ first: 1, records: [{ small: true }], dropped: 1 });
+});
+
+describe("a control plane that counts ahead of us", () => {
+  test("gets the records again under numbers it does not know", () => {
+    const { spool, open } = memory();
+    for (let i = 1; i <= 3; i += 1) spool.append("events", { i });
+    spool.append("metrics", { t: 1 });
+    spool.acknowledge(batchOf(spool), 500_000);
+    expect(batchOf(spool)).toMatchObject({ first: 500_001, records: [{ i: 1 }, { i: 2 }, { i: 3 }] });
+    expect(open().batch("events")).toMatchObject({ first: 500_001, records: [{ i: 1 }, { i: 2 }, { i: 3 }] });
+    spool.append("events", { i: 4 });
+    expect(batchOf(spool).records).toHaveLength(4);
+    spool.acknowledge(batchOf(spool), 500_004);
+    expect(spool.batch("events")).toBeUndefined();
+    expect(batchOf(spool, "metrics").first).toBe(1);
+  });
+});
+
+test("an answer that takes nothing leaves the drops to be told again", () => {
+  const { spool } = memory();
+  for (let i = 0; i <= streamBounds.events.maxRecords; i += 1) spool.append("events", { i });
+  const batch = batchOf(spool);
+  spool.acknowledge(batch, 0);
+  expect(batchOf(spool)).toEqual(batch);
+});
