@@ -41,6 +41,7 @@ test("init holding the SSH port starts sshd on demand", () => {
 
 test("unknown: nobody to be seen behind the SSH port, or no table", () => {
   expect(isSshLocal(machine(line(EVERYWHERE, "0A", 7), running(900, "other", 99)))).toBeUndefined();
+  expect(isSshLocal(machine(line("00000000:08AE", "0A", 7), { "/proc/900/comm": "sshd\n" }))).toBeUndefined();
   expect(isSshLocal(machineRoot({}).reader)).toBeUndefined();
 });
 

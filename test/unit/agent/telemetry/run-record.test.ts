@@ -47,6 +47,12 @@ test("errors of this start are raised with their texts, and a clean start clears
   expect(clean.clears).toMatchObject([{ eventType: "Node Startup Error", object: failed.raises[0]?.object }]);
 });
 
+test("a version that is not known this time stays the one of before", () => {
+  const unknown = assessRun(PREVIOUS, { ...RUN, packageVersion: undefined });
+  expect(unknown.audits).toEqual([]);
+  expect(unknown.record.packageVersion).toBe("1.0");
+});
+
 test("the record counts as unclean until the run says that it stopped", () => {
   const { record } = assessRun(undefined, RUN);
   expect(RunRecord.parse(record)).toEqual({ bootId: "boot-1", packageVersion: "1.0", isStopped: false });
