@@ -33,7 +33,7 @@ import { loadControlKeys, type ControlKeys } from "./keys/control-keys.ts";
 import { keyStore } from "./keys/key-store.ts";
 import { fileCertificate, selfMadeCertificate, type ServerCertificate } from "./keys/tls-certificate.ts";
 import { controllerSettings, tlsModeOf, type ControllerSettings, type ControllerSettingsInput } from "./settings.ts";
-import type { Policy } from "./model/policy.ts";
+import { ADMIN_POLICY } from "./model/policy.ts";
 import { AccessStore } from "./store/access.ts";
 import { openStore, type Store } from "./store/store.ts";
 
@@ -82,7 +82,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     });
     if (admin.isNew) log.info({ path: admin.path }, "operator's API key written");
     const access = new AccessStore(store.sql);
-    access.putApiKey("admin", Buffer.from(admin.hash, "base64url").toString("hex"), [EVERYTHING]);
+    access.putApiKey("admin", Buffer.from(admin.hash, "base64url").toString("hex"), [ADMIN_POLICY]);
     const apiTokenKey = await verificationKey(keys.apiToken.publicKey);
     const identity = identityOf(store, settings);
     const server = certificate === undefined ? createHttpServer() : createHttpsServer(certificate);
@@ -122,9 +122,6 @@ interface Parts {
   readonly access: AccessStore;
   readonly apiTokenKey: CryptoKey;
 }
-
-/** What the operator's own key may do. */
-const EVERYTHING: Policy = { name: "admin", statements: [{ effect: "allow", actions: ["*"] }], resources: ["*"] };
 
 /** Wires everything. Runs without a pause after the port is open, so that no request comes before its listener. */
 function assemble({
