@@ -6,6 +6,7 @@ type ProgramLoader = () => Promise<{ run(argv: readonly string[]): Promise<numbe
 const programs: Readonly<Record<string, ProgramLoader>> = {
   agent: () => import("./agent/main.ts"),
   controller: () => import("./controller/main.ts"),
+  inventory: () => import("./agent/inventory.ts"),
 };
 const offline: Offline = {
   register: async () => (await import("./agent/offline.ts")).registerOffline,

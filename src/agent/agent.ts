@@ -2,7 +2,6 @@ import type { Logger } from "pino";
 import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { dialRequestFor, hostDialler } from "../host/dial.ts";
-import { readDmi } from "../host/dmi.ts";
 import { hostExec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
@@ -27,9 +26,9 @@ import { readLogs, runLocally } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
-import { deviceOf } from "./shadow/device.ts";
+import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments } from "./shadow/desired.ts";
-import { shadowFacts } from "./shadow/facts.ts";
+import { reportedLinks, shadowFacts } from "./shadow/facts.ts";
 import { readMachine } from "./shadow/readings.ts";
 import { ShadowReporting } from "./shadow/reporting.ts";
 import { Session } from "./session/session.ts";
@@ -101,7 +100,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   if (storedRegistration.is === "recovered" || storedRegistration.is === "lost") {
     fault("damaged-file", `identity/registration.json was damaged (${storedRegistration.is})`);
   }
-  const bootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "") ?? crypto.randomUUID();
+  const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
+  const bootId = knownBootId ?? crypto.randomUUID();
 
   // Telemetry.
   const spool = new Spool(sql, (error) => log.warn({ err: toError(error) }, "spool could not be written"));
@@ -125,7 +125,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
   const previousRun = await state.run.load();
   const run = assessRun(previousRun.is === "good" || previousRun.is === "recovered" ? previousRun.value : undefined, {
-    bootId,
+    bootId: knownBootId,
     packageVersion: buildInfo.version,
     startupErrors: faults.map(({ message }) => message),
     startedAt: Math.floor(startedAt / 1000),
@@ -294,8 +294,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     session.start();
   }
 
-  const deviceFor = async (type: NodeType): Promise<Device> =>
-    deviceOf(type, readDmi(reader), readMachine(reader, clock));
+  const deviceFor = (type: NodeType): Promise<Device> => describeDevice(type, { reader, clock, exec }, ending.signal);
 
   // The machine.
   const links = startLinkMonitor({
@@ -303,7 +302,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     events,
     read: () => {
       const machine = readMachine(reader, clock);
-      return { links: machine.links, addresses: machine.addresses };
+      return { links: reportedLinks(machine), addresses: machine.addresses };
     },
   });
   const network = watchNetwork({
