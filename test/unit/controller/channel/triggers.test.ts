@@ -88,13 +88,13 @@ test("progress reaches the caller in order and only from the node that was asked
   const controller = await runController();
   const [node, other] = [await addNode(controller, "edge"), await addNode(controller, "other")];
   const stranger = await other.connect();
-  let finish: (value: unknown) => void = () => undefined;
   let id = "";
+  let wait = true;
   const session = await node.connect({
     handlers: {
       "trigger.run": (params) => {
-        id = claimsOf(params).jti;
-        return new Promise((resolve) => (finish = resolve));
+        ({ jti: id, wait } = claimsOf(params));
+        return true;
       },
     },
   });
@@ -109,8 +109,9 @@ test("progress reaches the caller in order and only from the node that was asked
   session.peer.notify("trigger.progress", { id, seq: 0, kind: "stdout", data: "a" });
   session.peer.notify("trigger.progress", { id, seq: 1, kind: "stdout", data: "b" });
   await until(() => seen.length === 2);
-  finish({ done: true });
-  expect(await run).toEqual({ done: true });
+  await session.peer.request("trigger.result", { id, body: { exitCode: 0 } });
+  expect(await run).toEqual({ exitCode: 0 });
+  expect(wait).toBe(false);
   expect(seen.map(({ data }) => data)).toEqual(["a", "b"]);
 });
 
