@@ -88,20 +88,25 @@ export async function startController(options: ControllerOptions): Promise<Contr
     const server = certificate === undefined ? createHttpServer() : createHttpsServer(certificate);
     const port = await listen(server, settings.listen.host, settings.listen.port);
     const origin = originOf(settings, port, certificate !== undefined);
-    return assemble({
-      settings,
-      log,
-      clock,
-      store,
-      certificate,
-      keys,
-      server,
-      origin,
-      identity,
-      admin,
-      access,
-      apiTokenKey,
-    });
+    try {
+      return assemble({
+        settings,
+        log,
+        clock,
+        store,
+        certificate,
+        keys,
+        server,
+        origin,
+        identity,
+        admin,
+        access,
+        apiTokenKey,
+      });
+    } catch (error) {
+      server.close();
+      throw error;
+    }
   } catch (error) {
     store.close();
     throw error;

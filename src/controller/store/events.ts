@@ -22,6 +22,7 @@ const WHERE = `
   (:nodes IS NULL OR node_id IN (SELECT value FROM json_each(:nodes)))
   AND (:types IS NULL OR event_type IN (SELECT value FROM json_each(:types)))
   AND (:levels IS NULL OR level IN (SELECT value FROM json_each(:levels)))
+  AND (:subjects IS NULL OR subject IN (SELECT value FROM json_each(:subjects)))
   AND timestamp >= :from AND timestamp <= :to
   AND (:text IS NULL OR instr(lower(message || ' ' || event_type || ' ' || fqdn), lower(:text)) > 0)`;
 const LEVEL_RANK = "CASE level WHEN 'INFO' THEN 0 WHEN 'WARNING' THEN 1 WHEN 'ERROR' THEN 2 ELSE 3 END";
@@ -52,6 +53,7 @@ export function eventStore(sql: DatabaseSync): EventStore {
         nodes: list(filter.nodeIds),
         types: list(filter.eventTypes),
         levels: list(filter.levels),
+        subjects: list(filter.subjects),
         from: filter.from ?? 0,
         to: filter.to ?? Number.MAX_SAFE_INTEGER,
         text: filter.text ?? null,

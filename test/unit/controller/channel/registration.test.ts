@@ -3,7 +3,7 @@ import { peekClaims } from "../../../../src/protocol/jws.ts";
 import { KeysEnvelopes, walkKeysChain } from "../../../../src/protocol/keys-chain.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { makeIdentity, nonce, postRegister, register, registerJws } from "../../../support/node-client.ts";
-import { MovableClock, runController } from "../../../support/running-controller.ts";
+import { MovableClock, runController, temporaryDirectory } from "../../../support/running-controller.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -132,6 +132,17 @@ test("a license of another control plane, a tampered one and a wrongly signed re
     expect(answer.body["error"]).toEqual(expect.any(String));
   }
   expect(controller.fleet.nodes()).toHaveLength(0);
+});
+
+test("a license names one origin, and no other honours it", async () => {
+  const dataDir = await temporaryDirectory();
+  const before = await runController({ dataDir });
+  const license = await licenseFor(before);
+  await before.close();
+  const after = await runController({ dataDir, listen: "localhost:0" });
+  const answer = await register(after.url, license, await makeIdentity());
+  expect(answer).toMatchObject({ status: 401, body: { code: "bad-signature" } });
+  expect(answer.body["error"]).toContain("license.iss");
 });
 
 test("a body that is not what it should be is named as such", async () => {

@@ -46,6 +46,8 @@ test("events come back as they went in, filtered, sorted and paged", async () =>
   expect(uids({ nodeIds: [] })).toEqual([]);
   expect(uids({ eventTypes: ["Node Connect"] })).toEqual(["1", "2"]);
   expect(uids({ levels: ["ERROR", "WARNING"] })).toEqual(["2", "3"]);
+  expect(uids({ subjects: ["Node"] })).toEqual(["1", "2", "3"]);
+  expect(uids({ subjects: ["Order"] })).toEqual([]);
   expect(uids({ from: 2000, to: 3000 })).toEqual(["2"]);
   expect(uids({ text: "% 'LOST" })).toEqual(["3"]);
   expect(uids({ text: "_" })).toEqual([]);
