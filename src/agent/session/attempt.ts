@@ -81,6 +81,7 @@ export class Attempt {
   #deletion: Promise<boolean> = Promise.resolve(false);
   #pingedAt: number | undefined;
   #opening: Promise<void> = Promise.resolve();
+  #isChallenged = false;
   rttMs: number | undefined;
 
   constructor(options: AttemptOptions, listener: AttemptListener) {
@@ -147,6 +148,7 @@ export class Attempt {
   }
 
   #receive(frame: string): void {
+    if (this.#over.signal.aborted) return;
     let message: Message;
     try {
       message = parseMessage(frame, this.#connection === undefined ? HANDSHAKE_LIMITS : SESSION_LIMITS);
@@ -168,6 +170,9 @@ export class Attempt {
     };
     return {
       "session.challenge": async ({ nonce }) => {
+        // Each proof costs a signature and a counter on disk, and a second answer would open a second session.
+        if (this.#isChallenged) return;
+        this.#isChallenged = true;
         try {
           // The challenge may arrive before `open` has returned, and the proof needs the TLS key it brings.
           await this.#opening;
@@ -240,7 +245,7 @@ export class Attempt {
   #endingOf(end: TransportEnd, isDeleted: boolean): Ending {
     if (end.closeCode === closeCodes.deleted) return { kind: isDeleted ? "deleted" : "not-authentic" };
     if (end.closeCode === closeCodes["not-authentic"]) return { kind: "not-authentic" };
-    if (end.closeCode === closeCodes["too-many"]) return askedToWait(Number(/\d+/.exec(end.reason)?.[0] ?? 60) * 1000);
+    if (end.closeCode === closeCodes["too-many"]) return askedToWait(Number(/^\d+/.exec(end.reason)?.[0] ?? 60) * 1000);
     if (this.#connection === undefined) return { kind: "failed" };
     if (end.closeCode === closeCodes.superseded) return { kind: "superseded" };
     if (end.closeCode === closeCodes["protocol-version"]) return { kind: "protocol-version" };

@@ -86,7 +86,10 @@ export class Session {
     this.#state = state;
     if (state.at !== before) {
       this.#since = clock.now();
-      if (before === "online") this.#options.onOffline();
+      if (before === "online") {
+        this.#lastOnlineAt = clock.now();
+        this.#options.onOffline();
+      }
     }
     for (const effect of effects) this.#carryOut(effect);
     this.#arm();
@@ -147,7 +150,6 @@ export class Session {
         if (this.#attempt !== attempt) return;
         this.#attempt = undefined;
         this.#reason = { code: error.code, message: error.message };
-        if (this.#state.at === "online") this.#lastOnlineAt = this.#options.clock.now();
         this.#dispatch({ type: "ended", ending });
         this.#options.log.warn({ code: error.code, reason: error.message, ending: ending.kind }, "no session");
       },
