@@ -1,8 +1,8 @@
-import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { AgentError, InputError, toError } from "../errors.ts";
-import { rootLogger } from "../host/log.ts";
+import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile } from "../host/pid-file.ts";
+import { makeRunDirectory } from "../host/unix-socket.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { startController, type ControllerOptions } from "./controller.ts";
 
@@ -13,10 +13,11 @@ const DEFAULT_DATA = "/var/lib/holdfast-controller";
 export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
   try {
-    const { log } = rootLogger({ level: "info", destination: process.stdout });
-    const options = readOptions(argv);
+    const { log } = rootLogger({ level: "info", destination: standardOutput() });
+    const { runDir, ...options } = readOptions(argv);
     const controller = await startController({ ...options, log });
-    const pidFile = await writePidFile(options.dataDir, "controller");
+    await makeRunDirectory(runDir);
+    const pidFile = await writePidFile(runDir, "controller");
     log.info(
       { version: buildInfo.version, url: controller.url, adminKey: controller.adminKeyPath },
       "controller started",
@@ -37,7 +38,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
 }
 
-function readOptions(argv: readonly string[]): Omit<ControllerOptions, "log"> {
+function readOptions(argv: readonly string[]): Omit<ControllerOptions, "log"> & { readonly runDir: string } {
   try {
     const { values } = parseArgs({
       args: [...argv],
@@ -57,7 +58,9 @@ function readOptions(argv: readonly string[]): Omit<ControllerOptions, "log"> {
     });
     return {
       listen: values.listen,
-      dataDir: join(values.data),
+      dataDir: values.data,
+      // A controller needs no other run directory, and without root it could not make the default one.
+      runDir: values.run ?? values.data,
       ...(values.url === undefined ? {} : { publicUrl: values.url }),
       ...(values.domain === undefined ? {} : { domain: values.domain }),
       ...(values["tls-cert"] === undefined ? {} : { tlsCert: values["tls-cert"] }),
