@@ -98,3 +98,14 @@ describe("settings", () => {
     await expect(refused).rejects.not.toThrow(/secret/);
   });
 });
+
+test("an unknown level in the environment is refused by name", async () => {
+  await expect(read([], undefined, { HOLDFAST_LOG_LEVEL: "loud" })).rejects.toThrow(/^HOLDFAST_LOG_LEVEL: /);
+});
+
+test("relative directories are meant from where the program was started", async () => {
+  expect(await read(["--state", "s", "--run", "./r"])).toMatchObject({
+    stateDir: join(process.cwd(), "s"),
+    runDir: join(process.cwd(), "r"),
+  });
+});
