@@ -1,4 +1,6 @@
-import { chmodSync, existsSync, renameSync, rmSync } from "node:fs";
+import { chmodSync, copyFileSync, existsSync, mkdtempSync, renameSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { errnoOf, HostError, toError } from "../errors.ts";
@@ -111,20 +113,48 @@ function openInMemory(path: string, options: DatabaseOptions): DatabaseSync {
   const sql = new DatabaseSync(":memory:");
   migrate(sql, path, options.migrations);
   if (!existsSync(path)) return sql;
+  // A copy is read with its write-ahead log, which a file opened as immutable is read without.
+  let directory: string | undefined;
   try {
-    const address = pathToFileURL(path);
-    address.searchParams.set("immutable", "1");
-    sql.prepare("ATTACH ? AS disk").run(address.href);
+    directory = mkdtempSync(join(tmpdir(), "holdfast-"));
+    copyContent(sql, pathToFileURL(copyInto(directory, path)));
+  } catch {
+    copyImmutable(sql, path);
+  } finally {
+    if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
+  }
+  return sql;
+}
+
+function copyInto(directory: string, path: string): string {
+  const target = join(directory, "copy.db");
+  for (const suffix of ["", "-wal"]) {
+    if (existsSync(path + suffix)) copyFileSync(path + suffix, target + suffix);
+  }
+  return target;
+}
+
+function copyImmutable(sql: DatabaseSync, path: string): void {
+  const address = pathToFileURL(path);
+  address.searchParams.set("immutable", "1");
+  try {
+    copyContent(sql, address);
+  } catch {
+    // What cannot be read is gone either way; an empty memory still lets the agent work and say so.
+  }
+}
+
+function copyContent(sql: DatabaseSync, address: URL): void {
+  sql.prepare("ATTACH ? AS disk").run(address.href);
+  try {
     const tables = sql.prepare("SELECT name FROM main.sqlite_schema WHERE type='table'").all();
     for (const { name } of tables) {
       const table = `"${String(name).replaceAll('"', '""')}"`;
       sql.exec(`INSERT OR IGNORE INTO main.${table} SELECT * FROM disk.${table}`);
     }
+  } finally {
     sql.exec("DETACH disk");
-  } catch {
-    // What cannot be read is gone either way; an empty memory still lets the agent work and say so.
   }
-  return sql;
 }
 
 function wrap(path: string, error: unknown): HostError {

@@ -161,6 +161,8 @@ async function secureSocket(
   // Chain, name and dates are judged below, since a pinned key counts whatever they say.
   const tls = tlsConnect({
     socket: raw,
+    // Names nobody to connect to, but whom the certificate must be for; otherwise an address is judged as "localhost".
+    host,
     minVersion: "TLSv1.2",
     rejectUnauthorized: false,
     ALPNProtocols: ["http/1.1"],

@@ -1,0 +1,209 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { pino } from "pino";
+import { beforeAll, describe, expect, test } from "vitest";
+import type { Registration } from "../../../../src/agent/identity/identity.ts";
+import type { Connection } from "../../../../src/agent/session/attempt.ts";
+import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
+import { DocumentSync } from "../../../../src/agent/shadow/document-sync.ts";
+import { hostFiles } from "../../../../src/host/files.ts";
+import { signJws } from "../../../../src/protocol/jws.ts";
+import { keySetOf } from "../../../../src/protocol/keys-chain.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import {
+  clusterDocument,
+  domainDocument,
+  ISS,
+  keysClaims,
+  nodeDocument,
+  nodeIdentity,
+  signDocument,
+  signingKey,
+  UID,
+  type SigningKey,
+} from "../../../support/signing.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+import { waitFor } from "../../../support/wait-for.ts";
+
+let root: SigningKey;
+let key: SigningKey;
+
+beforeAll(async () => {
+  [root, key] = await Promise.all([signingKey(), signingKey()]);
+});
+
+/** A node in front of a control plane that offers `offer`: each name's version and body. */
+async function setUp() {
+  const directory = tempDir();
+  mkdirSync(join(directory, "s/desired"), { recursive: true });
+  const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
+  const clock = new FakeClock();
+  let registration: Registration = {
+    node: nodeIdentity,
+    controlPlane: { iss: ISS, keys: keysClaims(root, [key]) },
+  };
+  const offer = new Map<string, { version: number; body: string }>();
+  const asked: string[] = [];
+  const accepted: string[] = [];
+  const refused: string[] = [];
+  const health: boolean[] = [];
+  let status = 200;
+  const sync = new DocumentSync({
+    clock,
+    log: pino({ level: "silent" }),
+    http: {
+      send: ({ headers }) =>
+        Promise.resolve({
+          status,
+          contentType: "",
+          retryAfterMs: undefined,
+          body: offer.get(headers?.["holdfast-ticket"] ?? "")?.body ?? "",
+        }),
+    },
+    documents,
+    registration: () => registration,
+    saveRegistration: (next) => {
+      registration = next;
+      return Promise.resolve();
+    },
+    trust: async () => ({ iss: ISS, uid: UID, keys: await keySetOf(registration.controlPlane.keys.signing) }),
+    onAccepted: (name) => void accepted.push(name),
+    onRefused: (name, version, { code }) => void refused.push(`${name} ${version} ${code}`),
+    onHealth: (isHealthy) => void health.push(isHealthy),
+  });
+  const connect = () => {
+    const over = new AbortController();
+    const request = (_method: string, { name, have }: { name: string; have: number }) => {
+      asked.push(name);
+      const version = offer.get(name)?.version ?? 0;
+      return Promise.resolve(version === have ? { version, unchanged: true } : { version, ticket: name });
+    };
+    const at = (name: string) => offer.get(name)?.version ?? 0;
+    const versions = { keys: at("keys") || 1, node: at("node"), cluster: at("cluster"), domain: at("domain") };
+    const connection = { rpc: { request }, signal: over.signal, proof: { versions } } as unknown as Connection;
+    sync.online(connection);
+    return connection;
+  };
+  const put = async (name: "node" | "cluster" | "domain", version: number, body: Record<string, unknown>, by = key) => {
+    offer.set(name, { version, body: await signDocument(by, name, version, body) });
+  };
+  const answer = (code: number) => {
+    status = code;
+  };
+  return {
+    sync,
+    documents,
+    clock,
+    offer,
+    asked,
+    accepted,
+    refused,
+    health,
+    connect,
+    put,
+    answer,
+    registration: () => registration,
+  };
+}
+
+const versions = (documents: DesiredDocuments) =>
+  ["node", "cluster", "domain"].map((name) => documents.version(name as "node"));
+
+describe("documents", () => {
+  test("that differ are fetched when a session opens, in the order that lets each be judged", async () => {
+    const { put, connect, documents, accepted, clock, sync } = await setUp();
+    await put("node", 2, nodeDocument({ cluster: "c1.example.net" }));
+    await put("cluster", 3, clusterDocument("c1.example.net"));
+    await put("domain", 4, domainDocument());
+    connect();
+    await waitFor("the documents", () => documents.version("domain") === 4);
+    expect(versions(documents)).toEqual([2, 3, 4]);
+    expect(accepted).toEqual(["node", "cluster", "domain"]);
+    expect(clock.pendingTimers).toBe(1);
+    sync.offline();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("that are the same are not asked for, until a hint or ten minutes", async () => {
+    const { put, connect, documents, asked, sync, clock } = await setUp();
+    await put("node", 2, nodeDocument());
+    connect();
+    await waitFor("the document", () => documents.version("node") === 2);
+    await waitFor("the rest", () => asked.length === 1);
+    await put("node", 3, nodeDocument({ tags: { a: "b" } }));
+    sync.look(["node"]);
+    await waitFor("the newer one", () => documents.version("node") === 3);
+    await put("node", 4, nodeDocument());
+    await clock.advance(600_000);
+    await waitFor("the newest", () => documents.version("node") === 4);
+  });
+
+  test("of a cluster that was left are forgotten without asking", async () => {
+    const { put, connect, documents, accepted } = await setUp();
+    await put("node", 2, nodeDocument({ cluster: "c1.example.net" }));
+    await put("cluster", 3, clusterDocument("c1.example.net"));
+    connect();
+    await waitFor("the cluster", () => documents.version("cluster") === 3);
+    await put("node", 3, nodeDocument());
+    connect();
+    await waitFor("the leaving", () => documents.current.cluster === undefined);
+    expect(accepted.at(-1)).toBe("cluster");
+  });
+
+  test("that are refused are not fetched again until a newer one comes", async () => {
+    const { put, connect, documents, refused, sync, asked } = await setUp();
+    await put("node", 2, { ...nodeDocument(), state: "ASLEEP" });
+    connect();
+    await waitFor("the refusal", () => refused.length === 1);
+    sync.look(["node"]);
+    await waitFor("the second look", () => asked.length >= 2);
+    expect(refused).toEqual(["node 2 invalid-document"]);
+    await put("node", 3, nodeDocument());
+    sync.look(["node"]);
+    await waitFor("the newer one", () => documents.version("node") === 3);
+  });
+
+  test("that cannot be fetched are tried again later and later, and the second failure is told", async () => {
+    const { put, connect, documents, health, clock, answer } = await setUp();
+    await put("node", 2, nodeDocument());
+    answer(503);
+    connect();
+    await waitFor("the second failure", async () => {
+      await clock.advance(1000);
+      return health.length > 0;
+    });
+    expect(clock.elapsed()).toBeLessThan(60_000);
+    expect(health[0]).toBe(false);
+    answer(200);
+    await clock.advance(60_000);
+    await waitFor("the document", () => documents.version("node") === 2);
+    await waitFor("health", () => health.at(-1) === true);
+  });
+});
+
+describe("keys", () => {
+  test("come first, so that what the new key signed is believed in the same run", async () => {
+    const { put, connect, documents, offer, registration, refused } = await setUp();
+    const next = await signingKey();
+    const jws = await signJws("holdfast-keys+jwt", keysClaims(root, [next], 2), root);
+    offer.set("keys", { version: 2, body: JSON.stringify([{ jws }]) });
+    await put("node", 2, nodeDocument(), next);
+    connect();
+    await waitFor("the document", () => documents.version("node") === 2);
+    expect(registration().controlPlane.keys.version).toBe(2);
+    expect(refused).toEqual([]);
+  });
+
+  test.each([
+    ["by a stranger", async () => signJws("holdfast-keys+jwt", keysClaims(root, [key], 2), await signingKey())],
+    ["with a version left out", () => signJws("holdfast-keys+jwt", keysClaims(root, [key], 3), root)],
+    ["that are none", () => Promise.resolve("a.b.c")],
+  ])("%s are refused and change nothing", async (_what, make) => {
+    const { connect, offer, registration, refused } = await setUp();
+    offer.set("keys", { version: 2, body: JSON.stringify([{ jws: await make() }]) });
+    connect();
+    await waitFor("the refusal", () => refused.length === 1);
+    expect(refused[0]).toMatch(/^keys 2 /);
+    expect(registration().controlPlane.keys.version).toBe(1);
+  });
+});
