@@ -35,10 +35,17 @@ export interface AgentProgram extends Program {
   health(): Promise<Health>;
 }
 
+/** How a program is started: `within` is a command that executes what follows it in its own place, such as `unshare`. */
+export interface ProgramOptions extends SpawnOptions {
+  readonly within?: readonly string[];
+}
+
 /** Starts the bundle with a verb; output goes to `logPath`. It ends with the test at the latest. */
-export function startProgram(args: readonly string[], logPath: string, options: SpawnOptions = {}): Program {
+export function startProgram(args: readonly string[], logPath: string, options: ProgramOptions = {}): Program {
+  const { within = [], ...spawning } = options;
   const out = openSync(logPath, "a");
-  const child = spawn(process.execPath, [...FLAGS, BUNDLE, ...args], { ...options, stdio: ["ignore", out, out] });
+  const [command = "", ...rest] = [...within, process.execPath, ...FLAGS, BUNDLE, ...args];
+  const child = spawn(command, rest, { ...spawning, stdio: ["ignore", out, out] });
   const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
   onTestFinished(() => {
     child.kill("SIGKILL");
@@ -102,12 +109,16 @@ export async function startController(
 }
 
 /** Starts an agent on `dir/state` and `dir/run` and waits for its socket. */
-export async function startAgent(dir: string, options: SpawnOptions & { wait?: boolean } = {}): Promise<AgentProgram> {
+export async function startAgent(
+  dir: string,
+  options: ProgramOptions & { wait?: boolean } = {},
+): Promise<AgentProgram> {
   mkdirSync(dir, { recursive: true });
   const stateDir = join(dir, "state");
   const runDir = join(dir, "run");
-  const program = startProgram(["agent", "--state", stateDir, "--run", runDir], join(dir, "agent.log"), options);
-  if (options.wait !== false) {
+  const { wait = true, ...starting } = options;
+  const program = startProgram(["agent", "--state", stateDir, "--run", runDir], join(dir, "agent.log"), starting);
+  if (wait) {
     await waitFor("the agent writes its pid", () => pidOf(runDir) === program.pid);
   }
   const read = async (verb: string): Promise<unknown> => {

@@ -4,15 +4,10 @@ import { AgentError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { ServerProofClaims } from "../../protocol/claims.ts";
 import { HANDSHAKE_LIMITS, parseMessage, SESSION_LIMITS, type Message } from "../../protocol/envelope.ts";
-import {
-  closeCodes,
-  controlMethods,
-  nodeMethods,
-  type ControlMethods,
-  type NodeMethods,
-} from "../../protocol/methods.ts";
+import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../protocol/methods.ts";
 import { RpcPeer, type Handlers } from "../../protocol/rpc.ts";
 import type { Ending } from "./backoff.ts";
+import { judgeEnd } from "./ending.ts";
 import type { OpenTransport, Transport, TransportEnd, TransportRequest } from "./transport.ts";
 
 export type ControlPlaneRpc = RpcPeer<ControlMethods, NodeMethods>;
@@ -79,6 +74,7 @@ export class Attempt {
   #connection: Connection | undefined;
   #handlers: Handlers<ControlMethods> = {};
   #deletion: Promise<boolean> = Promise.resolve(false);
+  #proof: Promise<boolean> = Promise.resolve(false);
   #pingedAt: number | undefined;
   #opening: Promise<void> = Promise.resolve();
   #isChallenged = false;
@@ -204,7 +200,12 @@ export class Attempt {
       this.#over.signal,
     );
     const heardAt = clock.elapsed();
-    const verified = await party.verify(answer.proof, this.#cnonce, tlsKey, this.rpc);
+    const verifying = party.verify(answer.proof, this.#cnonce, tlsKey, this.rpc);
+    this.#proof = verifying.then(
+      () => true,
+      () => false,
+    );
+    const verified = await verifying;
     if (this.#over.signal.aborted) return;
     this.rttMs = Math.round((heardAt - sentAt) * 10) / 10;
     const { min, max } = HEARTBEAT_BOUNDS_S;
@@ -235,21 +236,14 @@ export class Attempt {
 
   #ended(end: TransportEnd): void {
     if (this.#over.signal.aborted) return;
-    const error = new SessionError(codeOf(end.closeCode), end.reason);
-    this.#over.abort(error);
-    this.rpc.close(error);
-    // A deletion that was announced is judged before the close code that follows it is believed.
-    void this.#deletion.then((isDeleted) => this.#listener.onEnded(this.#endingOf(end, isDeleted), error));
-  }
-
-  #endingOf(end: TransportEnd, isDeleted: boolean): Ending {
-    if (end.closeCode === closeCodes.deleted) return { kind: isDeleted ? "deleted" : "not-authentic" };
-    if (end.closeCode === closeCodes["not-authentic"]) return { kind: "not-authentic" };
-    if (end.closeCode === closeCodes["too-many"]) return askedToWait(Number(/^\d+/.exec(end.reason)?.[0] ?? 60) * 1000);
-    if (this.#connection === undefined) return { kind: "failed" };
-    if (end.closeCode === closeCodes.superseded) return { kind: "superseded" };
-    if (end.closeCode === closeCodes["protocol-version"]) return { kind: "protocol-version" };
-    return { kind: "failed" };
+    const lost = new SessionError("connection-lost", end.reason);
+    this.#over.abort(lost);
+    this.rpc.close(lost);
+    // A deletion or a proof that came before the close code is judged before that is believed.
+    void Promise.all([this.#deletion, this.#proof]).then(([isDeleted, isProven]) => {
+      const { ending, error } = judgeEnd(end, { isDeleted, isProven });
+      this.#listener.onEnded(ending, error);
+    });
   }
 
   #fail(error: Error): void {
@@ -267,9 +261,4 @@ export class Attempt {
 
 function askedToWait(delayMs: number): Ending {
   return { kind: "asked-to-wait", delayMs };
-}
-
-function codeOf(closeCode: number | undefined): string {
-  for (const [name, code] of Object.entries(closeCodes)) if (code === closeCode) return name;
-  return closeCode === undefined ? "connection-lost" : "connection-closed";
 }
