@@ -25,7 +25,8 @@ test.each([
 
 test.each([
   { reason: "300", delayMs: 300_000 },
-  { reason: "come back in 7 s", delayMs: 7000 },
+  { reason: "7 seconds", delayMs: 7000 },
+  { reason: "-7", delayMs: 60_000 },
   { reason: "later", delayMs: 60_000 },
 ])("4008 with $reason waits $delayMs ms", ({ reason, delayMs }) => {
   expect(judgeEnd({ closeCode: 4008, reason }, proven)).toMatchObject({

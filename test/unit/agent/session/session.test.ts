@@ -217,10 +217,10 @@ describe("before the proof", () => {
 
   test.each([
     [4001, "not-authentic", 30_000],
-    [4002, "superseded", FAILED],
-    [4003, "deleted", 30_000],
-    [4004, "protocol-version", FAILED],
-    [4008, "too-many", 65_000],
+    [4002, "connection-closed", FAILED],
+    [4003, "not-authentic", 30_000],
+    [4004, "connection-closed", FAILED],
+    [4008, "connection-closed", FAILED],
     [1000, "connection-closed", FAILED],
     [1011, "connection-closed", FAILED],
   ])("the close code %i counts for no more than it may", async (closeCode, code, delay) => {
@@ -269,7 +269,7 @@ describe("a session", () => {
   test.each([
     [4001, "", "not-authentic", 30_000],
     [4002, "", "superseded", 45_000],
-    [4003, "", "deleted", 30_000],
+    [4003, "", "not-authentic", 30_000],
     [4004, "", "protocol-version", 3_600_000],
     [4008, "300", "too-many", 315_000],
     [4008, "999999999", "too-many", 3_780_000],
@@ -283,12 +283,12 @@ describe("a session", () => {
     expect(offline()).toBe(1);
   });
 
-  test.each<[string, () => SigningKey, string | undefined, string | undefined, number]>([
-    ["a genuine one", () => key, undefined, undefined, 3_600_000],
-    ["one by a stranger", () => stranger, undefined, undefined, 30_000],
-    ["another node's", () => key, "11111111-1111-4111-8111-111111111111", undefined, 30_000],
-    ["one from another attempt", () => key, undefined, NONCE, 30_000],
-  ])("with a deletion statement, %s, waits accordingly", async (_what, signer, aud, nonce, delay) => {
+  test.each<[string, () => SigningKey, string | undefined, string | undefined, string, number]>([
+    ["a genuine one", () => key, undefined, undefined, "deleted", 3_600_000],
+    ["one by a stranger", () => stranger, undefined, undefined, "not-authentic", 30_000],
+    ["another node's", () => key, "11111111-1111-4111-8111-111111111111", undefined, "not-authentic", 30_000],
+    ["one from another attempt", () => key, undefined, NONCE, "not-authentic", 30_000],
+  ])("with a deletion statement, %s, waits accordingly", async (_what, signer, aud, nonce, code, delay) => {
     const { waiting } = await node(async ({ accept }) => {
       const socket = await accept();
       const { cnonce } = await challenge(socket);
@@ -297,7 +297,7 @@ describe("a session", () => {
       socket.send(JSON.stringify({ jsonrpc: "2.0", method: "session.deleted", params: { jws } }));
       socket.close(4003);
     });
-    expect(await waiting()).toMatchObject({ code: "deleted", delay });
+    expect(await waiting()).toMatchObject({ code, delay });
   });
 
   test("that falls silent is cut after 37.5 s", async () => {
