@@ -3,7 +3,7 @@ import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { dialRequestFor, hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
-import type { Files } from "../host/files.ts";
+import type { DiskSpace, Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { watchNetwork } from "../host/libc.ts";
 import type { LogMemory } from "../host/log.ts";
@@ -13,17 +13,14 @@ import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
 import { countHalfOpen, isSshLocal } from "../host/sockets.ts";
 import { buildInfo } from "../lib/build-info.ts";
-import type { Device } from "../protocol/claims.ts";
-import type { Status } from "../protocol/local-api.ts";
-import type { NodeType } from "../protocol/values.ts";
-import type { NodeAudit, NodeEvent } from "../protocol/telemetry.ts";
 import { identityFiles, type Registration } from "./identity/identity.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
-import type { LocalProvider } from "./local-api/provider.ts";
 import { serveLocalApi } from "./local-api/server.ts";
-import { readLogs, runLocally } from "./local-provider.ts";
+import { listTriggers } from "./list-triggers.ts";
+import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
+import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
 import { describeDevice } from "./describe-device.ts";
@@ -34,26 +31,18 @@ import { ShadowReporting } from "./shadow/reporting.ts";
 import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
 import { openState } from "./state.ts";
-import { buildHealth, buildStatus, type Fault } from "./status.ts";
+import type { Fault, Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
-import { createEventLog } from "./telemetry/events.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
 import { buildHeartbeat, readHeartbeat, usedRatio } from "./telemetry/heartbeat.ts";
 import { startLinkMonitor } from "./telemetry/link-health.ts";
 import { createSampler, startSampling } from "./telemetry/metrics.ts";
-import { Pusher } from "./telemetry/pusher.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
-import { assessRun, stoppedRun } from "./telemetry/run-record.ts";
-import { Spool } from "./telemetry/spool.ts";
+import { stoppedRun } from "./telemetry/run-record.ts";
+import type { Spool } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
-import { nodeReboot } from "./triggers/node-reboot.ts";
-import { nodeRestartService } from "./triggers/node-restart-service.ts";
-import { speedTest } from "./triggers/speed-test.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
-import { tgNc } from "./triggers/tg-nc.ts";
-import { tgPing } from "./triggers/tg-ping.ts";
-import { tgTraceroute } from "./triggers/tg-traceroute.ts";
 
 export interface AgentOptions {
   readonly settings: AgentSettings;
@@ -103,38 +92,17 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
   const bootId = knownBootId ?? crypto.randomUUID();
 
-  // Telemetry.
-  const spool = new Spool(sql, (error) => log.warn({ err: toError(error) }, "spool could not be written"));
-  const pusher = new Pusher({ clock, log: log.child({ component: "telemetry" }), spool });
-  const emit = (event: NodeEvent): void => {
-    spool.append("events", event);
-    pusher.look();
-  };
-  const audit = (line: NodeAudit): void => {
-    spool.append("audits", line);
-    pusher.look();
-  };
-  const openEvents = await state.openEvents.load();
-  const keepOpen = (open: Parameters<typeof state.openEvents.save>[0]): void =>
-    void state.openEvents.save(open).catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
-  const events = createEventLog({
+  const { spool, pusher, events, record } = await openTelemetry({
+    state,
     clock,
-    sink: emit,
-    open: openEvents.is === "good" || openEvents.is === "recovered" ? openEvents.value : [],
-    onOpenChanged: (open) => keepOpen([...open]),
+    log,
+    run: {
+      bootId: knownBootId,
+      packageVersion: buildInfo.version,
+      startupErrors: faults.map(({ message }) => message),
+      startedAt: Math.floor(startedAt / 1000),
+    },
   });
-  const previousRun = await state.run.load();
-  const run = assessRun(previousRun.is === "good" || previousRun.is === "recovered" ? previousRun.value : undefined, {
-    bootId: knownBootId,
-    packageVersion: buildInfo.version,
-    startupErrors: faults.map(({ message }) => message),
-    startedAt: Math.floor(startedAt / 1000),
-  });
-  await state.run.save(run.record).catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
-  run.notices.forEach((event) => events.notice(event));
-  run.raises.forEach((event) => events.raise(event));
-  run.clears.forEach((event) => events.clear(event));
-  run.audits.forEach(audit);
 
   // Shadow.
   let health: HealthChecks | undefined;
@@ -175,8 +143,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const exec = hostExec(clock);
   const power = hostPower(exec, { isManaged: settings.unit !== undefined, unit: settings.unit ?? "" });
   const cleanStop = {
-    mark: () => state.run.save(stoppedRun(run.record)),
-    clear: () => state.run.save(run.record),
+    mark: () => state.run.save(stoppedRun(record)),
+    clear: () => state.run.save(record),
   };
   const journal = new Journal(sql, { bootId, isPersistent });
   journal.reopen();
@@ -189,22 +157,18 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     journal,
     clock,
     log: log.child({ component: "triggers" }),
-    triggers: [
-      nodeRestartService({
-        power,
-        clock,
-        cleanStop,
-        announce: async () => {
-          events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
-          spool.flush();
-        },
-      }),
-      nodeReboot({ power, clock, cleanStop }),
-      tgPing(exec),
-      tgTraceroute(exec, files),
-      tgNc(exec),
-      speedTest({ clock, target: speedTestTarget }),
-    ],
+    triggers: listTriggers({
+      clock,
+      exec,
+      files,
+      power,
+      cleanStop,
+      speedTestTarget,
+      announceRestart: async () => {
+        events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
+        spool.flush();
+      },
+    }),
   });
 
   // The control plane.
@@ -294,8 +258,6 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     session.start();
   }
 
-  const deviceFor = (type: NodeType): Promise<Device> => describeDevice(type, { reader, clock, exec }, ending.signal);
-
   // The machine.
   const links = startLinkMonitor({
     clock,
@@ -332,53 +294,49 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   );
 
   // People.
-  const status = (): Status =>
-    buildStatus({
-      now: clock.now(),
-      startedAt,
-      stateDir: settings.stateDir,
-      runDir: settings.runDir,
-      registration: node?.registration,
-      session:
-        session === undefined
-          ? { state: "unregistered", since: startedAt, attempt: 0 }
-          : { ...session.status(), url: node?.registration.node.session ?? "" },
-      desired: documents.current,
-      applied: node?.applied ?? new Map(),
-      telemetry: spool.status(),
-      network: network.engine,
-      process: readProcess(reader),
-      faults,
-    });
-  const provider: LocalProvider = {
-    status,
-    health: () =>
-      buildHealth({
-        status: status(),
-        clockOffsetSeconds,
-        diskUsedRatio: usedRatio(reader.space("/") ?? { totalBytes: 0, freeBytes: 0, usedBytes: 0 }),
-        isStatePersistent: isPersistent,
-        dns: health?.results().dns?.isHealthy,
-        repository: repositoryState(health),
-        ssh: health?.results().isSshLocal,
-        refusedSignatures: node?.refusedSignatures ?? 0,
-      }),
-    logs: (query, signal) => readLogs(memory, query, signal),
-    trigger: (event, body, signal) => runLocally(dispatcher, event, body, signal),
+  const gather = (): Gathered => ({
+    now: clock.now(),
+    startedAt,
+    stateDir: settings.stateDir,
+    runDir: settings.runDir,
+    registration: node?.registration,
+    session:
+      session === undefined
+        ? { state: "unregistered", since: startedAt, attempt: 0 }
+        : { ...session.status(), url: node?.registration.node.session ?? "" },
+    desired: documents.current,
+    applied: node?.applied ?? new Map(),
+    telemetry: spool.status(),
+    network: network.engine,
+    process: readProcess(reader),
+    faults,
+    clockOffsetSeconds,
+    diskUsedRatio: usedRatioOf(reader.space("/")),
+    isStatePersistent: isPersistent,
+    dns: health?.results().dns?.isHealthy,
+    repository: repositoryState(health),
+    ssh: health?.results().isSshLocal,
+    refusedSignatures: node?.refusedSignatures ?? 0,
+  });
+  const provider = localProvider({
+    gather,
+    memory,
+    dispatcher,
+    documents,
+    wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());
       if (!isPersistent) throw new InputError("storage-unavailable", `${settings.stateDir} cannot be written`);
-      const registration = await register(
-        license,
-        { files: identity, http, device: () => deviceFor(type) },
-        ending.signal,
-      );
+      const deps = {
+        files: identity,
+        http,
+        device: () => describeDevice(type, { reader, clock, exec }, ending.signal),
+      };
+      const registration = await register(license, deps, ending.signal);
       await manage(registration);
       return registration.node;
     },
-    resetFloor: (name) => documents.resetFloor(name),
-    wake: () => session?.wake("operator"),
-  };
+  });
   const localApi = await serveLocalApi({
     runDir: settings.runDir,
     provider,
@@ -410,6 +368,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
 
 function secondsOf(milliseconds: number | undefined): number | undefined {
   return milliseconds === undefined ? undefined : Math.floor(milliseconds / 1000);
+}
+
+function usedRatioOf(space: DiskSpace | undefined): number | undefined {
+  return space === undefined ? undefined : usedRatio(space);
 }
 
 function repositoryState(health: HealthChecks | undefined): boolean | undefined {

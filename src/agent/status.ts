@@ -29,6 +29,9 @@ export interface StatusInput {
   readonly faults: readonly Fault[];
 }
 
+/** What a status and a judgement of health are made of. */
+export type Gathered = StatusInput & Omit<HealthInput, "status">;
+
 /** What the agent says of itself. Pure. */
 export function buildStatus(input: StatusInput): Status {
   const node = input.desired.node?.body;
