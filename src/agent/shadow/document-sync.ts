@@ -144,10 +144,18 @@ export class DocumentSync {
       this.#options.onRefused(name, answer.version, error);
       return;
     }
+    this.#refusedVersions.delete(name);
     this.#options.log.info({ document: name, version: this.#have(name) }, "document accepted");
     this.#options.onAccepted(name);
     // The node's document says whether there is a cluster, so that one is looked at again.
     if (name === "node") this.#due.add("cluster");
+    if (name === "keys" || name === "node") this.#retryRefused();
+  }
+
+  /** What was refused may have been refused for the keys or the node's document that were in force then. */
+  #retryRefused(): void {
+    for (const name of this.#refusedVersions.keys()) this.#due.add(name);
+    this.#refusedVersions.clear();
   }
 
   async #download(name: Name, ticket: string, signal: AbortSignal): Promise<string> {

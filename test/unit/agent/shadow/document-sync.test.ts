@@ -207,3 +207,15 @@ describe("keys", () => {
     expect(registration().controlPlane.keys.version).toBe(1);
   });
 });
+
+test("what was refused is looked at again when the keys or the node's document change", async () => {
+  const { put, connect, documents, offer, refused, sync } = await setUp();
+  const next = await signingKey();
+  await put("node", 2, nodeDocument(), next);
+  connect();
+  await waitFor("the refusal", () => refused.length === 1);
+  const jws = await signJws("holdfast-keys+jwt", keysClaims(root, [next], 2), root);
+  offer.set("keys", { version: 2, body: JSON.stringify([{ jws }]) });
+  sync.look(["keys"]);
+  await waitFor("the document", () => documents.version("node") === 2);
+});
