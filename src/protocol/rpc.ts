@@ -31,6 +31,8 @@ const METHOD_NOT_FOUND = -32601;
 const INVALID_PARAMS = -32602;
 /** Requests in flight one way; beyond it the sender has lost count of its own work. */
 const MAX_PENDING = 1024;
+/** Calls of the other side being answered; beyond it they are refused at once. */
+const MAX_ANSWERING = 1024;
 /** An answer must fit the asker's own schema and message limit, however much was wrong with the question. */
 const MAX_MESSAGE = 4096;
 const MAX_ISSUES = 20;
@@ -50,6 +52,7 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
   readonly #options: RpcOptions<Local, Remote>;
   readonly #pending = new Map<number, Pending>();
   #lastId = 0;
+  #answering = 0;
   #closed: Error | undefined;
 
   constructor(options: RpcOptions<Local, Remote>) {
@@ -118,7 +121,12 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
         }
         return;
       case "request":
-        await this.#answer(message.id, message.method, message.params);
+        this.#answering += 1;
+        try {
+          await this.#answer(message.id, message.method, message.params);
+        } finally {
+          this.#answering -= 1;
+        }
     }
   }
 
@@ -132,6 +140,7 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
   async #answer(id: number, method: string, params: unknown): Promise<void> {
     let text: string;
     try {
+      if (this.#answering > MAX_ANSWERING) throw new InputError("busy", `${MAX_ANSWERING} calls are being answered`);
       const result = await this.#call(method, params);
       text = JSON.stringify({ jsonrpc: "2.0", id, result: result === undefined ? {} : result });
     } catch (error) {

@@ -142,7 +142,11 @@ function refusal(response: HttpResponse): Error {
   if (!parsed.success) {
     return new SessionError("registration-failed", `the control plane answered HTTP ${response.status}`, { details });
   }
-  return new InputError(parsed.data.code, `the control plane refused: ${parsed.data.error}`, { details });
+  const message = `the control plane refused: ${parsed.data.error}`;
+  const isLater = response.status === 429 || response.status >= 500;
+  return isLater
+    ? new SessionError(parsed.data.code, `${message}; try again later`, { details })
+    : new InputError(parsed.data.code, message, { details });
 }
 
 function safeJson(text: string): unknown {

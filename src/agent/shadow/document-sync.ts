@@ -10,6 +10,7 @@ import type { DocumentApplied } from "../../protocol/methods.ts";
 import type { Connection, ControlPlaneRpc } from "../session/attempt.ts";
 import type { Registration } from "../identity/identity.ts";
 import type { DesiredDocuments, Trust } from "./desired.ts";
+import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
 
 type Name = DocumentApplied["name"];
 const NAMES: readonly Name[] = ["keys", ...DocumentName.options];
@@ -131,7 +132,7 @@ export class DocumentSync {
       this.#options.onAccepted("cluster");
       return;
     }
-    const answer = await rpc.request("document.get", { name, have: this.#have(name) }, signal);
+    const answer = await rpc.request("document.get", { name, have: this.#have(name) }, withinTime(signal, ANSWER_MS));
     if ("unchanged" in answer || this.#refusedVersions.get(name) === answer.version) return;
     const body = await this.#download(name, answer.ticket, signal);
     try {

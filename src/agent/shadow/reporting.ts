@@ -14,6 +14,7 @@ import {
   type ReporterState,
   type ShadowReport,
 } from "./reporter.ts";
+import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
 
 export interface ReportingOptions {
   readonly clock: Clock;
@@ -74,7 +75,11 @@ export class ShadowReporting {
 
   async #send(connection: Connection, report: ShadowReport): Promise<void> {
     try {
-      const { version } = await connection.rpc.request("shadow.report", report, connection.signal);
+      const { version } = await connection.rpc.request(
+        "shadow.report",
+        report,
+        withinTime(connection.signal, ANSWER_MS),
+      );
       if (this.#connection !== connection) return;
       const before = this.#state.acknowledged;
       this.#state = reportAcknowledged(this.#state, version);

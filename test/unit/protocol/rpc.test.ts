@@ -83,6 +83,18 @@ describe("a request from the other side", () => {
     expect(thrower.faults).toEqual([]);
   });
 
+  test("is refused while 1,024 others are being answered, and taken again afterwards", async () => {
+    let finish: () => void = () => undefined;
+    const held = new Promise<void>((resolve) => (finish = resolve));
+    const { peer, call, sent } = node({ "trigger.run": () => held.then(() => ({ pong: 1 })) });
+    const waiting = Array.from({ length: 1024 }, () => peer.receive(run({ jws })));
+    expect((await call(run({ jws }))).error).toMatchObject({ code: errorCodes.busy.rpc, data: { code: "busy" } });
+    finish();
+    await Promise.all(waiting);
+    expect(sent).toHaveLength(1025);
+    expect((await call(run({ jws }))).result).toEqual({ pong: 1 });
+  });
+
   test("is answered with null where that is the result", async () => {
     expect((await node({ "trigger.run": () => null }).call(run({ jws }))).result).toBeNull();
   });
