@@ -9,12 +9,12 @@ const LIMIT_MS = 900_000;
 async function killEverywhere<L extends Launch>(operation: Operation<L>, size: number): Promise<void> {
   const whole = await operation.prepare();
   const points = pointsOf(await recordCalls(whole), whole);
-  await operation.checkDone(whole, whole.stateDir);
+  await operation.checkDone(whole);
   expect(points.length).toBeGreaterThan(10);
   for (const point of sampleOf(points, size)) {
     const killed = await runKilled(() => operation.prepare(), point);
     try {
-      await operation.check(killed, killed.stateDir);
+      await operation.check(killed);
     } catch (error) {
       throw new Error(`killed at ${describePoint(point)}`, { cause: error });
     }

@@ -23,10 +23,12 @@ const DRIVER = join(import.meta.dirname, "durable-driver.ts");
 export interface Operation<L extends Launch> {
   /** A state directory of its own, and the program that carries the operation out on it. */
   prepare(): Promise<L>;
-  /** Starts anew on what is left in `stateDir` and fails unless that is the old state or the new one. */
-  check(launch: L, stateDir: string): Promise<void>;
-  /** Fails unless what is in `stateDir` is the new state. */
-  checkDone(launch: L, stateDir: string): Promise<void>;
+  /** The same with everything below another directory. */
+  moved(launch: L, dir: string): L;
+  /** Starts anew on what is left and fails unless that is the old state or the new one. */
+  check(launch: L): Promise<void>;
+  /** Fails unless what is there is the new state. */
+  checkDone(launch: L): Promise<void>;
 }
 
 export interface Registering extends Launch {
@@ -41,9 +43,9 @@ export function registering(controller: Controller): Operation<Registering> {
     if (stored.is !== "good") throw new Error(`keys: ${stored.is}`);
     return publicKeys(stored.value);
   };
-  const isTheNode = async ({ license }: Registering, stateDir: string): Promise<void> => {
+  const isTheNode = async ({ license, stateDir }: Registering): Promise<void> => {
     const { jti, name } = peekClaims("holdfast-license+jwt", license);
-    const { nodes } = { nodes: controller.fleet.nodes().filter((node) => node.name === name) };
+    const nodes = controller.fleet.nodes().filter((node) => node.name === name);
     expect(nodes.map(({ uid }) => uid)).toEqual([jti]);
     expect(nodes[0]?.keys).toEqual(await keysOf(stateDir));
     expect((await identityFiles(hostFiles(), stateDir).registration.load()).is).toBe("good");
@@ -61,13 +63,14 @@ export function registering(controller: Controller): Operation<Registering> {
       const port = Number(new URL(controller.url).port);
       return { args: [...FLAGS, "--import", GATE, BUNDLE, ...args], stateDir, port, license };
     },
-    async check(launch, stateDir) {
+    moved: inState,
+    async check(launch) {
       try {
-        await registerOffline(stateDir, launch.license, new AbortController().signal);
+        await registerOffline(launch.stateDir, launch.license, new AbortController().signal);
       } catch (error) {
         expect(error).toMatchObject({ code: "already-registered" });
       }
-      await isTheNode(launch, stateDir);
+      await isTheNode(launch);
     },
     checkDone: isTheNode,
   };
@@ -103,7 +106,8 @@ export async function savingDocument(): Promise<Operation<Saving>> {
         newest,
       });
     },
-    async check(_launch, stateDir) {
+    moved: inState,
+    async check({ stateDir }) {
       const documents = await load(stateDir);
       const version = documents.version("node");
       expect([3, 4]).toContain(version);
@@ -115,7 +119,7 @@ export async function savingDocument(): Promise<Operation<Saving>> {
       await (await openState(hostFiles(), stateDir)).close();
       expectTidy(stateDir);
     },
-    async checkDone(_launch, stateDir) {
+    async checkDone({ stateDir }) {
       const documents = await load(stateDir);
       expect(documents.version("node")).toBe(4);
       await expect(documents.accept("node", older, trust, 9)).rejects.toMatchObject({ code: "below-floor" });
@@ -141,7 +145,8 @@ export async function journallingTrigger(): Promise<Operation<Triggering>> {
       const work = { stateDir, id: randomUUID(), effectFile: join(dir, "effect") };
       return Promise.resolve({ ...driven({ do: "trigger", ...work }), ...work });
     },
-    async check({ id, effectFile }, stateDir) {
+    moved: (launch, dir) => ({ ...inState(launch, dir), effectFile: join(dir, "effect") }),
+    async check({ id, effectFile, stateDir }) {
       const first = await deliver(stateDir, id, effectFile);
       if ("error" in first) expect(first.error.code).toBe("interrupted");
       else expect([first.body, runs(effectFile)]).toEqual([{ ran: true }, 1]);
@@ -149,7 +154,7 @@ export async function journallingTrigger(): Promise<Operation<Triggering>> {
       expect(runs(effectFile)).toBeLessThanOrEqual(1);
       expectTidy(stateDir);
     },
-    async checkDone({ id, effectFile }, stateDir) {
+    async checkDone({ id, effectFile, stateDir }) {
       expect(await deliver(stateDir, id, effectFile)).toEqual({ body: { ran: true } });
       expect(runs(effectFile)).toBe(1);
     },
@@ -160,6 +165,10 @@ export async function journallingTrigger(): Promise<Operation<Triggering>> {
 export function expectTidy(stateDir: string): void {
   const names = readdirSync(stateDir, { recursive: true, encoding: "utf8" });
   expect(names.filter((name) => /\.damaged|\.tmp$/.test(name))).toEqual([]);
+}
+
+function inState<L extends Launch>(launch: L, dir: string): L {
+  return { ...launch, stateDir: join(dir, "state") };
 }
 
 function driven(work: { readonly stateDir: string } & Record<string, unknown>): Launch {
