@@ -223,6 +223,12 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     return { url, connect: async (signal) => (await dialler.dial(request, signal)).socket };
   }
 
+  /** By how much the wall clock is ahead of session time, now or at the start of the last session. */
+  function clockOffset(): number | undefined {
+    const connection = session?.connection;
+    return connection === undefined ? clockOffsetSeconds : clock.now() / 1000 - connection.sessionNow();
+  }
+
   async function manage(registration: Registration): Promise<void> {
     const stored = await identity.keys.load();
     if (stored.is !== "good" && stored.is !== "recovered") {
@@ -271,7 +277,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       party,
       handlers: (connection) => managed.handlers(connection),
       onOnline: (connection) => {
-        clockOffsetSeconds = clock.now() / 1000 - connection.sessionNow();
+        clockOffsetSeconds = clockOffset();
         managed.online(connection);
       },
       onOffline: () => managed.offline(),
@@ -356,7 +362,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     health: () =>
       buildHealth({
         status: status(),
-        clockOffsetSeconds,
+        clockOffsetSeconds: clockOffset(),
         diskUsedRatio: usedRatio(reader.space("/") ?? { totalBytes: 0, freeBytes: 0, usedBytes: 0 }),
         isStatePersistent: isPersistent,
         dns: health?.results().dns?.isHealthy,
