@@ -187,6 +187,12 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     return { url, connect: async (signal) => (await dialler.dial(request, signal)).socket };
   }
 
+  /** By how much the wall clock is ahead of session time, now or at the start of the last session. */
+  function clockOffset(): number | undefined {
+    const connection = session?.connection;
+    return connection === undefined ? clockOffsetSeconds : clock.now() / 1000 - connection.sessionNow();
+  }
+
   async function manage(registration: Registration): Promise<void> {
     const stored = await identity.keys.load();
     if (stored.is !== "good" && stored.is !== "recovered") {
@@ -235,7 +241,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       party,
       handlers: (connection) => managed.handlers(connection),
       onOnline: (connection) => {
-        clockOffsetSeconds = clock.now() / 1000 - connection.sessionNow();
+        clockOffsetSeconds = clockOffset();
         managed.online(connection);
       },
       onOffline: () => managed.offline(),
@@ -310,7 +316,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     network: network.engine,
     process: readProcess(reader),
     faults,
-    clockOffsetSeconds,
+    clockOffsetSeconds: clockOffset(),
     diskUsedRatio: usedRatioOf(reader.space("/")),
     isStatePersistent: isPersistent,
     dns: health?.results().dns?.isHealthy,

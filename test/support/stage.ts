@@ -9,6 +9,7 @@ import {
   startController,
   type AgentProgram,
   type ControllerProgram,
+  type ProgramOptions,
 } from "./programs.ts";
 import { waitFor } from "./wait-for.ts";
 import { Status } from "../../src/protocol/local-api.ts";
@@ -25,13 +26,22 @@ export interface Stage {
   readonly options: readonly string[];
 }
 
+export interface StageOptions {
+  /** The host name of the origin; 127.0.0.1 by default. */
+  readonly host?: string;
+  readonly isTls?: boolean;
+  readonly agent?: ProgramOptions;
+}
+
 /** Starts all three and registers the node. */
-export async function startStage(dir: string): Promise<Stage> {
+export async function startStage(dir: string, given: StageOptions = {}): Promise<Stage> {
+  const { host = "127.0.0.1", isTls = false, agent: starting = {} } = given;
   const port = await freePort();
   const proxy = await FaultProxy.start(await freePort(), port);
-  const options = ["--url", `http://127.0.0.1:${proxy.port}`];
+  const origin = `${isTls ? "https" : "http"}://${host}:${proxy.port}`;
+  const options = ["--url", origin, ...(isTls ? ["--tls"] : [])];
   const controller = await startController(dir, port, options);
-  const agent = await startAgent(join(dir, "node"));
+  const agent = await startAgent(join(dir, "node"), starting);
   const uid = await registerNode(controller, agent, "node");
   return { dir, uid, port, proxy, controller, agent, options };
 }

@@ -55,6 +55,9 @@ export interface AttemptOptions {
 }
 
 const CONGESTED_BYTES = 256 * 1024;
+/** How much may come between the answer to hello and the verdict on the proof in it. */
+const EARLY_MAX_BYTES = 2 * SESSION_LIMITS.maxBytes;
+const EARLY_MAX_MESSAGES = 256;
 const HEARTBEAT_BOUNDS_S = { min: 10, max: 300 };
 
 export interface AttemptListener {
@@ -75,6 +78,9 @@ export class Attempt {
   #handlers: Handlers<ControlMethods> = {};
   #deletion: Promise<boolean> = Promise.resolve(false);
   #proof: Promise<boolean> = Promise.resolve(false);
+  #isAnswered = false;
+  #early: Message[] = [];
+  #earlyBytes = 0;
   #pingedAt: number | undefined;
   #opening: Promise<void> = Promise.resolve();
   #isChallenged = false;
@@ -147,12 +153,32 @@ export class Attempt {
     if (this.#over.signal.aborted) return;
     let message: Message;
     try {
-      message = parseMessage(frame, this.#connection === undefined ? HANDSHAKE_LIMITS : SESSION_LIMITS);
+      message = parseMessage(frame, this.#isAnswered ? SESSION_LIMITS : HANDSHAKE_LIMITS);
     } catch (error) {
       this.#options.log.warn({ err: toError(error) }, "unreadable message ignored");
       return;
     }
-    void this.rpc.receive(message);
+    if (this.#connection === undefined && this.#isEarly(message)) this.#holdBack(message, frame.length);
+    else void this.rpc.receive(message);
+  }
+
+  /** For the control plane the session begins with its answer to hello; what it calls from then on waits for our verdict. */
+  #isEarly(message: Message): boolean {
+    if (message.kind === "success" && !this.#isAnswered) {
+      this.#isAnswered = true;
+      this.#transport?.widen();
+    }
+    if (message.kind === "success" || message.kind === "failure") return false;
+    return this.#isAnswered && message.method !== "session.deleted";
+  }
+
+  #holdBack(message: Message, bytes: number): void {
+    this.#early.push(message);
+    this.#earlyBytes += bytes;
+    if (this.#earlyBytes > EARLY_MAX_BYTES || this.#early.length > EARLY_MAX_MESSAGES) {
+      this.#early = [];
+      this.#fail(new SessionError("not-authentic", "too much came before the control plane had proved itself"));
+    }
   }
 
   /** Until the server has proved itself, only the challenge and a verifiable deletion are heard. */
@@ -221,10 +247,10 @@ export class Attempt {
       isCongested: () => (this.#transport?.buffered() ?? 0) > CONGESTED_BYTES,
       drained: () => this.#drained(),
     };
-    this.#transport?.widen();
     this.#handlers = this.#options.handlers(connection);
     this.#connection = connection;
     this.#listener.onOpened(connection);
+    for (const message of this.#early.splice(0)) void this.rpc.receive(message);
   }
 
   async #drained(): Promise<void> {

@@ -36,7 +36,7 @@ export interface Transport {
   ping(): void;
   /** Bytes accepted for sending that the kernel has not taken yet. */
   buffered(): number;
-  /** Lets larger messages in, once the other side has proved itself. */
+  /** Lets larger messages in, once the other side has answered hello. */
   widen(): void;
   /** Says goodbye and gives the closing handshake no time. */
   close(code: number, reason: string): void;
