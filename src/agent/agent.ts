@@ -7,6 +7,7 @@ import type { DiskSpace, Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { watchNetwork } from "../host/libc.ts";
 import type { LogMemory } from "../host/log.ts";
+import { valueOf } from "../host/state-file.ts";
 import { hostPower } from "../host/power.ts";
 import { parseBootId } from "../host/proc.ts";
 import type { Reader } from "../host/reader.ts";
@@ -16,6 +17,7 @@ import { buildInfo } from "../lib/build-info.ts";
 import { identityFiles, type Registration } from "./identity/identity.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
+import { readLastGood } from "./last-good.ts";
 import { serveLocalApi } from "./local-api/server.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
@@ -72,22 +74,16 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     if (faults.length < 100) faults.push({ code, message, since: clock.now() });
   };
   const state = await openState(files, settings.stateDir);
-  const { sql, isPersistent, damagedCopy } = state.database;
-  if (damagedCopy !== undefined) fault("damaged-file", `state.db was damaged; it was set aside as ${damagedCopy}`);
+  const { sql, isPersistent } = state.database;
   if (!isPersistent) fault("storage-unavailable", `${settings.stateDir} cannot be written; working in memory`);
 
   // What was last good.
   const identity = identityFiles(files, settings.stateDir);
   const documents = await DesiredDocuments.load(files, settings.stateDir);
-  for (const { file, isRecovered } of documents.damage) {
-    fault(
-      "damaged-file",
-      `${file} was damaged; ${isRecovered ? "its previous copy is in force" : "it must be fetched again"}`,
-    );
-  }
-  const storedRegistration = await identity.registration.load();
-  if (storedRegistration.is === "recovered" || storedRegistration.is === "lost") {
-    fault("damaged-file", `identity/registration.json was damaged (${storedRegistration.is})`);
+  const lastGood = await readLastGood(state, identity);
+  for (const { file, isRecovered } of [...documents.damage, ...lastGood.damage]) {
+    const outcome = isRecovered ? "its other copy is in force" : "it was set aside and begun anew";
+    fault("damaged-file", `${file} was damaged; ${outcome}`);
   }
   const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
   const bootId = knownBootId ?? crypto.randomUUID();
@@ -106,11 +102,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
 
   // Shadow.
   let health: HealthChecks | undefined;
-  const reported = await state.reported.load();
   const reporting = new ShadowReporting({
     clock,
     log: log.child({ component: "shadow" }),
-    acknowledged: reported.is === "good" || reported.is === "recovered" ? reported.value : undefined,
+    acknowledged: valueOf(await state.reported.load()),
     facts: () =>
       shadowFacts(readMachine(reader, clock), {
         packageVersion: buildInfo.version,
@@ -188,8 +183,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   }
 
   async function manage(registration: Registration): Promise<void> {
-    const stored = await identity.keys.load();
-    if (stored.is !== "good" && stored.is !== "recovered") {
+    const keys = valueOf(await identity.keys.load());
+    if (keys === undefined) {
       fault("identity-lost", "the private keys are missing or damaged; holdfast reset, then register again");
       return;
     }
@@ -210,10 +205,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     node = managed;
     const party = await nodeParty({
       clock,
-      files,
-      stateDir: settings.stateDir,
       identity,
-      keys: stored.value,
+      keys,
       registration: () => managed.registration,
       bootId,
       version: buildInfo.version,
@@ -344,7 +337,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     clock,
   });
 
-  if (storedRegistration.is === "good" || storedRegistration.is === "recovered") await manage(storedRegistration.value);
+  if (lastGood.registration !== undefined) await manage(lastGood.registration);
   else log.info({ stateDir: settings.stateDir }, "not registered; waiting for holdfast register");
 
   return {

@@ -41,16 +41,13 @@ async function node(script: (arrival: Arrival) => unknown, url?: string) {
   const directory = tempDir();
   mkdirSync(join(directory, "s/identity"), { recursive: true });
   const clock = new FakeClock();
-  const files = hostFiles(directory);
   const registration = {
     node: { ...nodeIdentity, session: url ?? plane.url },
     controlPlane: { iss: ISS, keys: keysClaims(root, [key]) },
   };
-  const identity = identityFiles(files, "/s");
+  const identity = identityFiles(hostFiles(directory), "/s");
   const party = await nodeParty({
     clock,
-    files,
-    stateDir: "/s",
     identity,
     keys: generateKeys(),
     registration: () => registration,
