@@ -14,7 +14,7 @@ import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
 import { countHalfOpen, isSshLocal } from "../host/sockets.ts";
 import { buildInfo } from "../lib/build-info.ts";
-import { identityFiles, type Registration } from "./identity/identity.ts";
+import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { readLastGood } from "./last-good.ts";
@@ -32,6 +32,7 @@ import { readMachine } from "./shadow/readings.ts";
 import { ShadowReporting } from "./shadow/reporting.ts";
 import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
+import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
 import type { Fault, Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
@@ -41,7 +42,7 @@ import { startLinkMonitor } from "./telemetry/link-health.ts";
 import { createSampler, startSampling } from "./telemetry/metrics.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
-import type { Spool } from "./telemetry/spool.ts";
+import { queueOf } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
@@ -66,13 +67,24 @@ export interface Agent {
 
 /** Builds every part, lists every trigger, and starts: first from the last good state, then towards the control plane. */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
-  const { settings, clock, files, reader, log, memory, random } = options;
+  const { settings, clock, reader, log, memory, random } = options;
   const startedAt = clock.now();
   const faults: Fault[] = [];
   const fault = (code: string, message: string): void => {
     log.error({ code }, message);
     if (faults.length < 100) faults.push({ code, message, since: clock.now() });
   };
+  const storage = new StorageWatch({
+    clock,
+    probe: () => state.probe(),
+    onRefused: (error) => log.error({ code: "storage-unavailable", err: error }, "the disk refuses writes"),
+    onTaken: () => {
+      log.info("the disk takes writes again");
+      spool.flush();
+      void counter?.keep();
+    },
+  });
+  const files = storage.watched(options.files);
   const state = await openState(files, settings.stateDir);
   const { sql, isPersistent } = state.database;
   if (!isPersistent) fault("storage-unavailable", `${settings.stateDir} cannot be written; working in memory`);
@@ -92,6 +104,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     state,
     clock,
     log,
+    onRefused: (error) => storage.refused(error),
     run: {
       bootId: knownBootId,
       packageVersion: buildInfo.version,
@@ -141,7 +154,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     mark: () => state.run.save(stoppedRun(record)),
     clear: () => state.run.save(record),
   };
-  const journal = new Journal(sql, { bootId, isPersistent });
+  const journal = new Journal(sql, { bootId, isPersistent, onFault: (error) => storage.refused(error) });
   journal.reopen();
   journal.settle(bootId, startedAt);
   const dispatcher = new Dispatcher({
@@ -172,6 +185,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const ending = new AbortController();
   let node: ManagedNode | undefined;
   let session: Session | undefined;
+  let counter: SessionCounter | undefined;
   let clockOffsetSeconds: number | undefined;
 
   function speedTestTarget(): TransferTarget | undefined {
@@ -203,9 +217,15 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       onChanged: () => reporting.look(),
     });
     node = managed;
+    counter = await SessionCounter.open(
+      identity.counter,
+      () => clock.now(),
+      (error) => log.warn({ err: toError(error) }, "session counter not saved"),
+    );
     const party = await nodeParty({
       clock,
-      identity,
+      addresses: identity.addresses,
+      counter,
       keys,
       registration: () => managed.registration,
       bootId,
@@ -303,6 +323,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     network: network.engine,
     process: readProcess(reader),
     faults,
+    storageRefusal: storage.refusal,
     clockOffsetSeconds,
     diskUsedRatio: usedRatioOf(reader.space("/")),
     isStatePersistent: isPersistent,
@@ -353,6 +374,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await localApi.close();
       events.close();
       pusher.close();
+      storage.close();
       await cleanStop.mark().catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
       await state.close();
     },
@@ -370,12 +392,4 @@ function usedRatioOf(space: DiskSpace | undefined): number | undefined {
 function repositoryState(health: HealthChecks | undefined): boolean | undefined {
   const answer = health?.results().repository;
   return answer === undefined ? undefined : answer === "ok";
-}
-
-function queueOf(status: ReturnType<Spool["status"]>): { records: number; dropped: number } {
-  const streams = Object.values(status);
-  return {
-    records: streams.reduce((sum, { queued }) => sum + queued, 0),
-    dropped: streams.reduce((sum, { dropped }) => sum + dropped, 0),
-  };
 }

@@ -2,15 +2,17 @@ import type { Clock } from "../../host/clock.ts";
 import type { DocumentVersions } from "../../protocol/claims.ts";
 import { verifyJws } from "../../protocol/jws.ts";
 import { keySetOf } from "../../protocol/keys-chain.ts";
+import type { StateFile } from "../../host/state-file.ts";
 import { judgeServerProof, proveNode } from "../session/handshake.ts";
 import type { ControlPlaneRpc, HandshakeParty } from "../session/attempt.ts";
-import { authSigner, SessionCounter, type IdentityFiles, type PrivateKeys, type Registration } from "./identity.ts";
+import { authSigner, type Addresses, type PrivateKeys, type Registration, type SessionCounter } from "./identity.ts";
 
 const KNOWN_ADDRESSES_MAX = 8;
 
 export interface PartyOptions {
   readonly clock: Clock;
-  readonly identity: IdentityFiles;
+  readonly addresses: StateFile<Addresses>;
+  readonly counter: SessionCounter;
   readonly keys: PrivateKeys;
   readonly registration: () => Registration;
   readonly bootId: string;
@@ -25,8 +27,7 @@ export interface PartyOptions {
 /** The node's side of the handshake: its keys, its counter, the pins and the addresses that worked. */
 export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> {
   const signer = await authSigner(options.keys);
-  const { addresses, counter } = options.identity;
-  const sessions = await SessionCounter.open(counter, () => options.clock.now(), options.onFault);
+  const { addresses, counter } = options;
   const loaded = await addresses.load();
   let known: readonly string[] = loaded.is === "good" ? loaded.value.addresses : [];
 
@@ -52,7 +53,7 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
         signer,
         nonce,
         cnonce,
-        n: await sessions.next(),
+        n: await counter.next(),
         bootId: options.bootId,
         version: options.version,
         have: options.have(),

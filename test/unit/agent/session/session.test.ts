@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { join } from "node:path";
 import { pino } from "pino";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { generateKeys, identityFiles } from "../../../../src/agent/identity/identity.ts";
+import { SessionCounter, generateKeys, identityFiles } from "../../../../src/agent/identity/identity.ts";
 import { nodeParty } from "../../../../src/agent/identity/party.ts";
 import type { Connection } from "../../../../src/agent/session/attempt.ts";
 import { Session } from "../../../../src/agent/session/session.ts";
@@ -48,7 +48,12 @@ async function node(script: (arrival: Arrival) => unknown, url?: string) {
   const identity = identityFiles(hostFiles(directory), "/s");
   const party = await nodeParty({
     clock,
-    identity,
+    addresses: identity.addresses,
+    counter: await SessionCounter.open(
+      identity.counter,
+      () => clock.now(),
+      () => undefined,
+    ),
     keys: generateKeys(),
     registration: () => registration,
     bootId: "5e0a6b1a-9f5e-4a52-8a2d-0a3f7c6b1d22",
