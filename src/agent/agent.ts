@@ -7,15 +7,17 @@ import type { DiskSpace, Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { watchNetwork } from "../host/libc.ts";
 import type { LogMemory } from "../host/log.ts";
+import { valueOf } from "../host/state-file.ts";
 import { hostPower } from "../host/power.ts";
 import { parseBootId } from "../host/proc.ts";
 import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
 import { countHalfOpen, isSshLocal } from "../host/sockets.ts";
 import { buildInfo } from "../lib/build-info.ts";
-import { identityFiles, type Registration } from "./identity/identity.ts";
+import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
+import { readLastGood } from "./last-good.ts";
 import { serveLocalApi } from "./local-api/server.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
@@ -30,6 +32,7 @@ import { readMachine } from "./shadow/readings.ts";
 import { ShadowReporting } from "./shadow/reporting.ts";
 import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
+import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
 import type { Fault, Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
@@ -39,7 +42,7 @@ import { startLinkMonitor } from "./telemetry/link-health.ts";
 import { createSampler, startSampling } from "./telemetry/metrics.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
-import type { Spool } from "./telemetry/spool.ts";
+import { queueOf } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
@@ -64,30 +67,35 @@ export interface Agent {
 
 /** Builds every part, lists every trigger, and starts: first from the last good state, then towards the control plane. */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
-  const { settings, clock, files, reader, log, memory, random } = options;
+  const { settings, clock, reader, log, memory, random } = options;
   const startedAt = clock.now();
   const faults: Fault[] = [];
   const fault = (code: string, message: string): void => {
     log.error({ code }, message);
     if (faults.length < 100) faults.push({ code, message, since: clock.now() });
   };
+  const storage = new StorageWatch({
+    clock,
+    probe: () => state.probe(),
+    onRefused: (error) => log.error({ code: "storage-unavailable", err: error }, "the disk refuses writes"),
+    onTaken: () => {
+      log.info("the disk takes writes again");
+      spool.flush();
+      void counter?.keep();
+    },
+  });
+  const files = storage.watched(options.files);
   const state = await openState(files, settings.stateDir);
-  const { sql, isPersistent, damagedCopy } = state.database;
-  if (damagedCopy !== undefined) fault("damaged-file", `state.db was damaged; it was set aside as ${damagedCopy}`);
+  const { sql, isPersistent } = state.database;
   if (!isPersistent) fault("storage-unavailable", `${settings.stateDir} cannot be written; working in memory`);
 
   // What was last good.
   const identity = identityFiles(files, settings.stateDir);
   const documents = await DesiredDocuments.load(files, settings.stateDir);
-  for (const { file, isRecovered } of documents.damage) {
-    fault(
-      "damaged-file",
-      `${file} was damaged; ${isRecovered ? "its previous copy is in force" : "it must be fetched again"}`,
-    );
-  }
-  const storedRegistration = await identity.registration.load();
-  if (storedRegistration.is === "recovered" || storedRegistration.is === "lost") {
-    fault("damaged-file", `identity/registration.json was damaged (${storedRegistration.is})`);
+  const lastGood = await readLastGood(state, identity);
+  for (const { file, isRecovered } of [...documents.damage, ...lastGood.damage]) {
+    const outcome = isRecovered ? "its other copy is in force" : "it was set aside and begun anew";
+    fault("damaged-file", `${file} was damaged; ${outcome}`);
   }
   const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
   const bootId = knownBootId ?? crypto.randomUUID();
@@ -96,6 +104,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     state,
     clock,
     log,
+    onRefused: (error) => storage.refused(error),
     run: {
       bootId: knownBootId,
       packageVersion: buildInfo.version,
@@ -106,11 +115,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
 
   // Shadow.
   let health: HealthChecks | undefined;
-  const reported = await state.reported.load();
   const reporting = new ShadowReporting({
     clock,
     log: log.child({ component: "shadow" }),
-    acknowledged: reported.is === "good" || reported.is === "recovered" ? reported.value : undefined,
+    acknowledged: valueOf(await state.reported.load()),
     facts: () =>
       shadowFacts(readMachine(reader, clock), {
         packageVersion: buildInfo.version,
@@ -146,7 +154,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     mark: () => state.run.save(stoppedRun(record)),
     clear: () => state.run.save(record),
   };
-  const journal = new Journal(sql, { bootId, isPersistent });
+  const journal = new Journal(sql, { bootId, isPersistent, onFault: (error) => storage.refused(error) });
   journal.reopen();
   journal.settle(bootId, startedAt);
   const dispatcher = new Dispatcher({
@@ -177,6 +185,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const ending = new AbortController();
   let node: ManagedNode | undefined;
   let session: Session | undefined;
+  let counter: SessionCounter | undefined;
   let clockOffsetSeconds: number | undefined;
 
   function speedTestTarget(): TransferTarget | undefined {
@@ -194,8 +203,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   }
 
   async function manage(registration: Registration): Promise<void> {
-    const stored = await identity.keys.load();
-    if (stored.is !== "good" && stored.is !== "recovered") {
+    const keys = valueOf(await identity.keys.load());
+    if (keys === undefined) {
       fault("identity-lost", "the private keys are missing or damaged; holdfast reset, then register again");
       return;
     }
@@ -214,12 +223,16 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       onChanged: () => reporting.look(),
     });
     node = managed;
+    counter = await SessionCounter.open(
+      identity.counter,
+      () => clock.now(),
+      (error) => log.warn({ err: toError(error) }, "session counter not saved"),
+    );
     const party = await nodeParty({
       clock,
-      files,
-      stateDir: settings.stateDir,
-      identity,
-      keys: stored.value,
+      addresses: identity.addresses,
+      counter,
+      keys,
       registration: () => managed.registration,
       bootId,
       version: buildInfo.version,
@@ -317,6 +330,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     process: readProcess(reader),
     faults,
     clockOffsetSeconds: clockOffset(),
+    storageRefusal: storage.refusal,
     diskUsedRatio: usedRatioOf(reader.space("/")),
     isStatePersistent: isPersistent,
     dns: health?.results().dns?.isHealthy,
@@ -350,7 +364,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     clock,
   });
 
-  if (storedRegistration.is === "good" || storedRegistration.is === "recovered") await manage(storedRegistration.value);
+  if (lastGood.registration !== undefined) await manage(lastGood.registration);
   else log.info({ stateDir: settings.stateDir }, "not registered; waiting for holdfast register");
 
   return {
@@ -366,6 +380,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await localApi.close();
       events.close();
       pusher.close();
+      storage.close();
       await cleanStop.mark().catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
       await state.close();
     },
@@ -383,12 +398,4 @@ function usedRatioOf(space: DiskSpace | undefined): number | undefined {
 function repositoryState(health: HealthChecks | undefined): boolean | undefined {
   const answer = health?.results().repository;
   return answer === undefined ? undefined : answer === "ok";
-}
-
-function queueOf(status: ReturnType<Spool["status"]>): { records: number; dropped: number } {
-  const streams = Object.values(status);
-  return {
-    records: streams.reduce((sum, { queued }) => sum + queued, 0),
-    dropped: streams.reduce((sum, { dropped }) => sum + dropped, 0),
-  };
 }

@@ -21,16 +21,20 @@ export async function openTelemetry({
   clock,
   log,
   run,
+  onRefused,
 }: {
   readonly state: AgentState;
   readonly clock: Clock;
   readonly log: Logger;
   readonly run: Run;
+  /** Told of each write that the database refused. */
+  readonly onRefused: (error: unknown) => void;
 }): Promise<Telemetry> {
   const notSaved = (error: unknown): void => log.warn({ err: toError(error) }, "not saved");
-  const spool = new Spool(state.database.sql, (error) =>
-    log.warn({ err: toError(error) }, "spool could not be written"),
-  );
+  const spool = new Spool(state.database.sql, (error) => {
+    log.warn({ err: toError(error) }, "spool could not be written");
+    onRefused(error);
+  });
   const pusher = new Pusher({ clock, log: log.child({ component: "telemetry" }), spool });
   const put = (stream: "events" | "audits", record: Readonly<Record<string, unknown>>): void => {
     spool.append(stream, { ...record });

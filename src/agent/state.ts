@@ -18,6 +18,8 @@ export interface AgentState {
   readonly run: StateFile<RunRecord>;
   readonly openEvents: StateFile<z.infer<typeof OpenEvents>>;
   readonly reported: StateFile<z.infer<typeof Acknowledged>>;
+  /** Writes to the database and beside it; rejects while the disk refuses either. */
+  probe(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -43,9 +45,14 @@ export async function openState(files: Files, stateDir: string): Promise<AgentSt
     run: at("run", RunRecord),
     openEvents: at("open-events", OpenEvents),
     reported: at("shadow", Acknowledged),
+    async probe() {
+      const version = Number(database.sql.prepare("PRAGMA user_version").get()?.["user_version"]);
+      database.sql.exec(`PRAGMA user_version=${version}`);
+      await files.writeAtomic(pidPath, `${process.pid}\n`, 0o600);
+    },
     async close() {
       database.sql.close();
-      if (database.isPersistent) await files.remove(pidPath);
+      if (database.isPersistent) await files.remove(pidPath).catch(() => undefined);
     },
   };
 }

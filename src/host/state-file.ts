@@ -4,10 +4,13 @@ import { errnoOf } from "../errors.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import type { Files } from "./files.ts";
 
-/** What reading a state file came to. `recovered` and `lost` had a damaged file, set aside at `damagedCopy`. */
+/**
+ * What reading a state file came to. `recovered` is the previous copy, and `lost` neither; a damaged file was set aside at
+ * `damagedCopy`, as was a damaged previous copy beside a good newest one, which then takes its place too.
+ */
 export type Loaded<T> =
   | { readonly is: "absent" }
-  | { readonly is: "good"; readonly value: T }
+  | { readonly is: "good"; readonly value: T; readonly damagedCopy?: string }
   | { readonly is: "recovered"; readonly value: T; readonly damagedCopy: string }
   | { readonly is: "lost"; readonly damagedCopy: string };
 
@@ -31,6 +34,11 @@ const MODE = 0o600;
 const FORMAT = 1;
 const LIMITS = { maxBytes: 128 * 1024 * 1024, maxDepth: 64 };
 
+/** The value of whichever copy was good. */
+export function valueOf<T>(loaded: Loaded<T>): T | undefined {
+  return loaded.is === "good" || loaded.is === "recovered" ? loaded.value : undefined;
+}
+
 /** A state file over real files. */
 export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateFile<T> {
   const { path, schema } = options;
@@ -50,8 +58,13 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
   return {
     async load() {
       const newest = await readCopy(path);
-      if (newest.is === "good" || !options.keepsPrevious) return newest;
+      if (!options.keepsPrevious) return newest;
       const older = await readCopy(previous);
+      if (newest.is === "good") {
+        if (older.is !== "lost") return newest;
+        await files.writeAtomic(previous, seal(newest.value), MODE).catch(() => undefined);
+        return { ...newest, damagedCopy: older.damagedCopy };
+      }
       if (older.is !== "good") return newest.is === "absent" ? older : newest;
       // A previous copy alone is what is left after the newest was set aside and nothing saved since.
       const damagedCopy = newest.is === "lost" ? newest.damagedCopy : `${path}.damaged`;

@@ -77,6 +77,8 @@ export async function register(licenseText: string, deps: RegisterDeps, signal: 
     throw new InputError("bad-signature", `the control plane's answer is not for this request: ${wrong.join(", ")}`);
   }
   const registration = { node: registered.node, controlPlane: { iss: license.iss, keys: newest } };
+  // Twice, so that there is a previous copy to fall back on from the first day.
+  await deps.files.registration.save(registration);
   await deps.files.registration.save(registration);
   return registration;
 }

@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { Files } from "../../host/files.ts";
-import { stateFile, type StateFile } from "../../host/state-file.ts";
+import { stateFile, valueOf, type Loaded, type StateFile } from "../../host/state-file.ts";
+import { damageOf, type Damage } from "../../host/damage.ts";
 import { DocumentName, type DocumentClaims } from "../../protocol/claims.ts";
 import { ClusterDocument, DomainDocument, KNOWN_FEATURES, NodeDocument } from "../../protocol/documents.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
@@ -28,12 +29,6 @@ export interface Held<Body> {
 const Stored = z.object({ jws: Jws, receivedAt: UnixMilliseconds });
 type Stored = z.infer<typeof Stored>;
 const Floors = z.record(z.string().max(300), Version);
-
-/** Damage that was found and repaired, or not, when the documents were read. */
-export interface Damage {
-  readonly file: string;
-  readonly isRecovered: boolean;
-}
 
 export interface Trust {
   readonly iss: string;
@@ -67,14 +62,20 @@ export class DesiredDocuments {
   static async load(files: Files, stateDir: string): Promise<DesiredDocuments> {
     const documents = new DesiredDocuments(files, stateDir);
     const floors = await documents.#floorFile.load();
-    if (floors.is === "good" || floors.is === "recovered") documents.#floors = { ...floors.value };
-    documents.#note("floors", floors.is);
+    documents.#floors = { ...valueOf(floors) };
+    documents.#note("floors", floors);
     for (const name of DocumentName.options) {
       const loaded = await documents.#files[name].load();
-      documents.#note(name, loaded.is);
-      if (loaded.is === "good" || loaded.is === "recovered") documents.#restore(name, loaded.value);
+      documents.#note(name, loaded);
+      const stored = valueOf(loaded);
+      if (stored !== undefined) documents.#restore(name, stored);
+      // Where the disk refuses, the previous copy serves as well at the next start.
+      if (loaded.is === "recovered") await documents.#files[name].save(loaded.value).catch(() => undefined);
     }
-    if (floors.is !== "good") documents.#raiseFloors();
+    if (floors.is !== "good") {
+      documents.#raiseFloors();
+      if (floors.is !== "absent") await documents.#floorFile.save(documents.#floors).catch(() => undefined);
+    }
     return documents;
   }
 
@@ -192,7 +193,7 @@ export class DesiredDocuments {
     try {
       this.#hold(stored);
     } catch {
-      this.#note(name, "lost");
+      this.damage.push({ file: `desired/${name}.json`, isRecovered: false });
     }
   }
 
@@ -206,9 +207,9 @@ export class DesiredDocuments {
     }
   }
 
-  #note(name: string, is: "absent" | "good" | "recovered" | "lost"): void {
-    if (is === "recovered" || is === "lost")
-      this.damage.push({ file: `desired/${name}.json`, isRecovered: is === "recovered" });
+  #note(name: string, loaded: Loaded<unknown>): void {
+    const damage = damageOf(`desired/${name}.json`, loaded);
+    if (damage !== undefined) this.damage.push(damage);
   }
 }
 

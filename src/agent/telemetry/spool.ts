@@ -231,3 +231,12 @@ export class Spool {
     }
   }
 }
+
+/** Everything that waits and everything that was dropped, over all streams. */
+export function queueOf(status: ReturnType<Spool["status"]>): { records: number; dropped: number } {
+  const streams = Object.values(status);
+  return {
+    records: streams.reduce((sum, { queued }) => sum + queued, 0),
+    dropped: streams.reduce((sum, { dropped }) => sum + dropped, 0),
+  };
+}

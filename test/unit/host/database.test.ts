@@ -99,6 +99,53 @@ describe("a database", () => {
     expect(statSync(`${path}.damaged`).size).toBe(size);
   });
 
+  test("that is damaged is left alone where that is asked for, with its log", () => {
+    const path = join(tempDir(), "s.db");
+    open(path).sql.close();
+    writeFileSync(path, "x".repeat(5000));
+    writeFileSync(`${path}-wal`, "log");
+    expect(() => openDatabase(path, { migrations, exclusive: true, onDamage: "refuse" })).toThrow(
+      expect.objectContaining({ code: "state-damaged", message: expect.stringContaining(path) as string }),
+    );
+    expect(readFileSync(path, "utf8")).toBe("x".repeat(5000));
+    expect(readFileSync(`${path}-wal`, "utf8")).toBe("log");
+    open(path).sql.close();
+    expect(readFileSync(`${path}.damaged-wal`, "utf8")).toBe("log");
+  });
+
+  test("tells whether it is new", () => {
+    const path = join(tempDir(), "s.db");
+    const seen = [1, 2].map(() => {
+      const { sql, isNew } = open(path);
+      sql.close();
+      return isNew;
+    });
+    expect(seen).toEqual([true, false]);
+  });
+
+  test("is opened on a full disk as it is, and a damaged one on a read-only disk in memory", async () => {
+    const outcome = await onSmallDisk(`
+      const { writeFileSync } = await import("node:fs");
+      const path = root + "/s.db";
+      const options = { migrations: ["CREATE TABLE a (x TEXT) STRICT"], exclusive: true };
+      openDatabase(path, options).sql.close();
+      let size = 300_000;
+      while (size > 0) try { writeFileSync(root + "/fill" + size, "x".repeat(size)); } catch { size >>= 1; }
+      const full = openDatabase(path, options);
+      full.sql.close();
+      const none = openDatabase(root + "/none.db", options);
+      writeFileSync(path, "not a database ".repeat(10));
+      makeReadOnly();
+      const damaged = openDatabase(path, options);
+      return [full, none, damaged].map(({ isPersistent, damagedCopy }) => [isPersistent, damagedCopy === path]);
+    `);
+    expect(outcome).toEqual([
+      [true, false],
+      [false, false],
+      [false, true],
+    ]);
+  });
+
   test("with a directory in its place, or in no directory, works in memory", () => {
     const root = tempDir();
     mkdirSync(join(root, "s.db"));

@@ -100,6 +100,16 @@ describe("a state file", () => {
     expect(readdirSync(root).sort()).toEqual(["s.json.damaged", "s.json.previous.damaged"]);
   });
 
+  test("whose previous copy is damaged says so, and has two good copies again", async () => {
+    const { path, root, file } = await twice();
+    writeFileSync(`${path}.previous`, "damaged");
+    expect(await file.load()).toEqual({ is: "good", value: newer, damagedCopy: "/s.json.previous.damaged" });
+    expect(readFileSync(join(root, "s.json.previous.damaged"), "utf8")).toBe("damaged");
+    expect(await file.load()).toEqual({ is: "good", value: newer });
+    writeFileSync(path, "damaged");
+    expect(await file.load()).toMatchObject({ is: "recovered", value: newer });
+  });
+
   test("replaced by a symbolic link is read, and replaced without writing through the link", async () => {
     const { root, path, file } = await twice();
     const elsewhere = join(tempDir(), "elsewhere");

@@ -1,8 +1,9 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
-import { identityFiles, nextCounter } from "../../../../src/agent/identity/identity.ts";
+import { identityFiles, SessionCounter } from "../../../../src/agent/identity/identity.ts";
 import { readLicense, register } from "../../../../src/agent/identity/registration.ts";
+import { HostError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files.ts";
 import type { HttpRequest, HttpResponse } from "../../../../src/host/http-client.ts";
 import type { RegisteredClaims } from "../../../../src/protocol/claims.ts";
@@ -153,15 +154,50 @@ describe("a license", () => {
 describe("the session counter", () => {
   test("rises by one, over restarts and damage", async () => {
     const { files, at } = setUp();
-    expect(await nextCounter(files.counter, 1000)).toBe(1000);
-    expect(await nextCounter(files.counter, 5)).toBe(1001);
-    expect(await nextCounter(files.counter, 5)).toBe(1002);
+    const next = async (now: number) =>
+      (
+        await SessionCounter.open(
+          files.counter,
+          () => now,
+          (error) => expect.fail(String(error)),
+        )
+      ).next();
+    expect(await next(1000)).toBe(1000);
+    expect(await next(5)).toBe(1001);
+    expect(await next(5)).toBe(1002);
     writeFileSync(at("counter.json"), "damaged");
-    expect(await nextCounter(files.counter, 5)).toBeGreaterThan(1002);
-    const last = await nextCounter(files.counter, 5);
+    expect(await next(5)).toBeGreaterThan(1002);
+    const last = await next(5);
     writeFileSync(at("counter.json"), "damaged");
     writeFileSync(at("counter.json.previous"), "damaged");
-    expect(await nextCounter(files.counter, 2_000_000)).toBe(2_000_000);
+    expect(await next(2_000_000)).toBe(2_000_000);
     expect(last).toBeLessThan(2_000_000);
+  });
+
+  test("goes on in memory while the disk refuses, above the clock, and on disk as soon as it can", async () => {
+    const { files } = setUp();
+    let isRefused = false;
+    const refused: unknown[] = [];
+    const disk = {
+      ...files.counter,
+      save: (value: { n: number }) =>
+        isRefused ? Promise.reject(new HostError("disk-full", "full")) : files.counter.save(value),
+    };
+    const open = (now: number) =>
+      SessionCounter.open(
+        disk,
+        () => now,
+        (error) => refused.push(error),
+      );
+    const counter = await open(10);
+    expect(await counter.next()).toBe(10);
+    isRefused = true;
+    expect(await counter.next()).toBe(11);
+    const restarted = await open(500);
+    expect([await restarted.next(), await restarted.next()]).toEqual([500, 501]);
+    expect(refused).toHaveLength(3);
+    isRefused = false;
+    await restarted.keep();
+    expect(await (await open(5)).next()).toBe(502);
   });
 });

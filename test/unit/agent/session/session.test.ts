@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { join } from "node:path";
 import { pino } from "pino";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { generateKeys, identityFiles } from "../../../../src/agent/identity/identity.ts";
+import { SessionCounter, generateKeys, identityFiles } from "../../../../src/agent/identity/identity.ts";
 import { nodeParty } from "../../../../src/agent/identity/party.ts";
 import type { Connection } from "../../../../src/agent/session/attempt.ts";
 import { Session } from "../../../../src/agent/session/session.ts";
@@ -41,17 +41,19 @@ async function node(script: (arrival: Arrival) => unknown, url?: string) {
   const directory = tempDir();
   mkdirSync(join(directory, "s/identity"), { recursive: true });
   const clock = new FakeClock();
-  const files = hostFiles(directory);
   const registration = {
     node: { ...nodeIdentity, session: url ?? plane.url },
     controlPlane: { iss: ISS, keys: keysClaims(root, [key]) },
   };
-  const identity = identityFiles(files, "/s");
+  const identity = identityFiles(hostFiles(directory), "/s");
   const party = await nodeParty({
     clock,
-    files,
-    stateDir: "/s",
-    identity,
+    addresses: identity.addresses,
+    counter: await SessionCounter.open(
+      identity.counter,
+      () => clock.now(),
+      () => undefined,
+    ),
     keys: generateKeys(),
     registration: () => registration,
     bootId: "5e0a6b1a-9f5e-4a52-8a2d-0a3f7c6b1d22",

@@ -153,6 +153,18 @@ describe("on disk", () => {
     expect((await load()).version("node")).toBe(4);
   });
 
+  test("the previous document is told once, and so are the previous floors, which do not fall", async () => {
+    const { documents, load, at } = await open();
+    await documents.accept("node", await node(3), trust, 1);
+    await documents.accept("node", await node(4), trust, 2);
+    for (const name of ["node.json", "floors.json"]) writeFileSync(at(name), "damaged");
+    expect((await load()).damage).toHaveLength(2);
+    const later = await load();
+    expect(later.damage).toEqual([]);
+    expect(later.version("node")).toBe(3);
+    await expect(later.accept("node", await node(2), trust, 3)).rejects.toMatchObject({ code: "below-floor" });
+  });
+
   test("both copies damaged leave the others in force", async () => {
     const { documents, load, at } = await open();
     await documents.accept("node", await node(3), trust, 1);

@@ -147,7 +147,7 @@ describe("documents", () => {
     await put("node", 3, nodeDocument());
     connect();
     await waitFor("the leaving", () => documents.current.cluster === undefined);
-    expect(accepted.at(-1)).toBe("cluster");
+    await waitFor("its report", () => accepted.at(-1) === "cluster");
   });
 
   test("that are refused are not fetched again until a newer one comes", async () => {
