@@ -161,6 +161,8 @@ async function secureSocket(
   // Chain, name and dates are judged below, since a pinned key counts whatever they say.
   const tls = tlsConnect({
     socket: raw,
+    // An address is not a server name (RFC 6066 §3), yet it is what the certificate must be for.
+    host,
     minVersion: "TLSv1.2",
     rejectUnauthorized: false,
     ALPNProtocols: ["http/1.1"],
