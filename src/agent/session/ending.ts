@@ -43,6 +43,18 @@ export function judgeEnd(
   return named("connection-closed", { kind: "failed" });
 }
 
+/**
+ * What to call a hello that was refused. Whoever refuses has proved nothing; but under a TLS key that is not pinned, somebody in the
+ * middle is the likely cause, and the control plane would refuse our proof for the same reason. Pure.
+ */
+export function judgeRefusal(refusal: Error, tlsKey: string | undefined, pins: readonly string[]): SessionError {
+  const isForeign = tlsKey !== undefined && !pins.includes(tlsKey);
+  const message = isForeign
+    ? `hello was refused over a TLS key that is not pinned, as when TLS is intercepted: ${refusal.message}`
+    : `hello was refused: ${refusal.message}`;
+  return new SessionError(isForeign ? "tls-intercepted" : "not-authentic", message, { cause: refusal });
+}
+
 function secondsIn(reason: string): number {
   return Number(/\d+/.exec(reason)?.[0] ?? DEFAULT_WAIT_SECONDS);
 }
