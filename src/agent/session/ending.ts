@@ -12,6 +12,7 @@ export interface Evidence {
 }
 
 const DEFAULT_WAIT_SECONDS = 60;
+const TOO_LARGE = 1009; // RFC 6455 §7.4.1
 
 /**
  * What the end of a connection means, and what to call it. A close code of somebody who has not proved to be the control plane
@@ -25,6 +26,8 @@ export function judgeEnd(
   switch (closeCode) {
     case undefined:
       return named("connection-lost", { kind: "failed" });
+    case TOO_LARGE:
+      return named("too-large", { kind: "failed" });
     case closeCodes["not-authentic"]:
       return named("not-authentic", { kind: "not-authentic" });
     case closeCodes.deleted:
