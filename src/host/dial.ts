@@ -161,7 +161,7 @@ async function secureSocket(
   // Chain, name and dates are judged below, since a pinned key counts whatever they say.
   const tls = tlsConnect({
     socket: raw,
-    // Names nobody to connect to, but whom the certificate must be for; otherwise an address is judged as "localhost".
+    // An address is not a server name (RFC 6066 §3), yet it is what the certificate must be for.
     host,
     minVersion: "TLSv1.2",
     rejectUnauthorized: false,

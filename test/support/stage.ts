@@ -43,6 +43,8 @@ export async function startStage(dir: string, given: StageOptions = {}): Promise
   const controller = await startController(dir, port, options);
   const agent = await startAgent(join(dir, "node"), starting);
   const uid = await registerNode(controller, agent, "node");
+  // The controller sees a session before the node has verified its side of it.
+  await untilOnline(agent);
   return { dir, uid, port, proxy, controller, agent, options };
 }
 
@@ -69,14 +71,15 @@ export function statusWhere(
   check: (status: Status) => boolean,
   limitMs = 30_000,
 ): Promise<Status> {
-  return waitFor(
-    what,
-    async () => {
-      const status = await readStatus(agent);
-      return check(status) ? status : undefined;
-    },
-    limitMs,
-  );
+  let seen = "nothing";
+  const look = async (): Promise<Status | undefined> => {
+    const status = await readStatus(agent);
+    seen = JSON.stringify(status.session);
+    return check(status) ? status : undefined;
+  };
+  return waitFor(what, look, limitMs).catch((error: unknown) => {
+    throw new Error(`${what}: the last that was seen is ${seen}`, { cause: error });
+  });
 }
 
 export function untilOnline(agent: AgentProgram, limitMs = 90_000): Promise<Status> {

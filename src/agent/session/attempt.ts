@@ -5,9 +5,9 @@ import type { Clock } from "../../host/clock.ts";
 import type { ServerProofClaims } from "../../protocol/claims.ts";
 import { HANDSHAKE_LIMITS, parseMessage, SESSION_LIMITS, type Message } from "../../protocol/envelope.ts";
 import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../protocol/methods.ts";
-import { RpcPeer, type Handlers } from "../../protocol/rpc.ts";
+import { RemoteError, RpcPeer, type Handlers } from "../../protocol/rpc.ts";
 import type { Ending } from "./backoff.ts";
-import { judgeEnd } from "./ending.ts";
+import { judgeEnd, judgeRefusal } from "./ending.ts";
 import type { OpenTransport, Transport, TransportEnd, TransportRequest } from "./transport.ts";
 
 export type ControlPlaneRpc = RpcPeer<ControlMethods, NodeMethods>;
@@ -78,6 +78,7 @@ export class Attempt {
   #handlers: Handlers<ControlMethods> = {};
   #deletion: Promise<boolean> = Promise.resolve(false);
   #proof: Promise<boolean> = Promise.resolve(false);
+  #pins: readonly string[] = [];
   #isAnswered = false;
   #early: Message[] = [];
   #earlyBytes = 0;
@@ -115,6 +116,7 @@ export class Attempt {
     const { clock, party, open } = this.#options;
     try {
       const target = await party.target();
+      this.#pins = target.pins;
       const transport = await open(
         target,
         {
@@ -220,11 +222,10 @@ export class Attempt {
     const tlsKey = this.#transport?.tlsKey;
     const proof = await party.prove(nonce, this.#cnonce, tlsKey);
     const sentAt = clock.elapsed();
-    const answer = await this.rpc.request(
-      "session.hello",
-      { proof, reportedVersion: party.reportedVersion() },
-      this.#over.signal,
-    );
+    const hello = { proof, reportedVersion: party.reportedVersion() };
+    const answer = await this.rpc.request("session.hello", hello, this.#over.signal).catch((error: unknown) => {
+      throw error instanceof RemoteError ? judgeRefusal(error, tlsKey, this.#pins) : error;
+    });
     const heardAt = clock.elapsed();
     const verifying = party.verify(answer.proof, this.#cnonce, tlsKey, this.rpc);
     this.#proof = verifying.then(
@@ -281,10 +282,10 @@ export class Attempt {
     this.#over.abort(known);
     this.rpc.close(known);
     this.#transport?.terminate();
-    this.#listener.onEnded(isAsked ? askedToWait(retryAfterMs) : { kind: "failed" }, known);
+    const isDistrust = known.code === "not-authentic" || known.code === "tls-intercepted";
+    const ending: Ending = isAsked
+      ? { kind: "asked-to-wait", delayMs: retryAfterMs }
+      : { kind: isDistrust ? "not-authentic" : "failed" };
+    this.#listener.onEnded(ending, known);
   }
-}
-
-function askedToWait(delayMs: number): Ending {
-  return { kind: "asked-to-wait", delayMs };
 }

@@ -12,6 +12,7 @@ export interface Evidence {
 }
 
 const DEFAULT_WAIT_SECONDS = 60;
+const TOO_LARGE = 1009; // RFC 6455 §7.4.1
 
 /**
  * What the end of a connection means, and what to call it. A close code of somebody who has not proved to be the control plane
@@ -25,6 +26,8 @@ export function judgeEnd(
   switch (closeCode) {
     case undefined:
       return named("connection-lost", { kind: "failed" });
+    case TOO_LARGE:
+      return named("too-large", { kind: "failed" });
     case closeCodes["not-authentic"]:
       return named("not-authentic", { kind: "not-authentic" });
     case closeCodes.deleted:
@@ -41,6 +44,18 @@ export function judgeEnd(
     default:
   }
   return named("connection-closed", { kind: "failed" });
+}
+
+/**
+ * What to call a hello that was refused. Whoever refuses has proved nothing; but under a TLS key that is not pinned, somebody in the
+ * middle is the likely cause, and the control plane would refuse our proof for the same reason. Pure.
+ */
+export function judgeRefusal(refusal: Error, tlsKey: string | undefined, pins: readonly string[]): SessionError {
+  const isForeign = tlsKey !== undefined && !pins.includes(tlsKey);
+  const message = isForeign
+    ? `hello was refused over a TLS key that is not pinned, as when TLS is intercepted: ${refusal.message}`
+    : `hello was refused: ${refusal.message}`;
+  return new SessionError(isForeign ? "tls-intercepted" : "not-authentic", message, { cause: refusal });
 }
 
 function secondsIn(reason: string): number {

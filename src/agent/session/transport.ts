@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { WebSocket } from "ws";
-import { SessionError, toError } from "../../errors.ts";
+import { errnoOf, SessionError, toError } from "../../errors.ts";
 import { dialRequestFor, type Dialler } from "../../host/dial.ts";
 import { parseRetryAfter } from "../../host/http-client.ts";
 import { isLoopback } from "../../lib/proxy.ts";
@@ -124,6 +124,7 @@ function attach(
 ): Transport {
   let limit = HANDSHAKE_LIMITS.maxBytes;
   let failure: string | undefined;
+  let isTooLarge = false;
   socket.on("message", (data: Buffer, isBinary) => {
     listener.onHeard();
     if (isBinary) socket.close(1003, "text only");
@@ -137,10 +138,12 @@ function attach(
   });
   socket.on("error", (error) => {
     failure = error.message;
+    // The library has sent 1009 itself and hears no answer to it.
+    isTooLarge = errnoOf(error) === "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH";
   });
   socket.once("close", (code, reason) => {
     listener.onEnd({
-      closeCode: code === 1006 ? undefined : code,
+      closeCode: isTooLarge ? 1009 : code === 1006 ? undefined : code,
       reason: failure ?? (reason.length > 0 ? reason.toString("utf8") : `closed with ${code}`),
     });
   });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { judgeEnd } from "../../../../src/agent/session/ending.ts";
+import { judgeEnd, judgeRefusal } from "../../../../src/agent/session/ending.ts";
 
 const nobody = { isProven: false, isDeleted: false };
 const proven = { isProven: true, isDeleted: false };
@@ -7,6 +7,7 @@ const proven = { isProven: true, isDeleted: false };
 test.each([
   { end: undefined, evidence: proven, code: "connection-lost", ending: { kind: "failed" } },
   { end: 1001, evidence: proven, code: "connection-closed", ending: { kind: "failed" } },
+  { end: 1009, evidence: proven, code: "too-large", ending: { kind: "failed" } },
   { end: 4001, evidence: nobody, code: "not-authentic", ending: { kind: "not-authentic" } },
   { end: 4001, evidence: proven, code: "not-authentic", ending: { kind: "not-authentic" } },
   { end: 4002, evidence: nobody, code: "connection-closed", ending: { kind: "failed" } },
@@ -33,4 +34,14 @@ test.each([
     error: { code: "too-many" },
     ending: { kind: "asked-to-wait", delayMs },
   });
+});
+
+test.each([
+  { tlsKey: undefined, code: "not-authentic" },
+  { tlsKey: "pinned", code: "not-authentic" },
+  { tlsKey: "foreign", code: "tls-intercepted" },
+])("a hello refused over the TLS key $tlsKey is $code", ({ tlsKey, code }) => {
+  const judged = judgeRefusal(new Error("unknown node"), tlsKey, ["other", "pinned"]);
+  expect(judged.code).toBe(code);
+  expect(judged.message).toContain("unknown node");
 });
