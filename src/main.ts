@@ -1,10 +1,14 @@
 import type { Offline } from "./cli/verb.ts";
+import { preferSmallMemory } from "./host/engine-flags.ts";
 
 /** A program of its own, fetched only when its verb is the one asked for. */
 type ProgramLoader = () => Promise<{ run(argv: readonly string[]): Promise<number> }>;
 
 const programs: Readonly<Record<string, ProgramLoader>> = {
-  agent: () => import("./agent/main.ts"),
+  agent: () => {
+    preferSmallMemory();
+    return import("./agent/main.ts");
+  },
   controller: () => import("./controller/main.ts"),
   inventory: () => import("./agent/inventory.ts"),
 };

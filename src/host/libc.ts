@@ -80,6 +80,19 @@ export function sdNotify(socketPath: string, state: string): boolean {
   }
 }
 
+/** Gives memory that the C library holds free back to the kernel (malloc_trim(3)); false where it cannot be called. */
+export function trimMemory(): boolean {
+  try {
+    const signatures = { malloc_trim: { return: "i32", arguments: ["u64"] } } as const;
+    const { functions, lib } = process.getBuiltinModule("node:ffi").dlopen(null, signatures);
+    functions.malloc_trim(0n);
+    lib.close();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 function openNetlink(): { drain: Look; close: () => void } | undefined {
   const libc = loadLibc();
   if (libc === undefined) return undefined;

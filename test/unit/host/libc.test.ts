@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { writeFileSync } from "node:fs";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { sdNotify, watchNetwork } from "../../../src/host/libc.ts";
+import { sdNotify, trimMemory, watchNetwork } from "../../../src/host/libc.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { machineRoot } from "../../support/machine-root.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -122,4 +122,8 @@ const watch = watchNetwork({ clock: systemClock(), onChange: () => {} });
 console.log(watch.engine, sdNotify("/run/x", "READY=1"));`;
   const output = execFileSync(process.execPath, ["--input-type=module", "-e", code], { encoding: "utf8" });
   expect(output.trim()).toBe("poll false");
+});
+
+test("memory that was freed goes back to the kernel", () => {
+  expect(trimMemory()).toBe(true);
 });

@@ -1,0 +1,72 @@
+// Measures one area and prints what came out; scripts/bench is the way in.
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { availableParallelism, loadavg, tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import type { Bench } from "./benches/bench.ts";
+import { isMet, summary, table } from "./benches/figures.ts";
+import { idle } from "./benches/idle.ts";
+import { busyBetween } from "./benches/processes.ts";
+import { delay, endAll } from "./benches/programs.ts";
+import { startUp } from "./benches/start.ts";
+
+const benches: readonly Bench[] = [idle, startUp];
+const BUSY = 0.25;
+const LOOK_MS = 2000;
+
+async function main(): Promise<number> {
+  const { values, positionals } = parseArgs({
+    options: {
+      check: { type: "boolean", default: false },
+      force: { type: "boolean", default: false },
+      minutes: { type: "string", default: "1" },
+    },
+    allowPositionals: true,
+  });
+  const minutes = Number(values.minutes);
+  if (!(minutes > 0)) throw new Error("--minutes needs a number above 0");
+  const [area, ...more] = positionals;
+  if (area === undefined) {
+    for (const { area, about } of benches) console.log(`${area.padEnd(12)}${about}`);
+    return 0;
+  }
+  const bench = benches.find((candidate) => candidate.area === area);
+  if (bench === undefined || more.length > 0) {
+    console.error(
+      `usage: scripts/bench ${benches.map(({ area }) => area).join("|")} [--check] [--force] [--minutes N]`,
+    );
+    return 2;
+  }
+  if (!(await isCalm()) && !values.force) {
+    console.error("bench: the machine is busy, so nothing would be comparable; wait, or give --force");
+    return 3;
+  }
+  const dir = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
+  try {
+    const figures = await bench.run({ minutes, dir, say: (line) => console.log(line) });
+    console.log(`\n${table(figures)}\n\n${summary(area, figures)}`);
+    return values.check && !figures.every(isMet) ? 1 : 0;
+  } finally {
+    endAll();
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+/** Prints the load and tells whether this machine has hardly anything else to do. */
+async function isCalm(): Promise<boolean> {
+  const before = readFileSync("/proc/stat", "utf8");
+  await delay(LOOK_MS);
+  const busy = busyBetween(before, readFileSync("/proc/stat", "utf8"));
+  const [minute = 0] = loadavg();
+  const percent = Math.round(100 * busy);
+  console.log(`${availableParallelism()} cores, ${percent} % busy, load ${minute.toFixed(2)}, Node ${process.version}`);
+  return busy <= BUSY;
+}
+
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  process.once(signal, () => {
+    endAll();
+    process.exit(130);
+  });
+}
+process.exitCode = await main();

@@ -1,0 +1,81 @@
+/** One measured number, what it is compared with, and the bar it must keep. */
+export interface Figure {
+  readonly what: string;
+  readonly value: number;
+  readonly unit: string;
+  readonly peer?: { readonly name: string; readonly value: number };
+  readonly bar?: Bar;
+}
+
+/** Bounds on the value itself or on its ratio to the peer. */
+export type Bar =
+  | { readonly of: "value" | "ratio"; readonly most: number }
+  | { readonly of: "value" | "ratio"; readonly least: number };
+
+/** The middle value; of an even number the mean of the two in the middle. NaN of nothing. */
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const at = Math.floor(sorted.length / 2);
+  const upper = sorted[at] ?? Number.NaN;
+  return sorted.length % 2 === 1 ? upper : ((sorted[at - 1] ?? Number.NaN) + upper) / 2;
+}
+
+/** Value by peer; undefined where there is none or it is 0. */
+export function ratioOf({ value, peer }: Figure): number | undefined {
+  return peer === undefined || peer.value === 0 ? undefined : value / peer.value;
+}
+
+/** Whether the bar is kept; a number that could not be measured keeps none. */
+export function isMet(figure: Figure): boolean {
+  const { bar } = figure;
+  if (bar === undefined) return true;
+  const measured = bar.of === "value" ? figure.value : ratioOf(figure);
+  if (measured === undefined || Number.isNaN(measured)) return false;
+  return "most" in bar ? measured <= bar.most : measured >= bar.least;
+}
+
+/** The figures as aligned lines of text. */
+export function table(figures: readonly Figure[]): string {
+  const rows = figures.map((figure) => {
+    const { what, value, unit, peer, bar } = figure;
+    const ratio = ratioOf(figure);
+    return [
+      what,
+      `${short(value)} ${unit}`.trim(),
+      peer === undefined ? "" : `${short(peer.value)} ${unit}`.trim(),
+      peer?.name ?? "",
+      ratio === undefined ? "" : `${ratio.toFixed(2)} ×`,
+      bar === undefined ? "" : barText(bar, unit),
+      bar === undefined ? "" : isMet(figure) ? "met" : "MISSED",
+    ];
+  });
+  const lines = [["what", "here", "peer", "the peer is", "ratio", "bar", ""], ...rows];
+  const widths = lines[0]?.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0))) ?? [];
+  return lines
+    .map((line) =>
+      line
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}
+
+/** The last line: how many bars are kept, and which are not. */
+export function summary(area: string, figures: readonly Figure[]): string {
+  const barred = figures.filter(({ bar }) => bar !== undefined);
+  const missed = barred.filter((figure) => !isMet(figure)).map(({ what }) => what);
+  const kept = `${barred.length - missed.length} of ${barred.length} bars met`;
+  return `bench ${area}: ${kept}${missed.length === 0 ? "" : `; missed: ${missed.join(", ")}`}`;
+}
+
+function barText(bar: Bar, unit: string): string {
+  const [sign, limit] = "most" in bar ? ["≤", bar.most] : ["≥", bar.least];
+  return `${sign} ${limit} ${bar.of === "ratio" ? "×" : unit}`.trimEnd();
+}
+
+function short(value: number): string {
+  if (Number.isInteger(value)) return String(value);
+  const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : Math.abs(value) >= 1 ? 2 : 3;
+  return value.toFixed(digits);
+}

@@ -1,0 +1,149 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+export const BUNDLE = "dist/holdfast.mjs";
+/** The flags every program is started with. */
+export const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
+
+const children = new Set<ChildProcess>();
+
+/** A process that ends with the bench at the latest. */
+export interface Running {
+  readonly pid: number;
+  /** Sends a signal and waits for the end. */
+  end(signal?: NodeJS.Signals): Promise<void>;
+}
+
+/** Starts a Node with its output in a file. */
+export function start(args: readonly string[], log: string): Running {
+  const out = openSync(log, "a");
+  return running(spawn(process.execPath, [...FLAGS, ...args], { stdio: ["ignore", out, out] }));
+}
+
+/** A helper of the bench in a process of its own: it takes a line for each question and answers with one. */
+export interface Helper extends Running {
+  ask(question: string): Promise<string>;
+}
+
+/** Starts a script of this folder as a helper. */
+export function startHelper(script: string, args: readonly string[] = [], flags: readonly string[] = []): Helper {
+  const path = join(import.meta.dirname, script);
+  const child = spawn(process.execPath, [...FLAGS, ...flags, path, ...args], { stdio: ["pipe", "pipe", "inherit"] });
+  const lines = createInterface({ input: child.stdout });
+  return {
+    ...running(child),
+    async ask(question) {
+      const answer = once(lines, "line");
+      child.stdin.write(`${question}\n`);
+      const gone = once(child, "exit").then(([code]) => {
+        throw new Error(`${script} ended with ${String(code)}`);
+      });
+      const [line] = (await Promise.race([answer, gone])) as [string];
+      gone.catch(() => undefined);
+      return line;
+    },
+  };
+}
+
+/** Ends whatever is still running. */
+export function endAll(): void {
+  for (const child of children) child.kill("SIGKILL");
+}
+
+function running(child: ChildProcess): Running {
+  children.add(child);
+  const ended = new Promise<void>((resolve) => {
+    child.once("exit", () => {
+      children.delete(child);
+      resolve();
+    });
+  });
+  return {
+    pid: child.pid ?? 0,
+    end(signal = "SIGTERM") {
+      child.kill(signal);
+      return ended;
+    },
+  };
+}
+
+/** A controller of this checkout. */
+export interface Controller extends Running {
+  readonly url: string;
+  call(path: string): Promise<string>;
+}
+
+/** Starts a controller on `dir/controller` and waits until it answers. */
+export async function startController(dir: string, port: number, flags: readonly string[] = []): Promise<Controller> {
+  const data = join(dir, "controller");
+  const url = `http://127.0.0.1:${port}`;
+  const program = start(
+    [...flags, BUNDLE, "controller", "--listen", `127.0.0.1:${port}`, "--data", data],
+    join(dir, "controller.log"),
+  );
+  await until("the controller answers", async () => (await fetch(`${url}/healthz`)).ok);
+  const call = async (path: string): Promise<string> => {
+    const authorization = readFileSync(join(data, "admin.key"), "utf8").trim();
+    const response = await fetch(`${url}${path}`, { headers: { authorization } });
+    if (!response.ok) throw new Error(`${path}: HTTP ${response.status} ${await response.text()}`);
+    return response.text();
+  };
+  return { ...program, url, call };
+}
+
+/** Starts the agent of `dir` and waits until it is ready. */
+export async function startAgent(dir: string): Promise<Running> {
+  mkdirSync(dir, { recursive: true });
+  const agent = start(
+    [BUNDLE, "agent", "--state", join(dir, "state"), "--run", join(dir, "run")],
+    join(dir, "agent.log"),
+  );
+  const pidFile = join(dir, "run", "agent.pid");
+  await until("the agent is ready", () => existsSync(pidFile) && Number(readFileSync(pidFile, "utf8")) === agent.pid);
+  return agent;
+}
+
+/** Registers the agent of `dir` and waits until the controller sees it online. */
+export async function registerAgent(controller: Controller, dir: string): Promise<void> {
+  const license = join(dir, "license");
+  writeFileSync(license, await controller.call("/node/license?name=bench&type=Node"), { mode: 0o600 });
+  const program = start(
+    [BUNDLE, "register", license, "--state", join(dir, "state"), "--run", join(dir, "run")],
+    join(dir, "register.log"),
+  );
+  await until("the node is online", async () => /"online":true/.test(await controller.call("/node")));
+  await program.end("SIGKILL");
+}
+
+/** Waits until `probe` says yes; asks every `everyMs`. */
+export async function until(what: string, probe: () => boolean | Promise<boolean>, everyMs = 20): Promise<void> {
+  const end = performance.now() + 60_000;
+  let last: unknown;
+  while (performance.now() < end) {
+    try {
+      if (await probe()) return;
+    } catch (error) {
+      last = error;
+    }
+    await delay(everyMs);
+  }
+  throw new Error(`waited in vain until ${what}`, { cause: last });
+}
+
+export function delay(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** A port of 127.0.0.1 that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  if (typeof address !== "object" || address === null) throw new Error("no port");
+  return address.port;
+}

@@ -1,0 +1,20 @@
+import { setFlagsFromString } from "node:v8";
+
+/**
+ * V8's settings for a program that idles most of its life. Each gain is of the resident memory of an idle, registered
+ * agent; they hold for what is evaluated afterwards, so they are set before anything else is imported.
+ */
+const SMALL = [
+  // The young generation stays as it starts instead of growing with the burst of the start: 5 MB.
+  "--semi-space-growth-factor=1",
+  // The optimising compilers, 8 MB, come for work that lasts and not for the start: 20 times V8's own thresholds.
+  "--invocation-count-for-maglev=8000",
+  "--invocation-count-for-maglev-osr=2000",
+  "--invocation-count-for-turbofan=60000",
+  "--invocation-count-for-osr=10000",
+];
+
+/** Makes V8 prefer little memory to an early peak of speed. */
+export function preferSmallMemory(): void {
+  for (const flag of SMALL) setFlagsFromString(flag);
+}
