@@ -293,7 +293,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       log.debug({ what }, "network changed");
       links.check();
       reporting.look();
-      session?.wake("network");
+      session?.wake(what === "resumed" ? "resumed" : "network");
     },
   });
   const stopSampling = startSampling(

@@ -144,7 +144,6 @@ function migrate(sql: DatabaseSync, path: string, migrations: readonly string[])
     if (done > migrations.length) {
       throw new HostError("state-too-new", `${path} was written by a newer version (schema ${done})`);
     }
-    if (done === migrations.length) return;
     for (const script of migrations.slice(done)) sql.exec(script);
     if (done < migrations.length) sql.exec(`PRAGMA user_version=${migrations.length}`);
     return done;

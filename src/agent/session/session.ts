@@ -22,9 +22,6 @@ export interface SessionStatus {
   readonly lastOnlineAt?: number;
 }
 
-/** Wall clock and monotonic clock drifting apart by this much means that the machine slept. */
-const SLEPT_MS = 10_000;
-
 /** The control-plane session: the one owner of connecting, staying connected and reconnecting. */
 export class Session {
   readonly #options: SessionOptions;
@@ -36,13 +33,11 @@ export class Session {
   #since: number;
   #reason: { code: string; message: string } | undefined;
   #lastOnlineAt: number | undefined;
-  #wallOffset: number;
 
   constructor(options: SessionOptions) {
     this.#options = options;
     this.#state = beginSession(options.clock.elapsed());
     this.#since = options.clock.now();
-    this.#wallOffset = this.#offset();
   }
 
   start(): void {
@@ -104,15 +99,8 @@ export class Session {
     const { clock } = this.#options;
     this.#cancelTimer = clock.after(Math.max(0, at - clock.elapsed()), () => {
       this.#armedFor = undefined;
-      const offset = this.#offset();
-      const slept = Math.abs(offset - this.#wallOffset) > SLEPT_MS;
-      this.#wallOffset = offset;
-      this.#dispatch(slept ? { type: "wake", cause: "resumed" } : { type: "timer" });
+      this.#dispatch({ type: "timer" });
     });
-  }
-
-  #offset(): number {
-    return this.#options.clock.now() - this.#options.clock.elapsed();
   }
 
   #carryOut(effect: Effect): void {
@@ -127,7 +115,10 @@ export class Session {
       case "terminate": {
         const ended = this.#attempt;
         this.#attempt = undefined;
-        if (effect.reason !== "shutdown") this.#reason = { code: effect.reason, message: EXPLAINED[effect.reason] };
+        if (effect.reason !== "shutdown") {
+          this.#reason = { code: effect.reason, message: EXPLAINED[effect.reason] };
+          this.#options.log.warn({ code: effect.reason, reason: EXPLAINED[effect.reason] }, "no session");
+        }
         ended?.end(new SessionError(effect.reason, EXPLAINED[effect.reason]));
       }
     }
