@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 
 /** Which folders a folder may import from, itself aside; `errors.ts` and `lib/` are open to all. */
 const arrows: Readonly<Record<string, readonly string[]>> = {
-  "main.ts": ["agent", "overlay", "guard", "controller", "cli"],
+  "main.ts": ["agent", "overlay", "guard", "controller", "cli", "host"],
   agent: ["checkpoint", "protocol", "host"],
   overlay: ["checkpoint", "protocol", "host"],
   guard: ["checkpoint", "protocol", "host"],
