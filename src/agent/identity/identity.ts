@@ -104,7 +104,10 @@ export class SessionCounter {
     const stored = await file.load();
     // A previous copy may be one behind what was used; the step leaves room for it.
     const last = stored.is === "good" ? stored.value.n : stored.is === "recovered" ? stored.value.n + 1000 : 0;
-    return new SessionCounter(file, now, onFault, last);
+    const counter = new SessionCounter(file, now, onFault, last);
+    // The previous copy must not stay behind what is used from here on, in case it is needed again.
+    if (stored.is === "recovered") await counter.keep();
+    return counter;
   }
 
   async next(): Promise<number> {
