@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { httpText, type Fault } from "../support/fault-proxy.ts";
 import { statusWhere, startStage, untilOnline, untilReason, wake, type Stage } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { waitFor } from "../support/wait-for.ts";
 
 const ALL = process.env["HOLDFAST_TEST_ALL"] === "1";
 
@@ -146,3 +147,48 @@ test("a server that is not the controller is named by its answer, and its Retry-
     await untilOnline(agent);
   }
 });
+
+if (ALL) {
+  const STOPPED_MS = 45_000;
+  const pass = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+  test("an agent that was stopped for a while goes on where it was", async () => {
+    const { agent, controller, proxy, uid } = await startStage(tempDir());
+    const begun = proxy.connections;
+    agent.process.kill("SIGSTOP");
+    await pass(STOPPED_MS);
+    agent.process.kill("SIGCONT");
+    await untilOnline(agent);
+    const ping = await controller.call("POST", `/node/${uid}/trigger/tg-ping?wait=1`, { host: "127.0.0.1", count: 1 });
+    expect(ping.status).toBe(200);
+    expect(proxy.connections - begun).toBeLessThan(MAX_ATTEMPTS_A_MINUTE);
+  });
+
+  test("an agent that was stopped until its session was given up makes a new one", async () => {
+    const { agent, controller, proxy, uid } = await startStage(tempDir());
+    const begun = proxy.connections;
+    agent.process.kill("SIGSTOP");
+    await waitFor(
+      "the controller gives up",
+      async () => {
+        const { body } = await controller.call("GET", `/node/${uid}`);
+        return (body as { online: boolean }).online === false;
+      },
+      110_000,
+    );
+    agent.process.kill("SIGCONT");
+    await untilOnline(agent);
+    expect(proxy.connections - begun).toBeLessThan(MAX_ATTEMPTS_A_MINUTE);
+  }, 240_000);
+
+  test("a controller that was stopped is called silent, and found again", async () => {
+    const { agent, controller, proxy } = await startStage(tempDir());
+    const begun = proxy.connections;
+    controller.process.kill("SIGSTOP");
+    await untilReason(agent, ["silent"]);
+    await untilReason(agent, ["handshake-timeout"]);
+    controller.process.kill("SIGCONT");
+    await untilOnline(agent);
+    expect(proxy.connections - begun).toBeLessThan(MAX_ATTEMPTS_A_MINUTE);
+  }, 240_000);
+}

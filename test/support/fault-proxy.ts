@@ -34,6 +34,7 @@ export class FaultProxy {
   #fault: Fault = { kind: "pass" };
   /** Connections taken since the start. */
   connections = 0;
+  bytesFromNodes = 0;
 
   constructor(port: number, target: number) {
     this.port = port;
@@ -93,8 +94,11 @@ export class FaultProxy {
     const pair: Pair = { node, controller, delivered: 0 };
     this.#pairs.add(pair);
     node.on("data", (chunk) => {
-      if (!this.#swallows("node")) controller.write(chunk);
+      this.bytesFromNodes += chunk.length;
+      // Who does not read is felt on the other side.
+      if (!this.#swallows("node") && !controller.write(chunk)) node.pause();
     });
+    controller.on("drain", () => node.resume());
     controller.on("data", (chunk: Buffer) => void this.#deliver(pair, chunk));
     for (const [one, other] of [
       [node, controller],

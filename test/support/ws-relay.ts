@@ -8,7 +8,8 @@ export interface RelayedSession {
   /** Text frames as they came, from the controller and from the node. */
   readonly fromController: string[];
   readonly fromNode: string[];
-  readonly isOpen: () => boolean;
+  /** The close codes that the sides gave, once they did. */
+  readonly closed: { node?: number; controller?: number };
   toNode(text: string): void;
   toController(text: string): void;
   /** Closes towards the node as if the controller had, with this code. */
@@ -62,7 +63,7 @@ function join(relay: WsRelay, node: WebSocket, incoming: IncomingMessage, target
   const session: RelayedSession = {
     fromController: [],
     fromNode: [],
-    isOpen: () => node.readyState === WebSocket.OPEN,
+    closed: {},
     toNode: (text) => node.send(text),
     toController,
     closeNode: (code, reason) => node.close(code, reason),
@@ -72,7 +73,12 @@ function join(relay: WsRelay, node: WebSocket, incoming: IncomingMessage, target
     },
   };
   relay.sessions.push(session);
-  node.on("error", () => undefined).on("close", (code, reason) => close(upstream.socket, code, reason));
+  node
+    .on("error", () => undefined)
+    .on("close", (code, reason) => {
+      session.closed.node = code;
+      close(upstream.socket, code, reason);
+    });
   node.on("message", (data) => {
     const text = textOf(data);
     session.fromNode.push(text);
@@ -84,7 +90,12 @@ function join(relay: WsRelay, node: WebSocket, incoming: IncomingMessage, target
   });
   upstream.socket = controller;
   controller.on("open", () => waiting.splice(0).forEach(toController));
-  controller.on("error", () => undefined).on("close", (code, reason) => close(node, code, reason));
+  controller
+    .on("error", () => undefined)
+    .on("close", (code, reason) => {
+      session.closed.controller = code;
+      close(node, code, reason);
+    });
   controller.on("message", (data) => {
     const text = textOf(data);
     session.fromController.push(text);
