@@ -7,6 +7,7 @@ import { join, resolve } from "node:path";
 import type { Logger } from "pino";
 import { HostError, InputError, InternalError, toError } from "../errors.ts";
 import { systemClock, type Clock } from "../host/clock.ts";
+import { storageError } from "../host/database.ts";
 import { hostFiles, type Files } from "../host/files.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import type { Ed25519PublicKey } from "../protocol/keys.ts";
@@ -64,13 +65,13 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const settings = controllerSettings(input);
   const files = hostFiles();
   const dataDir = resolve(settings.dataDir);
-  for (const directory of [dataDir, join(dataDir, "keys"), join(dataDir, "tls")]) {
-    await files.makeDirectory(directory, 0o700);
-  }
-  const store = openStore(join(dataDir, "controller.db"));
+  const directories = [dataDir, join(dataDir, "keys"), join(dataDir, "tls")];
+  for (const directory of directories) await files.makeDirectory(directory, 0o700);
+  const databasePath = join(dataDir, "controller.db");
+  const store = openStore(databasePath, (await files.list(join(dataDir, "keys"))).length > 0);
   try {
-    if (store.damagedCopy !== undefined) log.error({ copy: store.damagedCopy }, "database was damaged and set aside");
-    if (!store.isPersistent) throw new HostError("read-only", `${dataDir} cannot be written`);
+    if (!store.isPersistent) throw new HostError("storage-unavailable", `${databasePath} cannot be written`);
+    for (const directory of directories) await files.sweep(directory);
     const certificate = await certificateOf(files, dataDir, settings, clock);
     const keys = await loadControlKeys(keyStore(files, join(dataDir, "keys")), ledgerOf(store), {
       spki: certificate === undefined ? [] : [certificate.pin],
@@ -109,7 +110,10 @@ export async function startController(options: ControllerOptions): Promise<Contr
     }
   } catch (error) {
     store.close();
-    throw error;
+    const refused = storageError(error);
+    throw refused === undefined
+      ? error
+      : new HostError(refused.code, `${databasePath}: ${refused.message}`, { cause: error });
   }
 }
 

@@ -23,6 +23,8 @@ export interface DatabaseOptions {
   readonly exclusive: boolean;
   /** What to do with a damaged file: begin anew beside it, or leave everything as it is and throw. */
   readonly onDamage?: "begin-anew" | "refuse";
+  /** Whether there must be something in it, so that an empty file is a damaged one. */
+  readonly isExpected?: boolean;
 }
 
 /** An open database and what had to be done to open it. */
@@ -84,6 +86,15 @@ export function sqliteCode(error: unknown): number | undefined {
   return typeof error.errcode === "number" ? error.errcode & 0xff : undefined;
 }
 
+const REFUSED: ReadonlySet<number | undefined> = new Set([SQLITE_FULL, SQLITE_READONLY, SQLITE_IOERR]);
+
+/** What SQLite throws when the disk takes no write, as an error that says so: `storage-unavailable`. Undefined for anything else. */
+export function storageError(error: unknown): HostError | undefined {
+  if (!REFUSED.has(sqliteCode(error))) return undefined;
+  const { message } = toError(error);
+  return new HostError("storage-unavailable", `the database cannot be written: ${message}`, { cause: error });
+}
+
 /** Runs `work` in one transaction: all of it or, when it throws, nothing. */
 export function transaction<T>(sql: DatabaseSync, work: () => T): T {
   sql.exec("BEGIN IMMEDIATE");
@@ -102,7 +113,7 @@ type Opened = Pick<Database, "sql" | "isNew">;
 
 function openFile(path: string, options: DatabaseOptions): Opened {
   // SQLite would find out too, and remove the write-ahead log, which may be all that is left.
-  if (!hasHeader(path)) throw damaged("file is not a database", SQLITE_NOTADB);
+  if (!hasHeader(path, options.isExpected === true)) throw damaged("file is not a database", SQLITE_NOTADB);
   const sql = new DatabaseSync(path, { timeout: options.exclusive ? 0 : 5000 });
   try {
     if (options.exclusive) sql.exec("PRAGMA locking_mode=EXCLUSIVE");
@@ -120,13 +131,13 @@ function openFile(path: string, options: DatabaseOptions): Opened {
   }
 }
 
-/** Whether a file begins as a SQLite database, or is not there or empty, or cannot be read as a file. */
-function hasHeader(path: string): boolean {
+/** Whether a file begins as a SQLite database, or is not there, or empty where it may be, or cannot be read as a file. */
+function hasHeader(path: string, isExpected: boolean): boolean {
   if (!existsSync(path) || !statSync(path).isFile()) return true;
   const file = openSync(path, "r");
   try {
     const header = Buffer.alloc(HEADER.length);
-    return readSync(file, header) === 0 || header.equals(HEADER);
+    return (readSync(file, header) === 0 && !isExpected) || header.equals(HEADER);
   } finally {
     closeSync(file);
   }

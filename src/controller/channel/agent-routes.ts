@@ -4,6 +4,8 @@ import { z } from "zod";
 import { AgentError, InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
+import { storageError } from "../../host/database.ts";
+import { errorCodes } from "../../protocol/error-codes.ts";
 import { describeIssues, DOCUMENT_PATH, REGISTER_PATH, SESSION_PATH } from "../../protocol/envelope.ts";
 import { Jws } from "../../protocol/values.ts";
 import { keysFrom, type ControlKeys } from "../keys/control-keys.ts";
@@ -135,6 +137,8 @@ export class AgentRoutes {
       return answerError(response, status, error, status === 413 ? { connection: "close" } : {});
     }
     this.#deps.log.error({ err: error }, "request failed");
+    const refused = storageError(error);
+    if (refused !== undefined) return answerError(response, errorCodes["storage-unavailable"].http, refused);
     answerError(response, 500, { code: "internal", message: "internal error" });
   }
 }

@@ -1,4 +1,4 @@
-import { readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { sha256 } from "../../../src/controller/keys/admin-key.ts";
@@ -67,16 +67,22 @@ test("a domain is for good, a damaged key is named, a taken port is named", asyn
   await expect(runController({ dataDir })).rejects.toThrow("signing.jwk");
 });
 
-test("a damaged database is set aside and begun anew with the same keys", async () => {
+test("a damaged database is named and left as it is, and a controller with a good one is the same as before", async () => {
   const dataDir = await temporaryDirectory();
   const controller = await runController({ dataDir });
-  const key = await readFile(controller.adminKeyPath, "utf8");
+  const node = await addNode(controller, "edge");
   await controller.close();
-  await writeFile(
-    join(dataDir, "controller.db"),
-    "not a database at all, but long enough to be read as one".repeat(100),
-  );
-  const again = await runController({ dataDir });
-  expect(await readdir(dataDir)).toContain("controller.db.damaged");
-  expect(await readFile(again.adminKeyPath, "utf8")).toBe(key);
+  const path = join(dataDir, "controller.db");
+  const good = await readFile(path);
+  const bad = "not a database at all, but long enough to be read as one".repeat(100);
+  await writeFile(path, bad);
+  await expect(runController({ dataDir })).rejects.toMatchObject({
+    code: "state-damaged",
+    message: expect.stringContaining(path) as string,
+  });
+  expect(await readFile(path, "utf8")).toBe(bad);
+  await writeFile(path, "");
+  await expect(runController({ dataDir })).rejects.toMatchObject({ code: "state-damaged" });
+  await writeFile(path, good);
+  expect((await runController({ dataDir })).fleet.node(node.uid)?.name).toBe("edge");
 });
