@@ -13,6 +13,7 @@ import {
   type ControllerProgram,
 } from "../support/programs.ts";
 import { eventsOf, readStatus, statusWhere, untilOnline, wake } from "../support/stage.ts";
+import { changesBelow } from "../support/strace.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -211,4 +212,67 @@ test("both copies of a file damaged: what can be had again is, and what cannot i
   const keyless = await startAgent(home);
   expect(await faultsOf(keyless)).toEqual(["damaged-file", "identity-lost"]);
   expect((await controller.call("GET", `/node/${uid}`)).body).toMatchObject({ online: false });
+});
+
+test("an idle node that is online writes nothing for a minute, and an event at once", async () => {
+  const { controller, agent, uid, state } = await onDisk("8m");
+  const newest = (): number => Math.max(...stateFiles(state).map((name) => statSync(join(state, name)).mtimeMs));
+  await waitFor("the start is over", () => newest() < Date.now() - 3000);
+  const seen = await changesBelow(agent.pid, state, () => new Promise((resolve) => setTimeout(resolve, 62_000)));
+  expect(seen).toEqual([]);
+  expect((await controller.call("GET", `/node/${uid}`)).body).toMatchObject({ online: true });
+  const busy = await changesBelow(agent.pid, state, async () => {
+    await setTag(controller, uid, "changed");
+    await tagged(agent, "changed");
+  });
+  expect(busy).toContain("rename STATE/desired/node.json.tmp");
+});
+
+test("a controller on a full disk refuses what it cannot keep and says why, and one with damaged files does not start", async () => {
+  const dir = tempDir();
+  const port = await freePort();
+  const data = join(dir, "controller");
+  mountDisk(data, "2m");
+  const controller = await startController(dir, port, ["--run", join(dir, "run")]);
+  const agent = await startAgent(join(dir, "node"));
+  const uid = await registerNode(controller, agent, "node");
+  const license = await controller.license("late");
+  const free = fill(data);
+  const put = () => controller.call("PUT", `/node/${uid}/tag/mark`, { value: "x".repeat(100) });
+  const refused = await waitFor("a refusal", async () => {
+    const answer = await put();
+    return answer.status === 200 ? undefined : answer;
+  });
+  expect(refused).toMatchObject({ status: 507, body: { code: "storage-unavailable" } });
+  const state = join(dir, "late");
+  const registering = (text: string) => holdfast(["register", "-", "--state", state, "--run", join(dir, "none")], text);
+  const { code, stderr } = await registering(license);
+  expect([code, stderr]).toEqual([1, expect.stringContaining("the database cannot be written") as string]);
+  expect((await readStatus(agent)).session.state).toBe("online");
+  free();
+  expect((await put()).status).toBe(200);
+  expect((await registering(license)).code).toBe(0);
+  await controller.end();
+
+  const start = () => holdfast(["controller", "--listen", `127.0.0.1:${port}`, "--data", data]);
+  const unfill = fill(data);
+  const full = await start();
+  expect([full.code, full.stderr]).toEqual([1, expect.stringContaining(join(data, "controller.db")) as string]);
+  unfill();
+  for (const name of ["controller.db", "keys/signing.jwk", "keys/api-token.jwk"]) {
+    const path = join(data, name);
+    const good = readFileSync(path);
+    for (const [how, spoil] of damages) {
+      const bad = spoil(good);
+      writeFileSync(path, bad);
+      const ended = await start();
+      expect([ended.code, ended.stderr], `${name} ${how}`).toEqual([1, expect.stringContaining(path) as string]);
+      expect(readFileSync(path).equals(bad), `${name} ${how}`).toBe(true);
+    }
+    writeFileSync(path, good, { mode: 0o600 });
+  }
+  const again = await startController(dir, port, ["--run", join(dir, "run")]);
+  wake(agent);
+  await untilOnline(agent);
+  expect(((await again.call("GET", "/node")).body as unknown[]).length).toBe(2);
 });

@@ -177,7 +177,28 @@ function untilAttached(tracer: ChildProcess, count: number): Promise<void> {
     tracer.once("close", () => reject(new Error(`strace ended: ${said}`)));
     tracer.stderr?.setEncoding("utf8").on("data", (chunk: string) => {
       said += chunk;
-      if (said.split(" attached\n").length > count) resolve();
+      if ((said.match(/ attached( with \d+ threads)?\n/g) ?? []).length >= count) resolve();
     });
+  });
+}
+
+/** Every call of a running process that changes a file below a directory, for as long as `until` takes. */
+export async function changesBelow(
+  pid: number,
+  directory: string,
+  until: () => Promise<void>,
+): Promise<readonly string[]> {
+  const file = join(tempDir(), "trace");
+  const shape = ["-f", "-y", "-xx", "-s", "64", "-o", file, "-e", `trace=${CHANGING.join(",")}`, "-e", "signal=none"];
+  const tracer = spawn("strace", [...shape, "-p", String(pid)], { stdio: ["ignore", "ignore", "pipe"] });
+  const ended = new Promise((resolve) => tracer.once("close", resolve));
+  await untilAttached(tracer, 1);
+  await until();
+  tracer.kill("SIGTERM");
+  await ended;
+  return parseTrace(readFileSync(file, "utf8"), () => "main").flatMap((call) => {
+    const target = changedPath(call);
+    const name = target === undefined ? undefined : stableName(target, directory);
+    return name === undefined ? [] : [`${call.name} ${name}`];
   });
 }
