@@ -55,6 +55,28 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     return { is: "lost", damagedCopy };
   };
 
+  const save = async (value: T): Promise<void> => {
+    if (options.keepsPrevious) {
+      const current = await readText(files, path);
+      // What was damaged since it was read must not take the place of a good copy.
+      if (current !== undefined && current !== UNREADABLE && unseal(current, schema) !== undefined)
+        await files.writeAtomic(previous, current, MODE);
+    }
+    await files.writeAtomic(path, seal(value), MODE);
+  };
+  const remove = async (): Promise<void> => {
+    // The newest goes last, lest a cut leave an older state in force.
+    await files.remove(previous);
+    await files.remove(path);
+  };
+  // One after the other, or of two at once the older might be the one that stays.
+  let last: Promise<void> = Promise.resolve();
+  const inTurn = (work: () => Promise<void>): Promise<void> => {
+    const mine = last.then(work);
+    last = mine.catch(() => undefined);
+    return mine;
+  };
+
   return {
     async load() {
       const newest = await readCopy(path);
@@ -70,20 +92,8 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
       const damagedCopy = newest.is === "lost" ? newest.damagedCopy : `${path}.damaged`;
       return { is: "recovered", value: older.value, damagedCopy };
     },
-    async save(value) {
-      if (options.keepsPrevious) {
-        const current = await readText(files, path);
-        // What was damaged since it was read must not take the place of a good copy.
-        if (current !== undefined && current !== UNREADABLE && unseal(current, schema) !== undefined)
-          await files.writeAtomic(previous, current, MODE);
-      }
-      await files.writeAtomic(path, seal(value), MODE);
-    },
-    async remove() {
-      // The newest goes last, lest a cut leave an older state in force.
-      await files.remove(previous);
-      await files.remove(path);
-    },
+    save: (value) => inTurn(() => save(value)),
+    remove: () => inTurn(remove),
   };
 }
 

@@ -110,6 +110,23 @@ describe("a state file", () => {
     expect(await file.load()).toMatchObject({ is: "recovered", value: newer });
   });
 
+  test("saved again before the first save is done holds the last, and the one before it", async () => {
+    const root = tempDir();
+    const real = hostFiles(root);
+    const files: Files = {
+      ...real,
+      async writeAtomic(path, text, mode) {
+        if (text.includes('"n":1,')) await new Promise((resolve) => setTimeout(resolve, 50));
+        await real.writeAtomic(path, text, mode);
+      },
+    };
+    const file = stateFile(files, { path: "/s.json", schema: Value, keepsPrevious: true });
+    await Promise.all([file.save(old), file.save(newer)]);
+    expect(await file.load()).toEqual({ is: "good", value: newer });
+    writeFileSync(join(root, "s.json"), "damaged");
+    expect(await file.load()).toMatchObject({ is: "recovered", value: old });
+  });
+
   test("replaced by a symbolic link is read, and replaced without writing through the link", async () => {
     const { root, path, file } = await twice();
     const elsewhere = join(tempDir(), "elsewhere");
