@@ -22,6 +22,8 @@ export interface SessionStatus {
   readonly lastOnlineAt?: number;
 }
 
+/** How often a waiting node looks whether the machine slept: timers stand still meanwhile. */
+const SLEEP_CHECK_MS = 2000;
 /** Wall clock and monotonic clock drifting apart by this much means that the machine slept. */
 const SLEPT_MS = 10_000;
 
@@ -99,7 +101,8 @@ export class Session {
     this.#armedFor = at;
     if (at === undefined) return;
     const { clock } = this.#options;
-    this.#cancelTimer = clock.after(Math.max(0, at - clock.elapsed()), () => {
+    const waitMs = Math.max(0, at - clock.elapsed());
+    this.#cancelTimer = clock.after(this.#state.at === "waiting" ? Math.min(waitMs, SLEEP_CHECK_MS) : waitMs, () => {
       this.#armedFor = undefined;
       const offset = this.#offset();
       const slept = Math.abs(offset - this.#wallOffset) > SLEPT_MS;
