@@ -1,9 +1,12 @@
 import { expect, test } from "vitest";
+import type { Status } from "../../src/protocol/local-api.ts";
 import { fakeTime } from "../support/fake-time.ts";
 import { startAgent } from "../support/programs.ts";
 import { eventsOf, readStatus, startStage, statusWhere, untilOnline, type Stage } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
+
+const ALL = process.env["HOLDFAST_TEST_ALL"] === "1";
 
 async function ping({ controller, uid }: Stage): Promise<number> {
   const body = { host: "127.0.0.1", count: 1 };
@@ -73,3 +76,18 @@ test("a wall clock that jumps a year and back costs no session and no trigger", 
   expect(await ping(stage)).toBe(200);
   expect(proxy.connections).toBeLessThanOrEqual(connections + 3);
 });
+
+if (ALL) {
+  test("a waiting node whose clocks disagree all at once, as after a sleep, looks at once", async () => {
+    const dir = tempDir();
+    const time = fakeTime(dir, "+0d");
+    const { agent, proxy } = await startStage(dir, { agent: time.options });
+    await proxy.set({ kind: "refuse" });
+    const isFar = ({ session }: Status): boolean =>
+      session.state === "waiting" && (session.retryAt ?? 0) - Date.now() > 15_000;
+    const { session } = await statusWhere(agent, "the next attempt is far away", isFar, 110_000);
+    await proxy.set({ kind: "pass" });
+    time.set("+8h");
+    expect((await untilOnline(agent, 6000)).session.attempt).toBe(session.attempt + 1);
+  });
+}

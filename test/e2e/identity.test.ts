@@ -94,12 +94,21 @@ test("nobody but the control plane can tell a node that it was deleted", async (
   const port = await freePort();
   const relay = await startWsRelay(await freePort(), port);
   const controller = await startController(dir, port, ["--url", `http://127.0.0.1:${relay.port}`]);
+  // A genuine statement, yet about another node.
+  const other = await startAgent(join(dir, "other"));
+  const uid = await registerNode(controller, other, "other");
+  await untilOnline(other);
+  await controller.call("DELETE", `/node/${uid}`);
+  await untilReason(other, ["deleted"]);
+  const statement = relay.sessions.at(-1)?.fromController.find((text) => text.includes("session.deleted")) ?? "";
+  expect(statement).not.toBe("");
+  await other.end();
+
   const agent = await startAgent(join(dir, "node"));
   await registerNode(controller, agent, "node");
-
-  const forgedJws = ["e30", "e30", "AAAA"].join(".");
+  await untilOnline(agent);
   relay.intercept = (session) => {
-    session.toNode(JSON.stringify({ jsonrpc: "2.0", method: "session.deleted", params: { jws: forgedJws } }));
+    session.toNode(statement);
     session.closeNode(4003, "deleted");
     return true;
   };
@@ -118,6 +127,7 @@ test("nobody but the control plane can tell a node that it was deleted", async (
   relay.intercept = undefined;
   wake(agent);
   await untilOnline(agent);
+  relay.sessions.at(-1)?.toNode(statement);
   relay.sessions.at(-1)?.closeNode(4003, "deleted");
   const after = await statusWhere(agent, "the session ended", (status) => status.session.state === "waiting");
   expect(after.session.reason?.code).not.toBe("deleted");

@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { httpText, type Fault } from "../support/fault-proxy.ts";
-import { statusWhere, startStage, untilOnline, untilReason, wake, type Stage } from "../support/stage.ts";
+import { readStatus, statusWhere, startStage, untilOnline, untilReason, wake, type Stage } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -133,14 +133,13 @@ test("a server that is not the controller is named by its answer, and its Retry-
   const { agent, proxy } = await startStage(tempDir());
   for (const { name, text, says, waitsMs } of ANSWERS) {
     await proxy.set({ kind: "answer", text });
-    const begun = proxy.connections;
     proxy.reset();
-    await untilReason(agent, ["connection-lost"]);
+    const begun = await untilReason(agent, ["connection-lost"]);
     wake(agent);
     const { session } = await untilReason(agent, ["upgrade-refused"]);
     expect(session.reason?.message, name).toContain(says);
     expect((session.retryAt ?? 0) - session.since, name).toBeGreaterThanOrEqual(waitsMs - 5);
-    expect(proxy.connections - begun, name).toBe(1);
+    expect(session.attempt - begun.session.attempt, name).toBe(1);
     await proxy.set({ kind: "pass" });
     if (name === "429") await untilOnline(agent);
     wake(agent);
@@ -151,6 +150,22 @@ test("a server that is not the controller is named by its answer, and its Retry-
 if (ALL) {
   const STOPPED_MS = 45_000;
   const pass = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+  test("a connection that ends after any number of bytes is made anew", async () => {
+    const { agent, proxy } = await startStage(tempDir());
+    for (let bytes = 1; bytes < 2200; bytes += 73) {
+      const { session } = await readStatus(agent);
+      await proxy.set({ kind: "cut", afterBytes: bytes, by: bytes % 2 === 0 ? "end" : "reset" });
+      proxy.reset();
+      await statusWhere(agent, "the session ended", (status) => status.session.sid !== session.sid);
+      wake(agent);
+      await statusWhere(agent, "it was tried", (status) => status.session.attempt > session.attempt);
+      await proxy.set({ kind: "pass" });
+      await statusWhere(agent, "it is over", ({ session: { state } }) => state === "waiting" || state === "online");
+      wake(agent);
+      await untilOnline(agent);
+    }
+  }, 240_000);
 
   test("an agent that was stopped for a while goes on where it was", async () => {
     const { agent, controller, proxy, uid } = await startStage(tempDir());
@@ -172,7 +187,7 @@ if (ALL) {
       "the controller gives up",
       async () => {
         const { body } = await controller.call("GET", `/node/${uid}`);
-        return (body as { online: boolean }).online === false;
+        return !(body as { online: boolean }).online;
       },
       110_000,
     );

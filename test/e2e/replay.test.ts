@@ -117,13 +117,18 @@ async function startRelayed(dir: string): Promise<Relayed> {
   return { relay, controller: await startController(dir, port, ["--url", `http://127.0.0.1:${relay.port}`]) };
 }
 
-/** Plays a message to a node and gives the error code that it answers. */
-async function replay(session: RelayedSession, jws: string): Promise<string> {
+const Answer = z.object({
+  result: z.unknown().optional(),
+  error: z.object({ data: z.object({ code: z.string() }) }).optional(),
+});
+
+/** Plays a message to a node and gives its answer: the error code, or the result. */
+async function replay(session: RelayedSession, jws: string): Promise<unknown> {
   const id = 900_000 + session.fromNode.length;
   session.toNode(JSON.stringify({ jsonrpc: "2.0", id, method: "trigger.run", params: { jws } }));
   const text = await waitFor("an answer", () => session.fromNode.find((frame) => frame.includes(`"id":${id},`)));
-  const answer = z.object({ error: z.object({ data: z.object({ code: z.string() }) }) }).parse(JSON.parse(text));
-  return answer.error.data.code;
+  const { error, result } = Answer.parse(JSON.parse(text));
+  return error?.data.code ?? result;
 }
 
 test("a captured trigger does nothing in another session, after it ran, or at another node", async () => {
@@ -138,12 +143,14 @@ test("a captured trigger does nothing in another session, after it ran, or at an
   // The relay's own answers must not reach the controller as answers to its calls.
   relay.passes = (_from, text) => !/"id":9\d{5},/.test(text);
 
-  expect(await ping(controller, uid, "127.0.7.5", 1)).toMatchObject({ status: 200 });
+  const genuine = await ping(controller, uid, "127.0.7.5", 1);
+  expect(genuine.status).toBe(200);
   const captured = first?.fromController.map((text) => Call.safeParse(JSON.parse(text))).find(({ success }) => success);
   const jws = captured?.data?.params.jws ?? "";
   expect(jws).not.toBe("");
 
   if (first === undefined || ofTwo === undefined) throw new Error("no sessions");
+  expect(await replay(first, jws), "in its own session it gets the same answer").toEqual(genuine.body);
   expect(await replay(ofTwo, jws)).toBe("bad-signature");
   first.cut();
   await untilReason(one, ["connection-lost"]);
