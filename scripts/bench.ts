@@ -5,12 +5,15 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import type { Bench } from "./benches/bench.ts";
 import { isMet, summary, table } from "./benches/figures.ts";
+import { heartbeat } from "./benches/heartbeat.ts";
 import { idle } from "./benches/idle.ts";
+import { pipeline } from "./benches/pipeline.ts";
 import { busyBetween } from "./benches/processes.ts";
 import { delay, endAll } from "./benches/programs.ts";
+import { reconnect } from "./benches/reconnect.ts";
 import { startUp } from "./benches/start.ts";
 
-const benches: readonly Bench[] = [idle, startUp];
+const benches: readonly Bench[] = [idle, startUp, pipeline, heartbeat, reconnect];
 const BUSY = 0.25;
 const LOOK_MS = 2000;
 

@@ -1,0 +1,53 @@
+import { closeSync, openSync, readSync, statfsSync } from "node:fs";
+import { buildHeartbeat, readHeartbeat } from "../../src/agent/telemetry/heartbeat.ts";
+import { hostReader } from "../../src/host/reader.ts";
+import type { Bench } from "./bench.ts";
+import { median } from "./figures.ts";
+
+const ROUNDS = 15;
+const BEATS = 2000;
+const FILES = ["/proc/uptime", "/proc/loadavg", "/proc/meminfo"];
+
+/** A whole heartbeat, against nothing but opening and reading what it is made of. */
+export const heartbeat: Bench = {
+  area: "heartbeat",
+  about: "making a heartbeat, against reading the same files raw",
+  async run() {
+    const reader = hostReader();
+    const queue = { records: 0, dropped: 0 };
+    const whole = (seq: number): void => {
+      buildHeartbeat(readHeartbeat(reader), { seq, at: Date.now(), sessionRttMs: 1, overlay: "DOWN", queue });
+    };
+    const buffer = Buffer.allocUnsafeSlow(16 * 1024);
+    const raw = (): void => {
+      for (const path of FILES) {
+        const fd = openSync(path, "r");
+        while (readSync(fd, buffer, 0, buffer.length, null) > 0);
+        closeSync(fd);
+      }
+      statfsSync("/");
+    };
+    const [here, there]: [number[], number[]] = [[], []];
+    for (let round = 0; round <= ROUNDS; round += 1) {
+      const times = [timePerRun(whole), timePerRun(raw)] as const;
+      if (round === 0) continue;
+      here.push(times[0]);
+      there.push(times[1]);
+    }
+    return [
+      {
+        what: "one heartbeat",
+        value: median(here),
+        unit: "µs",
+        peer: { name: "the same files read raw", value: median(there) },
+        bar: { of: "ratio", most: 3 },
+      },
+    ];
+  },
+};
+
+function timePerRun(run: (round: number) => void): number {
+  const from = performance.now();
+  for (let i = 0; i < BEATS; i += 1) run(i);
+  return (1000 * (performance.now() - from)) / BEATS;
+}
