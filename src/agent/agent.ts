@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { dialRequestFor, hostDialler } from "../host/dial.ts";
+import { describeDamage } from "../host/damage.ts";
 import { hostExec } from "../host/exec.ts";
 import type { DiskSpace, Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
@@ -93,10 +94,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const identity = identityFiles(files, settings.stateDir);
   const documents = await DesiredDocuments.load(files, settings.stateDir);
   const lastGood = await readLastGood(state, identity);
-  for (const { file, isRecovered } of [...documents.damage, ...lastGood.damage]) {
-    const outcome = isRecovered ? "its other copy is in force" : "it was set aside and begun anew";
-    fault("damaged-file", `${file} was damaged; ${outcome}`);
-  }
+  for (const damage of [...documents.damage, ...lastGood.damage]) fault("damaged-file", describeDamage(damage));
   const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
   const bootId = knownBootId ?? crypto.randomUUID();
 

@@ -8,6 +8,11 @@ export interface Damage {
   readonly isRecovered: boolean;
 }
 
+/** Damage in words. */
+export function describeDamage({ file, isRecovered }: Damage): string {
+  return `${file} was damaged; ${isRecovered ? "its other copy is in force" : "it was set aside and begun anew"}`;
+}
+
 /** What reading a file says of damage to it or to its previous copy. */
 export function damageOf(file: string, loaded: Loaded<unknown>): Damage | undefined {
   switch (loaded.is) {

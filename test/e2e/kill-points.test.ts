@@ -23,18 +23,18 @@ async function killEverywhere<L extends Launch>(operation: Operation<L>, size: n
 
 test(
   "registering, killed anywhere, can be repeated and makes one node",
-  async () => killEverywhere(registering(await runController()), 16),
+  async () => killEverywhere(registering(await runController()), 14),
   LIMIT_MS,
 );
 
 test(
   "saving a document, killed anywhere, leaves the old one or the new one in force",
-  async () => killEverywhere(await savingDocument(), 12),
+  async () => killEverywhere(await savingDocument(), 10),
   LIMIT_MS,
 );
 
 test(
   "journalling a trigger, killed anywhere, runs it at most once and answers it always",
-  async () => killEverywhere(await journallingTrigger(), 12),
+  async () => killEverywhere(await journallingTrigger(), 10),
   LIMIT_MS,
 );

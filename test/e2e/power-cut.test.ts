@@ -19,7 +19,7 @@ import { tempDir } from "../support/temp-dir.ts";
 
 const LIMIT_MS = 900_000;
 const SURVIVALS: readonly Survival[] = ["nothing", "all", "torn", "names", "data", 1, 2, 3];
-const CUTS = 24;
+const CUTS = 16;
 
 /** Cuts the power after each operation on the disk and looks at everything that may then be on it. */
 async function cutEverywhere<L extends Launch>(
