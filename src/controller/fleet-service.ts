@@ -17,7 +17,7 @@ import {
 import type { Announcer } from "./channel/announcer.ts";
 import type { Documents } from "./channel/documents.ts";
 import { deletedNotice } from "./channel/greeter.ts";
-import { refuseWhileHeld } from "./channel/node-methods.ts";
+import { refuseWhileHeld } from "./channel/held-identity.ts";
 import type { Sessions } from "./channel/sessions.ts";
 import type { TriggerOptions, Triggers } from "./channel/triggers.ts";
 import type { EventLog } from "./event-log.ts";

@@ -5,6 +5,7 @@ import type { Handlers } from "../../protocol/rpc.ts";
 import { applyReport } from "../model/shadow.ts";
 import type { Store } from "../store/store.ts";
 import type { Documents } from "./documents.ts";
+import { refuseWhileHeld } from "./held-identity.ts";
 import type { NodeSession } from "./session.ts";
 import type { TelemetryIntake } from "./telemetry-intake.ts";
 import type { Tickets } from "./tickets.ts";
@@ -58,13 +59,4 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       throw new InputError("not-configured", "this control plane has no registry");
     },
   };
-}
-
-/** While two machines alternate under one identity, it gets nothing that either could misuse. */
-export function refuseWhileHeld(store: Store, uid: string): void {
-  if (store.nodes.credentials(uid)?.trail.isHeld === true) {
-    throw new InputError("busy", "two machines use this identity; an operator must decide", {
-      details: { event: "Identity Shared" },
-    });
-  }
 }

@@ -181,6 +181,33 @@ test("a session that breaks gets the trigger again under its id, signed for the 
   });
 });
 
+test("while two machines alternate under one identity, neither gets what waits for the node", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const seen: string[] = [];
+  const handlers = {
+    "trigger.run": (params: { jws: string }) => {
+      seen.push(claimsOf(params).sid);
+      return hang();
+    },
+  };
+  await node.connect({ handlers });
+  const abort = new AbortController();
+  const run = controller.fleet.runTrigger(node.uid, PING, { signal: abort.signal });
+  const outcome = expect(run).rejects.toMatchObject({ code: "busy" });
+  await until(() => seen.length === 1);
+  await node.connect({ claims: { n: 1 }, handlers });
+  await until(() => seen.length === 2);
+  const held = await node.connect({ claims: { n: 1 }, handlers });
+  await until(() => controller.fleet.alerts(node.uid).length > 0);
+  // An answer to a request comes after everything that was sent before it.
+  await held.peer.request("telemetry.push", { stream: "flows", first: 1, records: [{}] });
+  abort.abort();
+  await outcome;
+  expect(seen).toHaveLength(2);
+  expect(seen).not.toContain(held.sid);
+});
+
 test("a result that comes by itself settles the trigger, also when nobody waits any more", async () => {
   const controller = await runController();
   const node = await addNode(controller, "edge");
