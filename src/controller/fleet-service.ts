@@ -136,7 +136,8 @@ export class FleetService implements Fleet {
     triggers.nodeRemoved(uid);
     const session = sessions.remove(uid);
     if (session === undefined) return;
-    session.peer.notify("session.deleted", { jws: await deletedNotice(this.#deps, uid, session.cnonce) });
+    const claims = { aud: uid, nonce: session.cnonce, iat: session.now() };
+    session.peer.notify("session.deleted", { jws: await deletedNotice(this.#deps, claims) });
     session.end("deleted");
   }
 

@@ -20,9 +20,10 @@ export async function temporaryDirectory(): Promise<string> {
 export class MovableClock implements Clock {
   readonly #real = systemClock();
   #aheadMs = 0;
+  #stepMs = 0;
 
   now(): number {
-    return this.#real.now() + this.#aheadMs;
+    return this.#real.now() + this.#aheadMs + this.#stepMs;
   }
 
   elapsed(): number {
@@ -39,6 +40,11 @@ export class MovableClock implements Clock {
 
   advance(ms: number): void {
     this.#aheadMs += ms;
+  }
+
+  /** Steps the wall clock alone, as NTP or a person would. */
+  stepWall(ms: number): void {
+    this.#stepMs += ms;
   }
 }
 

@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import type { RawData, WebSocket } from "ws";
 import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { NodeProofClaims } from "../../protocol/claims.ts";
+import type { DeletedClaims, NodeProofClaims } from "../../protocol/claims.ts";
 import { describeIssues, HANDSHAKE_LIMITS, parseMessage, PROTOCOL_VERSION } from "../../protocol/envelope.ts";
 import { errorCodes } from "../../protocol/error-codes.ts";
 import { signJws } from "../../protocol/jws.ts";
@@ -154,7 +154,8 @@ export class Greeter {
   }
 
   async #sayDeleted(socket: WebSocket, claims: NodeProofClaims): Promise<void> {
-    const jws = await deletedNotice(this.#deps, claims.iss, claims.cnonce);
+    const iat = Math.floor(this.#deps.clock.now() / 1000);
+    const jws = await deletedNotice(this.#deps, { aud: claims.iss, nonce: claims.cnonce, iat });
     socket.send(JSON.stringify({ jsonrpc: "2.0", method: "session.deleted", params: { jws } }));
     closeSocket(socket, closeCodes.deleted, "deleted", this.#deps.clock);
   }
@@ -171,7 +172,7 @@ export class Greeter {
     const sid = randomUUID();
     documents.follow(uid, claims.have);
     const versions = documents.versions(uid);
-    const iat = Math.floor(clock.now() / 1000);
+    const begins = { iat: Math.floor(clock.now() / 1000), elapsed: clock.elapsed() };
     const proof = await signJws(
       "holdfast-server-proof+jwt",
       {
@@ -179,7 +180,7 @@ export class Greeter {
         aud: uid,
         nonce: claims.cnonce,
         sid,
-        iat,
+        iat: begins.iat,
         versions,
         ...(tlsPins.length === 0 ? {} : { tls: [...tlsPins] }),
       },
@@ -200,7 +201,7 @@ export class Greeter {
       closeSocket(socket, closeCodes["too-many"], String(FULL_RETRY_SECONDS), clock);
       return;
     }
-    const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address }, socket, this.#hooks);
+    const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address, begins }, socket, this.#hooks);
     store.atomic(() => this.#enter(session, claims, before));
     session.answer(id, result);
     const current = documents.versions(uid);
@@ -235,14 +236,12 @@ export class Greeter {
   }
 }
 
-/** A signed notice that a node was deleted, as an answer to the nonce it chose. */
+/** A signed notice that the node `aud` was deleted, as an answer to the nonce it chose. */
 export function deletedNotice(
-  deps: { readonly keys: ControlKeys; readonly clock: Clock; readonly origin: string },
-  uid: string,
-  nonce: string,
+  deps: { readonly keys: ControlKeys; readonly origin: string },
+  claims: Omit<DeletedClaims, "iss">,
 ): Promise<string> {
-  const claims = { iss: deps.origin, aud: uid, nonce, iat: Math.floor(deps.clock.now() / 1000) };
-  return signJws("holdfast-deleted+jwt", claims, deps.keys.signing);
+  return signJws("holdfast-deleted+jwt", { iss: deps.origin, ...claims }, deps.keys.signing);
 }
 
 function readHello(frame: Uint8Array): { readonly id: number; readonly proof: string } | { readonly error: string } {

@@ -30,6 +30,8 @@ export interface SessionFacts {
   /** The nonce the node chose: what a notice of its deletion answers. */
   readonly cnonce: string;
   readonly address: string;
+  /** What the control plane's proof said the time is, and the monotonic ms of that moment: session time begins here. */
+  readonly begins: { readonly iat: number; readonly elapsed: number };
 }
 
 /** What all sessions share; one value for all of them, since there may be thousands. */
@@ -53,9 +55,10 @@ export class NodeSession {
   heartbeat: StoredHeartbeat | undefined;
   readonly #socket: WebSocket;
   readonly #clock: Clock;
+  readonly #begins: SessionFacts["begins"];
   #badFrames = 0;
 
-  constructor({ uid, sid, cnonce, address }: SessionFacts, socket: WebSocket, hooks: SessionHooks) {
+  constructor({ uid, sid, cnonce, address, begins }: SessionFacts, socket: WebSocket, hooks: SessionHooks) {
     this.uid = uid;
     this.sid = sid;
     this.cnonce = cnonce;
@@ -63,6 +66,7 @@ export class NodeSession {
     this.lastHeardAt = hooks.clock.elapsed();
     this.#socket = socket;
     this.#clock = hooks.clock;
+    this.#begins = begins;
     this.peer = new RpcPeer({
       local: nodeMethods,
       remote: controlMethods,
@@ -80,6 +84,12 @@ export class NodeSession {
       this.peer.close(new SessionError("session-closed", `the session of ${this.uid} ended`));
       hooks.onClose(this);
     });
+  }
+
+  /** Session time in whole Unix seconds: what the node judges signatures by, so that a step of the wall clock changes nothing. */
+  now(): number {
+    const { iat, elapsed } = this.#begins;
+    return iat + Math.floor((this.#clock.elapsed() - elapsed) / 1000);
   }
 
   /** Too much is unsent for anything that can wait. */

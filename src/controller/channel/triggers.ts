@@ -166,12 +166,12 @@ export class Triggers {
 
   /** Signs and sends; false when the session was gone before it was sent. The answer settles the run whenever it comes. */
   async #send(run: Run, session: NodeSession): Promise<boolean> {
-    const { keys, clock, origin, sessions } = this.#deps;
+    const { keys, origin, sessions } = this.#deps;
     const { event, body, user, deadlineMs } = run.request;
     // Only to somebody who does not wait does a node send output as it comes; the result then follows by itself.
     const isWatched = run.onProgress !== undefined;
     const wait = run.request.wait && !isWatched;
-    const iat = Math.floor(clock.now() / 1000);
+    const iat = session.now();
     const exp = iat + Math.ceil(deadlineMs / 1000) + EXPIRY_SECONDS;
     const claims = {
       iss: origin,

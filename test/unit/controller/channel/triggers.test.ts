@@ -250,6 +250,42 @@ test("a body too large for a message is refused and the session goes on", async 
   expect(await controller.fleet.runTrigger(node.uid, PING, { signal: never() })).toEqual({});
 });
 
+test("triggers are dated by session time, whatever the wall clock says", async () => {
+  const clock = new MovableClock();
+  const controller = await runController({ clock });
+  const node = await addNode(controller, "edge");
+  const seen: TriggerClaims[] = [];
+  const session = await node.connect({
+    handlers: {
+      "trigger.run": (params) => {
+        seen.push(claimsOf(params));
+        return {};
+      },
+    },
+  });
+  const { iat } = peekClaims("holdfast-server-proof+jwt", session.serverProof);
+  for (const step of [3_600_000, -7_200_000]) {
+    clock.stepWall(step);
+    await controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  }
+  clock.advance(20_000);
+  await controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  const ages = seen.map((claims) => Math.floor((claims.iat - iat) / 10));
+  expect(ages).toEqual([0, 0, 2]);
+});
+
+test("a notice of deletion is dated by session time", async () => {
+  const clock = new MovableClock();
+  const controller = await runController({ clock });
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const { iat } = peekClaims("holdfast-server-proof+jwt", session.serverProof);
+  clock.stepWall(3_600_000);
+  await controller.fleet.deleteNode(node.uid, "test");
+  await session.raw.closeCode();
+  expect(peekClaims("holdfast-deleted+jwt", session.deletedNotices[0] ?? "").iat - iat).toBeLessThan(60);
+});
+
 test("no more than 64 triggers wait for one node", async () => {
   const controller = await runController();
   const node = await addNode(controller, "edge");
