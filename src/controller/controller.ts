@@ -169,7 +169,7 @@ function assemble({
     log: channelLog,
     handlers: (session) => nodeHandlers(methods, session),
   });
-  const gate = new Gate(greeter);
+  const gate = new Gate(greeter, clock);
   const routes = new AgentRoutes({
     ...base,
     sessions,
