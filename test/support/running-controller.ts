@@ -48,6 +48,15 @@ export class MovableClock implements Clock {
   }
 }
 
+/** A clock on which every timer of one length rings after another. */
+export function clockWith(lengthMs: number, insteadMs: number): MovableClock {
+  return new (class extends MovableClock {
+    override after(ms: number, run: () => void): () => void {
+      return super.after(ms === lengthMs ? insteadMs : ms, run);
+    }
+  })();
+}
+
 /** Starts a controller on a free loopback port; it ends with the test unless it was closed before. */
 export async function runController(options: Partial<ControllerOptions> = {}): Promise<Controller> {
   const dataDir = options.dataDir ?? (await temporaryDirectory());

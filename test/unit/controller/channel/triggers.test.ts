@@ -4,7 +4,7 @@ import type { TriggerProgress } from "../../../../src/controller/fleet.ts";
 import { peekClaims } from "../../../../src/protocol/jws.ts";
 import type { TriggerClaims } from "../../../../src/protocol/claims.ts";
 import { until } from "../../../support/node-client.ts";
-import { addNode, MovableClock, runController } from "../../../support/running-controller.ts";
+import { addNode, clockWith, MovableClock, runController } from "../../../support/running-controller.ts";
 
 const PING = { event: "tg-ping", body: { host: "127.0.0.1" }, wait: true, user: "ann", deadlineMs: 8000 };
 const GUARD_MS = 5000;
@@ -137,7 +137,7 @@ test("taking it back cancels it on the node", async () => {
 });
 
 test("a node that does not answer in time is a timeout", async () => {
-  const controller = await runController({ clock: quickClock() });
+  const controller = await runController({ clock: clockWith(PING.deadlineMs + GUARD_MS, 20) });
   const node = await addNode(controller, "edge");
   const session = await node.connect({ handlers: { "trigger.run": hang } });
   await expect(controller.fleet.runTrigger(node.uid, PING, { signal: never() })).rejects.toMatchObject({
@@ -299,12 +299,3 @@ test("no more than 64 triggers wait for one node", async () => {
   abort.abort();
   await settled;
 });
-
-/** A clock whose guard of a trigger (its deadline and five seconds) strikes at once. */
-function quickClock(): MovableClock {
-  return new (class extends MovableClock {
-    override after(ms: number, run: () => void): () => void {
-      return super.after(ms === PING.deadlineMs + GUARD_MS ? 20 : ms, run);
-    }
-  })();
-}
