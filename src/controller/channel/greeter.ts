@@ -41,7 +41,9 @@ export interface GreeterDeps {
 const HELLO_DEADLINE_MS = 10_000;
 /** A frame's limit and room for the frame's own header. */
 const HANDSHAKE_BYTES = HANDSHAKE_LIMITS.maxBytes + 16;
-const FULL_RETRY_SECONDS = 300;
+/** Why an authentic node is sent away; for one too many the text is the delay in seconds. */
+const FULL = { close: "too-many", text: "300" } as const;
+const UNSPOKEN = { close: "protocol-version", text: `protocol ${PROTOCOL_VERSION} is spoken` } as const;
 
 /** Takes new sockets through challenge and hello; one that succeeds becomes a session. */
 export class Greeter {
@@ -137,20 +139,21 @@ export class Greeter {
     if (isGone()) return;
     switch (verdict.kind) {
       case "refused":
-        this.#refuse(socket, hello.id, verdict.message, verdict.close);
+        this.#refuse(socket, hello.id, verdict.message);
         return;
       case "deleted":
         await this.#sayDeleted(socket, verdict.claims);
         return;
+      case "unspoken":
       case "authentic":
-        await this.#open(socket, hello.id, verdict.claims, address, isGone);
+        await this.#open(socket, hello.id, verdict, address, isGone);
     }
   }
 
-  #refuse(socket: WebSocket, id: number, message: string, close: CloseReason): void {
+  #refuse(socket: WebSocket, id: number, message: string): void {
     const error = { code: errorCodes["bad-signature"].rpc, message, data: { code: "bad-signature" } };
     socket.send(JSON.stringify({ jsonrpc: "2.0", id, error }));
-    closeSocket(socket, closeCodes[close], close, this.#deps.clock);
+    closeSocket(socket, closeCodes["not-authentic"], "not-authentic", this.#deps.clock);
   }
 
   async #sayDeleted(socket: WebSocket, claims: NodeProofClaims): Promise<void> {
@@ -163,14 +166,14 @@ export class Greeter {
   async #open(
     socket: WebSocket,
     id: number,
-    claims: NodeProofClaims,
+    { kind, claims }: { readonly kind: "authentic" | "unspoken"; readonly claims: NodeProofClaims },
     address: string,
     isGone: () => boolean,
   ): Promise<void> {
-    const { store, sessions, documents, keys, clock, origin, tlsPins, heartbeatSeconds } = this.#deps;
+    const { store, documents, keys, clock, origin, tlsPins, heartbeatSeconds } = this.#deps;
     const uid = claims.iss;
     const sid = randomUUID();
-    documents.follow(uid, claims.have);
+    if (kind === "authentic") documents.follow(uid, claims.have);
     const versions = documents.versions(uid);
     const begins = { iat: Math.floor(clock.now() / 1000), elapsed: clock.elapsed() };
     const proof = await signJws(
@@ -193,12 +196,12 @@ export class Greeter {
       await this.#sayDeleted(socket, claims);
       return;
     }
-    const isFull = sessions.size >= this.#deps.maxSessions && sessions.get(uid) === undefined;
     const result = { proof, heartbeatSeconds, reportedVersion: before.reportedVersion };
-    if (isFull) {
+    const away = kind === "unspoken" ? UNSPOKEN : this.#isFullFor(uid) ? FULL : undefined;
+    if (away !== undefined) {
       // A close code counts only once we have proved who we are.
       socket.send(JSON.stringify({ jsonrpc: "2.0", id, result }));
-      closeSocket(socket, closeCodes["too-many"], String(FULL_RETRY_SECONDS), clock);
+      closeSocket(socket, closeCodes[away.close], away.text, clock);
       return;
     }
     const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address, begins }, socket, this.#hooks);
@@ -208,6 +211,11 @@ export class Greeter {
     const changed = (["node", "cluster", "domain"] as const).filter((name) => current[name] !== versions[name]);
     this.#deps.announcer.changed(uid, changed);
     this.#deps.triggers.sessionOpened(session);
+  }
+
+  #isFullFor(uid: string): boolean {
+    const { sessions, maxSessions } = this.#deps;
+    return sessions.size >= maxSessions && sessions.get(uid) === undefined;
   }
 
   #enter(

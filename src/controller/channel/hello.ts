@@ -2,7 +2,6 @@ import { InputError } from "../../errors.ts";
 import type { NodeProofClaims } from "../../protocol/claims.ts";
 import { PROTOCOL_VERSION } from "../../protocol/envelope.ts";
 import { peekClaims, verifyJws } from "../../protocol/jws.ts";
-import type { CloseReason } from "../../protocol/methods.ts";
 import type { Store } from "../store/store.ts";
 
 /** What a hello must fit. */
@@ -18,7 +17,9 @@ export interface HelloContext {
 export type HelloVerdict =
   | { readonly kind: "authentic"; readonly claims: NodeProofClaims }
   | { readonly kind: "deleted"; readonly claims: NodeProofClaims }
-  | { readonly kind: "refused"; readonly close: CloseReason; readonly message: string };
+  /** Authentic, but of a version of the protocol that is not spoken here. */
+  | { readonly kind: "unspoken"; readonly claims: NodeProofClaims }
+  | { readonly kind: "refused"; readonly message: string };
 
 /** Verifies the proof of a hello: the node's own key, our challenge, our origin, our TLS keys, our protocol. Changes nothing. */
 export async function verifyHello(proof: string, context: HelloContext): Promise<HelloVerdict> {
@@ -30,24 +31,22 @@ export async function verifyHello(proof: string, context: HelloContext): Promise
     const node = store.nodes.credentials(iss);
     const tombstone = node === undefined ? store.tombstones.get(iss) : undefined;
     const known = node === undefined ? tombstone : { key: node.keys.auth, thumbprint: node.thumbprints.auth };
-    if (known === undefined) return refused("not-authentic", "unknown node");
+    if (known === undefined) return refused("unknown node");
     isDeleted = tombstone !== undefined;
     claims = await verifyJws("holdfast-node-proof+jwt", proof, new Map([[known.thumbprint, known.key]]));
   } catch (error) {
-    if (error instanceof InputError) return refused("not-authentic", error.message);
+    if (error instanceof InputError) return refused(error.message);
     throw error;
   }
-  if (claims.nonce !== nonce) return refused("not-authentic", "nonce: not the challenge of this socket");
-  if (claims.aud !== origin) return refused("not-authentic", `aud: must be ${origin}`);
+  if (claims.nonce !== nonce) return refused("nonce: not the challenge of this socket");
+  if (claims.aud !== origin) return refused(`aud: must be ${origin}`);
   if (claims.tls !== undefined && !tlsPins.includes(claims.tls)) {
-    return refused("not-authentic", "tls-intercepted: tls is not a key that we serve");
+    return refused("tls-intercepted: tls is not a key that we serve");
   }
-  if (claims.protocol !== PROTOCOL_VERSION) {
-    return refused("protocol-version", `protocol ${claims.protocol} is not spoken; ${PROTOCOL_VERSION} is`);
-  }
-  return { kind: isDeleted ? "deleted" : "authentic", claims };
+  if (isDeleted) return { kind: "deleted", claims };
+  return { kind: claims.protocol === PROTOCOL_VERSION ? "authentic" : "unspoken", claims };
 }
 
-function refused(close: CloseReason, message: string): HelloVerdict {
-  return { kind: "refused", close, message };
+function refused(message: string): HelloVerdict {
+  return { kind: "refused", message };
 }

@@ -30,7 +30,6 @@ test.each([
   ["a nonce that is not this socket's challenge", { nonce: nonce() }, 4001],
   ["a foreign audience", { aud: "https://elsewhere.example" }, 4001],
   ["a TLS key that is not served", { tls: nonce() }, 4001],
-  ["another protocol version", { protocol: 2 }, 4004],
 ])("%s is refused", async (_what, claims, code) => {
   const controller = await runController();
   const node = await addNode(controller, "edge");
@@ -41,6 +40,16 @@ test.each([
   );
   expect(await raw.closeCode()).toBe(code);
   expect(JSON.parse(raw.frames[1] ?? "{}")).toMatchObject({ id: 1, error: { data: { code: "bad-signature" } } });
+  expect(controller.fleet.node(node.uid)).toMatchObject({ isOnline: false, lastConnect: undefined });
+});
+
+test("a node of another protocol version is sent away by a control plane that proved itself", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const cnonce = nonce();
+  const session = await node.connect({ claims: { protocol: 2, cnonce } });
+  expect(peekClaims("holdfast-server-proof+jwt", session.serverProof)).toMatchObject({ aud: node.uid, nonce: cnonce });
+  expect(await session.raw.closeCode()).toBe(4004);
   expect(controller.fleet.node(node.uid)).toMatchObject({ isOnline: false, lastConnect: undefined });
 });
 
