@@ -40,7 +40,8 @@ export async function verifyHello(proof: string, context: HelloContext): Promise
   }
   if (claims.nonce !== nonce) return refused("nonce: not the challenge of this socket");
   if (claims.aud !== origin) return refused(`aud: must be ${origin}`);
-  if (claims.tls !== undefined && !tlsPins.includes(claims.tls)) {
+  const { tls } = claims;
+  if (tls === undefined ? tlsPins.length > 0 : !tlsPins.includes(tls)) {
     return refused("tls-intercepted: tls is not a key that we serve");
   }
   if (isDeleted) return { kind: "deleted", claims };

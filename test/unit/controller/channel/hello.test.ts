@@ -126,6 +126,7 @@ test("over TLS the key that the node saw must be ours, and licenses pin it", asy
   const [pin] = peekClaims("holdfast-license+jwt", license).spki;
   const socket = { rejectUnauthorized: false };
   await expect(node.connect({ socket, claims: { tls: nonce() } })).rejects.toMatchObject({ code: "bad-signature" });
+  await expect(node.connect({ socket })).rejects.toMatchObject({ code: "bad-signature" });
   const session = await node.connect({ socket, claims: { tls: pin } });
   expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).tls).toEqual([pin]);
 });
