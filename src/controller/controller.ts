@@ -20,6 +20,7 @@ import { Gate } from "./channel/gate.ts";
 import { Greeter } from "./channel/greeter.ts";
 import { pathOf } from "./channel/http-io.ts";
 import { nodeHandlers } from "./channel/node-methods.ts";
+import { Refusals } from "./channel/refusals.ts";
 import { closeServer, listen } from "./channel/server.ts";
 import { Sessions } from "./channel/sessions.ts";
 import { SpeedTest } from "./channel/speed-test.ts";
@@ -149,6 +150,7 @@ function assemble({
   const base = { store, clock, keys, origin };
 
   const events = eventLog(store, clock, identity);
+  const refusals = new Refusals({ store, events, clock, log: channelLog });
   const documents = documentsOf({ ...base, events });
   const sessions = new Sessions({ store, events, clock, heartbeatSeconds });
   const announcer = new Announcer({ sessions, documents, clock });
@@ -163,6 +165,7 @@ function assemble({
     triggers,
     announcer,
     events,
+    refusals,
     tlsPins,
     heartbeatSeconds,
     maxSessions,
@@ -177,6 +180,7 @@ function assemble({
     tickets,
     events,
     speedTest: new SpeedTest(store),
+    refusals,
     log: channelLog,
   });
   const fleet = new FleetService({ ...base, ...identity, events, documents, sessions, triggers, announcer });
@@ -201,7 +205,11 @@ function assemble({
     if (pathOf(request).startsWith(AGENT_PREFIX)) void routes.handle(request, response);
     else void serveApi(request, response);
   });
-  const stopSweeping = every(clock, SWEEP_MS, () => sessions.sweep(), log);
+  const sweep = (): void => {
+    refusals.sweep();
+    sessions.sweep();
+  };
+  const stopSweeping = every(clock, SWEEP_MS, sweep, log);
   const stopPruning = every(clock, PRUNE_MS, () => store.prune(clock.now() / 1000), log);
   log.info({ url: origin, org: identity.org, domain: identity.domain }, "controller serves");
 

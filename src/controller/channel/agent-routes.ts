@@ -11,6 +11,7 @@ import type { Documents } from "./documents.ts";
 import { FailureLimiter } from "./failure-limiter.ts";
 import { refuseWhileHeld } from "./held-identity.ts";
 import { addressOf, answerError, answerJson, pathOf, readBody } from "./http-io.ts";
+import type { Refusals } from "./refusals.ts";
 import { registerNode, type RegistrationDeps } from "./registration.ts";
 import type { Sessions } from "./sessions.ts";
 import { SPEED_TEST_PATH, type SpeedTest } from "./speed-test.ts";
@@ -21,6 +22,7 @@ export interface AgentRoutesDeps extends RegistrationDeps {
   readonly documents: Documents;
   readonly tickets: Tickets;
   readonly speedTest: SpeedTest;
+  readonly refusals: Refusals;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly log: Logger;
@@ -103,6 +105,9 @@ export class AgentRoutes {
       answerJson(response, 200, await registerNode(this.#deps, parsed.data.register, address));
     } catch (error) {
       this.#failures.failed(address);
+      if (error instanceof InputError && STATUS[error.code] === 401) {
+        this.#deps.refusals.note("registration", { address, message: error.message });
+      }
       throw error;
     } finally {
       const left = this.#registeringFrom(address) - 1;

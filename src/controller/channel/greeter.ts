@@ -17,6 +17,7 @@ import type { Store } from "../store/store.ts";
 import type { Announcer } from "./announcer.ts";
 import type { Documents } from "./documents.ts";
 import { verifyHello } from "./hello.ts";
+import type { Refusals } from "./refusals.ts";
 import { bytesOf, closeSocket, NodeSession, type SessionHooks } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Triggers } from "./triggers.ts";
@@ -28,6 +29,7 @@ export interface GreeterDeps {
   readonly triggers: Triggers;
   readonly announcer: Announcer;
   readonly events: EventLog;
+  readonly refusals: Refusals;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly log: Logger;
@@ -63,6 +65,8 @@ export class Greeter {
           deps.log.error({ node: session.uid, err: toError(error) }, "disconnect not stored");
         }
       },
+      onRefused: (session, kind, message) =>
+        deps.refusals.note(kind, { uid: session.uid, address: session.address, message }),
       onFault: (session, method, err) => deps.log.warn({ node: session.uid, method, err }, "message failed"),
     };
   }
@@ -80,6 +84,7 @@ export class Greeter {
         socket.pause();
         done();
         closeSocket(socket, 1009, "too large before hello", clock);
+        this.#deps.refusals.note("too-large", { address, message: "too large before hello" });
       }
     };
     let isDone = false;
@@ -132,6 +137,7 @@ export class Greeter {
     const { store, origin, tlsPins, clock } = this.#deps;
     const hello = readHello(frame);
     if ("error" in hello) {
+      this.#deps.refusals.note("malformed", { address, message: hello.error });
       closeSocket(socket, closeCodes["not-authentic"], hello.error, clock);
       return;
     }
@@ -139,6 +145,7 @@ export class Greeter {
     if (isGone()) return;
     switch (verdict.kind) {
       case "refused":
+        this.#deps.refusals.note(verdict.why, { uid: verdict.uid, address, message: verdict.message });
         this.#refuse(socket, hello.id, verdict.message);
         return;
       case "deleted":

@@ -3,6 +3,7 @@ import type { NodeProofClaims } from "../../protocol/claims.ts";
 import { PROTOCOL_VERSION } from "../../protocol/envelope.ts";
 import { peekClaims, verifyJws } from "../../protocol/jws.ts";
 import type { Store } from "../store/store.ts";
+import type { RefusalKind } from "./refusals.ts";
 
 /** What a hello must fit. */
 export interface HelloContext {
@@ -19,11 +20,19 @@ export type HelloVerdict =
   | { readonly kind: "deleted"; readonly claims: NodeProofClaims }
   /** Authentic, but of a version of the protocol that is not spoken here. */
   | { readonly kind: "unspoken"; readonly claims: NodeProofClaims }
-  | { readonly kind: "refused"; readonly message: string };
+  /** `uid` only of a node that is known. */
+  | {
+      readonly kind: "refused";
+      readonly why: RefusalKind;
+      readonly message: string;
+      readonly uid?: string | undefined;
+    };
 
 /** Verifies the proof of a hello: the node's own key, our challenge, our origin, our TLS keys, our protocol. Changes nothing. */
 export async function verifyHello(proof: string, context: HelloContext): Promise<HelloVerdict> {
   const { store, nonce, origin, tlsPins } = context;
+  let uid: string | undefined;
+  const refused = (why: RefusalKind, message: string): HelloVerdict => ({ kind: "refused", why, message, uid });
   let claims: NodeProofClaims;
   let isDeleted: boolean;
   try {
@@ -31,23 +40,20 @@ export async function verifyHello(proof: string, context: HelloContext): Promise
     const node = store.nodes.credentials(iss);
     const tombstone = node === undefined ? store.tombstones.get(iss) : undefined;
     const known = node === undefined ? tombstone : { key: node.keys.auth, thumbprint: node.thumbprints.auth };
-    if (known === undefined) return refused("unknown node");
+    if (known === undefined) return refused("unknown-node", "unknown node");
+    uid = iss;
     isDeleted = tombstone !== undefined;
     claims = await verifyJws("holdfast-node-proof+jwt", proof, new Map([[known.thumbprint, known.key]]));
   } catch (error) {
-    if (error instanceof InputError) return refused(error.message);
+    if (error instanceof InputError) return refused("signature", error.message);
     throw error;
   }
-  if (claims.nonce !== nonce) return refused("nonce: not the challenge of this socket");
-  if (claims.aud !== origin) return refused(`aud: must be ${origin}`);
+  if (claims.nonce !== nonce) return refused("signature", "nonce: not the challenge of this socket");
+  if (claims.aud !== origin) return refused("audience", `aud: must be ${origin}`);
   const { tls } = claims;
   if (tls === undefined ? tlsPins.length > 0 : !tlsPins.includes(tls)) {
-    return refused("tls-intercepted: tls is not a key that we serve");
+    return refused("tls-intercepted", "tls-intercepted: tls is not a key that we serve");
   }
   if (isDeleted) return { kind: "deleted", claims };
   return { kind: claims.protocol === PROTOCOL_VERSION ? "authentic" : "unspoken", claims };
-}
-
-function refused(message: string): HelloVerdict {
-  return { kind: "refused", message };
 }

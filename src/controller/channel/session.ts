@@ -1,5 +1,5 @@
 import type { RawData, WebSocket } from "ws";
-import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
+import { AgentError, errnoOf, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { parseMessage, SESSION_LIMITS } from "../../protocol/envelope.ts";
 import {
@@ -12,11 +12,14 @@ import {
 } from "../../protocol/methods.ts";
 import { RpcPeer, type Handlers } from "../../protocol/rpc.ts";
 import type { StoredHeartbeat } from "../store/nodes.ts";
+import type { RefusalKind } from "./refusals.ts";
 
 /** Above this many unsent bytes nothing that can wait is sent; far above it the other side is not reading and is dropped. */
 export const CONGESTED_BYTES = 256 * 1024;
 const STUCK_BYTES = 4 * 1024 * 1024;
 const MAX_BAD_FRAMES = 100;
+/** What the library calls a message over its limit, before it closes with 1009. */
+const TOO_LARGE = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH";
 const PARSE_ERROR = -32700;
 const INVALID_REQUEST = -32600;
 
@@ -39,6 +42,7 @@ export interface SessionHooks {
   readonly clock: Clock;
   readonly handlers: (session: NodeSession) => Handlers<NodeMethods>;
   readonly onClose: (session: NodeSession) => void;
+  readonly onRefused: (session: NodeSession, kind: RefusalKind, message: string) => void;
   readonly onFault: (session: NodeSession, method: string, error: Error) => void;
 }
 
@@ -56,6 +60,7 @@ export class NodeSession {
   readonly #socket: WebSocket;
   readonly #clock: Clock;
   readonly #begins: SessionFacts["begins"];
+  readonly #onRefused: (kind: RefusalKind, message: string) => void;
   #badFrames = 0;
 
   constructor({ uid, sid, cnonce, address, begins }: SessionFacts, socket: WebSocket, hooks: SessionHooks) {
@@ -67,6 +72,7 @@ export class NodeSession {
     this.#socket = socket;
     this.#clock = hooks.clock;
     this.#begins = begins;
+    this.#onRefused = (kind, message) => hooks.onRefused(this, kind, message);
     this.peer = new RpcPeer({
       local: nodeMethods,
       remote: controlMethods,
@@ -80,6 +86,9 @@ export class NodeSession {
     socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
     socket.on("ping", heard);
     socket.on("pong", heard);
+    socket.on("error", (error) => {
+      if (errnoOf(error) === TOO_LARGE) this.#onRefused("too-large", "a message over 1 MiB");
+    });
     socket.on("close", () => {
       this.peer.close(new SessionError("session-closed", `the session of ${this.uid} ended`));
       hooks.onClose(this);
@@ -144,6 +153,7 @@ export class NodeSession {
   #refuse(error: Error): void {
     this.#badFrames += 1;
     if (this.#badFrames > MAX_BAD_FRAMES) {
+      this.#onRefused("malformed", `more than ${MAX_BAD_FRAMES} malformed messages`);
       closeSocket(this.#socket, 1008, "too many malformed messages", this.#clock);
       return;
     }
