@@ -74,7 +74,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     if (!store.isPersistent) throw new HostError("read-only", `${dataDir} cannot be written`);
     const certificate = await certificateOf(files, dataDir, settings, clock);
     const keys = await loadControlKeys(keyStore(files, join(dataDir, "keys")), ledgerOf(store), {
-      spki: certificate === undefined ? [] : [certificate.pin],
+      spki: pinsOf(settings, certificate),
       nowSeconds: Math.floor(clock.now() / 1000),
     });
     const admin = await ensureAdminKey(files, dataDir, {
@@ -145,7 +145,7 @@ function assemble({
   apiTokenKey,
 }: Parts): Controller {
   const { heartbeatSeconds, maxSessions } = settings;
-  const tlsPins = certificate === undefined ? [] : [certificate.pin];
+  const tlsPins = pinsOf(settings, certificate);
   const channelLog = log.child({ component: "channel" });
   const base = { store, clock, keys, origin };
 
@@ -247,6 +247,11 @@ async function certificateOf(
       return selfMadeCertificate(files, join(dataDir, "tls"), hosts, clock.now());
     }
   }
+}
+
+/** The keys that nodes may meet when they dial us. */
+function pinsOf({ frontPins }: ControllerSettings, certificate: ServerCertificate | undefined): readonly string[] {
+  return [...new Set([...frontPins, ...(certificate === undefined ? [] : [certificate.pin])])];
 }
 
 async function verificationKey(key: Ed25519PublicKey): Promise<CryptoKey> {

@@ -50,6 +50,7 @@ function readOptions(argv: readonly string[]): Omit<ControllerOptions, "log"> & 
         "tls-cert": { type: "string" },
         "tls-key": { type: "string" },
         tls: { type: "boolean", default: false },
+        "front-pin": { type: "string", multiple: true, default: [] },
         state: { type: "string" },
         run: { type: "string" },
       },
@@ -65,6 +66,7 @@ function readOptions(argv: readonly string[]): Omit<ControllerOptions, "log"> & 
       ...(values.domain === undefined ? {} : { domain: values.domain }),
       ...(values["tls-cert"] === undefined ? {} : { tlsCert: values["tls-cert"] }),
       ...(values["tls-key"] === undefined ? {} : { tlsKey: values["tls-key"] }),
+      frontPins: values["front-pin"].flatMap((text) => text.split(",")).filter((pin) => pin !== ""),
       ...(values.tls ? { tls: "self" as const } : {}),
     };
   } catch (error) {

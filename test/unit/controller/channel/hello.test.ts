@@ -1,7 +1,16 @@
 import { expect, test } from "vitest";
 import { peekClaims, verifyJws } from "../../../../src/protocol/jws.ts";
 import { KeysEnvelopes, keySetOf, walkKeysChain } from "../../../../src/protocol/keys-chain.ts";
-import { makeIdentity, nonce, RawSocket, TestNode, until } from "../../../support/node-client.ts";
+import {
+  makeIdentity,
+  nonce,
+  postRegister,
+  RawSocket,
+  registerJws,
+  TestNode,
+  until,
+} from "../../../support/node-client.ts";
+import { freePort } from "../../../support/programs.ts";
 import { addNode, runController } from "../../../support/running-controller.ts";
 
 test("a registered node is taken in, and the control plane proves itself", async () => {
@@ -129,4 +138,22 @@ test("over TLS the key that the node saw must be ours, and licenses pin it", asy
   await expect(node.connect({ socket })).rejects.toMatchObject({ code: "bad-signature" });
   const session = await node.connect({ socket, claims: { tls: pin } });
   expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).tls).toEqual([pin]);
+});
+
+test("behind a front end that ends TLS, its keys are what licenses pin and proofs name", async () => {
+  const front = nonce();
+  const port = await freePort();
+  const url = "https://cp.example.net";
+  const controller = await runController({ listen: `127.0.0.1:${port}`, publicUrl: url, frontPins: [front] });
+  const license = await controller.fleet.issueLicense({ name: "edge", type: "Node", user: "test" });
+  const { iss, jti, spki } = peekClaims("holdfast-license+jwt", license);
+  expect([iss, spki]).toEqual([url, [front]]);
+  const identity = await makeIdentity();
+  const direct = `http://127.0.0.1:${port}`;
+  const jws = await registerJws(url, license, identity);
+  expect((await postRegister(direct, JSON.stringify({ register: jws }))).status).toBe(200);
+  const node = new TestNode(direct, jti, identity);
+  await expect(node.connect({ claims: { aud: url } })).rejects.toThrow("tls-intercepted");
+  const session = await node.connect({ claims: { aud: url, tls: front } });
+  expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).tls).toEqual([front]);
 });
