@@ -24,6 +24,7 @@ export interface NodeMethodsDeps {
 export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handlers<NodeMethods> {
   const { store, documents, tickets, triggers, telemetry, clock } = deps;
   const { uid, sid } = session;
+  const followed = new Set<string>();
   return {
     heartbeat(heartbeat) {
       session.heartbeat = { ...heartbeat, receivedAt: clock.now() };
@@ -38,7 +39,12 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       }),
     "document.get"({ name, have }) {
       refuseWhileHeld(store, uid);
-      documents.follow(uid, { ...documents.versions(uid), [name]: have });
+      // Once is enough for an honest node, and one that counts on and on must not take us along.
+      if (!followed.has(name)) {
+        const before = documents.versions(uid);
+        if (have > before[name]) followed.add(name);
+        documents.follow(uid, { ...before, [name]: have });
+      }
       const version = documents.versions(uid)[name];
       if (version === 0) throw new InputError("not-found", `node ${uid} has no ${name} document`);
       if (have === version || (name === "keys" && have > version)) return { version, unchanged: true as const };

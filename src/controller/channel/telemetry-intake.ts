@@ -3,7 +3,7 @@ import type { Clock } from "../../host/clock.ts";
 import { MetricSample, NodeAudit, NodeEvent, type StreamName, type TelemetryPush } from "../../protocol/telemetry.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { EventLog } from "../event-log.ts";
-import { newRecords, sortRecords } from "../model/telemetry.ts";
+import { keptSamples, newRecords, sortRecords } from "../model/telemetry.ts";
 import type { NodeLabel } from "../store/nodes.ts";
 import type { Store } from "../store/store.ts";
 
@@ -26,21 +26,25 @@ export function telemetryIntake({ store, events, clock, log }: TelemetryIntakeDe
       case "events": {
         const { good, bad } = sortRecords(NodeEvent, records);
         for (const event of good) events.record(node, event);
+        store.events.trim(node.uid);
         return bad;
       }
       case "audits": {
         const { good, bad } = sortRecords(NodeAudit, records);
         for (const { category, value, timestamp } of good) events.audit(node, category, value, timestamp);
+        store.audits.trim(node.uid);
         return bad;
       }
       case "metrics": {
         const { good, bad } = sortRecords(MetricSample, records);
-        for (const sample of good) store.telemetry.addMetric(node.uid, sample);
-        return bad;
+        const kept = keptSamples(good, clock.now() / 1000);
+        for (const sample of kept) store.telemetry.addMetric(node.uid, sample);
+        return [...bad, ...Array<string>(good.length - kept.length).fill("t: outside the time that is kept")];
       }
       case "gateway-details": {
         const now = clock.now() / 1000;
         for (const record of records) store.telemetry.addGatewayDetails(node.uid, record, now);
+        store.telemetry.trim(node.uid);
         return [];
       }
       default:
