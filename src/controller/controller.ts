@@ -156,7 +156,7 @@ function assemble({
   const announcer = new Announcer({ sessions, documents, clock });
   const triggers = new Triggers({ ...base, sessions, log: channelLog });
   const tickets = new Tickets(clock);
-  const telemetry = telemetryIntake({ store, events, clock, log: channelLog });
+  const telemetry = telemetryIntake({ store, events, refusals, clock, log: channelLog });
   const methods = { store, documents, tickets, triggers, telemetry, clock };
   const greeter = new Greeter({
     ...base,

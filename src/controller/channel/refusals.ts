@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { EventLog } from "../event-log.ts";
+import type { ControlPlaneEvent } from "../model/control-plane-events.ts";
 import type { Store } from "../store/store.ts";
 
 /** What is refused by its looks, and changes nothing. */
@@ -30,7 +31,7 @@ export interface RefusalsDeps {
 }
 
 /** A name of our own: `Signature Refused` is what a node says about us. */
-const EVENT_TYPES: Readonly<Partial<Record<RefusalKind, string>>> = {
+const EVENT_TYPES: Readonly<Partial<Record<RefusalKind, ControlPlaneEvent>>> = {
   signature: "Node Signature Refused",
   audience: "Node Signature Refused",
   "tls-intercepted": "Node Signature Refused",
@@ -87,7 +88,7 @@ export class Refusals {
     this.#deps.log.warn({ counts: Object.fromEntries(this.#counts) }, "refused so far");
   }
 
-  #tell(uid: string, eventType: string, message: string, details: Readonly<Record<string, string>>): void {
+  #tell(uid: string, eventType: ControlPlaneEvent, message: string, details: Readonly<Record<string, string>>): void {
     const { store, events, clock } = this.#deps;
     const key = `${uid} ${eventType}`;
     const toldAt = this.#told.get(key);

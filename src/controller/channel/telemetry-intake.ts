@@ -4,12 +4,15 @@ import { MetricSample, NodeAudit, NodeEvent, type StreamName, type TelemetryPush
 import type { JsonObject } from "../../protocol/values.ts";
 import type { EventLog } from "../event-log.ts";
 import { keptSamples, newRecords, sortRecords } from "../model/telemetry.ts";
+import { isReservedEvent } from "../model/control-plane-events.ts";
 import type { NodeLabel } from "../store/nodes.ts";
 import type { Store } from "../store/store.ts";
+import type { Refusals } from "./refusals.ts";
 
 export interface TelemetryIntakeDeps {
   readonly store: Store;
   readonly events: EventLog;
+  readonly refusals: Refusals;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -20,12 +23,19 @@ export interface TelemetryIntake {
   take(uid: string, push: TelemetryPush): number;
 }
 
-export function telemetryIntake({ store, events, clock, log }: TelemetryIntakeDeps): TelemetryIntake {
+export function telemetryIntake({ store, events, refusals, clock, log }: TelemetryIntakeDeps): TelemetryIntake {
+  const refuse = (uid: string, eventType: string): void => {
+    const address = store.nodes.credentials(uid)?.lastIp ?? "unknown";
+    refusals.note("reserved-event", { uid, address, message: `a node does not raise ${eventType}` });
+  };
   const keep = (node: NodeLabel, stream: StreamName, records: readonly JsonObject[]): readonly string[] => {
     switch (stream) {
       case "events": {
         const { good, bad } = sortRecords(NodeEvent, records);
-        for (const event of good) events.record(node, event);
+        for (const event of good) {
+          if (isReservedEvent(event.eventType)) refuse(node.uid, event.eventType);
+          else events.relay(node, event);
+        }
         store.events.trim(node.uid);
         return bad;
       }

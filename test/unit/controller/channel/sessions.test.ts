@@ -1,8 +1,10 @@
+import { pino } from "pino";
 import { expect, test } from "vitest";
 import { HANDSHAKE_LIMITS, parseMessage } from "../../../../src/protocol/envelope.ts";
 import { peekClaims, verifyJws } from "../../../../src/protocol/jws.ts";
 import { KeysEnvelopes, keySetOf } from "../../../../src/protocol/keys-chain.ts";
 import { controlMethods } from "../../../../src/protocol/methods.ts";
+import { CONTROL_PLANE_EVENTS } from "../../../../src/controller/model/control-plane-events.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { nonce, RawSocket, until } from "../../../support/node-client.ts";
 import { addNode, MovableClock, runController } from "../../../support/running-controller.ts";
@@ -173,6 +175,28 @@ test("metrics from outside the time they are kept for are passed over", async ()
   expect(pushed).toEqual({ last: times.length });
   const kept = controller.fleet.metrics(node.uid, 0, Number.MAX_SAFE_INTEGER).map(({ t }) => t);
   expect(kept).toEqual([now - 89 * day, now, now + day - 60]);
+});
+
+test("a node cannot speak in the control plane's name, nor clear its alerts", async () => {
+  const lines: string[] = [];
+  const log = pino({}, { write: (text: string) => void lines.push(text) });
+  const controller = await runController({ log });
+  const node = await addNode(controller, "edge");
+  await node.connect();
+  const session = await node.connect({ claims: { n: 1 } });
+  const before = eventTypes(controller, node.uid);
+  expect(CONTROL_PLANE_EVENTS).toContain("Identity Shared");
+  const late = (eventType: string, state: string) => ({ ...EVENT, timestamp: 4e9, eventType, state });
+  const records = [
+    ...CONTROL_PLANE_EVENTS.map((eventType) => late(eventType, "CLEARED")),
+    late("Signature Refused", "EXCEEDED"),
+  ];
+  expect(await session.peer.request("telemetry.push", { stream: "events", first: 1, records })).toEqual({
+    last: records.length,
+  });
+  expect(eventTypes(controller, node.uid).slice(before.length)).toEqual(["Signature Refused"]);
+  expect(controller.fleet.alerts(node.uid).map(({ eventType }) => eventType)).toContain("Identity Shared");
+  expect(lines.filter((line) => line.includes('"kind":"reserved-event"')).length).toBeGreaterThan(0);
 });
 
 test("heartbeats are seen at once and kept over a disconnect", async () => {
