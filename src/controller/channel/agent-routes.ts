@@ -38,11 +38,11 @@ const MAX_REGISTERING = 64;
 const MAX_REGISTERING_PER_ADDRESS = 8;
 const REGISTER_BODY_MS = 10_000;
 
+/** Whatever is wrong with the form counts as wrongly signed. */
+const MALFORMED = 401;
 const STATUS: Readonly<Record<string, number>> = {
   "too-large": 413,
   timeout: 408,
-  "bad-signature": 401,
-  "invalid-claims": 401,
   "license-reused": 409,
   "key-in-use": 409,
   "name-taken": 409,
@@ -105,7 +105,7 @@ export class AgentRoutes {
       answerJson(response, 200, await registerNode(this.#deps, parsed.data.register, address));
     } catch (error) {
       this.#failures.failed(address);
-      if (error instanceof InputError && STATUS[error.code] === 401) {
+      if (error instanceof InputError && statusOf(error) === MALFORMED) {
         this.#deps.refusals.note("registration", { address, message: error.message });
       }
       throw error;
@@ -155,11 +155,15 @@ export class AgentRoutes {
       return;
     }
     if (error instanceof AgentError && error instanceof InputError) {
-      const status = STATUS[error.code] ?? 400;
+      const status = statusOf(error);
       // The rest of a body that was refused is not read.
       return answerError(response, status, error, UNREAD.has(status) ? { connection: "close" } : {});
     }
     this.#deps.log.error({ err: error }, "request failed");
     answerError(response, 500, { code: "internal", message: "internal error" });
   }
+}
+
+function statusOf({ code }: InputError): number {
+  return STATUS[code] ?? MALFORMED;
 }

@@ -149,10 +149,16 @@ test("a license names one origin, and no other honours it", async () => {
 
 test("a body that is not what it should be is named as such", async () => {
   const controller = await runController();
-  expect(await postRegister(controller.url, "{")).toMatchObject({ status: 400, body: { code: "invalid-json" } });
-  expect(await postRegister(controller.url, '{"__proto__":1}')).toMatchObject({ status: 400 });
+  expect(await postRegister(controller.url, "{")).toMatchObject({ status: 401, body: { code: "invalid-json" } });
+  expect(await postRegister(controller.url, '{"__proto__":1}')).toMatchObject({ status: 401 });
+  const encoded = (text: string): string => Buffer.from(text).toString("base64url");
+  const header = encoded(JSON.stringify({ alg: "Ed25519", kid: "x", typ: "holdfast-register+jwt" }));
+  for (const payload of ["nope", '{"__proto__":1}', "[".repeat(40)]) {
+    const body = JSON.stringify({ register: `${header}.${encoded(payload)}.AAAA` });
+    expect(await postRegister(controller.url, body), payload).toMatchObject({ status: 401 });
+  }
   const missing = await postRegister(controller.url, "{}");
-  expect(missing).toMatchObject({ status: 400, body: { code: "invalid-body" } });
+  expect(missing).toMatchObject({ status: 401, body: { code: "invalid-body" } });
   expect(missing.body["error"]).toContain("register");
   const large = await postRegister(controller.url, JSON.stringify({ register: "x".repeat(40 * 1024) }));
   expect(large).toMatchObject({ status: 413, body: { code: "too-large" } });
