@@ -21,6 +21,7 @@ import { Gate } from "./channel/gate.ts";
 import { Greeter } from "./channel/greeter.ts";
 import { pathOf } from "./channel/http-io.ts";
 import { nodeHandlers } from "./channel/node-methods.ts";
+import { Refusals } from "./channel/refusals.ts";
 import { closeServer, listen } from "./channel/server.ts";
 import { Sessions } from "./channel/sessions.ts";
 import { SpeedTest } from "./channel/speed-test.ts";
@@ -74,7 +75,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     for (const directory of directories) await files.sweep(directory);
     const certificate = await certificateOf(files, dataDir, settings, clock);
     const keys = await loadControlKeys(keyStore(files, join(dataDir, "keys")), ledgerOf(store), {
-      spki: certificate === undefined ? [] : [certificate.pin],
+      spki: pinsOf(settings, certificate),
       nowSeconds: Math.floor(clock.now() / 1000),
     });
     const admin = await ensureAdminKey(files, dataDir, {
@@ -148,17 +149,18 @@ function assemble({
   apiTokenKey,
 }: Parts): Controller {
   const { heartbeatSeconds, maxSessions } = settings;
-  const tlsPins = certificate === undefined ? [] : [certificate.pin];
+  const tlsPins = pinsOf(settings, certificate);
   const channelLog = log.child({ component: "channel" });
   const base = { store, clock, keys, origin };
 
   const events = eventLog(store, clock, identity);
+  const refusals = new Refusals({ store, events, clock, log: channelLog });
   const documents = documentsOf({ ...base, events });
   const sessions = new Sessions({ store, events, clock, heartbeatSeconds });
   const announcer = new Announcer({ sessions, documents, clock });
   const triggers = new Triggers({ ...base, sessions, log: channelLog });
   const tickets = new Tickets(clock);
-  const telemetry = telemetryIntake({ store, events, clock, log: channelLog });
+  const telemetry = telemetryIntake({ store, events, refusals, clock, log: channelLog });
   const methods = { store, documents, tickets, triggers, telemetry, clock };
   const greeter = new Greeter({
     ...base,
@@ -167,13 +169,14 @@ function assemble({
     triggers,
     announcer,
     events,
+    refusals,
     tlsPins,
     heartbeatSeconds,
     maxSessions,
     log: channelLog,
     handlers: (session) => nodeHandlers(methods, session),
   });
-  const gate = new Gate(greeter);
+  const gate = new Gate(greeter, clock);
   const routes = new AgentRoutes({
     ...base,
     sessions,
@@ -181,6 +184,7 @@ function assemble({
     tickets,
     events,
     speedTest: new SpeedTest(store),
+    refusals,
     log: channelLog,
   });
   const fleet = new FleetService({ ...base, ...identity, events, documents, sessions, triggers, announcer });
@@ -205,7 +209,11 @@ function assemble({
     if (pathOf(request).startsWith(AGENT_PREFIX)) void routes.handle(request, response);
     else void serveApi(request, response);
   });
-  const stopSweeping = every(clock, SWEEP_MS, () => sessions.sweep(), log);
+  const sweep = (): void => {
+    refusals.sweep();
+    sessions.sweep();
+  };
+  const stopSweeping = every(clock, SWEEP_MS, sweep, log);
   const stopPruning = every(clock, PRUNE_MS, () => store.prune(clock.now() / 1000), log);
   log.info({ url: origin, org: identity.org, domain: identity.domain }, "controller serves");
 
@@ -243,6 +251,11 @@ async function certificateOf(
       return selfMadeCertificate(files, join(dataDir, "tls"), hosts, clock.now());
     }
   }
+}
+
+/** The keys that nodes may meet when they dial us. */
+function pinsOf({ frontPins }: ControllerSettings, certificate: ServerCertificate | undefined): readonly string[] {
+  return [...new Set([...frontPins, ...(certificate === undefined ? [] : [certificate.pin])])];
 }
 
 async function verificationKey(key: Ed25519PublicKey): Promise<CryptoKey> {

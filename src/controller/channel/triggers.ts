@@ -8,6 +8,7 @@ import type { TriggerFailure } from "../../protocol/methods.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import type { Store } from "../store/store.ts";
+import { heldIdentity, isHeld } from "./held-identity.ts";
 import { offline, type NodeSession } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
 
@@ -106,10 +107,14 @@ export class Triggers {
     else run.settle(outcome);
   }
 
-  /** Sends again what still waits for a node that is back. */
+  /** Sends again what still waits for a node that is back; of a node whose identity is held, nothing waits any longer. */
   sessionOpened(session: NodeSession): void {
+    const { uid } = session;
+    const mayGo = !isHeld(this.#deps.store, uid);
     for (const run of this.#runs.values()) {
-      if (run.uid === session.uid && run.request.wait) void this.#send(run, session);
+      if (run.uid !== uid) continue;
+      if (!mayGo) run.settle({ error: heldIdentity() });
+      else if (run.request.wait) void this.#send(run, session);
     }
   }
 
@@ -161,12 +166,12 @@ export class Triggers {
 
   /** Signs and sends; false when the session was gone before it was sent. The answer settles the run whenever it comes. */
   async #send(run: Run, session: NodeSession): Promise<boolean> {
-    const { keys, clock, origin, sessions } = this.#deps;
+    const { keys, origin, sessions } = this.#deps;
     const { event, body, user, deadlineMs } = run.request;
     // Only to somebody who does not wait does a node send output as it comes; the result then follows by itself.
     const isWatched = run.onProgress !== undefined;
     const wait = run.request.wait && !isWatched;
-    const iat = Math.floor(clock.now() / 1000);
+    const iat = session.now();
     const exp = iat + Math.ceil(deadlineMs / 1000) + EXPIRY_SECONDS;
     const claims = {
       iss: origin,
