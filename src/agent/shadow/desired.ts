@@ -36,6 +36,16 @@ export interface Trust {
   readonly keys: KeySet;
 }
 
+/** A document that is genuinely ours and cannot be used; `version` is the one it was signed with. */
+export class RefusedDocument extends InputError {
+  readonly version: number;
+
+  constructor(version: number, ...about: ConstructorParameters<typeof InputError>) {
+    super(...about);
+    this.version = version;
+  }
+}
+
 /** The verified documents below `desired/`, each with its previous copy, and the floors no version may fall below. */
 export class DesiredDocuments {
   readonly #files: Readonly<Record<DocumentName, StateFile<Stored>>>;
@@ -95,7 +105,8 @@ export class DesiredDocuments {
 
   /**
    * Verifies a document, stores it and puts it in force. A repeated call with the version in force changes nothing.
-   * @throws {InputError} `bad-signature`, `below-floor`, `invalid-document` or `not-supported`; what was in force stays.
+   * @throws {RefusedDocument} `below-floor`, `invalid-document` or `not-supported`; {InputError} the codes of `verifyJws`. What was in
+   *   force stays.
    */
   async accept(name: DocumentName, jws: string, trust: Trust, now: number): Promise<DocumentClaims> {
     const claims = await verifyJws("holdfast-document+jwt", jws, trust.keys);
@@ -108,7 +119,8 @@ export class DesiredDocuments {
     if (wrong.length > 0) throw new InputError("bad-signature", `${name} document: wrong ${wrong.join(", ")}`);
     const floor = this.#floors[floorKey(claims)] ?? 0;
     if (claims.version < floor) {
-      throw new InputError("below-floor", `${name} document: version ${claims.version} is below the floor ${floor}`);
+      const message = `${name} document: version ${claims.version} is below the floor ${floor}`;
+      throw new RefusedDocument(claims.version, "below-floor", message);
     }
     const stored = { jws, receivedAt: now };
     try {
@@ -163,13 +175,14 @@ export class DesiredDocuments {
     const parsed = bodies[claims.name].safeParse(claims.body);
     if (!parsed.success) {
       const issues = describeIssues(parsed.error, claims.name);
-      throw new InputError("invalid-document", issues.slice(0, 20).join("; "), { details: { issues } });
+      throw new RefusedDocument(claims.version, "invalid-document", issues.slice(0, 20).join("; "), {
+        details: { issues },
+      });
     }
     const missing = (parsed.data.requires ?? []).filter((feature) => !KNOWN_FEATURES.has(feature));
     if (missing.length > 0) {
-      throw new InputError("not-supported", `${claims.name} document requires ${missing.join(", ")}`, {
-        details: { missing },
-      });
+      const message = `${claims.name} document requires ${missing.join(", ")}`;
+      throw new RefusedDocument(claims.version, "not-supported", message, { details: { missing } });
     }
   }
 

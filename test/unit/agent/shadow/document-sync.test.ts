@@ -75,7 +75,7 @@ async function setUp() {
     const over = new AbortController();
     const request = (_method: string, { name, have }: { name: string; have: number }) => {
       asked.push(name);
-      const version = offer.get(name)?.version ?? 0;
+      const version = offer.get(name)?.version ?? (name === "keys" ? 1 : 0);
       return Promise.resolve(version === have ? { version, unchanged: true } : { version, ticket: name });
     };
     const at = (name: string) => offer.get(name)?.version ?? 0;
@@ -178,6 +178,44 @@ describe("documents", () => {
     await clock.advance(60_000);
     await waitFor("the document", () => documents.version("node") === 2);
     await waitFor("health", () => health.at(-1) === true);
+  });
+});
+
+describe("a download that is no document", () => {
+  test.each<[string, (good: string) => string | Promise<string>, string[]]>([
+    ["HTML", () => "<html>Please log in</html>", []],
+    ["nothing", () => "", []],
+    ["a part of it", (good) => good.slice(0, -10), ["node 2 bad-signature"]],
+    ["a stranger's", async () => signDocument(await signingKey(), "node", 2, nodeDocument()), ["node 2 bad-signature"]],
+    [
+      "another node's",
+      () => signDocument(key, "node", 2, nodeDocument(), { aud: UID.replace("0", "1") }),
+      ["node 2 bad-signature"],
+    ],
+  ])("%s, is fetched again, and the others in the same run", async (_what, make, expected) => {
+    const { put, offer, connect, documents, refused, clock } = await setUp();
+    await put("node", 2, nodeDocument());
+    await put("domain", 3, domainDocument());
+    const good = offer.get("node")?.body ?? "";
+    offer.set("node", { version: 2, body: await make(good) });
+    connect();
+    await waitFor("the other document", () => documents.version("domain") === 3);
+    expect(refused).toEqual(expected);
+    offer.set("node", { version: 2, body: good });
+    await clock.advance(60_000);
+    await waitFor("the document", () => documents.version("node") === 2);
+  });
+
+  test("is reported with the version that was signed, which is the one not fetched again", async () => {
+    const { connect, offer, refused, documents, sync } = await setUp();
+    const old = await signDocument(key, "node", 2, { ...nodeDocument(), state: "ASLEEP" });
+    offer.set("node", { version: 7, body: old });
+    connect();
+    await waitFor("the refusal", () => refused.length === 1);
+    expect(refused).toEqual(["node 2 invalid-document"]);
+    offer.set("node", { version: 7, body: await signDocument(key, "node", 7, nodeDocument()) });
+    sync.look(["node"]);
+    await waitFor("the document", () => documents.version("node") === 7);
   });
 });
 
