@@ -243,7 +243,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         domain: documents.version("domain"),
       }),
       reportedVersion: () => reporting.version,
-      refreshKeys: (rpc) => managed.sync.refreshKeys(rpc, ending.signal),
+      refreshKeys: (rpc, signal) => managed.sync.refreshKeys(rpc, signal),
       onFault: (error) => log.warn({ err: toError(error) }, "not saved"),
     });
     session = new Session({

@@ -37,8 +37,13 @@ export interface HandshakeParty {
   target(): Promise<TransportRequest>;
   /** Signs the node's proof for a challenge. `n` is on disk before this resolves. */
   prove(nonce: string, cnonce: string, tlsKey: string | undefined): Promise<string>;
-  /** Verifies the answer; may fetch newer keys over `rpc` first. */
-  verify(proof: string, cnonce: string, tlsKey: string | undefined, rpc: ControlPlaneRpc): Promise<ServerProofClaims>;
+  /** Verifies the answer; may fetch newer keys over the attempt first. */
+  verify(
+    proof: string,
+    cnonce: string,
+    tlsKey: string | undefined,
+    attempt: { readonly rpc: ControlPlaneRpc; readonly signal: AbortSignal },
+  ): Promise<ServerProofClaims>;
   reportedVersion(): number;
   /** Whether a `session.deleted` statement is genuine and answers this attempt. */
   isDeletion(jws: string, cnonce: string): Promise<boolean>;
@@ -227,7 +232,10 @@ export class Attempt {
       throw error instanceof RemoteError ? judgeRefusal(error, tlsKey, this.#pins) : error;
     });
     const heardAt = clock.elapsed();
-    const verifying = party.verify(answer.proof, this.#cnonce, tlsKey, this.rpc);
+    const verifying = party.verify(answer.proof, this.#cnonce, tlsKey, {
+      rpc: this.rpc,
+      signal: this.#over.signal,
+    });
     this.#proof = verifying.then(
       () => true,
       () => false,

@@ -72,9 +72,14 @@ export class DocumentSync {
 
   /** Fetches newer keys over a session that has yet to prove itself; they prove themselves. Resolves whether there were any. */
   async refreshKeys(rpc: ControlPlaneRpc, signal: AbortSignal): Promise<boolean> {
-    const before = this.#have("keys");
-    await this.#fetch("keys", rpc, signal);
-    return this.#have("keys") !== before;
+    const have = this.#have("keys");
+    const answer = await rpc.request("document.get", { name: "keys", have }, withinTime(signal, ANSWER_MS));
+    if ("unchanged" in answer) return false;
+    // Whoever answers has proved nothing, so that no failure is remembered or reported as the control plane's.
+    await this.#acceptKeys(await this.#download("keys", answer.ticket, signal));
+    if (this.#have("keys") === have) return false;
+    this.#accepted("keys");
+    return true;
   }
 
   #have(name: Name): number {
@@ -157,6 +162,10 @@ export class DocumentSync {
       if (error instanceof InputError && FORGED.has(error.code)) this.#options.onRefused(name, answer.version, error);
       throw error;
     }
+    this.#accepted(name);
+  }
+
+  #accepted(name: Name): void {
     this.#refusedVersions.delete(name);
     this.#options.log.info({ document: name, version: this.#have(name) }, "document accepted");
     this.#options.onAccepted(name);
@@ -185,7 +194,7 @@ export class DocumentSync {
         method: "GET",
         headers: { "holdfast-ticket": ticket },
         pins: keys.spki,
-        maxBytes: DOCUMENT_MAX_BYTES,
+        maxBytes: name === "keys" ? KEYS_LIMITS.maxBytes : DOCUMENT_MAX_BYTES,
         timeoutMs: 120_000,
       },
       signal,
