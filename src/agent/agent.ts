@@ -343,6 +343,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     memory,
     dispatcher,
     documents,
+    retry: (name) => node?.sync.retry(name),
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());

@@ -70,6 +70,12 @@ export class DocumentSync {
     if (this.#connection !== undefined && this.#due.size > 0 && !this.#isRunning) void this.#run(this.#connection);
   }
 
+  /** Fetches a document again even if its version was refused, as when its floor was reset. */
+  retry(name: Name): void {
+    this.#refusedVersions.delete(name);
+    this.look([name]);
+  }
+
   /** Fetches newer keys over a session that has yet to prove itself; they prove themselves. Resolves whether there were any. */
   async refreshKeys(rpc: ControlPlaneRpc, signal: AbortSignal): Promise<boolean> {
     const have = this.#have("keys");

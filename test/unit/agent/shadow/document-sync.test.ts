@@ -186,6 +186,20 @@ describe("documents", () => {
   });
 });
 
+test("a version below the floor is fetched again once the floor was reset", async () => {
+  const { put, connect, documents, refused, sync } = await setUp();
+  await put("node", 9, nodeDocument());
+  connect();
+  await waitFor("the document", () => documents.version("node") === 9);
+  await put("node", 5, nodeDocument({ tags: { a: "b" } }));
+  sync.look(["node"]);
+  await waitFor("the refusal", () => refused.length === 1);
+  expect(refused).toEqual(["node 5 below-floor"]);
+  await documents.resetFloor("node");
+  sync.retry("node");
+  await waitFor("the older document", () => documents.version("node") === 5);
+});
+
 describe("a download that is no document", () => {
   test.each<[string, (good: string) => string | Promise<string>, string[]]>([
     ["HTML", () => "<html>Please log in</html>", []],
