@@ -4,7 +4,13 @@ import type { Files } from "../../host/files.ts";
 import { stateFile, valueOf, type Loaded, type StateFile } from "../../host/state-file.ts";
 import { damageOf, type Damage } from "../../host/damage.ts";
 import { DocumentName, type DocumentClaims } from "../../protocol/claims.ts";
-import { ClusterDocument, DomainDocument, KNOWN_FEATURES, NodeDocument } from "../../protocol/documents.ts";
+import {
+  ClusterDocument,
+  DomainDocument,
+  KNOWN_FEATURES,
+  NodeDocument,
+  unknownSections,
+} from "../../protocol/documents.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import type { FloorName, FloorReset } from "../../protocol/local-api.ts";
 import { peekClaims, verifyJws, type KeySet } from "../../protocol/jws.ts";
@@ -24,6 +30,8 @@ export interface Held<Body> {
   readonly sub: string;
   readonly receivedAt: number;
   readonly body: Body;
+  /** What of it this version does not know and passes over, a line each. */
+  readonly passedOver: readonly string[];
 }
 
 const Stored = z.object({ jws: Jws, receivedAt: UnixMilliseconds });
@@ -188,7 +196,8 @@ export class DesiredDocuments {
 
   #hold(stored: Stored): void {
     const claims = peekClaims("holdfast-document+jwt", stored.jws);
-    const common = { version: claims.version, sub: claims.sub, receivedAt: stored.receivedAt };
+    const passedOver = unknownSections(claims.body).map((name) => `config.${name}: no section of this version`);
+    const common = { version: claims.version, sub: claims.sub, receivedAt: stored.receivedAt, passedOver };
     switch (claims.name) {
       case "node":
         this.#held = { ...this.#held, node: { ...common, body: NodeDocument.parse(claims.body) } };

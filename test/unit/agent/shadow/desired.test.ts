@@ -71,6 +71,31 @@ describe("an accepted document", () => {
   });
 });
 
+test("sections that this version does not know are passed over, and the rest is in force", async () => {
+  const { documents, load } = await open();
+  const config = { exec: { a: 1 }, teleport: { b: 2 }, warp: "not even an object" };
+  await documents.accept("node", await node(3, { config, cluster: "c1.example.net" } as object), trust, 1);
+  const body = clusterDocument("c1.example.net", { config } as object);
+  await documents.accept("cluster", await signDocument(key, "cluster", 4, body), trust, 1);
+  for (const { current } of [documents, await load()]) {
+    for (const held of [current.node, current.cluster]) {
+      expect(held?.body.config).toEqual({ exec: { a: 1 } });
+      expect(held?.passedOver).toEqual([
+        "config.teleport: no section of this version",
+        "config.warp: no section of this version",
+      ]);
+    }
+  }
+  const sections = { exec: { state: "unsupported" } };
+  expect(judgeDocuments(documents.current).node).toMatchObject({ outcome: "partial", sections });
+});
+
+test("a known section that is not an object is still refused", async () => {
+  const { documents } = await open();
+  const refused = documents.accept("node", await node(3, { config: { exec: "x" } }), trust, 1);
+  await expect(refused).rejects.toThrow(/config\.exec/);
+});
+
 describe("a document that is refused changes nothing", () => {
   test.each([
     ["another issuer", () => node(4, {}, { iss: "https://other.example" }), /iss/],
