@@ -61,3 +61,23 @@ export function unknownSections(body: JsonObject): readonly string[] {
 
 /** Features this build understands when a document requires them. */
 export const KNOWN_FEATURES: ReadonlySet<string> = new Set();
+
+/** Items that this build can use, and the others by their place in the list and the features they lack. */
+export interface SplitItems {
+  readonly usable: JsonObject[];
+  readonly refused: readonly { readonly index: number; readonly missing: readonly string[] }[];
+}
+
+/** Splits items by whether every feature that they require is known. One whose `requires` cannot be read is refused too. */
+export function splitByFeatures(items: readonly JsonObject[], known: ReadonlySet<string> = KNOWN_FEATURES): SplitItems {
+  const refused: { index: number; missing: readonly string[] }[] = [];
+  const usable = items.filter((item, index) => {
+    const parsed = Requires.safeParse(item["requires"]);
+    const missing = parsed.success
+      ? (parsed.data ?? []).filter((feature) => !known.has(feature))
+      : ["what cannot be read"];
+    if (missing.length > 0) refused.push({ index, missing });
+    return missing.length === 0;
+  });
+  return { usable, refused };
+}

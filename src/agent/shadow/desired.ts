@@ -9,7 +9,9 @@ import {
   DomainDocument,
   KNOWN_FEATURES,
   NodeDocument,
+  splitByFeatures,
   unknownSections,
+  type SplitItems,
 } from "../../protocol/documents.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import type { FloorName, FloorReset } from "../../protocol/local-api.ts";
@@ -36,6 +38,8 @@ export interface Held<Body> {
 
 const Stored = z.object({ jws: Jws, receivedAt: UnixMilliseconds });
 type Stored = z.infer<typeof Stored>;
+const MAX_LINES = 20;
+const MAX_LINE = 256;
 const Floors = z.record(z.string().max(300), Version);
 
 export interface Trust {
@@ -196,7 +200,9 @@ export class DesiredDocuments {
 
   #hold(stored: Stored): void {
     const claims = peekClaims("holdfast-document+jwt", stored.jws);
-    const passedOver = unknownSections(claims.body).map((name) => `config.${name}: no section of this version`);
+    const passedOver = bounded(
+      unknownSections(claims.body).map((name) => `config.${name}: no section of this version`),
+    );
     const common = { version: claims.version, sub: claims.sub, receivedAt: stored.receivedAt, passedOver };
     switch (claims.name) {
       case "node":
@@ -205,8 +211,18 @@ export class DesiredDocuments {
       case "cluster":
         this.#held = { ...this.#held, cluster: { ...common, body: ClusterDocument.parse(claims.body) } };
         return;
-      case "domain":
-        this.#held = { ...this.#held, domain: { ...common, body: DomainDocument.parse(claims.body) } };
+      case "domain": {
+        const { peers, grants, ...body } = DomainDocument.parse(claims.body);
+        const [split, splitGrants] = [splitByFeatures(peers), splitByFeatures(grants)];
+        this.#held = {
+          ...this.#held,
+          domain: {
+            ...common,
+            body: { ...body, peers: split.usable, grants: splitGrants.usable },
+            passedOver: bounded([...notSupported("peers", split), ...notSupported("grants", splitGrants)]),
+          },
+        };
+      }
     }
   }
 
@@ -233,6 +249,16 @@ export class DesiredDocuments {
     const damage = damageOf(`desired/${name}.json`, loaded);
     if (damage !== undefined) this.damage.push(damage);
   }
+}
+
+/** As much of it as a person reads. */
+function bounded(lines: readonly string[]): readonly string[] {
+  const more = lines.length > MAX_LINES ? [`and ${lines.length - MAX_LINES} more`] : [];
+  return [...lines.slice(0, MAX_LINES).map((line) => line.slice(0, MAX_LINE)), ...more];
+}
+
+function notSupported(list: string, { refused }: SplitItems): readonly string[] {
+  return refused.map(({ index, missing }) => `${list}.${index}: not supported, it requires ${missing.join(", ")}`);
 }
 
 function floorKey(claims: Pick<DocumentClaims, "name" | "sub">): string {

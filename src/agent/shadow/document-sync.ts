@@ -20,9 +20,6 @@ const RETRY_MS = { first: 2000, cap: 60_000 };
 /** How a content fails that the control plane did not sign, or not as what it was fetched for. */
 const FORGED: ReadonlySet<string> = new Set(["bad-signature", "invalid-claims"]);
 const DOCUMENT_MAX_BYTES = 64 * 1024 * 1024;
-/** How much of what is passed over is named in the log. */
-const MAX_NAMED = 20;
-const MAX_LINE = 256;
 const KEYS_LIMITS = { maxBytes: 1024 * 1024, maxDepth: 8 };
 
 export interface DocumentSyncOptions {
@@ -189,9 +186,8 @@ export class DocumentSync {
     const { documents, trust, clock, log } = this.#options;
     await documents.accept(name, body, await trust(), clock.now());
     const passedOver = documents.current[name]?.passedOver ?? [];
-    if (passedOver.length === 0) return;
-    const some = passedOver.slice(0, MAX_NAMED).map((line) => line.slice(0, MAX_LINE));
-    log.warn({ document: name, count: passedOver.length, some }, "this version does not know all of the document");
+    if (passedOver.length > 0)
+      log.warn({ document: name, passedOver }, "this version does not know all of the document");
   }
 
   /** What was refused may have been refused for the keys or the node's document that were in force then. */

@@ -90,6 +90,39 @@ test("sections that this version does not know are passed over, and the rest is 
   expect(judgeDocuments(documents.current).node).toMatchObject({ outcome: "partial", sections });
 });
 
+test("peers and grants that require an unknown feature are passed over, and the others are in force", async () => {
+  const { documents, load } = await open();
+  const peers = [
+    { uid: "a" },
+    { uid: "b", requires: ["time-travel"] },
+    { uid: "c", requires: [] },
+    { uid: "d", requires: 1 },
+  ];
+  const grants = [{ id: 1, requires: ["time-travel", "warp"] }, { id: 2 }];
+  const body = domainDocument({ peers, grants });
+  await documents.accept("domain", await signDocument(key, "domain", 3, body), trust, 1);
+  for (const { current } of [documents, await load()]) {
+    expect(current.domain?.body.peers).toEqual([peers[0], peers[2]]);
+    expect(current.domain?.body.grants).toEqual([grants[1]]);
+    expect(current.domain?.passedOver).toEqual([
+      "peers.1: not supported, it requires time-travel",
+      "peers.3: not supported, it requires what cannot be read",
+      "grants.0: not supported, it requires time-travel, warp",
+    ]);
+  }
+  expect(judgeDocuments(documents.current).domain).toEqual({ outcome: "partial", sections: {} });
+});
+
+test("what is passed over is told of no longer than a person reads", async () => {
+  const { documents } = await open();
+  const peers = Array.from({ length: 1000 }, () => ({ requires: Array.from({ length: 64 }, () => "f".repeat(64)) }));
+  await documents.accept("domain", await signDocument(key, "domain", 3, domainDocument({ peers })), trust, 1);
+  const { passedOver = [] } = documents.current.domain ?? {};
+  expect(passedOver).toHaveLength(21);
+  expect(Math.max(...passedOver.map((line) => line.length))).toBe(256);
+  expect(passedOver.at(-1)).toBe("and 980 more");
+});
+
 test("a known section that is not an object is still refused", async () => {
   const { documents } = await open();
   const refused = documents.accept("node", await node(3, { config: { exec: "x" } }), trust, 1);
