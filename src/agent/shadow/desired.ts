@@ -186,10 +186,8 @@ export class DesiredDocuments {
   #check(claims: DocumentClaims): void {
     const parsed = bodies[claims.name].safeParse(claims.body);
     if (!parsed.success) {
-      const issues = describeIssues(parsed.error, claims.name);
-      throw new RefusedDocument(claims.version, "invalid-document", issues.slice(0, 20).join("; "), {
-        details: { issues },
-      });
+      const issues = bounded(describeIssues(parsed.error, claims.name));
+      throw new RefusedDocument(claims.version, "invalid-document", issues.join("; "), { details: { issues } });
     }
     const missing = (parsed.data.requires ?? []).filter((feature) => !KNOWN_FEATURES.has(feature));
     if (missing.length > 0) {
@@ -253,8 +251,9 @@ export class DesiredDocuments {
 
 /** As much of it as a person reads. */
 function bounded(lines: readonly string[]): readonly string[] {
-  const more = lines.length > MAX_LINES ? [`and ${lines.length - MAX_LINES} more`] : [];
-  return [...lines.slice(0, MAX_LINES).map((line) => line.slice(0, MAX_LINE)), ...more];
+  const cut = lines.map((line) => line.slice(0, MAX_LINE));
+  if (cut.length <= MAX_LINES) return cut;
+  return [...cut.slice(0, MAX_LINES - 1), `and ${cut.length - MAX_LINES + 1} more`];
 }
 
 function notSupported(list: string, { refused }: SplitItems): readonly string[] {

@@ -118,9 +118,22 @@ test("what is passed over is told of no longer than a person reads", async () =>
   const peers = Array.from({ length: 1000 }, () => ({ requires: Array.from({ length: 64 }, () => "f".repeat(64)) }));
   await documents.accept("domain", await signDocument(key, "domain", 3, domainDocument({ peers })), trust, 1);
   const { passedOver = [] } = documents.current.domain ?? {};
-  expect(passedOver).toHaveLength(21);
+  expect(passedOver).toHaveLength(20);
   expect(Math.max(...passedOver.map((line) => line.length))).toBe(256);
-  expect(passedOver.at(-1)).toBe("and 980 more");
+  expect(passedOver.at(-1)).toBe("and 981 more");
+});
+
+test("the violations of a refused document are told no longer than a person reads", async () => {
+  const { documents } = await open();
+  const tags = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`${"é".repeat(500)}${i}`, "x"]));
+  const accepted = documents.accept("node", await node(3, { tags }), trust, 1);
+  const { details } = await accepted.then(
+    () => ({ details: {} }),
+    (error: { details: unknown }) => error,
+  );
+  const { issues } = details as { issues: string[] };
+  expect(issues).toHaveLength(20);
+  expect(Math.max(...issues.map((line) => line.length))).toBe(256);
 });
 
 test("a known section that is not an object is still refused", async () => {
