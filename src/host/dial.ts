@@ -53,27 +53,26 @@ export function hostDialler(clock: Clock, proxies: ProxySettings): Dialler {
     async dial(request, signal) {
       const deadline = AbortSignal.any([signal, AbortSignal.timeout(request.timeoutMs)]);
       const proxy = proxyFor(proxies, request.host, request.port, request.tls !== undefined);
-      const { socket, address } =
-        proxy === undefined
-          ? await dialDirect(clock, request, deadline)
-          : { socket: await dialThrough(proxy, request, deadline), address: undefined };
-      if (request.tls === undefined) return { socket, address, tlsKey: undefined };
-      const secure = await secureSocket(socket, request.host, request.tls.pins, deadline);
-      return { ...secure, address };
+      if (proxy === undefined) return dialDirect(clock, request, deadline);
+      const socket = await dialThrough(proxy, request, deadline);
+      return { ...(await securedFor(request, socket, deadline)), address: undefined };
     },
   };
 }
 
-async function dialDirect(
-  clock: Clock,
-  request: DialRequest,
-  signal: AbortSignal,
-): Promise<{ socket: Socket; address: string }> {
+async function dialDirect(clock: Clock, request: DialRequest, signal: AbortSignal): Promise<Dialled> {
   const addresses = await resolveAll(request, signal);
-  const attempts = interleaveFamilies(addresses).map((address) => async (attemptSignal: AbortSignal) => ({
-    socket: await connectTcp(address, request.port, attemptSignal),
-    address,
-  }));
+  let refusal: SessionError | undefined;
+  // An address that answers and then fails TLS is as dead as one that does not answer, so TLS is part of each attempt.
+  const attempts = interleaveFamilies(addresses).map((address) => async (attemptSignal: AbortSignal) => {
+    const socket = await connectTcp(address, request.port, attemptSignal);
+    try {
+      return { ...(await securedFor(request, socket, attemptSignal)), address };
+    } catch (error) {
+      if (error instanceof SessionError) refusal ??= error;
+      throw error;
+    }
+  });
   try {
     return await staggered(attempts, {
       clock,
@@ -82,11 +81,22 @@ async function dialDirect(
       discard: ({ socket }) => socket.destroy(),
     });
   } catch (error) {
+    // Whoever answered says more than the addresses where nobody did.
+    if (refusal !== undefined) throw refusal;
     const tried = addresses.join(", ");
     throw new SessionError("connect-failed", `${request.host}:${request.port} (${tried}): ${toError(error).message}`, {
       cause: error,
     });
   }
+}
+
+async function securedFor(
+  request: DialRequest,
+  socket: Socket,
+  signal: AbortSignal,
+): Promise<Pick<Dialled, "socket" | "tlsKey">> {
+  if (request.tls === undefined) return { socket, tlsKey: undefined };
+  return secureSocket(socket, request.host, request.tls.pins, signal);
 }
 
 /** Every address of the host: what the resolver says first, then those that worked before. */

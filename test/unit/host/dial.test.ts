@@ -136,6 +136,25 @@ describe("TLS", () => {
     await waitFor("the socket to close", () => closed === 1);
   });
 
+  test.each<[string, () => Server]>([
+    ["closes it", () => createServer((socket) => socket.destroy())],
+    ["says nothing", () => createServer((socket) => socket.resume())],
+    ["shows a key that is not trusted", () => tlsEcho(authority)],
+  ])("with an address that takes the connection and %s is passed over for one that works", async (_what, make) => {
+    const port = await listen(tlsEcho(expired), "127.0.0.2");
+    await listen(make(), "127.0.0.1", port);
+    const tls = { pins: [expired.pin] };
+    const dialled = await dial({ host: UNRESOLVABLE, port, tls, knownAddresses: ["127.0.0.1", "127.0.0.2"] });
+    expect(dialled).toMatchObject({ address: "127.0.0.2", tlsKey: expired.pin });
+    expect(await echoes(dialled.socket)).toBe("hello");
+  });
+
+  test("that is refused says so, whatever the other addresses came to", async () => {
+    const port = await listen(tlsEcho(expired), "127.0.0.2");
+    const failed = dial({ host: UNRESOLVABLE, port, tls: { pins: [] }, knownAddresses: ["127.0.0.1", "127.0.0.2"] });
+    await expect(failed).rejects.toMatchObject({ code: "tls-untrusted" });
+  });
+
   test("hashes the key as RFC 7469 does", () => {
     expect(keyHash(new Uint8Array())).toBe("47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU");
   });
