@@ -60,7 +60,8 @@ export function webSocketTransport(dialler: Dialler, now: () => number): OpenTra
       throw new SessionError("insecure", `${request.url}: ws:// is accepted towards loopback only`);
     }
     const { pins, knownAddresses, timeoutMs } = request;
-    const dialled = await dialler.dial({ ...dialRequestFor(url, pins, timeoutMs), knownAddresses }, signal);
+    const wanted = { ...dialRequestFor(url, pins, timeoutMs), knownAddresses, plainOnlyLoopback: true };
+    const dialled = await dialler.dial(wanted, signal);
     const socket = await upgrade(url, dialled.socket, request.timeoutMs, signal, now);
     return attach(socket, dialled.address, dialled.tlsKey, listener);
   };

@@ -104,6 +104,29 @@ describe("a direct connection", () => {
   });
 });
 
+describe("without TLS, towards this machine only,", () => {
+  const plain = { plainOnlyLoopback: true };
+
+  test("an address of this machine is connected to", async () => {
+    expect((await dial({ ...plain, port: await listen(echo()) })).address).toBe("127.0.0.1");
+  });
+
+  test("another is not even tried, and the others are", async () => {
+    const port = await listen(echo());
+    // An address for documentation (RFC 5737): a try would end in silence at the deadline.
+    const dialled = await dial({ ...plain, host: UNRESOLVABLE, port, knownAddresses: ["192.0.2.1", "127.0.0.1"] });
+    expect(dialled.address).toBe("127.0.0.1");
+    const failed = dial({ ...plain, host: UNRESOLVABLE, port, knownAddresses: ["192.0.2.1"] });
+    await expect(failed).rejects.toMatchObject({ code: "insecure" });
+    await expect(failed).rejects.toThrow(/192\.0\.2\.1/);
+  });
+
+  test("a proxy is not used", async () => {
+    const proxies = { http: new URL(`http://127.0.0.1:${await closedPort()}`), noProxy: [] };
+    await expect(dial({ ...plain, host: "cp.example", port: 80 }, proxies)).rejects.toMatchObject({ code: "insecure" });
+  });
+});
+
 describe("TLS", () => {
   test("accepts a pinned key whatever name and dates its certificate has", async () => {
     const port = await listen(tlsEcho(expired));

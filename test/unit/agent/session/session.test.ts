@@ -33,7 +33,7 @@ beforeAll(async () => {
 });
 
 /** A session with real keys and sockets, over a clock that stands still; half is every random number. */
-async function node(script: (arrival: Arrival) => unknown, url?: string) {
+async function node(script: (arrival: Arrival) => unknown, url?: string, known: string[] = []) {
   const unhandled: unknown[] = [];
   const plane = await HostileControlPlane.start((arrival) => {
     Promise.resolve(script(arrival)).catch((error: unknown) => unhandled.push(error));
@@ -46,6 +46,7 @@ async function node(script: (arrival: Arrival) => unknown, url?: string) {
     controlPlane: { iss: ISS, keys: keysClaims(root, [key]) },
   };
   const identity = identityFiles(hostFiles(directory), "/s");
+  if (known.length > 0) await identity.addresses.save({ addresses: known });
   const party = await nodeParty({
     clock,
     addresses: identity.addresses,
@@ -126,6 +127,14 @@ describe("before the upgrade", () => {
   test("ws:// towards another machine", async () => {
     const { waiting } = await node(() => undefined, "ws://192.0.2.1/agent/v1/session");
     expect(await waiting()).toMatchObject({ code: "insecure", delay: FAILED });
+  });
+
+  test("ws:// towards a name below localhost that means another machine", async () => {
+    const { waiting, identity } = await node(() => undefined, `ws://${"a".repeat(64)}.localhost/agent/v1/session`, [
+      "192.0.2.1",
+    ]);
+    expect(await waiting()).toMatchObject({ code: "insecure", delay: FAILED });
+    expect(await identity.addresses.load()).toMatchObject({ value: { addresses: ["192.0.2.1"] } });
   });
 
   test("silence is cut after ten seconds", async () => {
