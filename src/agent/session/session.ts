@@ -33,6 +33,8 @@ export class Session {
   #since: number;
   #reason: { code: string; message: string } | undefined;
   #lastOnlineAt: number | undefined;
+  /** When something was last received that the state does not know of yet. */
+  #heardAt: number | undefined;
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -77,6 +79,9 @@ export class Session {
   #dispatch(event: SessionEvent): void {
     const { clock, random } = this.#options;
     const before = this.#state.at;
+    // Data comes in thousands of pieces, and only the last one before a decision matters.
+    if (this.#heardAt !== undefined) [this.#state] = step(this.#state, { type: "heard" }, this.#heardAt, random);
+    this.#heardAt = undefined;
     const [state, effects] = step(this.#state, event, clock.elapsed(), random);
     this.#state = state;
     if (state.at !== before) {
@@ -127,7 +132,7 @@ export class Session {
   #dial(): void {
     const attempt: Attempt = new Attempt(this.#options, {
       onHeard: () => {
-        if (this.#attempt === attempt && this.#state.at === "online") this.#dispatch({ type: "heard" });
+        if (this.#attempt === attempt && this.#state.at === "online") this.#heardAt = this.#options.clock.elapsed();
       },
       onOpened: (connection) => {
         if (this.#attempt !== attempt) return;

@@ -323,6 +323,32 @@ describe("a session", () => {
     expect(offline()).toBe(1);
   });
 
+  test("lives while a large message comes in slowly", async () => {
+    const sockets: Socket[] = [];
+    const { up, clock, session, waiting } = await node(async (arrival) => {
+      const { socket } = await letIn(arrival, key);
+      socket.pong = () => undefined;
+      // The head of a text frame of 900,000 bytes (RFC 6455 §5.2).
+      const head = Buffer.alloc(10);
+      head[0] = 0x81;
+      head[1] = 127;
+      head.writeBigUInt64BE(900_000n, 2);
+      arrival.socket.write(head);
+      sockets.push(arrival.socket);
+    });
+    await up();
+    const socket = await waitFor("the server", () => sockets[0]);
+    for (let i = 0; i < 15; i += 1) {
+      await new Promise((resolve) => socket.write(Buffer.alloc(1000, 0x20), resolve));
+      // Three pieces may be late before time has gone on too far.
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      await clock.advance(10_000);
+      expect(session.status().state).toBe("online");
+    }
+    for (let i = 0; i < 6; i += 1) await clock.advance(5000);
+    expect(await waiting()).toMatchObject({ code: "silent" });
+  });
+
   test("whose other end never reads is cut after 37.5 s", async () => {
     const sockets: Socket[] = [];
     const { up, clock, session } = await node(async (arrival) => {
