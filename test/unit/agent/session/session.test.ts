@@ -401,6 +401,24 @@ describe("a session", () => {
     await expect(connection.drained()).rejects.toMatchObject({ code: "shutdown" });
   });
 
+  test.each([
+    [59_000, 1],
+    [61_000, 2],
+  ])("after a sleep of %i ms is there in session %i", async (slept, attempt) => {
+    const { up, session, clock, online, offline } = await node((arrival) => letIn(arrival, key));
+    await up();
+    await clock.advance(1000);
+    clock.setWall(clock.now() + slept);
+    session.wake("network");
+    expect(session.status().state).toBe("online");
+    session.wake("resumed");
+    await waitFor("the session", () => session.status().state === "online" && online.length === attempt);
+    expect([session.status().attempt, offline()]).toEqual([attempt, attempt - 1]);
+    expect(session.connection?.sessionNow()).toBe(attempt === 1 ? 1001 : 1000);
+    session.wake("resumed");
+    expect(session.status().state).toBe("online");
+  });
+
   test("comes back after it was lost", async () => {
     const { up, session, clock, plane, online } = await node(async (arrival) => {
       const { socket } = await letIn(arrival, key);
