@@ -99,6 +99,11 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
     });
   }
 
+  /** The method of the unanswered request with this id. */
+  unanswered(id: number): string | undefined {
+    return this.#pending.get(id)?.method;
+  }
+
   /** Tells the other side something that wants no answer. */
   notify<M extends NoticeName<Remote>>(method: M, params: Params<Remote, M>): void {
     if (this.#closed === undefined) this.#options.send(JSON.stringify({ jsonrpc: "2.0", method, params }));

@@ -171,7 +171,7 @@ export class Attempt {
 
   /** For the control plane the session begins with its answer to hello; what it calls from then on waits for our verdict. */
   #isEarly(message: Message): boolean {
-    if (message.kind === "success" && !this.#isAnswered) {
+    if (message.kind === "success" && this.rpc.unanswered(message.id) === "session.hello") {
       this.#isAnswered = true;
       this.#transport?.widen();
     }

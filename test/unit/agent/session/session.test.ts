@@ -239,6 +239,24 @@ describe("before the proof", () => {
     expect(await waiting()).toMatchObject({ code, delay });
   });
 
+  test.each([0, 1, 77])(
+    "an answer to nothing (id %i) opens nothing: calls are refused and the limit stays",
+    async (id) => {
+      const answers: unknown[] = [];
+      const { waiting } = await node(async ({ accept }) => {
+        const socket = await accept();
+        socket.on("message", (data: Buffer) => {
+          answers.push(JSON.parse(data.toString("utf8")));
+          socket.send("x".repeat(70_000));
+        });
+        socket.send(JSON.stringify({ jsonrpc: "2.0", id, result: {} }));
+        socket.send(JSON.stringify({ jsonrpc: "2.0", id: 9, method: "trigger.run", params: { jws: "a.b.c" } }));
+      });
+      expect(await waiting()).toMatchObject({ delay: FAILED });
+      expect(answers).toMatchObject([{ id: 9, error: {} }]);
+    },
+  );
+
   test("a message above 64 KiB ends the attempt", async () => {
     const { waiting } = await node(async ({ accept }) => (await accept()).send("x".repeat(70_000)));
     expect((await waiting()).delay).toBe(FAILED);
