@@ -74,8 +74,8 @@ describe("an accepted document", () => {
 test("sections that this version does not know are passed over, and the rest is in force", async () => {
   const { documents, load } = await open();
   const config = { exec: { a: 1 }, teleport: { b: 2 }, warp: "not even an object" };
-  await documents.accept("node", await node(3, { config, cluster: "c1.example.net" } as object), trust, 1);
-  const body = clusterDocument("c1.example.net", { config } as object);
+  await documents.accept("node", await node(3, { config, cluster: "c1.example.net" }), trust, 1);
+  const body = clusterDocument("c1.example.net", { config });
   await documents.accept("cluster", await signDocument(key, "cluster", 4, body), trust, 1);
   for (const { current } of [documents, await load()]) {
     for (const held of [current.node, current.cluster]) {
