@@ -3,7 +3,13 @@ import type { Logger } from "pino";
 import { AgentError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { ServerProofClaims } from "../../protocol/claims.ts";
-import { HANDSHAKE_LIMITS, parseMessage, SESSION_LIMITS, type Message } from "../../protocol/envelope.ts";
+import {
+  HANDSHAKE_LIMITS,
+  parseMessage,
+  refuseEnvelope,
+  SESSION_LIMITS,
+  type Message,
+} from "../../protocol/envelope.ts";
 import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../protocol/methods.ts";
 import { RemoteError, RpcPeer, type Handlers } from "../../protocol/rpc.ts";
 import type { Ending } from "./backoff.ts";
@@ -163,6 +169,9 @@ export class Attempt {
       message = parseMessage(frame, this.#isAnswered ? SESSION_LIMITS : HANDSHAKE_LIMITS);
     } catch (error) {
       this.#options.log.warn({ err: toError(error) }, "unreadable message ignored");
+      const answer = refuseEnvelope(error);
+      // Until the other side has proved itself it is told nothing that it can ask for without end.
+      if (answer !== undefined && this.#connection !== undefined) this.#transport?.send(answer);
       return;
     }
     if (this.#connection === undefined && this.#isEarly(message)) this.#holdBack(message, frame.length);

@@ -2,6 +2,7 @@ import { mkdirSync } from "node:fs";
 import type { Socket } from "node:net";
 import { join } from "node:path";
 import { pino } from "pino";
+import type { WebSocket } from "ws";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { SessionCounter, generateKeys, identityFiles } from "../../../../src/agent/identity/identity.ts";
 import { nodeParty } from "../../../../src/agent/identity/party.ts";
@@ -386,6 +387,25 @@ describe("a session", () => {
     expect(session.status()).toMatchObject({ state: "waiting", reason: { code: "silent" } });
     await expect(drained).rejects.toMatchObject({ code: "silent" });
     expect(clock.pendingTimers).toBe(1);
+  });
+
+  test("answers what it does not know or cannot read, if it was asked", async () => {
+    const answers: unknown[] = [];
+    const sockets: WebSocket[] = [];
+    const { up } = await node(async (arrival) => sockets.push((await letIn(arrival, key)).socket));
+    await up();
+    const socket = await waitFor("the server", () => sockets[0]);
+    socket.on("message", (data: Buffer) => void answers.push(JSON.parse(data.toString("utf8"))));
+    const frames = [{ method: "a" }, { id: 1, method: "no-such" }, { id: 2, method: "a.b.c" }, { id: 3, method: 5 }];
+    for (const frame of frames) socket.send(JSON.stringify({ jsonrpc: "2.0", ...frame }));
+    await waitFor("the answers", () => answers.length === 3);
+    expect(new Map(answers.map((answer) => [(answer as { id: number }).id, answer]))).toMatchObject(
+      new Map([
+        [1, { error: { code: -32601 } }],
+        [2, { error: { code: -32601 } }],
+        [3, { error: { code: -32600 } }],
+      ]),
+    );
   });
 
   test("takes larger messages, up to 1 MiB and no further", async () => {
