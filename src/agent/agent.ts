@@ -241,7 +241,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         domain: documents.version("domain"),
       }),
       reportedVersion: () => reporting.version,
-      refreshKeys: (rpc) => managed.sync.refreshKeys(rpc, ending.signal),
+      refreshKeys: (rpc, signal) => managed.sync.refreshKeys(rpc, signal),
       onFault: (error) => log.warn({ err: toError(error) }, "not saved"),
     });
     session = new Session({
@@ -341,6 +341,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     memory,
     dispatcher,
     documents,
+    retry: (name) => node?.sync.retry(name),
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());

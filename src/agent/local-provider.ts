@@ -1,5 +1,5 @@
 import type { LogLine as StoredLine, LogMemory } from "../host/log.ts";
-import type { LogLine, LogsQuery, TriggerLine } from "../protocol/local-api.ts";
+import type { FloorName, LogLine, LogsQuery, TriggerLine } from "../protocol/local-api.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
 import { buildHealth, buildStatus, type Gathered } from "./status.ts";
@@ -12,6 +12,8 @@ export interface LocalProviderDeps {
   readonly memory: LogMemory;
   readonly dispatcher: Dispatcher;
   readonly documents: DesiredDocuments;
+  /** Looks again at a document that may have been refused for its floor. */
+  readonly retry: (name: FloorName) => void;
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
 }
@@ -22,6 +24,7 @@ export function localProvider({
   memory,
   dispatcher,
   documents,
+  retry,
   wake,
   register,
 }: LocalProviderDeps): LocalProvider {
@@ -34,7 +37,11 @@ export function localProvider({
     logs: (query, signal) => readLogs(memory, query, signal),
     trigger: (event, body, signal) => runLocally(dispatcher, event, body, signal),
     register,
-    resetFloor: (name) => documents.resetFloor(name),
+    async resetFloor(name) {
+      const reset = await documents.resetFloor(name);
+      retry(name);
+      return reset;
+    },
     wake,
   };
 }

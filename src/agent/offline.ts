@@ -1,3 +1,4 @@
+import { InputError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
@@ -20,6 +21,7 @@ export async function registerOffline(stateDir: string, license: string, signal:
   const { type } = readLicense(license.trim());
   const state = await openState(files, stateDir);
   try {
+    if (!state.database.isPersistent) throw new InputError("storage-unavailable", `${stateDir} cannot be written`);
     const http = hostHttpClient(hostDialler(clock, settings.proxies), () => clock.now());
     const parts = { reader: hostReader(), clock, exec: hostExec(clock) };
     const device = () => describeDevice(type, parts, signal);

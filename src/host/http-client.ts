@@ -42,6 +42,7 @@ export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient 
       const { socket } = await dialler.dial(
         {
           ...dialRequestFor(url, request.pins, request.timeoutMs),
+          plainOnlyLoopback: true,
           ...(knownAddresses === undefined ? {} : { knownAddresses }),
         },
         limit,

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { AgentError, InputError, SessionError, toError } from "../errors.ts";
-import { errorCodes, isErrorCode } from "./error-codes.ts";
+import { errorCodes, isErrorCode, type ErrorCode } from "./error-codes.ts";
 import { describeIssues, type Message, type RpcError } from "./envelope.ts";
 import type { MethodSpec } from "./methods.ts";
 
@@ -99,6 +99,11 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
     });
   }
 
+  /** The method of the unanswered request with this id. */
+  unanswered(id: number): string | undefined {
+    return this.#pending.get(id)?.method;
+  }
+
   /** Tells the other side something that wants no answer. */
   notify<M extends NoticeName<Remote>>(method: M, params: Params<Remote, M>): void {
     if (this.#closed === undefined) this.#options.send(JSON.stringify({ jsonrpc: "2.0", method, params }));
@@ -164,17 +169,29 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
       const message = error.message.slice(0, MAX_MESSAGE);
       return { code: INVALID_PARAMS, message, data: { code: "invalid-body", details: error.issues } };
     }
+    const code = codeOf(error);
     // What nobody threw on purpose may hold anything, so its words stay here.
-    if (error instanceof AgentError && error.code !== "internal" && isErrorCode(error.code)) {
+    if (error instanceof AgentError && code !== "internal") {
       return {
-        code: errorCodes[error.code].rpc,
+        code: errorCodes[code].rpc,
         message: error.message.slice(0, MAX_MESSAGE),
-        data: { code: error.code, details: error.details },
+        data: { code, details: error.details },
       };
     }
     this.#options.onFault(method, error);
     return { code: errorCodes.internal.rpc, message: "internal error", data: { code: "internal" } };
   }
+}
+
+/** What a verifier found wrong; whatever else was wrong with the input is an invalid body. */
+const UNTRUSTED: ReadonlySet<string> = new Set(["invalid-claims", "below-floor"]);
+
+/** The code of the platform for an error: one that the table does not have is the caller's fault when it says so. */
+function codeOf(error: Error): ErrorCode {
+  if (!(error instanceof AgentError)) return "internal";
+  if (isErrorCode(error.code)) return error.code;
+  if (!(error instanceof InputError)) return "internal";
+  return UNTRUSTED.has(error.code) ? "bad-signature" : "invalid-body";
 }
 
 class UnknownMethod extends InputError {

@@ -33,6 +33,8 @@ export interface IdentityFiles {
   readonly registration: StateFile<Registration>;
   readonly counter: StateFile<Counter>;
   readonly addresses: StateFile<Addresses>;
+  /** Runs one registration after the other: two at once would each make keys, and only the last would be on disk. */
+  readonly oneAtATime: <T>(work: () => Promise<T>) => Promise<T>;
 }
 
 const Counter = z.object({ n: z.int().min(1) });
@@ -44,11 +46,17 @@ export type Addresses = z.infer<typeof Addresses>;
 
 export function identityFiles(files: Files, stateDir: string): IdentityFiles {
   const at = (name: string): string => `${stateDir}/identity/${name}.json`;
+  let last: Promise<unknown> = Promise.resolve();
   return {
     keys: stateFile(files, { path: at("keys"), schema: PrivateKeys, keepsPrevious: true }),
     registration: stateFile(files, { path: at("registration"), schema: Registration, keepsPrevious: true }),
     counter: stateFile(files, { path: at("counter"), schema: Counter, keepsPrevious: true }),
     addresses: stateFile(files, { path: at("addresses"), schema: Addresses, keepsPrevious: false }),
+    oneAtATime: (work) => {
+      const mine = last.then(work);
+      last = mine.catch(() => undefined);
+      return mine;
+    },
   };
 }
 

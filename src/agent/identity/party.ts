@@ -20,7 +20,7 @@ export interface PartyOptions {
   readonly have: () => DocumentVersions;
   readonly reportedVersion: () => number;
   /** Fetches and accepts newer versions of the keys document; resolves whether there were any. */
-  readonly refreshKeys: (rpc: ControlPlaneRpc) => Promise<boolean>;
+  readonly refreshKeys: (rpc: ControlPlaneRpc, signal: AbortSignal) => Promise<boolean>;
   readonly onFault: (error: unknown) => void;
 }
 
@@ -60,12 +60,12 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
         tlsKey,
       });
     },
-    async verify(proof, cnonce, tlsKey, rpc) {
+    async verify(proof, cnonce, tlsKey, { rpc, signal }) {
       try {
         return await verify(proof, cnonce, tlsKey);
       } catch (error) {
         // A node that slept through a change of keys fetches them first: they prove themselves by the root it has pinned.
-        if (await options.refreshKeys(rpc).catch(() => false)) return verify(proof, cnonce, tlsKey);
+        if (await options.refreshKeys(rpc, signal).catch(() => false)) return verify(proof, cnonce, tlsKey);
         throw error;
       }
     },

@@ -30,10 +30,15 @@ export interface RegisterDeps {
 
 /**
  * Registers this node with the control plane that signed the license and keeps what came of it. Safe to repeat: the keys made
- * for the first try are used again, so that a lost reply strands nobody.
+ * for the first try are used again, so that a lost reply strands nobody. A second call at the same time waits for the first.
  * @throws {InputError} `already-registered`, `bad-license`, `bad-signature`, or the control plane's own refusal.
  */
-export async function register(licenseText: string, deps: RegisterDeps, signal: AbortSignal): Promise<Registration> {
+export function register(licenseText: string, deps: RegisterDeps, signal: AbortSignal): Promise<Registration> {
+  return deps.files.oneAtATime(() => registerAlone(licenseText, deps, signal));
+}
+
+async function registerAlone(licenseText: string, deps: RegisterDeps, signal: AbortSignal): Promise<Registration> {
+  signal.throwIfAborted();
   const existing = await deps.files.registration.load();
   if (existing.is === "good" || existing.is === "recovered") {
     throw new InputError(

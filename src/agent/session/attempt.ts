@@ -3,7 +3,13 @@ import type { Logger } from "pino";
 import { AgentError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { ServerProofClaims } from "../../protocol/claims.ts";
-import { HANDSHAKE_LIMITS, parseMessage, SESSION_LIMITS, type Message } from "../../protocol/envelope.ts";
+import {
+  HANDSHAKE_LIMITS,
+  parseMessage,
+  refuseEnvelope,
+  SESSION_LIMITS,
+  type Message,
+} from "../../protocol/envelope.ts";
 import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../protocol/methods.ts";
 import { RemoteError, RpcPeer, type Handlers } from "../../protocol/rpc.ts";
 import type { Ending } from "./backoff.ts";
@@ -37,8 +43,13 @@ export interface HandshakeParty {
   target(): Promise<TransportRequest>;
   /** Signs the node's proof for a challenge. `n` is on disk before this resolves. */
   prove(nonce: string, cnonce: string, tlsKey: string | undefined): Promise<string>;
-  /** Verifies the answer; may fetch newer keys over `rpc` first. */
-  verify(proof: string, cnonce: string, tlsKey: string | undefined, rpc: ControlPlaneRpc): Promise<ServerProofClaims>;
+  /** Verifies the answer; may fetch newer keys over the attempt first. */
+  verify(
+    proof: string,
+    cnonce: string,
+    tlsKey: string | undefined,
+    attempt: { readonly rpc: ControlPlaneRpc; readonly signal: AbortSignal },
+  ): Promise<ServerProofClaims>;
   reportedVersion(): number;
   /** Whether a `session.deleted` statement is genuine and answers this attempt. */
   isDeletion(jws: string, cnonce: string): Promise<boolean>;
@@ -158,6 +169,9 @@ export class Attempt {
       message = parseMessage(frame, this.#isAnswered ? SESSION_LIMITS : HANDSHAKE_LIMITS);
     } catch (error) {
       this.#options.log.warn({ err: toError(error) }, "unreadable message ignored");
+      const answer = refuseEnvelope(error);
+      // Until the other side has proved itself it is told nothing that it can ask for without end.
+      if (answer !== undefined && this.#connection !== undefined) this.#transport?.send(answer);
       return;
     }
     if (this.#connection === undefined && this.#isEarly(message)) this.#holdBack(message, frame.length);
@@ -166,7 +180,7 @@ export class Attempt {
 
   /** For the control plane the session begins with its answer to hello; what it calls from then on waits for our verdict. */
   #isEarly(message: Message): boolean {
-    if (message.kind === "success" && !this.#isAnswered) {
+    if (message.kind === "success" && this.rpc.unanswered(message.id) === "session.hello") {
       this.#isAnswered = true;
       this.#transport?.widen();
     }
@@ -227,7 +241,10 @@ export class Attempt {
       throw error instanceof RemoteError ? judgeRefusal(error, tlsKey, this.#pins) : error;
     });
     const heardAt = clock.elapsed();
-    const verifying = party.verify(answer.proof, this.#cnonce, tlsKey, this.rpc);
+    const verifying = party.verify(answer.proof, this.#cnonce, tlsKey, {
+      rpc: this.rpc,
+      signal: this.#over.signal,
+    });
     this.#proof = verifying.then(
       () => true,
       () => false,

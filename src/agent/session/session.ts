@@ -33,6 +33,9 @@ export class Session {
   #since: number;
   #reason: { code: string; message: string } | undefined;
   #lastOnlineAt: number | undefined;
+  /** When something was last received that the state does not know of yet. */
+  #heardAt: number | undefined;
+  #wallAhead = 0;
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -46,7 +49,12 @@ export class Session {
 
   /** Looks at once whether something can be done: a link changed, the machine woke, a person asked. */
   wake(cause: "network" | "resumed" | "operator"): void {
-    this.#dispatch({ type: "wake", cause });
+    // Signatures are judged by the session's time, which only a new proof can set.
+    if (cause === "resumed" && this.#state.at === "online" && this.#sleptMs() > OVERSLEPT_MS) {
+      this.#dispatch({ type: "overslept" });
+    } else {
+      this.#dispatch({ type: "wake", cause });
+    }
   }
 
   close(): void {
@@ -77,6 +85,9 @@ export class Session {
   #dispatch(event: SessionEvent): void {
     const { clock, random } = this.#options;
     const before = this.#state.at;
+    // Data comes in thousands of pieces, and only the last one before a decision matters.
+    if (this.#heardAt !== undefined) [this.#state] = step(this.#state, { type: "heard" }, this.#heardAt, random);
+    this.#heardAt = undefined;
     const [state, effects] = step(this.#state, event, clock.elapsed(), random);
     this.#state = state;
     if (state.at !== before) {
@@ -88,6 +99,12 @@ export class Session {
     }
     for (const effect of effects) this.#carryOut(effect);
     this.#arm();
+  }
+
+  /** How far the wall clock has run ahead of the monotonic one, which stands still in sleep, since the session opened. */
+  #sleptMs(): number {
+    const { clock } = this.#options;
+    return clock.now() - clock.elapsed() - this.#wallAhead;
   }
 
   #arm(): void {
@@ -127,11 +144,12 @@ export class Session {
   #dial(): void {
     const attempt: Attempt = new Attempt(this.#options, {
       onHeard: () => {
-        if (this.#attempt === attempt && this.#state.at === "online") this.#dispatch({ type: "heard" });
+        if (this.#attempt === attempt && this.#state.at === "online") this.#heardAt = this.#options.clock.elapsed();
       },
       onOpened: (connection) => {
         if (this.#attempt !== attempt) return;
         this.#reason = undefined;
+        this.#wallAhead = this.#options.clock.now() - this.#options.clock.elapsed();
         this.#lastOnlineAt = this.#options.clock.now();
         this.#dispatch({ type: "opened" });
         this.#options.log.info({ sid: connection.sid, address: attempt.address }, "session opened");
@@ -150,8 +168,12 @@ export class Session {
   }
 }
 
+/** As much as clocks of several machines of a control plane may differ by. */
+const OVERSLEPT_MS = 60_000;
+
 const EXPLAINED = {
   silent: "nothing was received for 37.5 s",
   "handshake-timeout": "the handshake did not finish within 10 s",
+  overslept: "the machine slept, so that the session's time is behind",
   shutdown: "the agent is stopping",
 } as const;

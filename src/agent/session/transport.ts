@@ -15,7 +15,7 @@ export interface TransportRequest {
 
 /** What a transport tells its owner. After `onEnd` nothing follows. */
 export interface TransportListener {
-  /** Any received data, control frames included. */
+  /** Any received data, the parts of a message included: a slow line may need minutes for a whole one. */
   onHeard(): void;
   onMessage(frame: string): void;
   onPong(): void;
@@ -60,8 +60,10 @@ export function webSocketTransport(dialler: Dialler, now: () => number): OpenTra
       throw new SessionError("insecure", `${request.url}: ws:// is accepted towards loopback only`);
     }
     const { pins, knownAddresses, timeoutMs } = request;
-    const dialled = await dialler.dial({ ...dialRequestFor(url, pins, timeoutMs), knownAddresses }, signal);
+    const wanted = { ...dialRequestFor(url, pins, timeoutMs), knownAddresses, plainOnlyLoopback: true };
+    const dialled = await dialler.dial(wanted, signal);
     const socket = await upgrade(url, dialled.socket, request.timeoutMs, signal, now);
+    dialled.socket.on("data", () => listener.onHeard());
     return attach(socket, dialled.address, dialled.tlsKey, listener);
   };
 }
@@ -126,16 +128,11 @@ function attach(
   let failure: string | undefined;
   let isTooLarge = false;
   socket.on("message", (data: Buffer, isBinary) => {
-    listener.onHeard();
     if (isBinary) socket.close(1003, "text only");
     else if (data.length > limit) socket.close(1009, `larger than ${limit} bytes`);
     else listener.onMessage(data.toString("utf8"));
   });
-  socket.on("ping", () => listener.onHeard());
-  socket.on("pong", () => {
-    listener.onHeard();
-    listener.onPong();
-  });
+  socket.on("pong", () => listener.onPong());
   socket.on("error", (error) => {
     failure = error.message;
     // The library has sent 1009 itself and hears no answer to it.

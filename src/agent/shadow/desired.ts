@@ -4,7 +4,15 @@ import type { Files } from "../../host/files.ts";
 import { stateFile, valueOf, type Loaded, type StateFile } from "../../host/state-file.ts";
 import { damageOf, type Damage } from "../../host/damage.ts";
 import { DocumentName, type DocumentClaims } from "../../protocol/claims.ts";
-import { ClusterDocument, DomainDocument, KNOWN_FEATURES, NodeDocument } from "../../protocol/documents.ts";
+import {
+  ClusterDocument,
+  DomainDocument,
+  KNOWN_FEATURES,
+  NodeDocument,
+  splitByFeatures,
+  unknownSections,
+  type SplitItems,
+} from "../../protocol/documents.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import type { FloorName, FloorReset } from "../../protocol/local-api.ts";
 import { peekClaims, verifyJws, type KeySet } from "../../protocol/jws.ts";
@@ -24,16 +32,30 @@ export interface Held<Body> {
   readonly sub: string;
   readonly receivedAt: number;
   readonly body: Body;
+  /** What of it this version does not know and passes over, a line each. */
+  readonly passedOver: readonly string[];
 }
 
 const Stored = z.object({ jws: Jws, receivedAt: UnixMilliseconds });
 type Stored = z.infer<typeof Stored>;
+const MAX_LINES = 20;
+const MAX_LINE = 256;
 const Floors = z.record(z.string().max(300), Version);
 
 export interface Trust {
   readonly iss: string;
   readonly uid: string;
   readonly keys: KeySet;
+}
+
+/** A document that is genuinely ours and cannot be used; `version` is the one it was signed with. */
+export class RefusedDocument extends InputError {
+  readonly version: number;
+
+  constructor(version: number, ...about: ConstructorParameters<typeof InputError>) {
+    super(...about);
+    this.version = version;
+  }
 }
 
 /** The verified documents below `desired/`, each with its previous copy, and the floors no version may fall below. */
@@ -95,7 +117,8 @@ export class DesiredDocuments {
 
   /**
    * Verifies a document, stores it and puts it in force. A repeated call with the version in force changes nothing.
-   * @throws {InputError} `bad-signature`, `below-floor`, `invalid-document` or `not-supported`; what was in force stays.
+   * @throws {RefusedDocument} `below-floor`, `invalid-document` or `not-supported`; {InputError} the codes of `verifyJws`. What was in
+   *   force stays.
    */
   async accept(name: DocumentName, jws: string, trust: Trust, now: number): Promise<DocumentClaims> {
     const claims = await verifyJws("holdfast-document+jwt", jws, trust.keys);
@@ -108,7 +131,8 @@ export class DesiredDocuments {
     if (wrong.length > 0) throw new InputError("bad-signature", `${name} document: wrong ${wrong.join(", ")}`);
     const floor = this.#floors[floorKey(claims)] ?? 0;
     if (claims.version < floor) {
-      throw new InputError("below-floor", `${name} document: version ${claims.version} is below the floor ${floor}`);
+      const message = `${name} document: version ${claims.version} is below the floor ${floor}`;
+      throw new RefusedDocument(claims.version, "below-floor", message);
     }
     const stored = { jws, receivedAt: now };
     try {
@@ -162,20 +186,22 @@ export class DesiredDocuments {
   #check(claims: DocumentClaims): void {
     const parsed = bodies[claims.name].safeParse(claims.body);
     if (!parsed.success) {
-      const issues = describeIssues(parsed.error, claims.name);
-      throw new InputError("invalid-document", issues.slice(0, 20).join("; "), { details: { issues } });
+      const issues = bounded(describeIssues(parsed.error, claims.name));
+      throw new RefusedDocument(claims.version, "invalid-document", issues.join("; "), { details: { issues } });
     }
     const missing = (parsed.data.requires ?? []).filter((feature) => !KNOWN_FEATURES.has(feature));
     if (missing.length > 0) {
-      throw new InputError("not-supported", `${claims.name} document requires ${missing.join(", ")}`, {
-        details: { missing },
-      });
+      const message = `${claims.name} document requires ${missing.join(", ")}`;
+      throw new RefusedDocument(claims.version, "not-supported", message, { details: { missing } });
     }
   }
 
   #hold(stored: Stored): void {
     const claims = peekClaims("holdfast-document+jwt", stored.jws);
-    const common = { version: claims.version, sub: claims.sub, receivedAt: stored.receivedAt };
+    const passedOver = bounded(
+      unknownSections(claims.body).map((name) => `config.${name}: no section of this version`),
+    );
+    const common = { version: claims.version, sub: claims.sub, receivedAt: stored.receivedAt, passedOver };
     switch (claims.name) {
       case "node":
         this.#held = { ...this.#held, node: { ...common, body: NodeDocument.parse(claims.body) } };
@@ -183,8 +209,18 @@ export class DesiredDocuments {
       case "cluster":
         this.#held = { ...this.#held, cluster: { ...common, body: ClusterDocument.parse(claims.body) } };
         return;
-      case "domain":
-        this.#held = { ...this.#held, domain: { ...common, body: DomainDocument.parse(claims.body) } };
+      case "domain": {
+        const { peers, grants, ...body } = DomainDocument.parse(claims.body);
+        const [split, splitGrants] = [splitByFeatures(peers), splitByFeatures(grants)];
+        this.#held = {
+          ...this.#held,
+          domain: {
+            ...common,
+            body: { ...body, peers: split.usable, grants: splitGrants.usable },
+            passedOver: bounded([...notSupported("peers", split), ...notSupported("grants", splitGrants)]),
+          },
+        };
+      }
     }
   }
 
@@ -211,6 +247,17 @@ export class DesiredDocuments {
     const damage = damageOf(`desired/${name}.json`, loaded);
     if (damage !== undefined) this.damage.push(damage);
   }
+}
+
+/** As much of it as a person reads. */
+function bounded(lines: readonly string[]): readonly string[] {
+  const cut = lines.map((line) => line.slice(0, MAX_LINE));
+  if (cut.length <= MAX_LINES) return cut;
+  return [...cut.slice(0, MAX_LINES - 1), `and ${cut.length - MAX_LINES + 1} more`];
+}
+
+function notSupported(list: string, { refused }: SplitItems): readonly string[] {
+  return refused.map(({ index, missing }) => `${list}.${index}: not supported, it requires ${missing.join(", ")}`);
 }
 
 function floorKey(claims: Pick<DocumentClaims, "name" | "sub">): string {

@@ -104,6 +104,29 @@ describe("a direct connection", () => {
   });
 });
 
+describe("without TLS, towards this machine only,", () => {
+  const plain = { plainOnlyLoopback: true };
+
+  test("an address of this machine is connected to", async () => {
+    expect((await dial({ ...plain, port: await listen(echo()) })).address).toBe("127.0.0.1");
+  });
+
+  test("another is not even tried, and the others are", async () => {
+    const port = await listen(echo());
+    // An address for documentation (RFC 5737): a try would end in silence at the deadline.
+    const dialled = await dial({ ...plain, host: UNRESOLVABLE, port, knownAddresses: ["192.0.2.1", "127.0.0.1"] });
+    expect(dialled.address).toBe("127.0.0.1");
+    const failed = dial({ ...plain, host: UNRESOLVABLE, port, knownAddresses: ["192.0.2.1"] });
+    await expect(failed).rejects.toMatchObject({ code: "insecure" });
+    await expect(failed).rejects.toThrow(/192\.0\.2\.1/);
+  });
+
+  test("a proxy is not used", async () => {
+    const proxies = { http: new URL(`http://127.0.0.1:${await closedPort()}`), noProxy: [] };
+    await expect(dial({ ...plain, host: "cp.example", port: 80 }, proxies)).rejects.toMatchObject({ code: "insecure" });
+  });
+});
+
 describe("TLS", () => {
   test("accepts a pinned key whatever name and dates its certificate has", async () => {
     const port = await listen(tlsEcho(expired));
@@ -134,6 +157,25 @@ describe("TLS", () => {
     const port = await listen(createServer((socket) => socket.resume().once("close", () => (closed += 1))));
     await expect(dial({ port, tls: { pins: [] }, timeoutMs: 100 })).rejects.toMatchObject({ code: "tls-failed" });
     await waitFor("the socket to close", () => closed === 1);
+  });
+
+  test.each<[string, () => Server]>([
+    ["closes it", () => createServer((socket) => socket.destroy())],
+    ["says nothing", () => createServer((socket) => socket.resume())],
+    ["shows a key that is not trusted", () => tlsEcho(authority)],
+  ])("with an address that takes the connection and %s is passed over for one that works", async (_what, make) => {
+    const port = await listen(tlsEcho(expired), "127.0.0.2");
+    await listen(make(), "127.0.0.1", port);
+    const tls = { pins: [expired.pin] };
+    const dialled = await dial({ host: UNRESOLVABLE, port, tls, knownAddresses: ["127.0.0.1", "127.0.0.2"] });
+    expect(dialled).toMatchObject({ address: "127.0.0.2", tlsKey: expired.pin });
+    expect(await echoes(dialled.socket)).toBe("hello");
+  });
+
+  test("that is refused says so, whatever the other addresses came to", async () => {
+    const port = await listen(tlsEcho(expired), "127.0.0.2");
+    const failed = dial({ host: UNRESOLVABLE, port, tls: { pins: [] }, knownAddresses: ["127.0.0.1", "127.0.0.2"] });
+    await expect(failed).rejects.toMatchObject({ code: "tls-untrusted" });
   });
 
   test("hashes the key as RFC 7469 does", () => {

@@ -28,6 +28,12 @@ function send(url: string, changes: Partial<HttpRequest> = {}, signal = new Abor
   return client.send({ url, method: "GET", pins: [], maxBytes: 1000, timeoutMs: 5000, ...changes }, signal);
 }
 
+test("plain HTTP never leaves this machine, whatever the host is called", async () => {
+  const url = `http://${"a".repeat(64)}.localhost:8480/`;
+  const failed = send(url, { knownAddresses: ["192.0.2.1"], timeoutMs: 500 });
+  await expect(failed).rejects.toMatchObject({ code: "insecure" });
+});
+
 describe("an answer", () => {
   test("comes with its status, type and body, and the request is what was asked", async () => {
     let seen = "";

@@ -130,6 +130,21 @@ describe("a request from the other side", () => {
     expect(broken.faults).toEqual(["trigger.run"]);
   });
 
+  test.each([
+    ["too-deep", "invalid-body"],
+    ["forbidden-key", "invalid-body"],
+    ["never-heard-of", "invalid-body"],
+    ["invalid-claims", "bad-signature"],
+    ["below-floor", "bad-signature"],
+    ["internal", "internal"],
+  ] as const)("answers input that is wrong by the code %s with %s", async (code, answered) => {
+    const wrong = node({ "trigger.run": () => Promise.reject(new InputError(code, "why")) });
+    const answer = await wrong.call(run({ jws }));
+    expect(answer.error).toMatchObject({ code: errorCodes[answered].rpc, data: { code: answered } });
+    expect(answer.error?.message).toBe(answered === "internal" ? "internal error" : "why");
+    expect(wrong.faults).toEqual(answered === "internal" ? ["trigger.run"] : []);
+  });
+
   test("with any near-valid parameters gets exactly one answer that the asker can read", async () => {
     const requests = Object.entries(nodeMethods).filter(([, spec]) => spec.kind === "request");
     const sent: string[] = [];

@@ -72,6 +72,29 @@ describe("registering", () => {
     await expect(run(files, honest)).rejects.toMatchObject({ code: "already-registered" });
   });
 
+  test("twice at the same time makes one pair of keys, and the second finds an identity", async () => {
+    const { files } = setUp();
+    const seen: string[] = [];
+    const remember = (request: HttpRequest) => {
+      const { register: jws } = JSON.parse(request.body ?? "") as { register: string };
+      seen.push(peekClaims("holdfast-register+jwt", jws).keys.auth.x);
+      return honest(request);
+    };
+    const [first, second] = await Promise.allSettled([run(files, remember), run(files, remember)]);
+    expect(first.status).toBe("fulfilled");
+    expect(second).toMatchObject({ status: "rejected", reason: { code: "already-registered" } });
+    expect(await files.keys.load()).toMatchObject({ value: { auth: { x: seen[0] } } });
+    expect(seen).toHaveLength(1);
+  });
+
+  test("that fails lets the one that waits have its turn", async () => {
+    const { files } = setUp();
+    const lost = run(files, () => Promise.reject(new Error("lost")));
+    const next = run(files, honest);
+    await expect(lost).rejects.toThrow("lost");
+    expect(await next).toMatchObject({ node: nodeIdentity });
+  });
+
   test("uses the same keys again after a lost reply", async () => {
     const { files, at } = setUp();
     const seen: unknown[] = [];

@@ -2,6 +2,7 @@ import { mkdirSync } from "node:fs";
 import type { Socket } from "node:net";
 import { join } from "node:path";
 import { pino } from "pino";
+import type { WebSocket } from "ws";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { SessionCounter, generateKeys, identityFiles } from "../../../../src/agent/identity/identity.ts";
 import { nodeParty } from "../../../../src/agent/identity/party.ts";
@@ -33,7 +34,7 @@ beforeAll(async () => {
 });
 
 /** A session with real keys and sockets, over a clock that stands still; half is every random number. */
-async function node(script: (arrival: Arrival) => unknown, url?: string) {
+async function node(script: (arrival: Arrival) => unknown, url?: string, known: string[] = []) {
   const unhandled: unknown[] = [];
   const plane = await HostileControlPlane.start((arrival) => {
     Promise.resolve(script(arrival)).catch((error: unknown) => unhandled.push(error));
@@ -46,6 +47,7 @@ async function node(script: (arrival: Arrival) => unknown, url?: string) {
     controlPlane: { iss: ISS, keys: keysClaims(root, [key]) },
   };
   const identity = identityFiles(hostFiles(directory), "/s");
+  if (known.length > 0) await identity.addresses.save({ addresses: known });
   const party = await nodeParty({
     clock,
     addresses: identity.addresses,
@@ -126,6 +128,14 @@ describe("before the upgrade", () => {
   test("ws:// towards another machine", async () => {
     const { waiting } = await node(() => undefined, "ws://192.0.2.1/agent/v1/session");
     expect(await waiting()).toMatchObject({ code: "insecure", delay: FAILED });
+  });
+
+  test("ws:// towards a name below localhost that means another machine", async () => {
+    const { waiting, identity } = await node(() => undefined, `ws://${"a".repeat(64)}.localhost/agent/v1/session`, [
+      "192.0.2.1",
+    ]);
+    expect(await waiting()).toMatchObject({ code: "insecure", delay: FAILED });
+    expect(await identity.addresses.load()).toMatchObject({ value: { addresses: ["192.0.2.1"] } });
   });
 
   test("silence is cut after ten seconds", async () => {
@@ -230,6 +240,24 @@ describe("before the proof", () => {
     expect(await waiting()).toMatchObject({ code, delay });
   });
 
+  test.each([0, 1, 77])(
+    "an answer to nothing (id %i) opens nothing: calls are refused and the limit stays",
+    async (id) => {
+      const answers: unknown[] = [];
+      const { waiting } = await node(async ({ accept }) => {
+        const socket = await accept();
+        socket.on("message", (data: Buffer) => {
+          answers.push(JSON.parse(data.toString("utf8")));
+          socket.send("x".repeat(70_000));
+        });
+        socket.send(JSON.stringify({ jsonrpc: "2.0", id, result: {} }));
+        socket.send(JSON.stringify({ jsonrpc: "2.0", id: 9, method: "trigger.run", params: { jws: "a.b.c" } }));
+      });
+      expect(await waiting()).toMatchObject({ delay: FAILED });
+      expect(answers).toMatchObject([{ id: 9, error: {} }]);
+    },
+  );
+
   test("a message above 64 KiB ends the attempt", async () => {
     const { waiting } = await node(async ({ accept }) => (await accept()).send("x".repeat(70_000)));
     expect((await waiting()).delay).toBe(FAILED);
@@ -314,6 +342,32 @@ describe("a session", () => {
     expect(offline()).toBe(1);
   });
 
+  test("lives while a large message comes in slowly", async () => {
+    const sockets: Socket[] = [];
+    const { up, clock, session, waiting } = await node(async (arrival) => {
+      const { socket } = await letIn(arrival, key);
+      socket.pong = () => undefined;
+      // The head of a text frame of 900,000 bytes (RFC 6455 §5.2).
+      const head = Buffer.alloc(10);
+      head[0] = 0x81;
+      head[1] = 127;
+      head.writeBigUInt64BE(900_000n, 2);
+      arrival.socket.write(head);
+      sockets.push(arrival.socket);
+    });
+    await up();
+    const socket = await waitFor("the server", () => sockets[0]);
+    for (let i = 0; i < 15; i += 1) {
+      await new Promise((resolve) => socket.write(Buffer.alloc(1000, 0x20), resolve));
+      // Three pieces may be late before time has gone on too far.
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      await clock.advance(10_000);
+      expect(session.status().state).toBe("online");
+    }
+    for (let i = 0; i < 6; i += 1) await clock.advance(5000);
+    expect(await waiting()).toMatchObject({ code: "silent" });
+  });
+
   test("whose other end never reads is cut after 37.5 s", async () => {
     const sockets: Socket[] = [];
     const { up, clock, session } = await node(async (arrival) => {
@@ -333,6 +387,25 @@ describe("a session", () => {
     expect(session.status()).toMatchObject({ state: "waiting", reason: { code: "silent" } });
     await expect(drained).rejects.toMatchObject({ code: "silent" });
     expect(clock.pendingTimers).toBe(1);
+  });
+
+  test("answers what it does not know or cannot read, if it was asked", async () => {
+    const answers: unknown[] = [];
+    const sockets: WebSocket[] = [];
+    const { up } = await node(async (arrival) => sockets.push((await letIn(arrival, key)).socket));
+    await up();
+    const socket = await waitFor("the server", () => sockets[0]);
+    socket.on("message", (data: Buffer) => void answers.push(JSON.parse(data.toString("utf8"))));
+    const frames = [{ method: "a" }, { id: 1, method: "no-such" }, { id: 2, method: "a.b.c" }, { id: 3, method: 5 }];
+    for (const frame of frames) socket.send(JSON.stringify({ jsonrpc: "2.0", ...frame }));
+    await waitFor("the answers", () => answers.length === 3);
+    expect(new Map(answers.map((answer) => [(answer as { id: number }).id, answer]))).toMatchObject(
+      new Map([
+        [1, { error: { code: -32601 } }],
+        [2, { error: { code: -32601 } }],
+        [3, { error: { code: -32600 } }],
+      ]),
+    );
   });
 
   test("takes larger messages, up to 1 MiB and no further", async () => {
@@ -364,6 +437,24 @@ describe("a session", () => {
     expect(session.status().state).toBe("stopped");
     expect(clock.pendingTimers).toBe(0);
     await expect(connection.drained()).rejects.toMatchObject({ code: "shutdown" });
+  });
+
+  test.each([
+    [59_000, 1],
+    [61_000, 2],
+  ])("after a sleep of %i ms is there in session %i", async (slept, attempt) => {
+    const { up, session, clock, online, offline } = await node((arrival) => letIn(arrival, key));
+    await up();
+    await clock.advance(1000);
+    clock.setWall(clock.now() + slept);
+    session.wake("network");
+    expect(session.status().state).toBe("online");
+    session.wake("resumed");
+    await waitFor("the session", () => session.status().state === "online" && online.length === attempt);
+    expect([session.status().attempt, offline()]).toEqual([attempt, attempt - 1]);
+    expect(session.connection?.sessionNow()).toBe(attempt === 1 ? 1001 : 1000);
+    session.wake("resumed");
+    expect(session.status().state).toBe("online");
   });
 
   test("comes back after it was lost", async () => {

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { pino } from "pino";
 import { beforeAll, describe, expect, test } from "vitest";
 import type { Registration } from "../../../../src/agent/identity/identity.ts";
-import type { Connection } from "../../../../src/agent/session/attempt.ts";
+import type { Connection, ControlPlaneRpc } from "../../../../src/agent/session/attempt.ts";
 import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
 import { DocumentSync } from "../../../../src/agent/shadow/document-sync.ts";
 import { hostFiles } from "../../../../src/host/files.ts";
@@ -44,6 +44,7 @@ async function setUp() {
   };
   const offer = new Map<string, { version: number; body: string }>();
   const asked: string[] = [];
+  const allowed: number[] = [];
   const accepted: string[] = [];
   const refused: string[] = [];
   const health: boolean[] = [];
@@ -52,13 +53,15 @@ async function setUp() {
     clock,
     log: pino({ level: "silent" }),
     http: {
-      send: ({ headers }) =>
-        Promise.resolve({
+      send: ({ headers, maxBytes }) => {
+        allowed.push(maxBytes);
+        return Promise.resolve({
           status,
           contentType: "",
           retryAfterMs: undefined,
           body: offer.get(headers?.["holdfast-ticket"] ?? "")?.body ?? "",
-        }),
+        });
+      },
     },
     documents,
     registration: () => registration,
@@ -71,13 +74,13 @@ async function setUp() {
     onRefused: (name, version, { code }) => void refused.push(`${name} ${version} ${code}`),
     onHealth: (isHealthy) => void health.push(isHealthy),
   });
+  const request = (_method: string, { name, have }: { name: string; have: number }) => {
+    asked.push(name);
+    const version = offer.get(name)?.version ?? (name === "keys" ? 1 : 0);
+    return Promise.resolve(version === have ? { version, unchanged: true } : { version, ticket: name });
+  };
   const connect = () => {
     const over = new AbortController();
-    const request = (_method: string, { name, have }: { name: string; have: number }) => {
-      asked.push(name);
-      const version = offer.get(name)?.version ?? 0;
-      return Promise.resolve(version === have ? { version, unchanged: true } : { version, ticket: name });
-    };
     const at = (name: string) => offer.get(name)?.version ?? 0;
     const versions = { keys: at("keys") || 1, node: at("node"), cluster: at("cluster"), domain: at("domain") };
     const connection = { rpc: { request }, signal: over.signal, proof: { versions } } as unknown as Connection;
@@ -100,6 +103,8 @@ async function setUp() {
     refused,
     health,
     connect,
+    rpc: { request } as unknown as ControlPlaneRpc,
+    allowed,
     put,
     answer,
     registration: () => registration,
@@ -181,6 +186,58 @@ describe("documents", () => {
   });
 });
 
+test("a version below the floor is fetched again once the floor was reset", async () => {
+  const { put, connect, documents, refused, sync } = await setUp();
+  await put("node", 9, nodeDocument());
+  connect();
+  await waitFor("the document", () => documents.version("node") === 9);
+  await put("node", 5, nodeDocument({ tags: { a: "b" } }));
+  sync.look(["node"]);
+  await waitFor("the refusal", () => refused.length === 1);
+  expect(refused).toEqual(["node 5 below-floor"]);
+  await documents.resetFloor("node");
+  sync.retry("node");
+  await waitFor("the older document", () => documents.version("node") === 5);
+});
+
+describe("a download that is no document", () => {
+  test.each<[string, (good: string) => string | Promise<string>, string[]]>([
+    ["HTML", () => "<html>Please log in</html>", []],
+    ["nothing", () => "", []],
+    ["a part of it", (good) => good.slice(0, -10), ["node 2 bad-signature"]],
+    ["a stranger's", async () => signDocument(await signingKey(), "node", 2, nodeDocument()), ["node 2 bad-signature"]],
+    [
+      "another node's",
+      () => signDocument(key, "node", 2, nodeDocument(), { aud: UID.replace("0", "1") }),
+      ["node 2 bad-signature"],
+    ],
+  ])("%s, is fetched again, and the others in the same run", async (_what, make, expected) => {
+    const { put, offer, connect, documents, refused, clock } = await setUp();
+    await put("node", 2, nodeDocument());
+    await put("domain", 3, domainDocument());
+    const good = offer.get("node")?.body ?? "";
+    offer.set("node", { version: 2, body: await make(good) });
+    connect();
+    await waitFor("the other document", () => documents.version("domain") === 3);
+    expect(refused).toEqual(expected);
+    offer.set("node", { version: 2, body: good });
+    await clock.advance(60_000);
+    await waitFor("the document", () => documents.version("node") === 2);
+  });
+
+  test("is reported with the version that was signed, which is the one not fetched again", async () => {
+    const { connect, offer, refused, documents, sync } = await setUp();
+    const old = await signDocument(key, "node", 2, { ...nodeDocument(), state: "ASLEEP" });
+    offer.set("node", { version: 7, body: old });
+    connect();
+    await waitFor("the refusal", () => refused.length === 1);
+    expect(refused).toEqual(["node 2 invalid-document"]);
+    offer.set("node", { version: 7, body: await signDocument(key, "node", 7, nodeDocument()) });
+    sync.look(["node"]);
+    await waitFor("the document", () => documents.version("node") === 7);
+  });
+});
+
 describe("keys", () => {
   test("come first, so that what the new key signed is believed in the same run", async () => {
     const { put, connect, documents, offer, registration, refused } = await setUp();
@@ -205,6 +262,31 @@ describe("keys", () => {
     await waitFor("the refusal", () => refused.length === 1);
     expect(refused[0]).toMatch(/^keys 2 /);
     expect(registration().controlPlane.keys.version).toBe(1);
+  });
+});
+
+describe("keys for a session that has yet to prove itself", () => {
+  const signal = new AbortController().signal;
+
+  test.each([
+    ["junk", () => Promise.resolve("junk")],
+    [
+      "a stranger's",
+      async () =>
+        JSON.stringify([{ jws: await signJws("holdfast-keys+jwt", keysClaims(root, [key], 2), await signingKey()) }]),
+    ],
+  ])("that are %s are neither reported nor remembered", async (_what, make) => {
+    const { sync, rpc, offer, refused, registration, allowed, accepted } = await setUp();
+    offer.set("keys", { version: 2, body: await make() });
+    await expect(sync.refreshKeys(rpc, signal)).rejects.toMatchObject({ name: "InputError" });
+    expect(refused).toEqual([]);
+    const jws = await signJws("holdfast-keys+jwt", keysClaims(root, [key], 2), root);
+    offer.set("keys", { version: 2, body: JSON.stringify([{ jws }]) });
+    expect(await sync.refreshKeys(rpc, signal)).toBe(true);
+    expect(registration().controlPlane.keys.version).toBe(2);
+    expect(accepted).toEqual(["keys"]);
+    expect(allowed).toEqual([1024 * 1024, 1024 * 1024]);
+    expect(await sync.refreshKeys(rpc, signal)).toBe(false);
   });
 });
 
