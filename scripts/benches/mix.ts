@@ -9,8 +9,21 @@ export const mixedMethods = {
   "trigger.run": controlMethods["trigger.run"],
 } as const;
 
-/** What a busy session carries, one message of each kind, as JSON text. */
+/** Of eight messages of a busy session. Reports and events come in one message however many there are. */
+const WEIGHTS: Readonly<Record<keyof typeof mixedMethods, number>> = {
+  heartbeat: 4,
+  "trigger.run": 2,
+  "shadow.report": 1,
+  "telemetry.push": 1,
+};
+
+/** What a busy session carries, in its proportions, as JSON text. */
 export function mixedMessages(): readonly string[] {
+  return oneOfEach().flatMap(({ method, text }) => Array.from({ length: WEIGHTS[method] }, () => text));
+}
+
+/** One message of each kind: a heartbeat, a report of 60 keys, 20 events and a trigger. */
+export function oneOfEach(): readonly { readonly method: keyof typeof mixedMethods; readonly text: string }[] {
   const at = 1_790_000_000_000;
   const heartbeat = {
     seq: 4711,
@@ -40,10 +53,14 @@ export function mixedMessages(): readonly string[] {
     details: { link: `eth${i}`, carrier: false },
   }));
   const part = (bytes: number): string => randomBytes(bytes).toString("base64url");
-  return [
+  const messages = [
     { method: "heartbeat", params: heartbeat },
     { id: 1, method: "shadow.report", params: { version: 8, base: 7, set, unset: ["cpu.old"] } },
     { id: 2, method: "telemetry.push", params: { stream: "events", first: 1, records } },
     { id: 3, method: "trigger.run", params: { jws: `${part(90)}.${part(420)}.${part(64)}` } },
-  ].map((message) => JSON.stringify({ jsonrpc: "2.0", ...message }));
+  ] as const;
+  return messages.map((message) => ({
+    method: message.method,
+    text: JSON.stringify({ jsonrpc: "2.0", ...message }),
+  }));
 }

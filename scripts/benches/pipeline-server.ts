@@ -2,7 +2,6 @@
 import { createInterface } from "node:readline";
 import { WebSocketServer, type WebSocket } from "ws";
 import { bytesOf } from "../../src/controller/channel/session.ts";
-import { preferSmallMemory } from "../../src/host/engine-flags.ts";
 import { parseMessage, SESSION_LIMITS } from "../../src/protocol/envelope.ts";
 import { RpcPeer } from "../../src/protocol/rpc.ts";
 import { mixedMethods } from "./mix.ts";
@@ -31,8 +30,6 @@ function servePipeline(socket: WebSocket): void {
   socket.on("message", (data) => void peer.receive(parseMessage(bytesOf(data), SESSION_LIMITS)));
 }
 
-// The agent's own settings, which make its code fast later than Node's do.
-if (mode === "pipeline") preferSmallMemory();
 const server = new WebSocketServer({ host: "127.0.0.1", port: 0, perMessageDeflate: false });
 server.on("connection", mode === "pipeline" ? servePipeline : serveEcho);
 createInterface({ input: process.stdin }).on("line", () => {

@@ -39,6 +39,11 @@ export class RawWebSocket {
         else if (received % answers === 0) send();
       };
       send();
+      // Never asleep, lest waking it up be counted as work of the server.
+      const spin = (): void => {
+        if (received < times * answers) setImmediate(spin);
+      };
+      spin();
     });
   }
 

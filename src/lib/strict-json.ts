@@ -45,6 +45,7 @@ function decodeUtf8(bytes: Uint8Array): string {
 }
 
 function checkDepth(text: string, maxDepth: number): void {
+  if (!opensMoreThan(text, maxDepth)) return;
   let depth = 0;
   for (let i = 0; i < text.length; i += 1) {
     const code = text.charCodeAt(i);
@@ -57,6 +58,18 @@ function checkDepth(text: string, maxDepth: number): void {
       depth -= 1;
     }
   }
+}
+
+/** Whether brackets open so often, in strings or not, that the depth has to be looked at: most messages open only a few. */
+function opensMoreThan(text: string, count: number): boolean {
+  let opened = 0;
+  for (const bracket of ["{", "["]) {
+    for (let at = text.indexOf(bracket); at !== -1; at = text.indexOf(bracket, at + 1)) {
+      opened += 1;
+      if (opened > count) return true;
+    }
+  }
+  return false;
 }
 
 /** Position of the quote that ends the string which begins at `from`; the end of the text where none does. */

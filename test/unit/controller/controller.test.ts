@@ -1,4 +1,4 @@
-import { cp, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { cp, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Controller } from "../../../src/controller/controller.ts";
