@@ -1,3 +1,4 @@
+import type { Duplex } from "node:stream";
 import type { RawData, WebSocket } from "ws";
 import { AgentError, errnoOf, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
@@ -53,7 +54,7 @@ export class NodeSession {
   readonly cnonce: string;
   readonly address: string;
   readonly peer: RpcPeer<NodeMethods, ControlMethods>;
-  /** Monotonic ms of the last thing received. */
+  /** Monotonic ms of the last bytes received. */
   lastHeardAt: number;
   /** Newest heartbeat not yet in the store. */
   heartbeat: StoredHeartbeat | undefined;
@@ -63,7 +64,12 @@ export class NodeSession {
   readonly #onRefused: (kind: RefusalKind, message: string) => void;
   #badFrames = 0;
 
-  constructor({ uid, sid, cnonce, address, begins }: SessionFacts, socket: WebSocket, hooks: SessionHooks) {
+  constructor(
+    { uid, sid, cnonce, address, begins }: SessionFacts,
+    socket: WebSocket,
+    stream: Duplex,
+    hooks: SessionHooks,
+  ) {
     this.uid = uid;
     this.sid = sid;
     this.cnonce = cnonce;
@@ -80,12 +86,11 @@ export class NodeSession {
       send: (text) => this.#send(text),
       onFault: (method, error) => hooks.onFault(this, method, error),
     });
-    const heard = (): void => {
+    // Not whole messages: a large one may take its time on a slow link.
+    stream.on("data", () => {
       this.lastHeardAt = this.#clock.elapsed();
-    };
+    });
     socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
-    socket.on("ping", heard);
-    socket.on("pong", heard);
     socket.on("error", (error) => {
       if (errnoOf(error) === TOO_LARGE) this.#onRefused("too-large", "a message over 1 MiB");
     });
@@ -135,7 +140,6 @@ export class NodeSession {
   #receive(data: RawData, isBinary: boolean): void {
     // What arrives after we said goodbye belongs to nobody.
     if (this.#socket.readyState !== this.#socket.OPEN) return;
-    this.lastHeardAt = this.#clock.elapsed();
     if (isBinary) {
       closeSocket(this.#socket, 1003, "text frames only", this.#clock);
       return;
