@@ -18,7 +18,7 @@ import type { EventLog } from "./telemetry/events.ts";
 import type { Pusher } from "./telemetry/pusher.ts";
 import type { Dispatcher } from "./triggers/dispatch.ts";
 import { judgeTrigger } from "./triggers/judge.ts";
-import type { TriggerChannel } from "./triggers/trigger.ts";
+import type { TriggerChannel, TriggerReply } from "./triggers/trigger.ts";
 import { ANSWER_MS, withinTime } from "../lib/within-time.ts";
 
 type DocumentKind = DocumentApplied["name"];
@@ -51,6 +51,9 @@ export class ManagedNode {
   #registration: Registration;
   #connection: Connection | undefined;
   #refusedSignatures = 0;
+  #verifying = 0;
+  /** Triggers taken back while some were being verified, of which the dispatcher knows nothing yet. */
+  readonly #takenBack = new Set<string>();
 
   constructor(options: ManagedNodeOptions) {
     this.#options = options;
@@ -107,7 +110,10 @@ export class ManagedNode {
     return {
       "document.changed": ({ name }) => this.sync.look([name]),
       "trigger.run": async ({ jws }) => this.#runTrigger(jws, connection, channel),
-      "trigger.cancel": ({ id }) => this.#options.dispatcher.cancel(id),
+      "trigger.cancel": ({ id }) => {
+        if (this.#verifying > 0 && this.#takenBack.size < MAX_TAKEN_BACK) this.#takenBack.add(id);
+        this.#options.dispatcher.cancel(id);
+      },
       "trigger.input": () => {
         throw new InputError("not-supported", "no event of this version takes input");
       },
@@ -145,13 +151,8 @@ export class ManagedNode {
   }
 
   async #runTrigger(jws: string, connection: Connection, channel: TriggerChannel): Promise<unknown> {
-    const { iss, uid, keys } = await this.#trust();
-    const sessionNow = connection.sessionNow() * 1000;
     try {
-      const claims = await verifyJws("holdfast-trigger+jwt", jws, keys);
-      const refusal = judgeTrigger(claims, { iss, uid, sid: connection.sid, sessionNow });
-      if (refusal !== undefined) throw refusal;
-      const reply = await this.#options.dispatcher.run(claims, channel, sessionNow);
+      const reply = await this.#startTrigger(jws, connection, channel);
       if ("body" in reply) return reply.body;
       const { code, message, details } = reply.error;
       throw new InputError(code, message, details === undefined ? {} : { details });
@@ -159,6 +160,25 @@ export class ManagedNode {
       if (isForgery(error)) this.#noteForgery("a trigger", error);
       throw error;
     }
+  }
+
+  async #startTrigger(jws: string, connection: Connection, channel: TriggerChannel): Promise<TriggerReply> {
+    const sessionNow = connection.sessionNow() * 1000;
+    let reply: Promise<TriggerReply>;
+    this.#verifying += 1;
+    try {
+      const { iss, uid, keys } = await this.#trust();
+      const claims = await verifyJws("holdfast-trigger+jwt", jws, keys);
+      const refusal = judgeTrigger(claims, { iss, uid, sid: connection.sid, sessionNow });
+      if (refusal !== undefined) throw refusal;
+      if (this.#takenBack.has(claims.jti)) throw new InputError("cancelled", "it was cancelled");
+      // Not awaited here: from this tick on the dispatcher knows the trigger, and cancels it itself.
+      reply = this.#options.dispatcher.run(claims, channel, sessionNow);
+    } finally {
+      this.#verifying -= 1;
+      if (this.#verifying === 0) this.#takenBack.clear();
+    }
+    return reply;
   }
 
   #accepted(name: DocumentKind): void {
@@ -234,6 +254,7 @@ export class ManagedNode {
   }
 }
 
+const MAX_TAKEN_BACK = 1024;
 const FORGERIES: ReadonlySet<string> = new Set(["bad-signature", "replayed", "below-floor", "invalid-claims"]);
 
 function isForgery(error: unknown): error is InputError {

@@ -1,0 +1,173 @@
+import { randomUUID } from "node:crypto";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { pino } from "pino";
+import { beforeAll, describe, expect, test } from "vitest";
+import { ManagedNode } from "../../../src/agent/managed-node.ts";
+import type { Connection } from "../../../src/agent/session/attempt.ts";
+import { DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
+import { ShadowReporting } from "../../../src/agent/shadow/reporting.ts";
+import { Beating } from "../../../src/agent/telemetry/beating.ts";
+import { createEventLog } from "../../../src/agent/telemetry/events.ts";
+import { Pusher } from "../../../src/agent/telemetry/pusher.ts";
+import { Spool, spoolMigration } from "../../../src/agent/telemetry/spool.ts";
+import type { Trigger } from "../../../src/agent/triggers/trigger.ts";
+import { hostFiles } from "../../../src/host/files.ts";
+import type { TriggerClaims } from "../../../src/protocol/claims.ts";
+import { parseMessage, SESSION_LIMITS } from "../../../src/protocol/envelope.ts";
+import { signJws } from "../../../src/protocol/jws.ts";
+import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../../src/protocol/methods.ts";
+import { RpcPeer } from "../../../src/protocol/rpc.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { ISS, keysClaims, newSid, nodeIdentity, signingKey, UID, type SigningKey } from "../../support/signing.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+import { memoryJournal, oneShot, rig } from "./triggers/rig.ts";
+
+let root: SigningKey;
+let key: SigningKey;
+
+beforeAll(async () => {
+  [root, key] = await Promise.all([signingKey(), signingKey()]);
+});
+
+interface Frame {
+  readonly id?: number;
+  readonly method?: string;
+  readonly params?: Record<string, unknown>;
+  readonly result?: unknown;
+  readonly error?: { readonly data: { readonly code: string } };
+}
+
+/** A managed node and the frames it sends; `answer` gives what its requests are answered with. */
+async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) => object = () => ({ result: {} })) {
+  const directory = tempDir();
+  mkdirSync(join(directory, "s/desired"), { recursive: true });
+  const clock = new FakeClock();
+  const log = pino({ level: "silent" });
+  const { sql, journal } = memoryJournal();
+  sql.exec(spoolMigration);
+  const events: string[] = [];
+  const node = new ManagedNode({
+    clock,
+    log,
+    http: { send: () => Promise.reject(new Error("no network")) },
+    registration: { node: nodeIdentity, controlPlane: { iss: ISS, keys: keysClaims(root, [key]) } },
+    saveRegistration: () => Promise.resolve(),
+    documents: await DesiredDocuments.load(hostFiles(directory), "/s"),
+    reporting: new ShadowReporting({
+      clock,
+      log,
+      acknowledged: { version: 1, facts: {} },
+      facts: () => ({}),
+      keep: () => undefined,
+    }),
+    pusher: new Pusher({ clock, log, spool: new Spool(sql, () => undefined) }),
+    beating: new Beating({
+      clock,
+      random: () => 1,
+      heartbeat: () => {
+        throw new Error("no heartbeat is due");
+      },
+    }),
+    dispatcher: rig(triggers, { journal, clock }).dispatcher,
+    events: createEventLog({
+      clock,
+      sink: ({ eventType }) => void events.push(String(eventType)),
+      open: [],
+      onOpenChanged: () => undefined,
+    }),
+    onChanged: () => undefined,
+  });
+  const sent: Frame[] = [];
+  const over = new AbortController();
+  const rpc: RpcPeer<ControlMethods, NodeMethods> = new RpcPeer<ControlMethods, NodeMethods>({
+    local: controlMethods,
+    remote: nodeMethods,
+    handlers: {},
+    send: (text) => {
+      const frame = JSON.parse(text) as Frame;
+      sent.push(frame);
+      if (frame.method === undefined || frame.id === undefined) return;
+      const reply = JSON.stringify({ jsonrpc: "2.0", id: frame.id, ...answer(frame) });
+      queueMicrotask(() => void rpc.receive(parseMessage(reply, SESSION_LIMITS)));
+    },
+    onFault: () => undefined,
+  });
+  const connection: Connection = {
+    sid: newSid(),
+    rpc,
+    proof: {
+      iss: ISS,
+      aud: UID,
+      nonce: "n".repeat(43),
+      sid: newSid(),
+      iat: 100,
+      versions: { keys: 1, node: 0, cluster: 0, domain: 0 },
+    },
+    heartbeatMs: 30_000,
+    reportedVersion: 1,
+    signal: over.signal,
+    sessionNow: () => 100,
+    rttMs: () => undefined,
+    isCongested: () => false,
+    drained: () => Promise.resolve(),
+  };
+  const peer = new RpcPeer({
+    local: controlMethods,
+    remote: nodeMethods,
+    handlers: node.handlers(connection),
+    send: (text) => void sent.push(JSON.parse(text) as Frame),
+    onFault: () => undefined,
+  });
+  let calls = 0;
+  const call = (method: string, params: object, isNotice = false): void => {
+    calls += 1;
+    const id = isNotice ? {} : { id: calls };
+    void peer.receive(parseMessage(JSON.stringify({ jsonrpc: "2.0", ...id, method, params }), SESSION_LIMITS));
+  };
+  const trigger = (fields: Partial<TriggerClaims> = {}, by = key): Promise<string> => {
+    const times = { deadlineMs: 60_000, iat: 100, exp: 200 };
+    const claims = { iss: ISS, aud: UID, sid: connection.sid, jti: randomUUID(), event: "count", body: {}, wait: true };
+    return signJws("holdfast-trigger+jwt", { ...claims, user: "u", ...times, ...fields }, by);
+  };
+  return { node, clock, sent, events, connection, over, call, trigger, log };
+}
+
+describe("a cancel", () => {
+  function counted() {
+    let runs = 0;
+    const count = oneShot("count", () => {
+      runs += 1;
+      return Promise.resolve({ runs });
+    });
+    return { count, runs: () => runs };
+  }
+
+  test("right behind its trigger takes it back before it begins, and the trigger is answered", async () => {
+    const { count, runs } = counted();
+    const { call, trigger, sent } = await setUp([count]);
+    const jti = randomUUID();
+    const jws = await trigger({ jti });
+    call("trigger.run", { jws });
+    call("trigger.cancel", { id: jti }, true);
+    await waitFor("the answer", () => sent.length === 1);
+    expect(sent).toMatchObject([{ id: 1, error: { data: { code: "cancelled" } } }]);
+    expect(runs()).toBe(0);
+  });
+
+  test("of another trigger, or from before, takes nothing back", async () => {
+    const { count, runs } = counted();
+    const { call, trigger, sent } = await setUp([count]);
+    const jti = randomUUID();
+    const [first, second] = [await trigger({ jti }), await trigger()];
+    call("trigger.cancel", { id: jti }, true);
+    call("trigger.run", { jws: second });
+    call("trigger.cancel", { id: randomUUID() }, true);
+    await waitFor("the answer", () => sent.length === 1);
+    call("trigger.run", { jws: first });
+    await waitFor("the other answer", () => sent.length === 2);
+    expect(sent.map(({ result }) => result)).toEqual([{ runs: 1 }, { runs: 2 }]);
+    expect(runs()).toBe(2);
+  });
+});
