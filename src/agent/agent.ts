@@ -245,6 +245,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       reportedVersion: () => reporting.version,
       refreshKeys: (rpc, signal) => managed.sync.refreshKeys(rpc, signal),
       onFault: (error) => log.warn({ err: toError(error) }, "not saved"),
+      onForgery: (what, error) => managed.noteForgery(what, error),
     });
     session = new Session({
       clock,

@@ -157,7 +157,7 @@ export class ManagedNode {
       const { code, message, details } = reply.error;
       throw new InputError(code, message, details === undefined ? {} : { details });
     } catch (error) {
-      if (isForgery(error)) this.#noteForgery("a trigger", error);
+      if (isForgery(error)) this.noteForgery("a trigger", error);
       throw error;
     }
   }
@@ -199,7 +199,7 @@ export class ManagedNode {
   #refused(name: DocumentKind, version: number, error: AgentError): void {
     const { events, log, clock } = this.#options;
     log.warn({ document: name, version, code: error.code, reason: error.message }, "document refused");
-    if (isForgery(error)) this.#noteForgery(`the ${name} document`, error);
+    if (isForgery(error)) this.noteForgery(`the ${name} document`, error);
     events.raise({
       eventType: "Invalid Configuration",
       object: name,
@@ -221,7 +221,8 @@ export class ManagedNode {
     }
   }
 
-  #noteForgery(what: string, error: AgentError): void {
+  /** Counts and reports something that claimed to be the control plane's and is not. */
+  noteForgery(what: string, error: AgentError): void {
     this.#refusedSignatures += 1;
     this.#options.events.notice({
       eventType: "Signature Refused",

@@ -12,6 +12,7 @@ import { createEventLog } from "../../../src/agent/telemetry/events.ts";
 import { Pusher } from "../../../src/agent/telemetry/pusher.ts";
 import { Spool, spoolMigration } from "../../../src/agent/telemetry/spool.ts";
 import type { Trigger } from "../../../src/agent/triggers/trigger.ts";
+import { InputError } from "../../../src/errors.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import type { TriggerClaims } from "../../../src/protocol/claims.ts";
 import { parseMessage, SESSION_LIMITS } from "../../../src/protocol/envelope.ts";
@@ -170,4 +171,13 @@ describe("a cancel", () => {
     expect(sent.map(({ result }) => result)).toEqual([{ runs: 1 }, { runs: 2 }]);
     expect(runs()).toBe(2);
   });
+});
+
+test("what is forged is counted and reported, whoever found it", async () => {
+  const { node, call, trigger, sent, events } = await setUp();
+  call("trigger.run", { jws: await trigger({}, root) });
+  await waitFor("the answer", () => sent.length === 1);
+  node.noteForgery("a statement", new InputError("bad-signature", "no"));
+  expect(node.refusedSignatures).toBe(2);
+  expect(events).toEqual(["Signature Refused", "Signature Refused"]);
 });

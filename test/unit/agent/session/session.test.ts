@@ -36,6 +36,7 @@ beforeAll(async () => {
 /** A session with real keys and sockets, over a clock that stands still; half is every random number. */
 async function node(script: (arrival: Arrival) => unknown, url?: string, known: string[] = []) {
   const unhandled: unknown[] = [];
+  const forgeries: string[] = [];
   const plane = await HostileControlPlane.start((arrival) => {
     Promise.resolve(script(arrival)).catch((error: unknown) => unhandled.push(error));
   });
@@ -64,6 +65,7 @@ async function node(script: (arrival: Arrival) => unknown, url?: string, known: 
     reportedVersion: () => 0,
     refreshKeys: () => Promise.resolve(false),
     onFault: () => undefined,
+    onForgery: (what, error) => void forgeries.push(`${what}: ${error.code}`),
   });
   const online: Connection[] = [];
   let offline = 0;
@@ -90,7 +92,7 @@ async function node(script: (arrival: Arrival) => unknown, url?: string, known: 
     return { code: reason?.code, message: reason?.message, delay: retryAt - clock.now() };
   };
   const up = () => waitFor("the session", () => session.connection);
-  return { plane, clock, session, online, waiting, up, identity, unhandled, offline: () => offline };
+  return { plane, clock, session, online, waiting, up, identity, unhandled, forgeries, offline: () => offline };
 }
 
 const FAILED = 2000;
@@ -190,12 +192,13 @@ describe("before the proof", () => {
     ["an unknown key", () => [stranger, {}], "bad-signature"],
     ["a forged kid", () => [{ ...stranger, kid: key.kid }, {}], "bad-signature"],
   ])("a proof with %s is not believed", async (_what, wrong, code) => {
-    const { waiting, online } = await node(async ({ accept }) => {
+    const { waiting, online, forgeries } = await node(async ({ accept }) => {
       const socket = await accept();
       const [signer, changes] = wrong();
       await prove(socket, await challenge(socket), signer, changes);
     });
     expect(await waiting()).toMatchObject({ code, delay: code === "not-authentic" ? 30_000 : FAILED });
+    expect(forgeries).toEqual([`a session's proof: ${code}`]);
     expect(online).toEqual([]);
   });
 
@@ -319,7 +322,7 @@ describe("a session", () => {
     ["another node's", () => key, "11111111-1111-4111-8111-111111111111", undefined, "not-authentic", 30_000],
     ["one from another attempt", () => key, undefined, NONCE, "not-authentic", 30_000],
   ])("with a deletion statement, %s, waits accordingly", async (_what, signer, aud, nonce, code, delay) => {
-    const { waiting } = await node(async ({ accept }) => {
+    const { waiting, forgeries } = await node(async ({ accept }) => {
       const socket = await accept();
       const { cnonce } = await challenge(socket);
       const claims = { iss: ISS, aud: aud ?? UID, nonce: nonce ?? cnonce, iat: 1 };
@@ -328,6 +331,24 @@ describe("a session", () => {
       socket.close(4003);
     });
     expect(await waiting()).toMatchObject({ code, delay });
+    const isForged = code !== "deleted";
+    expect(forgeries).toEqual(isForged ? ["a statement that this node was deleted: bad-signature"] : []);
+  });
+
+  test("with a genuine statement and forged ones is deleted, and looks at no more than a few", async () => {
+    const { waiting, forgeries } = await node(async ({ accept }) => {
+      const socket = await accept();
+      const { cnonce } = await challenge(socket);
+      const say = async (signer: SigningKey) => {
+        const jws = await signJws("holdfast-deleted+jwt", { iss: ISS, aud: UID, nonce: cnonce, iat: 1 }, signer);
+        socket.send(JSON.stringify({ jsonrpc: "2.0", method: "session.deleted", params: { jws } }));
+      };
+      await say(key);
+      for (let i = 0; i < 20; i += 1) await say(stranger);
+      socket.close(4003);
+    });
+    expect(await waiting()).toMatchObject({ code: "deleted" });
+    expect(forgeries).toHaveLength(7);
   });
 
   test("that falls silent is cut after 37.5 s", async () => {
