@@ -3,7 +3,7 @@ import { InputError, toError, type AgentError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { HttpClient } from "../host/http-client.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
-import type { Handlers } from "../protocol/rpc.ts";
+import { isTransient, type Handlers } from "../protocol/rpc.ts";
 import type { ControlMethods } from "../protocol/methods.ts";
 import { verifyJws } from "../protocol/jws.ts";
 import { keySetOf } from "../protocol/keys-chain.ts";
@@ -51,6 +51,9 @@ export class ManagedNode {
   #registration: Registration;
   #connection: Connection | undefined;
   #refusedSignatures = 0;
+  /** How often in a row a report was not taken. */
+  #resends = 0;
+  #cancelResend = (): void => undefined;
   #verifying = 0;
   /** Triggers taken back while some were being verified, of which the dispatcher knows nothing yet. */
   readonly #takenBack = new Set<string>();
@@ -138,6 +141,8 @@ export class ManagedNode {
 
   offline(): void {
     this.#connection = undefined;
+    this.#cancelResend();
+    this.#resends = 0;
     const { reporting, pusher, beating } = this.#options;
     reporting.offline();
     this.sync.offline();
@@ -241,6 +246,8 @@ export class ManagedNode {
   async #sendApplied(): Promise<void> {
     const connection = this.#connection;
     if (connection === undefined) return;
+    this.#cancelResend();
+    const again: DocumentKind[] = [];
     for (const name of this.#unsent) {
       const report = this.#applied.get(name);
       this.#unsent.delete(name);
@@ -250,11 +257,23 @@ export class ManagedNode {
       } catch (error) {
         if (connection.signal.aborted) return;
         this.#options.log.warn({ document: name, reason: toError(error).message }, "report was not taken");
+        if (isTransient(error)) again.push(name);
       }
     }
+    if (again.length === 0) this.#resends = 0;
+    else this.#resend(again);
+  }
+
+  #resend(names: readonly DocumentKind[]): void {
+    for (const name of names) this.#unsent.add(name);
+    const delay = Math.min(RESEND.capMs, RESEND.firstMs * 2 ** Math.min(this.#resends, 8));
+    this.#resends += 1;
+    this.#cancelResend();
+    this.#cancelResend = this.#options.clock.after(delay, () => void this.#sendApplied());
   }
 }
 
+const RESEND = { firstMs: 2000, capMs: 60_000 };
 const MAX_TAKEN_BACK = 1024;
 const FORGERIES: ReadonlySet<string> = new Set(["bad-signature", "replayed", "below-floor", "invalid-claims"]);
 

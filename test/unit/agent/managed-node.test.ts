@@ -20,7 +20,17 @@ import { signJws } from "../../../src/protocol/jws.ts";
 import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../../src/protocol/methods.ts";
 import { RpcPeer } from "../../../src/protocol/rpc.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { ISS, keysClaims, newSid, nodeIdentity, signingKey, UID, type SigningKey } from "../../support/signing.ts";
+import {
+  ISS,
+  keysClaims,
+  newSid,
+  nodeDocument,
+  nodeIdentity,
+  signDocument,
+  signingKey,
+  UID,
+  type SigningKey,
+} from "../../support/signing.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import { memoryJournal, oneShot, rig } from "./triggers/rig.ts";
@@ -49,13 +59,14 @@ async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) =
   const { sql, journal } = memoryJournal();
   sql.exec(spoolMigration);
   const events: string[] = [];
+  const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
   const node = new ManagedNode({
     clock,
     log,
     http: { send: () => Promise.reject(new Error("no network")) },
     registration: { node: nodeIdentity, controlPlane: { iss: ISS, keys: keysClaims(root, [key]) } },
     saveRegistration: () => Promise.resolve(),
-    documents: await DesiredDocuments.load(hostFiles(directory), "/s"),
+    documents,
     reporting: new ShadowReporting({
       clock,
       log,
@@ -67,9 +78,16 @@ async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) =
     beating: new Beating({
       clock,
       random: () => 1,
-      heartbeat: () => {
-        throw new Error("no heartbeat is due");
-      },
+      heartbeat: (seq) => ({
+        seq,
+        at: 0,
+        uptimeSeconds: 0,
+        load: 0,
+        memory: { totalBytes: 0, availableBytes: 0 },
+        disk: { totalBytes: 0, freeBytes: 0, usedRatio: 0 },
+        overlay: "DOWN",
+        queue: { records: 0, dropped: 0 },
+      }),
     }),
     dispatcher: rig(triggers, { journal, clock }).dispatcher,
     events: createEventLog({
@@ -132,7 +150,7 @@ async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) =
     const claims = { iss: ISS, aud: UID, sid: connection.sid, jti: randomUUID(), event: "count", body: {}, wait: true };
     return signJws("holdfast-trigger+jwt", { ...claims, user: "u", ...times, ...fields }, by);
   };
-  return { node, clock, sent, events, connection, over, call, trigger, log };
+  return { node, documents, clock, sent, events, connection, over, call, trigger, log };
 }
 
 describe("a cancel", () => {
@@ -180,4 +198,32 @@ test("what is forged is counted and reported, whoever found it", async () => {
   node.noteForgery("a statement", new InputError("bad-signature", "no"));
   expect(node.refusedSignatures).toBe(2);
   expect(events).toEqual(["Signature Refused", "Signature Refused"]);
+});
+
+describe("the report on a document", () => {
+  const failure = (code: string) => ({ error: { code: -32006, message: "no", data: { code } } });
+
+  test.each([
+    ["busy", 3],
+    ["internal", 3],
+    ["invalid-body", 1],
+  ])("that is answered %s is sent again later and later unless it is refused for good", async (code, times) => {
+    let refusals = 2;
+    const { node, documents, connection, clock, sent } = await setUp([], ({ method }) => {
+      if (method !== "document.applied" || refusals === 0) return { result: { version: 1, unchanged: true } };
+      refusals -= 1;
+      return failure(code);
+    });
+    const trust = { iss: ISS, uid: UID, keys: new Map([[key.kid, key.publicKey]]) };
+    await documents.accept("node", await signDocument(key, "node", 3, nodeDocument()), trust, 1);
+    node.apply();
+    node.online(connection);
+    const reports = () => sent.filter(({ method }) => method === "document.applied").length;
+    await waitFor("the first report", () => reports() === 1);
+    await clock.advance(1000);
+    expect(reports()).toBe(1);
+    await clock.advance(600_000);
+    expect(reports()).toBe(times);
+    node.offline();
+  });
 });
