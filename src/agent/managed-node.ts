@@ -31,6 +31,8 @@ export interface ManagedNodeOptions {
   readonly log: Logger;
   readonly http: HttpClient;
   readonly registration: Registration;
+  /** Addresses of the control plane's sessions that worked. */
+  readonly knownAddresses: () => readonly string[];
   readonly saveRegistration: (registration: Registration) => Promise<void>;
   readonly documents: DesiredDocuments;
   readonly reporting: ShadowReporting;
@@ -67,6 +69,7 @@ export class ManagedNode {
       http: options.http,
       documents: options.documents,
       registration: () => this.#registration,
+      knownAddresses: options.knownAddresses,
       saveRegistration: async (registration) => {
         await options.saveRegistration(registration);
         this.#registration = registration;

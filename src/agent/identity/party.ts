@@ -3,16 +3,14 @@ import type { Clock } from "../../host/clock.ts";
 import type { DocumentVersions } from "../../protocol/claims.ts";
 import { verifyJws } from "../../protocol/jws.ts";
 import { keySetOf } from "../../protocol/keys-chain.ts";
-import type { StateFile } from "../../host/state-file.ts";
 import { judgeServerProof, proveNode } from "../session/handshake.ts";
 import type { ControlPlaneRpc, HandshakeParty } from "../session/attempt.ts";
-import { authSigner, type Addresses, type PrivateKeys, type Registration, type SessionCounter } from "./identity.ts";
-
-const KNOWN_ADDRESSES_MAX = 8;
+import type { KnownAddresses } from "./known-addresses.ts";
+import { authSigner, type PrivateKeys, type Registration, type SessionCounter } from "./identity.ts";
 
 export interface PartyOptions {
   readonly clock: Clock;
-  readonly addresses: StateFile<Addresses>;
+  readonly addresses: KnownAddresses;
   readonly counter: SessionCounter;
   readonly keys: PrivateKeys;
   readonly registration: () => Registration;
@@ -22,7 +20,6 @@ export interface PartyOptions {
   readonly reportedVersion: () => number;
   /** Fetches and accepts newer versions of the keys document; resolves whether there were any. */
   readonly refreshKeys: (rpc: ControlPlaneRpc, signal: AbortSignal) => Promise<boolean>;
-  readonly onFault: (error: unknown) => void;
   /** Told of each proof and each statement that did not hold. */
   readonly onForgery: (what: string, error: AgentError) => void;
 }
@@ -31,8 +28,6 @@ export interface PartyOptions {
 export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> {
   const signer = await authSigner(options.keys);
   const { addresses, counter } = options;
-  const loaded = await addresses.load();
-  let known: readonly string[] = loaded.is === "good" ? loaded.value.addresses : [];
 
   const told = async <T>(what: string, verified: () => Promise<T>): Promise<T> => {
     try {
@@ -55,7 +50,7 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
     target: async () => ({
       url: options.registration().node.session,
       pins: controlPlane().keys.spki,
-      knownAddresses: known,
+      knownAddresses: addresses.list,
       timeoutMs: 10_000,
     }),
     async prove(nonce, cnonce, tlsKey) {
@@ -89,10 +84,6 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
         if (claims.aud === node.uid && claims.nonce === cnonce && claims.iss === controlPlane().iss) return true;
         throw new InputError("bad-signature", "the statement is for another node or another session");
       }),
-    reached(address) {
-      if (known[0] === address) return;
-      known = [address, ...known.filter((other) => other !== address)].slice(0, KNOWN_ADDRESSES_MAX);
-      addresses.save({ addresses: [...known] }).catch(options.onFault);
-    },
+    reached: (address) => addresses.reached(address),
   };
 }

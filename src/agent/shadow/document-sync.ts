@@ -28,6 +28,8 @@ export interface DocumentSyncOptions {
   readonly http: HttpClient;
   readonly documents: DesiredDocuments;
   readonly registration: () => Registration;
+  /** Addresses that worked for the session. */
+  readonly knownAddresses: () => readonly string[];
   readonly saveRegistration: (registration: Registration) => Promise<void>;
   readonly trust: () => Promise<Trust>;
   /** A document came into force; what it came to is reported by whoever applies it. */
@@ -197,13 +199,16 @@ export class DocumentSync {
   }
 
   async #download(name: Name, ticket: string, signal: AbortSignal): Promise<string> {
-    const { iss, keys } = this.#options.registration().controlPlane;
+    const { controlPlane, node } = this.#options.registration();
+    const { iss, keys } = controlPlane;
+    const isSameHost = new URL(iss).hostname === new URL(node.session).hostname;
     const response = await this.#options.http.send(
       {
         url: `${iss}${DOCUMENT_PATH}`,
         method: "GET",
         headers: { "holdfast-ticket": ticket },
         pins: keys.spki,
+        ...(isSameHost ? { knownAddresses: this.#options.knownAddresses() } : {}),
         maxBytes: name === "keys" ? KEYS_LIMITS.maxBytes : DOCUMENT_MAX_BYTES,
         timeoutMs: 120_000,
       },

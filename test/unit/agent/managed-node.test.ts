@@ -65,6 +65,7 @@ async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) =
     log,
     http: { send: () => Promise.reject(new Error("no network")) },
     registration: { node: nodeIdentity, controlPlane: { iss: ISS, keys: keysClaims(root, [key]) } },
+    knownAddresses: () => [],
     saveRegistration: () => Promise.resolve(),
     documents,
     reporting: new ShadowReporting({

@@ -5,6 +5,7 @@ import { pino } from "pino";
 import type { WebSocket } from "ws";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { SessionCounter, generateKeys, identityFiles } from "../../../../src/agent/identity/identity.ts";
+import { KnownAddresses } from "../../../../src/agent/identity/known-addresses.ts";
 import { nodeParty } from "../../../../src/agent/identity/party.ts";
 import type { Connection } from "../../../../src/agent/session/attempt.ts";
 import { Session } from "../../../../src/agent/session/session.ts";
@@ -51,7 +52,7 @@ async function node(script: (arrival: Arrival) => unknown, url?: string, known: 
   if (known.length > 0) await identity.addresses.save({ addresses: known });
   const party = await nodeParty({
     clock,
-    addresses: identity.addresses,
+    addresses: await KnownAddresses.open(identity.addresses, () => undefined),
     counter: await SessionCounter.open(
       identity.counter,
       () => clock.now(),
@@ -64,7 +65,6 @@ async function node(script: (arrival: Arrival) => unknown, url?: string, known: 
     have: () => ({ keys: 1, node: 0, cluster: 0, domain: 0 }),
     reportedVersion: () => 0,
     refreshKeys: () => Promise.resolve(false),
-    onFault: () => undefined,
     onForgery: (what, error) => void forgeries.push(`${what}: ${error.code}`),
   });
   const online: Connection[] = [];

@@ -33,18 +33,19 @@ beforeAll(async () => {
 });
 
 /** A node in front of a control plane that offers `offer`: each name's version and body. */
-async function setUp() {
+async function setUp(session = nodeIdentity.session) {
   const directory = tempDir();
   mkdirSync(join(directory, "s/desired"), { recursive: true });
   const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
   const clock = new FakeClock();
   let registration: Registration = {
-    node: nodeIdentity,
+    node: { ...nodeIdentity, session },
     controlPlane: { iss: ISS, keys: keysClaims(root, [key]) },
   };
   const offer = new Map<string, { version: number; body: string }>();
   const asked: string[] = [];
   const allowed: number[] = [];
+  const known: unknown[] = [];
   const accepted: string[] = [];
   const refused: string[] = [];
   const health: boolean[] = [];
@@ -53,7 +54,8 @@ async function setUp() {
     clock,
     log: pino({ level: "silent" }),
     http: {
-      send: ({ headers, maxBytes }) => {
+      send: ({ headers, maxBytes, knownAddresses }) => {
+        known.push(knownAddresses);
         allowed.push(maxBytes);
         return Promise.resolve({
           status,
@@ -65,6 +67,7 @@ async function setUp() {
     },
     documents,
     registration: () => registration,
+    knownAddresses: () => ["192.0.2.1"],
     saveRegistration: (next) => {
       registration = next;
       return Promise.resolve();
@@ -105,6 +108,7 @@ async function setUp() {
     connect,
     rpc: { request } as unknown as ControlPlaneRpc,
     allowed,
+    known,
     put,
     answer,
     registration: () => registration,
@@ -198,6 +202,17 @@ test("a version below the floor is fetched again once the floor was reset", asyn
   await documents.resetFloor("node");
   sync.retry("node");
   await waitFor("the older document", () => documents.version("node") === 5);
+});
+
+test.each([
+  ["the session's host", nodeIdentity.session, ["192.0.2.1"]],
+  ["another host", "wss://sessions.example.net/agent/v1/session", undefined],
+])("are fetched from %s by the addresses known for it", async (_what, session, expected) => {
+  const { put, connect, documents, known } = await setUp(session);
+  await put("node", 2, nodeDocument());
+  connect();
+  await waitFor("the document", () => documents.version("node") === 2);
+  expect(known).toEqual([expected]);
 });
 
 describe("a download that is no document", () => {
