@@ -50,6 +50,7 @@ async function setUp(session = nodeIdentity.session) {
   const refused: string[] = [];
   const health: boolean[] = [];
   let status = 200;
+  let retryAfterMs: number | undefined;
   const sync = new DocumentSync({
     clock,
     log: pino({ level: "silent" }),
@@ -60,7 +61,7 @@ async function setUp(session = nodeIdentity.session) {
         return Promise.resolve({
           status,
           contentType: "",
-          retryAfterMs: undefined,
+          retryAfterMs,
           body: offer.get(headers?.["holdfast-ticket"] ?? "")?.body ?? "",
         });
       },
@@ -93,8 +94,9 @@ async function setUp(session = nodeIdentity.session) {
   const put = async (name: "node" | "cluster" | "domain", version: number, body: Record<string, unknown>, by = key) => {
     offer.set(name, { version, body: await signDocument(by, name, version, body) });
   };
-  const answer = (code: number) => {
+  const answer = (code: number, waitMs?: number) => {
     status = code;
+    retryAfterMs = waitMs;
   };
   return {
     sync,
@@ -252,6 +254,34 @@ describe("a download that is no document", () => {
     await waitFor("the document", () => documents.version("node") === 7);
   });
 });
+
+test.each([
+  [503, 1_800_000, 1_800_000],
+  [429, 1_800_000, 1_800_000],
+  [429, 86_400_000, 3_600_000],
+  [500, 1_800_000, 4000],
+])(
+  "an answer %i that asks to wait %i ms is heeded for %i ms, whatever happens meanwhile",
+  async (code, asked, wait) => {
+    const { put, connect, documents, clock, answer, sync, asked: requests } = await setUp();
+    await put("node", 2, nodeDocument());
+    answer(code, asked);
+    connect();
+    // Until the failure is known there is the timer of the ten minutes; afterwards one for the wait.
+    await waitFor("the request", () => requests.length === 1);
+    await new Promise(setImmediate);
+    answer(200);
+    if (wait > 10_000) {
+      sync.look(["node"]);
+      connect();
+    }
+    await clock.advance(wait - 1);
+    await new Promise(setImmediate);
+    expect([requests.length, documents.version("node")]).toEqual([1, 0]);
+    await clock.advance(1);
+    await waitFor("the document", () => documents.version("node") === 2);
+  },
+);
 
 describe("keys", () => {
   test("come first, so that what the new key signed is believed in the same run", async () => {
