@@ -138,13 +138,13 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const beating = new Beating({
     clock,
     random,
-    heartbeat: (seq, connection) =>
+    heartbeat: (seq, connection, leftOut) =>
       buildHeartbeat(readHeartbeat(reader), {
         seq,
         at: clock.now(),
         sessionRttMs: connection.rttMs(),
         overlay: "DOWN",
-        queue: queueOf(spool.status()),
+        queue: queueOf(spool.status(), leftOut),
       }),
   });
 

@@ -6,15 +6,17 @@ import type { Connection } from "../session/attempt.ts";
 export interface BeatingOptions {
   readonly clock: Clock;
   readonly random: Random;
-  readonly heartbeat: (seq: number, connection: Connection) => Heartbeat;
+  /** `leftOut` is how many heartbeats were not sent so far. */
+  readonly heartbeat: (seq: number, connection: Connection, leftOut: number) => Heartbeat;
 }
 
 const FIRST_WITHIN_MS = 2000;
 
-/** Sends heartbeats while there is a session, jittered so that no fleet beats in step; one that would queue is left out. */
+/** Sends heartbeats while there is a session, jittered so that no fleet beats in step; one that would queue is left out and counted. */
 export class Beating {
   readonly #options: BeatingOptions;
   #seq = 0;
+  #leftOut = 0;
   #cancel = (): void => undefined;
 
   constructor(options: BeatingOptions) {
@@ -32,9 +34,12 @@ export class Beating {
   #after(ms: number, connection: Connection): void {
     this.#cancel = this.#options.clock.after(ms, () => {
       this.#after(connection.heartbeatMs * (0.9 + 0.2 * this.#options.random()), connection);
-      if (connection.isCongested()) return;
+      if (connection.isCongested()) {
+        this.#leftOut += 1;
+        return;
+      }
       this.#seq += 1;
-      connection.rpc.notify("heartbeat", this.#options.heartbeat(this.#seq, connection));
+      connection.rpc.notify("heartbeat", this.#options.heartbeat(this.#seq, connection, this.#leftOut));
     });
   }
 }
