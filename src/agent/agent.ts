@@ -16,6 +16,7 @@ import { askServer, readNameServers } from "../host/resolver.ts";
 import { countHalfOpen, isSshLocal } from "../host/sockets.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
+import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { readLastGood } from "./last-good.ts";
@@ -75,6 +76,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     log.error({ code }, message);
     if (faults.length < 100) faults.push({ code, message, since: clock.now() });
   };
+  const notSaved = (error: unknown): void => log.warn({ err: toError(error) }, "not saved");
   const storage = new StorageWatch({
     clock,
     probe: () => state.probe(),
@@ -129,19 +131,18 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         isRepositoryReachable: repositoryState(health),
         isSshLocal: health?.results().isSshLocal,
       }),
-    keep: (acknowledged) =>
-      void state.reported.save(acknowledged).catch((error: unknown) => log.warn({ err: toError(error) }, "not saved")),
+    keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
   });
   const beating = new Beating({
     clock,
     random,
-    heartbeat: (seq, connection) =>
+    heartbeat: (seq, connection, leftOut) =>
       buildHeartbeat(readHeartbeat(reader), {
         seq,
         at: clock.now(),
         sessionRttMs: connection.rttMs(),
         overlay: "DOWN",
-        queue: queueOf(spool.status()),
+        queue: queueOf(spool.status(), leftOut),
       }),
   });
 
@@ -206,11 +207,13 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       fault("identity-lost", "the private keys are missing or damaged; holdfast reset, then register again");
       return;
     }
+    const addresses = await KnownAddresses.open(identity.addresses, notSaved);
     const managed = new ManagedNode({
       clock,
       log,
       http,
       registration,
+      knownAddresses: () => addresses.list,
       saveRegistration: (changed) => identity.registration.save(changed),
       documents,
       reporting,
@@ -221,14 +224,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       onChanged: () => reporting.look(),
     });
     node = managed;
-    counter = await SessionCounter.open(
-      identity.counter,
-      () => clock.now(),
-      (error) => log.warn({ err: toError(error) }, "session counter not saved"),
-    );
+    counter = await SessionCounter.open(identity.counter, () => clock.now(), notSaved);
     const party = await nodeParty({
       clock,
-      addresses: identity.addresses,
+      addresses,
       counter,
       keys,
       registration: () => managed.registration,
@@ -242,7 +241,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       }),
       reportedVersion: () => reporting.version,
       refreshKeys: (rpc, signal) => managed.sync.refreshKeys(rpc, signal),
-      onFault: (error) => log.warn({ err: toError(error) }, "not saved"),
+      onForgery: (what, error) => managed.noteForgery(what, error),
     });
     session = new Session({
       clock,
@@ -380,7 +379,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       events.close();
       pusher.close();
       storage.close();
-      await cleanStop.mark().catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
+      await cleanStop.mark().catch(notSaved);
       await state.close();
     },
   };

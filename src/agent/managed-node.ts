@@ -3,7 +3,7 @@ import { InputError, toError, type AgentError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { HttpClient } from "../host/http-client.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
-import type { Handlers } from "../protocol/rpc.ts";
+import { isTransient, type Handlers } from "../protocol/rpc.ts";
 import type { ControlMethods } from "../protocol/methods.ts";
 import { verifyJws } from "../protocol/jws.ts";
 import { keySetOf } from "../protocol/keys-chain.ts";
@@ -18,7 +18,7 @@ import type { EventLog } from "./telemetry/events.ts";
 import type { Pusher } from "./telemetry/pusher.ts";
 import type { Dispatcher } from "./triggers/dispatch.ts";
 import { judgeTrigger } from "./triggers/judge.ts";
-import type { TriggerChannel } from "./triggers/trigger.ts";
+import type { TriggerChannel, TriggerReply } from "./triggers/trigger.ts";
 import { ANSWER_MS, withinTime } from "../lib/within-time.ts";
 
 type DocumentKind = DocumentApplied["name"];
@@ -31,6 +31,8 @@ export interface ManagedNodeOptions {
   readonly log: Logger;
   readonly http: HttpClient;
   readonly registration: Registration;
+  /** Addresses of the control plane's sessions that worked. */
+  readonly knownAddresses: () => readonly string[];
   readonly saveRegistration: (registration: Registration) => Promise<void>;
   readonly documents: DesiredDocuments;
   readonly reporting: ShadowReporting;
@@ -51,6 +53,12 @@ export class ManagedNode {
   #registration: Registration;
   #connection: Connection | undefined;
   #refusedSignatures = 0;
+  /** How often in a row a report was not taken. */
+  #resends = 0;
+  #cancelResend = (): void => undefined;
+  #verifying = 0;
+  /** Triggers taken back while some were being verified, of which the dispatcher knows nothing yet. */
+  readonly #takenBack = new Set<string>();
 
   constructor(options: ManagedNodeOptions) {
     this.#options = options;
@@ -61,6 +69,7 @@ export class ManagedNode {
       http: options.http,
       documents: options.documents,
       registration: () => this.#registration,
+      knownAddresses: options.knownAddresses,
       saveRegistration: async (registration) => {
         await options.saveRegistration(registration);
         this.#registration = registration;
@@ -107,7 +116,10 @@ export class ManagedNode {
     return {
       "document.changed": ({ name }) => this.sync.look([name]),
       "trigger.run": async ({ jws }) => this.#runTrigger(jws, connection, channel),
-      "trigger.cancel": ({ id }) => this.#options.dispatcher.cancel(id),
+      "trigger.cancel": ({ id }) => {
+        if (this.#verifying > 0 && this.#takenBack.size < MAX_TAKEN_BACK) this.#takenBack.add(id);
+        this.#options.dispatcher.cancel(id);
+      },
       "trigger.input": () => {
         throw new InputError("not-supported", "no event of this version takes input");
       },
@@ -132,6 +144,8 @@ export class ManagedNode {
 
   offline(): void {
     this.#connection = undefined;
+    this.#cancelResend();
+    this.#resends = 0;
     const { reporting, pusher, beating } = this.#options;
     reporting.offline();
     this.sync.offline();
@@ -145,20 +159,34 @@ export class ManagedNode {
   }
 
   async #runTrigger(jws: string, connection: Connection, channel: TriggerChannel): Promise<unknown> {
-    const { iss, uid, keys } = await this.#trust();
-    const sessionNow = connection.sessionNow() * 1000;
     try {
-      const claims = await verifyJws("holdfast-trigger+jwt", jws, keys);
-      const refusal = judgeTrigger(claims, { iss, uid, sid: connection.sid, sessionNow });
-      if (refusal !== undefined) throw refusal;
-      const reply = await this.#options.dispatcher.run(claims, channel, sessionNow);
+      const reply = await this.#startTrigger(jws, connection, channel);
       if ("body" in reply) return reply.body;
       const { code, message, details } = reply.error;
       throw new InputError(code, message, details === undefined ? {} : { details });
     } catch (error) {
-      if (isForgery(error)) this.#noteForgery("a trigger", error);
+      if (isForgery(error)) this.noteForgery("a trigger", error);
       throw error;
     }
+  }
+
+  async #startTrigger(jws: string, connection: Connection, channel: TriggerChannel): Promise<TriggerReply> {
+    const sessionNow = connection.sessionNow() * 1000;
+    let reply: Promise<TriggerReply>;
+    this.#verifying += 1;
+    try {
+      const { iss, uid, keys } = await this.#trust();
+      const claims = await verifyJws("holdfast-trigger+jwt", jws, keys);
+      const refusal = judgeTrigger(claims, { iss, uid, sid: connection.sid, sessionNow });
+      if (refusal !== undefined) throw refusal;
+      if (this.#takenBack.has(claims.jti)) throw new InputError("cancelled", "it was cancelled");
+      // Not awaited here: from this tick on the dispatcher knows the trigger, and cancels it itself.
+      reply = this.#options.dispatcher.run(claims, channel, sessionNow);
+    } finally {
+      this.#verifying -= 1;
+      if (this.#verifying === 0) this.#takenBack.clear();
+    }
+    return reply;
   }
 
   #accepted(name: DocumentKind): void {
@@ -179,7 +207,7 @@ export class ManagedNode {
   #refused(name: DocumentKind, version: number, error: AgentError): void {
     const { events, log, clock } = this.#options;
     log.warn({ document: name, version, code: error.code, reason: error.message }, "document refused");
-    if (isForgery(error)) this.#noteForgery(`the ${name} document`, error);
+    if (isForgery(error)) this.noteForgery(`the ${name} document`, error);
     events.raise({
       eventType: "Invalid Configuration",
       object: name,
@@ -201,7 +229,8 @@ export class ManagedNode {
     }
   }
 
-  #noteForgery(what: string, error: AgentError): void {
+  /** Counts and reports something that claimed to be the control plane's and is not. */
+  noteForgery(what: string, error: AgentError): void {
     this.#refusedSignatures += 1;
     this.#options.events.notice({
       eventType: "Signature Refused",
@@ -220,6 +249,8 @@ export class ManagedNode {
   async #sendApplied(): Promise<void> {
     const connection = this.#connection;
     if (connection === undefined) return;
+    this.#cancelResend();
+    const again: DocumentKind[] = [];
     for (const name of this.#unsent) {
       const report = this.#applied.get(name);
       this.#unsent.delete(name);
@@ -229,11 +260,24 @@ export class ManagedNode {
       } catch (error) {
         if (connection.signal.aborted) return;
         this.#options.log.warn({ document: name, reason: toError(error).message }, "report was not taken");
+        if (isTransient(error)) again.push(name);
       }
     }
+    if (again.length === 0) this.#resends = 0;
+    else this.#resend(again);
+  }
+
+  #resend(names: readonly DocumentKind[]): void {
+    for (const name of names) this.#unsent.add(name);
+    const delay = Math.min(RESEND.capMs, RESEND.firstMs * 2 ** Math.min(this.#resends, 8));
+    this.#resends += 1;
+    this.#cancelResend();
+    this.#cancelResend = this.#options.clock.after(delay, () => void this.#sendApplied());
   }
 }
 
+const RESEND = { firstMs: 2000, capMs: 60_000 };
+const MAX_TAKEN_BACK = 1024;
 const FORGERIES: ReadonlySet<string> = new Set(["bad-signature", "replayed", "below-floor", "invalid-claims"]);
 
 function isForgery(error: unknown): error is InputError {

@@ -184,7 +184,7 @@ export class Greeter {
     const sid = randomUUID();
     if (kind === "authentic") documents.follow(uid, claims.have);
     const versions = documents.versions(uid);
-    const begins = { iat: Math.floor(clock.now() / 1000), elapsed: clock.elapsed() };
+    const begins = { iat: Math.floor(clock.now() / 1000), sinceBoot: clock.sinceBoot() };
     const proof = await signJws(
       "holdfast-server-proof+jwt",
       {

@@ -35,7 +35,7 @@ export interface SessionFacts {
   readonly cnonce: string;
   readonly address: string;
   /** What the control plane's proof said the time is, and the monotonic ms of that moment: session time begins here. */
-  readonly begins: { readonly iat: number; readonly elapsed: number };
+  readonly begins: { readonly iat: number; readonly sinceBoot: number };
 }
 
 /** What all sessions share; one value for all of them, since there may be thousands. */
@@ -102,8 +102,8 @@ export class NodeSession {
 
   /** Session time in whole Unix seconds: what the node judges signatures by, so that a step of the wall clock changes nothing. */
   now(): number {
-    const { iat, elapsed } = this.#begins;
-    return iat + Math.floor((this.#clock.elapsed() - elapsed) / 1000);
+    const { iat, sinceBoot } = this.#begins;
+    return iat + Math.floor((this.#clock.sinceBoot() - sinceBoot) / 1000);
   }
 
   /** Too much is unsent for anything that can wait. */

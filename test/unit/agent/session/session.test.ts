@@ -5,6 +5,7 @@ import { pino } from "pino";
 import type { WebSocket } from "ws";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { SessionCounter, generateKeys, identityFiles } from "../../../../src/agent/identity/identity.ts";
+import { KnownAddresses } from "../../../../src/agent/identity/known-addresses.ts";
 import { nodeParty } from "../../../../src/agent/identity/party.ts";
 import type { Connection } from "../../../../src/agent/session/attempt.ts";
 import { Session } from "../../../../src/agent/session/session.ts";
@@ -36,6 +37,7 @@ beforeAll(async () => {
 /** A session with real keys and sockets, over a clock that stands still; half is every random number. */
 async function node(script: (arrival: Arrival) => unknown, url?: string, known: string[] = []) {
   const unhandled: unknown[] = [];
+  const forgeries: string[] = [];
   const plane = await HostileControlPlane.start((arrival) => {
     Promise.resolve(script(arrival)).catch((error: unknown) => unhandled.push(error));
   });
@@ -50,7 +52,7 @@ async function node(script: (arrival: Arrival) => unknown, url?: string, known: 
   if (known.length > 0) await identity.addresses.save({ addresses: known });
   const party = await nodeParty({
     clock,
-    addresses: identity.addresses,
+    addresses: await KnownAddresses.open(identity.addresses, () => undefined),
     counter: await SessionCounter.open(
       identity.counter,
       () => clock.now(),
@@ -63,7 +65,7 @@ async function node(script: (arrival: Arrival) => unknown, url?: string, known: 
     have: () => ({ keys: 1, node: 0, cluster: 0, domain: 0 }),
     reportedVersion: () => 0,
     refreshKeys: () => Promise.resolve(false),
-    onFault: () => undefined,
+    onForgery: (what, error) => void forgeries.push(`${what}: ${error.code}`),
   });
   const online: Connection[] = [];
   let offline = 0;
@@ -90,7 +92,7 @@ async function node(script: (arrival: Arrival) => unknown, url?: string, known: 
     return { code: reason?.code, message: reason?.message, delay: retryAt - clock.now() };
   };
   const up = () => waitFor("the session", () => session.connection);
-  return { plane, clock, session, online, waiting, up, identity, unhandled, offline: () => offline };
+  return { plane, clock, session, online, waiting, up, identity, unhandled, forgeries, offline: () => offline };
 }
 
 const FAILED = 2000;
@@ -190,12 +192,13 @@ describe("before the proof", () => {
     ["an unknown key", () => [stranger, {}], "bad-signature"],
     ["a forged kid", () => [{ ...stranger, kid: key.kid }, {}], "bad-signature"],
   ])("a proof with %s is not believed", async (_what, wrong, code) => {
-    const { waiting, online } = await node(async ({ accept }) => {
+    const { waiting, online, forgeries } = await node(async ({ accept }) => {
       const socket = await accept();
       const [signer, changes] = wrong();
       await prove(socket, await challenge(socket), signer, changes);
     });
     expect(await waiting()).toMatchObject({ code, delay: code === "not-authentic" ? 30_000 : FAILED });
+    expect(forgeries).toEqual([`a session's proof: ${code}`]);
     expect(online).toEqual([]);
   });
 
@@ -319,7 +322,7 @@ describe("a session", () => {
     ["another node's", () => key, "11111111-1111-4111-8111-111111111111", undefined, "not-authentic", 30_000],
     ["one from another attempt", () => key, undefined, NONCE, "not-authentic", 30_000],
   ])("with a deletion statement, %s, waits accordingly", async (_what, signer, aud, nonce, code, delay) => {
-    const { waiting } = await node(async ({ accept }) => {
+    const { waiting, forgeries } = await node(async ({ accept }) => {
       const socket = await accept();
       const { cnonce } = await challenge(socket);
       const claims = { iss: ISS, aud: aud ?? UID, nonce: nonce ?? cnonce, iat: 1 };
@@ -328,6 +331,24 @@ describe("a session", () => {
       socket.close(4003);
     });
     expect(await waiting()).toMatchObject({ code, delay });
+    const isForged = code !== "deleted";
+    expect(forgeries).toEqual(isForged ? ["a statement that this node was deleted: bad-signature"] : []);
+  });
+
+  test("with a genuine statement and forged ones is deleted, and looks at no more than a few", async () => {
+    const { waiting, forgeries } = await node(async ({ accept }) => {
+      const socket = await accept();
+      const { cnonce } = await challenge(socket);
+      const say = async (signer: SigningKey) => {
+        const jws = await signJws("holdfast-deleted+jwt", { iss: ISS, aud: UID, nonce: cnonce, iat: 1 }, signer);
+        socket.send(JSON.stringify({ jsonrpc: "2.0", method: "session.deleted", params: { jws } }));
+      };
+      await say(key);
+      for (let i = 0; i < 20; i += 1) await say(stranger);
+      socket.close(4003);
+    });
+    expect(await waiting()).toMatchObject({ code: "deleted" });
+    expect(forgeries).toHaveLength(7);
   });
 
   test("that falls silent is cut after 37.5 s", async () => {
@@ -439,22 +460,17 @@ describe("a session", () => {
     await expect(connection.drained()).rejects.toMatchObject({ code: "shutdown" });
   });
 
-  test.each([
-    [59_000, 1],
-    [61_000, 2],
-  ])("after a sleep of %i ms is there in session %i", async (slept, attempt) => {
-    const { up, session, clock, online, offline } = await node((arrival) => letIn(arrival, key));
-    await up();
+  test("outlives a sleep of the machine, and its time has not stood still", async () => {
+    const { up, session, clock, online } = await node((arrival) => letIn(arrival, key));
+    const connection = await up();
     await clock.advance(1000);
-    clock.setWall(clock.now() + slept);
-    session.wake("network");
-    expect(session.status().state).toBe("online");
+    clock.sleepMachine(3_600_000);
     session.wake("resumed");
-    await waitFor("the session", () => session.status().state === "online" && online.length === attempt);
-    expect([session.status().attempt, offline()]).toEqual([attempt, attempt - 1]);
-    expect(session.connection?.sessionNow()).toBe(attempt === 1 ? 1001 : 1000);
-    session.wake("resumed");
-    expect(session.status().state).toBe("online");
+    expect([session.status().state, session.status().attempt, online.length]).toEqual(["online", 1, 1]);
+    expect(connection.sessionNow()).toBe(4601);
+    // A wall clock that is set is not a sleep.
+    clock.setWall(0);
+    expect(connection.sessionNow()).toBe(4601);
   });
 
   test("comes back after it was lost", async () => {
