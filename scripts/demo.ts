@@ -22,7 +22,15 @@ async function main(): Promise<void> {
   mkdirSync(DIR, { recursive: true, mode: 0o700 });
   const port = await freePort(8480);
   const url = `http://127.0.0.1:${port}`;
-  start("controller", ["controller", "--listen", `127.0.0.1:${port}`, "--data", `${DIR}/controller`]);
+  start("controller", [
+    "controller",
+    "--listen",
+    `127.0.0.1:${port}`,
+    "--data",
+    `${DIR}/controller`,
+    "--run",
+    `${DIR}/run`,
+  ]);
   await until("the control plane answers", async () => (await fetch(`${url}/healthz`)).ok);
   const key = readFileSync(`${DIR}/controller/admin.key`, "utf8").trim();
   const license = await fetch(`${url}/node/license?name=demo&type=Node`, { headers: { authorization: key } });
@@ -172,7 +180,7 @@ async function freePort(wanted: number): Promise<number> {
 
 /** Ends what an interrupted demo left running, by the command lines of its pid files' processes. */
 function endLeftovers(): void {
-  for (const path of [`${DIR}/run/agent.pid`, `${DIR}/controller/controller.pid`]) {
+  for (const path of [`${DIR}/run/agent.pid`, `${DIR}/run/controller.pid`]) {
     if (!existsSync(path)) continue;
     const pid = readFileSync(path, "utf8").trim();
     const commandLine = `/proc/${pid}/cmdline`;

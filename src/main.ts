@@ -10,6 +10,7 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
     return import("./agent/main.ts");
   },
   controller: () => import("./controller/main.ts"),
+  inventory: () => import("./agent/inventory.ts"),
 };
 const offline: Offline = {
   register: async () => (await import("./agent/offline.ts")).registerOffline,

@@ -2,59 +2,51 @@ import type { Logger } from "pino";
 import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { dialRequestFor, hostDialler } from "../host/dial.ts";
-import { readDmi } from "../host/dmi.ts";
+import { describeDamage } from "../host/damage.ts";
 import { hostExec } from "../host/exec.ts";
-import type { Files } from "../host/files.ts";
+import type { DiskSpace, Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { watchNetwork } from "../host/libc.ts";
 import type { LogMemory } from "../host/log.ts";
+import { valueOf } from "../host/state-file.ts";
 import { hostPower } from "../host/power.ts";
 import { parseBootId } from "../host/proc.ts";
 import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
 import { countHalfOpen, isSshLocal } from "../host/sockets.ts";
 import { buildInfo } from "../lib/build-info.ts";
-import type { Device } from "../protocol/claims.ts";
-import type { Status } from "../protocol/local-api.ts";
-import type { NodeType } from "../protocol/values.ts";
-import type { NodeAudit, NodeEvent } from "../protocol/telemetry.ts";
-import { identityFiles, type Registration } from "./identity/identity.ts";
+import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
-import type { LocalProvider } from "./local-api/provider.ts";
+import { readLastGood } from "./last-good.ts";
 import { serveLocalApi } from "./local-api/server.ts";
-import { readLogs, runLocally } from "./local-provider.ts";
+import { listTriggers } from "./list-triggers.ts";
+import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
+import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
-import { deviceOf } from "./shadow/device.ts";
+import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments } from "./shadow/desired.ts";
-import { shadowFacts } from "./shadow/facts.ts";
+import { reportedLinks, shadowFacts } from "./shadow/facts.ts";
 import { readMachine } from "./shadow/readings.ts";
 import { ShadowReporting } from "./shadow/reporting.ts";
 import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
+import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
-import { buildHealth, buildStatus, type Fault } from "./status.ts";
+import type { Fault, Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
-import { createEventLog } from "./telemetry/events.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
 import { buildHeartbeat, readHeartbeat, usedRatio } from "./telemetry/heartbeat.ts";
 import { startLinkMonitor } from "./telemetry/link-health.ts";
 import { createSampler, startSampling } from "./telemetry/metrics.ts";
-import { Pusher } from "./telemetry/pusher.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
-import { assessRun, stoppedRun } from "./telemetry/run-record.ts";
-import { Spool } from "./telemetry/spool.ts";
+import { stoppedRun } from "./telemetry/run-record.ts";
+import { queueOf } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
-import { nodeReboot } from "./triggers/node-reboot.ts";
-import { nodeRestartService } from "./triggers/node-restart-service.ts";
-import { speedTest } from "./triggers/speed-test.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
-import { tgNc } from "./triggers/tg-nc.ts";
-import { tgPing } from "./triggers/tg-ping.ts";
-import { tgTraceroute } from "./triggers/tg-traceroute.ts";
 
 export interface AgentOptions {
   readonly settings: AgentSettings;
@@ -76,73 +68,55 @@ export interface Agent {
 
 /** Builds every part, lists every trigger, and starts: first from the last good state, then towards the control plane. */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
-  const { settings, clock, files, reader, log, memory, random } = options;
+  const { settings, clock, reader, log, memory, random } = options;
   const startedAt = clock.now();
   const faults: Fault[] = [];
   const fault = (code: string, message: string): void => {
     log.error({ code }, message);
     if (faults.length < 100) faults.push({ code, message, since: clock.now() });
   };
+  const storage = new StorageWatch({
+    clock,
+    probe: () => state.probe(),
+    onRefused: (error) => log.error({ code: "storage-unavailable", err: error }, "the disk refuses writes"),
+    onTaken: () => {
+      log.info("the disk takes writes again");
+      spool.flush();
+      void counter?.keep();
+    },
+  });
+  const files = storage.watched(options.files);
   const state = await openState(files, settings.stateDir);
-  const { sql, isPersistent, damagedCopy } = state.database;
-  if (damagedCopy !== undefined) fault("damaged-file", `state.db was damaged; it was set aside as ${damagedCopy}`);
+  const { sql, isPersistent } = state.database;
   if (!isPersistent) fault("storage-unavailable", `${settings.stateDir} cannot be written; working in memory`);
 
   // What was last good.
   const identity = identityFiles(files, settings.stateDir);
   const documents = await DesiredDocuments.load(files, settings.stateDir);
-  for (const { file, isRecovered } of documents.damage) {
-    fault(
-      "damaged-file",
-      `${file} was damaged; ${isRecovered ? "its previous copy is in force" : "it must be fetched again"}`,
-    );
-  }
-  const storedRegistration = await identity.registration.load();
-  if (storedRegistration.is === "recovered" || storedRegistration.is === "lost") {
-    fault("damaged-file", `identity/registration.json was damaged (${storedRegistration.is})`);
-  }
-  const bootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "") ?? crypto.randomUUID();
+  const lastGood = await readLastGood(state, identity);
+  for (const damage of [...documents.damage, ...lastGood.damage]) fault("damaged-file", describeDamage(damage));
+  const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
+  const bootId = knownBootId ?? crypto.randomUUID();
 
-  // Telemetry.
-  const spool = new Spool(sql, (error) => log.warn({ err: toError(error) }, "spool could not be written"));
-  const pusher = new Pusher({ clock, log: log.child({ component: "telemetry" }), spool });
-  const emit = (event: NodeEvent): void => {
-    spool.append("events", event);
-    pusher.look();
-  };
-  const audit = (line: NodeAudit): void => {
-    spool.append("audits", line);
-    pusher.look();
-  };
-  const openEvents = await state.openEvents.load();
-  const keepOpen = (open: Parameters<typeof state.openEvents.save>[0]): void =>
-    void state.openEvents.save(open).catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
-  const events = createEventLog({
+  const { spool, pusher, events, record } = await openTelemetry({
+    state,
     clock,
-    sink: emit,
-    open: openEvents.is === "good" || openEvents.is === "recovered" ? openEvents.value : [],
-    onOpenChanged: (open) => keepOpen([...open]),
+    log,
+    onRefused: (error) => storage.refused(error),
+    run: {
+      bootId: knownBootId,
+      packageVersion: buildInfo.version,
+      startupErrors: faults.map(({ message }) => message),
+      startedAt: Math.floor(startedAt / 1000),
+    },
   });
-  const previousRun = await state.run.load();
-  const run = assessRun(previousRun.is === "good" || previousRun.is === "recovered" ? previousRun.value : undefined, {
-    bootId,
-    packageVersion: buildInfo.version,
-    startupErrors: faults.map(({ message }) => message),
-    startedAt: Math.floor(startedAt / 1000),
-  });
-  await state.run.save(run.record).catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
-  run.notices.forEach((event) => events.notice(event));
-  run.raises.forEach((event) => events.raise(event));
-  run.clears.forEach((event) => events.clear(event));
-  run.audits.forEach(audit);
 
   // Shadow.
   let health: HealthChecks | undefined;
-  const reported = await state.reported.load();
   const reporting = new ShadowReporting({
     clock,
     log: log.child({ component: "shadow" }),
-    acknowledged: reported.is === "good" || reported.is === "recovered" ? reported.value : undefined,
+    acknowledged: valueOf(await state.reported.load()),
     facts: () =>
       shadowFacts(readMachine(reader, clock), {
         packageVersion: buildInfo.version,
@@ -175,10 +149,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const exec = hostExec(clock);
   const power = hostPower(exec, { isManaged: settings.unit !== undefined, unit: settings.unit ?? "" });
   const cleanStop = {
-    mark: () => state.run.save(stoppedRun(run.record)),
-    clear: () => state.run.save(run.record),
+    mark: () => state.run.save(stoppedRun(record)),
+    clear: () => state.run.save(record),
   };
-  const journal = new Journal(sql, { bootId, isPersistent });
+  const journal = new Journal(sql, { bootId, isPersistent, onFault: (error) => storage.refused(error) });
   journal.reopen();
   journal.settle(bootId, startedAt);
   const dispatcher = new Dispatcher({
@@ -189,22 +163,18 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     journal,
     clock,
     log: log.child({ component: "triggers" }),
-    triggers: [
-      nodeRestartService({
-        power,
-        clock,
-        cleanStop,
-        announce: async () => {
-          events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
-          spool.flush();
-        },
-      }),
-      nodeReboot({ power, clock, cleanStop }),
-      tgPing(exec),
-      tgTraceroute(exec, files),
-      tgNc(exec),
-      speedTest({ clock, target: speedTestTarget }),
-    ],
+    triggers: listTriggers({
+      clock,
+      exec,
+      files,
+      power,
+      cleanStop,
+      speedTestTarget,
+      announceRestart: async () => {
+        events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
+        spool.flush();
+      },
+    }),
   });
 
   // The control plane.
@@ -213,6 +183,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const ending = new AbortController();
   let node: ManagedNode | undefined;
   let session: Session | undefined;
+  let counter: SessionCounter | undefined;
   let clockOffsetSeconds: number | undefined;
 
   function speedTestTarget(): TransferTarget | undefined {
@@ -223,9 +194,15 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     return { url, connect: async (signal) => (await dialler.dial(request, signal)).socket };
   }
 
+  /** By how much the wall clock is ahead of session time, now or at the start of the last session. */
+  function clockOffset(): number | undefined {
+    const connection = session?.connection;
+    return connection === undefined ? clockOffsetSeconds : clock.now() / 1000 - connection.sessionNow();
+  }
+
   async function manage(registration: Registration): Promise<void> {
-    const stored = await identity.keys.load();
-    if (stored.is !== "good" && stored.is !== "recovered") {
+    const keys = valueOf(await identity.keys.load());
+    if (keys === undefined) {
       fault("identity-lost", "the private keys are missing or damaged; holdfast reset, then register again");
       return;
     }
@@ -244,12 +221,16 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       onChanged: () => reporting.look(),
     });
     node = managed;
+    counter = await SessionCounter.open(
+      identity.counter,
+      () => clock.now(),
+      (error) => log.warn({ err: toError(error) }, "session counter not saved"),
+    );
     const party = await nodeParty({
       clock,
-      files,
-      stateDir: settings.stateDir,
-      identity,
-      keys: stored.value,
+      addresses: identity.addresses,
+      counter,
+      keys,
       registration: () => managed.registration,
       bootId,
       version: buildInfo.version,
@@ -260,7 +241,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         domain: documents.version("domain"),
       }),
       reportedVersion: () => reporting.version,
-      refreshKeys: (rpc) => managed.sync.refreshKeys(rpc, ending.signal),
+      refreshKeys: (rpc, signal) => managed.sync.refreshKeys(rpc, signal),
       onFault: (error) => log.warn({ err: toError(error) }, "not saved"),
     });
     session = new Session({
@@ -271,7 +252,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       party,
       handlers: (connection) => managed.handlers(connection),
       onOnline: (connection) => {
-        clockOffsetSeconds = clock.now() / 1000 - connection.sessionNow();
+        clockOffsetSeconds = clockOffset();
         managed.online(connection);
       },
       onOffline: () => managed.offline(),
@@ -294,16 +275,13 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     session.start();
   }
 
-  const deviceFor = async (type: NodeType): Promise<Device> =>
-    deviceOf(type, readDmi(reader), readMachine(reader, clock));
-
   // The machine.
   const links = startLinkMonitor({
     clock,
     events,
     read: () => {
       const machine = readMachine(reader, clock);
-      return { links: machine.links, addresses: machine.addresses };
+      return { links: reportedLinks(machine), addresses: machine.addresses };
     },
   });
   const network = watchNetwork({
@@ -313,7 +291,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       log.debug({ what }, "network changed");
       links.check();
       reporting.look();
-      session?.wake("network");
+      session?.wake(what === "resumed" ? "resumed" : "network");
     },
   });
   const stopSampling = startSampling(
@@ -333,53 +311,51 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   );
 
   // People.
-  const status = (): Status =>
-    buildStatus({
-      now: clock.now(),
-      startedAt,
-      stateDir: settings.stateDir,
-      runDir: settings.runDir,
-      registration: node?.registration,
-      session:
-        session === undefined
-          ? { state: "unregistered", since: startedAt, attempt: 0 }
-          : { ...session.status(), url: node?.registration.node.session ?? "" },
-      desired: documents.current,
-      applied: node?.applied ?? new Map(),
-      telemetry: spool.status(),
-      network: network.engine,
-      process: readProcess(reader),
-      faults,
-    });
-  const provider: LocalProvider = {
-    status,
-    health: () =>
-      buildHealth({
-        status: status(),
-        clockOffsetSeconds,
-        diskUsedRatio: usedRatio(reader.space("/") ?? { totalBytes: 0, freeBytes: 0, usedBytes: 0 }),
-        isStatePersistent: isPersistent,
-        dns: health?.results().dns?.isHealthy,
-        repository: repositoryState(health),
-        ssh: health?.results().isSshLocal,
-        refusedSignatures: node?.refusedSignatures ?? 0,
-      }),
-    logs: (query, signal) => readLogs(memory, query, signal),
-    trigger: (event, body, signal) => runLocally(dispatcher, event, body, signal),
+  const gather = (): Gathered => ({
+    now: clock.now(),
+    startedAt,
+    stateDir: settings.stateDir,
+    runDir: settings.runDir,
+    registration: node?.registration,
+    session:
+      session === undefined
+        ? { state: "unregistered", since: startedAt, attempt: 0 }
+        : { ...session.status(), url: node?.registration.node.session ?? "" },
+    desired: documents.current,
+    applied: node?.applied ?? new Map(),
+    telemetry: spool.status(),
+    network: network.engine,
+    process: readProcess(reader),
+    faults,
+    clockOffsetSeconds: clockOffset(),
+    storageRefusal: storage.refusal,
+    diskUsedRatio: usedRatioOf(reader.space("/")),
+    isStatePersistent: isPersistent,
+    dns: health?.results().dns?.isHealthy,
+    repository: repositoryState(health),
+    ssh: health?.results().isSshLocal,
+    refusedSignatures: node?.refusedSignatures ?? 0,
+  });
+  const provider = localProvider({
+    gather,
+    memory,
+    dispatcher,
+    documents,
+    retry: (name) => node?.sync.retry(name),
+    wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());
       if (!isPersistent) throw new InputError("storage-unavailable", `${settings.stateDir} cannot be written`);
-      const registration = await register(
-        license,
-        { files: identity, http, device: () => deviceFor(type) },
-        ending.signal,
-      );
+      const deps = {
+        files: identity,
+        http,
+        device: () => describeDevice(type, { reader, clock, exec }, ending.signal),
+      };
+      const registration = await register(license, deps, ending.signal);
       await manage(registration);
       return registration.node;
     },
-    resetFloor: (name) => documents.resetFloor(name),
-    wake: () => session?.wake("operator"),
-  };
+  });
   const localApi = await serveLocalApi({
     runDir: settings.runDir,
     provider,
@@ -387,7 +363,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     clock,
   });
 
-  if (storedRegistration.is === "good" || storedRegistration.is === "recovered") await manage(storedRegistration.value);
+  if (lastGood.registration !== undefined) await manage(lastGood.registration);
   else log.info({ stateDir: settings.stateDir }, "not registered; waiting for holdfast register");
 
   return {
@@ -403,6 +379,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await localApi.close();
       events.close();
       pusher.close();
+      storage.close();
       await cleanStop.mark().catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
       await state.close();
     },
@@ -413,15 +390,11 @@ function secondsOf(milliseconds: number | undefined): number | undefined {
   return milliseconds === undefined ? undefined : Math.floor(milliseconds / 1000);
 }
 
+function usedRatioOf(space: DiskSpace | undefined): number | undefined {
+  return space === undefined ? undefined : usedRatio(space);
+}
+
 function repositoryState(health: HealthChecks | undefined): boolean | undefined {
   const answer = health?.results().repository;
   return answer === undefined ? undefined : answer === "ok";
-}
-
-function queueOf(status: ReturnType<Spool["status"]>): { records: number; dropped: number } {
-  const streams = Object.values(status);
-  return {
-    records: streams.reduce((sum, { queued }) => sum + queued, 0),
-    dropped: streams.reduce((sum, { dropped }) => sum + dropped, 0),
-  };
 }

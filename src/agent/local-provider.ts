@@ -1,7 +1,50 @@
 import type { LogLine as StoredLine, LogMemory } from "../host/log.ts";
-import type { LogLine, LogsQuery, TriggerLine } from "../protocol/local-api.ts";
+import type { FloorName, LogLine, LogsQuery, TriggerLine } from "../protocol/local-api.ts";
+import type { LocalProvider } from "./local-api/provider.ts";
+import type { DesiredDocuments } from "./shadow/desired.ts";
+import { buildHealth, buildStatus, type Gathered } from "./status.ts";
 import type { Dispatcher } from "./triggers/dispatch.ts";
 import type { TriggerChannel } from "./triggers/trigger.ts";
+
+export interface LocalProviderDeps {
+  /** Everything a status and a judgement of health are made of, at this moment. */
+  readonly gather: () => Gathered;
+  readonly memory: LogMemory;
+  readonly dispatcher: Dispatcher;
+  readonly documents: DesiredDocuments;
+  /** Looks again at a document that may have been refused for its floor. */
+  readonly retry: (name: FloorName) => void;
+  readonly wake: () => void;
+  readonly register: LocalProvider["register"];
+}
+
+/** What the agent gives to the local API. */
+export function localProvider({
+  gather,
+  memory,
+  dispatcher,
+  documents,
+  retry,
+  wake,
+  register,
+}: LocalProviderDeps): LocalProvider {
+  return {
+    status: () => buildStatus(gather()),
+    health: () => {
+      const gathered = gather();
+      return buildHealth({ ...gathered, status: buildStatus(gathered) });
+    },
+    logs: (query, signal) => readLogs(memory, query, signal),
+    trigger: (event, body, signal) => runLocally(dispatcher, event, body, signal),
+    register,
+    async resetFloor(name) {
+      const reset = await documents.resetFloor(name);
+      retry(name);
+      return reset;
+    },
+    wake,
+  };
+}
 
 const MAX_WAITING = 1000;
 

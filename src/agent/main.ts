@@ -2,7 +2,7 @@ import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { hostFiles } from "../host/files.ts";
 import { sdNotify, trimMemory } from "../host/libc.ts";
-import { rootLogger } from "../host/log.ts";
+import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile } from "../host/pid-file.ts";
 import { hostReader } from "../host/reader.ts";
 import { buildInfo } from "../lib/build-info.ts";
@@ -17,7 +17,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   const files = hostFiles();
   try {
     const settings = await readSettings(argv, files);
-    const { log, memory } = rootLogger({ level: settings.logLevel, destination: process.stdout });
+    const { log, memory } = rootLogger({ level: settings.logLevel, destination: standardOutput() });
     const clock = systemClock();
     const agent = await startAgent({ settings, clock, files, reader: hostReader(), log, memory, random: Math.random });
     const pidFile = await writePidFile(settings.runDir, "agent");

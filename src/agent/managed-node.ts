@@ -19,6 +19,7 @@ import type { Pusher } from "./telemetry/pusher.ts";
 import type { Dispatcher } from "./triggers/dispatch.ts";
 import { judgeTrigger } from "./triggers/judge.ts";
 import type { TriggerChannel } from "./triggers/trigger.ts";
+import { ANSWER_MS, withinTime } from "../lib/within-time.ts";
 
 type DocumentKind = DocumentApplied["name"];
 
@@ -224,7 +225,7 @@ export class ManagedNode {
       this.#unsent.delete(name);
       if (report === undefined) continue;
       try {
-        await connection.rpc.request("document.applied", report, connection.signal);
+        await connection.rpc.request("document.applied", report, withinTime(connection.signal, ANSWER_MS));
       } catch (error) {
         if (connection.signal.aborted) return;
         this.#options.log.warn({ document: name, reason: toError(error).message }, "report was not taken");
@@ -245,7 +246,7 @@ function triggerChannel(connection: Connection): TriggerChannel {
     progress: ({ id, seq, kind, data }) => connection.rpc.notify("trigger.progress", { id, seq, kind, data }),
     ready: () => (connection.isCongested() ? connection.drained() : Promise.resolve()),
     async result(id, reply) {
-      await connection.rpc.request("trigger.result", { id, ...reply }, connection.signal);
+      await connection.rpc.request("trigger.result", { id, ...reply }, withinTime(connection.signal, ANSWER_MS));
     },
   };
 }

@@ -1,15 +1,15 @@
+import { InputError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { hostDialler } from "../host/dial.ts";
-import { readDmi } from "../host/dmi.ts";
+import { hostExec } from "../host/exec.ts";
 import { hostFiles } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { hostReader } from "../host/reader.ts";
 import type { NodeIdentity } from "../protocol/claims.ts";
+import { describeDevice } from "./describe-device.ts";
 import { identityFiles } from "./identity/identity.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { readSettings } from "./settings.ts";
-import { deviceOf } from "./shadow/device.ts";
-import { readMachine } from "./shadow/readings.ts";
 import { openState } from "./state.ts";
 
 /** Registers the node of a state directory while no agent runs; an agent that starts meanwhile is kept out. */
@@ -21,9 +21,10 @@ export async function registerOffline(stateDir: string, license: string, signal:
   const { type } = readLicense(license.trim());
   const state = await openState(files, stateDir);
   try {
+    if (!state.database.isPersistent) throw new InputError("storage-unavailable", `${stateDir} cannot be written`);
     const http = hostHttpClient(hostDialler(clock, settings.proxies), () => clock.now());
-    const reader = hostReader();
-    const device = async () => deviceOf(type, readDmi(reader), readMachine(reader, clock));
+    const parts = { reader: hostReader(), clock, exec: hostExec(clock) };
+    const device = () => describeDevice(type, parts, signal);
     const { node } = await register(license, { files: identityFiles(files, stateDir), http, device }, signal);
     return node;
   } finally {

@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { z } from "zod";
 import { InputError } from "../errors.ts";
@@ -15,9 +16,11 @@ const ProxyUrl = z
   .max(512)
   .refine((text) => URL.canParse(text) && new URL(text).protocol === "http:", "must be an http:// proxy address");
 
+const LogLevel = z.enum(["debug", "info", "warn", "error"]);
+
 /** Local settings and local policy, `/etc/holdfast/agent.json`; every field is optional. */
 export const AgentFile = z.strictObject({
-  logLevel: z.enum(["debug", "info", "warn", "error"]).optional(),
+  logLevel: LogLevel.optional(),
   proxy: ProxyUrl.optional(),
   noProxy: z.array(z.string().max(256)).max(256).optional(),
   /** The unit that supervises the agent; present only in a managed install, where restarts and reboots are allowed. */
@@ -57,11 +60,11 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
   const file = await readFile(files, options.config ?? DEFAULT_FILE, options.config !== undefined);
   const proxy = file.proxy ?? env["HTTPS_PROXY"] ?? env["https_proxy"];
   return {
-    stateDir: options.state ?? env["HOLDFAST_STATE"] ?? DEFAULT_STATE_DIR,
-    runDir: options.run ?? env["HOLDFAST_RUN"] ?? DEFAULT_RUN_DIR,
-    logLevel: file.logLevel ?? env["HOLDFAST_LOG_LEVEL"] ?? "info",
+    stateDir: resolve(options.state ?? env["HOLDFAST_STATE"] ?? DEFAULT_STATE_DIR),
+    runDir: resolve(options.run ?? env["HOLDFAST_RUN"] ?? DEFAULT_RUN_DIR),
+    logLevel: file.logLevel ?? fromVariable("HOLDFAST_LOG_LEVEL", LogLevel, env["HOLDFAST_LOG_LEVEL"] ?? "info"),
     proxies: {
-      ...(proxy === undefined || proxy === "" ? {} : { https: proxyUrl(proxy) }),
+      ...(proxy === undefined || proxy === "" ? {} : { https: new URL(fromVariable("HTTPS_PROXY", ProxyUrl, proxy)) }),
       noProxy: file.noProxy ?? parseNoProxy(env["NO_PROXY"] ?? env["no_proxy"]),
     },
     unit: file.unit,
@@ -100,8 +103,8 @@ async function readFile(files: Files, path: string, isAsked: boolean): Promise<z
   }
 }
 
-function proxyUrl(text: string): URL {
-  const parsed = ProxyUrl.safeParse(text);
-  if (parsed.success) return new URL(parsed.data);
-  throw new InputError("bad-settings", `HTTPS_PROXY: ${describeIssues(parsed.error).join("; ")}`);
+function fromVariable<T>(name: string, schema: z.ZodType<T>, text: string): T {
+  const parsed = schema.safeParse(text);
+  if (parsed.success) return parsed.data;
+  throw new InputError("bad-settings", `${name}: ${describeIssues(parsed.error).join("; ")}`);
 }

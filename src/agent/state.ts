@@ -18,6 +18,8 @@ export interface AgentState {
   readonly run: StateFile<RunRecord>;
   readonly openEvents: StateFile<z.infer<typeof OpenEvents>>;
   readonly reported: StateFile<z.infer<typeof Acknowledged>>;
+  /** Writes to the database and beside it; rejects while the disk refuses either. */
+  probe(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -27,15 +29,15 @@ export interface AgentState {
  */
 export async function openState(files: Files, stateDir: string): Promise<AgentState> {
   const pidPath = `${stateDir}/agent.pid`;
+  const directories = ["", "/identity", "/desired", "/reported"].map((name) => stateDir + name);
   try {
-    for (const path of ["", "/identity", "/desired", "/reported"].map((name) => stateDir + name))
-      await files.makeDirectory(path, 0o700);
+    for (const path of directories) await files.makeDirectory(path, 0o700);
   } catch (error) {
     // A disk that takes no writes may still hold all that is needed; whether it does shows when the files are read.
     if (!(error instanceof HostError && error.code === "read-only")) throw error;
   }
   const database = await openExclusively(files, stateDir, pidPath);
-  if (database.isPersistent) await files.writeAtomic(pidPath, `${process.pid}\n`, 0o600);
+  if (database.isPersistent) await settleIn(files, directories, pidPath);
   const at = <T>(name: string, schema: z.ZodType<T>): StateFile<T> =>
     stateFile(files, { path: `${stateDir}/reported/${name}.json`, schema, keepsPrevious: true });
   return {
@@ -43,11 +45,26 @@ export async function openState(files: Files, stateDir: string): Promise<AgentSt
     run: at("run", RunRecord),
     openEvents: at("open-events", OpenEvents),
     reported: at("shadow", Acknowledged),
+    async probe() {
+      const version = Number(database.sql.prepare("PRAGMA user_version").get()?.["user_version"]);
+      database.sql.exec(`PRAGMA user_version=${version}`);
+      await files.writeAtomic(pidPath, `${process.pid}\n`, 0o600);
+    },
     async close() {
       database.sql.close();
-      if (database.isPersistent) await files.remove(pidPath);
+      if (database.isPersistent) await files.remove(pidPath).catch(() => undefined);
     },
   };
+}
+
+/** Says who has the directory and clears away what a crash left; a disk that refuses either is no reason not to start. */
+async function settleIn(files: Files, directories: readonly string[], pidPath: string): Promise<void> {
+  try {
+    for (const path of directories) await files.sweep(path);
+    await files.writeAtomic(pidPath, `${process.pid}\n`, 0o600);
+  } catch (error) {
+    if (!(error instanceof HostError)) throw error;
+  }
 }
 
 async function openExclusively(files: Files, stateDir: string, pidPath: string): Promise<Database> {

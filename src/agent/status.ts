@@ -27,7 +27,12 @@ export interface StatusInput {
   readonly network: "netlink" | "poll";
   readonly process: Status["process"];
   readonly faults: readonly Fault[];
+  /** Why and since when the disk refuses writes, while it does. */
+  readonly storageRefusal?: { readonly message: string; readonly since: number } | undefined;
 }
+
+/** What a status and a judgement of health are made of. */
+export type Gathered = StatusInput & Omit<HealthInput, "status">;
 
 /** What the agent says of itself. Pure. */
 export function buildStatus(input: StatusInput): Status {
@@ -51,8 +56,15 @@ export function buildStatus(input: StatusInput): Status {
     telemetry: input.telemetry,
     engines: { network: input.network },
     process: input.process,
-    faults: [...input.faults],
+    faults: [...input.faults, ...storageFaults(input)],
   };
+}
+
+function storageFaults({ storageRefusal, faults }: StatusInput): Fault[] {
+  const isKnown = faults.some(({ code }) => code === "storage-unavailable");
+  if (storageRefusal === undefined || isKnown) return [];
+  const { message, since } = storageRefusal;
+  return [{ code: "storage-unavailable", message: `the disk refuses writes: ${message}`, since }];
 }
 
 function documentsOf({ registration, desired, applied }: StatusInput): Status["documents"] {
@@ -100,7 +112,7 @@ export function buildHealth(input: HealthInput): Health {
     sessionItem(input.status),
     documentsItem(input.status),
     clockItem(input.clockOffsetSeconds),
-    stateItem(input.isStatePersistent),
+    stateItem(input.isStatePersistent, input.status.faults),
     diskItem(input.diskUsedRatio),
     checkItem("dns", input.dns, "the name servers resolve the control plane", "look at /etc/resolv.conf"),
     checkItem("repository", input.repository, "the repository answers", "check the way to the repository"),
@@ -165,10 +177,16 @@ function clockItem(offset: number | undefined): HealthItem {
   return { name: "clock", status: "pass", message };
 }
 
-function stateItem(isPersistent: boolean): HealthItem {
-  if (isPersistent) return { name: "state", status: "pass", message: "the state directory takes writes" };
-  const fix = "make the state directory writable and restart the agent";
-  return { name: "state", status: "fail", message: "the state directory cannot be written; working in memory", fix };
+function stateItem(isPersistent: boolean, faults: Status["faults"]): HealthItem {
+  if (!isPersistent) {
+    const fix = "make the state directory writable and restart the agent";
+    return { name: "state", status: "fail", message: "the state directory cannot be written; working in memory", fix };
+  }
+  if (faults.some(({ code }) => code === "storage-unavailable")) {
+    const fix = "free space or make the disk writable; the agent tries again by itself";
+    return { name: "state", status: "fail", message: "the disk refuses writes; what is new is in memory only", fix };
+  }
+  return { name: "state", status: "pass", message: "the state directory takes writes" };
 }
 
 function diskItem(usedRatio: number | undefined): HealthItem {

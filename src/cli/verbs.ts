@@ -38,6 +38,10 @@ export const verbs: readonly Verb[] = [
       "tls-key": { value: "FILE", help: "its private key in PEM", complete: "file" },
       tls: { help: "make a certificate and serve TLS on loopback too" },
       url: { value: "ORIGIN", help: "the address nodes dial, when it is not the one listened on" },
+      "front-pin": {
+        value: "SHA256[,...]",
+        help: "keys of the front end that ends TLS for an https --url, as base64url of SHA-256",
+      },
       domain: { value: "FQDN", help: "the domain of the nodes, fixed at the first start" },
       ...DIRECTORIES,
     },

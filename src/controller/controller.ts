@@ -7,6 +7,7 @@ import { join, resolve } from "node:path";
 import type { Logger } from "pino";
 import { HostError, InputError, InternalError, toError } from "../errors.ts";
 import { systemClock, type Clock } from "../host/clock.ts";
+import { storageError } from "../host/database.ts";
 import { hostFiles, type Files } from "../host/files.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import type { Ed25519PublicKey } from "../protocol/keys.ts";
@@ -20,6 +21,7 @@ import { Gate } from "./channel/gate.ts";
 import { Greeter } from "./channel/greeter.ts";
 import { pathOf } from "./channel/http-io.ts";
 import { nodeHandlers } from "./channel/node-methods.ts";
+import { Refusals } from "./channel/refusals.ts";
 import { closeServer, listen } from "./channel/server.ts";
 import { Sessions } from "./channel/sessions.ts";
 import { SpeedTest } from "./channel/speed-test.ts";
@@ -64,16 +66,16 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const settings = controllerSettings(input);
   const files = hostFiles();
   const dataDir = resolve(settings.dataDir);
-  for (const directory of [dataDir, join(dataDir, "keys"), join(dataDir, "tls")]) {
-    await files.makeDirectory(directory, 0o700);
-  }
-  const store = openStore(join(dataDir, "controller.db"));
+  const directories = [dataDir, join(dataDir, "keys"), join(dataDir, "tls")];
+  for (const directory of directories) await files.makeDirectory(directory, 0o700);
+  const databasePath = join(dataDir, "controller.db");
+  const store = openStore(databasePath, (await files.list(join(dataDir, "keys"))).length > 0);
   try {
-    if (store.damagedCopy !== undefined) log.error({ copy: store.damagedCopy }, "database was damaged and set aside");
-    if (!store.isPersistent) throw new HostError("read-only", `${dataDir} cannot be written`);
+    if (!store.isPersistent) throw new HostError("storage-unavailable", `${databasePath} cannot be written`);
+    for (const directory of directories) await files.sweep(directory);
     const certificate = await certificateOf(files, dataDir, settings, clock);
     const keys = await loadControlKeys(keyStore(files, join(dataDir, "keys")), ledgerOf(store), {
-      spki: certificate === undefined ? [] : [certificate.pin],
+      spki: pinsOf(settings, certificate),
       nowSeconds: Math.floor(clock.now() / 1000),
     });
     const admin = await ensureAdminKey(files, dataDir, {
@@ -88,23 +90,31 @@ export async function startController(options: ControllerOptions): Promise<Contr
     const server = certificate === undefined ? createHttpServer() : createHttpsServer(certificate);
     const port = await listen(server, settings.listen.host, settings.listen.port);
     const origin = originOf(settings, port, certificate !== undefined);
-    return assemble({
-      settings,
-      log,
-      clock,
-      store,
-      certificate,
-      keys,
-      server,
-      origin,
-      identity,
-      admin,
-      access,
-      apiTokenKey,
-    });
+    try {
+      return assemble({
+        settings,
+        log,
+        clock,
+        store,
+        certificate,
+        keys,
+        server,
+        origin,
+        identity,
+        admin,
+        access,
+        apiTokenKey,
+      });
+    } catch (error) {
+      server.close();
+      throw error;
+    }
   } catch (error) {
     store.close();
-    throw error;
+    const refused = storageError(error);
+    throw refused === undefined
+      ? error
+      : new HostError(refused.code, `${databasePath}: ${refused.message}`, { cause: error });
   }
 }
 
@@ -139,17 +149,18 @@ function assemble({
   apiTokenKey,
 }: Parts): Controller {
   const { heartbeatSeconds, maxSessions } = settings;
-  const tlsPins = certificate === undefined ? [] : [certificate.pin];
+  const tlsPins = pinsOf(settings, certificate);
   const channelLog = log.child({ component: "channel" });
   const base = { store, clock, keys, origin };
 
   const events = eventLog(store, clock, identity);
+  const refusals = new Refusals({ store, events, clock, log: channelLog });
   const documents = documentsOf({ ...base, events });
   const sessions = new Sessions({ store, events, clock, heartbeatSeconds });
   const announcer = new Announcer({ sessions, documents, clock });
   const triggers = new Triggers({ ...base, sessions, log: channelLog });
   const tickets = new Tickets(clock);
-  const telemetry = telemetryIntake({ store, events, clock, log: channelLog });
+  const telemetry = telemetryIntake({ store, events, refusals, clock, log: channelLog });
   const methods = { store, documents, tickets, triggers, telemetry, clock };
   const greeter = new Greeter({
     ...base,
@@ -158,13 +169,14 @@ function assemble({
     triggers,
     announcer,
     events,
+    refusals,
     tlsPins,
     heartbeatSeconds,
     maxSessions,
     log: channelLog,
     handlers: (session) => nodeHandlers(methods, session),
   });
-  const gate = new Gate(greeter);
+  const gate = new Gate(greeter, clock);
   const routes = new AgentRoutes({
     ...base,
     sessions,
@@ -172,6 +184,7 @@ function assemble({
     tickets,
     events,
     speedTest: new SpeedTest(store),
+    refusals,
     log: channelLog,
   });
   const fleet = new FleetService({ ...base, ...identity, events, documents, sessions, triggers, announcer });
@@ -196,7 +209,11 @@ function assemble({
     if (pathOf(request).startsWith(AGENT_PREFIX)) void routes.handle(request, response);
     else void serveApi(request, response);
   });
-  const stopSweeping = every(clock, SWEEP_MS, () => sessions.sweep(), log);
+  const sweep = (): void => {
+    refusals.sweep();
+    sessions.sweep();
+  };
+  const stopSweeping = every(clock, SWEEP_MS, sweep, log);
   const stopPruning = every(clock, PRUNE_MS, () => store.prune(clock.now() / 1000), log);
   log.info({ url: origin, org: identity.org, domain: identity.domain }, "controller serves");
 
@@ -234,6 +251,11 @@ async function certificateOf(
       return selfMadeCertificate(files, join(dataDir, "tls"), hosts, clock.now());
     }
   }
+}
+
+/** The keys that nodes may meet when they dial us. */
+function pinsOf({ frontPins }: ControllerSettings, certificate: ServerCertificate | undefined): readonly string[] {
+  return [...new Set([...frontPins, ...(certificate === undefined ? [] : [certificate.pin])])];
 }
 
 async function verificationKey(key: Ed25519PublicKey): Promise<CryptoKey> {

@@ -3,16 +3,19 @@ import type { Clock } from "../host/clock.ts";
 import type { NodeEvent } from "../protocol/telemetry.ts";
 import type { EventRecord } from "./fleet.ts";
 import { alertChange } from "./model/alerts.ts";
+import type { ControlPlaneEvent } from "./model/control-plane-events.ts";
 import type { Store } from "./store/store.ts";
 import type { NodeLabel } from "./store/nodes.ts";
 
-/** An event as its source words it; the time is now and the state stateless unless said. */
-export type LoggedEvent = Pick<NodeEvent, "eventType" | "level" | "message"> &
-  Partial<Pick<NodeEvent, "state" | "details" | "timestamp">>;
+/** An event of the control plane's own; the time is now and the state stateless unless said. */
+export type OwnEvent = Pick<NodeEvent, "level" | "message"> &
+  Partial<Pick<NodeEvent, "state" | "details">> & { readonly eventType: ControlPlaneEvent };
 
 /** Where every event passes: stored with what the control plane adds, and alerts opened and closed by it. */
 export interface EventLog {
-  record(node: NodeLabel, event: LoggedEvent): EventRecord;
+  record(node: NodeLabel, event: OwnEvent): EventRecord;
+  /** Takes in what a node raised; the caller made sure that it may. */
+  relay(node: NodeLabel, event: NodeEvent): EventRecord;
   /** A change somebody made through the API: INFO, without an alert. */
   change(node: NodeLabel, user: string, message: string): void;
   audit(node: NodeLabel, category: string, value: string, timestamp?: number): void;
@@ -23,7 +26,7 @@ export function eventLog(
   clock: Clock,
   identity: { readonly org: string; readonly domain: string },
 ): EventLog {
-  const record = (node: NodeLabel, event: LoggedEvent): EventRecord =>
+  const relay = (node: NodeLabel, event: Omit<NodeEvent, "timestamp"> & { readonly timestamp?: number }): EventRecord =>
     store.atomic(() => {
       const nowMs = clock.now();
       const entry: EventRecord = {
@@ -33,8 +36,8 @@ export function eventLog(
         message: event.message,
         timestamp: event.timestamp ?? Math.floor(nowMs / 1000),
         receivedTime: nowMs / 1000,
-        details: event.details ?? {},
-        state: event.state ?? "UNKNOWN",
+        details: event.details,
+        state: event.state,
         subject: "Node",
         orgId: identity.org,
         nodeId: node.uid,
@@ -49,8 +52,11 @@ export function eventLog(
       if (opens !== undefined) store.alerts.open({ ...entry, timestamp: Math.min(entry.timestamp, nowMs / 1000) });
       return entry;
     });
+  const record = (node: NodeLabel, event: OwnEvent): EventRecord =>
+    relay(node, { state: "UNKNOWN", details: {}, ...event });
   return {
     record,
+    relay,
     change: (node, user, message) =>
       void record(node, { eventType: "Configuration Change", level: "INFO", message, details: { user } }),
     audit: (node, category, value, timestamp = Math.floor(clock.now() / 1000)) =>

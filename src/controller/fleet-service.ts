@@ -17,7 +17,7 @@ import {
 import type { Announcer } from "./channel/announcer.ts";
 import type { Documents } from "./channel/documents.ts";
 import { deletedNotice } from "./channel/greeter.ts";
-import { refuseWhileHeld } from "./channel/node-methods.ts";
+import { refuseWhileHeld } from "./channel/held-identity.ts";
 import type { Sessions } from "./channel/sessions.ts";
 import type { TriggerOptions, Triggers } from "./channel/triggers.ts";
 import type { EventLog } from "./event-log.ts";
@@ -136,7 +136,8 @@ export class FleetService implements Fleet {
     triggers.nodeRemoved(uid);
     const session = sessions.remove(uid);
     if (session === undefined) return;
-    session.peer.notify("session.deleted", { jws: await deletedNotice(this.#deps, uid, session.cnonce) });
+    const claims = { aud: uid, nonce: session.cnonce, iat: session.now() };
+    session.peer.notify("session.deleted", { jws: await deletedNotice(this.#deps, claims) });
     session.end("deleted");
   }
 

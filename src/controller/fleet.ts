@@ -111,7 +111,8 @@ export interface TriggerProgress {
 /**
  * Everything the HTTP API may ask of the fleet. Each change is stored, raises the version of every document it touches, and is
  * announced to the nodes online, in that order.
- * Errors are `InputError`: `not-found`, `invalid-body`, `name-taken` (409), `not-supported`, `offline`, or the node's own answer's code.
+ * Errors are `InputError`: `not-found`, `invalid-body`, `name-taken` (409), `not-supported` or `offline`; what a node itself answered
+ * is a `SessionError` with its code.
  */
 export interface Fleet {
   nodes(): readonly NodeRecord[];
@@ -132,7 +133,10 @@ export interface Fleet {
   deleteCluster(fqdn: string, user: string): void;
   setClusterTag(fqdn: string, name: string, value: string | undefined, user: string): ClusterRecord;
 
-  /** Sends a signed trigger. With `wait` it resolves to the node's answer, without to `true` once it was handed over. */
+  /**
+   * Sends a signed trigger. With `wait` it resolves to the node's answer, without to `true` once it was handed over; with `onProgress`
+   * output comes as the node gives it.
+   */
   runTrigger(
     uid: string,
     request: TriggerRequest,

@@ -3,7 +3,10 @@ import { z } from "zod";
 import { InputError } from "../errors.ts";
 import { Origin } from "../protocol/claims.ts";
 import { describeIssues } from "../protocol/envelope.ts";
-import { Fqdn } from "../protocol/values.ts";
+import { Base64Url32, Fqdn } from "../protocol/values.ts";
+
+/** A license names eight keys at most, and one may be our own. */
+const MAX_FRONT_PINS = 7;
 
 /** What an operator may say about a controller; everything but where to listen and where to keep state has a default. */
 export const ControllerSettings = z.object({
@@ -18,6 +21,8 @@ export const ControllerSettings = z.object({
   tlsKey: z.string().min(1).optional(),
   /** `self` makes a certificate even on loopback. */
   tls: z.literal("self").optional(),
+  /** SHA-256 of the public key of each front end that ends TLS before us (RFC 7469), base64url; our own is known. */
+  frontPins: z.array(Base64Url32).max(MAX_FRONT_PINS).default([]),
   heartbeatSeconds: z.int().min(10).max(300).default(30),
   /** Sessions kept at a time; nodes beyond it are told to come back later. */
   maxSessions: z.int().min(1).max(100_000).default(20_000),
@@ -42,7 +47,22 @@ export function controllerSettings(input: ControllerSettingsInput): ControllerSe
   if (isWildcard(settings.listen.host) && settings.publicUrl === undefined) {
     throw new InputError("invalid-settings", "publicUrl: needed when listening on every address");
   }
+  checkFrontPins(settings);
   return Object.freeze(settings);
+}
+
+/** A license always carries pins, so whoever ends TLS for us must be known by its keys. */
+function checkFrontPins(settings: ControllerSettings): void {
+  const isHttps = settings.publicUrl?.startsWith("https:") === true;
+  const count = settings.frontPins.length;
+  if (count > 0 && !isHttps) throw new InputError("invalid-settings", "frontPins: need an https publicUrl");
+  if (isHttps && count === 0 && tlsModeOf(settings) === "none") {
+    throw new InputError(
+      "invalid-settings",
+      `frontPins: ${settings.publicUrl} is https and this controller serves plain HTTP; name the keys of the front end ` +
+        "with --front-pin, or serve TLS here with --tls or --tls-cert and --tls-key",
+    );
+  }
 }
 
 /** Plain HTTP is for loopback only; elsewhere a certificate is made when none is given. */

@@ -12,7 +12,7 @@ export interface Clock {
   after(ms: number, run: () => void): () => void;
 }
 
-/** The machine's own clock. Its timers never keep the process alive by themselves when `after` is used. */
+/** The machine's own clock. A timer keeps the process alive until it rings or is taken back. */
 export function systemClock(): Clock {
   return {
     now: () => Date.now(),

@@ -1,4 +1,17 @@
-import { chmodSync, existsSync, renameSync, rmSync } from "node:fs";
+import {
+  chmodSync,
+  closeSync,
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { errnoOf, HostError, toError } from "../errors.ts";
@@ -8,6 +21,10 @@ export interface DatabaseOptions {
   readonly migrations: readonly string[];
   /** Hold the file for this process alone, so that a second program on the same state is refused. */
   readonly exclusive: boolean;
+  /** What to do with a damaged file: begin anew beside it, or leave everything as it is and throw. */
+  readonly onDamage?: "begin-anew" | "refuse";
+  /** Whether there must be something in it, so that an empty file is a damaged one. */
+  readonly isExpected?: boolean;
 }
 
 /** An open database and what had to be done to open it. */
@@ -17,35 +34,46 @@ export interface Database {
   readonly isPersistent: boolean;
   /** Where a damaged predecessor was set aside, if there was one. */
   readonly damagedCopy: string | undefined;
+  /** Whether there was nothing in it. */
+  readonly isNew: boolean;
 }
 
+const HEADER = Buffer.from("SQLite format 3\0");
 const SQLITE_BUSY = 5;
 const SQLITE_READONLY = 8;
 const SQLITE_IOERR = 10;
 const SQLITE_CORRUPT = 11;
+const SQLITE_FULL = 13;
 const SQLITE_CANTOPEN = 14;
 const SQLITE_NOTADB = 26;
 
 /**
  * Opens a SQLite file durably (WAL, `synchronous=FULL`) and brings its schema up to date. A damaged file is set aside as
- * `<path>.damaged` and begun anew; a disk that cannot be written yields a copy in memory.
- * @throws {HostError} `state-locked` when another process holds it, `state-too-new` when a newer version wrote it.
+ * `<path>.damaged` and begun anew; a disk that cannot be written yields a copy in memory. One that is only full is no hindrance,
+ * since a file whose schema is current is opened without a write.
+ * @throws {HostError} `state-locked` when another process holds it, `state-too-new` when a newer version wrote it,
+ *   `state-damaged` when it is damaged and `onDamage` says so.
  */
 export function openDatabase(path: string, options: DatabaseOptions): Database {
   try {
-    return { sql: openFile(path, options), isPersistent: true, damagedCopy: undefined };
+    return { ...openFile(path, options), isPersistent: true, damagedCopy: undefined };
   } catch (error) {
     switch (sqliteCode(error)) {
       case SQLITE_BUSY:
         throw new HostError("state-locked", `${path} is held by another process`, { cause: error, details: { path } });
       case SQLITE_CORRUPT:
       case SQLITE_NOTADB:
-        setAside(path);
-        return { sql: openFile(path, options), isPersistent: true, damagedCopy: `${path}.damaged` };
+        if (options.onDamage !== "refuse") return beginAnew(path, options);
+        throw new HostError(
+          "state-damaged",
+          `${path} is damaged; nothing was changed: restore it from a backup, or move it away to begin anew`,
+          { cause: error, details: { path } },
+        );
       case SQLITE_READONLY:
       case SQLITE_CANTOPEN:
       case SQLITE_IOERR:
-        return { sql: openInMemory(path, options), isPersistent: false, damagedCopy: undefined };
+      case SQLITE_FULL:
+        return openInMemory(path, options);
       default:
         throw error instanceof HostError ? error : wrap(path, error);
     }
@@ -56,6 +84,15 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
 export function sqliteCode(error: unknown): number | undefined {
   if (errnoOf(error) !== "ERR_SQLITE_ERROR" || !(error instanceof Error) || !("errcode" in error)) return undefined;
   return typeof error.errcode === "number" ? error.errcode & 0xff : undefined;
+}
+
+const REFUSED: ReadonlySet<number | undefined> = new Set([SQLITE_FULL, SQLITE_READONLY, SQLITE_IOERR]);
+
+/** What SQLite throws when the disk takes no write, as an error that says so: `storage-unavailable`. Undefined for anything else. */
+export function storageError(error: unknown): HostError | undefined {
+  if (!REFUSED.has(sqliteCode(error))) return undefined;
+  const { message } = toError(error);
+  return new HostError("storage-unavailable", `the database cannot be written: ${message}`, { cause: error });
 }
 
 /** Runs `work` in one transaction: all of it or, when it throws, nothing. */
@@ -72,59 +109,121 @@ export function transaction<T>(sql: DatabaseSync, work: () => T): T {
   }
 }
 
-function openFile(path: string, options: DatabaseOptions): DatabaseSync {
+type Opened = Pick<Database, "sql" | "isNew">;
+
+function openFile(path: string, options: DatabaseOptions): Opened {
+  // SQLite would find out too, and remove the write-ahead log, which may be all that is left.
+  if (!hasHeader(path, options.isExpected === true)) throw damaged("file is not a database", SQLITE_NOTADB);
   const sql = new DatabaseSync(path, { timeout: options.exclusive ? 0 : 5000 });
   try {
     if (options.exclusive) sql.exec("PRAGMA locking_mode=EXCLUSIVE");
     sql.exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA cache_size=-512");
     chmodSync(path, 0o600);
-    migrate(sql, path, options.migrations);
+    const isNew = migrate(sql, path, options.migrations) === 0;
     const check = sql.prepare("PRAGMA quick_check(1)").get();
     if (check?.["quick_check"] !== "ok") {
-      throw Object.assign(new Error("quick_check failed"), { code: "ERR_SQLITE_ERROR", errcode: SQLITE_CORRUPT });
+      throw damaged("quick_check failed", SQLITE_CORRUPT);
     }
-    return sql;
+    return { sql, isNew };
   } catch (error) {
     sql.close();
     throw error;
   }
 }
 
-function migrate(sql: DatabaseSync, path: string, migrations: readonly string[]): void {
+/** Whether a file begins as a SQLite database, or is not there, or empty where it may be, or cannot be read as a file. */
+function hasHeader(path: string, isExpected: boolean): boolean {
+  if (!existsSync(path) || !statSync(path).isFile()) return true;
+  const file = openSync(path, "r");
+  try {
+    const header = Buffer.alloc(HEADER.length);
+    return (readSync(file, header) === 0 && !isExpected) || header.equals(HEADER);
+  } finally {
+    closeSync(file);
+  }
+}
+
+function damaged(message: string, errcode: number): Error {
+  return Object.assign(new Error(message), { code: "ERR_SQLITE_ERROR", errcode });
+}
+
+/** Brings the schema up to date and gives the version it had. */
+function migrate(sql: DatabaseSync, path: string, migrations: readonly string[]): number {
   // Taking the write lock first makes a second process fail here and not in the middle of its work.
-  transaction(sql, () => {
+  return transaction(sql, () => {
     const done = Number(sql.prepare("PRAGMA user_version").get()?.["user_version"] ?? 0);
     if (done > migrations.length) {
       throw new HostError("state-too-new", `${path} was written by a newer version (schema ${done})`);
     }
     for (const script of migrations.slice(done)) sql.exec(script);
-    sql.exec(`PRAGMA user_version=${migrations.length}`);
+    if (done < migrations.length) sql.exec(`PRAGMA user_version=${migrations.length}`);
+    return done;
   });
 }
 
-function setAside(path: string): void {
-  renameSync(path, `${path}.damaged`);
-  for (const suffix of ["-wal", "-shm"]) rmSync(path + suffix, { force: true });
+/** Puts a damaged file away, with its write-ahead log under the name that SQLite looks for, and begins a new one. */
+function beginAnew(path: string, options: DatabaseOptions): Database {
+  const damagedCopy = `${path}.damaged`;
+  try {
+    for (const suffix of ["", "-wal"]) {
+      rmSync(damagedCopy + suffix, { force: true });
+      if (existsSync(path + suffix)) renameSync(path + suffix, damagedCopy + suffix);
+    }
+    rmSync(`${path}-shm`, { force: true });
+    return { ...openFile(path, options), isPersistent: true, damagedCopy };
+  } catch {
+    // A disk that takes no writes keeps the damaged file where it is.
+    return { ...openInMemory(path, options), damagedCopy: path };
+  }
 }
 
-function openInMemory(path: string, options: DatabaseOptions): DatabaseSync {
+function openInMemory(path: string, options: DatabaseOptions): Database {
   const sql = new DatabaseSync(":memory:");
   migrate(sql, path, options.migrations);
-  if (!existsSync(path)) return sql;
+  const database = { sql, isPersistent: false, damagedCopy: undefined, isNew: !existsSync(path) };
+  if (database.isNew) return database;
+  // A copy is read with its write-ahead log, which a file opened as immutable is read without.
+  let directory: string | undefined;
   try {
-    const address = pathToFileURL(path);
-    address.searchParams.set("immutable", "1");
-    sql.prepare("ATTACH ? AS disk").run(address.href);
+    directory = mkdtempSync(join(tmpdir(), "holdfast-"));
+    copyContent(sql, pathToFileURL(copyInto(directory, path)));
+  } catch {
+    copyImmutable(sql, path);
+  } finally {
+    if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
+  }
+  return database;
+}
+
+function copyInto(directory: string, path: string): string {
+  const target = join(directory, "copy.db");
+  for (const suffix of ["", "-wal"]) {
+    if (existsSync(path + suffix)) copyFileSync(path + suffix, target + suffix);
+  }
+  return target;
+}
+
+function copyImmutable(sql: DatabaseSync, path: string): void {
+  const address = pathToFileURL(path);
+  address.searchParams.set("immutable", "1");
+  try {
+    copyContent(sql, address);
+  } catch {
+    // What cannot be read is gone either way; an empty memory still lets the agent work and say so.
+  }
+}
+
+function copyContent(sql: DatabaseSync, address: URL): void {
+  sql.prepare("ATTACH ? AS disk").run(address.href);
+  try {
     const tables = sql.prepare("SELECT name FROM main.sqlite_schema WHERE type='table'").all();
     for (const { name } of tables) {
       const table = `"${String(name).replaceAll('"', '""')}"`;
       sql.exec(`INSERT OR IGNORE INTO main.${table} SELECT * FROM disk.${table}`);
     }
+  } finally {
     sql.exec("DETACH disk");
-  } catch {
-    // What cannot be read is gone either way; an empty memory still lets the agent work and say so.
   }
-  return sql;
 }
 
 function wrap(path: string, error: unknown): HostError {

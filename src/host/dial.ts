@@ -5,7 +5,7 @@ import { connect as netConnect, isIP, type Socket } from "node:net";
 import { connect as tlsConnect, type TLSSocket } from "node:tls";
 import { SessionError, toError } from "../errors.ts";
 import { interleaveFamilies, staggered } from "../lib/happy-eyeballs.ts";
-import { proxyFor, type ProxySettings } from "../lib/proxy.ts";
+import { isLoopback, proxyFor, type ProxySettings } from "../lib/proxy.ts";
 import type { Clock } from "./clock.ts";
 
 /** Where to connect and what to demand of the other end. */
@@ -14,6 +14,8 @@ export interface DialRequest {
   readonly port: number;
   /** Present for TLS: the key hashes (base64url SHA-256 of the SubjectPublicKeyInfo) that are trusted whatever else the certificate says. */
   readonly tls?: { readonly pins: readonly string[] };
+  /** Without TLS, connect to an address of this machine only, whatever the host is called. */
+  readonly plainOnlyLoopback?: boolean;
   /** Tried besides what the resolver says, and alone when it says nothing. */
   readonly knownAddresses?: readonly string[];
   readonly timeoutMs: number;
@@ -29,7 +31,7 @@ export interface Dialled {
 
 /** Opens connections: resolver, several addresses, proxy, TLS with pinned keys. */
 export interface Dialler {
-  /** @throws {SessionError} `resolve-failed`, `connect-failed`, `proxy-refused`, `tls-untrusted` or `tls-failed`. */
+  /** @throws {SessionError} `resolve-failed`, `connect-failed`, `proxy-refused`, `insecure`, `tls-untrusted` or `tls-failed`. */
   dial(request: DialRequest, signal: AbortSignal): Promise<Dialled>;
 }
 
@@ -53,27 +55,28 @@ export function hostDialler(clock: Clock, proxies: ProxySettings): Dialler {
     async dial(request, signal) {
       const deadline = AbortSignal.any([signal, AbortSignal.timeout(request.timeoutMs)]);
       const proxy = proxyFor(proxies, request.host, request.port, request.tls !== undefined);
-      const { socket, address } =
-        proxy === undefined
-          ? await dialDirect(clock, request, deadline)
-          : { socket: await dialThrough(proxy, request, deadline), address: undefined };
-      if (request.tls === undefined) return { socket, address, tlsKey: undefined };
-      const secure = await secureSocket(socket, request.host, request.tls.pins, deadline);
-      return { ...secure, address };
+      if (proxy === undefined) return dialDirect(clock, request, deadline);
+      refusePlain(request, undefined);
+      const socket = await dialThrough(proxy, request, deadline);
+      return { ...(await securedFor(request, socket, deadline)), address: undefined };
     },
   };
 }
 
-async function dialDirect(
-  clock: Clock,
-  request: DialRequest,
-  signal: AbortSignal,
-): Promise<{ socket: Socket; address: string }> {
+async function dialDirect(clock: Clock, request: DialRequest, signal: AbortSignal): Promise<Dialled> {
   const addresses = await resolveAll(request, signal);
-  const attempts = interleaveFamilies(addresses).map((address) => async (attemptSignal: AbortSignal) => ({
-    socket: await connectTcp(address, request.port, attemptSignal),
-    address,
-  }));
+  let refusal: SessionError | undefined;
+  // An address that answers and then fails TLS is as dead as one that does not answer, so TLS is part of each attempt.
+  const attempts = interleaveFamilies(addresses).map((address) => async (attemptSignal: AbortSignal) => {
+    try {
+      refusePlain(request, address);
+      const socket = await connectTcp(address, request.port, attemptSignal);
+      return { ...(await securedFor(request, socket, attemptSignal)), address };
+    } catch (error) {
+      if (error instanceof SessionError) refusal ??= error;
+      throw error;
+    }
+  });
   try {
     return await staggered(attempts, {
       clock,
@@ -82,11 +85,30 @@ async function dialDirect(
       discard: ({ socket }) => socket.destroy(),
     });
   } catch (error) {
+    // Whoever answered says more than the addresses where nobody did.
+    if (refusal !== undefined) throw refusal;
     const tried = addresses.join(", ");
     throw new SessionError("connect-failed", `${request.host}:${request.port} (${tried}): ${toError(error).message}`, {
       cause: error,
     });
   }
+}
+
+/** Names below `localhost` mean this machine (RFC 6761 §6.3), and yet a resolver may give any address for them. */
+function refusePlain({ host, tls, plainOnlyLoopback }: DialRequest, address: string | undefined): void {
+  if (tls !== undefined || plainOnlyLoopback !== true) return;
+  if (address !== undefined && isLoopback(address)) return;
+  const where = address === undefined ? "" : ` at ${address}`;
+  throw new SessionError("insecure", `${host}${where}: without TLS only this machine itself is connected to`);
+}
+
+async function securedFor(
+  request: DialRequest,
+  socket: Socket,
+  signal: AbortSignal,
+): Promise<Pick<Dialled, "socket" | "tlsKey">> {
+  if (request.tls === undefined) return { socket, tlsKey: undefined };
+  return secureSocket(socket, request.host, request.tls.pins, signal);
 }
 
 /** Every address of the host: what the resolver says first, then those that worked before. */
@@ -161,6 +183,8 @@ async function secureSocket(
   // Chain, name and dates are judged below, since a pinned key counts whatever they say.
   const tls = tlsConnect({
     socket: raw,
+    // An address is not a server name (RFC 6066 §3), yet it is what the certificate must be for.
+    host,
     minVersion: "TLSv1.2",
     rejectUnauthorized: false,
     ALPNProtocols: ["http/1.1"],

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import { mkdir, open, readdir, readFile, rename, rm, statfs, unlink } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { errnoOf, HostError, toError } from "../errors.ts";
 
 export interface DiskSpace {
@@ -21,12 +21,17 @@ export interface Files {
   move(from: string, to: string): Promise<void>;
   /** Removes a file; one that is not there is fine. */
   remove(path: string): Promise<void>;
-  /** Makes a directory and its parents. */
+  /** Makes a directory and its parents, and makes them survive a power cut. */
   makeDirectory(path: string, mode: number): Promise<void>;
   /** Names in a directory; empty when there is none. */
   list(path: string): Promise<readonly string[]>;
+  /** Removes what writes that were cut short have left in a directory. Only for whoever is alone in it. */
+  sweep(path: string): Promise<void>;
   space(path: string): Promise<DiskSpace>;
 }
+
+/** The name of a write's temporary file ends so. */
+const TEMPORARY = /\.[0-9a-f]{12}\.tmp$/;
 
 /**
  * Real files below `root`.
@@ -74,7 +79,11 @@ export function hostFiles(root = "/"): Files {
     },
     async makeDirectory(path, mode) {
       try {
-        await mkdir(at(path), { recursive: true, mode });
+        const first = await mkdir(at(path), { recursive: true, mode });
+        if (first === undefined) return;
+        for (let made = resolve(at(path)); made.length >= first.length; made = dirname(made)) {
+          await syncDirectory(dirname(made));
+        }
       } catch (error) {
         throw fileError("create", path, error);
       }
@@ -85,6 +94,15 @@ export function hostFiles(root = "/"): Files {
       } catch (error) {
         if (isAbsent(error)) return [];
         throw fileError("list", path, error);
+      }
+    },
+    async sweep(path) {
+      try {
+        const leftovers = (await readdir(at(path))).filter((name) => TEMPORARY.test(name));
+        for (const name of leftovers) await rm(at(join(path, name)), { force: true });
+        if (leftovers.length > 0) await syncDirectory(at(path));
+      } catch (error) {
+        if (!isAbsent(error)) throw fileError("tidy", path, error);
       }
     },
     async space(path) {

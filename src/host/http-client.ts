@@ -42,6 +42,7 @@ export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient 
       const { socket } = await dialler.dial(
         {
           ...dialRequestFor(url, request.pins, request.timeoutMs),
+          plainOnlyLoopback: true,
           ...(knownAddresses === undefined ? {} : { knownAddresses }),
         },
         limit,
@@ -80,7 +81,9 @@ function exchange(
       createConnection: () => socket,
       signal,
     });
-    outgoing.once("error", reject);
+    outgoing.on("error", reject);
+    // An answer that switches protocols brings neither a response nor an error.
+    outgoing.once("close", () => reject(new Error("the connection was closed without an answer")));
     outgoing.once("response", (response) => {
       const chunks: Buffer[] = [];
       let size = 0;
@@ -114,6 +117,7 @@ function exchange(
 export function parseRetryAfter(value: string | undefined, now: number): number | undefined {
   if (value === undefined) return undefined;
   if (/^\d{1,9}$/.test(value)) return Number(value) * 1000;
-  const at = Date.parse(value);
+  // Date.parse reads nearly anything as some date; all forms of an HTTP date begin with the day (RFC 9110 §5.6.7).
+  const at = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)/.test(value) ? Date.parse(value) : Number.NaN;
   return Number.isNaN(at) ? undefined : Math.max(0, at - now);
 }

@@ -1,47 +1,43 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { z } from "zod";
+import { parseStrictJson } from "../lib/strict-json.ts";
+import type { Exec } from "./exec.ts";
 
-/** What is asked of the machine once per boot, because /proc and /sys do not say it plainly. */
-export interface Inventory {
-  readonly processor: string | undefined;
-  readonly physicalCores: number | undefined;
-  readonly isVirtual: boolean | undefined;
+/** What a machine without readable firmware tables says of itself only to those who start programs to ask. */
+export const Inventory = z.object({
+  manufacturer: z.string().max(128).optional(),
+  model: z.string().max(128).optional(),
   /** The hypervisor by its own name, such as `KVM`. */
-  readonly virtualHost: string | undefined;
-  readonly disks: readonly InventoryDisk[];
-}
+  virtualHost: z.string().max(128).optional(),
+});
+export type Inventory = z.infer<typeof Inventory>;
 
-export interface InventoryDisk {
-  readonly device: string;
-  readonly type: string;
-  readonly name: string;
-  readonly sizeBytes: number;
-}
-
+/** The verb that prints an inventory. */
+export const INVENTORY_VERB = "inventory";
 const DEADLINE_MS = 5000;
-const MAX_DISKS = 64;
 
-/**
- * Takes the inventory; it starts about twenty short-lived processes, so the caller keeps the result for as long as the boot
- * id stays. What does not answer within 5 s is left out.
- */
+/** Takes the inventory; it starts some short-lived processes. What does not answer within 5 s is left out. */
 export async function takeInventory(signal: AbortSignal, deadlineMs = DEADLINE_MS): Promise<Inventory> {
   const { default: information } = await import("systeminformation");
-  const ask = <T>(call: () => Promise<T>): Promise<T | undefined> => withDeadline(call, deadlineMs, signal);
-  const processor = await ask(() => information.cpu());
-  const system = await ask(() => information.system());
-  const disks = await ask(() => information.diskLayout());
-  return {
-    processor: textOf(`${processor?.manufacturer ?? ""} ${processor?.brand ?? ""}`),
-    physicalCores: countOf(processor?.physicalCores),
-    isVirtual: typeof system?.virtual === "boolean" ? system.virtual : undefined,
-    virtualHost: textOf(system?.virtualHost),
-    disks: (disks ?? []).slice(0, MAX_DISKS).map((disk) => ({
-      device: textOf(disk.device) ?? "",
-      type: textOf(disk.type) ?? "",
-      name: textOf(disk.name) ?? "",
-      sizeBytes: countOf(disk.size) ?? 0,
-    })),
-  };
+  const system = await withDeadline(() => information.system(), deadlineMs, signal);
+  const known = { manufacturer: system?.manufacturer, model: system?.model, virtualHost: system?.virtualHost };
+  return Inventory.parse(Object.fromEntries(Object.entries(known).flatMap(([name, value]) => nameOf(name, value))));
+}
+
+/**
+ * Takes the inventory in a process of its own, so that the library behind it, which starts shells and fills memory, leaves
+ * nothing in this one. Empty when that fails: it only makes a description better.
+ */
+export async function readInventory(exec: Exec, signal: AbortSignal): Promise<Inventory> {
+  const [runtime, program] = process.argv;
+  try {
+    const args = [...process.execArgv, program ?? "", INVENTORY_VERB];
+    const options = { signal, deadlineMs: DEADLINE_MS + 5000, maxOutputBytes: 16_384 };
+    const { stdout } = await exec.run(runtime ?? process.execPath, args, options);
+    return Inventory.parse(parseStrictJson(stdout, { maxBytes: 16_384, maxDepth: 4 }));
+  } catch {
+    return {};
+  }
 }
 
 /** The result, or undefined when the call fails, takes too long or is no longer wanted. */
@@ -60,11 +56,7 @@ export async function withDeadline<T>(
   }
 }
 
-function textOf(value: unknown): string | undefined {
+function nameOf(name: string, value: unknown): [string, string][] {
   const text = typeof value === "string" ? value.trim().slice(0, 128) : "";
-  return text === "" ? undefined : text;
-}
-
-function countOf(value: unknown): number | undefined {
-  return typeof value === "number" && Number.isFinite(value) && value >= 0 ? value : undefined;
+  return text === "" || text === "-" ? [] : [[name, text]];
 }

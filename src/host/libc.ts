@@ -8,7 +8,8 @@ import { RESOLVER_FILES } from "./resolver.ts";
 
 export interface WatchNetworkOptions {
   readonly clock: Clock;
-  readonly onChange: (what: NetworkChange) => void;
+  /** `resumed` when the machine slept, or its clock was set: the monotonic clock does not know of either. */
+  readonly onChange: (what: NetworkChange | "resumed") => void;
   /** What to read the machine's files with. */
   readonly reader?: Reader;
   /** Forces one way of watching; by default netlink where it loads. */
@@ -23,6 +24,7 @@ export interface NetworkWatch {
 type Look = () => ReadonlySet<NetworkChange>;
 
 const TICK_MS = 1000;
+const SLEPT_MS = 10_000;
 const AF_UNIX = 1;
 const AF_NETLINK = 16;
 const SOCK_DGRAM = 2;
@@ -44,9 +46,13 @@ export function watchNetwork(options: WatchNetworkOptions): NetworkWatch {
   ]);
   let cancel = (): void => {};
   let isClosed = false;
+  let ahead = clock.now() - clock.elapsed();
   const tick = (): void => {
     cancel = clock.after(TICK_MS, tick);
-    for (const change of [...lookAtNetwork(), ...lookAtResolver()]) if (!isClosed) onChange(change);
+    const before = ahead;
+    ahead = clock.now() - clock.elapsed();
+    const resumed = Math.abs(ahead - before) > SLEPT_MS ? (["resumed"] as const) : [];
+    for (const change of [...lookAtNetwork(), ...lookAtResolver(), ...resumed]) if (!isClosed) onChange(change);
   };
   cancel = clock.after(TICK_MS, tick);
   return {

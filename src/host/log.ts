@@ -30,6 +30,12 @@ const SECRETS = [
   "clientSecret",
 ];
 
+/** This process's standard output; what reads it may go away, which is no reason to end. */
+export function standardOutput(): { write(line: string): void } {
+  process.stdout.on("error", () => undefined);
+  return { write: (line) => void process.stdout.write(line) };
+}
+
 /**
  * Makes the program's root logger: JSON lines to `destination`, in UTC, the newest kept in memory, secrets removed.
  * `debug` says why, `info` that state changed, `warn` unusual and handled, `error` that a person must act.

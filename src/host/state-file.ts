@@ -4,10 +4,13 @@ import { errnoOf } from "../errors.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import type { Files } from "./files.ts";
 
-/** What reading a state file came to. `recovered` and `lost` had a damaged file, set aside at `damagedCopy`. */
+/**
+ * What reading a state file came to. `recovered` is the previous copy, and `lost` neither; a damaged file was set aside at
+ * `damagedCopy`, as was a damaged previous copy beside a good newest one, which then takes its place too.
+ */
 export type Loaded<T> =
   | { readonly is: "absent" }
-  | { readonly is: "good"; readonly value: T }
+  | { readonly is: "good"; readonly value: T; readonly damagedCopy?: string }
   | { readonly is: "recovered"; readonly value: T; readonly damagedCopy: string }
   | { readonly is: "lost"; readonly damagedCopy: string };
 
@@ -31,6 +34,11 @@ const MODE = 0o600;
 const FORMAT = 1;
 const LIMITS = { maxBytes: 128 * 1024 * 1024, maxDepth: 64 };
 
+/** The value of whichever copy was good. */
+export function valueOf<T>(loaded: Loaded<T>): T | undefined {
+  return loaded.is === "good" || loaded.is === "recovered" ? loaded.value : undefined;
+}
+
 /** A state file over real files. */
 export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateFile<T> {
   const { path, schema } = options;
@@ -47,30 +55,45 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     return { is: "lost", damagedCopy };
   };
 
+  const save = async (value: T): Promise<void> => {
+    if (options.keepsPrevious) {
+      const current = await readText(files, path);
+      // What was damaged since it was read must not take the place of a good copy.
+      if (current !== undefined && current !== UNREADABLE && unseal(current, schema) !== undefined)
+        await files.writeAtomic(previous, current, MODE);
+    }
+    await files.writeAtomic(path, seal(value), MODE);
+  };
+  const remove = async (): Promise<void> => {
+    // The newest goes last, lest a cut leave an older state in force.
+    await files.remove(previous);
+    await files.remove(path);
+  };
+  // One after the other, or of two at once the older might be the one that stays.
+  let last: Promise<void> = Promise.resolve();
+  const inTurn = (work: () => Promise<void>): Promise<void> => {
+    const mine = last.then(work);
+    last = mine.catch(() => undefined);
+    return mine;
+  };
+
   return {
     async load() {
       const newest = await readCopy(path);
-      if (newest.is === "good" || !options.keepsPrevious) return newest;
+      if (!options.keepsPrevious) return newest;
       const older = await readCopy(previous);
+      if (newest.is === "good") {
+        if (older.is !== "lost") return newest;
+        await files.writeAtomic(previous, seal(newest.value), MODE).catch(() => undefined);
+        return { ...newest, damagedCopy: older.damagedCopy };
+      }
       if (older.is !== "good") return newest.is === "absent" ? older : newest;
       // A previous copy alone is what is left after the newest was set aside and nothing saved since.
       const damagedCopy = newest.is === "lost" ? newest.damagedCopy : `${path}.damaged`;
       return { is: "recovered", value: older.value, damagedCopy };
     },
-    async save(value) {
-      if (options.keepsPrevious) {
-        const current = await readText(files, path);
-        // What was damaged since it was read must not take the place of a good copy.
-        if (current !== undefined && current !== UNREADABLE && unseal(current, schema) !== undefined)
-          await files.writeAtomic(previous, current, MODE);
-      }
-      await files.writeAtomic(path, seal(value), MODE);
-    },
-    async remove() {
-      // The newest goes last, lest a cut leave an older state in force.
-      await files.remove(previous);
-      await files.remove(path);
-    },
+    save: (value) => inTurn(() => save(value)),
+    remove: () => inTurn(remove),
   };
 }
 

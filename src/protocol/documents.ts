@@ -1,12 +1,17 @@
 import { z } from "zod";
-import { sectionNames } from "./sections.ts";
+import { sectionNames, type SectionName } from "./sections.ts";
 import { Fqdn, JsonObject, LifecycleState, NodeName, NodeState, NodeType, Tags, Uid } from "./values.ts";
 
 /** Features a document or an item needs; a node that lacks one refuses it as `not-supported`. */
 export const Requires = z.array(z.string().max(64)).max(64).optional();
 
-/** Desired configuration by section; a section without a schema of its own is any JSON object. */
-export const Config = z.partialRecord(z.enum(sectionNames), JsonObject);
+const sections = Object.fromEntries(sectionNames.map((name) => [name, z.exactOptional(JsonObject)]));
+
+/**
+ * Desired configuration by section; a section without a schema of its own is any JSON object. Sections of another version are
+ * dropped, since a newer control plane must not leave older nodes without configuration.
+ */
+export const Config = z.object(sections as Record<SectionName, z.ZodExactOptional<typeof JsonObject>>);
 export type Config = z.infer<typeof Config>;
 
 /** The `node` document: the node's record and its own sections. */
@@ -47,5 +52,32 @@ export const DomainDocument = z.object({
 });
 export type DomainDocument = z.infer<typeof DomainDocument>;
 
+/** Names of the sections in a document's raw body that this build does not know. */
+export function unknownSections(body: JsonObject): readonly string[] {
+  const { config } = body;
+  if (typeof config !== "object" || config === null) return [];
+  return Object.keys(config).filter((name) => !Object.hasOwn(sections, name));
+}
+
 /** Features this build understands when a document requires them. */
 export const KNOWN_FEATURES: ReadonlySet<string> = new Set();
+
+/** Items that this build can use, and the others by their place in the list and the features they lack. */
+export interface SplitItems {
+  readonly usable: JsonObject[];
+  readonly refused: readonly { readonly index: number; readonly missing: readonly string[] }[];
+}
+
+/** Splits items by whether every feature that they require is known. One whose `requires` cannot be read is refused too. */
+export function splitByFeatures(items: readonly JsonObject[], known: ReadonlySet<string> = KNOWN_FEATURES): SplitItems {
+  const refused: { index: number; missing: readonly string[] }[] = [];
+  const usable = items.filter((item, index) => {
+    const parsed = Requires.safeParse(item["requires"]);
+    const missing = parsed.success
+      ? (parsed.data ?? []).filter((feature) => !known.has(feature))
+      : ["what cannot be read"];
+    if (missing.length > 0) refused.push({ index, missing });
+    return missing.length === 0;
+  });
+  return { usable, refused };
+}

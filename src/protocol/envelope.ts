@@ -13,10 +13,8 @@ export const STREAM_PATH = "/agent/v1/stream";
 export const REGISTER_PATH = "/agent/v1/register";
 export const DOCUMENT_PATH = "/agent/v1/document";
 
-const Method = z
-  .string()
-  .regex(/^[a-z]+(?:\.[a-z]+)?$/)
-  .max(64);
+/** Any name: which of them exist is for the one who is called to say (−32601). */
+const Method = z.string().max(64);
 const Id = z.int().min(1);
 const version = { jsonrpc: z.literal("2.0") };
 
@@ -40,9 +38,23 @@ export type Message =
   | { readonly kind: "success"; readonly id: number; readonly result: unknown }
   | { readonly kind: "failure"; readonly id: number | null; readonly error: RpcError };
 
+const INVALID_REQUEST = -32600;
+
+/**
+ * The error response (JSON-RPC 2.0 §5.1) to a request that `parseMessage` refused for its envelope; undefined for anything else,
+ * since only a request with a usable id can be answered.
+ */
+export function refuseEnvelope(error: unknown): string | undefined {
+  if (!(error instanceof InputError) || error.code !== "invalid-message") return undefined;
+  const id = error.details?.["id"];
+  if (id === undefined) return undefined;
+  const failure = { code: INVALID_REQUEST, message: error.message.slice(0, 1024), data: { code: error.code } };
+  return JSON.stringify({ jsonrpc: "2.0", id, error: failure });
+}
+
 /**
  * Reads one frame: limits and forbidden keys first, then the envelope. Parameters are left to the method's schema.
- * @throws {InputError} with the code of the check that failed; `invalid-message` for the envelope.
+ * @throws {InputError} with the code of the check that failed; `invalid-message` for the envelope, its details naming a request's `id`.
  */
 export function parseMessage(frame: string | Uint8Array, limits: JsonLimits): Message {
   const value = parseStrictJson(frame, limits);
@@ -57,10 +69,15 @@ export function parseMessage(frame: string | Uint8Array, limits: JsonLimits): Me
   return { kind: "success", ...read(Success, value) };
 }
 
-function read<T>(schema: z.ZodType<T>, value: unknown): T {
+function read<T>(schema: z.ZodType<T>, value: object): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  throw new InputError("invalid-message", describeIssues(parsed.error).join("; "), { cause: parsed.error });
+  const { id } = value as { readonly id?: unknown };
+  const isRequest = "method" in value && Id.safeParse(id).success;
+  throw new InputError("invalid-message", describeIssues(parsed.error).join("; "), {
+    cause: parsed.error,
+    ...(isRequest ? { details: { id } } : {}),
+  });
 }
 
 /**

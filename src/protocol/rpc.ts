@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { AgentError, InputError, SessionError, toError } from "../errors.ts";
-import { errorCodes, isErrorCode } from "./error-codes.ts";
+import { errorCodes, isErrorCode, type ErrorCode } from "./error-codes.ts";
 import { describeIssues, type Message, type RpcError } from "./envelope.ts";
 import type { MethodSpec } from "./methods.ts";
 
@@ -32,6 +32,8 @@ const METHOD_NOT_FOUND = -32601;
 const INVALID_PARAMS = -32602;
 /** Requests in flight one way; beyond it the sender has lost count of its own work. */
 const MAX_PENDING = 1024;
+/** Calls of the other side being answered; beyond it they are refused at once. */
+const MAX_ANSWERING = 1024;
 /** An answer must fit the asker's own schema and message limit, however much was wrong with the question. */
 const MAX_MESSAGE = 4096;
 const MAX_ISSUES = 20;
@@ -51,6 +53,7 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
   readonly #options: RpcOptions<Local, Remote>;
   readonly #pending = new Map<number, Pending>();
   #lastId = 0;
+  #answering = 0;
   #closed: Error | undefined;
 
   constructor(options: RpcOptions<Local, Remote>) {
@@ -97,6 +100,11 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
     });
   }
 
+  /** The method of the unanswered request with this id. */
+  unanswered(id: number): string | undefined {
+    return this.#pending.get(id)?.method;
+  }
+
   /** Tells the other side something that wants no answer. */
   notify<M extends NoticeName<Remote>>(method: M, params: Params<Remote, M>): void {
     if (this.#closed === undefined) this.#options.send(JSON.stringify({ jsonrpc: "2.0", method, params }));
@@ -119,7 +127,12 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
         }
         return;
       case "request":
-        await this.#answer(message.id, message.method, message.params);
+        this.#answering += 1;
+        try {
+          await this.#answer(message.id, message.method, message.params);
+        } finally {
+          this.#answering -= 1;
+        }
     }
   }
 
@@ -133,6 +146,7 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
   async #answer(id: number, method: string, params: unknown): Promise<void> {
     let text: string;
     try {
+      if (this.#answering > MAX_ANSWERING) throw new InputError("busy", `${MAX_ANSWERING} calls are being answered`);
       const result = await this.#call(method, params);
       text = JSON.stringify({ jsonrpc: "2.0", id, result: result === undefined ? {} : result });
     } catch (error) {
@@ -157,17 +171,29 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
       const message = error.message.slice(0, MAX_MESSAGE);
       return { code: INVALID_PARAMS, message, data: { code: "invalid-body", details: error.issues } };
     }
+    const code = codeOf(error);
     // What nobody threw on purpose may hold anything, so its words stay here.
-    if (error instanceof AgentError && error.code !== "internal" && isErrorCode(error.code)) {
+    if (error instanceof AgentError && code !== "internal") {
       return {
-        code: errorCodes[error.code].rpc,
+        code: errorCodes[code].rpc,
         message: error.message.slice(0, MAX_MESSAGE),
-        data: { code: error.code, details: error.details },
+        data: { code, details: error.details },
       };
     }
     this.#options.onFault(method, error);
     return { code: errorCodes.internal.rpc, message: "internal error", data: { code: "internal" } };
   }
+}
+
+/** What a verifier found wrong; whatever else was wrong with the input is an invalid body. */
+const UNTRUSTED: ReadonlySet<string> = new Set(["invalid-claims", "below-floor"]);
+
+/** The code of the platform for an error: one that the table does not have is the caller's fault when it says so. */
+function codeOf(error: Error): ErrorCode {
+  if (!(error instanceof AgentError)) return "internal";
+  if (isErrorCode(error.code)) return error.code;
+  if (!(error instanceof InputError)) return "internal";
+  return UNTRUSTED.has(error.code) ? "bad-signature" : "invalid-body";
 }
 
 class UnknownMethod extends InputError {

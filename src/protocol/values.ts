@@ -41,7 +41,9 @@ export const IpAddress = z
 export const Port = z.int().min(1).max(65_535);
 
 /** The name of a network link as Linux allows it. */
-export const LinkName = z.string().regex(/^[A-Za-z0-9_.@:-]{1,15}$/, "not the name of a network interface");
+export const LinkName = z
+  .string()
+  .regex(/^(?!-|\.{1,2}$)[A-Za-z0-9_.@:-]{1,15}$/, "not the name of a network interface");
 
 /** 32 bytes as 43 base64url characters: nonces, thumbprints (RFC 7638), key pins (RFC 7469). */
 export const Base64Url32 = z.string().regex(/^[A-Za-z0-9_-]{43}$/, "must be 43 base64url characters");

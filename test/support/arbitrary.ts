@@ -171,7 +171,8 @@ export function withUnknownFields(schema: z.core.$ZodType, value: unknown): unkn
     const fitting = def.options.find((option) => z.safeParse(option, value).success);
     return fitting === undefined ? value : withUnknownFields(fitting, value);
   }
-  if (def.type !== "object") return value;
+  // What takes any field has none that are unknown.
+  if (def.type !== "object" || def.catchall !== undefined) return value;
   const shape: Record<string, z.core.$ZodType> = def.shape;
   const entries = Object.entries(value).map(([key, inner]: [string, unknown]) => [
     key,

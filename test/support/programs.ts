@@ -1,7 +1,10 @@
 import { spawn, type ChildProcess, type SpawnOptions } from "node:child_process";
 import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { request as httpRequest } from "node:http";
+import { request as httpsRequest } from "node:https";
 import { createServer } from "node:net";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { onTestFinished } from "vitest";
 import { Health, Status } from "../../src/protocol/local-api.ts";
 import { waitFor } from "./wait-for.ts";
@@ -35,10 +38,17 @@ export interface AgentProgram extends Program {
   health(): Promise<Health>;
 }
 
+/** How a program is started: `within` is a command that executes what follows it in its own place, such as `unshare`. */
+export interface ProgramOptions extends SpawnOptions {
+  readonly within?: readonly string[];
+}
+
 /** Starts the bundle with a verb; output goes to `logPath`. It ends with the test at the latest. */
-export function startProgram(args: readonly string[], logPath: string, options: SpawnOptions = {}): Program {
+export function startProgram(args: readonly string[], logPath: string, options: ProgramOptions = {}): Program {
+  const { within = [], ...spawning } = options;
   const out = openSync(logPath, "a");
-  const child = spawn(process.execPath, [...FLAGS, BUNDLE, ...args], { ...options, stdio: ["ignore", out, out] });
+  const [command = "", ...rest] = [...within, process.execPath, ...FLAGS, BUNDLE, ...args];
+  const child = spawn(command, rest, { ...spawning, stdio: ["ignore", out, out] });
   const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
   onTestFinished(() => {
     child.kill("SIGKILL");
@@ -64,7 +74,7 @@ export async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** Starts a controller below `dir` and waits until it answers. */
+/** Starts a controller below `dir` and waits until it answers; with `--tls` among its options it is called by HTTPS. */
 export async function startController(
   dir: string,
   port: number,
@@ -72,21 +82,13 @@ export async function startController(
 ): Promise<ControllerProgram> {
   mkdirSync(dir, { recursive: true });
   const data = join(dir, "controller");
-  const url = `http://127.0.0.1:${port}`;
+  const url = `${more.includes("--tls") ? "https" : "http"}://127.0.0.1:${port}`;
   const args = ["controller", "--listen", `127.0.0.1:${port}`, "--data", data, ...more];
   const program = startProgram(args, join(dir, "controller.log"));
-  await waitFor("the controller answers", async () => (await fetch(`${url}/healthz`)).ok);
+  await waitFor("the controller answers", async () => (await send(`${url}/healthz`, "GET", {})).status === 200);
   const key = (): string => readFileSync(join(data, "admin.key"), "utf8").trim();
-  const call = async (method: string, path: string, body?: unknown): Promise<{ status: number; body: unknown }> => {
-    const response = await fetch(`${url}${path}`, {
-      method,
-      headers: { authorization: key(), ...(body === undefined ? {} : { "content-type": "application/json" }) },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    const text = await response.text();
-    const isJson = response.headers.get("content-type")?.includes("json") === true;
-    return { status: response.status, body: isJson ? (JSON.parse(text) as unknown) : text };
-  };
+  const call = (method: string, path: string, body?: unknown): Promise<{ status: number; body: unknown }> =>
+    send(`${url}${path}`, method, { authorization: key() }, body);
   return {
     ...program,
     url,
@@ -101,13 +103,43 @@ export async function startController(
   };
 }
 
+/** One HTTP exchange; a certificate made by the controller itself is accepted. */
+function send(
+  url: string,
+  method: string,
+  headers: Readonly<Record<string, string>>,
+  body?: unknown,
+): Promise<{ status: number; body: unknown }> {
+  const request = url.startsWith("https:") ? httpsRequest : httpRequest;
+  const options = {
+    method,
+    rejectUnauthorized: false,
+    agent: false,
+    headers: { ...headers, ...(body === undefined ? {} : { "content-type": "application/json" }) },
+  };
+  return new Promise((resolve, reject) => {
+    const outgoing = request(url, options, (response) => {
+      const isJson = response.headers["content-type"]?.includes("json") === true;
+      text(response).then(
+        (got) => resolve({ status: response.statusCode ?? 0, body: isJson ? (JSON.parse(got) as unknown) : got }),
+        reject,
+      );
+    });
+    outgoing.once("error", reject).end(body === undefined ? undefined : JSON.stringify(body));
+  });
+}
+
 /** Starts an agent on `dir/state` and `dir/run` and waits for its socket. */
-export async function startAgent(dir: string, options: SpawnOptions & { wait?: boolean } = {}): Promise<AgentProgram> {
+export async function startAgent(
+  dir: string,
+  options: ProgramOptions & { wait?: boolean } = {},
+): Promise<AgentProgram> {
   mkdirSync(dir, { recursive: true });
   const stateDir = join(dir, "state");
   const runDir = join(dir, "run");
-  const program = startProgram(["agent", "--state", stateDir, "--run", runDir], join(dir, "agent.log"), options);
-  if (options.wait !== false) {
+  const { wait = true, ...starting } = options;
+  const program = startProgram(["agent", "--state", stateDir, "--run", runDir], join(dir, "agent.log"), starting);
+  if (wait) {
     await waitFor("the agent writes its pid", () => pidOf(runDir) === program.pid);
   }
   const read = async (verb: string): Promise<unknown> => {

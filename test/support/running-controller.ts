@@ -20,9 +20,10 @@ export async function temporaryDirectory(): Promise<string> {
 export class MovableClock implements Clock {
   readonly #real = systemClock();
   #aheadMs = 0;
+  #stepMs = 0;
 
   now(): number {
-    return this.#real.now() + this.#aheadMs;
+    return this.#real.now() + this.#aheadMs + this.#stepMs;
   }
 
   elapsed(): number {
@@ -40,6 +41,20 @@ export class MovableClock implements Clock {
   advance(ms: number): void {
     this.#aheadMs += ms;
   }
+
+  /** Steps the wall clock alone, as NTP or a person would. */
+  stepWall(ms: number): void {
+    this.#stepMs += ms;
+  }
+}
+
+/** A clock on which every timer of one length rings after another. */
+export function clockWith(lengthMs: number, insteadMs: number): MovableClock {
+  return new (class extends MovableClock {
+    override after(ms: number, run: () => void): () => void {
+      return super.after(ms === lengthMs ? insteadMs : ms, run);
+    }
+  })();
 }
 
 /** Starts a controller on a free loopback port; it ends with the test unless it was closed before. */

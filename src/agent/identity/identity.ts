@@ -31,15 +31,32 @@ export type Registration = z.infer<typeof Registration>;
 export interface IdentityFiles {
   readonly keys: StateFile<PrivateKeys>;
   readonly registration: StateFile<Registration>;
-  readonly counter: StateFile<{ n: number }>;
+  readonly counter: StateFile<Counter>;
+  readonly addresses: StateFile<Addresses>;
+  /** Runs one registration after the other: two at once would each make keys, and only the last would be on disk. */
+  readonly oneAtATime: <T>(work: () => Promise<T>) => Promise<T>;
 }
+
+const Counter = z.object({ n: z.int().min(1) });
+type Counter = z.infer<typeof Counter>;
+
+/** Addresses of the control plane that worked, the last one first, for when no name can be resolved. */
+export const Addresses = z.object({ addresses: z.array(z.string().max(64)).max(8) });
+export type Addresses = z.infer<typeof Addresses>;
 
 export function identityFiles(files: Files, stateDir: string): IdentityFiles {
   const at = (name: string): string => `${stateDir}/identity/${name}.json`;
+  let last: Promise<unknown> = Promise.resolve();
   return {
     keys: stateFile(files, { path: at("keys"), schema: PrivateKeys, keepsPrevious: true }),
     registration: stateFile(files, { path: at("registration"), schema: Registration, keepsPrevious: true }),
-    counter: stateFile(files, { path: at("counter"), schema: z.object({ n: z.int().min(1) }), keepsPrevious: true }),
+    counter: stateFile(files, { path: at("counter"), schema: Counter, keepsPrevious: true }),
+    addresses: stateFile(files, { path: at("addresses"), schema: Addresses, keepsPrevious: false }),
+    oneAtATime: (work) => {
+      const mine = last.then(work);
+      last = mine.catch(() => undefined);
+      return mine;
+    },
   };
 }
 
@@ -69,13 +86,53 @@ export async function authSigner(keys: PrivateKeys): Promise<Signer> {
 }
 
 /**
- * The next session counter, on disk before it is returned. It starts at the wall clock's milliseconds, so that a counter lost
- * with its previous copy still goes on above every earlier one.
+ * The session counter, on disk before use. It starts at the wall clock's milliseconds, so that a counter lost with its previous
+ * copy still goes on above every earlier one. A disk that refuses must not keep the node from its control plane: until it takes
+ * writes again the counter goes on in memory, no lower than the wall clock, so that a restart meanwhile does not repeat it.
  */
-export async function nextCounter(counter: StateFile<{ n: number }>, now: number): Promise<number> {
-  const stored = await counter.load();
-  // A previous copy may be one behind what was used; the step leaves room for it.
-  const n = stored.is === "good" ? stored.value.n + 1 : stored.is === "recovered" ? stored.value.n + 1000 : now;
-  await counter.save({ n });
-  return n;
+export class SessionCounter {
+  readonly #file: StateFile<Counter>;
+  readonly #now: () => number;
+  readonly #onFault: (error: unknown) => void;
+  #last: number;
+  #isKept = true;
+
+  private constructor(file: StateFile<Counter>, now: () => number, onFault: (error: unknown) => void, last: number) {
+    this.#file = file;
+    this.#now = now;
+    this.#onFault = onFault;
+    this.#last = last;
+  }
+
+  static async open(
+    file: StateFile<Counter>,
+    now: () => number,
+    onFault: (error: unknown) => void,
+  ): Promise<SessionCounter> {
+    const stored = await file.load();
+    // A previous copy may be one behind what was used; the step leaves room for it.
+    const last = stored.is === "good" ? stored.value.n : stored.is === "recovered" ? stored.value.n + 1000 : 0;
+    const counter = new SessionCounter(file, now, onFault, last);
+    // The previous copy must not stay behind what is used from here on, in case it is needed again.
+    if (stored.is === "recovered") await counter.keep();
+    return counter;
+  }
+
+  async next(): Promise<number> {
+    this.#last = this.#last === 0 ? this.#now() : this.#last + 1;
+    await this.keep();
+    if (!this.#isKept) this.#last = Math.max(this.#last, this.#now());
+    return this.#last;
+  }
+
+  /** Writes what a disk has refused before; for when it takes writes again. */
+  async keep(): Promise<void> {
+    try {
+      await this.#file.save({ n: this.#last });
+      this.#isKept = true;
+    } catch (error) {
+      this.#isKept = false;
+      this.#onFault(error);
+    }
+  }
 }

@@ -1,22 +1,18 @@
-import { z } from "zod";
 import type { Clock } from "../../host/clock.ts";
-import type { Files } from "../../host/files.ts";
-import { stateFile } from "../../host/state-file.ts";
 import type { DocumentVersions } from "../../protocol/claims.ts";
 import { verifyJws } from "../../protocol/jws.ts";
 import { keySetOf } from "../../protocol/keys-chain.ts";
+import type { StateFile } from "../../host/state-file.ts";
 import { judgeServerProof, proveNode } from "../session/handshake.ts";
 import type { ControlPlaneRpc, HandshakeParty } from "../session/attempt.ts";
-import { authSigner, nextCounter, type IdentityFiles, type PrivateKeys, type Registration } from "./identity.ts";
+import { authSigner, type Addresses, type PrivateKeys, type Registration, type SessionCounter } from "./identity.ts";
 
 const KNOWN_ADDRESSES_MAX = 8;
-const Addresses = z.object({ addresses: z.array(z.string().max(64)).max(KNOWN_ADDRESSES_MAX) });
 
 export interface PartyOptions {
   readonly clock: Clock;
-  readonly files: Files;
-  readonly stateDir: string;
-  readonly identity: IdentityFiles;
+  readonly addresses: StateFile<Addresses>;
+  readonly counter: SessionCounter;
   readonly keys: PrivateKeys;
   readonly registration: () => Registration;
   readonly bootId: string;
@@ -24,19 +20,15 @@ export interface PartyOptions {
   readonly have: () => DocumentVersions;
   readonly reportedVersion: () => number;
   /** Fetches and accepts newer versions of the keys document; resolves whether there were any. */
-  readonly refreshKeys: (rpc: ControlPlaneRpc) => Promise<boolean>;
+  readonly refreshKeys: (rpc: ControlPlaneRpc, signal: AbortSignal) => Promise<boolean>;
   readonly onFault: (error: unknown) => void;
 }
 
 /** The node's side of the handshake: its keys, its counter, the pins and the addresses that worked. */
 export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> {
   const signer = await authSigner(options.keys);
-  const addressFile = stateFile(options.files, {
-    path: `${options.stateDir}/identity/addresses.json`,
-    schema: Addresses,
-    keepsPrevious: false,
-  });
-  const loaded = await addressFile.load();
+  const { addresses, counter } = options;
+  const loaded = await addresses.load();
   let known: readonly string[] = loaded.is === "good" ? loaded.value.addresses : [];
 
   const controlPlane = (): Registration["controlPlane"] => options.registration().controlPlane;
@@ -61,19 +53,19 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
         signer,
         nonce,
         cnonce,
-        n: await nextCounter(options.identity.counter, options.clock.now()),
+        n: await counter.next(),
         bootId: options.bootId,
         version: options.version,
         have: options.have(),
         tlsKey,
       });
     },
-    async verify(proof, cnonce, tlsKey, rpc) {
+    async verify(proof, cnonce, tlsKey, { rpc, signal }) {
       try {
         return await verify(proof, cnonce, tlsKey);
       } catch (error) {
         // A node that slept through a change of keys fetches them first: they prove themselves by the root it has pinned.
-        if (await options.refreshKeys(rpc).catch(() => false)) return verify(proof, cnonce, tlsKey);
+        if (await options.refreshKeys(rpc, signal).catch(() => false)) return verify(proof, cnonce, tlsKey);
         throw error;
       }
     },
@@ -86,7 +78,7 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
     reached(address) {
       if (known[0] === address) return;
       known = [address, ...known.filter((other) => other !== address)].slice(0, KNOWN_ADDRESSES_MAX);
-      addressFile.save({ addresses: [...known] }).catch(options.onFault);
+      addresses.save({ addresses: [...known] }).catch(options.onFault);
     },
   };
 }

@@ -30,10 +30,15 @@ export interface RegisterDeps {
 
 /**
  * Registers this node with the control plane that signed the license and keeps what came of it. Safe to repeat: the keys made
- * for the first try are used again, so that a lost reply strands nobody.
+ * for the first try are used again, so that a lost reply strands nobody. A second call at the same time waits for the first.
  * @throws {InputError} `already-registered`, `bad-license`, `bad-signature`, or the control plane's own refusal.
  */
-export async function register(licenseText: string, deps: RegisterDeps, signal: AbortSignal): Promise<Registration> {
+export function register(licenseText: string, deps: RegisterDeps, signal: AbortSignal): Promise<Registration> {
+  return deps.files.oneAtATime(() => registerAlone(licenseText, deps, signal));
+}
+
+async function registerAlone(licenseText: string, deps: RegisterDeps, signal: AbortSignal): Promise<Registration> {
+  signal.throwIfAborted();
   const existing = await deps.files.registration.load();
   if (existing.is === "good" || existing.is === "recovered") {
     throw new InputError(
@@ -77,6 +82,8 @@ export async function register(licenseText: string, deps: RegisterDeps, signal: 
     throw new InputError("bad-signature", `the control plane's answer is not for this request: ${wrong.join(", ")}`);
   }
   const registration = { node: registered.node, controlPlane: { iss: license.iss, keys: newest } };
+  // Twice, so that there is a previous copy to fall back on from the first day.
+  await deps.files.registration.save(registration);
   await deps.files.registration.save(registration);
   return registration;
 }
@@ -142,7 +149,11 @@ function refusal(response: HttpResponse): Error {
   if (!parsed.success) {
     return new SessionError("registration-failed", `the control plane answered HTTP ${response.status}`, { details });
   }
-  return new InputError(parsed.data.code, `the control plane refused: ${parsed.data.error}`, { details });
+  const message = `the control plane refused: ${parsed.data.error}`;
+  const isLater = response.status === 429 || response.status >= 500;
+  return isLater
+    ? new SessionError(parsed.data.code, `${message}; try again later`, { details })
+    : new InputError(parsed.data.code, message, { details });
 }
 
 function safeJson(text: string): unknown {

@@ -3,16 +3,17 @@ import type { Logger } from "pino";
 import { AgentError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { ServerProofClaims } from "../../protocol/claims.ts";
-import { HANDSHAKE_LIMITS, parseMessage, SESSION_LIMITS, type Message } from "../../protocol/envelope.ts";
 import {
-  closeCodes,
-  controlMethods,
-  nodeMethods,
-  type ControlMethods,
-  type NodeMethods,
-} from "../../protocol/methods.ts";
-import { RpcPeer, type Handlers } from "../../protocol/rpc.ts";
+  HANDSHAKE_LIMITS,
+  parseMessage,
+  refuseEnvelope,
+  SESSION_LIMITS,
+  type Message,
+} from "../../protocol/envelope.ts";
+import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../protocol/methods.ts";
+import { RemoteError, RpcPeer, type Handlers } from "../../protocol/rpc.ts";
 import type { Ending } from "./backoff.ts";
+import { judgeEnd, judgeRefusal } from "./ending.ts";
 import type { OpenTransport, Transport, TransportEnd, TransportRequest } from "./transport.ts";
 
 export type ControlPlaneRpc = RpcPeer<ControlMethods, NodeMethods>;
@@ -42,8 +43,13 @@ export interface HandshakeParty {
   target(): Promise<TransportRequest>;
   /** Signs the node's proof for a challenge. `n` is on disk before this resolves. */
   prove(nonce: string, cnonce: string, tlsKey: string | undefined): Promise<string>;
-  /** Verifies the answer; may fetch newer keys over `rpc` first. */
-  verify(proof: string, cnonce: string, tlsKey: string | undefined, rpc: ControlPlaneRpc): Promise<ServerProofClaims>;
+  /** Verifies the answer; may fetch newer keys over the attempt first. */
+  verify(
+    proof: string,
+    cnonce: string,
+    tlsKey: string | undefined,
+    attempt: { readonly rpc: ControlPlaneRpc; readonly signal: AbortSignal },
+  ): Promise<ServerProofClaims>;
   reportedVersion(): number;
   /** Whether a `session.deleted` statement is genuine and answers this attempt. */
   isDeletion(jws: string, cnonce: string): Promise<boolean>;
@@ -60,6 +66,9 @@ export interface AttemptOptions {
 }
 
 const CONGESTED_BYTES = 256 * 1024;
+/** How much may come between the answer to hello and the verdict on the proof in it. */
+const EARLY_MAX_BYTES = 2 * SESSION_LIMITS.maxBytes;
+const EARLY_MAX_MESSAGES = 256;
 const HEARTBEAT_BOUNDS_S = { min: 10, max: 300 };
 
 export interface AttemptListener {
@@ -79,8 +88,14 @@ export class Attempt {
   #connection: Connection | undefined;
   #handlers: Handlers<ControlMethods> = {};
   #deletion: Promise<boolean> = Promise.resolve(false);
+  #proof: Promise<boolean> = Promise.resolve(false);
+  #pins: readonly string[] = [];
+  #isAnswered = false;
+  #early: Message[] = [];
+  #earlyBytes = 0;
   #pingedAt: number | undefined;
   #opening: Promise<void> = Promise.resolve();
+  #isChallenged = false;
   rttMs: number | undefined;
 
   constructor(options: AttemptOptions, listener: AttemptListener) {
@@ -112,6 +127,7 @@ export class Attempt {
     const { clock, party, open } = this.#options;
     try {
       const target = await party.target();
+      this.#pins = target.pins;
       const transport = await open(
         target,
         {
@@ -147,14 +163,38 @@ export class Attempt {
   }
 
   #receive(frame: string): void {
+    if (this.#over.signal.aborted) return;
     let message: Message;
     try {
-      message = parseMessage(frame, this.#connection === undefined ? HANDSHAKE_LIMITS : SESSION_LIMITS);
+      message = parseMessage(frame, this.#isAnswered ? SESSION_LIMITS : HANDSHAKE_LIMITS);
     } catch (error) {
       this.#options.log.warn({ err: toError(error) }, "unreadable message ignored");
+      const answer = refuseEnvelope(error);
+      // Until the other side has proved itself it is told nothing that it can ask for without end.
+      if (answer !== undefined && this.#connection !== undefined) this.#transport?.send(answer);
       return;
     }
-    void this.rpc.receive(message);
+    if (this.#connection === undefined && this.#isEarly(message)) this.#holdBack(message, frame.length);
+    else void this.rpc.receive(message);
+  }
+
+  /** For the control plane the session begins with its answer to hello; what it calls from then on waits for our verdict. */
+  #isEarly(message: Message): boolean {
+    if (message.kind === "success" && this.rpc.unanswered(message.id) === "session.hello") {
+      this.#isAnswered = true;
+      this.#transport?.widen();
+    }
+    if (message.kind === "success" || message.kind === "failure") return false;
+    return this.#isAnswered && message.method !== "session.deleted";
+  }
+
+  #holdBack(message: Message, bytes: number): void {
+    this.#early.push(message);
+    this.#earlyBytes += bytes;
+    if (this.#earlyBytes > EARLY_MAX_BYTES || this.#early.length > EARLY_MAX_MESSAGES) {
+      this.#early = [];
+      this.#fail(new SessionError("not-authentic", "too much came before the control plane had proved itself"));
+    }
   }
 
   /** Until the server has proved itself, only the challenge and a verifiable deletion are heard. */
@@ -168,6 +208,9 @@ export class Attempt {
     };
     return {
       "session.challenge": async ({ nonce }) => {
+        // Each proof costs a signature and a counter on disk, and a second answer would open a second session.
+        if (this.#isChallenged) return;
+        this.#isChallenged = true;
         try {
           // The challenge may arrive before `open` has returned, and the proof needs the TLS key it brings.
           await this.#opening;
@@ -193,13 +236,20 @@ export class Attempt {
     const tlsKey = this.#transport?.tlsKey;
     const proof = await party.prove(nonce, this.#cnonce, tlsKey);
     const sentAt = clock.elapsed();
-    const answer = await this.rpc.request(
-      "session.hello",
-      { proof, reportedVersion: party.reportedVersion() },
-      this.#over.signal,
-    );
+    const hello = { proof, reportedVersion: party.reportedVersion() };
+    const answer = await this.rpc.request("session.hello", hello, this.#over.signal).catch((error: unknown) => {
+      throw error instanceof RemoteError ? judgeRefusal(error, tlsKey, this.#pins) : error;
+    });
     const heardAt = clock.elapsed();
-    const verified = await party.verify(answer.proof, this.#cnonce, tlsKey, this.rpc);
+    const verifying = party.verify(answer.proof, this.#cnonce, tlsKey, {
+      rpc: this.rpc,
+      signal: this.#over.signal,
+    });
+    this.#proof = verifying.then(
+      () => true,
+      () => false,
+    );
+    const verified = await verifying;
     if (this.#over.signal.aborted) return;
     this.rttMs = Math.round((heardAt - sentAt) * 10) / 10;
     const { min, max } = HEARTBEAT_BOUNDS_S;
@@ -215,10 +265,10 @@ export class Attempt {
       isCongested: () => (this.#transport?.buffered() ?? 0) > CONGESTED_BYTES,
       drained: () => this.#drained(),
     };
-    this.#transport?.widen();
     this.#handlers = this.#options.handlers(connection);
     this.#connection = connection;
     this.#listener.onOpened(connection);
+    for (const message of this.#early.splice(0)) void this.rpc.receive(message);
   }
 
   async #drained(): Promise<void> {
@@ -230,21 +280,14 @@ export class Attempt {
 
   #ended(end: TransportEnd): void {
     if (this.#over.signal.aborted) return;
-    const error = new SessionError(codeOf(end.closeCode), end.reason);
-    this.#over.abort(error);
-    this.rpc.close(error);
-    // A deletion that was announced is judged before the close code that follows it is believed.
-    void this.#deletion.then((isDeleted) => this.#listener.onEnded(this.#endingOf(end, isDeleted), error));
-  }
-
-  #endingOf(end: TransportEnd, isDeleted: boolean): Ending {
-    if (end.closeCode === closeCodes.deleted) return { kind: isDeleted ? "deleted" : "not-authentic" };
-    if (end.closeCode === closeCodes["not-authentic"]) return { kind: "not-authentic" };
-    if (end.closeCode === closeCodes["too-many"]) return askedToWait(Number(/\d+/.exec(end.reason)?.[0] ?? 60) * 1000);
-    if (this.#connection === undefined) return { kind: "failed" };
-    if (end.closeCode === closeCodes.superseded) return { kind: "superseded" };
-    if (end.closeCode === closeCodes["protocol-version"]) return { kind: "protocol-version" };
-    return { kind: "failed" };
+    const lost = new SessionError("connection-lost", end.reason);
+    this.#over.abort(lost);
+    this.rpc.close(lost);
+    // A deletion or a proof that came before the close code is judged before that is believed.
+    void Promise.all([this.#deletion, this.#proof]).then(([isDeleted, isProven]) => {
+      const { ending, error } = judgeEnd(end, { isDeleted, isProven });
+      this.#listener.onEnded(ending, error);
+    });
   }
 
   #fail(error: Error): void {
@@ -256,15 +299,10 @@ export class Attempt {
     this.#over.abort(known);
     this.rpc.close(known);
     this.#transport?.terminate();
-    this.#listener.onEnded(isAsked ? askedToWait(retryAfterMs) : { kind: "failed" }, known);
+    const isDistrust = known.code === "not-authentic" || known.code === "tls-intercepted";
+    const ending: Ending = isAsked
+      ? { kind: "asked-to-wait", delayMs: retryAfterMs }
+      : { kind: isDistrust ? "not-authentic" : "failed" };
+    this.#listener.onEnded(ending, known);
   }
-}
-
-function askedToWait(delayMs: number): Ending {
-  return { kind: "asked-to-wait", delayMs };
-}
-
-function codeOf(closeCode: number | undefined): string {
-  for (const [name, code] of Object.entries(closeCodes)) if (code === closeCode) return name;
-  return closeCode === undefined ? "connection-lost" : "connection-closed";
 }

@@ -42,7 +42,7 @@ export function retryDelay({ ending, failures, offlineMs }: BackoffInput, random
       return HOUR_MS * (0.9 + 0.2 * random());
     case "asked-to-wait": {
       // Every node was told the same moment, so the spread comes on top of it.
-      const asked = Math.min(HOUR_MS, Math.max(0, ending.delayMs));
+      const asked = Number.isNaN(ending.delayMs) ? 0 : Math.min(HOUR_MS, Math.max(0, ending.delayMs));
       return asked + jittered(Math.max(FIRST_SPREAD_MS, asked / 10), random);
     }
   }

@@ -22,9 +22,6 @@ export interface SessionStatus {
   readonly lastOnlineAt?: number;
 }
 
-/** Wall clock and monotonic clock drifting apart by this much means that the machine slept. */
-const SLEPT_MS = 10_000;
-
 /** The control-plane session: the one owner of connecting, staying connected and reconnecting. */
 export class Session {
   readonly #options: SessionOptions;
@@ -36,13 +33,14 @@ export class Session {
   #since: number;
   #reason: { code: string; message: string } | undefined;
   #lastOnlineAt: number | undefined;
-  #wallOffset: number;
+  /** When something was last received that the state does not know of yet. */
+  #heardAt: number | undefined;
+  #wallAhead = 0;
 
   constructor(options: SessionOptions) {
     this.#options = options;
     this.#state = beginSession(options.clock.elapsed());
     this.#since = options.clock.now();
-    this.#wallOffset = this.#offset();
   }
 
   start(): void {
@@ -51,7 +49,12 @@ export class Session {
 
   /** Looks at once whether something can be done: a link changed, the machine woke, a person asked. */
   wake(cause: "network" | "resumed" | "operator"): void {
-    this.#dispatch({ type: "wake", cause });
+    // Signatures are judged by the session's time, which only a new proof can set.
+    if (cause === "resumed" && this.#state.at === "online" && this.#sleptMs() > OVERSLEPT_MS) {
+      this.#dispatch({ type: "overslept" });
+    } else {
+      this.#dispatch({ type: "wake", cause });
+    }
   }
 
   close(): void {
@@ -82,14 +85,26 @@ export class Session {
   #dispatch(event: SessionEvent): void {
     const { clock, random } = this.#options;
     const before = this.#state.at;
+    // Data comes in thousands of pieces, and only the last one before a decision matters.
+    if (this.#heardAt !== undefined) [this.#state] = step(this.#state, { type: "heard" }, this.#heardAt, random);
+    this.#heardAt = undefined;
     const [state, effects] = step(this.#state, event, clock.elapsed(), random);
     this.#state = state;
     if (state.at !== before) {
       this.#since = clock.now();
-      if (before === "online") this.#options.onOffline();
+      if (before === "online") {
+        this.#lastOnlineAt = clock.now();
+        this.#options.onOffline();
+      }
     }
     for (const effect of effects) this.#carryOut(effect);
     this.#arm();
+  }
+
+  /** How far the wall clock has run ahead of the monotonic one, which stands still in sleep, since the session opened. */
+  #sleptMs(): number {
+    const { clock } = this.#options;
+    return clock.now() - clock.elapsed() - this.#wallAhead;
   }
 
   #arm(): void {
@@ -101,15 +116,8 @@ export class Session {
     const { clock } = this.#options;
     this.#cancelTimer = clock.after(Math.max(0, at - clock.elapsed()), () => {
       this.#armedFor = undefined;
-      const offset = this.#offset();
-      const slept = Math.abs(offset - this.#wallOffset) > SLEPT_MS;
-      this.#wallOffset = offset;
-      this.#dispatch(slept ? { type: "wake", cause: "resumed" } : { type: "timer" });
+      this.#dispatch({ type: "timer" });
     });
-  }
-
-  #offset(): number {
-    return this.#options.clock.now() - this.#options.clock.elapsed();
   }
 
   #carryOut(effect: Effect): void {
@@ -124,7 +132,10 @@ export class Session {
       case "terminate": {
         const ended = this.#attempt;
         this.#attempt = undefined;
-        if (effect.reason !== "shutdown") this.#reason = { code: effect.reason, message: EXPLAINED[effect.reason] };
+        if (effect.reason !== "shutdown") {
+          this.#reason = { code: effect.reason, message: EXPLAINED[effect.reason] };
+          this.#options.log.warn({ code: effect.reason, reason: EXPLAINED[effect.reason] }, "no session");
+        }
         ended?.end(new SessionError(effect.reason, EXPLAINED[effect.reason]));
       }
     }
@@ -133,11 +144,12 @@ export class Session {
   #dial(): void {
     const attempt: Attempt = new Attempt(this.#options, {
       onHeard: () => {
-        if (this.#attempt === attempt && this.#state.at === "online") this.#dispatch({ type: "heard" });
+        if (this.#attempt === attempt && this.#state.at === "online") this.#heardAt = this.#options.clock.elapsed();
       },
       onOpened: (connection) => {
         if (this.#attempt !== attempt) return;
         this.#reason = undefined;
+        this.#wallAhead = this.#options.clock.now() - this.#options.clock.elapsed();
         this.#lastOnlineAt = this.#options.clock.now();
         this.#dispatch({ type: "opened" });
         this.#options.log.info({ sid: connection.sid, address: attempt.address }, "session opened");
@@ -147,7 +159,6 @@ export class Session {
         if (this.#attempt !== attempt) return;
         this.#attempt = undefined;
         this.#reason = { code: error.code, message: error.message };
-        if (this.#state.at === "online") this.#lastOnlineAt = this.#options.clock.now();
         this.#dispatch({ type: "ended", ending });
         this.#options.log.warn({ code: error.code, reason: error.message, ending: ending.kind }, "no session");
       },
@@ -157,8 +168,12 @@ export class Session {
   }
 }
 
+/** As much as clocks of several machines of a control plane may differ by. */
+const OVERSLEPT_MS = 60_000;
+
 const EXPLAINED = {
   silent: "nothing was received for 37.5 s",
   "handshake-timeout": "the handshake did not finish within 10 s",
+  overslept: "the machine slept, so that the session's time is behind",
   shutdown: "the agent is stopping",
 } as const;

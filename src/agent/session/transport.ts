@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { WebSocket } from "ws";
-import { SessionError, toError } from "../../errors.ts";
+import { errnoOf, SessionError, toError } from "../../errors.ts";
 import { dialRequestFor, type Dialler } from "../../host/dial.ts";
 import { parseRetryAfter } from "../../host/http-client.ts";
 import { isLoopback } from "../../lib/proxy.ts";
@@ -15,7 +15,7 @@ export interface TransportRequest {
 
 /** What a transport tells its owner. After `onEnd` nothing follows. */
 export interface TransportListener {
-  /** Any received data, control frames included. */
+  /** Any received data, the parts of a message included: a slow line may need minutes for a whole one. */
   onHeard(): void;
   onMessage(frame: string): void;
   onPong(): void;
@@ -36,7 +36,7 @@ export interface Transport {
   ping(): void;
   /** Bytes accepted for sending that the kernel has not taken yet. */
   buffered(): number;
-  /** Lets larger messages in, once the other side has proved itself. */
+  /** Lets larger messages in, once the other side has answered hello. */
   widen(): void;
   /** Says goodbye and gives the closing handshake no time. */
   close(code: number, reason: string): void;
@@ -60,8 +60,10 @@ export function webSocketTransport(dialler: Dialler, now: () => number): OpenTra
       throw new SessionError("insecure", `${request.url}: ws:// is accepted towards loopback only`);
     }
     const { pins, knownAddresses, timeoutMs } = request;
-    const dialled = await dialler.dial({ ...dialRequestFor(url, pins, timeoutMs), knownAddresses }, signal);
+    const wanted = { ...dialRequestFor(url, pins, timeoutMs), knownAddresses, plainOnlyLoopback: true };
+    const dialled = await dialler.dial(wanted, signal);
     const socket = await upgrade(url, dialled.socket, request.timeoutMs, signal, now);
+    dialled.socket.on("data", () => listener.onHeard());
     return attach(socket, dialled.address, dialled.tlsKey, listener);
   };
 }
@@ -124,23 +126,21 @@ function attach(
 ): Transport {
   let limit = HANDSHAKE_LIMITS.maxBytes;
   let failure: string | undefined;
+  let isTooLarge = false;
   socket.on("message", (data: Buffer, isBinary) => {
-    listener.onHeard();
     if (isBinary) socket.close(1003, "text only");
     else if (data.length > limit) socket.close(1009, `larger than ${limit} bytes`);
     else listener.onMessage(data.toString("utf8"));
   });
-  socket.on("ping", () => listener.onHeard());
-  socket.on("pong", () => {
-    listener.onHeard();
-    listener.onPong();
-  });
+  socket.on("pong", () => listener.onPong());
   socket.on("error", (error) => {
     failure = error.message;
+    // The library has sent 1009 itself and hears no answer to it.
+    isTooLarge = errnoOf(error) === "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH";
   });
   socket.once("close", (code, reason) => {
     listener.onEnd({
-      closeCode: code === 1006 ? undefined : code,
+      closeCode: isTooLarge ? 1009 : code === 1006 ? undefined : code,
       reason: failure ?? (reason.length > 0 ? reason.toString("utf8") : `closed with ${code}`),
     });
   });

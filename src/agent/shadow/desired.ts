@@ -1,9 +1,18 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { Files } from "../../host/files.ts";
-import { stateFile, type StateFile } from "../../host/state-file.ts";
+import { stateFile, valueOf, type Loaded, type StateFile } from "../../host/state-file.ts";
+import { damageOf, type Damage } from "../../host/damage.ts";
 import { DocumentName, type DocumentClaims } from "../../protocol/claims.ts";
-import { ClusterDocument, DomainDocument, KNOWN_FEATURES, NodeDocument } from "../../protocol/documents.ts";
+import {
+  ClusterDocument,
+  DomainDocument,
+  KNOWN_FEATURES,
+  NodeDocument,
+  splitByFeatures,
+  unknownSections,
+  type SplitItems,
+} from "../../protocol/documents.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import type { FloorName, FloorReset } from "../../protocol/local-api.ts";
 import { peekClaims, verifyJws, type KeySet } from "../../protocol/jws.ts";
@@ -23,22 +32,30 @@ export interface Held<Body> {
   readonly sub: string;
   readonly receivedAt: number;
   readonly body: Body;
+  /** What of it this version does not know and passes over, a line each. */
+  readonly passedOver: readonly string[];
 }
 
 const Stored = z.object({ jws: Jws, receivedAt: UnixMilliseconds });
 type Stored = z.infer<typeof Stored>;
+const MAX_LINES = 20;
+const MAX_LINE = 256;
 const Floors = z.record(z.string().max(300), Version);
-
-/** Damage that was found and repaired, or not, when the documents were read. */
-export interface Damage {
-  readonly file: string;
-  readonly isRecovered: boolean;
-}
 
 export interface Trust {
   readonly iss: string;
   readonly uid: string;
   readonly keys: KeySet;
+}
+
+/** A document that is genuinely ours and cannot be used; `version` is the one it was signed with. */
+export class RefusedDocument extends InputError {
+  readonly version: number;
+
+  constructor(version: number, ...about: ConstructorParameters<typeof InputError>) {
+    super(...about);
+    this.version = version;
+  }
 }
 
 /** The verified documents below `desired/`, each with its previous copy, and the floors no version may fall below. */
@@ -67,14 +84,20 @@ export class DesiredDocuments {
   static async load(files: Files, stateDir: string): Promise<DesiredDocuments> {
     const documents = new DesiredDocuments(files, stateDir);
     const floors = await documents.#floorFile.load();
-    if (floors.is === "good" || floors.is === "recovered") documents.#floors = { ...floors.value };
-    documents.#note("floors", floors.is);
+    documents.#floors = { ...valueOf(floors) };
+    documents.#note("floors", floors);
     for (const name of DocumentName.options) {
       const loaded = await documents.#files[name].load();
-      documents.#note(name, loaded.is);
-      if (loaded.is === "good" || loaded.is === "recovered") documents.#restore(name, loaded.value);
+      documents.#note(name, loaded);
+      const stored = valueOf(loaded);
+      if (stored !== undefined) documents.#restore(name, stored);
+      // Where the disk refuses, the previous copy serves as well at the next start.
+      if (loaded.is === "recovered") await documents.#files[name].save(loaded.value).catch(() => undefined);
     }
-    if (floors.is !== "good") documents.#raiseFloors();
+    if (floors.is !== "good") {
+      documents.#raiseFloors();
+      if (floors.is !== "absent") await documents.#floorFile.save(documents.#floors).catch(() => undefined);
+    }
     return documents;
   }
 
@@ -94,7 +117,8 @@ export class DesiredDocuments {
 
   /**
    * Verifies a document, stores it and puts it in force. A repeated call with the version in force changes nothing.
-   * @throws {InputError} `bad-signature`, `below-floor`, `invalid-document` or `not-supported`; what was in force stays.
+   * @throws {RefusedDocument} `below-floor`, `invalid-document` or `not-supported`; {InputError} the codes of `verifyJws`. What was in
+   *   force stays.
    */
   async accept(name: DocumentName, jws: string, trust: Trust, now: number): Promise<DocumentClaims> {
     const claims = await verifyJws("holdfast-document+jwt", jws, trust.keys);
@@ -107,7 +131,8 @@ export class DesiredDocuments {
     if (wrong.length > 0) throw new InputError("bad-signature", `${name} document: wrong ${wrong.join(", ")}`);
     const floor = this.#floors[floorKey(claims)] ?? 0;
     if (claims.version < floor) {
-      throw new InputError("below-floor", `${name} document: version ${claims.version} is below the floor ${floor}`);
+      const message = `${name} document: version ${claims.version} is below the floor ${floor}`;
+      throw new RefusedDocument(claims.version, "below-floor", message);
     }
     const stored = { jws, receivedAt: now };
     try {
@@ -161,20 +186,22 @@ export class DesiredDocuments {
   #check(claims: DocumentClaims): void {
     const parsed = bodies[claims.name].safeParse(claims.body);
     if (!parsed.success) {
-      const issues = describeIssues(parsed.error, claims.name);
-      throw new InputError("invalid-document", issues.slice(0, 20).join("; "), { details: { issues } });
+      const issues = bounded(describeIssues(parsed.error, claims.name));
+      throw new RefusedDocument(claims.version, "invalid-document", issues.join("; "), { details: { issues } });
     }
     const missing = (parsed.data.requires ?? []).filter((feature) => !KNOWN_FEATURES.has(feature));
     if (missing.length > 0) {
-      throw new InputError("not-supported", `${claims.name} document requires ${missing.join(", ")}`, {
-        details: { missing },
-      });
+      const message = `${claims.name} document requires ${missing.join(", ")}`;
+      throw new RefusedDocument(claims.version, "not-supported", message, { details: { missing } });
     }
   }
 
   #hold(stored: Stored): void {
     const claims = peekClaims("holdfast-document+jwt", stored.jws);
-    const common = { version: claims.version, sub: claims.sub, receivedAt: stored.receivedAt };
+    const passedOver = bounded(
+      unknownSections(claims.body).map((name) => `config.${name}: no section of this version`),
+    );
+    const common = { version: claims.version, sub: claims.sub, receivedAt: stored.receivedAt, passedOver };
     switch (claims.name) {
       case "node":
         this.#held = { ...this.#held, node: { ...common, body: NodeDocument.parse(claims.body) } };
@@ -182,8 +209,18 @@ export class DesiredDocuments {
       case "cluster":
         this.#held = { ...this.#held, cluster: { ...common, body: ClusterDocument.parse(claims.body) } };
         return;
-      case "domain":
-        this.#held = { ...this.#held, domain: { ...common, body: DomainDocument.parse(claims.body) } };
+      case "domain": {
+        const { peers, grants, ...body } = DomainDocument.parse(claims.body);
+        const [split, splitGrants] = [splitByFeatures(peers), splitByFeatures(grants)];
+        this.#held = {
+          ...this.#held,
+          domain: {
+            ...common,
+            body: { ...body, peers: split.usable, grants: splitGrants.usable },
+            passedOver: bounded([...notSupported("peers", split), ...notSupported("grants", splitGrants)]),
+          },
+        };
+      }
     }
   }
 
@@ -192,7 +229,7 @@ export class DesiredDocuments {
     try {
       this.#hold(stored);
     } catch {
-      this.#note(name, "lost");
+      this.damage.push({ file: `desired/${name}.json`, isRecovered: false });
     }
   }
 
@@ -206,10 +243,21 @@ export class DesiredDocuments {
     }
   }
 
-  #note(name: string, is: "absent" | "good" | "recovered" | "lost"): void {
-    if (is === "recovered" || is === "lost")
-      this.damage.push({ file: `desired/${name}.json`, isRecovered: is === "recovered" });
+  #note(name: string, loaded: Loaded<unknown>): void {
+    const damage = damageOf(`desired/${name}.json`, loaded);
+    if (damage !== undefined) this.damage.push(damage);
   }
+}
+
+/** As much of it as a person reads. */
+function bounded(lines: readonly string[]): readonly string[] {
+  const cut = lines.map((line) => line.slice(0, MAX_LINE));
+  if (cut.length <= MAX_LINES) return cut;
+  return [...cut.slice(0, MAX_LINES - 1), `and ${cut.length - MAX_LINES + 1} more`];
+}
+
+function notSupported(list: string, { refused }: SplitItems): readonly string[] {
+  return refused.map(({ index, missing }) => `${list}.${index}: not supported, it requires ${missing.join(", ")}`);
 }
 
 function floorKey(claims: Pick<DocumentClaims, "name" | "sub">): string {

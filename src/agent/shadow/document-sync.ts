@@ -4,17 +4,21 @@ import type { Clock } from "../../host/clock.ts";
 import type { HttpClient } from "../../host/http-client.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import { DocumentName } from "../../protocol/claims.ts";
+import { Jws } from "../../protocol/values.ts";
 import { DOCUMENT_PATH } from "../../protocol/envelope.ts";
 import { KeysEnvelopes, walkKeysChain } from "../../protocol/keys-chain.ts";
 import type { DocumentApplied } from "../../protocol/methods.ts";
 import type { Connection, ControlPlaneRpc } from "../session/attempt.ts";
 import type { Registration } from "../identity/identity.ts";
-import type { DesiredDocuments, Trust } from "./desired.ts";
+import { RefusedDocument, type DesiredDocuments, type Trust } from "./desired.ts";
+import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
 
 type Name = DocumentApplied["name"];
 const NAMES: readonly Name[] = ["keys", ...DocumentName.options];
 const POLL_MS = 600_000;
 const RETRY_MS = { first: 2000, cap: 60_000 };
+/** How a content fails that the control plane did not sign, or not as what it was fetched for. */
+const FORGED: ReadonlySet<string> = new Set(["bad-signature", "invalid-claims"]);
 const DOCUMENT_MAX_BYTES = 64 * 1024 * 1024;
 const KEYS_LIMITS = { maxBytes: 1024 * 1024, maxDepth: 8 };
 
@@ -28,7 +32,7 @@ export interface DocumentSyncOptions {
   readonly trust: () => Promise<Trust>;
   /** A document came into force; what it came to is reported by whoever applies it. */
   readonly onAccepted: (name: Name) => void;
-  /** A document was refused: reported, and nothing changes. */
+  /** A document was refused, or was signed by somebody else: reported, and nothing changes. */
   readonly onRefused: (name: Name, version: number, error: AgentError) => void;
   /** Two fetches in a row failed, or one worked again. */
   readonly onHealth: (isHealthy: boolean, why: string) => void;
@@ -66,11 +70,22 @@ export class DocumentSync {
     if (this.#connection !== undefined && this.#due.size > 0 && !this.#isRunning) void this.#run(this.#connection);
   }
 
+  /** Fetches a document again even if its version was refused, as when its floor was reset. */
+  retry(name: Name): void {
+    this.#refusedVersions.delete(name);
+    this.look([name]);
+  }
+
   /** Fetches newer keys over a session that has yet to prove itself; they prove themselves. Resolves whether there were any. */
   async refreshKeys(rpc: ControlPlaneRpc, signal: AbortSignal): Promise<boolean> {
-    const before = this.#have("keys");
-    await this.#fetch("keys", rpc, signal);
-    return this.#have("keys") !== before;
+    const have = this.#have("keys");
+    const answer = await rpc.request("document.get", { name: "keys", have }, withinTime(signal, ANSWER_MS));
+    if ("unchanged" in answer) return false;
+    // Whoever answers has proved nothing, so that no failure is remembered or reported as the control plane's.
+    await this.#acceptKeys(await this.#download("keys", answer.ticket, signal));
+    if (this.#have("keys") === have) return false;
+    this.#accepted("keys");
+    return true;
   }
 
   #have(name: Name): number {
@@ -81,23 +96,29 @@ export class DocumentSync {
 
   async #run(connection: Connection): Promise<void> {
     this.#isRunning = true;
-    let current: Name | undefined;
-    try {
-      // In the order of NAMES, since the keys verify the rest and the node's document says which cluster is its.
-      for (current = this.#next(); current !== undefined; current = this.#next()) {
-        this.#due.delete(current);
-        await this.#fetch(current, connection.rpc, connection.signal);
+    const failed = new Map<Name, Error>();
+    // In the order of NAMES, since the keys verify the rest and the node's document says which cluster is its.
+    for (let name = this.#next(); name !== undefined; name = this.#next()) {
+      this.#due.delete(name);
+      try {
+        await this.#fetch(name, connection.rpc, connection.signal);
+      } catch (error) {
+        failed.set(name, toError(error));
+        // Useless content says nothing of the other documents, a failed connection does.
+        if (!(error instanceof InputError)) break;
       }
+    }
+    this.#isRunning = false;
+    const [error] = failed.values();
+    if (error === undefined) {
       this.#failures = 0;
       this.#options.onHealth(true, "");
-    } catch (error) {
-      if (current !== undefined) this.#due.add(current);
-      if (this.#connection === connection) this.#failed(toError(error));
-    } finally {
-      this.#isRunning = false;
-      // A session that opened meanwhile found this one still at work.
-      if (this.#connection !== connection) this.look([]);
+    } else {
+      for (const name of failed.keys()) this.#due.add(name);
+      if (this.#connection === connection) this.#failed(error);
     }
+    // A session that opened meanwhile found this one still at work.
+    if (this.#connection !== connection) this.look([]);
   }
 
   #failed(error: Error): void {
@@ -131,23 +152,48 @@ export class DocumentSync {
       this.#options.onAccepted("cluster");
       return;
     }
-    const answer = await rpc.request("document.get", { name, have: this.#have(name) }, signal);
+    const answer = await rpc.request("document.get", { name, have: this.#have(name) }, withinTime(signal, ANSWER_MS));
     if ("unchanged" in answer || this.#refusedVersions.get(name) === answer.version) return;
     const body = await this.#download(name, answer.ticket, signal);
     try {
-      if (name === "keys") await this.#acceptKeys(body);
-      else await documents.accept(name, body, await this.#options.trust(), this.#options.clock.now());
+      await this.#accept(name, body);
     } catch (error) {
-      if (!(error instanceof InputError)) throw error;
-      // Remembered until a newer one comes, so that one bad document is not fetched for ever.
-      this.#refusedVersions.set(name, answer.version);
-      this.#options.onRefused(name, answer.version, error);
-      return;
+      if (error instanceof RefusedDocument) {
+        // Remembered until a newer one comes, so that one bad document is not fetched for ever.
+        this.#refusedVersions.set(name, error.version);
+        this.#options.onRefused(name, error.version, error);
+        return;
+      }
+      // Anybody on the way may have put it there, so that it says nothing of the version that was asked for.
+      if (error instanceof InputError && FORGED.has(error.code)) this.#options.onRefused(name, answer.version, error);
+      throw error;
     }
+    this.#accepted(name);
+  }
+
+  #accepted(name: Name): void {
+    this.#refusedVersions.delete(name);
     this.#options.log.info({ document: name, version: this.#have(name) }, "document accepted");
     this.#options.onAccepted(name);
     // The node's document says whether there is a cluster, so that one is looked at again.
     if (name === "node") this.#due.add("cluster");
+    if (name === "keys" || name === "node") this.#retryRefused();
+  }
+
+  async #accept(name: Name, body: string): Promise<void> {
+    if (name === "keys") return this.#acceptKeys(body);
+    if (!Jws.safeParse(body).success) throw new InputError("fetch-failed", `the ${name} document: not a JWS`);
+    const { documents, trust, clock, log } = this.#options;
+    await documents.accept(name, body, await trust(), clock.now());
+    const passedOver = documents.current[name]?.passedOver ?? [];
+    if (passedOver.length > 0)
+      log.warn({ document: name, passedOver }, "this version does not know all of the document");
+  }
+
+  /** What was refused may have been refused for the keys or the node's document that were in force then. */
+  #retryRefused(): void {
+    for (const name of this.#refusedVersions.keys()) this.#due.add(name);
+    this.#refusedVersions.clear();
   }
 
   async #download(name: Name, ticket: string, signal: AbortSignal): Promise<string> {
@@ -158,7 +204,7 @@ export class DocumentSync {
         method: "GET",
         headers: { "holdfast-ticket": ticket },
         pins: keys.spki,
-        maxBytes: DOCUMENT_MAX_BYTES,
+        maxBytes: name === "keys" ? KEYS_LIMITS.maxBytes : DOCUMENT_MAX_BYTES,
         timeoutMs: 120_000,
       },
       signal,
@@ -170,7 +216,7 @@ export class DocumentSync {
   async #acceptKeys(body: string): Promise<void> {
     const registration = this.#options.registration();
     const parsed = KeysEnvelopes.safeParse(parseStrictJson(body, KEYS_LIMITS));
-    if (!parsed.success) throw new InputError("invalid-document", "keys document: not a list of envelopes");
+    if (!parsed.success) throw new InputError("fetch-failed", "the keys document: not a list of envelopes");
     const newest = await walkKeysChain(registration.controlPlane.keys, parsed.data);
     await this.#options.saveRegistration({
       ...registration,

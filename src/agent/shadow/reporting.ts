@@ -14,13 +14,14 @@ import {
   type ReporterState,
   type ShadowReport,
 } from "./reporter.ts";
+import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
 
 export interface ReportingOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly acknowledged: Acknowledged | undefined;
   readonly facts: () => ShadowMap;
-  /** Keeps what was acknowledged across restarts. */
+  /** Keeps what was acknowledged across restarts; called when a session ends, since an idle node must not write. */
   readonly keep: (acknowledged: Acknowledged) => void;
 }
 
@@ -30,12 +31,14 @@ const CONGESTED_RETRY_MS = 1000;
 export class ShadowReporting {
   readonly #options: ReportingOptions;
   #state: ReporterState;
+  #kept: Acknowledged | undefined;
   #connection: Connection | undefined;
   #cancelTimer = (): void => undefined;
 
   constructor(options: ReportingOptions) {
     this.#options = options;
     this.#state = initialReporter(options.acknowledged);
+    this.#kept = options.acknowledged;
   }
 
   /** The version that the control plane is known to hold. */
@@ -53,6 +56,10 @@ export class ShadowReporting {
     this.#connection = undefined;
     this.#cancelTimer();
     this.#state = reportLost(this.#state);
+    // After a crash the versions differ, and everything is reported once more.
+    const { acknowledged } = this.#state;
+    if (acknowledged !== undefined && acknowledged !== this.#kept) this.#options.keep(acknowledged);
+    this.#kept = acknowledged;
   }
 
   /** The facts may have changed. */
@@ -74,12 +81,13 @@ export class ShadowReporting {
 
   async #send(connection: Connection, report: ShadowReport): Promise<void> {
     try {
-      const { version } = await connection.rpc.request("shadow.report", report, connection.signal);
+      const { version } = await connection.rpc.request(
+        "shadow.report",
+        report,
+        withinTime(connection.signal, ANSWER_MS),
+      );
       if (this.#connection !== connection) return;
-      const before = this.#state.acknowledged;
       this.#state = reportAcknowledged(this.#state, version);
-      const { acknowledged } = this.#state;
-      if (acknowledged !== undefined && acknowledged !== before) this.#options.keep(acknowledged);
     } catch (thrown) {
       if (this.#connection !== connection) return;
       const error = toError(thrown);

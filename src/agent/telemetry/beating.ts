@@ -3,10 +3,13 @@ import type { Heartbeat } from "../../protocol/methods.ts";
 import type { Random } from "../session/backoff.ts";
 import type { Connection } from "../session/attempt.ts";
 
+/** What of a session a heartbeat needs. */
+export type BeatConnection = Pick<Connection, "rpc" | "heartbeatMs" | "isCongested" | "rttMs">;
+
 export interface BeatingOptions {
   readonly clock: Clock;
   readonly random: Random;
-  readonly heartbeat: (seq: number, connection: Connection) => Heartbeat;
+  readonly heartbeat: (seq: number, connection: BeatConnection) => Heartbeat;
 }
 
 const FIRST_WITHIN_MS = 2000;
@@ -21,7 +24,7 @@ export class Beating {
     this.#options = options;
   }
 
-  online(connection: Connection): void {
+  online(connection: BeatConnection): void {
     this.#after(this.#options.random() * FIRST_WITHIN_MS, connection);
   }
 
@@ -29,11 +32,12 @@ export class Beating {
     this.#cancel();
   }
 
-  #after(ms: number, connection: Connection): void {
+  #after(ms: number, connection: BeatConnection): void {
     this.#cancel = this.#options.clock.after(ms, () => {
       this.#after(connection.heartbeatMs * (0.9 + 0.2 * this.#options.random()), connection);
-      if (connection.isCongested()) return;
+      // A number that is missing tells the control plane that a heartbeat was left out.
       this.#seq += 1;
+      if (connection.isCongested()) return;
       connection.rpc.notify("heartbeat", this.#options.heartbeat(this.#seq, connection));
     });
   }

@@ -4,6 +4,7 @@ import type { Clock } from "../../host/clock.ts";
 import { StreamName } from "../../protocol/telemetry.ts";
 import type { Connection } from "../session/attempt.ts";
 import type { Spool } from "./spool.ts";
+import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
 
 export interface PusherOptions {
   readonly clock: Clock;
@@ -81,7 +82,7 @@ export class Pusher {
         if (connection.isCongested()) await connection.drained();
         const { stream, first, records, dropped } = batch;
         const push = { stream, first, records, ...(dropped === 0 ? {} : { dropped }) };
-        const { last } = await connection.rpc.request("telemetry.push", push, connection.signal);
+        const { last } = await connection.rpc.request("telemetry.push", push, withinTime(connection.signal, ANSWER_MS));
         this.#options.spool.acknowledge(batch, last);
         if (last < first) throw new Error(`the control plane acknowledged ${last} for ${stream} ${first}`);
       }

@@ -85,6 +85,12 @@ export class Spool {
     for (const [name, bounds] of Object.entries(streamBounds) as [StreamName, StreamBounds][]) {
       this.#streams.set(name, this.#load(name, bounds));
     }
+    // At the start, when there is writing anyway: the first record of an idle node must not be a reason to write.
+    this.#try(() => {
+      transaction(sql, () => {
+        for (const stream of this.#streams.values()) this.#saveReserved(stream);
+      });
+    });
   }
 
   /** Takes one record. When the stream is full the oldest goes, and is counted. */
@@ -195,8 +201,12 @@ export class Spool {
   }
 
   #reserve(stream: Stream): void {
+    this.#try(() => this.#saveReserved(stream));
+  }
+
+  #saveReserved(stream: Stream): void {
     stream.reserved = stream.next + RESERVE;
-    this.#try(() => this.#saveStream.run(stream.name, stream.reserved, stream.dropped));
+    this.#saveStream.run(stream.name, stream.reserved, stream.dropped);
   }
 
   /** The control plane knows numbers that a lost disk does not: what waits here was taken for old, and goes again above them. */
@@ -230,4 +240,13 @@ export class Spool {
       this.#onFault(error);
     }
   }
+}
+
+/** Everything that waits and everything that was dropped, over all streams. */
+export function queueOf(status: ReturnType<Spool["status"]>): { records: number; dropped: number } {
+  const streams = Object.values(status);
+  return {
+    records: streams.reduce((sum, { queued }) => sum + queued, 0),
+    dropped: streams.reduce((sum, { dropped }) => sum + dropped, 0),
+  };
 }

@@ -64,6 +64,8 @@ export interface JournalOptions {
   /** Whether what is written outlives this process; false makes `begin` answer `unavailable`. */
   readonly isPersistent: boolean;
   readonly maxRows?: number;
+  /** Told why `begin` answers `unavailable`. */
+  readonly onFault?: (error: unknown) => void;
 }
 
 /**
@@ -118,7 +120,8 @@ export class Journal {
     if (!this.#options.isPersistent) return "unavailable";
     try {
       return transaction(this.#sql, () => this.#insert(entry));
-    } catch {
+    } catch (error) {
+      this.#options.onFault?.(error);
       return "unavailable";
     }
   }

@@ -1,4 +1,5 @@
 import { AgentError, HostError, InputError, InternalError } from "../../errors.ts";
+import { storageError } from "../../host/database.ts";
 import { errorCodes, isErrorCode } from "../../protocol/error-codes.ts";
 
 /** Statuses of the codes that only the HTTP side has. */
@@ -55,6 +56,8 @@ export interface Refusal {
 
 /** Judges whatever was thrown; a fault tells nothing of itself. */
 export function refusalOf(thrown: unknown): Refusal {
+  const refused = storageError(thrown);
+  if (refused !== undefined) return { ...refusalOf(refused), isFault: true };
   const status = statusOf(thrown);
   if (!(thrown instanceof AgentError) || status === undefined) {
     return { status: 500, code: "internal", message: "internal error", details: undefined, isFault: true };

@@ -1,9 +1,11 @@
 import { z } from "zod";
 import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
+import type { JsonLimits } from "../../lib/strict-json.ts";
 import { EventName, JsonObject, Uid } from "../../protocol/values.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
+import { BODY_LIMITS } from "./body.ts";
 import { nodeOf } from "./nodes.ts";
 import { refusalOf } from "./problem.ts";
 import { Flag } from "./query.ts";
@@ -24,6 +26,9 @@ const GRACE_MS = 5 * SECOND;
 /** Output that a slow reader may leave waiting before the trigger is taken back. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
+/** The node holds the claims around a body to the depth that every message has. */
+const TRIGGER_LIMITS: JsonLimits = { ...BODY_LIMITS, maxDepth: 28 };
+
 /** Commands to a node. */
 export function triggerRoutes(deps: ApiDeps): readonly Route[] {
   return [
@@ -43,7 +48,7 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
         wait: Flag.meta({ description: "Wait for the node's answer; otherwise the answer is `true`" }),
         stream: Flag.meta({ description: "Answer output as it comes, one JSON object per line" }),
       }),
-      body: { schema: z.preprocess((body) => body ?? {}, JsonObject).optional() },
+      body: { schema: z.preprocess((body) => body ?? {}, JsonObject).optional(), limits: TRIGGER_LIMITS },
       answers: {
         200: {
           description: "The node's answer, or `true` once the event was handed over",

@@ -4,13 +4,16 @@ import { z } from "zod";
 import { AgentError, InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
+import { storageError } from "../../host/database.ts";
+import { errorCodes } from "../../protocol/error-codes.ts";
 import { describeIssues, DOCUMENT_PATH, REGISTER_PATH, SESSION_PATH } from "../../protocol/envelope.ts";
 import { Jws } from "../../protocol/values.ts";
 import { keysFrom, type ControlKeys } from "../keys/control-keys.ts";
 import type { Documents } from "./documents.ts";
 import { FailureLimiter } from "./failure-limiter.ts";
+import { refuseWhileHeld } from "./held-identity.ts";
 import { addressOf, answerError, answerJson, pathOf, readBody } from "./http-io.ts";
-import { refuseWhileHeld } from "./node-methods.ts";
+import type { Refusals } from "./refusals.ts";
 import { registerNode, type RegistrationDeps } from "./registration.ts";
 import type { Sessions } from "./sessions.ts";
 import { SPEED_TEST_PATH, type SpeedTest } from "./speed-test.ts";
@@ -21,6 +24,7 @@ export interface AgentRoutesDeps extends RegistrationDeps {
   readonly documents: Documents;
   readonly tickets: Tickets;
   readonly speedTest: SpeedTest;
+  readonly refusals: Refusals;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly log: Logger;
@@ -31,12 +35,16 @@ export const AGENT_PREFIX = "/agent/v1/";
 
 const REGISTER_LIMITS = { maxBytes: 32 * 1024, maxDepth: 4 };
 const RegisterBody = z.object({ register: Jws.max(REGISTER_LIMITS.maxBytes) });
+/** Registrations being answered at a time: in all, and from one source address. */
 const MAX_REGISTERING = 64;
+const MAX_REGISTERING_PER_ADDRESS = 8;
+const REGISTER_BODY_MS = 10_000;
 
+/** Whatever is wrong with the form counts as wrongly signed. */
+const MALFORMED = 401;
 const STATUS: Readonly<Record<string, number>> = {
   "too-large": 413,
-  "bad-signature": 401,
-  "invalid-claims": 401,
+  timeout: 408,
   "license-reused": 409,
   "key-in-use": 409,
   "name-taken": 409,
@@ -46,11 +54,14 @@ const STATUS: Readonly<Record<string, number>> = {
   internal: 500,
 };
 
+/** After these the rest of a body is still to come. */
+const UNREAD: ReadonlySet<number> = new Set([408, 413]);
+
 /** The HTTP side of the nodes' channel: registration, documents, speed test. */
 export class AgentRoutes {
   readonly #deps: AgentRoutesDeps;
   readonly #failures: FailureLimiter;
-  #registering = 0;
+  readonly #registering = new Map<string, number>();
 
   constructor(deps: AgentRoutesDeps) {
     this.#deps = deps;
@@ -82,23 +93,39 @@ export class AgentRoutes {
 
   async #register(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const address = addressOf(request);
-    const waitSeconds = this.#failures.waitSeconds(address) ?? (this.#registering >= MAX_REGISTERING ? 1 : undefined);
+    const waitSeconds = this.#failures.waitSeconds(address) ?? (this.#hasRoom(address) ? undefined : 1);
     if (waitSeconds !== undefined) {
       const headers = { "retry-after": String(waitSeconds), connection: "close" };
       return answerError(response, 429, { code: "busy", message: "too many registrations" }, headers);
     }
-    this.#registering += 1;
+    this.#registering.set(address, this.#registeringFrom(address) + 1);
     try {
-      const body = parseStrictJson(await readBody(request, REGISTER_LIMITS.maxBytes), REGISTER_LIMITS);
+      const limits = { maxBytes: REGISTER_LIMITS.maxBytes, withinMs: REGISTER_BODY_MS };
+      const body = parseStrictJson(await readBody(request, limits, this.#deps.clock), REGISTER_LIMITS);
       const parsed = RegisterBody.safeParse(body);
       if (!parsed.success) throw new InputError("invalid-body", describeIssues(parsed.error).join("; "));
       answerJson(response, 200, await registerNode(this.#deps, parsed.data.register, address));
     } catch (error) {
       this.#failures.failed(address);
+      if (error instanceof InputError && statusOf(error) === MALFORMED) {
+        this.#deps.refusals.note("registration", { address, message: error.message });
+      }
       throw error;
     } finally {
-      this.#registering -= 1;
+      const left = this.#registeringFrom(address) - 1;
+      if (left === 0) this.#registering.delete(address);
+      else this.#registering.set(address, left);
     }
+  }
+
+  #registeringFrom(address: string): number {
+    return this.#registering.get(address) ?? 0;
+  }
+
+  #hasRoom(address: string): boolean {
+    let inAll = 0;
+    for (const count of this.#registering.values()) inAll += count;
+    return inAll < MAX_REGISTERING && this.#registeringFrom(address) < MAX_REGISTERING_PER_ADDRESS;
   }
 
   async #document(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -130,11 +157,17 @@ export class AgentRoutes {
       return;
     }
     if (error instanceof AgentError && error instanceof InputError) {
-      const status = STATUS[error.code] ?? 400;
+      const status = statusOf(error);
       // The rest of a body that was refused is not read.
-      return answerError(response, status, error, status === 413 ? { connection: "close" } : {});
+      return answerError(response, status, error, UNREAD.has(status) ? { connection: "close" } : {});
     }
     this.#deps.log.error({ err: error }, "request failed");
+    const refused = storageError(error);
+    if (refused !== undefined) return answerError(response, errorCodes["storage-unavailable"].http, refused);
     answerError(response, 500, { code: "internal", message: "internal error" });
   }
+}
+
+function statusOf({ code }: InputError): number {
+  return STATUS[code] ?? MALFORMED;
 }

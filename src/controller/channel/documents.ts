@@ -30,6 +30,10 @@ export interface DocumentsDeps {
   readonly origin: string;
 }
 
+/** How often a node may be told of for one document, and for how many that is remembered. */
+const RESTORED_EVENT_MS = 10 * 60_000;
+const MAX_TOLD = 50_000;
+
 const NAMES: readonly DocumentName[] = ["node", "cluster", "domain"];
 
 export function documents({ store, events, keys, clock, origin }: DocumentsDeps): Documents {
@@ -71,6 +75,20 @@ export function documents({ store, events, keys, clock, origin }: DocumentsDeps)
     return version !== undefined;
   };
 
+  /** The same again is no news, and news comes at most once in a while: a node says what it likes. */
+  const told = new Map<string, { readonly have: number; readonly at: number }>();
+  const isNews = (uid: string, name: string, have: number): boolean => {
+    const key = `${uid} ${name}`;
+    const last = told.get(key);
+    const now = clock.elapsed();
+    if (last !== undefined && (last.have === have || now - last.at < RESTORED_EVENT_MS)) return false;
+    told.delete(key);
+    const [oldest] = told.keys();
+    if (oldest !== undefined && told.size >= MAX_TOLD) told.delete(oldest);
+    told.set(key, { have, at: now });
+    return true;
+  };
+
   const followOne = (uid: string, name: DocumentName, have: number): boolean => {
     const id = idOf(uid, name);
     const stored = id === undefined ? undefined : store.documents.get(id);
@@ -80,6 +98,7 @@ export function documents({ store, events, keys, clock, origin }: DocumentsDeps)
     if (verdict === "fine") return false;
     const isFollowed = verdict === "restored";
     if (isFollowed) store.documents.put(id, { ...stored, version: have + 1 });
+    if (!isNews(uid, name, have)) return isFollowed;
     events.record(node, {
       eventType: "Control Plane Restored",
       level: "WARNING",
@@ -95,7 +114,7 @@ export function documents({ store, events, keys, clock, origin }: DocumentsDeps)
   const reportKeysAhead = (uid: string, have: number): void => {
     const stored = keys.newest.version;
     const node = have > stored ? store.nodes.label(uid) : undefined;
-    if (node === undefined) return;
+    if (node === undefined || !isNews(uid, "keys", have)) return;
     events.record(node, {
       eventType: "Control Plane Restored",
       level: "WARNING",

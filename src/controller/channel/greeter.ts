@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import type { RawData, WebSocket } from "ws";
 import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { NodeProofClaims } from "../../protocol/claims.ts";
+import type { DeletedClaims, NodeProofClaims } from "../../protocol/claims.ts";
 import { describeIssues, HANDSHAKE_LIMITS, parseMessage, PROTOCOL_VERSION } from "../../protocol/envelope.ts";
 import { errorCodes } from "../../protocol/error-codes.ts";
 import { signJws } from "../../protocol/jws.ts";
@@ -17,6 +17,7 @@ import type { Store } from "../store/store.ts";
 import type { Announcer } from "./announcer.ts";
 import type { Documents } from "./documents.ts";
 import { verifyHello } from "./hello.ts";
+import type { Refusals } from "./refusals.ts";
 import { bytesOf, closeSocket, NodeSession, type SessionHooks } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Triggers } from "./triggers.ts";
@@ -28,6 +29,7 @@ export interface GreeterDeps {
   readonly triggers: Triggers;
   readonly announcer: Announcer;
   readonly events: EventLog;
+  readonly refusals: Refusals;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly log: Logger;
@@ -41,7 +43,9 @@ export interface GreeterDeps {
 const HELLO_DEADLINE_MS = 10_000;
 /** A frame's limit and room for the frame's own header. */
 const HANDSHAKE_BYTES = HANDSHAKE_LIMITS.maxBytes + 16;
-const FULL_RETRY_SECONDS = 300;
+/** Why an authentic node is sent away; for one too many the text is the delay in seconds. */
+const FULL = { close: "too-many", text: "300" } as const;
+const UNSPOKEN = { close: "protocol-version", text: `protocol ${PROTOCOL_VERSION} is spoken` } as const;
 
 /** Takes new sockets through challenge and hello; one that succeeds becomes a session. */
 export class Greeter {
@@ -61,6 +65,8 @@ export class Greeter {
           deps.log.error({ node: session.uid, err: toError(error) }, "disconnect not stored");
         }
       },
+      onRefused: (session, kind, message) =>
+        deps.refusals.note(kind, { uid: session.uid, address: session.address, message }),
       onFault: (session, method, err) => deps.log.warn({ node: session.uid, method, err }, "message failed"),
     };
   }
@@ -78,6 +84,7 @@ export class Greeter {
         socket.pause();
         done();
         closeSocket(socket, 1009, "too large before hello", clock);
+        this.#deps.refusals.note("too-large", { address, message: "too large before hello" });
       }
     };
     let isDone = false;
@@ -130,6 +137,7 @@ export class Greeter {
     const { store, origin, tlsPins, clock } = this.#deps;
     const hello = readHello(frame);
     if ("error" in hello) {
+      this.#deps.refusals.note("malformed", { address, message: hello.error });
       closeSocket(socket, closeCodes["not-authentic"], hello.error, clock);
       return;
     }
@@ -137,24 +145,27 @@ export class Greeter {
     if (isGone()) return;
     switch (verdict.kind) {
       case "refused":
-        this.#refuse(socket, hello.id, verdict.message, verdict.close);
+        this.#deps.refusals.note(verdict.why, { uid: verdict.uid, address, message: verdict.message });
+        this.#refuse(socket, hello.id, verdict.message);
         return;
       case "deleted":
         await this.#sayDeleted(socket, verdict.claims);
         return;
+      case "unspoken":
       case "authentic":
-        await this.#open(socket, hello.id, verdict.claims, address, isGone);
+        await this.#open(socket, hello.id, verdict, address, isGone);
     }
   }
 
-  #refuse(socket: WebSocket, id: number, message: string, close: CloseReason): void {
+  #refuse(socket: WebSocket, id: number, message: string): void {
     const error = { code: errorCodes["bad-signature"].rpc, message, data: { code: "bad-signature" } };
     socket.send(JSON.stringify({ jsonrpc: "2.0", id, error }));
-    closeSocket(socket, closeCodes[close], close, this.#deps.clock);
+    closeSocket(socket, closeCodes["not-authentic"], "not-authentic", this.#deps.clock);
   }
 
   async #sayDeleted(socket: WebSocket, claims: NodeProofClaims): Promise<void> {
-    const jws = await deletedNotice(this.#deps, claims.iss, claims.cnonce);
+    const iat = Math.floor(this.#deps.clock.now() / 1000);
+    const jws = await deletedNotice(this.#deps, { aud: claims.iss, nonce: claims.cnonce, iat });
     socket.send(JSON.stringify({ jsonrpc: "2.0", method: "session.deleted", params: { jws } }));
     closeSocket(socket, closeCodes.deleted, "deleted", this.#deps.clock);
   }
@@ -162,16 +173,16 @@ export class Greeter {
   async #open(
     socket: WebSocket,
     id: number,
-    claims: NodeProofClaims,
+    { kind, claims }: { readonly kind: "authentic" | "unspoken"; readonly claims: NodeProofClaims },
     address: string,
     isGone: () => boolean,
   ): Promise<void> {
-    const { store, sessions, documents, keys, clock, origin, tlsPins, heartbeatSeconds } = this.#deps;
+    const { store, documents, keys, clock, origin, tlsPins, heartbeatSeconds } = this.#deps;
     const uid = claims.iss;
     const sid = randomUUID();
-    documents.follow(uid, claims.have);
+    if (kind === "authentic") documents.follow(uid, claims.have);
     const versions = documents.versions(uid);
-    const iat = Math.floor(clock.now() / 1000);
+    const begins = { iat: Math.floor(clock.now() / 1000), elapsed: clock.elapsed() };
     const proof = await signJws(
       "holdfast-server-proof+jwt",
       {
@@ -179,7 +190,7 @@ export class Greeter {
         aud: uid,
         nonce: claims.cnonce,
         sid,
-        iat,
+        iat: begins.iat,
         versions,
         ...(tlsPins.length === 0 ? {} : { tls: [...tlsPins] }),
       },
@@ -192,21 +203,26 @@ export class Greeter {
       await this.#sayDeleted(socket, claims);
       return;
     }
-    const isFull = sessions.size >= this.#deps.maxSessions && sessions.get(uid) === undefined;
     const result = { proof, heartbeatSeconds, reportedVersion: before.reportedVersion };
-    if (isFull) {
+    const away = kind === "unspoken" ? UNSPOKEN : this.#isFullFor(uid) ? FULL : undefined;
+    if (away !== undefined) {
       // A close code counts only once we have proved who we are.
       socket.send(JSON.stringify({ jsonrpc: "2.0", id, result }));
-      closeSocket(socket, closeCodes["too-many"], String(FULL_RETRY_SECONDS), clock);
+      closeSocket(socket, closeCodes[away.close], away.text, clock);
       return;
     }
-    const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address }, socket, this.#hooks);
+    const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address, begins }, socket, this.#hooks);
     store.atomic(() => this.#enter(session, claims, before));
     session.answer(id, result);
     const current = documents.versions(uid);
     const changed = (["node", "cluster", "domain"] as const).filter((name) => current[name] !== versions[name]);
     this.#deps.announcer.changed(uid, changed);
     this.#deps.triggers.sessionOpened(session);
+  }
+
+  #isFullFor(uid: string): boolean {
+    const { sessions, maxSessions } = this.#deps;
+    return sessions.size >= maxSessions && sessions.get(uid) === undefined;
   }
 
   #enter(
@@ -235,14 +251,12 @@ export class Greeter {
   }
 }
 
-/** A signed notice that a node was deleted, as an answer to the nonce it chose. */
+/** A signed notice that the node `aud` was deleted, as an answer to the nonce it chose. */
 export function deletedNotice(
-  deps: { readonly keys: ControlKeys; readonly clock: Clock; readonly origin: string },
-  uid: string,
-  nonce: string,
+  deps: { readonly keys: ControlKeys; readonly origin: string },
+  claims: Omit<DeletedClaims, "iss">,
 ): Promise<string> {
-  const claims = { iss: deps.origin, aud: uid, nonce, iat: Math.floor(deps.clock.now() / 1000) };
-  return signJws("holdfast-deleted+jwt", claims, deps.keys.signing);
+  return signJws("holdfast-deleted+jwt", { iss: deps.origin, ...claims }, deps.keys.signing);
 }
 
 function readHello(frame: Uint8Array): { readonly id: number; readonly proof: string } | { readonly error: string } {

@@ -2,8 +2,8 @@ import { InputError } from "../../errors.ts";
 import type { NodeProofClaims } from "../../protocol/claims.ts";
 import { PROTOCOL_VERSION } from "../../protocol/envelope.ts";
 import { peekClaims, verifyJws } from "../../protocol/jws.ts";
-import type { CloseReason } from "../../protocol/methods.ts";
 import type { Store } from "../store/store.ts";
+import type { RefusalKind } from "./refusals.ts";
 
 /** What a hello must fit. */
 export interface HelloContext {
@@ -18,11 +18,21 @@ export interface HelloContext {
 export type HelloVerdict =
   | { readonly kind: "authentic"; readonly claims: NodeProofClaims }
   | { readonly kind: "deleted"; readonly claims: NodeProofClaims }
-  | { readonly kind: "refused"; readonly close: CloseReason; readonly message: string };
+  /** Authentic, but of a version of the protocol that is not spoken here. */
+  | { readonly kind: "unspoken"; readonly claims: NodeProofClaims }
+  /** `uid` only of a node that is known. */
+  | {
+      readonly kind: "refused";
+      readonly why: RefusalKind;
+      readonly message: string;
+      readonly uid?: string | undefined;
+    };
 
 /** Verifies the proof of a hello: the node's own key, our challenge, our origin, our TLS keys, our protocol. Changes nothing. */
 export async function verifyHello(proof: string, context: HelloContext): Promise<HelloVerdict> {
   const { store, nonce, origin, tlsPins } = context;
+  let uid: string | undefined;
+  const refused = (why: RefusalKind, message: string): HelloVerdict => ({ kind: "refused", why, message, uid });
   let claims: NodeProofClaims;
   let isDeleted: boolean;
   try {
@@ -30,24 +40,20 @@ export async function verifyHello(proof: string, context: HelloContext): Promise
     const node = store.nodes.credentials(iss);
     const tombstone = node === undefined ? store.tombstones.get(iss) : undefined;
     const known = node === undefined ? tombstone : { key: node.keys.auth, thumbprint: node.thumbprints.auth };
-    if (known === undefined) return refused("not-authentic", "unknown node");
+    if (known === undefined) return refused("unknown-node", "unknown node");
+    uid = iss;
     isDeleted = tombstone !== undefined;
     claims = await verifyJws("holdfast-node-proof+jwt", proof, new Map([[known.thumbprint, known.key]]));
   } catch (error) {
-    if (error instanceof InputError) return refused("not-authentic", error.message);
+    if (error instanceof InputError) return refused("signature", error.message);
     throw error;
   }
-  if (claims.nonce !== nonce) return refused("not-authentic", "nonce: not the challenge of this socket");
-  if (claims.aud !== origin) return refused("not-authentic", `aud: must be ${origin}`);
-  if (claims.tls !== undefined && !tlsPins.includes(claims.tls)) {
-    return refused("not-authentic", "tls-intercepted: tls is not a key that we serve");
+  if (claims.nonce !== nonce) return refused("signature", "nonce: not the challenge of this socket");
+  if (claims.aud !== origin) return refused("audience", `aud: must be ${origin}`);
+  const { tls } = claims;
+  if (tls === undefined ? tlsPins.length > 0 : !tlsPins.includes(tls)) {
+    return refused("tls-intercepted", "tls-intercepted: tls is not a key that we serve");
   }
-  if (claims.protocol !== PROTOCOL_VERSION) {
-    return refused("protocol-version", `protocol ${claims.protocol} is not spoken; ${PROTOCOL_VERSION} is`);
-  }
-  return { kind: isDeleted ? "deleted" : "authentic", claims };
-}
-
-function refused(close: CloseReason, message: string): HelloVerdict {
-  return { kind: "refused", close, message };
+  if (isDeleted) return { kind: "deleted", claims };
+  return { kind: claims.protocol === PROTOCOL_VERSION ? "authentic" : "unspoken", claims };
 }

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { InputError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
 
 /** The path of a request, without query. */
 export function pathOf(request: IncomingMessage): string {
@@ -41,9 +42,27 @@ export function answerError(
 
 /**
  * Reads a whole body.
- * @throws {InputError} `too-large` as soon as it is over the limit; `cut-off` when the sender went away.
+ * @throws {InputError} `too-large` as soon as it is over the limit; `timeout` when it takes too long; `cut-off` when the sender went away.
  */
-export async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+export async function readBody(
+  request: IncomingMessage,
+  { maxBytes, withinMs }: { readonly maxBytes: number; readonly withinMs: number },
+  clock: Clock,
+): Promise<Buffer> {
+  let cancel = (): void => undefined;
+  const late = new Promise<never>((_, reject) => {
+    cancel = clock.after(withinMs, () =>
+      reject(new InputError("timeout", `the body did not arrive within ${withinMs} ms`)),
+    );
+  });
+  try {
+    return await Promise.race([readAll(request, maxBytes), late]);
+  } finally {
+    cancel();
+  }
+}
+
+async function readAll(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
   if (Number(request.headers["content-length"] ?? 0) > maxBytes) throw tooLarge(maxBytes);

@@ -5,6 +5,7 @@ import type { Handlers } from "../../protocol/rpc.ts";
 import { applyReport } from "../model/shadow.ts";
 import type { Store } from "../store/store.ts";
 import type { Documents } from "./documents.ts";
+import { refuseWhileHeld } from "./held-identity.ts";
 import type { NodeSession } from "./session.ts";
 import type { TelemetryIntake } from "./telemetry-intake.ts";
 import type { Tickets } from "./tickets.ts";
@@ -23,6 +24,7 @@ export interface NodeMethodsDeps {
 export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handlers<NodeMethods> {
   const { store, documents, tickets, triggers, telemetry, clock } = deps;
   const { uid, sid } = session;
+  const followed = new Set<string>();
   return {
     heartbeat(heartbeat) {
       session.heartbeat = { ...heartbeat, receivedAt: clock.now() };
@@ -37,7 +39,12 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       }),
     "document.get"({ name, have }) {
       refuseWhileHeld(store, uid);
-      documents.follow(uid, { ...documents.versions(uid), [name]: have });
+      // Once is enough for an honest node, and one that counts on and on must not take us along.
+      if (!followed.has(name)) {
+        const before = documents.versions(uid);
+        if (have > before[name]) followed.add(name);
+        documents.follow(uid, { ...before, [name]: have });
+      }
       const version = documents.versions(uid)[name];
       if (version === 0) throw new InputError("not-found", `node ${uid} has no ${name} document`);
       if (have === version || (name === "keys" && have > version)) return { version, unchanged: true as const };
@@ -58,13 +65,4 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       throw new InputError("not-configured", "this control plane has no registry");
     },
   };
-}
-
-/** While two machines alternate under one identity, it gets nothing that either could misuse. */
-export function refuseWhileHeld(store: Store, uid: string): void {
-  if (store.nodes.credentials(uid)?.trail.isHeld === true) {
-    throw new InputError("busy", "two machines use this identity; an operator must decide", {
-      details: { event: "Identity Shared" },
-    });
-  }
 }

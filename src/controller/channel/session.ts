@@ -1,5 +1,5 @@
 import type { RawData, WebSocket } from "ws";
-import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
+import { AgentError, errnoOf, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { parseMessage, SESSION_LIMITS } from "../../protocol/envelope.ts";
 import {
@@ -12,11 +12,14 @@ import {
 } from "../../protocol/methods.ts";
 import { RpcPeer, type Handlers } from "../../protocol/rpc.ts";
 import type { StoredHeartbeat } from "../store/nodes.ts";
+import type { RefusalKind } from "./refusals.ts";
 
 /** Above this many unsent bytes nothing that can wait is sent; far above it the other side is not reading and is dropped. */
 export const CONGESTED_BYTES = 256 * 1024;
 const STUCK_BYTES = 4 * 1024 * 1024;
 const MAX_BAD_FRAMES = 100;
+/** What the library calls a message over its limit, before it closes with 1009. */
+const TOO_LARGE = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH";
 const PARSE_ERROR = -32700;
 const INVALID_REQUEST = -32600;
 
@@ -30,6 +33,8 @@ export interface SessionFacts {
   /** The nonce the node chose: what a notice of its deletion answers. */
   readonly cnonce: string;
   readonly address: string;
+  /** What the control plane's proof said the time is, and the monotonic ms of that moment: session time begins here. */
+  readonly begins: { readonly iat: number; readonly elapsed: number };
 }
 
 /** What all sessions share; one value for all of them, since there may be thousands. */
@@ -37,6 +42,7 @@ export interface SessionHooks {
   readonly clock: Clock;
   readonly handlers: (session: NodeSession) => Handlers<NodeMethods>;
   readonly onClose: (session: NodeSession) => void;
+  readonly onRefused: (session: NodeSession, kind: RefusalKind, message: string) => void;
   readonly onFault: (session: NodeSession, method: string, error: Error) => void;
 }
 
@@ -53,9 +59,11 @@ export class NodeSession {
   heartbeat: StoredHeartbeat | undefined;
   readonly #socket: WebSocket;
   readonly #clock: Clock;
+  readonly #begins: SessionFacts["begins"];
+  readonly #onRefused: (kind: RefusalKind, message: string) => void;
   #badFrames = 0;
 
-  constructor({ uid, sid, cnonce, address }: SessionFacts, socket: WebSocket, hooks: SessionHooks) {
+  constructor({ uid, sid, cnonce, address, begins }: SessionFacts, socket: WebSocket, hooks: SessionHooks) {
     this.uid = uid;
     this.sid = sid;
     this.cnonce = cnonce;
@@ -63,6 +71,8 @@ export class NodeSession {
     this.lastHeardAt = hooks.clock.elapsed();
     this.#socket = socket;
     this.#clock = hooks.clock;
+    this.#begins = begins;
+    this.#onRefused = (kind, message) => hooks.onRefused(this, kind, message);
     this.peer = new RpcPeer({
       local: nodeMethods,
       remote: controlMethods,
@@ -76,10 +86,19 @@ export class NodeSession {
     socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
     socket.on("ping", heard);
     socket.on("pong", heard);
+    socket.on("error", (error) => {
+      if (errnoOf(error) === TOO_LARGE) this.#onRefused("too-large", "a message over 1 MiB");
+    });
     socket.on("close", () => {
       this.peer.close(new SessionError("session-closed", `the session of ${this.uid} ended`));
       hooks.onClose(this);
     });
+  }
+
+  /** Session time in whole Unix seconds: what the node judges signatures by, so that a step of the wall clock changes nothing. */
+  now(): number {
+    const { iat, elapsed } = this.#begins;
+    return iat + Math.floor((this.#clock.elapsed() - elapsed) / 1000);
   }
 
   /** Too much is unsent for anything that can wait. */
@@ -134,6 +153,7 @@ export class NodeSession {
   #refuse(error: Error): void {
     this.#badFrames += 1;
     if (this.#badFrames > MAX_BAD_FRAMES) {
+      this.#onRefused("malformed", `more than ${MAX_BAD_FRAMES} malformed messages`);
       closeSocket(this.#socket, 1008, "too many malformed messages", this.#clock);
       return;
     }

@@ -20,12 +20,19 @@ export class Sessions {
   readonly #deps: SessionsDeps;
   readonly #open = new Map<string, NodeSession>();
   readonly #flapping = new Map<string, Flapping>();
+  /** When those whom an earlier run left online are missed; undefined once that is done. */
+  #missAt: number | undefined;
   #flushedAt: number;
   #isClosed = false;
 
   constructor(deps: SessionsDeps) {
     this.#deps = deps;
     this.#flushedAt = deps.clock.elapsed();
+    this.#missAt = this.#flushedAt + this.#silentMs;
+  }
+
+  get #silentMs(): number {
+    return SILENT_HEARTBEATS * this.#deps.heartbeatSeconds * 1000;
   }
 
   get size(): number {
@@ -61,14 +68,11 @@ export class Sessions {
   /** Takes note that a socket closed; a session that was superseded has nothing to say any more. */
   closed(session: NodeSession): void {
     if (this.#open.get(session.uid) !== session || this.#isClosed) return;
-    const { store, events, clock } = this.#deps;
     this.#open.delete(session.uid);
-    store.atomic(() => {
-      const node = store.nodes.label(session.uid);
-      if (node === undefined) return;
+    this.#deps.store.atomic(() => {
+      if (this.#deps.store.nodes.label(session.uid) === undefined) return;
       this.#storeHeartbeat(session);
-      store.nodes.disconnected(session.uid, clock.now() / 1000);
-      events.record(node, { eventType: "Node Disconnect", level: "WARNING", message: "Node disconnected" });
+      this.#recordDisconnect(session.uid, "Node disconnected");
     });
   }
 
@@ -88,8 +92,8 @@ export class Sessions {
   /** Cuts sockets that fell silent; once a minute stores heartbeats and judges who has become stable. */
   sweep(): void {
     const now = this.#deps.clock.elapsed();
-    const silentMs = SILENT_HEARTBEATS * this.#deps.heartbeatSeconds * 1000;
-    for (const session of this.#open.values()) if (now - session.lastHeardAt > silentMs) session.cut();
+    for (const session of this.#open.values()) if (now - session.lastHeardAt > this.#silentMs) session.cut();
+    if (this.#missAt !== undefined && now >= this.#missAt) this.#missThoseAway();
     if (now - this.#flushedAt < FLUSH_MS) return;
     this.#flushedAt = now;
     this.#flush();
@@ -102,10 +106,28 @@ export class Sessions {
     const { store, clock } = this.#deps;
     this.#flush();
     store.atomic(() => {
-      for (const uid of this.#open.keys()) store.nodes.disconnected(uid, clock.now() / 1000);
+      for (const uid of this.#open.keys()) store.nodes.letGo(uid, clock.now() / 1000);
     });
     for (const session of this.#open.values()) session.leave();
     this.#open.clear();
+  }
+
+  /** After a crash or a restart nobody heard those disconnect who do not come back. */
+  #missThoseAway(): void {
+    const { store } = this.#deps;
+    const away = store.nodes.online().filter((uid) => !this.#open.has(uid));
+    store.atomic(() => {
+      for (const uid of away) this.#recordDisconnect(uid, "Node did not come back after the controller's restart");
+    });
+    this.#missAt = undefined;
+  }
+
+  #recordDisconnect(uid: string, message: string): void {
+    const { store, events, clock } = this.#deps;
+    const node = store.nodes.label(uid);
+    if (node === undefined) return;
+    store.nodes.disconnected(uid, clock.now() / 1000);
+    events.record(node, { eventType: "Node Disconnect", level: "WARNING", message });
   }
 
   #flush(): void {

@@ -3,13 +3,16 @@ import type { Clock } from "../../host/clock.ts";
 import { MetricSample, NodeAudit, NodeEvent, type StreamName, type TelemetryPush } from "../../protocol/telemetry.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { EventLog } from "../event-log.ts";
-import { newRecords, sortRecords } from "../model/telemetry.ts";
+import { keptSamples, newRecords, sortRecords } from "../model/telemetry.ts";
+import { isReservedEvent } from "../model/control-plane-events.ts";
 import type { NodeLabel } from "../store/nodes.ts";
 import type { Store } from "../store/store.ts";
+import type { Refusals } from "./refusals.ts";
 
 export interface TelemetryIntakeDeps {
   readonly store: Store;
   readonly events: EventLog;
+  readonly refusals: Refusals;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -20,27 +23,38 @@ export interface TelemetryIntake {
   take(uid: string, push: TelemetryPush): number;
 }
 
-export function telemetryIntake({ store, events, clock, log }: TelemetryIntakeDeps): TelemetryIntake {
+export function telemetryIntake({ store, events, refusals, clock, log }: TelemetryIntakeDeps): TelemetryIntake {
+  const refuse = (uid: string, eventType: string): void => {
+    const address = store.nodes.credentials(uid)?.lastIp ?? "unknown";
+    refusals.note("reserved-event", { uid, address, message: `a node does not raise ${eventType}` });
+  };
   const keep = (node: NodeLabel, stream: StreamName, records: readonly JsonObject[]): readonly string[] => {
     switch (stream) {
       case "events": {
         const { good, bad } = sortRecords(NodeEvent, records);
-        for (const event of good) events.record(node, event);
+        for (const event of good) {
+          if (isReservedEvent(event.eventType)) refuse(node.uid, event.eventType);
+          else events.relay(node, event);
+        }
+        store.events.trim(node.uid);
         return bad;
       }
       case "audits": {
         const { good, bad } = sortRecords(NodeAudit, records);
         for (const { category, value, timestamp } of good) events.audit(node, category, value, timestamp);
+        store.audits.trim(node.uid);
         return bad;
       }
       case "metrics": {
         const { good, bad } = sortRecords(MetricSample, records);
-        for (const sample of good) store.telemetry.addMetric(node.uid, sample);
-        return bad;
+        const kept = keptSamples(good, clock.now() / 1000);
+        for (const sample of kept) store.telemetry.addMetric(node.uid, sample);
+        return [...bad, ...Array<string>(good.length - kept.length).fill("t: outside the time that is kept")];
       }
       case "gateway-details": {
         const now = clock.now() / 1000;
         for (const record of records) store.telemetry.addGatewayDetails(node.uid, record, now);
+        store.telemetry.trim(node.uid);
         return [];
       }
       default:

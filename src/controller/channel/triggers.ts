@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
-import { InputError, SessionError, toError } from "../../errors.ts";
+import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { signJws } from "../../protocol/jws.ts";
 import { RemoteError } from "../../protocol/rpc.ts";
@@ -8,6 +8,7 @@ import type { TriggerFailure } from "../../protocol/methods.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import type { Store } from "../store/store.ts";
+import { heldIdentity, isHeld } from "./held-identity.ts";
 import { offline, type NodeSession } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
 
@@ -99,17 +100,21 @@ export class Triggers {
     }
     const outcome =
       "error" in result
-        ? { error: new InputError(result.error.code, result.error.message, detailsOf(result.error.details)) }
+        ? { error: new RemoteError(result.error.code, result.error.message, detailsOf(result.error.details)) }
         : { result: result.body };
     const run = this.#runs.get(result.id);
     if (run === undefined) this.#deps.store.triggers.settle(result.id, "error" in result ? result.error.code : "ok");
     else run.settle(outcome);
   }
 
-  /** Sends again what still waits for a node that is back. */
+  /** Sends again what still waits for a node that is back; of a node whose identity is held, nothing waits any longer. */
   sessionOpened(session: NodeSession): void {
+    const { uid } = session;
+    const mayGo = !isHeld(this.#deps.store, uid);
     for (const run of this.#runs.values()) {
-      if (run.uid === session.uid && run.request.wait) void this.#send(run, session);
+      if (run.uid !== uid) continue;
+      if (!mayGo) run.settle({ error: heldIdentity() });
+      else if (run.request.wait) void this.#send(run, session);
     }
   }
 
@@ -161,9 +166,12 @@ export class Triggers {
 
   /** Signs and sends; false when the session was gone before it was sent. The answer settles the run whenever it comes. */
   async #send(run: Run, session: NodeSession): Promise<boolean> {
-    const { keys, clock, origin, sessions } = this.#deps;
-    const { event, body, wait, user, deadlineMs } = run.request;
-    const iat = Math.floor(clock.now() / 1000);
+    const { keys, origin, sessions } = this.#deps;
+    const { event, body, user, deadlineMs } = run.request;
+    // Only to somebody who does not wait does a node send output as it comes; the result then follows by itself.
+    const isWatched = run.onProgress !== undefined;
+    const wait = run.request.wait && !isWatched;
+    const iat = session.now();
     const exp = iat + Math.ceil(deadlineMs / 1000) + EXPIRY_SECONDS;
     const claims = {
       iss: origin,
@@ -185,11 +193,13 @@ export class Triggers {
     }
     if (!this.#runs.has(run.id) || sessions.get(run.uid) !== session) return false;
     session.peer.request("trigger.run", { jws }, run.stop.signal).then(
-      (result) => run.settle({ result }),
+      (result) => {
+        if (!isWatched) run.settle({ result });
+      },
       (error: unknown) => {
         const reason = toError(error);
         // A broken session says nothing about the trigger: with somebody waiting it is sent again, otherwise it is left.
-        if (reason instanceof RemoteError) run.settle({ error: answerError(reason) });
+        if (reason instanceof RemoteError) run.settle({ error: reason });
         else if (isOutOfRoom(reason)) run.settle({ error: new InputError("busy", reason.message) });
         else if (isInvalid(reason)) run.settle({ error: new InputError("internal", reason.message) });
         else if (!run.request.wait) run.settle({ error: offline(run.uid) });
@@ -222,10 +232,6 @@ function isInvalid(error: Error): boolean {
   return error instanceof SessionError && error.code === "invalid-result";
 }
 
-function answerError(error: RemoteError): InputError {
-  return new InputError(error.code, error.message, { cause: error, ...detailsOf(error.details) });
-}
-
 function detailsOf(details: Readonly<Record<string, unknown>> | undefined): {
   details?: Readonly<Record<string, unknown>>;
 } {
@@ -233,5 +239,5 @@ function detailsOf(details: Readonly<Record<string, unknown>> | undefined): {
 }
 
 function codeOf(error: Error): string {
-  return error instanceof InputError ? error.code : "internal";
+  return error instanceof AgentError ? error.code : "internal";
 }

@@ -34,7 +34,10 @@ export async function fileCertificate(files: Files, certPath: string, keyPath: s
   }
 }
 
-/** Loads or makes a self-signed P-256 certificate. The key is kept when the certificate is made anew, so pins stay true. */
+/**
+ * Loads or makes a self-signed P-256 certificate. The key is kept when the certificate is made anew, so pins stay true.
+ * @throws {HostError} `key-damaged` when the key's file holds something else.
+ */
 export async function selfMadeCertificate(
   files: Files,
   directory: string,
@@ -49,6 +52,7 @@ export async function selfMadeCertificate(
     key = privateKey.export({ type: "pkcs8", format: "pem" });
     await files.writeAtomic(keyPath, key, 0o600);
   }
+  requirePrivateKey(keyPath, key);
   const stored = await files.read(certPath);
   if (stored !== undefined && isUsable(stored, key, hosts, now)) {
     return { cert: stored, key, pin: pinOf(new X509Certificate(stored)) };
@@ -56,6 +60,15 @@ export async function selfMadeCertificate(
   const cert = await makeCertificate(key, hosts, now);
   await files.writeAtomic(certPath, cert, 0o600);
   return { cert, key, pin: pinOf(new X509Certificate(cert)) };
+}
+
+/** A new key would break the pins of every license and node, so a damaged one is not replaced. */
+function requirePrivateKey(path: string, pem: string): void {
+  try {
+    createPrivateKey(pem);
+  } catch (error) {
+    throw new HostError("key-damaged", `${path} does not hold a private key`, { cause: error, details: { path } });
+  }
 }
 
 function pinOf(certificate: X509Certificate): string {

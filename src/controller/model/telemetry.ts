@@ -1,9 +1,14 @@
 import type { z } from "zod";
 import { describeIssues } from "../../protocol/envelope.ts";
+import type { MetricSample } from "../../protocol/telemetry.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 
 /** Largest single record as JSON; the frame bounds the batch. */
 export const RECORD_MAX_BYTES = 32 * 1024;
+
+/** How long metrics are kept, and how far a node's clock may be ahead. */
+export const METRICS_SECONDS = 90 * 24 * 3600;
+const AHEAD_SECONDS = 24 * 3600;
 
 /** What of a push is new, and how far the stream is acknowledged after it. Pure. */
 export function newRecords(
@@ -29,4 +34,11 @@ export function sortRecords<T>(
     else good.push(parsed.data);
   }
   return { good, bad };
+}
+
+/** Puts samples on their minutes and leaves out those from outside the time that is kept, so that a node has only so many. Pure. */
+export function keptSamples(samples: readonly MetricSample[], nowSeconds: number): readonly MetricSample[] {
+  return samples
+    .filter(({ t }) => t > nowSeconds - METRICS_SECONDS && t <= nowSeconds + AHEAD_SECONDS)
+    .map(({ t, m }) => ({ t: t - (t % 60), m }));
 }

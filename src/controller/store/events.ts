@@ -4,17 +4,22 @@ import { EventLevel, EventState } from "../../protocol/telemetry.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import type { EventFilter, EventRecord } from "../fleet.ts";
 import { json, number, text, word, type Row } from "./rows.ts";
+import { trimmer } from "./trimmer.ts";
 
 /** Events of all nodes, deleted ones included: 30 days and at most 200,000. */
 export interface EventStore {
   add(event: EventRecord): void;
   find(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] };
   get(nodeId: string, uid: string): EventRecord | undefined;
+  /** Drops the oldest of one node beyond its share. */
+  trim(nodeId: string): void;
   prune(nowSeconds: number): void;
 }
 
 export const HISTORY_SECONDS = 30 * 24 * 3600;
 export const HISTORY_ROWS = 200_000;
+/** The share of one node. */
+export const HISTORY_ROWS_OF_NODE = 20_000;
 
 const Subject = z.enum(["Node", "Certificate", "Order", "Upgrade", "AlertSuppression"]);
 
@@ -22,6 +27,7 @@ const WHERE = `
   (:nodes IS NULL OR node_id IN (SELECT value FROM json_each(:nodes)))
   AND (:types IS NULL OR event_type IN (SELECT value FROM json_each(:types)))
   AND (:levels IS NULL OR level IN (SELECT value FROM json_each(:levels)))
+  AND (:subjects IS NULL OR subject IN (SELECT value FROM json_each(:subjects)))
   AND timestamp >= :from AND timestamp <= :to
   AND (:text IS NULL OR instr(lower(message || ' ' || event_type || ' ' || fqdn), lower(:text)) > 0)`;
 const LEVEL_RANK = "CASE level WHEN 'INFO' THEN 0 WHEN 'WARNING' THEN 1 WHEN 'ERROR' THEN 2 ELSE 3 END";
@@ -43,6 +49,7 @@ export function eventStore(sql: DatabaseSync): EventStore {
     "level desc": select(`${LEVEL_RANK} DESC, timestamp DESC, seq DESC`),
   };
   const one = sql.prepare("SELECT * FROM events WHERE node_id = ? AND uid = ?");
+  const trim = trimmer(sql, "events", "node_id", HISTORY_ROWS_OF_NODE);
   const pruneOld = sql.prepare("DELETE FROM events WHERE received_time < ?");
   const pruneMany = sql.prepare("DELETE FROM events WHERE seq <= (SELECT max(seq) FROM events) - ?");
   return {
@@ -52,6 +59,7 @@ export function eventStore(sql: DatabaseSync): EventStore {
         nodes: list(filter.nodeIds),
         types: list(filter.eventTypes),
         levels: list(filter.levels),
+        subjects: list(filter.subjects),
         from: filter.from ?? 0,
         to: filter.to ?? Number.MAX_SAFE_INTEGER,
         text: filter.text ?? null,
@@ -64,6 +72,7 @@ export function eventStore(sql: DatabaseSync): EventStore {
       const row = one.get(nodeId, uid);
       return row === undefined ? undefined : read(row);
     },
+    trim,
     prune(nowSeconds) {
       pruneOld.run(nowSeconds - HISTORY_SECONDS);
       pruneMany.run(HISTORY_ROWS);

@@ -80,5 +80,11 @@ CREATE INDEX gateway_details_by_node ON gateway_details (node, received_at);
 CREATE INDEX gateway_details_by_time ON gateway_details (received_at);
 `;
 
+/** Who was last seen connecting, so that nobody is lost who was online when a controller ended. */
+const ONLINE = `
+ALTER TABLE nodes ADD COLUMN is_online INTEGER NOT NULL DEFAULT 0;
+UPDATE nodes SET is_online = 1 WHERE last_connect / 1000 > coalesce(disconnect_time, -1);
+`;
+
 /** The schema, one script per version; a script that has been released is never edited. */
-export const migrations: readonly string[] = [FIRST, accessMigration];
+export const migrations: readonly string[] = [FIRST, accessMigration, ONLINE];

@@ -69,6 +69,10 @@ export interface NodeStore {
   ): void;
   setTrail(uid: string, trail: IdentityTrail): void;
   disconnected(uid: string, atSeconds: number): void;
+  /** Dates the end of a session with which the node did not go: it is expected back. */
+  letGo(uid: string, atSeconds: number): void;
+  /** Nodes that connected and never disconnected; those of an earlier run among them are expected back. */
+  online(): readonly string[];
   setHeartbeat(uid: string, heartbeat: StoredHeartbeat): void;
   reported(uid: string): ReportedShadow | undefined;
   setReported(uid: string, shadow: ReportedShadow): void;
@@ -115,9 +119,13 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
   const change = sql.prepare(
     "UPDATE nodes SET state = ?, lifecycle_state = ?, cluster = ?, tags = ?, config = ? WHERE uid = ?",
   );
-  const connected = sql.prepare("UPDATE nodes SET last_connect = ?, last_ip = ?, trail = ? WHERE uid = ?");
+  const connected = sql.prepare(
+    "UPDATE nodes SET last_connect = ?, last_ip = ?, trail = ?, is_online = 1 WHERE uid = ?",
+  );
   const setTrail = sql.prepare("UPDATE nodes SET trail = ? WHERE uid = ?");
-  const disconnected = sql.prepare("UPDATE nodes SET disconnect_time = ? WHERE uid = ?");
+  const disconnected = sql.prepare("UPDATE nodes SET disconnect_time = ?, is_online = 0 WHERE uid = ?");
+  const letGo = sql.prepare("UPDATE nodes SET disconnect_time = ? WHERE uid = ?");
+  const online = sql.prepare("SELECT uid FROM nodes WHERE is_online = 1 ORDER BY uid");
   const setHeartbeat = sql.prepare("UPDATE nodes SET heartbeat = ? WHERE uid = ?");
   const reported = sql.prepare("SELECT reported, reported_version FROM nodes WHERE uid = ?");
   const setReported = sql.prepare("UPDATE nodes SET reported = ?, reported_version = ? WHERE uid = ?");
@@ -172,6 +180,8 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
       void connected.run(lastConnect, lastIp, JSON.stringify(trail), uid),
     setTrail: (uid, trail) => void setTrail.run(JSON.stringify(trail), uid),
     disconnected: (uid, atSeconds) => void disconnected.run(Math.floor(atSeconds), uid),
+    letGo: (uid, atSeconds) => void letGo.run(Math.floor(atSeconds), uid),
+    online: () => online.all().map((row) => text(row, "uid")),
     setHeartbeat: (uid, heartbeat) => void setHeartbeat.run(JSON.stringify(heartbeat), uid),
     reported(uid) {
       const row = reported.get(uid);

@@ -17,7 +17,6 @@ import { triggerStore, type TriggerStore } from "./triggers.ts";
 export interface Store {
   readonly sql: DatabaseSync;
   readonly isPersistent: boolean;
-  readonly damagedCopy: string | undefined;
   readonly meta: MetaStore;
   readonly licenses: LicenseStore;
   readonly nodes: NodeStore;
@@ -36,9 +35,13 @@ export interface Store {
   close(): void;
 }
 
-/** @throws {HostError} `state-locked` when another controller has the file. */
-export function openStore(path: string): Store {
-  const { sql, isPersistent, damagedCopy } = openDatabase(path, { migrations, exclusive: true });
+/**
+ * @param isExpected whether this controller has run before, so that an empty file is a damaged one.
+ * @throws {HostError} `state-locked` when another controller has the file, `state-damaged` when it is damaged.
+ */
+export function openStore(path: string, isExpected = false): Store {
+  // Begun anew, it would know no node and turn all of them away: whoever has a backup must decide.
+  const { sql, isPersistent } = openDatabase(path, { migrations, exclusive: true, onDamage: "refuse", isExpected });
   const parts = {
     meta: metaStore(sql),
     licenses: licenseStore(sql),
@@ -56,7 +59,6 @@ export function openStore(path: string): Store {
   return {
     sql,
     isPersistent,
-    damagedCopy,
     ...parts,
     atomic,
     prune: (nowSeconds) =>

@@ -2,7 +2,9 @@ import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import type { MetricSample, StreamName } from "../../protocol/telemetry.ts";
 import { JsonObject } from "../../protocol/values.ts";
+import { METRICS_SECONDS } from "../model/telemetry.ts";
 import { json, number } from "./rows.ts";
+import { trimmer } from "./trimmer.ts";
 
 /** How far each node's streams are stored, its metrics (90 days), and its gateway details (30 days). */
 export interface TelemetryStore {
@@ -14,12 +16,14 @@ export interface TelemetryStore {
   metrics(node: string, from: number, to: number): readonly MetricSample[];
   addGatewayDetails(node: string, record: JsonObject, atSeconds: number): void;
   gatewayDetails(node: string, from: number, to: number): readonly JsonObject[];
+  /** Drops the oldest gateway details of one node beyond its share. */
+  trim(node: string): void;
   prune(nowSeconds: number): void;
 }
 
-const METRICS_SECONDS = 90 * 24 * 3600;
 const DETAILS_SECONDS = 30 * 24 * 3600;
 const DETAILS_ROWS = 1_000_000;
+const DETAILS_ROWS_OF_NODE = 100_000;
 const Sample = z.record(z.string(), z.number());
 
 export function telemetryStore(sql: DatabaseSync): TelemetryStore {
@@ -36,6 +40,7 @@ export function telemetryStore(sql: DatabaseSync): TelemetryStore {
   const pruneMetrics = sql.prepare("DELETE FROM metrics WHERE t < ?");
   const pruneDetails = sql.prepare("DELETE FROM gateway_details WHERE received_at < ?");
   const pruneMany = sql.prepare("DELETE FROM gateway_details WHERE seq <= (SELECT max(seq) FROM gateway_details) - ?");
+  const trim = trimmer(sql, "gateway_details", "node", DETAILS_ROWS_OF_NODE);
   return {
     last: (node, stream) => Number(last.get(node, stream)?.["last"] ?? 0),
     setLast: (node, stream, value) => void setLast.run(node, stream, value),
@@ -44,6 +49,7 @@ export function telemetryStore(sql: DatabaseSync): TelemetryStore {
       metrics.all(node, from, to).map((row) => ({ t: number(row, "t"), m: json(row, "m", Sample) })),
     addGatewayDetails: (node, record, at) => void addDetails.run(node, Math.floor(at), JSON.stringify(record)),
     gatewayDetails: (node, from, to) => details.all(node, from, to).map((row) => json(row, "record", JsonObject)),
+    trim,
     prune(nowSeconds) {
       pruneMetrics.run(nowSeconds - METRICS_SECONDS);
       pruneDetails.run(nowSeconds - DETAILS_SECONDS);

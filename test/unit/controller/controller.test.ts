@@ -1,10 +1,16 @@
-import { readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { cp, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import type { Controller } from "../../../src/controller/controller.ts";
 import { sha256 } from "../../../src/controller/keys/admin-key.ts";
 import { peekClaims } from "../../../src/protocol/jws.ts";
 import { until } from "../../support/node-client.ts";
-import { addNode, runController, temporaryDirectory } from "../../support/running-controller.ts";
+import { addNode, clockWith, runController, temporaryDirectory } from "../../support/running-controller.ts";
+
+function eventTypes(controller: Controller, uid: string): readonly string[] {
+  const filter = { nodeIds: [uid], sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;
+  return controller.fleet.events(filter).items.map(({ eventType }) => eventType);
+}
 
 test("the first start makes secrets that only their owner can read, and no secret is in the database", async () => {
   const dataDir = await temporaryDirectory();
@@ -67,16 +73,62 @@ test("a domain is for good, a damaged key is named, a taken port is named", asyn
   await expect(runController({ dataDir })).rejects.toThrow("signing.jwk");
 });
 
-test("a damaged database is set aside and begun anew with the same keys", async () => {
+test("a damaged database is named and left as it is, and a controller with a good one is the same as before", async () => {
   const dataDir = await temporaryDirectory();
   const controller = await runController({ dataDir });
-  const key = await readFile(controller.adminKeyPath, "utf8");
+  const node = await addNode(controller, "edge");
   await controller.close();
-  await writeFile(
-    join(dataDir, "controller.db"),
-    "not a database at all, but long enough to be read as one".repeat(100),
-  );
-  const again = await runController({ dataDir });
-  expect(await readdir(dataDir)).toContain("controller.db.damaged");
-  expect(await readFile(again.adminKeyPath, "utf8")).toBe(key);
+  const path = join(dataDir, "controller.db");
+  const good = await readFile(path);
+  const bad = "not a database at all, but long enough to be read as one".repeat(100);
+  await writeFile(path, bad);
+  await expect(runController({ dataDir })).rejects.toMatchObject({
+    code: "state-damaged",
+    message: expect.stringContaining(path) as string,
+  });
+  expect(await readFile(path, "utf8")).toBe(bad);
+  await writeFile(path, "");
+  await expect(runController({ dataDir })).rejects.toMatchObject({ code: "state-damaged" });
+  await writeFile(path, good);
+  expect((await runController({ dataDir })).fleet.node(node.uid)?.name).toBe("edge");
+});
+
+test("who does not come back after a crash or a restart is missed, who does is not", async () => {
+  const dataDir = await temporaryDirectory();
+  const first = await runController({ dataDir });
+  const [back, away, never] = [
+    await addNode(first, "back"),
+    await addNode(first, "away"),
+    await addNode(first, "never"),
+  ];
+  for (const node of [back, away]) await node.connect();
+  const crashed = await temporaryDirectory();
+  await cp(dataDir, crashed, { recursive: true });
+  const port = new URL(first.url).port;
+  await first.close();
+
+  for (const directory of [crashed, dataDir]) {
+    // Housekeeping comes often, so that the test need not wait for it.
+    const clock = clockWith(5000, 10);
+    const again = await runController({ dataDir: directory, listen: `127.0.0.1:${port}`, clock, heartbeatSeconds: 10 });
+    const types = (uid: string): readonly string[] => eventTypes(again, uid).slice(2);
+    back.n += 10;
+    await back.connect();
+    expect(types(away.uid)).toEqual(["Node Connect"]);
+    clock.advance(29_000);
+    await back.connect();
+    clock.advance(1500);
+    await until(() => types(away.uid).length === 2, "disconnect");
+    expect(types(away.uid)).toEqual(["Node Connect", "Node Disconnect"]);
+    expect(again.fleet.alerts().map(({ nodeId }) => nodeId)).toEqual([away.uid]);
+    const { disconnectTime = 0, lastConnect = 0 } = again.fleet.node(away.uid) ?? {};
+    expect(disconnectTime).toBeGreaterThanOrEqual(Math.floor(lastConnect / 1000));
+    expect(types(back.uid)).not.toContain("Node Disconnect");
+    expect(types(never.uid)).toEqual([]);
+    clock.advance(60_000);
+    await again.close();
+    const third = await runController({ dataDir: directory, clock, heartbeatSeconds: 10 });
+    expect(eventTypes(third, away.uid).slice(2)).toEqual(["Node Connect", "Node Disconnect"]);
+    await third.close();
+  }
 });

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { controllerSettings, isLoopback, tlsModeOf } from "../../../src/controller/settings.ts";
 
+const PIN = "A".repeat(43);
 const BASE = { listen: "127.0.0.1:8480", dataDir: "/data" };
 
 test.each([
@@ -22,6 +23,12 @@ test.each([
   ["domain", { domain: "Not A Domain" }],
   ["tlsKey", { tlsCert: "/cert.pem" }],
   ["heartbeatSeconds", { heartbeatSeconds: 5 }],
+  ["frontPins", { publicUrl: "https://cp.example" }],
+  ["frontPins", { publicUrl: "https://cp.example", frontPins: [] }],
+  ["frontPins", { publicUrl: "https://cp.example", frontPins: ["short"] }],
+  ["frontPins", { publicUrl: "https://cp.example", frontPins: Array.from({ length: 8 }, () => PIN) }],
+  ["frontPins", { frontPins: [PIN] }],
+  ["frontPins", { publicUrl: "http://127.0.0.1:9000", frontPins: [PIN] }],
 ])("a wrong %s is named", (field, change) => {
   expect(() => controllerSettings({ ...BASE, ...change })).toThrow(field);
 });

@@ -55,11 +55,13 @@ describe("run", () => {
   test("gives the tool exactly three variables, its own group and niceness 10", async () => {
     const { stdout } = await exec.run("env", [], { ...bounds, signal: never() });
     expect(stdout.trim().split("\n").sort()).toEqual(["LC_ALL=C", `PATH=${SEARCH_PATH}`, "TZ=UTC"]);
-    const running = exec.spawn("sleep", ["60"], { signal: never() });
+    // Nobody else on this machine sleeps for just as long.
+    const duration = `60.${process.pid}`;
+    const running = exec.spawn("sleep", [duration], { signal: never() });
     const pid = Number(
       readdirSync("/proc").find((name) => {
         try {
-          return readFileSync(`/proc/${name}/cmdline`, "utf8") === "sleep\x0060\0";
+          return readFileSync(`/proc/${name}/cmdline`, "utf8") === `sleep\0${duration}\0`;
         } catch {
           return false;
         }

@@ -98,6 +98,17 @@ describe("files", () => {
     expect(await files.list("/d")).toEqual(["e"]);
   });
 
+  test("that a write cut short has left are swept away, and no others", async () => {
+    const root = tempDir();
+    const mine = ["a.json", "a.json.tmp", "0123456789ab.tmp.json", "b.0123456789ab.tmpx"];
+    for (const name of [...mine, "a.json.0123456789ab.tmp", "a.json.previous.ba9876543210.tmp"]) {
+      writeFileSync(join(root, name), "");
+    }
+    await hostFiles(root).sweep("/");
+    await hostFiles(root).sweep("/no");
+    expect(readdirSync(root).sort()).toEqual(mine.sort());
+  });
+
   test("never fail on what a directory in their place allows, and say so otherwise", async () => {
     const root = tempDir();
     mkdirSync(join(root, "d"));

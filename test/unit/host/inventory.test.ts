@@ -1,12 +1,26 @@
 import { expect, test } from "vitest";
-import { takeInventory, withDeadline } from "../../../src/host/inventory.ts";
+import type { Exec } from "../../../src/host/exec.ts";
+import { Inventory, readInventory, takeInventory, withDeadline } from "../../../src/host/inventory.ts";
 
 const never = new AbortController().signal;
 
-test("names the processor of this machine", async () => {
+test("says something of this machine, or nothing, and never anything else", async () => {
   const inventory = await takeInventory(never, 15_000);
-  expect(inventory.physicalCores).toBeGreaterThan(0);
-  expect(Array.isArray(inventory.disks)).toBe(true);
+  expect(Inventory.parse(inventory)).toEqual(inventory);
+  expect(Object.values(inventory).every((text) => text?.trim() !== "")).toBe(true);
+});
+
+test("is empty when the process that takes it fails", async () => {
+  const failing: Pick<Exec, "run"> = { run: () => Promise.reject(new Error("no")) };
+  const spawn = (): never => {
+    throw new Error("not used");
+  };
+  expect(await readInventory({ ...failing, spawn }, never)).toEqual({});
+  const result = { exitCode: 0, signal: undefined, stderr: "", truncated: false };
+  const answering = (stdout: string): Exec => ({ run: () => Promise.resolve({ ...result, stdout }), spawn });
+  expect(await readInventory(answering("not JSON"), never)).toEqual({});
+  expect(await readInventory(answering('{"virtualHost":7}'), never)).toEqual({});
+  expect(await readInventory(answering('{"virtualHost":"KVM","other":1}'), never)).toEqual({ virtualHost: "KVM" });
 });
 
 test("a call that fails, throws at once, hangs or is no longer wanted gives nothing", async () => {

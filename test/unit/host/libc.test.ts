@@ -127,3 +127,18 @@ console.log(watch.engine, sdNotify("/run/x", "READY=1"));`;
 test("memory that was freed goes back to the kernel", () => {
   expect(trimMemory()).toBe(true);
 });
+
+test("a wall clock that runs ahead of the monotonic one means that the machine slept", async () => {
+  const clock = new FakeClock();
+  const seen: string[] = [];
+  const watch = watchNetwork({ clock, engine: "poll", onChange: (what) => seen.push(what) });
+  await clock.advance(5000);
+  clock.setWall(clock.now() + 9000);
+  await clock.advance(2000);
+  expect(seen).not.toContain("resumed");
+  clock.setWall(clock.now() + 60_000);
+  await clock.advance(3000);
+  expect(seen.filter((what) => what === "resumed")).toEqual(["resumed"]);
+  watch.close();
+  expect(clock.pendingTimers).toBe(0);
+});

@@ -100,6 +100,33 @@ describe("a state file", () => {
     expect(readdirSync(root).sort()).toEqual(["s.json.damaged", "s.json.previous.damaged"]);
   });
 
+  test("whose previous copy is damaged says so, and has two good copies again", async () => {
+    const { path, root, file } = await twice();
+    writeFileSync(`${path}.previous`, "damaged");
+    expect(await file.load()).toEqual({ is: "good", value: newer, damagedCopy: "/s.json.previous.damaged" });
+    expect(readFileSync(join(root, "s.json.previous.damaged"), "utf8")).toBe("damaged");
+    expect(await file.load()).toEqual({ is: "good", value: newer });
+    writeFileSync(path, "damaged");
+    expect(await file.load()).toMatchObject({ is: "recovered", value: newer });
+  });
+
+  test("saved again before the first save is done holds the last, and the one before it", async () => {
+    const root = tempDir();
+    const real = hostFiles(root);
+    const files: Files = {
+      ...real,
+      async writeAtomic(path, text, mode) {
+        if (text.includes('"n":1,')) await new Promise((resolve) => setTimeout(resolve, 50));
+        await real.writeAtomic(path, text, mode);
+      },
+    };
+    const file = stateFile(files, { path: "/s.json", schema: Value, keepsPrevious: true });
+    await Promise.all([file.save(old), file.save(newer)]);
+    expect(await file.load()).toEqual({ is: "good", value: newer });
+    writeFileSync(join(root, "s.json"), "damaged");
+    expect(await file.load()).toMatchObject({ is: "recovered", value: old });
+  });
+
   test("replaced by a symbolic link is read, and replaced without writing through the link", async () => {
     const { root, path, file } = await twice();
     const elsewhere = join(tempDir(), "elsewhere");

@@ -1,7 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { InputError } from "../../../src/errors.ts";
-import { describeIssues, HANDSHAKE_LIMITS, parseMessage, SESSION_LIMITS } from "../../../src/protocol/envelope.ts";
+import {
+  describeIssues,
+  HANDSHAKE_LIMITS,
+  parseMessage,
+  refuseEnvelope,
+  SESSION_LIMITS,
+} from "../../../src/protocol/envelope.ts";
 import { nodeMethods } from "../../../src/protocol/methods.ts";
 
 const parse = (value: unknown) => parseMessage(JSON.stringify(value), SESSION_LIMITS);
@@ -42,8 +48,8 @@ describe("a frame", () => {
     ["a request with id 0", '{"jsonrpc":"2.0","id":0,"method":"heartbeat"}', "invalid-message"],
     ["a request with a null id", '{"jsonrpc":"2.0","id":null,"method":"heartbeat"}', "invalid-message"],
     ["a request with a text id", '{"jsonrpc":"2.0","id":"1","method":"heartbeat"}', "invalid-message"],
-    ["a method that is no name", '{"jsonrpc":"2.0","method":"a..b"}', "invalid-message"],
-    ["a method with capitals", '{"jsonrpc":"2.0","method":"toString"}', "invalid-message"],
+    ["a method that is no text", '{"jsonrpc":"2.0","id":1,"method":5}', "invalid-message"],
+    ["a method of 65 characters", `{"jsonrpc":"2.0","method":"${"a".repeat(65)}"}`, "invalid-message"],
     ["an answer without id", '{"jsonrpc":"2.0","result":1}', "invalid-message"],
     ["an error without a code", '{"jsonrpc":"2.0","id":1,"error":{"message":"x"}}', "invalid-message"],
     ["a hidden prototype", '{"jsonrpc":"2.0","id":1,"result":{"__pro\\u0074o__":1}}', "forbidden-key"],
@@ -54,6 +60,34 @@ describe("a frame", () => {
   test("is refused with the name of the wrong field", () => {
     expect(() => parse({ jsonrpc: "2.0", id: 1.5, method: "a.b" })).toThrow(/^id: /);
     expect(() => parse({ jsonrpc: "2.0", id: 1, error: { code: "x", message: "m" } })).toThrow(/^error\.code: /);
+  });
+
+  test.each(["no-such", "v2.x", "a.b.c", "toString", "a..b", "", "é"])(
+    "may call the method %j, which may exist or not",
+    (method) => {
+      expect(parse({ jsonrpc: "2.0", id: 1, method })).toMatchObject({ kind: "request", method });
+    },
+  );
+
+  test.each([
+    [{ jsonrpc: "1.0", id: 7, method: "a" }, 7],
+    [{ jsonrpc: "2.0", id: 7, method: 5 }, 7],
+    [{ jsonrpc: "2.0", id: 7, method: "a".repeat(65) }, 7],
+    [{ jsonrpc: "2.0", id: "7", method: "a" }, undefined],
+    [{ jsonrpc: "2.0", method: 5 }, undefined],
+    [{ jsonrpc: "2.0", id: 7, error: {} }, undefined],
+    [[], undefined],
+  ])("%j is answered only if it is a request with a usable id", (frame, id) => {
+    const thrown: unknown = (() => {
+      try {
+        return parse(frame);
+      } catch (error) {
+        return error;
+      }
+    })();
+    const answer = refuseEnvelope(thrown);
+    if (id === undefined) expect(answer).toBeUndefined();
+    else expect(parse(JSON.parse(answer ?? ""))).toMatchObject({ kind: "failure", id, error: { code: -32600 } });
   });
 
   test("may leave its parameters out", () => {

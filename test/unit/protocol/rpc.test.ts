@@ -83,6 +83,18 @@ describe("a request from the other side", () => {
     expect(thrower.faults).toEqual([]);
   });
 
+  test("is refused while 1,024 others are being answered, and taken again afterwards", async () => {
+    let finish: () => void = () => undefined;
+    const held = new Promise<void>((resolve) => (finish = resolve));
+    const { peer, call, sent } = node({ "trigger.run": () => held.then(() => ({ pong: 1 })) });
+    const waiting = Array.from({ length: 1024 }, () => peer.receive(run({ jws })));
+    expect((await call(run({ jws }))).error).toMatchObject({ code: errorCodes.busy.rpc, data: { code: "busy" } });
+    finish();
+    await Promise.all(waiting);
+    expect(sent).toHaveLength(1025);
+    expect((await call(run({ jws }))).result).toEqual({ pong: 1 });
+  });
+
   test("is answered with null where that is the result", async () => {
     expect((await node({ "trigger.run": () => null }).call(run({ jws }))).result).toBeNull();
   });
@@ -116,6 +128,21 @@ describe("a request from the other side", () => {
       data: { code: "internal" },
     });
     expect(broken.faults).toEqual(["trigger.run"]);
+  });
+
+  test.each([
+    ["too-deep", "invalid-body"],
+    ["forbidden-key", "invalid-body"],
+    ["never-heard-of", "invalid-body"],
+    ["invalid-claims", "bad-signature"],
+    ["below-floor", "bad-signature"],
+    ["internal", "internal"],
+  ] as const)("answers input that is wrong by the code %s with %s", async (code, answered) => {
+    const wrong = node({ "trigger.run": () => Promise.reject(new InputError(code, "why")) });
+    const answer = await wrong.call(run({ jws }));
+    expect(answer.error).toMatchObject({ code: errorCodes[answered].rpc, data: { code: answered } });
+    expect(answer.error?.message).toBe(answered === "internal" ? "internal error" : "why");
+    expect(wrong.faults).toEqual(answered === "internal" ? ["trigger.run"] : []);
   });
 
   test("with any near-valid parameters gets exactly one answer that the asker can read", async () => {

@@ -71,6 +71,77 @@ describe("an accepted document", () => {
   });
 });
 
+test("sections that this version does not know are passed over, and the rest is in force", async () => {
+  const { documents, load } = await open();
+  const config = { exec: { a: 1 }, teleport: { b: 2 }, warp: "not even an object" };
+  await documents.accept("node", await node(3, { config, cluster: "c1.example.net" }), trust, 1);
+  const body = clusterDocument("c1.example.net", { config });
+  await documents.accept("cluster", await signDocument(key, "cluster", 4, body), trust, 1);
+  for (const { current } of [documents, await load()]) {
+    for (const held of [current.node, current.cluster]) {
+      expect(held?.body.config).toEqual({ exec: { a: 1 } });
+      expect(held?.passedOver).toEqual([
+        "config.teleport: no section of this version",
+        "config.warp: no section of this version",
+      ]);
+    }
+  }
+  const sections = { exec: { state: "unsupported" } };
+  expect(judgeDocuments(documents.current).node).toMatchObject({ outcome: "partial", sections });
+});
+
+test("peers and grants that require an unknown feature are passed over, and the others are in force", async () => {
+  const { documents, load } = await open();
+  const peers = [
+    { uid: "a" },
+    { uid: "b", requires: ["time-travel"] },
+    { uid: "c", requires: [] },
+    { uid: "d", requires: 1 },
+  ];
+  const grants = [{ id: 1, requires: ["time-travel", "warp"] }, { id: 2 }];
+  const body = domainDocument({ peers, grants });
+  await documents.accept("domain", await signDocument(key, "domain", 3, body), trust, 1);
+  for (const { current } of [documents, await load()]) {
+    expect(current.domain?.body.peers).toEqual([peers[0], peers[2]]);
+    expect(current.domain?.body.grants).toEqual([grants[1]]);
+    expect(current.domain?.passedOver).toEqual([
+      "peers.1: not supported, it requires time-travel",
+      "peers.3: not supported, it requires what cannot be read",
+      "grants.0: not supported, it requires time-travel, warp",
+    ]);
+  }
+  expect(judgeDocuments(documents.current).domain).toEqual({ outcome: "partial", sections: {} });
+});
+
+test("what is passed over is told of no longer than a person reads", async () => {
+  const { documents } = await open();
+  const peers = Array.from({ length: 1000 }, () => ({ requires: Array.from({ length: 64 }, () => "f".repeat(64)) }));
+  await documents.accept("domain", await signDocument(key, "domain", 3, domainDocument({ peers })), trust, 1);
+  const { passedOver = [] } = documents.current.domain ?? {};
+  expect(passedOver).toHaveLength(20);
+  expect(Math.max(...passedOver.map((line) => line.length))).toBe(256);
+  expect(passedOver.at(-1)).toBe("and 981 more");
+});
+
+test("the violations of a refused document are told no longer than a person reads", async () => {
+  const { documents } = await open();
+  const tags = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`${"é".repeat(500)}${i}`, "x"]));
+  const accepted = documents.accept("node", await node(3, { tags }), trust, 1);
+  const { details } = await accepted.then(
+    () => ({ details: {} }),
+    (error: { details: unknown }) => error,
+  );
+  const { issues } = details as { issues: string[] };
+  expect(issues).toHaveLength(20);
+  expect(Math.max(...issues.map((line) => line.length))).toBe(256);
+});
+
+test("a known section that is not an object is still refused", async () => {
+  const { documents } = await open();
+  const refused = documents.accept("node", await node(3, { config: { exec: "x" } }), trust, 1);
+  await expect(refused).rejects.toThrow(/config\.exec/);
+});
+
 describe("a document that is refused changes nothing", () => {
   test.each([
     ["another issuer", () => node(4, {}, { iss: "https://other.example" }), /iss/],
@@ -151,6 +222,18 @@ describe("on disk", () => {
     await expect(later.accept("node", await node(2), trust, 3)).rejects.toMatchObject({ code: "below-floor" });
     await later.accept("node", await node(4), trust, 3);
     expect((await load()).version("node")).toBe(4);
+  });
+
+  test("the previous document is told once, and so are the previous floors, which do not fall", async () => {
+    const { documents, load, at } = await open();
+    await documents.accept("node", await node(3), trust, 1);
+    await documents.accept("node", await node(4), trust, 2);
+    for (const name of ["node.json", "floors.json"]) writeFileSync(at(name), "damaged");
+    expect((await load()).damage).toHaveLength(2);
+    const later = await load();
+    expect(later.damage).toEqual([]);
+    expect(later.version("node")).toBe(3);
+    await expect(later.accept("node", await node(2), trust, 3)).rejects.toMatchObject({ code: "below-floor" });
   });
 
   test("both copies damaged leave the others in force", async () => {

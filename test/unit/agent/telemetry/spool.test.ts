@@ -21,6 +21,17 @@ function batchOf(spool: Spool, name: "events" | "metrics" = "events"): Batch {
 
 const lastOf = ({ first, records }: Batch): number => first + records.length - 1;
 
+test("what is not urgent writes nothing before it is flushed, not even in a spool that has just been opened", () => {
+  const { sql, spool } = memory();
+  const changes = () => sql.prepare("SELECT total_changes() AS n").get()?.["n"];
+  const before = changes();
+  spool.append("metrics", { t: 1 });
+  spool.append("flows", { t: 1 });
+  expect(changes()).toBe(before);
+  spool.flush();
+  expect(changes()).not.toBe(before);
+});
+
 describe("numbers", () => {
   test("rise by one from one, and are acknowledged in parts", () => {
     const { spool } = memory();

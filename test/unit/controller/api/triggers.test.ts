@@ -107,6 +107,14 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
     expect(requests()).toEqual([]);
   });
 
+  it("refuses a body too deep to be signed and parsed by the node", async () => {
+    const nested = (levels: number): unknown => JSON.parse(`${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`);
+    expect((await trigger("tg-ping", nested(28))).status).toBe(200);
+    const answer = await trigger("tg-ping", nested(29));
+    expect([answer.status, answer.json]).toEqual([422, ["body: nested deeper than 28 levels"]]);
+    expect(requests()).toHaveLength(1);
+  });
+
   it("is open to the permission of the event and to the blanket one", async () => {
     expect((await trigger("tg-ping", {}, bench.keyFor(["nodes::service:tg-ping"]))).status).toBe(200);
     expect((await trigger("tg-ping", {}, bench.keyFor(["nodes::remote-execute"]))).status).toBe(200);

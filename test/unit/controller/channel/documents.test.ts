@@ -130,3 +130,29 @@ test("a keys document above ours is told and not followed", async () => {
   });
   expect(restoredEvents(controller)).toMatchObject([{ details: { document: "keys", have: 7, followed: false } }]);
 });
+
+test("a node that asks again and again with versions of its own moves a document once, and is told of once", async () => {
+  const clock = new MovableClock();
+  const controller = await runController({ clock });
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  let version = 1;
+  for (let i = 0; i < 5; i += 1) {
+    ({ version } = await session.peer.request("document.get", { name: "node", have: version + 1 }));
+  }
+  expect(version).toBe(3);
+  for (let i = 0; i < 5; i += 1) {
+    await session.peer.request("document.get", { name: "domain", have: Number.MAX_SAFE_INTEGER });
+    await session.peer.request("document.get", { name: "keys", have: 7 + i });
+  }
+  expect(restoredEvents(controller).map(({ details }) => details["document"])).toEqual(["node", "domain", "keys"]);
+
+  // The same again in other sessions is no news, and something else is at most once in ten minutes.
+  await node.connect({ claims: { have: { ...NOTHING, keys: 7 } } });
+  await node.connect({ claims: { have: { ...NOTHING, keys: 8 } } });
+  clock.advance(600_001);
+  await node.connect({ claims: { have: { ...NOTHING, keys: 7 } } });
+  expect(restoredEvents(controller)).toHaveLength(3);
+  await node.connect({ claims: { have: { ...NOTHING, keys: 9 } } });
+  expect(restoredEvents(controller)).toHaveLength(4);
+});

@@ -1,7 +1,16 @@
 import { expect, test } from "vitest";
 import { peekClaims, verifyJws } from "../../../../src/protocol/jws.ts";
 import { KeysEnvelopes, keySetOf, walkKeysChain } from "../../../../src/protocol/keys-chain.ts";
-import { makeIdentity, nonce, RawSocket, TestNode, until } from "../../../support/node-client.ts";
+import {
+  makeIdentity,
+  nonce,
+  postRegister,
+  RawSocket,
+  registerJws,
+  TestNode,
+  until,
+} from "../../../support/node-client.ts";
+import { freePort } from "../../../support/programs.ts";
 import { addNode, runController } from "../../../support/running-controller.ts";
 
 test("a registered node is taken in, and the control plane proves itself", async () => {
@@ -30,7 +39,6 @@ test.each([
   ["a nonce that is not this socket's challenge", { nonce: nonce() }, 4001],
   ["a foreign audience", { aud: "https://elsewhere.example" }, 4001],
   ["a TLS key that is not served", { tls: nonce() }, 4001],
-  ["another protocol version", { protocol: 2 }, 4004],
 ])("%s is refused", async (_what, claims, code) => {
   const controller = await runController();
   const node = await addNode(controller, "edge");
@@ -41,6 +49,16 @@ test.each([
   );
   expect(await raw.closeCode()).toBe(code);
   expect(JSON.parse(raw.frames[1] ?? "{}")).toMatchObject({ id: 1, error: { data: { code: "bad-signature" } } });
+  expect(controller.fleet.node(node.uid)).toMatchObject({ isOnline: false, lastConnect: undefined });
+});
+
+test("a node of another protocol version is sent away by a control plane that proved itself", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const cnonce = nonce();
+  const session = await node.connect({ claims: { protocol: 2, cnonce } });
+  expect(peekClaims("holdfast-server-proof+jwt", session.serverProof)).toMatchObject({ aud: node.uid, nonce: cnonce });
+  expect(await session.raw.closeCode()).toBe(4004);
   expect(controller.fleet.node(node.uid)).toMatchObject({ isOnline: false, lastConnect: undefined });
 });
 
@@ -117,6 +135,25 @@ test("over TLS the key that the node saw must be ours, and licenses pin it", asy
   const [pin] = peekClaims("holdfast-license+jwt", license).spki;
   const socket = { rejectUnauthorized: false };
   await expect(node.connect({ socket, claims: { tls: nonce() } })).rejects.toMatchObject({ code: "bad-signature" });
+  await expect(node.connect({ socket })).rejects.toMatchObject({ code: "bad-signature" });
   const session = await node.connect({ socket, claims: { tls: pin } });
   expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).tls).toEqual([pin]);
+});
+
+test("behind a front end that ends TLS, its keys are what licenses pin and proofs name", async () => {
+  const front = nonce();
+  const port = await freePort();
+  const url = "https://cp.example.net";
+  const controller = await runController({ listen: `127.0.0.1:${port}`, publicUrl: url, frontPins: [front] });
+  const license = await controller.fleet.issueLicense({ name: "edge", type: "Node", user: "test" });
+  const { iss, jti, spki } = peekClaims("holdfast-license+jwt", license);
+  expect([iss, spki]).toEqual([url, [front]]);
+  const identity = await makeIdentity();
+  const direct = `http://127.0.0.1:${port}`;
+  const jws = await registerJws(url, license, identity);
+  expect((await postRegister(direct, JSON.stringify({ register: jws }))).status).toBe(200);
+  const node = new TestNode(direct, jti, identity);
+  await expect(node.connect({ claims: { aud: url } })).rejects.toThrow("tls-intercepted");
+  const session = await node.connect({ claims: { aud: url, tls: front } });
+  expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).tls).toEqual([front]);
 });

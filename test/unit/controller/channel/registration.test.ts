@@ -1,9 +1,11 @@
-import { expect, test } from "vitest";
+import { connect } from "node:net";
+import { expect, onTestFinished, test } from "vitest";
+import { REGISTER_PATH } from "../../../../src/protocol/envelope.ts";
 import { peekClaims } from "../../../../src/protocol/jws.ts";
 import { KeysEnvelopes, walkKeysChain } from "../../../../src/protocol/keys-chain.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
-import { makeIdentity, nonce, postRegister, register, registerJws } from "../../../support/node-client.ts";
-import { MovableClock, runController } from "../../../support/running-controller.ts";
+import { makeIdentity, nonce, postRegister, register, registerJws, until } from "../../../support/node-client.ts";
+import { clockWith, MovableClock, runController, temporaryDirectory } from "../../../support/running-controller.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -134,12 +136,29 @@ test("a license of another control plane, a tampered one and a wrongly signed re
   expect(controller.fleet.nodes()).toHaveLength(0);
 });
 
+test("a license names one origin, and no other honours it", async () => {
+  const dataDir = await temporaryDirectory();
+  const before = await runController({ dataDir });
+  const license = await licenseFor(before);
+  await before.close();
+  const after = await runController({ dataDir, listen: "localhost:0" });
+  const answer = await register(after.url, license, await makeIdentity());
+  expect(answer).toMatchObject({ status: 401, body: { code: "bad-signature" } });
+  expect(answer.body["error"]).toContain("license.iss");
+});
+
 test("a body that is not what it should be is named as such", async () => {
   const controller = await runController();
-  expect(await postRegister(controller.url, "{")).toMatchObject({ status: 400, body: { code: "invalid-json" } });
-  expect(await postRegister(controller.url, '{"__proto__":1}')).toMatchObject({ status: 400 });
+  expect(await postRegister(controller.url, "{")).toMatchObject({ status: 401, body: { code: "invalid-json" } });
+  expect(await postRegister(controller.url, '{"__proto__":1}')).toMatchObject({ status: 401 });
+  const encoded = (text: string): string => Buffer.from(text).toString("base64url");
+  const header = encoded(JSON.stringify({ alg: "Ed25519", kid: "x", typ: "holdfast-register+jwt" }));
+  for (const payload of ["nope", '{"__proto__":1}', "[".repeat(40)]) {
+    const body = JSON.stringify({ register: `${header}.${encoded(payload)}.AAAA` });
+    expect(await postRegister(controller.url, body), payload).toMatchObject({ status: 401 });
+  }
   const missing = await postRegister(controller.url, "{}");
-  expect(missing).toMatchObject({ status: 400, body: { code: "invalid-body" } });
+  expect(missing).toMatchObject({ status: 401, body: { code: "invalid-body" } });
   expect(missing.body["error"]).toContain("register");
   const large = await postRegister(controller.url, JSON.stringify({ register: "x".repeat(40 * 1024) }));
   expect(large).toMatchObject({ status: 413, body: { code: "too-large" } });
@@ -151,6 +170,34 @@ test("an address that keeps failing is told to wait", async () => {
   for (let i = 0; i < 60; i += 1) answer = await postRegister(controller.url, "{");
   expect(answer.status).toBe(429);
   expect(Number(answer.headers.get("retry-after"))).toBeGreaterThan(0);
+});
+
+/** A registration whose body does not end; gives what is answered. */
+function dawdle(controller: Controller, localAddress: string): () => string {
+  const port = Number(new URL(controller.url).port);
+  const socket = connect({ port, host: "127.0.0.1", localAddress });
+  onTestFinished(() => void socket.destroy());
+  let heard = "";
+  socket.on("data", (chunk) => (heard += chunk.toString())).on("error", () => undefined);
+  socket.write(`POST ${REGISTER_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{`);
+  return () => heard;
+}
+
+test("one address cannot keep the others from registering", async () => {
+  const controller = await runController();
+  const slow = Array.from({ length: 70 }, () => dawdle(controller, "127.0.0.2"));
+  await until(() => slow.filter((heard) => heard().startsWith("HTTP/1.1 429")).length === 62, "refusals");
+  const answer = await register(controller.url, await licenseFor(controller), await makeIdentity());
+  expect(answer.status).toBe(200);
+});
+
+test("a registration that does not arrive in time is given up", async () => {
+  const controller = await runController({ clock: clockWith(10_000, 20) });
+  const heard = dawdle(controller, "127.0.0.2");
+  await until(() => heard().includes("\r\n\r\n"), "answer");
+  expect(heard()).toMatch(/^HTTP\/1\.1 408 /);
+  expect(heard()).toMatch(/connection: close/i);
+  expect(heard()).toContain("timeout");
 });
 
 test("other paths and methods of the nodes' part answer JSON", async () => {

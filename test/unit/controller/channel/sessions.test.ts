@@ -1,8 +1,10 @@
+import { pino } from "pino";
 import { expect, test } from "vitest";
 import { HANDSHAKE_LIMITS, parseMessage } from "../../../../src/protocol/envelope.ts";
 import { peekClaims, verifyJws } from "../../../../src/protocol/jws.ts";
 import { KeysEnvelopes, keySetOf } from "../../../../src/protocol/keys-chain.ts";
 import { controlMethods } from "../../../../src/protocol/methods.ts";
+import { CONTROL_PLANE_EVENTS } from "../../../../src/controller/model/control-plane-events.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { nonce, RawSocket, until } from "../../../support/node-client.ts";
 import { addNode, MovableClock, runController } from "../../../support/running-controller.ts";
@@ -121,6 +123,7 @@ test("telemetry is stored once however often it is sent, and a bad record blocks
   const controller = await runController();
   const node = await addNode(controller, "edge");
   const session = await node.connect();
+  const minute = Math.floor(Date.now() / 60_000) * 60 - 600;
   const push = (
     first: number,
     records: Record<string, unknown>[],
@@ -147,17 +150,53 @@ test("telemetry is stored once however often it is sent, and a bad record blocks
     await push(
       1,
       [
-        { t: 60, m: { cpu: 0.5 } },
-        { t: 120, m: { cpu: "?" } },
+        { t: minute + 59, m: { cpu: 0.5 } },
+        { t: minute + 60, m: { cpu: "?" } },
       ],
       "metrics",
     ),
   ).toEqual({ last: 2 });
-  expect(controller.fleet.metrics(node.uid, 0, 1000)).toEqual([{ t: 60, m: { cpu: 0.5 } }]);
+  expect(controller.fleet.metrics(node.uid, 0, minute)).toEqual([{ t: minute, m: { cpu: 0.5 } }]);
   expect(await push(1, [{ category: "Node Update", value: "v", timestamp: 5, extra: 1 }], "audits")).toEqual({
     last: 1,
   });
   expect(controller.fleet.audits(node.uid)).toMatchObject([{ category: "Node Update", value: "v", timestamp: 5 }]);
+});
+
+test("metrics from outside the time they are kept for are passed over", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const now = Math.floor(Date.now() / 60_000) * 60;
+  const day = 24 * 3600;
+  const times = [0, now - 91 * day, now - 89 * day, now, now + day - 60, now + day + 120, Number.MAX_SAFE_INTEGER];
+  const records = times.map((t) => ({ t, m: { cpu: 1 } }));
+  const pushed = await session.peer.request("telemetry.push", { stream: "metrics", first: 1, records });
+  expect(pushed).toEqual({ last: times.length });
+  const kept = controller.fleet.metrics(node.uid, 0, Number.MAX_SAFE_INTEGER).map(({ t }) => t);
+  expect(kept).toEqual([now - 89 * day, now, now + day - 60]);
+});
+
+test("a node cannot speak in the control plane's name, nor clear its alerts", async () => {
+  const lines: string[] = [];
+  const log = pino({}, { write: (text: string) => void lines.push(text) });
+  const controller = await runController({ log });
+  const node = await addNode(controller, "edge");
+  await node.connect();
+  const session = await node.connect({ claims: { n: 1 } });
+  const before = eventTypes(controller, node.uid);
+  expect(CONTROL_PLANE_EVENTS).toContain("Identity Shared");
+  const late = (eventType: string, state: string) => ({ ...EVENT, timestamp: 4e9, eventType, state });
+  const records = [
+    ...CONTROL_PLANE_EVENTS.map((eventType) => late(eventType, "CLEARED")),
+    late("Signature Refused", "EXCEEDED"),
+  ];
+  expect(await session.peer.request("telemetry.push", { stream: "events", first: 1, records })).toEqual({
+    last: records.length,
+  });
+  expect(eventTypes(controller, node.uid).slice(before.length)).toEqual(["Signature Refused"]);
+  expect(controller.fleet.alerts(node.uid).map(({ eventType }) => eventType)).toContain("Identity Shared");
+  expect(lines.filter((line) => line.includes('"kind":"reserved-event"')).length).toBeGreaterThan(0);
 });
 
 test("heartbeats are seen at once and kept over a disconnect", async () => {

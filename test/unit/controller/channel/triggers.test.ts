@@ -4,7 +4,7 @@ import type { TriggerProgress } from "../../../../src/controller/fleet.ts";
 import { peekClaims } from "../../../../src/protocol/jws.ts";
 import type { TriggerClaims } from "../../../../src/protocol/claims.ts";
 import { until } from "../../../support/node-client.ts";
-import { addNode, MovableClock, runController } from "../../../support/running-controller.ts";
+import { addNode, clockWith, MovableClock, runController } from "../../../support/running-controller.ts";
 
 const PING = { event: "tg-ping", body: { host: "127.0.0.1" }, wait: true, user: "ann", deadlineMs: 8000 };
 const GUARD_MS = 5000;
@@ -88,13 +88,13 @@ test("progress reaches the caller in order and only from the node that was asked
   const controller = await runController();
   const [node, other] = [await addNode(controller, "edge"), await addNode(controller, "other")];
   const stranger = await other.connect();
-  let finish: (value: unknown) => void = () => undefined;
   let id = "";
+  let wait = true;
   const session = await node.connect({
     handlers: {
       "trigger.run": (params) => {
-        id = claimsOf(params).jti;
-        return new Promise((resolve) => (finish = resolve));
+        ({ jti: id, wait } = claimsOf(params));
+        return true;
       },
     },
   });
@@ -109,8 +109,9 @@ test("progress reaches the caller in order and only from the node that was asked
   session.peer.notify("trigger.progress", { id, seq: 0, kind: "stdout", data: "a" });
   session.peer.notify("trigger.progress", { id, seq: 1, kind: "stdout", data: "b" });
   await until(() => seen.length === 2);
-  finish({ done: true });
-  expect(await run).toEqual({ done: true });
+  await session.peer.request("trigger.result", { id, body: { exitCode: 0 } });
+  expect(await run).toEqual({ exitCode: 0 });
+  expect(wait).toBe(false);
   expect(seen.map(({ data }) => data)).toEqual(["a", "b"]);
 });
 
@@ -136,7 +137,7 @@ test("taking it back cancels it on the node", async () => {
 });
 
 test("a node that does not answer in time is a timeout", async () => {
-  const controller = await runController({ clock: quickClock() });
+  const controller = await runController({ clock: clockWith(PING.deadlineMs + GUARD_MS, 20) });
   const node = await addNode(controller, "edge");
   const session = await node.connect({ handlers: { "trigger.run": hang } });
   await expect(controller.fleet.runTrigger(node.uid, PING, { signal: never() })).rejects.toMatchObject({
@@ -178,6 +179,33 @@ test("a session that breaks gets the trigger again under its id, signed for the 
     body: PING.body,
     deadlineMs: PING.deadlineMs,
   });
+});
+
+test("while two machines alternate under one identity, neither gets what waits for the node", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const seen: string[] = [];
+  const handlers = {
+    "trigger.run": (params: { jws: string }) => {
+      seen.push(claimsOf(params).sid);
+      return hang();
+    },
+  };
+  await node.connect({ handlers });
+  const abort = new AbortController();
+  const run = controller.fleet.runTrigger(node.uid, PING, { signal: abort.signal });
+  const outcome = expect(run).rejects.toMatchObject({ code: "busy" });
+  await until(() => seen.length === 1);
+  await node.connect({ claims: { n: 1 }, handlers });
+  await until(() => seen.length === 2);
+  const held = await node.connect({ claims: { n: 1 }, handlers });
+  await until(() => controller.fleet.alerts(node.uid).length > 0);
+  // An answer to a request comes after everything that was sent before it.
+  await held.peer.request("telemetry.push", { stream: "flows", first: 1, records: [{}] });
+  abort.abort();
+  await outcome;
+  expect(seen).toHaveLength(2);
+  expect(seen).not.toContain(held.sid);
 });
 
 test("a result that comes by itself settles the trigger, also when nobody waits any more", async () => {
@@ -222,6 +250,42 @@ test("a body too large for a message is refused and the session goes on", async 
   expect(await controller.fleet.runTrigger(node.uid, PING, { signal: never() })).toEqual({});
 });
 
+test("triggers are dated by session time, whatever the wall clock says", async () => {
+  const clock = new MovableClock();
+  const controller = await runController({ clock });
+  const node = await addNode(controller, "edge");
+  const seen: TriggerClaims[] = [];
+  const session = await node.connect({
+    handlers: {
+      "trigger.run": (params) => {
+        seen.push(claimsOf(params));
+        return {};
+      },
+    },
+  });
+  const { iat } = peekClaims("holdfast-server-proof+jwt", session.serverProof);
+  for (const step of [3_600_000, -7_200_000]) {
+    clock.stepWall(step);
+    await controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  }
+  clock.advance(20_000);
+  await controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  const ages = seen.map((claims) => Math.floor((claims.iat - iat) / 10));
+  expect(ages).toEqual([0, 0, 2]);
+});
+
+test("a notice of deletion is dated by session time", async () => {
+  const clock = new MovableClock();
+  const controller = await runController({ clock });
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const { iat } = peekClaims("holdfast-server-proof+jwt", session.serverProof);
+  clock.stepWall(3_600_000);
+  await controller.fleet.deleteNode(node.uid, "test");
+  await session.raw.closeCode();
+  expect(peekClaims("holdfast-deleted+jwt", session.deletedNotices[0] ?? "").iat - iat).toBeLessThan(60);
+});
+
 test("no more than 64 triggers wait for one node", async () => {
   const controller = await runController();
   const node = await addNode(controller, "edge");
@@ -235,12 +299,3 @@ test("no more than 64 triggers wait for one node", async () => {
   abort.abort();
   await settled;
 });
-
-/** A clock whose guard of a trigger (its deadline and five seconds) strikes at once. */
-function quickClock(): MovableClock {
-  return new (class extends MovableClock {
-    override after(ms: number, run: () => void): () => void {
-      return super.after(ms === PING.deadlineMs + GUARD_MS ? 20 : ms, run);
-    }
-  })();
-}

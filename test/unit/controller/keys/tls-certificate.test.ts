@@ -1,5 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import { stat, writeFile } from "node:fs/promises";
+import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { hostFiles } from "../../../../src/host/files.ts";
@@ -37,4 +37,16 @@ test("the operator's files are read, and what is wrong with them is named", asyn
   await expect(fileCertificate(files, cert, key)).rejects.toThrow("is not the key of");
   await writeFile(cert, "no PEM");
   await expect(fileCertificate(files, cert, key)).rejects.toMatchObject({ code: "certificate-unusable" });
+});
+
+test("a damaged key of its own is named and not replaced, and a damaged certificate is made anew", async () => {
+  const directory = await temporaryDirectory();
+  const make = () => selfMadeCertificate(hostFiles(), directory, ["localhost"], NOW);
+  const first = await make();
+  await writeFile(join(directory, "cert.pem"), "damaged");
+  expect((await make()).pin).toBe(first.pin);
+  const path = join(directory, "key.pem");
+  await writeFile(path, "damaged");
+  await expect(make()).rejects.toMatchObject({ code: "key-damaged", details: { path } });
+  expect(await readFile(path, "utf8")).toBe("damaged");
 });

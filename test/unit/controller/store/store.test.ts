@@ -46,6 +46,8 @@ test("events come back as they went in, filtered, sorted and paged", async () =>
   expect(uids({ nodeIds: [] })).toEqual([]);
   expect(uids({ eventTypes: ["Node Connect"] })).toEqual(["1", "2"]);
   expect(uids({ levels: ["ERROR", "WARNING"] })).toEqual(["2", "3"]);
+  expect(uids({ subjects: ["Node"] })).toEqual(["1", "2", "3"]);
+  expect(uids({ subjects: ["Order"] })).toEqual([]);
   expect(uids({ from: 2000, to: 3000 })).toEqual(["2"]);
   expect(uids({ text: "% 'LOST" })).toEqual(["3"]);
   expect(uids({ text: "_" })).toEqual([]);
@@ -69,6 +71,31 @@ test("what is past its time goes", async () => {
   expect(store.events.find(page).items.map(({ uid }) => uid)).toEqual(["new"]);
   expect(store.audits.ofNode("n1").map(({ timestamp }) => timestamp)).toEqual([40 * day]);
   expect(store.alerts.close("n1", "Node Connect")).toBe(false);
+});
+
+test("one node holds a share of the history and no more", async () => {
+  const store = await freshStore();
+  const fill = (table: string, columns: string, values: string): void => {
+    store.sql.exec(
+      `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 25000)
+       INSERT INTO ${table} (${columns}) SELECT ${values} FROM n`,
+    );
+  };
+  store.events.add(event("mine", { nodeId: "n1" }));
+  store.audits.add({ nodeId: "n1", fqdn: "f", category: "c", value: "mine", timestamp: 1 });
+  fill(
+    "events",
+    "uid, node_id, node_name, fqdn, domain, org, event_type, level, message, state, subject, timestamp, received_time, details",
+    "'e' || i, 'n2', 'n', 'f', 'd', 'o', 't', 'INFO', '', 'UNKNOWN', 'Node', -i, 1, '{}'",
+  );
+  fill("audits", "node_id, fqdn, category, value, timestamp", "'n2', 'f', 'c', 'v' || i, i");
+  store.events.trim("n2");
+  store.audits.trim("n2");
+  const kept = store.events.find({ ...page, nodeIds: ["n2"], from: -25_000 });
+  expect([kept.total, kept.items[0]?.uid]).toEqual([20_000, "e25000"]);
+  expect(store.events.get("n1", "mine")).toBeDefined();
+  const left = store.sql.prepare("SELECT count(*) AS left FROM audits WHERE node_id = ?");
+  expect([left.get("n1")?.["left"], left.get("n2")?.["left"]]).toEqual([1, 20_000]);
 });
 
 test("an open alert stays as it is until it is closed or past its day", async () => {

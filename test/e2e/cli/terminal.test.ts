@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { layOut } from "../../../src/cli/terminal.ts";
 import { startLocalAgent } from "../../support/local-agent.ts";
 
-const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
+const MAIN = fileURLToPath(new URL("../../../dist/holdfast.mjs", import.meta.url));
 const ESC = "\u001b";
 
 /** Runs a command on a terminal of its own, with script(1), until its output satisfies the pattern; then Ctrl-C. */

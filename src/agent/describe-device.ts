@@ -1,0 +1,21 @@
+import type { Clock } from "../host/clock.ts";
+import { readDmi } from "../host/dmi.ts";
+import type { Exec } from "../host/exec.ts";
+import { readInventory } from "../host/inventory.ts";
+import type { Reader } from "../host/reader.ts";
+import type { Device } from "../protocol/claims.ts";
+import type { NodeType } from "../protocol/values.ts";
+import { deviceOf } from "./shadow/device.ts";
+import { readMachine } from "./shadow/readings.ts";
+
+/** What this machine is, for registration. Asks other programs only where the firmware's tables say nothing. */
+export async function describeDevice(
+  type: NodeType,
+  { reader, clock, exec }: { readonly reader: Reader; readonly clock: Clock; readonly exec: Exec },
+  signal: AbortSignal,
+): Promise<Device> {
+  const dmi = readDmi(reader);
+  const isSilent = type === "Node" && dmi.systemVendor === undefined;
+  const { virtualHost } = isSilent ? await readInventory(exec, signal) : {};
+  return deviceOf(type, dmi, readMachine(reader, clock), virtualHost);
+}

@@ -1,0 +1,42 @@
+import { valueOf, type StateFile } from "../host/state-file.ts";
+import { damageOf, type Damage } from "../host/damage.ts";
+import type { IdentityFiles, Registration } from "./identity/identity.ts";
+import type { AgentState } from "./state.ts";
+
+/** What a start finds of the last run besides the documents. */
+export interface LastGood {
+  readonly registration: Registration | undefined;
+  readonly damage: readonly Damage[];
+}
+
+/** Reads every file below `identity/` and `reported/` once, so that damage is known before anything is reported. */
+export async function readLastGood(state: AgentState, identity: IdentityFiles): Promise<LastGood> {
+  const damage: Damage[] = [];
+  const note = async <T>(name: string, file: StateFile<T>): Promise<T | undefined> => {
+    const loaded = await file.load();
+    const found = damageOf(`${name}.json`, loaded);
+    if (found !== undefined) damage.push(found);
+    return valueOf(loaded);
+  };
+  /** Has two copies again, unless the disk refuses; then the one that is left serves as well. */
+  const rebuild = async <T>(name: string, file: StateFile<T>): Promise<T | undefined> => {
+    const value = await note(name, file);
+    const isRecovered = damage.some((found) => found.file === `${name}.json`);
+    if (value !== undefined && isRecovered) await file.save(value).catch(() => undefined);
+    return value;
+  };
+  const registration = await rebuild("identity/registration", identity.registration);
+  await rebuild("identity/keys", identity.keys);
+  // Whoever counts sessions must know that the counter was recovered, and so it is not rebuilt here.
+  await note("identity/counter", identity.counter);
+  await note("identity/addresses", identity.addresses);
+  await rebuild("reported/run", state.run);
+  await rebuild("reported/open-events", state.openEvents);
+  await rebuild("reported/shadow", state.reported);
+  const { isNew, damagedCopy } = state.database;
+  const isDatabaseLost = damagedCopy !== undefined || (isNew && registration !== undefined);
+  return {
+    registration,
+    damage: isDatabaseLost ? [...damage, { file: "state.db", isRecovered: false }] : damage,
+  };
+}

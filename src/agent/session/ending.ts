@@ -1,0 +1,63 @@
+import { SessionError } from "../../errors.ts";
+import { closeCodes } from "../../protocol/methods.ts";
+import type { Ending } from "./backoff.ts";
+import type { TransportEnd } from "./transport.ts";
+
+/** What the other side had shown by the time the connection ended. */
+export interface Evidence {
+  /** Its server proof held. */
+  readonly isProven: boolean;
+  /** It sent a genuine statement that this node was deleted, for this attempt. */
+  readonly isDeleted: boolean;
+}
+
+const DEFAULT_WAIT_SECONDS = 60;
+const TOO_LARGE = 1009; // RFC 6455 §7.4.1
+
+/**
+ * What the end of a connection means, and what to call it. A close code of somebody who has not proved to be the control plane
+ * is not believed, except that a node taken for somebody else has no hurry to come back. Pure.
+ */
+export function judgeEnd(
+  { closeCode, reason }: TransportEnd,
+  { isProven, isDeleted }: Evidence,
+): { readonly ending: Ending; readonly error: SessionError } {
+  const named = (code: string, ending: Ending) => ({ ending, error: new SessionError(code, reason) });
+  switch (closeCode) {
+    case undefined:
+      return named("connection-lost", { kind: "failed" });
+    case TOO_LARGE:
+      return named("too-large", { kind: "failed" });
+    case closeCodes["not-authentic"]:
+      return named("not-authentic", { kind: "not-authentic" });
+    case closeCodes.deleted:
+      return isDeleted ? named("deleted", { kind: "deleted" }) : named("not-authentic", { kind: "not-authentic" });
+    case closeCodes.superseded:
+      if (isProven) return named("superseded", { kind: "superseded" });
+      break;
+    case closeCodes["protocol-version"]:
+      if (isProven) return named("protocol-version", { kind: "protocol-version" });
+      break;
+    case closeCodes["too-many"]:
+      if (isProven) return named("too-many", { kind: "asked-to-wait", delayMs: secondsIn(reason) * 1000 });
+      break;
+    default:
+  }
+  return named("connection-closed", { kind: "failed" });
+}
+
+/**
+ * What to call a hello that was refused. Whoever refuses has proved nothing; but under a TLS key that is not pinned, somebody in the
+ * middle is the likely cause, and the control plane would refuse our proof for the same reason. Pure.
+ */
+export function judgeRefusal(refusal: Error, tlsKey: string | undefined, pins: readonly string[]): SessionError {
+  const isForeign = tlsKey !== undefined && !pins.includes(tlsKey);
+  const message = isForeign
+    ? `hello was refused over a TLS key that is not pinned, as when TLS is intercepted: ${refusal.message}`
+    : `hello was refused: ${refusal.message}`;
+  return new SessionError(isForeign ? "tls-intercepted" : "not-authentic", message, { cause: refusal });
+}
+
+function secondsIn(reason: string): number {
+  return Number(/^\d+/.exec(reason)?.[0] ?? DEFAULT_WAIT_SECONDS);
+}

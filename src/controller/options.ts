@@ -1,0 +1,56 @@
+import { parseArgs } from "node:util";
+import { errnoOf, InputError, toError } from "../errors.ts";
+import { nearest } from "../lib/nearest.ts";
+import type { ControllerSettingsInput } from "./settings.ts";
+
+const DEFAULT_LISTEN = "127.0.0.1:8480";
+const DEFAULT_DATA = "/var/lib/holdfast-controller";
+
+const OPTIONS = {
+  listen: { type: "string", default: DEFAULT_LISTEN },
+  data: { type: "string", default: DEFAULT_DATA },
+  url: { type: "string" },
+  domain: { type: "string" },
+  "tls-cert": { type: "string" },
+  "tls-key": { type: "string" },
+  tls: { type: "boolean", default: false },
+  "front-pin": { type: "string", multiple: true, default: [] as string[] },
+  state: { type: "string" },
+  run: { type: "string" },
+} as const;
+
+/** The options of `holdfast controller`, without dashes. */
+export const optionNames: readonly string[] = Object.keys(OPTIONS);
+
+/**
+ * Reads the command line of `holdfast controller`.
+ * @throws {InputError} `usage` naming what is wrong and, for a misspelling, the nearest option.
+ */
+export function readOptions(argv: readonly string[]): ControllerSettingsInput & { readonly runDir: string } {
+  const values = parse(argv);
+  return {
+    listen: values.listen,
+    dataDir: values.data,
+    // A controller needs no other run directory, and without root it could not make the default one.
+    runDir: values.run ?? values.data,
+    ...(values.url === undefined ? {} : { publicUrl: values.url }),
+    ...(values.domain === undefined ? {} : { domain: values.domain }),
+    ...(values["tls-cert"] === undefined ? {} : { tlsCert: values["tls-cert"] }),
+    ...(values["tls-key"] === undefined ? {} : { tlsKey: values["tls-key"] }),
+    frontPins: values["front-pin"].flatMap((text) => text.split(",")).filter((pin) => pin !== ""),
+    ...(values.tls ? { tls: "self" as const } : {}),
+  };
+}
+
+function parse(argv: readonly string[]) {
+  try {
+    return parseArgs({ args: [...argv], options: OPTIONS, strict: true, allowPositionals: false }).values;
+  } catch (error) {
+    const { message } = toError(error);
+    if (errnoOf(error) !== "ERR_PARSE_ARGS_UNKNOWN_OPTION") throw new InputError("usage", message, { cause: error });
+    const given = /'--([^' =]+)/.exec(message)?.[1];
+    const near = given === undefined ? undefined : nearest(given, optionNames);
+    const hint = near === undefined ? "run 'holdfast controller --help' to see them all" : `did you mean --${near}?`;
+    throw new InputError("usage", `${message.split(". ", 1)[0] ?? message}: ${hint}`, { cause: error });
+  }
+}

@@ -1,0 +1,93 @@
+import { expect, test } from "vitest";
+import type { Status } from "../../src/protocol/local-api.ts";
+import { fakeTime } from "../support/fake-time.ts";
+import { startAgent } from "../support/programs.ts";
+import { eventsOf, readStatus, startStage, statusWhere, untilOnline, type Stage } from "../support/stage.ts";
+import { tempDir } from "../support/temp-dir.ts";
+import { waitFor } from "../support/wait-for.ts";
+
+const ALL = process.env["HOLDFAST_TEST_ALL"] === "1";
+
+async function ping({ controller, uid }: Stage): Promise<number> {
+  const body = { host: "127.0.0.1", count: 1 };
+  return (await controller.call("POST", `/node/${uid}/trigger/tg-ping?wait=1`, body)).status;
+}
+
+async function clockItem({ agent }: Stage) {
+  return (await agent.health()).items.find(({ name }) => name === "clock");
+}
+
+test("a node that believes to be in 1970 registers over TLS, works, and says that its clock is wrong", async () => {
+  const dir = tempDir();
+  const time = fakeTime(dir, "@1970-01-01 00:01:00");
+  const stage = await startStage(dir, { isTls: true, agent: time.options });
+  const { agent, controller, uid } = stage;
+  expect((await readStatus(agent)).startedAt).toBeLessThan(3_600_000);
+  expect(await ping(stage)).toBe(200);
+  await controller.call("PUT", `/node/${uid}/tag/site`, { value: "one" });
+  await statusWhere(agent, "documents arrive", ({ tags }) => tags["site"] === "one");
+  expect(await clockItem(stage)).toMatchObject({
+    status: "fail",
+    message: expect.stringContaining("behind") as string,
+  });
+
+  // With the right time at the next start it is the same node, and nobody takes it for two.
+  await agent.end();
+  const again = await startAgent(`${dir}/node`);
+  await untilOnline(again);
+  expect(await ping(stage)).toBe(200);
+  const types = (await eventsOf(controller, uid)).map(({ eventType }) => eventType);
+  expect(types).not.toContain("Identity Shared");
+});
+
+test("a wall clock that jumps a year and back costs no session and no trigger", async () => {
+  const dir = tempDir();
+  const time = fakeTime(dir, "+0d");
+  const stage = await startStage(dir, { agent: time.options });
+  const { agent, proxy } = stage;
+  expect(await clockItem(stage)).toMatchObject({ status: "pass" });
+  const { session } = await readStatus(agent);
+  const { connections } = proxy;
+
+  for (const [jump, says] of [
+    ["+365d", "ahead"],
+    ["-365d", "behind"],
+  ] as const) {
+    const { rttMs } = (await readStatus(agent)).session;
+    time.set(jump);
+    expect(await ping(stage)).toBe(200);
+    const item = await waitFor(
+      "health names the clock",
+      async () => {
+        const found = await clockItem(stage);
+        return found?.status === "fail" ? found : undefined;
+      },
+      45_000,
+    );
+    expect(item.message).toContain(says);
+    // The timer that rings next finds that the clocks disagree.
+    await statusWhere(agent, "a ping was answered", (status) => status.session.rttMs !== rttMs, 80_000);
+    expect((await readStatus(agent)).session).toMatchObject({ state: "online", sid: session.sid });
+    expect(await ping(stage)).toBe(200);
+  }
+  time.set("+0d");
+  await waitFor("health is content again", async () => (await clockItem(stage))?.status === "pass", 45_000);
+  expect((await readStatus(agent)).session).toMatchObject({ state: "online", sid: session.sid });
+  expect(await ping(stage)).toBe(200);
+  expect(proxy.connections).toBeLessThanOrEqual(connections + 3);
+});
+
+if (ALL) {
+  test("a waiting node whose clocks disagree all at once, as after a sleep, looks at once", async () => {
+    const dir = tempDir();
+    const time = fakeTime(dir, "+0d");
+    const { agent, proxy } = await startStage(dir, { agent: time.options });
+    await proxy.set({ kind: "refuse" });
+    const isFar = ({ session }: Status): boolean =>
+      session.state === "waiting" && (session.retryAt ?? 0) - Date.now() > 15_000;
+    const { session } = await statusWhere(agent, "the next attempt is far away", isFar, 110_000);
+    await proxy.set({ kind: "pass" });
+    time.set("+8h");
+    expect((await untilOnline(agent, 6000)).session.attempt).toBe(session.attempt + 1);
+  });
+}

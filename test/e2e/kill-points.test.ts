@@ -1,0 +1,40 @@
+import { expect, test } from "vitest";
+import { journallingTrigger, registering, savingDocument, type Operation } from "../support/durable-operations.ts";
+import { runController } from "../support/running-controller.ts";
+import { describePoint, pointsOf, recordCalls, runKilled, sampleOf, type Launch } from "../support/strace.ts";
+
+const LIMIT_MS = 900_000;
+
+/** Kills the operation at each of its state-changing system calls, one run for each, and looks at what is left. */
+async function killEverywhere<L extends Launch>(operation: Operation<L>, size: number): Promise<void> {
+  const whole = await operation.prepare();
+  const points = pointsOf(await recordCalls(whole), whole);
+  await operation.checkDone(whole);
+  expect(points.length).toBeGreaterThan(10);
+  for (const point of sampleOf(points, size)) {
+    const killed = await runKilled(() => operation.prepare(), point);
+    try {
+      await operation.check(killed);
+    } catch (error) {
+      throw new Error(`killed at ${describePoint(point)}`, { cause: error });
+    }
+  }
+}
+
+test(
+  "registering, killed anywhere, can be repeated and makes one node",
+  async () => killEverywhere(registering(await runController()), 14),
+  LIMIT_MS,
+);
+
+test(
+  "saving a document, killed anywhere, leaves the old one or the new one in force",
+  async () => killEverywhere(await savingDocument(), 10),
+  LIMIT_MS,
+);
+
+test(
+  "journalling a trigger, killed anywhere, runs it at most once and answers it always",
+  async () => killEverywhere(await journallingTrigger(), 10),
+  LIMIT_MS,
+);

@@ -1,0 +1,34 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+
+const root = join(import.meta.dirname, "../..");
+
+test("the README's commands work as they stand", () => {
+  const readme = readFileSync(join(root, "README.md"), "utf8");
+  const blocks = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, text]) => text ?? "");
+  const byHand = blocks.find((text) => text.includes(".demo/hand"));
+  expect(blocks.length).toBe(3);
+  onTestFinished(() => rmSync(join(root, ".demo/hand"), { recursive: true, force: true }));
+  rmSync(join(root, ".demo/hand"), { recursive: true, force: true });
+  const { status, stdout, stderr } = spawnSync("bash", ["-m", "-c", byHand ?? ""], {
+    cwd: root,
+    encoding: "utf8",
+    timeout: 100_000,
+    env: { ...process.env, PS4: "+ " },
+  });
+  expect({ status, stderr }).toMatchObject({ status: 0 });
+  for (const part of [
+    '"status":"ok"',
+    "registered office",
+    "control-plane",
+    '"memory":',
+    '"exitCode":"0"',
+    "Node Connect",
+  ]) {
+    expect(stdout).toContain(part);
+  }
+  // Everything else the README names exists.
+  for (const [, path] of readme.matchAll(/\]\(([^)#:]+)\)/g)) expect(existsSync(join(root, path ?? ""))).toBe(true);
+});

@@ -1,0 +1,65 @@
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+test("trigger events through the HTTP API: waited for, streamed, refused", async () => {
+  const dir = tempDir();
+  const controller = await startController(dir, await freePort());
+  const agent = await startAgent(join(dir, "node"));
+  const uid = await registerNode(controller, agent, "edge");
+  const run = (event: string, body: unknown, query = "?wait=1") =>
+    controller.call("POST", `/node/${uid}/trigger/${event}${query}`, body);
+
+  const streamed = await fetch(`${controller.url}/node/${uid}/trigger/tg-ping?stream=1`, {
+    method: "POST",
+    headers: { authorization: controller.key(), "content-type": "application/json" },
+    body: JSON.stringify({ host: "127.0.0.1", count: 2 }),
+  });
+  expect(streamed.headers.get("content-type")).toContain("application/x-ndjson");
+  const lines = (await streamed.text())
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as { seq?: number; kind?: string; data?: string; result?: unknown });
+  expect(lines.length).toBeGreaterThan(2);
+  expect(lines.at(-1)).toMatchObject({ result: { exitCode: 0, truncated: false } });
+  expect(lines.map(({ data }) => data ?? "").join("")).toContain("2 received");
+  expect(lines.slice(0, -1).map(({ seq }) => seq)).toEqual(lines.slice(0, -1).map((_, index) => index));
+
+  expect(await run("tg-ping", { host: "127.0.0.1" }, "")).toEqual({ status: 200, body: true });
+  expect(await run("tg-nc", { host: "127.0.0.1", port: 1 })).toMatchObject({
+    status: 200,
+    body: { output: { exitCode: "1" } },
+  });
+  expect(await run("no-such-event", {})).toMatchObject({ status: 404, body: { code: "unknown-event" } });
+  expect(await run("tg-ping", { host: "-f" })).toMatchObject({
+    status: 422,
+    body: { code: "invalid-body", details: { field: "host" } },
+  });
+  expect(await run("node-reboot", {})).toMatchObject({ status: 422, body: { code: "not-supported" } });
+  expect(await run("speed-test", { action: "download" })).toMatchObject({ status: 200 });
+
+  await controller.call("PUT", `/node/${uid}`, { state: "INACTIVE" });
+  await expect
+    .poll(async () => (await run("speed-test", {})).body, { timeout: 20_000 })
+    .toMatchObject({ code: "inactive" });
+  expect(await run("tg-nc", { host: "127.0.0.1", port: 1 })).toMatchObject({ status: 200 });
+
+  await agent.end();
+  await expect.poll(async () => (await run("tg-ping", {})).status, { timeout: 20_000 }).toBe(503);
+  expect(await run("tg-ping", {}, "")).toMatchObject({ status: 503, body: { code: "offline" } });
+});
+
+test("the same events from the node's own command line", async () => {
+  const dir = tempDir();
+  const agent = await startAgent(join(dir, "node"));
+  const { code, stdout } = await holdfast([
+    "trigger",
+    "tg-ping",
+    '{"host":"127.0.0.1","count":1}',
+    "--run",
+    agent.runDir,
+  ]);
+  expect({ code, answered: stdout.includes("1 received") }).toEqual({ code: 0, answered: true });
+  expect((await holdfast(["trigger", "no-such-event", "--run", agent.runDir])).code).toBe(1);
+});

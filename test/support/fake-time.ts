@@ -1,0 +1,32 @@
+import { globSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ProgramOptions } from "./programs.ts";
+
+/** A wall clock of its own for one program (libfaketime); the monotonic clock goes on as ever. */
+export interface FakeTime {
+  readonly options: ProgramOptions;
+  /** Sets it: `+0d` is the truth, `+365d` a year ahead, `@1970-01-01 00:00:10` counts on from there. */
+  set(text: string): void;
+}
+
+/** @throws {Error} naming the package when libfaketime is not installed. */
+export function fakeTime(dir: string, text: string): FakeTime {
+  const [library] = globSync("/usr/lib/*/faketime/libfaketime.so.1");
+  if (library === undefined) throw new Error("libfaketime is missing: apt-get install faketime");
+  const file = join(dir, "faketime");
+  const set = (value: string): void => writeFileSync(file, `${value}\n`);
+  set(text);
+  return {
+    set,
+    options: {
+      env: {
+        ...process.env,
+        TZ: "UTC",
+        LD_PRELOAD: library,
+        FAKETIME_TIMESTAMP_FILE: file,
+        FAKETIME_NO_CACHE: "1",
+        FAKETIME_DONT_FAKE_MONOTONIC: "1",
+      },
+    },
+  };
+}

@@ -1,0 +1,149 @@
+import { createServer, connect, type Server, type Socket } from "node:net";
+import { onTestFinished } from "vitest";
+
+/** What happens to the connections through a proxy, those that are open and those to come. */
+export type Fault =
+  | { readonly kind: "pass" }
+  /** Nobody listens, and what is open is reset. */
+  | { readonly kind: "refuse" }
+  /** Connections are taken and nothing follows. */
+  | { readonly kind: "hang" }
+  /** What one side sends, or what both send, never arrives; nobody is told. */
+  | { readonly kind: "black-hole"; readonly from: "node" | "controller" | "both" }
+  /** Bytes from the controller arrive at this pace, and no faster. */
+  | { readonly kind: "slow"; readonly bytesPerSecond: number }
+  /** So many more bytes from the controller arrive, then the connection ends: orderly, or by a reset. */
+  | { readonly kind: "cut"; readonly afterBytes: number; readonly by: "end" | "reset" }
+  /** Every new connection gets this answer to its request, as from a server that is not the controller. */
+  | { readonly kind: "answer"; readonly text: string };
+
+interface Pair {
+  readonly node: Socket;
+  readonly controller: Socket;
+  /** Bytes from the controller that went on to the node. */
+  delivered: number;
+}
+
+/** A TCP proxy on 127.0.0.1 between nodes and their controller, with faults at run time. */
+export class FaultProxy {
+  readonly port: number;
+  readonly #target: number;
+  readonly #pairs = new Set<Pair>();
+  readonly #held = new Set<Socket>();
+  #server: Server | undefined;
+  #fault: Fault = { kind: "pass" };
+  /** Connections taken since the start. */
+  connections = 0;
+  bytesFromNodes = 0;
+
+  constructor(port: number, target: number) {
+    this.port = port;
+    this.#target = target;
+  }
+
+  /** Starts listening on `port` towards the local port `target`; it ends with the test. */
+  static async start(port: number, target: number): Promise<FaultProxy> {
+    const proxy = new FaultProxy(port, target);
+    await proxy.#listen();
+    onTestFinished(() => proxy.set({ kind: "refuse" }));
+    return proxy;
+  }
+
+  /** Changes what happens; `hang` and `answer` begin with new connections, so `reset` may have to come first. */
+  async set(fault: Fault): Promise<void> {
+    this.#fault = fault;
+    for (const pair of this.#pairs) pair.delivered = 0;
+    if (fault.kind === "refuse") {
+      this.reset();
+      const server = this.#server;
+      this.#server = undefined;
+      await new Promise<void>((resolve) => (server === undefined ? resolve() : server.close(() => resolve())));
+    } else if (this.#server === undefined) {
+      await this.#listen();
+    }
+  }
+
+  /** Resets everything that is open. */
+  reset(): void {
+    for (const { node, controller } of this.#pairs) {
+      node.resetAndDestroy();
+      controller.resetAndDestroy();
+    }
+    for (const socket of this.#held) socket.resetAndDestroy();
+  }
+
+  async #listen(): Promise<void> {
+    const server = createServer((socket) => this.#take(socket));
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", reject).listen(this.port, "127.0.0.1", resolve);
+    });
+    this.#server = server;
+  }
+
+  #take(node: Socket): void {
+    this.connections += 1;
+    const fault = this.#fault;
+    if (fault.kind === "hang" || fault.kind === "answer") {
+      this.#held.add(node);
+      node.on("error", () => undefined).on("close", () => this.#held.delete(node));
+      if (fault.kind === "answer") node.once("data", () => node.end(fault.text));
+      node.resume();
+      return;
+    }
+    const controller = connect(this.#target, "127.0.0.1");
+    const pair: Pair = { node, controller, delivered: 0 };
+    this.#pairs.add(pair);
+    node.on("data", (chunk) => {
+      this.bytesFromNodes += chunk.length;
+      // Who does not read is felt on the other side.
+      if (!this.#swallows("node") && !controller.write(chunk)) node.pause();
+    });
+    controller.on("drain", () => node.resume());
+    controller.on("data", (chunk: Buffer) => void this.#deliver(pair, chunk));
+    for (const [one, other] of [
+      [node, controller],
+      [controller, node],
+    ] as const) {
+      one.on("error", () => undefined);
+      one.on("close", () => {
+        this.#pairs.delete(pair);
+        // In a black hole nobody hears that the other side has gone.
+        if (this.#fault.kind === "black-hole") this.#held.add(other);
+        else other.destroy();
+      });
+    }
+  }
+
+  async #deliver(pair: Pair, chunk: Buffer): Promise<void> {
+    const fault = this.#fault;
+    const { node, controller } = pair;
+    if (this.#swallows("controller")) return;
+    if (fault.kind === "slow") {
+      controller.pause();
+      for (let at = 0; at < chunk.length; at += 1) {
+        await new Promise((resolve) => setTimeout(resolve, 1000 / fault.bytesPerSecond));
+        node.write(chunk.subarray(at, at + 1));
+      }
+      controller.resume();
+      return;
+    }
+    if (fault.kind !== "cut") {
+      node.write(chunk);
+      return;
+    }
+    const part = chunk.subarray(0, fault.afterBytes - pair.delivered);
+    pair.delivered += part.length;
+    const cut = (): void => void (fault.by === "end" ? node.destroySoon() : node.resetAndDestroy());
+    node.write(part, () => (pair.delivered >= fault.afterBytes ? cut() : undefined));
+  }
+
+  #swallows(from: "node" | "controller"): boolean {
+    return this.#fault.kind === "black-hole" && (this.#fault.from === "both" || this.#fault.from === from);
+  }
+}
+
+/** The text of an HTTP answer. */
+export function httpText(status: string, headers: Readonly<Record<string, string>> = {}, body = ""): string {
+  const lines = Object.entries({ ...headers, "content-length": String(Buffer.byteLength(body)), connection: "close" });
+  return [`HTTP/1.1 ${status}`, ...lines.map(([name, value]) => `${name}: ${value}`), "", body].join("\r\n");
+}

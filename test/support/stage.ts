@@ -1,0 +1,106 @@
+import { request } from "node:http";
+import { join } from "node:path";
+import { json } from "node:stream/consumers";
+import { FaultProxy } from "./fault-proxy.ts";
+import {
+  freePort,
+  registerNode,
+  startAgent,
+  startController,
+  type AgentProgram,
+  type ControllerProgram,
+  type ProgramOptions,
+} from "./programs.ts";
+import { waitFor } from "./wait-for.ts";
+import { Status } from "../../src/protocol/local-api.ts";
+
+/** A controller and one node of it that reaches it only through a proxy. */
+export interface Stage {
+  readonly dir: string;
+  readonly uid: string;
+  readonly port: number;
+  readonly proxy: FaultProxy;
+  readonly controller: ControllerProgram;
+  readonly agent: AgentProgram;
+  /** What controllers started anew need besides directory and port. */
+  readonly options: readonly string[];
+}
+
+export interface StageOptions {
+  /** The host name of the origin; 127.0.0.1 by default. */
+  readonly host?: string;
+  readonly isTls?: boolean;
+  readonly agent?: ProgramOptions;
+}
+
+/** Starts all three and registers the node. */
+export async function startStage(dir: string, given: StageOptions = {}): Promise<Stage> {
+  const { host = "127.0.0.1", isTls = false, agent: starting = {} } = given;
+  const port = await freePort();
+  const proxy = await FaultProxy.start(await freePort(), port);
+  const origin = `${isTls ? "https" : "http"}://${host}:${proxy.port}`;
+  const options = ["--url", origin, ...(isTls ? ["--tls"] : [])];
+  const controller = await startController(dir, port, options);
+  const agent = await startAgent(join(dir, "node"), starting);
+  const uid = await registerNode(controller, agent, "node");
+  // The controller sees a session before the node has verified its side of it.
+  await untilOnline(agent);
+  return { dir, uid, port, proxy, controller, agent, options };
+}
+
+/** Makes a waiting node look at once. */
+export function wake({ process }: AgentProgram): void {
+  process.kill("SIGHUP");
+}
+
+/** What the agent says of itself, asked without starting a program for each question. */
+export function readStatus({ runDir }: AgentProgram): Promise<Status> {
+  return new Promise((resolve, reject) => {
+    request({ socketPath: join(runDir, "agent.sock"), path: "/v1/status", agent: false }, (response) => {
+      json(response).then((body) => resolve(Status.parse(body)), reject);
+    })
+      .once("error", reject)
+      .end();
+  });
+}
+
+/** Waits for a status that `check` holds of. */
+export function statusWhere(
+  agent: AgentProgram,
+  what: string,
+  check: (status: Status) => boolean,
+  limitMs = 30_000,
+): Promise<Status> {
+  let seen = "nothing";
+  const look = async (): Promise<Status | undefined> => {
+    const status = await readStatus(agent);
+    seen = JSON.stringify(status.session);
+    return check(status) ? status : undefined;
+  };
+  return waitFor(what, look, limitMs).catch((error: unknown) => {
+    throw new Error(`${what}: the last that was seen is ${seen}`, { cause: error });
+  });
+}
+
+export function untilOnline(agent: AgentProgram, limitMs = 90_000): Promise<Status> {
+  return statusWhere(agent, "the node is online", ({ session }) => session.state === "online", limitMs);
+}
+
+/** Waits until the node says that it has no session, for this reason. */
+export function untilReason(agent: AgentProgram, codes: readonly string[], limitMs = 60_000): Promise<Status> {
+  return statusWhere(
+    agent,
+    `the node waits because of ${codes.join(" or ")}`,
+    ({ session }) => session.state !== "online" && codes.includes(session.reason?.code ?? ""),
+    limitMs,
+  );
+}
+
+/** The types of the events that the controller holds of a node, oldest first. */
+export async function eventsOf(
+  controller: ControllerProgram,
+  uid: string,
+): Promise<readonly { readonly eventType: string; readonly details?: unknown; readonly message?: string }[]> {
+  const { body } = await controller.call("GET", `/v2/event/${uid}?limit=100&sort=timestamp:asc`);
+  return body as { eventType: string }[];
+}

@@ -1,0 +1,33 @@
+import { expect, test } from "vitest";
+import { listTriggers } from "../../../src/agent/list-triggers.ts";
+import { systemClock } from "../../../src/host/clock.ts";
+import { hostExec } from "../../../src/host/exec.ts";
+import { hostFiles } from "../../../src/host/files.ts";
+import { hostPower } from "../../../src/host/power.ts";
+import { triggerEvents } from "../../../src/protocol/trigger-events.ts";
+import { EventName } from "../../../src/protocol/values.ts";
+
+const clock = systemClock();
+const exec = hostExec(clock);
+const triggers = listTriggers({
+  clock,
+  exec,
+  files: hostFiles(),
+  power: hostPower(exec, { isManaged: false, unit: "" }),
+  cleanStop: { mark: () => Promise.resolve(), clear: () => Promise.resolve() },
+  speedTestTarget: () => undefined,
+  announceRestart: () => Promise.resolve(),
+});
+
+test("the events are named once each, and the names offered to people are these", () => {
+  expect(triggers.map(({ event }) => event).sort()).toEqual([...triggerEvents].sort());
+});
+
+test.each(triggers.map((trigger) => [trigger.event, trigger] as const))("%s keeps the contract", (event, trigger) => {
+  expect(EventName.parse(event)).toBe(event);
+  expect(trigger.deadlineMs).toBeGreaterThan(0);
+  expect(trigger.deadlineMs).toBeLessThanOrEqual(3_600_000);
+  // Unknown fields are ignored; something that is no object is refused and never thrown at.
+  expect(trigger.request.safeParse(7).success).toBe(false);
+  expect(trigger.kind === "stream" || trigger.kind === "one-shot").toBe(true);
+});

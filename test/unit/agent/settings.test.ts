@@ -1,0 +1,111 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { readSettings } from "../../../src/agent/settings.ts";
+import { hostFiles } from "../../../src/host/files.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const VARIABLES = [
+  "HOLDFAST_STATE",
+  "HOLDFAST_RUN",
+  "HOLDFAST_LOG_LEVEL",
+  "HTTPS_PROXY",
+  "https_proxy",
+  "NO_PROXY",
+  "no_proxy",
+];
+
+afterEach(() => {
+  vi.unstubAllEnvs();
+});
+
+function read(argv: readonly string[], file?: string, env: Record<string, string> = {}) {
+  for (const name of VARIABLES) vi.stubEnv(name, env[name]);
+  const root = tempDir();
+  if (file !== undefined) {
+    const path = join(root, "etc/holdfast/agent.json");
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, file);
+  }
+  return readSettings(argv, hostFiles(root));
+}
+
+describe("settings", () => {
+  test("have defaults for everything", async () => {
+    expect(await read([])).toMatchObject({
+      stateDir: "/var/lib/holdfast",
+      runDir: "/run/holdfast",
+      logLevel: "info",
+      proxies: { noProxy: [] },
+      unit: undefined,
+    });
+  });
+
+  test("come from the command line before the environment, and from the file before both where it speaks", async () => {
+    const env = {
+      HOLDFAST_STATE: "/env/state",
+      HOLDFAST_RUN: "/env/run",
+      HOLDFAST_LOG_LEVEL: "warn",
+      HTTPS_PROXY: "http://env.example:1",
+      NO_PROXY: "a.example, b.example",
+    };
+    expect(await read(["--state", "/x"], undefined, env)).toMatchObject({
+      stateDir: "/x",
+      runDir: "/env/run",
+      logLevel: "warn",
+      proxies: { https: new URL("http://env.example:1"), noProxy: ["a.example", "b.example"] },
+    });
+    const file = JSON.stringify({
+      logLevel: "debug",
+      proxy: "http://file.example:2",
+      noProxy: ["c.example"],
+      unit: "h.service",
+    });
+    expect(await read([], file, env)).toMatchObject({
+      logLevel: "debug",
+      proxies: { https: new URL("http://file.example:2"), noProxy: ["c.example"] },
+      unit: "h.service",
+    });
+  });
+
+  test.each([
+    ["--stat", ["--stat", "/x"]],
+    ["a positional", ["x"]],
+    ["an option without its value", ["--state"]],
+  ])("refuse %s as usage", async (_what, argv) => {
+    await expect(read(argv)).rejects.toMatchObject({ name: "InputError", code: "usage" });
+  });
+
+  test.each([
+    ["no JSON", "{", /agent\.json: not JSON/],
+    ["a list", "[]", /agent\.json: /],
+    ["an unknown level", '{"logLevel":"loud"}', /logLevel: /],
+    ["an unknown field", '{"logLevle":"info"}', /logLevle/],
+    ["an https proxy", '{"proxy":"https://p.example"}', /proxy: must be an http/],
+    ["a unit that is none", '{"unit":"../x.service"}', /unit: /],
+    ["a speed test by file", '{"speedTestUrl":"file:///etc/passwd"}', /speedTestUrl: /],
+    ["a forbidden key", '{"__proto__":{}}', /__proto__/],
+  ])("refuse a file with %s and name it", async (_what, text, why) => {
+    const refused = read([], text);
+    await expect(refused).rejects.toMatchObject({ name: "InputError", code: "bad-settings" });
+    await expect(refused).rejects.toThrow(why);
+  });
+
+  test("refuse a named file that is not there, and a proxy variable that is none, without its words", async () => {
+    await expect(read(["--config", "/no.json"])).rejects.toThrow("/no.json does not exist");
+    const refused = read([], undefined, { HTTPS_PROXY: "socks5://user:secret@p" });
+    await expect(refused).rejects.toThrow(/^HTTPS_PROXY: /);
+    await expect(refused).rejects.not.toThrow(/secret/);
+  });
+});
+
+test("an unknown level in the environment is refused by name", async () => {
+  await expect(read([], undefined, { HOLDFAST_LOG_LEVEL: "loud" })).rejects.toThrow(/^HOLDFAST_LOG_LEVEL: /);
+});
+
+test("relative directories are meant from where the program was started", async () => {
+  expect(await read(["--state", "s", "--run", "./r"])).toMatchObject({
+    stateDir: join(process.cwd(), "s"),
+    runDir: join(process.cwd(), "r"),
+  });
+});

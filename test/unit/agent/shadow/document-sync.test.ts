@@ -1,0 +1,303 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { pino } from "pino";
+import { beforeAll, describe, expect, test } from "vitest";
+import type { Registration } from "../../../../src/agent/identity/identity.ts";
+import type { Connection, ControlPlaneRpc } from "../../../../src/agent/session/attempt.ts";
+import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
+import { DocumentSync } from "../../../../src/agent/shadow/document-sync.ts";
+import { hostFiles } from "../../../../src/host/files.ts";
+import { signJws } from "../../../../src/protocol/jws.ts";
+import { keySetOf } from "../../../../src/protocol/keys-chain.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import {
+  clusterDocument,
+  domainDocument,
+  ISS,
+  keysClaims,
+  nodeDocument,
+  nodeIdentity,
+  signDocument,
+  signingKey,
+  UID,
+  type SigningKey,
+} from "../../../support/signing.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+import { waitFor } from "../../../support/wait-for.ts";
+
+let root: SigningKey;
+let key: SigningKey;
+
+beforeAll(async () => {
+  [root, key] = await Promise.all([signingKey(), signingKey()]);
+});
+
+/** A node in front of a control plane that offers `offer`: each name's version and body. */
+async function setUp() {
+  const directory = tempDir();
+  mkdirSync(join(directory, "s/desired"), { recursive: true });
+  const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
+  const clock = new FakeClock();
+  let registration: Registration = {
+    node: nodeIdentity,
+    controlPlane: { iss: ISS, keys: keysClaims(root, [key]) },
+  };
+  const offer = new Map<string, { version: number; body: string }>();
+  const asked: string[] = [];
+  const allowed: number[] = [];
+  const accepted: string[] = [];
+  const refused: string[] = [];
+  const health: boolean[] = [];
+  let status = 200;
+  const sync = new DocumentSync({
+    clock,
+    log: pino({ level: "silent" }),
+    http: {
+      send: ({ headers, maxBytes }) => {
+        allowed.push(maxBytes);
+        return Promise.resolve({
+          status,
+          contentType: "",
+          retryAfterMs: undefined,
+          body: offer.get(headers?.["holdfast-ticket"] ?? "")?.body ?? "",
+        });
+      },
+    },
+    documents,
+    registration: () => registration,
+    saveRegistration: (next) => {
+      registration = next;
+      return Promise.resolve();
+    },
+    trust: async () => ({ iss: ISS, uid: UID, keys: await keySetOf(registration.controlPlane.keys.signing) }),
+    onAccepted: (name) => void accepted.push(name),
+    onRefused: (name, version, { code }) => void refused.push(`${name} ${version} ${code}`),
+    onHealth: (isHealthy) => void health.push(isHealthy),
+  });
+  const request = (_method: string, { name, have }: { name: string; have: number }) => {
+    asked.push(name);
+    const version = offer.get(name)?.version ?? (name === "keys" ? 1 : 0);
+    return Promise.resolve(version === have ? { version, unchanged: true } : { version, ticket: name });
+  };
+  const connect = () => {
+    const over = new AbortController();
+    const at = (name: string) => offer.get(name)?.version ?? 0;
+    const versions = { keys: at("keys") || 1, node: at("node"), cluster: at("cluster"), domain: at("domain") };
+    const connection = { rpc: { request }, signal: over.signal, proof: { versions } } as unknown as Connection;
+    sync.online(connection);
+    return connection;
+  };
+  const put = async (name: "node" | "cluster" | "domain", version: number, body: Record<string, unknown>, by = key) => {
+    offer.set(name, { version, body: await signDocument(by, name, version, body) });
+  };
+  const answer = (code: number) => {
+    status = code;
+  };
+  return {
+    sync,
+    documents,
+    clock,
+    offer,
+    asked,
+    accepted,
+    refused,
+    health,
+    connect,
+    rpc: { request } as unknown as ControlPlaneRpc,
+    allowed,
+    put,
+    answer,
+    registration: () => registration,
+  };
+}
+
+const versions = (documents: DesiredDocuments) =>
+  ["node", "cluster", "domain"].map((name) => documents.version(name as "node"));
+
+describe("documents", () => {
+  test("that differ are fetched when a session opens, in the order that lets each be judged", async () => {
+    const { put, connect, documents, accepted, clock, sync } = await setUp();
+    await put("node", 2, nodeDocument({ cluster: "c1.example.net" }));
+    await put("cluster", 3, clusterDocument("c1.example.net"));
+    await put("domain", 4, domainDocument());
+    connect();
+    await waitFor("the documents", () => documents.version("domain") === 4);
+    expect(versions(documents)).toEqual([2, 3, 4]);
+    expect(accepted).toEqual(["node", "cluster", "domain"]);
+    expect(clock.pendingTimers).toBe(1);
+    sync.offline();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("that are the same are not asked for, until a hint or ten minutes", async () => {
+    const { put, connect, documents, asked, sync, clock } = await setUp();
+    await put("node", 2, nodeDocument());
+    connect();
+    await waitFor("the document", () => documents.version("node") === 2);
+    await waitFor("the rest", () => asked.length === 1);
+    await put("node", 3, nodeDocument({ tags: { a: "b" } }));
+    sync.look(["node"]);
+    await waitFor("the newer one", () => documents.version("node") === 3);
+    await put("node", 4, nodeDocument());
+    await clock.advance(600_000);
+    await waitFor("the newest", () => documents.version("node") === 4);
+  });
+
+  test("of a cluster that was left are forgotten without asking", async () => {
+    const { put, connect, documents, accepted } = await setUp();
+    await put("node", 2, nodeDocument({ cluster: "c1.example.net" }));
+    await put("cluster", 3, clusterDocument("c1.example.net"));
+    connect();
+    await waitFor("the cluster", () => documents.version("cluster") === 3);
+    await put("node", 3, nodeDocument());
+    connect();
+    await waitFor("the leaving", () => documents.current.cluster === undefined);
+    await waitFor("its report", () => accepted.at(-1) === "cluster");
+  });
+
+  test("that are refused are not fetched again until a newer one comes", async () => {
+    const { put, connect, documents, refused, sync, asked } = await setUp();
+    await put("node", 2, { ...nodeDocument(), state: "ASLEEP" });
+    connect();
+    await waitFor("the refusal", () => refused.length === 1);
+    sync.look(["node"]);
+    await waitFor("the second look", () => asked.length >= 2);
+    expect(refused).toEqual(["node 2 invalid-document"]);
+    await put("node", 3, nodeDocument());
+    sync.look(["node"]);
+    await waitFor("the newer one", () => documents.version("node") === 3);
+  });
+
+  test("that cannot be fetched are tried again later and later, and the second failure is told", async () => {
+    const { put, connect, documents, health, clock, answer } = await setUp();
+    await put("node", 2, nodeDocument());
+    answer(503);
+    connect();
+    await waitFor("the second failure", async () => {
+      await clock.advance(1000);
+      return health.length > 0;
+    });
+    expect(clock.elapsed()).toBeLessThan(60_000);
+    expect(health[0]).toBe(false);
+    answer(200);
+    await clock.advance(60_000);
+    await waitFor("the document", () => documents.version("node") === 2);
+    await waitFor("health", () => health.at(-1) === true);
+  });
+});
+
+test("a version below the floor is fetched again once the floor was reset", async () => {
+  const { put, connect, documents, refused, sync } = await setUp();
+  await put("node", 9, nodeDocument());
+  connect();
+  await waitFor("the document", () => documents.version("node") === 9);
+  await put("node", 5, nodeDocument({ tags: { a: "b" } }));
+  sync.look(["node"]);
+  await waitFor("the refusal", () => refused.length === 1);
+  expect(refused).toEqual(["node 5 below-floor"]);
+  await documents.resetFloor("node");
+  sync.retry("node");
+  await waitFor("the older document", () => documents.version("node") === 5);
+});
+
+describe("a download that is no document", () => {
+  test.each<[string, (good: string) => string | Promise<string>, string[]]>([
+    ["HTML", () => "<html>Please log in</html>", []],
+    ["nothing", () => "", []],
+    ["a part of it", (good) => good.slice(0, -10), ["node 2 bad-signature"]],
+    ["a stranger's", async () => signDocument(await signingKey(), "node", 2, nodeDocument()), ["node 2 bad-signature"]],
+    [
+      "another node's",
+      () => signDocument(key, "node", 2, nodeDocument(), { aud: UID.replace("0", "1") }),
+      ["node 2 bad-signature"],
+    ],
+  ])("%s, is fetched again, and the others in the same run", async (_what, make, expected) => {
+    const { put, offer, connect, documents, refused, clock } = await setUp();
+    await put("node", 2, nodeDocument());
+    await put("domain", 3, domainDocument());
+    const good = offer.get("node")?.body ?? "";
+    offer.set("node", { version: 2, body: await make(good) });
+    connect();
+    await waitFor("the other document", () => documents.version("domain") === 3);
+    expect(refused).toEqual(expected);
+    offer.set("node", { version: 2, body: good });
+    await clock.advance(60_000);
+    await waitFor("the document", () => documents.version("node") === 2);
+  });
+
+  test("is reported with the version that was signed, which is the one not fetched again", async () => {
+    const { connect, offer, refused, documents, sync } = await setUp();
+    const old = await signDocument(key, "node", 2, { ...nodeDocument(), state: "ASLEEP" });
+    offer.set("node", { version: 7, body: old });
+    connect();
+    await waitFor("the refusal", () => refused.length === 1);
+    expect(refused).toEqual(["node 2 invalid-document"]);
+    offer.set("node", { version: 7, body: await signDocument(key, "node", 7, nodeDocument()) });
+    sync.look(["node"]);
+    await waitFor("the document", () => documents.version("node") === 7);
+  });
+});
+
+describe("keys", () => {
+  test("come first, so that what the new key signed is believed in the same run", async () => {
+    const { put, connect, documents, offer, registration, refused } = await setUp();
+    const next = await signingKey();
+    const jws = await signJws("holdfast-keys+jwt", keysClaims(root, [next], 2), root);
+    offer.set("keys", { version: 2, body: JSON.stringify([{ jws }]) });
+    await put("node", 2, nodeDocument(), next);
+    connect();
+    await waitFor("the document", () => documents.version("node") === 2);
+    expect(registration().controlPlane.keys.version).toBe(2);
+    expect(refused).toEqual([]);
+  });
+
+  test.each([
+    ["by a stranger", async () => signJws("holdfast-keys+jwt", keysClaims(root, [key], 2), await signingKey())],
+    ["with a version left out", () => signJws("holdfast-keys+jwt", keysClaims(root, [key], 3), root)],
+    ["that are none", () => Promise.resolve("a.b.c")],
+  ])("%s are refused and change nothing", async (_what, make) => {
+    const { connect, offer, registration, refused } = await setUp();
+    offer.set("keys", { version: 2, body: JSON.stringify([{ jws: await make() }]) });
+    connect();
+    await waitFor("the refusal", () => refused.length === 1);
+    expect(refused[0]).toMatch(/^keys 2 /);
+    expect(registration().controlPlane.keys.version).toBe(1);
+  });
+});
+
+describe("keys for a session that has yet to prove itself", () => {
+  const signal = new AbortController().signal;
+
+  test.each([
+    ["junk", () => Promise.resolve("junk")],
+    [
+      "a stranger's",
+      async () =>
+        JSON.stringify([{ jws: await signJws("holdfast-keys+jwt", keysClaims(root, [key], 2), await signingKey()) }]),
+    ],
+  ])("that are %s are neither reported nor remembered", async (_what, make) => {
+    const { sync, rpc, offer, refused, registration, allowed, accepted } = await setUp();
+    offer.set("keys", { version: 2, body: await make() });
+    await expect(sync.refreshKeys(rpc, signal)).rejects.toMatchObject({ name: "InputError" });
+    expect(refused).toEqual([]);
+    const jws = await signJws("holdfast-keys+jwt", keysClaims(root, [key], 2), root);
+    offer.set("keys", { version: 2, body: JSON.stringify([{ jws }]) });
+    expect(await sync.refreshKeys(rpc, signal)).toBe(true);
+    expect(registration().controlPlane.keys.version).toBe(2);
+    expect(accepted).toEqual(["keys"]);
+    expect(allowed).toEqual([1024 * 1024, 1024 * 1024]);
+    expect(await sync.refreshKeys(rpc, signal)).toBe(false);
+  });
+});
+
+test("what was refused is looked at again when the keys or the node's document change", async () => {
+  const { put, connect, documents, offer, refused, sync } = await setUp();
+  const next = await signingKey();
+  await put("node", 2, nodeDocument(), next);
+  connect();
+  await waitFor("the refusal", () => refused.length === 1);
+  const jws = await signJws("holdfast-keys+jwt", keysClaims(root, [next], 2), root);
+  offer.set("keys", { version: 2, body: JSON.stringify([{ jws }]) });
+  sync.look(["keys"]);
+  await waitFor("the document", () => documents.version("node") === 2);
+});

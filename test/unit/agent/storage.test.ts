@@ -1,0 +1,63 @@
+import { expect, test } from "vitest";
+import { StorageWatch } from "../../../src/agent/storage.ts";
+import { HostError } from "../../../src/errors.ts";
+import { hostFiles } from "../../../src/host/files.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const full = new HostError("disk-full", "no space");
+
+function bench() {
+  const clock = new FakeClock();
+  const told: string[] = [];
+  let isFull = true;
+  let probes = 0;
+  const watch = new StorageWatch({
+    clock,
+    probe: () => {
+      probes += 1;
+      return isFull ? Promise.reject(full) : Promise.resolve();
+    },
+    onRefused: ({ message }) => told.push(message),
+    onTaken: () => told.push("taken"),
+  });
+  const probed = async (count: number): Promise<void> => {
+    await clock.advance(10_000);
+    expect(probes).toBe(count);
+  };
+  return { clock, watch, told, probed, free: () => (isFull = false) };
+}
+
+test("a refused write is told once, and tried again until the disk takes it", async () => {
+  const { clock, watch, told, probed, free } = bench();
+  expect(watch.refusal).toBeUndefined();
+  watch.refused(full);
+  watch.refused(full);
+  expect(watch.refusal).toEqual({ message: "no space", since: clock.now() });
+  await probed(1);
+  expect([told, watch.refusal?.message]).toEqual([["no space"], "no space"]);
+  free();
+  await probed(2);
+  expect(watch.refusal).toBeUndefined();
+  expect(told).toEqual(["no space", "taken"]);
+  watch.refused(full);
+  expect(told).toHaveLength(3);
+});
+
+test("watched files work as before and tell of each refusal", async () => {
+  const { watch } = bench();
+  const files = watch.watched(hostFiles(tempDir()));
+  await files.writeAtomic("/a", "1", 0o600);
+  await files.move("/a", "/b");
+  expect([await files.read("/b"), watch.refusal]).toEqual(["1", undefined]);
+  await expect(files.writeAtomic("/no/a", "1", 0o600)).rejects.toMatchObject({ code: "file-failed" });
+  expect(watch.refusal?.message).toContain("/no/a");
+});
+
+test("a closed watch tells nothing more", async () => {
+  const { clock, watch, told } = bench();
+  watch.refused(full);
+  watch.close();
+  await clock.advance(60_000);
+  expect(told).toEqual(["no space"]);
+});

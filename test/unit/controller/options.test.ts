@@ -1,0 +1,30 @@
+import { expect, test } from "vitest";
+import { verbs } from "../../../src/cli/verbs.ts";
+import { optionNames, readOptions } from "../../../src/controller/options.ts";
+
+test("without options it serves on loopback and keeps its pid beside its state", () => {
+  const data = "/var/lib/holdfast-controller";
+  expect(readOptions([])).toEqual({ listen: "127.0.0.1:8480", dataDir: data, runDir: data, frontPins: [] });
+});
+
+test("front pins come one by one or in a list", () => {
+  expect(readOptions(["--front-pin", "a,b", "--front-pin", "c"]).frontPins).toEqual(["a", "b", "c"]);
+});
+
+test.each([
+  [["--lisen", "x"], "did you mean --listen?"],
+  [["--bogus"], "holdfast controller --help"],
+  [["-x"], "holdfast controller --help"],
+  [["--tls=yes"], "--tls"],
+  [["--listen"], "--listen"],
+  [["--listen", "--tls"], "--listen"],
+  [["extra"], "extra"],
+])("%j is a mistake that is named", (argv, says) => {
+  expect(() => readOptions(argv)).toThrow(expect.objectContaining({ code: "usage" }) as Error);
+  expect(() => readOptions(argv)).toThrow(says);
+});
+
+test("the help shows every option there is", () => {
+  const shown = Object.keys(verbs.find(({ name }) => name === "controller")?.options ?? {});
+  expect(shown.filter((name) => name !== "help").sort()).toEqual([...optionNames].sort());
+});

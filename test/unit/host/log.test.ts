@@ -1,0 +1,53 @@
+import { describe, expect, test } from "vitest";
+import { rootLogger } from "../../../src/host/log.ts";
+
+function logger(level = "debug") {
+  const written: string[] = [];
+  return { written, ...rootLogger({ level, destination: { write: (line) => void written.push(line) } }) };
+}
+
+describe("the log", () => {
+  test("writes JSON lines with time and level by name, and keeps them numbered", () => {
+    const { log, memory, written } = logger("info");
+    log.debug("not this");
+    log.child({ component: "session" }).info({ attempt: 2 }, "opened");
+    expect(JSON.parse(written[0] ?? "")).toMatchObject({
+      level: "info",
+      component: "session",
+      attempt: 2,
+      msg: "opened",
+    });
+    expect(written[0]).toMatch(/"time":"\d{4}-\d\d-\d\dT[\d:.]+Z"/);
+    expect(memory.last(10)).toEqual([{ seq: 1, text: written[0]?.trimEnd() }]);
+  });
+
+  test("holds no secret, at the top or in a field of one", () => {
+    const { log, written } = logger();
+    for (const name of ["authorization", "password", "secret", "token", "license", "ticket", "jws", "d", "apiKey"]) {
+      log.info({ [name]: "hunter2" }, "x");
+      log.info({ request: { [name]: "hunter2" } }, "x");
+    }
+    expect(written).toHaveLength(18);
+    expect(written.join("")).not.toContain("hunter2");
+  });
+
+  test("keeps the newest lines within its bounds", () => {
+    const { log, memory } = logger();
+    for (let i = 0; i < 3000; i += 1) log.info("x");
+    expect(memory.last(5000)).toHaveLength(2000);
+    expect(memory.last(2).map(({ seq }) => seq)).toEqual([2999, 3000]);
+    for (let i = 0; i < 20; i += 1) log.info({ filling: "x".repeat(100_000) }, "x");
+    expect(memory.last(5000).length).toBeLessThanOrEqual(5);
+    expect(memory.last(0)).toEqual([]);
+  });
+
+  test("is followed until that is taken back", () => {
+    const { log, memory } = logger();
+    const seen: number[] = [];
+    const stop = memory.follow(({ seq }) => void seen.push(seq));
+    log.info("a");
+    stop();
+    log.info("b");
+    expect(seen).toEqual([1]);
+  });
+});
