@@ -4,6 +4,7 @@ import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import type { Bench } from "./benches/bench.ts";
+import { controllerMemory } from "./benches/controller.ts";
 import { isMet, summary, table } from "./benches/figures.ts";
 import { heartbeat } from "./benches/heartbeat.ts";
 import { idle } from "./benches/idle.ts";
@@ -13,7 +14,7 @@ import { delay, endAll } from "./benches/programs.ts";
 import { reconnect } from "./benches/reconnect.ts";
 import { startUp } from "./benches/start.ts";
 
-const benches: readonly Bench[] = [idle, startUp, pipeline, heartbeat, reconnect];
+const benches: readonly Bench[] = [idle, startUp, pipeline, heartbeat, controllerMemory, reconnect];
 const BUSY = 0.25;
 const LOOK_MS = 2000;
 

@@ -36,8 +36,8 @@ export function oneOfEach(): readonly { readonly method: keyof typeof mixedMetho
     overlay: "UP",
     queue: { records: 3, dropped: 0 },
   };
-  const set = Object.fromEntries(
-    Array.from({ length: 15 }, (_, i) => [
+  const set: Record<string, string | number> = Object.fromEntries(
+    Array.from({ length: 15 }, (_, i): [string, string | number][] => [
       [`interface.eth${i}.mac`, "02:00:00:00:00:01"],
       [`interface.eth${i}.addresses`, `192.0.2.${i}/24, 2001:db8::${i}/64`],
       [`interface.eth${i}.mtu`, 1500],

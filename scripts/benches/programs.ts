@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { spawn, type ChildProcess, type StdioOptions } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -19,9 +19,19 @@ export interface Running {
 }
 
 /** Starts a Node with its output in a file. */
-export function start(args: readonly string[], log: string): Running {
+export function start(args: readonly string[], log: string, options: StartOptions = {}): Running {
   const out = openSync(log, "a");
-  return running(spawn(process.execPath, [...FLAGS, ...args], { stdio: ["ignore", out, out] }));
+  return running(launch(args, ["ignore", out, out], options));
+}
+
+/** What a process is started with besides its arguments. */
+export interface StartOptions {
+  readonly flags?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+function launch(args: readonly string[], stdio: StdioOptions, { flags = [], env = {} }: StartOptions): ChildProcess {
+  return spawn(process.execPath, [...FLAGS, ...flags, ...args], { stdio, env: { ...process.env, ...env } });
 }
 
 /** A helper of the bench in a process of its own: it takes a line for each question and answers with one. */
@@ -30,15 +40,16 @@ export interface Helper extends Running {
 }
 
 /** Starts a script of this folder as a helper. */
-export function startHelper(script: string, args: readonly string[] = [], flags: readonly string[] = []): Helper {
-  const path = join(import.meta.dirname, script);
-  const child = spawn(process.execPath, [...FLAGS, ...flags, path, ...args], { stdio: ["pipe", "pipe", "inherit"] });
-  const lines = createInterface({ input: child.stdout });
+export function startHelper(script: string, args: readonly string[] = [], options: StartOptions = {}): Helper {
+  const child = launch([join(import.meta.dirname, script), ...args], ["pipe", "pipe", "inherit"], options);
+  const { stdin, stdout } = child;
+  if (stdin === null || stdout === null) throw new Error("a helper without pipes");
+  const lines = createInterface({ input: stdout });
   return {
     ...running(child),
     async ask(question) {
       const answer = once(lines, "line");
-      child.stdin.write(`${question}\n`);
+      stdin.write(`${question}\n`);
       const gone = once(child, "exit").then(([code]) => {
         throw new Error(`${script} ended with ${String(code)}`);
       });
@@ -78,12 +89,13 @@ export interface Controller extends Running {
 }
 
 /** Starts a controller on `dir/controller` and waits until it answers. */
-export async function startController(dir: string, port: number, flags: readonly string[] = []): Promise<Controller> {
+export async function startController(dir: string, port: number, options: StartOptions = {}): Promise<Controller> {
   const data = join(dir, "controller");
   const url = `http://127.0.0.1:${port}`;
   const program = start(
-    [...flags, BUNDLE, "controller", "--listen", `127.0.0.1:${port}`, "--data", data],
+    [BUNDLE, "controller", "--listen", `127.0.0.1:${port}`, "--data", data],
     join(dir, "controller.log"),
+    options,
   );
   await until("the controller answers", async () => (await fetch(`${url}/healthz`)).ok);
   const call = async (path: string): Promise<string> => {

@@ -21,7 +21,8 @@ export interface RpcOptions<Local extends Table, Remote extends Table> {
   readonly local: Local;
   /** What may be called on the other side. */
   readonly remote: Remote;
-  readonly handlers: Handlers<Local>;
+  /** A function makes them for each call, so that thousands of idle peers need not hold a set each. */
+  readonly handlers: Handlers<Local> | (() => Handlers<Local>);
   readonly send: (text: string) => void;
   /** Told of everything a handler threw that is not an answer: a bug or a bad notification. */
   readonly onFault: (method: string, error: Error) => void;
@@ -164,7 +165,8 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
 
   #call(method: string, params: unknown): unknown {
     const spec = Object.hasOwn(this.#options.local, method) ? this.#options.local[method] : undefined;
-    const handler = this.#options.handlers[method];
+    const { handlers } = this.#options;
+    const handler = (typeof handlers === "function" ? handlers() : handlers)[method];
     if (spec === undefined || handler === undefined) throw new UnknownMethod(method);
     const parsed = spec.params.safeParse(params);
     if (!parsed.success) throw new InvalidParams(method, parsed);

@@ -82,7 +82,7 @@ export class NodeSession {
     this.peer = new RpcPeer({
       local: nodeMethods,
       remote: controlMethods,
-      handlers: hooks.handlers(this),
+      handlers: () => hooks.handlers(this),
       send: (text) => this.#send(text),
       onFault: (method, error) => hooks.onFault(this, method, error),
     });

@@ -1,0 +1,49 @@
+import { exportJWK, generateKeyPair, type CryptoKey } from "jose";
+import { generateKeyPairSync, randomBytes, randomUUID } from "node:crypto";
+import { NEW_IDENTITY } from "../../src/controller/model/identity.ts";
+import { openStore } from "../../src/controller/store/store.ts";
+import { NodeKeys, thumbprintsOf } from "../../src/protocol/keys.ts";
+
+/** A node that a controller knows: enough to say hello. */
+export interface FleetNode {
+  readonly uid: string;
+  readonly kid: string;
+  readonly privateKey: CryptoKey;
+}
+
+/** Registers nodes directly in the database of a controller that is not running, as its own registration would store them. */
+export async function addNodes(database: string, count: number): Promise<readonly FleetNode[]> {
+  const store = openStore(database);
+  const domain = store.meta.get("domain") ?? "";
+  const org = store.meta.get("org") ?? "";
+  const fleet: FleetNode[] = [];
+  try {
+    for (let i = 0; i < count; i += 1) {
+      const auth = await generateKeyPair("Ed25519");
+      const overlay = generateKeyPairSync("ec", { namedCurve: "P-256" }).publicKey.export({ format: "jwk" });
+      const wireguard = generateKeyPairSync("x25519").publicKey.export({ format: "jwk" });
+      const keys = NodeKeys.parse({ auth: await exportJWK(auth.publicKey), overlay, wireguard });
+      const thumbprints = await thumbprintsOf(keys);
+      const uid = randomUUID();
+      const name = `node-${i}`;
+      store.nodes.add({
+        uid,
+        name,
+        fqdn: `${name}.${domain}`,
+        domain,
+        org,
+        type: "Node",
+        keys,
+        thumbprints,
+        device: { vendor: "Bench", model: "Scripted", mac: "02:00:00:00:00:01" },
+        createdAt: Math.floor(Date.now() / 1000),
+        speedToken: randomBytes(32).toString("base64url"),
+        trail: NEW_IDENTITY,
+      });
+      fleet.push({ uid, kid: thumbprints.auth, privateKey: auth.privateKey });
+    }
+  } finally {
+    store.close();
+  }
+  return fleet;
+}
