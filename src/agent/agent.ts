@@ -36,7 +36,8 @@ import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
 import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
-import type { Fault, Gathered } from "./status.ts";
+import type { Fault } from "./fault.ts";
+import type { Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
 import { buildHeartbeat, readHeartbeat, usedRatio } from "./telemetry/heartbeat.ts";
@@ -325,7 +326,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     telemetry: spool.status(),
     network: network.engine,
     process: readProcess(reader),
-    faults,
+    faults: [...faults, ...(node?.faults ?? [])],
     clockOffsetSeconds: clockOffset(),
     storageRefusal: storage.refusal,
     diskUsedRatio: usedRatioOf(reader.space("/")),

@@ -13,6 +13,7 @@ import type { DesiredDocuments, Trust } from "./shadow/desired.ts";
 import { DocumentSync } from "./shadow/document-sync.ts";
 import type { ShadowReporting } from "./shadow/reporting.ts";
 import type { Connection } from "./session/attempt.ts";
+import type { Fault } from "./fault.ts";
 import type { Beating } from "./telemetry/beating.ts";
 import type { EventLog } from "./telemetry/events.ts";
 import type { Pusher } from "./telemetry/pusher.ts";
@@ -22,6 +23,11 @@ import type { TriggerChannel, TriggerReply } from "./triggers/trigger.ts";
 import { ANSWER_MS, withinTime } from "../lib/within-time.ts";
 
 type DocumentKind = DocumentApplied["name"];
+
+interface Refusal {
+  readonly report: DocumentApplied;
+  readonly message: string;
+}
 
 /** The document in force that says a section's last word, as the status shows it. */
 export type AppliedReports = ReadonlyMap<DocumentKind, DocumentApplied>;
@@ -48,6 +54,8 @@ export interface ManagedNodeOptions {
 export class ManagedNode {
   readonly #options: ManagedNodeOptions;
   readonly #applied = new Map<DocumentKind, DocumentApplied>();
+  /** Newer documents that were refused; what is in force stays in `#applied`. */
+  readonly #refusals = new Map<DocumentKind, Refusal>();
   readonly #unsent = new Set<DocumentKind>();
   readonly sync: DocumentSync;
   #registration: Registration;
@@ -90,6 +98,15 @@ export class ManagedNode {
     return this.#applied;
   }
 
+  /** What is wrong with the configuration that was last received, if anything is. */
+  get faults(): readonly Fault[] {
+    return [...this.#refusals.values()].map(({ report, message }) => ({
+      code: "document-refused",
+      message: `the ${report.name} document ${report.version} was refused, and the one before stays in force: ${message}`,
+      since: report.at,
+    }));
+  }
+
   get refusedSignatures(): number {
     return this.#refusedSignatures;
   }
@@ -100,10 +117,13 @@ export class ManagedNode {
     const startedAt = clock.elapsed();
     for (const [name, verdict] of Object.entries(judgeDocuments(documents.current))) {
       const kind = name as keyof ReturnType<typeof judgeDocuments>;
+      const version = kind === "keys" ? this.#registration.controlPlane.keys.version : documents.version(kind);
+      const before = this.#applied.get(kind);
       this.#report(kind, {
         name: kind,
-        version: kind === "keys" ? this.#registration.controlPlane.keys.version : documents.version(kind),
-        at: clock.now(),
+        version,
+        // A document that stays as it is was not applied anew because another one came.
+        at: before?.version === version ? before.at : clock.now(),
         durationMs: Math.round(clock.elapsed() - startedAt),
         ...verdict,
       });
@@ -137,7 +157,7 @@ export class ManagedNode {
     beating.online(connection);
     dispatcher.attach(triggerChannel(connection));
     // The control plane may have been restored from before the last report, so each session hears all of them once.
-    for (const name of this.#applied.keys()) this.#unsent.add(name);
+    for (const name of [...this.#applied.keys(), ...this.#refusals.keys()]) this.#unsent.add(name);
     void this.#sendApplied();
     pusher.online(connection);
   }
@@ -192,6 +212,7 @@ export class ManagedNode {
   #accepted(name: DocumentKind): void {
     const { events } = this.#options;
     events.clear({ eventType: "Invalid Configuration", object: name, message: `The ${name} document is valid` });
+    this.#refusals.delete(name);
     if (name === "cluster" && this.#options.documents.current.cluster === undefined) this.#applied.delete("cluster");
     if (name === "keys") {
       const { version } = this.#registration.controlPlane.keys;
@@ -215,7 +236,9 @@ export class ManagedNode {
       message: `The ${name} document, version ${version}, was refused: ${error.message}`.slice(0, 1024),
       details: { document: name, version, code: error.code, ...error.details },
     });
-    this.#report(name, { name, version, at: clock.now(), durationMs: 0, outcome: "refused", sections: {} });
+    const report = { name, version, at: clock.now(), durationMs: 0, outcome: "refused", sections: {} } as const;
+    this.#refusals.set(name, { report, message: error.message.slice(0, 1024) });
+    this.#unsent.add(name);
     void this.#sendApplied();
   }
 
@@ -252,7 +275,7 @@ export class ManagedNode {
     this.#cancelResend();
     const again: DocumentKind[] = [];
     for (const name of this.#unsent) {
-      const report = this.#applied.get(name);
+      const report = this.#refusals.get(name)?.report ?? this.#applied.get(name);
       this.#unsent.delete(name);
       if (report === undefined) continue;
       try {
