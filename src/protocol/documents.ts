@@ -1,9 +1,9 @@
 import { z } from "zod";
+import { Requires } from "./features.ts";
 import { sectionNames } from "./sections.ts";
 import { Fqdn, JsonObject, LifecycleState, NodeName, NodeState, NodeType, Tags, Uid } from "./values.ts";
 
-/** Features a document or an item needs; a node that lacks one refuses it as `not-supported`. */
-export const Requires = z.array(z.string().max(64)).max(64).optional();
+export { KNOWN_FEATURES } from "./features.ts";
 
 /** Desired configuration by section; a section without a schema of its own is any JSON object. */
 export const Config = z.partialRecord(z.enum(sectionNames), JsonObject);
@@ -46,6 +46,3 @@ export const DomainDocument = z.object({
   requires: Requires,
 });
 export type DomainDocument = z.infer<typeof DomainDocument>;
-
-/** Features this build understands when a document requires them. */
-export const KNOWN_FEATURES: ReadonlySet<string> = new Set();
