@@ -226,9 +226,8 @@ export class DocumentSync {
     if (response.status === 200) return response.body;
     const { status, retryAfterMs } = response;
     const isAsked = (status === 429 || status === 503) && retryAfterMs !== undefined;
-    throw new SessionError("fetch-failed", `the ${name} document: HTTP ${status}`, {
-      ...(isAsked ? { details: { retryAfterMs: Math.min(HOUR_MS, retryAfterMs) } } : {}),
-    });
+    const options = isAsked ? { details: { retryAfterMs: Math.min(HOUR_MS, retryAfterMs) } } : {};
+    throw new SessionError("fetch-failed", `the ${name} document: HTTP ${status}`, options);
   }
 
   async #acceptKeys(body: string): Promise<void> {

@@ -93,7 +93,7 @@ async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) =
     dispatcher: rig(triggers, { journal, clock }).dispatcher,
     events: createEventLog({
       clock,
-      sink: ({ eventType }) => void events.push(String(eventType)),
+      sink: ({ eventType }) => void events.push(eventType),
       open: [],
       onOpenChanged: () => undefined,
     }),
