@@ -257,11 +257,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       },
       onOffline: () => managed.offline(),
     });
-    const { hostname } = new URL(registration.node.session);
     health = startHealthChecks({
       clock,
       events,
-      name: hostname.replace(/^\[|\]$/g, ""),
+      name: new URL(registration.node.session).hostname.replace(/^\[|\]$/g, ""),
       servers: () => readNameServers(reader),
       ask: askServer,
       isSshLocal: () => isSshLocal(reader),
