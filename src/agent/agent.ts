@@ -3,7 +3,7 @@ import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { dialRequestFor, hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
-import type { DiskSpace, Files } from "../host/files.ts";
+import type { Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { watchNetwork } from "../host/libc.ts";
 import type { LogMemory } from "../host/log.ts";
@@ -14,11 +14,14 @@ import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
 import { countHalfOpen, isSshLocal } from "../host/sockets.ts";
 import { buildInfo } from "../lib/build-info.ts";
+import { Applying } from "./applying.ts";
+import { repositoryState, secondsOf, usedRatioOf } from "./gathering.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { readLastGood } from "./last-good.ts";
 import { serveLocalApi } from "./local-api/server.ts";
+import { listSections } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
@@ -37,7 +40,7 @@ import { openState } from "./state.ts";
 import type { Fault, Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
-import { buildHeartbeat, readHeartbeat, usedRatio } from "./telemetry/heartbeat.ts";
+import { buildHeartbeat, readHeartbeat } from "./telemetry/heartbeat.ts";
 import { startLinkMonitor } from "./telemetry/link-health.ts";
 import { createSampler, startSampling } from "./telemetry/metrics.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
@@ -112,6 +115,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       startedAt: Math.floor(startedAt / 1000),
     },
   });
+
+  const sections = listSections();
+  const applying = new Applying({ clock, random, log, files, settings, documents, sections, onFault: fault });
 
   // Shadow.
   let health: HealthChecks | undefined;
@@ -215,6 +221,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       registration,
       saveRegistration: (changed) => identity.registration.save(changed),
       documents,
+      applying,
       reporting,
       pusher,
       beating,
@@ -376,6 +383,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       links.close();
       health?.close();
       await dispatcher.close();
+      await applying.close();
       session?.close();
       await localApi.close();
       events.close();
@@ -385,17 +393,4 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await state.close();
     },
   };
-}
-
-function secondsOf(milliseconds: number | undefined): number | undefined {
-  return milliseconds === undefined ? undefined : Math.floor(milliseconds / 1000);
-}
-
-function usedRatioOf(space: DiskSpace | undefined): number | undefined {
-  return space === undefined ? undefined : usedRatio(space);
-}
-
-function repositoryState(health: HealthChecks | undefined): boolean | undefined {
-  const answer = health?.results().repository;
-  return answer === undefined ? undefined : answer === "ok";
 }

@@ -198,7 +198,7 @@ describe("the verdict on documents", () => {
   test("names every present section as unsupported, and those an agent never has as such", async () => {
     const { documents } = await open();
     await documents.accept("node", await node(1, { type: "Agent", config: { network: {}, exec: { a: 1 } } }), trust, 1);
-    const { node: verdict, cluster } = judgeDocuments(documents.current);
+    const { node: verdict, cluster } = judgeDocuments(documents.current, new Map(), { shadowed: [], errors: [] });
     expect(verdict).toMatchObject({ outcome: "partial", sections: { exec: { state: "unsupported", steps: 0 } } });
     expect(verdict?.sections.network?.issues).toEqual(["network: not a section of an agent"]);
     expect(Object.keys(verdict?.sections ?? {})).toEqual(["network", "exec"]);
@@ -206,7 +206,7 @@ describe("the verdict on documents", () => {
   });
 
   test("of nothing to do is converged", () => {
-    expect(judgeDocuments({})).toEqual({});
+    expect(judgeDocuments({}, new Map(), { shadowed: [], errors: [] })).toEqual({});
   });
 });
 
