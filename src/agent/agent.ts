@@ -178,6 +178,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       power,
       cleanStop,
       speedTestTarget,
+      applying,
       announceRestart: async () => {
         events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
         spool.flush();
@@ -350,6 +351,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     memory,
     dispatcher,
     documents,
+    applying,
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());

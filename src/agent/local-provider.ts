@@ -1,5 +1,6 @@
 import type { LogLine as StoredLine, LogMemory } from "../host/log.ts";
 import type { LogLine, LogsQuery, TriggerLine } from "../protocol/local-api.ts";
+import type { Applying } from "./applying.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
 import { buildHealth, buildStatus, type Gathered } from "./status.ts";
@@ -12,6 +13,7 @@ export interface LocalProviderDeps {
   readonly memory: LogMemory;
   readonly dispatcher: Dispatcher;
   readonly documents: DesiredDocuments;
+  readonly applying: Pick<Applying, "plan" | "why" | "config">;
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
 }
@@ -22,6 +24,7 @@ export function localProvider({
   memory,
   dispatcher,
   documents,
+  applying,
   wake,
   register,
 }: LocalProviderDeps): LocalProvider {
@@ -35,6 +38,9 @@ export function localProvider({
     trigger: (event, body, signal) => runLocally(dispatcher, event, body, signal),
     register,
     resetFloor: (name) => documents.resetFloor(name),
+    plan: (config, signal) => applying.plan(config, signal),
+    why: () => applying.why(),
+    config: () => applying.config(),
     wake,
   };
 }

@@ -1,4 +1,6 @@
 import { z } from "zod";
+import type { JsonLimits } from "../lib/strict-json.ts";
+import { Config } from "./documents.ts";
 import { UnixMilliseconds, Version } from "./values.ts";
 
 /** What is wrong with one item or field of a section; `path` starts with the section's name. */
@@ -24,6 +26,11 @@ export const SectionPlan = z.object({
   unsupported: z.string().optional(),
 });
 export type SectionPlan = z.infer<typeof SectionPlan>;
+
+/** A configuration to plan in the place of the node's own; that in force when absent. */
+export const PlanRequest = z.object({ config: Config.optional() });
+export type PlanRequest = z.infer<typeof PlanRequest>;
+export const PLAN_REQUEST_LIMITS: JsonLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 32 };
 
 /** The steps that a configuration would take on this machine, in the order they would be taken. */
 export const PlanReport = z.object({ schema: z.literal(1), sections: z.array(SectionPlan), notes: z.array(Issue) });

@@ -1,5 +1,5 @@
 import type { Config } from "../../protocol/documents.ts";
-import { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values.ts";
 import type { Issue } from "../../protocol/reconcile.ts";
 import { asObject, listOf, scalarOf, textOf } from "../../lib/json-shape.ts";
 import { mergeNetwork } from "./merge-network.ts";
