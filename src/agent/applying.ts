@@ -20,7 +20,7 @@ export interface ApplyingOptions {
   readonly log: Logger;
   readonly files: Files;
   readonly settings: Pick<AgentSettings, "stateDir">;
-  readonly documents: DesiredDocuments;
+  readonly documents: Pick<DesiredDocuments, "current">;
   /** In the order in which they depend on each other. */
   readonly sections: readonly Reconciler[];
   readonly onFault: (code: string, message: string) => void;

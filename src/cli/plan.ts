@@ -3,8 +3,9 @@ import { readTextInput } from "../host/text-input.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { describeIssues } from "../protocol/envelope.ts";
-import { PLAN_REQUEST_LIMITS, PlanReport, PlanRequest } from "../protocol/reconcile.ts";
+import { PLAN_REQUEST_LIMITS, PlanReport, PlanRequest, type SectionPlan } from "../protocol/reconcile.ts";
 import { adminRequest, ask } from "./client.ts";
+import type { Terminal } from "./terminal.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 
 export const planVerb: VerbProgram = {
@@ -36,14 +37,20 @@ async function readDocument(path: string, signal: AbortSignal): Promise<PlanRequ
 function planText({ terminal }: Call, untrusted: PlanReport): string {
   const { sections, notes } = plainValue(untrusted);
   const total = sections.reduce((sum, section) => sum + section.total, 0);
-  const lines = sections.flatMap(({ section, steps, total, issues, error, unsupported }) => [
-    ...(error === undefined ? [] : [terminal.style("red", `${section}: ${error.code}: ${error.message}`)]),
-    ...(unsupported === undefined ? [] : [terminal.style("dim", `${section}: ${unsupported}`)]),
-    ...steps.map(({ kind, subject, guarded }) => `${section}: ${kind} ${subject}${guarded ? " (guarded)" : ""}`),
-    ...(total > steps.length ? [`${section}: and ${total - steps.length} more`] : []),
-    ...issues.map(({ code, message }) => terminal.style("yellow", `${section}: ${code}: ${message}`)),
-  ]);
+  const lines = sections.flatMap((section) => sectionLines(terminal, section));
   const remarks = notes.map(({ message }) => terminal.style("dim", message));
   const sum = total === 0 ? "nothing to do" : `${total} ${total === 1 ? "step" : "steps"}`;
   return `${[...lines, ...remarks, sum].map((line) => line.replaceAll("\n", " ")).join("\n")}\n`;
+}
+
+function sectionLines(terminal: Terminal, plan: SectionPlan): readonly string[] {
+  const { section, steps, total, issues, error, unsupported } = plan;
+  const lines = steps.map(
+    ({ kind, subject, guarded }) => `${section}: ${kind} ${subject}${guarded ? " (guarded)" : ""}`,
+  );
+  if (total > steps.length) lines.push(`${section}: and ${total - steps.length} more`);
+  for (const { code, message } of issues) lines.push(terminal.style("yellow", `${section}: ${code}: ${message}`));
+  if (error !== undefined) lines.push(terminal.style("red", `${section}: ${error.code}: ${error.message}`));
+  if (unsupported !== undefined) lines.push(terminal.style("dim", `${section}: ${unsupported}`));
+  return lines;
 }

@@ -56,12 +56,12 @@ describe("holdfast why", () => {
         code: "port-taken",
         message: "80 is taken",
         since: now - 7_200_000,
-        lastAttempt: now - 3_600_000,
+        lastAttempt: now - 10_800_000,
       },
     ];
     const { code, stdout } = await holdfast(["why", "--run", agent.runDir]);
     expect(code).toBe(5);
-    expect(stdout).toMatch(/^connectors\.c1 +port-taken 80 is taken \(since 2 h ago, tried 1 h ago\)/);
+    expect(stdout).toMatch(/^connectors\.c1 +port-taken 80 is taken \(since 2 h ago, tried 3 h ago\)/);
   });
 });
 
