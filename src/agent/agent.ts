@@ -4,7 +4,7 @@ import type { Clock } from "../host/clock.ts";
 import { dialRequestFor, hostDialler } from "../host/dial.ts";
 import { describeDamage } from "../host/damage.ts";
 import { hostExec } from "../host/exec.ts";
-import type { DiskSpace, Files } from "../host/files.ts";
+import type { Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { watchNetwork } from "../host/libc.ts";
 import type { LogMemory } from "../host/log.ts";
@@ -15,12 +15,15 @@ import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
 import { countHalfOpen, isSshLocal } from "../host/sockets.ts";
 import { buildInfo } from "../lib/build-info.ts";
+import { Applying } from "./applying.ts";
+import { repositoryState, secondsOf, usedRatioOf } from "./gathering.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { readLastGood } from "./last-good.ts";
 import { serveLocalApi } from "./local-api/server.ts";
+import { listSections } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
@@ -40,7 +43,7 @@ import type { Fault } from "./fault.ts";
 import type { Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
-import { buildHeartbeat, readHeartbeat, usedRatio } from "./telemetry/heartbeat.ts";
+import { buildHeartbeat, readHeartbeat } from "./telemetry/heartbeat.ts";
 import { startLinkMonitor } from "./telemetry/link-health.ts";
 import { createSampler, startSampling } from "./telemetry/metrics.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
@@ -114,6 +117,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     },
   });
 
+  const sections = listSections();
+  const applying = new Applying({ clock, random, log, files, settings, documents, sections, onFault: fault });
+
   // Shadow.
   let health: HealthChecks | undefined;
   const reporting = new ShadowReporting({
@@ -172,6 +178,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       power,
       cleanStop,
       speedTestTarget,
+      applying,
       announceRestart: async () => {
         events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
         spool.flush();
@@ -217,6 +224,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       knownAddresses: () => addresses.list,
       saveRegistration: (changed) => identity.registration.save(changed),
       documents,
+      applying,
       reporting,
       pusher,
       beating,
@@ -341,6 +349,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     dispatcher,
     documents,
     retry: (name) => node?.sync.retry(name),
+    applying,
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());
@@ -374,6 +383,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       links.close();
       health?.close();
       await dispatcher.close();
+      await applying.close();
       session?.close();
       await localApi.close();
       events.close();
@@ -383,17 +393,4 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await state.close();
     },
   };
-}
-
-function secondsOf(milliseconds: number | undefined): number | undefined {
-  return milliseconds === undefined ? undefined : Math.floor(milliseconds / 1000);
-}
-
-function usedRatioOf(space: DiskSpace | undefined): number | undefined {
-  return space === undefined ? undefined : usedRatio(space);
-}
-
-function repositoryState(health: HealthChecks | undefined): boolean | undefined {
-  const answer = health?.results().repository;
-  return answer === undefined ? undefined : answer === "ok";
 }

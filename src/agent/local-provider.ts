@@ -1,5 +1,6 @@
 import type { LogLine as StoredLine, LogMemory } from "../host/log.ts";
 import type { FloorName, LogLine, LogsQuery, TriggerLine } from "../protocol/local-api.ts";
+import type { Applying } from "./applying.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
 import { buildHealth, buildStatus, type Gathered } from "./status.ts";
@@ -14,6 +15,7 @@ export interface LocalProviderDeps {
   readonly documents: DesiredDocuments;
   /** Looks again at a document that may have been refused for its floor. */
   readonly retry: (name: FloorName) => void;
+  readonly applying: Pick<Applying, "plan" | "why" | "config">;
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
 }
@@ -25,6 +27,7 @@ export function localProvider({
   dispatcher,
   documents,
   retry,
+  applying,
   wake,
   register,
 }: LocalProviderDeps): LocalProvider {
@@ -42,6 +45,9 @@ export function localProvider({
       retry(name);
       return reset;
     },
+    plan: (config, signal) => applying.plan(config, signal),
+    why: () => applying.why(),
+    config: () => applying.config(),
     wake,
   };
 }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "pino";
 import { InputError, toError, type AgentError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
@@ -8,7 +9,7 @@ import type { ControlMethods } from "../protocol/methods.ts";
 import { verifyJws } from "../protocol/jws.ts";
 import { keySetOf } from "../protocol/keys-chain.ts";
 import type { Registration } from "./identity/identity.ts";
-import { judgeDocuments } from "./shadow/applied.ts";
+import type { Applying } from "./applying.ts";
 import type { DesiredDocuments, Trust } from "./shadow/desired.ts";
 import { DocumentSync } from "./shadow/document-sync.ts";
 import type { ShadowReporting } from "./shadow/reporting.ts";
@@ -41,6 +42,7 @@ export interface ManagedNodeOptions {
   readonly knownAddresses: () => readonly string[];
   readonly saveRegistration: (registration: Registration) => Promise<void>;
   readonly documents: DesiredDocuments;
+  readonly applying: Applying;
   readonly reporting: ShadowReporting;
   readonly pusher: Pusher;
   readonly beating: Beating;
@@ -67,6 +69,7 @@ export class ManagedNode {
   #verifying = 0;
   /** Triggers taken back while some were being verified, of which the dispatcher knows nothing yet. */
   readonly #takenBack = new Set<string>();
+  #startedAt = 0;
 
   constructor(options: ManagedNodeOptions) {
     this.#options = options;
@@ -87,6 +90,7 @@ export class ManagedNode {
       onRefused: (name, version, error) => this.#refused(name, version, error),
       onHealth: (isHealthy, why) => this.#fetchHealth(isHealthy, why),
     });
+    options.applying.onSettled(() => this.#settled());
     this.apply();
   }
 
@@ -113,21 +117,30 @@ export class ManagedNode {
 
   /** Puts the documents in force to work: at start from disk, and whenever one has changed. */
   apply(): void {
-    const { clock, documents } = this.#options;
-    const startedAt = clock.elapsed();
-    for (const [name, verdict] of Object.entries(judgeDocuments(documents.current))) {
-      const kind = name as keyof ReturnType<typeof judgeDocuments>;
+    this.#startedAt = this.#options.clock.elapsed();
+    this.#options.applying.apply();
+    this.#settled();
+  }
+
+  /** Reports what became of the documents in force, as far as it was not said before. */
+  #settled(): void {
+    const { applying, clock, documents, onChanged } = this.#options;
+    const verdicts = applying.verdicts();
+    if (verdicts === undefined) return;
+    let hasChanged = false;
+    for (const [name, verdict] of Object.entries(verdicts)) {
+      const kind = name as keyof typeof verdicts;
       const version = kind === "keys" ? this.#registration.controlPlane.keys.version : documents.version(kind);
-      const before = this.#applied.get(kind);
-      this.#report(kind, {
-        name: kind,
-        version,
-        // A document that stays as it is was not applied anew because another one came.
-        at: before?.version === version ? before.at : clock.now(),
-        durationMs: Math.round(clock.elapsed() - startedAt),
-        ...verdict,
-      });
+      const last = this.#applied.get(kind);
+      const isSaid = last?.version === version && isDeepStrictEqual({ ...last, ...verdict }, last);
+      if (isSaid) continue;
+      hasChanged = true;
+      const durationMs = Math.round(clock.elapsed() - this.#startedAt);
+      this.#report(kind, { name: kind, version, at: clock.now(), durationMs, ...verdict });
     }
+    if (!hasChanged) return;
+    onChanged();
+    void this.#sendApplied();
   }
 
   /** What the control plane may call in this session. */

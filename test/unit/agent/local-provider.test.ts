@@ -7,6 +7,7 @@ import { hostFiles } from "../../../src/host/files.ts";
 import { rootLogger } from "../../../src/host/log.ts";
 import { nodeDocument, signDocument, signingKey, ISS, UID } from "../../support/signing.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+import { idleApplying } from "../../support/idle-applying.ts";
 import { rig, stream } from "./triggers/rig.ts";
 
 test("a floor that was reset makes its document due again", async () => {
@@ -24,6 +25,7 @@ test("a floor that was reset makes its document due again", async () => {
     memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
     dispatcher: rig([]).dispatcher,
     documents,
+    applying: idleApplying(documents, directory),
     retry: (name) => void retried.push(name),
     wake: () => undefined,
     register: () => Promise.reject(new Error("not asked for")),

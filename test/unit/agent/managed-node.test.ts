@@ -1,3 +1,4 @@
+import { idleApplying } from "../../support/idle-applying.ts";
 import { randomUUID } from "node:crypto";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -68,6 +69,7 @@ async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) =
     knownAddresses: () => [],
     saveRegistration: () => Promise.resolve(),
     documents,
+    applying: idleApplying(documents, directory, clock),
     reporting: new ShadowReporting({
       clock,
       log,
