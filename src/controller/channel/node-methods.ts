@@ -24,7 +24,6 @@ export interface NodeMethodsDeps {
 export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handlers<NodeMethods> {
   const { store, documents, tickets, triggers, telemetry, clock } = deps;
   const { uid, sid } = session;
-  const followed = new Set<string>();
   return {
     heartbeat(heartbeat) {
       session.heartbeat = { ...heartbeat, receivedAt: clock.now() };
@@ -40,9 +39,9 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
     "document.get"({ name, have }) {
       refuseWhileHeld(store, uid);
       // Once is enough for an honest node, and one that counts on and on must not take us along.
-      if (!followed.has(name)) {
+      if (session.followed?.has(name) !== true) {
         const before = documents.versions(uid);
-        if (have > before[name]) followed.add(name);
+        if (have > before[name]) session.followed = new Set(session.followed).add(name);
         documents.follow(uid, { ...before, [name]: have });
       }
       const version = documents.versions(uid)[name];

@@ -58,6 +58,8 @@ export class NodeSession {
   lastHeardAt: number;
   /** Newest heartbeat not yet in the store. */
   heartbeat: StoredHeartbeat | undefined;
+  /** Documents whose version was raised above the node's in this session; made only where that happens. */
+  followed: Set<string> | undefined;
   readonly #socket: WebSocket;
   readonly #clock: Clock;
   readonly #begins: SessionFacts["begins"];
