@@ -36,6 +36,9 @@ export const PublicNode = z
   })
   .meta({ id: "Node" });
 
+/** What of a node is told to who may write it but not read it. */
+export const NodePart = PublicNode.partial().required({ uid: true }).meta({ id: "NodePart" });
+
 export const PublicCluster = z
   .object({
     fqdn: Fqdn,
@@ -48,6 +51,9 @@ export const PublicCluster = z
     config: JsonObject,
   })
   .meta({ id: "Cluster" });
+
+/** What of a cluster is told to who may write it but not read it. */
+export const ClusterPart = PublicCluster.partial().required({ fqdn: true }).meta({ id: "ClusterPart" });
 
 export const PublicEvent = z
   .object({
