@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { InputError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
-import { parseStrictJson } from "../lib/strict-json.ts";
+import { FORBIDDEN_KEYS, parseStrictJson } from "../lib/strict-json.ts";
 import { signJws } from "../protocol/jws.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSuits, type SectionName } from "../protocol/sections.ts";
 import type { MetricSample } from "../protocol/telemetry.ts";
@@ -342,6 +342,9 @@ function changeTag(
   checkField("name", TagText, name);
   if (value === undefined) return Object.fromEntries(Object.entries(tags).filter(([tag]) => tag !== name));
   checkField("value", TagText, value);
+  if (FORBIDDEN_KEYS.has(name)) {
+    throw new InputError("invalid-body", `name: the key ${name} is not allowed`, { details: { field: "name" } });
+  }
   if (!Object.hasOwn(tags, name) && Object.keys(tags).length >= MAX_TAGS) {
     throw new InputError("invalid-body", `name: ${MAX_TAGS} tags are the most`, { details: { field: "name" } });
   }

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
+import { FORBIDDEN_KEYS } from "../../lib/strict-json.ts";
 import { Fqdn, TagText, Uid } from "../../protocol/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
@@ -99,8 +100,8 @@ export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
 function checkSet({ tags }: Tagged, name: string): void {
   const parsed = TagText.safeParse(name);
   if (!parsed.success) throw new Violations([`tagName: ${parsed.error.issues[0]?.message ?? "wrong"}`]);
-  // An object literal cannot carry this one as a member of its own.
-  if (name === "__proto__") throw new Violations(["tagName: reserved"]);
+  // A node would refuse the whole document that has such a key.
+  if (FORBIDDEN_KEYS.has(name)) throw new Violations([`tagName: the key ${name} is not allowed`]);
   if (!Object.hasOwn(tags, name) && Object.keys(tags).length >= MAX_TAGS) {
     throw new Violations([`tagName: there are ${MAX_TAGS} tags already`]);
   }

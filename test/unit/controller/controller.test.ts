@@ -1,6 +1,7 @@
 import { cp, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { z } from "zod";
 import type { Controller } from "../../../src/controller/controller.ts";
 import { sha256 } from "../../../src/controller/keys/admin-key.ts";
 import { peekClaims } from "../../../src/protocol/jws.ts";
@@ -131,4 +132,19 @@ test("who does not come back after a crash or a restart is missed, who does is n
     expect(eventTypes(third, away.uid).slice(2)).toEqual(["Node Connect", "Node Disconnect"]);
     await third.close();
   }
+});
+
+test("the fleet takes no tag and no section that a node would refuse for its keys", async () => {
+  const controller = await runController();
+  const { uid } = await addNode(controller, "edge");
+  const { fqdn } = controller.fleet.createCluster({ name: "pair" }, "test");
+  for (const name of ["__proto__", "constructor", "prototype"]) {
+    const refusal = { code: "invalid-body", message: expect.stringContaining(name) as unknown };
+    const body: unknown = JSON.parse(`{"a":[{"${name}":1}]}`);
+    const section = z.looseObject({}).parse(body);
+    expect(() => controller.fleet.setTag(uid, name, "x", "test")).toThrow(expect.objectContaining(refusal));
+    expect(() => controller.fleet.setClusterTag(fqdn, name, "x", "test")).toThrow(expect.objectContaining(refusal));
+    expect(() => controller.fleet.setSection(uid, "exec", section, "test")).toThrow(expect.objectContaining(refusal));
+  }
+  expect(controller.fleet.node(uid)).toMatchObject({ tags: {}, config: {} });
 });

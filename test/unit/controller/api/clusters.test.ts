@@ -73,3 +73,12 @@ describe("what a cluster tells", () => {
     expect(shown.json).toMatchObject({ config: { network: { tunnels: [{ name: "a", type: "ipsec", psk: "" }] } } });
   });
 });
+
+describe("a tag of a cluster", () => {
+  it.each(["__proto__", "constructor", "prototype"])("is not called %s, which no node would take", async (name) => {
+    await bench.call("POST", "/cluster", { json: { name: "pair" } });
+    const answer = await bench.call("PUT", `/cluster/pair.example.net/tag/${name}`, { json: { value: "x" } });
+    expect([answer.status, answer.json]).toEqual([422, [`tagName: the key ${name} is not allowed`]]);
+    expect(bench.fleet.cluster("pair.example.net")?.tags).toEqual({});
+  });
+});
