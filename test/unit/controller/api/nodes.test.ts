@@ -156,14 +156,14 @@ describe("PUT /node/{nodeID}", () => {
     expect(bench.fleet.node(one.uid)).toBe(one);
   });
 
-  it("needs nodes::cluster for the cluster", async () => {
-    const key = bench.keyFor(["nodes::manage"]);
-    expect((await put({ state: "INACTIVE" }, key)).status).toBe(200);
-    const refused = await put({ cluster: "pair.example.net" }, key);
-    expect(refused.status).toBe(403);
-    expect(refused.json).toMatchObject({
-      details: { permission: "nodes::cluster", resource: `tgrn:tg::nodes:node/${one.uid}` },
+  it("takes nodes::manage on the node for all of it, and nothing less", async () => {
+    const key = bench.keyFor(["nodes::manage", "nodes::read"], [`tgrn:tg::nodes:node/${one.uid}`]);
+    expect((await put({ state: "INACTIVE", cluster: "pair.example.net" }, key)).json).toMatchObject({
+      state: "INACTIVE",
+      cluster: "pair.example.net",
     });
+    expect((await put({ cluster: null }, bench.keyFor(["nodes::cluster"]))).status).toBe(403);
+    expect(bench.fleet.node(one.uid)?.cluster).toBe("pair.example.net");
   });
 });
 
