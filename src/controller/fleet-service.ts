@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 import { InputError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { FORBIDDEN_KEYS, parseStrictJson } from "../lib/strict-json.ts";
@@ -114,8 +115,10 @@ export class FleetService implements Fleet {
     };
     if (typeof change.cluster === "string" && change.cluster !== node.cluster) this.#checkJoin(node, change.cluster);
     const parts = [
-      ...(change.state === undefined ? [] : [`state ${change.state}`]),
-      ...(change.cluster === undefined ? [] : [`cluster ${change.cluster ?? "none"}`]),
+      ...(change.state === undefined || change.state === node.state ? [] : [`state ${change.state}`]),
+      ...(change.cluster === undefined || (change.cluster ?? undefined) === node.cluster
+        ? []
+        : [`cluster ${change.cluster ?? "none"}`]),
     ];
     return this.#change(node, wanted, user, `Node updated: ${parts.join(", ")}`);
   }
@@ -203,6 +206,7 @@ export class FleetService implements Fleet {
     const { store, events } = this.#deps;
     const cluster = this.#cluster(fqdn);
     const tags = changeTag(cluster.tags, name, value);
+    if (isDeepStrictEqual(tags, cluster.tags)) return cluster;
     this.#announce(() => {
       store.clusters.setTags(fqdn, tags);
       events.change(clusterLabel(cluster), user, `Tag ${name} of cluster ${fqdn} changed`);
@@ -291,8 +295,10 @@ export class FleetService implements Fleet {
     }
   }
 
+  /** Makes a change of a node known; one that changes nothing leaves no trace. */
   #change(node: StoredNode, change: NodeChange, user: string, message: string): NodeRecord {
     const { store, events } = this.#deps;
+    if (isDeepStrictEqual({ ...node, ...change }, node)) return this.#record(node);
     this.#announce(() => {
       store.nodes.change(node.uid, change);
       events.change(node, user, message);

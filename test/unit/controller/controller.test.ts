@@ -148,3 +148,38 @@ test("the fleet takes no tag and no section that a node would refuse for its key
   }
   expect(controller.fleet.node(uid)).toMatchObject({ tags: {}, config: {} });
 });
+
+test("what changes nothing leaves no event and no audit, and a change names only what changed", async () => {
+  const controller = await runController();
+  const { uid } = await addNode(controller, "edge");
+  const { fleet } = controller;
+  const { fqdn } = fleet.createCluster({ name: "pair" }, "test");
+  const trail = (): unknown => {
+    const filter = { sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;
+    return [fleet.events(filter).items.map(({ message }) => message), fleet.audits(uid)];
+  };
+  const changes = [
+    () => fleet.setSection(uid, "gateway", { enabled: true, paths: [{ id: 1 }] }, "test"),
+    () => fleet.setTag(uid, "site", "north", "test"),
+    () => fleet.setLifecycleState(uid, "maintenance", "test"),
+    () => fleet.updateNode(uid, { state: "INACTIVE", cluster: fqdn }, "test"),
+    () => fleet.setClusterTag(fqdn, "site", "north", "test"),
+    () => fleet.updateNode(uid, { cluster: null }, "test"),
+  ];
+  for (const change of changes) {
+    const before = trail();
+    change();
+    const after = trail();
+    expect(after).not.toEqual(before);
+    change();
+    expect(trail()).toEqual(after);
+  }
+  const settled = trail();
+  fleet.setSection(uid, "snmp", undefined, "test");
+  fleet.setTag(uid, "none", undefined, "test");
+  fleet.setClusterTag(fqdn, "none", undefined, "test");
+  expect(trail()).toEqual(settled);
+
+  fleet.updateNode(uid, { state: "INACTIVE", cluster: fqdn }, "test");
+  expect(JSON.stringify(trail())).toContain(`Node updated: cluster ${fqdn}`);
+});
