@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import { InputError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { FORBIDDEN_KEYS, parseStrictJson } from "../lib/strict-json.ts";
+import { DocumentName } from "../protocol/claims.ts";
 import { signJws } from "../protocol/jws.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSuits, type SectionName } from "../protocol/sections.ts";
 import type { MetricSample } from "../protocol/telemetry.ts";
@@ -241,11 +242,20 @@ export class FleetService implements Fleet {
 
   /** Dismissing `Identity Shared` is the operator's decision that lets the identity be used again. */
   dismissAlert(nodeId: string, eventType: string): boolean {
-    const { store } = this.#deps;
-    return store.atomic(() => {
-      const wasOpen = store.alerts.close(nodeId, eventType);
-      return (eventType === "Identity Shared" && this.#releaseIdentity(nodeId)) || wasOpen;
-    });
+    const { store, documents, announcer } = this.#deps;
+    const { wasOpen, isReleased } = store.atomic(() => ({
+      wasOpen: store.alerts.close(nodeId, eventType),
+      isReleased: eventType === "Identity Shared" && this.#releaseIdentity(nodeId),
+    }));
+    if (isReleased) {
+      // What it asked for meanwhile was refused.
+      const versions = documents.versions(nodeId);
+      announcer.changed(
+        nodeId,
+        DocumentName.options.filter((name) => versions[name] > 0),
+      );
+    }
+    return isReleased || wasOpen;
   }
 
   audits(nodeId: string): readonly AuditRecord[] {

@@ -113,7 +113,7 @@ export class Triggers {
     const mayGo = !isHeld(this.#deps.store, uid);
     for (const run of this.#runs.values()) {
       if (run.uid !== uid) continue;
-      if (!mayGo) run.settle({ error: heldIdentity() });
+      if (!mayGo) run.settle({ error: heldIdentity(uid) });
       else if (run.request.wait) void this.#send(run, session);
     }
   }

@@ -156,6 +156,15 @@ describe("alerts", () => {
     expect((await bench.call("DELETE", path)).status).toBe(404);
     expect(bench.fleet.alertRecords).toHaveLength(1);
   });
+
+  it("take nodes::manage too where dismissing lifts a hold", async () => {
+    const path = `/v2/alert/${one.uid}/Identity%20Shared`;
+    const refused = await bench.call("DELETE", path, { key: bench.keyFor(["alerts::read"]) });
+    expect(refused.status).toBe(403);
+    expect(refused.json).toMatchObject({ details: { permission: "nodes::manage" } });
+    const key = bench.keyFor(["alerts::read", "nodes::manage"]);
+    expect((await bench.call("DELETE", path, { key })).status).toBe(404);
+  });
 });
 
 describe("GET /stats/realtime/usage", () => {
