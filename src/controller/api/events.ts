@@ -37,8 +37,9 @@ const OrganizationQuery = z.object({ ...Window, nodeIDs: listOf(Uid, 1000) });
 export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
   const events = {
     200: {
-      description: "One page of events; `x-total-count` tells how many there are on all",
+      description: "One page of events",
       schema: z.array(PublicEvent),
+      headers: { "x-total-count": { description: "How many there are on all pages", schema: z.int().min(0) } },
     },
     ...refusals,
   };

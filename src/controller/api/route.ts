@@ -32,6 +32,8 @@ export interface AnswerSpec {
   readonly schema?: z.ZodType;
   /** `application/json` unless told. */
   readonly mediaTypes?: readonly string[];
+  /** By name in lower case. */
+  readonly headers?: Readonly<Record<string, { readonly description: string; readonly schema: z.ZodType }>>;
 }
 
 /**
