@@ -12,6 +12,12 @@ import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, NodePart, notFound, Problem, PublicNode, refusals, violations } from "./shapes.ts";
 
 const tag = "Nodes";
+// Names compare without case, and the dot of the root may be written (RFC 4343, RFC 1034 §3.1).
+const AnyFqdn = z
+  .string()
+  .max(254)
+  .transform((text) => text.toLowerCase().replace(/\.$/, ""))
+  .pipe(Fqdn);
 const NodeParams = z.object({ nodeID: Uid });
 /** What `changeResponse` answers. */
 export const changeAnswer = {
@@ -111,7 +117,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
         permissions: ["nodes::read"],
         resource: ({ fqdn }) => tgrn.node(fleet.nodeByFqdn(fqdn)?.uid ?? "unknown"),
       },
-      params: z.object({ fqdn: Fqdn }),
+      params: z.object({ fqdn: AnyFqdn }),
       answers: { ...nodeAnswer, ...refusals, ...notFound },
       handle: ({ params: { fqdn } }) => {
         const record = fleet.nodeByFqdn(fqdn);

@@ -194,3 +194,32 @@ describe("GET /stats/realtime/usage", () => {
     expect(answer.json).toEqual([expect.stringMatching(/^[\w.]+: /)]);
   });
 });
+
+describe("the query of an event list", () => {
+  it.each([
+    "levels=ERROR,INFO",
+    "levels[]=ERROR&levels[]=INFO",
+    "levels[0]=ERROR&levels[1]=INFO",
+    "levels[]=ERROR,INFO",
+  ])("takes the list %s", async (query) => {
+    for (const path of ["/v2/event", `/v2/event/${one.uid}`]) {
+      await bench.call("GET", `${path}?${query}`);
+      expect(bench.fleet.filters.at(-1)?.levels).toEqual(["ERROR", "INFO"]);
+    }
+  });
+
+  it.each([
+    ["level=ERROR", /level/],
+    ["levels[x]=ERROR", /levels\[x\]/],
+    ["toString=1", /toString/],
+    ["limit[]=5", /^limit: /],
+    ["levels[]=LOUD", /^levels\.0: /],
+    ["sTime=2026-01-01T00:00:00", /^sTime: .*with Z or an offset/],
+    ["eTime=yesterday", /^eTime: .*with Z or an offset/],
+  ])("refuses %s by name", async (query, line) => {
+    for (const path of ["/v2/event", `/v2/event/${one.uid}`]) {
+      const answer = await bench.call("GET", `${path}?${query}`);
+      expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(line)]]);
+    }
+  });
+});

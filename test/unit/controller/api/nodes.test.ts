@@ -125,6 +125,13 @@ describe("one node", () => {
     }
   });
 
+  it("is found by its name in any case and with the dot of the root", async () => {
+    for (const name of ["ONE.Example.NET", "one.example.net.", "One.example.net."]) {
+      expect((await bench.call("GET", `/node/by-fqdn/${name}`)).json).toMatchObject({ uid: one.uid });
+    }
+    expect((await bench.call("GET", "/node/by-fqdn/one.example.net..")).status).toBe(404);
+  });
+
   it("is refused alike whether it is out of reach or absent", async () => {
     const key = bench.keyFor(["nodes::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
     expect((await bench.call("GET", "/node/by-fqdn/one.example.net", { key })).status).toBe(403);
