@@ -4,6 +4,7 @@ import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
+import { issueText } from "../../protocol/issue-text.ts";
 import type { Fleet } from "../fleet.ts";
 import { anyOf } from "../model/permissions.ts";
 import type { AccessStore } from "../store/access.ts";
@@ -189,7 +190,7 @@ function read(schema: z.ZodType, value: unknown, whole: string, root = ""): unkn
   const lines = describeIssues(parsed.error, root);
   throw new Violations(
     parsed.error.issues.map((issue, at) =>
-      issue.path.length === 0 ? `${whole}: ${issue.message}` : (lines[at] ?? ""),
+      issue.path.length === 0 ? `${whole}: ${issueText(issue)}` : (lines[at] ?? ""),
     ),
   );
 }
