@@ -1,4 +1,4 @@
-import { isIP, Socket } from "node:net";
+import { isIP, Socket, type OnReadOpts } from "node:net";
 import type { Clock } from "../host/clock.ts";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { NameCache } from "./name-cache.ts";
@@ -18,6 +18,8 @@ export interface DialTarget {
 
 /** Told of how a dial ended, exactly once unless it was cancelled. */
 export interface DialUser {
+  /** What the socket is to read through; without it, it allocates for itself. */
+  readonly onread?: OnReadOpts;
   /** The socket is connected, keeps half-closes, and has no listeners. */
   connected(socket: Socket): void;
   failed(reason: OverlayReason): void;
@@ -139,7 +141,8 @@ class RunningDial implements Dial {
 
   #connect(host: string): void {
     const { port, sourceAddress } = this.#target;
-    const socket = new Socket({ allowHalfOpen: true });
+    const { onread } = this.#user;
+    const socket = new Socket(onread === undefined ? { allowHalfOpen: true } : { allowHalfOpen: true, onread });
     this.#socket = socket;
     socket.once("connect", this.#onConnect);
     socket.once("error", this.#onError);

@@ -1,7 +1,8 @@
-import type { Socket } from "node:net";
+import type { OnReadOpts, Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { Dial, DialTarget, DialUser, Dialer } from "./dial.ts";
-import type { Gate, GateUser } from "./gate.ts";
+import type { Gate } from "./gate.ts";
+import { Half, withOnRead } from "./half.ts";
 import { flowReason } from "./reasons.ts";
 
 /** Told once, when a flow is over: without a reason when both sides closed it in order. */
@@ -23,38 +24,44 @@ const HALF_CLOSED_IDLE_MS = 60_000;
 
 /** One TCP connection to a listener and the one made for it. Half-closes pass through, and so do resets, as resets. */
 export class TcpFlow implements DialUser {
-  readonly client: Socket;
   readonly sourceIp: string;
   readonly sourcePort: number;
   readonly target: DialTarget;
   readonly startedAt: number;
-  readonly #gates: TcpFlowOptions["gates"];
   readonly #onEnd: FlowEnd;
+  readonly #up: Half;
+  readonly #down: Half;
+  #client: Socket;
   #upstream: Socket | undefined;
   #dial: Dial | undefined;
-  #halves: readonly [Half, Half] | undefined;
   #closed = 0;
   #isOver = false;
   #progress = 0;
   #idleSince = -1;
 
   constructor(options: TcpFlowOptions) {
-    this.client = options.client;
+    this.#client = options.client;
     this.sourceIp = options.sourceIp;
     this.sourcePort = options.client.remotePort ?? 0;
     this.target = options.target;
     this.startedAt = options.startedAt;
-    this.#gates = options.gates;
+    this.#up = new Half(options.gates.in);
+    this.#down = new Half(options.gates.out);
     this.#onEnd = options.onEnd;
-    this.client.on("error", this.#onError).on("close", this.#onClose);
+    this.#client.on("error", this.#onError);
   }
 
   get bytesIn(): number {
-    return this.client.bytesRead;
+    return this.#client.bytesRead;
   }
 
   get bytesOut(): number {
     return this.#upstream?.bytesRead ?? 0;
+  }
+
+  /** What the dialled socket reads through. */
+  get onread(): OnReadOpts {
+    return this.#down.onread;
   }
 
   get isConnected(): boolean {
@@ -75,9 +82,15 @@ export class TcpFlow implements DialUser {
   connected(upstream: Socket): void {
     this.#dial = undefined;
     this.#upstream = upstream;
+    const adopted = withOnRead(this.#client, this.#up.onread);
+    if (adopted === undefined) this.#up.linkPlain(this.#client, upstream);
+    else {
+      this.#client = adopted.on("error", this.#onError);
+      this.#up.link(adopted, upstream);
+    }
+    this.#down.link(upstream, this.#client);
     upstream.on("error", this.#onError).on("close", this.#onClose);
-    this.#halves = [new Half(this.client, upstream, this.#gates.in), new Half(upstream, this.client, this.#gates.out)];
-    this.client.resume();
+    this.#client.on("close", this.#onClose).resume();
   }
 
   failed(reason: OverlayReason): void {
@@ -90,17 +103,17 @@ export class TcpFlow implements DialUser {
     if (this.#isOver) return;
     this.#finish(reason);
     this.#dial?.cancel();
-    this.client.resetAndDestroy();
+    this.#client.resetAndDestroy();
     this.#upstream?.resetAndDestroy();
   }
 
   /** Looks whether anything moved since the last look, and ends a flow in which nothing did for too long. */
   sweep(now: number, idleTimeoutMs: number): void {
-    const { client } = this;
+    const client = this.#client;
     const upstream = this.#upstream;
     if (upstream === undefined) return;
     const progress = client.bytesRead + upstream.bytesRead - client.writableLength - upstream.writableLength;
-    const waits = this.#halves?.some((half) => half.isAtGate) === true;
+    const waits = this.#up.isAtGate || this.#down.isAtGate;
     if (progress !== this.#progress || this.#idleSince < 0 || waits) {
       this.#progress = progress;
       this.#idleSince = now;
@@ -121,51 +134,8 @@ export class TcpFlow implements DialUser {
   #finish(reason: OverlayReason | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    for (const half of this.#halves ?? []) half.stop();
+    this.#up.close();
+    this.#down.close();
     this.#onEnd(this, reason);
-  }
-}
-
-const FULL = 1;
-const LIMITED = 2;
-
-/** One direction of a flow. Reading stops while the other side is full or the rate is used up, and only then. */
-class Half implements GateUser {
-  readonly #from: Socket;
-  readonly #gate: Gate;
-  #stops = 0;
-
-  constructor(from: Socket, to: Socket, gate: Gate) {
-    this.#from = from;
-    this.#gate = gate;
-    from.on("data", (chunk: Buffer) => {
-      if (!to.write(chunk)) this.#stop(FULL);
-      if (!gate.isOpen && !gate.pass(this, chunk.length)) this.#stop(LIMITED);
-    });
-    from.on("end", () => to.end());
-    to.on("drain", () => this.#go(FULL));
-  }
-
-  get isAtGate(): boolean {
-    return (this.#stops & LIMITED) !== 0;
-  }
-
-  resumeFromGate(): void {
-    this.#go(LIMITED);
-  }
-
-  stop(): void {
-    this.#gate.leave(this);
-  }
-
-  #stop(why: number): void {
-    if (this.#stops === 0) this.#from.pause();
-    this.#stops |= why;
-  }
-
-  #go(why: number): void {
-    if (this.#stops === 0) return;
-    this.#stops &= ~why;
-    if (this.#stops === 0) this.#from.resume();
   }
 }
