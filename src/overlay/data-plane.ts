@@ -7,6 +7,7 @@ import type {
   OverlayTable,
   ServiceHealth,
 } from "../protocol/overlay.ts";
+import { bufferPool } from "./buffer-pool.ts";
 import { Dialer } from "./dial.ts";
 import type { FlowLog } from "./flow-log.ts";
 import { healthChecks, type HealthChecks } from "./health.ts";
@@ -63,6 +64,7 @@ export class DataPlane {
       targets: targetsOf(this.#services, (name) => this.#health.isDown(name), this.#own),
       own: this.#own,
       budget: socketBudget(options.descriptorLimit, () => this.#own.size),
+      pool: bufferPool(),
       flows: options.flows,
       isBeside: (protocol, address, port) => this.#beside.has(`${protocol} ${address} ${port}`),
       onBusy: () => this.#armSweep(),

@@ -21,7 +21,7 @@ export interface DialUser {
   /** What the socket is to read through; without it, it allocates for itself. */
   readonly onread?: OnReadOpts;
   /** The socket is connected, keeps half-closes, and has no listeners. */
-  connected(socket: Socket): void;
+  connected(socket: Socket, address: string): void;
   failed(reason: OverlayReason): void;
 }
 
@@ -157,7 +157,7 @@ class RunningDial implements Dial {
     this.#socket = undefined;
     this.#isOver = true;
     this.#onEnd(this);
-    this.#user.connected(socket);
+    this.#user.connected(socket, this.#addresses[this.#next - 1] ?? "");
   };
 
   readonly #onError = (error: Error): void => {

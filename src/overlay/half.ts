@@ -1,12 +1,14 @@
 import { Socket, type BoundSocket, type OnReadOpts } from "node:net";
+import { SMALL_BYTES, type BufferPool } from "./buffer-pool.ts";
 import type { Gate, GateUser } from "./gate.ts";
 
-/** What a flow reads with at first, and for as long as it moves little. */
-const SMALL_BYTES = 8 * 1024;
 const LARGE_BYTES = 128 * 1024;
 const GROWTH = 4;
 /** So many reads in a row that would have fitted the small buffer give the large one up. */
 const SMALL_READS = 64;
+/** What a socket that allocates for itself reads at most, and how often in a row it must for its flow to be a large one. */
+const PLAIN_BYTES = 64 * 1024;
+const FULL_READS = 4;
 
 const FULL = 1;
 const LIMITED = 2;
@@ -17,47 +19,56 @@ const LIMITED = 2;
  */
 export class Half implements GateUser {
   readonly #gate: Gate;
-  #buffer = Buffer.allocUnsafeSlow(SMALL_BYTES);
+  readonly #pool: BufferPool;
+  #buffer: Buffer | undefined;
   #smallReads = 0;
+  #fullReads = 0;
   #stops = 0;
   #from: Socket | undefined;
   #to: Socket | undefined;
 
-  constructor(gate: Gate) {
+  constructor(gate: Gate, pool: BufferPool) {
     this.#gate = gate;
+    this.#pool = pool;
   }
 
   /** For the constructor of the socket that is to be read from. */
   get onread(): OnReadOpts {
-    return { buffer: () => this.#buffer, callback: (size, buffer) => this.#pass(size, buffer) };
+    return { buffer: () => (this.#buffer ??= this.#pool.take()), callback: this.#pass };
   }
 
   get isAtGate(): boolean {
     return (this.#stops & LIMITED) !== 0;
   }
 
-  /** Connects the sockets; `from` reads through `onread`, unless it could not be made to. */
-  link(from: Socket, to: Socket): void {
-    this.#from = from;
-    this.#to = to;
-    from.on("end", () => to.end());
-    to.on("drain", () => this.#go(FULL));
+  /** Connects the sockets for the first time; `from` reads through `onread` or, with `onBulk`, allocates for itself. */
+  link(from: Socket, to: Socket, onBulk?: () => void): void {
+    this.readFrom(from);
+    this.writeTo(to);
+    if (onBulk !== undefined) from.on("data", (chunk: Buffer) => this.#passPlain(chunk, from, onBulk));
   }
 
-  /** Passes on what a socket that allocates for itself has read. */
-  linkPlain(from: Socket, to: Socket): void {
-    this.link(from, to);
-    from.on("data", (chunk: Buffer) => {
-      if (!this.#write(chunk)) from.pause();
-    });
+  /** Goes on with another socket for the same connection, one that reads through `onread`. */
+  readFrom(from: Socket): void {
+    this.#from = from;
+    from.on("end", () => this.#to?.end());
+  }
+
+  /** Likewise for the side that is written to. */
+  writeTo(to: Socket): void {
+    this.#to = to;
+    to.on("drain", () => this.#go(FULL));
   }
 
   resumeFromGate(): void {
     this.#go(LIMITED);
   }
 
+  /** The sockets are closed, or are about to be in this turn. */
   close(): void {
     this.#gate.leave(this);
+    if (this.#buffer !== undefined) this.#pool.give(this.#buffer);
+    this.#buffer = undefined;
   }
 
   readonly #pass = (size: number, buffer: Uint8Array): boolean => {
@@ -67,6 +78,12 @@ export class Half implements GateUser {
     this.#fit(size, buffer.length);
     return goesOn;
   };
+
+  #passPlain(chunk: Buffer, from: Socket, onBulk: () => void): void {
+    if (!this.#write(chunk)) from.pause();
+    else if (chunk.length < PLAIN_BYTES) this.#fullReads = 0;
+    else if ((this.#fullReads += 1) >= FULL_READS) onBulk();
+  }
 
   /** Whether more may be read. */
   #write(chunk: Uint8Array): boolean {
@@ -85,14 +102,13 @@ export class Half implements GateUser {
     if (size > SMALL_BYTES) this.#smallReads = 0;
     else this.#smallReads += 1;
     if (size === capacity && capacity < LARGE_BYTES) this.#buffer = Buffer.allocUnsafeSlow(capacity * GROWTH);
-    else if (capacity > SMALL_BYTES && this.#smallReads > SMALL_READS)
-      this.#buffer = Buffer.allocUnsafeSlow(SMALL_BYTES);
+    else if (capacity > SMALL_BYTES && this.#smallReads > SMALL_READS) this.#buffer = this.#pool.take();
   }
 }
 
 /**
  * The connection of an accepted socket as a socket that reads through `onread`, or undefined where that cannot be had. Only sockets
- * that one makes oneself can be told where to read to, so the connection moves to one. Reading begins at once.
+ * that one makes oneself can be told where to read to, so the connection moves to one; the accepted one must have nothing to write.
  */
 export function withOnRead(accepted: Socket, onread: OnReadOpts): Socket | undefined {
   const handle: unknown = Reflect.get(accepted, "_handle");

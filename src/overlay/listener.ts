@@ -6,6 +6,7 @@ import type {
   OverlayListener,
   OverlayReason,
 } from "../protocol/overlay.ts";
+import type { BufferPool } from "./buffer-pool.ts";
 import type { Dialer } from "./dial.ts";
 import type { FlowLog } from "./flow-log.ts";
 import type { NameCache } from "./name-cache.ts";
@@ -43,6 +44,7 @@ export interface ListenerOptions {
   readonly targets: Targets;
   readonly own: OwnSockets;
   readonly budget: SocketBudget;
+  readonly pool: BufferPool;
   readonly flows: FlowLog;
   /** Whether a predecessor of ours holds the address, so that it is to be shared. */
   readonly isBeside: (protocol: "tcp" | "udp", address: string, port: number) => boolean;

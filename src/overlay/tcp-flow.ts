@@ -1,5 +1,6 @@
 import type { OnReadOpts, Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
+import type { BufferPool } from "./buffer-pool.ts";
 import type { Dial, DialTarget, DialUser, Dialer } from "./dial.ts";
 import type { Gate } from "./gate.ts";
 import { Half, withOnRead } from "./half.ts";
@@ -15,6 +16,7 @@ export interface TcpFlowOptions {
   readonly target: DialTarget;
   /** From the client, and to it. */
   readonly gates: { readonly in: Gate; readonly out: Gate };
+  readonly pool: BufferPool;
   readonly startedAt: number;
   readonly onEnd: FlowEnd;
 }
@@ -34,6 +36,7 @@ export class TcpFlow implements DialUser {
   #client: Socket;
   #upstream: Socket | undefined;
   #dial: Dial | undefined;
+  #address: string | undefined;
   #closed = 0;
   #isOver = false;
   #progress = 0;
@@ -45,8 +48,8 @@ export class TcpFlow implements DialUser {
     this.sourcePort = options.client.remotePort ?? 0;
     this.target = options.target;
     this.startedAt = options.startedAt;
-    this.#up = new Half(options.gates.in);
-    this.#down = new Half(options.gates.out);
+    this.#up = new Half(options.gates.in, options.pool);
+    this.#down = new Half(options.gates.out, options.pool);
     this.#onEnd = options.onEnd;
     this.#client.on("error", this.#onError);
   }
@@ -70,8 +73,7 @@ export class TcpFlow implements DialUser {
 
   /** The address that was reached. */
   get destination(): { readonly ip: string; readonly port: number } | undefined {
-    const ip = this.#upstream?.remoteAddress;
-    return ip === undefined ? undefined : { ip, port: this.target.port };
+    return this.#address === undefined ? undefined : { ip: this.#address, port: this.target.port };
   }
 
   start(dialer: Dialer): void {
@@ -79,15 +81,11 @@ export class TcpFlow implements DialUser {
     if (!this.#isOver && this.#upstream === undefined) this.#dial = dial;
   }
 
-  connected(upstream: Socket): void {
+  connected(upstream: Socket, address: string): void {
     this.#dial = undefined;
     this.#upstream = upstream;
-    const adopted = withOnRead(this.#client, this.#up.onread);
-    if (adopted === undefined) this.#up.linkPlain(this.#client, upstream);
-    else {
-      this.#client = adopted.on("error", this.#onError);
-      this.#up.link(adopted, upstream);
-    }
+    this.#address = address;
+    this.#up.link(this.#client, upstream, this.#onBulk);
     this.#down.link(upstream, this.#client);
     upstream.on("error", this.#onError).on("close", this.#onClose);
     this.#client.on("close", this.#onClose).resume();
@@ -123,6 +121,19 @@ export class TcpFlow implements DialUser {
     const limit = isHalfClosed ? Math.min(idleTimeoutMs, HALF_CLOSED_IDLE_MS) : idleTimeoutMs;
     if (now - this.#idleSince >= limit) this.abort("idle");
   }
+
+  /** A client that sends much is worth another socket. */
+  readonly #onBulk = (): void => {
+    const plain = this.#client;
+    if (this.#isOver || plain.writableLength > 0 || plain.writableEnded || plain.readableLength > 0) return;
+    const client = withOnRead(plain, this.#up.onread);
+    if (client === undefined) return;
+    plain.removeAllListeners();
+    this.#client = client.on("error", this.#onError).on("close", this.#onClose);
+    this.#up.readFrom(client);
+    this.#down.writeTo(client);
+    client.resume();
+  };
 
   readonly #onError = (error: Error): void => this.abort(flowReason(error));
 

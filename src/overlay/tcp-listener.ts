@@ -109,7 +109,8 @@ export class TcpListener implements Listener, BindingUser {
     if (typeof target === "string") return this.#refuse(client, sourceIp, target);
     this.#options.budget.take(SOCKETS_PER_FLOW);
     const startedAt = this.#options.clock.now();
-    const flow = new TcpFlow({ client, sourceIp, target, gates: this.#gates, startedAt, onEnd: this.#onEnd });
+    const { pool } = this.#options;
+    const flow = new TcpFlow({ client, sourceIp, target, gates: this.#gates, pool, startedAt, onEnd: this.#onEnd });
     this.#flows.add(flow);
     this.#options.onBusy();
     flow.start(this.#options.dialer);
