@@ -20,11 +20,13 @@ export interface NodeMethodsDeps {
   readonly clock: Clock;
 }
 
-/** What a node may call in its session. The node is always the session's, whatever a message says. */
+/**
+ * What a node may call in its session. The node is always the session's, whatever a message says. Made anew for each call,
+ * so what must last lives in the session.
+ */
 export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handlers<NodeMethods> {
   const { store, documents, tickets, triggers, telemetry, clock } = deps;
   const { uid, sid } = session;
-  const followed = new Set<string>();
   return {
     heartbeat(heartbeat) {
       session.heartbeat = { ...heartbeat, receivedAt: clock.now() };
@@ -40,9 +42,9 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
     "document.get"({ name, have }) {
       refuseWhileHeld(store, uid);
       // Once is enough for an honest node, and one that counts on and on must not take us along.
-      if (!followed.has(name)) {
+      if (session.followed?.has(name) !== true) {
         const before = documents.versions(uid);
-        if (have > before[name]) followed.add(name);
+        if (have > before[name]) (session.followed ??= new Set()).add(name);
         documents.follow(uid, { ...before, [name]: have });
       }
       const version = documents.versions(uid)[name];
