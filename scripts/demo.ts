@@ -9,6 +9,12 @@ const RUN = `--run ${DIR}/run`;
 const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
 const isCheck = process.argv.includes("--check");
 const children: ChildProcess[] = [];
+const OWN_PID = `${DIR}/demo.pid`;
+/** What the demo makes; everything else below .demo/ is somebody's own. */
+const MADE = ["controller", "node", "run", "license", "controller.log", "agent.log"];
+const stopped = new Promise<void>((resolve) => {
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => resolve());
+});
 
 interface Stop {
   readonly title: string;
@@ -18,8 +24,10 @@ interface Stop {
 }
 
 async function main(): Promise<void> {
-  step("making room", () => endLeftovers());
   mkdirSync(DIR, { recursive: true, mode: 0o700 });
+  requireAlone();
+  step("making room", () => endLeftovers());
+  writeFileSync(OWN_PID, `${process.pid}\n`);
   const port = await freePort(8480);
   const url = `http://127.0.0.1:${port}`;
   start("controller", [
@@ -120,14 +128,18 @@ async function show(tour: readonly Stop[]): Promise<void> {
   console.log("\nA control plane and a node are running. Try these in another terminal, from this folder:\n");
   for (const { title, command } of tour) console.log(`  # ${title}\n  ${command}\n`);
   console.log("The node's status follows; Ctrl-C stops everything.\n");
-  process.on("SIGINT", () => undefined);
   const watch = spawn(HOLDFAST, ["status", "--watch", "--run", `${DIR}/run`], { stdio: "inherit" });
-  await new Promise((resolve) => watch.once("exit", resolve));
+  children.push(watch);
+  await Promise.race([new Promise((resolve) => watch.once("exit", resolve)), stopped]);
 }
 
 function start(name: string, args: readonly string[]): void {
   const out = openSync(`${DIR}/${name}.log`, "a", 0o600);
-  const child = spawn(process.execPath, [...FLAGS, "dist/holdfast.mjs", ...args], { stdio: ["ignore", out, out] });
+  // In a group of its own, so that the terminal's Ctrl-C reaches it through us alone.
+  const child = spawn(process.execPath, [...FLAGS, "dist/holdfast.mjs", ...args], {
+    detached: true,
+    stdio: ["ignore", out, out],
+  });
   child.once("exit", (code) => {
     if (!children.includes(child)) return;
     console.error(`demo: the ${name} ended by itself (${code}); see ${DIR}/${name}.log`);
@@ -183,16 +195,21 @@ function endLeftovers(): void {
   for (const path of [`${DIR}/run/agent.pid`, `${DIR}/run/controller.pid`]) {
     if (!existsSync(path)) continue;
     const pid = readFileSync(path, "utf8").trim();
-    const commandLine = `/proc/${pid}/cmdline`;
-    if (
-      /^\d+$/.test(pid) &&
-      existsSync(commandLine) &&
-      readFileSync(commandLine, "utf8").includes("dist/holdfast.mjs")
-    ) {
-      process.kill(Number(pid), "SIGTERM");
-    }
+    if (/^\d+$/.test(pid) && commandLineOf(pid).includes("dist/holdfast.mjs")) process.kill(Number(pid), "SIGTERM");
   }
-  rmSync(DIR, { recursive: true, force: true });
+  for (const name of MADE) rmSync(`${DIR}/${name}`, { recursive: true, force: true });
+}
+
+/** Refuses to take the ground from under a demo that runs. */
+function requireAlone(): void {
+  const pid = existsSync(OWN_PID) ? readFileSync(OWN_PID, "utf8").trim() : "";
+  const isRunning = /^\d+$/.test(pid) && commandLineOf(pid).includes("scripts/demo.ts");
+  if (isRunning) throw new Error(`another demo runs in this folder, as process ${pid}; end it first`);
+}
+
+function commandLineOf(pid: string): string {
+  const path = `/proc/${pid}/cmdline`;
+  return existsSync(path) ? readFileSync(path, "utf8") : "";
 }
 
 function step(what: string, work: () => void): void {
@@ -212,10 +229,12 @@ async function stopAll(): Promise<void> {
 }
 
 try {
-  await main();
+  await Promise.race([main(), stopped]);
 } catch (error) {
   console.error(`demo: ${error instanceof Error ? error.message : String(error)}`);
   process.exitCode = 1;
 } finally {
   await stopAll();
+  if (existsSync(OWN_PID) && readFileSync(OWN_PID, "utf8").trim() === String(process.pid)) rmSync(OWN_PID);
+  process.exit();
 }

@@ -1,5 +1,5 @@
 import { exportJWK, generateKeyPair, type CryptoKey } from "jose";
-import { generateKeyPairSync, randomBytes, randomUUID } from "node:crypto";
+import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { NEW_IDENTITY } from "../../src/controller/model/identity.ts";
 import { openStore } from "../../src/controller/store/store.ts";
 import { NodeKeys, thumbprintsOf } from "../../src/protocol/keys.ts";
@@ -37,7 +37,6 @@ export async function addNodes(database: string, count: number): Promise<readonl
         thumbprints,
         device: { vendor: "Bench", model: "Scripted", mac: "02:00:00:00:00:01" },
         createdAt: Math.floor(Date.now() / 1000),
-        speedToken: randomBytes(32).toString("base64url"),
         trail: NEW_IDENTITY,
       });
       fleet.push({ uid, kid: thumbprints.auth, privateKey: auth.privateKey });

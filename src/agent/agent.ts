@@ -4,7 +4,7 @@ import type { Clock } from "../host/clock.ts";
 import { dialRequestFor, hostDialler } from "../host/dial.ts";
 import { describeDamage } from "../host/damage.ts";
 import { hostExec } from "../host/exec.ts";
-import type { DiskSpace, Files } from "../host/files.ts";
+import type { Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { watchNetwork } from "../host/libc.ts";
 import type { LogMemory } from "../host/log.ts";
@@ -15,11 +15,15 @@ import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
 import { countHalfOpen, isSshLocal } from "../host/sockets.ts";
 import { buildInfo } from "../lib/build-info.ts";
+import { Applying } from "./applying.ts";
+import { repositoryState, secondsOf, usedRatioOf } from "./gathering.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
+import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { readLastGood } from "./last-good.ts";
 import { serveLocalApi } from "./local-api/server.ts";
+import { listSections } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
@@ -35,10 +39,11 @@ import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
 import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
-import type { Fault, Gathered } from "./status.ts";
+import type { Fault } from "./fault.ts";
+import type { Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
-import { buildHeartbeat, readHeartbeat, usedRatio } from "./telemetry/heartbeat.ts";
+import { buildHeartbeat, readHeartbeat } from "./telemetry/heartbeat.ts";
 import { startLinkMonitor } from "./telemetry/link-health.ts";
 import { createSampler, startSampling } from "./telemetry/metrics.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
@@ -75,6 +80,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     log.error({ code }, message);
     if (faults.length < 100) faults.push({ code, message, since: clock.now() });
   };
+  const notSaved = (error: unknown): void => log.warn({ err: toError(error) }, "not saved");
   const storage = new StorageWatch({
     clock,
     probe: () => state.probe(),
@@ -111,6 +117,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     },
   });
 
+  const sections = listSections();
+  const applying = new Applying({ clock, random, log, files, settings, documents, sections, onFault: fault });
+
   // Shadow.
   let health: HealthChecks | undefined;
   const reporting = new ShadowReporting({
@@ -129,19 +138,18 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         isRepositoryReachable: repositoryState(health),
         isSshLocal: health?.results().isSshLocal,
       }),
-    keep: (acknowledged) =>
-      void state.reported.save(acknowledged).catch((error: unknown) => log.warn({ err: toError(error) }, "not saved")),
+    keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
   });
   const beating = new Beating({
     clock,
     random,
-    heartbeat: (seq, connection) =>
+    heartbeat: (seq, connection, leftOut) =>
       buildHeartbeat(readHeartbeat(reader), {
         seq,
         at: clock.now(),
         sessionRttMs: connection.rttMs(),
         overlay: "DOWN",
-        queue: queueOf(spool.status()),
+        queue: queueOf(spool.status(), leftOut),
       }),
   });
 
@@ -170,6 +178,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       power,
       cleanStop,
       speedTestTarget,
+      applying,
       announceRestart: async () => {
         events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
         spool.flush();
@@ -206,13 +215,16 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       fault("identity-lost", "the private keys are missing or damaged; holdfast reset, then register again");
       return;
     }
+    const addresses = await KnownAddresses.open(identity.addresses, notSaved);
     const managed = new ManagedNode({
       clock,
       log,
       http,
       registration,
+      knownAddresses: () => addresses.list,
       saveRegistration: (changed) => identity.registration.save(changed),
       documents,
+      applying,
       reporting,
       pusher,
       beating,
@@ -221,14 +233,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       onChanged: () => reporting.look(),
     });
     node = managed;
-    counter = await SessionCounter.open(
-      identity.counter,
-      () => clock.now(),
-      (error) => log.warn({ err: toError(error) }, "session counter not saved"),
-    );
+    counter = await SessionCounter.open(identity.counter, () => clock.now(), notSaved);
     const party = await nodeParty({
       clock,
-      addresses: identity.addresses,
+      addresses,
       counter,
       keys,
       registration: () => managed.registration,
@@ -242,7 +250,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       }),
       reportedVersion: () => reporting.version,
       refreshKeys: (rpc, signal) => managed.sync.refreshKeys(rpc, signal),
-      onFault: (error) => log.warn({ err: toError(error) }, "not saved"),
+      onForgery: (what, error) => managed.noteForgery(what, error),
     });
     session = new Session({
       clock,
@@ -257,11 +265,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       },
       onOffline: () => managed.offline(),
     });
-    const { hostname } = new URL(registration.node.session);
     health = startHealthChecks({
       clock,
       events,
-      name: hostname.replace(/^\[|\]$/g, ""),
+      name: new URL(registration.node.session).hostname.replace(/^\[|\]$/g, ""),
       servers: () => readNameServers(reader),
       ask: askServer,
       isSshLocal: () => isSshLocal(reader),
@@ -326,7 +333,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     telemetry: spool.status(),
     network: network.engine,
     process: readProcess(reader),
-    faults,
+    faults: [...faults, ...(node?.faults ?? [])],
     clockOffsetSeconds: clockOffset(),
     storageRefusal: storage.refusal,
     diskUsedRatio: usedRatioOf(reader.space("/")),
@@ -342,6 +349,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     dispatcher,
     documents,
     retry: (name) => node?.sync.retry(name),
+    applying,
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());
@@ -375,26 +383,14 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       links.close();
       health?.close();
       await dispatcher.close();
+      await applying.close();
       session?.close();
       await localApi.close();
       events.close();
       pusher.close();
       storage.close();
-      await cleanStop.mark().catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
+      await cleanStop.mark().catch(notSaved);
       await state.close();
     },
   };
-}
-
-function secondsOf(milliseconds: number | undefined): number | undefined {
-  return milliseconds === undefined ? undefined : Math.floor(milliseconds / 1000);
-}
-
-function usedRatioOf(space: DiskSpace | undefined): number | undefined {
-  return space === undefined ? undefined : usedRatio(space);
-}
-
-function repositoryState(health: HealthChecks | undefined): boolean | undefined {
-  const answer = health?.results().repository;
-  return answer === undefined ? undefined : answer === "ok";
 }

@@ -2,14 +2,17 @@ import type { Clock } from "../host/clock.ts";
 import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import type { Power } from "../host/power.ts";
+import type { WhyReport } from "../protocol/reconcile.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
 import { nodeReboot } from "./triggers/node-reboot.ts";
 import { nodeRestartService } from "./triggers/node-restart-service.ts";
+import { plan, type PlanConfig } from "./triggers/plan.ts";
 import { speedTest } from "./triggers/speed-test.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
 import { tgNc } from "./triggers/tg-nc.ts";
 import { tgPing } from "./triggers/tg-ping.ts";
 import { tgTraceroute } from "./triggers/tg-traceroute.ts";
+import { why } from "./triggers/why.ts";
 import type { Trigger } from "./triggers/trigger.ts";
 
 export interface TriggerDeps {
@@ -19,12 +22,13 @@ export interface TriggerDeps {
   readonly power: Power;
   readonly cleanStop: CleanStop;
   readonly speedTestTarget: () => TransferTarget | undefined;
+  readonly applying: { readonly plan: PlanConfig; why(): WhyReport };
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }
 
 /** Every trigger event that this node answers. */
 export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
-  const { clock, exec, files, power, cleanStop, speedTestTarget, announceRestart } = deps;
+  const { clock, exec, files, power, cleanStop, speedTestTarget, applying, announceRestart } = deps;
   return [
     nodeRestartService({ power, clock, cleanStop, announce: announceRestart }),
     nodeReboot({ power, clock, cleanStop }),
@@ -32,5 +36,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     tgTraceroute(exec, files),
     tgNc(exec),
     speedTest({ clock, target: speedTestTarget }),
+    plan((config, signal) => applying.plan(config, signal)),
+    why(() => applying.why()),
   ];
 }

@@ -1,5 +1,6 @@
 import type { LogLine as StoredLine, LogMemory } from "../host/log.ts";
 import type { FloorName, LogLine, LogsQuery, TriggerLine } from "../protocol/local-api.ts";
+import type { Applying } from "./applying.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
 import { buildHealth, buildStatus, type Gathered } from "./status.ts";
@@ -14,6 +15,7 @@ export interface LocalProviderDeps {
   readonly documents: DesiredDocuments;
   /** Looks again at a document that may have been refused for its floor. */
   readonly retry: (name: FloorName) => void;
+  readonly applying: Pick<Applying, "plan" | "why" | "config">;
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
 }
@@ -25,6 +27,7 @@ export function localProvider({
   dispatcher,
   documents,
   retry,
+  applying,
   wake,
   register,
 }: LocalProviderDeps): LocalProvider {
@@ -42,6 +45,9 @@ export function localProvider({
       retry(name);
       return reset;
     },
+    plan: (config, signal) => applying.plan(config, signal),
+    why: () => applying.why(),
+    config: () => applying.config(),
     wake,
   };
 }
@@ -53,6 +59,8 @@ class Feed<T> {
   readonly #items: T[] = [];
   #wake: () => void = () => undefined;
   #isEnded = false;
+  #makeRoom: (() => void) | undefined;
+  #room: Promise<void> = Promise.resolve();
 
   get isFull(): boolean {
     return this.#items.length >= MAX_WAITING;
@@ -61,12 +69,26 @@ class Feed<T> {
   push(item: T): void {
     if (this.#isEnded || this.isFull) return;
     this.#items.push(item);
+    if (this.isFull && this.#makeRoom === undefined) {
+      this.#room = new Promise((resolve) => {
+        this.#makeRoom = () => {
+          this.#makeRoom = undefined;
+          resolve();
+        };
+      });
+    }
     this.#wake();
+  }
+
+  /** Resolves when there is room for more, or nobody reads any longer. */
+  room(): Promise<void> {
+    return this.#room;
   }
 
   end(last?: T): void {
     if (last !== undefined) this.#items.push(last);
     this.#isEnded = true;
+    this.#makeRoom?.();
     this.#wake();
   }
 
@@ -74,6 +96,7 @@ class Feed<T> {
     for (;;) {
       const item = this.#items.shift();
       if (item !== undefined) {
+        if (this.#items.length < MAX_WAITING / 2) this.#makeRoom?.();
         yield item;
       } else if (this.#isEnded) {
         return;
@@ -132,9 +155,7 @@ export async function* runLocally(
   const channel: TriggerChannel = {
     signal,
     progress: ({ seq, kind, data }) => feed.push({ kind: "progress", seq, channel: kind, data }),
-    ready: async () => {
-      while (feed.isFull && !signal.aborted) await new Promise((resolve) => setImmediate(resolve));
-    },
+    ready: () => feed.room(),
     result: (_id, reply) => {
       feed.end("body" in reply ? { kind: "result", body: reply.body } : { kind: "error", ...reply.error });
       return Promise.resolve();
@@ -152,6 +173,7 @@ export async function* runLocally(
     yield* feed;
   } finally {
     signal.removeEventListener("abort", cancel);
+    feed.end();
     cancel();
   }
 }

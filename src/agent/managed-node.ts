@@ -1,27 +1,34 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "pino";
 import { InputError, toError, type AgentError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { HttpClient } from "../host/http-client.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
-import type { Handlers } from "../protocol/rpc.ts";
+import { isTransient, type Handlers } from "../protocol/rpc.ts";
 import type { ControlMethods } from "../protocol/methods.ts";
 import { verifyJws } from "../protocol/jws.ts";
 import { keySetOf } from "../protocol/keys-chain.ts";
 import type { Registration } from "./identity/identity.ts";
-import { judgeDocuments } from "./shadow/applied.ts";
+import type { Applying } from "./applying.ts";
 import type { DesiredDocuments, Trust } from "./shadow/desired.ts";
 import { DocumentSync } from "./shadow/document-sync.ts";
 import type { ShadowReporting } from "./shadow/reporting.ts";
 import type { Connection } from "./session/attempt.ts";
+import type { Fault } from "./fault.ts";
 import type { Beating } from "./telemetry/beating.ts";
 import type { EventLog } from "./telemetry/events.ts";
 import type { Pusher } from "./telemetry/pusher.ts";
 import type { Dispatcher } from "./triggers/dispatch.ts";
 import { judgeTrigger } from "./triggers/judge.ts";
-import type { TriggerChannel } from "./triggers/trigger.ts";
+import type { TriggerChannel, TriggerReply } from "./triggers/trigger.ts";
 import { ANSWER_MS, withinTime } from "../lib/within-time.ts";
 
 type DocumentKind = DocumentApplied["name"];
+
+interface Refusal {
+  readonly report: DocumentApplied;
+  readonly message: string;
+}
 
 /** The document in force that says a section's last word, as the status shows it. */
 export type AppliedReports = ReadonlyMap<DocumentKind, DocumentApplied>;
@@ -31,8 +38,11 @@ export interface ManagedNodeOptions {
   readonly log: Logger;
   readonly http: HttpClient;
   readonly registration: Registration;
+  /** Addresses of the control plane's sessions that worked. */
+  readonly knownAddresses: () => readonly string[];
   readonly saveRegistration: (registration: Registration) => Promise<void>;
   readonly documents: DesiredDocuments;
+  readonly applying: Applying;
   readonly reporting: ShadowReporting;
   readonly pusher: Pusher;
   readonly beating: Beating;
@@ -46,11 +56,20 @@ export interface ManagedNodeOptions {
 export class ManagedNode {
   readonly #options: ManagedNodeOptions;
   readonly #applied = new Map<DocumentKind, DocumentApplied>();
+  /** Newer documents that were refused; what is in force stays in `#applied`. */
+  readonly #refusals = new Map<DocumentKind, Refusal>();
   readonly #unsent = new Set<DocumentKind>();
   readonly sync: DocumentSync;
   #registration: Registration;
   #connection: Connection | undefined;
   #refusedSignatures = 0;
+  /** How often in a row a report was not taken. */
+  #resends = 0;
+  #cancelResend = (): void => undefined;
+  #verifying = 0;
+  /** Triggers taken back while some were being verified, of which the dispatcher knows nothing yet. */
+  readonly #takenBack = new Set<string>();
+  #startedAt = 0;
 
   constructor(options: ManagedNodeOptions) {
     this.#options = options;
@@ -61,6 +80,7 @@ export class ManagedNode {
       http: options.http,
       documents: options.documents,
       registration: () => this.#registration,
+      knownAddresses: options.knownAddresses,
       saveRegistration: async (registration) => {
         await options.saveRegistration(registration);
         this.#registration = registration;
@@ -70,6 +90,7 @@ export class ManagedNode {
       onRefused: (name, version, error) => this.#refused(name, version, error),
       onHealth: (isHealthy, why) => this.#fetchHealth(isHealthy, why),
     });
+    options.applying.onSettled(() => this.#settled());
     this.apply();
   }
 
@@ -81,24 +102,45 @@ export class ManagedNode {
     return this.#applied;
   }
 
+  /** What is wrong with the configuration that was last received, if anything is. */
+  get faults(): readonly Fault[] {
+    return [...this.#refusals.values()].map(({ report, message }) => ({
+      code: "document-refused",
+      message: `the ${report.name} document ${report.version} was refused, and the one before stays in force: ${message}`,
+      since: report.at,
+    }));
+  }
+
   get refusedSignatures(): number {
     return this.#refusedSignatures;
   }
 
   /** Puts the documents in force to work: at start from disk, and whenever one has changed. */
   apply(): void {
-    const { clock, documents } = this.#options;
-    const startedAt = clock.elapsed();
-    for (const [name, verdict] of Object.entries(judgeDocuments(documents.current))) {
-      const kind = name as keyof ReturnType<typeof judgeDocuments>;
-      this.#report(kind, {
-        name: kind,
-        version: kind === "keys" ? this.#registration.controlPlane.keys.version : documents.version(kind),
-        at: clock.now(),
-        durationMs: Math.round(clock.elapsed() - startedAt),
-        ...verdict,
-      });
+    this.#startedAt = this.#options.clock.elapsed();
+    this.#options.applying.apply();
+    this.#settled();
+  }
+
+  /** Reports what became of the documents in force, as far as it was not said before. */
+  #settled(): void {
+    const { applying, clock, documents, onChanged } = this.#options;
+    const verdicts = applying.verdicts();
+    if (verdicts === undefined) return;
+    let hasChanged = false;
+    for (const [name, verdict] of Object.entries(verdicts)) {
+      const kind = name as keyof typeof verdicts;
+      const version = kind === "keys" ? this.#registration.controlPlane.keys.version : documents.version(kind);
+      const last = this.#applied.get(kind);
+      const isSaid = last?.version === version && isDeepStrictEqual({ ...last, ...verdict }, last);
+      if (isSaid) continue;
+      hasChanged = true;
+      const durationMs = Math.round(clock.elapsed() - this.#startedAt);
+      this.#report(kind, { name: kind, version, at: clock.now(), durationMs, ...verdict });
     }
+    if (!hasChanged) return;
+    onChanged();
+    void this.#sendApplied();
   }
 
   /** What the control plane may call in this session. */
@@ -107,7 +149,10 @@ export class ManagedNode {
     return {
       "document.changed": ({ name }) => this.sync.look([name]),
       "trigger.run": async ({ jws }) => this.#runTrigger(jws, connection, channel),
-      "trigger.cancel": ({ id }) => this.#options.dispatcher.cancel(id),
+      "trigger.cancel": ({ id }) => {
+        if (this.#verifying > 0 && this.#takenBack.size < MAX_TAKEN_BACK) this.#takenBack.add(id);
+        this.#options.dispatcher.cancel(id);
+      },
       "trigger.input": () => {
         throw new InputError("not-supported", "no event of this version takes input");
       },
@@ -125,13 +170,15 @@ export class ManagedNode {
     beating.online(connection);
     dispatcher.attach(triggerChannel(connection));
     // The control plane may have been restored from before the last report, so each session hears all of them once.
-    for (const name of this.#applied.keys()) this.#unsent.add(name);
+    for (const name of [...this.#applied.keys(), ...this.#refusals.keys()]) this.#unsent.add(name);
     void this.#sendApplied();
     pusher.online(connection);
   }
 
   offline(): void {
     this.#connection = undefined;
+    this.#cancelResend();
+    this.#resends = 0;
     const { reporting, pusher, beating } = this.#options;
     reporting.offline();
     this.sync.offline();
@@ -145,25 +192,40 @@ export class ManagedNode {
   }
 
   async #runTrigger(jws: string, connection: Connection, channel: TriggerChannel): Promise<unknown> {
-    const { iss, uid, keys } = await this.#trust();
-    const sessionNow = connection.sessionNow() * 1000;
     try {
-      const claims = await verifyJws("holdfast-trigger+jwt", jws, keys);
-      const refusal = judgeTrigger(claims, { iss, uid, sid: connection.sid, sessionNow });
-      if (refusal !== undefined) throw refusal;
-      const reply = await this.#options.dispatcher.run(claims, channel, sessionNow);
+      const reply = await this.#startTrigger(jws, connection, channel);
       if ("body" in reply) return reply.body;
       const { code, message, details } = reply.error;
       throw new InputError(code, message, details === undefined ? {} : { details });
     } catch (error) {
-      if (isForgery(error)) this.#noteForgery("a trigger", error);
+      if (isForgery(error)) this.noteForgery("a trigger", error);
       throw error;
     }
+  }
+
+  async #startTrigger(jws: string, connection: Connection, channel: TriggerChannel): Promise<TriggerReply> {
+    const sessionNow = connection.sessionNow() * 1000;
+    let reply: Promise<TriggerReply>;
+    this.#verifying += 1;
+    try {
+      const { iss, uid, keys } = await this.#trust();
+      const claims = await verifyJws("holdfast-trigger+jwt", jws, keys);
+      const refusal = judgeTrigger(claims, { iss, uid, sid: connection.sid, sessionNow });
+      if (refusal !== undefined) throw refusal;
+      if (this.#takenBack.has(claims.jti)) throw new InputError("cancelled", "it was cancelled");
+      // Not awaited here: from this tick on the dispatcher knows the trigger, and cancels it itself.
+      reply = this.#options.dispatcher.run(claims, channel, sessionNow);
+    } finally {
+      this.#verifying -= 1;
+      if (this.#verifying === 0) this.#takenBack.clear();
+    }
+    return reply;
   }
 
   #accepted(name: DocumentKind): void {
     const { events } = this.#options;
     events.clear({ eventType: "Invalid Configuration", object: name, message: `The ${name} document is valid` });
+    this.#refusals.delete(name);
     if (name === "cluster" && this.#options.documents.current.cluster === undefined) this.#applied.delete("cluster");
     if (name === "keys") {
       const { version } = this.#registration.controlPlane.keys;
@@ -179,7 +241,7 @@ export class ManagedNode {
   #refused(name: DocumentKind, version: number, error: AgentError): void {
     const { events, log, clock } = this.#options;
     log.warn({ document: name, version, code: error.code, reason: error.message }, "document refused");
-    if (isForgery(error)) this.#noteForgery(`the ${name} document`, error);
+    if (isForgery(error)) this.noteForgery(`the ${name} document`, error);
     events.raise({
       eventType: "Invalid Configuration",
       object: name,
@@ -187,7 +249,9 @@ export class ManagedNode {
       message: `The ${name} document, version ${version}, was refused: ${error.message}`.slice(0, 1024),
       details: { document: name, version, code: error.code, ...error.details },
     });
-    this.#report(name, { name, version, at: clock.now(), durationMs: 0, outcome: "refused", sections: {} });
+    const report = { name, version, at: clock.now(), durationMs: 0, outcome: "refused", sections: {} } as const;
+    this.#refusals.set(name, { report, message: error.message.slice(0, 1024) });
+    this.#unsent.add(name);
     void this.#sendApplied();
   }
 
@@ -201,7 +265,8 @@ export class ManagedNode {
     }
   }
 
-  #noteForgery(what: string, error: AgentError): void {
+  /** Counts and reports something that claimed to be the control plane's and is not. */
+  noteForgery(what: string, error: AgentError): void {
     this.#refusedSignatures += 1;
     this.#options.events.notice({
       eventType: "Signature Refused",
@@ -220,8 +285,10 @@ export class ManagedNode {
   async #sendApplied(): Promise<void> {
     const connection = this.#connection;
     if (connection === undefined) return;
+    this.#cancelResend();
+    const again: DocumentKind[] = [];
     for (const name of this.#unsent) {
-      const report = this.#applied.get(name);
+      const report = this.#refusals.get(name)?.report ?? this.#applied.get(name);
       this.#unsent.delete(name);
       if (report === undefined) continue;
       try {
@@ -229,11 +296,24 @@ export class ManagedNode {
       } catch (error) {
         if (connection.signal.aborted) return;
         this.#options.log.warn({ document: name, reason: toError(error).message }, "report was not taken");
+        if (isTransient(error)) again.push(name);
       }
     }
+    if (again.length === 0) this.#resends = 0;
+    else this.#resend(again);
+  }
+
+  #resend(names: readonly DocumentKind[]): void {
+    for (const name of names) this.#unsent.add(name);
+    const delay = Math.min(RESEND.capMs, RESEND.firstMs * 2 ** Math.min(this.#resends, 8));
+    this.#resends += 1;
+    this.#cancelResend();
+    this.#cancelResend = this.#options.clock.after(delay, () => void this.#sendApplied());
   }
 }
 
+const RESEND = { firstMs: 2000, capMs: 60_000 };
+const MAX_TAKEN_BACK = 1024;
 const FORGERIES: ReadonlySet<string> = new Set(["bad-signature", "replayed", "below-floor", "invalid-claims"]);
 
 function isForgery(error: unknown): error is InputError {

@@ -3,15 +3,9 @@ import type { FloorName, Health, HealthItem, SessionStatus, Status } from "../pr
 import type { DocumentApplied } from "../protocol/methods.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import type { Registration } from "./identity/identity.ts";
+import type { Fault } from "./fault.ts";
 import type { AppliedReports } from "./managed-node.ts";
 import type { Desired } from "./shadow/desired.ts";
-
-/** Something that is wrong and stays so until somebody or something mends it. */
-export interface Fault {
-  readonly code: string;
-  readonly message: string;
-  readonly since: number;
-}
 
 /** Everything a status is made of, gathered at one moment. Times in Unix milliseconds. */
 export interface StatusInput {

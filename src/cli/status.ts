@@ -7,10 +7,9 @@ import { standing, statusText } from "./status-view.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 
 const WATCH_MS = 1000;
-const HOME = "\u001b[H";
+const upBy = (lines: number): string => (lines === 0 ? "" : `\u001b[${lines}F`);
 const CLEAR_LINE = "\u001b[K";
 const CLEAR_BELOW = "\u001b[J";
-const CLEAR_ALL = "\u001b[2J";
 const HIDE_CURSOR = "\u001b[?25l";
 const SHOW_CURSOR = "\u001b[?25h";
 
@@ -38,7 +37,8 @@ function show({ settings, terminal, clock }: Call, status: Status): string {
 async function watch(call: Call): Promise<ExitClass> {
   const { terminal, settings, clock, signal } = call;
   const isDrawn = terminal.isInteractive && !settings.isJson;
-  if (isDrawn) terminal.out(HIDE_CURSOR + CLEAR_ALL);
+  if (isDrawn) terminal.out(HIDE_CURSOR);
+  let drawn = 0;
   try {
     for (;;) {
       const text = await fetchStatus(call).then(
@@ -46,7 +46,13 @@ async function watch(call: Call): Promise<ExitClass> {
         (error: unknown) => absent(call, toError(error)),
       );
       if (signal.aborted) return "ok";
-      terminal.out(isDrawn ? frame(text, terminal.size().rows) : text + (settings.isJson ? "" : "\n"));
+      if (isDrawn) {
+        const lines = linesThatFit(text, terminal.size().rows);
+        terminal.out(upBy(drawn) + lines.map((line) => `${line}${CLEAR_LINE}\n`).join("") + CLEAR_BELOW);
+        drawn = lines.length;
+      } else {
+        terminal.out(text + (settings.isJson ? "" : "\n"));
+      }
       await clock.sleep(WATCH_MS, signal);
     }
   } catch (error) {
@@ -64,11 +70,10 @@ function absent({ settings }: Call, error: Error): string {
     : `${plainLine(error.message)}\n`;
 }
 
-/** One picture over the one before: no flicker, nothing left over, never more lines than fit. */
-function frame(text: string, rows: number): string {
-  const lines = text
+/** Each picture is drawn over the one before and over nothing else: never more lines than fit. */
+function linesThatFit(text: string, rows: number): readonly string[] {
+  return text
     .trimEnd()
     .split("\n")
     .slice(0, Math.max(1, rows - 1));
-  return HOME + lines.map((line) => `${line}${CLEAR_LINE}\n`).join("") + CLEAR_BELOW;
 }

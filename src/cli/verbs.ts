@@ -1,3 +1,4 @@
+import { sectionNames } from "../protocol/sections.ts";
 import { triggerEvents } from "../protocol/trigger-events.ts";
 import type { ArgumentSpec, OptionSpec, Verb } from "./verb.ts";
 
@@ -108,6 +109,44 @@ export const verbs: readonly Verb[] = [
     exits: ["ok", "failed", "usage", "unreachable", "unregistered", "degraded", "timeout"],
     example: "holdfast health",
     load: async () => (await import("./health.ts")).healthVerb,
+  },
+  {
+    name: "plan",
+    summary: "show what a configuration would do on this machine, without doing it",
+    about: "Without a document it is the configuration in force: what is left to do, or what drift would be put back.",
+    arguments: [],
+    options: {
+      document: { value: "FILE", help: "a node's configuration as JSON, or - for standard input", complete: "file" },
+      ...JSON_OPTION,
+      ...TIMEOUT,
+      ...DIRECTORIES,
+    },
+    exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+    example: "holdfast plan --document node.json",
+    timeoutSeconds: 60,
+    load: async () => (await import("./plan.ts")).planVerb,
+  },
+  {
+    name: "why",
+    summary: "show why something is not as it should be, and when it is tried again",
+    arguments: [],
+    options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unreachable", "degraded", "timeout"],
+    example: "holdfast why",
+    load: async () => (await import("./why.ts")).whyVerb,
+  },
+  {
+    name: "config",
+    summary: "show the configuration in force, or one section of it",
+    about: "It is what the documents of the node and its cluster come to together, secrets included.",
+    arguments: [
+      { name: "action", isRequired: true, help: "show", complete: ["show"] },
+      { name: "section", isRequired: false, help: "one section", complete: sectionNames },
+    ],
+    options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+    example: "holdfast config show connectors",
+    load: async () => (await import("./config.ts")).configVerb,
   },
   {
     name: "trigger",

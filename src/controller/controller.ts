@@ -33,6 +33,7 @@ import { FleetService } from "./fleet-service.ts";
 import { ensureAdminKey } from "./keys/admin-key.ts";
 import { loadControlKeys, type ControlKeys } from "./keys/control-keys.ts";
 import { keyStore } from "./keys/key-store.ts";
+import { speedTestTokens as speedTestTokensOf, type SpeedTestTokens } from "./keys/speed-test-tokens.ts";
 import { fileCertificate, selfMadeCertificate, type ServerCertificate } from "./keys/tls-certificate.ts";
 import { controllerSettings, tlsModeOf, type ControllerSettings, type ControllerSettingsInput } from "./settings.ts";
 import { ADMIN_POLICY } from "./model/policy.ts";
@@ -85,6 +86,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     if (admin.isNew) log.info({ path: admin.path }, "operator's API key written");
     const access = new AccessStore(store.sql);
     access.putApiKey("admin", Buffer.from(admin.hash, "base64url").toString("hex"), [ADMIN_POLICY]);
+    const tokens = await speedTestTokensOf(files, join(dataDir, "keys", "speed-test.key"));
     const apiTokenKey = await verificationKey(keys.apiToken.publicKey);
     const identity = identityOf(store, settings);
     const server = certificate === undefined ? createHttpServer() : createHttpsServer(certificate);
@@ -104,6 +106,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
         admin,
         access,
         apiTokenKey,
+        speedTestTokens: tokens,
       });
     } catch (error) {
       server.close();
@@ -131,6 +134,7 @@ interface Parts {
   readonly admin: { readonly hash: string; readonly path: string };
   readonly access: AccessStore;
   readonly apiTokenKey: CryptoKey;
+  readonly speedTestTokens: SpeedTestTokens;
 }
 
 /** Wires everything. Runs without a pause after the port is open, so that no request comes before its listener. */
@@ -147,6 +151,7 @@ function assemble({
   admin,
   access,
   apiTokenKey,
+  speedTestTokens,
 }: Parts): Controller {
   const { heartbeatSeconds, maxSessions } = settings;
   const tlsPins = pinsOf(settings, certificate);
@@ -155,7 +160,7 @@ function assemble({
 
   const events = eventLog(store, clock, identity);
   const refusals = new Refusals({ store, events, clock, log: channelLog });
-  const documents = documentsOf({ ...base, events });
+  const documents = documentsOf({ ...base, events, speedTestTokens });
   const sessions = new Sessions({ store, events, clock, heartbeatSeconds });
   const announcer = new Announcer({ sessions, documents, clock });
   const triggers = new Triggers({ ...base, sessions, log: channelLog });
@@ -183,7 +188,7 @@ function assemble({
     documents,
     tickets,
     events,
-    speedTest: new SpeedTest(store),
+    speedTest: new SpeedTest(store, speedTestTokens),
     refusals,
     log: channelLog,
   });

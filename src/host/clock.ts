@@ -1,3 +1,4 @@
+import { uptime } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 
 /** Time, passed in so that tests and simulations can own it. */
@@ -6,6 +7,8 @@ export interface Clock {
   now(): number;
   /** Monotonic milliseconds from an arbitrary origin, for measuring; stands still while the machine sleeps. */
   elapsed(): number;
+  /** Milliseconds since the machine started, sleep included: what signed times are judged by. */
+  sinceBoot(): number;
   /** Resolves after `ms`; rejects with the reason when aborted. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
   /** Calls `run` once after `ms`; the returned function takes it back. */
@@ -17,6 +20,7 @@ export function systemClock(): Clock {
   return {
     now: () => Date.now(),
     elapsed: () => performance.now(),
+    sinceBoot: () => uptime() * 1000, // CLOCK_BOOTTIME, clock_gettime(2)
     sleep: (ms, signal) => delay(ms, undefined, signal === undefined ? {} : { signal }),
     after: (ms, run) => {
       const timer = setTimeout(run, ms).unref();

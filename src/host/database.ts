@@ -215,15 +215,32 @@ function copyImmutable(sql: DatabaseSync, path: string): void {
 
 function copyContent(sql: DatabaseSync, address: URL): void {
   sql.prepare("ATTACH ? AS disk").run(address.href);
+  // A reference may come before what it refers to.
+  sql.exec("PRAGMA foreign_keys=OFF");
   try {
     const tables = sql.prepare("SELECT name FROM main.sqlite_schema WHERE type='table'").all();
     for (const { name } of tables) {
-      const table = `"${String(name).replaceAll('"', '""')}"`;
-      sql.exec(`INSERT OR IGNORE INTO main.${table} SELECT * FROM disk.${table}`);
+      const columns = sharedColumns(sql, String(name));
+      const table = quoted(String(name));
+      if (columns !== "")
+        sql.exec(`INSERT OR IGNORE INTO main.${table} (${columns}) SELECT ${columns} FROM disk.${table}`);
     }
   } finally {
+    sql.exec("PRAGMA foreign_keys=ON");
     sql.exec("DETACH disk");
   }
+}
+
+/** The columns that a table has in both, as a list for SQL; the file may be of an older schema, or not have the table. */
+function sharedColumns(sql: DatabaseSync, table: string): string {
+  const query =
+    "SELECT name FROM pragma_table_info(?1, 'main') INTERSECT SELECT name FROM pragma_table_info(?1, 'disk')";
+  const columns = sql.prepare(query).all(table);
+  return columns.map(({ name }) => quoted(String(name))).join(", ");
+}
+
+function quoted(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
 }
 
 function wrap(path: string, error: unknown): HostError {

@@ -1,9 +1,9 @@
 import { z } from "zod";
+import { KNOWN_FEATURES, Requires } from "./features.ts";
 import { sectionNames, type SectionName } from "./sections.ts";
 import { Fqdn, JsonObject, LifecycleState, NodeName, NodeState, NodeType, Tags, Uid } from "./values.ts";
 
-/** Features a document or an item needs; a node that lacks one refuses it as `not-supported`. */
-export const Requires = z.array(z.string().max(64)).max(64).optional();
+export { KNOWN_FEATURES } from "./features.ts";
 
 const sections = Object.fromEntries(sectionNames.map((name) => [name, z.exactOptional(JsonObject)]));
 
@@ -58,9 +58,6 @@ export function unknownSections(body: JsonObject): readonly string[] {
   if (typeof config !== "object" || config === null) return [];
   return Object.keys(config).filter((name) => !Object.hasOwn(sections, name));
 }
-
-/** Features this build understands when a document requires them. */
-export const KNOWN_FEATURES: ReadonlySet<string> = new Set();
 
 /** Items that this build can use, and the others by their place in the list and the features they lack. */
 export interface SplitItems {

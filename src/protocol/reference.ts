@@ -4,6 +4,7 @@ import { ClusterDocument, DomainDocument, NodeDocument } from "./documents.ts";
 import { HANDSHAKE_LIMITS, PROTOCOL_VERSION, RpcError, SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "./envelope.ts";
 import { errorCodes } from "./error-codes.ts";
 import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./methods.ts";
+import { sectionSchemas } from "./sections.ts";
 import { recordByStream } from "./telemetry.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -25,6 +26,9 @@ export function protocolReference(): ReadonlyMap<string, string> {
     domain: DomainDocument,
   })) {
     put(`schemas/documents/${name}.json`, schemaOf(schema, `body of the ${name} document`));
+  }
+  for (const [name, schema] of Object.entries(sectionSchemas)) {
+    put(`schemas/sections/${name}.json`, schemaOf(schema, `the section ${name} of the configuration`));
   }
   for (const [name, schema] of Object.entries(recordByStream)) {
     put(`schemas/telemetry/${name}.json`, schemaOf(schema, `one record of the stream ${name}`));

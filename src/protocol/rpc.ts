@@ -48,6 +48,14 @@ interface Pending {
 /** Error of a request that the other side answered with a failure; `code` is the platform's. */
 export class RemoteError extends SessionError {}
 
+/** Refusals that say "later", not "never". */
+const TRANSIENT: ReadonlySet<string> = new Set(["busy", "internal", "storage-unavailable", "timeout"]);
+
+/** Whether a request that failed this way may be taken if it is sent again: no answer, or a refusal that says "later". */
+export function isTransient(error: unknown): boolean {
+  return !(error instanceof RemoteError) || TRANSIENT.has(error.code);
+}
+
 /** One end of a JSON-RPC 2.0 connection, without the connection: text goes out through `send`, messages come in through `receive`. */
 export class RpcPeer<Local extends Table, Remote extends Table> {
   readonly #options: RpcOptions<Local, Remote>;

@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { ConnectorsSection } from "./sections/connectors.ts";
+import { ServicesSection } from "./sections/services.ts";
 import type { JsonObject, NodeType } from "./values.ts";
 
 /** The sections of desired configuration, by the name they have below `config`. */
@@ -49,4 +51,7 @@ export const SECTION_MAX_BYTES = 4 * 1024 * 1024;
 export const SECTION_MAX_DEPTH = 24;
 
 /** The schema of each section that has one; the body of any other is a JSON object within the bounds. */
-export const sectionSchemas: Readonly<Partial<Record<SectionName, z.ZodType<JsonObject>>>> = {};
+export const sectionSchemas: Readonly<Partial<Record<SectionName, z.ZodType<JsonObject>>>> = {
+  connectors: ConnectorsSection,
+  services: ServicesSection,
+};

@@ -2,8 +2,10 @@
 export const triggerEvents = [
   "node-reboot",
   "node-restart-service",
+  "plan",
   "speed-test",
   "tg-nc",
   "tg-ping",
   "tg-traceroute",
+  "why",
 ] as const;

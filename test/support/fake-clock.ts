@@ -11,6 +11,7 @@ export class FakeClock implements Clock {
   #elapsed = 0;
   #wall: number;
   #order = 0;
+  #asleep = 0;
   readonly #timers = new Set<Timer>();
 
   constructor(wall = Date.UTC(2026, 0, 1)) {
@@ -30,6 +31,16 @@ export class FakeClock implements Clock {
     const timer = { at: this.#elapsed + ms, order: this.#order, run };
     this.#timers.add(timer);
     return () => this.#timers.delete(timer);
+  }
+
+  sinceBoot(): number {
+    return this.#elapsed + this.#asleep;
+  }
+
+  /** Lets the machine sleep: timers and the monotonic clock stand still, the others go on. */
+  sleepMachine(ms: number): void {
+    this.#asleep += ms;
+    this.#wall += ms;
   }
 
   sleep(ms: number, signal?: AbortSignal): Promise<void> {

@@ -12,6 +12,9 @@ import type {
   TriggerLine,
 } from "../../src/protocol/local-api.ts";
 
+import type { Config } from "../../src/protocol/documents.ts";
+import type { PlanReport, Reason, WhyReport } from "../../src/protocol/reconcile.ts";
+
 export const identity: NodeIdentity = {
   uid: "0197f1a2-0000-7000-8000-000000000001",
   name: "edge-1",
@@ -93,6 +96,24 @@ export class FakeLocalProvider implements LocalProvider {
     this.asked.push({ name });
     if (name === "cluster") throw new InputError("not-found", "there is no cluster document");
     return { name, from: 7, to: 0 };
+  }
+
+  currentPlan: PlanReport = { schema: 1, sections: [], notes: [] };
+  reasons: Reason[] = [];
+  currentConfig: Config = {};
+
+  async plan(config: Config | undefined): Promise<PlanReport> {
+    this.asked.push({ config });
+    if (this.thrown !== undefined) throw this.thrown;
+    return this.currentPlan;
+  }
+
+  why(): WhyReport {
+    return { schema: 1, reasons: this.reasons };
+  }
+
+  config(): Config {
+    return this.currentConfig;
   }
 
   wake(): void {

@@ -30,6 +30,10 @@ export class MovableClock implements Clock {
     return this.#real.elapsed() + this.#aheadMs;
   }
 
+  sinceBoot(): number {
+    return this.#real.sinceBoot() + this.#aheadMs;
+  }
+
   sleep(ms: number, signal?: AbortSignal): Promise<void> {
     return this.#real.sleep(ms, signal);
   }

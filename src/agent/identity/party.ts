@@ -1,17 +1,16 @@
+import { AgentError, InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { DocumentVersions } from "../../protocol/claims.ts";
 import { verifyJws } from "../../protocol/jws.ts";
 import { keySetOf } from "../../protocol/keys-chain.ts";
-import type { StateFile } from "../../host/state-file.ts";
 import { judgeServerProof, proveNode } from "../session/handshake.ts";
 import type { ControlPlaneRpc, HandshakeParty } from "../session/attempt.ts";
-import { authSigner, type Addresses, type PrivateKeys, type Registration, type SessionCounter } from "./identity.ts";
-
-const KNOWN_ADDRESSES_MAX = 8;
+import type { KnownAddresses } from "./known-addresses.ts";
+import { authSigner, type PrivateKeys, type Registration, type SessionCounter } from "./identity.ts";
 
 export interface PartyOptions {
   readonly clock: Clock;
-  readonly addresses: StateFile<Addresses>;
+  readonly addresses: KnownAddresses;
   readonly counter: SessionCounter;
   readonly keys: PrivateKeys;
   readonly registration: () => Registration;
@@ -21,16 +20,23 @@ export interface PartyOptions {
   readonly reportedVersion: () => number;
   /** Fetches and accepts newer versions of the keys document; resolves whether there were any. */
   readonly refreshKeys: (rpc: ControlPlaneRpc, signal: AbortSignal) => Promise<boolean>;
-  readonly onFault: (error: unknown) => void;
+  /** Told of each proof and each statement that did not hold. */
+  readonly onForgery: (what: string, error: AgentError) => void;
 }
 
 /** The node's side of the handshake: its keys, its counter, the pins and the addresses that worked. */
 export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> {
   const signer = await authSigner(options.keys);
   const { addresses, counter } = options;
-  const loaded = await addresses.load();
-  let known: readonly string[] = loaded.is === "good" ? loaded.value.addresses : [];
 
+  const told = async <T>(what: string, verified: () => Promise<T>): Promise<T> => {
+    try {
+      return await verified();
+    } catch (error) {
+      if (error instanceof AgentError) options.onForgery(what, error);
+      throw error;
+    }
+  };
   const controlPlane = (): Registration["controlPlane"] => options.registration().controlPlane;
   const verify = async (proof: string, cnonce: string, tlsKey: string | undefined) =>
     judgeServerProof(proof, {
@@ -44,7 +50,7 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
     target: async () => ({
       url: options.registration().node.session,
       pins: controlPlane().keys.spki,
-      knownAddresses: known,
+      knownAddresses: addresses.list,
       timeoutMs: 10_000,
     }),
     async prove(nonce, cnonce, tlsKey) {
@@ -60,25 +66,24 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
         tlsKey,
       });
     },
-    async verify(proof, cnonce, tlsKey, { rpc, signal }) {
-      try {
-        return await verify(proof, cnonce, tlsKey);
-      } catch (error) {
-        // A node that slept through a change of keys fetches them first: they prove themselves by the root it has pinned.
-        if (await options.refreshKeys(rpc, signal).catch(() => false)) return verify(proof, cnonce, tlsKey);
-        throw error;
-      }
-    },
+    verify: (proof, cnonce, tlsKey, { rpc, signal }) =>
+      told("a session's proof", async () => {
+        try {
+          return await verify(proof, cnonce, tlsKey);
+        } catch (error) {
+          // A node that slept through a change of keys fetches them first: they prove themselves by the root it has pinned.
+          if (await options.refreshKeys(rpc, signal).catch(() => false)) return verify(proof, cnonce, tlsKey);
+          throw error;
+        }
+      }),
     reportedVersion: options.reportedVersion,
-    async isDeletion(jws, cnonce) {
-      const claims = await verifyJws("holdfast-deleted+jwt", jws, await keySetOf(controlPlane().keys.signing));
-      const { node } = options.registration();
-      return claims.aud === node.uid && claims.nonce === cnonce && claims.iss === controlPlane().iss;
-    },
-    reached(address) {
-      if (known[0] === address) return;
-      known = [address, ...known.filter((other) => other !== address)].slice(0, KNOWN_ADDRESSES_MAX);
-      addresses.save({ addresses: [...known] }).catch(options.onFault);
-    },
+    isDeletion: (jws, cnonce) =>
+      told("a statement that this node was deleted", async () => {
+        const claims = await verifyJws("holdfast-deleted+jwt", jws, await keySetOf(controlPlane().keys.signing));
+        const { node } = options.registration();
+        if (claims.aud === node.uid && claims.nonce === cnonce && claims.iss === controlPlane().iss) return true;
+        throw new InputError("bad-signature", "the statement is for another node or another session");
+      }),
+    reached: (address) => addresses.reached(address),
   };
 }

@@ -8,6 +8,8 @@ import type {
   Status,
   TriggerLine,
 } from "../../protocol/local-api.ts";
+import type { Config } from "../../protocol/documents.ts";
+import type { PlanReport, WhyReport } from "../../protocol/reconcile.ts";
 
 /** What the agent gives to the local API. Errors it throws reach the caller with their code, message and details. */
 export interface LocalProvider {
@@ -23,6 +25,12 @@ export interface LocalProvider {
   register(license: string): Promise<NodeIdentity>;
   /** Lets the next document of this name have any version. */
   resetFloor(name: FloorName): Promise<FloorReset>;
+  /** The steps that a configuration would take, or that in force; takes none. */
+  plan(config: Config | undefined, signal: AbortSignal): Promise<PlanReport>;
+  /** Whatever is not as it should be, and why. */
+  why(): WhyReport;
+  /** The effective configuration, secrets included. */
+  config(): Config;
   /** Ends the wait before the next connection attempt. */
   wake(): void;
 }

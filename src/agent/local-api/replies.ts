@@ -32,18 +32,18 @@ export function statusOf(error: Error): number {
  * Reads a request's JSON body; none at all is `{}`.
  * @throws {InputError} as `parseStrictJson`, as soon as a limit is passed.
  */
-export async function readJson(request: IncomingMessage): Promise<unknown> {
+export async function readJson(request: IncomingMessage, limits = LOCAL_REQUEST_LIMITS): Promise<unknown> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of request as AsyncIterable<Buffer>) {
     size += chunk.byteLength;
-    if (size > LOCAL_REQUEST_LIMITS.maxBytes) {
-      throw new InputError("too-large", `a request body takes at most ${LOCAL_REQUEST_LIMITS.maxBytes} bytes`);
+    if (size > limits.maxBytes) {
+      throw new InputError("too-large", `a request body takes at most ${limits.maxBytes} bytes`);
     }
     chunks.push(chunk);
   }
   const bytes = Buffer.concat(chunks);
-  return bytes.every(isBlank) ? {} : parseStrictJson(bytes, LOCAL_REQUEST_LIMITS);
+  return bytes.every(isBlank) ? {} : parseStrictJson(bytes, limits);
 }
 
 /** Answers with one JSON object a line as they come (NDJSON), no faster than the caller reads, until they end or it leaves. */

@@ -4,6 +4,7 @@ import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { LogsQuery, RegisterRequest, ResetFloorRequest } from "../../protocol/local-api.ts";
+import { PLAN_REQUEST_LIMITS, PlanRequest } from "../../protocol/reconcile.ts";
 import { EventName } from "../../protocol/values.ts";
 import type { LocalProvider } from "./provider.ts";
 import { failureOf, readJson, sendJson, sendLines } from "./replies.ts";
@@ -50,6 +51,27 @@ export const routes: readonly Route[] = [
       const query = parse(LogsQuery, Object.fromEntries(url.searchParams));
       await sendLines(response, provider.logs(query, signal), clock, signal);
       response.end();
+    },
+  },
+  {
+    method: "GET",
+    path: "/v1/why",
+    isAdmin: false,
+    answer: async ({ response, provider }) => sendJson(response, 200, provider.why()),
+  },
+  {
+    method: "GET",
+    path: "/v1/config",
+    isAdmin: true,
+    answer: async ({ response, provider }) => sendJson(response, 200, provider.config()),
+  },
+  {
+    method: "POST",
+    path: "/v1/plan",
+    isAdmin: true,
+    async answer({ request, response, provider, signal }) {
+      const { config } = parse(PlanRequest, await readJson(request, PLAN_REQUEST_LIMITS));
+      sendJson(response, 200, await provider.plan(config, signal));
     },
   },
   { method: "POST", path: "/v1/trigger/", prefix: true, isAdmin: true, answer: runTrigger },

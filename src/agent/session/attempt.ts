@@ -29,7 +29,7 @@ export interface Connection {
   readonly reportedVersion: number;
   /** Aborted when the session ends. */
   readonly signal: AbortSignal;
-  /** Unix seconds by the control plane's clock, kept by ours that never jumps. */
+  /** Unix seconds by the control plane's clock, kept by ours that neither jumps nor sleeps. */
   sessionNow(): number;
   rttMs(): number | undefined;
   /** Whether so much waits to be sent that nothing more should be produced. */
@@ -51,7 +51,7 @@ export interface HandshakeParty {
     attempt: { readonly rpc: ControlPlaneRpc; readonly signal: AbortSignal },
   ): Promise<ServerProofClaims>;
   reportedVersion(): number;
-  /** Whether a `session.deleted` statement is genuine and answers this attempt. */
+  /** Whether a `session.deleted` statement is genuine and answers this attempt; rejects when it is not. */
   isDeletion(jws: string, cnonce: string): Promise<boolean>;
   /** Remembers an address that worked. */
   reached(address: string): void;
@@ -69,6 +69,8 @@ const CONGESTED_BYTES = 256 * 1024;
 /** How much may come between the answer to hello and the verdict on the proof in it. */
 const EARLY_MAX_BYTES = 2 * SESSION_LIMITS.maxBytes;
 const EARLY_MAX_MESSAGES = 256;
+/** Statements of deletion that are looked at in one attempt. */
+const MAX_DELETIONS = 8;
 const HEARTBEAT_BOUNDS_S = { min: 10, max: 300 };
 
 export interface AttemptListener {
@@ -88,6 +90,7 @@ export class Attempt {
   #connection: Connection | undefined;
   #handlers: Handlers<ControlMethods> = {};
   #deletion: Promise<boolean> = Promise.resolve(false);
+  #deletions = 0;
   #proof: Promise<boolean> = Promise.resolve(false);
   #pins: readonly string[] = [];
   #isAnswered = false;
@@ -220,7 +223,12 @@ export class Attempt {
         }
       },
       "session.deleted": ({ jws }) => {
-        this.#deletion = this.#options.party.isDeletion(jws, this.#cnonce).catch(() => false);
+        // Each costs a verification and a report, and anybody on the way can send them.
+        if (this.#deletions >= MAX_DELETIONS) return;
+        this.#deletions += 1;
+        const before = this.#deletion;
+        const isDeletion = this.#options.party.isDeletion(jws, this.#cnonce).catch(() => false);
+        this.#deletion = isDeletion.then(async (isGenuine) => (await before) || isGenuine);
       },
       "document.changed": opened(() => this.#handlers["document.changed"]),
       "trigger.run": opened(() => this.#handlers["trigger.run"]),
@@ -241,6 +249,7 @@ export class Attempt {
       throw error instanceof RemoteError ? judgeRefusal(error, tlsKey, this.#pins) : error;
     });
     const heardAt = clock.elapsed();
+    const provenAt = clock.sinceBoot();
     const verifying = party.verify(answer.proof, this.#cnonce, tlsKey, {
       rpc: this.rpc,
       signal: this.#over.signal,
@@ -260,7 +269,7 @@ export class Attempt {
       heartbeatMs: Math.min(max, Math.max(min, answer.heartbeatSeconds)) * 1000,
       reportedVersion: answer.reportedVersion,
       signal: this.#over.signal,
-      sessionNow: () => verified.iat + (clock.elapsed() - heardAt) / 1000,
+      sessionNow: () => verified.iat + (clock.sinceBoot() - provenAt) / 1000,
       rttMs: () => this.rttMs,
       isCongested: () => (this.#transport?.buffered() ?? 0) > CONGESTED_BYTES,
       drained: () => this.#drained(),

@@ -30,14 +30,12 @@ export type SessionEvent =
   | { readonly type: "ended"; readonly ending: Ending }
   /** A reason to look at once: `operator` overrides every wait, the others only our own backoff. */
   | { readonly type: "wake"; readonly cause: "network" | "resumed" | "operator" }
-  /** The machine slept for so long that the session's time, which stood still, is wrong. */
-  | { readonly type: "overslept" }
   | { readonly type: "stop" };
 
 export type Effect =
   | { readonly do: "dial" }
   | { readonly do: "ping" }
-  | { readonly do: "terminate"; readonly reason: "silent" | "handshake-timeout" | "overslept" | "shutdown" };
+  | { readonly do: "terminate"; readonly reason: "silent" | "handshake-timeout" | "shutdown" };
 
 export const HANDSHAKE_MS = 10_000;
 const PING_MS = 15_000;
@@ -152,10 +150,6 @@ function whileOnline(state: Online, event: SessionEvent, now: number, random: Ra
       return [{ ...state, lastHeardAt: now, deadAt: now + DEAD_AFTER_MS }, []];
     case "ended":
       return [wait(state, event.ending, now, random), []];
-    case "overslept": {
-      const [connecting, effects] = dial({ ...state.past, offlineSince: now }, now);
-      return [connecting, [{ do: "terminate", reason: "overslept" }, ...effects]];
-    }
     case "wake":
       return probe(state, Math.min(state.deadAt, now + PROBE_MS), now, random);
     case "timer": {

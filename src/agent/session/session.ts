@@ -35,7 +35,6 @@ export class Session {
   #lastOnlineAt: number | undefined;
   /** When something was last received that the state does not know of yet. */
   #heardAt: number | undefined;
-  #wallAhead = 0;
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -49,12 +48,7 @@ export class Session {
 
   /** Looks at once whether something can be done: a link changed, the machine woke, a person asked. */
   wake(cause: "network" | "resumed" | "operator"): void {
-    // Signatures are judged by the session's time, which only a new proof can set.
-    if (cause === "resumed" && this.#state.at === "online" && this.#sleptMs() > OVERSLEPT_MS) {
-      this.#dispatch({ type: "overslept" });
-    } else {
-      this.#dispatch({ type: "wake", cause });
-    }
+    this.#dispatch({ type: "wake", cause });
   }
 
   close(): void {
@@ -101,12 +95,6 @@ export class Session {
     this.#arm();
   }
 
-  /** How far the wall clock has run ahead of the monotonic one, which stands still in sleep, since the session opened. */
-  #sleptMs(): number {
-    const { clock } = this.#options;
-    return clock.now() - clock.elapsed() - this.#wallAhead;
-  }
-
   #arm(): void {
     const at = deadlineOf(this.#state);
     if (at === this.#armedFor) return;
@@ -149,7 +137,6 @@ export class Session {
       onOpened: (connection) => {
         if (this.#attempt !== attempt) return;
         this.#reason = undefined;
-        this.#wallAhead = this.#options.clock.now() - this.#options.clock.elapsed();
         this.#lastOnlineAt = this.#options.clock.now();
         this.#dispatch({ type: "opened" });
         this.#options.log.info({ sid: connection.sid, address: attempt.address }, "session opened");
@@ -168,12 +155,8 @@ export class Session {
   }
 }
 
-/** As much as clocks of several machines of a control plane may differ by. */
-const OVERSLEPT_MS = 60_000;
-
 const EXPLAINED = {
   silent: "nothing was received for 37.5 s",
   "handshake-timeout": "the handshake did not finish within 10 s",
-  overslept: "the machine slept, so that the session's time is behind",
   shutdown: "the agent is stopping",
 } as const;

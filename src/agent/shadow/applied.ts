@@ -3,31 +3,73 @@ import type { DocumentApplied, SectionReport } from "../../protocol/methods.ts";
 import type { Config } from "../../protocol/documents.ts";
 import type { NodeType } from "../../protocol/values.ts";
 import type { Desired, Held } from "./desired.ts";
+import type { Effective } from "./merge.ts";
 
 /** What one document came to, before it is stamped with times. */
 export type Verdict = Pick<DocumentApplied, "outcome" | "sections">;
+export type Verdicts = Readonly<Partial<Record<DocumentApplied["name"], Verdict>>>;
+/** What became of a section that this version applies. */
+export type SectionAnswer = SectionReport;
 
 /** What each document in force comes to on this node. Pure. */
-export function judgeDocuments(desired: Desired): Readonly<Partial<Record<DocumentApplied["name"], Verdict>>> {
+export function judgeDocuments(
+  desired: Desired,
+  answers: ReadonlyMap<string, SectionAnswer>,
+  { shadowed, errors }: Pick<Effective, "shadowed" | "errors">,
+): Verdicts {
   const type = desired.node?.body.type ?? "Node";
+  const config = { ...desired.cluster?.body.config, ...desired.node?.body.config };
+  const unfinished = sectionNames.filter((name) => config[name] === undefined && isUnfinished(answers.get(name)));
+  const verdictOf = (
+    { passedOver }: Held<unknown>,
+    config: Config,
+    notes: readonly Note[],
+    others: readonly SectionName[],
+  ): Verdict => {
+    const known = [...sectionNames.filter((name) => config[name] !== undefined), ...others];
+    const sections = Object.fromEntries(known.map((name) => [name, sectionReport(name, type, answers, notes)]));
+    const isComplete = passedOver.length === 0;
+    const isWhole =
+      isComplete && Object.values(sections).every(({ state, issues }) => state === "converged" && issues.length === 0);
+    return { outcome: isWhole ? "converged" : "partial", sections };
+  };
+  const overridden = shadowed.map(({ path, by }) => ({ path, message: `${path}: the cluster's ${by} is in force` }));
   return {
-    ...(desired.node === undefined ? {} : { node: verdictOf(desired.node, desired.node.body.config, type) }),
+    ...(desired.node === undefined
+      ? {}
+      : { node: verdictOf(desired.node, desired.node.body.config, overridden, unfinished) }),
     ...(desired.cluster === undefined
       ? {}
-      : { cluster: verdictOf(desired.cluster, desired.cluster.body.config, type) }),
-    ...(desired.domain === undefined ? {} : { domain: verdictOf(desired.domain, {}, type) }),
+      : { cluster: verdictOf(desired.cluster, desired.cluster.body.config, errors, []) }),
+    ...(desired.domain === undefined ? {} : { domain: verdictOf(desired.domain, {}, [], []) }),
   };
 }
 
-function verdictOf({ passedOver }: Held<unknown>, config: Config, type: NodeType): Verdict {
-  const present = sectionNames.filter((name) => config[name] !== undefined);
-  const sections = Object.fromEntries(present.map((name) => [name, sectionReport(name, type)]));
-  return { outcome: present.length + passedOver.length === 0 ? "converged" : "partial", sections };
+interface Note {
+  readonly path: string;
+  readonly message: string;
 }
 
-function sectionReport(name: SectionName, type: NodeType): SectionReport {
+const MAX_ISSUES = 1000;
+
+function sectionReport(
+  name: SectionName,
+  type: NodeType,
+  answers: ReadonlyMap<string, SectionAnswer>,
+  notes: readonly Note[],
+): SectionReport {
+  const answer = answers.get(name);
+  const own = notes.filter(({ path }) => path === name || path.startsWith(`${name}.`)).map(({ message }) => message);
+  if (answer !== undefined && sectionSuits(name, type)) {
+    return { ...answer, issues: [...answer.issues, ...own].slice(0, MAX_ISSUES) };
+  }
   const reason = sectionSuits(name, type)
     ? `${name}: this version of the node does not apply the section`
     : `${name}: not a section of an agent`;
   return { state: "unsupported", issues: [reason], steps: 0 };
+}
+
+/** Whether a section that is not in the document still has something on the machine that was to be taken away. */
+function isUnfinished(answer: SectionAnswer | undefined): boolean {
+  return answer !== undefined && answer.state !== "converged";
 }

@@ -15,6 +15,7 @@ import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
 
 type Name = DocumentApplied["name"];
 const NAMES: readonly Name[] = ["keys", ...DocumentName.options];
+const HOUR_MS = 3_600_000;
 const POLL_MS = 600_000;
 const RETRY_MS = { first: 2000, cap: 60_000 };
 /** How a content fails that the control plane did not sign, or not as what it was fetched for. */
@@ -28,6 +29,8 @@ export interface DocumentSyncOptions {
   readonly http: HttpClient;
   readonly documents: DesiredDocuments;
   readonly registration: () => Registration;
+  /** Addresses that worked for the session. */
+  readonly knownAddresses: () => readonly string[];
   readonly saveRegistration: (registration: Registration) => Promise<void>;
   readonly trust: () => Promise<Trust>;
   /** A document came into force; what it came to is reported by whoever applies it. */
@@ -46,6 +49,8 @@ export class DocumentSync {
   #connection: Connection | undefined;
   #isRunning = false;
   #failures = 0;
+  /** Until when the control plane asked not to be asked; monotonic milliseconds. */
+  #quietUntil = Number.NEGATIVE_INFINITY;
   #cancelTimer = (): void => undefined;
 
   constructor(options: DocumentSyncOptions) {
@@ -56,7 +61,8 @@ export class DocumentSync {
   online(connection: Connection): void {
     this.#connection = connection;
     this.look(NAMES.filter((name) => connection.proof.versions[name] !== this.#have(name)));
-    this.#schedule(POLL_MS);
+    const quietMs = this.#quietUntil - this.#options.clock.elapsed();
+    this.#schedule(quietMs > 0 ? quietMs : POLL_MS);
   }
 
   offline(): void {
@@ -67,7 +73,8 @@ export class DocumentSync {
   /** Something may have changed: fetch these when a session allows. */
   look(names: readonly Name[]): void {
     for (const name of names) this.#due.add(name);
-    if (this.#connection !== undefined && this.#due.size > 0 && !this.#isRunning) void this.#run(this.#connection);
+    if (this.#connection === undefined || this.#due.size === 0 || this.#isRunning) return;
+    if (this.#options.clock.elapsed() >= this.#quietUntil) void this.#run(this.#connection);
   }
 
   /** Fetches a document again even if its version was refused, as when its floor was reset. */
@@ -125,7 +132,10 @@ export class DocumentSync {
     this.#failures += 1;
     this.#options.log.warn({ reason: error.message, failures: this.#failures }, "documents could not be fetched");
     if (this.#failures >= 2) this.#options.onHealth(false, error.message);
-    this.#schedule(Math.min(RETRY_MS.cap, RETRY_MS.first * 2 ** Math.min(this.#failures, 8)));
+    const asked = error instanceof SessionError ? error.details?.["retryAfterMs"] : undefined;
+    const askedMs = typeof asked === "number" ? asked : 0;
+    this.#quietUntil = this.#options.clock.elapsed() + askedMs;
+    this.#schedule(Math.max(askedMs, Math.min(RETRY_MS.cap, RETRY_MS.first * 2 ** Math.min(this.#failures, 8))));
   }
 
   #next(): Name | undefined {
@@ -135,6 +145,7 @@ export class DocumentSync {
   #schedule(ms: number): void {
     this.#cancelTimer();
     this.#cancelTimer = this.#options.clock.after(ms, () => {
+      this.#quietUntil = Number.NEGATIVE_INFINITY;
       this.look(NAMES);
       this.#schedule(POLL_MS);
     });
@@ -197,20 +208,26 @@ export class DocumentSync {
   }
 
   async #download(name: Name, ticket: string, signal: AbortSignal): Promise<string> {
-    const { iss, keys } = this.#options.registration().controlPlane;
+    const { controlPlane, node } = this.#options.registration();
+    const { iss, keys } = controlPlane;
+    const isSameHost = new URL(iss).hostname === new URL(node.session).hostname;
     const response = await this.#options.http.send(
       {
         url: `${iss}${DOCUMENT_PATH}`,
         method: "GET",
         headers: { "holdfast-ticket": ticket },
         pins: keys.spki,
+        ...(isSameHost ? { knownAddresses: this.#options.knownAddresses() } : {}),
         maxBytes: name === "keys" ? KEYS_LIMITS.maxBytes : DOCUMENT_MAX_BYTES,
         timeoutMs: 120_000,
       },
       signal,
     );
     if (response.status === 200) return response.body;
-    throw new SessionError("fetch-failed", `the ${name} document: HTTP ${response.status}`);
+    const { status, retryAfterMs } = response;
+    const isAsked = (status === 429 || status === 503) && retryAfterMs !== undefined;
+    const options = isAsked ? { details: { retryAfterMs: Math.min(HOUR_MS, retryAfterMs) } } : {};
+    throw new SessionError("fetch-failed", `the ${name} document: HTTP ${status}`, options);
   }
 
   async #acceptKeys(body: string): Promise<void> {

@@ -88,9 +88,9 @@ export function nextReport(state: ReporterState, facts: ShadowMap, now: number):
   };
 }
 
-/** The control plane answered the report of this version. */
+/** The control plane answered the report in flight; with another version than the report's it says nothing, and the report is lost. */
 export function reportAcknowledged(state: ReporterState, version: number): ReporterState {
-  if (state.sent?.version !== version) return state;
+  if (state.sent?.version !== version) return reportLost(state);
   return { ...state, acknowledged: state.sent, sent: undefined, isInFlight: false, failures: 0 };
 }
 

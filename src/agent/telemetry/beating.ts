@@ -9,15 +9,17 @@ export type BeatConnection = Pick<Connection, "rpc" | "heartbeatMs" | "isCongest
 export interface BeatingOptions {
   readonly clock: Clock;
   readonly random: Random;
-  readonly heartbeat: (seq: number, connection: BeatConnection) => Heartbeat;
+  /** `leftOut` is how many heartbeats were not sent so far. */
+  readonly heartbeat: (seq: number, connection: BeatConnection, leftOut: number) => Heartbeat;
 }
 
 const FIRST_WITHIN_MS = 2000;
 
-/** Sends heartbeats while there is a session, jittered so that no fleet beats in step; one that would queue is left out. */
+/** Sends heartbeats while there is a session, jittered so that no fleet beats in step; one that would queue is left out and counted. */
 export class Beating {
   readonly #options: BeatingOptions;
   #seq = 0;
+  #leftOut = 0;
   #cancel = (): void => undefined;
 
   constructor(options: BeatingOptions) {
@@ -37,8 +39,8 @@ export class Beating {
       this.#after(connection.heartbeatMs * (0.9 + 0.2 * this.#options.random()), connection);
       // A number that is missing tells the control plane that a heartbeat was left out.
       this.#seq += 1;
-      if (connection.isCongested()) return;
-      connection.rpc.notify("heartbeat", this.#options.heartbeat(this.#seq, connection));
+      if (connection.isCongested()) this.#leftOut += 1;
+      else connection.rpc.notify("heartbeat", this.#options.heartbeat(this.#seq, connection, this.#leftOut));
     });
   }
 }

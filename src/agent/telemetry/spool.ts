@@ -242,11 +242,11 @@ export class Spool {
   }
 }
 
-/** Everything that waits and everything that was dropped, over all streams. */
-export function queueOf(status: ReturnType<Spool["status"]>): { records: number; dropped: number } {
+/** Everything that waits and everything that was dropped, over all streams and the heartbeats that were left out. */
+export function queueOf(status: ReturnType<Spool["status"]>, leftOut: number): { records: number; dropped: number } {
   const streams = Object.values(status);
   return {
     records: streams.reduce((sum, { queued }) => sum + queued, 0),
-    dropped: streams.reduce((sum, { dropped }) => sum + dropped, 0),
+    dropped: streams.reduce((sum, { dropped }) => sum + dropped, leftOut),
   };
 }

@@ -64,7 +64,7 @@ export class Dispatcher {
   constructor(options: DispatcherOptions) {
     this.#options = options;
     this.#triggers = new Map(options.triggers.map((trigger) => [trigger.event, trigger]));
-    this.#outbox = new Outbox(options.journal, options.log);
+    this.#outbox = new Outbox(options.journal, options.clock, options.log);
   }
 
   /** The events this node knows, in order of their names. */
@@ -110,6 +110,7 @@ export class Dispatcher {
       job.abort(new HostError("interrupted", "the node is stopping"));
     }
     await Promise.all(this.#work);
+    this.#outbox.close();
   }
 
   async #answer(request: Request): Promise<TriggerReply> {

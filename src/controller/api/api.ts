@@ -7,6 +7,7 @@ import { authenticate, challengeFor } from "./caller.ts";
 import { clusterRoutes } from "./clusters.ts";
 import { eventRoutes } from "./events.ts";
 import { nodeConfigRoutes } from "./node-config.ts";
+import { nodeItemRoutes } from "./node-items.ts";
 import { nodeRoutes } from "./nodes.ts";
 import { oauthRoutes } from "./oauth.ts";
 import { refusalOf, problemResponse } from "./problem.ts";
@@ -26,6 +27,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...oauthRoutes(deps),
     ...nodeRoutes(deps),
     ...nodeConfigRoutes(deps),
+    ...nodeItemRoutes(deps),
     ...tagRoutes(deps),
     ...triggerRoutes(deps),
     ...clusterRoutes(deps),

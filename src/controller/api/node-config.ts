@@ -7,9 +7,11 @@ import {
   sectionSuits,
   type SectionName,
 } from "../../protocol/sections.ts";
+import { isItemSection, isV2 } from "../../protocol/sections/forms.ts";
 import { JsonObject, Uid } from "../../protocol/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { nodeOf, nodeResponse } from "./nodes.ts";
+import { Violations } from "./problem.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, notFound, PublicNode, refusals, violations } from "./shapes.ts";
 
@@ -32,7 +34,8 @@ const SECTION_PATHS: readonly SectionPath[] = [
   { section: "snmp", path: "/snmp", operation: "Snmp", isRemovable: false },
 ];
 
-const NodeParams = z.object({ nodeID: Uid });
+/** The path parameters of everything below one node. */
+export const NodeParams = z.object({ nodeID: Uid });
 
 /** Whole sections of a node's desired configuration: replace and remove. */
 export function nodeConfigRoutes(deps: ApiDeps): readonly Route[] {
@@ -54,6 +57,9 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
     handle: ({ params: { nodeID }, body, caller }) => {
       const record = nodeOf(fleet, nodeID);
       if (!sectionSuits(section, record.type)) throw notForAgents(section);
+      if (isItemSection(section) && isV2(record.config[section] ?? {}) && !isV2(body)) {
+        throw new Violations([`${section}.version: cannot overwrite V2 configuration with the legacy form`]);
+      }
       return nodeResponse(fleet.setSection(nodeID, section, body, caller.name), "full");
     },
   });
@@ -77,11 +83,12 @@ function remove({ fleet }: ApiDeps, { section, path, operation }: SectionPath): 
   });
 }
 
-function accessTo(section: SectionName) {
+/** Who may write a section of a node. */
+export function accessTo(section: SectionName) {
   return {
     to: "resource",
     permissions: [`nodes::configure:${section}`],
-    resource: ({ nodeID }: z.infer<typeof NodeParams>) => tgrn.node(nodeID),
+    resource: ({ nodeID = "" }: { readonly nodeID?: string }) => tgrn.node(nodeID),
   } as const;
 }
 

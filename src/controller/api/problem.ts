@@ -10,6 +10,8 @@ const httpCodes = {
   "wrong-method": 405,
   "name-taken": 409,
   "policy-in-use": 409,
+  "legacy-form": 409,
+  "item-collision": 409,
   "too-large": 413,
   "uri-too-long": 414,
   "wrong-content-type": 415,

@@ -1,19 +1,28 @@
 import type { Clock } from "../../host/clock.ts";
 import type { DocumentName } from "../../protocol/claims.ts";
 import type { Documents } from "./documents.ts";
-import type { Sessions } from "./sessions.ts";
+import type { NodeSession } from "./session.ts";
 
 /** How long changes are gathered before they are told, and before a congested socket is tried again. */
 const GATHER_MS = 20;
 const RETRY_MS = 1000;
 
+/** What of sessions and documents an announcement needs. */
+export interface AnnouncerDeps {
+  readonly sessions: {
+    get(uid: string): { readonly isCongested: boolean; readonly peer: Pick<NodeSession["peer"], "notify"> } | undefined;
+  };
+  readonly documents: Pick<Documents, "versions">;
+  readonly clock: Clock;
+}
+
 /** Tells nodes that documents changed: several changes at once are one message, and only nodes that are online hear it. */
 export class Announcer {
-  readonly #deps: { readonly sessions: Sessions; readonly documents: Documents; readonly clock: Clock };
+  readonly #deps: AnnouncerDeps;
   readonly #due = new Map<string, Set<DocumentName>>();
   #cancel: (() => void) | undefined;
 
-  constructor(deps: { readonly sessions: Sessions; readonly documents: Documents; readonly clock: Clock }) {
+  constructor(deps: AnnouncerDeps) {
     this.#deps = deps;
   }
 

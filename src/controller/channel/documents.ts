@@ -1,10 +1,11 @@
-import { createHash } from "node:crypto";
 import type { Clock } from "../../host/clock.ts";
 import type { DocumentName, DocumentVersions } from "../../protocol/claims.ts";
 import { signJws } from "../../protocol/jws.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import type { EventLog } from "../event-log.ts";
+import { sha256 } from "../keys/admin-key.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
+import type { SpeedTestTokens } from "../keys/speed-test-tokens.ts";
 import { clusterDocument, domainDocument, judgeHave, nextVersion, nodeDocument } from "../model/documents.ts";
 import type { DocumentId } from "../store/documents.ts";
 import type { Store } from "../store/store.ts";
@@ -23,6 +24,7 @@ export interface Documents {
 }
 
 export interface DocumentsDeps {
+  readonly speedTestTokens: SpeedTestTokens;
   readonly store: Store;
   readonly events: EventLog;
   readonly keys: ControlKeys;
@@ -36,7 +38,7 @@ const MAX_TOLD = 50_000;
 
 const NAMES: readonly DocumentName[] = ["node", "cluster", "domain"];
 
-export function documents({ store, events, keys, clock, origin }: DocumentsDeps): Documents {
+export function documents({ store, events, keys, speedTestTokens, clock, origin }: DocumentsDeps): Documents {
   const seal = `${keys.signing.kid} ${origin}`;
 
   const idOf = (uid: string, name: DocumentName): DocumentId | undefined => {
@@ -50,7 +52,7 @@ export function documents({ store, events, keys, clock, origin }: DocumentsDeps)
     if (node === undefined) return undefined;
     switch (name) {
       case "node":
-        return nodeDocument(node, { speedTestUrl: `${origin}${SPEED_TEST_PATH}/${store.nodes.speedToken(uid) ?? ""}` });
+        return nodeDocument(node, {});
       case "cluster": {
         const cluster = node.cluster === undefined ? undefined : store.clusters.get(node.cluster);
         return cluster === undefined ? undefined : clusterDocument(cluster);
@@ -59,6 +61,10 @@ export function documents({ store, events, keys, clock, origin }: DocumentsDeps)
         return domainDocument(node.domain);
     }
   };
+
+  /** What a document says and the database must not: it counts for the version, and is added when it is signed. */
+  const secretsOf = (uid: string, name: DocumentName): JsonObject =>
+    name === "node" ? { settings: { speedTestUrl: `${origin}${SPEED_TEST_PATH}/${speedTestTokens.of(uid)}` } } : {};
 
   const versionOf = (uid: string, name: DocumentName): number => {
     const id = idOf(uid, name);
@@ -69,7 +75,7 @@ export function documents({ store, events, keys, clock, origin }: DocumentsDeps)
     const [id, content] = [idOf(uid, name), build(uid, name)];
     if (id === undefined || content === undefined) return false;
     const body = JSON.stringify(content);
-    const hash = createHash("sha256").update(body).digest("base64url");
+    const hash = sha256(body + JSON.stringify(secretsOf(uid, name)));
     const version = nextVersion(store.documents.get(id), hash, store.documents.highest(uid, name));
     if (version !== undefined) store.documents.put(id, { version, hash, body });
     return version !== undefined;
@@ -141,11 +147,12 @@ export function documents({ store, events, keys, clock, origin }: DocumentsDeps)
       const stored = id === undefined ? undefined : store.documents.get(id);
       if (id === undefined || stored === undefined) return undefined;
       if (stored.jws !== undefined && stored.seal === seal) return stored.jws;
-      const body = JsonObject.parse(JSON.parse(stored.body));
+      const secrets = secretsOf(uid, name);
+      const body = { ...JsonObject.parse(JSON.parse(stored.body)), ...secrets };
       const iat = Math.floor(clock.now() / 1000);
       const claims = { iss: origin, aud: uid, name, sub: id.sub, version: stored.version, iat, body };
       const jws = await signJws("holdfast-document+jwt", claims, keys.signing);
-      store.documents.setJws(id, stored.version, jws, seal);
+      if (Object.keys(secrets).length === 0) store.documents.setJws(id, stored.version, jws, seal);
       return jws;
     },
   };

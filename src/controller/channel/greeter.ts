@@ -47,6 +47,13 @@ const HANDSHAKE_BYTES = HANDSHAKE_LIMITS.maxBytes + 16;
 const FULL = { close: "too-many", text: "300" } as const;
 const UNSPOKEN = { close: "protocol-version", text: `protocol ${PROTOCOL_VERSION} is spoken` } as const;
 
+/** Somebody at the gate: the WebSocket, what carries it, and where from. */
+interface Guest {
+  readonly socket: WebSocket;
+  readonly stream: Duplex;
+  readonly address: string;
+}
+
 /** Takes new sockets through challenge and hello; one that succeeds becomes a session. */
 export class Greeter {
   readonly #deps: GreeterDeps;
@@ -112,7 +119,7 @@ export class Greeter {
     };
     const hear = async (frame: Uint8Array): Promise<void> => {
       try {
-        await this.#hello(socket, frame, nonce, address, () => isDone);
+        await this.#hello({ socket, stream, address }, frame, nonce, () => isDone);
         done();
       } catch (error) {
         this.#deps.log.error({ err: toError(error) }, "hello failed");
@@ -127,13 +134,8 @@ export class Greeter {
     socket.send(JSON.stringify({ jsonrpc: "2.0", method: "session.challenge", params: challenge }));
   }
 
-  async #hello(
-    socket: WebSocket,
-    frame: Uint8Array,
-    nonce: string,
-    address: string,
-    isGone: () => boolean,
-  ): Promise<void> {
+  async #hello(guest: Guest, frame: Uint8Array, nonce: string, isGone: () => boolean): Promise<void> {
+    const { socket, address } = guest;
     const { store, origin, tlsPins, clock } = this.#deps;
     const hello = readHello(frame);
     if ("error" in hello) {
@@ -153,7 +155,7 @@ export class Greeter {
         return;
       case "unspoken":
       case "authentic":
-        await this.#open(socket, hello.id, verdict, address, isGone);
+        await this.#open(guest, hello.id, verdict, isGone);
     }
   }
 
@@ -171,18 +173,18 @@ export class Greeter {
   }
 
   async #open(
-    socket: WebSocket,
+    guest: Guest,
     id: number,
     { kind, claims }: { readonly kind: "authentic" | "unspoken"; readonly claims: NodeProofClaims },
-    address: string,
     isGone: () => boolean,
   ): Promise<void> {
+    const { socket, stream, address } = guest;
     const { store, documents, keys, clock, origin, tlsPins, heartbeatSeconds } = this.#deps;
     const uid = claims.iss;
     const sid = randomUUID();
     if (kind === "authentic") documents.follow(uid, claims.have);
     const versions = documents.versions(uid);
-    const begins = { iat: Math.floor(clock.now() / 1000), elapsed: clock.elapsed() };
+    const begins = { iat: Math.floor(clock.now() / 1000), sinceBoot: clock.sinceBoot() };
     const proof = await signJws(
       "holdfast-server-proof+jwt",
       {
@@ -211,7 +213,7 @@ export class Greeter {
       closeSocket(socket, closeCodes[away.close], away.text, clock);
       return;
     }
-    const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address, begins }, socket, this.#hooks);
+    const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address, begins }, socket, stream, this.#hooks);
     store.atomic(() => this.#enter(session, claims, before));
     session.answer(id, result);
     const current = documents.versions(uid);

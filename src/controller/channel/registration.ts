@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { License, RegisterClaims } from "../../protocol/claims.ts";
@@ -103,7 +102,6 @@ function enter(
     keys: claims.keys,
     device: claims.device,
     createdAt: Math.floor(nowSeconds),
-    speedToken: randomBytes(32).toString("base64url"),
     trail: NEW_IDENTITY,
   });
   store.licenses.consume(uid, nowSeconds);

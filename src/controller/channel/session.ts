@@ -1,3 +1,4 @@
+import type { Duplex } from "node:stream";
 import type { RawData, WebSocket } from "ws";
 import { AgentError, errnoOf, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
@@ -34,7 +35,7 @@ export interface SessionFacts {
   readonly cnonce: string;
   readonly address: string;
   /** What the control plane's proof said the time is, and the monotonic ms of that moment: session time begins here. */
-  readonly begins: { readonly iat: number; readonly elapsed: number };
+  readonly begins: { readonly iat: number; readonly sinceBoot: number };
 }
 
 /** What all sessions share; one value for all of them, since there may be thousands. */
@@ -53,19 +54,24 @@ export class NodeSession {
   readonly cnonce: string;
   readonly address: string;
   readonly peer: RpcPeer<NodeMethods, ControlMethods>;
-  /** Monotonic ms of the last thing received. */
+  /** Monotonic ms of the last bytes received. */
   lastHeardAt: number;
   /** Newest heartbeat not yet in the store. */
   heartbeat: StoredHeartbeat | undefined;
-  /** Documents of which the node has shown a version above ours; made when it first does. */
+  /** Documents whose version was raised above the node's in this session; made only where that happens. */
   followed: Set<string> | undefined;
   readonly #socket: WebSocket;
   readonly #hooks: SessionHooks;
-  /** Session time less monotonic time, in ms; one number, since there may be thousands. */
+  /** Session time less the time since boot, in ms; one number, since there may be thousands. */
   readonly #aheadMs: number;
   #badFrames = 0;
 
-  constructor({ uid, sid, cnonce, address, begins }: SessionFacts, socket: WebSocket, hooks: SessionHooks) {
+  constructor(
+    { uid, sid, cnonce, address, begins }: SessionFacts,
+    socket: WebSocket,
+    stream: Duplex,
+    hooks: SessionHooks,
+  ) {
     this.uid = uid;
     this.sid = sid;
     this.cnonce = cnonce;
@@ -73,7 +79,7 @@ export class NodeSession {
     this.lastHeardAt = hooks.clock.elapsed();
     this.#socket = socket;
     this.#hooks = hooks;
-    this.#aheadMs = begins.iat * 1000 - begins.elapsed;
+    this.#aheadMs = begins.iat * 1000 - begins.sinceBoot;
     this.peer = new RpcPeer({
       local: nodeMethods,
       remote: controlMethods,
@@ -81,12 +87,11 @@ export class NodeSession {
       send: (text) => this.#send(text),
       onFault: (method, error) => hooks.onFault(this, method, error),
     });
-    const heard = (): void => {
+    // Not whole messages: a large one may take its time on a slow link.
+    stream.on("data", () => {
       this.lastHeardAt = hooks.clock.elapsed();
-    };
+    });
     socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
-    socket.on("ping", heard);
-    socket.on("pong", heard);
     socket.on("error", (error) => {
       if (errnoOf(error) === TOO_LARGE) hooks.onRefused(this, "too-large", "a message over 1 MiB");
     });
@@ -98,7 +103,7 @@ export class NodeSession {
 
   /** Session time in whole Unix seconds: what the node judges signatures by, so that a step of the wall clock changes nothing. */
   now(): number {
-    return Math.floor((this.#aheadMs + this.#hooks.clock.elapsed()) / 1000);
+    return Math.floor((this.#aheadMs + this.#hooks.clock.sinceBoot()) / 1000);
   }
 
   /** Too much is unsent for anything that can wait. */
@@ -135,7 +140,6 @@ export class NodeSession {
   #receive(data: RawData, isBinary: boolean): void {
     // What arrives after we said goodbye belongs to nobody.
     if (this.#socket.readyState !== this.#socket.OPEN) return;
-    this.lastHeardAt = this.#hooks.clock.elapsed();
     if (isBinary) {
       closeSocket(this.#socket, 1003, "text frames only", this.#hooks.clock);
       return;

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import type { SpeedTestTokens } from "../keys/speed-test-tokens.ts";
 import type { Store } from "../store/store.ts";
 import { answerError, answerJson, pathOf } from "./http-io.ts";
 
@@ -17,15 +18,18 @@ const CHUNK = randomBytes(64 * 1024);
 /** Sends and takes bytes for nodes to measure with, a few connections of each at a time. */
 export class SpeedTest {
   readonly #store: Store;
+  readonly #tokens: SpeedTestTokens;
   readonly #running = new Map<string, number>();
 
-  constructor(store: Store) {
+  constructor(store: Store, tokens: SpeedTestTokens) {
     this.#store = store;
+    this.#tokens = tokens;
   }
 
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const uid = this.#store.nodes.bySpeedToken(pathOf(request).slice(SPEED_TEST_PATH.length + 1));
-    if (uid === undefined) return answerError(response, 404, { code: "not-found", message: "no such speed test" });
+    const uid = this.#tokens.uidOf(pathOf(request).slice(SPEED_TEST_PATH.length + 1));
+    if (uid === undefined || this.#store.nodes.label(uid) === undefined)
+      return answerError(response, 404, { code: "not-found", message: "no such speed test" });
     const running = this.#running.get(uid) ?? 0;
     if (running >= SPEED_TEST_CONNECTIONS) {
       const message = `${SPEED_TEST_CONNECTIONS} connections are measuring`;

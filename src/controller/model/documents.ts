@@ -19,7 +19,7 @@ type DocumentNode = Omit<
 >;
 
 /** The body of a node's own document. Pure; the order of its members is fixed, so equal content is equal text. */
-export function nodeDocument(node: DocumentNode, settings: { readonly speedTestUrl: string }): NodeDocument {
+export function nodeDocument(node: DocumentNode, settings: NodeDocument["settings"]): NodeDocument {
   return {
     uid: node.uid,
     name: node.name,
@@ -31,7 +31,7 @@ export function nodeDocument(node: DocumentNode, settings: { readonly speedTestU
     ...(node.lifecycleState === undefined ? {} : { lifecycleState: node.lifecycleState }),
     ...(node.cluster === undefined ? {} : { cluster: node.cluster }),
     tags: sorted(node.tags),
-    settings: { speedTestUrl: settings.speedTestUrl },
+    settings,
     config: sorted(node.config),
   };
 }

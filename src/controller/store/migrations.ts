@@ -86,5 +86,11 @@ ALTER TABLE nodes ADD COLUMN is_online INTEGER NOT NULL DEFAULT 0;
 UPDATE nodes SET is_online = 1 WHERE last_connect / 1000 > coalesce(disconnect_time, -1);
 `;
 
+/** Tokens are computed, and neither they nor the documents that say them are stored. */
+const NO_SPEED_TOKENS = `
+UPDATE nodes SET speed_token = uid;
+UPDATE documents SET jws = NULL, seal = NULL WHERE name = 'node';
+`;
+
 /** The schema, one script per version; a script that has been released is never edited. */
-export const migrations: readonly string[] = [FIRST, accessMigration, ONLINE];
+export const migrations: readonly string[] = [FIRST, accessMigration, ONLINE, NO_SPEED_TOKENS];

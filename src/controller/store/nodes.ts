@@ -34,7 +34,6 @@ export interface NewNode {
   readonly thumbprints: NodeThumbprints;
   readonly device: Device;
   readonly createdAt: number;
-  readonly speedToken: string;
   readonly trail: IdentityTrail;
 }
 
@@ -58,8 +57,6 @@ export interface NodeStore {
   placement(uid: string): { readonly cluster: string | undefined; readonly domain: string } | undefined;
   members(cluster: string): readonly string[];
   credentials(uid: string): NodeCredentials | undefined;
-  speedToken(uid: string): string | undefined;
-  bySpeedToken(token: string): string | undefined;
   keyOwner(keys: NodeThumbprints, except: string): string | undefined;
   add(node: NewNode): void;
   change(uid: string, change: NodeChange): void;
@@ -107,14 +104,13 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
   const credentials = sql.prepare(
     "SELECT keys, auth, overlay, wireguard, trail, last_ip, reported_version FROM nodes WHERE uid = ?",
   );
-  const speedToken = sql.prepare("SELECT speed_token FROM nodes WHERE uid = ?");
-  const bySpeedToken = sql.prepare("SELECT uid FROM nodes WHERE speed_token = ?");
   const keyOwner = sql.prepare(
     "SELECT uid FROM nodes WHERE (auth = ? OR overlay = ? OR wireguard = ?) AND uid <> ? LIMIT 1",
   );
+  // The column speed_token is unique and of the first schema, which SQLite cannot drop; it holds nothing any more.
   const add = sql.prepare(
     `INSERT INTO nodes (uid, name, fqdn, domain, org, type, keys, auth, overlay, wireguard, device, created_at, speed_token, trail)
-     VALUES (:uid, :name, :fqdn, :domain, :org, :type, :keys, :auth, :overlay, :wireguard, :device, :createdAt, :speedToken, :trail)`,
+     VALUES (:uid, :name, :fqdn, :domain, :org, :type, :keys, :auth, :overlay, :wireguard, :device, :createdAt, :uid, :trail)`,
   );
   const change = sql.prepare(
     "UPDATE nodes SET state = ?, lifecycle_state = ?, cluster = ?, tags = ?, config = ? WHERE uid = ?",
@@ -152,8 +148,6 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
       const row = credentials.get(uid);
       return row === undefined ? undefined : readCredentials(row);
     },
-    speedToken: (uid) => column(speedToken.get(uid), "speed_token"),
-    bySpeedToken: (token) => column(bySpeedToken.get(token), "uid"),
     keyOwner: ({ auth, overlay, wireguard }, except) => column(keyOwner.get(auth, overlay, wireguard, except), "uid"),
     add: ({ thumbprints, keys, device, trail, ...plain }) =>
       void add.run({

@@ -16,6 +16,10 @@ const triggers = listTriggers({
   power: hostPower(exec, { isManaged: false, unit: "" }),
   cleanStop: { mark: () => Promise.resolve(), clear: () => Promise.resolve() },
   speedTestTarget: () => undefined,
+  applying: {
+    plan: () => Promise.resolve({ schema: 1, sections: [], notes: [] }),
+    why: () => ({ schema: 1, reasons: [] }),
+  },
   announceRestart: () => Promise.resolve(),
 });
 

@@ -187,6 +187,22 @@ describe("a database", () => {
   });
 });
 
+test("an older schema on a read-only disk is copied by the columns that both have", async () => {
+  const outcome = await onSmallDisk(`
+    const path = root + "/s.db";
+    const first = "CREATE TABLE a (x TEXT, y INTEGER) STRICT; CREATE TABLE z (x TEXT) STRICT";
+    const { sql } = openDatabase(path, { migrations: [first], exclusive: true });
+    sql.exec("INSERT INTO a VALUES ('kept', 1); INSERT INTO z VALUES ('too')");
+    sql.close();
+    makeReadOnly();
+    const second = "ALTER TABLE a ADD COLUMN b TEXT; ALTER TABLE a DROP COLUMN y; CREATE TABLE b (x TEXT) STRICT";
+    const memory = openDatabase(path, { migrations: [first, second], exclusive: true });
+    const rows = (table) => memory.sql.prepare("SELECT * FROM " + table).all();
+    return [memory.isPersistent, rows("a"), rows("b"), rows("z")];
+  `);
+  expect(outcome).toEqual([false, [{ x: "kept", b: null }], [], [{ x: "too" }]]);
+});
+
 describe("a transaction", () => {
   test("that throws leaves nothing, and the next one works", () => {
     const { sql } = open(join(tempDir(), "s.db"));

@@ -87,7 +87,10 @@ test("sections that this version does not know are passed over, and the rest is 
     }
   }
   const sections = { exec: { state: "unsupported" } };
-  expect(judgeDocuments(documents.current).node).toMatchObject({ outcome: "partial", sections });
+  expect(judgeDocuments(documents.current, new Map(), { shadowed: [], errors: [] }).node).toMatchObject({
+    outcome: "partial",
+    sections,
+  });
 });
 
 test("peers and grants that require an unknown feature are passed over, and the others are in force", async () => {
@@ -110,7 +113,10 @@ test("peers and grants that require an unknown feature are passed over, and the 
       "grants.0: not supported, it requires time-travel, warp",
     ]);
   }
-  expect(judgeDocuments(documents.current).domain).toEqual({ outcome: "partial", sections: {} });
+  expect(judgeDocuments(documents.current, new Map(), { shadowed: [], errors: [] }).domain).toEqual({
+    outcome: "partial",
+    sections: {},
+  });
 });
 
 test("what is passed over is told of no longer than a person reads", async () => {
@@ -269,7 +275,7 @@ describe("the verdict on documents", () => {
   test("names every present section as unsupported, and those an agent never has as such", async () => {
     const { documents } = await open();
     await documents.accept("node", await node(1, { type: "Agent", config: { network: {}, exec: { a: 1 } } }), trust, 1);
-    const { node: verdict, cluster } = judgeDocuments(documents.current);
+    const { node: verdict, cluster } = judgeDocuments(documents.current, new Map(), { shadowed: [], errors: [] });
     expect(verdict).toMatchObject({ outcome: "partial", sections: { exec: { state: "unsupported", steps: 0 } } });
     expect(verdict?.sections.network?.issues).toEqual(["network: not a section of an agent"]);
     expect(Object.keys(verdict?.sections ?? {})).toEqual(["network", "exec"]);
@@ -277,7 +283,7 @@ describe("the verdict on documents", () => {
   });
 
   test("of nothing to do is converged", () => {
-    expect(judgeDocuments({})).toEqual({});
+    expect(judgeDocuments({}, new Map(), { shadowed: [], errors: [] })).toEqual({});
   });
 });
 

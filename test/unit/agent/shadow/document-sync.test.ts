@@ -33,38 +33,42 @@ beforeAll(async () => {
 });
 
 /** A node in front of a control plane that offers `offer`: each name's version and body. */
-async function setUp() {
+async function setUp(session = nodeIdentity.session) {
   const directory = tempDir();
   mkdirSync(join(directory, "s/desired"), { recursive: true });
   const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
   const clock = new FakeClock();
   let registration: Registration = {
-    node: nodeIdentity,
+    node: { ...nodeIdentity, session },
     controlPlane: { iss: ISS, keys: keysClaims(root, [key]) },
   };
   const offer = new Map<string, { version: number; body: string }>();
   const asked: string[] = [];
   const allowed: number[] = [];
+  const known: unknown[] = [];
   const accepted: string[] = [];
   const refused: string[] = [];
   const health: boolean[] = [];
   let status = 200;
+  let retryAfterMs: number | undefined;
   const sync = new DocumentSync({
     clock,
     log: pino({ level: "silent" }),
     http: {
-      send: ({ headers, maxBytes }) => {
+      send: ({ headers, maxBytes, knownAddresses }) => {
+        known.push(knownAddresses);
         allowed.push(maxBytes);
         return Promise.resolve({
           status,
           contentType: "",
-          retryAfterMs: undefined,
+          retryAfterMs,
           body: offer.get(headers?.["holdfast-ticket"] ?? "")?.body ?? "",
         });
       },
     },
     documents,
     registration: () => registration,
+    knownAddresses: () => ["192.0.2.1"],
     saveRegistration: (next) => {
       registration = next;
       return Promise.resolve();
@@ -90,8 +94,9 @@ async function setUp() {
   const put = async (name: "node" | "cluster" | "domain", version: number, body: Record<string, unknown>, by = key) => {
     offer.set(name, { version, body: await signDocument(by, name, version, body) });
   };
-  const answer = (code: number) => {
+  const answer = (code: number, waitMs?: number) => {
     status = code;
+    retryAfterMs = waitMs;
   };
   return {
     sync,
@@ -105,6 +110,7 @@ async function setUp() {
     connect,
     rpc: { request } as unknown as ControlPlaneRpc,
     allowed,
+    known,
     put,
     answer,
     registration: () => registration,
@@ -200,6 +206,17 @@ test("a version below the floor is fetched again once the floor was reset", asyn
   await waitFor("the older document", () => documents.version("node") === 5);
 });
 
+test.each([
+  ["the session's host", nodeIdentity.session, ["192.0.2.1"]],
+  ["another host", "wss://sessions.example.net/agent/v1/session", undefined],
+])("are fetched from %s by the addresses known for it", async (_what, session, expected) => {
+  const { put, connect, documents, known } = await setUp(session);
+  await put("node", 2, nodeDocument());
+  connect();
+  await waitFor("the document", () => documents.version("node") === 2);
+  expect(known).toEqual([expected]);
+});
+
 describe("a download that is no document", () => {
   test.each<[string, (good: string) => string | Promise<string>, string[]]>([
     ["HTML", () => "<html>Please log in</html>", []],
@@ -237,6 +254,34 @@ describe("a download that is no document", () => {
     await waitFor("the document", () => documents.version("node") === 7);
   });
 });
+
+test.each([
+  [503, 1_800_000, 1_800_000],
+  [429, 1_800_000, 1_800_000],
+  [429, 86_400_000, 3_600_000],
+  [500, 1_800_000, 4000],
+])(
+  "an answer %i that asks to wait %i ms is heeded for %i ms, whatever happens meanwhile",
+  async (code, asked, wait) => {
+    const { put, connect, documents, clock, answer, sync, asked: requests } = await setUp();
+    await put("node", 2, nodeDocument());
+    answer(code, asked);
+    connect();
+    // Until the failure is known there is the timer of the ten minutes; afterwards one for the wait.
+    await waitFor("the request", () => requests.length === 1);
+    await new Promise(setImmediate);
+    answer(200);
+    if (wait > 10_000) {
+      sync.look(["node"]);
+      connect();
+    }
+    await clock.advance(wait - 1);
+    await new Promise(setImmediate);
+    expect([requests.length, documents.version("node")]).toEqual([1, 0]);
+    await clock.advance(1);
+    await waitFor("the document", () => documents.version("node") === 2);
+  },
+);
 
 describe("keys", () => {
   test("come first, so that what the new key signed is believed in the same run", async () => {

@@ -120,9 +120,12 @@ describe("a session begins", () => {
   });
 });
 
-test("an answer to another report changes nothing", () => {
-  const { state } = nextReport(initialReporter(undefined), { a: 1 }, 0);
-  expect(reportAcknowledged(state, 7)).toBe(state);
+test("an answer with another version acknowledges nothing, and the report is sent again", () => {
+  const { state, report } = nextReport(initialReporter(undefined), { a: 1 }, 0);
+  const lost = reportAcknowledged(state, 7);
+  expect(lost).toMatchObject({ acknowledged: undefined, isInFlight: false, failures: 1 });
+  expect(nextReport(lost, { a: 1 }, 2000).report).toMatchObject({ base: 0, set: report?.set });
+  expect(reportAcknowledged(lost, 7)).toBe(lost);
 });
 
 describe("limits", () => {

@@ -11,12 +11,16 @@ const Sent = z.object({ method: z.literal("heartbeat"), params: Heartbeat });
 
 function begin() {
   const clock = new FakeClock();
-  const seen = { sent: [] as number[], isCongested: false };
+  const seen = { sent: [] as number[], leftOut: 0, isCongested: false };
   const rpc = new RpcPeer({
     local: controlMethods,
     remote: nodeMethods,
     handlers: {},
-    send: (text) => void seen.sent.push(Sent.parse(JSON.parse(text)).params.seq),
+    send: (text) => {
+      const { seq, queue } = Sent.parse(JSON.parse(text)).params;
+      seen.sent.push(seq);
+      seen.leftOut = queue.dropped;
+    },
     onFault: () => undefined,
   });
   const connection: BeatConnection = {
@@ -28,7 +32,7 @@ function begin() {
   const beating = new Beating({
     clock,
     random: () => 0.5,
-    heartbeat: (seq) => ({
+    heartbeat: (seq, _connection, leftOut) => ({
       seq,
       at: clock.now(),
       uptimeSeconds: 1,
@@ -36,7 +40,7 @@ function begin() {
       memory: { totalBytes: GIB, availableBytes: GIB },
       disk: { totalBytes: GIB, freeBytes: GIB, usedRatio: 0 },
       overlay: "DOWN",
-      queue: { records: 0, dropped: 0 },
+      queue: { records: 0, dropped: leftOut },
     }),
   });
   return { clock, seen, connection, beating };
@@ -65,4 +69,5 @@ test("a heartbeat that would queue is left out, and its number with it", async (
   seen.isCongested = false;
   await clock.advance(BEAT_MS);
   expect(seen.sent).toEqual([1, 5]);
+  expect(seen.leftOut).toBe(3);
 });

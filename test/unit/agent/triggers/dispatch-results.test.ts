@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import type { TriggerReply } from "../../../../src/agent/triggers/trigger.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { RemoteError } from "../../../../src/protocol/rpc.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 import { claims, fastClock, memoryJournal, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "./rig.ts";
 
 const answer = oneShot("answer", () => Promise.resolve({ output: { message: "m" } }), { readOnly: true });
@@ -12,7 +13,8 @@ describe("results that could not be given in the reply", () => {
   const refused = (code: string): RemoteError => new RemoteError(code, "no");
 
   test("are kept while the channel fails or says later, and dropped when refused for good", async () => {
-    const { run, channel, dispatcher, journal } = rig([answer]);
+    const clock = new FakeClock();
+    const { run, channel, dispatcher, journal } = rig([answer], { clock });
     channel.refusals.push(new Error("closed"), refused("busy"), refused("not-found"));
     await run("answer", { wait: false });
     await vi.waitFor(() => expect(channel.refusals).toHaveLength(2));
@@ -22,6 +24,36 @@ describe("results that could not be given in the reply", () => {
     dispatcher.attach(channel);
     await vi.waitFor(() => expect(journal.unacknowledged(10)).toEqual([]));
     expect(channel.results).toEqual([]);
+  });
+
+  test("are sent again in the same session, later and later, until they are taken", async () => {
+    const clock = new FakeClock();
+    const { run, channel, journal, dispatcher } = rig([answer], { clock });
+    channel.refusals.push(refused("busy"), refused("internal"), new DOMException("late", "TimeoutError"));
+    await run("answer", { wait: false });
+    await vi.waitFor(() => expect(channel.refusals).toHaveLength(2));
+    await clock.advance(2000);
+    expect(channel.refusals).toHaveLength(1);
+    await clock.advance(3000);
+    expect(channel.refusals).toHaveLength(1);
+    await clock.advance(9000);
+    expect(channel.results).toHaveLength(1);
+    expect(journal.unacknowledged(10)).toEqual([]);
+    await dispatcher.close();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("are not tried again once the session or the node has ended", async () => {
+    const clock = new FakeClock();
+    const { run, channel, dispatcher } = rig([answer], { clock });
+    channel.refusals.push(refused("busy"), refused("busy"));
+    await run("answer", { wait: false });
+    await vi.waitFor(() => expect(channel.refusals).toHaveLength(1));
+    channel.end();
+    await clock.advance(600_000);
+    expect(channel.refusals).toHaveLength(1);
+    await dispatcher.close();
+    expect(clock.pendingTimers).toBe(0);
   });
 
   test("are all sent, however many, in order", async () => {

@@ -28,6 +28,7 @@ export function fastClock(factor: number): Clock {
   return {
     now: () => clock.now(),
     elapsed: () => clock.elapsed() * factor,
+    sinceBoot: () => clock.sinceBoot() * factor,
     sleep: (ms, signal) => clock.sleep(ms / factor, signal),
     after: (ms, run) => clock.after(ms / factor, run),
   };

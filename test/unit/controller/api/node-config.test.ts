@@ -13,8 +13,6 @@ beforeEach(async () => {
 });
 
 const SECTIONS = [
-  ["connectors", "config/connectors", true],
-  ["services", "config/services", true],
   ["gateway", "config/gateway", true],
   ["snmp", "snmp", true],
   ["network", "config/network", false],

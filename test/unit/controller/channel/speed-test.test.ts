@@ -1,17 +1,48 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { peekClaims } from "../../../../src/protocol/jws.ts";
 import { nonce, until } from "../../../support/node-client.ts";
-import { addNode, runController } from "../../../support/running-controller.ts";
+import { addNode, runController, temporaryDirectory } from "../../../support/running-controller.ts";
 
-async function speedTestUrl(): Promise<string> {
-  const controller = await runController();
+async function speedTestUrl(dataDir?: string): Promise<string> {
+  const controller = await runController(dataDir === undefined ? {} : { dataDir });
   const node = await addNode(controller, "edge");
   const session = await node.connect();
   const { body } = peekClaims("holdfast-document+jwt", (await session.fetchDocument(controller.url, "node")) ?? "");
   const { speedTestUrl: url } = z.object({ speedTestUrl: z.string() }).parse(body["settings"]);
-  expect(url).toMatch(new RegExp(`^${controller.url}/agent/v1/speedtest/[A-Za-z0-9_-]{43}$`));
+  expect(url).toMatch(new RegExp(`^${controller.url}/agent/v1/speedtest/${node.uid}\\.[A-Za-z0-9_-]{43}$`));
   return url;
+}
+
+test("the token is nowhere in the database, and no other is taken", async () => {
+  const dataDir = await temporaryDirectory();
+  const url = await speedTestUrl(dataDir);
+  const [uid = "", mac = ""] = url.slice(url.lastIndexOf("/") + 1).split(".");
+  for (const name of ["controller.db", "controller.db-wal"]) {
+    const text = await readFile(join(dataDir, name), "latin1");
+    for (const hidden of [mac, ...[0, 1, 2].map((shift) => encodedAt(mac, shift))]) expect(text).not.toContain(hidden);
+  }
+  const base = url.slice(0, url.lastIndexOf("/"));
+  const other = crypto.randomUUID();
+  for (const token of [
+    uid,
+    `${uid}.`,
+    `${uid}.${nonce()}`,
+    `${other}.${mac}`,
+    `${uid}.${mac}x`,
+    uid.concat(".", mac, "."),
+  ]) {
+    expect((await fetch(`${base}/${token}?bytes=1`)).status, token).toBe(404);
+  }
+});
+
+/** What of a text is the same in every base64url text that holds it so many bytes after a multiple of three, as a JWS does. */
+function encodedAt(text: string, shift: number): string {
+  return Buffer.from(" ".repeat(shift) + text)
+    .toString("base64url")
+    .slice(4, -4);
 }
 
 test("bytes come down and go up as many as asked", async () => {

@@ -1,0 +1,152 @@
+import type { Logger } from "pino";
+import type { Files } from "../host/files.ts";
+import type { Clock } from "../host/clock.ts";
+import { Checkpoint, confirmAtOnce } from "../checkpoint/checkpoint.ts";
+import type { Config } from "../protocol/documents.ts";
+import type { PlanReport, WhyReport } from "../protocol/reconcile.ts";
+import { sectionNames, sectionSuits } from "../protocol/sections.ts";
+import { Engine } from "./reconcile/engine.ts";
+import type { Random } from "./reconcile/retry.ts";
+import type { Reconciler } from "./reconcile/section.ts";
+import { sameVersions, whyOf, type Standing, type Versions } from "./reconcile/standing.ts";
+import type { AgentSettings } from "./settings.ts";
+import { judgeDocuments, type SectionAnswer, type Verdicts } from "./shadow/applied.ts";
+import type { Desired, DesiredDocuments } from "./shadow/desired.ts";
+import { effective, type Effective } from "./shadow/merge.ts";
+
+export interface ApplyingOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly files: Files;
+  readonly settings: Pick<AgentSettings, "stateDir">;
+  readonly documents: Pick<DesiredDocuments, "current">;
+  /** In the order in which they depend on each other. */
+  readonly sections: readonly Reconciler[];
+  readonly onFault: (code: string, message: string) => void;
+}
+
+/** Puts the documents in force to work on this machine: merges them, hands them to the engine, and says what became of them. */
+export class Applying {
+  readonly #options: ApplyingOptions;
+  readonly #listeners = new Set<() => void>();
+  readonly engine: Engine;
+
+  constructor(options: ApplyingOptions) {
+    this.#options = options;
+    const { clock, random, log, files, settings, sections, onFault } = options;
+    this.engine = new Engine({
+      clock,
+      random,
+      log: log.child({ component: "reconcile" }),
+      sections,
+      checkpoint: new Checkpoint(files, `${settings.stateDir}/desired`),
+      confirmation: confirmAtOnce,
+      onReport: () => {
+        for (const listener of this.#listeners) listener();
+      },
+      onFault,
+    });
+    this.engine.start();
+  }
+
+  /** Hands what is in force to the engine, unless there is nothing yet. */
+  apply(): void {
+    const { current } = this.#options.documents;
+    if (current.node === undefined) return;
+    const { config } = effectiveOf(current);
+    this.engine.set({ version: versionsOf(current), config, isActive: current.node.body.state === "ACTIVE" });
+  }
+
+  /** What became of the documents in force; undefined until the engine has answered for them. */
+  verdicts(): Verdicts | undefined {
+    const { current } = this.#options.documents;
+    const version = versionsOf(current);
+    const standings = new Map(this.engine.standings.map((standing) => [standing.section, standing]));
+    const isAnswered = this.engine.names.every((name) => {
+      const standing = standings.get(name);
+      return standing !== undefined && sameVersions(standing.version, version);
+    });
+    if (current.node !== undefined && !isAnswered) return undefined;
+    const answers = new Map([...standings].map(([name, standing]) => [name, answerOf(standing)]));
+    return judgeDocuments(current, answers, effectiveOf(current));
+  }
+
+  /** Calls back whenever something became of the documents; the returned function ends it. */
+  onSettled(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** The effective configuration: all sections that are in force. */
+  config(): Config {
+    return effectiveOf(this.#options.documents.current).config;
+  }
+
+  /** The steps that this configuration, in the place of the node's own, would take; that in force when none is given. */
+  async plan(config: Config | undefined, signal: AbortSignal): Promise<PlanReport> {
+    const { current } = this.#options.documents;
+    const merged = effectiveOf(current, config);
+    const sections = await this.engine.preview(merged.config, current.node?.body.state !== "INACTIVE", signal);
+    const known = new Set(this.engine.names);
+    const others = sectionNames.filter((name) => merged.config[name] !== undefined && !known.has(name));
+    const unsupported = others.map((section) => ({
+      section,
+      steps: [],
+      total: 0,
+      issues: [],
+      unsupported: "this version of the node does not apply the section",
+    }));
+    return {
+      schema: 1,
+      sections: [...sections, ...unsupported],
+      notes: [...merged.errors, ...merged.shadowed.map(shadowNote)],
+    };
+  }
+
+  /** Everything that is not as it should be. */
+  why(): WhyReport {
+    return { schema: 1, reasons: whyOf(this.engine.standings) };
+  }
+
+  close(): Promise<void> {
+    return this.engine.close();
+  }
+}
+
+function effectiveOf(desired: Desired, config: Config = desired.node?.body.config ?? {}): Effective {
+  const type = desired.node?.body.type ?? "Node";
+  // The document of a cluster that was left stays until its successor comes.
+  const cluster = desired.cluster?.sub === desired.node?.body.cluster ? desired.cluster : undefined;
+  const merged = effective(config, cluster?.body.config);
+  const suited = Object.fromEntries(
+    sectionNames.flatMap((name) =>
+      sectionSuits(name, type) && merged.config[name] !== undefined ? [[name, merged.config[name]]] : [],
+    ),
+  );
+  return { ...merged, config: suited };
+}
+
+function shadowNote({ path, by }: Effective["shadowed"][number]): PlanReport["notes"][number] {
+  return { path, code: "shadowed", message: `${path}: the cluster's ${by} is in force` };
+}
+
+function versionsOf({ node, cluster, domain }: Desired): Versions {
+  return {
+    ...(node === undefined ? {} : { node: node.version }),
+    ...(cluster === undefined ? {} : { cluster: cluster.version }),
+    ...(domain === undefined ? {} : { domain: domain.version }),
+  };
+}
+
+/** A standing in the words of the report; its own reason comes first unless its items say it. */
+function answerOf(standing: Standing): SectionAnswer {
+  const issues = whyOf([standing]).map(({ item, message }) =>
+    item === undefined || message.startsWith(item) ? message : `${item}: ${message}`,
+  );
+  return {
+    state: standing.outcome.state,
+    issues: issues.map((text) => text.slice(0, 1024)).slice(0, 1000),
+    steps: standing.steps,
+  };
+}

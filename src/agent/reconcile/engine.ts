@@ -1,0 +1,286 @@
+import type { Logger } from "pino";
+import { HostError, InputError, toError } from "../../errors.ts";
+import type { Checkpoint, Confirmation, Restored } from "../../checkpoint/checkpoint.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { SectionPlan } from "../../protocol/reconcile.ts";
+import { boundedRestorable, runPass, type PassResult, type SectionResult, type Work } from "./pass.ts";
+import { preview } from "./preview.ts";
+import { retryAfter, type Random } from "./retry.ts";
+import type { Reconciler } from "./section.ts";
+import { standingAfter, type Standing, type Versions } from "./standing.ts";
+
+/** What the machine shall be: the effective sections, and the versions of the documents they were made of. */
+export interface DesiredState {
+  readonly version: Versions;
+  readonly config: Readonly<Record<string, unknown>>;
+  /** While false, sections that need the data plane have nothing desired. */
+  readonly isActive: boolean;
+}
+
+export interface EngineOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  /** In the order in which they depend on each other. */
+  readonly sections: readonly Reconciler[];
+  readonly checkpoint: Checkpoint;
+  readonly confirmation: Confirmation;
+  /** After each pass that ended, and whenever a checkpoint was restored. */
+  readonly onReport: () => void;
+  /** What a person must know of: a checkpoint that was restored or could not be. */
+  readonly onFault: (code: string, message: string) => void;
+}
+
+const DRIFT_MS = 60_000;
+const MAX_RESTORES = 3;
+
+interface Track {
+  standing?: Standing;
+  /** The desired value, as JSON, that the machine last converged to. */
+  reached?: string | undefined;
+  /** By the monotonic clock. */
+  retryAt?: number | undefined;
+}
+
+/** Makes the desired state real and keeps it so: one pass at a time, each from what the machine has to the newest desired state. */
+export class Engine {
+  readonly #options: EngineOptions;
+  readonly #tracks = new Map<string, Track>();
+  readonly #ending = new AbortController();
+  readonly #wanted = new Set<string>();
+  #desired: DesiredState | undefined;
+  #generation = 0;
+  #running: Promise<void> | undefined;
+  #isStarted = false;
+  #restore: { readonly attempts: number; readonly at: number } | undefined = { attempts: 0, at: 0 };
+  #driftAt: number;
+  #takeBack: () => void = () => undefined;
+
+  constructor(options: EngineOptions) {
+    this.#options = options;
+    for (const { name } of options.sections) this.#tracks.set(name, {});
+    this.#driftAt = options.clock.elapsed() + DRIFT_MS;
+  }
+
+  /** The names of the sections it carries out. */
+  get names(): readonly string[] {
+    return this.#options.sections.map(({ name }) => name);
+  }
+
+  /** Where each section stands that was tried. */
+  get standings(): readonly Standing[] {
+    return [...this.#tracks.values()].flatMap(({ standing }) => (standing === undefined ? [] : [standing]));
+  }
+
+  /** Takes back a change that was cut short, then begins with passes. */
+  start(): void {
+    this.#isStarted = true;
+    this.#kick();
+  }
+
+  /** Says what is desired from now on; a pass at work for something older stops after its step. */
+  set(desired: DesiredState): void {
+    this.#desired = desired;
+    this.#generation += 1;
+    this.#want(this.names);
+  }
+
+  /** Looks again at once at the named sections, or at all: something they wait for or own may have changed. */
+  look(reason: string, names: readonly string[] = this.names): void {
+    this.#options.log.debug({ reason, sections: names }, "looking again");
+    this.#want(names);
+  }
+
+  /** The steps that a configuration would take. Changes nothing. */
+  preview(config: DesiredState["config"], isActive: boolean, signal: AbortSignal): Promise<SectionPlan[]> {
+    const desired = { version: {}, config, isActive };
+    const work = this.#options.sections.map((section) => ({ section, raw: rawOf(section, desired) }));
+    return preview(work, this.#options.clock, AbortSignal.any([signal, this.#ending.signal]));
+  }
+
+  /** Resolves when no pass is at work or due at once. */
+  async idle(): Promise<void> {
+    while (this.#running !== undefined) await this.#running;
+  }
+
+  /** Aborts the step at work; an open checkpoint stays for the next start. */
+  async close(): Promise<void> {
+    this.#ending.abort(new InputError("cancelled", "the agent is stopping"));
+    this.#takeBack();
+    await this.idle();
+  }
+
+  #want(names: readonly string[]): void {
+    for (const name of names) if (this.#tracks.has(name)) this.#wanted.add(name);
+    this.#kick();
+  }
+
+  #kick(): void {
+    if (!this.#isStarted || this.#running !== undefined || this.#ending.signal.aborted) return;
+    this.#running = this.#run()
+      .catch((error: unknown) => {
+        if (!this.#ending.signal.aborted) this.#options.log.error({ err: toError(error) }, "pass failed");
+      })
+      .finally(() => {
+        this.#running = undefined;
+        this.#arm();
+      });
+  }
+
+  async #run(): Promise<void> {
+    this.#takeBack();
+    // Whoever sets several things at once gets one pass.
+    await Promise.resolve();
+    while (!this.#ending.signal.aborted) {
+      if (this.#restore !== undefined && !(await this.#restorePending(this.#restore))) return;
+      const desired = this.#desired;
+      if (desired === undefined || this.#wanted.size === 0) return;
+      await this.#pass(desired);
+    }
+  }
+
+  async #pass(desired: DesiredState): Promise<void> {
+    const { sections, clock, checkpoint, confirmation, log } = this.#options;
+    const generation = this.#generation;
+    const wanted = sections.filter(({ name }) => this.#wanted.has(name));
+    this.#wanted.clear();
+    const work = wanted.map((section) => ({ section, raw: rawOf(section, desired) }));
+    for (const { section, raw } of work) {
+      const track = this.#track(section.name);
+      track.retryAt = undefined;
+      // From here on a difference may be our own doing.
+      if (track.reached !== jsonOf(raw)) track.reached = undefined;
+    }
+    const signal = this.#ending.signal;
+    const isStale = (): boolean => this.#generation !== generation || signal.aborted;
+    const component = log.child({ component: "reconcile" });
+    let result: PassResult;
+    try {
+      result = await runPass(work, { clock, log: component, checkpoint, confirmation, isStale, signal });
+    } catch (error) {
+      signal.throwIfAborted();
+      // The disk refused in the middle: what is pending is taken back before anything is begun anew.
+      log.error({ err: toError(error) }, "pass was cut short");
+      for (const { name } of wanted) this.#wanted.add(name);
+      this.#restore = { attempts: 0, at: clock.elapsed() + retryAfter(1, this.#options.random) };
+      return;
+    }
+    if (result.restored !== undefined) this.#restored(result.restored, result.evidence);
+    if (result.end !== "stale") this.#take(result, work, desired);
+    if (result.end !== "stale" || result.restored !== undefined) this.#options.onReport();
+  }
+
+  #take({ end, results, evidence }: PassResult, work: readonly Work[], desired: DesiredState): void {
+    const answers = end === "done" ? results : takenBack(results, work, evidence);
+    for (const { section, raw } of work) {
+      const result = answers.find(({ name }) => name === section.name);
+      // What was taken back along with another section's failed step is tried again without that section.
+      if (result === undefined) this.#wanted.add(section.name);
+      else this.#answer(result, jsonOf(raw), desired.version);
+    }
+  }
+
+  #answer(result: SectionResult, raw: string, version: Versions): void {
+    const { clock, random } = this.#options;
+    const track = this.#track(result.name);
+    const isDrift = track.reached === raw;
+    const now = clock.now();
+    const standing = standingAfter(track.standing, result, { version, now, isDrift });
+    const { state } = result.outcome;
+    if (isDrift && result.planned.length > 0) {
+      this.#options.log.warn({ section: result.name, what: standing.drift.what }, "drift was put back");
+    }
+    if (state === "converged" || state === "pending") track.reached = raw;
+    if (standing.failures === 0) {
+      track.retryAt = undefined;
+      track.standing = standing;
+    } else {
+      const delayMs = retryAfter(standing.failures, random);
+      track.retryAt = clock.elapsed() + delayMs;
+      track.standing = { ...standing, nextAttempt: Math.round(now + delayMs) };
+    }
+  }
+
+  /** Whether nothing is pending any more. */
+  async #restorePending({ attempts, at }: { readonly attempts: number; readonly at: number }): Promise<boolean> {
+    const { checkpoint, clock, sections, log } = this.#options;
+    if (clock.elapsed() < at) return false;
+    const restorables = sections.map((section) => boundedRestorable(section, clock));
+    try {
+      const restored = await checkpoint.restore(restorables, this.#ending.signal);
+      this.#restore = undefined;
+      if (restored.undone > 0 || restored.failed.length > 0 || restored.isDamaged) this.#restored(restored, undefined);
+      if (restored.failed.length === 0) return true;
+    } catch (error) {
+      this.#ending.signal.throwIfAborted();
+      log.error({ err: toError(error) }, "a pending change could not be taken back");
+    }
+    if (attempts + 1 >= MAX_RESTORES) {
+      this.#options.onFault("restore-failed", "a change that was cut short could not be taken back; going on without");
+      await checkpoint
+        .confirm()
+        .catch((error: unknown) => log.error({ err: toError(error) }, "checkpoint not removed"));
+      this.#restore = undefined;
+      return true;
+    }
+    this.#restore = { attempts: attempts + 1, at: clock.elapsed() + retryAfter(attempts + 1, this.#options.random) };
+    return false;
+  }
+
+  #restored({ undone, failed, isDamaged }: Restored, evidence: string | undefined): void {
+    const { log, onFault } = this.#options;
+    if (isDamaged)
+      onFault("damaged-file", "the checkpoint of a change that was cut short was damaged; it was set aside");
+    log.warn(
+      { undone, failed: failed.map(({ section, error }) => `${section}: ${error.message}`), evidence },
+      "restored",
+    );
+    if (failed.length > 0) this.#restore = { attempts: 0, at: 0 };
+  }
+
+  /** One timer for whatever comes next: a retry, a restore, or the look for drift. */
+  #arm(): void {
+    this.#takeBack();
+    if (this.#ending.signal.aborted) return;
+    const { clock } = this.#options;
+    if (this.#restore === undefined && this.#desired !== undefined && this.#wanted.size > 0) return this.#kick();
+    const retries = [...this.#tracks.values()].flatMap(({ retryAt }) => retryAt ?? []);
+    const times = this.#restore === undefined ? [this.#driftAt, ...retries] : [this.#restore.at];
+    const delayMs = Math.max(0, Math.min(...times) - clock.elapsed());
+    this.#takeBack = clock.after(delayMs, () => this.#ring());
+  }
+
+  #ring(): void {
+    const now = this.#options.clock.elapsed();
+    const isDriftDue = now >= this.#driftAt;
+    if (isDriftDue) this.#driftAt = now + DRIFT_MS;
+    const due = [...this.#tracks].filter(([, { retryAt }]) => (retryAt === undefined ? isDriftDue : retryAt <= now));
+    this.#want(due.map(([name]) => name));
+  }
+
+  #track(name: string): Track {
+    const track = this.#tracks.get(name) ?? {};
+    this.#tracks.set(name, track);
+    return track;
+  }
+}
+
+/** What sections have to answer for after a pass was taken back: the one whose step failed, or all when it was not confirmed. */
+function takenBack(
+  results: readonly SectionResult[],
+  work: readonly Work[],
+  evidence: string | undefined,
+): readonly SectionResult[] {
+  if (evidence === undefined) return results.filter(({ outcome }) => outcome.state === "failed");
+  const error = new HostError("not-confirmed", `taken back: ${evidence}`);
+  const outcome = { state: "failed", error } as const;
+  return work.map(({ section: { name } }) => ({ name, outcome, issues: [], planned: [], steps: 0 }));
+}
+
+function rawOf(section: Reconciler, { config, isActive }: DesiredState): unknown {
+  return section.needsDataPlane && !isActive ? undefined : config[section.name];
+}
+
+function jsonOf(raw: unknown): string {
+  return JSON.stringify(raw) ?? "";
+}

@@ -1,0 +1,36 @@
+import { toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { SectionPlan } from "../../protocol/reconcile.ts";
+import { withinDeadline } from "./deadline.ts";
+import type { Work } from "./pass.ts";
+import { codeOf } from "./standing.ts";
+
+/** How many steps of a section are shown. */
+const MAX_STEPS = 1000;
+
+/** What each section would do on this machine: observes and plans, and changes nothing. */
+export async function preview(work: readonly Work[], clock: Clock, signal: AbortSignal): Promise<SectionPlan[]> {
+  const plans: SectionPlan[] = [];
+  for (const { section, raw } of work) {
+    const base = { section: section.name, steps: [], total: 0 };
+    try {
+      const prepared = section.prepare(raw);
+      const { isUnusable, rejected } = prepared;
+      if (isUnusable) {
+        plans.push({ ...base, issues: [...rejected] });
+        continue;
+      }
+      const bounds = { clock, ms: section.deadlineMs, what: `${section.name}: observe`, signal };
+      const view = await withinDeadline(bounds, (signal) => prepared.look(signal));
+      const steps = view.steps
+        .slice(0, MAX_STEPS)
+        .map(({ step: { kind, subject, guarded } }) => ({ kind, subject, guarded }));
+      plans.push({ ...base, steps, total: view.steps.length, issues: [...rejected, ...view.waits] });
+    } catch (thrown) {
+      signal.throwIfAborted();
+      const error = toError(thrown);
+      plans.push({ ...base, issues: [], error: { code: codeOf(error), message: error.message } });
+    }
+  }
+  return plans;
+}

@@ -1,0 +1,120 @@
+import type { z } from "zod";
+import { InternalError } from "../../errors.ts";
+import type { Issue } from "../../protocol/reconcile.ts";
+
+export type { Issue } from "../../protocol/reconcile.ts";
+
+export interface Section<Desired, Actual, S extends Step> {
+  readonly name: string;
+  /** Whether it gets an empty desired while the node is INACTIVE; absent means no. */
+  readonly needsDataPlane?: boolean;
+  /** Longest time one `observe` or one `apply` may take; 30 s when absent. */
+  readonly deadlineMs?: number;
+  /** Reads a stored undo back. Needed by every section with a guarded step; without it no step of the section is stored. */
+  readonly stored?: z.ZodType<S>;
+  /** Splits the raw section (undefined: not in the document) into a typed value and the items that cannot be; nothing after it checks shapes. */
+  parse(raw: unknown): Parsed<Desired>;
+  /** Reads what the agent has on the machine now. Changes nothing. */
+  observe(signal: AbortSignal): Promise<Actual>;
+  /** Lists the steps from actual to desired, in order. Pure; empty means converged. */
+  plan(desired: Desired, actual: Actual): readonly S[];
+  /** Names the step that takes this one back, stored before it is applied. Pure. */
+  undo(step: S, actual: Actual): S | undefined;
+  /** Carries out one step; safe to repeat after a crash. */
+  apply(step: S, signal: AbortSignal): Promise<void>;
+  /** Picks what to report, free of secrets. */
+  report(actual: Actual): Readonly<Record<string, unknown>>;
+  /** What keeps single items from working although the plan is empty (a port that is taken); makes the outcome `pending`. Pure. */
+  waits?(desired: Desired, actual: Actual): readonly Issue[];
+}
+
+export interface Parsed<Desired> {
+  readonly desired: Desired;
+  readonly rejected: readonly Issue[];
+  /** Nothing of the section could be used: the machine stays as it is, and the outcome is `rejected`. */
+  readonly isUnusable?: boolean;
+}
+
+export interface Step {
+  readonly kind: string; // the operation
+  readonly subject: string; // what it acts on
+  readonly guarded: boolean; // could it cut the node off?
+}
+
+export type Outcome =
+  | { readonly state: "converged"; readonly reported: Readonly<Record<string, unknown>> }
+  | { readonly state: "rejected"; readonly issues: readonly Issue[] } // nothing of it could be used
+  | { readonly state: "failed"; readonly step?: Step; readonly error: Error } // retried with backoff
+  | { readonly state: "diverged"; readonly remaining: readonly Step[] } // applied, yet still off target
+  | { readonly state: "pending"; readonly reason: string } // waits for something named
+  | { readonly state: "unsupported"; readonly reason: string };
+
+/** A section whose types are closed over, so that the engine needs none of them. */
+export interface Reconciler {
+  readonly name: string;
+  readonly needsDataPlane: boolean;
+  readonly deadlineMs: number;
+  /** Parses once; what comes back plans for this desired state as often as it is asked. */
+  prepare(raw: unknown): Prepared;
+  /** Carries out a stored undo. */
+  applyStored(step: unknown, signal: AbortSignal): Promise<void>;
+}
+
+/** A parsed section. */
+export interface Prepared {
+  readonly rejected: readonly Issue[];
+  readonly isUnusable: boolean;
+  /** Observes and plans. */
+  look(signal: AbortSignal): Promise<View>;
+}
+
+/** What the machine has and what remains to be done. */
+export interface View {
+  readonly steps: readonly PlannedStep[];
+  readonly waits: readonly Issue[];
+  readonly reported: () => Readonly<Record<string, unknown>>;
+}
+
+/** One step, ready to be applied, and what is stored to take it back; null where there is no way back. */
+export interface PlannedStep {
+  readonly step: Step;
+  readonly undo: () => unknown;
+  readonly apply: (signal: AbortSignal) => Promise<void>;
+}
+
+const DEADLINE_MS = 30_000;
+
+/** Wraps a section for the engine. */
+export function reconciler<Desired, Actual, S extends Step>(section: Section<Desired, Actual, S>): Reconciler {
+  const { name, stored } = section;
+  const undoOf = (step: S, actual: Actual): unknown => {
+    if (stored !== undefined) return section.undo(step, actual) ?? null;
+    if (!step.guarded) return null;
+    throw new InternalError("internal", `${name}: ${step.kind} is guarded, and the section cannot read its undo back`);
+  };
+  return {
+    name,
+    needsDataPlane: section.needsDataPlane ?? false,
+    deadlineMs: section.deadlineMs ?? DEADLINE_MS,
+    prepare(raw) {
+      const { desired, rejected, isUnusable = false } = section.parse(raw);
+      return {
+        rejected,
+        isUnusable,
+        async look(signal) {
+          const actual = await section.observe(signal);
+          const steps = section.plan(desired, actual).map((step) => ({
+            step,
+            undo: () => undoOf(step, actual),
+            apply: (signal: AbortSignal) => section.apply(step, signal),
+          }));
+          return { steps, waits: section.waits?.(desired, actual) ?? [], reported: () => section.report(actual) };
+        },
+      };
+    },
+    async applyStored(step, signal) {
+      if (stored === undefined) throw new InternalError("internal", `${name}: the section cannot read its undo back`);
+      await section.apply(stored.parse(step), signal);
+    },
+  };
+}

@@ -1,0 +1,127 @@
+import { AgentError } from "../../errors.ts";
+import type { Reason } from "../../protocol/reconcile.ts";
+import type { SectionResult } from "./pass.ts";
+import type { Issue, Outcome, Step } from "./section.ts";
+
+/** The versions of the documents that a desired state was made of. */
+export type Versions = Readonly<Record<string, number>>;
+
+/** What was found changed by others since the section last converged, and was put back. */
+export interface Drift {
+  readonly count: number;
+  readonly lastAt?: number;
+  /** The first steps that put it back the last time, as `kind subject`. */
+  readonly what: readonly string[];
+}
+
+/** Where a section stands. Times in Unix milliseconds. */
+export interface Standing {
+  readonly section: string;
+  readonly outcome: Outcome;
+  readonly issues: readonly Issue[];
+  /** The versions this answers. */
+  readonly version: Versions;
+  /** Steps taken since these versions were first tried. */
+  readonly steps: number;
+  /** Since when the state is what it is. */
+  readonly since: number;
+  readonly lastAttempt: number;
+  readonly nextAttempt?: number;
+  /** Attempts in a row that did not converge. */
+  readonly failures: number;
+  readonly drift: Drift;
+}
+
+/** What the engine knows besides the result. */
+export interface Attempt {
+  readonly version: Versions;
+  readonly now: number;
+  /** Whether any difference was made by somebody else. */
+  readonly isDrift: boolean;
+}
+
+const NO_DRIFT: Drift = { count: 0, what: [] };
+const MAX_WHAT = 10;
+
+/** The standing after an attempt; its retry is not decided yet. Pure. */
+export function standingAfter(before: Standing | undefined, result: SectionResult, attempt: Attempt): Standing {
+  const { outcome, issues } = result;
+  const isSame = before !== undefined && stateKey(before.outcome) === stateKey(outcome);
+  const isSettled = outcome.state === "converged" || outcome.state === "rejected" || outcome.state === "unsupported";
+  const isSameVersion = before !== undefined && sameVersions(before.version, attempt.version);
+  return {
+    section: result.name,
+    outcome,
+    issues,
+    version: attempt.version,
+    steps: result.steps + (isSameVersion ? before.steps : 0),
+    since: isSame ? before.since : attempt.now,
+    lastAttempt: attempt.now,
+    failures: isSettled ? 0 : (before?.failures ?? 0) + 1,
+    drift: driftAfter(before?.drift ?? NO_DRIFT, result.planned, attempt),
+  };
+}
+
+function driftAfter(before: Drift, planned: readonly Step[], { isDrift, now }: Attempt): Drift {
+  if (!isDrift || planned.length === 0) return before;
+  const what = planned.slice(0, MAX_WHAT).map(({ kind, subject }) => `${kind} ${subject}`);
+  return { count: before.count + 1, lastAt: now, what };
+}
+
+/** Whether two sets of versions are the same. */
+export function sameVersions(one: Versions, other: Versions): boolean {
+  const names = Object.keys(one);
+  return names.length === Object.keys(other).length && names.every((name) => one[name] === other[name]);
+}
+
+/** Names, for everything that is not as it should be, the reason, since when, and the attempts. Pure. */
+export function whyOf(standings: readonly Standing[]): Reason[] {
+  return standings.flatMap((standing) => {
+    const { section, outcome, issues, since, lastAttempt, nextAttempt } = standing;
+    const times = { since, lastAttempt, ...(nextAttempt === undefined ? {} : { nextAttempt }) };
+    const items = issues.map(({ path, code, message }) => ({ section, item: path, code, message, ...times }));
+    const whole = wholeReason(outcome, issues.length > 0);
+    return whole === undefined ? items : [{ section, ...whole, ...times }, ...items];
+  });
+}
+
+/** The reason of the section as a whole, unless its items say it all. */
+function wholeReason(outcome: Outcome, hasItems: boolean): Pick<Reason, "code" | "message"> | undefined {
+  switch (outcome.state) {
+    case "converged":
+      return undefined;
+    case "rejected":
+      return hasItems ? undefined : { code: "rejected", message: "nothing of the section could be used" };
+    case "failed":
+      return outcome.step !== undefined && hasItems
+        ? undefined
+        : { code: codeOf(outcome.error), message: outcome.error.message };
+    case "diverged": {
+      const steps = outcome.remaining.slice(0, MAX_WHAT).map(({ kind, subject }) => `${kind} ${subject}`);
+      return { code: "diverged", message: `applied, and still to do: ${steps.join(", ")}` };
+    }
+    case "pending":
+      return hasItems ? undefined : { code: "pending", message: outcome.reason };
+    case "unsupported":
+      return { code: "unsupported", message: outcome.reason };
+  }
+}
+
+/** The code of an error; `internal` for one that was not thrown on purpose. */
+export function codeOf(error: Error): string {
+  return error instanceof AgentError ? error.code : "internal";
+}
+
+function stateKey(outcome: Outcome): string {
+  switch (outcome.state) {
+    case "failed":
+      return `failed ${codeOf(outcome.error)}`;
+    case "pending":
+      return `pending ${outcome.reason}`;
+    case "converged":
+    case "rejected":
+    case "diverged":
+    case "unsupported":
+      return outcome.state;
+  }
+}

@@ -1,0 +1,19 @@
+import { PlanRequest, type PlanReport } from "../../protocol/reconcile.ts";
+import type { OneShotTrigger } from "./trigger.ts";
+
+/** What a configuration would do on this machine. */
+export type PlanConfig = (config: PlanRequest["config"], signal: AbortSignal) => Promise<PlanReport>;
+
+/** Shows the steps that a configuration would take, or the one in force, and takes none. */
+export function plan(planConfig: PlanConfig): OneShotTrigger<PlanRequest> {
+  return {
+    event: "plan",
+    kind: "one-shot",
+    request: PlanRequest,
+    deadlineMs: 60_000,
+    needsDataPlane: false,
+    readOnly: true,
+    agents: true,
+    handle: ({ config }, { signal }) => planConfig(config, signal),
+  };
+}

@@ -1,0 +1,20 @@
+import { z } from "zod";
+import type { WhyReport } from "../../protocol/reconcile.ts";
+import type { OneShotTrigger } from "./trigger.ts";
+
+export const Why = z.object({});
+export type Why = z.infer<typeof Why>;
+
+/** Names whatever is not as it should be, and why. */
+export function why(report: () => WhyReport): OneShotTrigger<Why> {
+  return {
+    event: "why",
+    kind: "one-shot",
+    request: Why,
+    deadlineMs: 10_000,
+    needsDataPlane: false,
+    readOnly: true,
+    agents: true,
+    handle: () => Promise.resolve(report()),
+  };
+}

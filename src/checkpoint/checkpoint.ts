@@ -1,0 +1,138 @@
+import { z } from "zod";
+import { HostError, toError } from "../errors.ts";
+import type { Files } from "../host/files.ts";
+import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
+
+/** The undo of one step of a pass, in the order in which the steps are applied; null where there is no way back. */
+export const Entry = z.object({ section: z.string().max(64), undo: z.unknown() });
+export type Entry = z.infer<typeof Entry>;
+
+const Pending = z.object({ id: z.uuid(), startedAt: z.number(), entries: z.array(Entry) });
+type Pending = z.infer<typeof Pending>;
+/** How many steps of the pass `id` may have changed the machine. */
+const Progress = z.object({ id: z.uuid(), reached: z.int().min(0) });
+type Progress = z.infer<typeof Progress>;
+
+/** What can take back a step of its own that was stored. */
+export interface Restorable {
+  readonly name: string;
+  applyStored(step: unknown, signal: AbortSignal): Promise<void>;
+}
+
+/** What a restore came to. The checkpoint stays until nothing failed. */
+export interface Restored {
+  readonly undone: number;
+  readonly failed: readonly { readonly section: string; readonly error: Error }[];
+  /** What was stored could not be read: it was set aside, and nothing was taken back. */
+  readonly isDamaged: boolean;
+}
+
+/**
+ * Decides after the last step of a guarded pass whether the node can still be reached; answers with the evidence against it, or
+ * undefined to confirm.
+ */
+export type Confirmation = (signal: AbortSignal) => Promise<string | undefined>;
+
+/** Confirms without asking for a proof. */
+export const confirmAtOnce: Confirmation = () => Promise.resolve(undefined);
+
+/**
+ * The pending change of one pass on disk: `checkpoint.json` has the undo of every step, `checkpoint-progress.json` how far the pass got.
+ * Removing the former is what confirms or ends it, in one durable step.
+ */
+export class Checkpoint {
+  readonly #pending: StateFile<Pending>;
+  readonly #progress: StateFile<Progress>;
+  #open: Pending | undefined;
+
+  /** @param dir an existing directory that only root may write to. */
+  constructor(files: Files, dir: string) {
+    this.#pending = stateFile(files, { path: `${dir}/checkpoint.json`, schema: Pending, keepsPrevious: false });
+    this.#progress = stateFile(files, {
+      path: `${dir}/checkpoint-progress.json`,
+      schema: Progress,
+      keepsPrevious: false,
+    });
+  }
+
+  /**
+   * Stores the undo of every step before the first is applied.
+   * @throws {HostError} when the disk refuses; then nothing may be applied.
+   */
+  async open(entries: readonly Entry[], now: number): Promise<void> {
+    await this.#store({ id: crypto.randomUUID(), startedAt: now, entries: [...entries] });
+  }
+
+  /** Replaces the undo of the steps from `first` on, none of which was begun. */
+  async amend(first: number, entries: readonly Entry[]): Promise<void> {
+    const open = this.#opened();
+    await this.#store({ ...open, entries: [...open.entries.slice(0, first), ...entries] });
+  }
+
+  /** Says that step `index` is about to change the machine. */
+  async mark(index: number): Promise<void> {
+    await this.#progress.save({ id: this.#opened().id, reached: index + 1 });
+  }
+
+  /** Ends the pass: what it did stays. */
+  async confirm(): Promise<void> {
+    await this.#pending.remove();
+    this.#open = undefined;
+    // What is left belongs to no pass any more.
+    await this.#progress.remove().catch(() => undefined);
+  }
+
+  /** Whether a change is pending on disk; one that is damaged is set aside, and nothing can be restored from it. */
+  async isPending(): Promise<boolean> {
+    return valueOf(await this.#pending.load()) !== undefined;
+  }
+
+  /**
+   * Takes back whatever the pending pass may have done, last step first, and removes it. Goes on past an undo that fails, and may be
+   * repeated after a crash at any point.
+   */
+  async restore(sections: readonly Restorable[], signal: AbortSignal): Promise<Restored> {
+    const loaded = await this.#pending.load();
+    const pending = valueOf(loaded);
+    if (pending === undefined) return { undone: 0, failed: [], isDamaged: loaded.is === "lost" };
+    this.#open = pending;
+    const failed: { section: string; error: Error }[] = [];
+    let undone = 0;
+    for (let index = (await this.#reached(pending)) - 1; index >= 0; index -= 1) {
+      signal.throwIfAborted();
+      const entry = pending.entries[index];
+      if (entry === undefined || entry.undo === null) continue;
+      const section = sections.find(({ name }) => name === entry.section);
+      try {
+        if (section === undefined) throw new HostError("unknown-section", `${entry.section}: nobody can take it back`);
+        await section.applyStored(entry.undo, signal);
+        undone += 1;
+      } catch (error) {
+        signal.throwIfAborted();
+        failed.push({ section: entry.section, error: toError(error) });
+      }
+      // Past a failure every undo stays due. A disk that takes no writes is no reason to stop: an undo may be repeated.
+      if (failed.length === 0) await this.#progress.save({ id: pending.id, reached: index }).catch(() => undefined);
+    }
+    if (failed.length === 0) await this.confirm();
+    return { undone, failed, isDamaged: false };
+  }
+
+  async #store(pending: Pending): Promise<void> {
+    await this.#pending.save(pending);
+    this.#open = pending;
+  }
+
+  #opened(): Pending {
+    if (this.#open === undefined) throw new HostError("no-checkpoint", "no checkpoint is open");
+    return this.#open;
+  }
+
+  /** Progress that is damaged may have been anything, so every step counts as begun; that of an earlier pass is none. */
+  async #reached({ id, entries }: Pending): Promise<number> {
+    const loaded = await this.#progress.load();
+    if (loaded.is === "lost") return entries.length;
+    const progress = valueOf(loaded);
+    return progress?.id === id ? Math.min(progress.reached, entries.length) : 0;
+  }
+}

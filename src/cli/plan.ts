@@ -1,0 +1,56 @@
+import { InputError, toError } from "../errors.ts";
+import { readTextInput } from "../host/text-input.ts";
+import { parseStrictJson } from "../lib/strict-json.ts";
+import { plainValue, safeJson } from "../lib/terminal-text.ts";
+import { describeIssues } from "../protocol/envelope.ts";
+import { PLAN_REQUEST_LIMITS, PlanReport, PlanRequest, type SectionPlan } from "../protocol/reconcile.ts";
+import { adminRequest, ask } from "./client.ts";
+import type { Terminal } from "./terminal.ts";
+import type { Call, VerbProgram } from "./verb.ts";
+
+export const planVerb: VerbProgram = {
+  output: PlanReport,
+  async run(call) {
+    const { document } = call.values;
+    const body = typeof document === "string" ? await readDocument(document, call.signal) : {};
+    const report = await ask(call, adminRequest("/v1/plan", body), PlanReport);
+    call.terminal.out(call.settings.isJson ? `${safeJson(report)}\n` : planText(call, report));
+    return report.sections.some(({ error }) => error !== undefined) ? "failed" : "ok";
+  },
+};
+
+/** A node's configuration by section, as it is or below `config` as in a node document. */
+async function readDocument(path: string, signal: AbortSignal): Promise<PlanRequest> {
+  const text = await readTextInput(path, PLAN_REQUEST_LIMITS.maxBytes, signal);
+  let value: unknown;
+  try {
+    value = parseStrictJson(text, PLAN_REQUEST_LIMITS);
+  } catch (error) {
+    throw new InputError("usage", `${path} cannot be read: ${toError(error).message}`, { cause: error });
+  }
+  const isDocument = typeof value === "object" && value !== null && "config" in value;
+  const parsed = PlanRequest.safeParse(isDocument ? value : { config: value });
+  if (parsed.success) return parsed.data;
+  throw new InputError("usage", `${path} is no configuration: ${describeIssues(parsed.error).slice(0, 5).join("; ")}`);
+}
+
+function planText({ terminal }: Call, untrusted: PlanReport): string {
+  const { sections, notes } = plainValue(untrusted);
+  const total = sections.reduce((sum, section) => sum + section.total, 0);
+  const lines = sections.flatMap((section) => sectionLines(terminal, section));
+  const remarks = notes.map(({ message }) => terminal.style("dim", message));
+  const sum = total === 0 ? "nothing to do" : `${total} ${total === 1 ? "step" : "steps"}`;
+  return `${[...lines, ...remarks, sum].map((line) => line.replaceAll("\n", " ")).join("\n")}\n`;
+}
+
+function sectionLines(terminal: Terminal, plan: SectionPlan): readonly string[] {
+  const { section, steps, total, issues, error, unsupported } = plan;
+  const lines = steps.map(
+    ({ kind, subject, guarded }) => `${section}: ${kind} ${subject}${guarded ? " (guarded)" : ""}`,
+  );
+  if (total > steps.length) lines.push(`${section}: and ${total - steps.length} more`);
+  for (const { code, message } of issues) lines.push(terminal.style("yellow", `${section}: ${code}: ${message}`));
+  if (error !== undefined) lines.push(terminal.style("red", `${section}: ${error.code}: ${error.message}`));
+  if (unsupported !== undefined) lines.push(terminal.style("dim", `${section}: ${unsupported}`));
+  return lines;
+}

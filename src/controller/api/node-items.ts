@@ -1,0 +1,220 @@
+import { randomUUID } from "node:crypto";
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { ConnectorItem, normaliseConnectors, StoredConnector } from "../../protocol/sections/connectors.ts";
+import { isObject, isV2, MAX_ID_LENGTH, MAX_ITEMS, upgradeToV2, v2Items } from "../../protocol/sections/forms.ts";
+import type { ItemSection } from "../../protocol/sections/forms.ts";
+import type { ConfigIssue } from "../../protocol/sections/issue.ts";
+import { normaliseServices, ServiceItem, StoredService } from "../../protocol/sections/services.ts";
+import { MAX_INDEX } from "../../protocol/sections/fields.ts";
+import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../protocol/sections.ts";
+import { JsonObject } from "../../protocol/values.ts";
+import type { Fleet, NodeRecord } from "../fleet.ts";
+import { accessTo, NodeParams } from "./node-config.ts";
+import { nodeOf } from "./nodes.ts";
+import { Violations } from "./problem.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { badBody, Empty, notFound, Problem, refusals, violations } from "./shapes.ts";
+
+/** A section whose items have operations of their own. */
+interface Itemised {
+  readonly section: ItemSection;
+  /** What one item is called, and the path parameter of its id. */
+  readonly noun: string;
+  readonly parameter: string;
+  readonly body: z.ZodType<JsonObject>;
+  readonly stored: z.ZodType<JsonObject>;
+  /** What is wrong with a section, item by item. */
+  readonly judge: (section: JsonObject, node: NodeRecord) => readonly ConfigIssue[];
+}
+
+const ITEMISED: readonly Itemised[] = [
+  {
+    section: "connectors",
+    noun: "Connector",
+    parameter: "connectorID",
+    body: ConnectorItem,
+    stored: StoredConnector,
+    judge: (section, { type }) => normaliseConnectors(section, { nodeType: type }).rejected,
+  },
+  {
+    section: "services",
+    noun: "Service",
+    parameter: "serviceID",
+    body: ServiceItem,
+    stored: StoredService,
+    judge: (section) => normaliseServices(section).rejected,
+  },
+];
+
+const LIMITS = { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH - 2 };
+const collisions = {
+  409: { description: "The section is in the legacy form, or another item has the name or the port", schema: Problem },
+} as const;
+
+/** Single items of a node's `connectors` and `services`, and the way there from the legacy form. */
+export function nodeItemRoutes({ fleet }: ApiDeps): readonly Route[] {
+  return ITEMISED.flatMap((kind) => [
+    upgrade(fleet, kind),
+    create(fleet, kind),
+    update(fleet, kind),
+    remove(fleet, kind),
+  ]);
+}
+
+function create(fleet: Fleet, kind: Itemised): Route {
+  const { section, noun } = kind;
+  return route({
+    method: "POST",
+    path: `/v2/node/{nodeID}/config/${section}`,
+    operationId: `createNode${noun}`,
+    summary: `Add a ${noun.toLowerCase()} to a node`,
+    tag: "Node configuration",
+    access: accessTo(section),
+    params: NodeParams,
+    body: { schema: kind.body, limits: LIMITS },
+    answers: {
+      201: { description: "The item with its new id", schema: kind.stored },
+      ...refusals,
+      ...notFound,
+      ...badBody,
+      ...collisions,
+    },
+    handle: ({ params: { nodeID }, body, caller }) => {
+      const stored = openSection(fleet, nodeID, section);
+      const all = v2Items(stored);
+      if (Object.keys(all).length >= MAX_ITEMS)
+        throw new Violations([`${section}.items: must be at most ${MAX_ITEMS}`]);
+      const id = randomUUID();
+      const item = { index: nextIndex(all), ...body, id };
+      putItem(fleet, nodeID, kind, stored, item, caller.name);
+      return Response.json(item, { status: 201 });
+    },
+  });
+}
+
+function update(fleet: Fleet, kind: Itemised): Route {
+  const { section, noun, parameter } = kind;
+  return route({
+    method: "PUT",
+    path: itemPath(kind),
+    operationId: `updateNode${noun}`,
+    summary: `Replace a ${noun.toLowerCase()} of a node`,
+    tag: "Node configuration",
+    access: accessTo(section),
+    params: itemParams(kind),
+    body: { schema: kind.body, limits: LIMITS },
+    answers: {
+      200: { description: "The item", schema: kind.stored },
+      ...refusals,
+      ...notFound,
+      ...badBody,
+      ...collisions,
+    },
+    handle: ({ params, body, caller }) => {
+      const { nodeID = "", [parameter]: id = "" } = params;
+      const stored = openSection(fleet, nodeID, section);
+      const { index } = itemOf(stored, id, noun);
+      if (body["id"] !== undefined && body["id"] !== id) throw new Violations([`id: must be ${id}, or absent`]);
+      const item = { ...(index === undefined ? {} : { index }), ...body, id };
+      putItem(fleet, nodeID, kind, stored, item, caller.name);
+      return Response.json(item);
+    },
+  });
+}
+
+function remove(fleet: Fleet, kind: Itemised): Route {
+  const { section, noun, parameter } = kind;
+  return route({
+    method: "DELETE",
+    path: itemPath(kind),
+    operationId: `deleteNode${noun}`,
+    summary: `Remove a ${noun.toLowerCase()} from a node`,
+    tag: "Node configuration",
+    access: accessTo(section),
+    params: itemParams(kind),
+    answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound, ...violations, ...collisions },
+    handle: ({ params, caller }) => {
+      const { nodeID = "", [parameter]: id = "" } = params;
+      const stored = openSection(fleet, nodeID, section);
+      itemOf(stored, id, noun);
+      const { [id]: _removed, ...items } = v2Items(stored);
+      fleet.setSection(nodeID, section, { ...stored, version: 2, items }, caller.name);
+      return Response.json({});
+    },
+  });
+}
+
+function upgrade(fleet: Fleet, { section, noun }: Itemised): Route {
+  return route({
+    method: "POST",
+    path: `/v2/node/{nodeID}/config/${section}/upgrade`,
+    operationId: `upgradeNode${noun}s`,
+    summary: `Bring the section ${section} of a node into V2 form, for good`,
+    tag: "Node configuration",
+    access: accessTo(section),
+    params: NodeParams,
+    answers: {
+      200: { description: "The section; every item has a new id", schema: sectionSchemas[section] ?? JsonObject },
+      ...refusals,
+      ...notFound,
+      ...violations,
+    },
+    handle: ({ params: { nodeID }, caller }) => {
+      const stored = nodeOf(fleet, nodeID).config[section] ?? {};
+      if (isV2(stored)) throw new Violations([`${section}.version: the section is in V2 form already`]);
+      const upgraded = upgradeToV2(section, stored, randomUUID);
+      fleet.setSection(nodeID, section, upgraded, caller.name);
+      return Response.json(upgraded);
+    },
+  });
+}
+
+const itemPath = ({ section, parameter }: Itemised): string => `/v2/node/{nodeID}/config/${section}/{${parameter}}`;
+
+const itemParams = ({ parameter }: Itemised) => NodeParams.extend({ [parameter]: z.string().max(MAX_ID_LENGTH) });
+
+/** The stored section, or a new one in V2 form. @throws {InputError} `not-found`, or `legacy-form`. */
+function openSection(fleet: Fleet, nodeID: string, section: ItemSection): JsonObject {
+  const stored = nodeOf(fleet, nodeID).config[section];
+  if (stored === undefined) return { enabled: true, version: 2, items: {} };
+  if (isV2(stored)) return stored;
+  const way = `POST /v2/node/${nodeID}/config/${section}/upgrade`;
+  throw new InputError("legacy-form", `${section} of this node are in the legacy form: ${way} comes first`);
+}
+
+/** @throws {InputError} `not-found`. */
+function itemOf(stored: JsonObject, id: string, noun: string): JsonObject {
+  const items = v2Items(stored);
+  if (!Object.hasOwn(items, id)) throw new InputError("not-found", `there is no ${noun.toLowerCase()} ${id}`);
+  return isObject(items[id]) ? items[id] : {};
+}
+
+/** @throws {InputError} `item-collision`, with the id of the other item. */
+function putItem(
+  fleet: Fleet,
+  nodeID: string,
+  { section, judge }: Itemised,
+  stored: JsonObject,
+  item: JsonObject & { readonly id: string },
+  user: string,
+): void {
+  const { id } = item;
+  const changed = { ...stored, version: 2, items: { ...v2Items(stored), [id]: item } };
+  for (const issue of judge(changed, nodeOf(fleet, nodeID))) {
+    if (issue.other === undefined || (issue.id !== id && issue.other !== id)) continue;
+    const other = issue.id === id ? issue.other : issue.id;
+    const what = section === "services" ? "the name" : "the port";
+    throw new InputError("item-collision", `${other} has ${what} already`, {
+      details: { id: other, code: issue.code },
+    });
+  }
+  fleet.setSection(nodeID, section, changed, user);
+}
+
+/** After all others. */
+function nextIndex(items: JsonObject): number {
+  const all = Object.values(items);
+  const taken = all.map((item) => (isObject(item) && typeof item["index"] === "number" ? item["index"] : 0));
+  return Math.min(Math.max(-1, all.length - 1, ...taken) + 1, MAX_INDEX);
+}

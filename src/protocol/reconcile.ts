@@ -1,0 +1,52 @@
+import { z } from "zod";
+import type { JsonLimits } from "../lib/strict-json.ts";
+import { Config } from "./documents.ts";
+import { UnixMilliseconds, Version } from "./values.ts";
+
+/** What is wrong with one item or field of a section; `path` starts with the section's name. */
+export const Issue = z.object({
+  path: z.string().max(512),
+  code: z.string().max(64),
+  message: z.string().max(1024),
+});
+export type Issue = z.infer<typeof Issue>;
+
+/** A step as it is shown: the operation, what it acts on, and whether it could cut the node off. */
+export const ShownStep = z.object({ kind: z.string(), subject: z.string(), guarded: z.boolean() });
+export type ShownStep = z.infer<typeof ShownStep>;
+
+/** What one section would do on this machine. `total` counts all its steps, of which the first are shown. */
+export const SectionPlan = z.object({
+  section: z.string().max(64),
+  steps: z.array(ShownStep),
+  total: Version,
+  issues: z.array(Issue),
+  /** Why the section could not be planned. */
+  error: z.object({ code: z.string().max(64), message: z.string() }).optional(),
+  unsupported: z.string().optional(),
+});
+export type SectionPlan = z.infer<typeof SectionPlan>;
+
+/** A configuration to plan in the place of the node's own; that in force when absent. */
+export const PlanRequest = z.object({ config: Config.optional() });
+export type PlanRequest = z.infer<typeof PlanRequest>;
+export const PLAN_REQUEST_LIMITS: JsonLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 32 };
+
+/** The steps that a configuration would take on this machine, in the order they would be taken. */
+export const PlanReport = z.object({ schema: z.literal(1), sections: z.array(SectionPlan), notes: z.array(Issue) });
+export type PlanReport = z.infer<typeof PlanReport>;
+
+/** One thing that is not as it should be: why, since when, when it was last tried and will be again. */
+export const Reason = z.object({
+  section: z.string().max(64),
+  item: z.string().max(512).optional(),
+  code: z.string().max(64),
+  message: z.string(),
+  since: UnixMilliseconds,
+  lastAttempt: UnixMilliseconds,
+  nextAttempt: UnixMilliseconds.optional(),
+});
+export type Reason = z.infer<typeof Reason>;
+
+export const WhyReport = z.object({ schema: z.literal(1), reasons: z.array(Reason) });
+export type WhyReport = z.infer<typeof WhyReport>;

@@ -1,0 +1,62 @@
+import { isIPv4 } from "node:net";
+import { z } from "zod";
+import { Host } from "../values.ts";
+
+/** The message of a field, whatever is wrong with it; a missing one is only said to be required. */
+export const says = (text: string) => ({
+  error: ({ input }: { readonly input?: unknown }) => (input === undefined ? "is required" : text),
+});
+
+/** A whole number within bounds. */
+export function whole(min: number, max: number, text = `must be a whole number, ${min}..${max}`) {
+  return z.int(says(text)).min(min, says(text)).max(max, says(text));
+}
+
+/** A number within bounds. */
+export function decimal(min: number, max: number) {
+  const text = `must be a number, ${min}..${max}`;
+  return z.number(says(text)).min(min, says(text)).max(max, says(text));
+}
+
+export const Enabled = z.boolean(says("must be true or false")).optional();
+export const Description = z.string(says("must be text")).max(4096, says("must be at most 4096 characters")).optional();
+export const MAX_INDEX = 1_000_000_000;
+/** Order in lists, and of two items that collide the later one loses. */
+export const Index = whole(0, MAX_INDEX).optional();
+export const ItemPort = whole(1, 65_535, "must be 1..65535");
+
+/** Seconds without a byte after which a flow is ended. */
+export const IdleTimeout = decimal(1, 2_592_000).optional();
+
+/** UDP flows expire after a minute; TCP keeps what is merely quiet, for a day. */
+export const DEFAULT_IDLE_TIMEOUT_MS = { tcp: 86_400_000, udp: 60_000 } as const;
+
+/** Whether text is an IPv4 address or a DNS name; what ends in a number can only be meant as an address. */
+export function isIpv4OrName(text: string): boolean {
+  if (isIPv4(text)) return true;
+  return Host.safeParse(text).success && !text.includes(":") && !/(?:^|\.)\d+\.?$/.test(text);
+}
+
+const PROTOCOLS = ["tcp", "udp", "ftp", "tftp", "rdp", "vnc", "ssh"] as const;
+const WITHDRAWN: ReadonlySet<string> = new Set(["http", "https", "wireguard"]);
+
+/** Protocols of connectors and services; `rdp`, `vnc` and `ssh` are `tcp` with a hint for people. */
+export const L4Protocol = z.enum(PROTOCOLS, {
+  error: ({ input }) => {
+    if (input === undefined) return "is required";
+    const allowed = `must be one of ${PROTOCOLS.join(", ")}`;
+    return isWithdrawn(input) ? `${input} belonged to remote-access applications; ${allowed}` : allowed;
+  },
+});
+export type L4Protocol = z.infer<typeof L4Protocol>;
+
+/** Whether a protocol is one of an application type that the platform no longer has. */
+export const isWithdrawn = (protocol: unknown): protocol is string =>
+  typeof protocol === "string" && WITHDRAWN.has(protocol);
+
+/** The protocol on the wire. */
+export const transportOf = (protocol: L4Protocol): "tcp" | "udp" =>
+  protocol === "udp" || protocol === "tftp" ? "udp" : "tcp";
+
+/** Whether this build carries the protocol. */
+export const isServed = (protocol: L4Protocol): boolean => protocol !== "ftp" && protocol !== "tftp";

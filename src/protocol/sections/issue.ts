@@ -1,0 +1,38 @@
+/** What can be wrong with desired configuration, by the name operators and programs know it. */
+export type ConfigCode =
+  | "E_CIDR_HOSTBITS"
+  | "E_CIDR_INVALID"
+  | "E_DEPENDENCY"
+  | "E_ENUM"
+  | "E_NAME_DUPLICATE"
+  | "E_NAME_FORMAT"
+  | "E_PORT_IN_USE"
+  | "E_PORT_RANGE"
+  | "E_RANGE"
+  | "E_REQUIRED"
+  | "E_UNSUPPORTED_ON_AGENT"
+  | "E_UNSUPPORTED_PROTOCOL"
+  | "E_V1_ON_V2";
+
+/** Something wrong with an item, or with the section itself: then `id` is empty. */
+export interface ConfigIssue {
+  /** JSON path below `config`, for example `connectors.items.<id>.port`. */
+  readonly path: string;
+  readonly id: string;
+  readonly code: ConfigCode;
+  /** Led by the path; never holds a secret. */
+  readonly message: string;
+  /** The item it collides with. */
+  readonly other?: string;
+}
+
+/** Makes an issue: `text` says what is wrong, without the path. */
+export function configIssue(
+  code: ConfigCode,
+  { path, id }: { readonly path: string; readonly id: string },
+  field: string,
+  text: string,
+): ConfigIssue {
+  const full = field === "" ? path : `${path}.${field}`;
+  return { path: full, id, code, message: `${full}: ${text}` };
+}

@@ -1,0 +1,111 @@
+import type { z } from "zod";
+import { KNOWN_FEATURES } from "../features.ts";
+import type { JsonObject } from "../values.ts";
+import { isWithdrawn } from "./fields.ts";
+import { isPresent, rawItems, toNumber, type ItemSection, type RawItem } from "./forms.ts";
+import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
+
+/** What a section comes to: `rejected` items are left out, `notices` say what of the others is not served as written. */
+export interface Normalised<Item> {
+  /** Whether the section as a whole is switched on. */
+  readonly enabled: boolean;
+  /** By `index`, then id. */
+  readonly items: readonly Item[];
+  readonly rejected: readonly ConfigIssue[];
+  readonly notices: readonly ConfigIssue[];
+}
+
+/** What one item comes to: `item` is there unless something is rejected. */
+export interface Reading<Item> {
+  readonly item?: Item;
+  readonly rejected: readonly ConfigIssue[];
+  readonly notices: readonly ConfigIssue[];
+}
+
+/**
+ * Brings a section of either form to one, item by item: `read` judges an item by itself, `claim` takes what only one item can have
+ * and says what is wrong when an earlier one has it.
+ */
+export function normaliseItems<Item>(
+  name: ItemSection,
+  raw: unknown,
+  read: (raw: RawItem, isSectionOn: boolean) => Reading<Item>,
+  claim: (item: Item, raw: RawItem) => ConfigIssue | undefined,
+): Normalised<Item> {
+  const section = rawItems(name, raw);
+  const items: Item[] = [];
+  const rejected = [...section.rejected];
+  const notices = [...section.notices];
+  for (const found of section.items) {
+    const reading = read(found, section.enabled);
+    rejected.push(...reading.rejected);
+    if (reading.item === undefined) continue;
+    const collision = claim(reading.item, found);
+    if (collision !== undefined) {
+      rejected.push(collision);
+      continue;
+    }
+    items.push(reading.item);
+    notices.push(...reading.notices);
+  }
+  return { enabled: section.enabled, items, rejected, notices };
+}
+
+/**
+ * Makes stored fields strict: an empty text or null is an absent field, a number written as text is a number, and fields that only
+ * people look at are dropped when they are wrong. Unknown fields are left out.
+ */
+export function tidyFields(fields: JsonObject, known: readonly string[], numeric: ReadonlySet<string>): JsonObject {
+  const tidy: Record<string, unknown> = {};
+  for (const key of known) {
+    const value = fields[key];
+    if (!isPresent(value) || value === "") continue;
+    tidy[key] = numeric.has(key) ? (toNumber(value) ?? value) : value;
+  }
+  if (typeof tidy["description"] === "string") tidy["description"] = tidy["description"].slice(0, 4096);
+  else delete tidy["description"];
+  delete tidy["index"];
+  delete tidy["id"];
+  return tidy;
+}
+
+/**
+ * Judges the fields of one item: what it comes to, or every issue with it. `codes` has the code of each field that is not merely
+ * of the wrong type.
+ */
+export function judgeFields<T>(
+  raw: RawItem,
+  schema: z.ZodType<T>,
+  tidy: JsonObject,
+  codes: Readonly<Record<string, ConfigCode>>,
+): { readonly fields?: T; readonly rejected: readonly ConfigIssue[] } {
+  const parsed = schema.safeParse(tidy);
+  const missing = missingFeatures(raw);
+  if (parsed.success) return missing.length === 0 ? { fields: parsed.data, rejected: [] } : { rejected: missing };
+  const issues = new Map<string, ConfigIssue>();
+  for (const { path, message, code } of parsed.error.issues) {
+    const [field = ""] = path.map(String);
+    const issue = configIssue(codeOf(field, tidy, code, codes), raw, path.map(String).join("."), message);
+    issues.set(issue.message, issue);
+  }
+  return { rejected: [...issues.values(), ...missing] };
+}
+
+function codeOf(
+  field: string,
+  tidy: JsonObject,
+  kind: string,
+  codes: Readonly<Record<string, ConfigCode>>,
+): ConfigCode {
+  if (tidy[field] === undefined && kind !== "custom") return "E_REQUIRED";
+  if (field === "protocol" && isWithdrawn(tidy[field])) return "E_UNSUPPORTED_PROTOCOL";
+  return codes[field] ?? "E_ENUM";
+}
+
+function missingFeatures(raw: RawItem): readonly ConfigIssue[] {
+  const { requires } = raw.fields;
+  if (!Array.isArray(requires)) return [];
+  const missing = requires.map(String).find((feature) => !KNOWN_FEATURES.has(feature));
+  if (missing === undefined) return [];
+  return [configIssue("E_DEPENDENCY", raw, "requires", `not supported: ${missing.slice(0, 64)}`)];
+}

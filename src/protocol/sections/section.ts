@@ -1,0 +1,58 @@
+import { z } from "zod";
+import type { JsonObject } from "../values.ts";
+import { Enabled, says } from "./fields.ts";
+import type { ConfigIssue } from "./issue.ts";
+import { isObject, MAX_ITEMS, type ItemSection } from "./forms.ts";
+
+/** The id of an item of a legacy list, and of one that is answered. */
+export const ItemId = z.uuid(says("must be a UUID"));
+
+/**
+ * The schema of a whole section in either form, as strict as the API is; unknown fields are kept. `collisions` lists the items that
+ * a later one cannot stand beside.
+ */
+export function sectionSchema(
+  name: ItemSection,
+  item: z.ZodType<JsonObject>,
+  legacyItem: z.ZodType<JsonObject>,
+  collisions: (section: JsonObject) => readonly ConfigIssue[],
+): z.ZodType<JsonObject> {
+  return z
+    .looseObject(
+      {
+        enabled: Enabled,
+        version: z.literal(2, says("must be 2, or absent in the legacy form")).optional(),
+        items: z
+          .record(ItemId, item, {
+            error: ({ code }) => (code === "invalid_key" ? "the id of an item must be a UUID" : "must be an object"),
+          })
+          .optional(),
+        [name]: z
+          .array(legacyItem, says("must be an array"))
+          .max(MAX_ITEMS, says(`must be at most ${MAX_ITEMS}`))
+          .optional(),
+      },
+      says("must be an object"),
+    )
+    .superRefine((section: JsonObject, context) => {
+      const add = (path: (string | number)[], message: string): void =>
+        context.addIssue({ code: "custom", path, message });
+      const { version, items, [name]: list } = section;
+      if (items !== undefined && version !== 2) add(["version"], "must be 2 beside items");
+      if (version === 2 && list !== undefined) add([name], "has no place beside version 2");
+      if (version === 2 && items === undefined) add(["items"], "is required beside version 2");
+      if (isObject(items)) checkIds(items, add);
+      for (const { path, message } of collisions(section)) {
+        add(path.split(".").slice(1), message.slice(path.length + ": ".length));
+      }
+    });
+}
+
+function checkIds(items: JsonObject, add: (path: string[], message: string) => void): void {
+  const entries = Object.entries(items);
+  if (entries.length > MAX_ITEMS) add(["items"], `must be at most ${MAX_ITEMS}`);
+  for (const [key, item] of entries) {
+    const id = isObject(item) ? item["id"] : undefined;
+    if (id !== undefined && id !== key) add(["items", key, "id"], "must be the id it stands under, or absent");
+  }
+}

@@ -1,0 +1,192 @@
+import { z } from "zod";
+import { Requires } from "../features.ts";
+import { LinkName, type JsonObject } from "../values.ts";
+import {
+  decimal,
+  DEFAULT_IDLE_TIMEOUT_MS,
+  Description,
+  Enabled,
+  IdleTimeout,
+  Index,
+  isIpv4OrName,
+  isServed,
+  ItemPort,
+  L4Protocol,
+  says,
+  transportOf,
+  whole,
+} from "./fields.ts";
+import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
+import type { RawItem } from "./forms.ts";
+import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "./items.ts";
+import { ItemId, sectionSchema } from "./section.ts";
+
+/** Seconds. */
+const DEFAULT_CONNECT_TIMEOUT = 5;
+const DEFAULT_HEALTH_CHECK = { interval: 10, failures: 3, successes: 1 };
+
+/** How the target is probed: seconds between two probes, and how many in a row change what is thought of it. */
+const HealthCheck = z.looseObject(
+  {
+    interval: decimal(1, 3600).optional(),
+    failures: whole(1, 100).optional(),
+    successes: whole(1, 100).optional(),
+  },
+  says("must be an object"),
+);
+
+const shape = {
+  enabled: Enabled,
+  name: z
+    .string(says("must be text"))
+    .regex(/^[A-Za-z0-9-]{1,253}$/, says("must be letters, digits and dashes"))
+    .meta({ description: "What connectors call it" }),
+  protocol: L4Protocol,
+  host: z
+    .string(says("must be text"))
+    .min(1)
+    .max(253)
+    .refine(isIpv4OrName, says("must be an IPv4 address or a DNS name"))
+    .meta({ description: "IPv4 address or DNS name" }),
+  port: ItemPort,
+  sourceInterface: LinkName.optional(),
+  sourceFromClusterIP: z.boolean(says("must be true or false")).optional(),
+  connectTimeout: decimal(1, 600).optional().meta({ description: "Seconds; 5 unless told" }),
+  idleTimeout: IdleTimeout,
+  healthCheck: HealthCheck.optional().meta({ description: "A target that fails it is withdrawn" }),
+  description: Description,
+  index: Index,
+  requires: Requires,
+};
+
+/** A service as the V2 calls of the API take it; unknown fields are kept. */
+export const ServiceItem = checked(z.looseObject({ ...shape, id: ItemId.optional() }, says("must be an object")));
+/** A service as the API answers it, and as a legacy list holds it. */
+export const StoredService = checked(z.looseObject({ ...shape, id: ItemId }, says("must be an object")));
+
+/** The section `services` of the configuration, in either form. */
+export const ServicesSection = sectionSchema("services", ServiceItem, StoredService, (section) =>
+  normaliseServices(section).rejected.filter(({ other }) => other !== undefined),
+);
+
+/** Probes of a target: the time between two, and how many in a row change what is thought of it. */
+export interface HealthChecking {
+  readonly intervalMs: number;
+  readonly failures: number;
+  readonly successes: number;
+}
+
+/** A dial target as a node uses it: everything filled in. Times in milliseconds. */
+export interface Service {
+  readonly id: string;
+  /** JSON path of the item, which leads whatever is said of it. */
+  readonly path: string;
+  readonly index: number;
+  /** False when the item or the whole section is switched off. */
+  readonly enabled: boolean;
+  readonly name: string;
+  readonly protocol: L4Protocol;
+  readonly transport: "tcp" | "udp";
+  /** Whether this build carries the protocol; what it does not is kept, and noted. */
+  readonly isSupported: boolean;
+  readonly host: string;
+  readonly port: number;
+  readonly sourceInterface?: string;
+  readonly sourceFromClusterIP: boolean;
+  readonly connectTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  /** Absent means that its health is not judged. */
+  readonly healthCheck?: HealthChecking;
+  readonly description: string;
+}
+
+export interface ServiceContext {
+  /** Whether the node is a member of a cluster. */
+  readonly isMember: boolean;
+}
+
+/** Brings the section to one form, item by item: whatever cannot be used is rejected, and of two of one name the later. */
+export function normaliseServices(
+  raw: unknown,
+  { isMember }: ServiceContext = { isMember: false },
+): Normalised<Service> {
+  const byName = new Map<string, string>();
+  return normaliseItems(
+    "services",
+    raw,
+    (item, isOn) => readService(item, isOn, isMember),
+    ({ id, name, path }) => {
+      const first = byName.get(name);
+      if (first === undefined) byName.set(name, id);
+      if (first === undefined) return undefined;
+      const issue = configIssue("E_NAME_DUPLICATE", { id, path }, "name", `${name} is the service ${first}`);
+      return { ...issue, other: first };
+    },
+  );
+}
+
+const KNOWN = Object.keys(shape);
+const NUMERIC: ReadonlySet<string> = new Set(["port", "connectTimeout", "idleTimeout"]);
+const CODES: Readonly<Record<string, ConfigCode>> = {
+  name: "E_NAME_FORMAT",
+  host: "E_NAME_FORMAT",
+  port: "E_PORT_RANGE",
+  sourceInterface: "E_NAME_FORMAT",
+  sourceFromClusterIP: "E_DEPENDENCY",
+  connectTimeout: "E_RANGE",
+  idleTimeout: "E_RANGE",
+  healthCheck: "E_RANGE",
+};
+
+function readService(raw: RawItem, isOn: boolean, isMember: boolean): Reading<Service> {
+  const tidy = tidyFields(raw.fields, KNOWN, NUMERIC);
+  // Older configuration has a bare flag here, which was withdrawn and means nothing.
+  if (typeof tidy["healthCheck"] === "boolean") delete tidy["healthCheck"];
+  const { fields: item, rejected } = judgeFields(raw, ServiceItem, tidy, CODES);
+  if (item === undefined) return { rejected, notices: [] };
+  const notices: ConfigIssue[] = [];
+  const isSupported = isServed(item.protocol);
+  if (!isSupported) {
+    notices.push(configIssue("E_UNSUPPORTED_PROTOCOL", raw, "protocol", `${item.protocol} is not supported`));
+  }
+  if (item.sourceFromClusterIP === true && !isMember) {
+    notices.push(configIssue("E_DEPENDENCY", raw, "sourceFromClusterIP", "ignored: the node is in no cluster"));
+  }
+  const transport = transportOf(item.protocol);
+  const { id, path, index } = raw;
+  const service: Service = {
+    id,
+    path,
+    index,
+    enabled: isOn && (item.enabled ?? true),
+    name: item.name,
+    protocol: item.protocol,
+    transport,
+    isSupported,
+    host: item.host,
+    port: item.port,
+    ...(item.sourceInterface === undefined ? {} : { sourceInterface: item.sourceInterface }),
+    sourceFromClusterIP: item.sourceFromClusterIP === true && isMember,
+    connectTimeoutMs: Math.round((item.connectTimeout ?? DEFAULT_CONNECT_TIMEOUT) * 1000),
+    idleTimeoutMs:
+      item.idleTimeout === undefined ? DEFAULT_IDLE_TIMEOUT_MS[transport] : Math.round(item.idleTimeout * 1000),
+    ...(item.healthCheck === undefined ? {} : { healthCheck: healthCheckOf(item.healthCheck) }),
+    description: item.description ?? "",
+  };
+  return { item: service, rejected, notices };
+}
+
+function healthCheckOf({ interval, failures, successes }: z.infer<typeof HealthCheck>): HealthChecking {
+  return {
+    intervalMs: Math.round((interval ?? DEFAULT_HEALTH_CHECK.interval) * 1000),
+    failures: failures ?? DEFAULT_HEALTH_CHECK.failures,
+    successes: successes ?? DEFAULT_HEALTH_CHECK.successes,
+  };
+}
+
+function checked<T extends z.ZodType<JsonObject>>(schema: T): T {
+  return schema.superRefine(({ sourceFromClusterIP, sourceInterface }, context) => {
+    if (sourceFromClusterIP !== true || sourceInterface !== undefined) return;
+    context.addIssue({ code: "custom", path: ["sourceFromClusterIP"], message: "needs sourceInterface" });
+  });
+}

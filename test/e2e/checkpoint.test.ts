@@ -1,0 +1,90 @@
+import { spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { expect, test } from "vitest";
+import { Checkpoint } from "../../src/checkpoint/checkpoint.ts";
+import { hostFiles } from "../../src/host/files.ts";
+import { fileMachine, fileSections } from "../support/checkpoint-child.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const CHILD = resolve(import.meta.dirname, "../support/checkpoint-child.ts");
+const before = { one: { a: "old", b: "old" }, two: { c: "old", d: "old", plain: "old" } };
+const after = { one: { a: "new", e: "new" }, two: { c: "new", f: "new", plain: "new" } };
+const files = hostFiles();
+
+function machine(): string {
+  const dir = tempDir();
+  mkdirSync(join(dir, "desired"));
+  for (const [part, values] of Object.entries(before)) {
+    mkdirSync(join(dir, part));
+    for (const [name, value] of Object.entries(values)) writeFileSync(join(dir, part, name), value);
+  }
+  return dir;
+}
+
+function copyOf(dir: string): string {
+  const copy = join(tempDir(), "copy");
+  cpSync(dir, copy, { recursive: true });
+  return copy;
+}
+
+/** Runs the child until its n-th boundary, or to its end, and says how many there were. */
+function run(task: "pass" | "restore", dir: string, dieAt = 0): number {
+  const { signal, status, stdout, stderr } = spawnSync(
+    process.execPath,
+    [CHILD, task, dir, JSON.stringify(after), String(dieAt)],
+    { encoding: "utf8" },
+  );
+  expect({ signal, status }, stderr).toEqual(
+    dieAt === 0 ? { signal: null, status: 0 } : { signal: "SIGKILL", status: null },
+  );
+  return Number(stdout);
+}
+
+async function stateOf(dir: string): Promise<unknown> {
+  const parts = ["one", "two"].map(async (part) => {
+    const values = [...(await fileMachine(files, join(dir, part)).read())].filter(([name]) => !name.endsWith(".tmp"));
+    return [part, Object.fromEntries(values)] as const;
+  });
+  return Object.fromEntries(await Promise.all(parts));
+}
+
+async function restore(dir: string): Promise<void> {
+  const checkpoint = new Checkpoint(files, join(dir, "desired"));
+  const { failed } = await checkpoint.restore(fileSections(files, dir), new AbortController().signal);
+  expect(failed).toEqual([]);
+  expect(await checkpoint.isPending()).toBe(false);
+}
+
+test("a guarded pass, killed at every boundary, is old or new after the restore, and new after the next pass", async () => {
+  const whole = machine();
+  const boundaries = run("pass", whole);
+  expect(await stateOf(whole)).toEqual(after);
+  expect(boundaries).toBeGreaterThan(30);
+  const ends = new Set<string>();
+  for (let dieAt = 1; dieAt <= boundaries; dieAt += 1) {
+    const dir = machine();
+    run("pass", dir, dieAt);
+    await restore(dir);
+    const state = await stateOf(dir);
+    expect([before, after], `killed at boundary ${dieAt}`).toContainEqual(state);
+    ends.add(JSON.stringify(state));
+  }
+  expect(ends.size).toBe(2);
+}, 300_000);
+
+test("a restore, killed at every boundary, ends in the old state when it is repeated", async () => {
+  const dir = machine();
+  const boundaries = run("pass", copyOf(dir));
+  // At this one the last step is done, and the checkpoint is about to be removed.
+  run("pass", dir, boundaries - 5);
+  expect(await stateOf(dir)).toEqual(after);
+  const restoring = run("restore", copyOf(dir));
+  expect(restoring).toBeGreaterThan(20);
+  for (let dieAt = 1; dieAt <= restoring; dieAt += 1) {
+    const copy = copyOf(dir);
+    run("restore", copy, dieAt);
+    await restore(copy);
+    expect(await stateOf(copy), `killed at boundary ${dieAt}`).toEqual(before);
+  }
+}, 300_000);

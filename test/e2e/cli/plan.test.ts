@@ -1,0 +1,82 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { startLocalAgent } from "../../support/local-agent.ts";
+import { holdfast } from "../../support/run-holdfast.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+describe("holdfast plan", () => {
+  it("shows the steps, what is rejected and what is not applied, and sends the document", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.currentPlan = {
+      schema: 1,
+      sections: [
+        {
+          section: "connectors",
+          steps: [{ kind: "listen", subject: "c1\u001b[5m", guarded: false }],
+          total: 3,
+          issues: [{ path: "connectors.items.c2", code: "invalid", message: "connectors.items.c2: no port" }],
+        },
+        { section: "vpn", steps: [], total: 0, issues: [], unsupported: "not applied" },
+      ],
+      notes: [],
+    };
+    const file = join(tempDir(), "node.json");
+    for (const text of ['{"config":{"connectors":{}}}', '{"connectors":{}}']) {
+      writeFileSync(file, text);
+      const { code, stdout } = await holdfast(["plan", "--document", file, "--run", agent.runDir]);
+      expect(code).toBe(0);
+      expect(stdout).toBe(
+        "connectors: listen c1\nconnectors: and 2 more\nconnectors: invalid: connectors.items.c2: no port\nvpn: not applied\n3 steps\n",
+      );
+      expect(agent.provider.asked.at(-1)).toEqual({ config: { connectors: {} } });
+    }
+  });
+
+  it("refuses what is no configuration before it asks", async () => {
+    await using agent = await startLocalAgent();
+    const file = join(tempDir(), "node.json");
+    for (const text of ["[]", "{", '{"connectorz":{}}', '{"connectors":7}']) {
+      writeFileSync(file, text);
+      expect((await holdfast(["plan", "--document", file, "--run", agent.runDir])).code).toBe(2);
+    }
+    expect(agent.provider.asked).toEqual([]);
+  });
+});
+
+describe("holdfast why", () => {
+  it("exits 0 when there is nothing, 5 with the reasons otherwise", async () => {
+    await using agent = await startLocalAgent();
+    expect((await holdfast(["why", "--run", agent.runDir])).stdout).toBe("everything is as it should be\n");
+    const now = Date.now();
+    agent.provider.reasons = [
+      {
+        section: "connectors",
+        item: "connectors.c1",
+        code: "port-taken",
+        message: "80 is taken",
+        since: now - 7_200_000,
+        lastAttempt: now - 10_800_000,
+      },
+    ];
+    const { code, stdout } = await holdfast(["why", "--run", agent.runDir]);
+    expect(code).toBe(5);
+    expect(stdout).toMatch(/^connectors\.c1 +port-taken 80 is taken \(since 2 h ago, tried 3 h ago\)/);
+  });
+});
+
+describe("holdfast config show", () => {
+  it("prints what is in force, whole or one section", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.currentConfig = { connectors: { a: 1 }, core: { b: 2 } };
+    const show = async (...rest: string[]): Promise<unknown> =>
+      JSON.parse((await holdfast(["config", "show", ...rest, "--run", agent.runDir])).stdout);
+    expect(await show()).toEqual({ connectors: { a: 1 }, core: { b: 2 } });
+    expect(await show("core")).toEqual({ core: { b: 2 } });
+    expect(await show("vpn")).toEqual({});
+    const { code, stderr } = await holdfast(["config", "show", "connector", "--run", agent.runDir]);
+    expect(code).toBe(2);
+    expect(stderr).toContain("did you mean connectors?");
+    expect((await holdfast(["config", "hide", "--run", agent.runDir])).code).toBe(2);
+  });
+});

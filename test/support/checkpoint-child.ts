@@ -1,0 +1,78 @@
+import { join } from "node:path";
+import { pino } from "pino";
+import { Engine } from "../../src/agent/reconcile/engine.ts";
+import { reconciler, type Reconciler } from "../../src/agent/reconcile/section.ts";
+import { Checkpoint, confirmAtOnce } from "../../src/checkpoint/checkpoint.ts";
+import { systemClock } from "../../src/host/clock.ts";
+import { hostFiles, type Files } from "../../src/host/files.ts";
+import { modelSection, type ModelMachine } from "./model-section.ts";
+
+/** A machine whose values are the files of a directory. */
+export function fileMachine(files: Files, dir: string): ModelMachine {
+  return {
+    async read() {
+      const values = new Map<string, string>();
+      for (const name of await files.list(dir)) values.set(name, (await files.read(join(dir, name))) ?? "");
+      return values;
+    },
+    set: (subject, value) => files.writeAtomic(join(dir, subject), value, 0o600),
+    remove: (subject) => files.remove(join(dir, subject)),
+  };
+}
+
+/** Two sections over one directory's `one/` and `two/`, of which the second could cut the node off. */
+export function fileSections(files: Files, dir: string): readonly Reconciler[] {
+  return [
+    reconciler(modelSection(fileMachine(files, join(dir, "one")), { name: "one" })),
+    reconciler(
+      modelSection(fileMachine(files, join(dir, "two")), { name: "two", isGuarded: (name) => name !== "plain" }),
+    ),
+  ];
+}
+
+/** The same files, where `boundary` is called before and after each change. */
+function counted(files: Files, boundary: () => void): Files {
+  const around = async (change: () => Promise<void>): Promise<void> => {
+    boundary();
+    await change();
+    boundary();
+  };
+  return {
+    ...files,
+    writeAtomic: (path, text, mode) => around(() => files.writeAtomic(path, text, mode)),
+    move: (from, to) => around(() => files.move(from, to)),
+    remove: (path) => around(() => files.remove(path)),
+  };
+}
+
+/** Carries the machine in `dir` to `config`, or restores it; dies at its n-th boundary, and prints how many there were. */
+async function main([task = "", dir = "", config = "", dieAt = "0"]: readonly string[]): Promise<void> {
+  let boundaries = 0;
+  const files = counted(hostFiles(), () => {
+    boundaries += 1;
+    if (boundaries === Number(dieAt)) process.kill(process.pid, "SIGKILL");
+  });
+  const checkpoint = new Checkpoint(files, join(dir, "desired"));
+  const sections = fileSections(files, dir);
+  if (task === "restore") {
+    await checkpoint.restore(sections, new AbortController().signal);
+  } else {
+    const engine = new Engine({
+      clock: systemClock(),
+      random: Math.random,
+      log: pino({ level: "silent" }),
+      sections,
+      checkpoint,
+      confirmation: confirmAtOnce,
+      onReport: () => undefined,
+      onFault: () => undefined,
+    });
+    engine.start();
+    engine.set({ version: { node: 1 }, config: JSON.parse(config) as Record<string, unknown>, isActive: true });
+    await engine.idle();
+    await engine.close();
+  }
+  process.stdout.write(String(boundaries));
+}
+
+if (import.meta.main) await main(process.argv.slice(2));

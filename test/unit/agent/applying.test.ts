@@ -1,0 +1,109 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { pino } from "pino";
+import { expect, onTestFinished, test } from "vitest";
+import { Applying } from "../../../src/agent/applying.ts";
+import { reconciler } from "../../../src/agent/reconcile/section.ts";
+import type { Desired } from "../../../src/agent/shadow/desired.ts";
+import { hostFiles } from "../../../src/host/files.ts";
+import type { Config } from "../../../src/protocol/documents.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { MemoryMachine, modelSection } from "../../support/model-section.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const UID = "0197f1a2-0000-7000-8000-000000000001";
+
+function desiredOf(version: number, config: Config, clusterConfig?: Config): Desired {
+  const held = { version, sub: UID, receivedAt: 0, passedOver: [] };
+  const node = {
+    uid: UID,
+    name: "n",
+    fqdn: "n.example.net",
+    domain: "example.net",
+    org: UID,
+    type: "Node",
+    state: "ACTIVE",
+    tags: {},
+    settings: {},
+    config,
+  } as const;
+  if (clusterConfig === undefined) return { node: { ...held, body: node } };
+  const fqdn = "c.example.net";
+  return {
+    node: { ...held, body: { ...node, cluster: fqdn } },
+    cluster: { ...held, sub: fqdn, body: { fqdn, members: [UID], tags: {}, config: clusterConfig } },
+  };
+}
+
+function rig() {
+  const stateDir = tempDir();
+  mkdirSync(join(stateDir, "desired"));
+  const machine = new MemoryMachine();
+  const documents: { current: Desired } = { current: {} };
+  const applying = new Applying({
+    clock: new FakeClock(),
+    random: () => 1,
+    log: pino({ level: "silent" }),
+    files: hostFiles(),
+    settings: { stateDir },
+    documents,
+    sections: [reconciler(modelSection(machine, { name: "core" }))],
+    onFault: () => undefined,
+  });
+  onTestFinished(() => applying.close());
+  return { applying, machine, documents };
+}
+
+test("a document has its verdict once the engine has answered for it, and calls back then", async () => {
+  const { applying, machine, documents } = rig();
+  let calls = 0;
+  applying.onSettled(() => {
+    calls += 1;
+  });
+  documents.current = desiredOf(1, { core: { a: "1", b: 7 }, vpn: {} });
+  applying.apply();
+  expect(applying.verdicts()).toBeUndefined();
+  await applying.engine.idle();
+  expect(calls).toBe(1);
+  expect(Object.fromEntries(machine.values)).toEqual({ a: "1" });
+  expect(applying.verdicts()?.node).toEqual({
+    outcome: "partial",
+    sections: {
+      core: { state: "converged", issues: ["core.b: must be text"], steps: 1 },
+      vpn: { state: "unsupported", issues: ["vpn: this version of the node does not apply the section"], steps: 0 },
+    },
+  });
+  documents.current = desiredOf(2, { core: { a: "2" } });
+  expect(applying.verdicts()).toBeUndefined();
+  applying.apply();
+  await applying.engine.idle();
+  expect(applying.verdicts()?.node).toMatchObject({ outcome: "converged", sections: { core: { steps: 1 } } });
+});
+
+test("a cluster's configuration is merged in, and is gone when the cluster is left", async () => {
+  const { applying, machine, documents } = rig();
+  documents.current = desiredOf(1, { core: { a: "own", b: "own" } }, { core: { a: "theirs" }, snmp: {} });
+  applying.apply();
+  await applying.engine.idle();
+  expect(Object.fromEntries(machine.values)).toEqual({ a: "theirs", b: "own" });
+  expect(applying.config()).toEqual({ core: { a: "theirs", b: "own" } });
+  const { cluster } = documents.current;
+  documents.current = {
+    ...desiredOf(2, { core: { a: "own", b: "own" } }),
+    ...(cluster === undefined ? {} : { cluster }),
+  };
+  applying.apply();
+  await applying.engine.idle();
+  expect(machine.values.get("a")).toBe("own");
+});
+
+test("a plan names steps and what is not applied, and touches nothing", async () => {
+  const { applying, machine, documents } = rig();
+  documents.current = desiredOf(1, { core: { a: "1" } });
+  const report = await applying.plan({ core: { a: "1", b: "2" }, exec: {} }, new AbortController().signal);
+  expect(report.sections).toMatchObject([
+    { section: "core", total: 2, steps: [{ kind: "set", subject: "a", guarded: false }, { subject: "b" }] },
+    { section: "exec", total: 0, unsupported: expect.any(String) as string },
+  ]);
+  expect(machine.values.size).toBe(0);
+});

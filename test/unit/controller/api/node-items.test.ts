@@ -1,0 +1,271 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { z } from "zod";
+import { normaliseAction } from "../../../../src/controller/model/permissions.ts";
+import type { ItemSection } from "../../../../src/protocol/sections/forms.ts";
+import { ApiBench, members } from "../../../support/api-bench.ts";
+
+const A = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d01";
+const B = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d02";
+const NOBODY = "00000000-0000-4000-8000-000000000000";
+
+const SAMPLES = {
+  connectors: { node: "local", service: "web", protocol: "tcp", port: 8080 },
+  services: { name: "web", protocol: "tcp", host: "127.0.0.1", port: 80 },
+} as const;
+/** What makes an item differ enough from the sample to stand beside it. */
+const OTHER = { connectors: { port: 8081 }, services: { name: "other" } } as const;
+const COLLISION = { connectors: "E_PORT_IN_USE", services: "E_NAME_DUPLICATE" } as const;
+
+let bench: ApiBench;
+let uid: string;
+
+beforeEach(async () => {
+  bench = await ApiBench.create();
+  uid = bench.fleet.add({ name: "appliance", config: {} }).uid;
+});
+
+const stored = (section: ItemSection): unknown => bench.fleet.node(uid)?.config[section];
+const idOf = (json: unknown): string => z.object({ id: z.uuid() }).parse(json).id;
+
+describe.each(["connectors", "services"] as const)("%s item by item", (section) => {
+  const sample = SAMPLES[section];
+  const other = { ...sample, ...OTHER[section] };
+  const base = () => `/v2/node/${uid}/config/${section}`;
+  const create = (json: unknown) => bench.call("POST", base(), { json });
+  const legacy = { enabled: false, [section]: [{ ...sample, id: A, later: 1 }] };
+  const putWhole = (json: unknown) => bench.call("PUT", `/node/${uid}/config/${section}`, { json });
+
+  it("start as V2 on a node without any, and are shown in its configuration", async () => {
+    const answer = await create({ ...sample, later: { x: 1 } });
+    expect(answer.status).toBe(201);
+    const id = idOf(answer.json);
+    expect(answer.json).toEqual({ ...sample, later: { x: 1 }, id, index: 0 });
+    expect(stored(section)).toEqual({ enabled: true, version: 2, items: { [id]: answer.json } });
+    const second = idOf((await create({ ...other, id: A })).json);
+    expect(second).not.toBe(A);
+    const shown = members(members((await bench.call("GET", `/node/${uid}`)).json)["config"]);
+    expect(shown[section]).toMatchObject({ items: { [id]: { index: 0 }, [second]: { index: 1, id: second } } });
+    expect(bench.fleet.users).toEqual(["admin", "admin"]);
+  });
+
+  it("are replaced and removed one by one", async () => {
+    const id = idOf((await create({ ...sample, index: 4, description: "first" })).json);
+    const rest = idOf((await create(other)).json);
+    const replaced = await bench.call("PUT", `${base()}/${id}`, { json: { ...sample, port: 99 } });
+    expect([replaced.status, replaced.json]).toEqual([200, { ...sample, port: 99, id, index: 4 }]);
+    const moved = await bench.call("PUT", `${base()}/${id}`, { json: { ...sample, id, index: 9 } });
+    expect(moved.json).toEqual({ ...sample, id, index: 9 });
+    const removed = await bench.call("DELETE", `${base()}/${id}`);
+    expect([removed.status, removed.json]).toEqual([200, {}]);
+    expect(stored(section)).toMatchObject({ version: 2, items: { [rest]: { index: 5 } } });
+    expect(Object.keys(members(members(stored(section))["items"]))).toEqual([rest]);
+    expect((await bench.call("DELETE", `${base()}/${id}`)).status).toBe(404);
+  });
+
+  it("that do not exist are not found, and nothing changes", async () => {
+    await create(sample);
+    const before = stored(section);
+    for (const id of [NOBODY, "any", "__proto__", "toString", "x".repeat(200)]) {
+      for (const [method, options] of [["PUT", { json: other }] as const, ["DELETE", {}] as const]) {
+        const answer = await bench.call(method, `${base()}/${id}`, options);
+        expect([answer.status, answer.json]).toMatchObject([404, { code: "not-found" }]);
+      }
+    }
+    const elsewhere = `/v2/node/${NOBODY}/config/${section}`;
+    expect((await bench.call("POST", elsewhere, { json: sample })).status).toBe(404);
+    expect((await bench.call("POST", `${elsewhere}/upgrade`)).status).toBe(404);
+    expect(stored(section)).toBe(before);
+  });
+
+  it("on a node without any are not found", async () => {
+    expect((await bench.call("PUT", `${base()}/${A}`, { json: sample })).status).toBe(404);
+    expect((await bench.call("DELETE", `${base()}/${A}`)).status).toBe(404);
+    expect(stored(section)).toBeUndefined();
+  });
+
+  it("with wrong fields are refused by path, and nothing changes", async () => {
+    const id = idOf((await create(sample)).json);
+    const before = stored(section);
+    const wrong: readonly (readonly [unknown, string])[] = [
+      [{ ...other, port: 65_536 }, "port: must be 1..65535"],
+      [{ ...other, port: "80" }, "port: must be 1..65535"],
+      [{ ...other, protocol: "http" }, "protocol: http belonged to remote-access applications"],
+      [{ ...other, protocol: undefined }, "protocol: is required"],
+      [[], "body: must be an object"],
+    ];
+    for (const [json, line] of wrong) {
+      const answers = [await create(json), await bench.call("PUT", `${base()}/${id}`, { json })];
+      for (const answer of answers) {
+        expect([answer.status, answer.json]).toEqual([422, [expect.stringContaining(line)]]);
+      }
+    }
+    const renamed = await bench.call("PUT", `${base()}/${id}`, { json: { ...sample, id: B } });
+    expect([renamed.status, renamed.json]).toEqual([422, [`id: must be ${id}, or absent`]]);
+    expect(stored(section)).toBe(before);
+  });
+
+  it("that collide with another are refused with its id, and not with themselves", async () => {
+    const first = idOf((await create(sample)).json);
+    const second = idOf((await create(other)).json);
+    const before = stored(section);
+    const collision = { code: "item-collision", details: { id: first, code: COLLISION[section] } };
+    expect((await create(sample)).json).toMatchObject(collision);
+    const answer = await bench.call("PUT", `${base()}/${second}`, { json: sample });
+    expect([answer.status, answer.json]).toMatchObject([409, collision]);
+    expect((await create({ ...sample, index: 0 })).json).toMatchObject({ code: "item-collision" });
+    expect(stored(section)).toBe(before);
+    expect((await bench.call("PUT", `${base()}/${first}`, { json: { ...sample, description: "x" } })).status).toBe(200);
+    await bench.call("DELETE", `${base()}/${first}`);
+    expect((await bench.call("PUT", `${base()}/${second}`, { json: sample })).status).toBe(200);
+  });
+
+  it("name the other one whichever of the two comes first", async () => {
+    const first = idOf((await create({ ...sample, index: 7 })).json);
+    const answer = await create({ ...sample, index: 1 });
+    expect([answer.status, answer.json]).toMatchObject([409, { details: { id: first } }]);
+  });
+
+  it("in the legacy form are refused with the way out, and nothing changes", async () => {
+    await putWhole(legacy);
+    const before = stored(section);
+    const answers = [
+      await create(other),
+      await bench.call("PUT", `${base()}/${A}`, { json: other }),
+      await bench.call("DELETE", `${base()}/${A}`),
+    ];
+    for (const { status, json } of answers) {
+      expect([status, json]).toMatchObject([
+        409,
+        { code: "legacy-form", error: expect.stringContaining("/upgrade") as unknown },
+      ]);
+    }
+    expect(stored(section)).toBe(before);
+    await putWhole({});
+    expect((await create(other)).status).toBe(409);
+  });
+
+  it("are upgraded once, under new ids, and then changed one by one", async () => {
+    await putWhole(legacy);
+    const answer = await bench.call("POST", `${base()}/upgrade`);
+    expect(answer.status).toBe(200);
+    const { items, ...rest } = members(answer.json);
+    expect(rest).toEqual({ enabled: false, version: 2 });
+    const [id = ""] = Object.keys(members(items));
+    expect(id).not.toBe(A);
+    expect(items).toEqual({ [id]: { ...sample, later: 1, id, index: 0 } });
+    expect(stored(section)).toEqual(answer.json);
+    const again = await bench.call("POST", `${base()}/upgrade`);
+    expect([again.status, again.json]).toEqual([422, [`${section}.version: the section is in V2 form already`]]);
+    expect((await bench.call("PUT", `${base()}/${id}`, { json: other })).status).toBe(200);
+  });
+
+  it("of a node without any are upgraded to none", async () => {
+    expect((await bench.call("POST", `${base()}/upgrade`)).json).toEqual({ version: 2, items: {} });
+    expect((await bench.call("POST", `${base()}/upgrade`)).status).toBe(422);
+  });
+
+  it("take their own permission in the specification's spelling, on their own node", async () => {
+    const key = bench.keyFor([normaliseAction(`node::configure::${section}`)], [`tgrn:tg::nodes:node/${uid}`]);
+    const foreign = bench.fleet.add({ name: "other", config: {} }).uid;
+    const made = await bench.call("POST", base(), { json: sample, key });
+    expect(made.status).toBe(201);
+    const item = `${base()}/${idOf(made.json)}`;
+    expect((await bench.call("PUT", item, { json: other, key })).status).toBe(200);
+    expect((await bench.call("DELETE", item, { key })).status).toBe(200);
+    for (const path of [`/v2/node/${foreign}/config/${section}`, `/v2/node/${foreign}/config/${section}/upgrade`]) {
+      const refused = await bench.call("POST", path, { json: sample, key });
+      expect([refused.status, refused.json]).toMatchObject([
+        403,
+        { details: { permission: `nodes::configure:${section}`, resource: `tgrn:tg::nodes:node/${foreign}` } },
+      ]);
+    }
+    const wrong = bench.keyFor([`nodes::configure:${section === "services" ? "connectors" : "services"}`]);
+    expect((await bench.call("POST", base(), { json: sample, key: wrong })).status).toBe(403);
+  });
+
+  it("are no more than a section holds", async () => {
+    const many = Array.from({ length: 10_000 }, (_, at) => [
+      `${NOBODY.slice(0, -5)}${String(at).padStart(5, "0")}`,
+      sample,
+    ]);
+    bench.fleet.setSection(uid, section, { version: 2, items: Object.fromEntries(many) }, "test");
+    const answer = await create(other);
+    expect([answer.status, answer.json]).toEqual([422, [`${section}.items: must be at most 10000`]]);
+  });
+});
+
+describe.each(["connectors", "services"] as const)("%s as a whole", (section) => {
+  const sample = SAMPLES[section];
+  const path = () => `/node/${uid}/config/${section}`;
+  const put = (json: unknown) => bench.call("PUT", path(), { json });
+  const legacy = { enabled: true, [section]: [{ ...sample, id: A }] };
+  const whole = { enabled: true, version: 2, items: { [A]: sample } };
+
+  it("are stored as they are in either form, and V2 over anything", async () => {
+    for (const body of [{}, legacy, { enabled: false }, whole, { ...whole, note: 1 }]) {
+      const answer = await put(body);
+      expect([answer.status, stored(section)]).toEqual([200, body]);
+    }
+    const removed = await bench.call("DELETE", path());
+    expect([removed.status, stored(section)]).toEqual([200, undefined]);
+  });
+
+  it("in the legacy form do not overwrite V2", async () => {
+    await put(whole);
+    for (const body of [legacy, {}, { enabled: false }]) {
+      const answer = await put(body);
+      expect([answer.status, answer.json]).toEqual([
+        422,
+        [`${section}.version: cannot overwrite V2 configuration with the legacy form`],
+      ]);
+    }
+    expect(stored(section)).toEqual(whole);
+  });
+
+  it("are refused with a line for each wrong field", async () => {
+    const twice = { version: 2, items: { [A]: sample, [B]: { ...sample, protocol: "http", port: 0 } } };
+    const answer = await put(twice);
+    expect([answer.status, answer.json]).toEqual([
+      422,
+      [
+        expect.stringMatching(`^${section}.items.${B}.protocol: http belonged`),
+        `${section}.items.${B}.port: must be 1..65535`,
+      ],
+    ]);
+    const field = section === "services" ? "name" : "port";
+    const collision = await put({ version: 2, items: { [A]: sample, [B]: sample } });
+    expect(collision.json).toEqual([expect.stringMatching(`^${section}.items.${B}.${field}: .*${A}$`)]);
+    expect(stored(section)).toBeUndefined();
+  });
+
+  it("exist on agents, and not on nodes that are gone", async () => {
+    const agent = bench.fleet.add({ name: "laptop", type: "Agent", config: {} }).uid;
+    expect((await bench.call("PUT", `/node/${agent}/config/${section}`, { json: whole })).status).toBe(200);
+    expect(
+      (
+        await bench.call("POST", `/v2/node/${agent}/config/${section}`, {
+          json: { ...sample, protocol: "udp", name: "x" },
+        })
+      ).status,
+    ).toBe(201);
+    expect((await bench.call("PUT", `/node/${NOBODY}/config/${section}`, { json: whole })).status).toBe(404);
+  });
+});
+
+describe("the OpenAPI document", () => {
+  it("has the item operations with their bodies and answers", async () => {
+    const { paths } = z
+      .object({ paths: z.record(z.string(), z.record(z.string(), z.looseObject({ responses: z.looseObject({}) }))) })
+      .parse((await bench.call("GET", "/openapi.json", { key: undefined })).json);
+    const of = (path: string) => Object.keys(paths[path] ?? {}).sort();
+    expect(of("/v2/node/{nodeID}/config/connectors")).toEqual(["post"]);
+    expect(of("/v2/node/{nodeID}/config/connectors/upgrade")).toEqual(["post"]);
+    expect(of("/v2/node/{nodeID}/config/connectors/{connectorID}")).toEqual(["delete", "put"]);
+    expect(of("/v2/node/{nodeID}/config/services/{serviceID}")).toEqual(["delete", "put"]);
+    const create = paths["/v2/node/{nodeID}/config/services"]?.["post"];
+    expect(Object.keys(create?.responses ?? {})).toEqual(
+      expect.arrayContaining(["201", "401", "403", "404", "409", "422"]),
+    );
+    expect(JSON.stringify(create?.["requestBody"])).toContain('"required":["name","protocol","host","port"]');
+  });
+});

@@ -1,0 +1,137 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { Socket } from "node:net";
+import { expect, onTestFinished, test } from "vitest";
+import { WebSocket, WebSocketServer } from "ws";
+import { NodeSession } from "../../../../src/controller/channel/session.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { until } from "../../../support/node-client.ts";
+
+interface Bench {
+  readonly clock: FakeClock;
+  readonly session: NodeSession;
+  readonly node: WebSocket;
+  /** The node's socket below the WebSocket. */
+  readonly wire: Socket;
+  readonly closed: () => number | undefined;
+  readonly refused: readonly string[];
+  readonly beats: readonly number[];
+  readonly isOver: () => boolean;
+}
+
+/** A session over a real socket, apart from everything else of a controller. */
+async function openSession(): Promise<Bench> {
+  const clock = new FakeClock();
+  const [refused, beats]: [string[], number[]] = [[], []];
+  let isOver = false;
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  if (address === null || typeof address === "string") throw new Error("no port");
+  const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
+  const accepted = new Promise<NodeSession>((resolve) => {
+    server.once("upgrade", (request, stream, head) =>
+      sockets.handleUpgrade(request, stream, head, (socket) => {
+        const begins = { iat: 1000, sinceBoot: clock.sinceBoot() };
+        const facts = { uid: "node", sid: "sid", cnonce: "cnonce", address: "127.0.0.1", begins };
+        const hooks = {
+          clock,
+          handlers: () => ({ heartbeat: ({ seq }: { seq: number }) => void beats.push(seq) }),
+          onClose: () => void (isOver = true),
+          onFault: (_: NodeSession, method: string) => void refused.push(method),
+          onRefused: (_: NodeSession, kind: string) => void refused.push(kind),
+        };
+        resolve(new NodeSession(facts, socket, stream, hooks));
+      }),
+    );
+  });
+  const node = new WebSocket(`ws://127.0.0.1:${address.port}`, { perMessageDeflate: false });
+  onTestFinished(() => {
+    node.terminate();
+    server.closeAllConnections();
+    server.close();
+  });
+  let code: number | undefined;
+  node.on("close", (got) => (code = got)).on("error", () => undefined);
+  const [[{ socket: wire }]] = (await Promise.all([once(node, "upgrade"), once(node, "open")])) as [
+    [{ socket: Socket }],
+    unknown,
+  ];
+  return { clock, session: await accepted, node, wire, closed: () => code, refused, beats, isOver: () => isOver };
+}
+
+const beat = (seq: number): string => {
+  const bytes = { totalBytes: 1, availableBytes: 1 };
+  const params = {
+    seq,
+    at: 1,
+    uptimeSeconds: 1,
+    load: 0,
+    memory: bytes,
+    disk: { totalBytes: 1, freeBytes: 1, usedRatio: 0 },
+    overlay: "DOWN",
+    queue: { records: 0, dropped: 0 },
+  };
+  return JSON.stringify({ jsonrpc: "2.0", method: "heartbeat", params });
+};
+
+test("part of a message is a sign of life", async () => {
+  const { clock, session, wire } = await openSession();
+  await clock.advance(5000);
+  // The head of a masked text frame of 1,000 bytes, of which only a few come (RFC 6455, 5.2).
+  wire.write(Buffer.from([0x81, 0xfe, 0x03, 0xe8, 0, 0, 0, 0, 0x61]));
+  await until(() => session.lastHeardAt === 5000, "life");
+  await clock.advance(5000);
+  wire.write("a");
+  await until(() => session.lastHeardAt === 10_000, "more life");
+});
+
+test("session time goes on from the proof, whatever the wall clock says", async () => {
+  const { clock, session } = await openSession();
+  clock.setWall(0);
+  await clock.advance(61_500);
+  expect(session.now()).toBe(1061);
+});
+
+test("who does not read is congested above 256 KiB, and cut above 4 MiB unsent", async () => {
+  const { session, wire, isOver } = await openSession();
+  wire.pause();
+  const notice = { name: "node", version: 1 } as const;
+  expect(session.isCongested).toBe(false);
+  // What the kernel takes is not unsent.
+  const jws = "x".repeat(1_000_000);
+  const send = (): void => void session.peer.request("trigger.run", { jws }).catch(() => undefined);
+  for (let sent = 0; !session.isCongested; sent += 1) {
+    if (sent > 100) throw new Error("the kernel takes everything");
+    send();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  session.peer.notify("document.changed", notice);
+  expect(isOver()).toBe(false);
+  for (let sent = 0; sent < 6; sent += 1) send();
+  await until(isOver, "cut");
+});
+
+test("more than a hundred malformed messages end the session with 1008, and a hundred do not", async () => {
+  const { node, closed, refused, beats } = await openSession();
+  let answers = 0;
+  node.on("message", () => (answers += 1));
+  for (let i = 0; i < 100; i += 1) node.send("{");
+  node.send(beat(1));
+  await until(() => answers === 100 && beats.length === 1, "answers");
+  expect(refused).toEqual([]);
+  node.send("{");
+  await until(() => closed() !== undefined, "close");
+  expect([closed(), refused]).toEqual([1008, ["malformed"]]);
+});
+
+test("what a superseded session still sends is dropped", async () => {
+  const { session, node, closed, beats } = await openSession();
+  node.send(beat(1));
+  await until(() => beats.length === 1, "first");
+  session.end("superseded");
+  node.send(beat(2));
+  node.send(beat(3));
+  await until(() => closed() !== undefined, "close");
+  expect([closed(), beats]).toEqual([4002, [1]]);
+});

@@ -1,0 +1,58 @@
+import fc from "fast-check";
+import { BlockList, isIP } from "node:net";
+import { describe, expect, it } from "vitest";
+import { parseCidr } from "../../../src/lib/cidr.ts";
+
+describe("a CIDR", () => {
+  it.each([
+    ["10.0.0.0/8", "10.0.0.0/8", false],
+    ["10.1.2.3/8", "10.0.0.0/8", true],
+    ["192.168.11.5", "192.168.11.5/32", false],
+    ["255.255.255.255/0", "0.0.0.0/0", true],
+    ["0.0.0.0/0", "0.0.0.0/0", false],
+    ["2001:DB8::1/32", "2001:db8::/32", true],
+    ["::", "::/128", false],
+    ["1:2:3:4:5:6:7:8/127", "1:2:3:4:5:6:7:8/127", false],
+    ["1::8/64", "1::/64", true],
+    ["::ffff:10.0.0.1/104", "::ffff:a00:0/104", true],
+  ])("%s is %s", (text, expected, hadHostBits) => {
+    expect(parseCidr(text)).toEqual({ text: expected, hadHostBits });
+  });
+
+  it.each([
+    "",
+    "/",
+    "10.0.0.0/33",
+    "10.0.0.0/-1",
+    "10.0.0.0/08",
+    "10.0.0.0/8/8",
+    "10.0.0.0/",
+    "10.0.0.0/8 ",
+    " 10.0.0.0/8",
+    "10.0.0/8",
+    "010.0.0.0/8",
+    "::/129",
+    "fe80::1%eth0/64",
+    "fe80::1%eth0",
+    "name/8",
+    "1e1.0.0.0/8",
+    "0x0a.0.0.1",
+  ])("%j is none", (text) => {
+    expect(parseCidr(text)).toBeUndefined();
+  });
+
+  it("holds the address it was made from and is its own spelling", () => {
+    const sized = fc.oneof(fc.tuple(fc.ipV4(), fc.nat(32)), fc.tuple(fc.ipV6(), fc.nat(128)));
+    fc.assert(
+      fc.property(sized, ([address, prefix]) => {
+        const cidr = parseCidr(`${address}/${prefix}`);
+        const [network = "", length] = cidr?.text.split("/") ?? [];
+        const family = isIP(address) === 4 ? "ipv4" : "ipv6";
+        const block = new BlockList();
+        block.addSubnet(network, Number(length), family);
+        expect(block.check(address, family)).toBe(true);
+        expect(parseCidr(cidr?.text ?? "")).toEqual({ text: cidr?.text, hadHostBits: false });
+      }),
+    );
+  });
+});
