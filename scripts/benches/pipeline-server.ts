@@ -1,6 +1,7 @@
 // A WebSocket server in a process of its own: `echo` sends back what comes, `pipeline` takes it as a session does.
 import { createInterface } from "node:readline";
 import { WebSocketServer, type WebSocket } from "ws";
+import { answerTogether } from "../../src/controller/channel/gate.ts";
 import { bytesOf } from "../../src/controller/channel/session.ts";
 import { parseMessage, SESSION_LIMITS } from "../../src/protocol/envelope.ts";
 import { RpcPeer } from "../../src/protocol/rpc.ts";
@@ -31,7 +32,11 @@ function servePipeline(socket: WebSocket): void {
 }
 
 const server = new WebSocketServer({ host: "127.0.0.1", port: 0, perMessageDeflate: false });
-server.on("connection", mode === "pipeline" ? servePipeline : serveEcho);
+server.on("connection", (socket, request) => {
+  if (mode === "echo") return serveEcho(socket);
+  answerTogether(request.socket);
+  return servePipeline(socket);
+});
 createInterface({ input: process.stdin }).on("line", () => {
   const address = server.address();
   console.log(typeof address === "object" && address !== null ? address.port : 0);

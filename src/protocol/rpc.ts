@@ -59,7 +59,8 @@ export function isTransient(error: unknown): boolean {
 /** One end of a JSON-RPC 2.0 connection, without the connection: text goes out through `send`, messages come in through `receive`. */
 export class RpcPeer<Local extends Table, Remote extends Table> {
   readonly #options: RpcOptions<Local, Remote>;
-  readonly #pending = new Map<number, Pending>();
+  /** Made with the first request: of thousands of peers most never ask anything. */
+  #pending: Map<number, Pending> | undefined;
   #lastId = 0;
   #answering = 0;
   #closed: Error | undefined;
@@ -75,7 +76,8 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
     signal?: AbortSignal,
   ): Promise<Result<Remote, M>> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
-    if (this.#pending.size >= MAX_PENDING) {
+    const inFlight = (this.#pending ??= new Map<number, Pending>());
+    if (inFlight.size >= MAX_PENDING) {
       return Promise.reject(new SessionError("busy", `${MAX_PENDING} requests are unanswered`));
     }
     if (signal?.aborted === true) return Promise.reject(toError(signal.reason));
@@ -83,7 +85,7 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
     const id = this.#lastId;
     return new Promise((resolve, reject) => {
       const forget = (): void => {
-        this.#pending.delete(id);
+        inFlight.delete(id);
         signal?.removeEventListener("abort", onAbort);
       };
       const onAbort = (): void => {
@@ -91,7 +93,7 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
         reject(toError(signal?.reason));
       };
       signal?.addEventListener("abort", onAbort, { once: true });
-      this.#pending.set(id, {
+      inFlight.set(id, {
         method,
         resolve: (result) => {
           forget();
@@ -110,7 +112,7 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
 
   /** The method of the unanswered request with this id. */
   unanswered(id: number): string | undefined {
-    return this.#pending.get(id)?.method;
+    return this.#pending?.get(id)?.method;
   }
 
   /** Tells the other side something that wants no answer. */
@@ -122,10 +124,10 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
   async receive(message: Message): Promise<void> {
     switch (message.kind) {
       case "success":
-        this.#pending.get(message.id)?.resolve(message.result);
+        this.#pending?.get(message.id)?.resolve(message.result);
         return;
       case "failure":
-        if (message.id !== null) this.#pending.get(message.id)?.reject(remoteError(message.error));
+        if (message.id !== null) this.#pending?.get(message.id)?.reject(remoteError(message.error));
         return;
       case "notification":
         try {
@@ -148,7 +150,7 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
   close(reason: Error): void {
     if (this.#closed !== undefined) return;
     this.#closed = reason;
-    for (const pending of this.#pending.values()) pending.reject(reason);
+    for (const pending of this.#pending?.values() ?? []) pending.reject(reason);
   }
 
   async #answer(id: number, method: string, params: unknown): Promise<void> {

@@ -9,8 +9,19 @@ export const ShadowValue = z.union([
 ]);
 export type ShadowValue = z.infer<typeof ShadowValue>;
 
+const MAX_KEY = 128;
+
 /** Flat map of reported keys; a key may contain dots, and an interface name inside it too. */
-export const ShadowMap = z.record(z.string().min(1).max(128), ShadowValue);
+export const ShadowMap = z
+  .object({})
+  .catchall(ShadowValue)
+  .check(({ value, issues }) => {
+    for (const key of Object.keys(value)) {
+      if (key.length >= 1 && key.length <= MAX_KEY) continue;
+      issues.push({ code: "custom", message: `a key has 1 to ${MAX_KEY} characters`, path: [key], input: value });
+    }
+  })
+  .meta({ propertyNames: { type: "string", minLength: 1, maxLength: MAX_KEY } });
 export type ShadowMap = z.infer<typeof ShadowMap>;
 
 /** Largest reported shadow, as JSON. */

@@ -20,7 +20,10 @@ export interface NodeMethodsDeps {
   readonly clock: Clock;
 }
 
-/** What a node may call in its session. The node is always the session's, whatever a message says. */
+/**
+ * What a node may call in its session. The node is always the session's, whatever a message says. Made anew for each call,
+ * so what must last lives in the session.
+ */
 export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handlers<NodeMethods> {
   const { store, documents, tickets, triggers, telemetry, clock } = deps;
   const { uid, sid } = session;
@@ -41,7 +44,7 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       // Once is enough for an honest node, and one that counts on and on must not take us along.
       if (session.followed?.has(name) !== true) {
         const before = documents.versions(uid);
-        if (have > before[name]) session.followed = new Set(session.followed).add(name);
+        if (have > before[name]) (session.followed ??= new Set()).add(name);
         documents.follow(uid, { ...before, [name]: have });
       }
       const version = documents.versions(uid)[name];

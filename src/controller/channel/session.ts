@@ -61,9 +61,9 @@ export class NodeSession {
   /** Documents whose version was raised above the node's in this session; made only where that happens. */
   followed: Set<string> | undefined;
   readonly #socket: WebSocket;
-  readonly #clock: Clock;
-  readonly #begins: SessionFacts["begins"];
-  readonly #onRefused: (kind: RefusalKind, message: string) => void;
+  readonly #hooks: SessionHooks;
+  /** Session time less the time since boot, in ms; one number, since there may be thousands. */
+  readonly #aheadMs: number;
   #badFrames = 0;
 
   constructor(
@@ -78,9 +78,8 @@ export class NodeSession {
     this.address = address;
     this.lastHeardAt = hooks.clock.elapsed();
     this.#socket = socket;
-    this.#clock = hooks.clock;
-    this.#begins = begins;
-    this.#onRefused = (kind, message) => hooks.onRefused(this, kind, message);
+    this.#hooks = hooks;
+    this.#aheadMs = begins.iat * 1000 - begins.sinceBoot;
     this.peer = new RpcPeer({
       local: nodeMethods,
       remote: controlMethods,
@@ -90,11 +89,11 @@ export class NodeSession {
     });
     // Not whole messages: a large one may take its time on a slow link.
     stream.on("data", () => {
-      this.lastHeardAt = this.#clock.elapsed();
+      this.lastHeardAt = hooks.clock.elapsed();
     });
     socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
     socket.on("error", (error) => {
-      if (errnoOf(error) === TOO_LARGE) this.#onRefused("too-large", "a message over 1 MiB");
+      if (errnoOf(error) === TOO_LARGE) hooks.onRefused(this, "too-large", "a message over 1 MiB");
     });
     socket.on("close", () => {
       this.peer.close(new SessionError("session-closed", `the session of ${this.uid} ended`));
@@ -104,8 +103,7 @@ export class NodeSession {
 
   /** Session time in whole Unix seconds: what the node judges signatures by, so that a step of the wall clock changes nothing. */
   now(): number {
-    const { iat, sinceBoot } = this.#begins;
-    return iat + Math.floor((this.#clock.sinceBoot() - sinceBoot) / 1000);
+    return Math.floor((this.#aheadMs + this.#hooks.clock.sinceBoot()) / 1000);
   }
 
   /** Too much is unsent for anything that can wait. */
@@ -121,12 +119,12 @@ export class NodeSession {
   /** Ends the session with a close code of the channel; calls in flight fail at once. */
   end(reason: CloseReason, text: string = reason): void {
     this.peer.close(new SessionError("session-closed", `the session of ${this.uid} ended: ${text}`));
-    closeSocket(this.#socket, closeCodes[reason], text, this.#clock);
+    closeSocket(this.#socket, closeCodes[reason], text, this.#hooks.clock);
   }
 
   /** Closes for good manners' sake, as when the controller stops. */
   leave(): void {
-    closeSocket(this.#socket, 1001, "controller stops", this.#clock);
+    closeSocket(this.#socket, 1001, "controller stops", this.#hooks.clock);
   }
 
   /** Cuts a socket whose other side is gone. */
@@ -143,7 +141,7 @@ export class NodeSession {
     // What arrives after we said goodbye belongs to nobody.
     if (this.#socket.readyState !== this.#socket.OPEN) return;
     if (isBinary) {
-      closeSocket(this.#socket, 1003, "text frames only", this.#clock);
+      closeSocket(this.#socket, 1003, "text frames only", this.#hooks.clock);
       return;
     }
     let message: ReturnType<typeof parseMessage>;
@@ -159,8 +157,8 @@ export class NodeSession {
   #refuse(error: Error): void {
     this.#badFrames += 1;
     if (this.#badFrames > MAX_BAD_FRAMES) {
-      this.#onRefused("malformed", `more than ${MAX_BAD_FRAMES} malformed messages`);
-      closeSocket(this.#socket, 1008, "too many malformed messages", this.#clock);
+      this.#hooks.onRefused(this, "malformed", `more than ${MAX_BAD_FRAMES} malformed messages`);
+      closeSocket(this.#socket, 1008, "too many malformed messages", this.#hooks.clock);
       return;
     }
     const code = error instanceof AgentError ? error.code : "internal";
