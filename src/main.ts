@@ -9,6 +9,7 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
     preferSmallMemory();
     return import("./agent/main.ts");
   },
+  overlay: () => import("./overlay/main.ts"),
   controller: () => import("./controller/main.ts"),
   inventory: () => import("./agent/inventory.ts"),
 };

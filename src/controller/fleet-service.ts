@@ -1,7 +1,9 @@
 import { randomUUID } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 import { InputError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
-import { parseStrictJson } from "../lib/strict-json.ts";
+import { FORBIDDEN_KEYS, parseStrictJson } from "../lib/strict-json.ts";
+import { DocumentName } from "../protocol/claims.ts";
 import { signJws } from "../protocol/jws.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSuits, type SectionName } from "../protocol/sections.ts";
 import type { MetricSample } from "../protocol/telemetry.ts";
@@ -114,8 +116,10 @@ export class FleetService implements Fleet {
     };
     if (typeof change.cluster === "string" && change.cluster !== node.cluster) this.#checkJoin(node, change.cluster);
     const parts = [
-      ...(change.state === undefined ? [] : [`state ${change.state}`]),
-      ...(change.cluster === undefined ? [] : [`cluster ${change.cluster ?? "none"}`]),
+      ...(change.state === undefined || change.state === node.state ? [] : [`state ${change.state}`]),
+      ...(change.cluster === undefined || (change.cluster ?? undefined) === node.cluster
+        ? []
+        : [`cluster ${change.cluster ?? "none"}`]),
     ];
     return this.#change(node, wanted, user, `Node updated: ${parts.join(", ")}`);
   }
@@ -203,6 +207,7 @@ export class FleetService implements Fleet {
     const { store, events } = this.#deps;
     const cluster = this.#cluster(fqdn);
     const tags = changeTag(cluster.tags, name, value);
+    if (isDeepStrictEqual(tags, cluster.tags)) return cluster;
     this.#announce(() => {
       store.clusters.setTags(fqdn, tags);
       events.change(clusterLabel(cluster), user, `Tag ${name} of cluster ${fqdn} changed`);
@@ -237,11 +242,20 @@ export class FleetService implements Fleet {
 
   /** Dismissing `Identity Shared` is the operator's decision that lets the identity be used again. */
   dismissAlert(nodeId: string, eventType: string): boolean {
-    const { store } = this.#deps;
-    return store.atomic(() => {
-      const wasOpen = store.alerts.close(nodeId, eventType);
-      return (eventType === "Identity Shared" && this.#releaseIdentity(nodeId)) || wasOpen;
-    });
+    const { store, documents, announcer } = this.#deps;
+    const { wasOpen, isReleased } = store.atomic(() => ({
+      wasOpen: store.alerts.close(nodeId, eventType),
+      isReleased: eventType === "Identity Shared" && this.#releaseIdentity(nodeId),
+    }));
+    if (isReleased) {
+      // What it asked for meanwhile was refused.
+      const versions = documents.versions(nodeId);
+      announcer.changed(
+        nodeId,
+        DocumentName.options.filter((name) => versions[name] > 0),
+      );
+    }
+    return isReleased || wasOpen;
   }
 
   audits(nodeId: string): readonly AuditRecord[] {
@@ -291,8 +305,10 @@ export class FleetService implements Fleet {
     }
   }
 
+  /** Makes a change of a node known; one that changes nothing leaves no trace. */
   #change(node: StoredNode, change: NodeChange, user: string, message: string): NodeRecord {
     const { store, events } = this.#deps;
+    if (isDeepStrictEqual({ ...node, ...change }, node)) return this.#record(node);
     this.#announce(() => {
       store.nodes.change(node.uid, change);
       events.change(node, user, message);
@@ -342,6 +358,9 @@ function changeTag(
   checkField("name", TagText, name);
   if (value === undefined) return Object.fromEntries(Object.entries(tags).filter(([tag]) => tag !== name));
   checkField("value", TagText, value);
+  if (FORBIDDEN_KEYS.has(name)) {
+    throw new InputError("invalid-body", `name: the key ${name} is not allowed`, { details: { field: "name" } });
+  }
   if (!Object.hasOwn(tags, name) && Object.keys(tags).length >= MAX_TAGS) {
     throw new InputError("invalid-body", `name: ${MAX_TAGS} tags are the most`, { details: { field: "name" } });
   }

@@ -1,4 +1,4 @@
-import { chmodSync, lstatSync, unlinkSync } from "node:fs";
+import { chmodSync, lstatSync, statSync, unlinkSync } from "node:fs";
 import { chmod, mkdir, stat } from "node:fs/promises";
 import { connect, type Server } from "node:net";
 import { errnoOf, HostError, InputError, toError } from "../errors.ts";
@@ -87,6 +87,12 @@ export async function makeRunDirectory(path: string): Promise<void> {
     if (error instanceof InputError) throw error;
     throw new HostError("directory-failed", `cannot make ${path}: ${toError(error).message}`, { cause: error });
   }
+}
+
+/** What tells a directory from every other, even one made later under its name; undefined when there is none. */
+export function directoryMark(path: string): string | undefined {
+  const found = statSync(path, { throwIfNoEntry: false });
+  return found?.isDirectory() === true ? `${found.dev}:${found.ino}` : undefined;
 }
 
 function socketError(path: string, error: Error): HostError {

@@ -6,7 +6,8 @@ export interface JsonLimits {
   readonly maxDepth: number;
 }
 
-const FORBIDDEN_KEYS: ReadonlySet<string> = new Set(["__proto__", "constructor", "prototype"]);
+/** The keys that no JSON from outside may have anywhere, because JavaScript gives them a meaning. */
+export const FORBIDDEN_KEYS: ReadonlySet<string> = new Set(["__proto__", "constructor", "prototype"]);
 // An escaped letter could hide a forbidden key from the plain search, so any \u sends the value through the walk.
 const SUSPICIOUS = /__proto__|constructor|prototype|\\u/;
 

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
 import { parseStrictJson, type JsonLimits } from "../lib/strict-json.ts";
+import { issueText } from "./issue-text.ts";
 
 /** Largest message of an established session, and before `hello` succeeds. */
 export const SESSION_LIMITS: JsonLimits = { maxBytes: 1024 * 1024, maxDepth: 32 };
@@ -93,5 +94,6 @@ function linesOf(issue: z.core.$ZodIssue, before: readonly string[]): string[] {
     const [nearest] = [...issue.errors].sort((a, b) => a.length - b.length);
     if (nearest !== undefined) return nearest.flatMap((inner) => linesOf(inner, path));
   }
-  return [path.length === 0 ? issue.message : `${path.join(".")}: ${issue.message}`];
+  const text = issueText(issue);
+  return [path.length === 0 ? text : `${path.join(".")}: ${text}`];
 }

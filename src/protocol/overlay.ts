@@ -1,4 +1,7 @@
+import { createHash } from "node:crypto";
+import { isIP } from "node:net";
 import { z } from "zod";
+import type { JsonLimits } from "../lib/strict-json.ts";
 import type { MethodSpec } from "./methods.ts";
 import { Host, IpAddress, JsonObject, Port, UnixMilliseconds, Version } from "./values.ts";
 
@@ -8,8 +11,23 @@ export const OVERLAY_FORMAT = 1;
 /** The socket below the overlay's run directory, for the agent alone. */
 export const OVERLAY_SOCKET = "overlay.sock";
 
+/** The longest line on that socket: a full table. */
+export const OVERLAY_LIMITS: JsonLimits = { maxBytes: 64 * 1024 * 1024, maxDepth: 16 };
+
+/** How long a drain may take at most. */
+export const MAX_DRAIN_MS = 600_000;
+
 const Text = z.string().min(1).max(253);
 const Transport = z.enum(["tcp", "udp"]);
+
+/** An address block, or an address alone (RFC 4632, RFC 4291 §2.3). */
+export const AddressBlock = z.string().max(49).refine(isAddressBlock, "must be an IP address or a CIDR block");
+
+function isAddressBlock(text: string): boolean {
+  const [, address = "", prefix] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+  const family = address.includes("%") ? 0 : isIP(address);
+  return family !== 0 && (prefix === undefined || Number(prefix) <= (family === 4 ? 32 : 128));
+}
 
 /** A dial target on this node. `sourceAddress` is what the connection leaves from. */
 export const OverlayService = z.object({
@@ -32,8 +50,9 @@ export const OverlayTarget = z.union([z.object({ service: Text }), z.object({ ho
 export type OverlayTarget = z.infer<typeof OverlayTarget>;
 
 /**
- * An entry of the table that listens. `key` is its identity by content (protocol, addresses, port): what keeps its key keeps its
- * socket and its flows; `connector` is the item of the configuration it came from.
+ * An entry of the table that listens. `key` is its identity by content (protocol, where it binds, port): what keeps its key keeps
+ * its counters and flows, and every address it still has keeps its socket. `connector` is the item of the configuration it came
+ * from; an entry whose key alone changed is found again by connector, protocol and port.
  */
 export const OverlayListener = z.object({
   key: z.string().min(1).max(512),
@@ -43,7 +62,7 @@ export const OverlayListener = z.object({
   port: Port,
   target: OverlayTarget,
   /** CIDR blocks that may connect; absent means everybody. */
-  sources: z.array(z.string().max(49)).max(1024).optional(),
+  sources: z.array(AddressBlock).max(1024).optional(),
   /** Bits a second each way, shared by all flows of the listener; absent means unlimited. */
   bitsPerSecond: z.number().min(1).optional(),
   maxFlows: z.int().min(1).max(1_000_000),
@@ -53,12 +72,29 @@ export type OverlayListener = z.infer<typeof OverlayListener>;
 
 /** Everything the overlay serves, sent whole; an empty table serves nothing. */
 export const OverlayTable = z.object({
-  format: z.int().min(1),
+  format: z.int().min(1).max(OVERLAY_FORMAT),
   version: Version.min(1),
-  services: z.array(OverlayService).max(20_000),
-  listeners: z.array(OverlayListener).max(20_000),
+  services: z.array(OverlayService).max(20_000).refine(areUnique, "two services of one name"),
+  listeners: z
+    .array(OverlayListener)
+    .max(20_000)
+    .refine((listeners) => areUnique(listeners.map(({ key }) => ({ name: key }))), "two listeners of one key"),
 });
 export type OverlayTable = z.infer<typeof OverlayTable>;
+
+function areUnique(named: readonly { readonly name: string }[]): boolean {
+  return new Set(named.map(({ name }) => name)).size === named.length;
+}
+
+/** A table as it is received: its form is judged first, since of a newer one nothing else can be said. */
+export const ReceivedTable = z
+  .looseObject({ format: z.int().min(1).max(OVERLAY_FORMAT, "this overlay is older than the table") })
+  .pipe(OverlayTable);
+
+/** What tells two tables apart: SHA-256 over their JSON, in hex. */
+export function tableHash(table: OverlayTable): string {
+  return createHash("sha256").update(JSON.stringify(table)).digest("hex");
+}
 
 /** Why a listener or a flow came to nothing. */
 export const OverlayReason = z.enum([
@@ -83,9 +119,10 @@ export const OverlayReason = z.enum([
 ]);
 export type OverlayReason = z.infer<typeof OverlayReason>;
 
-/** How a listener stands. */
+/** How a listener stands: failed when it lacks one of its addresses, or when no flow could succeed (`loop`, `unknown-service`, …). */
 export const ListenerState = z.object({
   key: z.string().max(512),
+  connector: Text,
   state: z.enum(["listening", "failed"]),
   reason: OverlayReason.optional(),
   message: z.string().max(1024).optional(),
@@ -94,11 +131,14 @@ export const ListenerState = z.object({
 });
 export type ListenerState = z.infer<typeof ListenerState>;
 
-/** Counters since the listener came into the table; bytes as the client sees them. */
+/** Counters since the listener came into the table. A refusal never reached its target; an error ended a flow that had. */
 export const ListenerCounters = z.object({
   key: z.string().max(512),
+  connector: Text,
+  /** Accepted ones, refused or not. */
   flows: Version,
   activeFlows: Version,
+  /** Bytes that clients sent, and that they were sent. */
   bytesIn: Version,
   bytesOut: Version,
   datagramsDropped: Version,
@@ -136,11 +176,13 @@ const Nothing = z.object({});
 
 /** What the agent calls on the overlay. Frames are lines of JSON-RPC 2.0. */
 export const overlayMethods = {
+  /** Whole; answered when it is in force and kept on disk. Failed listeners are tried again even if nothing changed. */
   "table.set": {
     kind: "request",
-    params: z.object({ table: OverlayTable }),
-    result: z.object({ version: Version, listeners: z.array(ListenerState).max(20_000) }),
+    params: z.object({ table: ReceivedTable }),
+    result: z.object({ version: Version, hash: z.string().max(64), listeners: z.array(ListenerState).max(20_000) }),
   },
+  /** Version 0 and no hash: it has no table yet. */
   "table.get": { kind: "request", params: Nothing, result: z.object({ version: Version, hash: z.string().max(64) }) },
   "counters.get": {
     kind: "request",
@@ -149,13 +191,32 @@ export const overlayMethods = {
       pid: z.int().min(1),
       startedAt: UnixMilliseconds,
       version: Version,
+      draining: z.boolean(),
+      /** Flow records lost since the start, because nobody took them. */
+      flowsDropped: Version,
       listeners: z.array(ListenerState).max(20_000),
       counters: z.array(ListenerCounters).max(20_000),
       services: z.array(ServiceHealth).max(20_000),
     }),
   },
-  /** Stops listening and ends when its flows have ended, ten minutes at most. */
-  drain: { kind: "request", params: z.object({ deadlineMs: z.int().min(0) }), result: Nothing },
+  /**
+   * Stops listening, gives up this socket's path, and ends when its flows have ended or the deadline has passed; answered as soon as
+   * nothing is accepted any more. Called by a successor, it ends the agent's connection too, so that the agent comes to the successor.
+   */
+  drain: { kind: "request", params: z.object({ deadlineMs: z.int().min(0).max(MAX_DRAIN_MS) }), result: Nothing },
+  /**
+   * Called by a successor before it listens beside this process, whose flow records it is sent from then on. The agent's connection
+   * is the newest one that made any other call but these two; the one before is ended.
+   */
+  handover: {
+    kind: "request",
+    params: Nothing,
+    result: z.object({
+      pid: z.int().min(1),
+      table: OverlayTable.optional(),
+      bound: z.array(z.object({ protocol: Transport, address: IpAddress, port: Port })).max(200_000),
+    }),
+  },
 } as const satisfies Record<string, MethodSpec>;
 
 /** What the overlay tells the agent. */

@@ -6,7 +6,7 @@ import { isRestricted, Policy, PolicyName, ServiceUserName } from "../model/poli
 import { sha256Hex, type AccessStore, type ServiceUser } from "../store/access.ts";
 import { Violations } from "./problem.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, Empty, notFound, Problem, PublicServiceUser, refusals, violations } from "./shapes.ts";
+import { badBody, Empty, notFound, Problem, PublicPolicy, PublicServiceUser, refusals, violations } from "./shapes.ts";
 
 const NameParams = z.object({ name: PolicyName });
 const UserParams = z.object({ name: ServiceUserName });
@@ -21,7 +21,7 @@ export function policyRoutes({ access }: ApiDeps): readonly Route[] {
       permissions: [`permissions::${verb}`],
       resource: ({ name }: z.infer<typeof NameParams>) => tgrn.policy(name),
     }) as const;
-  const policy = { 200: { description: "The policy", schema: Policy }, ...refusals, ...notFound };
+  const policy = { 200: { description: "The policy", schema: PublicPolicy }, ...refusals, ...notFound };
   return [
     route({
       method: "GET",
@@ -30,7 +30,7 @@ export function policyRoutes({ access }: ApiDeps): readonly Route[] {
       summary: "List access policies",
       tag,
       access: { to: "kind", permission: "permissions::read", kind: tgrn.policy("") },
-      answers: { 200: { description: "The policies the caller may read", schema: z.array(Policy) }, ...refusals },
+      answers: { 200: { description: "The policies the caller may read", schema: z.array(PublicPolicy) }, ...refusals },
       handle: ({ caller }) =>
         Response.json(access.policies().filter(({ name }) => caller.may(["permissions::read"], tgrn.policy(name)))),
     }),
@@ -43,7 +43,7 @@ export function policyRoutes({ access }: ApiDeps): readonly Route[] {
       access: { to: "resource", permissions: ["permissions::modify"], resource: () => anyOf(tgrn.policy("")) },
       body: { schema: Policy },
       answers: {
-        201: { description: "The policy, its actions in their one spelling", schema: Policy },
+        201: { description: "The policy, its actions in their one spelling", schema: PublicPolicy },
         ...refusals,
         ...conflict("The name is taken"),
         ...badBody,

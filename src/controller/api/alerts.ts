@@ -86,7 +86,7 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       method: "DELETE",
       path: "/v2/alert/{nodeID}/{alertType}",
       operationId: "dismissAlert",
-      summary: "Resolve and dismiss one type of alert of a node",
+      summary: "Resolve and dismiss one type of alert of a node; `Identity Shared` also needs `nodes::manage`",
       tag,
       access: onNode,
       params: z.object({
@@ -94,7 +94,9 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
         alertType: z.string().min(1).max(64).meta({ description: "The event type, for example `Node Disconnect`" }),
       }),
       answers: { 200: { description: "Dismissed", schema: Empty }, ...refusals, ...notFound },
-      handle: ({ params: { nodeID, alertType } }) => {
+      handle: ({ params: { nodeID, alertType }, caller }) => {
+        // It lets an identity be used again that two machines had.
+        if (alertType === "Identity Shared") caller.require(["nodes::manage"], tgrn.node(nodeID));
         if (!fleet.dismissAlert(nodeID, alertType)) {
           throw new InputError("not-found", `no alert '${alertType}' is open on ${nodeID}`);
         }

@@ -3,8 +3,10 @@ import { InputError } from "../../errors.ts";
 import { Fqdn, NodeName } from "../../protocol/values.ts";
 import type { ClusterRecord, Fleet } from "../fleet.ts";
 import { anyOf, tgrn } from "../model/permissions.ts";
+import { hideSecrets } from "../model/secrets.ts";
+import type { Caller } from "./caller.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, Empty, notFound, Problem, PublicCluster, refusals } from "./shapes.ts";
+import { badBody, ClusterPart, Empty, notFound, Problem, PublicCluster, refusals } from "./shapes.ts";
 
 const tag = "Clusters";
 const ClusterParams = z.object({ clusterFQDN: Fqdn });
@@ -20,8 +22,27 @@ export function clusterOf(fleet: Fleet, fqdn: string): ClusterRecord {
 /** A cluster as the API shows it. */
 export function publicCluster(record: ClusterRecord): z.infer<typeof PublicCluster> {
   const { fqdn, name, domain, createdAt, tags, config, members } = record;
-  return { fqdn, name, domain, tgrn: tgrn.cluster(fqdn), created_at: createdAt, tags, config, members: [...members] };
+  const own = { fqdn, name, domain, tgrn: tgrn.cluster(fqdn), created_at: createdAt, tags };
+  return { ...own, config: hideSecrets(config), members: [...members] };
 }
+
+/** Answers a change: the whole cluster to who may read it, to anybody else its name and the part that was written. */
+export function clusterChangeResponse(
+  record: ClusterRecord,
+  caller: Caller,
+  part: Readonly<Record<string, unknown>>,
+): Response {
+  const mayRead = caller.may(["nodes::read"], tgrn.cluster(record.fqdn));
+  return Response.json(mayRead ? publicCluster(record) : { fqdn: record.fqdn, ...part });
+}
+
+/** What `clusterChangeResponse` answers. */
+export const clusterChangeAnswer = {
+  200: {
+    description: "The cluster; only its `fqdn` and what was written to a caller without `nodes::read` on it",
+    schema: z.union([PublicCluster, ClusterPart]),
+  },
+} as const;
 
 /** Clusters themselves; a node joins and leaves one through `PUT /node/{nodeID}`. */
 export function clusterRoutes({ fleet }: ApiDeps): readonly Route[] {

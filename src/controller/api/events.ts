@@ -30,15 +30,17 @@ const Window = {
   sort: Sort.default("timestamp:desc"),
   ...Page,
 };
-const NodeQuery = z.object(Window);
-const OrganizationQuery = z.object({ ...Window, nodeIDs: listOf(Uid, 1000) });
+// A misspelt filter that was ignored would show events that were not asked for.
+const NodeQuery = z.strictObject(Window);
+const OrganizationQuery = z.strictObject({ ...Window, nodeIDs: listOf(Uid, 1000) });
 
 /** Audit events in pages; the number of all that match is in the header `x-total-count`. */
 export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
   const events = {
     200: {
-      description: "One page of events; `x-total-count` tells how many there are on all",
+      description: "One page of events",
       schema: z.array(PublicEvent),
+      headers: { "x-total-count": { description: "How many there are on all pages", schema: z.int().min(0) } },
     },
     ...refusals,
   };

@@ -10,10 +10,11 @@ import {
 import { isItemSection, isV2 } from "../../protocol/sections/forms.ts";
 import { JsonObject, Uid } from "../../protocol/values.ts";
 import { tgrn } from "../model/permissions.ts";
-import { nodeOf, nodeResponse } from "./nodes.ts";
+import { keepSecrets, hideSecrets } from "../model/secrets.ts";
+import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
 import { Violations } from "./problem.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, notFound, PublicNode, refusals, violations } from "./shapes.ts";
+import { badBody, notFound, refusals, violations } from "./shapes.ts";
 
 /** Where a whole section is written. */
 interface SectionPath {
@@ -53,14 +54,16 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
     access: accessTo(section),
     params: NodeParams,
     body: { schema, root: section, limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH } },
-    answers: { 200: { description: "The node", schema: PublicNode }, ...refusals, ...notFound, ...badBody },
+    answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
     handle: ({ params: { nodeID }, body, caller }) => {
       const record = nodeOf(fleet, nodeID);
       if (!sectionSuits(section, record.type)) throw notForAgents(section);
       if (isItemSection(section) && isV2(record.config[section] ?? {}) && !isV2(body)) {
         throw new Violations([`${section}.version: cannot overwrite V2 configuration with the legacy form`]);
       }
-      return nodeResponse(fleet.setSection(nodeID, section, body, caller.name), "full");
+      const whole = keepSecrets(section, body, record.config[section]);
+      const changed = fleet.setSection(nodeID, section, whole, caller.name);
+      return changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
     },
   });
 }
@@ -74,11 +77,11 @@ function remove({ fleet }: ApiDeps, { section, path, operation }: SectionPath): 
     tag: "Node configuration",
     access: accessTo(section),
     params: NodeParams,
-    answers: { 200: { description: "The node", schema: PublicNode }, ...refusals, ...notFound, ...violations },
+    answers: { ...changeAnswer, ...refusals, ...notFound, ...violations },
     handle: ({ params: { nodeID }, caller }) => {
       const record = nodeOf(fleet, nodeID);
       if (!sectionSuits(section, record.type)) throw notForAgents(section);
-      return nodeResponse(fleet.setSection(nodeID, section, undefined, caller.name), "full");
+      return changeResponse(fleet.setSection(nodeID, section, undefined, caller.name), caller, { config: {} });
     },
   });
 }

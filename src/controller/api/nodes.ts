@@ -5,13 +5,27 @@ import type { Fleet, NodeRecord } from "../fleet.ts";
 import { anyOf, tgrn } from "../model/permissions.ts";
 import { parseProjection, projectNode } from "../model/projection.ts";
 import { publicNode, type View } from "../model/public-node.ts";
+import type { Caller } from "./caller.ts";
 import { Violations, withViolations } from "./problem.ts";
 import { hasTags, TagFilter } from "./query.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, notFound, Problem, PublicNode, refusals, violations } from "./shapes.ts";
+import { badBody, NodePart, notFound, Problem, PublicNode, refusals, violations } from "./shapes.ts";
 
 const tag = "Nodes";
+// Names compare without case, and the dot of the root may be written (RFC 4343, RFC 1034 §3.1).
+const AnyFqdn = z
+  .string()
+  .max(254)
+  .transform((text) => text.toLowerCase().replace(/\.$/, ""))
+  .pipe(Fqdn);
 const NodeParams = z.object({ nodeID: Uid });
+/** What `changeResponse` answers. */
+export const changeAnswer = {
+  200: {
+    description: "The node; only its `uid` and what was written to a caller without `nodes::read` on it",
+    schema: z.union([PublicNode, NodePart]),
+  },
+} as const;
 const nodeAnswer = { 200: { description: "The node", schema: PublicNode } } as const;
 const onNode = ({ nodeID }: { readonly nodeID: string }): string => tgrn.node(nodeID);
 const whoManages = { to: "resource", permissions: ["nodes::manage"], resource: onNode } as const;
@@ -25,6 +39,12 @@ export function nodeOf(fleet: Fleet, uid: string): NodeRecord {
 
 /** Answers with a node. */
 export const nodeResponse = (record: NodeRecord, view: View): Response => Response.json(publicNode(record, view));
+
+/** Answers a change: the whole node to who may read it, to anybody else its uid and the part that was written. */
+export function changeResponse(record: NodeRecord, caller: Caller, part: Readonly<Record<string, unknown>>): Response {
+  if (caller.may(["nodes::read"], tgrn.node(record.uid))) return nodeResponse(record, "full");
+  return Response.json({ uid: record.uid, ...part });
+}
 
 /** Operations on nodes, but for configuration, tags and triggers. */
 export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
@@ -97,7 +117,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
         permissions: ["nodes::read"],
         resource: ({ fqdn }) => tgrn.node(fleet.nodeByFqdn(fqdn)?.uid ?? "unknown"),
       },
-      params: z.object({ fqdn: Fqdn }),
+      params: z.object({ fqdn: AnyFqdn }),
       answers: { ...nodeAnswer, ...refusals, ...notFound },
       handle: ({ params: { fqdn } }) => {
         const record = fleet.nodeByFqdn(fqdn);
@@ -128,17 +148,16 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
         schema: z
           .strictObject({ state: NodeState.optional(), cluster: Fqdn.nullable().optional() })
           .refine(({ state, cluster }) => state !== undefined || cluster !== undefined, "needs state or cluster")
-          .meta({ description: "`cluster` also needs the permission `nodes::cluster`; null leaves the cluster" }),
+          .meta({ description: "`cluster` joins a cluster, null leaves it" }),
       },
-      answers: { ...nodeAnswer, ...refusals, ...notFound, ...badBody },
+      answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
       handle: ({ params: { nodeID }, body: { state, cluster }, caller }) => {
         nodeOf(fleet, nodeID);
-        if (cluster !== undefined) caller.require(["nodes::cluster"], tgrn.node(nodeID));
         if (typeof cluster === "string" && fleet.cluster(cluster) === undefined) {
           throw new Violations([`cluster: there is no cluster ${cluster}`]);
         }
         const change = { ...(state === undefined ? {} : { state }), ...(cluster === undefined ? {} : { cluster }) };
-        return nodeResponse(fleet.updateNode(nodeID, change, caller.name), "full");
+        return changeResponse(fleet.updateNode(nodeID, change, caller.name), caller, change);
       },
     }),
     route({
@@ -165,10 +184,10 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       access: whoManages,
       params: NodeParams,
       body: { schema: z.strictObject({ lifecycleState: LifecycleState }) },
-      answers: { ...nodeAnswer, ...refusals, ...notFound, ...badBody },
+      answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
       handle: ({ params: { nodeID }, body: { lifecycleState }, caller }) => {
         nodeOf(fleet, nodeID);
-        return nodeResponse(fleet.setLifecycleState(nodeID, lifecycleState, caller.name), "full");
+        return changeResponse(fleet.setLifecycleState(nodeID, lifecycleState, caller.name), caller, { lifecycleState });
       },
     }),
   ];

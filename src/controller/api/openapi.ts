@@ -14,6 +14,7 @@ export function openApiDocument(routes: readonly Route[], version: string): Json
   return {
     openapi: "3.1.1",
     info: { title: "Network Management API", version: "1.0.0", description: `Holdfast ${version}` },
+    servers: [{ url: "/" }],
     security: [{ JWTAuthorizer: [] }],
     paths: Object.fromEntries(paths),
     components: {
@@ -55,28 +56,49 @@ function requestBody({ body, form }: Route, components: Map<string, unknown>): J
   return { required: isRequired, content: contentOf(types, schemaOf(schema, "input", components)) };
 }
 
-function answerOf({ description, schema, mediaTypes }: AnswerSpec, components: Map<string, unknown>): Json {
-  if (schema === undefined && mediaTypes === undefined) return { description };
+function answerOf(answer: AnswerSpec, components: Map<string, unknown>): Json {
+  const { schema, mediaTypes, headers = {} } = answer;
+  const declared: Json = Object.fromEntries(
+    Object.entries(headers).map(([name, { description, schema: value }]) => {
+      const header: Json = { description, schema: schemaOf(value, "output", components) };
+      return [name, header];
+    }),
+  );
+  const about = {
+    description: answer.description,
+    ...(Object.keys(declared).length === 0 ? {} : { headers: declared }),
+  };
+  if (schema === undefined && mediaTypes === undefined) return about;
   const inner = schema === undefined ? { type: "string" } : schemaOf(schema, "output", components);
-  return { description, content: contentOf(mediaTypes ?? ["application/json"], inner) };
+  return { ...about, content: contentOf(mediaTypes ?? ["application/json"], inner) };
 }
 
 const contentOf = (types: readonly string[], schema: Json): Json =>
   Object.fromEntries(types.map((type) => [type, { schema }]));
 
+/** Items of a list are separated by commas. */
+const LIST_STYLE = { style: "form", explode: false } as const;
+
 function parametersOf(where: "path" | "query", schema: z.ZodObject | undefined, components: Map<string, unknown>) {
-  return Object.entries<z.ZodType>(schema?.shape ?? {}).map(([name, field]) => ({
-    name,
-    in: where,
-    required: where === "path" || !field.safeParse(undefined).success,
-    schema: schemaOf(field, "input", components),
-  }));
+  return Object.entries<z.ZodType>(schema?.shape ?? {}).map(([name, field]) => {
+    const described = schemaOf(field, "input", components);
+    const required = where === "path" || !field.safeParse(undefined).success;
+    const parameter = { name, in: where, required, schema: described };
+    return described["type"] === "array" ? Object.assign(parameter, LIST_STYLE) : parameter;
+  });
 }
 
 /** JSON Schema of one place; schemas with an `id` are moved to the components and referred to. */
 function schemaOf(schema: z.ZodType, io: "input" | "output", components: Map<string, unknown>): Json {
   // Only a schema inside another becomes a reference, so that each is put inside one.
-  const wrapped = z.toJSONSchema(z.object({ it: schema }), { io, unrepresentable: "any" });
+  const wrapped = z.toJSONSchema(z.object({ it: schema }), {
+    io,
+    unrepresentable: "any",
+    override: ({ jsonSchema }) => {
+      // Answers may gain fields; only what is sent here is closed.
+      if (io === "output" && jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
+    },
+  });
   const { $defs, properties } = relocate(wrapped) as { $defs?: Json; properties: { it: Json } };
   for (const [id, definition] of Object.entries($defs ?? {})) {
     const { id: _, ...rest } = definition as Json;

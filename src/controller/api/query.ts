@@ -45,5 +45,9 @@ export function hasTags(tags: Readonly<Record<string, string>>, filter: readonly
 
 /** A moment as ISO 8601 text, given on as Unix seconds. */
 export const Moment = z
-  .union([z.iso.datetime({ offset: true }), z.iso.date()], "must be an ISO 8601 date or date and time with a zone")
+  .string()
+  .refine(
+    (text) => z.iso.datetime({ offset: true }).safeParse(text).success || z.iso.date().safeParse(text).success,
+    "must be an ISO 8601 date, or a date and time with Z or an offset",
+  )
   .transform((text) => Date.parse(text) / 1000);

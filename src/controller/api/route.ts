@@ -4,6 +4,7 @@ import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
+import { issueText } from "../../protocol/issue-text.ts";
 import type { Fleet } from "../fleet.ts";
 import { anyOf } from "../model/permissions.ts";
 import type { AccessStore } from "../store/access.ts";
@@ -32,6 +33,8 @@ export interface AnswerSpec {
   readonly schema?: z.ZodType;
   /** `application/json` unless told. */
   readonly mediaTypes?: readonly string[];
+  /** By name in lower case. */
+  readonly headers?: Readonly<Record<string, { readonly description: string; readonly schema: z.ZodType }>>;
 }
 
 /**
@@ -125,7 +128,7 @@ export function route<
       const caller = spec.access.to === "all" ? ANYBODY : await identify();
       const params = readParams(spec.params ?? Nothing, rawParams) as z.infer<P>;
       checkAccess(spec.access, params, caller);
-      const query = read(spec.query ?? Nothing, queryValues(search), "query") as z.infer<Q>;
+      const query = read(spec.query ?? Nothing, queryValues(search, spec.query ?? Nothing), "query") as z.infer<Q>;
       const body = spec.body === undefined ? undefined : await readBody(request, spec.body);
       // Without a schema a part has the type of the default parameter, which the compiler cannot follow here.
       return spec.handle({ params, query, body: body as z.infer<B>, search, request, caller });
@@ -154,12 +157,15 @@ function readParams(schema: z.ZodObject, raw: Readonly<Record<string, string>>):
   throw new InputError("not-found", describeIssues(parsed.error).join("; "));
 }
 
-/** A parameter given once is text, one given more often is an array. */
-function queryValues(search: URLSearchParams): Record<string, string | string[]> {
+/** A parameter given once is text; one given more often, or spelt `name[]` or `name[0]`, is an array. */
+function queryValues(search: URLSearchParams, { shape }: z.ZodObject): Record<string, string | string[]> {
   const values = new Map<string, string | string[]>();
-  for (const [key, value] of search) {
+  for (const [spelling, value] of search) {
+    const base = /^(\w+)\[\d{0,4}\]$/.exec(spelling)?.[1] ?? "";
+    const isItem = !Object.hasOwn(shape, spelling) && Object.hasOwn(shape, base);
+    const key = isItem ? base : spelling;
     const known = values.get(key);
-    if (known === undefined) values.set(key, value);
+    if (known === undefined) values.set(key, isItem ? [value] : value);
     else if (Array.isArray(known)) known.push(value);
     else values.set(key, [known, value]);
   }
@@ -184,7 +190,7 @@ function read(schema: z.ZodType, value: unknown, whole: string, root = ""): unkn
   const lines = describeIssues(parsed.error, root);
   throw new Violations(
     parsed.error.issues.map((issue, at) =>
-      issue.path.length === 0 ? `${whole}: ${issue.message}` : (lines[at] ?? ""),
+      issue.path.length === 0 ? `${whole}: ${issueText(issue)}` : (lines[at] ?? ""),
     ),
   );
 }

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { EventLevel, EventState } from "../../protocol/telemetry.ts";
 import { Fqdn, JsonObject, LifecycleState, NodeState, NodeType, Tags, Uid } from "../../protocol/values.ts";
-import { PolicyName, ServiceUserName } from "../model/policy.ts";
+import { Policy, PolicyName, ServiceUserName } from "../model/policy.ts";
 
 const Text = z.string();
 const Seconds = z.int();
@@ -36,6 +36,9 @@ export const PublicNode = z
   })
   .meta({ id: "Node" });
 
+/** What of a node is told to who may write it but not read it. */
+export const NodePart = PublicNode.partial().required({ uid: true }).meta({ id: "NodePart" });
+
 export const PublicCluster = z
   .object({
     fqdn: Fqdn,
@@ -48,6 +51,9 @@ export const PublicCluster = z
     config: JsonObject,
   })
   .meta({ id: "Cluster" });
+
+/** What of a cluster is told to who may write it but not read it. */
+export const ClusterPart = PublicCluster.partial().required({ fqdn: true }).meta({ id: "ClusterPart" });
 
 export const PublicEvent = z
   .object({
@@ -75,6 +81,9 @@ export const PublicAlert = z
 export const LegacyAlert = z
   .object({ uid: Text, type: Text, alert_message: Text, node_id: Text, node: Text, timestamp: z.number() })
   .meta({ id: "LegacyAlert" });
+
+/** A policy as it is answered; unlike one that is sent it may gain fields. */
+export const PublicPolicy = z.object(Policy.shape).meta({ id: "PublicPolicy" });
 
 export const PublicServiceUser = z
   .object({

@@ -1,12 +1,13 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
+import { FORBIDDEN_KEYS } from "../../lib/strict-json.ts";
 import { Fqdn, TagText, Uid } from "../../protocol/values.ts";
 import { tgrn } from "../model/permissions.ts";
-import { publicCluster, clusterOf } from "./clusters.ts";
-import { nodeOf, nodeResponse } from "./nodes.ts";
+import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
+import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
 import { Violations } from "./problem.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, notFound, PublicCluster, PublicNode, refusals, violations } from "./shapes.ts";
+import { badBody, notFound, refusals, violations } from "./shapes.ts";
 
 type Tagged = { readonly tags: Readonly<Record<string, string>> };
 
@@ -28,8 +29,8 @@ const onCluster = {
 
 /** Tags of nodes and of clusters. */
 export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
-  const node = { 200: { description: "The node", schema: PublicNode }, ...refusals, ...notFound };
-  const cluster = { 200: { description: "The cluster", schema: PublicCluster }, ...refusals, ...notFound };
+  const node = { ...changeAnswer, ...refusals, ...notFound };
+  const cluster = { ...clusterChangeAnswer, ...refusals, ...notFound };
   return [
     route({
       method: "PUT",
@@ -43,7 +44,9 @@ export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
       answers: { ...node, ...badBody },
       handle: ({ params: { nodeID, tagName }, body: { value }, caller }) => {
         checkSet(nodeOf(fleet, nodeID), tagName);
-        return nodeResponse(fleet.setTag(nodeID, tagName, value, caller.name), "full");
+        return changeResponse(fleet.setTag(nodeID, tagName, value, caller.name), caller, {
+          tags: { [tagName]: value },
+        });
       },
     }),
     route({
@@ -57,7 +60,7 @@ export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
       answers: { ...node, ...violations },
       handle: ({ params: { nodeID, tagName }, caller }) => {
         checkRemove(nodeOf(fleet, nodeID), tagName);
-        return nodeResponse(fleet.setTag(nodeID, tagName, undefined, caller.name), "full");
+        return changeResponse(fleet.setTag(nodeID, tagName, undefined, caller.name), caller, { tags: {} });
       },
     }),
     route({
@@ -72,7 +75,8 @@ export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
       answers: { ...cluster, ...badBody },
       handle: ({ params: { clusterFQDN, tagName }, body: { value }, caller }) => {
         checkSet(clusterOf(fleet, clusterFQDN), tagName);
-        return Response.json(publicCluster(fleet.setClusterTag(clusterFQDN, tagName, value, caller.name)));
+        const changed = fleet.setClusterTag(clusterFQDN, tagName, value, caller.name);
+        return clusterChangeResponse(changed, caller, { tags: { [tagName]: value } });
       },
     }),
     route({
@@ -86,7 +90,8 @@ export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
       answers: { ...cluster, ...violations },
       handle: ({ params: { clusterFQDN, tagName }, caller }) => {
         checkRemove(clusterOf(fleet, clusterFQDN), tagName);
-        return Response.json(publicCluster(fleet.setClusterTag(clusterFQDN, tagName, undefined, caller.name)));
+        const changed = fleet.setClusterTag(clusterFQDN, tagName, undefined, caller.name);
+        return clusterChangeResponse(changed, caller, { tags: {} });
       },
     }),
   ];
@@ -95,8 +100,8 @@ export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
 function checkSet({ tags }: Tagged, name: string): void {
   const parsed = TagText.safeParse(name);
   if (!parsed.success) throw new Violations([`tagName: ${parsed.error.issues[0]?.message ?? "wrong"}`]);
-  // An object literal cannot carry this one as a member of its own.
-  if (name === "__proto__") throw new Violations(["tagName: reserved"]);
+  // A node would refuse the whole document that has such a key.
+  if (FORBIDDEN_KEYS.has(name)) throw new Violations([`tagName: the key ${name} is not allowed`]);
   if (!Object.hasOwn(tags, name) && Object.keys(tags).length >= MAX_TAGS) {
     throw new Violations([`tagName: there are ${MAX_TAGS} tags already`]);
   }

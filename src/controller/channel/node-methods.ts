@@ -44,7 +44,7 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       // Once is enough for an honest node, and one that counts on and on must not take us along.
       if (session.followed?.has(name) !== true) {
         const before = documents.versions(uid);
-        if (have > before[name]) (session.followed ??= new Set()).add(name);
+        if (have > before[name]) session.followed = new Set(session.followed).add(name);
         documents.follow(uid, { ...before, [name]: have });
       }
       const version = documents.versions(uid)[name];

@@ -113,7 +113,7 @@ export class Triggers {
     const mayGo = !isHeld(this.#deps.store, uid);
     for (const run of this.#runs.values()) {
       if (run.uid !== uid) continue;
-      if (!mayGo) run.settle({ error: heldIdentity() });
+      if (!mayGo) run.settle({ error: heldIdentity(uid) });
       else if (run.request.wait) void this.#send(run, session);
     }
   }
@@ -136,7 +136,11 @@ export class Triggers {
     { resolve, reject }: { resolve: (result: unknown) => void; reject: (error: Error) => void },
   ): Run {
     const { event, wait, deadlineMs } = plan.request;
-    const onAbort = (): void => this.#giveUp(run, new InputError("cancelled", `${event} was taken back`));
+    const onAbort = (): void => {
+      const reason: unknown = signal.reason;
+      const takenBack = new InputError("cancelled", `${event} was taken back`);
+      this.#giveUp(run, reason instanceof AgentError ? reason : takenBack);
+    };
     const cancelGuard = this.#deps.clock.after(deadlineMs + GUARD_MS, () =>
       this.#giveUp(run, new InputError("timeout", `${event}: no answer within ${deadlineMs} ms`)),
     );
@@ -217,7 +221,7 @@ export class Triggers {
     }
   }
 
-  #giveUp(run: Run, error: InputError): void {
+  #giveUp(run: Run, error: AgentError): void {
     this.#deps.sessions.get(run.uid)?.peer.notify("trigger.cancel", { id: run.id });
     run.settle({ error });
     run.stop.abort(error);

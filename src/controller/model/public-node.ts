@@ -1,6 +1,7 @@
 import type { NodeRecord } from "../fleet.ts";
 import type { NodeKeys } from "../../protocol/keys.ts";
 import { tgrn } from "./permissions.ts";
+import { hideSecrets } from "./secrets.ts";
 
 /** A node as `GET /node` shows it: `last_connect` in milliseconds, the other times in seconds. */
 export type PublicNode = Readonly<Record<string, unknown>> & { readonly uid: string };
@@ -8,7 +9,7 @@ export type PublicNode = Readonly<Record<string, unknown>> & { readonly uid: str
 /** How much of a node to show: `list` empties `config` and `shadow`; `detail` adds the organization and the domain. */
 export type View = "list" | "full" | "detail";
 
-/** Builds the public form of a node; what is not known is left out. */
+/** Builds the public form of a node; what is not known is left out, and secrets are empty. */
 export function publicNode(record: NodeRecord, view: View): PublicNode {
   const { uid } = record;
   const node: Record<string, unknown> & { uid: string } = {
@@ -31,7 +32,7 @@ export function publicNode(record: NodeRecord, view: View): PublicNode {
     heartbeat: heartbeatOf(record),
     lifecycleState: record.lifecycleState,
     disconnectTime: record.disconnectTime,
-    config: view === "list" ? {} : record.config,
+    config: view === "list" ? {} : hideSecrets(record.config),
     shadow: view === "list" ? {} : { reported: record.reported, desired: {} },
   };
   if (view === "detail") Object.assign(node, { org: record.org, domain: record.domain });

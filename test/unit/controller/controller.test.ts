@@ -1,6 +1,7 @@
 import { cp, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { z } from "zod";
 import type { Controller } from "../../../src/controller/controller.ts";
 import { sha256 } from "../../../src/controller/keys/admin-key.ts";
 import { peekClaims } from "../../../src/protocol/jws.ts";
@@ -131,4 +132,54 @@ test("who does not come back after a crash or a restart is missed, who does is n
     expect(eventTypes(third, away.uid).slice(2)).toEqual(["Node Connect", "Node Disconnect"]);
     await third.close();
   }
+});
+
+test("the fleet takes no tag and no section that a node would refuse for its keys", async () => {
+  const controller = await runController();
+  const { uid } = await addNode(controller, "edge");
+  const { fqdn } = controller.fleet.createCluster({ name: "pair" }, "test");
+  for (const name of ["__proto__", "constructor", "prototype"]) {
+    const refusal = { code: "invalid-body", message: expect.stringContaining(name) as unknown };
+    const body: unknown = JSON.parse(`{"a":[{"${name}":1}]}`);
+    const section = z.looseObject({}).parse(body);
+    expect(() => controller.fleet.setTag(uid, name, "x", "test")).toThrow(expect.objectContaining(refusal));
+    expect(() => controller.fleet.setClusterTag(fqdn, name, "x", "test")).toThrow(expect.objectContaining(refusal));
+    expect(() => controller.fleet.setSection(uid, "exec", section, "test")).toThrow(expect.objectContaining(refusal));
+  }
+  expect(controller.fleet.node(uid)).toMatchObject({ tags: {}, config: {} });
+});
+
+test("what changes nothing leaves no event and no audit, and a change names only what changed", async () => {
+  const controller = await runController();
+  const { uid } = await addNode(controller, "edge");
+  const { fleet } = controller;
+  const { fqdn } = fleet.createCluster({ name: "pair" }, "test");
+  const trail = (): unknown => {
+    const filter = { sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;
+    return [fleet.events(filter).items.map(({ message }) => message), fleet.audits(uid)];
+  };
+  const changes = [
+    () => fleet.setSection(uid, "gateway", { enabled: true, paths: [{ id: 1 }] }, "test"),
+    () => fleet.setTag(uid, "site", "north", "test"),
+    () => fleet.setLifecycleState(uid, "maintenance", "test"),
+    () => fleet.updateNode(uid, { state: "INACTIVE", cluster: fqdn }, "test"),
+    () => fleet.setClusterTag(fqdn, "site", "north", "test"),
+    () => fleet.updateNode(uid, { cluster: null }, "test"),
+  ];
+  for (const change of changes) {
+    const before = trail();
+    change();
+    const after = trail();
+    expect(after).not.toEqual(before);
+    change();
+    expect(trail()).toEqual(after);
+  }
+  const settled = trail();
+  fleet.setSection(uid, "snmp", undefined, "test");
+  fleet.setTag(uid, "none", undefined, "test");
+  fleet.setClusterTag(fqdn, "none", undefined, "test");
+  expect(trail()).toEqual(settled);
+
+  fleet.updateNode(uid, { state: "INACTIVE", cluster: fqdn }, "test");
+  expect(JSON.stringify(trail())).toContain(`Node updated: cluster ${fqdn}`);
 });

@@ -56,3 +56,29 @@ describe("clusters", () => {
     expect((await bench.call("PUT", "/cluster/no.example.net/tag/a", { json: { value: "b" } })).status).toBe(404);
   });
 });
+
+describe("what a cluster tells", () => {
+  it("is only the part written to a caller who may not read it, and never a secret", async () => {
+    await bench.call("POST", "/cluster", { json: { name: "pair" } });
+    const record = bench.fleet.cluster("pair.example.net");
+    if (record === undefined) throw new Error("no cluster");
+    const config = { network: { tunnels: [{ name: "a", type: "ipsec", psk: "hunter2" }] } };
+    bench.fleet.clusterRecords.set(record.fqdn, { ...record, config });
+    const key = bench.keyFor(["nodes::manage"]);
+    const path = "/cluster/pair.example.net/tag/site";
+    const put = await bench.call("PUT", path, { key, json: { value: "rome" } });
+    expect(put.json).toEqual({ fqdn: record.fqdn, tags: { site: "rome" } });
+    expect((await bench.call("DELETE", path, { key })).json).toEqual({ fqdn: record.fqdn, tags: {} });
+    const shown = await bench.call("GET", "/cluster/pair.example.net");
+    expect(shown.json).toMatchObject({ config: { network: { tunnels: [{ name: "a", type: "ipsec", psk: "" }] } } });
+  });
+});
+
+describe("a tag of a cluster", () => {
+  it.each(["__proto__", "constructor", "prototype"])("is not called %s, which no node would take", async (name) => {
+    await bench.call("POST", "/cluster", { json: { name: "pair" } });
+    const answer = await bench.call("PUT", `/cluster/pair.example.net/tag/${name}`, { json: { value: "x" } });
+    expect([answer.status, answer.json]).toEqual([422, [`tagName: the key ${name} is not allowed`]]);
+    expect(bench.fleet.cluster("pair.example.net")?.tags).toEqual({});
+  });
+});

@@ -156,6 +156,15 @@ describe("alerts", () => {
     expect((await bench.call("DELETE", path)).status).toBe(404);
     expect(bench.fleet.alertRecords).toHaveLength(1);
   });
+
+  it("take nodes::manage too where dismissing lifts a hold", async () => {
+    const path = `/v2/alert/${one.uid}/Identity%20Shared`;
+    const refused = await bench.call("DELETE", path, { key: bench.keyFor(["alerts::read"]) });
+    expect(refused.status).toBe(403);
+    expect(refused.json).toMatchObject({ details: { permission: "nodes::manage" } });
+    const key = bench.keyFor(["alerts::read", "nodes::manage"]);
+    expect((await bench.call("DELETE", path, { key })).status).toBe(404);
+  });
 });
 
 describe("GET /stats/realtime/usage", () => {
@@ -183,5 +192,34 @@ describe("GET /stats/realtime/usage", () => {
     const answer = await bench.call("GET", `/stats/realtime/usage${query}`);
     expect(answer.status).toBe(422);
     expect(answer.json).toEqual([expect.stringMatching(/^[\w.]+: /)]);
+  });
+});
+
+describe("the query of an event list", () => {
+  it.each([
+    "levels=ERROR,INFO",
+    "levels[]=ERROR&levels[]=INFO",
+    "levels[0]=ERROR&levels[1]=INFO",
+    "levels[]=ERROR,INFO",
+  ])("takes the list %s", async (query) => {
+    for (const path of ["/v2/event", `/v2/event/${one.uid}`]) {
+      await bench.call("GET", `${path}?${query}`);
+      expect(bench.fleet.filters.at(-1)?.levels).toEqual(["ERROR", "INFO"]);
+    }
+  });
+
+  it.each([
+    ["level=ERROR", /level/],
+    ["levels[x]=ERROR", /levels\[x\]/],
+    ["toString=1", /toString/],
+    ["limit[]=5", /^limit: /],
+    ["levels[]=LOUD", /^levels\.0: /],
+    ["sTime=2026-01-01T00:00:00", /^sTime: .*with Z or an offset/],
+    ["eTime=yesterday", /^eTime: .*with Z or an offset/],
+  ])("refuses %s by name", async (query, line) => {
+    for (const path of ["/v2/event", `/v2/event/${one.uid}`]) {
+      const answer = await bench.call("GET", `${path}?${query}`);
+      expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(line)]]);
+    }
   });
 });

@@ -91,3 +91,37 @@ describe("removing a section", () => {
     expect((await bench.call("DELETE", `/node/${agent}/config/network`)).json).toMatchObject({ code: "not-supported" });
   });
 });
+
+describe("what a change answers", () => {
+  it("is only the part written to a caller who may not read the node", async () => {
+    bench.fleet.setSection(uid, "snmp", { port: 161 }, "test");
+    const key = bench.keyFor(["nodes::configure:gateway", "nodes::manage"]);
+    const call = (method: string, path: string, json?: unknown) =>
+      bench.call(method, `/node/${uid}${path}`, json === undefined ? { key } : { key, json });
+    expect((await call("GET", "")).status).toBe(403);
+    const gateway = { enabled: true };
+    expect((await call("PUT", "/config/gateway", gateway)).json).toEqual({ uid, config: { gateway } });
+    expect((await call("DELETE", "/config/gateway")).json).toEqual({ uid, config: {} });
+    expect((await call("PUT", "", { state: "INACTIVE" })).json).toEqual({ uid, state: "INACTIVE" });
+    expect((await call("PUT", "/tag/site", { value: "rome" })).json).toEqual({ uid, tags: { site: "rome" } });
+    expect((await call("DELETE", "/tag/site")).json).toEqual({ uid, tags: {} });
+    const lifecycleState = "maintenance";
+    const answer = await bench.call("PUT", `/v2/node/${uid}/lifecycle-state`, { key, json: { lifecycleState } });
+    expect(answer.json).toEqual({ uid, lifecycleState });
+  });
+
+  it("holds no secret, and what was shown can be sent back without losing one", async () => {
+    const secret = { enabled: true, authPassphrase: "correct horse", privacyPassphrase: "battery staple" };
+    const put = await bench.call("PUT", `/node/${uid}/snmp`, { json: secret });
+    const shown = { enabled: true, authPassphrase: "", privacyPassphrase: "" };
+    expect(put.json).toMatchObject({ config: { snmp: shown } });
+    const key = bench.keyFor(["nodes::configure:snmp"]);
+    const part = await bench.call("PUT", `/node/${uid}/snmp`, { json: shown, key });
+    expect(part.json).toEqual({ uid, config: { snmp: shown } });
+    expect(bench.fleet.node(uid)?.config).toEqual({ snmp: secret });
+    const query = "projection[0][0]=config&projection[0][1]=snmp&projection[0][2]=authPassphrase";
+    for (const path of [`/node/${uid}`, "/node/by-fqdn/appliance.example.net", `/node?${query}`]) {
+      expect((await bench.call("GET", path)).text).not.toMatch(/correct|battery/);
+    }
+  });
+});

@@ -92,6 +92,32 @@ describe("the OpenAPI document", () => {
     ]);
   });
 
+  it("describes lists as they are sent, headers, where it is served, and answers that may grow", () => {
+    const text = z.object({ servers: z.unknown(), paths: z.record(z.string(), z.record(z.string(), z.unknown())) });
+    const { servers, paths } = text.parse(raw);
+    expect(servers).toEqual([{ url: "/" }]);
+    const parameters = z.object({ parameters: z.array(z.looseObject({ name: z.string() })) });
+    const of = (path: string) => parameters.parse(paths[path]?.["get"]).parameters;
+    const lists = [...of("/v2/event"), ...of("/node"), ...of("/stats/realtime/usage")].filter(
+      ({ style, explode }) => style === "form" && explode === false,
+    );
+    expect(lists.map(({ name }) => name).sort()).toEqual(
+      ["eventTypes", "filters", "itemTypes", "levels", "nodeIDs", "tags"].sort(),
+    );
+    for (const path of ["/v2/event", "/v2/event/{nodeId}"]) {
+      expect(paths[path]?.["get"]).toMatchObject({
+        responses: { 200: { headers: { "x-total-count": { schema: { type: "integer" } } } } },
+      });
+    }
+    const open = (value: unknown): void => expect(JSON.stringify(value)).not.toContain('"additionalProperties":false');
+    for (const item of Object.values(document.paths)) for (const { responses } of Object.values(item)) open(responses);
+    for (const name of ["Node", "Cluster", "Event", "Alert", "PublicPolicy", "ServiceUser", "Credential"]) {
+      expect(document.components.schemas).toHaveProperty([name]);
+      open(document.components.schemas[name]);
+    }
+    expect(JSON.stringify(document.components.schemas["Policy"])).toContain('"additionalProperties":false');
+  });
+
   it("describes the answers that are really given", async () => {
     const node = bench.fleet.add({ name: "one" });
     bench.fleet.eventRecords.push(eventRecord(node));

@@ -80,11 +80,16 @@ test("a counter that does not rise is reported, and on repetition the identity i
   const session = await node.connect({ claims: { n: 1 } });
   const signal = new AbortController().signal;
   const trigger = { event: "tg-ping", body: {}, wait: true, user: "test", deadlineMs: 1000 };
-  await expect(controller.fleet.runTrigger(node.uid, trigger, { signal })).rejects.toMatchObject({ code: "busy" });
+  await expect(controller.fleet.runTrigger(node.uid, trigger, { signal })).rejects.toMatchObject({
+    code: "busy",
+    message: expect.stringContaining(`DELETE /v2/alert/${node.uid}/Identity%20Shared`) as unknown,
+  });
   await expect(session.peer.request("document.get", { name: "node", have: 0 })).rejects.toMatchObject({ code: "busy" });
   await expect(session.peer.request("registry.token", { repository: "a" })).rejects.toMatchObject({ code: "busy" });
 
+  expect(session.changed).toEqual([]);
   expect(controller.fleet.dismissAlert(node.uid, "Identity Shared")).toBe(true);
+  await until(() => session.changed.some(({ name }) => name === "node"));
   expect(await session.fetchDocument(controller.url, "node")).toBeDefined();
   await expect(session.peer.request("registry.token", { repository: "a" })).rejects.toMatchObject({
     code: "not-configured",

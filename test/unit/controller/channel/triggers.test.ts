@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { InputError } from "../../../../src/errors.ts";
+import { InputError, SessionError } from "../../../../src/errors.ts";
 import type { TriggerProgress } from "../../../../src/controller/fleet.ts";
 import { peekClaims } from "../../../../src/protocol/jws.ts";
 import type { TriggerClaims } from "../../../../src/protocol/claims.ts";
@@ -134,6 +134,26 @@ test("taking it back cancels it on the node", async () => {
   await expect(run).rejects.toMatchObject({ code: "cancelled" });
   await until(() => session.cancelled.length > 0);
   expect(session.cancelled).toEqual([id]);
+});
+
+test("a caller's deadline ends it as what the caller says it is", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  let isRunning = false;
+  const session = await node.connect({
+    handlers: {
+      "trigger.run": () => {
+        isRunning = true;
+        return hang();
+      },
+    },
+  });
+  const abort = new AbortController();
+  const run = controller.fleet.runTrigger(node.uid, PING, { signal: abort.signal });
+  await until(() => isRunning);
+  abort.abort(new SessionError("timeout", "no answer within 8000 ms"));
+  await expect(run).rejects.toMatchObject({ code: "timeout", message: "no answer within 8000 ms" });
+  await until(() => session.cancelled.length === 1);
 });
 
 test("a node that does not answer in time is a timeout", async () => {

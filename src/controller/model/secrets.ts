@@ -1,0 +1,81 @@
+import type { SectionName } from "../../protocol/sections.ts";
+import { JsonObject } from "../../protocol/values.ts";
+
+/** The secret fields of an object, and the arrays and objects below it that hold more. */
+interface Place {
+  readonly secrets?: readonly string[];
+  /** What tells an item of the array from its siblings. */
+  readonly keyedBy?: readonly string[];
+  readonly below?: Readonly<Record<string, Place>>;
+}
+
+const PLACES: Readonly<Partial<Record<SectionName, Place>>> = {
+  network: { below: { tunnels: { keyedBy: ["name", "type"], secrets: ["psk", "presharedKey"] } } },
+  _bgp: {
+    below: { groups: { keyedBy: ["name"], below: { peers: { keyedBy: ["name", "ip"], secrets: ["secret"] } } } },
+  },
+  snmp: { secrets: ["authPassphrase", "privacyPassphrase"] },
+  vpn: {
+    below: {
+      networks: {
+        keyedBy: ["name"],
+        below: { wireguard: { below: { clients: { keyedBy: ["name"], secrets: ["presharedKey"] } } } },
+      },
+    },
+  },
+};
+
+/** A configuration for showing: every secret in it is the empty text. */
+export function hideSecrets(config: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(Object.entries(config).map(([name, body]) => [name, hidden(body, placeOf(name))]));
+}
+
+/** The body of a section for storing: a secret that is absent or empty in it stays what it was in the same item. */
+export function keepSecrets(section: SectionName, body: JsonObject, stored: unknown): JsonObject {
+  return JsonObject.parse(kept(body, stored, PLACES[section]));
+}
+
+const placeOf = (name: string): Place | undefined => new Map<string, Place>(Object.entries(PLACES)).get(name);
+
+function hidden(value: unknown, place: Place | undefined): unknown {
+  if (place === undefined) return value;
+  if (Array.isArray(value)) return value.map((item) => hidden(item, place));
+  if (!isObject(value)) return value;
+  const shown: Record<string, unknown> = { ...value };
+  for (const name of place.secrets ?? []) if (Object.hasOwn(shown, name)) shown[name] = "";
+  for (const [name, inner] of Object.entries(place.below ?? {})) {
+    if (Object.hasOwn(shown, name)) shown[name] = hidden(shown[name], inner);
+  }
+  return shown;
+}
+
+function kept(value: unknown, stored: unknown, place: Place | undefined): unknown {
+  if (place === undefined) return value;
+  if (Array.isArray(value)) {
+    const before: readonly unknown[] = Array.isArray(stored) ? stored : [];
+    return value.map((item: unknown) => {
+      const same = before.find((other) => isSameItem(item, other, place.keyedBy ?? []));
+      return kept(item, same, place);
+    });
+  }
+  if (!isObject(value) || !isObject(stored)) return value;
+  const merged: Record<string, unknown> = { ...value };
+  for (const name of place.secrets ?? []) {
+    const isBrought = Object.hasOwn(merged, name) && merged[name] !== "";
+    if (!isBrought && Object.hasOwn(stored, name)) merged[name] = stored[name];
+  }
+  for (const [name, inner] of Object.entries(place.below ?? {})) {
+    if (Object.hasOwn(merged, name)) merged[name] = kept(merged[name], stored[name], inner);
+  }
+  return merged;
+}
+
+/** Items without the fields that tell them apart are nobody's: their secrets are not guessed. */
+function isSameItem(item: unknown, other: unknown, keyedBy: readonly string[]): boolean {
+  if (!isObject(item) || !isObject(other)) return false;
+  return keyedBy.every((key) => item[key] !== undefined && item[key] === other[key]);
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,124 @@
+import { createServer, type Socket } from "node:net";
+import { join } from "node:path";
+import type { Logger } from "pino";
+import { SessionError, toError } from "../errors.ts";
+import { listenOnSocket } from "../host/unix-socket.ts";
+import { linesOf } from "../lib/lines.ts";
+import { parseMessage } from "../protocol/envelope.ts";
+import {
+  OVERLAY_LIMITS,
+  OVERLAY_SOCKET,
+  overlayMethods,
+  overlayNotices,
+  type OverlayMethods,
+  type OverlayNotices,
+} from "../protocol/overlay.ts";
+import { RpcPeer, type Handlers } from "../protocol/rpc.ts";
+
+/** One end of a control connection, as the overlay sees it. */
+export type ControlPeer = RpcPeer<OverlayMethods, OverlayNotices>;
+
+export interface ControlOptions {
+  readonly runDir: string;
+  readonly log: Logger;
+  readonly handlers: Handlers<OverlayMethods>;
+  /** Another connection takes the notices, or none does: the successor's if there is one, else the agent's. */
+  readonly onTaker: (peer: ControlPeer | undefined) => void;
+}
+
+/** The control socket: calls come in, notices go out. */
+export interface Control {
+  /** Gives up the socket's path. Connections stay, but the agent's only when there is no successor. */
+  release(): void;
+  /** Ends every connection too. */
+  close(): void;
+}
+
+interface Connection {
+  readonly socket: Socket;
+  readonly peer: ControlPeer;
+}
+
+/** Who may be connected at a time: the agent, the one it replaces, a successor, and whoever looks. */
+const MAX_CONNECTIONS = 8;
+/** An agent that does not read is let go rather than kept in memory. */
+const MAX_UNSENT_BYTES = 64 * 1024 * 1024;
+
+/**
+ * Serves `RUN/overlay.sock`, 0660. The newest connection that calls anything but `handover` is the agent's.
+ * @throws {HostError} `socket-in-use` when another overlay answers there.
+ */
+export async function serveControl(options: ControlOptions): Promise<Control> {
+  const connections = new Set<Socket>();
+  let agent: Connection | undefined;
+  let successor: Connection | undefined;
+
+  const tell = (): void => options.onTaker((successor ?? agent)?.peer);
+  const called = (method: string, connection: Connection): void => {
+    if (method === "handover") {
+      successor = connection;
+    } else if (method !== "drain" && agent?.socket !== connection.socket) {
+      agent?.socket.destroy();
+      agent = connection;
+    } else return;
+    tell();
+  };
+  const left = (socket: Socket): void => {
+    connections.delete(socket);
+    const wasTaker = (successor ?? agent)?.socket === socket;
+    if (agent?.socket === socket) agent = undefined;
+    if (successor?.socket === socket) successor = undefined;
+    if (wasTaker) tell();
+  };
+
+  const server = createServer((socket) => {
+    if (connections.size >= MAX_CONNECTIONS) {
+      socket.destroy();
+      return;
+    }
+    connections.add(socket);
+    const peer: ControlPeer = new RpcPeer({
+      local: overlayMethods,
+      remote: overlayNotices,
+      handlers: options.handlers,
+      send(text) {
+        if (socket.destroyed) return;
+        socket.write(`${text}\n`);
+        if (socket.writableLength > MAX_UNSENT_BYTES) socket.destroy();
+      },
+      onFault: (method, error) => options.log.error({ method, err: error }, "a control call failed"),
+    });
+    socket
+      .on("error", () => undefined)
+      .on("close", () => {
+        peer.close(new SessionError("disconnected", "the connection has ended"));
+        left(socket);
+      });
+    readCalls(socket, peer, (method) => called(method, { socket, peer })).catch((error: unknown) => {
+      options.log.warn({ reason: toError(error).message }, "a control connection was closed");
+      socket.destroy();
+    });
+  });
+  await listenOnSocket(server, join(options.runDir, OVERLAY_SOCKET), 0o660);
+
+  // Closing removes the path before it returns, so that another process may take it at once.
+  return {
+    release() {
+      server.close();
+      if (successor !== undefined) agent?.socket.destroy();
+    },
+    close() {
+      server.close();
+      for (const socket of connections) socket.destroy();
+    },
+  };
+}
+
+async function readCalls(socket: Socket, peer: ControlPeer, onCall: (method: string) => void): Promise<void> {
+  for await (const line of linesOf(socket, OVERLAY_LIMITS.maxBytes)) {
+    const message = parseMessage(line, OVERLAY_LIMITS);
+    if (message.kind === "request") onCall(message.method);
+    void peer.receive(message);
+  }
+  socket.end();
+}

@@ -1,0 +1,197 @@
+import type { Clock } from "../host/clock.ts";
+import type {
+  ListenerCounters,
+  ListenerState,
+  OverlayListener,
+  OverlayService,
+  OverlayTable,
+  ServiceHealth,
+} from "../protocol/overlay.ts";
+import { bufferPool } from "./buffer-pool.ts";
+import { Dialer } from "./dial.ts";
+import type { FlowLog } from "./flow-log.ts";
+import { healthChecks, type HealthChecks } from "./health.ts";
+import type { Listener, ListenerOptions } from "./listener.ts";
+import { nameCache, type AskName } from "./name-cache.ts";
+import { ownSockets, type OwnSockets } from "./own-sockets.ts";
+import { EMPTY_TABLE, planTable, type TableStep } from "./plan-table.ts";
+import { socketBudget } from "./socket-budget.ts";
+import { targetsOf } from "./targets.ts";
+import { TcpListener } from "./tcp-listener.ts";
+import { UdpListener } from "./udp-listener.ts";
+
+export interface DataPlaneOptions {
+  readonly clock: Clock;
+  readonly askName: AskName;
+  readonly localAddresses: () => readonly string[];
+  /** How many descriptors the process may hold. */
+  readonly descriptorLimit: number;
+  readonly flows: FlowLog;
+  readonly onListeners: (changed: readonly ListenerState[]) => void;
+  readonly onServices: (changed: readonly ServiceHealth[]) => void;
+}
+
+const SWEEP_MS = 1000;
+const RETRY_MS = 5000;
+
+/** The table at work: listeners, services, and the flows between them. */
+export class DataPlane {
+  readonly #options: DataPlaneOptions;
+  readonly #listeners = new Map<string, Listener>();
+  readonly #services = new Map<string, OverlayService>();
+  readonly #own: OwnSockets;
+  readonly #health: HealthChecks;
+  readonly #names: ReturnType<typeof nameCache>;
+  readonly #listenerOptions: ListenerOptions;
+  #beside: ReadonlySet<string> = new Set();
+  #table: OverlayTable = EMPTY_TABLE;
+  #reported = new Map<string, string>();
+  #cancelSweep: (() => void) | undefined;
+  #cancelRetry: (() => void) | undefined;
+  #isDraining = false;
+
+  constructor(options: DataPlaneOptions) {
+    const { clock } = options;
+    this.#options = options;
+    this.#own = ownSockets(options.localAddresses);
+    this.#names = nameCache(clock, options.askName);
+    const dialer = new Dialer({ clock, names: this.#names, own: this.#own });
+    this.#health = healthChecks(clock, dialer, options.onServices);
+    this.#listenerOptions = {
+      clock,
+      dialer,
+      names: this.#names,
+      targets: targetsOf(this.#services, (name) => this.#health.isDown(name), this.#own),
+      own: this.#own,
+      budget: socketBudget(options.descriptorLimit, () => this.#own.size),
+      pool: bufferPool(),
+      flows: options.flows,
+      isBeside: (protocol, address, port) => this.#beside.has(`${protocol} ${address} ${port}`),
+      onBusy: () => this.#armSweep(),
+    };
+  }
+
+  get activeFlows(): number {
+    let flows = 0;
+    for (const listener of this.#listeners.values()) flows += listener.activeFlows;
+    return flows;
+  }
+
+  /** Puts a table into force; resolves when every listener is bound or has failed. Calls must not overlap. */
+  async apply(table: OverlayTable): Promise<void> {
+    const steps = planTable(this.#table, table);
+    this.#table = table;
+    await Promise.all(steps.map((step) => this.#take(step)));
+    this.#health.watch(table.services);
+    this.#names.keepOnly(new Set(table.services.map(({ host }) => host)));
+    await this.#retry();
+  }
+
+  /** Names the sockets that a predecessor listens on: they are shared with it, as long as this holds. */
+  shareWith(bound: readonly { readonly protocol: string; readonly address: string; readonly port: number }[]): void {
+    this.#beside = new Set(bound.map(({ protocol, address, port }) => `${protocol} ${address} ${port}`));
+  }
+
+  /** Tries again what could not be bound. */
+  retryNow(): Promise<void> {
+    return this.#retry();
+  }
+
+  /** Accepts nothing any more; what runs goes on. */
+  async stopListening(): Promise<void> {
+    this.#isDraining = true;
+    this.#cancelRetry?.();
+    this.#health.close();
+    await Promise.all([...this.#listeners.values()].map((listener) => listener.stopListening()));
+  }
+
+  close(): void {
+    this.#isDraining = true;
+    this.#cancelSweep?.();
+    this.#cancelRetry?.();
+    this.#health.close();
+    for (const listener of this.#listeners.values()) listener.close();
+    this.#listeners.clear();
+  }
+
+  listeners(): ListenerState[] {
+    return [...this.#listeners.values()].map((listener) => listener.state());
+  }
+
+  counters(): ListenerCounters[] {
+    return [...this.#listeners.values()].map((listener) => listener.report());
+  }
+
+  services(): ServiceHealth[] {
+    return [...this.#health.list()];
+  }
+
+  bound(): ReturnType<OwnSockets["list"]> {
+    return this.#own.list();
+  }
+
+  async #take(step: TableStep): Promise<void> {
+    switch (step.kind) {
+      case "close":
+        this.#listeners.get(step.key)?.close();
+        this.#listeners.delete(step.key);
+        return;
+      case "drop-service":
+        this.#services.delete(step.name);
+        this.#dropService(step.name);
+        return;
+      case "set-service":
+        this.#services.set(step.service.name, step.service);
+        if (step.dropsFlows) this.#dropService(step.service.name);
+        return;
+      case "change": {
+        const listener = this.#listeners.get(step.from);
+        if (listener === undefined) return;
+        this.#listeners.delete(step.from);
+        this.#listeners.set(step.listener.key, listener);
+        return listener.change(step.listener, step.drops);
+      }
+      case "open": {
+        const listener = this.#build(step.listener);
+        this.#listeners.set(step.listener.key, listener);
+        return listener.open();
+      }
+    }
+  }
+
+  #build(spec: OverlayListener): Listener {
+    return spec.protocol === "udp"
+      ? new UdpListener(spec, this.#listenerOptions)
+      : new TcpListener(spec, this.#listenerOptions);
+  }
+
+  #dropService(name: string): void {
+    for (const listener of this.#listeners.values()) listener.dropService(name);
+  }
+
+  async #retry(): Promise<void> {
+    if (this.#isDraining) return;
+    const failed = [...this.#listeners.values()].filter((listener) => listener.state().state === "failed");
+    await Promise.all(failed.map((listener) => listener.open()));
+    this.#tellListeners();
+    if (failed.length === 0 || this.#isDraining) return;
+    this.#cancelRetry?.();
+    this.#cancelRetry = this.#options.clock.after(RETRY_MS, () => void this.#retry());
+  }
+
+  #tellListeners(): void {
+    const states = this.listeners();
+    const changed = states.filter((state) => this.#reported.get(state.key) !== JSON.stringify(state));
+    this.#reported = new Map(states.map((state) => [state.key, JSON.stringify(state)]));
+    if (changed.length > 0) this.#options.onListeners(changed);
+  }
+
+  #armSweep(): void {
+    this.#cancelSweep ??= this.#options.clock.after(SWEEP_MS, () => {
+      this.#cancelSweep = undefined;
+      const now = this.#options.clock.elapsed();
+      for (const listener of this.#listeners.values()) listener.sweep(now);
+      if (this.activeFlows > 0) this.#armSweep();
+    });
+  }
+}

@@ -1,0 +1,182 @@
+import { isIP, Socket, type OnReadOpts } from "node:net";
+import type { Clock } from "../host/clock.ts";
+import type { OverlayReason } from "../protocol/overlay.ts";
+import type { NameCache } from "./name-cache.ts";
+import type { OwnSockets } from "./own-sockets.ts";
+import { connectReason } from "./reasons.ts";
+
+/** Where a flow goes. */
+export interface DialTarget {
+  /** What the flow records call it. */
+  readonly label: string;
+  readonly host: string;
+  readonly port: number;
+  readonly sourceAddress: string | undefined;
+  /** For all addresses together. */
+  readonly connectTimeoutMs: number;
+}
+
+/** Told of how a dial ended, exactly once unless it was cancelled. */
+export interface DialUser {
+  /** What the socket is to read through; without it, it allocates for itself. */
+  readonly onread?: OnReadOpts;
+  /** The socket is connected, keeps half-closes, and has no listeners. */
+  connected(socket: Socket, address: string): void;
+  failed(reason: OverlayReason): void;
+}
+
+/** A dial under way. */
+export interface Dial {
+  cancel(): void;
+}
+
+export interface DialerOptions {
+  readonly clock: Clock;
+  readonly names: NameCache;
+  readonly own: OwnSockets;
+}
+
+/** Time-outs are as exact as this; one timer serves every dial under way. */
+const TICK_MS = 100;
+
+/** Makes TCP connections: every address of a name in turn, never to this overlay itself. */
+export class Dialer {
+  readonly #options: DialerOptions;
+  readonly #running = new Set<RunningDial>();
+  #cancelTick: (() => void) | undefined;
+
+  constructor(options: DialerOptions) {
+    this.#options = options;
+  }
+
+  /** Begins a dial; `user` may be told before this returns. */
+  dial(target: DialTarget, user: DialUser): Dial {
+    const dial = new RunningDial(this.#options, target, user, (ended) => this.#running.delete(ended));
+    this.#running.add(dial);
+    dial.begin();
+    this.#arm();
+    return dial;
+  }
+
+  #arm(): void {
+    if (this.#running.size === 0 || this.#cancelTick !== undefined) return;
+    this.#cancelTick = this.#options.clock.after(TICK_MS, () => {
+      this.#cancelTick = undefined;
+      const now = this.#options.clock.elapsed();
+      for (const dial of this.#running) dial.tick(now);
+      this.#arm();
+    });
+  }
+}
+
+class RunningDial implements Dial {
+  readonly #options: DialerOptions;
+  readonly #target: DialTarget;
+  readonly #user: DialUser;
+  readonly #onEnd: (dial: RunningDial) => void;
+  readonly #deadline: number;
+  #attemptDeadline = Infinity;
+  #addresses: readonly string[] = [];
+  #next = 0;
+  #socket: Socket | undefined;
+  #reason: OverlayReason = "resolve-failed";
+  #isOver = false;
+
+  constructor(options: DialerOptions, target: DialTarget, user: DialUser, onEnd: (dial: RunningDial) => void) {
+    this.#options = options;
+    this.#target = target;
+    this.#user = user;
+    this.#onEnd = onEnd;
+    this.#deadline = options.clock.elapsed() + target.connectTimeoutMs;
+  }
+
+  begin(): void {
+    const { host } = this.#target;
+    if (isIP(host) === 0) this.#resolve(host).catch(() => this.#fail("resolve-failed"));
+    else this.#tryAll([host]);
+  }
+
+  tick(now: number): void {
+    if (now >= this.#deadline) {
+      this.#fail(this.#socket === undefined ? "resolve-failed" : "connect-timeout");
+    } else if (now >= this.#attemptDeadline) {
+      this.#dropSocket();
+      this.#reason = "connect-timeout";
+      this.#tryNext();
+    }
+  }
+
+  cancel(): void {
+    this.#isOver = true;
+    this.#dropSocket();
+    this.#onEnd(this);
+  }
+
+  async #resolve(name: string): Promise<void> {
+    const addresses = await this.#options.names.resolve(name);
+    if (!this.#isOver) this.#tryAll(addresses);
+  }
+
+  #tryAll(addresses: readonly string[]): void {
+    const { port, sourceAddress } = this.#target;
+    const family = sourceAddress === undefined ? 0 : isIP(sourceAddress);
+    const fitting = family === 0 ? addresses : addresses.filter((address) => isIP(address) === family);
+    if (addresses.length > 0) this.#reason = "unreachable";
+    this.#addresses = fitting.filter((address) => !this.#options.own.leadsHere("tcp", address, port));
+    if (this.#addresses.length < fitting.length) this.#reason = "loop";
+    this.#tryNext();
+  }
+
+  #tryNext(): void {
+    const address = this.#addresses[this.#next];
+    if (address === undefined) return this.#fail(this.#reason);
+    this.#next += 1;
+    const left = this.#addresses.length - this.#next;
+    if (left > 0) {
+      const now = this.#options.clock.elapsed();
+      this.#attemptDeadline = now + (this.#deadline - now) / (left + 1);
+    } else this.#attemptDeadline = Infinity;
+    this.#connect(address);
+  }
+
+  #connect(host: string): void {
+    const { port, sourceAddress } = this.#target;
+    const { onread } = this.#user;
+    const socket = new Socket(onread === undefined ? { allowHalfOpen: true } : { allowHalfOpen: true, onread });
+    this.#socket = socket;
+    socket.once("connect", this.#onConnect);
+    socket.once("error", this.#onError);
+    const options = { host, port, noDelay: true };
+    socket.connect(sourceAddress === undefined ? options : { ...options, localAddress: sourceAddress });
+  }
+
+  readonly #onConnect = (): void => {
+    const socket = this.#socket;
+    if (socket === undefined) return;
+    socket.off("error", this.#onError);
+    this.#socket = undefined;
+    this.#isOver = true;
+    this.#onEnd(this);
+    this.#user.connected(socket, this.#addresses[this.#next - 1] ?? "");
+  };
+
+  readonly #onError = (error: Error): void => {
+    this.#socket = undefined;
+    this.#reason = connectReason(error, this.#target.sourceAddress !== undefined);
+    this.#tryNext();
+  };
+
+  #fail(reason: OverlayReason): void {
+    if (this.#isOver) return;
+    this.cancel();
+    this.#user.failed(reason);
+  }
+
+  #dropSocket(): void {
+    const socket = this.#socket;
+    if (socket === undefined) return;
+    this.#socket = undefined;
+    socket.off("connect", this.#onConnect).off("error", this.#onError);
+    socket.on("error", () => undefined).destroy();
+  }
+}

@@ -1,0 +1,86 @@
+import type { Clock } from "../host/clock.ts";
+import { TokenBucket } from "./token-bucket.ts";
+
+/** Whoever reads through a gate; told to go on when it may. */
+export interface GateUser {
+  resumeFromGate(): void;
+}
+
+/** What one flow reads at a time. */
+const QUANTUM_BYTES = 64 * 1024;
+const MIN_WAIT_MS = 20;
+/** The longest a timer can be set for (Node would ring at once beyond it). */
+const MAX_WAIT_MS = 3_600_000;
+
+/** The rate limit of one direction of a listener, shared by its flows in turn; without a rate everybody passes. */
+export class Gate {
+  readonly #clock: Clock;
+  readonly #waiting = new Set<GateUser>();
+  #bucket: TokenBucket | undefined;
+  #cancel: (() => void) | undefined;
+
+  constructor(clock: Clock, bitsPerSecond: number | undefined) {
+    this.#clock = clock;
+    this.setRate(bitsPerSecond);
+  }
+
+  get isOpen(): boolean {
+    return this.#bucket === undefined;
+  }
+
+  /** Puts another rate into force at once, for flows that wait too. */
+  setRate(bitsPerSecond: number | undefined): void {
+    this.#bucket = bitsPerSecond === undefined ? undefined : new TokenBucket(bitsPerSecond, this.#clock.elapsed());
+    this.#cancel?.();
+    this.#cancel = undefined;
+    this.#wake();
+  }
+
+  /** Counts what `user` has read; false means that it must stop reading until it is resumed. */
+  pass(user: GateUser, bytes: number): boolean {
+    if (this.#bucket === undefined) return true;
+    if (this.#bucket.take(bytes, this.#clock.elapsed()) && this.#waiting.size === 0) return true;
+    this.#waiting.add(user);
+    this.#arm();
+    return false;
+  }
+
+  /** Takes a datagram's bytes, or tells that it must be dropped. */
+  admits(bytes: number): boolean {
+    return this.#bucket === undefined || this.#bucket.takeIfAvailable(bytes, this.#clock.elapsed());
+  }
+
+  /** Forgets a user that reads no more. */
+  leave(user: GateUser): void {
+    this.#waiting.delete(user);
+  }
+
+  close(): void {
+    this.#cancel?.();
+    this.#cancel = undefined;
+    this.#waiting.clear();
+  }
+
+  #arm(): void {
+    if (this.#cancel !== undefined || this.#bucket === undefined) return;
+    const now = this.#clock.elapsed();
+    // Waiting for a whole quantum would let slow rates stutter; not waiting at all would wake for every byte.
+    const wait = Math.min(this.#bucket.waitFor(1, now) + MIN_WAIT_MS, MAX_WAIT_MS);
+    this.#cancel = this.#clock.after(wait, () => {
+      this.#cancel = undefined;
+      this.#wake();
+    });
+  }
+
+  #wake(): void {
+    const available = this.#bucket?.available(this.#clock.elapsed()) ?? Infinity;
+    let share = available;
+    for (const user of this.#waiting) {
+      if (share <= 0) break;
+      share -= QUANTUM_BYTES;
+      this.#waiting.delete(user);
+      user.resumeFromGate();
+    }
+    if (this.#waiting.size > 0) this.#arm();
+  }
+}

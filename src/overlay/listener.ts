@@ -1,0 +1,104 @@
+import type { Clock } from "../host/clock.ts";
+import type {
+  ListenerCounters,
+  ListenerState,
+  OverlayFlow,
+  OverlayListener,
+  OverlayReason,
+} from "../protocol/overlay.ts";
+import type { BufferPool } from "./buffer-pool.ts";
+import type { Dialer } from "./dial.ts";
+import type { FlowLog } from "./flow-log.ts";
+import type { NameCache } from "./name-cache.ts";
+import type { OwnSockets } from "./own-sockets.ts";
+import type { Dropped } from "./plan-table.ts";
+import type { SocketBudget } from "./socket-budget.ts";
+import type { Targets } from "./targets.ts";
+import type { BindingState } from "./tcp-binding.ts";
+
+/** An entry of the table at work. */
+export interface Listener {
+  readonly spec: OverlayListener;
+  readonly activeFlows: number;
+  /** Binds what is not bound; what fails shows in `state`. Never rejects. */
+  open(): Promise<void>;
+  /** Puts another form of the entry into force, keeping every socket whose address stays. */
+  change(spec: OverlayListener, drops: Dropped): Promise<void>;
+  /** Ends the flows that lead to a service. */
+  dropService(name: string): void;
+  /** Closes the sockets but not the flows. */
+  stopListening(): Promise<void>;
+  /** Ends everything at once. */
+  close(): void;
+  /** Ends what has been idle for too long; `now` is monotonic. */
+  sweep(now: number): void;
+  state(): ListenerState;
+  report(): ListenerCounters;
+}
+
+/** What listeners share. */
+export interface ListenerOptions {
+  readonly clock: Clock;
+  readonly dialer: Dialer;
+  readonly names: NameCache;
+  readonly targets: Targets;
+  readonly own: OwnSockets;
+  readonly budget: SocketBudget;
+  readonly pool: BufferPool;
+  readonly flows: FlowLog;
+  /** Whether a predecessor of ours holds the address, so that it is to be shared. */
+  readonly isBeside: (protocol: "tcp" | "udp", address: string, port: number) => boolean;
+  /** Called with each new flow. */
+  readonly onBusy: () => void;
+}
+
+/** How a listener stands, from its bindings and from whatever keeps its flows from succeeding. */
+export function stateOf(
+  { key, connector }: OverlayListener,
+  bindings: readonly { readonly address: string; readonly state: BindingState }[],
+  fault: OverlayReason | undefined,
+): ListenerState {
+  const addresses = bindings.flatMap(({ address, state }) => (state.at === "listening" ? [address] : []));
+  for (const { address, state } of bindings) {
+    if (state.at !== "failed") continue;
+    const message = `${address}: ${state.message}`.slice(0, 1024);
+    return { key, connector, state: "failed", reason: state.reason, message, addresses };
+  }
+  if (fault !== undefined) return { key, connector, state: "failed", reason: fault, addresses };
+  return { key, connector, state: "listening", addresses };
+}
+
+/** What a flow record needs to know of a flow; one that was refused has no target and moved nothing. */
+export interface Recorded {
+  readonly sourceIp: string;
+  readonly sourcePort: number;
+  readonly startedAt: number;
+  readonly bytesIn?: number;
+  readonly bytesOut?: number;
+  readonly target?: { readonly label: string };
+  readonly destination?: { readonly ip: string; readonly port: number } | undefined;
+}
+
+/** The record of a flow that has ended. */
+export function flowRecord(
+  { key, connector, protocol, target }: OverlayListener,
+  flow: Recorded,
+  endedAt: number,
+  reason: OverlayReason | undefined,
+): OverlayFlow {
+  const { destination } = flow;
+  return {
+    listener: key,
+    connector,
+    service: flow.target?.label ?? ("service" in target ? target.service : `${target.host}:${target.port}`),
+    protocol,
+    sourceIp: flow.sourceIp,
+    sourcePort: flow.sourcePort,
+    ...(destination === undefined ? {} : { destIp: destination.ip, destPort: destination.port }),
+    sourceBytes: flow.bytesIn ?? 0,
+    destBytes: flow.bytesOut ?? 0,
+    startedAt: flow.startedAt,
+    endedAt,
+    ...(reason === undefined ? {} : { reason }),
+  };
+}

@@ -1,0 +1,80 @@
+import { networkInterfaces } from "node:os";
+import { parseArgs } from "node:util";
+import { AgentError, InputError, toError } from "../errors.ts";
+import { systemClock } from "../host/clock.ts";
+import { hostFiles } from "../host/files.ts";
+import { rootLogger, standardOutput } from "../host/log.ts";
+import { writePidFile } from "../host/pid-file.ts";
+import { hostReader } from "../host/reader.ts";
+import { buildInfo } from "../lib/build-info.ts";
+import { MAX_DRAIN_MS } from "../protocol/overlay.ts";
+import { askMachine } from "./name-cache.ts";
+import { startOverlay } from "./overlay.ts";
+import { descriptorLimit } from "./socket-budget.ts";
+
+const DEFAULT_STATE_DIR = "/var/lib/holdfast-overlay";
+const DEFAULT_RUN_DIR = "/run/holdfast-overlay";
+
+/** Runs `holdfast overlay` until it has drained, is told to stop twice, or its run directory is gone; resolves to the exit status. */
+export async function run(argv: readonly string[]): Promise<number> {
+  process.umask(0o077);
+  try {
+    const { stateDir, runDir, isSuccessor } = readOptions(argv);
+    const { log } = rootLogger({ level: "info", destination: standardOutput() });
+    const overlay = await startOverlay({
+      stateDir,
+      runDir,
+      isSuccessor,
+      clock: systemClock(),
+      files: hostFiles(),
+      log,
+      askName: askMachine,
+      localAddresses,
+      descriptorLimit: descriptorLimit(hostReader()),
+    });
+    const pidFile = await writePidFile(runDir, "overlay");
+    log.info({ version: buildInfo.version, stateDir, runDir }, "overlay started");
+    let isTold = false;
+    const stop = (): void => {
+      if (isTold) overlay.close();
+      else void overlay.drain(MAX_DRAIN_MS);
+      isTold = true;
+    };
+    process.on("SIGTERM", stop).on("SIGINT", () => overlay.close());
+    await overlay.ended;
+    pidFile.remove();
+    log.info("overlay stopped");
+    return 0;
+  } catch (thrown) {
+    const error = toError(thrown);
+    process.stderr.write(`holdfast overlay: ${error.message}\n`);
+    return error instanceof InputError && error.code === "usage" ? 2 : error instanceof AgentError ? 1 : 70;
+  }
+}
+
+function readOptions(argv: readonly string[]): { stateDir: string; runDir: string; isSuccessor: boolean } {
+  try {
+    const { values } = parseArgs({
+      args: [...argv],
+      options: {
+        state: { type: "string", default: DEFAULT_STATE_DIR },
+        run: { type: "string", default: DEFAULT_RUN_DIR },
+        successor: { type: "boolean", default: false },
+      },
+      strict: true,
+      allowPositionals: false,
+    });
+    return { stateDir: values.state, runDir: values.run, isSuccessor: values.successor };
+  } catch (error) {
+    throw new InputError("usage", toError(error).message, { cause: error });
+  }
+}
+
+/** This machine's addresses; none where the system does not let us ask, and then only its listeners' own are known. */
+function localAddresses(): readonly string[] {
+  try {
+    return Object.values(networkInterfaces()).flatMap((link) => link?.map(({ address }) => address) ?? []);
+  } catch {
+    return [];
+  }
+}

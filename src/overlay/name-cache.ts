@@ -1,0 +1,107 @@
+import { lookup, Resolver } from "node:dns/promises";
+import { isIP } from "node:net";
+import { errnoOf } from "../errors.ts";
+import type { Clock } from "../host/clock.ts";
+
+/** Addresses of a name, and for how long they hold if that is known. */
+export interface Answer {
+  readonly addresses: readonly string[];
+  readonly ttlSeconds?: number;
+}
+
+/** Asks for a name; rejects when nobody knows it or nobody answers. */
+export type AskName = (name: string) => Promise<Answer>;
+
+/** Addresses of names, asked for once per time to live and kept beyond it while nobody answers. */
+export interface NameCache {
+  /** Addresses in the order to try them; empty when the name never resolved. */
+  resolve(name: string): Promise<readonly string[]>;
+  /** Forgets every name but these. */
+  keepOnly(names: ReadonlySet<string>): void;
+}
+
+interface Entry {
+  addresses: readonly string[];
+  freshUntil: number;
+  asking: Promise<void> | undefined;
+}
+
+const MIN_TTL_SECONDS = 5;
+const MAX_TTL_SECONDS = 300;
+const UNKNOWN_TTL_SECONDS = 30;
+/** With a last good answer at hand nobody waits longer than this for a new one. */
+const PATIENCE_MS = 1000;
+
+export function nameCache(clock: Clock, ask: AskName): NameCache {
+  const entries = new Map<string, Entry>();
+
+  const refresh = async (name: string, entry: Entry): Promise<void> => {
+    let ttl = MIN_TTL_SECONDS;
+    try {
+      const { addresses, ttlSeconds = UNKNOWN_TTL_SECONDS } = await ask(name);
+      if (addresses.length > 0) {
+        entry.addresses = addresses;
+        ttl = Math.min(MAX_TTL_SECONDS, Math.max(MIN_TTL_SECONDS, ttlSeconds));
+      }
+    } catch {
+      // The last good answer stays, and the name is asked for again soon.
+    }
+    entry.freshUntil = clock.elapsed() + ttl * 1000;
+    entry.asking = undefined;
+  };
+
+  return {
+    async resolve(name) {
+      let entry = entries.get(name);
+      if (entry === undefined) {
+        entry = { addresses: [], freshUntil: -Infinity, asking: undefined };
+        entries.set(name, entry);
+      }
+      if (clock.elapsed() < entry.freshUntil) return entry.addresses;
+      entry.asking ??= refresh(name, entry);
+      await (entry.addresses.length === 0 ? entry.asking : Promise.race([entry.asking, elapsed(clock, PATIENCE_MS)]));
+      return entry.addresses;
+    },
+    keepOnly(names) {
+      for (const name of entries.keys()) if (!names.has(name)) entries.delete(name);
+    },
+  };
+}
+
+/** Asks the machine's name servers for A and AAAA records (RFC 1035), then its own ways, /etc/hosts among them. */
+export const askMachine: AskName = async (name) => {
+  if (isIP(name) !== 0) return { addresses: [name] };
+  // Names without a dot are the machine's own affair: `localhost`, /etc/hosts, a search list.
+  return (name.includes(".") ? await askServers(name) : undefined) ?? { addresses: await lookupAll(name) };
+};
+
+async function askServers(name: string): Promise<Answer | undefined> {
+  const resolver = new Resolver({ timeout: 2000, tries: 2 });
+  const records = await Promise.all([
+    resolver.resolve4(name, { ttl: true }).catch(noRecords),
+    resolver.resolve6(name, { ttl: true }).catch(noRecords),
+  ]);
+  const all = records.flat();
+  if (all.length === 0) return undefined;
+  return { addresses: all.map(({ address }) => address), ttlSeconds: Math.min(...all.map(({ ttl }) => ttl)) };
+}
+
+function noRecords(): readonly { address: string; ttl: number }[] {
+  return [];
+}
+
+async function lookupAll(name: string): Promise<readonly string[]> {
+  try {
+    const found = await lookup(name, { all: true, order: "ipv4first" });
+    return found.map(({ address }) => address);
+  } catch (error) {
+    if (errnoOf(error) === "ENOTFOUND") return [];
+    throw error;
+  }
+}
+
+function elapsed(clock: Clock, ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    clock.after(ms, resolve);
+  });
+}

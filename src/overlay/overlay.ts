@@ -1,0 +1,251 @@
+import { join } from "node:path";
+import type { Logger } from "pino";
+import { InputError, toError } from "../errors.ts";
+import type { Clock } from "../host/clock.ts";
+import type { Files } from "../host/files.ts";
+import { directoryMark, makeRunDirectory } from "../host/unix-socket.ts";
+import { stateFile, valueOf } from "../host/state-file.ts";
+import { MAX_DRAIN_MS, OVERLAY_SOCKET, OverlayTable, tableHash, type OverlayMethods } from "../protocol/overlay.ts";
+import type { Handlers } from "../protocol/rpc.ts";
+import { connectControl, type ControlClient } from "./control-client.ts";
+import { serveControl, type Control, type ControlPeer } from "./control.ts";
+import { DataPlane } from "./data-plane.ts";
+import { flowLog, type FlowLog } from "./flow-log.ts";
+import type { AskName } from "./name-cache.ts";
+
+export interface OverlayOptions {
+  readonly stateDir: string;
+  readonly runDir: string;
+  /** Take over from the overlay that serves the run directory, if one does. */
+  readonly isSuccessor: boolean;
+  readonly clock: Clock;
+  readonly files: Files;
+  readonly log: Logger;
+  readonly askName: AskName;
+  readonly localAddresses: () => readonly string[];
+  readonly descriptorLimit: number;
+}
+
+/** The running overlay. */
+export interface Overlay {
+  /** Resolves when it has nothing left to do: drained, or its run directory is gone. */
+  readonly ended: Promise<void>;
+  /** Accepts nothing any more, and ends with the last flow or at the deadline. */
+  drain(deadlineMs: number): Promise<void>;
+  /** Ends everything at once. */
+  close(): void;
+}
+
+const TABLE_FILE = "table.json";
+const WATCH_MS = 5000;
+const DRAIN_LOOK_MS = 250;
+
+/**
+ * Serves the last table at once, and whatever the agent sends from then on.
+ * @throws {HostError} `socket-in-use` when another overlay serves the run directory and this is not its successor.
+ */
+export async function startOverlay(options: OverlayOptions): Promise<Overlay> {
+  const { runDir, stateDir, files } = options;
+  await makeRunDirectory(runDir);
+  await files.makeDirectory(stateDir, 0o700);
+  const overlay = new RunningOverlay(options);
+  await overlay.start();
+  return overlay;
+}
+
+class RunningOverlay implements Overlay {
+  readonly ended: Promise<void>;
+  readonly #options: OverlayOptions;
+  readonly #startedAt: number;
+  readonly #flows: FlowLog;
+  readonly #plane: DataPlane;
+  readonly #stored;
+  #finish = (): void => undefined;
+  #control: Control | undefined;
+  #taker: ControlPeer | undefined;
+  #predecessor: ControlClient | undefined;
+  #table: OverlayTable | undefined;
+  #hash = "";
+  #work: Promise<unknown> = Promise.resolve();
+  #isDraining = false;
+  #isClosed = false;
+  #faults: string[] = [];
+
+  constructor(options: OverlayOptions) {
+    const { clock, stateDir, files } = options;
+    this.#options = options;
+    this.#startedAt = clock.now();
+    this.ended = new Promise((resolve) => {
+      this.#finish = resolve;
+    });
+    this.#flows = flowLog(clock);
+    this.#stored = stateFile(files, { path: join(stateDir, TABLE_FILE), schema: OverlayTable, keepsPrevious: true });
+    this.#plane = new DataPlane({
+      clock,
+      askName: options.askName,
+      localAddresses: options.localAddresses,
+      descriptorLimit: options.descriptorLimit,
+      flows: this.#flows,
+      onListeners: (listeners) => this.#taker?.notify("listeners.changed", { listeners: [...listeners] }),
+      onServices: (services) => this.#taker?.notify("services.changed", { services: [...services] }),
+    });
+  }
+
+  async start(): Promise<void> {
+    if (this.#options.isSuccessor) await this.#takeOver();
+    else {
+      // The path is taken first: two overlays on one run directory would fight for ports.
+      await this.#serve();
+      await this.#loadTable();
+    }
+    this.#watchRunDirectory();
+  }
+
+  async drain(deadlineMs: number): Promise<void> {
+    if (this.#isDraining) return;
+    this.#isDraining = true;
+    await this.#work;
+    await this.#plane.stopListening();
+    this.#control?.release();
+    const deadline = this.#options.clock.elapsed() + Math.min(deadlineMs, MAX_DRAIN_MS);
+    this.#options.log.info({ flows: this.#plane.activeFlows }, "draining");
+    this.#awaitFlows(deadline);
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#plane.close();
+    this.#flows.flush();
+    this.#control?.close();
+    this.#predecessor?.close();
+    this.#finish();
+  }
+
+  async #serve(): Promise<void> {
+    this.#control = await serveControl({
+      runDir: this.#options.runDir,
+      log: this.#options.log,
+      handlers: this.#handlers(),
+      onTaker: (peer) => this.#giveTo(peer),
+    });
+  }
+
+  #giveTo(peer: ControlPeer | undefined): void {
+    this.#taker = peer;
+    this.#flows.deliverTo(peer === undefined ? undefined : (flows) => peer.notify("flows.ended", { flows }));
+    if (peer === undefined) return;
+    for (const message of this.#faults) peer.notify("fault", { message });
+    this.#faults = [];
+  }
+
+  async #loadTable(): Promise<void> {
+    const loaded = await this.#stored.load();
+    if (loaded.is === "recovered" || loaded.is === "lost") {
+      this.#fault(
+        `the last table was damaged or not readable by this version; it was set aside as ${loaded.damagedCopy}`,
+      );
+    }
+    const table = valueOf(loaded);
+    if (table !== undefined) await this.#enforce(table);
+  }
+
+  async #takeOver(): Promise<void> {
+    const { runDir, log } = this.#options;
+    const client = await connectControl(join(runDir, OVERLAY_SOCKET), {
+      "flows.ended": ({ flows }) => {
+        for (const flow of flows) this.#flows.add(flow);
+      },
+    }).catch(() => undefined);
+    if (client === undefined) {
+      await this.#serve();
+      return this.#loadTable();
+    }
+    this.#predecessor = client;
+    const { pid, table, bound } = await client.peer.request("handover", {});
+    this.#plane.shareWith(bound);
+    if (table === undefined) await this.#loadTable();
+    else await this.#enforce(table);
+    await client.peer.request("drain", { deadlineMs: MAX_DRAIN_MS });
+    this.#plane.shareWith([]);
+    await this.#serve();
+    log.info({ pid }, "took over from the predecessor");
+    await this.#plane.retryNow();
+  }
+
+  #handlers(): Handlers<OverlayMethods> {
+    return {
+      "table.set": ({ table }) => this.#serially(() => this.#set(table)),
+      "table.get": () => ({ version: this.#table?.version ?? 0, hash: this.#hash }),
+      "counters.get": () => ({
+        pid: process.pid,
+        startedAt: this.#startedAt,
+        version: this.#table?.version ?? 0,
+        draining: this.#isDraining,
+        flowsDropped: this.#flows.dropped,
+        listeners: this.#plane.listeners(),
+        counters: this.#plane.counters(),
+        services: this.#plane.services(),
+      }),
+      drain: async ({ deadlineMs }) => {
+        await this.drain(deadlineMs);
+        return {};
+      },
+      handover: () => ({
+        pid: process.pid,
+        ...(this.#table === undefined ? {} : { table: this.#table }),
+        bound: [...this.#plane.bound()],
+      }),
+    };
+  }
+
+  async #set(table: OverlayTable) {
+    if (this.#isDraining) throw new InputError("busy", "this overlay is draining; its successor takes the table");
+    if (tableHash(table) === this.#hash) await this.#plane.retryNow();
+    else {
+      await this.#enforce(table);
+      await this.#stored.save(table).catch((error: unknown) => {
+        this.#fault(`the table is in force but could not be kept: ${toError(error).message}`);
+      });
+    }
+    return { version: table.version, hash: this.#hash, listeners: this.#plane.listeners() };
+  }
+
+  async #enforce(table: OverlayTable): Promise<void> {
+    await this.#plane.apply(table);
+    this.#table = table;
+    this.#hash = tableHash(table);
+    const { version, listeners } = table;
+    this.#options.log.info({ version, listeners: listeners.length }, "table in force");
+  }
+
+  /** Tables come into force one after another. */
+  #serially<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#work.then(work);
+    this.#work = result.catch(() => undefined);
+    return result;
+  }
+
+  #fault(message: string): void {
+    this.#options.log.error({ reason: message }, "fault");
+    if (this.#taker === undefined) this.#faults = [...this.#faults, message].slice(-16);
+    else this.#taker.notify("fault", { message: message.slice(0, 1024) });
+  }
+
+  #watchRunDirectory(): void {
+    const mark = directoryMark(this.#options.runDir);
+    const look = (): void => {
+      if (this.#isClosed) return;
+      if (directoryMark(this.#options.runDir) === mark) this.#options.clock.after(WATCH_MS, look);
+      else this.close();
+    };
+    this.#options.clock.after(WATCH_MS, look);
+  }
+
+  #awaitFlows(deadline: number): void {
+    if (this.#isClosed) return;
+    const flows = this.#plane.activeFlows;
+    if (flows === 0 || this.#options.clock.elapsed() >= deadline) this.close();
+    else this.#options.clock.after(DRAIN_LOOK_MS, () => this.#awaitFlows(deadline));
+  }
+}

@@ -1,0 +1,83 @@
+import { isIP, SocketAddress } from "node:net";
+import type { OverlayTarget } from "../protocol/overlay.ts";
+
+type Transport = "tcp" | "udp";
+
+/** The addresses that this overlay listens on, to keep it from dialling itself. */
+export interface OwnSockets {
+  add(protocol: Transport, address: string, port: number): void;
+  remove(protocol: Transport, address: string, port: number): void;
+  /** Whether a connection to there would come back here. */
+  leadsHere(protocol: Transport, address: string, port: number): boolean;
+  readonly size: number;
+  list(): readonly { readonly protocol: Transport; readonly address: string; readonly port: number }[];
+}
+
+/** An empty set of sockets; `localAddresses` reads the machine's addresses, without those of the loopback. */
+export function ownSockets(localAddresses: () => readonly string[]): OwnSockets {
+  const bound = new Map<string, Set<string>>();
+  let size = 0;
+  const keyOf = (protocol: Transport, port: number): string => `${protocol} ${port}`;
+  return {
+    add(protocol, address, port) {
+      const key = keyOf(protocol, port);
+      const addresses = bound.get(key) ?? new Set();
+      if (addresses.has(address)) return;
+      bound.set(key, addresses.add(address));
+      size += 1;
+    },
+    remove(protocol, address, port) {
+      const key = keyOf(protocol, port);
+      const addresses = bound.get(key);
+      if (addresses?.delete(address) === true) size -= 1;
+      if (addresses?.size === 0) bound.delete(key);
+    },
+    leadsHere(protocol, address, port) {
+      const addresses = bound.get(keyOf(protocol, port));
+      return addresses !== undefined && meets(address, [...addresses], localAddresses);
+    },
+    get size() {
+      return size;
+    },
+    list: () =>
+      [...bound].flatMap(([key, addresses]) => {
+        const [protocol, port] = key.split(" ");
+        const name = protocol === "udp" ? ("udp" as const) : ("tcp" as const);
+        return [...addresses].map((address) => ({ protocol: name, address, port: Number(port) }));
+      }),
+  };
+}
+
+/** Whether dialling `target` can reach a socket bound to one of `bound`. Pure but for what `localAddresses` reads. */
+export function meets(target: string, bound: readonly string[], localAddresses: () => readonly string[]): boolean {
+  const address = plainAddress(target);
+  const own = bound.map(plainAddress);
+  if (own.includes(address)) return true;
+  const isHere = isAny(address) || isLoopback(address) || localAddresses().map(plainAddress).includes(address);
+  if (!isHere) return false;
+  // The unspecified address dials the loopback, which a socket bound to another loopback address does not hear.
+  const dialled = isAny(address) ? (address === "::" ? "::1" : "127.0.0.1") : address;
+  return own.some((one) => (isAny(one) ? isIP(one) === isIP(address) : one === dialled));
+}
+
+/** A literal target as an address to dial; undefined when it names a service. */
+export function literalOf(target: OverlayTarget): { readonly host: string; readonly port: number } | undefined {
+  return "host" in target ? target : undefined;
+}
+
+/** Shortest form, without scope, and IPv4 for what is IPv4 mapped into IPv6 (RFC 4291 §2.5.5.2). */
+export function plainAddress(text: string): string {
+  const address = text.split("%")[0] ?? text;
+  if (isIP(address) !== 6) return address;
+  const short = new SocketAddress({ family: "ipv6", address }).address;
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(short)?.[1];
+  return mapped ?? short;
+}
+
+function isAny(address: string): boolean {
+  return address === "0.0.0.0" || address === "::";
+}
+
+function isLoopback(address: string): boolean {
+  return address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
+}

@@ -1,0 +1,89 @@
+import { BoundSocket, createServer, isIP, type Server, type Socket } from "node:net";
+import { toError } from "../errors.ts";
+import type { OverlayReason } from "../protocol/overlay.ts";
+import { bindReason } from "./reasons.ts";
+
+export type BindingState =
+  | { readonly at: "closed" }
+  | { readonly at: "opening" }
+  | { readonly at: "listening" }
+  | { readonly at: "failed"; readonly reason: OverlayReason; readonly message: string };
+
+export interface BindingUser {
+  accepted(socket: Socket): void;
+  /** A connection was lost because the process has no room for it. */
+  acceptFailed(reason: OverlayReason): void;
+}
+
+/** More than a burst of connects; the kernel cuts it to net.core.somaxconn. */
+const BACKLOG = 65_535;
+
+/** One TCP address and port that is listened on, once it can be. */
+export class TcpBinding {
+  readonly address: string;
+  readonly port: number;
+  readonly #user: BindingUser;
+  #state: BindingState = { at: "closed" };
+  #server: Server | undefined;
+
+  constructor(address: string, port: number, user: BindingUser) {
+    this.address = address;
+    this.port = port;
+    this.#user = user;
+  }
+
+  get state(): BindingState {
+    return this.#state;
+  }
+
+  /**
+   * Begins to listen, unless it does; never rejects. A port that anybody else holds is left alone, except the predecessor's when
+   * `isBeside`.
+   */
+  async open(isBeside: boolean): Promise<void> {
+    if (this.#state.at === "listening" || this.#state.at === "opening") return;
+    this.#state = { at: "opening" };
+    try {
+      await this.#listen(this.#bind(isBeside));
+      if (this.#server !== undefined) this.#state = { at: "listening" };
+    } catch (thrown) {
+      const error = toError(thrown);
+      this.#server = undefined;
+      this.#state = { at: "failed", reason: bindReason(error), message: error.message };
+    }
+  }
+
+  close(): void {
+    this.#state = { at: "closed" };
+    this.#server?.close();
+    this.#server = undefined;
+  }
+
+  /** Stops listening when what waits to be accepted has been: each turn of the loop accepts all of it. */
+  async closeAfterBacklog(): Promise<void> {
+    await new Promise((resolve) => setImmediate(resolve));
+    this.close();
+  }
+
+  #bind(isBeside: boolean): BoundSocket {
+    const place = { host: this.address, port: this.port, ipv6Only: isIP(this.address) === 6 };
+    // A shared bind succeeds beside a stranger of the same user, so an exclusive one asks first.
+    if (!isBeside) new BoundSocket(place).close();
+    return new BoundSocket({ ...place, reusePort: true });
+  }
+
+  #listen(bound: BoundSocket): Promise<void> {
+    const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true }, (socket) =>
+      this.#user.accepted(socket),
+    );
+    this.#server = server;
+    return new Promise((resolve, reject) => {
+      server.once("error", reject).listen({ handle: bound, backlog: BACKLOG }, () => {
+        server.off("error", reject);
+        server.on("error", (error) => this.#user.acceptFailed(bindReason(error)));
+        resolve();
+      });
+      server.once("close", resolve);
+    });
+  }
+}

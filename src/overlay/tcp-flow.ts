@@ -1,0 +1,152 @@
+import type { OnReadOpts, Socket } from "node:net";
+import type { OverlayReason } from "../protocol/overlay.ts";
+import type { BufferPool } from "./buffer-pool.ts";
+import type { Dial, DialTarget, DialUser, Dialer } from "./dial.ts";
+import type { Gate } from "./gate.ts";
+import { Half, withOnRead } from "./half.ts";
+import { flowReason } from "./reasons.ts";
+
+/** Told once, when a flow is over: without a reason when both sides closed it in order. */
+export type FlowEnd = (flow: TcpFlow, reason: OverlayReason | undefined) => void;
+
+export interface TcpFlowOptions {
+  /** Accepted, half-open capable, and not yet read from. */
+  readonly client: Socket;
+  readonly sourceIp: string;
+  readonly target: DialTarget;
+  /** From the client, and to it. */
+  readonly gates: { readonly in: Gate; readonly out: Gate };
+  readonly pool: BufferPool;
+  readonly startedAt: number;
+  readonly onEnd: FlowEnd;
+}
+
+/** A half-closed flow in which nothing moves is ended after this, lest dead halves pile up. */
+const HALF_CLOSED_IDLE_MS = 60_000;
+
+/** One TCP connection to a listener and the one made for it. Half-closes pass through, and so do resets, as resets. */
+export class TcpFlow implements DialUser {
+  readonly sourceIp: string;
+  readonly sourcePort: number;
+  readonly target: DialTarget;
+  readonly startedAt: number;
+  readonly #onEnd: FlowEnd;
+  readonly #up: Half;
+  readonly #down: Half;
+  #client: Socket;
+  #upstream: Socket | undefined;
+  #dial: Dial | undefined;
+  #address: string | undefined;
+  #closed = 0;
+  #isOver = false;
+  #progress = 0;
+  #idleSince = -1;
+
+  constructor(options: TcpFlowOptions) {
+    this.#client = options.client;
+    this.sourceIp = options.sourceIp;
+    this.sourcePort = options.client.remotePort ?? 0;
+    this.target = options.target;
+    this.startedAt = options.startedAt;
+    this.#up = new Half(options.gates.in, options.pool);
+    this.#down = new Half(options.gates.out, options.pool);
+    this.#onEnd = options.onEnd;
+    this.#client.on("error", this.#onError);
+  }
+
+  get bytesIn(): number {
+    return this.#client.bytesRead;
+  }
+
+  get bytesOut(): number {
+    return this.#upstream?.bytesRead ?? 0;
+  }
+
+  /** What the dialled socket reads through. */
+  get onread(): OnReadOpts {
+    return this.#down.onread;
+  }
+
+  get isConnected(): boolean {
+    return this.#upstream !== undefined;
+  }
+
+  /** The address that was reached. */
+  get destination(): { readonly ip: string; readonly port: number } | undefined {
+    return this.#address === undefined ? undefined : { ip: this.#address, port: this.target.port };
+  }
+
+  start(dialer: Dialer): void {
+    const dial = dialer.dial(this.target, this);
+    if (!this.#isOver && this.#upstream === undefined) this.#dial = dial;
+  }
+
+  connected(upstream: Socket, address: string): void {
+    this.#dial = undefined;
+    this.#upstream = upstream;
+    this.#address = address;
+    this.#up.link(this.#client, upstream, this.#onBulk);
+    this.#down.link(upstream, this.#client);
+    upstream.on("error", this.#onError).on("close", this.#onClose);
+    this.#client.on("close", this.#onClose).resume();
+  }
+
+  failed(reason: OverlayReason): void {
+    this.#dial = undefined;
+    this.abort(reason);
+  }
+
+  /** Ends both sides by a reset. */
+  abort(reason: OverlayReason): void {
+    if (this.#isOver) return;
+    this.#finish(reason);
+    this.#dial?.cancel();
+    this.#client.resetAndDestroy();
+    this.#upstream?.resetAndDestroy();
+  }
+
+  /** Looks whether anything moved since the last look, and ends a flow in which nothing did for too long. */
+  sweep(now: number, idleTimeoutMs: number): void {
+    const client = this.#client;
+    const upstream = this.#upstream;
+    if (upstream === undefined) return;
+    const progress = client.bytesRead + upstream.bytesRead - client.writableLength - upstream.writableLength;
+    const waits = this.#up.isAtGate || this.#down.isAtGate;
+    if (progress !== this.#progress || this.#idleSince < 0 || waits) {
+      this.#progress = progress;
+      this.#idleSince = now;
+      return;
+    }
+    const isHalfClosed = client.readableEnded || upstream.readableEnded;
+    const limit = isHalfClosed ? Math.min(idleTimeoutMs, HALF_CLOSED_IDLE_MS) : idleTimeoutMs;
+    if (now - this.#idleSince >= limit) this.abort("idle");
+  }
+
+  /** A client that sends much is worth another socket. */
+  readonly #onBulk = (): void => {
+    const plain = this.#client;
+    if (this.#isOver || plain.writableLength > 0 || plain.writableEnded || plain.readableLength > 0) return;
+    const client = withOnRead(plain, this.#up.onread);
+    if (client === undefined) return;
+    plain.removeAllListeners();
+    this.#client = client.on("error", this.#onError).on("close", this.#onClose);
+    this.#up.readFrom(client);
+    this.#down.writeTo(client);
+    client.resume();
+  };
+
+  readonly #onError = (error: Error): void => this.abort(flowReason(error));
+
+  readonly #onClose = (): void => {
+    this.#closed += 1;
+    if (this.#closed === 2) this.#finish(undefined);
+  };
+
+  #finish(reason: OverlayReason | undefined): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#up.close();
+    this.#down.close();
+    this.#onEnd(this, reason);
+  }
+}

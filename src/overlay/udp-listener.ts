@@ -1,0 +1,188 @@
+import type { RemoteInfo } from "node:dgram";
+import type { ListenerCounters, ListenerState, OverlayListener, OverlayReason } from "../protocol/overlay.ts";
+import { Counters } from "./counters.ts";
+import { Gate } from "./gate.ts";
+import { flowRecord, stateOf, type Listener, type ListenerOptions } from "./listener.ts";
+import type { Dropped } from "./plan-table.ts";
+import { sourceFilter, type SourceFilter } from "./source-filter.ts";
+import { UdpBinding } from "./udp-binding.ts";
+import { UdpSession } from "./udp-session.ts";
+
+const MAX_CLIENTS = 1024;
+const MAX_NEW_A_SECOND = 100;
+const SECOND_MS = 1000;
+/** Sessions that a drain leaves behind are somebody else's after this: the successor's socket shares the port. */
+const DRAIN_MS = 60_000;
+
+/** A UDP entry of the table at work: a session for each client address and port. */
+export class UdpListener implements Listener {
+  readonly #options: ListenerOptions;
+  readonly #bindings = new Map<string, UdpBinding>();
+  readonly #sessions = new Map<string, UdpSession>();
+  readonly #counters = new Counters();
+  readonly #gates: { readonly in: Gate; readonly out: Gate };
+  #spec: OverlayListener;
+  #filter: SourceFilter;
+  #second = -Infinity;
+  #newInSecond = 0;
+  #refusedInSecond = 0;
+  #drainsUntil: number | undefined;
+
+  constructor(spec: OverlayListener, options: ListenerOptions) {
+    this.#spec = spec;
+    this.#options = options;
+    this.#filter = sourceFilter(spec.sources);
+    this.#gates = {
+      in: new Gate(options.clock, spec.bitsPerSecond),
+      out: new Gate(options.clock, spec.bitsPerSecond),
+    };
+  }
+
+  get spec(): OverlayListener {
+    return this.#spec;
+  }
+
+  get activeFlows(): number {
+    return this.#sessions.size;
+  }
+
+  async open(): Promise<void> {
+    for (const address of this.#spec.addresses) {
+      if (!this.#bindings.has(address))
+        this.#bindings.set(address, new UdpBinding(address, this.#spec.port, this.#take));
+    }
+    const { own, isBeside } = this.#options;
+    const opened = [...this.#bindings.values()].map(async (binding) => {
+      await binding.open(isBeside("udp", binding.address, binding.port));
+      if (binding.state.at === "listening") own.add("udp", binding.address, binding.port);
+    });
+    await Promise.all(opened);
+  }
+
+  async change(spec: OverlayListener, drops: Dropped): Promise<void> {
+    const isMoved = spec.port !== this.#spec.port;
+    this.#spec = spec;
+    this.#filter = sourceFilter(spec.sources);
+    this.#gates.in.setRate(spec.bitsPerSecond);
+    this.#gates.out.setRate(spec.bitsPerSecond);
+    for (const [address, binding] of this.#bindings) {
+      if (isMoved || !spec.addresses.includes(address)) this.#closeBinding(binding);
+    }
+    if (drops === "all") this.#end(() => true, "removed");
+    if (drops === "forbidden") this.#end((session) => !this.#filter.allows(session.sourceIp), "source-not-permitted");
+    await this.open();
+  }
+
+  dropService(name: string): void {
+    const { target } = this.#spec;
+    if ("service" in target && target.service === name) this.#end(() => true, "removed");
+  }
+
+  stopListening(): Promise<void> {
+    this.#drainsUntil = this.#options.clock.elapsed() + DRAIN_MS;
+    this.#closeWhenDrained(this.#options.clock.elapsed());
+    return Promise.resolve();
+  }
+
+  close(): void {
+    for (const binding of this.#bindings.values()) this.#closeBinding(binding);
+    this.#end(() => true, "removed");
+    this.#gates.in.close();
+    this.#gates.out.close();
+  }
+
+  sweep(now: number): void {
+    for (const session of this.#sessions.values()) session.sweep(now, this.#spec.idleTimeoutMs);
+    this.#closeWhenDrained(now);
+  }
+
+  state(): ListenerState {
+    const bindings = [...this.#bindings.values()].map(({ address, state }) => ({ address, state }));
+    return stateOf(this.#spec, bindings, this.#options.targets.fault(this.#spec));
+  }
+
+  report(): ListenerCounters {
+    return this.#counters.report(this.#spec, this.#sessions.values());
+  }
+
+  readonly #take = (datagram: Buffer, from: RemoteInfo, binding: UdpBinding): void => {
+    const now = this.#options.clock.elapsed();
+    const key = `${binding.address} ${from.port} ${from.address}`;
+    const session = this.#sessions.get(key) ?? this.#begin(key, from, binding, now);
+    if (session === undefined || !this.#gates.in.admits(datagram.length)) this.#counters.datagramsDropped += 1;
+    else session.take(datagram, now);
+  };
+
+  #begin(key: string, from: RemoteInfo, binding: UdpBinding, now: number): UdpSession | undefined {
+    if (now - this.#second >= SECOND_MS) {
+      this.#second = now;
+      this.#newInSecond = 0;
+      this.#refusedInSecond = 0;
+    }
+    const target = this.#judge(from.address) ?? this.#options.targets.find(this.#spec);
+    if (typeof target === "string") {
+      this.#refuse(from, target);
+      return undefined;
+    }
+    this.#newInSecond += 1;
+    this.#counters.flows += 1;
+    this.#options.budget.take(1);
+    const session = new UdpSession({
+      sourceIp: from.address,
+      sourcePort: from.port,
+      target,
+      names: this.#options.names,
+      own: this.#options.own,
+      startedAt: this.#options.clock.now(),
+      now,
+      reply: (datagram) => this.#gates.out.admits(datagram.length) && binding.send(datagram, from.port, from.address),
+      onDrop: () => void (this.#counters.datagramsDropped += 1),
+      onEnd: (ended, reason) => this.#ended(key, ended, reason),
+    });
+    this.#sessions.set(key, session);
+    this.#options.onBusy();
+    session.start();
+    return session;
+  }
+
+  #judge(sourceIp: string): OverlayReason | undefined {
+    if (!this.#filter.allows(sourceIp)) return "source-not-permitted";
+    const isFull = this.#sessions.size >= Math.min(this.#spec.maxFlows, MAX_CLIENTS);
+    if (isFull || this.#newInSecond >= MAX_NEW_A_SECOND) return "too-many-flows";
+    return this.#options.budget.hasRoom(1) ? undefined : "out-of-resources";
+  }
+
+  #refuse(from: RemoteInfo, reason: OverlayReason): void {
+    this.#counters.flows += 1;
+    this.#counters.refused(reason);
+    // A flood from forged addresses must not push the records of others out.
+    if (this.#refusedInSecond >= MAX_NEW_A_SECOND) return;
+    this.#refusedInSecond += 1;
+    const startedAt = this.#options.clock.now();
+    const source = { sourceIp: from.address, sourcePort: from.port, startedAt };
+    this.#options.flows.add(flowRecord(this.#spec, source, startedAt, reason));
+  }
+
+  #ended(key: string, session: UdpSession, reason: OverlayReason | undefined): void {
+    this.#sessions.delete(key);
+    this.#options.budget.give(1);
+    this.#counters.ended(session, reason);
+    this.#options.flows.add(flowRecord(this.#spec, session, this.#options.clock.now(), reason));
+  }
+
+  #closeWhenDrained(now: number): void {
+    if (this.#drainsUntil === undefined || (this.#sessions.size > 0 && now < this.#drainsUntil)) return;
+    for (const binding of this.#bindings.values()) this.#closeBinding(binding);
+    this.#end(() => true, undefined);
+  }
+
+  #closeBinding(binding: UdpBinding): void {
+    if (binding.state.at === "listening") this.#options.own.remove("udp", binding.address, binding.port);
+    binding.close();
+    this.#bindings.delete(binding.address);
+  }
+
+  #end(which: (session: UdpSession) => boolean, reason: OverlayReason | undefined): void {
+    for (const session of this.#sessions.values()) if (which(session)) session.end(reason);
+  }
+}

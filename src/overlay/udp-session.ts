@@ -1,0 +1,128 @@
+import { createSocket, type Socket } from "node:dgram";
+import { isIP } from "node:net";
+import type { OverlayReason } from "../protocol/overlay.ts";
+import type { DialTarget } from "./dial.ts";
+import type { NameCache } from "./name-cache.ts";
+import type { OwnSockets } from "./own-sockets.ts";
+import { connectReason } from "./reasons.ts";
+import { hasRoom, sendBounded } from "./udp-binding.ts";
+
+export interface UdpSessionOptions {
+  readonly sourceIp: string;
+  readonly sourcePort: number;
+  readonly target: DialTarget;
+  readonly names: NameCache;
+  readonly own: OwnSockets;
+  readonly startedAt: number;
+  /** Monotonic milliseconds. */
+  readonly now: number;
+  /** Sends to the client, or tells that it could not. */
+  readonly reply: (datagram: Buffer) => boolean;
+  readonly onDrop: () => void;
+  /** Told once; without a reason when it was idle. */
+  readonly onEnd: (session: UdpSession, reason: OverlayReason | undefined) => void;
+}
+
+/** An address that has not answered yet may be forged, so it is sent no more than this many times what it sent. */
+const AMPLIFICATION = 3;
+
+/** The datagrams of one client address and port, and the connected socket made for them. */
+export class UdpSession {
+  readonly sourceIp: string;
+  readonly sourcePort: number;
+  readonly target: DialTarget;
+  readonly startedAt: number;
+  bytesIn = 0;
+  bytesOut = 0;
+  readonly #options: UdpSessionOptions;
+  #waiting: Buffer[] | undefined = [];
+  #waitingBytes = 0;
+  #socket: Socket | undefined;
+  #destination: string | undefined;
+  #hasAnswered = false;
+  #isOver = false;
+  #activeAt: number;
+
+  constructor(options: UdpSessionOptions) {
+    this.sourceIp = options.sourceIp;
+    this.sourcePort = options.sourcePort;
+    this.target = options.target;
+    this.startedAt = options.startedAt;
+    this.#options = options;
+    this.#activeAt = options.now;
+  }
+
+  get isConnected(): boolean {
+    return this.#destination !== undefined;
+  }
+
+  get destination(): { readonly ip: string; readonly port: number } | undefined {
+    return this.#destination === undefined ? undefined : { ip: this.#destination, port: this.target.port };
+  }
+
+  start(): void {
+    this.#connect().catch((error: unknown) => this.end(connectReason(error, this.target.sourceAddress !== undefined)));
+  }
+
+  /** Passes a client's datagram on, in order, or drops it. */
+  take(datagram: Buffer, now: number): void {
+    this.#activeAt = now;
+    this.bytesIn += datagram.length;
+    if (this.bytesOut > 0) this.#hasAnswered = true;
+    if (this.#socket !== undefined && this.#waiting === undefined) {
+      if (!sendBounded(this.#socket, datagram)) this.#options.onDrop();
+    } else if (this.#waiting !== undefined && hasRoom(this.#waiting.length, this.#waitingBytes, datagram.length)) {
+      this.#waiting.push(datagram);
+      this.#waitingBytes += datagram.length;
+    } else this.#options.onDrop();
+  }
+
+  sweep(now: number, idleTimeoutMs: number): void {
+    if (now - this.#activeAt >= idleTimeoutMs) this.end(undefined);
+  }
+
+  end(reason: OverlayReason | undefined): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#socket?.close();
+    this.#options.onEnd(this, reason);
+  }
+
+  async #connect(): Promise<void> {
+    const address = await this.#address();
+    if (this.#isOver) return;
+    if (typeof address !== "string") return this.end(address.reason);
+    const socket = createSocket(isIP(address) === 6 ? "udp6" : "udp4");
+    this.#socket = socket;
+    socket.on("error", (error) => this.end(connectReason(error, this.target.sourceAddress !== undefined)));
+    socket.on("message", (datagram) => this.#answer(datagram));
+    const connect = (): void => socket.connect(this.target.port, address, () => this.#connected(address));
+    if (this.target.sourceAddress === undefined) connect();
+    else socket.bind({ address: this.target.sourceAddress, exclusive: true }, connect);
+  }
+
+  async #address(): Promise<string | { readonly reason: OverlayReason }> {
+    const { host, port, sourceAddress } = this.target;
+    const all = isIP(host) === 0 ? await this.#options.names.resolve(host) : [host];
+    if (all.length === 0) return { reason: "resolve-failed" };
+    const family = sourceAddress === undefined ? 0 : isIP(sourceAddress);
+    const fitting = family === 0 ? all : all.filter((address) => isIP(address) === family);
+    const first = fitting.find((address) => !this.#options.own.leadsHere("udp", address, port));
+    return first ?? { reason: fitting.length > 0 ? "loop" : "unreachable" };
+  }
+
+  #connected(address: string): void {
+    if (this.#isOver || this.#socket === undefined) return;
+    this.#destination = address;
+    const waiting = this.#waiting ?? [];
+    this.#waiting = undefined;
+    for (const datagram of waiting) if (!sendBounded(this.#socket, datagram)) this.#options.onDrop();
+  }
+
+  #answer(datagram: Buffer): void {
+    if (this.#isOver) return;
+    const isTooMuch = this.bytesOut + datagram.length > AMPLIFICATION * this.bytesIn;
+    if ((!this.#hasAnswered && isTooMuch) || !this.#options.reply(datagram)) return this.#options.onDrop();
+    this.bytesOut += datagram.length;
+  }
+}

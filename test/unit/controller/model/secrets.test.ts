@@ -1,0 +1,81 @@
+import { describe, expect, it } from "vitest";
+import { hideSecrets, keepSecrets } from "../../../../src/controller/model/secrets.ts";
+import type { SectionName } from "../../../../src/protocol/sections.ts";
+import type { JsonObject } from "../../../../src/protocol/values.ts";
+
+const tunnel = (name: string, rest: object) => ({ tunnels: [{ name, type: "ipsec", ...rest }] });
+const peer = (ip: string, rest: object) => ({ groups: [{ name: "g", peers: [{ name: "p", ip, ...rest }] }] });
+const client = (name: string, rest: object) => ({
+  networks: [{ name: "n", wireguard: { clients: [{ name, ...rest }] } }],
+});
+
+describe("hideSecrets", () => {
+  it.each<[SectionName, JsonObject, JsonObject]>([
+    [
+      "network",
+      tunnel("a", { psk: "s", presharedKey: "s", mtu: 1 }),
+      tunnel("a", { psk: "", presharedKey: "", mtu: 1 }),
+    ],
+    ["network", { tunnels: [null, 7, { psk: ["s"] }] }, { tunnels: [null, 7, { psk: "" }] }],
+    ["_bgp", peer("192.0.2.1", { secret: "s" }), peer("192.0.2.1", { secret: "" })],
+    [
+      "snmp",
+      { authPassphrase: "s", privacyPassphrase: "s", port: 161 },
+      { authPassphrase: "", privacyPassphrase: "", port: 161 },
+    ],
+    ["vpn", client("c", { presharedKey: "s" }), client("c", { presharedKey: "" })],
+    ["gateway", { psk: "no secret here" }, { psk: "no secret here" }],
+    ["snmp", { port: 161 }, { port: 161 }],
+  ])("of %s %j shows %j", (section, body, shown) => {
+    const before = structuredClone(body);
+    expect(hideSecrets({ [section]: body, core: { a: 1 } })).toEqual({ [section]: shown, core: { a: 1 } });
+    expect(body).toEqual(before);
+  });
+});
+
+describe("keepSecrets", () => {
+  it.each<[string, SectionName, JsonObject, unknown, JsonObject]>([
+    ["empty", "network", tunnel("a", { psk: "" }), tunnel("a", { psk: "s" }), tunnel("a", { psk: "s" })],
+    [
+      "absent",
+      "network",
+      tunnel("a", { mtu: 2 }),
+      tunnel("a", { psk: "s", mtu: 1 }),
+      tunnel("a", { mtu: 2, psk: "s" }),
+    ],
+    ["new", "network", tunnel("a", { psk: "t" }), tunnel("a", { psk: "s" }), tunnel("a", { psk: "t" })],
+    ["of another item", "network", tunnel("b", { psk: "" }), tunnel("a", { psk: "s" }), tunnel("b", { psk: "" })],
+    ["of a nameless item", "network", { tunnels: [{}] }, { tunnels: [{ psk: "s" }] }, { tunnels: [{}] }],
+    [
+      "below two arrays",
+      "_bgp",
+      peer("192.0.2.1", {}),
+      peer("192.0.2.1", { secret: "s" }),
+      peer("192.0.2.1", { secret: "s" }),
+    ],
+    ["of another peer", "_bgp", peer("192.0.2.2", {}), peer("192.0.2.1", { secret: "s" }), peer("192.0.2.2", {})],
+    [
+      "at the top",
+      "snmp",
+      { authPassphrase: "" },
+      { authPassphrase: "s", privacyPassphrase: "t" },
+      { authPassphrase: "s", privacyPassphrase: "t" },
+    ],
+    ["below an object", "vpn", client("c", {}), client("c", { presharedKey: "s" }), client("c", { presharedKey: "s" })],
+    ["of nothing stored", "snmp", { authPassphrase: "" }, undefined, { authPassphrase: "" }],
+    ["of another shape", "network", { tunnels: {} }, tunnel("a", { psk: "s" }), { tunnels: {} }],
+  ])("a secret that is %s", (_, section, body, stored, whole) => {
+    expect(keepSecrets(section, body, stored)).toEqual(whole);
+  });
+
+  it("finds an item that moved", () => {
+    const stored = {
+      tunnels: [
+        { name: "a", type: "gre", psk: "1" },
+        { name: "b", type: "gre", psk: "2" },
+      ],
+    };
+    const body = { tunnels: [{ name: "b", type: "gre" }] };
+    expect(keepSecrets("network", body, stored)).toEqual({ tunnels: [{ name: "b", type: "gre", psk: "2" }] });
+  });
+});
