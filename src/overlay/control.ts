@@ -109,7 +109,7 @@ export async function serveControl(options: ControlOptions): Promise<Control> {
     },
     close() {
       server.close();
-      for (const socket of connections) socket.destroy();
+      for (const socket of connections) socket.destroySoon();
     },
   };
 }

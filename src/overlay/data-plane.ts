@@ -16,7 +16,9 @@ import { nameCache, type AskName } from "./name-cache.ts";
 import { ownSockets, type OwnSockets } from "./own-sockets.ts";
 import { EMPTY_TABLE, planTable, type TableStep } from "./plan-table.ts";
 import { socketBudget } from "./socket-budget.ts";
+import { starter } from "./starter.ts";
 import { targetsOf } from "./targets.ts";
+import { SOCKETS_PER_ADDRESS } from "./tcp-binding.ts";
 import { TcpListener } from "./tcp-listener.ts";
 import { UdpListener } from "./udp-listener.ts";
 
@@ -63,8 +65,9 @@ export class DataPlane {
       names: this.#names,
       targets: targetsOf(this.#services, (name) => this.#health.isDown(name), this.#own),
       own: this.#own,
-      budget: socketBudget(options.descriptorLimit, () => this.#own.size),
+      budget: socketBudget(options.descriptorLimit, () => this.#own.size * SOCKETS_PER_ADDRESS),
       pool: bufferPool(),
+      starter: starter(clock),
       flows: options.flows,
       isBeside: (protocol, address, port) => this.#beside.has(`${protocol} ${address} ${port}`),
       onBusy: () => this.#armSweep(),

@@ -13,6 +13,7 @@ import type { NameCache } from "./name-cache.ts";
 import type { OwnSockets } from "./own-sockets.ts";
 import type { Dropped } from "./plan-table.ts";
 import type { SocketBudget } from "./socket-budget.ts";
+import type { Starter } from "./starter.ts";
 import type { Targets } from "./targets.ts";
 import type { BindingState } from "./tcp-binding.ts";
 
@@ -45,6 +46,7 @@ export interface ListenerOptions {
   readonly own: OwnSockets;
   readonly budget: SocketBudget;
   readonly pool: BufferPool;
+  readonly starter: Starter;
   readonly flows: FlowLog;
   /** Whether a predecessor of ours holds the address, so that it is to be shared. */
   readonly isBeside: (protocol: "tcp" | "udp", address: string, port: number) => boolean;

@@ -9,7 +9,7 @@ import { hostReader } from "../host/reader.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { MAX_DRAIN_MS } from "../protocol/overlay.ts";
 import { askMachine } from "./name-cache.ts";
-import { startOverlay } from "./overlay.ts";
+import { startOverlay, type Overlay } from "./overlay.ts";
 import { descriptorLimit } from "./socket-budget.ts";
 
 const DEFAULT_STATE_DIR = "/var/lib/holdfast-overlay";
@@ -18,10 +18,22 @@ const DEFAULT_RUN_DIR = "/run/holdfast-overlay";
 /** Runs `holdfast overlay` until it has drained, is told to stop twice, or its run directory is gone; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
+  let overlay: Overlay | undefined;
+  let isTold = false;
+  // A signal before everything is up ends the process as soon as it is.
+  process.on("SIGTERM", () => {
+    if (overlay === undefined || isTold) overlay?.close();
+    else void overlay.drain(MAX_DRAIN_MS);
+    isTold = true;
+  });
+  process.on("SIGINT", () => {
+    isTold = true;
+    overlay?.close();
+  });
   try {
     const { stateDir, runDir, isSuccessor } = readOptions(argv);
     const { log } = rootLogger({ level: "info", destination: standardOutput() });
-    const overlay = await startOverlay({
+    overlay = await startOverlay({
       stateDir,
       runDir,
       isSuccessor,
@@ -34,13 +46,7 @@ export async function run(argv: readonly string[]): Promise<number> {
     });
     const pidFile = await writePidFile(runDir, "overlay");
     log.info({ version: buildInfo.version, stateDir, runDir }, "overlay started");
-    let isTold = false;
-    const stop = (): void => {
-      if (isTold) overlay.close();
-      else void overlay.drain(MAX_DRAIN_MS);
-      isTold = true;
-    };
-    process.on("SIGTERM", stop).on("SIGINT", () => overlay.close());
+    if (isTold) overlay.close();
     await overlay.ended;
     pidFile.remove();
     log.info("overlay stopped");

@@ -1,5 +1,4 @@
 import { isIP, SocketAddress } from "node:net";
-import type { OverlayTarget } from "../protocol/overlay.ts";
 
 type Transport = "tcp" | "udp";
 
@@ -58,11 +57,6 @@ export function meets(target: string, bound: readonly string[], localAddresses: 
   // The unspecified address dials the loopback, which a socket bound to another loopback address does not hear.
   const dialled = isAny(address) ? (address === "::" ? "::1" : "127.0.0.1") : address;
   return own.some((one) => (isAny(one) ? isIP(one) === isIP(address) : one === dialled));
-}
-
-/** A literal target as an address to dial; undefined when it names a service. */
-export function literalOf(target: OverlayTarget): { readonly host: string; readonly port: number } | undefined {
-  return "host" in target ? target : undefined;
 }
 
 /** Shortest form, without scope, and IPv4 for what is IPv4 mapped into IPv6 (RFC 4291 §2.5.5.2). */

@@ -17,6 +17,12 @@ export interface BindingUser {
 
 /** More than a burst of connects; the kernel cuts it to net.core.somaxconn. */
 const BACKLOG = 65_535;
+const MAX_TURNS = 100_000;
+/**
+ * Sockets for one address, between which the kernel shares connects out: the common limit of 4,096 waiting ones holds for each, and
+ * each accepts one in every turn of the loop.
+ */
+export const SOCKETS_PER_ADDRESS = 2;
 
 /** One TCP address and port that is listened on, once it can be. */
 export class TcpBinding {
@@ -24,7 +30,8 @@ export class TcpBinding {
   readonly port: number;
   readonly #user: BindingUser;
   #state: BindingState = { at: "closed" };
-  #server: Server | undefined;
+  readonly #servers: Server[] = [];
+  #accepted = 0;
 
   constructor(address: string, port: number, user: BindingUser) {
     this.address = address;
@@ -44,39 +51,42 @@ export class TcpBinding {
     if (this.#state.at === "listening" || this.#state.at === "opening") return;
     this.#state = { at: "opening" };
     try {
-      await this.#listen(this.#bind(isBeside));
-      if (this.#server !== undefined) this.#state = { at: "listening" };
+      await Promise.all(this.#bind(isBeside).map((bound) => this.#listen(bound)));
+      if (this.#servers.length > 0) this.#state = { at: "listening" };
     } catch (thrown) {
       const error = toError(thrown);
-      this.#server = undefined;
+      this.close();
       this.#state = { at: "failed", reason: bindReason(error), message: error.message };
     }
   }
 
   close(): void {
     this.#state = { at: "closed" };
-    this.#server?.close();
-    this.#server = undefined;
+    for (const server of this.#servers.splice(0)) server.close();
   }
 
-  /** Stops listening when what waits to be accepted has been: each turn of the loop accepts all of it. */
+  /** Stops listening when nothing waits to be accepted; each turn of the loop accepts one connection. */
   async closeAfterBacklog(): Promise<void> {
-    await new Promise((resolve) => setImmediate(resolve));
+    for (let turns = 0, seen = -1; seen !== this.#accepted && turns < MAX_TURNS; turns += 1) {
+      seen = this.#accepted;
+      await nextTurn();
+    }
     this.close();
   }
 
-  #bind(isBeside: boolean): BoundSocket {
+  #bind(isBeside: boolean): readonly BoundSocket[] {
     const place = { host: this.address, port: this.port, ipv6Only: isIP(this.address) === 6 };
     // A shared bind succeeds beside a stranger of the same user, so an exclusive one asks first.
     if (!isBeside) new BoundSocket(place).close();
-    return new BoundSocket({ ...place, reusePort: true });
+    return Array.from({ length: SOCKETS_PER_ADDRESS }, () => new BoundSocket({ ...place, reusePort: true }));
   }
 
   #listen(bound: BoundSocket): Promise<void> {
-    const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true }, (socket) =>
-      this.#user.accepted(socket),
-    );
-    this.#server = server;
+    const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true }, (socket) => {
+      this.#accepted += 1;
+      this.#user.accepted(socket);
+    });
+    this.#servers.push(server);
     return new Promise((resolve, reject) => {
       server.once("error", reject).listen({ handle: bound, backlog: BACKLOG }, () => {
         server.off("error", reject);
@@ -86,4 +96,9 @@ export class TcpBinding {
       server.once("close", resolve);
     });
   }
+}
+
+/** Resolves when the loop has polled its sockets once more. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
 }

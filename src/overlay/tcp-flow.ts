@@ -77,6 +77,7 @@ export class TcpFlow implements DialUser {
   }
 
   start(dialer: Dialer): void {
+    if (this.#isOver) return;
     const dial = dialer.dial(this.target, this);
     if (!this.#isOver && this.#upstream === undefined) this.#dial = dial;
   }

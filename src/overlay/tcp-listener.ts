@@ -113,7 +113,7 @@ export class TcpListener implements Listener, BindingUser {
     const flow = new TcpFlow({ client, sourceIp, target, gates: this.#gates, pool, startedAt, onEnd: this.#onEnd });
     this.#flows.add(flow);
     this.#options.onBusy();
-    flow.start(this.#options.dialer);
+    this.#options.starter.add(() => flow.start(this.#options.dialer));
   }
 
   acceptFailed(reason: OverlayReason): void {

@@ -1,0 +1,43 @@
+import type { Clock } from "../host/clock.ts";
+
+/**
+ * Starts flows after the connects that came with them have been accepted. The runtime accepts one connection per listener and turn
+ * of its loop, so in a burst a turn that does more would let the kernel's queue overflow, and connects would be lost.
+ */
+export interface Starter {
+  /** A connection was accepted: `start` runs when no other was for a turn, or has waited long enough. */
+  add(start: () => void): void;
+}
+
+const MAX_WAIT_MS = 100;
+const STARTED_AT_ONCE = 16;
+
+export function starter(clock: Clock): Starter {
+  let waiting: (() => void)[] = [];
+  let next = 0;
+  let hasAccepted = false;
+  let waitUntil = 0;
+
+  const turn = (): void => {
+    if (hasAccepted && clock.elapsed() < waitUntil) {
+      hasAccepted = false;
+      setImmediate(turn);
+      return;
+    }
+    for (const end = Math.min(next + STARTED_AT_ONCE, waiting.length); next < end; next += 1) waiting[next]?.();
+    if (next < waiting.length) {
+      setImmediate(turn);
+      return;
+    }
+    waiting = [];
+    next = 0;
+  };
+  return {
+    add(start) {
+      hasAccepted = true;
+      if (waiting.push(start) > 1) return;
+      waitUntil = clock.elapsed() + MAX_WAIT_MS;
+      setImmediate(turn);
+    },
+  };
+}

@@ -1,0 +1,260 @@
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { tableHash, type OverlayFlow, type OverlayTable } from "../../../src/protocol/overlay.ts";
+import { freePort } from "../../support/programs.ts";
+import {
+  aClient,
+  aListener,
+  asAgent,
+  aServer,
+  aTable,
+  echo,
+  startOverlayProcess,
+  type Client,
+} from "../../support/overlay-rig.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+async function echoes(client: Client, text: string): Promise<void> {
+  const before = client.text().length;
+  client.socket.write(text);
+  await waitFor("the echo", () => client.text().length >= before + text.length || client.fate() !== undefined);
+  expect(client.text().slice(before)).toBe(text);
+}
+
+describe("the overlay process", () => {
+  it("takes a table, serves it without the agent, and again after kill -9", async () => {
+    const dir = tempDir();
+    const port = await freePort();
+    const table = aTable([aListener(port, await aServer(echo))]);
+    const first = startOverlayProcess(dir);
+    const agent = await asAgent(first);
+    expect(await agent.peer.request("table.get", {})).toEqual({ version: 0, hash: "" });
+    const set = await agent.peer.request("table.set", { table });
+    expect(set).toMatchObject({ version: table.version, hash: tableHash(table), listeners: [{ state: "listening" }] });
+    expect(statSync(join(first.runDir, "overlay.sock")).mode & 0o777).toBe(0o660);
+    expect(Number(readFileSync(join(first.runDir, "overlay.pid"), "utf8"))).toBe(first.pid);
+    agent.close();
+    await echoes(aClient(port), "alone");
+    first.child.kill("SIGKILL");
+    await first.ended;
+
+    const second = startOverlayProcess(dir);
+    const again = await asAgent(second);
+    await waitFor("the last table", async () => (await again.peer.request("table.get", {})).hash === tableHash(table));
+    await echoes(aClient(port), "again");
+    second.child.kill("SIGINT");
+    expect(await second.ended).toBe(0);
+    expect(existsSync(join(first.runDir, "overlay.sock"))).toBe(false);
+    expect(existsSync(join(first.runDir, "overlay.pid"))).toBe(false);
+  });
+
+  it("keeps its table when it is sent a newer form, a damaged one, or the same", async () => {
+    const overlay = startOverlayProcess(tempDir());
+    const port = await freePort();
+    const table = aTable([aListener(port, await aServer(echo))]);
+    const agent = await asAgent(overlay);
+    const set = (value: unknown): Promise<unknown> =>
+      agent.peer.request("table.set", { table: value as OverlayTable }).catch((error: unknown) => error);
+    await set(table);
+    const client = aClient(port);
+    await echoes(client, "before");
+    expect(await set({ ...table, format: 2, listeners: "of another kind" })).toMatchObject({
+      code: "invalid-body",
+      message: expect.stringContaining("older than the table") as string,
+    });
+    const [listener] = table.listeners;
+    expect(await set({ ...table, version: 99, listeners: [{ ...listener, port: 70_000 }] })).toMatchObject({
+      code: "invalid-body",
+    });
+    expect(await set({ ...table, version: 99, listeners: [listener, listener] })).toMatchObject({
+      code: "invalid-body",
+    });
+    expect(await set({ ...table, version: 99, listeners: [{ ...listener, sources: ["10.0.0.0/40"] }] })).toMatchObject({
+      code: "invalid-body",
+    });
+    expect(await set(table)).toMatchObject({ version: table.version });
+    expect(await agent.peer.request("table.get", {})).toEqual({ version: table.version, hash: tableHash(table) });
+    await echoes(client, "after");
+  });
+
+  it("sets a damaged table aside, says so, and serves the one before", async () => {
+    const dir = tempDir();
+    const [older, newer] = [await freePort(), await freePort()];
+    const target = await aServer(echo);
+    const first = startOverlayProcess(dir);
+    const agent = await asAgent(first);
+    await agent.peer.request("table.set", { table: aTable([aListener(older, target)]) });
+    await agent.peer.request("table.set", { table: aTable([aListener(newer, target)]) });
+    first.child.kill("SIGKILL");
+    await first.ended;
+    writeFileSync(join(first.stateDir, "table.json"), '{"format":1,"sha256":"00","body":{}}');
+    const second = startOverlayProcess(dir);
+    const faults: string[] = [];
+    const again = await asAgent(second, { fault: ({ message }) => void faults.push(message) });
+    await again.peer.request("table.get", {});
+    await waitFor("it is told", () => faults.some((message) => message.includes("damaged")));
+    await echoes(aClient(older), "recovered");
+    expect(existsSync(join(first.stateDir, "table.json.damaged"))).toBe(true);
+  });
+
+  it("belongs to the newest agent, and hands it what happened meanwhile", async () => {
+    const overlay = startOverlayProcess(tempDir());
+    const port = await freePort();
+    const first = await asAgent(overlay);
+    await first.peer.request("table.set", { table: aTable([aListener(port, await freePort())]) });
+    first.close();
+    const refused = aClient(port);
+    await waitFor("a refusal", () => refused.fate() === "ECONNRESET");
+    const flows: OverlayFlow[] = [];
+    const second = await asAgent(overlay, { "flows.ended": (batch) => void flows.push(...batch.flows) });
+    await second.peer.request("counters.get", {});
+    await waitFor("the record", () => flows.length === 1);
+    expect(flows[0]).toMatchObject({ reason: "connect-refused", listener: `tcp:${port}` });
+    const third = await asAgent(overlay);
+    expect(await third.peer.request("counters.get", {})).toMatchObject({ pid: overlay.pid, draining: false });
+    await expect(second.peer.request("table.get", {})).rejects.toThrow();
+  });
+
+  it("outlives whatever is written to its socket", async () => {
+    const overlay = startOverlayProcess(tempDir());
+    const agent = await asAgent(overlay);
+    await agent.peer.request("table.get", {});
+    for (const bad of [
+      "not json\n",
+      '{"jsonrpc":"2.0","id":1,"method":"table.set","params":{"__proto__":{}}}\n',
+      "[]\n",
+      "\0\n",
+    ]) {
+      const socket = connect(join(overlay.runDir, "overlay.sock")).on("error", () => undefined);
+      const closed = new Promise((resolve) => socket.once("close", resolve));
+      socket.write(bad);
+      socket.resume();
+      await closed;
+    }
+    expect(await agent.peer.request("table.get", {})).toMatchObject({ version: 0 });
+  });
+
+  it("refuses to start where another one serves, and ends when its run directory goes", async () => {
+    const dir = tempDir();
+    const overlay = startOverlayProcess(dir);
+    await asAgent(overlay);
+    const intruder = startOverlayProcess(dir);
+    expect(await intruder.ended).toBe(1);
+    expect(intruder.output()).toContain("another process answers");
+    rmSync(overlay.runDir, { recursive: true });
+    expect(await overlay.ended).toBe(0);
+  });
+
+  it("drains at SIGTERM: accepts nothing, cuts nothing, and ends with the last flow", async () => {
+    const overlay = startOverlayProcess(tempDir());
+    const agent = await asAgent(overlay);
+    const port = await freePort();
+    await agent.peer.request("table.set", { table: aTable([aListener(port, await aServer(echo))]) });
+    const client = aClient(port);
+    await echoes(client, "one");
+    overlay.child.kill("SIGTERM");
+    await waitFor("nobody listens", async () => {
+      const late = aClient(port);
+      await waitFor("an answer", () => late.fate() !== undefined || late.socket.readyState === "open");
+      return late.fate() === "ECONNREFUSED";
+    });
+    await echoes(client, "two");
+    client.socket.end();
+    expect(await overlay.ended).toBe(0);
+  });
+
+  it("serves five thousand connects at once, each with its own bytes", async () => {
+    const overlay = startOverlayProcess(tempDir());
+    const agent = await asAgent(overlay);
+    const port = await freePort();
+    await agent.peer.request("table.set", { table: aTable([aListener(port, await aServer(echo))]) });
+    const count = 5000;
+    const clients = Array.from({ length: count }, (_, i) => {
+      const client = aClient(port);
+      client.socket.end(String(i));
+      return client;
+    });
+    await waitFor("all have ended", () => clients.every((client) => client.fate() !== undefined));
+    const wrong = clients.filter((client, i) => client.text() !== String(i) || client.fate() !== "end");
+    expect(wrong.map((client) => client.fate())).toEqual([]);
+    const { counters } = await waitFor("all are counted", async () => {
+      const report = await agent.peer.request("counters.get", {});
+      return report.counters[0]?.activeFlows === 0 && report;
+    });
+    expect(counters).toMatchObject([{ flows: count, refusals: {}, errors: {} }]);
+  });
+
+  it("goes on when its descriptors are exhausted", async () => {
+    const overlay = startOverlayProcess(tempDir(), [], ["bash", "-c", 'ulimit -n 128; exec "$0" "$@"']);
+    const agent = await asAgent(overlay);
+    const port = await freePort();
+    await agent.peer.request("table.set", { table: aTable([aListener(port, await aServer(echo))]) });
+    const clients = Array.from({ length: 300 }, () => aClient(port));
+    for (const client of clients) client.socket.write("x");
+    await waitFor("everybody knows", () =>
+      clients.every((client) => client.text() === "x" || client.fate() !== undefined),
+    );
+    const served = clients.filter((client) => client.text() === "x");
+    expect(served.length).toBeGreaterThan(10);
+    expect(served.length).toBeLessThan(64);
+    const { counters } = await agent.peer.request("counters.get", {});
+    expect(counters[0]?.refusals["out-of-resources"]).toBe(300 - served.length);
+    for (const client of clients) client.socket.destroy();
+    await waitFor("room again", async () => {
+      const client = aClient(port);
+      client.socket.write("y");
+      await waitFor("an answer", () => client.text() === "y" || client.fate() !== undefined);
+      return client.text() === "y";
+    });
+  });
+});
+
+describe("a successor", () => {
+  it("takes over under traffic: no connect is refused and no flow is cut", async () => {
+    const dir = tempDir();
+    const port = await freePort();
+    const first = startOverlayProcess(dir);
+    const agent = await asAgent(first);
+    const table = aTable([aListener(port, await aServer(echo))]);
+    await agent.peer.request("table.set", { table });
+    const running = Array.from({ length: 20 }, () => aClient(port));
+    for (const client of running) await echoes(client, "before");
+
+    const second = startOverlayProcess(dir, ["--successor"]);
+    const lost: string[] = [];
+    let connects = 0;
+    const over = new AbortController();
+    const load = Array.from({ length: 4 }, async () => {
+      while (!over.signal.aborted) {
+        const client = aClient(port);
+        client.socket.end("x");
+        await waitFor("an end", () => client.fate() !== undefined);
+        connects += 1;
+        if (client.text() !== "x") lost.push(client.fate() ?? "");
+      }
+    });
+    await waitFor("it took over", () => second.output().includes("took over"));
+    const heir = await asAgent(second);
+    expect(await heir.peer.request("counters.get", {})).toMatchObject({ pid: second.pid, version: table.version });
+    const enough = connects + 50;
+    await waitFor("more connects", () => connects > enough);
+    over.abort();
+    await Promise.all(load);
+    expect(lost).toEqual([]);
+    for (const client of running) await echoes(client, "after");
+    expect(first.child.exitCode).toBeNull();
+    for (const client of running) client.socket.end();
+    expect(await first.ended).toBe(0);
+    await echoes(aClient(port), "the heir serves");
+    expect(Number(readFileSync(join(dir, "run/overlay.pid"), "utf8"))).toBe(second.pid);
+  });
+
+  it("starts alone when there is nobody to succeed", async () => {
+    const overlay = startOverlayProcess(tempDir(), ["--successor"]);
+    const agent = await asAgent(overlay);
+    expect(await agent.peer.request("table.get", {})).toEqual({ version: 0, hash: "" });
+  });
+});

@@ -1,0 +1,176 @@
+import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { aListener, aService, planeRig } from "../../support/overlay-rig.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+interface Peer {
+  readonly socket: Socket;
+  readonly port: number;
+  readonly received: string[];
+}
+
+/** A UDP socket of the test; what it hears is kept, and answered by `answer`. */
+async function aPeer(
+  answer?: (datagram: Buffer, from: RemoteInfo, socket: Socket) => void,
+  host = "127.0.0.1",
+): Promise<Peer> {
+  const socket = createSocket(host.includes(":") ? "udp6" : "udp4");
+  const received: string[] = [];
+  socket.on("error", () => undefined);
+  socket.on("message", (datagram, from) => {
+    received.push(datagram.toString());
+    answer?.(datagram, from, socket);
+  });
+  await new Promise<void>((resolve) => socket.bind(0, host, resolve));
+  onTestFinished(() => void socket.close());
+  return { socket, port: socket.address().port, received };
+}
+
+async function freeUdpPort(): Promise<number> {
+  const socket = createSocket("udp4");
+  await new Promise<void>((resolve) => socket.bind(0, "127.0.0.1", resolve));
+  const { port } = socket.address();
+  await new Promise<void>((resolve) => socket.close(resolve));
+  return port;
+}
+
+const echo = (datagram: Buffer, from: RemoteInfo, socket: Socket): void =>
+  socket.send(datagram, from.port, from.address);
+
+async function oneListener(target: number, more: Parameters<typeof aListener>[2] = {}) {
+  const rig = planeRig();
+  const port = await freeUdpPort();
+  await rig.apply([aListener(port, target, { protocol: "udp", idleTimeoutMs: 60_000, ...more })]);
+  return { ...rig, port };
+}
+
+describe("udp", () => {
+  it.each(["127.0.0.1", "::1"])("keeps datagrams whole and clients apart over %s", async (host) => {
+    const backend = await aPeer(echo, host);
+    const rig = planeRig();
+    const port = await freeUdpPort();
+    await rig.apply([aListener(port, { host, port: backend.port }, { protocol: "udp", addresses: [host] })]);
+    const [one, two] = [await aPeer(undefined, host), await aPeer(undefined, host)];
+    for (const text of ["a", "bb", ""]) one.socket.send(text, port, host);
+    two.socket.send("from two", port, host);
+    await waitFor("the echoes", () => one.received.length === 3 && two.received.length === 1);
+    expect(one.received.toSorted()).toEqual(["", "a", "bb"]);
+    expect(two.received).toEqual(["from two"]);
+    expect(rig.counters()).toMatchObject({ flows: 2, activeFlows: 2, bytesIn: 11, bytesOut: 11, datagramsDropped: 0 });
+  });
+
+  it("ends a session that is idle, in order, and makes another", async () => {
+    const backend = await aPeer(echo);
+    const rig = await oneListener(backend.port, { idleTimeoutMs: 1000 });
+    const client = await aPeer();
+    client.socket.send("x", rig.port);
+    expect(await rig.nextFlow()).toMatchObject({
+      protocol: "udp",
+      sourcePort: client.port,
+      sourceBytes: 1,
+      destBytes: 1,
+    });
+    expect(rig.ended[0]).not.toHaveProperty("reason");
+    client.socket.send("y", rig.port);
+    await waitFor("the echo", () => client.received.includes("y"));
+  });
+
+  it("sends an address that never answered no more than three times what it sent", async () => {
+    const backend = await aPeer((_, from, socket) => {
+      for (let i = 0; i < 10; i += 1) socket.send(Buffer.alloc(100), from.port, from.address);
+    });
+    const rig = await oneListener(backend.port);
+    const client = await aPeer();
+    client.socket.send(Buffer.alloc(100), rig.port);
+    await waitFor("the rest is dropped", () => rig.counters().datagramsDropped === 7);
+    expect(client.received).toHaveLength(3);
+    client.socket.send(Buffer.alloc(100), rig.port);
+    await waitFor("everything once it answered", () => client.received.length === 13);
+  });
+
+  it("refuses sources, too many clients, and too many new ones a second, without cost to those it has", async () => {
+    const backend = await aPeer(echo);
+    const rig = await oneListener(backend.port, { sources: ["127.0.0.1"], maxFlows: 150 });
+    const stranger = createSocket("udp4");
+    await new Promise<void>((resolve) => stranger.bind(0, "127.0.0.2", resolve));
+    onTestFinished(() => void stranger.close());
+    stranger.send("x", rig.port, "127.0.0.1");
+    await waitFor("a refusal", () => rig.counters().refusals["source-not-permitted"] === 1);
+    const clients = await Promise.all(Array.from({ length: 130 }, () => aPeer()));
+    for (const { socket } of clients) socket.send("x", rig.port);
+    await waitFor("all were judged", () => rig.counters().flows === 131);
+    expect(rig.counters()).toMatchObject({ activeFlows: 100, refusals: { "too-many-flows": 30 } });
+    await waitFor(
+      "those it has are served",
+      () => clients.filter(({ received }) => received.length > 0).length === 100,
+    );
+    await waitFor("the next second takes others", () => {
+      for (const { socket, received } of clients) if (received.length === 0) socket.send("again", rig.port);
+      return clients.every(({ received }) => received.length > 0);
+    });
+  });
+
+  it("drops rather than delays: what waits for a name, and what is above the rate", async () => {
+    const backend = await aPeer();
+    let answer: (addresses: string[]) => void = () => undefined;
+    const name = new Promise<string[]>((resolve) => (answer = resolve));
+    const rig = planeRig({ askName: async () => ({ addresses: await name }) });
+    const port = await freeUdpPort();
+    await rig.apply(
+      [aListener(port, { service: "slow" }, { protocol: "udp" })],
+      [aService("slow", backend.port, { protocol: "udp", host: "slow.test" })],
+    );
+    const client = await aPeer();
+    for (let i = 0; i < 80; i += 1) client.socket.send(`n${i}`, port);
+    await waitFor("the queue is full", () => rig.counters().datagramsDropped === 16);
+    answer(["127.0.0.1"]);
+    await waitFor("what waited arrives in order", () => backend.received.length === 64);
+    expect(backend.received).toEqual(Array.from({ length: 64 }, (_, i) => `n${i}`));
+
+    const slow = await oneListener(backend.port, { bitsPerSecond: 8 });
+    for (let i = 0; i < 70; i += 1) client.socket.send(Buffer.alloc(1024), slow.port);
+    await waitFor("the burst is used up", () => slow.counters().datagramsDropped >= 6);
+  });
+
+  it("never dials itself, and says that a port is closed", async () => {
+    const rig = planeRig();
+    const [port, other, closed] = [await freeUdpPort(), await freeUdpPort(), await freeUdpPort()];
+    await rig.apply([
+      aListener(port, port, { key: "loop", protocol: "udp" }),
+      aListener(other, closed, { key: "closed", protocol: "udp" }),
+    ]);
+    expect(rig.plane.listeners()).toMatchObject([{ reason: "loop" }, { state: "listening" }]);
+    const client = await aPeer();
+    client.socket.send("x", port);
+    await waitFor("refused", () => rig.counters("loop").refusals.loop === 1);
+    client.socket.send("x", other);
+    await waitFor("the error", () => rig.counters("closed").errors["connect-refused"] === 1);
+  });
+
+  it("says when a port is taken, and takes it when it is free", async () => {
+    const holder = createSocket("udp4");
+    await new Promise<void>((resolve) => holder.bind(0, "127.0.0.1", resolve));
+    const { port } = holder.address();
+    const backend = await aPeer(echo);
+    const rig = planeRig();
+    await rig.apply([aListener(port, backend.port, { protocol: "udp" })]);
+    expect(rig.plane.listeners()).toMatchObject([{ state: "failed", reason: "address-in-use" }]);
+    await new Promise<void>((resolve) => holder.close(resolve));
+    await rig.plane.retryNow();
+    expect(rig.plane.listeners()).toMatchObject([{ state: "listening" }]);
+  });
+
+  it("drops the sessions of sources that may no longer send, and closes with its entry", async () => {
+    const backend = await aPeer(echo);
+    const rig = await oneListener(backend.port);
+    const client = await aPeer();
+    client.socket.send("x", rig.port);
+    await waitFor("the echo", () => client.received.length === 1);
+    await rig.apply([
+      aListener(rig.port, backend.port, { protocol: "udp", idleTimeoutMs: 60_000, sources: ["10.0.0.0/8"] }),
+    ]);
+    expect(await rig.nextFlow()).toMatchObject({ reason: "source-not-permitted" });
+    await rig.apply([]);
+    expect(rig.plane.bound()).toEqual([]);
+  });
+});
