@@ -1,7 +1,7 @@
 // Makes the one bundle, dist/holdfast.mjs: an ES module with everything inside that runs alone on Node 26.
 import { build, type Plugin } from "esbuild";
 import { execFileSync } from "node:child_process";
-import { chmodSync, readFileSync } from "node:fs";
+import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 
 const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
@@ -26,6 +26,17 @@ const zodAsNamespace: Plugin = {
   },
 };
 
+// An `import` of it reads every export, and one of them is a getter that loads the whole of fetch: 5 MB of an agent.
+const httpWithoutFetch: Plugin = {
+  name: "http-without-fetch",
+  setup(bundler) {
+    bundler.onResolve({ filter: /^node:http$/ }, ({ path }) => ({ path, namespace: "builtin" }));
+    bundler.onLoad({ filter: /.*/, namespace: "builtin" }, ({ path }) => ({
+      contents: `module.exports = process.getBuiltinModule(${JSON.stringify(path)});`,
+    }));
+  },
+};
+
 await build({
   entryPoints: ["src/main.ts"],
   outfile: "dist/holdfast.mjs",
@@ -37,11 +48,16 @@ await build({
   minifySyntax: true,
   minifyWhitespace: true,
   legalComments: "none",
-  plugins: [zodAsNamespace],
+  plugins: [zodAsNamespace, httpWithoutFetch],
   // Packages written as CommonJS ask for `require`, which an ES module does not have by itself.
   banner: {
     js: "#!/usr/bin/env node\nimport { createRequire as holdfastCreateRequire } from 'node:module';\nconst require = holdfastCreateRequire(import.meta.url);",
   },
   define: { HOLDFAST_BUILD: JSON.stringify({ version, build: `${date}.${commit}` }) },
 });
+// One character beyond ASCII, such as those the bundler leaves in regular expressions, and V8 keeps all of it in two bytes
+// each: 2 MB of an agent.
+const bundle = readFileSync("dist/holdfast.mjs", "utf8");
+const escape = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+writeFileSync("dist/holdfast.mjs", bundle.replaceAll(/[^\0-\x7f]/g, escape));
 chmodSync("dist/holdfast.mjs", 0o755);
