@@ -6,14 +6,13 @@ import { describeDamage } from "../host/damage.ts";
 import { hostExec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
-import { watchNetwork } from "../host/libc.ts";
 import type { LogMemory } from "../host/log.ts";
 import { valueOf } from "../host/state-file.ts";
 import { hostPower } from "../host/power.ts";
 import { parseBootId } from "../host/proc.ts";
 import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
-import { countHalfOpen, isSshLocal } from "../host/sockets.ts";
+import { isSshLocal } from "../host/sockets.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { Applying } from "./applying.ts";
 import { repositoryState, secondsOf, usedRatioOf } from "./gathering.ts";
@@ -23,16 +22,17 @@ import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { readLastGood } from "./last-good.ts";
 import { serveLocalApi } from "./local-api/server.ts";
-import { listSections } from "./list-sections.ts";
+import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
+import { openOverlay } from "./open-overlay.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
 import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments } from "./shadow/desired.ts";
-import { reportedLinks, shadowFacts } from "./shadow/facts.ts";
+import { shadowFacts } from "./shadow/facts.ts";
 import { readMachine } from "./shadow/readings.ts";
 import { ShadowReporting } from "./shadow/reporting.ts";
 import { Session } from "./session/session.ts";
@@ -44,14 +44,13 @@ import type { Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
 import { buildHeartbeat, readHeartbeat } from "./telemetry/heartbeat.ts";
-import { startLinkMonitor } from "./telemetry/link-health.ts";
-import { createSampler, startSampling } from "./telemetry/metrics.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
 import { queueOf } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
+import { watchMachine } from "./watch-machine.ts";
 
 export interface AgentOptions {
   readonly settings: AgentSettings;
@@ -117,7 +116,15 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     },
   });
 
-  const sections = listSections();
+  const overlay = openOverlay({
+    settings,
+    clock,
+    log,
+    files,
+    onChanged: (what) => applying.engine.look(what, OVERLAY_SECTIONS),
+    onFlows: () => undefined,
+  });
+  const sections = listSections({ overlay, documents });
   const applying = new Applying({ clock, random, log, files, settings, documents, sections, onFault: fault });
 
   // Shadow.
@@ -148,7 +155,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         seq,
         at: clock.now(),
         sessionRttMs: connection.rttMs(),
-        overlay: "DOWN",
+        overlay: overlay.status().state === "up" ? "UP" : "DOWN",
         queue: queueOf(spool.status(), leftOut),
       }),
   });
@@ -283,39 +290,23 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   }
 
   // The machine.
-  const links = startLinkMonitor({
-    clock,
-    events,
-    read: () => {
-      const machine = readMachine(reader, clock);
-      return { links: reportedLinks(machine), addresses: machine.addresses };
-    },
-  });
-  const network = watchNetwork({
+  const machine = watchMachine({
     clock,
     reader,
-    onChange: (what) => {
-      log.debug({ what }, "network changed");
-      links.check();
+    log,
+    events,
+    extra: () => ({ "event.dropped": spool.status().events.dropped }),
+    onNetwork: (what) => {
       reporting.look();
+      applying.engine.look("network changed", OVERLAY_SECTIONS);
       session?.wake(what === "resumed" ? "resumed" : "network");
     },
-  });
-  const stopSampling = startSampling(
-    clock,
-    createSampler({
-      reader,
-      clock,
-      countHalfOpen: () => countHalfOpen(),
-      extra: () => ({ "event.dropped": spool.status().events.dropped }),
-    }),
-    (sample) => {
+    onSample: (sample) => {
       spool.append("metrics", sample);
       pusher.look();
       reporting.look();
     },
-    (error) => log.warn({ err: toError(error) }, "metrics could not be read"),
-  );
+  });
 
   // People.
   const gather = (): Gathered => ({
@@ -331,7 +322,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     desired: documents.current,
     applied: node?.applied ?? new Map(),
     telemetry: spool.status(),
-    network: network.engine,
+    network: machine.engine,
     process: readProcess(reader),
     faults: [...faults, ...(node?.faults ?? [])],
     clockOffsetSeconds: clockOffset(),
@@ -378,12 +369,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     wake: () => session?.wake("operator"),
     async close() {
       ending.abort(new InputError("cancelled", "the agent is stopping"));
-      stopSampling();
-      network.close();
-      links.close();
+      machine.close();
       health?.close();
       await dispatcher.close();
       await applying.close();
+      overlay.close();
       session?.close();
       await localApi.close();
       events.close();

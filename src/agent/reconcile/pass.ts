@@ -147,7 +147,8 @@ class Pass {
       // What sections before this one have done may have changed what it sees.
       const view = this.#hasChanged ? await this.#look(section, prepared) : candidate.view;
       await this.#cover(candidate, view, later);
-      const applied = await this.#apply(section, view.steps);
+      const isAtOnce = view.applyAll !== undefined && view.steps.length > 0 && !view.steps.some(isGuarded);
+      const applied = isAtOnce ? await this.#applyAll(section, view) : await this.#apply(section, view.steps);
       const planned = view.steps.map(({ step }) => shown(step));
       if (applied.end === "stale") return "stale";
       const after =
@@ -173,8 +174,8 @@ class Pass {
   /** Has the undo of all steps on disk as soon as one of them is guarded. */
   async #cover({ section, view: first }: Candidate, view: View, later: readonly Candidate[]): Promise<void> {
     const { checkpoint, clock } = this.#options;
-    const isGuarded = ({ steps }: View): boolean => steps.some(({ step }) => step.guarded);
-    if (!this.#isOpen && !isGuarded(view) && !later.some((candidate) => isGuarded(candidate.view))) return;
+    const hasGuarded = ({ steps }: View): boolean => steps.some(isGuarded);
+    if (!this.#isOpen && !hasGuarded(view) && !later.some((candidate) => hasGuarded(candidate.view))) return;
     try {
       const ahead = [...entriesOf(section, view), ...later.flatMap(({ section, view }) => entriesOf(section, view))];
       if (!this.#isOpen) {
@@ -188,7 +189,7 @@ class Pass {
       }
     } catch (error) {
       // A later section's checkpoint must not hold up a section that needs none.
-      if (this.#isOpen || isGuarded(view)) throw error;
+      if (this.#isOpen || hasGuarded(view)) throw error;
     }
   }
 
@@ -220,6 +221,27 @@ class Pass {
       log.debug({ section: section.name, kind: step.kind, subject: step.subject, of: planned.length, index }, "step");
     }
     return { end: "through", failures, steps };
+  }
+
+  /** Carries out all steps of a section that takes them so. */
+  async #applyAll(section: Reconciler, { steps, applyAll }: View): Promise<Applied> {
+    const { isStale, checkpoint, log, signal } = this.#options;
+    if (isStale()) return { end: "stale", failures: [], steps: 0 };
+    try {
+      if (this.#isOpen) {
+        this.#begun += steps.length;
+        await checkpoint.mark(this.#begun - 1);
+      }
+      this.#hasChanged = true;
+      await this.#within(section, "apply", async (signal) => applyAll?.(steps, signal));
+      log.debug({ section: section.name, steps: steps.length }, "steps applied at once");
+      return { end: "through", failures: [], steps: steps.length };
+    } catch (error) {
+      signal.throwIfAborted();
+      log.warn({ section: section.name, steps: steps.length, err: toError(error) }, "steps failed");
+      const failures = steps.slice(0, 1).map(({ step }) => ({ step: shown(step), error: toError(error) }));
+      return { end: "through", failures, steps: 0 };
+    }
   }
 
   async #restore(): Promise<Restored> {
@@ -276,6 +298,10 @@ function entriesOf({ name }: Reconciler, { steps }: View): Entry[] {
 /** A step without whatever else it carries, which may be secret. */
 function shown({ kind, subject, guarded }: Step): Step {
   return { kind, subject, guarded };
+}
+
+function isGuarded({ step }: PlannedStep): boolean {
+  return step.guarded;
 }
 
 function isTimeout(error: Error): boolean {
