@@ -73,7 +73,6 @@ const MAX_WAIT_MS = 60_000;
 export class Overlay {
   readonly #options: OverlayOptions;
   #client: ControlClient | undefined;
-  #connecting: Promise<ControlClient> | undefined;
   #known: Known | undefined;
   #work: Promise<unknown> = Promise.resolve();
   #changing = 0;
@@ -96,7 +95,7 @@ export class Overlay {
    * @throws {HostError} `overlay-absent`, `overlay-failed`; {SessionError} when it goes meanwhile.
    */
   observe(signal: AbortSignal): Promise<OverlayView> {
-    return this.#serially(async () => {
+    return this.#serially(signal, async () => {
       const client = await this.#connected(signal, await this.#hasTable());
       if (client === undefined) return NOTHING;
       return this.#read(client, signal);
@@ -105,7 +104,7 @@ export class Overlay {
 
   /** Changes entries of the table and has it in force; starts an overlay when there is none. @throws as `observe`. */
   change(edit: OverlayEdit, signal: AbortSignal): Promise<void> {
-    return this.#serially(async () => {
+    return this.#serially(signal, async () => {
       const client = await this.#connected(signal, true);
       if (client === undefined) return;
       const before = this.#known ?? (await this.#read(client, signal));
@@ -170,7 +169,7 @@ export class Overlay {
       return undefined;
     }
     try {
-      if (found === "live") return await this.#connect();
+      if (found === "live") return await this.#open(signal);
       if (start === undefined) throw new HostError("overlay-absent", "the overlay is not running: start its service");
       return await this.#start(start, signal);
     } catch (error) {
@@ -202,19 +201,12 @@ export class Overlay {
     for (;;) {
       await clock.sleep(CONNECT_EVERY_MS, signal);
       if (end !== undefined) throw new HostError("overlay-failed", `the overlay ended at its start: ${end}`);
-      if ((await probeSocket(join(runDir, OVERLAY_SOCKET))) === "live") return this.#connect();
+      if ((await probeSocket(join(runDir, OVERLAY_SOCKET))) === "live") return this.#open(signal);
       if (clock.elapsed() > deadline) throw new HostError("overlay-failed", "the overlay does not answer");
     }
   }
 
-  #connect(): Promise<ControlClient> {
-    this.#connecting ??= this.#open().finally(() => {
-      this.#connecting = undefined;
-    });
-    return this.#connecting;
-  }
-
-  async #open(): Promise<ControlClient> {
+  async #open(signal: AbortSignal): Promise<ControlClient> {
     const { onFlows, onFault, runDir, log } = this.#options;
     const client = await connectControl(
       join(runDir, OVERLAY_SOCKET),
@@ -227,7 +219,7 @@ export class Overlay {
       () => this.#lost(),
     );
     this.#client = client;
-    const { pid, startedAt } = await client.peer.request("counters.get", {});
+    const { pid, startedAt } = await client.peer.request("counters.get", {}, signal);
     this.#is("up", { pid, since: startedAt });
     log.info({ pid }, "overlay connected");
     return client;
@@ -277,9 +269,12 @@ export class Overlay {
     return (await this.#options.files.list(this.#options.stateDir)).includes("table.json");
   }
 
-  #serially<T>(work: () => Promise<T>): Promise<T> {
+  #serially<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     const result = this.#work.then(work);
-    this.#work = result.catch(() => undefined);
+    this.#work = result.catch(() => {
+      // Whoever lets a call wait for so long is met anew the next time.
+      if (signal.aborted) this.#client?.close();
+    });
     return result;
   }
 }
