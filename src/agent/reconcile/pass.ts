@@ -239,8 +239,8 @@ class Pass {
     } catch (error) {
       signal.throwIfAborted();
       log.warn({ section: section.name, steps: steps.length, err: toError(error) }, "steps failed");
-      const failures = steps.slice(0, 1).map(({ step }) => ({ step: shown(step), error: toError(error) }));
-      return { end: "through", failures, steps: 0 };
+      // It is the section's failure: no item is more to blame than another.
+      throw error;
     }
   }
 
