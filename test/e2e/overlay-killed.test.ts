@@ -75,7 +75,7 @@ test("with agent and overlay gone, the agent alone brings back what was served",
   writeFileSync(directory, "");
   await stage.startAgain();
   await stage.untilNamed({ services: "file-failed", connectors: "file-failed" });
-  expect(await stage.applied()).toMatchObject({ sections: { connectors: { state: "failed" } } });
+  expect(stage.applied()).toMatchObject({ sections: { connectors: { state: "failed" } } });
   rmSync(directory);
   renameSync(`${directory}.away`, directory);
   await waitFor("it serves", () => isServed(port));

@@ -11,11 +11,11 @@ export interface PrivateNetwork {
   /** Put before a command line, as `within`. */
   readonly within: readonly string[];
   /** Runs `ip` there. */
-  ip(...args: readonly string[]): void;
+  readonly ip: (...args: readonly string[]) => void;
   /** Below this port only those with the capability may listen. */
-  setFirstFreePort(port: number): void;
+  readonly setFirstFreePort: (port: number) => void;
   /** Whether a connection made there is echoed. */
-  isServed(address: string, port: number): Promise<boolean>;
+  readonly isServed: (address: string, port: number) => Promise<boolean>;
 }
 
 /** Needs user and network namespaces, no root. What it starts ends with the test. */
