@@ -14,7 +14,7 @@ import { parseBootId } from "../host/proc.ts";
 import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
 import { countHalfOpen, isSshLocal } from "../host/sockets.ts";
-import { buildInfo } from "../lib/build-info.ts";
+import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import { Applying } from "./applying.ts";
 import { repositoryState, secondsOf, usedRatioOf } from "./gathering.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
@@ -111,7 +111,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRefused: (error) => storage.refused(error),
     run: {
       bootId: knownBootId,
-      packageVersion: buildInfo.version,
+      packageVersion: packageVersion(buildInfo),
       startupErrors: faults.map(({ message }) => message),
       startedAt: Math.floor(startedAt / 1000),
     },
@@ -128,7 +128,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     acknowledged: valueOf(await state.reported.load()),
     facts: () =>
       shadowFacts(readMachine(reader, clock), {
-        packageVersion: buildInfo.version,
+        packageVersion: packageVersion(buildInfo),
         build: buildInfo.build,
         version: secondsOf(node?.applied.get("node")?.at),
         domainUpdatedAt: secondsOf(node?.applied.get("domain")?.at),
