@@ -281,7 +281,7 @@ function identityOf(store: Store, settings: ControllerSettings): { readonly org:
   const org = store.meta.get("org") ?? randomUUID();
   const stored = store.meta.get("domain");
   if (stored !== undefined && settings.domain !== undefined && stored !== settings.domain) {
-    throw new InputError("invalid-settings", `domain: this controller's domain is ${stored} and cannot change`);
+    throw new InputError("invalid-settings", `--domain: this controller's domain is ${stored} and cannot change`);
   }
   const domain = stored ?? settings.domain ?? "holdfast.example";
   store.atomic(() => {
