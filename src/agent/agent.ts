@@ -22,7 +22,7 @@ import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { readLastGood } from "./last-good.ts";
-import { serveLocalApi } from "./local-api/server.ts";
+import { checkLocalApi, serveLocalApi } from "./local-api/server.ts";
 import { listSections } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
@@ -92,6 +92,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     },
   });
   const files = storage.watched(options.files);
+  await checkLocalApi(settings.runDir);
   const state = await openState(files, settings.stateDir);
   const { sql, isPersistent } = state.database;
   if (!isPersistent) fault("storage-unavailable", `${settings.stateDir} cannot be written; working in memory`);
