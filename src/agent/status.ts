@@ -114,17 +114,17 @@ export function buildHealth(input: HealthInput): Health {
     checkItem("repository", input.repository, "the repository answers", "check the way to the repository"),
     checkItem("ssh", input.ssh, "sshd listens on loopback only", "bind sshd to 127.0.0.1"),
     signatureItem(input.refusedSignatures),
-    ...input.status.faults.map(({ code, message, since }): HealthItem => ({
-      name: code,
-      status: "warn",
-      message,
-      since,
-    })),
+    ...input.status.faults.map(faultItem),
   ].filter((item) => item !== undefined);
   const isOnline = input.status.session.state === "online";
   const isFailed = items.some(({ status }) => status === "fail");
   const isWarned = items.some(({ status }) => status === "warn");
   return { schema: 1, verdict: isFailed && isOnline ? "failed" : isFailed || isWarned ? "degraded" : "ok", items };
+}
+
+function faultItem({ code, message, since, mendedAt }: Status["faults"][number]): HealthItem {
+  if (mendedAt === undefined) return { name: code, status: "warn", message, since };
+  return { name: code, status: "pass", message: `${message}; mended since`, since: mendedAt };
 }
 
 function sessionItem({ session, node, state }: Status): HealthItem {

@@ -35,3 +35,20 @@ test("a hint repeats the directories that are not the usual ones", () => {
     "get a license from the control plane and run 'holdfast register <license> --state '/srv/a node''",
   );
 });
+
+test("a fault that is mended is told as one that is over", () => {
+  const fault = {
+    code: "damaged-file",
+    message: "desired/node.json was damaged; it was set aside and begun anew",
+    since: 1,
+  };
+  expect(health(someStatus({ faults: [fault] }))).toMatchObject({ verdict: "degraded" });
+  const { verdict, items } = health(someStatus({ faults: [{ ...fault, mendedAt: 5 }] }));
+  expect(verdict).toBe("ok");
+  expect(items.at(-1)).toEqual({
+    name: "damaged-file",
+    status: "pass",
+    message: "desired/node.json was damaged; it was set aside and begun anew; mended since",
+    since: 5,
+  });
+});
