@@ -7,13 +7,15 @@ import { readFile } from "node:fs/promises";
 const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
 const describe = (...args: string[]): string => {
   try {
-    return execFileSync("git", args, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
+    // In UTC: a build that another time zone makes later must not look older.
+    const env = { ...process.env, TZ: "UTC" };
+    return execFileSync("git", args, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"], env }).trim();
   } catch {
     return "";
   }
 };
 const commit = describe("rev-parse", "--short=12", "HEAD") || "unknown";
-const date = describe("show", "-s", "--format=%cd", "--date=format:%Y%m%d-%H%M%S", "HEAD") || "19700101-000000";
+const date = describe("show", "-s", "--format=%cd", "--date=format-local:%Y%m%d-%H%M%S", "HEAD") || "19700101-000000";
 
 // A named import of `z` holds all of zod, every language included; of a namespace the bundler keeps what is used: 2 MB of an agent.
 const zodAsNamespace: Plugin = {

@@ -2,7 +2,6 @@ import type { Logger } from "pino";
 import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { dialRequestFor, hostDialler } from "../host/dial.ts";
-import { describeDamage } from "../host/damage.ts";
 import { hostExec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
@@ -13,7 +12,7 @@ import { parseBootId } from "../host/proc.ts";
 import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
 import { isSshLocal } from "../host/sockets.ts";
-import { buildInfo } from "../lib/build-info.ts";
+import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import { Applying } from "./applying.ts";
 import { repositoryState, secondsOf, usedRatioOf } from "./gathering.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
@@ -21,7 +20,7 @@ import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { readLastGood } from "./last-good.ts";
-import { serveLocalApi } from "./local-api/server.ts";
+import { checkLocalApi, serveLocalApi } from "./local-api/server.ts";
 import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
@@ -39,7 +38,7 @@ import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
 import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
-import type { Fault } from "./fault.ts";
+import { FaultList } from "./fault.ts";
 import type { Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
@@ -74,11 +73,8 @@ export interface Agent {
 export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { settings, clock, reader, log, memory, random } = options;
   const startedAt = clock.now();
-  const faults: Fault[] = [];
-  const fault = (code: string, message: string): void => {
-    log.error({ code }, message);
-    if (faults.length < 100) faults.push({ code, message, since: clock.now() });
-  };
+  const faults = new FaultList(clock, (code, message) => log.error({ code }, message));
+  const fault = (code: string, message: string): void => faults.add(code, message);
   const notSaved = (error: unknown): void => log.warn({ err: toError(error) }, "not saved");
   const storage = new StorageWatch({
     clock,
@@ -90,7 +86,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       void counter?.keep();
     },
   });
-  const files = storage.watched(options.files);
+  const files = faults.watched(storage.watched(options.files));
+  await checkLocalApi(settings.runDir);
   const state = await openState(files, settings.stateDir);
   const { sql, isPersistent } = state.database;
   if (!isPersistent) fault("storage-unavailable", `${settings.stateDir} cannot be written; working in memory`);
@@ -99,7 +96,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const identity = identityFiles(files, settings.stateDir);
   const documents = await DesiredDocuments.load(files, settings.stateDir);
   const lastGood = await readLastGood(state, identity);
-  for (const damage of [...documents.damage, ...lastGood.damage]) fault("damaged-file", describeDamage(damage));
+  // A database that was damaged has been begun anew by now.
+  if (isPersistent) faults.mended(`${settings.stateDir}/state.db`);
+  faults.addDamage(settings.stateDir, [...documents.damage, ...lastGood.damage]);
   const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
   const bootId = knownBootId ?? crypto.randomUUID();
 
@@ -110,8 +109,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRefused: (error) => storage.refused(error),
     run: {
       bootId: knownBootId,
-      packageVersion: buildInfo.version,
-      startupErrors: faults.map(({ message }) => message),
+      packageVersion: packageVersion(buildInfo),
+      startupErrors: faults.all.map(({ message }) => message),
       startedAt: Math.floor(startedAt / 1000),
     },
   });
@@ -135,12 +134,12 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     acknowledged: valueOf(await state.reported.load()),
     facts: () =>
       shadowFacts(readMachine(reader, clock), {
-        packageVersion: buildInfo.version,
+        packageVersion: packageVersion(buildInfo),
         build: buildInfo.build,
         version: secondsOf(node?.applied.get("node")?.at),
         domainUpdatedAt: secondsOf(node?.applied.get("domain")?.at),
         publishTime: clock.now(),
-        startupError: faults.length > 0,
+        startupError: faults.all.length > 0,
         isDnsHealthy: health?.results().dns?.isHealthy,
         isRepositoryReachable: repositoryState(health),
         isSshLocal: health?.results().isSshLocal,
@@ -324,7 +323,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     telemetry: spool.status(),
     network: machine.engine,
     process: readProcess(reader),
-    faults: [...faults, ...(node?.faults ?? [])],
+    faults: [...faults.all, ...(node?.faults ?? [])],
     clockOffsetSeconds: clockOffset(),
     storageRefusal: storage.refusal,
     diskUsedRatio: usedRatioOf(reader.space("/")),

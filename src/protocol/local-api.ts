@@ -94,7 +94,15 @@ export const Status = z.object({
     children: Version,
   }),
   faults: z
-    .array(z.object({ code: z.string().max(64), message: z.string().max(4096), since: UnixMilliseconds }))
+    .array(
+      z.object({
+        code: z.string().max(64),
+        message: z.string().max(4096),
+        since: UnixMilliseconds,
+        /** Only of one that is over. */
+        mendedAt: UnixMilliseconds.optional(),
+      }),
+    )
     .max(256),
 });
 export type Status = z.infer<typeof Status>;

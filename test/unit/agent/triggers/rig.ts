@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
-import { pino } from "pino";
+import { pino, type Logger } from "pino";
 import type { NodeFacts } from "../../../../src/agent/triggers/admit.ts";
 import { Dispatcher } from "../../../../src/agent/triggers/dispatch.ts";
 import { Journal, journalMigration, type JournalOptions } from "../../../../src/agent/triggers/journal.ts";
@@ -123,14 +123,19 @@ export interface Rig {
 
 export function rig(
   triggers: readonly Trigger[],
-  options: { readonly node?: NodeFacts; readonly journal?: Journal; readonly clock?: Clock } = {},
+  options: {
+    readonly node?: NodeFacts;
+    readonly journal?: Journal;
+    readonly clock?: Clock;
+    readonly log?: Logger;
+  } = {},
 ): Rig {
   const {
     node = { type: "Node", state: "ACTIVE" },
     journal = memoryJournal().journal,
     clock = systemClock(),
+    log = pino({ level: "silent" }),
   } = options;
-  const log = pino({ level: "silent" });
   const dispatcher = new Dispatcher({ triggers, node: () => node, journal, clock, log });
   const channel = new TestChannel();
   dispatcher.attach(channel);
