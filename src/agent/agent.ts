@@ -224,6 +224,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     const addresses = await KnownAddresses.open(identity.addresses, notSaved);
     const managed = new ManagedNode({
       clock,
+      random,
       log,
       http,
       registration,

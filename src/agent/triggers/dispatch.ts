@@ -171,7 +171,7 @@ export class Dispatcher {
     if (known.reply === undefined) throw new HostError("interrupted", `${call.event} was cut off; it is not run again`);
     if (call.wait) return Promise.resolve(known.reply);
     this.#try(() => this.#options.journal.sendAgain(call.id));
-    this.#outbox.flush();
+    this.#outbox.flush(call.id);
     return Promise.resolve(STARTED);
   }
 

@@ -2,7 +2,7 @@ import type { Duplex } from "node:stream";
 import type { RawData, WebSocket } from "ws";
 import { AgentError, errnoOf, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { parseMessage, SESSION_LIMITS } from "../../protocol/envelope.ts";
+import { parseMessage, refuseEnvelope, SESSION_LIMITS } from "../../protocol/envelope.ts";
 import {
   closeCodes,
   controlMethods,
@@ -164,7 +164,7 @@ export class NodeSession {
     const code = error instanceof AgentError ? error.code : "internal";
     const number = code === "invalid-message" ? INVALID_REQUEST : PARSE_ERROR;
     const failure = { code: number, message: error.message.slice(0, 1024), data: { code } };
-    this.#send(JSON.stringify({ jsonrpc: "2.0", id: null, error: failure }));
+    this.#send(refuseEnvelope(error) ?? JSON.stringify({ jsonrpc: "2.0", id: null, error: failure }));
   }
 }
 

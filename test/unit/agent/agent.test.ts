@@ -34,6 +34,7 @@ function start(stateDir: string, runDir: string): Promise<Agent> {
       logLevel: "error",
       proxies: { noProxy: [] },
       unit: undefined,
+      overlay: { stateDir: join(stateDir, "overlay"), runDir },
       speedTestUrl: undefined,
       repositoryUrl: undefined,
       notifySocket: undefined,
