@@ -79,7 +79,8 @@ function localServer(options: LocalApiOptions, isAdmin: boolean, stopped: AbortS
     {
       headersTimeout: limits.headersTimeoutMs,
       requestTimeout: limits.requestTimeoutMs,
-      connectionsCheckingInterval: limits.headersTimeoutMs,
+      // The timer runs with nobody connected too; a slow caller holds one of few places for so much longer at most.
+      connectionsCheckingInterval: 4 * limits.headersTimeoutMs,
       keepAliveTimeout: limits.headersTimeoutMs,
       maxHeaderSize: 8192,
     },
