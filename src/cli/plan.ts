@@ -38,7 +38,8 @@ async function readDocument(path: string, signal: AbortSignal): Promise<PlanRequ
   throw new InputError("usage", `${path} is no configuration: ${describeIssues(parsed.error).slice(0, 5).join("; ")}`);
 }
 
-function planText({ terminal }: Call, untrusted: PlanReport): string {
+/** A plan for people: a line per step, what is wrong or left out, and the sum. */
+export function planText({ terminal }: Call, untrusted: PlanReport): string {
   const { sections, notes } = plainValue(untrusted);
   const total = sections.reduce((sum, section) => sum + section.total, 0);
   const lines = sections.flatMap((section) => sectionLines(terminal, section));
