@@ -13,8 +13,13 @@ export const Issue = z.object({
 });
 export type Issue = z.infer<typeof Issue>;
 
-/** A step as it is shown: the operation, what it acts on, and whether it could cut the node off. */
-export const ShownStep = z.object({ kind: z.string(), subject: z.string(), guarded: z.boolean() });
+/** A step as it is shown: the operation, what it acts on, whether it could cut the node off, and whether it only takes away. */
+export const ShownStep = z.object({
+  kind: z.string(),
+  subject: z.string(),
+  guarded: z.boolean(),
+  removes: z.boolean().optional(),
+});
 export type ShownStep = z.infer<typeof ShownStep>;
 
 /** What one section would do on this machine. `total` counts all its steps, of which the first are shown. */
@@ -34,7 +39,10 @@ export const PlanRequest = z.object({ config: Config.optional() });
 export type PlanRequest = z.infer<typeof PlanRequest>;
 export const PLAN_REQUEST_LIMITS: JsonLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 32 };
 
-/** The steps that a configuration would take on this machine, in the order they would be taken. */
+/**
+ * The steps that a configuration would take on this machine. Steps that only take away come first, from the last section to the first,
+ * then the others from the first to the last.
+ */
 export const PlanReport = z.object({ schema: z.literal(1), sections: z.array(SectionPlan), notes: z.array(Issue) });
 export type PlanReport = z.infer<typeof PlanReport>;
 
