@@ -251,9 +251,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       version: buildInfo.version,
       have: () => ({
         keys: managed.registration.controlPlane.keys.version,
-        node: documents.version("node"),
-        cluster: documents.version("cluster"),
-        domain: documents.version("domain"),
+        node: documents.newest("node"),
+        cluster: documents.newest("cluster"),
+        domain: documents.newest("domain"),
       }),
       reportedVersion: () => reporting.version,
       refreshKeys: (rpc, signal) => managed.sync.refreshKeys(rpc, signal),

@@ -132,7 +132,7 @@ export class ManagedNode {
     let hasChanged = false;
     for (const [name, verdict] of Object.entries(verdicts)) {
       const kind = name as keyof typeof verdicts;
-      const version = kind === "keys" ? this.#registration.controlPlane.keys.version : documents.version(kind);
+      const version = kind === "keys" ? this.#registration.controlPlane.keys.version : documents.newest(kind);
       const last = this.#applied.get(kind);
       const isSaid = last?.version === version && isDeepStrictEqual({ ...last, ...verdict }, last);
       if (isSaid) continue;

@@ -68,13 +68,20 @@ function documentsOf({ registration, desired, applied }: StatusInput): Status["d
   if (registration !== undefined) documents.keys = { version: registration.controlPlane.keys.version };
   for (const name of DocumentName.options) {
     const held = desired[name];
-    if (held !== undefined) documents[name] = { version: held.version, receivedAt: held.receivedAt };
+    if (held === undefined) continue;
+    const { version, receivedAt, refused } = held;
+    documents[name] = { version, receivedAt, ...(refused === undefined ? {} : { refused: refused.version }) };
   }
   for (const [name, report] of applied) {
     const known = documents[name satisfies FloorName];
-    if (known !== undefined && report.version === known.version) known.appliedAt = report.at;
+    if (known !== undefined && versionOf(report) === known.version) known.appliedAt = report.at;
   }
   return documents;
+}
+
+/** The version that a report's sections speak of. */
+function versionOf({ version, inForce = version }: DocumentApplied): number {
+  return inForce;
 }
 
 function sectionsOf(applied: AppliedReports): Status["sections"] {
@@ -84,7 +91,7 @@ function sectionsOf(applied: AppliedReports): Status["sections"] {
 
 function sectionEntries(report: DocumentApplied | undefined): (readonly [string, Status["sections"][string]])[] {
   if (report === undefined) return [];
-  return Object.entries(report.sections).map(([name, section]) => [name, { ...section, version: report.version }]);
+  return Object.entries(report.sections).map(([name, section]) => [name, { ...section, version: versionOf(report) }]);
 }
 
 export interface HealthInput {
@@ -169,6 +176,12 @@ function documentsItem({ node, documents, sections }: Status): HealthItem | unde
   if (node === null) return undefined;
   if (documents.node === undefined) {
     return { name: "documents", status: "warn", message: "no configuration was received yet" };
+  }
+  const refused = Object.entries(documents).find(([, document]) => document.refused !== undefined);
+  if (refused !== undefined) {
+    const [name, { version, refused: from }] = refused;
+    const fix = `mend it at the control plane: the next version of the ${name} document ends this`;
+    return { name: "documents", status: "warn", message: `${name} document ${from} is rolled back to ${version}`, fix };
   }
   const open = Object.entries(sections).filter(([, { state }]) => state !== "converged");
   if (open.length === 0)

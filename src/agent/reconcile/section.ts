@@ -41,6 +41,8 @@ export interface Step {
   readonly kind: string; // the operation
   readonly subject: string; // what it acts on
   readonly guarded: boolean; // could it cut the node off?
+  /** It only takes away, and may go ahead of every other step of its section: the pass removes before it makes. */
+  readonly removes?: boolean;
 }
 
 export type Outcome =

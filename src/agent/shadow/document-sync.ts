@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { InputError, SessionError, toError, type AgentError } from "../../errors.ts";
+import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { HttpClient } from "../../host/http-client.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
@@ -98,7 +98,7 @@ export class DocumentSync {
   #have(name: Name): number {
     return name === "keys"
       ? this.#options.registration().controlPlane.keys.version
-      : this.#options.documents.version(name);
+      : this.#options.documents.newest(name);
   }
 
   async #run(connection: Connection): Promise<void> {
@@ -110,6 +110,7 @@ export class DocumentSync {
       try {
         await this.#fetch(name, connection.rpc, connection.signal);
       } catch (error) {
+        if (this.#isBeside(name, error)) continue;
         failed.set(name, toError(error));
         // Useless content says nothing of the other documents, a failed connection does.
         if (!(error instanceof InputError)) break;
@@ -126,6 +127,14 @@ export class DocumentSync {
     }
     // A session that opened meanwhile found this one still at work.
     if (this.#connection !== connection) this.look([]);
+  }
+
+  /** A node document that is rolled back may name a cluster that is not the node's any more; the next version knows better. */
+  #isBeside(name: Name, error: unknown): boolean {
+    if (name !== "cluster" || this.#options.documents.current.node?.refused === undefined) return false;
+    const isBeside = error instanceof AgentError && (error.code === "rolled-back" || error.code === "not-found");
+    if (isBeside) this.#options.log.info({ reason: error.message }, "cluster document left alone");
+    return isBeside;
   }
 
   #failed(error: Error): void {

@@ -348,3 +348,47 @@ test("what was refused is looked at again when the keys or the node's document c
   sync.look(["keys"]);
   await waitFor("the document", () => documents.version("node") === 2);
 });
+
+test("a version that was rolled back is not fetched again, and a newer one ends it", async () => {
+  const { put, connect, documents, asked, accepted, refused, sync, clock } = await setUp();
+  await put("node", 2, nodeDocument());
+  connect();
+  await waitFor("the first", () => documents.version("node") === 2);
+  await put("node", 3, nodeDocument({ tags: { bad: "yes" } }));
+  sync.look(["node"]);
+  await waitFor("the second", () => documents.version("node") === 3);
+  await documents.rollBack("node", clock.now());
+  const before = accepted.length;
+  asked.length = 0;
+  sync.look(["node"]);
+  await waitFor("the question", () => asked.length > 0);
+  await put("node", 4, nodeDocument());
+  sync.look(["node"]);
+  await waitFor("the newer one", () => documents.version("node") === 4);
+  expect(accepted.slice(before)).toEqual(["node"]);
+  expect(refused).toEqual([]);
+  expect(documents.current.node?.refused).toBeUndefined();
+});
+
+test("a cluster that only the rolled-back document names is no failure", async () => {
+  const { put, connect, documents, accepted, refused, health, sync, clock } = await setUp();
+  await put("node", 2, nodeDocument({ cluster: "a.example.net" }));
+  await put("cluster", 3, clusterDocument("a.example.net"));
+  connect();
+  await waitFor("the cluster", () => documents.version("cluster") === 3);
+  await put("node", 3, nodeDocument({ cluster: "b.example.net" }));
+  await put("cluster", 1, clusterDocument("b.example.net"));
+  sync.look(["node", "cluster"]);
+  await waitFor("the other cluster", () => documents.version("cluster") === 1);
+  await documents.rollBack("node", clock.now());
+  const before = accepted.length;
+  await put("cluster", 2, clusterDocument("b.example.net"));
+  sync.look(["cluster"]);
+  await clock.advance(5000);
+  await put("node", 4, nodeDocument({ cluster: "b.example.net" }));
+  sync.look(["node"]);
+  await waitFor("the newer one", () => documents.version("cluster") === 2);
+  expect(accepted.slice(before)).toEqual(["node", "cluster"]);
+  expect(refused).toEqual([]);
+  expect(health).not.toContain(false);
+});
