@@ -31,9 +31,9 @@ export type ConnectorStep =
 export function planConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly ConnectorStep[] {
   const wanted = desired.flatMap((connector) => compileConnector(connector, actual.addresses) ?? []);
   const keys = new Set(wanted.map(({ key }) => key));
-  const left = new Map(
-    [...actual.listeners.values()].flatMap((one) => (keys.has(one.key) ? [] : [[originOf(one), one] as const])),
-  );
+  const unwanted = [...actual.listeners.values()].filter(({ key }) => !keys.has(key));
+  const left = new Map(unwanted.map((listener) => [originOf(listener), listener]));
+  const moved = new Set<string>();
   const steps = wanted.flatMap((listener): ConnectorStep[] => {
     const subject = listener.connector;
     const before = actual.listeners.get(listener.key);
@@ -45,15 +45,16 @@ export function planConnectors(desired: readonly Connector[], actual: Connectors
     // Where only the place changes, both are one step: flows outlive it.
     const from = left.get(originOf(listener))?.key;
     left.delete(originOf(listener));
+    if (from !== undefined) moved.add(from);
     return [
       from === undefined
         ? { kind: "listen", subject, guarded: false, listener }
         : { kind: "move", subject, guarded: false, listener, from },
     ];
   });
-  const gone = [...left.values()].map(
-    ({ key, connector }) => ({ kind: "close", subject: connector, guarded: false, removes: true, key }) as const,
-  );
+  const gone = unwanted
+    .filter(({ key }) => !moved.has(key))
+    .map(({ key, connector }) => ({ kind: "close", subject: connector, guarded: false, removes: true, key }) as const);
   return [...gone, ...steps];
 }
 
