@@ -42,6 +42,7 @@ import { FaultList } from "./fault.ts";
 import type { Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
+import { flowRecorder } from "./telemetry/flow-records.ts";
 import { buildHeartbeat, readHeartbeat } from "./telemetry/heartbeat.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
@@ -115,13 +116,14 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     },
   });
 
+  const flows = flowRecorder({ clock, spool, look: () => pusher.look() });
   const overlay = openOverlay({
     settings,
     clock,
     log,
     files,
     onChanged: (what) => applying.engine.look(what, OVERLAY_SECTIONS),
-    onFlows: () => undefined,
+    onFlows: (ended) => flows.take(ended),
   });
   const sections = listSections({ overlay, documents });
   const applying = new Applying({ clock, random, log, files, settings, documents, sections, onFault: fault });
@@ -374,6 +376,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await dispatcher.close();
       await applying.close();
       overlay.close();
+      flows.close();
       session?.close();
       await localApi.close();
       events.close();
