@@ -25,7 +25,7 @@ import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
-import { openOverlay } from "./open-overlay.ts";
+import { openOverlay, readCounters } from "./open-overlay.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
@@ -45,6 +45,7 @@ import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.
 import { flowRecorder } from "./telemetry/flow-records.ts";
 import { buildHeartbeat, readHeartbeat } from "./telemetry/heartbeat.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
+import { overlayMeter } from "./telemetry/overlay-meter.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
 import { queueOf } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
@@ -116,6 +117,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     },
   });
 
+  const meter = overlayMeter({ clock, events });
   const flows = flowRecorder({ clock, spool, look: () => pusher.look() });
   const overlay = openOverlay({
     settings,
@@ -134,8 +136,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     clock,
     log: log.child({ component: "shadow" }),
     acknowledged: valueOf(await state.reported.load()),
-    facts: () =>
-      shadowFacts(readMachine(reader, clock), {
+    facts: () => ({
+      ...shadowFacts(readMachine(reader, clock), {
         packageVersion: packageVersion(buildInfo),
         build: buildInfo.build,
         version: secondsOf(node?.applied.get("node")?.at),
@@ -146,6 +148,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         isRepositoryReachable: repositoryState(health),
         isSshLocal: health?.results().isSshLocal,
       }),
+      ...meter.facts(),
+    }),
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
   });
   const beating = new Beating({
@@ -297,7 +301,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     reader,
     log,
     events,
-    extra: () => ({ "event.dropped": spool.status().events.dropped }),
+    extra: async () => ({
+      "event.dropped": spool.status().events.dropped,
+      ...meter.sample(await readCounters(overlay, clock, ending.signal)),
+    }),
     onNetwork: (what) => {
       reporting.look();
       applying.engine.look("network changed", OVERLAY_SECTIONS);
