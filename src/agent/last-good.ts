@@ -33,10 +33,9 @@ export async function readLastGood(state: AgentState, identity: IdentityFiles): 
   await rebuild("reported/run", state.run);
   await rebuild("reported/open-events", state.openEvents);
   await rebuild("reported/shadow", state.reported);
-  const { isNew, damagedCopy } = state.database;
+  const { isNew, damagedCopy, isLogDamaged } = state.database;
   const isDatabaseLost = damagedCopy !== undefined || (isNew && registration !== undefined);
-  return {
-    registration,
-    damage: isDatabaseLost ? [...damage, { file: "state.db", isRecovered: false }] : damage,
-  };
+  if (isDatabaseLost) damage.push({ file: "state.db", isRecovered: false });
+  else if (isLogDamaged) damage.push({ file: "state.db-wal", isRecovered: false });
+  return { registration, damage };
 }

@@ -15,6 +15,8 @@ const WIPED = [
   `${DATABASE}-wal`,
   `${DATABASE}-shm`,
   `${DATABASE}.damaged`,
+  `${DATABASE}.damaged-wal`,
+  `${DATABASE}-wal.damaged`,
   "identity",
 ];
 
