@@ -97,7 +97,7 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       handle: ({ params: { nodeID, alertType }, caller }) => {
         // It lets an identity be used again that two machines had.
         if (alertType === "Identity Shared") caller.require(["nodes::manage"], tgrn.node(nodeID));
-        if (!fleet.dismissAlert(nodeID, alertType)) {
+        if (!fleet.dismissAlert(nodeID, alertType, caller.name)) {
           throw new InputError("not-found", `no alert '${alertType}' is open on ${nodeID}`);
         }
         return Response.json({});
