@@ -181,6 +181,13 @@ describe("audits", () => {
 });
 
 describe("alerts", () => {
+  it("refuse parameters that they do not know, in every list", async () => {
+    for (const path of ["/alert", `/alert/${one.uid}`, "/v2/alert", `/v2/alert/${one.uid}`]) {
+      const { status, json } = await bench.call("GET", `${path}?levels=ERROR`);
+      expect([status, json], path).toEqual([422, ["query: has unknown fields: levels"]]);
+    }
+  });
+
   beforeEach(() => {
     for (const node of [one, two]) {
       bench.fleet.alertRecords.push({
