@@ -1,9 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
+import type { z } from "zod";
 import { InputError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { FORBIDDEN_KEYS, parseStrictJson } from "../lib/strict-json.ts";
 import { DocumentName } from "../protocol/claims.ts";
+import { firstIssueText } from "../protocol/issue-text.ts";
 import { signJws } from "../protocol/jws.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSuits, type SectionName } from "../protocol/sections.ts";
 import type { MetricSample } from "../protocol/telemetry.ts";
@@ -384,15 +386,9 @@ function checkSection(section: SectionName, body: JsonObject): void {
   }
 }
 
-function checkField(
-  field: string,
-  schema: {
-    safeParse(value: unknown): { success: boolean; error?: { issues: readonly { message: string }[] } | undefined };
-  },
-  value: unknown,
-): void {
+function checkField(field: string, schema: z.ZodType, value: unknown): void {
   const parsed = schema.safeParse(value);
   if (parsed.success) return;
-  const message = parsed.error?.issues[0]?.message ?? "wrong";
+  const message = firstIssueText(parsed.error);
   throw new InputError("invalid-body", `${field}: ${message}`, { details: { field } });
 }
