@@ -104,7 +104,8 @@ export class ApiBench {
     if (route === undefined || status === 404 || status === 414) return;
     const declared = route.answers[status];
     if (declared === undefined) throw new Error(`${route.operationId} does not declare ${status}`);
-    if (LIBRARY_WORDS.test(JSON.stringify(json) ?? "")) throw new Error(`${route.operationId}: ${JSON.stringify(json)}`);
+    if (LIBRARY_WORDS.test(JSON.stringify(json) ?? ""))
+      throw new Error(`${route.operationId}: ${JSON.stringify(json)}`);
     if (json === undefined || declared.schema === undefined) return;
     const parsed = declared.schema.safeParse(json);
     if (!parsed.success) throw new Error(`${route.operationId} ${status}: ${z.prettifyError(parsed.error)}`);
