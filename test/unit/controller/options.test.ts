@@ -30,7 +30,7 @@ test("the help shows every option there is", () => {
 });
 
 test("the help names the defaults that are in force", () => {
-  const { listen = "", dataDir } = readOptions([]);
+  const { listen, dataDir } = readOptions([]);
   const options = verbs.find(({ name }) => name === "controller")?.options ?? {};
   expect(options["listen"]?.help).toContain(`(${listen})`);
   expect(options["data"]?.help).toContain(`(${dataDir})`);

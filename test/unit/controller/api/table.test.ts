@@ -151,8 +151,8 @@ describe("the request id", () => {
 });
 
 describe("the README", () => {
-  const [, table = ""] = readFileSync("README.md", "utf8").split("are not served yet");
-  const [rows = ""] = table.split("\n- ");
+  const [, table] = readFileSync("README.md", "utf8").split("are not served yet");
+  const [rows = ""] = table?.split("\n- ") ?? [];
   const paths = [...rows.matchAll(/`(?:([A-Z]+) )?(\/[^`]+)`/g)].map(
     ([, method, path = ""]) => [method, path] as const,
   );
