@@ -148,6 +148,11 @@ export function transaction<T>(sql: DatabaseSync, work: () => T): T {
   }
 }
 
+/** Runs `work` in one transaction, the one that is open if there is one. */
+export function atomic<T>(sql: DatabaseSync, work: () => T): T {
+  return sql.isTransaction ? work() : transaction(sql, work);
+}
+
 type Opened = Pick<Database, "sql" | "isNew">;
 
 function openFile(path: string, options: DatabaseOptions): Opened {

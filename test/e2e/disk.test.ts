@@ -162,7 +162,10 @@ test("any damaged file is set aside and reported, and the node comes back online
     const [how, spoil] = damage;
     const path = join(state, file);
     await restart(() => writeFileSync(path, spoil(readFileSync(path))));
-    const { faults } = await readStatus(running);
+    const faults = await waitFor(`${file} is rebuilt`, async () => {
+      const { faults: all } = await readStatus(running);
+      return all.every(({ mendedAt }) => mendedAt !== undefined) && all;
+    });
     expect(faults, `${file} ${how}`).toEqual([
       {
         code: "damaged-file",

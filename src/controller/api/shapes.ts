@@ -74,6 +74,18 @@ export const PublicEvent = z
   })
   .meta({ id: "Event" });
 
+export const PublicAudit = z
+  .object({
+    uid: Text.meta({ description: "The node" }),
+    fqdn: Text,
+    category: Text.meta({ description: "For example `Node Action`" }),
+    value: Text,
+    timestamp: z.number().meta({ description: "Unix seconds" }),
+    expires: z.number().meta({ description: "When it is forgotten, Unix seconds" }),
+    org: Text,
+  })
+  .meta({ id: "Audit" });
+
 export const PublicAlert = z
   .object({ uid: Text, eventType: Text, message: Text, nodeId: Text, nodeName: Text, timestamp: z.number() })
   .meta({ id: "Alert" });
