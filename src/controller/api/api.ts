@@ -6,6 +6,7 @@ import { alertRoutes } from "./alerts.ts";
 import { authenticate, challengeFor } from "./caller.ts";
 import { clusterRoutes } from "./clusters.ts";
 import { eventRoutes } from "./events.ts";
+import { flowRoutes } from "./flows.ts";
 import { nodeConfigRoutes } from "./node-config.ts";
 import { nodeItemRoutes } from "./node-items.ts";
 import { nodeRoutes } from "./nodes.ts";
@@ -32,6 +33,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...triggerRoutes(deps),
     ...clusterRoutes(deps),
     ...eventRoutes(deps),
+    ...flowRoutes(deps),
     ...alertRoutes(deps),
     ...statsRoutes(deps),
     ...policyRoutes(deps),
