@@ -2,8 +2,9 @@ import type { Logger } from "pino";
 import type { Files } from "../host/files.ts";
 import type { Clock } from "../host/clock.ts";
 import { Checkpoint, confirmAtOnce } from "../checkpoint/checkpoint.ts";
+import { DocumentName } from "../protocol/claims.ts";
 import type { Config } from "../protocol/documents.ts";
-import type { PlanReport, WhyReport } from "../protocol/reconcile.ts";
+import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../protocol/reconcile.ts";
 import { sectionNames, sectionSuits } from "../protocol/sections.ts";
 import { Engine } from "./reconcile/engine.ts";
 import type { Random } from "./reconcile/retry.ts";
@@ -20,7 +21,7 @@ export interface ApplyingOptions {
   readonly log: Logger;
   readonly files: Files;
   readonly settings: Pick<AgentSettings, "stateDir">;
-  readonly documents: Pick<DesiredDocuments, "current">;
+  readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack">;
   /** In the order in which they depend on each other. */
   readonly sections: readonly Reconciler[];
   readonly onFault: (code: string, message: string) => void;
@@ -42,9 +43,7 @@ export class Applying {
       sections,
       checkpoint: new Checkpoint(files, `${settings.stateDir}/desired`),
       confirmation: confirmAtOnce,
-      onReport: () => {
-        for (const listener of this.#listeners) listener();
-      },
+      onReport: () => this.#settle(),
       onFault,
     });
     this.engine.start();
@@ -84,10 +83,30 @@ export class Applying {
   }
 
   /** The steps that this configuration, in the place of the node's own, would take; that in force when none is given. */
-  async plan(config: Config | undefined, signal: AbortSignal): Promise<PlanReport> {
-    const { current } = this.#options.documents;
-    const merged = effectiveOf(current, config);
-    const sections = await this.engine.preview(merged.config, current.node?.body.state !== "INACTIVE", signal);
+  plan(config: Config | undefined, signal: AbortSignal): Promise<PlanReport> {
+    return this.#planOf(this.#options.documents.current, config, signal);
+  }
+
+  /**
+   * Puts the document before the one in force to work until a newer version comes, or only plans it.
+   * @throws {InputError} `not-found` when there is none before, `inactive`; {HostError} when the disk refuses.
+   */
+  async rollback({ document, plan }: RollbackRequest, signal: AbortSignal): Promise<RollbackReport> {
+    const { documents, clock, log } = this.#options;
+    if (plan) {
+      const { desired, from, to } = await documents.rolledBack(document);
+      return { schema: 1, document, from, to, plan: await this.#planOf(desired, undefined, signal) };
+    }
+    const { from, to } = await documents.rollBack(document, clock.now());
+    log.warn({ document, from, to }, "document rolled back");
+    this.apply();
+    this.#settle();
+    return { schema: 1, document, from, to };
+  }
+
+  async #planOf(desired: Desired, config: Config | undefined, signal: AbortSignal): Promise<PlanReport> {
+    const merged = effectiveOf(desired, config);
+    const sections = await this.engine.preview(merged.config, desired.node?.body.state !== "INACTIVE", signal);
     const known = new Set(this.engine.names);
     const others = sectionNames.filter((name) => merged.config[name] !== undefined && !known.has(name));
     const unsupported = others.map((section) => ({
@@ -106,7 +125,12 @@ export class Applying {
 
   /** Everything that is not as it should be. */
   why(): WhyReport {
-    return { schema: 1, reasons: whyOf(this.engine.standings) };
+    const reasons = [...rollbacks(this.#options.documents.current), ...whyOf(this.engine.standings)];
+    return { schema: 1, reasons };
+  }
+
+  #settle(): void {
+    for (const listener of this.#listeners) listener();
   }
 
   close(): Promise<void> {
@@ -125,6 +149,17 @@ function effectiveOf(desired: Desired, config: Config = desired.node?.body.confi
     ),
   );
   return { ...merged, config: suited };
+}
+
+/** What is not as the control plane wants it because somebody took it back. */
+function rollbacks(desired: Desired): Reason[] {
+  return DocumentName.options.flatMap((name) => {
+    const { refused, version } = desired[name] ?? {};
+    if (refused === undefined) return [];
+    const message = `version ${refused.version} was rolled back; version ${version} is in force until a newer one comes`;
+    const times = { since: refused.at, lastAttempt: refused.at };
+    return [{ section: "documents", item: name, code: "rolled-back", message, ...times }];
+  });
 }
 
 function shadowNote({ path, by }: Effective["shadowed"][number]): PlanReport["notes"][number] {

@@ -15,7 +15,7 @@ export interface LocalProviderDeps {
   readonly documents: DesiredDocuments;
   /** Looks again at a document that may have been refused for its floor. */
   readonly retry: (name: FloorName) => void;
-  readonly applying: Pick<Applying, "plan" | "why" | "config">;
+  readonly applying: Pick<Applying, "plan" | "why" | "config" | "rollback">;
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
 }
@@ -48,6 +48,7 @@ export function localProvider({
     plan: (config, signal) => applying.plan(config, signal),
     why: () => applying.why(),
     config: () => applying.config(),
+    rollback: (request, signal) => applying.rollback(request, signal),
     wake,
   };
 }

@@ -3,6 +3,7 @@ import { HostError, InputError } from "../errors.ts";
 import { readPidFile } from "../host/pid-file.ts";
 import { requireOwner, requireUnused, wipeableState, wipeState } from "../host/state-directory.ts";
 import { probeSocket } from "../host/unix-socket.ts";
+import { holdfastCommand } from "../lib/command-line.ts";
 import { plainLine, safeJson } from "../lib/terminal-text.ts";
 import { ADMIN_SOCKET, socketPath } from "../protocol/local-api.ts";
 import type { Call, VerbProgram } from "./verb.ts";
@@ -26,7 +27,8 @@ export const resetVerb: VerbProgram = {
     requireUnused(stateDir);
     if (call.values["yes"] !== true) await confirm(call);
     const removed = await wipeState(stateDir);
-    const text = `wiped ${removed.join(", ")} in ${stateDir}: register the node anew with a new license\n`;
+    const again = holdfastCommand("register <license>", call.settings.given);
+    const text = `wiped ${removed.join(", ")} in ${stateDir}: register the node anew with a new license, by '${again}'\n`;
     call.terminal.out(isJson ? `${safeJson({ schema: 1, stateDir, removed })}\n` : text);
     return "ok";
   },

@@ -165,6 +165,25 @@ export const verbs: readonly Verb[] = [
     load: async () => (await import("./config.ts")).configVerb,
   },
   {
+    name: "rollback",
+    summary: "go back to the document before, until the control plane has a newer one",
+    about:
+      "The version that is taken back is not applied again, also after a restart. The node's state, peers and grants are part of " +
+      "their document: a revoked grant comes back with the domain's.",
+    arguments: [],
+    options: {
+      document: { value: "NAME", help: "node (default), cluster or domain", complete: ["node", "cluster", "domain"] },
+      plan: { help: "only show the steps it would take" },
+      ...JSON_OPTION,
+      ...TIMEOUT,
+      ...DIRECTORIES,
+    },
+    exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+    example: "holdfast rollback --plan",
+    timeoutSeconds: 60,
+    load: async () => (await import("./rollback.ts")).rollbackVerb,
+  },
+  {
     name: "trigger",
     summary: "run a trigger event on this node and show its output",
     about:

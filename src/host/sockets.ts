@@ -18,6 +18,7 @@ const INIT_PID = "1";
 const TABLES = ["/proc/net/tcp", "/proc/net/tcp6"] as const;
 const MAX_TABLE_BYTES = 64 * 1024 * 1024;
 const PIECE_BYTES = 64 * 1024;
+const [NEWLINE, COLON, SPACE, ZERO, TWO, THREE] = [0x0a, 0x3a, 0x20, 0x30, 0x32, 0x33];
 
 export function parseListeners(text: string): readonly Listener[] {
   return text.split("\n").flatMap((line) => {
@@ -89,18 +90,21 @@ async function countTable(path: string): Promise<number | undefined> {
   try {
     fd = openSync(path, "r");
     const buffer = Buffer.allocUnsafe(PIECE_BYTES);
-    let rest = "";
+    let held = 0;
     let count = 0;
     for (let total = 0; total < MAX_TABLE_BYTES;) {
-      const length = fill(fd, buffer);
+      const wanted = buffer.length - held;
+      const length = fill(fd, buffer.subarray(held));
+      const lines = countLines(buffer.subarray(0, held + length));
       total += length;
-      const lines = (rest + buffer.toString("latin1", 0, length)).split("\n");
-      rest = (lines.pop() ?? "").slice(-512);
-      count += lines.filter(isHalfOpen).length;
-      if (length < buffer.length) break;
+      count += lines.halfOpen;
+      if (length < wanted) break;
+      buffer.copyWithin(0, lines.end);
+      // A line that fills a whole piece is not the kernel's, and is dropped.
+      held = (buffer.length - lines.end) % buffer.length;
       await nextTurn();
     }
-    return count + (isHalfOpen(rest) ? 1 : 0);
+    return count;
   } catch {
     return undefined;
   } finally {
@@ -119,6 +123,22 @@ function fill(fd: number, buffer: Buffer): number {
   return length;
 }
 
-function isHalfOpen(line: string): boolean {
-  return /^\s*\d+: [0-9A-F:]+ [0-9A-F:]+ 0[23] /.test(line);
+/** Counts in the bytes themselves: as text, a table of ten thousand would be garbage of many megabytes each time. */
+function countLines(piece: Buffer): { readonly halfOpen: number; readonly end: number } {
+  let halfOpen = 0;
+  let start = 0;
+  for (let end = piece.indexOf(NEWLINE); end !== -1; end = piece.indexOf(NEWLINE, start)) {
+    if (isHalfOpen(piece, start, end)) halfOpen += 1;
+    start = end + 1;
+  }
+  return { halfOpen, end: start };
+}
+
+/** Whether the state, the fourth field (`  12: LOCAL:PORT REMOTE:PORT ST …`), is SYN_SENT or SYN_RECV. */
+function isHalfOpen(piece: Buffer, start: number, end: number): boolean {
+  const number = piece.indexOf(COLON, start);
+  const local = piece.indexOf(SPACE, number + 2);
+  const remote = piece.indexOf(SPACE, local + 1);
+  if (number === -1 || local === -1 || remote === -1 || remote + 2 >= end) return false;
+  return piece[remote + 1] === ZERO && (piece[remote + 2] === TWO || piece[remote + 2] === THREE);
 }

@@ -168,6 +168,7 @@ test("any damaged file is set aside and reported, and the node comes back online
         code: "damaged-file",
         message: expect.stringContaining(`${file} was damaged`) as string,
         since: expect.any(Number) as number,
+        mendedAt: expect.any(Number) as number,
       },
     ]);
     expect(existsSync(`${path}.damaged`), `${file} ${how}`).toBe(true);

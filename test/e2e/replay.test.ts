@@ -79,7 +79,7 @@ test("a trigger cut off by a crash is answered interrupted and never run again",
   const answer = ping(controller, uid, "127.0.7.3", 50);
   const [running] = await waitFor("the ping runs", () => (pings("127.0.7.3").length > 0 ? pings("127.0.7.3") : false));
   await agent.end("SIGKILL");
-  process.kill(running ?? 0, "SIGKILL");
+  await waitFor("the ping is gone with the agent", () => !pings("127.0.7.3").includes(running ?? 0));
   const again = await startAgent(join(dir, "node"));
   const { status, body } = await answer;
   expect(status).toBeGreaterThanOrEqual(400);

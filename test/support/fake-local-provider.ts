@@ -13,7 +13,7 @@ import type {
 } from "../../src/protocol/local-api.ts";
 
 import type { Config } from "../../src/protocol/documents.ts";
-import type { PlanReport, Reason, WhyReport } from "../../src/protocol/reconcile.ts";
+import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
 
 export const identity: NodeIdentity = {
   uid: "0197f1a2-0000-7000-8000-000000000001",
@@ -114,6 +114,13 @@ export class FakeLocalProvider implements LocalProvider {
 
   config(): Config {
     return this.currentConfig;
+  }
+
+  async rollback(request: RollbackRequest): Promise<RollbackReport> {
+    this.asked.push(request);
+    if (this.thrown !== undefined) throw this.thrown;
+    const { document, plan } = request;
+    return { schema: 1, document, from: 8, to: 7, ...(plan ? { plan: this.currentPlan } : {}) };
   }
 
   wake(): void {

@@ -9,7 +9,7 @@ import type {
   TriggerLine,
 } from "../../protocol/local-api.ts";
 import type { Config } from "../../protocol/documents.ts";
-import type { PlanReport, WhyReport } from "../../protocol/reconcile.ts";
+import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
 
 /** What the agent gives to the local API. Errors it throws reach the caller with their code, message and details. */
 export interface LocalProvider {
@@ -31,6 +31,8 @@ export interface LocalProvider {
   why(): WhyReport;
   /** The effective configuration, secrets included. */
   config(): Config;
+  /** Puts the document before into force, or plans it. */
+  rollback(request: RollbackRequest, signal: AbortSignal): Promise<RollbackReport>;
   /** Ends the wait before the next connection attempt. */
   wake(): void;
 }

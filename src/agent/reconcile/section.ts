@@ -22,6 +22,8 @@ export interface Section<Desired, Actual, S extends Step> {
   undo(step: S, actual: Actual): S | undefined;
   /** Carries out one step; safe to repeat after a crash. */
   apply(step: S, signal: AbortSignal): Promise<void>;
+  /** Carries out steps, none of them guarded, at one blow; for an engine that takes all or nothing. */
+  applyAll?(steps: readonly S[], signal: AbortSignal): Promise<void>;
   /** Picks what to report, free of secrets. */
   report(actual: Actual): Readonly<Record<string, unknown>>;
   /** What keeps single items from working although the plan is empty (a port that is taken); makes the outcome `pending`. Pure. */
@@ -39,6 +41,8 @@ export interface Step {
   readonly kind: string; // the operation
   readonly subject: string; // what it acts on
   readonly guarded: boolean; // could it cut the node off?
+  /** It only takes away, and may go ahead of every other step of its section: the pass removes before it makes. */
+  readonly removes?: boolean;
 }
 
 export type Outcome =
@@ -71,6 +75,8 @@ export interface Prepared {
 /** What the machine has and what remains to be done. */
 export interface View {
   readonly steps: readonly PlannedStep[];
+  /** Applies some of the steps at one blow, where the section can. */
+  readonly applyAll?: (steps: readonly PlannedStep[], signal: AbortSignal) => Promise<void>;
   readonly waits: readonly Issue[];
   readonly reported: () => Readonly<Record<string, unknown>>;
 }
@@ -103,12 +109,23 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
         isUnusable,
         async look(signal) {
           const actual = await section.observe(signal);
-          const steps = section.plan(desired, actual).map((step) => ({
-            step,
-            undo: () => undoOf(step, actual),
-            apply: (signal: AbortSignal) => section.apply(step, signal),
-          }));
-          return { steps, waits: section.waits?.(desired, actual) ?? [], reported: () => section.report(actual) };
+          const typed = new Map<PlannedStep, S>();
+          for (const step of section.plan(desired, actual)) {
+            const undo = (): unknown => undoOf(step, actual);
+            typed.set({ step, undo, apply: (signal) => section.apply(step, signal) }, step);
+          }
+          const applyAll: View["applyAll"] = (chosen, signal) =>
+            section.applyAll?.(
+              chosen.flatMap((step) => typed.get(step) ?? []),
+              signal,
+            ) ?? Promise.resolve();
+          const steps = [...typed.keys()];
+          return {
+            steps,
+            ...(section.applyAll === undefined ? {} : { applyAll }),
+            waits: section.waits?.(desired, actual) ?? [],
+            reported: () => section.report(actual),
+          };
         },
       };
     },

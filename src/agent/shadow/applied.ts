@@ -6,7 +6,7 @@ import type { Desired, Held } from "./desired.ts";
 import type { Effective } from "./merge.ts";
 
 /** What one document came to, before it is stamped with times. */
-export type Verdict = Pick<DocumentApplied, "outcome" | "sections">;
+export type Verdict = Pick<DocumentApplied, "outcome" | "sections" | "inForce">;
 export type Verdicts = Readonly<Partial<Record<DocumentApplied["name"], Verdict>>>;
 /** What became of a section that this version applies. */
 export type SectionAnswer = SectionReport;
@@ -21,13 +21,14 @@ export function judgeDocuments(
   const config = { ...desired.cluster?.body.config, ...desired.node?.body.config };
   const unfinished = sectionNames.filter((name) => config[name] === undefined && isUnfinished(answers.get(name)));
   const verdictOf = (
-    { passedOver }: Held<unknown>,
+    { passedOver, refused, version }: Held<unknown>,
     config: Config,
     notes: readonly Note[],
     others: readonly SectionName[],
   ): Verdict => {
     const known = [...sectionNames.filter((name) => config[name] !== undefined), ...others];
     const sections = Object.fromEntries(known.map((name) => [name, sectionReport(name, type, answers, notes)]));
+    if (refused !== undefined) return { outcome: "rolled-back", inForce: version, sections };
     const isComplete = passedOver.length === 0;
     const isWhole =
       isComplete && Object.values(sections).every(({ state, issues }) => state === "converged" && issues.length === 0);

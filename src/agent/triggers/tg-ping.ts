@@ -34,12 +34,24 @@ export function tgPing(exec: Exec): StreamTrigger<TgPing> {
   };
 }
 
-/** Bounded always: ping does not end by itself. `-O` prints a line for each answer that is missing. */
+/**
+ * Bounded always: ping does not end by itself. `-O` prints a line for each answer that is missing. There is no deadline (`-w`):
+ * with one, ping ends with 1 when a single answer of all is missing, and it strikes before the last answer, since the pauses
+ * between packets add up to more than their seconds.
+ */
 export function pingArguments({ host, source, count }: TgPing, wait: boolean): string[] {
-  const bound = wait
-    ? ["-c", String(count ?? WAIT_COUNT), "-W", String(SILENCE_SECONDS)]
-    : ["-c", String(count ?? SESSION_COUNT), "-w", String(SESSION_COUNT)];
-  return ["-n", "-O", ...bound, ...sourceArguments(host, source), "--", host];
+  const packets = count ?? (wait ? WAIT_COUNT : SESSION_COUNT);
+  return [
+    "-n",
+    "-O",
+    "-c",
+    String(packets),
+    "-W",
+    String(SILENCE_SECONDS),
+    ...sourceArguments(host, source),
+    "--",
+    host,
+  ];
 }
 
 /** The documented default source 127.0.0.1 reaches loopback only, so elsewhere the kernel chooses. */

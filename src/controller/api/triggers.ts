@@ -2,6 +2,7 @@ import { z } from "zod";
 import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
+import { STREAM_DEADLINE_MS } from "../../protocol/trigger-events.ts";
 import { EventName, JsonObject, Uid } from "../../protocol/values.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
@@ -14,7 +15,6 @@ import { badBody, notFound, Problem, refusals } from "./shapes.ts";
 
 const SECOND = 1000;
 const DEFAULT_DEADLINE_MS = 15 * SECOND;
-const STREAM_DEADLINE_MS = 600 * SECOND;
 const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
   ["tg-ping", 60 * SECOND],
   ["tg-traceroute", 60 * SECOND],

@@ -1,10 +1,11 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { pino } from "pino";
-import { expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { Applying } from "../../../src/agent/applying.ts";
 import { reconciler } from "../../../src/agent/reconcile/section.ts";
-import type { Desired } from "../../../src/agent/shadow/desired.ts";
+import type { Desired, DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
+import { InputError } from "../../../src/errors.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import type { Config } from "../../../src/protocol/documents.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -35,11 +36,18 @@ function desiredOf(version: number, config: Config, clusterConfig?: Config): Des
   };
 }
 
+type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
+
 function rig() {
   const stateDir = tempDir();
   mkdirSync(join(stateDir, "desired"));
   const machine = new MemoryMachine();
-  const documents: { current: Desired } = { current: {} };
+  const refuse = (): Promise<never> => Promise.reject(new InputError("not-found", "nothing before"));
+  const documents: Writable<Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack">> = {
+    current: {},
+    rolledBack: refuse,
+    rollBack: refuse,
+  };
   const applying = new Applying({
     clock: new FakeClock(),
     random: () => 1,
@@ -106,4 +114,67 @@ test("a plan names steps and what is not applied, and touches nothing", async ()
     { section: "exec", total: 0, unsupported: expect.any(String) as string },
   ]);
   expect(machine.values.size).toBe(0);
+});
+
+describe("a rollback", () => {
+  const signal = new AbortController().signal;
+  const back = (version: number, refused: number, config: Config): Desired => {
+    const { node } = desiredOf(version, config);
+    return node === undefined ? {} : { node: { ...node, refused: { version: refused, at: 5 } } };
+  };
+
+  test("applies the version before, and the verdict, why and the callback say so", async () => {
+    const { applying, machine, documents } = rig();
+    documents.current = desiredOf(2, { core: { a: "bad" } });
+    applying.apply();
+    await applying.engine.idle();
+    documents.rollBack = () => {
+      documents.current = back(1, 2, { core: { a: "good" } });
+      return Promise.resolve({ desired: documents.current, from: 2, to: 1 });
+    };
+    const outcomes: unknown[] = [];
+    applying.onSettled(() => outcomes.push(applying.verdicts()?.node));
+    expect(await applying.rollback({ document: "node", plan: false }, signal)).toEqual({
+      schema: 1,
+      document: "node",
+      from: 2,
+      to: 1,
+    });
+    await applying.engine.idle();
+    expect(machine.values.get("a")).toBe("good");
+    expect(outcomes.at(-1)).toMatchObject({
+      outcome: "rolled-back",
+      inForce: 1,
+      sections: { core: { state: "converged", steps: 1 } },
+    });
+    expect(applying.why().reasons).toMatchObject([
+      {
+        section: "documents",
+        item: "node",
+        code: "rolled-back",
+        message: expect.stringContaining("version 2") as string,
+      },
+    ]);
+  });
+
+  test("that is only planned names the steps and changes nothing", async () => {
+    const { applying, machine, documents } = rig();
+    documents.current = desiredOf(2, { core: { a: "bad" } });
+    applying.apply();
+    await applying.engine.idle();
+    documents.rolledBack = () =>
+      Promise.resolve({ desired: back(1, 2, { core: { a: "good", b: "x" } }), from: 2, to: 1 });
+    const { plan } = await applying.rollback({ document: "node", plan: true }, signal);
+    expect(plan?.sections).toMatchObject([{ section: "core", total: 2 }]);
+    expect(machine.values.get("a")).toBe("bad");
+    expect(applying.why().reasons).toEqual([]);
+  });
+
+  test("without a version before changes nothing and says so", async () => {
+    const { applying } = rig();
+    for (const plan of [false, true]) {
+      const refusal = plan ? {} : { code: "not-found" };
+      await expect(applying.rollback({ document: "node", plan }, signal)).rejects.toMatchObject(refusal);
+    }
+  });
 });

@@ -1,4 +1,4 @@
-import { cp, readFile, stat, writeFile } from "node:fs/promises";
+import { cp, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { z } from "zod";
@@ -72,6 +72,16 @@ test("a domain is for good, a damaged key is named, a taken port is named", asyn
   await expect(runController({ dataDir, domain: "other.example" })).rejects.toMatchObject({ code: "invalid-settings" });
   await writeFile(join(dataDir, "keys", "signing.jwk"), "{}");
   await expect(runController({ dataDir })).rejects.toThrow("signing.jwk");
+});
+
+test("who cannot have the port or the certificate leaves nothing behind", async () => {
+  const directory = await temporaryDirectory();
+  const dataDir = join(directory, "data");
+  const { host } = new URL((await runController()).url);
+  await expect(runController({ dataDir, listen: host })).rejects.toMatchObject({ code: "listen-failed" });
+  const files = { tlsCert: join(directory, "no-cert.pem"), tlsKey: join(directory, "no-key.pem") };
+  await expect(runController({ dataDir, ...files })).rejects.toThrow("no-cert.pem");
+  expect(await readdir(directory)).toEqual([]);
 });
 
 test("a damaged database is named and left as it is, and a controller with a good one is the same as before", async () => {
