@@ -200,6 +200,7 @@ function assemble({
   // The HTTP API serves every path outside the nodes' own.
   const api = createApi({
     fleet,
+    flows: store.flows,
     access,
     tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
     ...identity,

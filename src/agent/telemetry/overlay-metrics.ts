@@ -60,16 +60,14 @@ export function overlayFacts(current: OverlayReading): ShadowMap {
     .map(({ totals }) => totals);
   const facts: ShadowMap = {};
   const others: ConnectorTotals[] = [];
-  let bytes = 0;
+  let left = FACTS_MAX_BYTES;
   for (const totals of ranked) {
     const key = `connector.${totals.connector}.counters`;
-    const value = factOf(totals);
-    const size = jsonBytes(key) + jsonBytes(value) + 2;
-    if (key.length > MAX_NAME || bytes + size > FACTS_MAX_BYTES) others.push(totals);
-    else {
-      facts[key] = value;
-      bytes += size;
-    }
+    const value = left > 0 && key.length <= MAX_NAME ? factOf(totals) : undefined;
+    // Once something did not fit nothing behind it is looked at: there may be thousands.
+    if (value !== undefined) left -= jsonBytes(key) + jsonBytes(value) + 2;
+    if (value === undefined || left < 0) others.push(totals);
+    else facts[key] = value;
   }
   if (others.length > 0) facts["connectors.others"] = { connectors: others.length, ...factOf(sumOf(others)) };
   return facts;

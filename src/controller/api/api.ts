@@ -7,6 +7,7 @@ import { auditRoutes } from "./audits.ts";
 import { authenticate, challengeFor } from "./caller.ts";
 import { clusterRoutes } from "./clusters.ts";
 import { eventRoutes } from "./events.ts";
+import { flowRoutes } from "./flows.ts";
 import { nodeConfigRoutes } from "./node-config.ts";
 import { nodeItemRoutes } from "./node-items.ts";
 import { nodeRoutes } from "./nodes.ts";
@@ -34,6 +35,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...clusterRoutes(deps),
     ...eventRoutes(deps),
     ...auditRoutes(deps),
+    ...flowRoutes(deps),
     ...alertRoutes(deps),
     ...statsRoutes(deps),
     ...policyRoutes(deps),

@@ -5,7 +5,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { issueText } from "../../protocol/issue-text.ts";
-import type { Fleet } from "../fleet.ts";
+import type { Fleet, FlowSearch } from "../fleet.ts";
 import { anyOf } from "../model/permissions.ts";
 import type { AccessStore } from "../store/access.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
@@ -16,6 +16,7 @@ import type { TokenIssuer } from "./tokens.ts";
 /** Everything the API needs. `org` is the organization's UUID, `domain` its FQDN. */
 export interface ApiDeps {
   readonly fleet: Fleet;
+  readonly flows: FlowSearch;
   readonly access: AccessStore;
   readonly tokens: TokenIssuer;
   readonly org: string;
