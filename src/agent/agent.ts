@@ -118,7 +118,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
 
   const sections = listSections();
-  const applying = new Applying({ clock, random, log, files, settings, documents, sections, onFault: fault });
+  const applying = new Applying({ clock, random, log, files, settings, documents, sections, events, onFault: fault });
 
   // Shadow.
   let health: HealthChecks | undefined;
@@ -133,6 +133,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         version: secondsOf(node?.applied.get("node")?.at),
         domainUpdatedAt: secondsOf(node?.applied.get("domain")?.at),
         publishTime: clock.now(),
+        config: applying.facts(),
         startupError: faults.length > 0,
         isDnsHealthy: health?.results().dns?.isHealthy,
         isRepositoryReachable: repositoryState(health),

@@ -22,7 +22,10 @@ export interface Section<Desired, Actual, S extends Step> {
   undo(step: S, actual: Actual): S | undefined;
   /** Carries out one step; safe to repeat after a crash. */
   apply(step: S, signal: AbortSignal): Promise<void>;
-  /** Picks what to report, free of secrets. */
+  /**
+   * Picks what to report, free of secrets and small: it reaches the shadow as `config.<section>.reported.<key>`, or as it is when the
+   * platform knows the key.
+   */
   report(actual: Actual): Readonly<Record<string, unknown>>;
   /** What keeps single items from working although the plan is empty (a port that is taken); makes the outcome `pending`. Pure. */
   waits?(desired: Desired, actual: Actual): readonly Issue[];
@@ -44,7 +47,7 @@ export interface Step {
 }
 
 export type Outcome =
-  | { readonly state: "converged"; readonly reported: Readonly<Record<string, unknown>> }
+  | { readonly state: "converged" }
   | { readonly state: "rejected"; readonly issues: readonly Issue[] } // nothing of it could be used
   | { readonly state: "failed"; readonly step?: Step; readonly error: Error } // retried with backoff
   | { readonly state: "diverged"; readonly remaining: readonly Step[] } // applied, yet still off target
