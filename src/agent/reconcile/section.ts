@@ -12,7 +12,10 @@ export interface Section<Desired, Actual, S extends Step> {
   readonly deadlineMs?: number;
   /** Reads a stored undo back. Needed by every section with a guarded step; without it no step of the section is stored. */
   readonly stored?: z.ZodType<S>;
-  /** Splits the raw section (undefined: not in the document) into a typed value and the items that cannot be; nothing after it checks shapes. */
+  /**
+   * Splits the raw section (undefined: not in the document) into a typed value and the items that cannot be; nothing after it checks
+   * shapes. Pure: the same value is parsed once.
+   */
   parse(raw: unknown): Parsed<Desired>;
   /** Reads what the agent has on the machine now. Changes nothing. */
   observe(signal: AbortSignal): Promise<Actual>;
@@ -97,12 +100,17 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
     if (!step.guarded) return null;
     throw new InternalError("internal", `${name}: ${step.kind} is guarded, and the section cannot read its undo back`);
   };
+  let last: { readonly raw: unknown; readonly parsed: Parsed<Desired> } | undefined;
+  const parse = (raw: unknown): Parsed<Desired> => {
+    if (last === undefined || last.raw !== raw) last = { raw, parsed: section.parse(raw) };
+    return last.parsed;
+  };
   return {
     name,
     needsDataPlane: section.needsDataPlane ?? false,
     deadlineMs: section.deadlineMs ?? DEADLINE_MS,
     prepare(raw) {
-      const { desired, rejected, isUnusable = false } = section.parse(raw);
+      const { desired, rejected, isUnusable = false } = parse(raw);
       return {
         rejected,
         isUnusable,
