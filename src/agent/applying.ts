@@ -197,6 +197,9 @@ function versionsOf({ node, cluster, domain }: Desired): Versions {
   };
 }
 
+const MAX_ISSUES = 1000;
+const lines = (texts: readonly string[]): string[] => texts.map((text) => text.slice(0, 1024));
+
 /** A standing in the words of the report; its own reason comes first unless its items say it. */
 function answerOf(standing: Standing): SectionAnswer {
   const issues = whyOf([standing]).map(({ item, message }) =>
@@ -204,7 +207,10 @@ function answerOf(standing: Standing): SectionAnswer {
   );
   return {
     state: standing.outcome.state,
-    issues: issues.map((text) => text.slice(0, 1024)).slice(0, 1000),
+    issues:
+      issues.length <= MAX_ISSUES
+        ? lines(issues)
+        : [...lines(issues.slice(0, MAX_ISSUES - 1)), `and ${issues.length - MAX_ISSUES + 1} more`],
     steps: standing.steps,
   };
 }
