@@ -300,9 +300,7 @@ function outcomeOf(view: View, failure: Failure | undefined): Outcome {
   if (failure !== undefined) return { state: "failed", ...failure };
   if (view.steps.length > 0) return { state: "diverged", remaining: view.steps.map(({ step }) => shown(step)) };
   const waits = view.waits[0];
-  return waits === undefined
-    ? { state: "converged", reported: view.reported() }
-    : { state: "pending", reason: waits.message };
+  return waits === undefined ? { state: "converged" } : { state: "pending", reason: waits.message };
 }
 
 function issueOf(section: string, { step, error }: Failure): Issue {
