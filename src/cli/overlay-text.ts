@@ -81,11 +81,17 @@ export function listText(
   });
   const shown = [{ head: `overlay ${overlayText(overlay, now, paint)}`, details: [] }, ...wrong, ...items];
   if (items.length === 0) shown.push({ head: none, details: [] });
-  const lines = shown.flatMap(({ head, details }) => [
-    ...wrap(head, columns - 2 * INDENT.length).map((line, at) => (at === 0 ? line : INDENT + INDENT + line)),
-    ...details.flatMap((detail) => wrap(detail, columns - INDENT.length).map((line) => INDENT + line)),
-  ]);
-  return lines.map((line) => `${line.trimEnd()}\n`).join("");
+  return shown
+    .flatMap((item) => linesOf(item, columns))
+    .map((line) => `${line.trimEnd()}\n`)
+    .join("");
 }
 
 const INDENT = "  ";
+
+/** Details stand one indent in, what is left of a head two. */
+function linesOf({ head, details }: ItemText, columns: number): readonly string[] {
+  const [first = "", ...rest] = wrap(head, columns - 2 * INDENT.length);
+  const below = details.flatMap((detail) => wrap(detail, columns - INDENT.length));
+  return [first, ...rest.map((line) => INDENT + INDENT + line), ...below.map((line) => INDENT + line)];
+}

@@ -80,7 +80,8 @@ export const verbs: readonly Verb[] = [
   {
     name: "reset",
     summary: "wipe this node's identity and state, for good",
-    about: "The agent must be stopped. Asks for the node's name first. The data store stays.",
+    about:
+      "The agent must be stopped; its overlay is ended with all that it carries. Asks for the node's name first. The data store stays.",
     arguments: [],
     options: { yes: { short: "y", help: "do not ask" }, ...JSON_OPTION, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unregistered"],

@@ -32,7 +32,7 @@ export function aReading(parts: ReadingParts, changes: Partial<OverlayReading> =
     draining: false,
     flowsDropped: 0,
     listeners: [...listeners],
-    counters: counters.map((entry) => ({ ...NOTHING_COUNTED, connector: "c", ...entry })),
+    counters: counters.map(aCounter),
     services: [...health],
   };
   return {
@@ -45,6 +45,10 @@ export function aReading(parts: ReadingParts, changes: Partial<OverlayReading> =
     why: [],
     ...changes,
   };
+}
+
+function aCounter(entry: NonNullable<ReadingParts["counters"]>[number]): ListenerCounters {
+  return { ...NOTHING_COUNTED, connector: "c", ...entry };
 }
 
 /** What is known of an overlay that is not there. */
