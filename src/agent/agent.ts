@@ -333,6 +333,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     applied: node?.applied ?? new Map(),
     telemetry: spool.status(),
     network: machine.engine,
+    overlay: overlay.status(),
     process: readProcess(reader),
     faults: [...faults.all, ...(node?.faults ?? [])],
     clockOffsetSeconds: clockOffset(),
@@ -351,6 +352,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     documents,
     retry: (name) => node?.sync.retry(name),
     applying,
+    overlay,
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());

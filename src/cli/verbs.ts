@@ -9,6 +9,7 @@ const DIRECTORIES = {
 } as const satisfies Record<string, OptionSpec>;
 const JSON_OPTION = { json: { help: "print JSON; 'holdfast help --json-schema <verb>' prints its schema" } } as const;
 const TIMEOUT = { timeout: { value: "SECONDS", help: "how long the agent may stay silent" } } as const;
+const WATCH = { watch: { short: "w", help: "show it again every second until Ctrl-C" } } as const;
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 const license: ArgumentSpec = {
@@ -84,7 +85,8 @@ export const verbs: readonly Verb[] = [
   {
     name: "reset",
     summary: "wipe this node's identity and state, for good",
-    about: "The agent must be stopped. Asks for the node's name first. The data store stays.",
+    about:
+      "The agent must be stopped; its overlay is ended with all that it carries. Asks for the node's name first. The data store stays.",
     arguments: [],
     options: { yes: { short: "y", help: "do not ask" }, ...JSON_OPTION, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unregistered"],
@@ -113,7 +115,7 @@ export const verbs: readonly Verb[] = [
     summary: "show how this node stands",
     arguments: [],
     options: {
-      watch: { short: "w", help: "show it again every second until Ctrl-C" },
+      ...WATCH,
       ...JSON_OPTION,
       ...TIMEOUT,
       ...DIRECTORIES,
@@ -130,6 +132,27 @@ export const verbs: readonly Verb[] = [
     exits: ["ok", "failed", "usage", "unreachable", "unregistered", "degraded", "timeout"],
     example: "holdfast health",
     load: async () => (await import("./health.ts")).healthVerb,
+  },
+  {
+    name: "connectors",
+    summary: "show what this node listens on, where it leads, and what it has counted",
+    about:
+      "Every connector of the configuration in force, also one that does not listen, with the reason. Counters start when a " +
+      "connector's listener comes to be. A refused flow never reached its target.",
+    arguments: [],
+    options: { ...WATCH, ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unreachable", "degraded", "timeout"],
+    example: "holdfast connectors --watch",
+    load: async () => (await import("./connectors.ts")).connectorsVerb,
+  },
+  {
+    name: "services",
+    summary: "show what connectors can reach from this node, and whether it answers",
+    arguments: [],
+    options: { ...WATCH, ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unreachable", "degraded", "timeout"],
+    example: "holdfast services",
+    load: async () => (await import("./services.ts")).servicesVerb,
   },
   {
     name: "plan",
