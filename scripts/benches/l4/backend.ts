@@ -45,7 +45,11 @@ function sink(accepted: Socket): void {
 
 const servers = {
   source: listen(source),
-  sink: createServer({ allowHalfOpen: true, pauseOnConnect: true }, sink).listen({ host: HOST, port: 0 }),
+  sink: createServer({ allowHalfOpen: true, pauseOnConnect: true }, sink).listen({
+    host: HOST,
+    port: 0,
+    backlog: 4096,
+  }),
   echo: listen(echo),
 };
 createInterface({ input: process.stdin }).on("line", () => {
