@@ -128,7 +128,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onFlows: (ended) => flows.take(ended),
   });
   const sections = listSections({ overlay, documents });
-  const applying = new Applying({ clock, random, log, files, settings, documents, sections, onFault: fault });
+  const applying = new Applying({ clock, random, log, files, settings, documents, sections, events, onFault: fault });
 
   // Shadow.
   let health: HealthChecks | undefined;
@@ -144,6 +144,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         domainUpdatedAt: secondsOf(node?.applied.get("domain")?.at),
         publishTime: clock.now(),
         startupError: faults.all.length > 0,
+        config: applying.facts(),
         isDnsHealthy: health?.results().dns?.isHealthy,
         isRepositoryReachable: repositoryState(health),
         isSshLocal: health?.results().isSshLocal,
@@ -332,6 +333,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     applied: node?.applied ?? new Map(),
     telemetry: spool.status(),
     network: machine.engine,
+    overlay: overlay.status(),
     process: readProcess(reader),
     faults: [...faults.all, ...(node?.faults ?? [])],
     clockOffsetSeconds: clockOffset(),
@@ -350,6 +352,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     documents,
     retry: (name) => node?.sync.retry(name),
     applying,
+    overlay,
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());

@@ -6,12 +6,15 @@ import { DocumentName } from "../protocol/claims.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../protocol/reconcile.ts";
 import { sectionNames, sectionSuits } from "../protocol/sections.ts";
+import type { ShadowMap } from "../protocol/shadow.ts";
+import { ConfigEvents, type ConfigEventsOptions } from "./config-events.ts";
 import { Engine } from "./reconcile/engine.ts";
 import type { Random } from "./reconcile/retry.ts";
 import type { Reconciler } from "./reconcile/section.ts";
 import { sameVersions, whyOf, type Standing, type Versions } from "./reconcile/standing.ts";
 import type { AgentSettings } from "./settings.ts";
 import { judgeDocuments, type SectionAnswer, type Verdicts } from "./shadow/applied.ts";
+import { configFacts } from "./config-facts.ts";
 import type { Desired, DesiredDocuments } from "./shadow/desired.ts";
 import { effective, type Effective } from "./shadow/merge.ts";
 
@@ -24,6 +27,7 @@ export interface ApplyingOptions {
   readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack">;
   /** In the order in which they depend on each other. */
   readonly sections: readonly Reconciler[];
+  readonly events: ConfigEventsOptions["events"];
   readonly onFault: (code: string, message: string) => void;
 }
 
@@ -31,11 +35,14 @@ export interface ApplyingOptions {
 export class Applying {
   readonly #options: ApplyingOptions;
   readonly #listeners = new Set<() => void>();
+  readonly #events: ConfigEvents;
   readonly engine: Engine;
+  #merged: { readonly of: Desired; readonly effective: Effective } | undefined;
 
   constructor(options: ApplyingOptions) {
     this.#options = options;
-    const { clock, random, log, files, settings, sections, onFault } = options;
+    const { clock, random, log, files, settings, sections, events, onFault } = options;
+    this.#events = new ConfigEvents({ clock, events });
     this.engine = new Engine({
       clock,
       random,
@@ -53,7 +60,7 @@ export class Applying {
   apply(): void {
     const { current } = this.#options.documents;
     if (current.node === undefined) return;
-    const { config } = effectiveOf(current);
+    const { config } = this.#effective();
     this.engine.set({ version: versionsOf(current), config, isActive: current.node.body.state === "ACTIVE" });
   }
 
@@ -68,7 +75,7 @@ export class Applying {
     });
     if (current.node !== undefined && !isAnswered) return undefined;
     const answers = new Map([...standings].map(([name, standing]) => [name, answerOf(standing)]));
-    return judgeDocuments(current, answers, effectiveOf(current));
+    return judgeDocuments(current, answers, this.#effective());
   }
 
   /** Calls back whenever something became of the documents; the returned function ends it. */
@@ -79,7 +86,15 @@ export class Applying {
 
   /** The effective configuration: all sections that are in force. */
   config(): Config {
-    return effectiveOf(this.#options.documents.current).config;
+    return this.#effective().config;
+  }
+
+  /** What the shadow says of it. */
+  facts(): ShadowMap {
+    const { engine } = this;
+    const known = new Set(engine.names);
+    const unsupported = Object.keys(this.config()).filter((name) => !known.has(name));
+    return configFacts({ desired: this.#options.documents.current, standings: engine.standings, unsupported });
   }
 
   /** The steps that this configuration, in the place of the node's own, would take; that in force when none is given. */
@@ -129,7 +144,15 @@ export class Applying {
     return { schema: 1, reasons };
   }
 
+  /** Merged once for the documents in force. */
+  #effective(): Effective {
+    const { current } = this.#options.documents;
+    if (this.#merged?.of !== current) this.#merged = { of: current, effective: effectiveOf(current) };
+    return this.#merged.effective;
+  }
+
   #settle(): void {
+    this.#events.look(this.#options.documents.current, this.engine.standings);
     for (const listener of this.#listeners) listener();
   }
 
@@ -174,6 +197,9 @@ function versionsOf({ node, cluster, domain }: Desired): Versions {
   };
 }
 
+const MAX_ISSUES = 1000;
+const lines = (texts: readonly string[]): string[] => texts.map((text) => text.slice(0, 1024));
+
 /** A standing in the words of the report; its own reason comes first unless its items say it. */
 function answerOf(standing: Standing): SectionAnswer {
   const issues = whyOf([standing]).map(({ item, message }) =>
@@ -181,7 +207,10 @@ function answerOf(standing: Standing): SectionAnswer {
   );
   return {
     state: standing.outcome.state,
-    issues: issues.map((text) => text.slice(0, 1024)).slice(0, 1000),
+    issues:
+      issues.length <= MAX_ISSUES
+        ? lines(issues)
+        : [...lines(issues.slice(0, MAX_ISSUES - 1)), `and ${issues.length - MAX_ISSUES + 1} more`],
     steps: standing.steps,
   };
 }

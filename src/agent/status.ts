@@ -1,3 +1,4 @@
+import type { OverlayStatus } from "../host/overlay.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { holdfastCommand, type GivenDirectories } from "../lib/command-line.ts";
 import type { FloorName, Health, HealthItem, SessionStatus, Status } from "../protocol/local-api.ts";
@@ -7,6 +8,7 @@ import type { Registration } from "./identity/identity.ts";
 import type { Fault } from "./fault.ts";
 import { DEFAULT_RUN_DIR, DEFAULT_STATE_DIR } from "./settings.ts";
 import type { AppliedReports } from "./managed-node.ts";
+import { overlayStateOf } from "./overlay-reading.ts";
 import type { Desired } from "./shadow/desired.ts";
 
 /** Everything a status is made of, gathered at one moment. Times in Unix milliseconds. */
@@ -21,6 +23,7 @@ export interface StatusInput {
   readonly applied: AppliedReports;
   readonly telemetry: Status["telemetry"];
   readonly network: "netlink" | "poll";
+  readonly overlay: OverlayStatus;
   readonly process: Status["process"];
   readonly faults: readonly Fault[];
   /** Why and since when the disk refuses writes, while it does. */
@@ -50,7 +53,7 @@ export function buildStatus(input: StatusInput): Status {
     documents: documentsOf(input),
     sections: sectionsOf(input.applied),
     telemetry: input.telemetry,
-    engines: { network: input.network },
+    engines: { network: input.network, overlay: overlayStateOf(input.overlay) },
     process: input.process,
     faults: [...input.faults, ...storageFaults(input)],
   };
@@ -114,6 +117,7 @@ export function buildHealth(input: HealthInput): Health {
   const items = [
     sessionItem(input.status),
     documentsItem(input.status),
+    overlayItem(input.status),
     clockItem(input.clockOffsetSeconds),
     stateItem(input.isStatePersistent, input.status.faults),
     diskItem(input.diskUsedRatio),
@@ -192,6 +196,22 @@ function documentsItem({ node, documents, sections }: Status): HealthItem | unde
     status: open.some(([, { state }]) => state !== "unsupported") ? "warn" : "pass",
     message,
   };
+}
+
+function overlayItem({ engines }: Status): HealthItem | undefined {
+  const { overlay } = engines;
+  if (overlay === undefined) return undefined;
+  const { state, since, pid, reason } = overlay;
+  switch (state) {
+    case "off":
+      return { name: "overlay", status: "pass", message: "off: no service and no connector asks for it", since };
+    case "up":
+      return { name: "overlay", status: "pass", message: `serves as process ${pid ?? "of unknown id"}`, since };
+    case "down": {
+      const fix = "the agent tries again by itself; overlay.log in the overlay's state directory says why it ended";
+      return { name: "overlay", status: "fail", message: `down: ${reason ?? "it is not running"}`, since, fix };
+    }
+  }
 }
 
 function clockItem(offset: number | undefined): HealthItem {

@@ -80,6 +80,15 @@ export interface AuditRecord {
   readonly timestamp: number;
 }
 
+export interface AuditFilter {
+  readonly nodeIds?: readonly string[];
+  /** Unix seconds, both inclusive. */
+  readonly from?: number;
+  readonly to?: number;
+  readonly limit: number;
+  readonly offset: number;
+}
+
 export interface EventFilter {
   readonly nodeIds?: readonly string[];
   readonly eventTypes?: readonly string[];
@@ -181,8 +190,11 @@ export interface Fleet {
   event(nodeId: string, eventUid: string): EventRecord | undefined;
   alerts(nodeId?: string): readonly AlertRecord[];
   /** Resolves and dismisses one alert; false when none of this type is open. */
-  dismissAlert(nodeId: string, eventType: string): boolean;
-  audits(nodeId: string): readonly AuditRecord[];
+  dismissAlert(nodeId: string, eventType: string, user: string): boolean;
+  /** Who did what to nodes, newest first. */
+  audits(filter: AuditFilter): { readonly total: number; readonly items: readonly AuditRecord[] };
+  /** Does something outside the nodes and records it as a change by this user, or neither. */
+  recordChange<T>(user: string, message: string, work: () => T): T;
   /** Minute samples of one node, oldest first; `from` and `to` in Unix seconds. */
   metrics(nodeId: string, from: number, to: number): readonly MetricSample[];
 }

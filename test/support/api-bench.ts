@@ -31,6 +31,9 @@ export interface Answer {
   readonly json: unknown;
 }
 
+/** What the schema library says by itself; people are told in words of ours. */
+const LIBRARY_WORDS = /: (Too (small|big)|Invalid (input|string|key|option|type|number)|Unrecognized)/;
+
 /** The API over a fake fleet and a real database in memory; every answer is held against what its route declares. */
 export class ApiBench {
   readonly fleet = new FakeFleet();
@@ -105,6 +108,8 @@ export class ApiBench {
     if (route === undefined || status === 404 || status === 414) return;
     const declared = route.answers[status];
     if (declared === undefined) throw new Error(`${route.operationId} does not declare ${status}`);
+    if (LIBRARY_WORDS.test(JSON.stringify(json) ?? ""))
+      throw new Error(`${route.operationId}: ${JSON.stringify(json)}`);
     if (json === undefined || declared.schema === undefined) return;
     const parsed = declared.schema.safeParse(json);
     if (!parsed.success) throw new Error(`${route.operationId} ${status}: ${z.prettifyError(parsed.error)}`);

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { AgentError, HostError, InternalError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { readPidFile } from "../../host/pid-file.ts";
+import { lockRunDirectory, type RunLock } from "../../host/run-lock.ts";
 import { checkRunDirectory, listenOnSocket, makeRunDirectory, probeSocket } from "../../host/unix-socket.ts";
 import { ADMIN_SOCKET, READ_SOCKET, socketPath } from "../../protocol/local-api.ts";
 import type { LocalProvider } from "./provider.ts";
@@ -44,11 +45,15 @@ export async function serveLocalApi(options: LocalApiOptions): Promise<LocalApi>
   await makeRunDirectory(options.runDir);
   const stop = new AbortController();
   const servers: Server[] = [];
+  let lock: RunLock | undefined;
   const close = async (): Promise<void> => {
     stop.abort(new InternalError("stopped", "the agent stops"));
     await Promise.all(servers.map(closeServer));
+    lock?.release();
+    lock = undefined;
   };
   try {
+    lock = lockRunDirectory(options.runDir, "agent");
     for (const { path, mode, isAdmin } of sockets) {
       const server = localServer(options, isAdmin, stop.signal);
       await listenOnSocket(server, path, mode);

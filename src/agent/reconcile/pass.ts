@@ -242,15 +242,13 @@ class Pass {
   /** Carries out steps of a section that takes them at one blow. */
   async #applyAll(candidate: Candidate, planned: readonly PlannedStep[]): Promise<TurnEnd> {
     const { isStale, checkpoint, log, signal } = this.#options;
-    const { section, view, failures } = candidate;
+    const { section, view } = candidate;
     if (isStale()) return "stale";
     try {
       if (this.#isOpen) {
         this.#begun += planned.length;
         await checkpoint.mark(this.#begun - 1);
       }
-      // What failed in an earlier turn is not tried again in this pass.
-      if (failures.length > 0) return "through";
       this.#hasChanged = true;
       await this.#within(section, "apply", async (signal) => view.applyAll?.(planned, signal));
       candidate.steps += planned.length;
@@ -258,7 +256,8 @@ class Pass {
     } catch (error) {
       signal.throwIfAborted();
       log.warn({ section: section.name, steps: planned.length, err: toError(error) }, "steps failed");
-      failures.push(...planned.slice(0, 1).map(({ step }) => ({ step: shown(step), error: toError(error) })));
+      // It is the section's failure: no item is more to blame than another.
+      throw error;
     }
     return "through";
   }
@@ -300,9 +299,7 @@ function outcomeOf(view: View, failure: Failure | undefined): Outcome {
   if (failure !== undefined) return { state: "failed", ...failure };
   if (view.steps.length > 0) return { state: "diverged", remaining: view.steps.map(({ step }) => shown(step)) };
   const waits = view.waits[0];
-  return waits === undefined
-    ? { state: "converged", reported: view.reported() }
-    : { state: "pending", reason: waits.message };
+  return waits === undefined ? { state: "converged" } : { state: "pending", reason: waits.message };
 }
 
 function issueOf(section: string, { step, error }: Failure): Issue {

@@ -1,11 +1,8 @@
-import { z } from "zod";
 import { HostError, InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
+import { SpeedTest } from "../../protocol/trigger-bodies.ts";
 import { transferOnce, type TransferTarget } from "./speed-transfer.ts";
 import type { StreamTrigger, TriggerContext } from "./trigger.ts";
-
-const SpeedTest = z.object({ action: z.enum(["download", "upload", "both"]).default("both") });
-type SpeedTest = z.infer<typeof SpeedTest>;
 
 export interface SpeedTestOptions {
   readonly clock: Clock;

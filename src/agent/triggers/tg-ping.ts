@@ -1,15 +1,7 @@
 import { isIPv4 } from "node:net";
-import { z } from "zod";
 import type { Exec } from "../../host/exec.ts";
-import { Host, IpAddress } from "../../protocol/values.ts";
+import { TgPing } from "../../protocol/trigger-bodies.ts";
 import type { StreamTrigger } from "./trigger.ts";
-
-export const TgPing = z.object({
-  host: Host,
-  source: IpAddress.optional(),
-  count: z.int().min(1).max(600).optional(),
-});
-export type TgPing = z.infer<typeof TgPing>;
 
 const WAIT_COUNT = 4;
 const SESSION_COUNT = 600;

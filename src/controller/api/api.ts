@@ -3,6 +3,7 @@ import { Hono, type Context } from "hono";
 import { InputError, toError } from "../../errors.ts";
 import { policyRoutes, serviceUserRoutes } from "./access.ts";
 import { alertRoutes } from "./alerts.ts";
+import { auditRoutes } from "./audits.ts";
 import { authenticate, challengeFor } from "./caller.ts";
 import { clusterRoutes } from "./clusters.ts";
 import { eventRoutes } from "./events.ts";
@@ -33,6 +34,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...triggerRoutes(deps),
     ...clusterRoutes(deps),
     ...eventRoutes(deps),
+    ...auditRoutes(deps),
     ...flowRoutes(deps),
     ...alertRoutes(deps),
     ...statsRoutes(deps),

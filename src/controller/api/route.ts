@@ -59,8 +59,13 @@ export interface RouteSpec<P extends z.ZodObject, Q extends z.ZodObject, B exten
   readonly access: Access<z.infer<P>>;
   readonly params?: P;
   readonly query?: Q;
-  /** `root` leads the lines of a violation. */
-  readonly body?: { readonly schema: B; readonly root?: string; readonly limits?: JsonLimits };
+  /** `root` leads the lines of a violation; `described` says more than `schema` holds it to. */
+  readonly body?: {
+    readonly schema: B;
+    readonly root?: string;
+    readonly limits?: JsonLimits;
+    readonly described?: z.ZodType;
+  };
   /** A form or a JSON body that the handler reads by itself: only described here. */
   readonly form?: z.ZodType;
   readonly answers: Readonly<Record<number, AnswerSpec>>;
@@ -122,7 +127,7 @@ export function route<
     permissions: permissionsOf(spec.access),
     params: spec.params,
     query: spec.query,
-    body: spec.body?.schema,
+    body: spec.body?.described ?? spec.body?.schema,
     form: spec.form,
     answers: spec.answers,
     async run({ request, search, params: rawParams, identify }) {

@@ -74,6 +74,18 @@ export const PublicEvent = z
   })
   .meta({ id: "Event" });
 
+export const PublicAudit = z
+  .object({
+    uid: Text.meta({ description: "The node" }),
+    fqdn: Text,
+    category: Text.meta({ description: "For example `Node Action`" }),
+    value: Text,
+    timestamp: z.number().meta({ description: "Unix seconds" }),
+    expires: z.number().meta({ description: "When it is forgotten, Unix seconds" }),
+    org: Text,
+  })
+  .meta({ id: "Audit" });
+
 export const PublicFlow = FlowRecord.extend({
   nodeId: Text.meta({ description: "The node that reported it" }),
   flags: FlowRecord.shape.flags.meta({

@@ -1,4 +1,4 @@
-import { openDatabase, transaction } from "../../host/database.ts";
+import { atomic, openDatabase } from "../../host/database.ts";
 import type { DatabaseSync } from "node:sqlite";
 import { alertStore, type AlertStore } from "./alerts.ts";
 import { auditStore, type AuditStore } from "./audits.ts";
@@ -58,14 +58,13 @@ export function openStore(path: string, isExpected = false): Store {
     telemetry: telemetryStore(sql),
     flows: flowStore(sql),
   };
-  const atomic = <T>(work: () => T): T => (sql.isTransaction ? work() : transaction(sql, work));
   return {
     sql,
     isPersistent,
     ...parts,
-    atomic,
+    atomic: (work) => atomic(sql, work),
     prune: (nowSeconds) =>
-      atomic(() => {
+      atomic(sql, () => {
         const { licenses, events, alerts, audits, triggers, telemetry, flows } = parts;
         for (const part of [licenses, events, alerts, audits, triggers, telemetry, flows]) part.prune(nowSeconds);
       }),

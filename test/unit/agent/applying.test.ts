@@ -42,6 +42,7 @@ function rig() {
   const stateDir = tempDir();
   mkdirSync(join(stateDir, "desired"));
   const machine = new MemoryMachine();
+  const events: string[] = [];
   const refuse = (): Promise<never> => Promise.reject(new InputError("not-found", "nothing before"));
   const documents: Writable<Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack">> = {
     current: {},
@@ -56,10 +57,15 @@ function rig() {
     settings: { stateDir },
     documents,
     sections: [reconciler(modelSection(machine, { name: "core" }))],
+    events: {
+      raise: ({ eventType }) => void events.push(`raise ${eventType}`),
+      clear: () => undefined,
+      notice: ({ eventType }) => void events.push(`notice ${eventType}`),
+    },
     onFault: () => undefined,
   });
   onTestFinished(() => applying.close());
-  return { applying, machine, documents };
+  return { applying, machine, documents, events };
 }
 
 test("a document has its verdict once the engine has answered for it, and calls back then", async () => {
@@ -177,4 +183,26 @@ describe("a rollback", () => {
       await expect(applying.rollback({ document: "node", plan }, signal)).rejects.toMatchObject(refusal);
     }
   });
+});
+
+test("what became of it is in the shadow, and drift that was put back is told", async () => {
+  const { applying, machine, documents, events } = rig();
+  documents.current = desiredOf(3, { core: { a: "1", b: 7 }, vpn: {} });
+  applying.apply();
+  await applying.engine.idle();
+  expect(applying.facts()).toMatchObject({
+    "document.node.version": 3,
+    "config.core.state": "converged",
+    "config.core.version": 3,
+    "config.core.issues": 1,
+    "config.core.item.b": "invalid: core.b: must be text",
+    "config.core.reported.a": "1",
+    "config.vpn.state": "unsupported",
+  });
+  expect(events).toEqual(["raise Invalid Configuration"]);
+  machine.values.set("a", "changed");
+  applying.engine.look("test");
+  await applying.engine.idle();
+  expect(applying.facts()).toMatchObject({ "config.core.drift.count": 1, "config.core.drift.what": "set a" });
+  expect(events).toContain("notice Configuration Drift");
 });

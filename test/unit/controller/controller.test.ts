@@ -159,6 +159,29 @@ test("the fleet takes no tag and no section that a node would refuse for its key
   expect(controller.fleet.node(uid)).toMatchObject({ tags: {}, config: {} });
 });
 
+test("a change beside the nodes and a dismissed alert are events that name who did it", async () => {
+  const controller = await runController({ domain: "net.example" });
+  const { uid } = await addNode(controller, "edge");
+  const { fleet } = controller;
+  expect(fleet.recordChange("ann", "Policy reader created", () => 7)).toBe(7);
+  const failing = (): never => {
+    throw new Error("refused");
+  };
+  expect(() => fleet.recordChange("ann", "Policy other created", failing)).toThrow("refused");
+  expect(fleet.dismissAlert(uid, "Node Disconnect", "bob")).toBe(false);
+  const session = await (await addNode(controller, "away")).connect();
+  session.raw.socket.terminate();
+  const away = fleet.nodes().find(({ name }) => name === "away")?.uid ?? "";
+  await until(() => (fleet.alerts(away).length > 0 ? true : undefined));
+  expect(fleet.dismissAlert(away, "Node Disconnect", "bob")).toBe(true);
+  const filter = { eventTypes: ["Configuration Change"], sort: { by: "timestamp", order: "asc" } } as const;
+  const changes = fleet.events({ ...filter, limit: 100, offset: 0 }).items;
+  expect(changes.filter(({ message }) => /Policy|Alert/.test(message))).toMatchObject([
+    { message: "Policy reader created", details: { user: "ann" }, nodeId: "", fqdn: "net.example" },
+    { message: "Alert Node Disconnect dismissed", details: { user: "bob" }, nodeId: away },
+  ]);
+});
+
 test("what changes nothing leaves no event and no audit, and a change names only what changed", async () => {
   const controller = await runController();
   const { uid } = await addNode(controller, "edge");
@@ -166,7 +189,10 @@ test("what changes nothing leaves no event and no audit, and a change names only
   const { fqdn } = fleet.createCluster({ name: "pair" }, "test");
   const trail = (): unknown => {
     const filter = { sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;
-    return [fleet.events(filter).items.map(({ message }) => message), fleet.audits(uid)];
+    return [
+      fleet.events(filter).items.map(({ message }) => message),
+      fleet.audits({ nodeIds: [uid], limit: 100, offset: 0 }),
+    ];
   };
   const changes = [
     () => fleet.setSection(uid, "gateway", { enabled: true, paths: [{ id: 1 }] }, "test"),

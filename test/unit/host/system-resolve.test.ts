@@ -24,7 +24,7 @@ test("of one name two lookups hang at most, and whoever comes later has the answ
   void resolve("b.example");
   expect(asked.map(({ host }) => host)).toEqual(["a.example", "a.example", "b.example"]);
   asked[1]?.answer.resolve(["192.0.2.2"]);
-  expect(await Promise.all(others)).toEqual(Array(20).fill(["192.0.2.2"]));
+  expect(await Promise.all(others)).toEqual(others.map(() => ["192.0.2.2"]));
   asked[0]?.answer.resolve(["192.0.2.1"]);
   expect(await first).toEqual(["192.0.2.1"]);
 });

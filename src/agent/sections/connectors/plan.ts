@@ -15,6 +15,8 @@ interface Listens {
   readonly guarded: false;
   readonly listener: OverlayListener;
 }
+/** At how many addresses one connector may listen. */
+const MAX_ADDRESSES = 256;
 
 export type ConnectorStep =
   | ({ readonly kind: "listen" | "change" | "rename" } & Listens)
@@ -77,7 +79,7 @@ export function compileConnector(
     key: keyOf(connector),
     connector: id,
     protocol: transport,
-    addresses: [...at],
+    addresses: at.slice(0, MAX_ADDRESSES),
     port,
     target,
     ...(sources === undefined ? {} : { sources: [...sources] }),
@@ -103,9 +105,14 @@ export function keyOf({ transport, port, listen }: Connector): string {
 export function waitingConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly Issue[] {
   return desired.filter(isServed).flatMap((connector): Issue[] => {
     const { path, listen } = connector;
-    if (listen.at === "nic" && addressesOf(listen, actual.addresses).length === 0) {
-      const at = `${path}.nic`;
+    const at = `${path}.nic`;
+    const count = addressesOf(listen, actual.addresses).length;
+    if (listen.at === "nic" && count === 0) {
       return [{ path: at, code: "address-absent", message: `${at}: ${listen.nic} has no IPv4 address` }];
+    }
+    if (listen.at === "nic" && count > MAX_ADDRESSES) {
+      const text = `${listen.nic} has ${count} IPv4 addresses; only the first ${MAX_ADDRESSES} are listened on`;
+      return [{ path: at, code: "too-many-addresses", message: `${at}: ${text}` }];
     }
     const state = actual.states.get(keyOf(connector));
     if (state?.state !== "failed") return [];

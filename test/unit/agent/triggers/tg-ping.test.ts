@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
-import { pingArguments, TgPing, tgPing } from "../../../../src/agent/triggers/tg-ping.ts";
+import { pingArguments, tgPing } from "../../../../src/agent/triggers/tg-ping.ts";
+import { TgPing } from "../../../../src/protocol/trigger-bodies.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostExec } from "../../../../src/host/exec.ts";
 import { rig } from "./rig.ts";
