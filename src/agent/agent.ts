@@ -304,6 +304,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     events,
     extra: async () => ({
       "event.dropped": spool.status().events.dropped,
+      "flow.dropped": spool.status().flows.dropped,
       ...meter.sample(await readCounters(overlay, clock, ending.signal)),
     }),
     onNetwork: (what) => {
