@@ -299,6 +299,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       log.debug({ what }, "network changed");
       links.check();
       reporting.look();
+      applying.engine.look(what);
       session?.wake(what === "resumed" ? "resumed" : "network");
     },
   });
