@@ -309,7 +309,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     }),
     onNetwork: (what) => {
       reporting.look();
-      applying.engine.look("network changed", OVERLAY_SECTIONS);
+      applying.engine.look(what);
       session?.wake(what === "resumed" ? "resumed" : "network");
     },
     onSample: (sample) => {
