@@ -11,10 +11,11 @@ import { idle } from "./benches/idle.ts";
 import { pipeline } from "./benches/pipeline.ts";
 import { busyBetween } from "./benches/processes.ts";
 import { delay, endAll } from "./benches/programs.ts";
+import { reconcile } from "./benches/reconcile.ts";
 import { reconnect } from "./benches/reconnect.ts";
 import { startUp } from "./benches/start.ts";
 
-const benches: readonly Bench[] = [idle, startUp, pipeline, heartbeat, controllerMemory, reconnect];
+const benches: readonly Bench[] = [idle, startUp, pipeline, heartbeat, controllerMemory, reconnect, reconcile];
 const BUSY = 0.25;
 const LOOK_MS = 2000;
 

@@ -21,7 +21,7 @@ export interface LocalProviderDeps {
   readonly documents: DesiredDocuments;
   /** Looks again at a document that may have been refused for its floor. */
   readonly retry: (name: FloorName) => void;
-  readonly applying: Pick<Applying, "plan" | "why" | "config">;
+  readonly applying: Pick<Applying, "plan" | "why" | "config" | "rollback">;
   readonly overlay: Pick<Overlay, "status" | "view" | "counters">;
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
@@ -71,6 +71,7 @@ export function localProvider({
     connectors: async (signal) => connectorsReport(await readOverlay(signal)),
     services: async (signal) => servicesReport(await readOverlay(signal)),
     config: () => applying.config(),
+    rollback: (request, signal) => applying.rollback(request, signal),
     wake,
   };
 }

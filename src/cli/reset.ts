@@ -5,6 +5,7 @@ import { endOverlay } from "../host/overlay-end.ts";
 import { readPidFile } from "../host/pid-file.ts";
 import { requireOwner, requireUnused, wipeableState, wipeOverlayState, wipeState } from "../host/state-directory.ts";
 import { probeSocket } from "../host/unix-socket.ts";
+import { holdfastCommand } from "../lib/command-line.ts";
 import { plainLine, safeJson } from "../lib/terminal-text.ts";
 import { ADMIN_SOCKET, socketPath } from "../protocol/local-api.ts";
 import { OVERLAY_SOCKET } from "../protocol/overlay.ts";
@@ -41,7 +42,8 @@ export const resetVerb: VerbProgram = {
     const { overlayEnded, wiped } = await endOverlays(overlays, call);
     const removed = [...(await wipeState(stateDir)), ...wiped];
     const end = overlayEnded ? ", and ended the overlay" : "";
-    const text = `wiped ${removed.join(", ") || "nothing"} in ${stateDir}${end}: register the node anew with a new license\n`;
+    const again = holdfastCommand("register <license>", call.settings.given);
+    const text = `wiped ${removed.join(", ") || "nothing"} in ${stateDir}${end}: register the node anew with a new license, by '${again}'\n`;
     call.terminal.out(isJson ? `${safeJson({ schema: 1, stateDir, removed, overlayEnded })}\n` : text);
     return "ok";
   },

@@ -12,7 +12,7 @@ const FAULTS_SHOWN = 10;
 export function standing(status: Status): ExitClass {
   if (status.node === null) return "unregistered";
   if (status.engines.overlay?.state === "down") return "degraded";
-  if (status.session.state !== "online" || status.faults.length > 0) return "degraded";
+  if (status.session.state !== "online" || status.faults.some(isOpen)) return "degraded";
   return Object.values(status.sections).some(({ state }) => TROUBLED_SECTIONS.has(state)) ? "degraded" : "ok";
 }
 
@@ -40,12 +40,18 @@ export function statusText(untrusted: Status, now: number, columns: number, pain
   if (tags.length > 0) rows.push(["tags", tags.join(", ")]);
   rows.push(["telemetry", telemetryRow(status)], ["agent", agentRow(status)], ["state", status.state.stateDir]);
   rows.push(["run", status.state.runDir]);
-  for (const { code, message, since } of status.faults.slice(0, FAULTS_SHOWN)) {
-    rows.push([paint("red", "fault"), `${code}: ${message} (${formatMoment(since, now)})`]);
+  for (const fault of status.faults.slice(0, FAULTS_SHOWN)) {
+    const { code, message, since, mendedAt } = fault;
+    const when = mendedAt === undefined ? formatMoment(since, now) : `mended ${formatMoment(mendedAt, now)}`;
+    rows.push([isOpen(fault) ? paint("red", "fault") : paint("dim", "mended"), `${code}: ${message} (${when})`]);
   }
   const more = status.faults.length - FAULTS_SHOWN;
   if (more > 0) rows.push(["", `and ${more} more: see 'holdfast health'`]);
   return layOut(rows, columns);
+}
+
+function isOpen({ mendedAt }: Status["faults"][number]): boolean {
+  return mendedAt === undefined;
 }
 
 function nodeRow({ node, nodeState, lifecycleState, cluster }: Status, paint: Paint): string {

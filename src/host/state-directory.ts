@@ -16,6 +16,8 @@ const WIPED = [
   `${DATABASE}-wal`,
   `${DATABASE}-shm`,
   `${DATABASE}.damaged`,
+  `${DATABASE}.damaged-wal`,
+  `${DATABASE}-wal.damaged`,
   "identity",
 ];
 

@@ -83,7 +83,13 @@ export const Status = z.object({
   tags: z.record(z.string().max(128), z.string().max(128)),
   documents: z.partialRecord(
     FloorName,
-    z.object({ version: Version, receivedAt: UnixMilliseconds.optional(), appliedAt: UnixMilliseconds.optional() }),
+    z.object({
+      version: Version,
+      receivedAt: UnixMilliseconds.optional(),
+      appliedAt: UnixMilliseconds.optional(),
+      /** The newer version that was rolled back. */
+      refused: Version.optional(),
+    }),
   ),
   sections: z.record(z.string().max(64), SectionReport.extend({ version: Version })),
   telemetry: z.record(z.string().max(64), z.object({ queued: Version, dropped: Version })),
@@ -95,7 +101,15 @@ export const Status = z.object({
     children: Version,
   }),
   faults: z
-    .array(z.object({ code: z.string().max(64), message: z.string().max(4096), since: UnixMilliseconds }))
+    .array(
+      z.object({
+        code: z.string().max(64),
+        message: z.string().max(4096),
+        since: UnixMilliseconds,
+        /** Only of one that is over. */
+        mendedAt: UnixMilliseconds.optional(),
+      }),
+    )
     .max(256),
 });
 export type Status = z.infer<typeof Status>;

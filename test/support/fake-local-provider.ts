@@ -14,7 +14,7 @@ import type {
 
 import type { Config } from "../../src/protocol/documents.ts";
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
-import type { PlanReport, Reason, WhyReport } from "../../src/protocol/reconcile.ts";
+import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
 
 export const overlayUp: OverlayState = { state: "up", since: 1_700_000_000_000, pid: 4711 };
 
@@ -117,6 +117,13 @@ export class FakeLocalProvider implements LocalProvider {
 
   config(): Config {
     return this.currentConfig;
+  }
+
+  async rollback(request: RollbackRequest): Promise<RollbackReport> {
+    this.asked.push(request);
+    if (this.thrown !== undefined) throw this.thrown;
+    const { document, plan } = request;
+    return { schema: 1, document, from: 8, to: 7, ...(plan ? { plan: this.currentPlan } : {}) };
   }
 
   connectorsNow: ConnectorsReport = { schema: 1, overlay: overlayUp, issues: [], connectors: [] };

@@ -10,7 +10,7 @@ import type {
 } from "../../protocol/local-api.ts";
 import type { Config } from "../../protocol/documents.ts";
 import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
-import type { PlanReport, WhyReport } from "../../protocol/reconcile.ts";
+import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
 
 /** What the agent gives to the local API. Errors it throws reach the caller with their code, message and details. */
 export interface LocalProvider {
@@ -36,6 +36,8 @@ export interface LocalProvider {
   services(signal: AbortSignal): Promise<ServicesReport>;
   /** The effective configuration, secrets included. */
   config(): Config;
+  /** Puts the document before into force, or plans it. */
+  rollback(request: RollbackRequest, signal: AbortSignal): Promise<RollbackReport>;
   /** Ends the wait before the next connection attempt. */
   wake(): void;
 }
