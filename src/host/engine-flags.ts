@@ -1,4 +1,4 @@
-import { setFlagsFromString } from "node:v8";
+import { queryObjects, setFlagsFromString } from "node:v8";
 
 /**
  * V8's settings for a program that idles most of its life. Each gain is of the resident memory of an idle, registered
@@ -17,4 +17,28 @@ const SMALL = [
 /** Makes V8 prefer little memory to an early peak of speed. */
 export function preferSmallMemory(): void {
   for (const flag of SMALL) setFlagsFromString(flag);
+}
+
+/**
+ * Collects the garbage of the start: about 120 ms, once, for 5 MB less as long as the program idles. V8 itself waits until
+ * the heap has doubled, which an idle program's never does. A search of the heap is documented to collect all garbage
+ * first, and needs no flag.
+ */
+export function collectGarbage(): void {
+  queryObjects(nobodyMakes, { format: "count" });
+}
+
+/** What is searched for; nothing of it exists. */
+function nobodyMakes(): void {}
+
+/**
+ * What the bundle tells V8 before its first line. Hardly any code of a start is worth compiling, and a program that never needs the
+ * compilers never has them in memory: 3.5 MB. What a start leaves behind is collected rather than let the heap grow: 3 MB.
+ */
+export const START_FLAGS = ["--no-opt", "--no-maglev", "--no-sparkplug", "--semi-space-growth-factor=1", "--gc-global"];
+
+/** Takes `START_FLAGS` back: for a program that has work to do. */
+export function preferSpeed(): void {
+  const flags = ["--opt", "--maglev", "--sparkplug", "--semi-space-growth-factor=2", "--no-gc-global"];
+  for (const flag of flags) setFlagsFromString(flag);
 }

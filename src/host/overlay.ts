@@ -97,6 +97,11 @@ export class Overlay {
     return this.#status;
   }
 
+  /** What the overlay was last seen to have, without asking it; nothing while there is none. */
+  get view(): OverlayView {
+    return this.#client === undefined ? NOTHING : (this.#known ?? NOTHING);
+  }
+
   /**
    * Reads what the overlay has. One that is not there has nothing, unless it left a table: then it is started to serve it.
    * @throws {HostError} `overlay-absent`; `overlay-failed` when it cannot be started, goes, or answers nonsense; `overlay-refused`.
