@@ -82,11 +82,12 @@ function sessionRow({ session }: Status, now: number, paint: Paint): string {
 }
 
 function documentsRow({ documents }: Status, now: number): string {
-  const parts = Object.entries(documents).map(([name, { version, receivedAt, appliedAt }]) => {
-    if (appliedAt !== undefined) return `${name} ${version} (applied ${formatMoment(appliedAt, now)})`;
+  const parts = Object.entries(documents).map(([name, { version, receivedAt, appliedAt, refused }]) => {
+    const back = refused === undefined ? "" : `, rolled back from ${refused}`;
+    if (appliedAt !== undefined) return `${name} ${version} (applied ${formatMoment(appliedAt, now)}${back})`;
     return receivedAt === undefined
       ? `${name} ${version}`
-      : `${name} ${version} (received ${formatMoment(receivedAt, now)})`;
+      : `${name} ${version} (received ${formatMoment(receivedAt, now)}${back})`;
   });
   return parts.length === 0 ? "none yet" : parts.join(", ");
 }

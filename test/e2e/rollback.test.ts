@@ -40,6 +40,9 @@ test("a document is rolled back from afar, stays so over kill -9 and reconnects,
   expect(await own()).toMatchObject(isBack);
   await expect.poll(reported, poll).toMatchObject({ "document.node.version": bad - 1, "document.node.refused": bad });
 
+  const { stdout: health } = await holdfast(["health", "--run", agent.runDir]);
+  expect(health).toContain(`node document ${bad} is rolled back to ${bad - 1}`);
+
   await agent.end("SIGKILL");
   agent = await startAgent(join(dir, "node"));
   await expect

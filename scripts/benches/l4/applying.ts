@@ -54,7 +54,7 @@ async function many(api: Api, uid: string, node: string): Promise<Figure[]> {
   const replace = async (change: (index: number) => object): Promise<Passed & { from: number }> => {
     await settled(node);
     const before = passesOf(node).length;
-    const connectors = ids.map((id, index) => ({ id, ...connectorOn(FIRST_PORT + index), ...change(index) }));
+    const connectors = ids.map((id, index) => Object.assign(connectorOn(FIRST_PORT + index), { id }, change(index)));
     const from = performance.now();
     await api.send("PUT", path, { connectors });
     await until("the pass has ended", () => passesOf(node).length > before);

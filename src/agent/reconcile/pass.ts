@@ -204,7 +204,7 @@ class Pass {
       this.#covered = [...this.#covered.slice(0, this.#begun), ...ahead];
     } catch (error) {
       // A later section's checkpoint must not hold up a section that needs none.
-      if (this.#isOpen || own.some(isGuarded)) throw error;
+      if (this.#isOpen || ahead.some((due) => due.section === name && isGuarded(due))) throw error;
     }
   }
 

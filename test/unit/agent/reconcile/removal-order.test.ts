@@ -100,6 +100,15 @@ describe("a guarded pass", () => {
     expect(await checkpoint.isPending()).toBe(false);
   });
 
+  test("removes nothing of a section whose guarded steps cannot be covered", async () => {
+    const { want, checkpoint, there, standing } = setUp({ first: { isGuarded: (subject) => subject === "b" } });
+    await want(all("a"));
+    checkpoint.open = () => Promise.reject(new HostError("disk-full", "full"));
+    await want(all("b"));
+    expect(there()).toEqual({ first: { a: "a" }, second: { b: "b" }, third: { b: "b" } });
+    expect(standing("first").outcome).toMatchObject({ state: "failed", error: { code: "disk-full" } });
+  });
+
   test.each(["first.a", "first.b"])("is taken back whole when the guarded step at %s fails", async (failing) => {
     const { want, machineOf, there, standing, engine } = setUp(guarded);
     await want(all("a"));

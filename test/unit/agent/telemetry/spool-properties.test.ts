@@ -66,7 +66,7 @@ test("whatever happens, records go out in order under numbers of their own, and 
           case "kill": {
             inFlight = undefined;
             const stored = sql.prepare("SELECT body FROM spool_record ORDER BY seq").all();
-            const ids = stored.map(({ body }) => Number((JSON.parse(String(body)) as { id: number }).id));
+            const ids = stored.map(({ body }) => (JSON.parse(String(body)) as { id: number }).id);
             sql.exec("PRAGMA query_only=OFF");
             spool = open();
             dropped = spool.status().metrics.dropped;
