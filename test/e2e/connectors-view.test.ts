@@ -86,7 +86,7 @@ test("an overlay that hangs or cannot be started is told, by every verb", async 
 
   const pid = stage.overlayPid();
   process.kill(pid, "SIGSTOP");
-  onTestFinished(() => void endProcess(pid));
+  onTestFinished(() => endProcess(pid));
   const hanging = await connectorsOf(stage);
   expect(hanging).toMatchObject({ code: 5, overlay: { state: "up", reason: "it does not answer" } });
   expect(hanging.connectors[0]?.counters).toBeUndefined();
