@@ -1,6 +1,37 @@
-import type { Reconciler } from "./reconcile/section.ts";
+import { readAddresses } from "../host/links.ts";
+import type { Overlay } from "../host/overlay.ts";
+import type { Desired } from "./shadow/desired.ts";
+import { reconciler, type Reconciler } from "./reconcile/section.ts";
+import { isOwnName } from "./own-node.ts";
+import { connectorsSection } from "./sections/connectors/section.ts";
+import { servicesSection } from "./sections/services/section.ts";
+
+export interface SectionDeps {
+  readonly overlay: Overlay;
+  /** The documents in force. */
+  readonly documents: { readonly current: Desired };
+}
+
+/** Those that the overlay carries, and that depend on this machine's addresses. */
+export const OVERLAY_SECTIONS: readonly string[] = ["services", "connectors"];
 
 /** Every section that this node carries out, in the order in which they depend on each other. */
-export function listSections(): readonly Reconciler[] {
-  return [];
+export function listSections({ overlay, documents }: SectionDeps): readonly Reconciler[] {
+  const node = () => documents.current.node?.body;
+  const isHere = (name: string): boolean => isOwnName(node(), name);
+  return [
+    reconciler(servicesSection({ overlay, addresses: addressesByLink, isMember: () => node()?.cluster !== undefined })),
+    reconciler(
+      connectorsSection({ overlay, addresses: addressesByLink, nodeType: () => node()?.type ?? "Node", isHere }),
+    ),
+  ];
+}
+
+/** This machine's IPv4 addresses by link, in the order of the kernel: a link's own before what was added. */
+export function addressesByLink(): ReadonlyMap<string, readonly string[]> {
+  const byLink = new Map<string, string[]>();
+  for (const { link, family, address } of readAddresses()) {
+    if (family === 4) byLink.set(link, [...(byLink.get(link) ?? []), address]);
+  }
+  return byLink;
 }

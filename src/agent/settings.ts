@@ -1,4 +1,4 @@
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { z } from "zod";
 import { InputError } from "../errors.ts";
@@ -39,6 +39,8 @@ export interface AgentSettings {
   readonly logLevel: string;
   readonly proxies: ProxySettings;
   readonly unit: string | undefined;
+  /** Where the overlay program keeps its state, and where its socket is. */
+  readonly overlay: { readonly stateDir: string; readonly runDir: string };
   readonly speedTestUrl: string | undefined;
   readonly repositoryUrl: string | undefined;
   /** Where `sd_notify(3)` messages go. */
@@ -48,6 +50,8 @@ export interface AgentSettings {
 const LIMITS = { maxBytes: 256 * 1024, maxDepth: 8 };
 export const DEFAULT_STATE_DIR = "/var/lib/holdfast";
 export const DEFAULT_RUN_DIR = "/run/holdfast";
+/** The overlay's own unit runs it as its own user. */
+const MANAGED_OVERLAY = { stateDir: "/var/lib/holdfast-overlay", runDir: "/run/holdfast-overlay" };
 const DEFAULT_FILE = "/etc/holdfast/agent.json";
 
 /**
@@ -58,27 +62,35 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
   const options = readOptions(argv);
   const env = process.env;
   const file = await readFile(files, options.config ?? DEFAULT_FILE, options.config !== undefined);
+  const stateDir = resolve(options.state ?? env["HOLDFAST_STATE"] ?? DEFAULT_STATE_DIR);
+  const runDir = resolve(options.run ?? env["HOLDFAST_RUN"] ?? DEFAULT_RUN_DIR);
   const proxy = file.proxy ?? env["HTTPS_PROXY"] ?? env["https_proxy"];
   return {
-    stateDir: resolve(options.state ?? env["HOLDFAST_STATE"] ?? DEFAULT_STATE_DIR),
-    runDir: resolve(options.run ?? env["HOLDFAST_RUN"] ?? DEFAULT_RUN_DIR),
+    stateDir,
+    runDir,
     logLevel: file.logLevel ?? fromVariable("HOLDFAST_LOG_LEVEL", LogLevel, env["HOLDFAST_LOG_LEVEL"] ?? "info"),
     proxies: {
       ...(proxy === undefined || proxy === "" ? {} : { https: new URL(fromVariable("HTTPS_PROXY", ProxyUrl, proxy)) }),
       noProxy: file.noProxy ?? parseNoProxy(env["NO_PROXY"] ?? env["no_proxy"]),
     },
     unit: file.unit,
+    overlay: file.unit === undefined ? { stateDir: join(stateDir, "overlay"), runDir } : MANAGED_OVERLAY,
     speedTestUrl: file.speedTestUrl,
     repositoryUrl: file.repositoryUrl,
     notifySocket: env["NOTIFY_SOCKET"],
   };
 }
 
+const OPTIONS = { state: { type: "string" }, run: { type: "string" }, config: { type: "string" } } as const;
+
+/** The options of `holdfast agent`, without dashes. */
+export const optionNames: readonly string[] = Object.keys(OPTIONS);
+
 function readOptions(argv: readonly string[]): { state?: string; run?: string; config?: string } {
   try {
     const { values } = parseArgs({
       args: [...argv],
-      options: { state: { type: "string" }, run: { type: "string" }, config: { type: "string" } },
+      options: OPTIONS,
       strict: true,
       allowPositionals: false,
     });

@@ -22,7 +22,10 @@ function whyText({ terminal, clock }: Call, untrusted: WhyReport): string {
   const rows = reasons.map(({ section, item, code, message, since, lastAttempt, nextAttempt }) => {
     const next = nextAttempt === undefined ? "" : `, next ${formatMoment(nextAttempt, now)}`;
     const when = `since ${formatMoment(since, now)}, tried ${formatMoment(lastAttempt, now)}${next}`;
-    return [item ?? section, `${terminal.style("yellow", code)} ${message} (${when})`] as const;
+    const subject = item ?? section;
+    // Messages that also stand alone, in reports, are led by their subject.
+    const text = message.startsWith(`${subject}: `) ? message.slice(subject.length + 2) : message;
+    return [subject, `${terminal.style("yellow", code)} ${text} (${when})`] as const;
   });
   return layOut(rows, terminal.size().columns);
 }

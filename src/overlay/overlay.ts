@@ -7,7 +7,7 @@ import { directoryMark, makeRunDirectory } from "../host/unix-socket.ts";
 import { stateFile, valueOf } from "../host/state-file.ts";
 import { MAX_DRAIN_MS, OVERLAY_SOCKET, OverlayTable, tableHash, type OverlayMethods } from "../protocol/overlay.ts";
 import type { Handlers } from "../protocol/rpc.ts";
-import { connectControl, type ControlClient } from "./control-client.ts";
+import { connectControl, type ControlClient } from "../host/overlay-control.ts";
 import { serveControl, type Control, type ControlPeer } from "./control.ts";
 import { DataPlane } from "./data-plane.ts";
 import { flowLog, type FlowLog } from "./flow-log.ts";
@@ -180,7 +180,13 @@ class RunningOverlay implements Overlay {
   #handlers(): Handlers<OverlayMethods> {
     return {
       "table.set": ({ table }) => this.#serially(() => this.#set(table)),
-      "table.get": () => ({ version: this.#table?.version ?? 0, hash: this.#hash }),
+      "table.get": ({ known }) => ({
+        version: this.#table?.version ?? 0,
+        hash: this.#hash,
+        ...(this.#table === undefined || this.#hash === known ? {} : { table: this.#table }),
+        listeners: this.#plane.listeners(),
+        services: this.#plane.services(),
+      }),
       "counters.get": () => ({
         pid: process.pid,
         startedAt: this.#startedAt,

@@ -27,6 +27,7 @@ export function targetsOf(
     const service = services.get(target.service);
     if (service === undefined) return "unknown-service";
     if (service.protocol !== protocol) return "protocol-mismatch";
+    if (service.lacksSource === true) return "unreachable";
     if (isDown(service.name)) return "service-down";
     let found = dialled.get(service);
     if (found === undefined) {

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { InputError } from "../errors.ts";
 import type { JsonLimits } from "../lib/strict-json.ts";
 import { DocumentName, NodeIdentity } from "./claims.ts";
+import { OverlayState } from "./local-overlay.ts";
 import { SectionReport } from "./methods.ts";
 import { JsonObject, LifecycleState, NodeState, UnixMilliseconds, Version } from "./values.ts";
 
@@ -92,7 +93,7 @@ export const Status = z.object({
   ),
   sections: z.record(z.string().max(64), SectionReport.extend({ version: Version })),
   telemetry: z.record(z.string().max(64), z.object({ queued: Version, dropped: Version })),
-  engines: z.object({ network: z.enum(["netlink", "poll"]) }).catchall(z.string().max(64)),
+  engines: z.looseObject({ network: z.enum(["netlink", "poll"]), overlay: OverlayState.optional() }),
   process: z.object({
     rssBytes: z.number().min(0),
     privateDirtyBytes: z.number().min(0).optional(),
@@ -100,7 +101,15 @@ export const Status = z.object({
     children: Version,
   }),
   faults: z
-    .array(z.object({ code: z.string().max(64), message: z.string().max(4096), since: UnixMilliseconds }))
+    .array(
+      z.object({
+        code: z.string().max(64),
+        message: z.string().max(4096),
+        since: UnixMilliseconds,
+        /** Only of one that is over. */
+        mendedAt: UnixMilliseconds.optional(),
+      }),
+    )
     .max(256),
 });
 export type Status = z.infer<typeof Status>;

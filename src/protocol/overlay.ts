@@ -29,13 +29,14 @@ function isAddressBlock(text: string): boolean {
   return family !== 0 && (prefix === undefined || Number(prefix) <= (family === 4 ? 32 : 128));
 }
 
-/** A dial target on this node. `sourceAddress` is what the connection leaves from. */
+/** A dial target on this node. `sourceAddress` is what the connection leaves from; while that is lacking, no flow can reach it. */
 export const OverlayService = z.object({
   name: Text,
   protocol: Transport,
   host: Host,
   port: Port,
   sourceAddress: IpAddress.optional(),
+  lacksSource: z.literal(true).optional(),
   connectTimeoutMs: z.int().min(1).max(600_000),
   idleTimeoutMs: z.int().min(1000),
   /** Off means that its health is not judged, and it is always offered. */
@@ -182,8 +183,18 @@ export const overlayMethods = {
     params: z.object({ table: ReceivedTable }),
     result: z.object({ version: Version, hash: z.string().max(64), listeners: z.array(ListenerState).max(20_000) }),
   },
-  /** Version 0 and no hash: it has no table yet. */
-  "table.get": { kind: "request", params: Nothing, result: z.object({ version: Version, hash: z.string().max(64) }) },
+  /** Version 0 and no hash: it has no table yet. The table itself comes along unless its hash is the one that is `known`. */
+  "table.get": {
+    kind: "request",
+    params: z.object({ known: z.string().max(64).optional() }),
+    result: z.object({
+      version: Version,
+      hash: z.string().max(64),
+      table: ReceivedTable.optional(),
+      listeners: z.array(ListenerState).max(20_000),
+      services: z.array(ServiceHealth).max(20_000),
+    }),
+  },
   "counters.get": {
     kind: "request",
     params: Nothing,

@@ -169,6 +169,9 @@ ${rows(nodeMethods)}
 | --- | --- | --- | --- |
 ${rows(controlMethods)}
 
+Nothing uses a stream and no event takes input yet: a node answers \`stream.open\` with \`not-supported\` and passes over
+\`trigger.input\`.
+
 ## Signed statements
 
 | typ | Claims |

@@ -11,3 +11,9 @@ export const triggerEvents = [
   "tg-traceroute",
   "why",
 ] as const;
+
+/**
+ * How long a watched stream may run, in milliseconds: ten minutes of a tool's work and what it loses on the way. A ping of 600
+ * packets takes up to 15 s more, since the pauses between them are never shorter than a second.
+ */
+export const STREAM_DEADLINE_MS = 660_000;

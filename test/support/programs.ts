@@ -64,14 +64,27 @@ export function startProgram(args: readonly string[], logPath: string, options: 
   };
 }
 
-/** A port of 127.0.0.1 that was free a moment ago; kept over restarts of what listens on it. */
+/** Below the ports that the kernel gives to outgoing connections, each of which could take a chosen one in the meantime. */
+const PORTS = { first: 12_000, perWorker: 1000, workers: 20 };
+const givenPorts = new Set<number>();
+
+/** A port of 127.0.0.1 that is free, and that no other test is given; kept over restarts of what listens on it. */
 export async function freePort(): Promise<number> {
+  const worker = Number(process.env["VITEST_POOL_ID"] ?? 0) % PORTS.workers;
+  const from = PORTS.first + worker * PORTS.perWorker;
+  for (;;) {
+    const port = from + Math.floor(Math.random() * PORTS.perWorker);
+    if (givenPorts.has(port)) continue;
+    givenPorts.add(port);
+    if (await isFree(port)) return port;
+  }
+}
+
+function isFree(port: number): Promise<boolean> {
   const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (typeof address !== "object" || address === null) throw new Error("no port");
-  return address.port;
+  return new Promise((resolve) => {
+    server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
+  });
 }
 
 /** Starts a controller below `dir` and waits until it answers; with `--tls` among its options it is called by HTTPS. */
@@ -85,7 +98,10 @@ export async function startController(
   const url = `${more.includes("--tls") ? "https" : "http"}://127.0.0.1:${port}`;
   const args = ["controller", "--listen", `127.0.0.1:${port}`, "--data", data, ...more];
   const program = startProgram(args, join(dir, "controller.log"));
-  await waitFor("the controller answers", async () => (await send(`${url}/healthz`, "GET", {})).status === 200);
+  await waitFor("the controller answers", async () => {
+    if (program.process.exitCode !== null) throw new Error(`the controller ended: ${program.log()}`);
+    return (await send(`${url}/healthz`, "GET", {})).status === 200;
+  });
   const key = (): string => readFileSync(join(data, "admin.key"), "utf8").trim();
   const call = (method: string, path: string, body?: unknown): Promise<{ status: number; body: unknown }> =>
     send(`${url}${path}`, method, { authorization: key() }, body);

@@ -12,7 +12,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   cli: ["protocol", "host"],
   checkpoint: ["protocol", "host"],
   protocol: [],
-  host: [],
+  // A driver speaks the wire form of what it drives: the overlay its table.
+  host: ["protocol"],
   lib: [],
   "errors.ts": [],
 };

@@ -9,6 +9,7 @@ import type {
   TriggerLine,
 } from "../../protocol/local-api.ts";
 import type { Config } from "../../protocol/documents.ts";
+import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
 import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
 
 /** What the agent gives to the local API. Errors it throws reach the caller with their code, message and details. */
@@ -29,6 +30,10 @@ export interface LocalProvider {
   plan(config: Config | undefined, signal: AbortSignal): Promise<PlanReport>;
   /** Whatever is not as it should be, and why. */
   why(): WhyReport;
+  /** Every connector in force: how it stands and what it has counted. */
+  connectors(signal: AbortSignal): Promise<ConnectorsReport>;
+  /** Every service in force, with its health. */
+  services(signal: AbortSignal): Promise<ServicesReport>;
   /** The effective configuration, secrets included. */
   config(): Config;
   /** Puts the document before into force, or plans it. */

@@ -61,6 +61,18 @@ export const routes: readonly Route[] = [
   },
   {
     method: "GET",
+    path: "/v1/connectors",
+    isAdmin: false,
+    answer: async ({ response, provider, signal }) => sendJson(response, 200, await provider.connectors(signal)),
+  },
+  {
+    method: "GET",
+    path: "/v1/services",
+    isAdmin: false,
+    answer: async ({ response, provider, signal }) => sendJson(response, 200, await provider.services(signal)),
+  },
+  {
+    method: "GET",
     path: "/v1/config",
     isAdmin: true,
     answer: async ({ response, provider }) => sendJson(response, 200, provider.config()),

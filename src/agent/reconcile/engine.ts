@@ -156,6 +156,7 @@ export class Engine {
     const signal = this.#ending.signal;
     const isStale = (): boolean => this.#generation !== generation || signal.aborted;
     const component = log.child({ component: "reconcile" });
+    const from = clock.elapsed();
     let result: PassResult;
     try {
       result = await runPass(work, { clock, log: component, checkpoint, confirmation, isStale, signal });
@@ -167,6 +168,8 @@ export class Engine {
       this.#restore = { attempts: 0, at: clock.elapsed() + retryAfter(1, this.#options.random) };
       return;
     }
+    const steps = result.results.reduce((sum, { steps }) => sum + steps, 0);
+    log.debug({ end: result.end, steps, durationMs: Math.round(clock.elapsed() - from) }, "pass ended");
     if (result.restored !== undefined) this.#restored(result.restored, result.evidence);
     if (result.end !== "stale") this.#take(result, work, desired);
     if (result.end !== "stale" || result.restored !== undefined) this.#options.onReport();

@@ -155,7 +155,8 @@ class Pass {
       const steps = what === "removals" ? view.steps.filter(isRemoval) : view.steps;
       await this.#cover(section, steps, later);
       notePlanned(candidate, steps);
-      const end = await this.#apply(candidate, steps);
+      const isAtOnce = view.applyAll !== undefined && steps.length > 0 && !steps.some(({ step }) => step.guarded);
+      const end = isAtOnce ? await this.#applyAll(candidate, steps) : await this.#apply(candidate, steps);
       if (end === "stale" || (end === "through" && what === "removals")) return end;
       const after = end === "guard-failed" || steps.length === 0 ? view : await this.#look(section, prepared);
       this.#over(candidate, after);
@@ -234,6 +235,29 @@ class Pass {
         if (step.guarded) return "guard-failed";
       }
       log.debug({ section: section.name, kind: step.kind, subject: step.subject, of: planned.length }, "step");
+    }
+    return "through";
+  }
+
+  /** Carries out steps of a section that takes them at one blow. */
+  async #applyAll(candidate: Candidate, planned: readonly PlannedStep[]): Promise<TurnEnd> {
+    const { isStale, checkpoint, log, signal } = this.#options;
+    const { section, view } = candidate;
+    if (isStale()) return "stale";
+    try {
+      if (this.#isOpen) {
+        this.#begun += planned.length;
+        await checkpoint.mark(this.#begun - 1);
+      }
+      this.#hasChanged = true;
+      await this.#within(section, "apply", async (signal) => view.applyAll?.(planned, signal));
+      candidate.steps += planned.length;
+      log.debug({ section: section.name, steps: planned.length }, "steps applied at once");
+    } catch (error) {
+      signal.throwIfAborted();
+      log.warn({ section: section.name, steps: planned.length, err: toError(error) }, "steps failed");
+      // It is the section's failure: no item is more to blame than another.
+      throw error;
     }
     return "through";
   }

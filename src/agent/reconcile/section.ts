@@ -25,6 +25,8 @@ export interface Section<Desired, Actual, S extends Step> {
   undo(step: S, actual: Actual): S | undefined;
   /** Carries out one step; safe to repeat after a crash. */
   apply(step: S, signal: AbortSignal): Promise<void>;
+  /** Carries out steps, none of them guarded, at one blow; for an engine that takes all or nothing. */
+  applyAll?(steps: readonly S[], signal: AbortSignal): Promise<void>;
   /**
    * Picks what to report, free of secrets and small: it reaches the shadow as `config.<section>.reported.<key>`, or as it is when the
    * platform knows the key.
@@ -79,6 +81,8 @@ export interface Prepared {
 /** What the machine has and what remains to be done. */
 export interface View {
   readonly steps: readonly PlannedStep[];
+  /** Applies some of the steps at one blow, where the section can. */
+  readonly applyAll?: (steps: readonly PlannedStep[], signal: AbortSignal) => Promise<void>;
   readonly waits: readonly Issue[];
   readonly reported: () => Readonly<Record<string, unknown>>;
 }
@@ -116,12 +120,23 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
         isUnusable,
         async look(signal) {
           const actual = await section.observe(signal);
-          const steps = section.plan(desired, actual).map((step) => ({
-            step,
-            undo: () => undoOf(step, actual),
-            apply: (signal: AbortSignal) => section.apply(step, signal),
-          }));
-          return { steps, waits: section.waits?.(desired, actual) ?? [], reported: () => section.report(actual) };
+          const typed = new Map<PlannedStep, S>();
+          for (const step of section.plan(desired, actual)) {
+            const undo = (): unknown => undoOf(step, actual);
+            typed.set({ step, undo, apply: (signal) => section.apply(step, signal) }, step);
+          }
+          const applyAll: View["applyAll"] = (chosen, signal) =>
+            section.applyAll?.(
+              chosen.flatMap((step) => typed.get(step) ?? []),
+              signal,
+            ) ?? Promise.resolve();
+          const steps = [...typed.keys()];
+          return {
+            steps,
+            ...(section.applyAll === undefined ? {} : { applyAll }),
+            waits: section.waits?.(desired, actual) ?? [],
+            reported: () => section.report(actual),
+          };
         },
       };
     },

@@ -60,9 +60,9 @@ export class DesiredDocuments {
       const loaded = await documents.#files[name].load();
       documents.#note(name, loaded);
       const stored = valueOf(loaded);
-      if (stored !== undefined) documents.#restore(name, stored);
+      const isUsable = stored !== undefined && documents.#restore(name, stored);
       // Where the disk refuses, the previous copy serves as well at the next start.
-      if (loaded.is === "recovered") await documents.#files[name].save(loaded.value).catch(() => undefined);
+      if (isUsable && loaded.is === "recovered") await documents.#files[name].save(loaded.value).catch(() => undefined);
     }
     if (floors.is !== "good") {
       documents.#raiseFloors();
@@ -254,11 +254,13 @@ export class DesiredDocuments {
   }
 
   /** Puts a stored document in force; one that this version's schema refuses is damage, and no reason not to start. */
-  #restore(name: DocumentName, stored: Stored): void {
+  #restore(name: DocumentName, stored: Stored): boolean {
     try {
       this.#hold(stored);
+      return true;
     } catch {
       this.damage.push({ file: `desired/${name}.json`, isRecovered: false });
+      return false;
     }
   }
 

@@ -9,15 +9,14 @@ import { DOCUMENT_PATH } from "../../protocol/envelope.ts";
 import { KeysEnvelopes, walkKeysChain } from "../../protocol/keys-chain.ts";
 import type { DocumentApplied } from "../../protocol/methods.ts";
 import type { Connection, ControlPlaneRpc } from "../session/attempt.ts";
+import { retryDelay, type Ending, type Random } from "../session/backoff.ts";
 import type { Registration } from "../identity/identity.ts";
 import { RefusedDocument, type DesiredDocuments, type Trust } from "./desired.ts";
 import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
 
 type Name = DocumentApplied["name"];
 const NAMES: readonly Name[] = ["keys", ...DocumentName.options];
-const HOUR_MS = 3_600_000;
 const POLL_MS = 600_000;
-const RETRY_MS = { first: 2000, cap: 60_000 };
 /** How a content fails that the control plane did not sign, or not as what it was fetched for. */
 const FORGED: ReadonlySet<string> = new Set(["bad-signature", "invalid-claims"]);
 const DOCUMENT_MAX_BYTES = 64 * 1024 * 1024;
@@ -25,6 +24,7 @@ const KEYS_LIMITS = { maxBytes: 1024 * 1024, maxDepth: 8 };
 
 export interface DocumentSyncOptions {
   readonly clock: Clock;
+  readonly random: Random;
   readonly log: Logger;
   readonly http: HttpClient;
   readonly documents: DesiredDocuments;
@@ -142,9 +142,14 @@ export class DocumentSync {
     this.#options.log.warn({ reason: error.message, failures: this.#failures }, "documents could not be fetched");
     if (this.#failures >= 2) this.#options.onHealth(false, error.message);
     const asked = error instanceof SessionError ? error.details?.["retryAfterMs"] : undefined;
-    const askedMs = typeof asked === "number" ? asked : 0;
-    this.#quietUntil = this.#options.clock.elapsed() + askedMs;
-    this.#schedule(Math.max(askedMs, Math.min(RETRY_MS.cap, RETRY_MS.first * 2 ** Math.min(this.#failures, 8))));
+    const quietMs = typeof asked === "number" ? this.#delay({ kind: "asked-to-wait", delayMs: asked }) : 0;
+    this.#quietUntil = this.#options.clock.elapsed() + quietMs;
+    this.#schedule(Math.max(quietMs, this.#delay({ kind: "failed" })));
+  }
+
+  /** As for sessions: the whole fleet may have been refused at one moment. */
+  #delay(ending: Ending): number {
+    return retryDelay({ ending, failures: this.#failures, offlineMs: 0 }, this.#options.random);
   }
 
   #next(): Name | undefined {
@@ -235,7 +240,7 @@ export class DocumentSync {
     if (response.status === 200) return response.body;
     const { status, retryAfterMs } = response;
     const isAsked = (status === 429 || status === 503) && retryAfterMs !== undefined;
-    const options = isAsked ? { details: { retryAfterMs: Math.min(HOUR_MS, retryAfterMs) } } : {};
+    const options = isAsked ? { details: { retryAfterMs } } : {};
     throw new SessionError("fetch-failed", `the ${name} document: HTTP ${status}`, options);
   }
 

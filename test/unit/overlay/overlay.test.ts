@@ -31,7 +31,7 @@ describe("the overlay process", () => {
     const table = aTable([aListener(port, await aServer(echo))]);
     const first = startOverlayProcess(dir);
     const agent = await asAgent(first);
-    expect(await agent.peer.request("table.get", {})).toEqual({ version: 0, hash: "" });
+    expect(await agent.peer.request("table.get", {})).toEqual({ version: 0, hash: "", listeners: [], services: [] });
     const set = await agent.peer.request("table.set", { table });
     expect(set).toMatchObject({ version: table.version, hash: tableHash(table), listeners: [{ state: "listening" }] });
     expect(statSync(join(first.runDir, "overlay.sock")).mode & 0o777).toBe(0o660);
@@ -76,7 +76,12 @@ describe("the overlay process", () => {
       code: "invalid-body",
     });
     expect(await set(table)).toMatchObject({ version: table.version });
-    expect(await agent.peer.request("table.get", {})).toEqual({ version: table.version, hash: tableHash(table) });
+    expect(await agent.peer.request("table.get", {})).toMatchObject({
+      version: table.version,
+      hash: tableHash(table),
+      table,
+    });
+    expect(await agent.peer.request("table.get", { known: tableHash(table) })).not.toHaveProperty("table");
     await echoes(client, "after");
   });
 
@@ -257,6 +262,6 @@ describe("a successor", () => {
   it("starts alone when there is nobody to succeed", async () => {
     const overlay = startOverlayProcess(tempDir(), ["--successor"]);
     const agent = await asAgent(overlay);
-    expect(await agent.peer.request("table.get", {})).toEqual({ version: 0, hash: "" });
+    expect(await agent.peer.request("table.get", {})).toEqual({ version: 0, hash: "", listeners: [], services: [] });
   });
 });

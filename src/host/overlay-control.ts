@@ -18,10 +18,14 @@ export interface ControlClient {
 }
 
 /**
- * Connects to the control socket at `path`; `handlers` take the overlay's notices.
+ * Connects to the control socket at `path`; `handlers` take the overlay's notices, and `onEnd` is called when the connection is over.
  * @throws {HostError} `socket-failed` when nobody serves it.
  */
-export async function connectControl(path: string, handlers: Handlers<OverlayNotices>): Promise<ControlClient> {
+export async function connectControl(
+  path: string,
+  handlers: Handlers<OverlayNotices>,
+  onEnd: () => void = () => undefined,
+): Promise<ControlClient> {
   const socket = connect(path);
   await new Promise<void>((resolve, reject) => {
     socket.once("connect", resolve).once("error", (error) => {
@@ -37,7 +41,10 @@ export async function connectControl(path: string, handlers: Handlers<OverlayNot
   });
   socket
     .on("error", () => undefined)
-    .on("close", () => peer.close(new SessionError("disconnected", "the overlay went")));
+    .on("close", () => {
+      peer.close(new SessionError("disconnected", "the overlay went"));
+      onEnd();
+    });
   void receiveAll(socket, peer);
   return { peer, close: () => void socket.destroy() };
 }

@@ -1,0 +1,174 @@
+import { isDeepStrictEqual } from "node:util";
+import type { ListenerState, OverlayListener, OverlayReason } from "../../../protocol/overlay.ts";
+import type { Issue } from "../../../protocol/reconcile.ts";
+import type { Connector } from "../../../protocol/sections/connectors.ts";
+
+/** What the overlay has of the section, and this machine's IPv4 addresses by link, the link's own first. */
+export interface ConnectorsActual {
+  readonly listeners: ReadonlyMap<string, OverlayListener>;
+  readonly states: ReadonlyMap<string, ListenerState>;
+  readonly addresses: ReadonlyMap<string, readonly string[]>;
+}
+
+interface Listens {
+  readonly subject: string;
+  readonly guarded: false;
+  readonly listener: OverlayListener;
+}
+/** At how many addresses one connector may listen. */
+const MAX_ADDRESSES = 256;
+
+export type ConnectorStep =
+  | ({ readonly kind: "listen" | "change" | "rename" } & Listens)
+  | ({ readonly kind: "move"; readonly from: string } & Listens)
+  | {
+      readonly kind: "close";
+      readonly subject: string;
+      readonly guarded: false;
+      readonly removes: true;
+      readonly key: string;
+    };
+
+/** Lists the listeners to be closed, moved, changed and opened; one that stays the same keeps its socket and its flows. */
+export function planConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly ConnectorStep[] {
+  const wanted = desired.flatMap((connector) => compileConnector(connector, actual.addresses) ?? []);
+  const keys = new Set(wanted.map(({ key }) => key));
+  const unwanted = [...actual.listeners.values()].filter(({ key }) => !keys.has(key));
+  const left = new Map(unwanted.map((listener) => [originOf(listener), listener]));
+  const moved = new Set<string>();
+  const steps = wanted.flatMap((listener): ConnectorStep[] => {
+    const subject = listener.connector;
+    const before = actual.listeners.get(listener.key);
+    if (before !== undefined) {
+      if (isDeepStrictEqual(before, listener)) return [];
+      const isRenamed = isDeepStrictEqual({ ...before, connector: subject }, listener);
+      return [{ kind: isRenamed ? "rename" : "change", subject, guarded: false, listener }];
+    }
+    // Where only the place changes, both are one step: flows outlive it.
+    const from = left.get(originOf(listener))?.key;
+    left.delete(originOf(listener));
+    if (from !== undefined) moved.add(from);
+    return [
+      from === undefined
+        ? { kind: "listen", subject, guarded: false, listener }
+        : { kind: "move", subject, guarded: false, listener, from },
+    ];
+  });
+  const gone = unwanted
+    .filter(({ key }) => !moved.has(key))
+    .map(({ key, connector }) => ({ kind: "close", subject: connector, guarded: false, removes: true, key }) as const);
+  return [...gone, ...steps];
+}
+
+function originOf({ connector, protocol, port }: OverlayListener): string {
+  return `${protocol} ${port} ${connector}`;
+}
+
+/**
+ * The overlay's entry for a connector, known by what it listens on, so that a new id does not close it; undefined while it does
+ * not listen: switched off, not carried here, or its link has no address.
+ */
+export function compileConnector(
+  connector: Connector,
+  addresses: ConnectorsActual["addresses"],
+): OverlayListener | undefined {
+  const { id, transport, port, listen, target, sources, bitsPerSecond, maxFlows, idleTimeoutMs } = connector;
+  const at = isServed(connector) ? addressesOf(listen, addresses) : [];
+  if (at.length === 0) return undefined;
+  return {
+    key: keyOf(connector),
+    connector: id,
+    protocol: transport,
+    addresses: at.slice(0, MAX_ADDRESSES),
+    port,
+    target,
+    ...(sources === undefined ? {} : { sources: [...sources] }),
+    ...(bitsPerSecond === undefined ? {} : { bitsPerSecond }),
+    maxFlows,
+    idleTimeoutMs,
+  };
+}
+
+/** What the overlay knows a connector's listener by. */
+export function keyOf({ transport, port, listen }: Connector): string {
+  switch (listen.at) {
+    case "any":
+      return `${transport}/any/${port}`;
+    case "address":
+      return `${transport}/${listen.address}/${port}`;
+    case "nic":
+      return `${transport}/nic:${listen.nic}/${port}`;
+  }
+}
+
+/** Names the connectors that do not listen though they should, or that no flow can pass. */
+export function waitingConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly Issue[] {
+  return desired.filter(isServed).flatMap((connector): Issue[] => {
+    const { path, listen } = connector;
+    const at = `${path}.nic`;
+    const count = addressesOf(listen, actual.addresses).length;
+    if (listen.at === "nic" && count === 0) {
+      return [{ path: at, code: "address-absent", message: `${at}: ${listen.nic} has no IPv4 address` }];
+    }
+    if (listen.at === "nic" && count > MAX_ADDRESSES) {
+      const text = `${listen.nic} has ${count} IPv4 addresses; only the first ${MAX_ADDRESSES} are listened on`;
+      return [{ path: at, code: "too-many-addresses", message: `${at}: ${text}` }];
+    }
+    const state = actual.states.get(keyOf(connector));
+    if (state?.state !== "failed") return [];
+    const { reason = "other" } = state;
+    return [{ path, code: reason, message: `${path}: ${explain(connector, reason, state.message)}` }];
+  });
+}
+
+/** Names the enabled connectors whose destination this node cannot reach by itself. */
+export function unreachableConnectors(
+  desired: readonly Connector[],
+  isHere: (node: string) => boolean,
+): { readonly here: readonly Connector[]; readonly issues: readonly Issue[] } {
+  const here = desired.filter(({ node }) => isHere(node));
+  const elsewhere = desired.filter(({ node, enabled }) => enabled && !isHere(node));
+  const issues = elsewhere.map(({ path, node }): Issue => {
+    const at = `${path}.node`;
+    return { path: at, code: "unsupported", message: `${at}: ${node} is another node; only local is carried` };
+  });
+  return { here, issues };
+}
+
+const isServed = ({ enabled, isSupported }: Connector): boolean => enabled && isSupported;
+
+function addressesOf(listen: Connector["listen"], byLink: ConnectorsActual["addresses"]): readonly string[] {
+  switch (listen.at) {
+    case "any":
+      return ["0.0.0.0"];
+    case "address":
+      return [listen.address];
+    case "nic":
+      return byLink.get(listen.nic) ?? [];
+  }
+}
+
+function explain({ port, transport, target }: Connector, reason: OverlayReason, detail: string | undefined): string {
+  const to = "service" in target ? target.service : `${target.host}:${target.port}`;
+  const because = detail === undefined ? "" : ` (${detail})`;
+  switch (reason) {
+    case "address-in-use":
+      return `${transport} ${port} is taken by another program${because}`;
+    case "address-absent":
+      return `the address to listen on is not on this machine${because}`;
+    case "permission-denied":
+      return `listening on ${transport} ${port} is not permitted${because}`;
+    case "out-of-resources":
+      return `the machine has no more sockets to give${because}`;
+    case "loop":
+      return `${to} leads back to a listener of this overlay`;
+    case "unknown-service":
+      return `there is no service ${to} on this node, or it is switched off`;
+    case "protocol-mismatch":
+      return `the service ${to} is not ${transport}`;
+    case "unreachable":
+      return `the service ${to} cannot be reached${because}`;
+    default:
+      return `${reason}${because}`;
+  }
+}

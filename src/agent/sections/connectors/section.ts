@@ -1,0 +1,58 @@
+import type { Overlay } from "../../../host/overlay.ts";
+import { normaliseConnectors, type Connector } from "../../../protocol/sections/connectors.ts";
+import type { NodeType } from "../../../protocol/values.ts";
+import type { Section } from "../../reconcile/section.ts";
+import {
+  planConnectors,
+  unreachableConnectors,
+  waitingConnectors,
+  type ConnectorsActual,
+  type ConnectorStep,
+} from "./plan.ts";
+
+export interface ConnectorsOptions {
+  readonly overlay: Pick<Overlay, "observe" | "change">;
+  /** This machine's IPv4 addresses by link. */
+  readonly addresses: () => ReadonlyMap<string, readonly string[]>;
+  readonly nodeType: () => NodeType;
+  /** Whether a destination, as it is written, is this node. */
+  readonly isHere: (node: string) => boolean;
+}
+
+/** `connectors`: the listeners of this node, each leading to a service. */
+export function connectorsSection(
+  options: ConnectorsOptions,
+): Section<readonly Connector[], ConnectorsActual, ConnectorStep> {
+  const { overlay, addresses, nodeType, isHere } = options;
+  const applyAll = (steps: readonly ConnectorStep[], signal: AbortSignal): Promise<void> => {
+    const put = steps.flatMap((step) => (step.kind === "close" ? [] : [step.listener]));
+    const drop = steps.flatMap((step) =>
+      step.kind === "close" ? [step.key] : step.kind === "move" ? [step.from] : [],
+    );
+    return overlay.change({ listeners: { put, drop } }, signal);
+  };
+  return {
+    name: "connectors",
+    needsDataPlane: true,
+    parse(raw) {
+      const { items, rejected, notices } = normaliseConnectors(raw, { nodeType: nodeType() });
+      const { here, issues } = unreachableConnectors(items, isHere);
+      // Whether the section itself, rather than each of its items, is wrong: then what is there stays.
+      const isUnusable = items.length === 0 && rejected.some(({ id }) => id === "");
+      return { desired: here, rejected: [...rejected, ...notices, ...issues], isUnusable };
+    },
+    async observe(signal) {
+      const { listeners, states } = await overlay.observe(signal);
+      return { listeners, states, addresses: addresses() };
+    },
+    plan: planConnectors,
+    undo: () => undefined,
+    apply: (step, signal) => applyAll([step], signal),
+    applyAll,
+    waits: waitingConnectors,
+    report: ({ listeners, states }) => ({
+      connectors: listeners.size,
+      failed: [...states.values()].filter(({ state }) => state === "failed").length,
+    }),
+  };
+}

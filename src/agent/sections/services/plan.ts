@@ -1,0 +1,74 @@
+import { isDeepStrictEqual } from "node:util";
+import type { OverlayService, ServiceHealth } from "../../../protocol/overlay.ts";
+import type { Issue } from "../../../protocol/reconcile.ts";
+import type { Service } from "../../../protocol/sections/services.ts";
+
+/** What the overlay has of the section, and this machine's IPv4 addresses by link, the link's own first. */
+export interface ServicesActual {
+  readonly services: ReadonlyMap<string, OverlayService>;
+  readonly health: ReadonlyMap<string, ServiceHealth>;
+  readonly addresses: ReadonlyMap<string, readonly string[]>;
+}
+
+export type ServiceStep =
+  | {
+      readonly kind: "offer" | "change";
+      readonly subject: string;
+      readonly guarded: false;
+      readonly service: OverlayService;
+    }
+  | {
+      readonly kind: "withdraw";
+      readonly subject: string;
+      readonly guarded: false;
+      readonly removes: true;
+      readonly name: string;
+    };
+
+/** Lists the services to be withdrawn, changed and offered; of one that stays the same nothing. */
+export function planServices(desired: readonly Service[], actual: ServicesActual): readonly ServiceStep[] {
+  const offered = desired.filter(isOffered);
+  const names = new Set(offered.map(({ name }) => name));
+  const gone = [...actual.services.keys()].filter((name) => !names.has(name));
+  return [
+    ...gone.map((name) => ({ kind: "withdraw", subject: name, guarded: false, removes: true, name }) as const),
+    ...offered.flatMap((desired): ServiceStep[] => {
+      const service = compileService(desired, actual.addresses);
+      const before = actual.services.get(service.name);
+      if (before !== undefined && isDeepStrictEqual(before, service)) return [];
+      return [{ kind: before === undefined ? "offer" : "change", subject: desired.id, guarded: false, service }];
+    }),
+  ];
+}
+
+/** The overlay's entry for a service. */
+export function compileService(service: Service, addresses: ServicesActual["addresses"]): OverlayService {
+  const { name, transport, host, port, sourceInterface, connectTimeoutMs, idleTimeoutMs, healthCheck } = service;
+  const sourceAddress = sourceInterface === undefined ? undefined : addresses.get(sourceInterface)?.[0];
+  const lacksSource = sourceInterface !== undefined && sourceAddress === undefined;
+  return {
+    name,
+    protocol: transport,
+    host,
+    port,
+    ...(sourceAddress === undefined ? {} : { sourceAddress }),
+    ...(lacksSource ? { lacksSource } : {}),
+    connectTimeoutMs,
+    idleTimeoutMs,
+    ...(healthCheck === undefined ? {} : { healthCheck }),
+  };
+}
+
+/** Names the services that no flow can reach: their target is down, or the link they are to leave by has no address. */
+export function waitingServices(desired: readonly Service[], { health, addresses }: ServicesActual): readonly Issue[] {
+  return desired.filter(isOffered).flatMap(({ name, path, host, port, sourceInterface }): Issue[] => {
+    if (sourceInterface !== undefined && addresses.get(sourceInterface)?.[0] === undefined) {
+      const at = `${path}.sourceInterface`;
+      return [{ path: at, code: "address-absent", message: `${at}: ${sourceInterface} has no IPv4 address` }];
+    }
+    if (health.get(name)?.state !== "down") return [];
+    return [{ path, code: "service-down", message: `${path}: ${host}:${port} does not answer` }];
+  });
+}
+
+const isOffered = ({ enabled, isSupported }: Service): boolean => enabled && isSupported;

@@ -1,0 +1,61 @@
+import type { Logger } from "pino";
+import { toError } from "../errors.ts";
+import type { Clock } from "../host/clock.ts";
+import { watchNetwork, type NetworkWatch } from "../host/libc.ts";
+import type { NetworkChange } from "../host/netlink.ts";
+import type { Reader } from "../host/reader.ts";
+import { countHalfOpen } from "../host/sockets.ts";
+import type { MetricSample } from "../protocol/telemetry.ts";
+import { reportedLinks } from "./shadow/facts.ts";
+import { readMachine } from "./shadow/readings.ts";
+import type { EventLog } from "./telemetry/events.ts";
+import { startLinkMonitor } from "./telemetry/link-health.ts";
+import { createSampler, startSampling } from "./telemetry/metrics.ts";
+
+export interface WatchMachineOptions {
+  readonly clock: Clock;
+  readonly reader: Reader;
+  readonly log: Logger;
+  readonly events: EventLog;
+  /** Links, addresses, routes or the resolver changed, or the machine was asleep. */
+  readonly onNetwork: (what: NetworkChange | "resumed") => void;
+  /** Metrics that only the agent knows. */
+  readonly extra: () => Promise<Readonly<Record<string, number>>>;
+  readonly onSample: (sample: MetricSample) => void;
+}
+
+/** Watches links and the network as they change, and takes a sample of the metrics every minute. */
+export function watchMachine(options: WatchMachineOptions): NetworkWatch {
+  const { clock, reader, log, events, onNetwork, extra, onSample } = options;
+  const links = startLinkMonitor({
+    clock,
+    events,
+    read: () => {
+      const machine = readMachine(reader, clock);
+      return { links: reportedLinks(machine), addresses: machine.addresses };
+    },
+  });
+  const network = watchNetwork({
+    clock,
+    reader,
+    onChange: (what) => {
+      log.debug({ what }, "network changed");
+      links.check();
+      onNetwork(what);
+    },
+  });
+  const stopSampling = startSampling(
+    clock,
+    createSampler({ reader, clock, countHalfOpen: () => countHalfOpen(), extra }),
+    onSample,
+    (error) => log.warn({ err: toError(error) }, "metrics could not be read"),
+  );
+  return {
+    engine: network.engine,
+    close() {
+      stopSampling();
+      network.close();
+      links.close();
+    },
+  };
+}
