@@ -8,6 +8,7 @@ import { controllerMemory } from "./benches/controller.ts";
 import { isMet, summary, table } from "./benches/figures.ts";
 import { heartbeat } from "./benches/heartbeat.ts";
 import { idle } from "./benches/idle.ts";
+import { l4 } from "./benches/l4.ts";
 import { pipeline } from "./benches/pipeline.ts";
 import { busyBetween } from "./benches/processes.ts";
 import { delay, endAll } from "./benches/programs.ts";
@@ -15,7 +16,7 @@ import { reconcile } from "./benches/reconcile.ts";
 import { reconnect } from "./benches/reconnect.ts";
 import { startUp } from "./benches/start.ts";
 
-const benches: readonly Bench[] = [idle, startUp, pipeline, heartbeat, controllerMemory, reconnect, reconcile];
+const benches: readonly Bench[] = [idle, startUp, pipeline, heartbeat, controllerMemory, reconnect, reconcile, l4];
 const BUSY = 0.25;
 const LOOK_MS = 2000;
 

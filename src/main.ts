@@ -1,16 +1,20 @@
 import type { Offline } from "./cli/verb.ts";
-import { preferSmallMemory } from "./host/engine-flags.ts";
+import { preferSmallMemory, preferSpeed } from "./host/engine-flags.ts";
 
 /** A program of its own, fetched only when its verb is the one asked for. */
 type ProgramLoader = () => Promise<{ run(argv: readonly string[]): Promise<number> }>;
 
 const programs: Readonly<Record<string, ProgramLoader>> = {
   agent: () => {
+    preferSpeed();
     preferSmallMemory();
     return import("./agent/main.ts");
   },
   overlay: () => import("./overlay/main.ts"),
-  controller: () => import("./controller/main.ts"),
+  controller: () => {
+    preferSpeed();
+    return import("./controller/main.ts");
+  },
   inventory: () => import("./agent/inventory.ts"),
 };
 const offline: Offline = {

@@ -4,6 +4,8 @@ export interface Figure {
   readonly value: number;
   readonly unit: string;
   readonly peer?: { readonly name: string; readonly value: number };
+  /** The median of the ratios of all rounds, where that is known; else the ratio is that of the values. */
+  readonly ratio?: number;
   readonly bar?: Bar;
 }
 
@@ -21,7 +23,8 @@ export function median(values: readonly number[]): number {
 }
 
 /** Value by peer; undefined where there is none or it is 0. */
-export function ratioOf({ value, peer }: Figure): number | undefined {
+export function ratioOf({ value, peer, ratio }: Figure): number | undefined {
+  if (ratio !== undefined) return ratio;
   return peer === undefined || peer.value === 0 ? undefined : value / peer.value;
 }
 

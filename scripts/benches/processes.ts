@@ -41,6 +41,15 @@ export function activityOf(pid: number): Activity {
   };
 }
 
+const TICKS_A_SECOND = 100;
+
+/** Seconds of processor time of a process with all its threads, those that ended too (proc_pid_stat(5)). */
+export function cpuSecondsOf(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / TICKS_A_SECOND;
+}
+
 /** Every file below a directory with its size and time of change, as one text that differs when one does. */
 export function fingerprint(dir: string): string {
   if (!existsSync(dir)) return "";

@@ -24,6 +24,12 @@ export function start(args: readonly string[], log: string, options: StartOption
   return running(launch(args, ["ignore", out, out], options));
 }
 
+/** Starts any other program with its output in a file. */
+export function startTool(command: string, args: readonly string[], log: string): Running {
+  const out = openSync(log, "a");
+  return running(spawn(command, args, { stdio: ["ignore", out, out] }));
+}
+
 /** What a process is started with besides its arguments. */
 export interface StartOptions {
   readonly flags?: readonly string[];
@@ -48,13 +54,17 @@ export function startHelper(script: string, args: readonly string[] = [], option
   return {
     ...running(child),
     async ask(question) {
-      const answer = once(lines, "line");
+      const answered = new AbortController();
+      const { signal } = answered;
+      const answer = once(lines, "line", { signal });
       stdin.write(`${question}\n`);
-      const gone = once(child, "exit").then(([code]) => {
+      const gone = once(child, "exit", { signal }).then(([code]) => {
         throw new Error(`${script} ended with ${String(code)}`);
       });
-      const [line] = (await Promise.race([answer, gone])) as [string];
+      answer.catch(() => undefined);
       gone.catch(() => undefined);
+      const [line] = (await Promise.race([answer, gone])) as [string];
+      answered.abort();
       return line;
     },
   };

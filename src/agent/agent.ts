@@ -304,11 +304,12 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     events,
     extra: async () => ({
       "event.dropped": spool.status().events.dropped,
+      "flow.dropped": spool.status().flows.dropped,
       ...meter.sample(await readCounters(overlay, clock, ending.signal)),
     }),
     onNetwork: (what) => {
       reporting.look();
-      applying.engine.look("network changed", OVERLAY_SECTIONS);
+      applying.engine.look(what);
       session?.wake(what === "resumed" ? "resumed" : "network");
     },
     onSample: (sample) => {

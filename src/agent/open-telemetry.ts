@@ -3,8 +3,6 @@ import { toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { AgentState } from "./state.ts";
 import { createEventLog, type EventLog } from "./telemetry/events.ts";
-import { flowRecorder, type FlowRecorder } from "./telemetry/flow-records.ts";
-import { overlayMeter, type OverlayMeter } from "./telemetry/overlay-meter.ts";
 import { Pusher } from "./telemetry/pusher.ts";
 import { assessRun, type Run, type RunRecord } from "./telemetry/run-record.ts";
 import { Spool } from "./telemetry/spool.ts";
@@ -13,8 +11,6 @@ export interface Telemetry {
   readonly spool: Spool;
   readonly pusher: Pusher;
   readonly events: EventLog;
-  readonly flows: FlowRecorder;
-  readonly overlay: OverlayMeter;
   /** What this run leaves behind for the next. */
   readonly record: RunRecord;
 }
@@ -58,12 +54,5 @@ export async function openTelemetry({
   for (const event of assessed.raises) events.raise(event);
   for (const event of assessed.clears) events.clear(event);
   for (const audit of assessed.audits) put("audits", audit);
-  return {
-    spool,
-    pusher,
-    events,
-    flows: flowRecorder({ clock, spool, look: () => pusher.look() }),
-    overlay: overlayMeter({ clock, events }),
-    record: assessed.record,
-  };
+  return { spool, pusher, events, record: assessed.record };
 }

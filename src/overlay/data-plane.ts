@@ -29,6 +29,8 @@ export interface DataPlaneOptions {
   /** How many descriptors the process may hold. */
   readonly descriptorLimit: number;
   readonly flows: FlowLog;
+  /** Called once, when there is work to do for the first time. */
+  readonly onFirstFlow: () => void;
   readonly onListeners: (changed: readonly ListenerState[]) => void;
   readonly onServices: (changed: readonly ServiceHealth[]) => void;
 }
@@ -51,6 +53,7 @@ export class DataPlane {
   #cancelSweep: (() => void) | undefined;
   #cancelRetry: (() => void) | undefined;
   #isDraining = false;
+  #hadFlows = false;
 
   constructor(options: DataPlaneOptions) {
     const { clock } = options;
@@ -70,7 +73,7 @@ export class DataPlane {
       starter: starter(clock),
       flows: options.flows,
       isBeside: (protocol, address, port) => this.#beside.has(`${protocol} ${address} ${port}`),
-      onBusy: () => this.#armSweep(),
+      onBusy: () => this.#busy(),
     };
   }
 
@@ -187,6 +190,12 @@ export class DataPlane {
     const changed = states.filter((state) => this.#reported.get(state.key) !== JSON.stringify(state));
     this.#reported = new Map(states.map((state) => [state.key, JSON.stringify(state)]));
     if (changed.length > 0) this.#options.onListeners(changed);
+  }
+
+  #busy(): void {
+    if (!this.#hadFlows) this.#options.onFirstFlow();
+    this.#hadFlows = true;
+    this.#armSweep();
   }
 
   #armSweep(): void {

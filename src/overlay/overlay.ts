@@ -24,6 +24,7 @@ export interface OverlayOptions {
   readonly askName: AskName;
   readonly localAddresses: () => readonly string[];
   readonly descriptorLimit: number;
+  readonly onFirstFlow: () => void;
 }
 
 /** The running overlay. */
@@ -85,6 +86,7 @@ class RunningOverlay implements Overlay {
       askName: options.askName,
       localAddresses: options.localAddresses,
       descriptorLimit: options.descriptorLimit,
+      onFirstFlow: options.onFirstFlow,
       flows: this.#flows,
       onListeners: (listeners) => this.#taker?.notify("listeners.changed", { listeners: [...listeners] }),
       onServices: (services) => this.#taker?.notify("services.changed", { services: [...services] }),

@@ -88,7 +88,8 @@ export class TcpBinding {
     });
     this.#servers.push(server);
     return new Promise((resolve, reject) => {
-      server.once("error", reject).listen({ handle: bound, backlog: BACKLOG }, () => {
+      // Of a handle Node takes the backlog as an argument alone; among the options it would be ignored.
+      server.once("error", reject).listen(bound, BACKLOG, () => {
         server.off("error", reject);
         server.on("error", (error) => this.#user.acceptFailed(bindReason(error)));
         resolve();

@@ -86,6 +86,7 @@ export function planeRig(options: Partial<DataPlaneOptions> = {}): PlaneRig {
     localAddresses: () => [],
     descriptorLimit: 100_000,
     flows,
+    onFirstFlow: () => undefined,
     onListeners: (changed) => void listeners.push(...changed),
     onServices: (changed) => void services.push(...changed),
     ...options,

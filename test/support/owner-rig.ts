@@ -69,6 +69,7 @@ function inThisProcess(stateDir: string, runDir: string, running: RunningOverlay
       askName: () => Promise.reject(new Error("no names here")),
       localAddresses: () => [],
       descriptorLimit: 100_000,
+      onFirstFlow: () => undefined,
     });
     onTestFinished(async () => (await starting.catch(() => undefined))?.close());
     const ended = starting.then(

@@ -56,7 +56,7 @@ export function overlayMeter({ clock, events }: { readonly clock: Clock; readonl
         return {};
       }
       const current = { ...counters, elapsed: clock.elapsed() };
-      const metrics = overlayMetrics(previous, current);
+      const metrics = { ...overlayMetrics(previous, current), "l4.recordsDropped": counters.flowsDropped };
       judge(current);
       facts = overlayFacts(current);
       previous = current;

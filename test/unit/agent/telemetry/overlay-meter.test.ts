@@ -35,7 +35,7 @@ function answer(refusals: Kinds, more: Partial<OverlayCounters> = {}, connectors
 test("a sample brings metrics and facts, and one that the overlay does not answer brings none", async () => {
   const { clock, meter } = setUp();
   expect(meter.facts()).toEqual({});
-  expect(meter.sample(answer({}))).toEqual({ "l4.flowsActive": 1 });
+  expect(meter.sample(answer({}, { flowsDropped: 4 }))).toEqual({ "l4.flowsActive": 1, "l4.recordsDropped": 4 });
   await clock.advance(60_000);
   expect(meter.sample(answer({ loop: 3 }))).toMatchObject({ "l4.flowsActive": 1, "l4.refused": 3, "l4.rxBps": 0 });
   expect(meter.facts()).toMatchObject({ "connector.web.counters": { flows: 9, "refused.loop": 3 } });
