@@ -25,7 +25,7 @@ import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
-import { openOverlay, readCounters } from "./open-overlay.ts";
+import { openOverlay } from "./open-overlay.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
@@ -42,10 +42,8 @@ import { FaultList } from "./fault.ts";
 import type { Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
-import { flowRecorder } from "./telemetry/flow-records.ts";
 import { buildHeartbeat, readHeartbeat } from "./telemetry/heartbeat.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
-import { overlayMeter } from "./telemetry/overlay-meter.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
 import { queueOf } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
@@ -117,16 +115,17 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     },
   });
 
-  const meter = overlayMeter({ clock, events });
-  const flows = flowRecorder({ clock, spool, look: () => pusher.look() });
-  const overlay = openOverlay({
+  const dataPlane = openOverlay({
     settings,
     clock,
     log,
     files,
+    events,
+    spool,
     onChanged: (what) => applying.engine.look(what, OVERLAY_SECTIONS),
-    onFlows: (ended) => flows.take(ended),
+    onRecords: () => pusher.look(),
   });
+  const { overlay } = dataPlane;
   const sections = listSections({ overlay, documents });
   const applying = new Applying({ clock, random, log, files, settings, documents, sections, events, onFault: fault });
 
@@ -149,7 +148,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         isRepositoryReachable: repositoryState(health),
         isSshLocal: health?.results().isSshLocal,
       }),
-      ...meter.facts(),
+      ...dataPlane.facts(),
     }),
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
   });
@@ -305,7 +304,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     extra: async () => ({
       "event.dropped": spool.status().events.dropped,
       "flow.dropped": spool.status().flows.dropped,
-      ...meter.sample(await readCounters(overlay, clock, ending.signal)),
+      ...(await dataPlane.sample(ending.signal)),
     }),
     onNetwork: (what) => {
       reporting.look();
@@ -386,8 +385,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       health?.close();
       await dispatcher.close();
       await applying.close();
-      overlay.close();
-      flows.close();
+      dataPlane.close();
       session?.close();
       await localApi.close();
       events.close();
