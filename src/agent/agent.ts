@@ -10,8 +10,6 @@ import { valueOf } from "../host/state-file.ts";
 import { hostPower } from "../host/power.ts";
 import { parseBootId } from "../host/proc.ts";
 import type { Reader } from "../host/reader.ts";
-import { askServer, readNameServers } from "../host/resolver.ts";
-import { isSshLocal } from "../host/sockets.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import { Applying } from "./applying.ts";
 import { repositoryState, secondsOf, usedRatioOf } from "./gathering.ts";
@@ -41,14 +39,14 @@ import { openState } from "./state.ts";
 import { FaultList } from "./fault.ts";
 import type { Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
-import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
+import type { HealthChecks } from "./telemetry/health-checks.ts";
 import { buildHeartbeat, readHeartbeat } from "./telemetry/heartbeat.ts";
-import { checkRepository } from "./telemetry/repository-check.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
 import { queueOf } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
+import { watchHealth } from "./watch-health.ts";
 import { watchMachine } from "./watch-machine.ts";
 
 export interface AgentOptions {
@@ -278,19 +276,14 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       },
       onOffline: () => managed.offline(),
     });
-    health = startHealthChecks({
+    health = watchHealth({
       clock,
+      reader,
+      log,
       events,
-      name: new URL(registration.node.session).hostname.replace(/^\[|\]$/g, ""),
-      servers: () => readNameServers(reader),
-      ask: askServer,
-      isSshLocal: () => isSshLocal(reader),
-      repository:
-        settings.repositoryUrl === undefined
-          ? undefined
-          : (signal) => checkRepository(new URL(settings.repositoryUrl ?? ""), signal),
+      sessionUrl: registration.node.session,
+      repositoryUrl: settings.repositoryUrl,
       onResults: () => reporting.look(),
-      onError: (error) => log.warn({ err: toError(error) }, "health check failed"),
     });
     session.start();
   }
