@@ -12,10 +12,11 @@ import { l4 } from "./benches/l4.ts";
 import { pipeline } from "./benches/pipeline.ts";
 import { busyBetween } from "./benches/processes.ts";
 import { delay, endAll } from "./benches/programs.ts";
+import { reconcile } from "./benches/reconcile.ts";
 import { reconnect } from "./benches/reconnect.ts";
 import { startUp } from "./benches/start.ts";
 
-const benches: readonly Bench[] = [idle, startUp, pipeline, heartbeat, controllerMemory, reconnect, l4];
+const benches: readonly Bench[] = [idle, startUp, pipeline, heartbeat, controllerMemory, reconnect, reconcile, l4];
 const BUSY = 0.25;
 const LOOK_MS = 2000;
 

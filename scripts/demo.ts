@@ -1,7 +1,11 @@
 // The demo itself: everything it makes lies below .demo/, and paths stay relative so that sockets have short names.
-import { spawn, spawnSync, type ChildProcess } from "node:child_process";
-import { existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { spawn, type ChildProcess } from "node:child_process";
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import type { Server } from "node:http";
 import { createServer } from "node:net";
+import { text } from "node:stream/consumers";
+import { tourOf, type Stop } from "./demo-tour.ts";
+import { startWeb } from "./demo-web.ts";
 
 const DIR = ".demo";
 const HOLDFAST = `scripts/holdfast`;
@@ -9,24 +13,21 @@ const RUN = `--run ${DIR}/run`;
 const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
 const isCheck = process.argv.includes("--check");
 const children: ChildProcess[] = [];
+/** Those of the children that end in order when they are told to. */
+const programs = new Set<ChildProcess>();
+let web: Server | undefined;
 const OWN_PID = `${DIR}/demo.pid`;
 /** What the demo makes; everything else below .demo/ is somebody's own. */
-const MADE = ["controller", "node", "run", "license", "controller.log", "agent.log"];
+const MADE = ["controller", "node", "run", "license", "controller.log", "agent.log", "broken", "connectors", "large"];
 const stopped = new Promise<void>((resolve) => {
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => resolve());
 });
 
-interface Stop {
-  readonly title: string;
-  readonly command: string;
-  /** What the answer must contain. */
-  readonly expect: RegExp;
-}
-
 async function main(): Promise<void> {
   mkdirSync(DIR, { recursive: true, mode: 0o700 });
   requireAlone();
-  step("making room", () => endLeftovers());
+  console.log("demo: making room");
+  await endLeftovers();
   writeFileSync(OWN_PID, `${process.pid}\n`);
   const port = await freePort(8480);
   const url = `http://127.0.0.1:${port}`;
@@ -44,9 +45,9 @@ async function main(): Promise<void> {
   const license = await fetch(`${url}/node/license?name=demo&type=Node`, { headers: { authorization: key } });
   if (!license.ok) throw new Error(`no license: HTTP ${license.status} ${await license.text()}`);
   writeFileSync(`${DIR}/license`, await license.text(), { mode: 0o600 });
-  start("agent", ["agent", "--state", `${DIR}/node`, "--run", `${DIR}/run`]);
+  startAgent();
   await until("the agent answers", () => existsSync(`${DIR}/run/admin.sock`));
-  shell(`${HOLDFAST} register ${DIR}/license --state ${DIR}/node ${RUN}`);
+  await shell(`${HOLDFAST} register ${DIR}/license --state ${DIR}/node ${RUN}`);
   const uid = await until("the node is online and has reported itself", async () => {
     const query = "projection[]=online&projection[0][0]=shadow&projection[0][1]=reported&projection[0][2]=memory";
     const nodes = (await (await fetch(`${url}/node?${query}`, { headers: { authorization: key } })).json()) as {
@@ -56,72 +57,31 @@ async function main(): Promise<void> {
     }[];
     return nodes.find((node) => node.online && node.shadow.reported?.memory !== undefined)?.uid;
   });
-  const tour = tourOf(url, port, uid);
-  if (isCheck) check(tour);
+  const webPort = await freePort(8481);
+  web = await startWeb(webPort);
+  const tour = tourOf({ dir: DIR, url, port, uid, webPort, connectorPort: await freePort(8482) });
+  if (isCheck) await check(tour);
   else await show(tour);
 }
 
-function tourOf(url: string, port: number, uid: string): readonly Stop[] {
-  const hasPing = spawnSync("sh", ["-c", "command -v ping"]).status === 0;
-  const auth = `-H "Authorization: $(cat ${DIR}/controller/admin.key)"`;
-  const json = `-H 'content-type: application/json'`;
-  return [
-    {
-      title: "every node, as the platform's API lists it",
-      command: `curl -s ${auth} ${url}/node`,
-      expect: /"online":true/,
-    },
-    {
-      title: "just the fields you ask for",
-      command: `curl -sg ${auth} '${url}/node?projection[]=name&projection[0][0]=shadow&projection[0][1]=reported&projection[0][2]=memory'`,
-      expect: /"shadow":\{"reported":\{"memory":\d+\}\}/,
-    },
-    {
-      title: "run a diagnosis on the node and wait for its answer",
-      command: `curl -s ${auth} ${json} -X POST '${url}/node/${uid}/trigger/tg-nc?wait=1' -d '{"host":"127.0.0.1","port":${port}}'`,
-      expect: /"exitCode":"0"/,
-    },
-    hasPing
-      ? {
-          title: "ping from the node",
-          command: `curl -s ${auth} ${json} -X POST '${url}/node/${uid}/trigger/tg-ping?wait=1' -d '{"host":"127.0.0.1"}'`,
-          expect: /4 received/,
-        }
-      : {
-          title: "ping from the node (ping is not installed on this machine, and the node says so)",
-          command: `curl -s ${auth} ${json} -X POST '${url}/node/${uid}/trigger/tg-ping?wait=1' -d '{"host":"127.0.0.1"}'`,
-          expect: /"tool-missing"/,
-        },
-    {
-      title: "tag it; the node knows within a moment",
-      command: `curl -s ${auth} ${json} -X PUT ${url}/node/${uid}/tag/site -d '{"value":"here"}'`,
-      expect: /"site":"here"/,
-    },
-    { title: "what has happened", command: `curl -s ${auth} '${url}/v2/event?limit=5'`, expect: /"Node Connect"/ },
-    { title: "nothing without a key", command: `curl -s ${url}/node`, expect: /unauthori[sz]ed|Authorization/i },
-    { title: "the node about itself", command: `${HOLDFAST} status ${RUN}`, expect: /online/ },
-    {
-      title: "its health; not everything is known in the first minute",
-      command: `${HOLDFAST} health ${RUN}`,
-      expect: /control-plane/,
-    },
-    {
-      title: "the same diagnosis from the node's own command line",
-      command: `${HOLDFAST} trigger tg-nc '{"host":"127.0.0.1","port":${port}}' ${RUN}`,
-      expect: /succeeded/,
-    },
-    { title: "its log", command: `${HOLDFAST} logs -n 3 ${RUN}`, expect: /./ },
-  ];
-}
-
-function check(tour: readonly Stop[]): void {
-  for (const { title, command, expect } of tour) {
+async function check(tour: readonly Stop[]): Promise<void> {
+  for (const { title, command, expect, isEventual = false } of tour) {
     console.log(`\n# ${title}\n$ ${command}`);
-    const answer = shell(command);
+    const answer = isEventual ? await eventually(command, expect) : await shell(command);
     console.log(answer.length > 1500 ? `${answer.slice(0, 1500)}…` : answer.trimEnd());
     if (!expect.test(answer)) throw new Error(`«${title}» did not answer with ${String(expect)}`);
   }
   console.log("\ndemo: every step worked");
+}
+
+/** The answer that is waited for, or the last one. */
+async function eventually(command: string, expect: RegExp): Promise<string> {
+  const end = Date.now() + 20_000;
+  for (;;) {
+    const answer = await shell(command);
+    if (expect.test(answer) || Date.now() > end) return answer;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
 }
 
 async function show(tour: readonly Stop[]): Promise<void> {
@@ -130,30 +90,54 @@ async function show(tour: readonly Stop[]): Promise<void> {
   console.log("The node's status follows; Ctrl-C stops everything.\n");
   const watch = spawn(HOLDFAST, ["status", "--watch", "--run", `${DIR}/run`], { stdio: "inherit" });
   children.push(watch);
+  programs.add(watch);
   await Promise.race([new Promise((resolve) => watch.once("exit", resolve)), stopped]);
 }
 
-function start(name: string, args: readonly string[]): void {
+function start(name: string, args: readonly string[], onKilled?: () => void): void {
   const out = openSync(`${DIR}/${name}.log`, "a", 0o600);
   // In a group of its own, so that the terminal's Ctrl-C reaches it through us alone.
   const child = spawn(process.execPath, [...FLAGS, "dist/holdfast.mjs", ...args], {
     detached: true,
     stdio: ["ignore", out, out],
   });
-  child.once("exit", (code) => {
+  closeSync(out);
+  child.once("exit", (code, signal) => {
     if (!children.includes(child)) return;
-    console.error(`demo: the ${name} ended by itself (${code}); see ${DIR}/${name}.log`);
+    children.splice(children.indexOf(child), 1);
+    if (signal === "SIGKILL" && onKilled !== undefined) return onKilled();
+    console.error(`demo: the ${name} ended by itself (${code ?? signal}); see ${DIR}/${name}.log`);
     process.exitCode = 1;
   });
   children.push(child);
+  programs.add(child);
 }
 
-/** Runs one command line and gives what it printed; a health that is degraded is still an answer. */
-function shell(command: string): string {
-  const { status, stdout, stderr } = spawnSync("bash", ["-c", command], { encoding: "utf8", timeout: 60_000 });
-  const isAnswer = status === 0 || (status === 5 && command.includes(" health "));
+/** One that is killed is started again, as a service manager would. */
+function startAgent(): void {
+  start("agent", ["agent", "--state", `${DIR}/node`, "--run", `${DIR}/run`], startAgent);
+}
+
+/** Runs one command line and gives what it printed; that something needs attention is still an answer. */
+async function shell(command: string): Promise<string> {
+  // The web server of this process must go on meanwhile.
+  const child = spawn("bash", ["-c", command], { detached: true, stdio: ["ignore", "pipe", "pipe"] });
+  children.push(child);
+  const timer = setTimeout(() => endGroup(child), 60_000);
+  const [stdout, stderr, status] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    new Promise<number | null>((resolve) => child.once("exit", resolve)),
+  ]);
+  clearTimeout(timer);
+  children.splice(children.indexOf(child), 1);
+  const isAnswer = status === 0 || (status === 5 && / (health|why|connectors) --run/.test(command));
   if (!isAnswer) throw new Error(`exit status ${status}: ${command}\n${stdout}${stderr}`);
   return stdout;
+}
+
+function endGroup({ pid }: ChildProcess): void {
+  if (pid !== undefined) process.kill(-pid, "SIGKILL");
 }
 
 async function until<T>(what: string, probe: () => T | Promise<T>): Promise<Exclude<T, undefined | false>> {
@@ -191,13 +175,28 @@ async function freePort(wanted: number): Promise<number> {
 }
 
 /** Ends what an interrupted demo left running, by the command lines of its pid files' processes. */
-function endLeftovers(): void {
-  for (const path of [`${DIR}/run/agent.pid`, `${DIR}/run/controller.pid`]) {
-    if (!existsSync(path)) continue;
-    const pid = readFileSync(path, "utf8").trim();
-    if (/^\d+$/.test(pid) && commandLineOf(pid).includes("dist/holdfast.mjs")) process.kill(Number(pid), "SIGTERM");
-  }
+async function endLeftovers(): Promise<void> {
+  for (const name of ["agent", "controller"]) await endByPidFile(name, "SIGTERM");
+  await endOverlay();
   for (const name of MADE) rmSync(`${DIR}/${name}`, { recursive: true, force: true });
+}
+
+/** The overlay outlives whoever started it, and SIGINT ends it without waiting for its flows. */
+async function endOverlay(): Promise<void> {
+  await endByPidFile("overlay", "SIGINT");
+}
+
+async function endByPidFile(name: string, signal: NodeJS.Signals): Promise<void> {
+  const path = `${DIR}/run/${name}.pid`;
+  if (!existsSync(path)) return;
+  const pid = readFileSync(path, "utf8").trim();
+  const isOurs = (): boolean => /^\d+$/.test(pid) && commandLineOf(pid).includes("dist/holdfast.mjs");
+  if (!isOurs()) return;
+  process.kill(Number(pid), signal);
+  for (const end = Date.now() + 10_000; isOurs() && Date.now() < end;) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  if (isOurs()) process.kill(Number(pid), "SIGKILL");
 }
 
 /** Refuses to take the ground from under a demo that runs. */
@@ -212,20 +211,18 @@ function commandLineOf(pid: string): string {
   return existsSync(path) ? readFileSync(path, "utf8") : "";
 }
 
-function step(what: string, work: () => void): void {
-  console.log(`demo: ${what}`);
-  work();
-}
-
 async function stopAll(): Promise<void> {
   for (const child of children.splice(0).reverse()) {
     if (child.exitCode !== null) continue;
     const ended = new Promise((resolve) => child.once("exit", resolve));
-    child.kill("SIGTERM");
+    if (programs.has(child)) child.kill("SIGTERM");
+    else endGroup(child);
     const timer = setTimeout(() => child.kill("SIGKILL"), 10_000);
     await ended;
     clearTimeout(timer);
   }
+  await endOverlay();
+  web?.close().closeAllConnections();
 }
 
 try {

@@ -2,6 +2,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Bench, BenchOptions } from "./bench.ts";
 import type { Figure } from "./figures.ts";
+import { applying } from "./l4/applying.ts";
 import { bulk, connectCost, roundTrips } from "./l4/carrying.ts";
 import { changes } from "./l4/changes.ts";
 import { startHaproxy, startOverlay, startPipe, type Ports } from "./l4/contenders.ts";
@@ -19,7 +20,8 @@ export const l4: Bench = {
     const load = startLoad();
     const figures = [...(await carrying(options, to, load)), ...(await memory(options, to, load))];
     await Promise.all([load.end(), backend.end()]);
-    return figures;
+    options.say("configuration");
+    return [...figures, ...(await applying(join(options.dir, "configuration")))];
   },
 };
 

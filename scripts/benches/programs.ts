@@ -118,11 +118,12 @@ export async function startController(dir: string, port: number, options: StartO
 }
 
 /** Starts the agent of `dir` and waits until it is ready. */
-export async function startAgent(dir: string): Promise<Running> {
+export async function startAgent(dir: string, options: StartOptions = {}): Promise<Running> {
   mkdirSync(dir, { recursive: true });
   const agent = start(
     [BUNDLE, "agent", "--state", join(dir, "state"), "--run", join(dir, "run")],
     join(dir, "agent.log"),
+    options,
   );
   const pidFile = join(dir, "run", "agent.pid");
   await until("the agent is ready", () => existsSync(pidFile) && Number(readFileSync(pidFile, "utf8")) === agent.pid);

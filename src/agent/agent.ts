@@ -2,7 +2,6 @@ import type { Logger } from "pino";
 import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { dialRequestFor, hostDialler } from "../host/dial.ts";
-import { describeDamage } from "../host/damage.ts";
 import { hostExec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
@@ -13,7 +12,7 @@ import { parseBootId } from "../host/proc.ts";
 import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
 import { isSshLocal } from "../host/sockets.ts";
-import { buildInfo } from "../lib/build-info.ts";
+import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import { Applying } from "./applying.ts";
 import { repositoryState, secondsOf, usedRatioOf } from "./gathering.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
@@ -21,12 +20,12 @@ import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { readLastGood } from "./last-good.ts";
-import { serveLocalApi } from "./local-api/server.ts";
+import { checkLocalApi, serveLocalApi } from "./local-api/server.ts";
 import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
-import { openOverlay } from "./open-overlay.ts";
+import { openOverlay, readCounters } from "./open-overlay.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
@@ -39,12 +38,14 @@ import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
 import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
-import type { Fault } from "./fault.ts";
+import { FaultList } from "./fault.ts";
 import type { Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
+import { flowRecorder } from "./telemetry/flow-records.ts";
 import { buildHeartbeat, readHeartbeat } from "./telemetry/heartbeat.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
+import { overlayMeter } from "./telemetry/overlay-meter.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
 import { queueOf } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
@@ -74,11 +75,8 @@ export interface Agent {
 export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { settings, clock, reader, log, memory, random } = options;
   const startedAt = clock.now();
-  const faults: Fault[] = [];
-  const fault = (code: string, message: string): void => {
-    log.error({ code }, message);
-    if (faults.length < 100) faults.push({ code, message, since: clock.now() });
-  };
+  const faults = new FaultList(clock, (code, message) => log.error({ code }, message));
+  const fault = (code: string, message: string): void => faults.add(code, message);
   const notSaved = (error: unknown): void => log.warn({ err: toError(error) }, "not saved");
   const storage = new StorageWatch({
     clock,
@@ -90,7 +88,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       void counter?.keep();
     },
   });
-  const files = storage.watched(options.files);
+  const files = faults.watched(storage.watched(options.files));
+  await checkLocalApi(settings.runDir);
   const state = await openState(files, settings.stateDir);
   const { sql, isPersistent } = state.database;
   if (!isPersistent) fault("storage-unavailable", `${settings.stateDir} cannot be written; working in memory`);
@@ -99,7 +98,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const identity = identityFiles(files, settings.stateDir);
   const documents = await DesiredDocuments.load(files, settings.stateDir);
   const lastGood = await readLastGood(state, identity);
-  for (const damage of [...documents.damage, ...lastGood.damage]) fault("damaged-file", describeDamage(damage));
+  // A database that was damaged has been begun anew by now.
+  if (isPersistent) faults.mended(`${settings.stateDir}/state.db`);
+  faults.addDamage(settings.stateDir, [...documents.damage, ...lastGood.damage]);
   const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
   const bootId = knownBootId ?? crypto.randomUUID();
 
@@ -110,22 +111,24 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRefused: (error) => storage.refused(error),
     run: {
       bootId: knownBootId,
-      packageVersion: buildInfo.version,
-      startupErrors: faults.map(({ message }) => message),
+      packageVersion: packageVersion(buildInfo),
+      startupErrors: faults.all.map(({ message }) => message),
       startedAt: Math.floor(startedAt / 1000),
     },
   });
 
+  const meter = overlayMeter({ clock, events });
+  const flows = flowRecorder({ clock, spool, look: () => pusher.look() });
   const overlay = openOverlay({
     settings,
     clock,
     log,
     files,
     onChanged: (what) => applying.engine.look(what, OVERLAY_SECTIONS),
-    onFlows: () => undefined,
+    onFlows: (ended) => flows.take(ended),
   });
   const sections = listSections({ overlay, documents });
-  const applying = new Applying({ clock, random, log, files, settings, documents, sections, onFault: fault });
+  const applying = new Applying({ clock, random, log, files, settings, documents, sections, events, onFault: fault });
 
   // Shadow.
   let health: HealthChecks | undefined;
@@ -133,18 +136,21 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     clock,
     log: log.child({ component: "shadow" }),
     acknowledged: valueOf(await state.reported.load()),
-    facts: () =>
-      shadowFacts(readMachine(reader, clock), {
-        packageVersion: buildInfo.version,
+    facts: () => ({
+      ...shadowFacts(readMachine(reader, clock), {
+        packageVersion: packageVersion(buildInfo),
         build: buildInfo.build,
         version: secondsOf(node?.applied.get("node")?.at),
         domainUpdatedAt: secondsOf(node?.applied.get("domain")?.at),
         publishTime: clock.now(),
-        startupError: faults.length > 0,
+        startupError: faults.all.length > 0,
+        config: applying.facts(),
         isDnsHealthy: health?.results().dns?.isHealthy,
         isRepositoryReachable: repositoryState(health),
         isSshLocal: health?.results().isSshLocal,
       }),
+      ...meter.facts(),
+    }),
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
   });
   const beating = new Beating({
@@ -225,6 +231,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     const addresses = await KnownAddresses.open(identity.addresses, notSaved);
     const managed = new ManagedNode({
       clock,
+      random,
       log,
       http,
       registration,
@@ -251,9 +258,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       version: buildInfo.version,
       have: () => ({
         keys: managed.registration.controlPlane.keys.version,
-        node: documents.version("node"),
-        cluster: documents.version("cluster"),
-        domain: documents.version("domain"),
+        node: documents.newest("node"),
+        cluster: documents.newest("cluster"),
+        domain: documents.newest("domain"),
       }),
       reportedVersion: () => reporting.version,
       refreshKeys: (rpc, signal) => managed.sync.refreshKeys(rpc, signal),
@@ -295,10 +302,14 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     reader,
     log,
     events,
-    extra: () => ({ "event.dropped": spool.status().events.dropped }),
+    extra: async () => ({
+      "event.dropped": spool.status().events.dropped,
+      "flow.dropped": spool.status().flows.dropped,
+      ...meter.sample(await readCounters(overlay, clock, ending.signal)),
+    }),
     onNetwork: (what) => {
       reporting.look();
-      applying.engine.look("network changed", OVERLAY_SECTIONS);
+      applying.engine.look(what);
       session?.wake(what === "resumed" ? "resumed" : "network");
     },
     onSample: (sample) => {
@@ -323,8 +334,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     applied: node?.applied ?? new Map(),
     telemetry: spool.status(),
     network: machine.engine,
+    overlay: overlay.status(),
     process: readProcess(reader),
-    faults: [...faults, ...(node?.faults ?? [])],
+    faults: [...faults.all, ...(node?.faults ?? [])],
     clockOffsetSeconds: clockOffset(),
     storageRefusal: storage.refusal,
     diskUsedRatio: usedRatioOf(reader.space("/")),
@@ -341,6 +353,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     documents,
     retry: (name) => node?.sync.retry(name),
     applying,
+    overlay,
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());
@@ -374,6 +387,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await dispatcher.close();
       await applying.close();
       overlay.close();
+      flows.close();
       session?.close();
       await localApi.close();
       events.close();

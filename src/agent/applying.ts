@@ -2,15 +2,19 @@ import type { Logger } from "pino";
 import type { Files } from "../host/files.ts";
 import type { Clock } from "../host/clock.ts";
 import { Checkpoint, confirmAtOnce } from "../checkpoint/checkpoint.ts";
+import { DocumentName } from "../protocol/claims.ts";
 import type { Config } from "../protocol/documents.ts";
-import type { PlanReport, WhyReport } from "../protocol/reconcile.ts";
+import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../protocol/reconcile.ts";
 import { sectionNames, sectionSuits } from "../protocol/sections.ts";
+import type { ShadowMap } from "../protocol/shadow.ts";
+import { ConfigEvents, type ConfigEventsOptions } from "./config-events.ts";
 import { Engine } from "./reconcile/engine.ts";
 import type { Random } from "./reconcile/retry.ts";
 import type { Reconciler } from "./reconcile/section.ts";
 import { sameVersions, whyOf, type Standing, type Versions } from "./reconcile/standing.ts";
 import type { AgentSettings } from "./settings.ts";
 import { judgeDocuments, type SectionAnswer, type Verdicts } from "./shadow/applied.ts";
+import { configFacts } from "./config-facts.ts";
 import type { Desired, DesiredDocuments } from "./shadow/desired.ts";
 import { effective, type Effective } from "./shadow/merge.ts";
 
@@ -20,9 +24,10 @@ export interface ApplyingOptions {
   readonly log: Logger;
   readonly files: Files;
   readonly settings: Pick<AgentSettings, "stateDir">;
-  readonly documents: Pick<DesiredDocuments, "current">;
+  readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack">;
   /** In the order in which they depend on each other. */
   readonly sections: readonly Reconciler[];
+  readonly events: ConfigEventsOptions["events"];
   readonly onFault: (code: string, message: string) => void;
 }
 
@@ -30,11 +35,14 @@ export interface ApplyingOptions {
 export class Applying {
   readonly #options: ApplyingOptions;
   readonly #listeners = new Set<() => void>();
+  readonly #events: ConfigEvents;
   readonly engine: Engine;
+  #merged: { readonly of: Desired; readonly effective: Effective } | undefined;
 
   constructor(options: ApplyingOptions) {
     this.#options = options;
-    const { clock, random, log, files, settings, sections, onFault } = options;
+    const { clock, random, log, files, settings, sections, events, onFault } = options;
+    this.#events = new ConfigEvents({ clock, events });
     this.engine = new Engine({
       clock,
       random,
@@ -42,9 +50,7 @@ export class Applying {
       sections,
       checkpoint: new Checkpoint(files, `${settings.stateDir}/desired`),
       confirmation: confirmAtOnce,
-      onReport: () => {
-        for (const listener of this.#listeners) listener();
-      },
+      onReport: () => this.#settle(),
       onFault,
     });
     this.engine.start();
@@ -54,7 +60,7 @@ export class Applying {
   apply(): void {
     const { current } = this.#options.documents;
     if (current.node === undefined) return;
-    const { config } = effectiveOf(current);
+    const { config } = this.#effective();
     this.engine.set({ version: versionsOf(current), config, isActive: current.node.body.state === "ACTIVE" });
   }
 
@@ -69,7 +75,7 @@ export class Applying {
     });
     if (current.node !== undefined && !isAnswered) return undefined;
     const answers = new Map([...standings].map(([name, standing]) => [name, answerOf(standing)]));
-    return judgeDocuments(current, answers, effectiveOf(current));
+    return judgeDocuments(current, answers, this.#effective());
   }
 
   /** Calls back whenever something became of the documents; the returned function ends it. */
@@ -80,14 +86,42 @@ export class Applying {
 
   /** The effective configuration: all sections that are in force. */
   config(): Config {
-    return effectiveOf(this.#options.documents.current).config;
+    return this.#effective().config;
+  }
+
+  /** What the shadow says of it. */
+  facts(): ShadowMap {
+    const { engine } = this;
+    const known = new Set(engine.names);
+    const unsupported = Object.keys(this.config()).filter((name) => !known.has(name));
+    return configFacts({ desired: this.#options.documents.current, standings: engine.standings, unsupported });
   }
 
   /** The steps that this configuration, in the place of the node's own, would take; that in force when none is given. */
-  async plan(config: Config | undefined, signal: AbortSignal): Promise<PlanReport> {
-    const { current } = this.#options.documents;
-    const merged = effectiveOf(current, config);
-    const sections = await this.engine.preview(merged.config, current.node?.body.state !== "INACTIVE", signal);
+  plan(config: Config | undefined, signal: AbortSignal): Promise<PlanReport> {
+    return this.#planOf(this.#options.documents.current, config, signal);
+  }
+
+  /**
+   * Puts the document before the one in force to work until a newer version comes, or only plans it.
+   * @throws {InputError} `not-found` when there is none before, `inactive`; {HostError} when the disk refuses.
+   */
+  async rollback({ document, plan }: RollbackRequest, signal: AbortSignal): Promise<RollbackReport> {
+    const { documents, clock, log } = this.#options;
+    if (plan) {
+      const { desired, from, to } = await documents.rolledBack(document);
+      return { schema: 1, document, from, to, plan: await this.#planOf(desired, undefined, signal) };
+    }
+    const { from, to } = await documents.rollBack(document, clock.now());
+    log.warn({ document, from, to }, "document rolled back");
+    this.apply();
+    this.#settle();
+    return { schema: 1, document, from, to };
+  }
+
+  async #planOf(desired: Desired, config: Config | undefined, signal: AbortSignal): Promise<PlanReport> {
+    const merged = effectiveOf(desired, config);
+    const sections = await this.engine.preview(merged.config, desired.node?.body.state !== "INACTIVE", signal);
     const known = new Set(this.engine.names);
     const others = sectionNames.filter((name) => merged.config[name] !== undefined && !known.has(name));
     const unsupported = others.map((section) => ({
@@ -106,7 +140,20 @@ export class Applying {
 
   /** Everything that is not as it should be. */
   why(): WhyReport {
-    return { schema: 1, reasons: whyOf(this.engine.standings) };
+    const reasons = [...rollbacks(this.#options.documents.current), ...whyOf(this.engine.standings)];
+    return { schema: 1, reasons };
+  }
+
+  /** Merged once for the documents in force. */
+  #effective(): Effective {
+    const { current } = this.#options.documents;
+    if (this.#merged?.of !== current) this.#merged = { of: current, effective: effectiveOf(current) };
+    return this.#merged.effective;
+  }
+
+  #settle(): void {
+    this.#events.look(this.#options.documents.current, this.engine.standings);
+    for (const listener of this.#listeners) listener();
   }
 
   close(): Promise<void> {
@@ -127,6 +174,17 @@ function effectiveOf(desired: Desired, config: Config = desired.node?.body.confi
   return { ...merged, config: suited };
 }
 
+/** What is not as the control plane wants it because somebody took it back. */
+function rollbacks(desired: Desired): Reason[] {
+  return DocumentName.options.flatMap((name) => {
+    const { refused, version } = desired[name] ?? {};
+    if (refused === undefined) return [];
+    const message = `version ${refused.version} was rolled back; version ${version} is in force until a newer one comes`;
+    const times = { since: refused.at, lastAttempt: refused.at };
+    return [{ section: "documents", item: name, code: "rolled-back", message, ...times }];
+  });
+}
+
 function shadowNote({ path, by }: Effective["shadowed"][number]): PlanReport["notes"][number] {
   return { path, code: "shadowed", message: `${path}: the cluster's ${by} is in force` };
 }
@@ -139,6 +197,9 @@ function versionsOf({ node, cluster, domain }: Desired): Versions {
   };
 }
 
+const MAX_ISSUES = 1000;
+const lines = (texts: readonly string[]): string[] => texts.map((text) => text.slice(0, 1024));
+
 /** A standing in the words of the report; its own reason comes first unless its items say it. */
 function answerOf(standing: Standing): SectionAnswer {
   const issues = whyOf([standing]).map(({ item, message }) =>
@@ -146,7 +207,10 @@ function answerOf(standing: Standing): SectionAnswer {
   );
   return {
     state: standing.outcome.state,
-    issues: issues.map((text) => text.slice(0, 1024)).slice(0, 1000),
+    issues:
+      issues.length <= MAX_ISSUES
+        ? lines(issues)
+        : [...lines(issues.slice(0, MAX_ISSUES - 1)), `and ${issues.length - MAX_ISSUES + 1} more`],
     steps: standing.steps,
   };
 }

@@ -1,6 +1,66 @@
-/** Something that is wrong and stays so until somebody or something mends it. */
+import type { Clock } from "../host/clock.ts";
+import { describeDamage, type Damage } from "../host/damage.ts";
+import type { Files } from "../host/files.ts";
+
+/** Something that went wrong; it stays so until somebody or something mends it. Times in Unix milliseconds. */
 export interface Fault {
   readonly code: string;
   readonly message: string;
   readonly since: number;
+  /** When it was mended; it is told until the agent ends, so that nobody wonders about the copy that was set aside. */
+  readonly mendedAt?: number;
+}
+
+const MAX_FAULTS = 100;
+const MAX_WRITTEN = 256;
+
+/** What went wrong since the start, and what of it was mended since. A damaged file is mended once it is written anew. */
+export class FaultList {
+  readonly #clock: Clock;
+  readonly #onFault: (code: string, message: string) => void;
+  readonly #faults: { fault: Fault; readonly path: string | undefined }[] = [];
+  /** What was written already when its damage is told, as far back as a start goes. */
+  readonly #written = new Set<string>();
+
+  constructor(clock: Clock, onFault: (code: string, message: string) => void) {
+    this.#clock = clock;
+    this.#onFault = onFault;
+  }
+
+  get all(): readonly Fault[] {
+    return this.#faults.map(({ fault }) => fault);
+  }
+
+  add(code: string, message: string, path?: string): void {
+    this.#onFault(code, message);
+    if (this.#faults.length >= MAX_FAULTS) return;
+    const since = this.#clock.now();
+    const isMended = path !== undefined && this.#written.has(path);
+    this.#faults.push({ fault: { code, message, since, ...(isMended ? { mendedAt: since } : {}) }, path });
+  }
+
+  /** Adds what was found damaged below a state directory. */
+  addDamage(stateDir: string, damage: readonly Damage[]): void {
+    for (const found of damage) this.add("damaged-file", describeDamage(found), `${stateDir}/${found.file}`);
+  }
+
+  /** A file is whole: it was written anew. */
+  mended(path: string): void {
+    if (this.#written.size < MAX_WRITTEN) this.#written.add(path);
+    for (const known of this.#faults) {
+      if (known.path !== path || known.fault.mendedAt !== undefined) continue;
+      known.fault = { ...known.fault, mendedAt: this.#clock.now() };
+    }
+  }
+
+  /** The same files, with every written one known. */
+  watched(files: Files): Files {
+    return {
+      ...files,
+      writeAtomic: async (path, text, mode) => {
+        await files.writeAtomic(path, text, mode);
+        this.mended(path);
+      },
+    };
+  }
 }

@@ -18,11 +18,11 @@ export async function readLastGood(state: AgentState, identity: IdentityFiles): 
     if (found !== undefined) damage.push(found);
     return valueOf(loaded);
   };
-  /** Has two copies again, unless the disk refuses; then the one that is left serves as well. */
-  const rebuild = async <T>(name: string, file: StateFile<T>): Promise<T | undefined> => {
-    const value = await note(name, file);
-    const isRecovered = damage.some((found) => found.file === `${name}.json`);
-    if (value !== undefined && isRecovered) await file.save(value).catch(() => undefined);
+  /** Has two copies again, unless the disk refuses; then the one that is left serves as well. What is lost begins `anew`. */
+  const rebuild = async <T>(name: string, file: StateFile<T>, anew?: T): Promise<T | undefined> => {
+    const value = (await note(name, file)) ?? anew;
+    const isDamaged = damage.some((found) => found.file === `${name}.json`);
+    if (value !== undefined && isDamaged) await file.save(value).catch(() => undefined);
     return value;
   };
   const registration = await rebuild("identity/registration", identity.registration);
@@ -31,12 +31,11 @@ export async function readLastGood(state: AgentState, identity: IdentityFiles): 
   await note("identity/counter", identity.counter);
   await note("identity/addresses", identity.addresses);
   await rebuild("reported/run", state.run);
-  await rebuild("reported/open-events", state.openEvents);
+  await rebuild("reported/open-events", state.openEvents, []);
   await rebuild("reported/shadow", state.reported);
-  const { isNew, damagedCopy } = state.database;
+  const { isNew, damagedCopy, isLogDamaged } = state.database;
   const isDatabaseLost = damagedCopy !== undefined || (isNew && registration !== undefined);
-  return {
-    registration,
-    damage: isDatabaseLost ? [...damage, { file: "state.db", isRecovered: false }] : damage,
-  };
+  if (isDatabaseLost) damage.push({ file: "state.db", isRecovered: false });
+  else if (isLogDamaged) damage.push({ file: "state.db-wal", isRecovered: false });
+  return { registration, damage };
 }

@@ -2,6 +2,7 @@ import { readAddresses } from "../host/links.ts";
 import type { Overlay } from "../host/overlay.ts";
 import type { Desired } from "./shadow/desired.ts";
 import { reconciler, type Reconciler } from "./reconcile/section.ts";
+import { isOwnName } from "./own-node.ts";
 import { connectorsSection } from "./sections/connectors/section.ts";
 import { servicesSection } from "./sections/services/section.ts";
 
@@ -17,10 +18,7 @@ export const OVERLAY_SECTIONS: readonly string[] = ["services", "connectors"];
 /** Every section that this node carries out, in the order in which they depend on each other. */
 export function listSections({ overlay, documents }: SectionDeps): readonly Reconciler[] {
   const node = () => documents.current.node?.body;
-  const isHere = (name: string): boolean => {
-    const { uid, name: own, fqdn, cluster } = node() ?? {};
-    return name === "local" || [uid, own, fqdn, cluster, cluster?.split(".")[0]].includes(name);
-  };
+  const isHere = (name: string): boolean => isOwnName(node(), name);
   return [
     reconciler(servicesSection({ overlay, addresses: addressesByLink, isMember: () => node()?.cluster !== undefined })),
     reconciler(
@@ -30,7 +28,7 @@ export function listSections({ overlay, documents }: SectionDeps): readonly Reco
 }
 
 /** This machine's IPv4 addresses by link, in the order of the kernel: a link's own before what was added. */
-function addressesByLink(): ReadonlyMap<string, readonly string[]> {
+export function addressesByLink(): ReadonlyMap<string, readonly string[]> {
   const byLink = new Map<string, string[]>();
   for (const { link, family, address } of readAddresses()) {
     if (family === 4) byLink.set(link, [...(byLink.get(link) ?? []), address]);

@@ -2,11 +2,14 @@ import type { Clock } from "../host/clock.ts";
 import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import type { Power } from "../host/power.ts";
+import type { Config } from "../protocol/documents.ts";
 import type { WhyReport } from "../protocol/reconcile.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
+import { configShow } from "./triggers/config-show.ts";
 import { nodeReboot } from "./triggers/node-reboot.ts";
 import { nodeRestartService } from "./triggers/node-restart-service.ts";
 import { plan, type PlanConfig } from "./triggers/plan.ts";
+import { rollback, type RollBack } from "./triggers/rollback.ts";
 import { speedTest } from "./triggers/speed-test.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
 import { tgNc } from "./triggers/tg-nc.ts";
@@ -22,7 +25,12 @@ export interface TriggerDeps {
   readonly power: Power;
   readonly cleanStop: CleanStop;
   readonly speedTestTarget: () => TransferTarget | undefined;
-  readonly applying: { readonly plan: PlanConfig; why(): WhyReport };
+  readonly applying: {
+    readonly plan: PlanConfig;
+    readonly rollback: RollBack;
+    why(): WhyReport;
+    config(): Config;
+  };
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }
 
@@ -38,5 +46,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     speedTest({ clock, target: speedTestTarget }),
     plan((config, signal) => applying.plan(config, signal)),
     why(() => applying.why()),
+    configShow(() => applying.config()),
+    rollback((request, signal) => applying.rollback(request, signal)),
   ];
 }

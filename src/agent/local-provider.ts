@@ -1,7 +1,13 @@
+import type { Overlay } from "../host/overlay.ts";
 import type { LogLine as StoredLine, LogMemory } from "../host/log.ts";
+import { withinTime } from "../lib/within-time.ts";
 import type { FloorName, LogLine, LogsQuery, TriggerLine } from "../protocol/local-api.ts";
 import type { Applying } from "./applying.ts";
+import { connectorsReport } from "./connectors-report.ts";
+import { addressesByLink } from "./list-sections.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
+import type { OverlayReading } from "./overlay-reading.ts";
+import { servicesReport } from "./services-report.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
 import { buildHealth, buildStatus, type Gathered } from "./status.ts";
 import type { Dispatcher } from "./triggers/dispatch.ts";
@@ -15,7 +21,8 @@ export interface LocalProviderDeps {
   readonly documents: DesiredDocuments;
   /** Looks again at a document that may have been refused for its floor. */
   readonly retry: (name: FloorName) => void;
-  readonly applying: Pick<Applying, "plan" | "why" | "config">;
+  readonly applying: Pick<Applying, "plan" | "why" | "config" | "rollback">;
+  readonly overlay: Pick<Overlay, "status" | "view" | "counters">;
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
 }
@@ -28,9 +35,23 @@ export function localProvider({
   documents,
   retry,
   applying,
+  overlay,
   wake,
   register,
 }: LocalProviderDeps): LocalProvider {
+  /** What is asked for and what is there; an overlay that hangs is not waited for. */
+  async function readOverlay(signal: AbortSignal): Promise<OverlayReading> {
+    const counters = await overlay.counters(withinTime(signal, OVERLAY_ANSWER_MS)).catch(() => undefined);
+    return {
+      config: applying.config(),
+      node: documents.current.node?.body,
+      status: overlay.status(),
+      view: overlay.view,
+      counters,
+      addresses: addressesByLink(),
+      why: applying.why().reasons,
+    };
+  }
   return {
     status: () => buildStatus(gather()),
     health: () => {
@@ -47,11 +68,16 @@ export function localProvider({
     },
     plan: (config, signal) => applying.plan(config, signal),
     why: () => applying.why(),
+    connectors: async (signal) => connectorsReport(await readOverlay(signal)),
+    services: async (signal) => servicesReport(await readOverlay(signal)),
     config: () => applying.config(),
+    rollback: (request, signal) => applying.rollback(request, signal),
     wake,
   };
 }
 
+/** Less than callers wait for us. */
+const OVERLAY_ANSWER_MS = 3000;
 const MAX_WAITING = 1000;
 
 /** A queue between something that calls and something that iterates; beyond its bound the newest is dropped. */

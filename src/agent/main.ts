@@ -1,5 +1,6 @@
 import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
+import { collectGarbage } from "../host/engine-flags.ts";
 import { hostFiles } from "../host/files.ts";
 import { sdNotify, trimMemory } from "../host/libc.ts";
 import { rootLogger, standardOutput } from "../host/log.ts";
@@ -23,8 +24,11 @@ export async function run(argv: readonly string[]): Promise<number> {
     const pidFile = await writePidFile(settings.runDir, "agent");
     if (settings.notifySocket !== undefined) sdNotify(settings.notifySocket, "READY=1");
     log.info({ version: buildInfo.version, build: buildInfo.build, stateDir: settings.stateDir }, "agent started");
-    // Starting leaves 3 MB freed but resident; by then the first session has done its work too.
-    clock.after(TRIM_AFTER_MS, trimMemory);
+    // Starting leaves 8 MB unused but resident; by then the first session has done its work too.
+    clock.after(TRIM_AFTER_MS, () => {
+      collectGarbage();
+      trimMemory();
+    });
     await untilTold((signal) => {
       if (signal === "SIGHUP") agent.wake();
     });

@@ -35,6 +35,7 @@ export type AppliedReports = ReadonlyMap<DocumentKind, DocumentApplied>;
 
 export interface ManagedNodeOptions {
   readonly clock: Clock;
+  readonly random: () => number;
   readonly log: Logger;
   readonly http: HttpClient;
   readonly registration: Registration;
@@ -76,6 +77,7 @@ export class ManagedNode {
     this.#registration = options.registration;
     this.sync = new DocumentSync({
       clock: options.clock,
+      random: options.random,
       log: options.log.child({ component: "documents" }),
       http: options.http,
       documents: options.documents,
@@ -130,7 +132,7 @@ export class ManagedNode {
     let hasChanged = false;
     for (const [name, verdict] of Object.entries(verdicts)) {
       const kind = name as keyof typeof verdicts;
-      const version = kind === "keys" ? this.#registration.controlPlane.keys.version : documents.version(kind);
+      const version = kind === "keys" ? this.#registration.controlPlane.keys.version : documents.newest(kind);
       const last = this.#applied.get(kind);
       const isSaid = last?.version === version && isDeepStrictEqual({ ...last, ...verdict }, last);
       if (isSaid) continue;

@@ -1,9 +1,10 @@
 import type { Logger } from "pino";
 import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files.ts";
-import { Overlay } from "../host/overlay.ts";
+import { Overlay, type OverlayCounters } from "../host/overlay.ts";
 import { startOverlayProcess } from "../host/overlay-process.ts";
 import type { OverlayFlow } from "../protocol/overlay.ts";
+import { withinDeadline } from "./reconcile/deadline.ts";
 import type { AgentSettings } from "./settings.ts";
 
 export interface OpenOverlayOptions {
@@ -14,6 +15,22 @@ export interface OpenOverlayOptions {
   /** Something of the overlay is otherwise than it was seen last. */
   readonly onChanged: (what: string) => void;
   readonly onFlows: (flows: readonly OverlayFlow[]) => void;
+}
+
+const COUNTERS_WITHIN_MS = 5000;
+
+/** The overlay's counters; undefined when there is none, or it does not answer soon. */
+export async function readCounters(
+  overlay: Overlay,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<OverlayCounters | undefined> {
+  try {
+    const bounds = { clock, ms: COUNTERS_WITHIN_MS, what: "overlay: counters", signal };
+    return await withinDeadline(bounds, (signal) => overlay.counters(signal));
+  } catch {
+    return undefined;
+  }
 }
 
 /** The agent's side of the overlay: a managed install has it run by its own unit, any other has the agent start it. */

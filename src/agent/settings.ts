@@ -81,11 +81,16 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
   };
 }
 
+const OPTIONS = { state: { type: "string" }, run: { type: "string" }, config: { type: "string" } } as const;
+
+/** The options of `holdfast agent`, without dashes. */
+export const optionNames: readonly string[] = Object.keys(OPTIONS);
+
 function readOptions(argv: readonly string[]): { state?: string; run?: string; config?: string } {
   try {
     const { values } = parseArgs({
       args: [...argv],
-      options: { state: { type: "string" }, run: { type: "string" }, config: { type: "string" } },
+      options: OPTIONS,
       strict: true,
       allowPositionals: false,
     });

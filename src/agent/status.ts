@@ -1,10 +1,14 @@
+import type { OverlayStatus } from "../host/overlay.ts";
 import { buildInfo } from "../lib/build-info.ts";
+import { holdfastCommand, type GivenDirectories } from "../lib/command-line.ts";
 import type { FloorName, Health, HealthItem, SessionStatus, Status } from "../protocol/local-api.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import type { Registration } from "./identity/identity.ts";
 import type { Fault } from "./fault.ts";
+import { DEFAULT_RUN_DIR, DEFAULT_STATE_DIR } from "./settings.ts";
 import type { AppliedReports } from "./managed-node.ts";
+import { overlayStateOf } from "./overlay-reading.ts";
 import type { Desired } from "./shadow/desired.ts";
 
 /** Everything a status is made of, gathered at one moment. Times in Unix milliseconds. */
@@ -19,6 +23,7 @@ export interface StatusInput {
   readonly applied: AppliedReports;
   readonly telemetry: Status["telemetry"];
   readonly network: "netlink" | "poll";
+  readonly overlay: OverlayStatus;
   readonly process: Status["process"];
   readonly faults: readonly Fault[];
   /** Why and since when the disk refuses writes, while it does. */
@@ -48,7 +53,7 @@ export function buildStatus(input: StatusInput): Status {
     documents: documentsOf(input),
     sections: sectionsOf(input.applied),
     telemetry: input.telemetry,
-    engines: { network: input.network },
+    engines: { network: input.network, overlay: overlayStateOf(input.overlay) },
     process: input.process,
     faults: [...input.faults, ...storageFaults(input)],
   };
@@ -66,13 +71,20 @@ function documentsOf({ registration, desired, applied }: StatusInput): Status["d
   if (registration !== undefined) documents.keys = { version: registration.controlPlane.keys.version };
   for (const name of DocumentName.options) {
     const held = desired[name];
-    if (held !== undefined) documents[name] = { version: held.version, receivedAt: held.receivedAt };
+    if (held === undefined) continue;
+    const { version, receivedAt, refused } = held;
+    documents[name] = { version, receivedAt, ...(refused === undefined ? {} : { refused: refused.version }) };
   }
   for (const [name, report] of applied) {
     const known = documents[name satisfies FloorName];
-    if (known !== undefined && report.version === known.version) known.appliedAt = report.at;
+    if (known !== undefined && versionOf(report) === known.version) known.appliedAt = report.at;
   }
   return documents;
+}
+
+/** The version that a report's sections speak of. */
+function versionOf({ version, inForce = version }: DocumentApplied): number {
+  return inForce;
 }
 
 function sectionsOf(applied: AppliedReports): Status["sections"] {
@@ -82,7 +94,7 @@ function sectionsOf(applied: AppliedReports): Status["sections"] {
 
 function sectionEntries(report: DocumentApplied | undefined): (readonly [string, Status["sections"][string]])[] {
   if (report === undefined) return [];
-  return Object.entries(report.sections).map(([name, section]) => [name, { ...section, version: report.version }]);
+  return Object.entries(report.sections).map(([name, section]) => [name, { ...section, version: versionOf(report) }]);
 }
 
 export interface HealthInput {
@@ -105,6 +117,7 @@ export function buildHealth(input: HealthInput): Health {
   const items = [
     sessionItem(input.status),
     documentsItem(input.status),
+    overlayItem(input.status),
     clockItem(input.clockOffsetSeconds),
     stateItem(input.isStatePersistent, input.status.faults),
     diskItem(input.diskUsedRatio),
@@ -112,12 +125,7 @@ export function buildHealth(input: HealthInput): Health {
     checkItem("repository", input.repository, "the repository answers", "check the way to the repository"),
     checkItem("ssh", input.ssh, "sshd listens on loopback only", "bind sshd to 127.0.0.1"),
     signatureItem(input.refusedSignatures),
-    ...input.status.faults.map(({ code, message, since }): HealthItem => ({
-      name: code,
-      status: "warn",
-      message,
-      since,
-    })),
+    ...input.status.faults.map(faultItem),
   ].filter((item) => item !== undefined);
   const isOnline = input.status.session.state === "online";
   const isFailed = items.some(({ status }) => status === "fail");
@@ -125,15 +133,30 @@ export function buildHealth(input: HealthInput): Health {
   return { schema: 1, verdict: isFailed && isOnline ? "failed" : isFailed || isWarned ? "degraded" : "ok", items };
 }
 
-function sessionItem({ session, node }: Status): HealthItem {
+function faultItem({ code, message, since, mendedAt }: Status["faults"][number]): HealthItem {
+  if (mendedAt === undefined) return { name: code, status: "warn", message, since };
+  return { name: code, status: "pass", message: `${message}; mended since`, since: mendedAt };
+}
+
+function sessionItem({ session, node, state }: Status): HealthItem {
   const { since } = session;
+  const registerAgain = `run '${holdfastCommand("register <license>", directoriesOf(state))}'`;
   if (node === null) {
-    const fix = "get a license from the control plane and run holdfast register";
+    const fix = `get a license from the control plane and ${registerAgain}`;
     return { name: "control-plane", status: "fail", message: "not registered", since, fix };
   }
   if (session.state === "online") {
     const rtt = session.rttMs === undefined ? "" : `, ${session.rttMs} ms`;
     return { name: "control-plane", status: "pass", message: `connected to ${node.session}${rtt}`, since };
+  }
+  if (session.reason?.code === "deleted") {
+    return {
+      name: "control-plane",
+      status: "fail",
+      message: "the control plane deleted this node",
+      since,
+      fix: `stop the agent, run '${holdfastCommand("reset", directoriesOf(state))}', then with a new license ${registerAgain}`,
+    };
   }
   const why = session.reason === undefined ? "" : `: ${session.reason.message}`;
   return {
@@ -145,10 +168,24 @@ function sessionItem({ session, node }: Status): HealthItem {
   };
 }
 
+/** What an operator must add to a command about this node. */
+function directoriesOf({ stateDir, runDir }: Status["state"]): GivenDirectories {
+  return {
+    ...(stateDir === DEFAULT_STATE_DIR ? {} : { state: stateDir }),
+    ...(runDir === DEFAULT_RUN_DIR ? {} : { run: runDir }),
+  };
+}
+
 function documentsItem({ node, documents, sections }: Status): HealthItem | undefined {
   if (node === null) return undefined;
   if (documents.node === undefined) {
     return { name: "documents", status: "warn", message: "no configuration was received yet" };
+  }
+  const refused = Object.entries(documents).find(([, document]) => document.refused !== undefined);
+  if (refused !== undefined) {
+    const [name, { version, refused: from }] = refused;
+    const fix = `mend it at the control plane: the next version of the ${name} document ends this`;
+    return { name: "documents", status: "warn", message: `${name} document ${from} is rolled back to ${version}`, fix };
   }
   const open = Object.entries(sections).filter(([, { state }]) => state !== "converged");
   if (open.length === 0)
@@ -159,6 +196,22 @@ function documentsItem({ node, documents, sections }: Status): HealthItem | unde
     status: open.some(([, { state }]) => state !== "unsupported") ? "warn" : "pass",
     message,
   };
+}
+
+function overlayItem({ engines }: Status): HealthItem | undefined {
+  const { overlay } = engines;
+  if (overlay === undefined) return undefined;
+  const { state, since, pid, reason } = overlay;
+  switch (state) {
+    case "off":
+      return { name: "overlay", status: "pass", message: "off: no service and no connector asks for it", since };
+    case "up":
+      return { name: "overlay", status: "pass", message: `serves as process ${pid ?? "of unknown id"}`, since };
+    case "down": {
+      const fix = "the agent tries again by itself; overlay.log in the overlay's state directory says why it ended";
+      return { name: "overlay", status: "fail", message: `down: ${reason ?? "it is not running"}`, since, fix };
+    }
+  }
 }
 
 function clockItem(offset: number | undefined): HealthItem {

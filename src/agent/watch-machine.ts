@@ -20,7 +20,7 @@ export interface WatchMachineOptions {
   /** Links, addresses, routes or the resolver changed, or the machine was asleep. */
   readonly onNetwork: (what: NetworkChange | "resumed") => void;
   /** Metrics that only the agent knows. */
-  readonly extra: () => Readonly<Record<string, number>>;
+  readonly extra: () => Promise<Readonly<Record<string, number>>>;
   readonly onSample: (sample: MetricSample) => void;
 }
 

@@ -5,7 +5,7 @@ import { parseArguments } from "./arguments.ts";
 import { exitClassOf, exitCodes } from "./exit-codes.ts";
 import { findVerb } from "./find-verb.ts";
 import { settingsFrom } from "./settings.ts";
-import { processTerminal, type Terminal } from "./terminal.ts";
+import { processTerminal, readingColumns, type Terminal } from "./terminal.ts";
 import type { Offline, Verb } from "./verb.ts";
 
 /** Ctrl-C, as the reason of an abort. */
@@ -45,7 +45,7 @@ async function runVerb(
   const { values, positionals } = parseArguments(verb, argv);
   if (values["help"] === true) {
     const { verbHelp } = await import("./help.ts");
-    terminal.out(verbHelp(verb, terminal.size().columns));
+    terminal.out(verbHelp(verb, readingColumns(terminal)));
     return exitCodes.ok.code;
   }
   const settings = settingsFrom(values, verb.timeoutSeconds);

@@ -2,6 +2,7 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import type { z } from "zod";
 import { errnoOf, HostError, InputError, SessionError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
+import { holdfastCommand, type GivenDirectories } from "../lib/command-line.ts";
 import { linesOf } from "../lib/lines.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { describeIssues } from "../protocol/envelope.ts";
@@ -75,7 +76,7 @@ async function begin({ settings, clock, signal }: Context, request: AgentRequest
     outgoing.destroy();
   };
   const explain = (thrown: unknown): Error =>
-    signal.aborted ? toError(signal.reason) : connectionError(socket, toError(thrown));
+    signal.aborted ? toError(signal.reason) : connectionError(socket, toError(thrown), settings.given);
   try {
     signal.throwIfAborted();
     const message = await new Promise<IncomingMessage>((resolve, reject) => {
@@ -146,7 +147,7 @@ function silent(socket: string, timeoutMs: number): SessionError {
   );
 }
 
-function connectionError(socket: string, error: Error): Error {
+function connectionError(socket: string, error: Error, given: GivenDirectories): Error {
   if (error instanceof SessionError || error instanceof HostError) return error;
   if (error instanceof InputError) {
     if (error.code === "path-too-long") return error;
@@ -160,17 +161,24 @@ function connectionError(socket: string, error: Error): Error {
       cause: error,
     });
   }
-  return new SessionError("agent-unreachable", `no agent answers on ${socket}: ${REASONS[code] ?? error.message}`, {
-    cause: error,
-    details: { socket, reason: code === "" ? error.message : code },
-  });
+  return new SessionError(
+    "agent-unreachable",
+    `no agent answers on ${socket}: ${reasonFor(code, given) ?? error.message}`,
+    {
+      cause: error,
+      details: { socket, reason: code === "" ? error.message : code },
+    },
+  );
 }
 
-const START = "start one with 'holdfast agent', or name its run directory with --run";
+function reasonFor(code: string, given: GivenDirectories): string | undefined {
+  const start = `start one with '${holdfastCommand("agent", given)}', or name its run directory with --run`;
+  if (code === "ENOENT" || code === "ENOTDIR") return start;
+  if (code === "ECONNREFUSED") return `the one that made it is gone: ${start}`;
+  return Object.hasOwn(REASONS, code) ? REASONS[code] : undefined;
+}
+
 const REASONS: Readonly<Record<string, string>> = {
-  ENOENT: START,
-  ENOTDIR: START,
-  ECONNREFUSED: `the one that made it is gone: ${START}`,
   EACCES: "you may not open it: run as root or as a member of the agent's group",
   EPERM: "you may not open it: run as root or as a member of the agent's group",
   ECONNRESET: "it closed the connection: it is stopping, or serves as many callers as it can",

@@ -4,14 +4,14 @@ import { LocalError } from "../protocol/local-api.ts";
 import { usageOf } from "./arguments.ts";
 import { findVerb } from "./find-verb.ts";
 import { exitCodes } from "./exit-codes.ts";
-import { layOut, wrap } from "./terminal.ts";
+import { layOut, readingColumns, wrap } from "./terminal.ts";
 import type { Verb, VerbProgram } from "./verb.ts";
 import { verbs } from "./verbs.ts";
 
 export const helpVerb: VerbProgram = {
   output: undefined,
   async run({ positionals, values, terminal }) {
-    const { columns } = terminal.size();
+    const columns = readingColumns(terminal);
     const [name] = positionals;
     if (values["json-schema"] === true) terminal.out(await schemaText(name));
     else terminal.out(name === undefined ? overview(columns) : verbHelp(findVerb(name), columns));

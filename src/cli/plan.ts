@@ -38,20 +38,27 @@ async function readDocument(path: string, signal: AbortSignal): Promise<PlanRequ
   throw new InputError("usage", `${path} is no configuration: ${describeIssues(parsed.error).slice(0, 5).join("; ")}`);
 }
 
-function planText({ terminal }: Call, untrusted: PlanReport): string {
+/** A plan for people: a line per step, what is wrong or left out, and the sum. */
+export function planText({ terminal }: Call, untrusted: PlanReport): string {
   const { sections, notes } = plainValue(untrusted);
   const total = sections.reduce((sum, section) => sum + section.total, 0);
-  const lines = sections.flatMap((section) => sectionLines(terminal, section));
+  const removals = sections.toReversed().flatMap((plan) => stepLines(plan, true));
+  const lines = [...removals, ...sections.flatMap((section) => sectionLines(terminal, section))];
   const remarks = notes.map(({ message }) => terminal.style("dim", message));
   const sum = total === 0 ? "nothing to do" : `${total} ${total === 1 ? "step" : "steps"}`;
   return `${[...lines, ...remarks, sum].map((line) => line.replaceAll("\n", " ")).join("\n")}\n`;
 }
 
+/** The steps that only take away, or the others. */
+function stepLines({ section, steps }: SectionPlan, removes: boolean): string[] {
+  return steps
+    .filter((step) => (step.removes === true) === removes)
+    .map(({ kind, subject, guarded }) => `${section}: ${kind} ${subject}${guarded ? " (guarded)" : ""}`);
+}
+
 function sectionLines(terminal: Terminal, plan: SectionPlan): readonly string[] {
   const { section, steps, total, issues, error, unsupported } = plan;
-  const lines = steps.map(
-    ({ kind, subject, guarded }) => `${section}: ${kind} ${subject}${guarded ? " (guarded)" : ""}`,
-  );
+  const lines = stepLines(plan, false);
   if (total > steps.length) lines.push(`${section}: and ${total - steps.length} more`);
   for (const { code, message } of issues) lines.push(terminal.style("yellow", `${section}: ${code}: ${message}`));
   if (error !== undefined) lines.push(terminal.style("red", `${section}: ${error.code}: ${error.message}`));

@@ -1,9 +1,12 @@
 import { z } from "zod";
+import { AgentError, InputError } from "../errors.ts";
 import { readTextInput } from "../host/text-input.ts";
+import { holdfastCommand } from "../lib/command-line.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { NodeIdentity } from "../protocol/claims.ts";
 import { adminRequest, ask, isAbsent } from "./client.ts";
 import { readLicense } from "./license.ts";
+import type { Settings } from "./settings.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 
 // Room for white space around a license of the largest size.
@@ -21,8 +24,10 @@ export const registerVerb: VerbProgram = {
   output: RegisterOutput,
   async run(call) {
     const { text } = readLicense(await readTextInput(call.positionals[0] ?? "-", FILE_MAX_BYTES, call.signal));
-    const output = await registerWith(call, text);
-    call.terminal.out(call.settings.isJson ? `${safeJson(output)}\n` : summary(output));
+    const output = await registerWith(call, text).catch((error: unknown) => {
+      throw explained(error, call.settings);
+    });
+    call.terminal.out(call.settings.isJson ? `${safeJson(output)}\n` : summary(output, call.settings));
     return "ok";
   },
 };
@@ -37,8 +42,16 @@ async function registerWith(call: Call, license: string): Promise<RegisterOutput
   }
 }
 
-function summary(untrusted: RegisterOutput): string {
+/** A refusal that says what to do is told for the directories at hand. */
+function explained(error: unknown, { given }: Settings): unknown {
+  if (!(error instanceof AgentError) || error.code !== "already-registered") return error;
+  const reset = holdfastCommand("reset", given);
+  return new InputError(error.code, `${error.message}: stop its agent and run '${reset}'`, { cause: error });
+}
+
+function summary(untrusted: RegisterOutput, { given }: Settings): string {
   const { node, by } = plainValue(untrusted);
-  const next = by === "agent" ? "the running agent connects now" : "start the node with 'holdfast agent'";
+  const next =
+    by === "agent" ? "the running agent connects now" : `start the node with '${holdfastCommand("agent", given)}'`;
   return `registered ${node.fqdn} (${node.type}, ${node.uid}): ${next}\n`;
 }

@@ -1,36 +1,83 @@
+import { join } from "node:path";
 import { z } from "zod";
 import { HostError, InputError } from "../errors.ts";
+import { endOverlay } from "../host/overlay-end.ts";
 import { readPidFile } from "../host/pid-file.ts";
-import { requireOwner, requireUnused, wipeableState, wipeState } from "../host/state-directory.ts";
+import { requireOwner, requireUnused, wipeableState, wipeOverlayState, wipeState } from "../host/state-directory.ts";
 import { probeSocket } from "../host/unix-socket.ts";
+import { holdfastCommand } from "../lib/command-line.ts";
 import { plainLine, safeJson } from "../lib/terminal-text.ts";
 import { ADMIN_SOCKET, socketPath } from "../protocol/local-api.ts";
+import { OVERLAY_SOCKET } from "../protocol/overlay.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 
 const ResetOutput = z.object({
   schema: z.literal(1),
   stateDir: z.string(),
-  /** Names below the state directory. */
+  /** Names below the state directory, and whole paths of what was elsewhere. */
   removed: z.array(z.string()),
+  /** Whether an overlay ran, which was ended. */
+  overlayEnded: z.boolean(),
 });
+
+/** Where the overlay of a managed install is; the node's own state directory tells that it is this node's. */
+const MANAGED = {
+  nodeStateDir: "/var/lib/holdfast",
+  stateDir: "/var/lib/holdfast-overlay",
+  runDir: "/run/holdfast-overlay",
+};
 
 export const resetVerb: VerbProgram = {
   output: ResetOutput,
   async run(call) {
     const { stateDir, runDir, isJson } = call.settings;
     requireOwner(stateDir);
-    if (wipeableState(stateDir).length === 0) {
+    const overlays = overlaysOf(call.settings);
+    if (wipeableState(stateDir).length === 0 && !(await isAnyLive(overlays))) {
       throw new InputError("not-registered", `there is nothing to reset in ${stateDir}`);
     }
     await requireStopped(runDir);
     requireUnused(stateDir);
     if (call.values["yes"] !== true) await confirm(call);
-    const removed = await wipeState(stateDir);
-    const text = `wiped ${removed.join(", ")} in ${stateDir}: register the node anew with a new license\n`;
-    call.terminal.out(isJson ? `${safeJson({ schema: 1, stateDir, removed })}\n` : text);
+    const { overlayEnded, wiped } = await endOverlays(overlays, call);
+    const removed = [...(await wipeState(stateDir)), ...wiped];
+    const end = overlayEnded ? ", and ended the overlay" : "";
+    const again = holdfastCommand("register <license>", call.settings.given);
+    const text = `wiped ${removed.join(", ") || "nothing"} in ${stateDir}${end}: register the node anew with a new license, by '${again}'\n`;
+    call.terminal.out(isJson ? `${safeJson({ schema: 1, stateDir, removed, overlayEnded })}\n` : text);
     return "ok";
   },
 };
+
+interface OverlayPlace {
+  readonly runDir: string;
+  /** Its own state, where that is not below the node's. */
+  readonly stateDir?: string;
+}
+
+function overlaysOf({ stateDir, runDir }: Call["settings"]): readonly OverlayPlace[] {
+  const { nodeStateDir, ...managed } = MANAGED;
+  return stateDir === nodeStateDir ? [{ runDir }, managed] : [{ runDir }];
+}
+
+async function isAnyLive(overlays: readonly OverlayPlace[]): Promise<boolean> {
+  const found = await Promise.all(overlays.map(({ runDir }) => probeSocket(join(runDir, OVERLAY_SOCKET))));
+  return found.includes("live");
+}
+
+/** A node that is no more serves nothing. What the overlays left goes first, lest one that is started again serve it. */
+async function endOverlays(
+  overlays: readonly OverlayPlace[],
+  { settings, clock }: Call,
+): Promise<{ readonly overlayEnded: boolean; readonly wiped: readonly string[] }> {
+  const wiped: string[] = [];
+  let overlayEnded = false;
+  for (const { runDir, stateDir } of overlays) {
+    if (stateDir !== undefined) wiped.push(...(await wipeOverlayState(stateDir)));
+    if (await endOverlay(runDir, clock, settings.timeoutMs)) overlayEnded = true;
+  }
+  return { overlayEnded, wiped };
+}
 
 async function requireStopped(runDir: string): Promise<void> {
   if ((await probeSocket(socketPath(runDir, ADMIN_SOCKET))) !== "live") return;

@@ -1,10 +1,13 @@
 import { resolve } from "node:path";
 import { InputError } from "../errors.ts";
+import type { GivenDirectories } from "../lib/command-line.ts";
 
 /** Where things are and how to answer, from options, else the environment, else the defaults. */
 export interface Settings {
   readonly stateDir: string;
   readonly runDir: string;
+  /** The directories that options named, for hints to repeat. */
+  readonly given: GivenDirectories;
   readonly isJson: boolean;
   /** How long the agent may stay silent. */
   readonly timeoutMs: number;
@@ -25,6 +28,10 @@ export function settingsFrom(
   return {
     stateDir: directory("state", values["state"], process.env["HOLDFAST_STATE"], DEFAULT_STATE),
     runDir: directory("run", values["run"], process.env["HOLDFAST_RUN"], DEFAULT_RUN),
+    given: {
+      ...(typeof values["state"] === "string" ? { state: values["state"] } : {}),
+      ...(typeof values["run"] === "string" ? { run: values["run"] } : {}),
+    },
     isJson: values["json"] === true,
     timeoutMs: seconds(values["timeout"] ?? String(defaultTimeoutSeconds)) * 1000,
   };

@@ -2,9 +2,8 @@ import { formatBytes, formatDuration, formatMoment } from "../lib/durations.ts";
 import { plainValue } from "../lib/terminal-text.ts";
 import type { Status } from "../protocol/local-api.ts";
 import type { ExitClass } from "./exit-codes.ts";
+import { overlayText, type Paint } from "./overlay-text.ts";
 import { layOut, type Style } from "./terminal.ts";
-
-type Paint = (style: Style, text: string) => string;
 
 const TROUBLED_SECTIONS: ReadonlySet<string> = new Set(["rejected", "failed", "diverged"]);
 const FAULTS_SHOWN = 10;
@@ -12,7 +11,8 @@ const FAULTS_SHOWN = 10;
 /** How well the node stands, as an exit class: registered, connected, nothing failing. */
 export function standing(status: Status): ExitClass {
   if (status.node === null) return "unregistered";
-  if (status.session.state !== "online" || status.faults.length > 0) return "degraded";
+  if (status.engines.overlay?.state === "down") return "degraded";
+  if (status.session.state !== "online" || status.faults.some(isOpen)) return "degraded";
   return Object.values(status.sections).some(({ state }) => TROUBLED_SECTIONS.has(state)) ? "degraded" : "ok";
 }
 
@@ -34,16 +34,24 @@ export function statusText(untrusted: Status, now: number, columns: number, pain
     if (TROUBLED_SECTIONS.has(state))
       rows.push([`  ${name}`, `${paint("red", state)} ${issues.slice(0, 3).join("; ")}`]);
   }
+  const { overlay } = status.engines;
+  if (overlay !== undefined) rows.push(["overlay", overlayText(overlay, now, paint)]);
   const tags = Object.entries(status.tags).map(([name, value]) => `${name}=${value}`);
   if (tags.length > 0) rows.push(["tags", tags.join(", ")]);
   rows.push(["telemetry", telemetryRow(status)], ["agent", agentRow(status)], ["state", status.state.stateDir]);
   rows.push(["run", status.state.runDir]);
-  for (const { code, message, since } of status.faults.slice(0, FAULTS_SHOWN)) {
-    rows.push([paint("red", "fault"), `${code}: ${message} (${formatMoment(since, now)})`]);
+  for (const fault of status.faults.slice(0, FAULTS_SHOWN)) {
+    const { code, message, since, mendedAt } = fault;
+    const when = mendedAt === undefined ? formatMoment(since, now) : `mended ${formatMoment(mendedAt, now)}`;
+    rows.push([isOpen(fault) ? paint("red", "fault") : paint("dim", "mended"), `${code}: ${message} (${when})`]);
   }
   const more = status.faults.length - FAULTS_SHOWN;
   if (more > 0) rows.push(["", `and ${more} more: see 'holdfast health'`]);
   return layOut(rows, columns);
+}
+
+function isOpen({ mendedAt }: Status["faults"][number]): boolean {
+  return mendedAt === undefined;
 }
 
 function nodeRow({ node, nodeState, lifecycleState, cluster }: Status, paint: Paint): string {
@@ -74,11 +82,12 @@ function sessionRow({ session }: Status, now: number, paint: Paint): string {
 }
 
 function documentsRow({ documents }: Status, now: number): string {
-  const parts = Object.entries(documents).map(([name, { version, receivedAt, appliedAt }]) => {
-    if (appliedAt !== undefined) return `${name} ${version} (applied ${formatMoment(appliedAt, now)})`;
+  const parts = Object.entries(documents).map(([name, { version, receivedAt, appliedAt, refused }]) => {
+    const back = refused === undefined ? "" : `, rolled back from ${refused}`;
+    if (appliedAt !== undefined) return `${name} ${version} (applied ${formatMoment(appliedAt, now)}${back})`;
     return receivedAt === undefined
       ? `${name} ${version}`
-      : `${name} ${version} (received ${formatMoment(receivedAt, now)})`;
+      : `${name} ${version} (received ${formatMoment(receivedAt, now)}${back})`;
   });
   return parts.length === 0 ? "none yet" : parts.join(", ");
 }

@@ -13,12 +13,16 @@ export interface Terminal {
   readLine(signal: AbortSignal): Promise<string | undefined>;
   /** Whether a person looks at the output. */
   readonly isInteractive: boolean;
+  /** Infinite where it is no terminal. */
   size(): { readonly columns: number; readonly rows: number };
   /** Colours text, or leaves it alone where colours are unwanted. */
   style(style: Style, text: string): string;
 }
 
-const DEFAULT_SIZE = { columns: 80, rows: 24 };
+/** For a program nothing is broken into lines. */
+const NO_TERMINAL = { columns: Infinity, rows: Infinity };
+/** Of text that is meant to be read, wherever it goes. */
+const READING_COLUMNS = 80;
 
 /** The process's own output. A reader that has gone away ends the process quietly, as other tools end. */
 export function processTerminal(): Terminal {
@@ -36,9 +40,15 @@ export function processTerminal(): Terminal {
     err: (text) => void stderr.write(text),
     readLine: readAnswer,
     isInteractive: stdout.isTTY,
-    size: () => (stdout.isTTY ? { columns: stdout.columns || 80, rows: stdout.rows || 24 } : DEFAULT_SIZE),
+    size: () => (stdout.isTTY ? { columns: stdout.columns || 80, rows: stdout.rows || 24 } : NO_TERMINAL),
     style: (style, text) => (isColored ? styleText(style, text, { validateStream: false }) : text),
   };
+}
+
+/** How wide help is: as the terminal, or as a page where there is none. */
+export function readingColumns(terminal: Terminal): number {
+  const { columns } = terminal.size();
+  return Number.isFinite(columns) ? columns : READING_COLUMNS;
 }
 
 /** Rows of a label and its text, the text broken between words so that no line is wider than `columns` where words allow it. */

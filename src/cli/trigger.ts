@@ -3,6 +3,7 @@ import { readTextInput } from "../host/text-input.ts";
 import { nearest } from "../lib/nearest.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { plainLine, plainText, safeJson } from "../lib/terminal-text.ts";
+import { firstIssueText } from "../protocol/issue-text.ts";
 import { LOCAL_REQUEST_LIMITS, TriggerLine } from "../protocol/local-api.ts";
 import { triggerEvents } from "../protocol/trigger-events.ts";
 import { EventName, JsonObject } from "../protocol/values.ts";
@@ -44,10 +45,7 @@ function failure(event: string, { code, message, details }: Extract<TriggerLine,
 function eventName(text: string): string {
   const parsed = EventName.safeParse(text);
   if (parsed.success) return parsed.data;
-  throw new InputError(
-    "usage",
-    `'${text}' cannot be the name of a trigger event: ${parsed.error.issues[0]?.message ?? ""}`,
-  );
+  throw new InputError("usage", `'${text}' cannot be the name of a trigger event: ${firstIssueText(parsed.error)}`);
 }
 
 /** The event's body: one JSON object, given as it is or, for `-`, on standard input. */

@@ -9,6 +9,7 @@ const DIRECTORIES = {
 } as const satisfies Record<string, OptionSpec>;
 const JSON_OPTION = { json: { help: "print JSON; 'holdfast help --json-schema <verb>' prints its schema" } } as const;
 const TIMEOUT = { timeout: { value: "SECONDS", help: "how long the agent may stay silent" } } as const;
+const WATCH = { watch: { short: "w", help: "show it again every second until Ctrl-C" } } as const;
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 const license: ArgumentSpec = {
@@ -24,7 +25,10 @@ export const verbs: readonly Verb[] = [
     name: "agent",
     summary: "run the agent of this node",
     arguments: [],
-    options: DIRECTORIES,
+    options: {
+      config: { value: "FILE", help: "local settings (/etc/holdfast/agent.json, if it is there)", complete: "file" },
+      ...DIRECTORIES,
+    },
     exits: ["ok", "failed", "usage"],
     example: "holdfast agent --state /var/lib/holdfast --run /run/holdfast",
   },
@@ -49,18 +53,20 @@ export const verbs: readonly Verb[] = [
     summary: "run a complete small control plane",
     arguments: [],
     options: {
-      listen: { value: "ADDRESS:PORT", help: "where to serve the HTTP API and the nodes" },
-      data: { value: "DIR", help: "where its state lives", complete: "directory" },
-      "tls-cert": { value: "FILE", help: "certificate chain in PEM", complete: "file" },
+      listen: { value: "ADDRESS:PORT", help: "where to serve the HTTP API and the nodes (127.0.0.1:8480)" },
+      data: { value: "DIR", help: "where its state lives (/var/lib/holdfast-controller)", complete: "directory" },
+      "tls-cert": { value: "FILE", help: "certificate chain in PEM (self-made, except on loopback)", complete: "file" },
       "tls-key": { value: "FILE", help: "its private key in PEM", complete: "file" },
       tls: { help: "make a certificate and serve TLS on loopback too" },
-      url: { value: "ORIGIN", help: "the address nodes dial, when it is not the one listened on" },
+      url: { value: "ORIGIN", help: "the address nodes dial (the one listened on)" },
       "front-pin": {
         value: "SHA256[,...]",
         help: "keys of the front end that ends TLS for an https --url, as base64url of SHA-256",
       },
-      domain: { value: "FQDN", help: "the domain of the nodes, fixed at the first start" },
-      ...DIRECTORIES,
+      domain: { value: "FQDN", help: "the domain of the nodes, fixed at the first start (holdfast.example)" },
+      state: { value: "DIR", help: "taken as every verb takes it, and not used: see --data", complete: "directory" },
+      run: { value: "DIR", help: "where its pid file goes (the directory of --data)", complete: "directory" },
+      help: DIRECTORIES.help,
     },
     exits: ["ok", "failed", "usage"],
     example: "holdfast controller --listen 127.0.0.1:8480 --data /var/lib/holdfast-controller",
@@ -79,7 +85,8 @@ export const verbs: readonly Verb[] = [
   {
     name: "reset",
     summary: "wipe this node's identity and state, for good",
-    about: "The agent must be stopped. Asks for the node's name first. The data store stays.",
+    about:
+      "The agent must be stopped; its overlay is ended with all that it carries. Asks for the node's name first. The data store stays.",
     arguments: [],
     options: { yes: { short: "y", help: "do not ask" }, ...JSON_OPTION, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unregistered"],
@@ -108,7 +115,7 @@ export const verbs: readonly Verb[] = [
     summary: "show how this node stands",
     arguments: [],
     options: {
-      watch: { short: "w", help: "show it again every second until Ctrl-C" },
+      ...WATCH,
       ...JSON_OPTION,
       ...TIMEOUT,
       ...DIRECTORIES,
@@ -125,6 +132,27 @@ export const verbs: readonly Verb[] = [
     exits: ["ok", "failed", "usage", "unreachable", "unregistered", "degraded", "timeout"],
     example: "holdfast health",
     load: async () => (await import("./health.ts")).healthVerb,
+  },
+  {
+    name: "connectors",
+    summary: "show what this node listens on, where it leads, and what it has counted",
+    about:
+      "Every connector of the configuration in force, also one that does not listen, with the reason. Counters start when a " +
+      "connector's listener comes to be. A refused flow never reached its target.",
+    arguments: [],
+    options: { ...WATCH, ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unreachable", "degraded", "timeout"],
+    example: "holdfast connectors --watch",
+    load: async () => (await import("./connectors.ts")).connectorsVerb,
+  },
+  {
+    name: "services",
+    summary: "show what connectors can reach from this node, and whether it answers",
+    arguments: [],
+    options: { ...WATCH, ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unreachable", "degraded", "timeout"],
+    example: "holdfast services",
+    load: async () => (await import("./services.ts")).servicesVerb,
   },
   {
     name: "plan",
@@ -163,6 +191,25 @@ export const verbs: readonly Verb[] = [
     exits: ["ok", "failed", "usage", "unreachable", "timeout"],
     example: "holdfast config show connectors",
     load: async () => (await import("./config.ts")).configVerb,
+  },
+  {
+    name: "rollback",
+    summary: "go back to the document before, until the control plane has a newer one",
+    about:
+      "The version that is taken back is not applied again, also after a restart. The node's state, peers and grants are part of " +
+      "their document: a revoked grant comes back with the domain's.",
+    arguments: [],
+    options: {
+      document: { value: "NAME", help: "node (default), cluster or domain", complete: ["node", "cluster", "domain"] },
+      plan: { help: "only show the steps it would take" },
+      ...JSON_OPTION,
+      ...TIMEOUT,
+      ...DIRECTORIES,
+    },
+    exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+    example: "holdfast rollback --plan",
+    timeoutSeconds: 60,
+    load: async () => (await import("./rollback.ts")).rollbackVerb,
   },
   {
     name: "trigger",

@@ -22,7 +22,7 @@ import { Greeter } from "./channel/greeter.ts";
 import { pathOf } from "./channel/http-io.ts";
 import { nodeHandlers } from "./channel/node-methods.ts";
 import { Refusals } from "./channel/refusals.ts";
-import { closeServer, listen } from "./channel/server.ts";
+import { checkPort, closeServer, listen } from "./channel/server.ts";
 import { Sessions } from "./channel/sessions.ts";
 import { SpeedTest } from "./channel/speed-test.ts";
 import { telemetryIntake } from "./channel/telemetry-intake.ts";
@@ -67,6 +67,9 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const settings = controllerSettings(input);
   const files = hostFiles();
   const dataDir = resolve(settings.dataDir);
+  // What can be refused without having changed anything comes first: an address in use, files of TLS that are not there.
+  await checkPort(settings.listen.host, settings.listen.port);
+  const given = await givenCertificate(files, settings);
   const directories = [dataDir, join(dataDir, "keys"), join(dataDir, "tls")];
   for (const directory of directories) await files.makeDirectory(directory, 0o700);
   const databasePath = join(dataDir, "controller.db");
@@ -74,7 +77,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   try {
     if (!store.isPersistent) throw new HostError("storage-unavailable", `${databasePath} cannot be written`);
     for (const directory of directories) await files.sweep(directory);
-    const certificate = await certificateOf(files, dataDir, settings, clock);
+    const certificate = given ?? (await ownCertificate(files, dataDir, settings, clock));
     const keys = await loadControlKeys(keyStore(files, join(dataDir, "keys")), ledgerOf(store), {
       spki: pinsOf(settings, certificate),
       nowSeconds: Math.floor(clock.now() / 1000),
@@ -197,6 +200,7 @@ function assemble({
   // The HTTP API serves every path outside the nodes' own.
   const api = createApi({
     fleet,
+    flows: store.flows,
     access,
     tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
     ...identity,
@@ -239,23 +243,21 @@ function assemble({
   };
 }
 
-async function certificateOf(
+async function givenCertificate(files: Files, settings: ControllerSettings): Promise<ServerCertificate | undefined> {
+  if (tlsModeOf(settings) !== "files") return undefined;
+  return fileCertificate(files, resolve(settings.tlsCert ?? ""), resolve(settings.tlsKey ?? ""));
+}
+
+async function ownCertificate(
   files: Files,
   dataDir: string,
   settings: ControllerSettings,
   clock: Clock,
 ): Promise<ServerCertificate | undefined> {
-  switch (tlsModeOf(settings)) {
-    case "none":
-      return undefined;
-    case "files":
-      return fileCertificate(files, resolve(settings.tlsCert ?? ""), resolve(settings.tlsKey ?? ""));
-    default: {
-      const publicHost = settings.publicUrl === undefined ? [] : [new URL(settings.publicUrl).hostname];
-      const hosts = [...new Set([...publicHost, settings.listen.host])].map((host) => host.replace(/^\[|\]$/g, ""));
-      return selfMadeCertificate(files, join(dataDir, "tls"), hosts, clock.now());
-    }
-  }
+  if (tlsModeOf(settings) !== "self") return undefined;
+  const publicHost = settings.publicUrl === undefined ? [] : [new URL(settings.publicUrl).hostname];
+  const hosts = [...new Set([...publicHost, settings.listen.host])].map((host) => host.replace(/^\[|\]$/g, ""));
+  return selfMadeCertificate(files, join(dataDir, "tls"), hosts, clock.now());
 }
 
 /** The keys that nodes may meet when they dial us. */
@@ -281,7 +283,7 @@ function identityOf(store: Store, settings: ControllerSettings): { readonly org:
   const org = store.meta.get("org") ?? randomUUID();
   const stored = store.meta.get("domain");
   if (stored !== undefined && settings.domain !== undefined && stored !== settings.domain) {
-    throw new InputError("invalid-settings", `domain: this controller's domain is ${stored} and cannot change`);
+    throw new InputError("invalid-settings", `--domain: this controller's domain is ${stored} and cannot change`);
   }
   const domain = stored ?? settings.domain ?? "holdfast.example";
   store.atomic(() => {

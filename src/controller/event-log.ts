@@ -18,6 +18,8 @@ export interface EventLog {
   relay(node: NodeLabel, event: NodeEvent): EventRecord;
   /** A change somebody made through the API: INFO, without an alert. */
   change(node: NodeLabel, user: string, message: string): void;
+  /** Does something that is no node's and records it as a change, or neither. */
+  changeElsewhere<T>(user: string, message: string, work: () => T): T;
   audit(node: NodeLabel, category: string, value: string, timestamp?: number): void;
 }
 
@@ -54,11 +56,18 @@ export function eventLog(
     });
   const record = (node: NodeLabel, event: OwnEvent): EventRecord =>
     relay(node, { state: "UNKNOWN", details: {}, ...event });
+  const change = (node: NodeLabel, user: string, message: string): void =>
+    void record(node, { eventType: "Configuration Change", level: "INFO", message, details: { user } });
   return {
     record,
     relay,
-    change: (node, user, message) =>
-      void record(node, { eventType: "Configuration Change", level: "INFO", message, details: { user } }),
+    change,
+    changeElsewhere: (user, message, work) =>
+      store.atomic(() => {
+        const done = work();
+        change({ uid: "", name: "", fqdn: identity.domain }, user, message);
+        return done;
+      }),
     audit: (node, category, value, timestamp = Math.floor(clock.now() / 1000)) =>
       store.audits.add({ nodeId: node.uid, fqdn: node.fqdn, category, value, timestamp }),
   };

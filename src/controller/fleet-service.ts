@@ -1,9 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
+import type { z } from "zod";
 import { InputError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { FORBIDDEN_KEYS, parseStrictJson } from "../lib/strict-json.ts";
 import { DocumentName } from "../protocol/claims.ts";
+import { firstIssueText } from "../protocol/issue-text.ts";
 import { signJws } from "../protocol/jws.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSuits, type SectionName } from "../protocol/sections.ts";
 import type { MetricSample } from "../protocol/telemetry.ts";
@@ -25,6 +27,7 @@ import type { TriggerOptions, Triggers } from "./channel/triggers.ts";
 import type { EventLog } from "./event-log.ts";
 import type {
   AlertRecord,
+  AuditFilter,
   AuditRecord,
   ClusterRecord,
   EventFilter,
@@ -241,12 +244,15 @@ export class FleetService implements Fleet {
   }
 
   /** Dismissing `Identity Shared` is the operator's decision that lets the identity be used again. */
-  dismissAlert(nodeId: string, eventType: string): boolean {
-    const { store, documents, announcer } = this.#deps;
-    const { wasOpen, isReleased } = store.atomic(() => ({
-      wasOpen: store.alerts.close(nodeId, eventType),
-      isReleased: eventType === "Identity Shared" && this.#releaseIdentity(nodeId),
-    }));
+  dismissAlert(nodeId: string, eventType: string, user: string): boolean {
+    const { store, events, documents, announcer } = this.#deps;
+    const { wasOpen, isReleased } = store.atomic(() => {
+      const wasOpen = store.alerts.close(nodeId, eventType);
+      const isReleased = eventType === "Identity Shared" && this.#releaseIdentity(nodeId);
+      const node = store.nodes.label(nodeId) ?? { uid: nodeId, name: "", fqdn: "" };
+      if (wasOpen || isReleased) events.change(node, user, `Alert ${eventType} dismissed`);
+      return { wasOpen, isReleased };
+    });
     if (isReleased) {
       // What it asked for meanwhile was refused.
       const versions = documents.versions(nodeId);
@@ -258,8 +264,12 @@ export class FleetService implements Fleet {
     return isReleased || wasOpen;
   }
 
-  audits(nodeId: string): readonly AuditRecord[] {
-    return this.#deps.store.audits.ofNode(nodeId);
+  audits(filter: AuditFilter): { readonly total: number; readonly items: readonly AuditRecord[] } {
+    return this.#deps.store.audits.find(filter);
+  }
+
+  recordChange<T>(user: string, message: string, work: () => T): T {
+    return this.#deps.events.changeElsewhere(user, message, work);
   }
 
   metrics(nodeId: string, from: number, to: number): readonly MetricSample[] {
@@ -376,15 +386,9 @@ function checkSection(section: SectionName, body: JsonObject): void {
   }
 }
 
-function checkField(
-  field: string,
-  schema: {
-    safeParse(value: unknown): { success: boolean; error?: { issues: readonly { message: string }[] } | undefined };
-  },
-  value: unknown,
-): void {
+function checkField(field: string, schema: z.ZodType, value: unknown): void {
   const parsed = schema.safeParse(value);
   if (parsed.success) return;
-  const message = parsed.error?.issues[0]?.message ?? "wrong";
+  const message = firstIssueText(parsed.error);
   throw new InputError("invalid-body", `${field}: ${message}`, { details: { field } });
 }

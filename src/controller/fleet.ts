@@ -4,8 +4,9 @@ import type { NodeKeys } from "../protocol/keys.ts";
 import type { DocumentApplied, Heartbeat } from "../protocol/methods.ts";
 import type { SectionName } from "../protocol/sections.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
-import type { EventLevel, EventState, MetricSample } from "../protocol/telemetry.ts";
+import type { EventLevel, EventState, FlowRecord, MetricSample } from "../protocol/telemetry.ts";
 import type { JsonObject, LifecycleState, NodeState, NodeType } from "../protocol/values.ts";
+import type { UsageBucket, UsageRange } from "./model/usage.ts";
 
 /** A node as the control plane knows it. Units as on the wire: `lastConnect` in milliseconds, the other times in seconds. */
 export interface NodeRecord {
@@ -79,6 +80,15 @@ export interface AuditRecord {
   readonly timestamp: number;
 }
 
+export interface AuditFilter {
+  readonly nodeIds?: readonly string[];
+  /** Unix seconds, both inclusive. */
+  readonly from?: number;
+  readonly to?: number;
+  readonly limit: number;
+  readonly offset: number;
+}
+
 export interface EventFilter {
   readonly nodeIds?: readonly string[];
   readonly eventTypes?: readonly string[];
@@ -91,6 +101,39 @@ export interface EventFilter {
   readonly sort: { readonly by: "timestamp" | "level"; readonly order: "asc" | "desc" };
   readonly limit: number;
   readonly offset: number;
+}
+
+/** A flow record with the node that told it. */
+export interface NodeFlow extends FlowRecord {
+  readonly nodeId: string;
+}
+
+export interface FlowFilter {
+  readonly nodeIds?: readonly string[];
+  /** When it ended: Unix seconds, both inclusive. */
+  readonly from: number;
+  readonly to: number;
+  readonly protocols?: readonly FlowRecord["protocol"][];
+  /** An address or a block. */
+  readonly source?: string;
+  readonly dest?: string;
+  readonly sourcePort?: number;
+  readonly destPort?: number;
+  readonly connector?: string;
+  readonly reasons?: readonly string[];
+  /** Whether it was denied. */
+  readonly isDefunct?: boolean;
+  readonly order: "asc" | "desc";
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/** What can be asked of the nodes' flow records. */
+export interface FlowSearch {
+  /** By the time they ended, at most 10,000 on all pages together; `total` counts no further either. */
+  find(filter: FlowFilter): { readonly total: number; readonly items: readonly NodeFlow[] };
+  /** Traffic by the time at which its flow ended, of some nodes or of all. */
+  usage(range: UsageRange, nodeIds: readonly string[] | undefined): readonly UsageBucket[];
 }
 
 export interface TriggerRequest {
@@ -147,8 +190,11 @@ export interface Fleet {
   event(nodeId: string, eventUid: string): EventRecord | undefined;
   alerts(nodeId?: string): readonly AlertRecord[];
   /** Resolves and dismisses one alert; false when none of this type is open. */
-  dismissAlert(nodeId: string, eventType: string): boolean;
-  audits(nodeId: string): readonly AuditRecord[];
+  dismissAlert(nodeId: string, eventType: string, user: string): boolean;
+  /** Who did what to nodes, newest first. */
+  audits(filter: AuditFilter): { readonly total: number; readonly items: readonly AuditRecord[] };
+  /** Does something outside the nodes and records it as a change by this user, or neither. */
+  recordChange<T>(user: string, message: string, work: () => T): T;
   /** Minute samples of one node, oldest first; `from` and `to` in Unix seconds. */
   metrics(nodeId: string, from: number, to: number): readonly MetricSample[];
 }

@@ -1,6 +1,6 @@
 import { AgentError, InputError, toError } from "../errors.ts";
 import { rootLogger, standardOutput } from "../host/log.ts";
-import { writePidFile } from "../host/pid-file.ts";
+import { writePidFile, type PidFile } from "../host/pid-file.ts";
 import { makeRunDirectory } from "../host/unix-socket.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { startController } from "./controller.ts";
@@ -13,8 +13,10 @@ export async function run(argv: readonly string[]): Promise<number> {
     const { log } = rootLogger({ level: "info", destination: standardOutput() });
     const { runDir, ...options } = readOptions(argv);
     const controller = await startController({ ...options, log });
-    await makeRunDirectory(runDir);
-    const pidFile = await writePidFile(runDir, "controller");
+    const pidFile = await writePid(runDir).catch(async (error: unknown) => {
+      await controller.close();
+      throw error;
+    });
     log.info(
       { version: buildInfo.version, url: controller.url, adminKey: controller.adminKeyPath },
       "controller started",
@@ -33,4 +35,9 @@ export async function run(argv: readonly string[]): Promise<number> {
     const isUsage = error instanceof InputError && (error.code === "usage" || error.code === "invalid-settings");
     return isUsage ? 2 : error instanceof AgentError ? 1 : 70;
   }
+}
+
+async function writePid(runDir: string): Promise<PidFile> {
+  await makeRunDirectory(runDir);
+  return writePidFile(runDir, "controller");
 }

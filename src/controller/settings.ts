@@ -30,36 +30,58 @@ export const ControllerSettings = z.object({
 export type ControllerSettings = z.infer<typeof ControllerSettings>;
 export type ControllerSettingsInput = z.input<typeof ControllerSettings>;
 
+/** What an operator calls each setting: the option of the command line, where there is one. */
+const NAMES: ReadonlyMap<PropertyKey, string> = new Map([
+  ["listen", "--listen"],
+  ["dataDir", "--data"],
+  ["publicUrl", "--url"],
+  ["domain", "--domain"],
+  ["tlsCert", "--tls-cert"],
+  ["tlsKey", "--tls-key"],
+  ["tls", "--tls"],
+  ["frontPins", "--front-pin"],
+]);
+
 /** How the one port is served. */
 export type TlsMode = "none" | "self" | "files";
 
 /**
  * Checks the settings of a controller.
- * @throws {InputError} `invalid-settings`, naming each field.
+ * @throws {InputError} `invalid-settings`, naming each option.
  */
 export function controllerSettings(input: ControllerSettingsInput): ControllerSettings {
   const parsed = ControllerSettings.safeParse(input);
-  if (!parsed.success) throw new InputError("invalid-settings", describeIssues(parsed.error).join("; "));
+  if (!parsed.success) throw new InputError("invalid-settings", describeIssues(named(parsed.error)).join("; "));
   const settings = parsed.data;
   if ((settings.tlsCert === undefined) !== (settings.tlsKey === undefined)) {
-    throw new InputError("invalid-settings", "tlsCert and tlsKey go together");
+    throw new InputError("invalid-settings", "--tls-cert and --tls-key go together");
   }
   if (isWildcard(settings.listen.host) && settings.publicUrl === undefined) {
-    throw new InputError("invalid-settings", "publicUrl: needed when listening on every address");
+    throw new InputError("invalid-settings", "--url: needed when listening on every address");
   }
   checkFrontPins(settings);
   return Object.freeze(settings);
+}
+
+/** The same issues under the names that the operator gave. */
+function named({ issues }: z.ZodError): z.ZodError {
+  return new z.ZodError(
+    issues.map((issue) => ({
+      ...issue,
+      path: issue.path.map((part, at) => (at === 0 ? (NAMES.get(part) ?? part) : part)),
+    })),
+  );
 }
 
 /** A license always carries pins, so whoever ends TLS for us must be known by its keys. */
 function checkFrontPins(settings: ControllerSettings): void {
   const isHttps = settings.publicUrl?.startsWith("https:") === true;
   const count = settings.frontPins.length;
-  if (count > 0 && !isHttps) throw new InputError("invalid-settings", "frontPins: need an https publicUrl");
+  if (count > 0 && !isHttps) throw new InputError("invalid-settings", "--front-pin: needs an https --url");
   if (isHttps && count === 0 && tlsModeOf(settings) === "none") {
     throw new InputError(
       "invalid-settings",
-      `frontPins: ${settings.publicUrl} is https and this controller serves plain HTTP; name the keys of the front end ` +
+      `--url: ${settings.publicUrl} is https and this controller serves plain HTTP; name the keys of the front end ` +
         "with --front-pin, or serve TLS here with --tls or --tls-cert and --tls-key",
     );
   }

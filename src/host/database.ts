@@ -5,16 +5,19 @@ import {
   existsSync,
   mkdtempSync,
   openSync,
+  readFileSync,
   readSync,
   renameSync,
   rmSync,
   statSync,
+  writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { errnoOf, HostError, toError } from "../errors.ts";
+import { isLogDamaged } from "./write-ahead-log.ts";
 
 export interface DatabaseOptions {
   /** One SQL script per schema version, in order; how many have run is kept in `user_version`. */
@@ -34,6 +37,8 @@ export interface Database {
   readonly isPersistent: boolean;
   /** Where a damaged predecessor was set aside, if there was one. */
   readonly damagedCopy: string | undefined;
+  /** Whether committed transactions are missing from the end, because its write-ahead log was damaged; a copy is at `<path>-wal.damaged`. */
+  readonly isLogDamaged: boolean;
   /** Whether there was nothing in it. */
   readonly isNew: boolean;
 }
@@ -46,6 +51,8 @@ const SQLITE_CORRUPT = 11;
 const SQLITE_FULL = 13;
 const SQLITE_CANTOPEN = 14;
 const SQLITE_NOTADB = 26;
+/** Far above what is reached between two checkpoints. */
+const MAX_LOG_BYTES = 64 * 1024 * 1024;
 
 /**
  * Opens a SQLite file durably (WAL, `synchronous=FULL`) and brings its schema up to date. A damaged file is set aside as
@@ -55,8 +62,17 @@ const SQLITE_NOTADB = 26;
  *   `state-damaged` when it is damaged and `onDamage` says so.
  */
 export function openDatabase(path: string, options: DatabaseOptions): Database {
+  const damagedLog = options.exclusive ? readDamagedLog(`${path}-wal`) : undefined;
+  if (damagedLog !== undefined && options.onDamage === "refuse") throw stateDamaged(`${path}-wal`);
+  const database = openOrReplace(path, options);
+  if (damagedLog === undefined) return database;
+  if (database.isPersistent) keepCopy(`${path}-wal.damaged`, damagedLog);
+  return { ...database, isLogDamaged: true };
+}
+
+function openOrReplace(path: string, options: DatabaseOptions): Database {
   try {
-    return { ...openFile(path, options), isPersistent: true, damagedCopy: undefined };
+    return { ...openFile(path, options), isPersistent: true, damagedCopy: undefined, isLogDamaged: false };
   } catch (error) {
     switch (sqliteCode(error)) {
       case SQLITE_BUSY:
@@ -64,11 +80,7 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
       case SQLITE_CORRUPT:
       case SQLITE_NOTADB:
         if (options.onDamage !== "refuse") return beginAnew(path, options);
-        throw new HostError(
-          "state-damaged",
-          `${path} is damaged; nothing was changed: restore it from a backup, or move it away to begin anew`,
-          { cause: error, details: { path } },
-        );
+        throw stateDamaged(path, error);
       case SQLITE_READONLY:
       case SQLITE_CANTOPEN:
       case SQLITE_IOERR:
@@ -77,6 +89,33 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
       default:
         throw error instanceof HostError ? error : wrap(path, error);
     }
+  }
+}
+
+function stateDamaged(path: string, cause?: unknown): HostError {
+  return new HostError(
+    "state-damaged",
+    `${path} is damaged; nothing was changed: restore it from a backup, or move it away to begin anew`,
+    { cause, details: { path } },
+  );
+}
+
+/** The write-ahead log that a crash left, if it is damaged. SQLite writes over it once it is open. */
+function readDamagedLog(path: string): Buffer | undefined {
+  try {
+    if ((statSync(path, { throwIfNoEntry: false })?.size ?? Infinity) > MAX_LOG_BYTES) return undefined;
+    const log = readFileSync(path);
+    return isLogDamaged(log) ? log : undefined;
+  } catch {
+    return undefined; // What cannot be read at all shows when the database is opened.
+  }
+}
+
+function keepCopy(path: string, content: Buffer): void {
+  try {
+    writeFileSync(path, content, { mode: 0o600 });
+  } catch {
+    // A disk that takes no more still has a database that works.
   }
 }
 
@@ -107,6 +146,11 @@ export function transaction<T>(sql: DatabaseSync, work: () => T): T {
     if (sql.isTransaction) sql.exec("ROLLBACK");
     throw error;
   }
+}
+
+/** Runs `work` in one transaction, the one that is open if there is one. */
+export function atomic<T>(sql: DatabaseSync, work: () => T): T {
+  return sql.isTransaction ? work() : transaction(sql, work);
 }
 
 type Opened = Pick<Database, "sql" | "isNew">;
@@ -170,7 +214,7 @@ function beginAnew(path: string, options: DatabaseOptions): Database {
       if (existsSync(path + suffix)) renameSync(path + suffix, damagedCopy + suffix);
     }
     rmSync(`${path}-shm`, { force: true });
-    return { ...openFile(path, options), isPersistent: true, damagedCopy };
+    return { ...openFile(path, options), isPersistent: true, damagedCopy, isLogDamaged: false };
   } catch {
     // A disk that takes no writes keeps the damaged file where it is.
     return { ...openInMemory(path, options), damagedCopy: path };
@@ -180,7 +224,7 @@ function beginAnew(path: string, options: DatabaseOptions): Database {
 function openInMemory(path: string, options: DatabaseOptions): Database {
   const sql = new DatabaseSync(":memory:");
   migrate(sql, path, options.migrations);
-  const database = { sql, isPersistent: false, damagedCopy: undefined, isNew: !existsSync(path) };
+  const database = { sql, isPersistent: false, damagedCopy: undefined, isLogDamaged: false, isNew: !existsSync(path) };
   if (database.isNew) return database;
   // A copy is read with its write-ahead log, which a file opened as immutable is read without.
   let directory: string | undefined;

@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { lookup } from "node:dns/promises";
 import { request as httpRequest } from "node:http";
 import { connect as netConnect, isIP, type Socket } from "node:net";
 import { connect as tlsConnect, type TLSSocket } from "node:tls";
@@ -7,6 +6,7 @@ import { SessionError, toError } from "../errors.ts";
 import { interleaveFamilies, staggered } from "../lib/happy-eyeballs.ts";
 import { isLoopback, proxyFor, type ProxySettings } from "../lib/proxy.ts";
 import type { Clock } from "./clock.ts";
+import { systemResolve, type Resolve } from "./system-resolve.ts";
 
 /** Where to connect and what to demand of the other end. */
 export interface DialRequest {
@@ -49,29 +49,58 @@ export function dialRequestFor(url: URL, pins: readonly string[], timeoutMs: num
 const STAGGER_MS = 250; // RFC 8305 §5
 const RESOLVE_DEADLINE_MS = 3000;
 
-/** A dialler over the machine's own sockets. */
-export function hostDialler(clock: Clock, proxies: ProxySettings): Dialler {
+/** A dialler over the machine's own sockets; names mean what `resolve` says. */
+export function hostDialler(clock: Clock, proxies: ProxySettings, resolve: Resolve = systemResolve()): Dialler {
   return {
-    async dial(request, signal) {
+    dial(request, signal) {
       const deadline = AbortSignal.any([signal, AbortSignal.timeout(request.timeoutMs)]);
       const proxy = proxyFor(proxies, request.host, request.port, request.tls !== undefined);
-      if (proxy === undefined) return dialDirect(clock, request, deadline);
-      refusePlain(request, undefined);
-      const socket = await dialThrough(proxy, request, deadline);
-      return { ...(await securedFor(request, socket, deadline)), address: undefined };
+      const tools = { clock, resolve, signal: deadline };
+      return proxy === undefined ? dialDirect(request, tools) : dialThrough(proxy, request, tools);
     },
   };
 }
 
-async function dialDirect(clock: Clock, request: DialRequest, signal: AbortSignal): Promise<Dialled> {
-  const addresses = await resolveAll(request, signal);
+interface Tools {
+  readonly clock: Clock;
+  readonly resolve: Resolve;
+  readonly signal: AbortSignal;
+}
+
+async function dialDirect(request: DialRequest, tools: Tools): Promise<Dialled> {
+  const { host, port, knownAddresses = [] } = request;
+  const addresses = await resolveAll(host, knownAddresses, tools);
+  return anyOf(addresses, tools, `${host}:${port}`, "connect-failed", async (address, signal) => {
+    refusePlain(request, address);
+    const socket = await connectTcp(address, port, signal);
+    return { ...(await securedFor(request, socket, signal)), address };
+  });
+}
+
+async function dialThrough(proxy: URL, request: DialRequest, tools: Tools): Promise<Dialled> {
+  refusePlain(request, undefined);
+  const addresses = await resolveAll(proxy.hostname.replace(/^\[|\]$/g, ""), [], tools);
+  return anyOf(addresses, tools, `proxy ${proxy.host}`, "proxy-refused", async (address, signal) => {
+    const socket = await openTunnel(proxy, address, request, signal);
+    return { ...(await securedFor(request, socket, signal)), address: undefined };
+  });
+}
+
+/**
+ * The first address where an attempt succeeds (RFC 8305). One that answers and then fails TLS is as dead as one that does not
+ * answer, so TLS is part of each attempt.
+ */
+async function anyOf(
+  addresses: readonly string[],
+  { clock, signal }: Tools,
+  what: string,
+  code: "connect-failed" | "proxy-refused",
+  attempt: (address: string, signal: AbortSignal) => Promise<Dialled>,
+): Promise<Dialled> {
   let refusal: SessionError | undefined;
-  // An address that answers and then fails TLS is as dead as one that does not answer, so TLS is part of each attempt.
   const attempts = interleaveFamilies(addresses).map((address) => async (attemptSignal: AbortSignal) => {
     try {
-      refusePlain(request, address);
-      const socket = await connectTcp(address, request.port, attemptSignal);
-      return { ...(await securedFor(request, socket, attemptSignal)), address };
+      return await attempt(address, attemptSignal);
     } catch (error) {
       if (error instanceof SessionError) refusal ??= error;
       throw error;
@@ -87,10 +116,7 @@ async function dialDirect(clock: Clock, request: DialRequest, signal: AbortSigna
   } catch (error) {
     // Whoever answered says more than the addresses where nobody did.
     if (refusal !== undefined) throw refusal;
-    const tried = addresses.join(", ");
-    throw new SessionError("connect-failed", `${request.host}:${request.port} (${tried}): ${toError(error).message}`, {
-      cause: error,
-    });
+    throw new SessionError(code, `${what} (${addresses.join(", ")}): ${toError(error).message}`, { cause: error });
   }
 }
 
@@ -112,18 +138,18 @@ async function securedFor(
 }
 
 /** Every address of the host: what the resolver says first, then those that worked before. */
-async function resolveAll(request: DialRequest, signal: AbortSignal): Promise<readonly string[]> {
-  if (isIP(request.host) !== 0) return [request.host];
-  const known = request.knownAddresses ?? [];
+async function resolveAll(
+  host: string,
+  known: readonly string[],
+  { resolve, signal }: Tools,
+): Promise<readonly string[]> {
+  if (isIP(host) !== 0) return [host];
   try {
-    const found = await withDeadline(lookup(request.host, { all: true }), RESOLVE_DEADLINE_MS, signal);
-    const addresses = found.map((entry) => entry.address);
+    const addresses = await withDeadline(resolve(host), RESOLVE_DEADLINE_MS, signal);
     return [...addresses, ...known.filter((address) => !addresses.includes(address))];
   } catch (error) {
     if (known.length > 0 && !signal.aborted) return known;
-    throw new SessionError("resolve-failed", `cannot resolve ${request.host}: ${toError(error).message}`, {
-      cause: error,
-    });
+    throw new SessionError("resolve-failed", `cannot resolve ${host}: ${toError(error).message}`, { cause: error });
   }
 }
 
@@ -141,12 +167,12 @@ function connectTcp(address: string, port: number, signal: AbortSignal): Promise
 }
 
 /** RFC 9110 §9.3.6: a tunnel through an HTTP proxy. */
-function dialThrough(proxy: URL, request: DialRequest, signal: AbortSignal): Promise<Socket> {
+function openTunnel(proxy: URL, address: string, request: DialRequest, signal: AbortSignal): Promise<Socket> {
   const target = isIP(request.host) === 6 ? `[${request.host}]:${request.port}` : `${request.host}:${request.port}`;
   const credentials = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
   return new Promise((resolve, reject) => {
     const connect = httpRequest({
-      host: proxy.hostname.replace(/^\[|\]$/g, ""),
+      host: address,
       port: proxy.port === "" ? 80 : Number(proxy.port),
       method: "CONNECT",
       path: target,
@@ -158,8 +184,7 @@ function dialThrough(proxy: URL, request: DialRequest, signal: AbortSignal): Pro
       },
       signal,
     });
-    const refuse = (why: string, cause?: unknown): void =>
-      reject(new SessionError("proxy-refused", `proxy ${proxy.host}: ${why}`, { cause }));
+    const refuse = (why: string): void => reject(new SessionError("proxy-refused", `proxy ${proxy.host}: ${why}`));
     connect.once("connect", (response, socket, head) => {
       if (response.statusCode === 200 && head.length === 0) return resolve(socket);
       socket.destroy();
@@ -169,7 +194,7 @@ function dialThrough(proxy: URL, request: DialRequest, signal: AbortSignal): Pro
       response.resume();
       refuse(`answered ${response.statusCode}`);
     });
-    connect.once("error", (error) => refuse(error.message, error));
+    connect.once("error", reject);
     connect.end();
   });
 }

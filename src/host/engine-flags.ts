@@ -1,4 +1,4 @@
-import { setFlagsFromString } from "node:v8";
+import { queryObjects, setFlagsFromString } from "node:v8";
 
 /**
  * V8's settings for a program that idles most of its life. Each gain is of the resident memory of an idle, registered
@@ -18,6 +18,18 @@ const SMALL = [
 export function preferSmallMemory(): void {
   for (const flag of SMALL) setFlagsFromString(flag);
 }
+
+/**
+ * Collects the garbage of the start: about 120 ms, once, for 5 MB less as long as the program idles. V8 itself waits until
+ * the heap has doubled, which an idle program's never does. A search of the heap is documented to collect all garbage
+ * first, and needs no flag.
+ */
+export function collectGarbage(): void {
+  queryObjects(nobodyMakes, { format: "count" });
+}
+
+/** What is searched for; nothing of it exists. */
+function nobodyMakes(): void {}
 
 /**
  * What the bundle tells V8 before its first line. Hardly any code of a start is worth compiling, and a program that never needs the

@@ -2,6 +2,7 @@ import { constants, setPriority } from "node:os";
 import { execa } from "execa";
 import { errnoOf, HostError, toError } from "../errors.ts";
 import type { Clock } from "./clock.ts";
+import { deathTie, type CommandLine } from "./death-tie.ts";
 import { OutputQueue, type OutputChunk } from "./output-queue.ts";
 import { descendantsOf, signalGroup, signalProcess, type ProcessId } from "./process-tree.ts";
 
@@ -40,7 +41,10 @@ export interface Spawned {
   kill(): void;
 }
 
-/** Starts programs: arguments as a list and never a shell, a fixed search path and environment, niceness 10, an own process group. */
+/**
+ * Starts programs: arguments as a list and never a shell, a fixed search path and environment, niceness 10, an own process group; a
+ * tool dies with this process, however that ends.
+ */
 export interface Exec {
   /**
    * Runs a tool to its end. A non-zero exit is a result.
@@ -66,8 +70,9 @@ interface Exit {
 
 /** Starts programs on this machine; `searchPath` replaces the fixed one. */
 export function hostExec(clock: Clock, searchPath = SEARCH_PATH): Exec {
+  const tied = deathTie(searchPath);
   const start = (file: string, args: readonly string[], options: SpawnOptions): Child =>
-    new Child(clock, file, args, options, searchPath);
+    new Child(clock, file, tied({ file, args }), options, searchPath);
   return {
     async run(file, args, options) {
       options.signal.throwIfAborted();
@@ -133,12 +138,12 @@ class Child {
   #hasExited = false;
   #cancelLinger: (() => void) | undefined;
 
-  constructor(clock: Clock, file: string, args: readonly string[], options: SpawnOptions, searchPath: string) {
+  constructor(clock: Clock, file: string, command: CommandLine, options: SpawnOptions, searchPath: string) {
     this.#clock = clock;
     this.output = new OutputQueue(() => this.kill());
     try {
       options.signal.throwIfAborted();
-      this.#process = launch(file, args, options, searchPath);
+      this.#process = launch(command, options, searchPath);
     } catch (error) {
       this.exit = this.#fail(options.signal.aborted ? toError(error) : startError(file, error));
       return;
@@ -224,7 +229,7 @@ class Child {
 
 type Launched = ReturnType<typeof launch>;
 
-function launch(file: string, args: readonly string[], options: SpawnOptions, searchPath: string) {
+function launch({ file, args }: CommandLine, options: SpawnOptions, searchPath: string) {
   return execa(file, [...args], {
     env: { LC_ALL: "C", TZ: "UTC", PATH: searchPath },
     extendEnv: false,

@@ -1,4 +1,5 @@
 import { closeSync } from "node:fs";
+import { constants } from "node:os";
 import type { Clock } from "./clock.ts";
 import { netlinkAddress, NETLINK_GROUPS, parseChanges, unixAddress } from "./netlink.ts";
 import type { NetworkChange } from "./netlink.ts";
@@ -23,7 +24,11 @@ export interface NetworkWatch {
 
 type Look = () => ReadonlySet<NetworkChange>;
 
-const TICK_MS = 1000;
+/** How often is looked without a reason: comparing /proc finds everything so, netlink only the resolver and a sleep. */
+const TICK_MS = { poll: 1000, netlink: 2000 };
+/** How long the notifications of one change may take to come in. */
+const SETTLE_MS = 100;
+const SPACING_MS = 1000;
 const SLEPT_MS = 10_000;
 const AF_UNIX = 1;
 const AF_NETLINK = 16;
@@ -33,30 +38,42 @@ const SOCK_NONBLOCK = 0o4000;
 const SOCK_CLOEXEC = 0o2_000_000;
 const NETLINK_ROUTE = 0;
 const MSG_NOSIGNAL = 0x4000;
+const F_SETFL = 4;
+const F_SETOWN = 8;
+const F_SETSIG = 10;
+const O_NONBLOCK = 0o4000;
+const O_ASYNC = 0o20_000;
 const ENOBUFS = 105;
 const MAX_DATAGRAMS = 4096;
 
 /** Reports what changed in the network at most once a second and kind, by kernel notifications or by comparing /proc. */
 export function watchNetwork(options: WatchNetworkOptions): NetworkWatch {
   const { clock, onChange, reader = hostReader() } = options;
-  const socket = options.engine === "poll" ? undefined : openNetlink();
+  const socket = options.engine === "poll" ? undefined : openNetlink(() => lookSoon());
+  const engine = socket === undefined ? "poll" : "netlink";
   const lookAtNetwork = socket?.drain ?? comparison(() => networkFingerprints(reader));
   const lookAtResolver = comparison(() => [
     ["resolver", RESOLVER_FILES.map((path) => reader.fingerprint(path)).join()],
   ]);
-  let cancel = (): void => {};
   let isClosed = false;
   let ahead = clock.now() - clock.elapsed();
-  const tick = (): void => {
-    cancel = clock.after(TICK_MS, tick);
+  let lookedAt = clock.elapsed();
+  const look = (): void => {
+    cancel = clock.after(TICK_MS[engine], look);
     const before = ahead;
-    ahead = clock.now() - clock.elapsed();
+    lookedAt = clock.elapsed();
+    ahead = clock.now() - lookedAt;
     const resumed = Math.abs(ahead - before) > SLEPT_MS ? (["resumed"] as const) : [];
     for (const change of [...lookAtNetwork(), ...lookAtResolver(), ...resumed]) if (!isClosed) onChange(change);
   };
-  cancel = clock.after(TICK_MS, tick);
+  const lookSoon = (): void => {
+    if (isClosed) return;
+    cancel();
+    cancel = clock.after(Math.max(SETTLE_MS, lookedAt + SPACING_MS - clock.elapsed()), look);
+  };
+  let cancel = clock.after(TICK_MS[engine], look);
   return {
-    engine: socket === undefined ? "poll" : "netlink",
+    engine,
     close: () => {
       if (isClosed) return;
       isClosed = true;
@@ -99,7 +116,12 @@ export function trimMemory(): boolean {
   }
 }
 
-function openNetlink(): { drain: Look; close: () => void } | undefined {
+/**
+ * Node cannot wait for a socket that it did not make, so the kernel says by a signal that something has arrived (fcntl(2)),
+ * once until it is drained. SIGURG, because a program that does not listen for it ignores it. Should a signal be lost,
+ * the datagrams are still there at the next look.
+ */
+function openNetlink(onArrival: () => void): { drain: Look; close: () => void } | undefined {
   const libc = loadLibc();
   if (libc === undefined) return undefined;
   const fd = libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
@@ -109,9 +131,25 @@ function openNetlink(): { drain: Look; close: () => void } | undefined {
     closeSync(fd);
     return undefined;
   }
+  let isArmed = false;
+  const arm = (): void => {
+    if (!isArmed) isArmed = libc.fcntl(fd, F_SETFL, O_NONBLOCK | O_ASYNC) === 0;
+  };
+  const onSignal = (): void => {
+    if (!isArmed) return;
+    // Routes can change by the thousand, and one signal says as much as all of them.
+    isArmed = libc.fcntl(fd, F_SETFL, O_NONBLOCK) !== 0;
+    onArrival();
+  };
+  process.on("SIGURG", onSignal);
+  libc.fcntl(fd, F_SETOWN, process.pid);
+  libc.fcntl(fd, F_SETSIG, constants.signals.SIGURG);
+  arm();
   const buffer = new Uint8Array(32 * 1024);
   return {
     drain: () => {
+      // Before reading: what arrives after the last one read must be announced.
+      arm();
       const changes = new Set<NetworkChange>();
       for (let count = 0; count < MAX_DATAGRAMS; count += 1) {
         const length = Number(libc.recv(fd, buffer, BigInt(buffer.length), 0));
@@ -128,6 +166,7 @@ function openNetlink(): { drain: Look; close: () => void } | undefined {
     },
     close: () => {
       closeSync(fd);
+      process.off("SIGURG", onSignal);
       libc[Symbol.dispose]();
     },
   };
@@ -178,6 +217,7 @@ function loadLibc() {
     const ffi = process.getBuiltinModule("node:ffi");
     const { functions, lib } = ffi.dlopen(null, {
       socket: { return: "i32", arguments: ["i32", "i32", "i32"] },
+      fcntl: { return: "i32", arguments: ["i32", "i32", "i32"] },
       bind: { return: "i32", arguments: ["i32", "buffer", "u32"] },
       recv: { return: "i64", arguments: ["i32", "buffer", "u64", "i32"] },
       sendto: { return: "i64", arguments: ["i32", "buffer", "u64", "i32", "buffer", "u32"] },

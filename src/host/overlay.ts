@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { Logger } from "pino";
-import { HostError, toError } from "../errors.ts";
+import { HostError, InputError, SessionError, toError } from "../errors.ts";
 import {
   OVERLAY_FORMAT,
   OVERLAY_SOCKET,
@@ -12,6 +12,7 @@ import {
   type OverlayTable,
   type ServiceHealth,
 } from "../protocol/overlay.ts";
+import { RemoteError } from "../protocol/rpc.ts";
 import type { z } from "zod";
 import type { Clock } from "./clock.ts";
 import type { Files } from "./files.ts";
@@ -63,11 +64,14 @@ export interface OverlayOptions {
 type Known = { readonly hash: string; readonly version: number } & OverlayView;
 
 const NOTHING: OverlayView = { services: new Map(), listeners: new Map(), states: new Map(), health: new Map() };
+const UNREADABLE = { hash: "", version: 0, table: undefined, listeners: [], services: [] };
 const CONNECT_EVERY_MS = 20;
 const CONNECT_WITHIN_MS = 10_000;
 /** An overlay that lived for so long was no failed start. */
 const PROVEN_MS = 60_000;
 const MAX_WAIT_MS = 60_000;
+/** Connections that end sooner than this are not made anew at once. */
+const LASTING_MS = 1000;
 
 /** The one owner of the overlay's table: finds the overlay by its socket, starts one where nobody else does, and sends the table whole. */
 export class Overlay {
@@ -75,11 +79,14 @@ export class Overlay {
   #client: ControlClient | undefined;
   #known: Known | undefined;
   #work: Promise<unknown> = Promise.resolve();
-  #changing = 0;
+  /** What our own change at work is about. */
+  #changing: ReadonlySet<string> = new Set();
   #status: OverlayStatus;
   #failedStarts = 0;
   #startedAt = -Infinity;
+  #connectedAt = -Infinity;
   #isClosed = false;
+  #takeBack = (): void => undefined;
 
   constructor(options: OverlayOptions) {
     this.#options = options;
@@ -90,15 +97,22 @@ export class Overlay {
     return this.#status;
   }
 
+  /** What the overlay was last seen to have, without asking it; nothing while there is none. */
+  get view(): OverlayView {
+    return this.#client === undefined ? NOTHING : (this.#known ?? NOTHING);
+  }
+
   /**
    * Reads what the overlay has. One that is not there has nothing, unless it left a table: then it is started to serve it.
-   * @throws {HostError} `overlay-absent`, `overlay-failed`; {SessionError} when it goes meanwhile.
+   * @throws {HostError} `overlay-absent`; `overlay-failed` when it cannot be started, goes, or answers nonsense; `overlay-refused`.
    */
   observe(signal: AbortSignal): Promise<OverlayView> {
     return this.#serially(signal, async () => {
       const client = await this.#connected(signal, await this.#hasTable());
-      if (client === undefined) return NOTHING;
-      return this.#read(client, signal);
+      if (client !== undefined) return this.#read(client, signal);
+      // One that comes later may have another table.
+      this.#known = undefined;
+      return NOTHING;
     });
   }
 
@@ -116,7 +130,7 @@ export class Overlay {
         services: [...services.values()],
         listeners: [...listeners.values()],
       };
-      this.#changing += 1;
+      this.#changing = idsOf(edit);
       try {
         const answer = await client.peer.request("table.set", { table }, signal);
         const states = new Map(answer.listeners.map((state) => [state.key, state]));
@@ -127,7 +141,7 @@ export class Overlay {
         this.#known = undefined;
         throw error;
       } finally {
-        this.#changing -= 1;
+        this.#changing = new Set();
       }
     });
   }
@@ -140,12 +154,20 @@ export class Overlay {
   /** Lets go of the overlay, which goes on serving. */
   close(): void {
     this.#isClosed = true;
+    this.#takeBack();
     this.#client?.close();
   }
 
   async #read(client: ControlClient, signal: AbortSignal): Promise<Known> {
     const before = this.#known;
-    const answer = await client.peer.request("table.get", before === undefined ? {} : { known: before.hash }, signal);
+    const answer = await client.peer
+      .request("table.get", before === undefined ? {} : { known: before.hash }, signal)
+      .catch((error: unknown) => {
+        if (!isNonsense(error)) throw error;
+        // A table in another version's form is as good as none: ours takes its place.
+        this.#options.log.warn({ err: error }, "the overlay's table cannot be read");
+        return UNREADABLE;
+      });
     const { hash, version, table } = answer;
     const isKnown = before !== undefined && before.hash === hash;
     const known: Known = {
@@ -187,14 +209,15 @@ export class Overlay {
       throw new HostError("overlay-failed", text);
     }
     await files.makeDirectory(stateDir, 0o700);
-    this.#startedAt = clock.elapsed();
+    const startedAt = clock.elapsed();
+    this.#startedAt = startedAt;
     this.#failedStarts += 1;
     const started = start();
     log.info({ pid: started.pid, runDir }, "overlay started");
     let end: string | undefined;
     void started.ended.then((how) => {
       end = how;
-      if (clock.elapsed() - this.#startedAt >= PROVEN_MS) this.#failedStarts = 0;
+      if (clock.elapsed() - startedAt >= PROVEN_MS) this.#failedStarts = 0;
       log.warn({ pid: started.pid, end: how }, "the overlay ended");
     });
     const deadline = clock.elapsed() + CONNECT_WITHIN_MS;
@@ -208,53 +231,65 @@ export class Overlay {
 
   async #open(signal: AbortSignal): Promise<ControlClient> {
     const { onFlows, onFault, runDir, log } = this.#options;
-    const client = await connectControl(
+    const client: ControlClient = await connectControl(
       join(runDir, OVERLAY_SOCKET),
       {
-        "listeners.changed": ({ listeners }) => this.#told("listeners", () => this.#takeStates(listeners)),
-        "services.changed": ({ services }) => this.#told("services", () => this.#takeHealth(services)),
+        "listeners.changed": ({ listeners }) => this.#told("listeners", this.#takeStates(listeners)),
+        "services.changed": ({ services }) => this.#told("services", this.#takeHealth(services)),
         "flows.ended": ({ flows }) => onFlows(flows),
         fault: ({ message }) => onFault(message),
       },
-      () => this.#lost(),
+      () => this.#lost(client),
     );
-    this.#client = client;
-    const { pid, startedAt } = await client.peer.request("counters.get", {}, signal);
-    this.#is("up", { pid, since: startedAt });
-    log.info({ pid }, "overlay connected");
-    return client;
+    try {
+      const { pid, startedAt } = await client.peer.request("counters.get", {}, signal);
+      this.#client = client;
+      this.#connectedAt = this.#options.clock.elapsed();
+      this.#is("up", { pid, since: startedAt });
+      log.info({ pid }, "overlay connected");
+      return client;
+    } catch (error) {
+      client.close();
+      throw error;
+    }
   }
 
-  #lost(): void {
-    // One connection is opened at a time, and none beside one that lasts.
-    if (this.#client === undefined) return;
+  #lost(client: ControlClient): void {
+    if (this.#client !== client) return;
     this.#client = undefined;
     if (this.#isClosed) return;
+    const { clock, onChanged } = this.#options;
     this.#is("down", { reason: "the overlay ended" });
-    this.#options.onChanged("overlay ended");
+    const waitMs = this.#connectedAt + LASTING_MS - clock.elapsed();
+    if (waitMs <= 0) return onChanged("overlay ended");
+    this.#takeBack = clock.after(waitMs, () => onChanged("overlay ended"));
   }
 
-  #told(what: string, take: () => boolean): void {
-    // What our own change brings about is read with its answer.
-    if (take() && this.#changing === 0) this.#options.onChanged(what);
+  /** Tells of news, unless it is of our own change, which is read with its answer. */
+  #told(what: string, news: readonly string[]): void {
+    if (news.some((id) => !this.#changing.has(id))) this.#options.onChanged(what);
   }
 
-  #takeStates(changed: readonly ListenerState[]): boolean {
+  /** The keys of those that stand otherwise than before. */
+  #takeStates(changed: readonly ListenerState[]): readonly string[] {
     const known = this.#known;
-    if (known === undefined) return true;
-    const isNews = changed.some((state) => JSON.stringify(known.states.get(state.key)) !== JSON.stringify(state));
-    const states = new Map([...known.states, ...changed.map((state) => [state.key, state] as const)]);
-    this.#known = { ...known, states };
-    return isNews;
+    const news = changed.filter((state) => JSON.stringify(known?.states.get(state.key)) !== JSON.stringify(state));
+    if (known !== undefined) {
+      const states = new Map([...known.states, ...changed.map((state) => [state.key, state] as const)]);
+      this.#known = { ...known, states };
+    }
+    return news.map(({ key }) => key);
   }
 
-  #takeHealth(changed: readonly ServiceHealth[]): boolean {
+  /** The names of those that are otherwise than before. */
+  #takeHealth(changed: readonly ServiceHealth[]): readonly string[] {
     const known = this.#known;
-    if (known === undefined) return true;
-    const isNews = changed.some(({ name, state }) => known.health.get(name)?.state !== state);
-    const health = new Map([...known.health, ...changed.map((service) => [service.name, service] as const)]);
-    this.#known = { ...known, health };
-    return isNews;
+    const news = changed.filter(({ name, state }) => known?.health.get(name)?.state !== state);
+    if (known !== undefined) {
+      const health = new Map([...known.health, ...changed.map((service) => [service.name, service] as const)]);
+      this.#known = { ...known, health };
+    }
+    return news.map(({ name }) => name);
   }
 
   #is(
@@ -265,18 +300,61 @@ export class Overlay {
     this.#status = { ...more, state, since: isSame ? this.#status.since : since };
   }
 
+  /** Ends the connection to one that let a call wait for too long, so that it is met anew the next time. */
+  #forsake(): void {
+    const client = this.#client;
+    if (client === undefined) return;
+    this.#client = undefined;
+    client.close();
+    this.#is("down", { reason: "the overlay does not answer" });
+  }
+
   async #hasTable(): Promise<boolean> {
-    return (await this.#options.files.list(this.#options.stateDir)).includes("table.json");
+    if (this.#client !== undefined) return true;
+    const { files, stateDir } = this.#options;
+    // A directory that only the overlay's user may read is there because an overlay is.
+    const names = await files.list(stateDir).catch(() => ["table.json"]);
+    return names.includes("table.json");
   }
 
   #serially<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    const result = this.#work.then(work);
+    const result = this.#work.then(work).catch((error: unknown) => {
+      throw signal.aborted ? error : hostError(error);
+    });
     this.#work = result.catch(() => {
-      // Whoever lets a call wait for so long is met anew the next time.
-      if (signal.aborted) this.#client?.close();
+      if (signal.aborted) this.#forsake();
     });
     return result;
   }
+}
+
+/** Names and keys of what an edit puts in or takes out. */
+function idsOf({ services, listeners }: OverlayEdit): ReadonlySet<string> {
+  return new Set([
+    ...(services?.put.map(({ name }) => name) ?? []),
+    ...(services?.drop ?? []),
+    ...(listeners?.put.map(({ key }) => key) ?? []),
+    ...(listeners?.drop ?? []),
+  ]);
+}
+
+/** Whether it answered something that this version cannot read. */
+function isNonsense(error: unknown): boolean {
+  return error instanceof SessionError && error.code === "invalid-result";
+}
+
+/** An error of the connection as one of the machine, which is what the overlay is to its sections. */
+function hostError(thrown: unknown): Error {
+  const error = toError(thrown);
+  if (!(error instanceof SessionError) && !(error instanceof InputError)) return error;
+  const options = { cause: error };
+  if (error instanceof RemoteError) {
+    return new HostError("overlay-refused", `the overlay refuses: ${error.message}`, options);
+  }
+  if (isNonsense(error)) {
+    return new HostError("overlay-failed", `the overlay is of another version: ${error.message}`, options);
+  }
+  return new HostError("overlay-failed", `the overlay failed: ${error.message}`, options);
 }
 
 function edited<T>(

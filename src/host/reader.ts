@@ -17,21 +17,23 @@ export interface Reader {
 }
 
 const MAX_BYTES = 1024 * 1024;
+const BUFFER_BYTES = 16 * 1024;
 
 /** Reads below `root` through one buffer that is reused: `/` in production, a temporary directory in tests. */
 export function hostReader(root = "/"): Reader {
   const at = root === "/" ? (path: string): string => path : (path: string): string => join(root, path);
-  let buffer = Buffer.allocUnsafeSlow(16 * 1024);
+  const reused = Buffer.allocUnsafeSlow(BUFFER_BYTES);
 
   /** The kernel's files have no size to ask for, so they are read until they end. */
-  function fill(fd: number): number {
+  function fill(fd: number): Buffer {
+    // A larger one is not kept: the table of sockets can need a megabyte, and hardly anything else does.
+    let buffer = reused;
     let length = 0;
     for (;;) {
       const count = readSync(fd, buffer, length, buffer.length - length, null);
       length += count;
-      if (count === 0) return length;
+      if (count === 0 || length >= MAX_BYTES) return buffer.subarray(0, length);
       if (length < buffer.length) continue;
-      if (length >= MAX_BYTES) return length;
       const larger = Buffer.allocUnsafeSlow(Math.min(buffer.length * 4, MAX_BYTES));
       buffer.copy(larger, 0, 0, length);
       buffer = larger;
@@ -43,8 +45,7 @@ export function hostReader(root = "/"): Reader {
       attempt(() => {
         const fd = openSync(at(path), "r");
         try {
-          const length = fill(fd);
-          return buffer.toString("utf8", 0, length);
+          return fill(fd).toString("utf8");
         } finally {
           closeSync(fd);
         }

@@ -1,5 +1,5 @@
 import { existsSync, lstatSync } from "node:fs";
-import { rm } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { HostError, InputError, toError } from "../errors.ts";
@@ -9,12 +9,15 @@ const SQLITE_BUSY = 5;
 const DATABASE = "state.db";
 // Identity goes last: cut off half-way, the node still knows its name and the wipe can be repeated.
 const WIPED = [
+  "overlay",
   "desired",
   "reported",
   DATABASE,
   `${DATABASE}-wal`,
   `${DATABASE}-shm`,
   `${DATABASE}.damaged`,
+  `${DATABASE}.damaged-wal`,
+  `${DATABASE}-wal.damaged`,
   "identity",
 ];
 
@@ -23,19 +26,26 @@ export function wipeableState(stateDir: string): readonly string[] {
   return WIPED.filter((name) => lstatSync(join(stateDir, name), { throwIfNoEntry: false }) !== undefined);
 }
 
-/** Removes identity, desired state and journal, and tells what was removed. */
+/** Removes what an overlay would serve from without its agent, and tells what was removed. The directory may be another user's and stays. */
+export async function wipeOverlayState(overlayDir: string): Promise<readonly string[]> {
+  const names = await readdir(overlayDir).catch(() => []);
+  for (const name of names) await removeAll(join(overlayDir, name));
+  return names.map((name) => join(overlayDir, name));
+}
+
+/** Removes identity, desired state, journal and what the overlay serves, and tells what was removed. */
 export async function wipeState(stateDir: string): Promise<readonly string[]> {
   const names = wipeableState(stateDir);
-  for (const name of names) {
-    try {
-      await rm(join(stateDir, name), { recursive: true, force: true });
-    } catch (error) {
-      throw new HostError("file-failed", `cannot remove ${join(stateDir, name)}: ${toError(error).message}`, {
-        cause: error,
-      });
-    }
-  }
+  for (const name of names) await removeAll(join(stateDir, name));
   return names;
+}
+
+async function removeAll(path: string): Promise<void> {
+  try {
+    await rm(path, { recursive: true, force: true });
+  } catch (error) {
+    throw new HostError("file-failed", `cannot remove ${path}: ${toError(error).message}`, { cause: error });
+  }
 }
 
 /**

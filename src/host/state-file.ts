@@ -26,6 +26,10 @@ export interface StateFile<T> {
   load(): Promise<Loaded<T>>;
   /** Replaces the content in one durable step; whatever cuts it short leaves the old or the new one. */
   save(value: T): Promise<void>;
+  /** The previous copy; undefined when there is none that is good. */
+  previous(): Promise<T | undefined>;
+  /** Replaces both copies in durable steps, the newest first, so that nothing of what was there comes back. */
+  replace(value: T): Promise<void>;
   /** Removes every copy. */
   remove(): Promise<void>;
 }
@@ -64,6 +68,10 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     }
     await files.writeAtomic(path, seal(value), MODE);
   };
+  const replace = async (value: T): Promise<void> => {
+    await files.writeAtomic(path, seal(value), MODE);
+    if (options.keepsPrevious) await files.writeAtomic(previous, seal(value), MODE);
+  };
   const remove = async (): Promise<void> => {
     // The newest goes last, lest a cut leave an older state in force.
     await files.remove(previous);
@@ -92,7 +100,12 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
       const damagedCopy = newest.is === "lost" ? newest.damagedCopy : `${path}.damaged`;
       return { is: "recovered", value: older.value, damagedCopy };
     },
+    async previous() {
+      const text = await readText(files, previous);
+      return text === undefined || text === UNREADABLE ? undefined : unseal(text, schema)?.body;
+    },
     save: (value) => inTurn(() => save(value)),
+    replace: (value) => inTurn(() => replace(value)),
     remove: () => inTurn(remove),
   };
 }

@@ -1,7 +1,7 @@
 import { chmodSync, lstatSync, statSync, unlinkSync } from "node:fs";
-import { chmod, mkdir, stat } from "node:fs/promises";
+import { chmod, mkdir } from "node:fs/promises";
 import { connect, type Server } from "node:net";
-import { errnoOf, HostError, InputError, toError } from "../errors.ts";
+import { AgentError, errnoOf, HostError, InputError, toError } from "../errors.ts";
 
 /** What is found at a socket's path: nothing, a socket nobody serves, or one that somebody does. */
 export type SocketState = "absent" | "stale" | "live";
@@ -11,7 +11,12 @@ export type SocketState = "absent" | "stale" | "live";
  * @throws {HostError} `not-a-socket` for any other kind of file, `access-denied`, `socket-failed`.
  */
 export async function probeSocket(path: string): Promise<SocketState> {
-  const kind = lstatSync(path, { throwIfNoEntry: false });
+  let kind;
+  try {
+    kind = lstatSync(path, { throwIfNoEntry: false });
+  } catch (error) {
+    throw socketError(path, toError(error));
+  }
   if (kind === undefined) return "absent";
   if (!kind.isSocket()) {
     throw new HostError("not-a-socket", `${path} is not a socket: remove it or choose another run directory`, {
@@ -75,18 +80,32 @@ export async function makeRunDirectory(path: string): Promise<void> {
   try {
     const created = await mkdir(path, { recursive: true, mode: 0o750 });
     if (created !== undefined) await chmod(path, 0o750); // the umask may have taken the group's part
-    const { mode, uid } = await stat(path);
-    const owner = process.geteuid?.() ?? uid;
-    if ((mode & 0o002) !== 0 || (uid !== owner && uid !== 0)) {
-      const why = (mode & 0o002) === 0 ? "belongs to another user" : "may be written by everybody";
-      throw new InputError("unsafe-directory", `${path} ${why}: choose another run directory with --run`, {
-        details: { path },
-      });
-    }
+    checkRunDirectory(path);
   } catch (error) {
-    if (error instanceof InputError) throw error;
+    if (error instanceof AgentError) throw error;
     throw new HostError("directory-failed", `cannot make ${path}: ${toError(error).message}`, { cause: error });
   }
+}
+
+/**
+ * Finds out whether a directory that exists may hold sockets and pid files.
+ * @throws {InputError} `unsafe-directory`; {HostError} `directory-failed` when it cannot be looked at.
+ */
+export function checkRunDirectory(path: string): void {
+  let found;
+  try {
+    found = statSync(path, { throwIfNoEntry: false });
+  } catch (error) {
+    throw new HostError("directory-failed", `cannot use ${path}: ${toError(error).message}`, { cause: error });
+  }
+  if (found === undefined) return;
+  const owner = process.geteuid?.() ?? found.uid;
+  const isOpen = (found.mode & 0o002) !== 0;
+  if (!isOpen && (found.uid === owner || found.uid === 0)) return;
+  const why = isOpen ? "may be written by everybody" : "belongs to another user";
+  throw new InputError("unsafe-directory", `${path} ${why}: choose another run directory with --run`, {
+    details: { path },
+  });
 }
 
 /** What tells a directory from every other, even one made later under its name; undefined when there is none. */

@@ -7,8 +7,33 @@ export interface Cidr {
   readonly hadHostBits: boolean;
 }
 
+/** The first and the last address of a block, as bytes that sort as addresses do: the family, then the address. */
+export interface AddressRange {
+  readonly low: Uint8Array;
+  readonly high: Uint8Array;
+}
+
 /** Reads a block, or an address as the block of itself; host bits are masked away. Undefined when it is neither. */
 export function parseCidr(text: string): Cidr | undefined {
+  const block = blockOf(text);
+  if (block === undefined) return undefined;
+  const { family, network, prefix, value } = block;
+  const spelled = family === 4 ? ipv4Text(network) : ipv6Text(network);
+  return { text: `${spelled}/${prefix}`, hadHostBits: network !== value };
+}
+
+/** Reads the same as `parseCidr`, for comparing addresses with it. */
+export function addressRange(text: string): AddressRange | undefined {
+  const block = blockOf(text);
+  if (block === undefined) return undefined;
+  const { family, bits, prefix, network } = block;
+  const last = network + (1n << BigInt(bits - prefix)) - 1n;
+  const bytesOf = (value: bigint): Uint8Array =>
+    Buffer.from(`0${family}${value.toString(16).padStart(bits / 4, "0")}`, "hex");
+  return { low: bytesOf(network), high: bytesOf(last) };
+}
+
+function blockOf(text: string) {
   const [address = "", length, ...rest] = text.split("/");
   const family = isIP(address);
   if (family === 0 || address.includes("%") || rest.length > 0) return undefined;
@@ -18,8 +43,7 @@ export function parseCidr(text: string): Cidr | undefined {
   if (prefix > bits) return undefined;
   const value = family === 4 ? ipv4Value(address) : ipv6Value(address);
   const network = (value >> BigInt(bits - prefix)) << BigInt(bits - prefix);
-  const spelled = family === 4 ? ipv4Text(network) : ipv6Text(network);
-  return { text: `${spelled}/${prefix}`, hadHostBits: network !== value };
+  return { family, bits, prefix, value, network };
 }
 
 const ipv4Value = (text: string): bigint => text.split(".").reduce((value, part) => value * 256n + BigInt(part), 0n);

@@ -41,12 +41,14 @@ export type Message =
 
 const INVALID_REQUEST = -32600;
 
+const INVALID_ENVELOPE: ReadonlySet<string> = new Set(["invalid-message", "forbidden-key"]);
+
 /**
- * The error response (JSON-RPC 2.0 §5.1) to a request that `parseMessage` refused for its envelope; undefined for anything else,
- * since only a request with a usable id can be answered.
+ * The error response (JSON-RPC 2.0 §5.1) to a request that `parseMessage` refused; undefined for anything else, since only a
+ * request with a usable id can be answered.
  */
 export function refuseEnvelope(error: unknown): string | undefined {
-  if (!(error instanceof InputError) || error.code !== "invalid-message") return undefined;
+  if (!(error instanceof InputError) || !INVALID_ENVELOPE.has(error.code)) return undefined;
   const id = error.details?.["id"];
   if (id === undefined) return undefined;
   const failure = { code: INVALID_REQUEST, message: error.message.slice(0, 1024), data: { code: error.code } };
@@ -55,11 +57,12 @@ export function refuseEnvelope(error: unknown): string | undefined {
 
 /**
  * Reads one frame: limits and forbidden keys first, then the envelope. Parameters are left to the method's schema.
- * @throws {InputError} with the code of the check that failed; `invalid-message` for the envelope, its details naming a request's `id`.
+ * @throws {InputError} with the code of the check that failed, `invalid-message` for the envelope; its details name the `id` of a
+ *   request whose JSON could be read.
  */
 export function parseMessage(frame: string | Uint8Array, limits: JsonLimits): Message {
-  const value = parseStrictJson(frame, limits);
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+  const value = readJson(frame, limits);
+  if (!isObject(value)) {
     throw new InputError("invalid-message", "a frame holds exactly one JSON-RPC object; batches are not spoken");
   }
   if ("method" in value) {
@@ -70,15 +73,32 @@ export function parseMessage(frame: string | Uint8Array, limits: JsonLimits): Me
   return { kind: "success", ...read(Success, value) };
 }
 
+function readJson(frame: string | Uint8Array, limits: JsonLimits): unknown {
+  try {
+    return parseStrictJson(frame, limits);
+  } catch (error) {
+    if (!(error instanceof InputError) || error.code !== "forbidden-key") throw error;
+    // It is JSON and within the limits, so that whoever waits for an answer can be told apart.
+    const value: unknown = JSON.parse(typeof frame === "string" ? frame : Buffer.from(frame).toString("utf8"));
+    throw new InputError(error.code, error.message, { cause: error, ...detailsOf(value) });
+  }
+}
+
 function read<T>(schema: z.ZodType<T>, value: object): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const { id } = value as { readonly id?: unknown };
-  const isRequest = "method" in value && Id.safeParse(id).success;
-  throw new InputError("invalid-message", describeIssues(parsed.error).join("; "), {
-    cause: parsed.error,
-    ...(isRequest ? { details: { id } } : {}),
-  });
+  const text = describeIssues(parsed.error).join("; ");
+  throw new InputError("invalid-message", text, { cause: parsed.error, ...detailsOf(value) });
+}
+
+/** The id of what was meant as a request; an answer is not answered. */
+function detailsOf(value: unknown): { readonly details?: { readonly id: number } } {
+  const found = Id.safeParse(isObject(value) && Object.hasOwn(value, "method") ? value["id"] : undefined);
+  return found.success ? { details: { id: found.data } } : {};
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /**

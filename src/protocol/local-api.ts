@@ -2,6 +2,7 @@ import { z } from "zod";
 import { InputError } from "../errors.ts";
 import type { JsonLimits } from "../lib/strict-json.ts";
 import { DocumentName, NodeIdentity } from "./claims.ts";
+import { OverlayState } from "./local-overlay.ts";
 import { SectionReport } from "./methods.ts";
 import { JsonObject, LifecycleState, NodeState, UnixMilliseconds, Version } from "./values.ts";
 
@@ -82,11 +83,17 @@ export const Status = z.object({
   tags: z.record(z.string().max(128), z.string().max(128)),
   documents: z.partialRecord(
     FloorName,
-    z.object({ version: Version, receivedAt: UnixMilliseconds.optional(), appliedAt: UnixMilliseconds.optional() }),
+    z.object({
+      version: Version,
+      receivedAt: UnixMilliseconds.optional(),
+      appliedAt: UnixMilliseconds.optional(),
+      /** The newer version that was rolled back. */
+      refused: Version.optional(),
+    }),
   ),
   sections: z.record(z.string().max(64), SectionReport.extend({ version: Version })),
   telemetry: z.record(z.string().max(64), z.object({ queued: Version, dropped: Version })),
-  engines: z.object({ network: z.enum(["netlink", "poll"]) }).catchall(z.string().max(64)),
+  engines: z.looseObject({ network: z.enum(["netlink", "poll"]), overlay: OverlayState.optional() }),
   process: z.object({
     rssBytes: z.number().min(0),
     privateDirtyBytes: z.number().min(0).optional(),
@@ -94,7 +101,15 @@ export const Status = z.object({
     children: Version,
   }),
   faults: z
-    .array(z.object({ code: z.string().max(64), message: z.string().max(4096), since: UnixMilliseconds }))
+    .array(
+      z.object({
+        code: z.string().max(64),
+        message: z.string().max(4096),
+        since: UnixMilliseconds,
+        /** Only of one that is over. */
+        mendedAt: UnixMilliseconds.optional(),
+      }),
+    )
     .max(256),
 });
 export type Status = z.infer<typeof Status>;

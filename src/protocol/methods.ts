@@ -30,12 +30,14 @@ export const SectionReport = z.object({
 });
 export type SectionReport = z.infer<typeof SectionReport>;
 
+/** What became of a document; one that was rolled back names the version in force, of which the sections speak. */
 export const DocumentApplied = z.object({
   name: z.enum(["keys", ...DocumentName.options]),
   version: Version,
   at: UnixMilliseconds,
   durationMs: z.number().min(0),
   outcome: z.enum(["converged", "partial", "refused", "rolled-back"]),
+  inForce: Version.optional(),
   sections: z.partialRecord(SectionName, SectionReport),
 });
 export type DocumentApplied = z.infer<typeof DocumentApplied>;

@@ -1,6 +1,8 @@
 import { z } from "zod";
 import type { JsonLimits } from "../lib/strict-json.ts";
+import { DocumentName } from "./claims.ts";
 import { Config } from "./documents.ts";
+import { SectionName } from "./sections.ts";
 import { UnixMilliseconds, Version } from "./values.ts";
 
 /** What is wrong with one item or field of a section; `path` starts with the section's name. */
@@ -11,8 +13,13 @@ export const Issue = z.object({
 });
 export type Issue = z.infer<typeof Issue>;
 
-/** A step as it is shown: the operation, what it acts on, and whether it could cut the node off. */
-export const ShownStep = z.object({ kind: z.string(), subject: z.string(), guarded: z.boolean() });
+/** A step as it is shown: the operation, what it acts on, whether it could cut the node off, and whether it only takes away. */
+export const ShownStep = z.object({
+  kind: z.string(),
+  subject: z.string(),
+  guarded: z.boolean(),
+  removes: z.boolean().optional(),
+});
 export type ShownStep = z.infer<typeof ShownStep>;
 
 /** What one section would do on this machine. `total` counts all its steps, of which the first are shown. */
@@ -32,9 +39,30 @@ export const PlanRequest = z.object({ config: Config.optional() });
 export type PlanRequest = z.infer<typeof PlanRequest>;
 export const PLAN_REQUEST_LIMITS: JsonLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 32 };
 
-/** The steps that a configuration would take on this machine, in the order they would be taken. */
+/**
+ * The steps that a configuration would take on this machine. Steps that only take away come first, from the last section to the first,
+ * then the others from the first to the last.
+ */
 export const PlanReport = z.object({ schema: z.literal(1), sections: z.array(SectionPlan), notes: z.array(Issue) });
 export type PlanReport = z.infer<typeof PlanReport>;
+
+/** Asks for the document before the one in force; with `plan` only for the steps that it would take. */
+export const RollbackRequest = z.object({ document: DocumentName.default("node"), plan: z.boolean().default(false) });
+export type RollbackRequest = z.infer<typeof RollbackRequest>;
+
+/** From which version a document goes back to which: at once, or, with a plan, if it were done. */
+export const RollbackReport = z.object({
+  schema: z.literal(1),
+  document: DocumentName,
+  from: Version,
+  to: Version,
+  plan: PlanReport.optional(),
+});
+export type RollbackReport = z.infer<typeof RollbackReport>;
+
+/** Asks for the configuration in force, or one section of it. */
+export const ConfigShowRequest = z.object({ section: SectionName.optional() });
+export type ConfigShowRequest = z.infer<typeof ConfigShowRequest>;
 
 /** One thing that is not as it should be: why, since when, when it was last tried and will be again. */
 export const Reason = z.object({

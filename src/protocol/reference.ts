@@ -5,6 +5,7 @@ import { HANDSHAKE_LIMITS, PROTOCOL_VERSION, RpcError, SESSION_LIMITS, SESSION_P
 import { errorCodes } from "./error-codes.ts";
 import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./methods.ts";
 import { sectionSchemas } from "./sections.ts";
+import { configShadowKeys } from "./shadow.ts";
 import { recordByStream } from "./telemetry.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -144,6 +145,7 @@ function overview(): string {
   const errors = Object.entries(errorCodes)
     .map(([code, { rpc, http, meaning }]) => `| \`${code}\` | ${rpc} | ${http} | ${meaning} |`)
     .join("\n");
+  const shadowKeys = configShadowKeys.map((row) => `| \`${row[0]}\` | ${row[1]} | ${row[2]} |`).join("\n");
   const closes = Object.entries(closeCodes)
     .map(([name, code]) => `| ${code} | ${name} |`)
     .join("\n");
@@ -167,11 +169,22 @@ ${rows(nodeMethods)}
 | --- | --- | --- | --- |
 ${rows(controlMethods)}
 
+Nothing uses a stream and no event takes input yet: a node answers \`stream.open\` with \`not-supported\` and passes over
+\`trigger.input\`.
+
 ## Signed statements
 
 | typ | Claims |
 | --- | --- |
 ${claims}
+
+## Shadow keys of the configuration
+
+What a node reports besides the platform's own keys. A section may also report keys that the platform knows, such as \`cluster.master\`.
+
+| Key | Type | Meaning |
+| --- | --- | --- |
+${shadowKeys}
 
 ## Errors
 

@@ -16,6 +16,7 @@ export type Handlers<T extends Table> = {
   readonly [M in keyof T]?: (params: Params<T, M>) => Promise<Result<T, M>> | Result<T, M> | Promise<void> | void;
 };
 
+/** What a peer is made of. Its functions are called on the object itself, so that one of thousands may be a class. */
 export interface RpcOptions<Local extends Table, Remote extends Table> {
   /** What the other side may call here. */
   readonly local: Local;
@@ -23,9 +24,9 @@ export interface RpcOptions<Local extends Table, Remote extends Table> {
   readonly remote: Remote;
   /** A function makes them for each call, so that thousands of idle peers need not hold a set each. */
   readonly handlers: Handlers<Local> | (() => Handlers<Local>);
-  readonly send: (text: string) => void;
+  send(text: string): void;
   /** Told of everything a handler threw that is not an answer: a bug or a bad notification. */
-  readonly onFault: (method: string, error: Error) => void;
+  onFault(method: string, error: Error): void;
 }
 
 const METHOD_NOT_FOUND = -32601;
@@ -167,8 +168,8 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
 
   #call(method: string, params: unknown): unknown {
     const spec = Object.hasOwn(this.#options.local, method) ? this.#options.local[method] : undefined;
-    const { handlers } = this.#options;
-    const handler = (typeof handlers === "function" ? handlers() : handlers)[method];
+    const options = this.#options;
+    const handler = (typeof options.handlers === "function" ? options.handlers() : options.handlers)[method];
     if (spec === undefined || handler === undefined) throw new UnknownMethod(method);
     const parsed = spec.params.safeParse(params);
     if (!parsed.success) throw new InvalidParams(method, parsed);

@@ -26,3 +26,28 @@ export type ShadowMap = z.infer<typeof ShadowMap>;
 
 /** Largest reported shadow, as JSON. */
 export const SHADOW_MAX_BYTES = 64 * 1024;
+
+/** The keys that say what became of the configuration, with their type and meaning; `<section>` and `<name>` stand for names. */
+export const configShadowKeys: readonly (readonly [key: string, type: string, meaning: string])[] = [
+  ["document.<name>.version", "number", "version in force of the `node`, `cluster` or `domain` document"],
+  ["document.<name>.refused", "number", "the newer version that was rolled back; absent otherwise"],
+  ["config.<section>.state", "text", "`converged`, `rejected`, `failed`, `diverged`, `pending` or `unsupported`"],
+  ["config.<section>.since", "number", "Unix seconds since when the state is what it is"],
+  ["config.<section>.version", "number", "version of the node's document that this answers"],
+  ["config.<section>.version.<name>", "number", "the same of the `cluster` and `domain` documents"],
+  ["config.<section>.reason", "text", "why not, as `code: message`; absent when nothing is wrong"],
+  ["config.<section>.issues", "number", "how many items have issues; absent when none has"],
+  ["config.<section>.item.<path>", "text", "`code: message` of an item; the first 16 of a section, 48 in all"],
+  [
+    "config.<section>.drift.count",
+    "number",
+    "how often something else changed it and it was put back, since the agent started",
+  ],
+  ["config.<section>.drift.last", "number", "Unix seconds of the last time"],
+  ["config.<section>.drift.what", "text", "the first steps that put it back"],
+  [
+    "config.<section>.reported.<key>",
+    "text or number",
+    "what the section says of itself, 64 at most; `reported.more` counts the rest",
+  ],
+];

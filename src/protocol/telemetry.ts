@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { JsonObject, UnixSeconds, Version } from "./values.ts";
+import { IpAddress, JsonObject, UnixSeconds, Version } from "./values.ts";
 
 export const EventLevel = z.enum(["INFO", "WARNING", "ERROR", "CRITICAL"]);
 export type EventLevel = z.infer<typeof EventLevel>;
@@ -29,13 +29,61 @@ export type NodeAudit = z.infer<typeof NodeAudit>;
 export const MetricSample = z.object({ t: z.int().min(0), m: z.record(z.string().max(128), z.number()) });
 export type MetricSample = z.infer<typeof MetricSample>;
 
+/** The bits of `flags` in a flow record that say why a flow was denied. */
+export const flowFlags = {
+  "no-acl-match": 65_536,
+  "no-rule-match": 131_072,
+  "no-route": 262_144,
+  "invalid-tcp": 524_288,
+  "tls-certificate-expired": 67_108_864,
+  "tls-name-mismatch": 134_217_728,
+  "tls-self-signed": 268_435_456,
+  "tls-mutual-auth-required": 536_870_912,
+} as const;
+
+/** All of them: what has any of these is called defunct. */
+export const DEFUNCT_FLAGS = Object.values(flowFlags).reduce((mask, flag) => mask | flag, 0);
+
+const FlowPort = z.int().min(0).max(65_535);
+/** Empty when it is not known, as of a flow refused before its target was. */
+const FlowAddress = z.union([IpAddress, z.literal("")]);
+const FlowTime = z.iso.datetime({ precision: 3 }).meta({ description: "ISO 8601, UTC, with milliseconds" });
+const BitMask = z.string().regex(/^(?:0|[1-9]\d{0,9})$/, "must be a bit mask as a decimal number");
+
+/**
+ * A finished or refused flow; the control plane adds whose it is. `sourceNode` and `destNode` are names of nodes, or `local` for an
+ * end that is not reached over the overlay; `sourceBytes` is what the source sent.
+ */
+export const FlowRecord = z.object({
+  sourceNode: z.string().min(1).max(253),
+  destNode: z.string().min(1).max(253),
+  sourceIP: FlowAddress,
+  destIP: FlowAddress,
+  sourcePort: FlowPort,
+  destPort: FlowPort,
+  sourceBytes: Version,
+  destBytes: Version,
+  startTime: FlowTime,
+  endTime: FlowTime,
+  protocol: z.enum(["TCP", "UDP", "ICMP", "UNKNOWN"]),
+  /** Of all packets; absent unless the flow is TCP through a virtual network. */
+  tcpFlags: BitMask.optional(),
+  flags: BitMask,
+  activityID: z.string().max(64).optional(),
+  /** Anything more. A connector's flow has `connector`, `service` and, when it was refused or cut, `reason`. */
+  meta: JsonObject.refine((meta) => JSON.stringify(meta).length <= 4096, "must not be longer than 4096 as JSON")
+    .nullable()
+    .optional(),
+});
+export type FlowRecord = z.infer<typeof FlowRecord>;
+
 /** Streams of numbered records; those without a schema of their own are carried as they are until something produces them. */
 export const recordByStream = {
   events: NodeEvent,
   audits: NodeAudit,
   metrics: MetricSample,
   "gateway-details": JsonObject,
-  flows: JsonObject,
+  flows: FlowRecord,
   output: JsonObject,
 } as const;
 export const StreamName = z.enum(["events", "audits", "metrics", "gateway-details", "flows", "output"]);

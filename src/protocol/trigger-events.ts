@@ -1,11 +1,19 @@
 /** The trigger events this build answers, for help and completion; the set of names on the wire stays open. */
 export const triggerEvents = [
+  "config-show",
   "node-reboot",
   "node-restart-service",
   "plan",
+  "rollback",
   "speed-test",
   "tg-nc",
   "tg-ping",
   "tg-traceroute",
   "why",
 ] as const;
+
+/**
+ * How long a watched stream may run, in milliseconds: ten minutes of a tool's work and what it loses on the way. A ping of 600
+ * packets takes up to 15 s more, since the pauses between them are never shorter than a second.
+ */
+export const STREAM_DEADLINE_MS = 660_000;

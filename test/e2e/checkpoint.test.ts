@@ -8,6 +8,7 @@ import { fileMachine, fileSections } from "../support/checkpoint-child.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const CHILD = resolve(import.meta.dirname, "../support/checkpoint-child.ts");
+// Both sections have something taken away, changed and made, so that steps of every kind come in both directions of the order.
 const before = { one: { a: "old", b: "old" }, two: { c: "old", d: "old", plain: "old" } };
 const after = { one: { a: "new", e: "new" }, two: { c: "new", f: "new", plain: "new" } };
 const files = hostFiles();
@@ -65,10 +66,14 @@ test("a guarded pass, killed at every boundary, is old or new after the restore,
   for (let dieAt = 1; dieAt <= boundaries; dieAt += 1) {
     const dir = machine();
     run("pass", dir, dieAt);
+    const restarted = copyOf(dir);
     await restore(dir);
     const state = await stateOf(dir);
     expect([before, after], `killed at boundary ${dieAt}`).toContainEqual(state);
     ends.add(JSON.stringify(state));
+    run("pass", restarted);
+    expect(await stateOf(restarted), `killed at boundary ${dieAt} and restarted`).toEqual(after);
+    expect(await new Checkpoint(files, join(restarted, "desired")).isPending()).toBe(false);
   }
   expect(ends.size).toBe(2);
 }, 300_000);

@@ -84,10 +84,10 @@ if (ALL) {
     const { agent, proxy } = await startStage(dir, { agent: time.options });
     await proxy.set({ kind: "refuse" });
     const isFar = ({ session }: Status): boolean =>
-      session.state === "waiting" && (session.retryAt ?? 0) - Date.now() > 15_000;
-    const { session } = await statusWhere(agent, "the next attempt is far away", isFar, 110_000);
+      session.state === "waiting" && (session.retryAt ?? 0) - Date.now() > 30_000;
+    const { session } = await statusWhere(agent, "the next attempt is far away", isFar, 240_000);
     await proxy.set({ kind: "pass" });
     time.set("+8h");
-    expect((await untilOnline(agent, 6000)).session.attempt).toBe(session.attempt + 1);
-  });
+    expect((await untilOnline(agent, 25_000)).session.attempt).toBe(session.attempt + 1);
+  }, 360_000);
 }

@@ -162,12 +162,16 @@ test("any damaged file is set aside and reported, and the node comes back online
     const [how, spoil] = damage;
     const path = join(state, file);
     await restart(() => writeFileSync(path, spoil(readFileSync(path))));
-    const { faults } = await readStatus(running);
+    const faults = await waitFor(`${file} is rebuilt`, async () => {
+      const { faults: all } = await readStatus(running);
+      return all.every(({ mendedAt }) => mendedAt !== undefined) && all;
+    });
     expect(faults, `${file} ${how}`).toEqual([
       {
         code: "damaged-file",
         message: expect.stringContaining(`${file} was damaged`) as string,
         since: expect.any(Number) as number,
+        mendedAt: expect.any(Number) as number,
       },
     ]);
     expect(existsSync(`${path}.damaged`), `${file} ${how}`).toBe(true);
@@ -182,6 +186,27 @@ test("any damaged file is set aside and reported, and the node comes back online
   expect((await readStatus(running)).faults).toEqual([]);
   expect((await eventsOf(controller, uid)).map(({ eventType }) => eventType)).not.toContain("Identity Shared");
 }, 600_000);
+
+test("a damaged write-ahead log, which SQLite passes over, is reported", async () => {
+  const { controller, home, agent, uid, state } = await onDisk("8m");
+  // What a first run wrote is in the database itself when the second begins.
+  await agent.end();
+  const second = await startAgent(home);
+  await untilOnline(second);
+  for (let i = 0; i < 3; i += 1) expect((await ping(controller, uid)).status).toBe(200);
+  await second.end("SIGKILL");
+  const path = join(state, "state.db-wal");
+  const log = readFileSync(path);
+  // The first byte of the first page, behind the headers of the log and of the frame.
+  log[32 + 24] = ~(log[32 + 24] ?? 0);
+  writeFileSync(path, log);
+  const again = await startAgent(home);
+  const { faults } = await untilOnline(again);
+  expect(faults.map(({ code, message }) => [code, message.slice(0, 25)])).toEqual([
+    ["damaged-file", "state.db-wal was damaged;"],
+  ]);
+  expect(readFileSync(`${path}.damaged`).equals(log)).toBe(true);
+});
 
 test("both copies of a file damaged: what can be had again is, and what cannot is said", async () => {
   const { controller, home, agent, uid, state } = await onDisk("8m");

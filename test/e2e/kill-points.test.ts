@@ -1,5 +1,11 @@
 import { expect, test } from "vitest";
-import { journallingTrigger, registering, savingDocument, type Operation } from "../support/durable-operations.ts";
+import {
+  journallingTrigger,
+  registering,
+  rollingBack,
+  savingDocument,
+  type Operation,
+} from "../support/durable-operations.ts";
 import { runController } from "../support/running-controller.ts";
 import { describePoint, pointsOf, recordCalls, runKilled, sampleOf, type Launch } from "../support/strace.ts";
 
@@ -30,6 +36,12 @@ test(
 test(
   "saving a document, killed anywhere, leaves the old one or the new one in force",
   async () => killEverywhere(await savingDocument(), 10),
+  LIMIT_MS,
+);
+
+test(
+  "rolling a document back, killed anywhere, leaves it as it was or goes back for good",
+  async () => killEverywhere(await rollingBack(), 12),
   LIMIT_MS,
 );
 

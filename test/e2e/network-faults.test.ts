@@ -85,7 +85,7 @@ async function suffer({ fault, isAbrupt, lost, refused }: Case, { agent, proxy }
   const { session } = await agent.status();
   expect(refused).toContain(session.reason?.code);
   const waiting = await statusWhere(agent, "the node waits", (status) => status.session.state === "waiting");
-  expect(waiting.session.retryAt).toBeGreaterThan(Date.now() - 1000);
+  expect(waiting.session.retryAt).toBeGreaterThanOrEqual(waiting.session.since);
   await proxy.set({ kind: "pass" });
   await untilOnline(agent);
   expect(proxy.connections - begun).toBeLessThan(MAX_ATTEMPTS_A_MINUTE);
@@ -134,12 +134,13 @@ test("a server that is not the controller is named by its answer, and its Retry-
   for (const { name, text, says, waitsMs } of ANSWERS) {
     await proxy.set({ kind: "answer", text });
     proxy.reset();
-    const begun = await untilReason(agent, ["connection-lost"]);
-    wake(agent);
+    // The first attempt comes after a random time, which may be over before the loss is seen.
+    const begun = await untilReason(agent, ["connection-lost", "upgrade-refused"]);
+    if (begun.session.reason?.code === "connection-lost") wake(agent);
     const { session } = await untilReason(agent, ["upgrade-refused"]);
     expect(session.reason?.message, name).toContain(says);
     expect((session.retryAt ?? 0) - session.since, name).toBeGreaterThanOrEqual(waitsMs - 5);
-    expect(session.attempt - begun.session.attempt, name).toBe(1);
+    expect(session.attempt - begun.session.attempt, name).toBeLessThanOrEqual(2);
     await proxy.set({ kind: "pass" });
     if (name === "429") await untilOnline(agent);
     wake(agent);

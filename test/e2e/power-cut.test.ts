@@ -96,7 +96,8 @@ test(
       if (cut > fileOps(calls.slice(0, asked), root).length) return operation.check(launch);
       // Nobody was asked yet, so that there may be no keys or some; what there is must be whole.
       const state = await openState(hostFiles(), launch.stateDir);
-      expect([state.database.isPersistent, state.database.damagedCopy]).toEqual([true, undefined]);
+      const { isPersistent, damagedCopy, isLogDamaged } = state.database;
+      expect([isPersistent, damagedCopy, isLogDamaged]).toEqual([true, undefined, false]);
       await state.close();
       const { keys, registration } = identityFiles(hostFiles(), launch.stateDir);
       expect(["absent", "good"]).toContain((await keys.load()).is);

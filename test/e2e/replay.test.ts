@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
@@ -11,7 +12,7 @@ import {
   type AgentProgram,
   type ControllerProgram,
 } from "../support/programs.ts";
-import { readStatus, startStage, untilOnline, untilReason, wake } from "../support/stage.ts";
+import { readStatus, startStage, untilAnotherSession, untilOnline, wake } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 import { startWsRelay, type RelayedSession, type WsRelay } from "../support/ws-relay.ts";
@@ -28,8 +29,10 @@ function pings(target: string): readonly number[] {
   }
 }
 
-/** What the agent's journal holds, read from a copy of its rows while it does not run. */
-function journal({ stateDir }: AgentProgram): readonly { id: unknown; state: unknown; result: unknown }[] {
+/** What the agent's journal holds, while it does not run. */
+function journal({
+  stateDir,
+}: Pick<AgentProgram, "stateDir">): readonly { id: unknown; state: unknown; result: unknown }[] {
   const sql = new DatabaseSync(join(stateDir, "state.db"));
   try {
     return sql
@@ -41,19 +44,25 @@ function journal({ stateDir }: AgentProgram): readonly { id: unknown; state: unk
   }
 }
 
+/** The same of an agent that runs and keeps everybody else out: read from a copy, which may be of two moments. */
+function runningJournal({ stateDir }: AgentProgram): ReturnType<typeof journal> {
+  const copy = tempDir();
+  for (const name of ["state.db", "state.db-wal"]) cpSync(join(stateDir, name), join(copy, name));
+  return journal({ stateDir: copy });
+}
+
 function ping(controller: ControllerProgram, uid: string, host: string, count: number) {
   return controller.call("POST", `/node/${uid}/trigger/tg-ping?wait=1`, { host, count });
 }
 
 test("a trigger whose session breaks is sent again and runs once", async () => {
   const { agent, controller, proxy, uid } = await startStage(tempDir());
-  const answer = ping(controller, uid, "127.0.7.1", 6);
+  const answer = ping(controller, uid, "127.0.7.1", 50);
   const [first] = await waitFor("the ping runs", () => (pings("127.0.7.1").length > 0 ? pings("127.0.7.1") : false));
-  proxy.reset();
-  await untilReason(agent, ["connection-lost"]);
-  wake(agent);
-  await untilOnline(agent);
+  await untilAnotherSession(agent, () => proxy.reset());
   expect(pings("127.0.7.1")).toEqual([first]);
+  // It sums up and ends in peace.
+  process.kill(first ?? 0, "SIGINT");
   expect(await answer).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
   expect(JSON.stringify((await answer).body).match(/icmp_seq=1 /g)).toHaveLength(1);
   await agent.end();
@@ -79,7 +88,7 @@ test("a trigger cut off by a crash is answered interrupted and never run again",
   const answer = ping(controller, uid, "127.0.7.3", 50);
   const [running] = await waitFor("the ping runs", () => (pings("127.0.7.3").length > 0 ? pings("127.0.7.3") : false));
   await agent.end("SIGKILL");
-  process.kill(running ?? 0, "SIGKILL");
+  await waitFor("the ping is gone with the agent", () => !pings("127.0.7.3").includes(running ?? 0));
   const again = await startAgent(join(dir, "node"));
   const { status, body } = await answer;
   expect(status).toBeGreaterThanOrEqual(400);
@@ -96,7 +105,7 @@ test("a trigger answered before a restart is not run again when it is delivered 
   const answer = ping(controller, uid, "127.0.7.4", 2);
   await waitFor("the ping runs", () => pings("127.0.7.4").length > 0);
   await proxy.set({ kind: "refuse" });
-  await waitFor("the ping is over", () => pings("127.0.7.4").length === 0);
+  await waitFor("the result is committed", () => runningJournal(agent).some(({ state }) => state === "done"));
   await agent.end();
   expect(journal(agent)).toMatchObject([{ state: "done" }]);
   await proxy.set({ kind: "pass" });
@@ -152,10 +161,7 @@ test("a captured trigger does nothing in another session, after it ran, or at an
   if (first === undefined || ofTwo === undefined) throw new Error("no sessions");
   expect(await replay(first, jws), "in its own session it gets the same answer").toEqual(genuine.body);
   expect(await replay(ofTwo, jws)).toBe("bad-signature");
-  first.cut();
-  await untilReason(one, ["connection-lost"]);
-  wake(one);
-  await untilOnline(one);
+  await untilAnotherSession(one, () => first.cut());
   const later = relay.sessions.at(-1);
   if (later === undefined || later === first) throw new Error("no later session");
   expect(await replay(later, jws)).toBe("replayed");
@@ -195,9 +201,7 @@ test("what the control plane sends on the heels of its proof is heard", async ()
     relay.passes = () => true;
     return true;
   };
-  relay.sessions.at(-1)?.cut();
-  await untilReason(agent, ["connection-lost"]);
-  wake(agent);
+  await untilAnotherSession(agent, () => relay.sessions.at(-1)?.cut());
   expect(await answer).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
 });
 

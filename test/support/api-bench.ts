@@ -8,6 +8,7 @@ import type { ApiDeps, Route } from "../../src/controller/api/route.ts";
 import { jwtIssuer } from "../../src/controller/api/tokens.ts";
 import { ADMIN_POLICY, type Policy } from "../../src/controller/model/policy.ts";
 import { AccessStore, accessMigration, sha256Hex } from "../../src/controller/store/access.ts";
+import { flowsMigration, flowStore, type FlowStore } from "../../src/controller/store/flows.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { FakeFleet } from "./fake-fleet.ts";
 
@@ -30,9 +31,13 @@ export interface Answer {
   readonly json: unknown;
 }
 
+/** What the schema library says by itself; people are told in words of ours. */
+const LIBRARY_WORDS = /: (Too (small|big)|Invalid (input|string|key|option|type|number)|Unrecognized)/;
+
 /** The API over a fake fleet and a real database in memory; every answer is held against what its route declares. */
 export class ApiBench {
   readonly fleet = new FakeFleet();
+  readonly flows: FlowStore;
   readonly access: AccessStore;
   readonly app: Hono;
   readonly routes: readonly Route[];
@@ -41,11 +46,13 @@ export class ApiBench {
 
   private constructor(privateKey: webcrypto.CryptoKey, publicKey: webcrypto.CryptoKey, clock: Clock) {
     const sql = new DatabaseSync(":memory:");
-    sql.exec(`PRAGMA foreign_keys=ON; ${accessMigration}`);
+    sql.exec(`PRAGMA foreign_keys=ON; ${accessMigration} ${flowsMigration}`);
+    this.flows = flowStore(sql);
     this.access = new AccessStore(sql);
     this.access.putApiKey("admin", sha256Hex(ADMIN_KEY), [ADMIN_POLICY]);
     this.deps = {
       fleet: this.fleet,
+      flows: this.flows,
       access: this.access,
       tokens: jwtIssuer({ origin: ORIGIN, privateKey, publicKey, clock }),
       org: "0f0e0d0c-0b0a-4908-8706-050403020100",
@@ -101,6 +108,8 @@ export class ApiBench {
     if (route === undefined || status === 404 || status === 414) return;
     const declared = route.answers[status];
     if (declared === undefined) throw new Error(`${route.operationId} does not declare ${status}`);
+    if (LIBRARY_WORDS.test(JSON.stringify(json) ?? ""))
+      throw new Error(`${route.operationId}: ${JSON.stringify(json)}`);
     if (json === undefined || declared.schema === undefined) return;
     const parsed = declared.schema.safeParse(json);
     if (!parsed.success) throw new Error(`${route.operationId} ${status}: ${z.prettifyError(parsed.error)}`);

@@ -11,6 +11,7 @@ import { ISS, UID } from "./signing.ts";
 
 const Work = z.discriminatedUnion("do", [
   z.object({ do: z.literal("save"), stateDir: z.string(), jws: z.string(), key: Ed25519PublicKey }),
+  z.object({ do: z.literal("rollback"), stateDir: z.string() }),
   z.object({ do: z.literal("trigger"), stateDir: z.string(), id: z.string(), effectFile: z.string() }),
 ]);
 
@@ -18,6 +19,10 @@ const work = Work.parse(JSON.parse(readFileSync(process.argv[2] ?? "", "utf8")))
 if (work.do === "trigger") {
   await passGate();
   await deliver(work.stateDir, work.id, work.effectFile);
+} else if (work.do === "rollback") {
+  const documents = await DesiredDocuments.load(hostFiles(), work.stateDir);
+  await passGate();
+  await documents.rollBack("node", 4);
 } else {
   const documents = await DesiredDocuments.load(hostFiles(), work.stateDir);
   const trust = { iss: ISS, uid: UID, keys: await keySetOf([work.key]) };

@@ -127,6 +127,46 @@ export async function savingDocument(): Promise<Operation<Saving>> {
   };
 }
 
+/** Rolling the document in force back to the one before. */
+export async function rollingBack(): Promise<Operation<Launch>> {
+  const key = await signingKey();
+  const trust: Trust = { iss: ISS, uid: UID, keys: await keySetOf([key.publicKey]) };
+  const node = (version: number) => signDocument(key, "node", version, nodeDocument({ tags: { v: String(version) } }));
+  const template = tempDir();
+  mkdirSync(join(template, "desired"));
+  const before = await DesiredDocuments.load(hostFiles(), template);
+  for (const version of [2, 3]) await before.accept("node", await node(version), trust, version);
+  const [refused, newer] = await Promise.all([node(3), node(4)]);
+
+  const isBack = async (documents: DesiredDocuments): Promise<void> => {
+    expect(documents.current.node).toMatchObject({ version: 2, refused: { version: 3 }, body: { tags: { v: "2" } } });
+    await expect(documents.accept("node", refused, trust, 9)).rejects.toMatchObject({ code: "rolled-back" });
+  };
+  return {
+    prepare() {
+      const stateDir = join(tempDir(), "state");
+      cpSync(template, stateDir, { recursive: true });
+      return Promise.resolve(driven({ do: "rollback", stateDir }));
+    },
+    moved: inState,
+    async check({ stateDir }) {
+      const documents = await DesiredDocuments.load(hostFiles(), stateDir);
+      expect(documents.damage).toEqual([]);
+      if (documents.version("node") === 3) {
+        expect(documents.current.node?.refused).toBeUndefined();
+        await documents.rollBack("node", 8);
+      }
+      await isBack(documents);
+      await isBack(await DesiredDocuments.load(hostFiles(), stateDir));
+      await documents.accept("node", newer, trust, 10);
+      expect((await DesiredDocuments.load(hostFiles(), stateDir)).current.node).toMatchObject({ version: 4 });
+      await (await openState(hostFiles(), stateDir)).close();
+      expectTidy(stateDir);
+    },
+    checkDone: async ({ stateDir }) => isBack(await DesiredDocuments.load(hostFiles(), stateDir)),
+  };
+}
+
 export interface Triggering extends Launch {
   readonly id: string;
   readonly effectFile: string;

@@ -19,7 +19,13 @@ export function someCall(dirs: Directories, changes: Partial<Call>, typed?: stri
     size: () => ({ columns: 80, rows: 24 }),
     style: (_style, text) => text,
   };
-  const settings = { stateDir: dirs.stateDir, runDir: dirs.runDir, isJson: false, timeoutMs: 1000 };
+  const settings = {
+    stateDir: dirs.stateDir,
+    runDir: dirs.runDir,
+    given: { state: dirs.stateDir, run: dirs.runDir },
+    isJson: false,
+    timeoutMs: 1000,
+  };
   const { signal } = new AbortController();
   return {
     call: { values: {}, positionals: [], settings, terminal, clock: systemClock(), offline: {}, signal, ...changes },

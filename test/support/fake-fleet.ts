@@ -2,6 +2,8 @@ import { randomUUID } from "node:crypto";
 import { InputError, SessionError } from "../../src/errors.ts";
 import type {
   AlertRecord,
+  AuditFilter,
+  AuditRecord,
   ClusterRecord,
   EventFilter,
   EventRecord,
@@ -93,6 +95,9 @@ export class FakeFleet implements Fleet {
   readonly clusterRecords = new Map<string, ClusterRecord>();
   readonly eventRecords: EventRecord[] = [];
   readonly alertRecords: AlertRecord[] = [];
+  readonly auditRecords: AuditRecord[] = [];
+  /** What was recorded beside the nodes. */
+  readonly changes: string[] = [];
   readonly users: string[] = [];
   readonly triggered: { readonly uid: string; readonly request: TriggerRequest }[] = [];
   readonly filters: EventFilter[] = [];
@@ -214,14 +219,24 @@ export class FakeFleet implements Fleet {
     return this.alertRecords.filter((alert) => nodeId === undefined || alert.nodeId === nodeId);
   }
 
-  dismissAlert(nodeId: string, eventType: string): boolean {
+  dismissAlert(nodeId: string, eventType: string, user: string): boolean {
+    this.users.push(user);
     const at = this.alertRecords.findIndex((alert) => alert.nodeId === nodeId && alert.eventType === eventType);
     if (at !== -1) this.alertRecords.splice(at, 1);
     return at !== -1;
   }
 
-  audits(): readonly [] {
-    return [];
+  audits({ nodeIds, from = 0, to = Infinity, limit, offset }: AuditFilter) {
+    const found = this.auditRecords.filter(
+      ({ nodeId, timestamp }) => (nodeIds?.includes(nodeId) ?? true) && timestamp >= from && timestamp <= to,
+    );
+    return { total: found.length, items: found.slice(offset, offset + limit) };
+  }
+
+  recordChange<T>(user: string, message: string, work: () => T): T {
+    const done = work();
+    this.changes.push(`${user}: ${message}`);
+    return done;
   }
 
   metrics(): readonly [] {

@@ -13,7 +13,10 @@ import type {
 } from "../../src/protocol/local-api.ts";
 
 import type { Config } from "../../src/protocol/documents.ts";
-import type { PlanReport, Reason, WhyReport } from "../../src/protocol/reconcile.ts";
+import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
+import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
+
+export const overlayUp: OverlayState = { state: "up", since: 1_700_000_000_000, pid: 4711 };
 
 export const identity: NodeIdentity = {
   uid: "0197f1a2-0000-7000-8000-000000000001",
@@ -42,7 +45,7 @@ export function someStatus(changes: Partial<Status> = {}): Status {
     documents: { keys: { version: 1 }, node: { version: 7, receivedAt: now - 4000, appliedAt: now - 3000 } },
     sections: { connectors: { state: "unsupported", issues: [], steps: 0, version: 7 } },
     telemetry: { events: { queued: 0, dropped: 0 } },
-    engines: { network: "netlink" },
+    engines: { network: "netlink", overlay: overlayUp },
     process: { rssBytes: 62_000_000, cpuSeconds: 1.5, children: 0 },
     faults: [],
     ...changes,
@@ -114,6 +117,25 @@ export class FakeLocalProvider implements LocalProvider {
 
   config(): Config {
     return this.currentConfig;
+  }
+
+  async rollback(request: RollbackRequest): Promise<RollbackReport> {
+    this.asked.push(request);
+    if (this.thrown !== undefined) throw this.thrown;
+    const { document, plan } = request;
+    return { schema: 1, document, from: 8, to: 7, ...(plan ? { plan: this.currentPlan } : {}) };
+  }
+
+  connectorsNow: ConnectorsReport = { schema: 1, overlay: overlayUp, issues: [], connectors: [] };
+  servicesNow: ServicesReport = { schema: 1, overlay: overlayUp, issues: [], services: [] };
+
+  async connectors(): Promise<ConnectorsReport> {
+    if (this.thrown !== undefined) throw this.thrown;
+    return this.connectorsNow;
+  }
+
+  async services(): Promise<ServicesReport> {
+    return this.servicesNow;
   }
 
   wake(): void {

@@ -15,6 +15,7 @@ export function idleApplying(documents: DesiredDocuments, directory: string, clo
     settings: { stateDir: "/s" },
     documents,
     sections: [],
+    events: { raise: () => undefined, clear: () => undefined, notice: () => undefined },
     onFault: () => undefined,
   });
 }

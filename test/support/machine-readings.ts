@@ -47,6 +47,7 @@ export function node(fields: Partial<NodeReadings> = {}): NodeReadings {
     build: "source",
     version: undefined,
     domainUpdatedAt: undefined,
+    config: {},
     publishTime: undefined,
     startupError: undefined,
     isDnsHealthy: undefined,

@@ -7,6 +7,7 @@ export const ModelStep = z.object({
   subject: z.string(),
   guarded: z.boolean(),
   value: z.string(),
+  removes: z.exactOptional(z.boolean()),
 });
 export type ModelStep = z.infer<typeof ModelStep>;
 
@@ -75,7 +76,9 @@ export function modelSection(
       const removed = [...actual.keys()].filter((subject) => !desired.has(subject));
       const changed = [...desired].filter(([subject, value]) => actual.get(subject) !== value);
       return [
-        ...removed.map((subject) => ({ kind: "remove", subject, guarded: isGuarded(subject), value: "" }) as const),
+        ...removed.map(
+          (subject) => ({ kind: "remove", subject, guarded: isGuarded(subject), value: "", removes: true }) as const,
+        ),
         ...changed.map(([subject, value]) => ({ kind: "set", subject, guarded: isGuarded(subject), value }) as const),
       ];
     },

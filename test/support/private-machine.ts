@@ -9,13 +9,16 @@ export interface PrivateNames {
   setHosts(lines: readonly string[]): void;
 }
 
-/** A mount namespace with its own /etc/hosts and a resolver that reaches no server; needs no root, only user namespaces. */
-export function privateNames(dir: string): PrivateNames {
+/**
+ * A mount namespace with its own /etc/hosts and one name server, by default an address where none is; needs no root, only user
+ * namespaces.
+ */
+export function privateNames(dir: string, server = "127.0.0.1", options = "timeout:1 attempts:1"): PrivateNames {
   const hosts = join(dir, "hosts");
   const resolver = join(dir, "resolv.conf");
   const setHosts = (lines: readonly string[]): void => writeFileSync(hosts, [...lines, ""].join("\n"));
   setHosts([]);
-  writeFileSync(resolver, "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n");
+  writeFileSync(resolver, `nameserver ${server}\noptions ${options}\n`);
   const script = `mount --bind ${hosts} /etc/hosts && mount --bind ${resolver} /etc/resolv.conf && exec "$0" "$@"`;
   return { within: ["unshare", "-rm", "sh", "-c", script], setHosts };
 }

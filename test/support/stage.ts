@@ -96,6 +96,24 @@ export function untilReason(agent: AgentProgram, codes: readonly string[], limit
   );
 }
 
+/**
+ * Does what makes a node lose its session, and waits until it has another, waking it when it waits. What it says in between may
+ * be over before anybody asks: the first attempt comes after a random time that may be none.
+ */
+export async function untilAnotherSession(agent: AgentProgram, lose: () => void): Promise<Status> {
+  const { sid } = (await untilOnline(agent)).session;
+  lose();
+  return statusWhere(
+    agent,
+    "the node has another session",
+    ({ session }) => {
+      if (session.state === "waiting") wake(agent);
+      return session.state === "online" && session.sid !== sid;
+    },
+    90_000,
+  );
+}
+
 /** The types of the events that the controller holds of a node, oldest first. */
 export async function eventsOf(
   controller: ControllerProgram,

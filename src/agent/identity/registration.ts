@@ -43,7 +43,7 @@ async function registerAlone(licenseText: string, deps: RegisterDeps, signal: Ab
   if (existing.is === "good" || existing.is === "recovered") {
     throw new InputError(
       "already-registered",
-      `this node is ${existing.value.node.fqdn} (${existing.value.node.uid}); holdfast reset makes room for another identity`,
+      `this node is ${existing.value.node.fqdn} (${existing.value.node.uid}), and has room for no other identity`,
     );
   }
   const jws = licenseText.trim();

@@ -9,7 +9,8 @@ import type {
   TriggerLine,
 } from "../../protocol/local-api.ts";
 import type { Config } from "../../protocol/documents.ts";
-import type { PlanReport, WhyReport } from "../../protocol/reconcile.ts";
+import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
+import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
 
 /** What the agent gives to the local API. Errors it throws reach the caller with their code, message and details. */
 export interface LocalProvider {
@@ -29,8 +30,14 @@ export interface LocalProvider {
   plan(config: Config | undefined, signal: AbortSignal): Promise<PlanReport>;
   /** Whatever is not as it should be, and why. */
   why(): WhyReport;
+  /** Every connector in force: how it stands and what it has counted. */
+  connectors(signal: AbortSignal): Promise<ConnectorsReport>;
+  /** Every service in force, with its health. */
+  services(signal: AbortSignal): Promise<ServicesReport>;
   /** The effective configuration, secrets included. */
   config(): Config;
+  /** Puts the document before into force, or plans it. */
+  rollback(request: RollbackRequest, signal: AbortSignal): Promise<RollbackReport>;
   /** Ends the wait before the next connection attempt. */
   wake(): void;
 }

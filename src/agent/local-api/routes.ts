@@ -4,7 +4,7 @@ import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { LogsQuery, RegisterRequest, ResetFloorRequest } from "../../protocol/local-api.ts";
-import { PLAN_REQUEST_LIMITS, PlanRequest } from "../../protocol/reconcile.ts";
+import { PLAN_REQUEST_LIMITS, PlanRequest, RollbackRequest } from "../../protocol/reconcile.ts";
 import { EventName } from "../../protocol/values.ts";
 import type { LocalProvider } from "./provider.ts";
 import { failureOf, readJson, sendJson, sendLines } from "./replies.ts";
@@ -61,6 +61,18 @@ export const routes: readonly Route[] = [
   },
   {
     method: "GET",
+    path: "/v1/connectors",
+    isAdmin: false,
+    answer: async ({ response, provider, signal }) => sendJson(response, 200, await provider.connectors(signal)),
+  },
+  {
+    method: "GET",
+    path: "/v1/services",
+    isAdmin: false,
+    answer: async ({ response, provider, signal }) => sendJson(response, 200, await provider.services(signal)),
+  },
+  {
+    method: "GET",
     path: "/v1/config",
     isAdmin: true,
     answer: async ({ response, provider }) => sendJson(response, 200, provider.config()),
@@ -72,6 +84,15 @@ export const routes: readonly Route[] = [
     async answer({ request, response, provider, signal }) {
       const { config } = parse(PlanRequest, await readJson(request, PLAN_REQUEST_LIMITS));
       sendJson(response, 200, await provider.plan(config, signal));
+    },
+  },
+  {
+    method: "POST",
+    path: "/v1/rollback",
+    isAdmin: true,
+    async answer({ request, response, provider, signal }) {
+      const asked = parse(RollbackRequest, await readJson(request));
+      sendJson(response, 200, await provider.rollback(asked, signal));
     },
   },
   { method: "POST", path: "/v1/trigger/", prefix: true, isAdmin: true, answer: runTrigger },

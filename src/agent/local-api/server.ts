@@ -3,7 +3,8 @@ import type { Logger } from "pino";
 import { AgentError, HostError, InternalError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { readPidFile } from "../../host/pid-file.ts";
-import { listenOnSocket, makeRunDirectory } from "../../host/unix-socket.ts";
+import { lockRunDirectory, type RunLock } from "../../host/run-lock.ts";
+import { checkRunDirectory, listenOnSocket, makeRunDirectory, probeSocket } from "../../host/unix-socket.ts";
 import { ADMIN_SOCKET, READ_SOCKET, socketPath } from "../../protocol/local-api.ts";
 import type { LocalProvider } from "./provider.ts";
 import { failureOf, sendJson, statusOf } from "./replies.ts";
@@ -44,11 +45,15 @@ export async function serveLocalApi(options: LocalApiOptions): Promise<LocalApi>
   await makeRunDirectory(options.runDir);
   const stop = new AbortController();
   const servers: Server[] = [];
+  let lock: RunLock | undefined;
   const close = async (): Promise<void> => {
     stop.abort(new InternalError("stopped", "the agent stops"));
     await Promise.all(servers.map(closeServer));
+    lock?.release();
+    lock = undefined;
   };
   try {
+    lock = lockRunDirectory(options.runDir, "agent");
     for (const { path, mode, isAdmin } of sockets) {
       const server = localServer(options, isAdmin, stop.signal);
       await listenOnSocket(server, path, mode);
@@ -61,13 +66,26 @@ export async function serveLocalApi(options: LocalApiOptions): Promise<LocalApi>
   return { close };
 }
 
+/**
+ * Finds out whether the local API can be served, without changing anything.
+ * @throws as `serveLocalApi`.
+ */
+export async function checkLocalApi(runDir: string): Promise<void> {
+  const paths = [READ_SOCKET, ADMIN_SOCKET].map((name) => socketPath(runDir, name));
+  checkRunDirectory(runDir);
+  for (const path of paths) {
+    if ((await probeSocket(path)) === "live") throw await inUse(runDir);
+  }
+}
+
 function localServer(options: LocalApiOptions, isAdmin: boolean, stopped: AbortSignal): Server {
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const server = createServer(
     {
       headersTimeout: limits.headersTimeoutMs,
       requestTimeout: limits.requestTimeoutMs,
-      connectionsCheckingInterval: limits.headersTimeoutMs,
+      // The timer runs with nobody connected too; a slow caller holds one of few places for so much longer at most.
+      connectionsCheckingInterval: 4 * limits.headersTimeoutMs,
       keepAliveTimeout: limits.headersTimeoutMs,
       maxHeaderSize: 8192,
     },
@@ -129,13 +147,16 @@ function refuse(response: ServerResponse, status: 403 | 404 | 405, request: Inco
 }
 
 async function namingTheOther(error: Error, runDir: string): Promise<Error> {
-  if (!(error instanceof HostError) || error.code !== "socket-in-use") return error;
+  return error instanceof HostError && error.code === "socket-in-use" ? inUse(runDir, error) : error;
+}
+
+async function inUse(runDir: string, cause?: Error): Promise<HostError> {
   const pid = await readPidFile(runDir, "agent");
   const who = pid === undefined ? "another agent" : `the agent with process id ${pid}`;
   return new HostError(
     "socket-in-use",
     `${who} already serves ${runDir}: stop it, or give this one another run directory with --run`,
-    { cause: error, details: { runDir, ...(pid === undefined ? {} : { pid }) } },
+    { cause, details: { runDir, ...(pid === undefined ? {} : { pid }) } },
   );
 }
 

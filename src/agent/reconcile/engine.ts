@@ -38,6 +38,8 @@ interface Track {
   standing?: Standing;
   /** The desired value, as JSON, that the machine last converged to. */
   reached?: string | undefined;
+  /** The desired value of the last pass, as JSON. */
+  desired?: { readonly raw: unknown; readonly json: string };
   /** By the monotonic clock. */
   retryAt?: number | undefined;
 }
@@ -149,11 +151,12 @@ export class Engine {
       const track = this.#track(section.name);
       track.retryAt = undefined;
       // From here on a difference may be our own doing.
-      if (track.reached !== jsonOf(raw)) track.reached = undefined;
+      if (track.reached !== jsonOf(track, raw)) track.reached = undefined;
     }
     const signal = this.#ending.signal;
     const isStale = (): boolean => this.#generation !== generation || signal.aborted;
     const component = log.child({ component: "reconcile" });
+    const from = clock.elapsed();
     let result: PassResult;
     try {
       result = await runPass(work, { clock, log: component, checkpoint, confirmation, isStale, signal });
@@ -165,6 +168,8 @@ export class Engine {
       this.#restore = { attempts: 0, at: clock.elapsed() + retryAfter(1, this.#options.random) };
       return;
     }
+    const steps = result.results.reduce((sum, { steps }) => sum + steps, 0);
+    log.debug({ end: result.end, steps, durationMs: Math.round(clock.elapsed() - from) }, "pass ended");
     if (result.restored !== undefined) this.#restored(result.restored, result.evidence);
     if (result.end !== "stale") this.#take(result, work, desired);
     if (result.end !== "stale" || result.restored !== undefined) this.#options.onReport();
@@ -176,7 +181,7 @@ export class Engine {
       const result = answers.find(({ name }) => name === section.name);
       // What was taken back along with another section's failed step is tried again without that section.
       if (result === undefined) this.#wanted.add(section.name);
-      else this.#answer(result, jsonOf(raw), desired.version);
+      else this.#answer(result, jsonOf(this.#track(section.name), raw), desired.version);
     }
   }
 
@@ -274,13 +279,16 @@ function takenBack(
   if (evidence === undefined) return results.filter(({ outcome }) => outcome.state === "failed");
   const error = new HostError("not-confirmed", `taken back: ${evidence}`);
   const outcome = { state: "failed", error } as const;
-  return work.map(({ section: { name } }) => ({ name, outcome, issues: [], planned: [], steps: 0 }));
+  return work.map(({ section: { name } }) => ({ name, outcome, issues: [], rejected: 0, planned: [], steps: 0 }));
 }
 
 function rawOf(section: Reconciler, { config, isActive }: DesiredState): unknown {
   return section.needsDataPlane && !isActive ? undefined : config[section.name];
 }
 
-function jsonOf(raw: unknown): string {
-  return JSON.stringify(raw) ?? "";
+function jsonOf(track: Track, raw: unknown): string {
+  if (track.desired === undefined || track.desired.raw !== raw) {
+    track.desired = { raw, json: JSON.stringify(raw) ?? "" };
+  }
+  return track.desired.json;
 }

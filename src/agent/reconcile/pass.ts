@@ -4,6 +4,20 @@ import type { Checkpoint, Confirmation, Entry, Restored } from "../../checkpoint
 import type { Clock } from "../../host/clock.ts";
 import { withinDeadline } from "./deadline.ts";
 import type { Issue, Outcome, PlannedStep, Prepared, Reconciler, Step, View } from "./section.ts";
+import {
+  entryOf,
+  expected,
+  isRemoval,
+  isSame,
+  notePlanned,
+  shown,
+  turnsOf,
+  type Candidate,
+  type Due,
+  type Failure,
+  type Turn,
+  type TurnEnd,
+} from "./turn.ts";
 
 /** One section and its raw desired value; undefined takes away what it has made. */
 export interface Work {
@@ -25,12 +39,16 @@ export interface PassOptions {
 export interface SectionResult {
   readonly name: string;
   readonly outcome: Outcome;
-  /** Items that were rejected, wait, or whose step failed. */
+  /** Items that were rejected, wait, or whose step failed, in this order. */
   readonly issues: readonly Issue[];
+  /** How many of them were rejected. */
+  readonly rejected: number;
   /** What differed from the desired state before the first step. */
   readonly planned: readonly Step[];
   /** Steps that were carried out. */
   readonly steps: number;
+  /** What the section says of itself; absent when nothing was seen. */
+  readonly reported?: Readonly<Record<string, unknown>>;
 }
 
 /** How a pass ended; one that is `stale` or `restored` says nothing of sections without a result. */
@@ -42,26 +60,13 @@ export interface PassResult {
   readonly evidence?: string;
 }
 
-/** Carries sections from what the machine has to what is desired: observe and plan all, then apply and verify one after the other. */
+/**
+ * Carries sections from what the machine has to what is desired: observe and plan all, then apply and verify one after the other. Steps
+ * that only take away come first, in the reverse order of the sections, so that nothing is taken from under what still needs it.
+ */
 export async function runPass(work: readonly Work[], options: PassOptions): Promise<PassResult> {
   const pass = new Pass(work, options);
   return pass.run();
-}
-
-interface Candidate {
-  readonly section: Reconciler;
-  readonly prepared: Prepared;
-  readonly view: View;
-}
-
-type Applied = {
-  readonly end: "through" | "stale" | "guard-failed";
-  readonly failures: readonly Failure[];
-  readonly steps: number;
-};
-interface Failure {
-  readonly step: Step;
-  readonly error: Error;
 }
 
 /** A section that fails this often in one pass has a trouble that is not its items'. */
@@ -71,7 +76,8 @@ class Pass {
   readonly #work: readonly Work[];
   readonly #options: PassOptions;
   readonly #results: SectionResult[] = [];
-  /** Undo of what was begun, of the section at work and of those to come. */
+  /** The steps whose undo is on disk, first those that were begun. */
+  #covered: readonly Due[] = [];
   #entries: readonly Entry[] = [];
   #isOpen = false;
   #begun = 0;
@@ -90,8 +96,9 @@ class Pass {
       const candidate = await this.#prepare(section, raw);
       if (candidate !== undefined) candidates.push(candidate);
     }
-    for (const [index, candidate] of candidates.entries()) {
-      const end = await this.#runSection(candidate, candidates.slice(index + 1));
+    const turns = turnsOf(candidates);
+    for (const [index, turn] of turns.entries()) {
+      const end = await this.#take(turn, turns.slice(index + 1));
       if (end === "through") continue;
       const results = end === "stale" ? [] : this.#results;
       if (!this.#isOpen) return { end: "stale", results };
@@ -124,83 +131,91 @@ class Pass {
       const prepared = section.prepare(raw);
       if (prepared.isUnusable) {
         const issues = prepared.rejected;
-        this.#results.push({
-          name: section.name,
-          outcome: { state: "rejected", issues },
-          issues,
-          planned: [],
-          steps: 0,
-        });
+        const outcome = { state: "rejected", issues } as const;
+        this.#results.push({ name: section.name, outcome, issues, rejected: issues.length, planned: [], steps: 0 });
         return undefined;
       }
-      return { section, prepared, view: await this.#look(section, prepared) };
+      const view = await this.#look(section, prepared);
+      return { section, prepared, view, failures: [], planned: [], steps: 0, isOver: false };
     } catch (error) {
       this.#failed(section.name, error);
       return undefined;
     }
   }
 
-  async #runSection(candidate: Candidate, later: readonly Candidate[]): Promise<Applied["end"]> {
+  async #take(turn: Turn, later: readonly Turn[]): Promise<TurnEnd> {
+    const { candidate, what } = turn;
     const { section, prepared } = candidate;
+    if (candidate.isOver) return "through";
     if (this.#options.isStale()) return "stale";
     try {
-      // What sections before this one have done may have changed what it sees.
-      const view = this.#hasChanged ? await this.#look(section, prepared) : candidate.view;
-      await this.#cover(candidate, view, later);
-      const isAtOnce = view.applyAll !== undefined && view.steps.length > 0 && !view.steps.some(isGuarded);
-      const applied = isAtOnce ? await this.#applyAll(section, view) : await this.#apply(section, view.steps);
-      const planned = view.steps.map(({ step }) => shown(step));
-      if (applied.end === "stale") return "stale";
-      const after =
-        applied.end === "guard-failed" || view.steps.length === 0 ? view : await this.#look(section, prepared);
-      this.#results.push({
-        name: section.name,
-        outcome: outcomeOf(after, applied.failures[0]),
-        issues: [
-          ...prepared.rejected,
-          ...after.waits,
-          ...applied.failures.map((failure) => issueOf(section.name, failure)),
-        ],
-        planned,
-        steps: applied.steps,
-      });
-      return applied.end;
+      // What was done before this turn may have changed what the section sees.
+      if (this.#hasChanged) candidate.view = await this.#look(section, prepared);
+      const { view } = candidate;
+      const steps = what === "removals" ? view.steps.filter(isRemoval) : view.steps;
+      await this.#cover(section, steps, later);
+      notePlanned(candidate, steps);
+      const isAtOnce = view.applyAll !== undefined && steps.length > 0 && !steps.some(({ step }) => step.guarded);
+      const end = isAtOnce ? await this.#applyAll(candidate, steps) : await this.#apply(candidate, steps);
+      if (end === "stale" || (end === "through" && what === "removals")) return end;
+      const after = end === "guard-failed" || steps.length === 0 ? view : await this.#look(section, prepared);
+      this.#over(candidate, after);
+      return end;
     } catch (error) {
+      candidate.isOver = true;
       this.#failed(section.name, error, prepared.rejected);
       return "through";
     }
   }
 
+  #over(candidate: Candidate, after: View): void {
+    const { section, prepared, failures, planned, steps } = candidate;
+    candidate.isOver = true;
+    this.#results.push({
+      name: section.name,
+      outcome: outcomeOf(after, failures[0]),
+      issues: [...prepared.rejected, ...after.waits, ...failures.map((failure) => issueOf(section.name, failure))],
+      rejected: prepared.rejected.length,
+      planned,
+      steps,
+      reported: after.reported(),
+    });
+  }
+
   /** Has the undo of all steps on disk as soon as one of them is guarded. */
-  async #cover({ section, view: first }: Candidate, view: View, later: readonly Candidate[]): Promise<void> {
+  async #cover({ name }: Reconciler, steps: readonly PlannedStep[], later: readonly Turn[]): Promise<void> {
     const { checkpoint, clock } = this.#options;
-    const hasGuarded = ({ steps }: View): boolean => steps.some(isGuarded);
-    if (!this.#isOpen && !hasGuarded(view) && !later.some((candidate) => hasGuarded(candidate.view))) return;
+    const own = steps.map((planned) => ({ section: name, planned }));
+    const ahead = [...own, ...later.flatMap(expected)];
+    const isGuarded = ({ planned }: Due): boolean => planned.step.guarded;
+    if (!this.#isOpen && !ahead.some(isGuarded)) return;
     try {
-      const ahead = [...entriesOf(section, view), ...later.flatMap(({ section, view }) => entriesOf(section, view))];
       if (!this.#isOpen) {
-        await checkpoint.open(ahead, clock.now());
+        const entries = ahead.map(entryOf);
+        await checkpoint.open(entries, clock.now());
         this.#isOpen = true;
-        this.#entries = ahead;
-      } else if (view !== first || this.#entries.length !== this.#begun + ahead.length) {
+        this.#entries = entries;
+      } else if (!isSame(ahead, this.#covered.slice(this.#begun))) {
         // What is planned has changed, or a section before this one left steps that it did not begin.
-        await checkpoint.amend(this.#begun, ahead);
-        this.#entries = [...this.#entries.slice(0, this.#begun), ...ahead];
+        const entries = ahead.map(entryOf);
+        await checkpoint.amend(this.#begun, entries);
+        this.#entries = [...this.#entries.slice(0, this.#begun), ...entries];
       }
+      this.#covered = [...this.#covered.slice(0, this.#begun), ...ahead];
     } catch (error) {
       // A later section's checkpoint must not hold up a section that needs none.
-      if (this.#isOpen || hasGuarded(view)) throw error;
+      if (this.#isOpen || ahead.some((due) => due.section === name && isGuarded(due))) throw error;
     }
   }
 
-  async #apply(section: Reconciler, planned: readonly PlannedStep[]): Promise<Applied> {
+  async #apply(candidate: Candidate, planned: readonly PlannedStep[]): Promise<TurnEnd> {
     const { isStale, checkpoint, log, signal } = this.#options;
-    const failures: Failure[] = [];
-    let steps = 0;
-    for (const [index, { step, apply }] of planned.entries()) {
-      if (isStale()) return { end: "stale", failures, steps };
-      const isHopeless = failures.length >= MAX_FAILURES || failures.some(({ error }) => isTimeout(error));
-      if (isHopeless || failures.some((failure) => failure.step.subject === step.subject)) {
+    const { section, failures } = candidate;
+    const failed = new Set(failures.map(({ step }) => step.subject));
+    for (const { step, apply } of planned) {
+      if (isStale()) return "stale";
+      const isHopeless = failures.length >= MAX_FAILURES || isTimeout(failures.at(-1)?.error);
+      if (isHopeless || failed.has(step.subject)) {
         if (this.#isOpen) this.#begun += 1;
         continue;
       }
@@ -211,37 +226,40 @@ class Pass {
         }
         this.#hasChanged = true;
         await this.#within(section, step.kind, apply);
-        steps += 1;
+        candidate.steps += 1;
       } catch (error) {
         signal.throwIfAborted();
         log.warn({ section: section.name, kind: step.kind, subject: step.subject, err: toError(error) }, "step failed");
         failures.push({ step: shown(step), error: toError(error) });
-        if (step.guarded) return { end: "guard-failed", failures, steps };
+        failed.add(step.subject);
+        if (step.guarded) return "guard-failed";
       }
-      log.debug({ section: section.name, kind: step.kind, subject: step.subject, of: planned.length, index }, "step");
+      log.debug({ section: section.name, kind: step.kind, subject: step.subject, of: planned.length }, "step");
     }
-    return { end: "through", failures, steps };
+    return "through";
   }
 
-  /** Carries out all steps of a section that takes them so. */
-  async #applyAll(section: Reconciler, { steps, applyAll }: View): Promise<Applied> {
+  /** Carries out steps of a section that takes them at one blow. */
+  async #applyAll(candidate: Candidate, planned: readonly PlannedStep[]): Promise<TurnEnd> {
     const { isStale, checkpoint, log, signal } = this.#options;
-    if (isStale()) return { end: "stale", failures: [], steps: 0 };
+    const { section, view } = candidate;
+    if (isStale()) return "stale";
     try {
       if (this.#isOpen) {
-        this.#begun += steps.length;
+        this.#begun += planned.length;
         await checkpoint.mark(this.#begun - 1);
       }
       this.#hasChanged = true;
-      await this.#within(section, "apply", async (signal) => applyAll?.(steps, signal));
-      log.debug({ section: section.name, steps: steps.length }, "steps applied at once");
-      return { end: "through", failures: [], steps: steps.length };
+      await this.#within(section, "apply", async (signal) => view.applyAll?.(planned, signal));
+      candidate.steps += planned.length;
+      log.debug({ section: section.name, steps: planned.length }, "steps applied at once");
     } catch (error) {
       signal.throwIfAborted();
-      log.warn({ section: section.name, steps: steps.length, err: toError(error) }, "steps failed");
-      const failures = steps.slice(0, 1).map(({ step }) => ({ step: shown(step), error: toError(error) }));
-      return { end: "through", failures, steps: 0 };
+      log.warn({ section: section.name, steps: planned.length, err: toError(error) }, "steps failed");
+      // It is the section's failure: no item is more to blame than another.
+      throw error;
     }
+    return "through";
   }
 
   async #restore(): Promise<Restored> {
@@ -262,7 +280,8 @@ class Pass {
   #failed(name: string, thrown: unknown, issues: readonly Issue[] = []): void {
     this.#options.signal.throwIfAborted();
     const error = toError(thrown);
-    this.#results.push({ name, outcome: { state: "failed", error }, issues, planned: [], steps: 0 });
+    const outcome = { state: "failed", error } as const;
+    this.#results.push({ name, outcome, issues, rejected: issues.length, planned: [], steps: 0 });
   }
 }
 
@@ -280,9 +299,7 @@ function outcomeOf(view: View, failure: Failure | undefined): Outcome {
   if (failure !== undefined) return { state: "failed", ...failure };
   if (view.steps.length > 0) return { state: "diverged", remaining: view.steps.map(({ step }) => shown(step)) };
   const waits = view.waits[0];
-  return waits === undefined
-    ? { state: "converged", reported: view.reported() }
-    : { state: "pending", reason: waits.message };
+  return waits === undefined ? { state: "converged" } : { state: "pending", reason: waits.message };
 }
 
 function issueOf(section: string, { step, error }: Failure): Issue {
@@ -291,19 +308,6 @@ function issueOf(section: string, { step, error }: Failure): Issue {
   return { path: path.slice(0, 512), code, message: `${step.kind}: ${error.message}`.slice(0, 1024) };
 }
 
-function entriesOf({ name }: Reconciler, { steps }: View): Entry[] {
-  return steps.map(({ undo }) => ({ section: name, undo: undo() }));
-}
-
-/** A step without whatever else it carries, which may be secret. */
-function shown({ kind, subject, guarded }: Step): Step {
-  return { kind, subject, guarded };
-}
-
-function isGuarded({ step }: PlannedStep): boolean {
-  return step.guarded;
-}
-
-function isTimeout(error: Error): boolean {
+function isTimeout(error: Error | undefined): boolean {
   return error instanceof HostError && error.code === "timeout";
 }

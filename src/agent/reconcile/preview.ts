@@ -24,7 +24,9 @@ export async function preview(work: readonly Work[], clock: Clock, signal: Abort
       const view = await withinDeadline(bounds, (signal) => prepared.look(signal));
       const steps = view.steps
         .slice(0, MAX_STEPS)
-        .map(({ step: { kind, subject, guarded } }) => ({ kind, subject, guarded }));
+        .map(({ step: { kind, subject, guarded, removes } }) =>
+          removes === true ? { kind, subject, guarded, removes } : { kind, subject, guarded },
+        );
       plans.push({ ...base, steps, total: view.steps.length, issues: [...rejected, ...view.waits] });
     } catch (thrown) {
       signal.throwIfAborted();

@@ -12,7 +12,10 @@ export interface Section<Desired, Actual, S extends Step> {
   readonly deadlineMs?: number;
   /** Reads a stored undo back. Needed by every section with a guarded step; without it no step of the section is stored. */
   readonly stored?: z.ZodType<S>;
-  /** Splits the raw section (undefined: not in the document) into a typed value and the items that cannot be; nothing after it checks shapes. */
+  /**
+   * Splits the raw section (undefined: not in the document) into a typed value and the items that cannot be; nothing after it checks
+   * shapes. Pure: the same value is parsed once.
+   */
   parse(raw: unknown): Parsed<Desired>;
   /** Reads what the agent has on the machine now. Changes nothing. */
   observe(signal: AbortSignal): Promise<Actual>;
@@ -24,7 +27,10 @@ export interface Section<Desired, Actual, S extends Step> {
   apply(step: S, signal: AbortSignal): Promise<void>;
   /** Carries out steps, none of them guarded, at one blow; for an engine that takes all or nothing. */
   applyAll?(steps: readonly S[], signal: AbortSignal): Promise<void>;
-  /** Picks what to report, free of secrets. */
+  /**
+   * Picks what to report, free of secrets and small: it reaches the shadow as `config.<section>.reported.<key>`, or as it is when the
+   * platform knows the key.
+   */
   report(actual: Actual): Readonly<Record<string, unknown>>;
   /** What keeps single items from working although the plan is empty (a port that is taken); makes the outcome `pending`. Pure. */
   waits?(desired: Desired, actual: Actual): readonly Issue[];
@@ -41,10 +47,12 @@ export interface Step {
   readonly kind: string; // the operation
   readonly subject: string; // what it acts on
   readonly guarded: boolean; // could it cut the node off?
+  /** It only takes away, and may go ahead of every other step of its section: the pass removes before it makes. */
+  readonly removes?: boolean;
 }
 
 export type Outcome =
-  | { readonly state: "converged"; readonly reported: Readonly<Record<string, unknown>> }
+  | { readonly state: "converged" }
   | { readonly state: "rejected"; readonly issues: readonly Issue[] } // nothing of it could be used
   | { readonly state: "failed"; readonly step?: Step; readonly error: Error } // retried with backoff
   | { readonly state: "diverged"; readonly remaining: readonly Step[] } // applied, yet still off target
@@ -96,12 +104,17 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
     if (!step.guarded) return null;
     throw new InternalError("internal", `${name}: ${step.kind} is guarded, and the section cannot read its undo back`);
   };
+  let last: { readonly raw: unknown; readonly parsed: Parsed<Desired> } | undefined;
+  const parse = (raw: unknown): Parsed<Desired> => {
+    if (last === undefined || last.raw !== raw) last = { raw, parsed: section.parse(raw) };
+    return last.parsed;
+  };
   return {
     name,
     needsDataPlane: section.needsDataPlane ?? false,
     deadlineMs: section.deadlineMs ?? DEADLINE_MS,
     prepare(raw) {
-      const { desired, rejected, isUnusable = false } = section.parse(raw);
+      const { desired, rejected, isUnusable = false } = parse(raw);
       return {
         rejected,
         isUnusable,

@@ -18,7 +18,11 @@ export interface Drift {
 export interface Standing {
   readonly section: string;
   readonly outcome: Outcome;
+  /** Those rejected come first. */
   readonly issues: readonly Issue[];
+  readonly rejected: number;
+  /** What the section says of itself, free of secrets. */
+  readonly reported: Readonly<Record<string, unknown>>;
   /** The versions this answers. */
   readonly version: Versions;
   /** Steps taken since these versions were first tried. */
@@ -45,7 +49,7 @@ const MAX_WHAT = 10;
 
 /** The standing after an attempt; its retry is not decided yet. Pure. */
 export function standingAfter(before: Standing | undefined, result: SectionResult, attempt: Attempt): Standing {
-  const { outcome, issues } = result;
+  const { outcome, issues, rejected, reported = {} } = result;
   const isSame = before !== undefined && stateKey(before.outcome) === stateKey(outcome);
   const isSettled = outcome.state === "converged" || outcome.state === "rejected" || outcome.state === "unsupported";
   const isSameVersion = before !== undefined && sameVersions(before.version, attempt.version);
@@ -53,6 +57,8 @@ export function standingAfter(before: Standing | undefined, result: SectionResul
     section: result.name,
     outcome,
     issues,
+    rejected,
+    reported,
     version: attempt.version,
     steps: result.steps + (isSameVersion ? before.steps : 0),
     since: isSame ? before.since : attempt.now,

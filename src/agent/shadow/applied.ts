@@ -6,7 +6,7 @@ import type { Desired, Held } from "./desired.ts";
 import type { Effective } from "./merge.ts";
 
 /** What one document came to, before it is stamped with times. */
-export type Verdict = Pick<DocumentApplied, "outcome" | "sections">;
+export type Verdict = Pick<DocumentApplied, "outcome" | "sections" | "inForce">;
 export type Verdicts = Readonly<Partial<Record<DocumentApplied["name"], Verdict>>>;
 /** What became of a section that this version applies. */
 export type SectionAnswer = SectionReport;
@@ -21,13 +21,20 @@ export function judgeDocuments(
   const config = { ...desired.cluster?.body.config, ...desired.node?.body.config };
   const unfinished = sectionNames.filter((name) => config[name] === undefined && isUnfinished(answers.get(name)));
   const verdictOf = (
-    { passedOver }: Held<unknown>,
+    { passedOver, refused, version }: Held<unknown>,
     config: Config,
     notes: readonly Note[],
     others: readonly SectionName[],
   ): Verdict => {
     const known = [...sectionNames.filter((name) => config[name] !== undefined), ...others];
-    const sections = Object.fromEntries(known.map((name) => [name, sectionReport(name, type, answers, notes)]));
+    const share = Math.floor(MAX_ISSUE_BYTES / Math.max(1, known.length));
+    const sections = Object.fromEntries(
+      known.map((name) => {
+        const report = sectionReport(name, type, answers, notes);
+        return [name, { ...report, issues: fitting(report.issues, share) }];
+      }),
+    );
+    if (refused !== undefined) return { outcome: "rolled-back", inForce: version, sections };
     const isComplete = passedOver.length === 0;
     const isWhole =
       isComplete && Object.values(sections).every(({ state, issues }) => state === "converged" && issues.length === 0);
@@ -51,6 +58,8 @@ interface Note {
 }
 
 const MAX_ISSUES = 1000;
+/** Of the issues of a whole document; the message that carries them has a limit. */
+const MAX_ISSUE_BYTES = 256 * 1024;
 
 function sectionReport(
   name: SectionName,
@@ -67,6 +76,16 @@ function sectionReport(
     ? `${name}: this version of the node does not apply the section`
     : `${name}: not a section of an agent`;
   return { state: "unsupported", issues: [reason], steps: 0 };
+}
+
+/** As many lines as fit, and how many there are beyond them. */
+function fitting(lines: readonly string[], maxBytes: number): string[] {
+  let left = maxBytes;
+  const cut = lines.findIndex((line) => {
+    left -= Buffer.byteLength(JSON.stringify(line)) + 1;
+    return left < 64;
+  });
+  return cut === -1 ? [...lines] : [...lines.slice(0, cut), `and ${lines.length - cut} more`];
 }
 
 /** Whether a section that is not in the document still has something on the machine that was to be taken away. */

@@ -4,58 +4,27 @@ import type { Files } from "../../host/files.ts";
 import { stateFile, valueOf, type Loaded, type StateFile } from "../../host/state-file.ts";
 import { damageOf, type Damage } from "../../host/damage.ts";
 import { DocumentName, type DocumentClaims } from "../../protocol/claims.ts";
-import {
-  ClusterDocument,
-  DomainDocument,
-  KNOWN_FEATURES,
-  NodeDocument,
-  splitByFeatures,
-  unknownSections,
-  type SplitItems,
-} from "../../protocol/documents.ts";
-import { describeIssues } from "../../protocol/envelope.ts";
+import { NodeDocument } from "../../protocol/documents.ts";
 import type { FloorName, FloorReset } from "../../protocol/local-api.ts";
-import { peekClaims, verifyJws, type KeySet } from "../../protocol/jws.ts";
-import { Jws, UnixMilliseconds, Version } from "../../protocol/values.ts";
+import { verifyJws, type KeySet } from "../../protocol/jws.ts";
+import { Version } from "../../protocol/values.ts";
+import { checkDocument, claimsOf, RefusedDocument, Stored, withDocument, type Desired } from "./held-document.ts";
 
-const bodies = { node: NodeDocument, cluster: ClusterDocument, domain: DomainDocument } as const;
+export { RefusedDocument, type Desired, type Held } from "./held-document.ts";
 
-/** The documents in force. Absent means never received, or, for `cluster`, not a member. */
-export interface Desired {
-  readonly node?: Held<NodeDocument>;
-  readonly cluster?: Held<ClusterDocument>;
-  readonly domain?: Held<DomainDocument>;
-}
-
-export interface Held<Body> {
-  readonly version: number;
-  readonly sub: string;
-  readonly receivedAt: number;
-  readonly body: Body;
-  /** What of it this version does not know and passes over, a line each. */
-  readonly passedOver: readonly string[];
-}
-
-const Stored = z.object({ jws: Jws, receivedAt: UnixMilliseconds });
-type Stored = z.infer<typeof Stored>;
-const MAX_LINES = 20;
-const MAX_LINE = 256;
 const Floors = z.record(z.string().max(300), Version);
+
+/** A document that goes, or went, back from one version to another, and what is in force then. */
+export interface RolledBack {
+  readonly desired: Desired;
+  readonly from: number;
+  readonly to: number;
+}
 
 export interface Trust {
   readonly iss: string;
   readonly uid: string;
   readonly keys: KeySet;
-}
-
-/** A document that is genuinely ours and cannot be used; `version` is the one it was signed with. */
-export class RefusedDocument extends InputError {
-  readonly version: number;
-
-  constructor(version: number, ...about: ConstructorParameters<typeof InputError>) {
-    super(...about);
-    this.version = version;
-  }
 }
 
 /** The verified documents below `desired/`, each with its previous copy, and the floors no version may fall below. */
@@ -66,6 +35,7 @@ export class DesiredDocuments {
   #floors: Record<string, number> = {};
   #held: Desired = {};
   readonly damage: Damage[] = [];
+  #last: Promise<unknown> = Promise.resolve();
 
   private constructor(files: Files, stateDir: string) {
     const at = <T>(name: string, schema: z.ZodType<T>, keepsPrevious: boolean): StateFile<T> =>
@@ -90,9 +60,9 @@ export class DesiredDocuments {
       const loaded = await documents.#files[name].load();
       documents.#note(name, loaded);
       const stored = valueOf(loaded);
-      if (stored !== undefined) documents.#restore(name, stored);
+      const isUsable = stored !== undefined && documents.#restore(name, stored);
       // Where the disk refuses, the previous copy serves as well at the next start.
-      if (loaded.is === "recovered") await documents.#files[name].save(loaded.value).catch(() => undefined);
+      if (isUsable && loaded.is === "recovered") await documents.#files[name].save(loaded.value).catch(() => undefined);
     }
     if (floors.is !== "good") {
       documents.#raiseFloors();
@@ -115,12 +85,50 @@ export class DesiredDocuments {
     return held === undefined || isLeft ? 0 : held.version;
   }
 
+  /** The newest version that was accepted, in force or taken back; zero as for `version`. */
+  newest(name: DocumentName): number {
+    const version = this.version(name);
+    return version === 0 ? 0 : Math.max(version, this.#held[name]?.refused?.version ?? 0);
+  }
+
+  /**
+   * What would be in force after a document was rolled back, and from which version to which. Changes nothing.
+   * @throws {InputError} `not-found` when there is no document or nothing before it, `inactive` when the node would be switched on.
+   */
+  async rolledBack(name: DocumentName): Promise<RolledBack> {
+    const { from, to, stored } = await this.#before(name);
+    return { desired: withDocument(this.#held, stored), from, to };
+  }
+
+  /**
+   * Puts the document before into force, in one durable step, until a version comes that is newer than the one refused by this.
+   * @throws {InputError} as `rolledBack`; {HostError} when the disk refuses. What was in force stays.
+   */
+  rollBack(name: DocumentName, now: number): Promise<RolledBack> {
+    return this.#inTurn(() => this.#rollBack(name, now));
+  }
+
+  async #rollBack(name: DocumentName, now: number): Promise<RolledBack> {
+    const { from, to, stored, newest } = await this.#before(name);
+    // For whoever looks into what went wrong.
+    await this.#refused[name].save(newest);
+    const kept = { ...stored, refused: { version: from, at: now } };
+    const desired = withDocument(this.#held, kept);
+    await this.#files[name].replace(kept);
+    this.#held = desired;
+    return { desired, from, to };
+  }
+
   /**
    * Verifies a document, stores it and puts it in force. A repeated call with the version in force changes nothing.
    * @throws {RefusedDocument} `below-floor`, `invalid-document` or `not-supported`; {InputError} the codes of `verifyJws`. What was in
    *   force stays.
    */
-  async accept(name: DocumentName, jws: string, trust: Trust, now: number): Promise<DocumentClaims> {
+  accept(name: DocumentName, jws: string, trust: Trust, now: number): Promise<DocumentClaims> {
+    return this.#inTurn(() => this.#accept(name, jws, trust, now));
+  }
+
+  async #accept(name: DocumentName, jws: string, trust: Trust, now: number): Promise<DocumentClaims> {
     const claims = await verifyJws("holdfast-document+jwt", jws, trust.keys);
     const wrong = [
       claims.iss === trust.iss ? "" : "iss",
@@ -128,6 +136,10 @@ export class DesiredDocuments {
       claims.name === name ? "" : "name",
       this.#isOurs(claims) ? "" : "sub",
     ].filter((field) => field !== "");
+    if (wrong.join() === "sub" && name === "cluster" && this.#held.node?.refused !== undefined) {
+      const message = "the node document is rolled back to another membership than this cluster's";
+      throw new InputError("rolled-back", message);
+    }
     if (wrong.length > 0) throw new InputError("bad-signature", `${name} document: wrong ${wrong.join(", ")}`);
     const floor = this.#floors[floorKey(claims)] ?? 0;
     if (claims.version < floor) {
@@ -136,12 +148,17 @@ export class DesiredDocuments {
     }
     const stored = { jws, receivedAt: now };
     try {
-      this.#check(claims);
+      checkDocument(claims);
     } catch (error) {
       await this.#refused[name].save(stored);
       throw error;
     }
-    if (claims.version === this.#held[name]?.version && claims.sub === this.#held[name].sub) return claims;
+    const held = this.#held[name];
+    if (claims.version === held?.version && claims.sub === held.sub) return claims;
+    if (claims.version === held?.refused?.version && claims.sub === held.sub) {
+      const message = `${name} document: version ${claims.version} was rolled back`;
+      throw new RefusedDocument(claims.version, "rolled-back", message);
+    }
     // The floor comes first: cut short between the two, the same version is still welcome and no older one is.
     if (claims.version > floor) {
       this.#floors[floorKey(claims)] = claims.version;
@@ -153,15 +170,21 @@ export class DesiredDocuments {
   }
 
   /** Forgets the cluster's document when the node is no longer a member. */
-  async leaveCluster(): Promise<void> {
-    if (this.#held.cluster === undefined) return;
-    const { cluster: _left, ...rest } = this.#held;
-    this.#held = rest;
-    await this.#files.cluster.remove();
+  leaveCluster(): Promise<void> {
+    return this.#inTurn(async () => {
+      if (this.#held.cluster === undefined) return;
+      const { cluster: _left, ...rest } = this.#held;
+      this.#held = rest;
+      await this.#files.cluster.remove();
+    });
   }
 
   /** Lets any version of one document in again: an operator's decision, after a control plane lost its own count. */
-  async resetFloor(name: FloorName): Promise<FloorReset> {
+  resetFloor(name: FloorName): Promise<FloorReset> {
+    return this.#inTurn(() => this.#resetFloor(name));
+  }
+
+  async #resetFloor(name: FloorName): Promise<FloorReset> {
     if (name === "keys") {
       throw new InputError("not-supported", "the keys document follows its own chain of signatures and has no floor");
     }
@@ -169,7 +192,50 @@ export class DesiredDocuments {
     const from = Math.max(0, ...Object.entries(this.#floors).flatMap(([key, floor]) => (mine(key) ? [floor] : [])));
     this.#floors = Object.fromEntries(Object.entries(this.#floors).filter(([key]) => !mine(key)));
     await this.#floorFile.save(this.#floors);
+    await this.#forgetRefused(name);
     return { name, from, to: 0 };
+  }
+
+  /** Any version is any version: also the one that was rolled back. */
+  async #forgetRefused(name: DocumentName): Promise<void> {
+    const stored = valueOf(await this.#files[name].load());
+    if (stored?.refused === undefined) return;
+    const { refused: _refused, ...kept } = stored;
+    await this.#files[name].replace(kept);
+    this.#held = withDocument(this.#held, kept);
+  }
+
+  /** The copy before the newest of a document, if it can take its place. */
+  async #before(name: DocumentName): Promise<{ from: number; to: number; stored: Stored; newest: Stored }> {
+    const held = this.#held[name];
+    const newest = valueOf(await this.#files[name].load());
+    if (held === undefined || newest === undefined || this.version(name) === 0) {
+      throw new InputError("not-found", `this node has no ${name} document`);
+    }
+    const stored = await this.#files[name].previous();
+    const claims = stored === undefined ? undefined : claimsOf(stored);
+    if (stored === undefined || claims?.version === held.version || claims?.sub !== held.sub) {
+      const why = held.refused === undefined ? "" : `: it is rolled back from ${held.refused.version} already`;
+      throw new InputError("not-found", `no ${name} document before version ${held.version} is kept${why}`);
+    }
+    checkDocument(claims);
+    if (claims.name === "node" && this.#held.node?.body.state === "INACTIVE") {
+      const { state } = NodeDocument.parse(claims.body);
+      if (state !== "INACTIVE") {
+        throw new InputError(
+          "inactive",
+          `version ${held.version} switches the node off, and ${claims.version} would not`,
+        );
+      }
+    }
+    return { from: held.version, to: claims.version, stored, newest };
+  }
+
+  /** One change after the other, since each is made of what the one before has left. */
+  #inTurn<T>(change: () => Promise<T>): Promise<T> {
+    const mine = this.#last.then(change);
+    this.#last = mine.catch(() => undefined);
+    return mine;
   }
 
   #isOurs(claims: DocumentClaims): boolean {
@@ -183,53 +249,18 @@ export class DesiredDocuments {
     }
   }
 
-  #check(claims: DocumentClaims): void {
-    const parsed = bodies[claims.name].safeParse(claims.body);
-    if (!parsed.success) {
-      const issues = bounded(describeIssues(parsed.error, claims.name));
-      throw new RefusedDocument(claims.version, "invalid-document", issues.join("; "), { details: { issues } });
-    }
-    const missing = (parsed.data.requires ?? []).filter((feature) => !KNOWN_FEATURES.has(feature));
-    if (missing.length > 0) {
-      const message = `${claims.name} document requires ${missing.join(", ")}`;
-      throw new RefusedDocument(claims.version, "not-supported", message, { details: { missing } });
-    }
-  }
-
   #hold(stored: Stored): void {
-    const claims = peekClaims("holdfast-document+jwt", stored.jws);
-    const passedOver = bounded(
-      unknownSections(claims.body).map((name) => `config.${name}: no section of this version`),
-    );
-    const common = { version: claims.version, sub: claims.sub, receivedAt: stored.receivedAt, passedOver };
-    switch (claims.name) {
-      case "node":
-        this.#held = { ...this.#held, node: { ...common, body: NodeDocument.parse(claims.body) } };
-        return;
-      case "cluster":
-        this.#held = { ...this.#held, cluster: { ...common, body: ClusterDocument.parse(claims.body) } };
-        return;
-      case "domain": {
-        const { peers, grants, ...body } = DomainDocument.parse(claims.body);
-        const [split, splitGrants] = [splitByFeatures(peers), splitByFeatures(grants)];
-        this.#held = {
-          ...this.#held,
-          domain: {
-            ...common,
-            body: { ...body, peers: split.usable, grants: splitGrants.usable },
-            passedOver: bounded([...notSupported("peers", split), ...notSupported("grants", splitGrants)]),
-          },
-        };
-      }
-    }
+    this.#held = withDocument(this.#held, stored);
   }
 
   /** Puts a stored document in force; one that this version's schema refuses is damage, and no reason not to start. */
-  #restore(name: DocumentName, stored: Stored): void {
+  #restore(name: DocumentName, stored: Stored): boolean {
     try {
       this.#hold(stored);
+      return true;
     } catch {
       this.damage.push({ file: `desired/${name}.json`, isRecovered: false });
+      return false;
     }
   }
 
@@ -239,7 +270,7 @@ export class DesiredDocuments {
       const held = this.#held[name];
       if (held === undefined) continue;
       const key = floorKey({ name, sub: held.sub });
-      this.#floors[key] = Math.max(this.#floors[key] ?? 0, held.version);
+      this.#floors[key] = Math.max(this.#floors[key] ?? 0, held.version, held.refused?.version ?? 0);
     }
   }
 
@@ -247,17 +278,6 @@ export class DesiredDocuments {
     const damage = damageOf(`desired/${name}.json`, loaded);
     if (damage !== undefined) this.damage.push(damage);
   }
-}
-
-/** As much of it as a person reads. */
-function bounded(lines: readonly string[]): readonly string[] {
-  const cut = lines.map((line) => line.slice(0, MAX_LINE));
-  if (cut.length <= MAX_LINES) return cut;
-  return [...cut.slice(0, MAX_LINES - 1), `and ${cut.length - MAX_LINES + 1} more`];
-}
-
-function notSupported(list: string, { refused }: SplitItems): readonly string[] {
-  return refused.map(({ index, missing }) => `${list}.${index}: not supported, it requires ${missing.join(", ")}`);
 }
 
 function floorKey(claims: Pick<DocumentClaims, "name" | "sub">): string {

@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { InputError, SessionError, toError, type AgentError } from "../../errors.ts";
+import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { HttpClient } from "../../host/http-client.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
@@ -9,15 +9,14 @@ import { DOCUMENT_PATH } from "../../protocol/envelope.ts";
 import { KeysEnvelopes, walkKeysChain } from "../../protocol/keys-chain.ts";
 import type { DocumentApplied } from "../../protocol/methods.ts";
 import type { Connection, ControlPlaneRpc } from "../session/attempt.ts";
+import { retryDelay, type Ending, type Random } from "../session/backoff.ts";
 import type { Registration } from "../identity/identity.ts";
 import { RefusedDocument, type DesiredDocuments, type Trust } from "./desired.ts";
 import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
 
 type Name = DocumentApplied["name"];
 const NAMES: readonly Name[] = ["keys", ...DocumentName.options];
-const HOUR_MS = 3_600_000;
 const POLL_MS = 600_000;
-const RETRY_MS = { first: 2000, cap: 60_000 };
 /** How a content fails that the control plane did not sign, or not as what it was fetched for. */
 const FORGED: ReadonlySet<string> = new Set(["bad-signature", "invalid-claims"]);
 const DOCUMENT_MAX_BYTES = 64 * 1024 * 1024;
@@ -25,6 +24,7 @@ const KEYS_LIMITS = { maxBytes: 1024 * 1024, maxDepth: 8 };
 
 export interface DocumentSyncOptions {
   readonly clock: Clock;
+  readonly random: Random;
   readonly log: Logger;
   readonly http: HttpClient;
   readonly documents: DesiredDocuments;
@@ -98,7 +98,7 @@ export class DocumentSync {
   #have(name: Name): number {
     return name === "keys"
       ? this.#options.registration().controlPlane.keys.version
-      : this.#options.documents.version(name);
+      : this.#options.documents.newest(name);
   }
 
   async #run(connection: Connection): Promise<void> {
@@ -110,6 +110,7 @@ export class DocumentSync {
       try {
         await this.#fetch(name, connection.rpc, connection.signal);
       } catch (error) {
+        if (this.#isBeside(name, error)) continue;
         failed.set(name, toError(error));
         // Useless content says nothing of the other documents, a failed connection does.
         if (!(error instanceof InputError)) break;
@@ -128,14 +129,27 @@ export class DocumentSync {
     if (this.#connection !== connection) this.look([]);
   }
 
+  /** A node document that is rolled back may name a cluster that is not the node's any more; the next version knows better. */
+  #isBeside(name: Name, error: unknown): boolean {
+    if (name !== "cluster" || this.#options.documents.current.node?.refused === undefined) return false;
+    const isBeside = error instanceof AgentError && (error.code === "rolled-back" || error.code === "not-found");
+    if (isBeside) this.#options.log.info({ reason: error.message }, "cluster document left alone");
+    return isBeside;
+  }
+
   #failed(error: Error): void {
     this.#failures += 1;
     this.#options.log.warn({ reason: error.message, failures: this.#failures }, "documents could not be fetched");
     if (this.#failures >= 2) this.#options.onHealth(false, error.message);
     const asked = error instanceof SessionError ? error.details?.["retryAfterMs"] : undefined;
-    const askedMs = typeof asked === "number" ? asked : 0;
-    this.#quietUntil = this.#options.clock.elapsed() + askedMs;
-    this.#schedule(Math.max(askedMs, Math.min(RETRY_MS.cap, RETRY_MS.first * 2 ** Math.min(this.#failures, 8))));
+    const quietMs = typeof asked === "number" ? this.#delay({ kind: "asked-to-wait", delayMs: asked }) : 0;
+    this.#quietUntil = this.#options.clock.elapsed() + quietMs;
+    this.#schedule(Math.max(quietMs, this.#delay({ kind: "failed" })));
+  }
+
+  /** As for sessions: the whole fleet may have been refused at one moment. */
+  #delay(ending: Ending): number {
+    return retryDelay({ ending, failures: this.#failures, offlineMs: 0 }, this.#options.random);
   }
 
   #next(): Name | undefined {
@@ -226,7 +240,7 @@ export class DocumentSync {
     if (response.status === 200) return response.body;
     const { status, retryAfterMs } = response;
     const isAsked = (status === 429 || status === 503) && retryAfterMs !== undefined;
-    const options = isAsked ? { details: { retryAfterMs: Math.min(HOUR_MS, retryAfterMs) } } : {};
+    const options = isAsked ? { details: { retryAfterMs } } : {};
     throw new SessionError("fetch-failed", `the ${name} document: HTTP ${status}`, options);
   }
 

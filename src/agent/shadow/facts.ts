@@ -33,6 +33,8 @@ export interface NodeReadings {
   readonly domainUpdatedAt: number | undefined;
   /** Unix milliseconds. */
   readonly publishTime: number | undefined;
+  /** What became of the configuration. */
+  readonly config: ShadowMap;
   readonly startupError: boolean | undefined;
   readonly isDnsHealthy: boolean | undefined;
   readonly isRepositoryReachable: boolean | undefined;
@@ -50,6 +52,7 @@ export function shadowFacts(machine: MachineReadings, node: NodeReadings): Shado
   const known: Known = {
     ...machineFacts(machine),
     ...nodeFacts(node),
+    ...node.config,
     ...Object.fromEntries(reportedLinks(machine).flatMap((link) => Object.entries(linkFacts(link, machine)))),
   };
   const facts: ShadowMap = {};

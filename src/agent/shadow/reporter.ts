@@ -177,10 +177,14 @@ function isFiniteValue(value: ShadowValue): boolean {
   return numbers.every((item) => typeof item !== "number" || Number.isFinite(item));
 }
 
-/** The node's own keys before those of its links, of which there can be many. */
+/** The node's own keys before those of its links and then of its items, of which there can be many. */
 function byImportance(left: string, right: string): number {
-  const [a, b] = [Number(left.startsWith("nic.")), Number(right.startsWith("nic."))];
-  return a - b || (left < right ? -1 : 1);
+  return rankOf(left) - rankOf(right) || (left < right ? -1 : 1);
+}
+
+function rankOf(key: string): number {
+  if (key.startsWith("nic.")) return 1;
+  return /^config\.[^.]+\.(?:item|reported)\./.test(key) ? 2 : 0;
 }
 
 function intervalMs(failures: number): number {

@@ -57,6 +57,10 @@ export class ShadowReporting {
     this.#cancelTimer();
     this.#state = reportLost(this.#state);
     // After a crash the versions differ, and everything is reported once more.
+    this.#keep();
+  }
+
+  #keep(): void {
     const { acknowledged } = this.#state;
     if (acknowledged !== undefined && acknowledged !== this.#kept) this.#options.keep(acknowledged);
     this.#kept = acknowledged;
@@ -88,6 +92,8 @@ export class ShadowReporting {
       );
       if (this.#connection !== connection) return;
       this.#state = reportAcknowledged(this.#state, version);
+      // What was never kept or was lost is kept at once; everything else when the session ends.
+      if (this.#kept === undefined) this.#keep();
     } catch (thrown) {
       if (this.#connection !== connection) return;
       const error = toError(thrown);

@@ -45,7 +45,7 @@ export interface SamplerSources {
   readonly clock: Clock;
   readonly countHalfOpen?: () => Promise<number | undefined>;
   /** Figures of other parts of the agent: `event.dropped`, `gw.connected`, … */
-  readonly extra?: () => Readonly<Record<string, number>>;
+  readonly extra?: () => Promise<Readonly<Record<string, number>>> | Readonly<Record<string, number>>;
 }
 
 type Metrics = Record<string, number | undefined>;
@@ -60,7 +60,7 @@ export function createSampler(sources: SamplerSources): Sampler {
       const current = await readMetrics(sources);
       const metrics = sampleBetween(previous, current);
       previous = current;
-      return { t: minute, m: { ...metrics, ...sources.extra?.() } };
+      return { t: minute, m: { ...metrics, ...(await sources.extra?.()) } };
     },
   };
 }

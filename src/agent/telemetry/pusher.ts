@@ -3,7 +3,7 @@ import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { StreamName } from "../../protocol/telemetry.ts";
 import type { Connection } from "../session/attempt.ts";
-import type { Spool } from "./spool.ts";
+import type { Batch, Spool } from "./spool.ts";
 import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
 
 export interface PusherOptions {
@@ -13,7 +13,11 @@ export interface PusherOptions {
 }
 
 const FLUSH_MS = 60_000;
+/** A full spool would hold up everything else for too long if it were written at once. */
+const FLUSH_PIECE = { records: 1000, pauseMs: 50 };
 const RETRY_MS = 5000;
+/** Flow records come last: there may be so many that nothing behind them would ever be sent. */
+const STREAMS: readonly StreamName[] = [...StreamName.options.filter((name) => name !== "flows"), "flows"];
 
 /** Sends what the spool holds, one batch in flight, whenever there is a session; what waits a minute goes to disk. */
 export class Pusher {
@@ -39,11 +43,7 @@ export class Pusher {
 
   /** Something was appended. */
   look(): void {
-    const { clock, spool } = this.#options;
-    this.#cancelFlush ??= clock.after(FLUSH_MS, () => {
-      this.#cancelFlush = undefined;
-      spool.flush();
-    });
+    this.#cancelFlush ??= this.#options.clock.after(FLUSH_MS, this.#flush);
     // A run under way may have passed the stream that this is about.
     if (this.#isRunning) this.#isDueAgain = true;
     else if (this.#connection !== undefined) void this.#run(this.#connection);
@@ -54,6 +54,12 @@ export class Pusher {
     this.#cancelFlush?.();
     this.#options.spool.flush();
   }
+
+  readonly #flush = (): void => {
+    const { clock, spool } = this.#options;
+    const isMore = spool.flush(FLUSH_PIECE.records);
+    this.#cancelFlush = isMore ? clock.after(FLUSH_PIECE.pauseMs, this.#flush) : undefined;
+  };
 
   async #run(connection: Connection): Promise<void> {
     this.#isRunning = true;
@@ -77,15 +83,22 @@ export class Pusher {
   }
 
   async #drain(connection: Connection): Promise<void> {
-    for (const name of StreamName.options) {
-      for (let batch = this.#options.spool.batch(name); batch !== undefined; batch = this.#options.spool.batch(name)) {
-        if (connection.isCongested()) await connection.drained();
-        const { stream, first, records, dropped } = batch;
-        const push = { stream, first, records, ...(dropped === 0 ? {} : { dropped }) };
-        const { last } = await connection.rpc.request("telemetry.push", push, withinTime(connection.signal, ANSWER_MS));
-        this.#options.spool.acknowledge(batch, last);
-        if (last < first) throw new Error(`the control plane acknowledged ${last} for ${stream} ${first}`);
-      }
+    const { spool } = this.#options;
+    for (let batch = this.#next(); batch !== undefined; batch = this.#next()) {
+      if (connection.isCongested()) await connection.drained();
+      const { stream, first, records, dropped } = batch;
+      const push = { stream, first, records, ...(dropped === 0 ? {} : { dropped }) };
+      const { last } = await connection.rpc.request("telemetry.push", push, withinTime(connection.signal, ANSWER_MS));
+      spool.acknowledge(batch, last);
+      if (last < first) throw new Error(`the control plane acknowledged ${last} for ${stream} ${first}`);
     }
+  }
+
+  #next(): Batch | undefined {
+    for (const name of STREAMS) {
+      const batch = this.#options.spool.batch(name);
+      if (batch !== undefined) return batch;
+    }
+    return undefined;
   }
 }

@@ -1,5 +1,6 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { transaction } from "../../host/database.ts";
+import { Fifo } from "../../lib/fifo.ts";
 import type { StreamName } from "../../protocol/telemetry.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 
@@ -17,7 +18,7 @@ export const spoolMigration = `
 export interface StreamBounds {
   readonly maxRecords: number;
   readonly maxBytes: number;
-  /** Written when it is appended; otherwise kept in memory and written when it has waited a minute, or at shutdown. */
+  /** Written when it is appended; otherwise kept in memory and written when flushed: after a minute, or at shutdown. */
   readonly isUrgent: boolean;
 }
 
@@ -46,18 +47,21 @@ export interface StreamStatus {
 interface Entry {
   readonly seq: number;
   readonly text: string;
-  isWritten: boolean;
 }
 
 interface Stream {
   readonly name: StreamName;
   readonly bounds: StreamBounds;
-  readonly entries: Entry[];
+  entries: Fifo<Entry>;
   bytes: number;
   next: number;
   reserved: number;
   dropped: number;
   droppedReported: number;
+  /** Numbers up to this one are on the disk, as far as they are still wanted. */
+  written: number;
+  /** Whether the disk lags behind in something else than entries: in what was dropped. */
+  isStale: boolean;
 }
 
 /** Numbers are set aside in blocks, so that one used only in memory is never used again after a crash. */
@@ -95,46 +99,41 @@ export class Spool {
 
   /** Takes one record. When the stream is full the oldest goes, and is counted. */
   append(name: StreamName, record: JsonObject): void {
+    this.appendAll(name, [record]);
+  }
+
+  /** Takes many records at the price of one write at most. */
+  appendAll(name: StreamName, records: readonly JsonObject[]): void {
     const stream = this.#stream(name);
-    const text = JSON.stringify(record);
-    // No message could carry it, and everything behind it would wait for ever.
-    if (text.length > BATCH.maxBytes) {
-      stream.dropped += 1;
-      this.#try(() => this.#saveStream.run(name, stream.reserved, stream.dropped));
-      return;
+    for (const record of records) {
+      const text = JSON.stringify(record);
+      // No message could carry it, and everything behind it would wait for ever.
+      if (text.length > BATCH.maxBytes) this.#drop(stream);
+      else {
+        stream.entries.push({ seq: this.#number(stream), text });
+        stream.bytes += text.length;
+      }
     }
-    const entry: Entry = { seq: this.#number(stream), text, isWritten: false };
-    stream.entries.push(entry);
-    stream.bytes += entry.text.length;
-    const kept = stream.entries.length;
-    let oldest = stream.entries[0];
-    while (
-      oldest !== undefined &&
-      (stream.entries.length > stream.bounds.maxRecords || stream.bytes > stream.bounds.maxBytes)
-    ) {
-      stream.entries.shift();
-      stream.bytes -= oldest.text.length;
-      stream.dropped += 1;
-      if (oldest.isWritten) this.#try(() => this.#removeUpTo.run(name, oldest?.seq ?? 0));
-      oldest = stream.entries[0];
+    while (stream.entries.length > stream.bounds.maxRecords || stream.bytes > stream.bounds.maxBytes) {
+      stream.bytes -= stream.entries.shift()?.text.length ?? 0;
+      this.#drop(stream);
     }
     if (stream.bounds.isUrgent) this.#write(stream);
-    else if (stream.entries.length < kept) this.#try(() => this.#saveStream.run(name, stream.reserved, stream.dropped));
   }
 
   /** The oldest unacknowledged records of a stream, at most one message full; undefined when there are none. */
   batch(name: StreamName): Batch | undefined {
     const stream = this.#stream(name);
-    const [head] = stream.entries;
+    const head = stream.entries.at(0);
     if (head === undefined) return undefined;
     const records: JsonObject[] = [];
     let bytes = 0;
-    for (const [index, entry] of stream.entries.entries()) {
-      bytes += entry.text.length;
+    for (const { seq, text } of stream.entries) {
+      bytes += text.length;
+      const isFull = records.length >= BATCH.maxRecords || (records.length > 0 && bytes > BATCH.maxBytes);
       // A gap in the numbers ends the message, since they are counted from the first.
-      if (records.length >= BATCH.maxRecords || (index > 0 && bytes > BATCH.maxBytes) || entry.seq !== head.seq + index)
-        break;
-      records.push(JSON.parse(entry.text) as JsonObject);
+      if (isFull || seq !== head.seq + records.length) break;
+      records.push(JSON.parse(text) as JsonObject);
     }
     return { stream: name, first: head.seq, records, dropped: stream.dropped - stream.droppedReported };
   }
@@ -145,18 +144,21 @@ export class Spool {
     if (last < batch.first) return;
     stream.droppedReported += batch.dropped;
     if (last >= stream.next) return this.#renumber(stream, last + 1);
-    let wasWritten = false;
-    while (stream.entries[0] !== undefined && stream.entries[0].seq <= last) {
-      const [gone] = stream.entries.splice(0, 1);
-      stream.bytes -= gone?.text.length ?? 0;
-      wasWritten ||= gone?.isWritten === true;
+    const wasWritten = (stream.entries.at(0)?.seq ?? Infinity) <= stream.written;
+    for (let head = stream.entries.at(0); head !== undefined && head.seq <= last; head = stream.entries.at(0)) {
+      stream.entries.shift();
+      stream.bytes -= head.text.length;
     }
-    if (wasWritten) this.#try(() => this.#removeUpTo.run(batch.stream, last));
+    if (wasWritten && !this.#try(() => this.#removeUpTo.run(batch.stream, last))) stream.isStale = true;
   }
 
-  /** Writes what waits only in memory: at shutdown, and when it has waited long enough. */
-  flush(): void {
-    for (const stream of this.#streams.values()) this.#write(stream);
+  /**
+   * Writes what waits only in memory, of each stream at most so many records: at shutdown all, and when it has waited long enough
+   * piece by piece. Tells whether anything is left that a further call would write.
+   */
+  flush(most = Infinity): boolean {
+    const wasTaken = [...this.#streams.values()].map((stream) => this.#write(stream, most));
+    return wasTaken.every(Boolean) && [...this.#streams.values()].some((stream) => unwritten(stream) > 0);
   }
 
   status(): Readonly<Record<StreamName, StreamStatus>> {
@@ -170,22 +172,21 @@ export class Spool {
   #load(name: StreamName, bounds: StreamBounds): Stream {
     const row = this.#sql.prepare("SELECT reserved, dropped FROM spool_stream WHERE name = ?").get(name);
     const rows = this.#sql.prepare("SELECT seq, body FROM spool_record WHERE stream = ? ORDER BY seq").all(name);
-    const entries = rows.map((record) => ({
-      seq: Number(record["seq"]),
-      text: String(record["body"]),
-      isWritten: true,
-    }));
+    const entries = new Fifo(rows.map((record) => ({ seq: Number(record["seq"]), text: String(record["body"]) })));
     const reserved = Number(row?.["reserved"] ?? 1);
     const dropped = Number(row?.["dropped"] ?? 0);
+    const written = entries.last()?.seq ?? 0;
     return {
       name,
       bounds,
       entries,
-      bytes: entries.reduce((sum, entry) => sum + entry.text.length, 0),
-      next: Math.max(reserved, (entries.at(-1)?.seq ?? 0) + 1),
+      bytes: [...entries].reduce((sum, entry) => sum + entry.text.length, 0),
+      next: Math.max(reserved, written + 1),
       reserved,
       dropped,
       droppedReported: dropped,
+      written,
+      isStale: false,
     };
   }
 
@@ -211,35 +212,63 @@ export class Spool {
 
   /** The control plane knows numbers that a lost disk does not: what waits here was taken for old, and goes again above them. */
   #renumber(stream: Stream, first: number): void {
-    const written = stream.entries.at(-1)?.seq ?? 0;
-    stream.entries.forEach((entry, i) => {
-      stream.entries[i] = { seq: first + i, text: entry.text, isWritten: false };
-    });
-    stream.next = first + stream.entries.length;
+    const texts = [...stream.entries].map(({ text }) => text);
+    stream.entries = new Fifo(texts.map((text, index) => ({ seq: first + index, text })));
+    stream.next = first + texts.length;
+    stream.written = 0;
+    stream.isStale = true;
     this.#reserve(stream);
-    this.#try(() => this.#removeUpTo.run(stream.name, written));
     this.#write(stream);
   }
 
-  #write(stream: Stream): void {
-    const waiting = stream.entries.filter((entry) => !entry.isWritten);
-    if (waiting.length === 0) return;
-    this.#try(() => {
+  #drop(stream: Stream): void {
+    stream.dropped += 1;
+    stream.isStale = true;
+  }
+
+  /** Brings the disk up to date in one transaction; false when it refused. */
+  #write(stream: Stream, most = Infinity): boolean {
+    const waiting = Math.min(unwritten(stream), most);
+    if (waiting === 0 && !stream.isStale) return true;
+    const from = stream.entries.length - unwritten(stream);
+    const head = stream.entries.at(0)?.seq ?? stream.next;
+    return this.#try(() => {
       transaction(this.#sql, () => {
-        for (const { seq, text } of waiting) this.#insert.run(stream.name, seq, text);
+        if (stream.isStale) this.#removeUpTo.run(stream.name, head - 1);
+        for (let index = from; index < from + waiting; index += 1) {
+          const entry = stream.entries.at(index);
+          if (entry !== undefined) this.#insert.run(stream.name, entry.seq, entry.text);
+        }
         this.#saveStream.run(stream.name, stream.reserved, stream.dropped);
       });
-      for (const entry of waiting) entry.isWritten = true;
+      stream.written = stream.entries.at(from + waiting - 1)?.seq ?? stream.written;
+      stream.isStale = false;
     });
   }
 
-  #try(work: () => void): void {
+  #try(work: () => void): boolean {
     try {
       work();
+      return true;
     } catch (error) {
       this.#onFault(error);
+      return false;
     }
   }
+}
+
+/** How many of a stream's entries are only in memory: the newest ones, since they are written in order. */
+function unwritten({ entries, written }: Stream): number {
+  const [first, last] = [entries.at(0)?.seq ?? 0, entries.last()?.seq ?? 0];
+  if (last <= written) return 0;
+  if (first > written) return entries.length;
+  let [low, high] = [0, entries.length - 1];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    if ((entries.at(middle)?.seq ?? 0) > written) high = middle;
+    else low = middle + 1;
+  }
+  return entries.length - low;
 }
 
 /** Everything that waits and everything that was dropped, over all streams and the heartbeats that were left out. */

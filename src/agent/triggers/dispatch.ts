@@ -124,10 +124,15 @@ export class Dispatcher {
       reply = { error: failureOf(error) };
       if (reply.error.code === "internal") this.#options.log.error({ id, event, err: error }, "trigger failed");
     }
+    if (reply === STARTED) this.#options.log.info({ id, event, user, wait }, "trigger accepted");
+    else this.#log(request.call, reply, startedAt, "trigger answered");
+    return reply;
+  }
+
+  #log({ id, event, user, wait }: Request["call"], reply: TriggerReply, startedAt: number, what: string): void {
     const outcome = "error" in reply ? reply.error.code : "ok";
     const durationMs = Math.round(this.#options.clock.elapsed() - startedAt);
-    this.#options.log.info({ id, event, user, wait, outcome, durationMs }, "trigger answered");
-    return reply;
+    this.#options.log.info({ id, event, user, wait, outcome, durationMs }, what);
   }
 
   /** Everything up to the start of the job happens in one tick, so that a repeated id cannot slip in between. */
@@ -166,7 +171,7 @@ export class Dispatcher {
     if (known.reply === undefined) throw new HostError("interrupted", `${call.event} was cut off; it is not run again`);
     if (call.wait) return Promise.resolve(known.reply);
     this.#try(() => this.#options.journal.sendAgain(call.id));
-    this.#outbox.flush();
+    this.#outbox.flush(call.id);
     return Promise.resolve(STARTED);
   }
 
@@ -195,7 +200,9 @@ export class Dispatcher {
     run: { job: Job; outcome: Promise<TriggerReply>; isJournalled: boolean; isRemote: boolean },
   ): Promise<void> {
     const effect = trigger.kind === "one-shot" ? trigger.afterReply : undefined;
+    const startedAt = this.#options.clock.elapsed();
     let reply = await run.outcome;
+    if (!call.wait) this.#log(call, reply, startedAt, "trigger ended");
     let isTold = call.wait && !channel.signal.aborted;
     if (effect !== undefined && "body" in reply) {
       const answer = reply;

@@ -1,6 +1,7 @@
 import { AgentError, HostError, InputError, InternalError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { failureOf } from "./failure.ts";
+import { STREAM_DEADLINE_MS } from "../../protocol/trigger-events.ts";
 import { BufferedOutput, StreamedOutput, type Output } from "./output.ts";
 import type { Chunk, Trigger, TriggerCall, TriggerChannel, TriggerContext, TriggerReply } from "./trigger.ts";
 
@@ -17,8 +18,6 @@ export interface JobOptions {
   readonly onFault: (error: Error) => void;
 }
 
-/** How long a stream may run that nobody waits for: its tools' own 600 s, and time for their summary. */
-const UNWATCHED_STREAM_MS = 610_000;
 /** A handler that was aborted and has not come back after this long is answered for. */
 const GRACE_MS = 3000;
 /** Answers must fit one message of the channel, 1 MiB with its envelope. */
@@ -62,7 +61,7 @@ export class Job {
   /** Runs the handler to the one reply. Never rejects. */
   async run(): Promise<TriggerReply> {
     const { trigger, call, clock, channel } = this.#options;
-    const limitMs = trigger.kind === "stream" && !call.wait ? UNWATCHED_STREAM_MS : trigger.deadlineMs;
+    const limitMs = trigger.kind === "stream" && !call.wait ? STREAM_DEADLINE_MS : trigger.deadlineMs;
     const deadlineMs = Math.min(limitMs, call.deadlineMs);
     const cancelDeadline = clock.after(deadlineMs, () =>
       this.abort(new HostError("timeout", `${trigger.event} did not end within ${deadlineMs} ms`)),

@@ -44,6 +44,8 @@ export interface KnownTrigger {
 }
 
 export interface UnsentResult {
+  /** Its place in the order of beginning. */
+  readonly seq: number;
   readonly id: string;
   readonly reply: TriggerReply;
 }
@@ -151,14 +153,18 @@ export class Journal {
     );
   }
 
-  /** Results that the control plane has not acknowledged, oldest first. */
-  unacknowledged(limit: number): readonly UnsentResult[] {
-    return this.#all("SELECT id, result FROM trigger_journal WHERE to_send=1 ORDER BY seq LIMIT ?", limit).map(
-      (row) => ({
-        id: String(row["id"]),
-        reply: fromStored(String(row["result"])),
-      }),
+  /** Results that the control plane has not acknowledged, oldest first, those up to `after` left out. */
+  unacknowledged(limit: number, after = 0): readonly UnsentResult[] {
+    const rows = this.#all(
+      "SELECT seq, id, result FROM trigger_journal WHERE to_send=1 AND seq>? ORDER BY seq LIMIT ?",
+      after,
+      limit,
     );
+    return rows.map((row) => ({
+      seq: Number(row["seq"]),
+      id: String(row["id"]),
+      reply: fromStored(String(row["result"])),
+    }));
   }
 
   /** The control plane has the result. */

@@ -1,22 +1,40 @@
 import type { Logger } from "pino";
-import { SessionError, toError } from "../../errors.ts";
+import { AgentError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { isTransient } from "../../protocol/rpc.ts";
-import type { Journal } from "./journal.ts";
+import type { Journal, UnsentResult } from "./journal.ts";
 import type { TriggerChannel, TriggerReply } from "./trigger.ts";
 
 const BATCH = 50;
 const RETRY = { firstMs: 2000, capMs: 60_000 };
+/** How often in one session a result is sent that the control plane fails over. */
+const MAX_TRIES = 8;
+/** So many failures in a row are the control plane's and not the results': the rest waits. */
+const MAX_FAILURES_IN_A_ROW = 3;
+/** Refusals that any other result would meet as well. */
+const FOR_ALL: ReadonlySet<string> = new Set(["busy", "storage-unavailable", "offline"]);
+
+/** A result that was not taken: how often, and the monotonic ms of its next turn; infinite when that is the next session's. */
+interface Hold {
+  readonly failures: number;
+  readonly retryAt: number;
+}
+
+type Sent = "taken" | "held" | "stop";
 
 /** Sends the journal's unacknowledged results through the newest session, one at a time, oldest first, until each is taken. */
 export class Outbox {
   readonly #clock: Clock;
   readonly #journal: Journal;
   readonly #log: Logger;
+  /** By id; as many as the journal has rows at most. */
+  readonly #holds = new Map<string, Hold>();
   #channel: TriggerChannel | undefined;
   #isSending = false;
   #isAskedAgain = false;
-  #failures = 0;
+  #failuresInARow = 0;
+  /** Rounds in a row that ended before everything had had its turn. */
+  #brokenRounds = 0;
   #cancelRetry = (): void => undefined;
 
   constructor(journal: Journal, clock: Clock, log: Logger) {
@@ -27,13 +45,15 @@ export class Outbox {
 
   attach(channel: TriggerChannel): void {
     this.#channel = channel;
-    this.#failures = 0;
+    this.#holds.clear();
+    this.#brokenRounds = 0;
     this.flush();
   }
 
-  /** Sends what there is; what fails is tried again later and later while the session lasts. */
-  flush(): void {
+  /** Sends what there is; what fails is tried again later and later while the session lasts. `asked` has its turn at once. */
+  flush(asked?: string): void {
     this.#cancelRetry();
+    if (asked !== undefined) this.#holds.delete(asked);
     this.#isAskedAgain = true;
     if (!this.#isSending) void this.#sendAll();
   }
@@ -46,45 +66,94 @@ export class Outbox {
 
   async #sendAll(): Promise<void> {
     this.#isSending = true;
+    let isBroken = false;
     while (this.#isAskedAgain) {
       this.#isAskedAgain = false;
       try {
-        await this.#sendBatches();
-        this.#failures = 0;
+        isBroken = await this.#isRoundBroken();
       } catch (error) {
-        this.#failed(toError(error));
+        this.#log.error({ err: toError(error) }, "trigger results could not be read");
+        isBroken = true;
       }
     }
     this.#isSending = false;
+    this.#schedule(isBroken);
   }
 
-  #failed(err: Error): void {
-    const isOver = this.#channel === undefined || this.#channel.signal.aborted;
-    this.#log.warn({ err }, isOver ? "trigger results wait for the next session" : "trigger results are sent again");
-    if (isOver) return;
-    const delay = Math.min(RETRY.capMs, RETRY.firstMs * 2 ** Math.min(this.#failures, 8));
-    this.#failures += 1;
+  #schedule(isBroken: boolean): void {
     this.#cancelRetry();
-    this.#cancelRetry = this.#clock.after(delay, () => this.flush());
+    this.#brokenRounds = isBroken ? this.#brokenRounds + 1 : 0;
+    if (this.#isOver()) return;
+    const turns = [...this.#holds.values()].map(({ retryAt }) => retryAt - this.#clock.elapsed());
+    const delay = isBroken ? delayAfter(this.#brokenRounds) : Math.max(0, Math.min(...turns));
+    if (Number.isFinite(delay)) this.#cancelRetry = this.#clock.after(delay, () => this.flush());
   }
 
-  async #sendBatches(): Promise<void> {
+  #isOver(): boolean {
+    return this.#channel === undefined || this.#channel.signal.aborted;
+  }
+
+  /** What was never refused goes first, so that no result waits for one that nobody takes. Whether the round was cut short. */
+  async #isRoundBroken(): Promise<boolean> {
+    this.#failuresInARow = 0;
+    if (await this.#sweep(({ id }) => !this.#holds.has(id))) return true;
+    const now = this.#clock.elapsed();
+    const due = new Set([...this.#holds].filter(([, { retryAt }]) => retryAt <= now).map(([id]) => id));
+    if (due.size > 0 && (await this.#sweep(({ id }) => due.has(id)))) return true;
+    // Whoever had a turn and is due all the same has left the journal.
+    for (const id of due) if ((this.#holds.get(id)?.retryAt ?? Infinity) <= now) this.#holds.delete(id);
+    return false;
+  }
+
+  /** Sends each result that has its turn; whether it stopped before the last. */
+  async #sweep(hasTurn: (result: UnsentResult) => boolean): Promise<boolean> {
+    let after = 0;
     for (;;) {
-      const results = this.#journal.unacknowledged(BATCH);
-      for (const { id, reply } of results) {
-        const channel = this.#channel;
-        if (channel === undefined || channel.signal.aborted) return;
-        try {
-          await untilTaken(channel, id, reply);
-        } catch (error) {
-          if (isTransient(error)) throw error;
-          this.#log.warn({ id, err: toError(error) }, "the control plane refused a trigger result");
-        }
-        this.#journal.acknowledge(id);
+      const results = this.#journal.unacknowledged(BATCH, after);
+      for (const result of results) {
+        after = result.seq;
+        if (hasTurn(result) && (await this.#send(result)) === "stop") return true;
       }
-      if (results.length < BATCH) return;
+      if (results.length < BATCH) return false;
     }
   }
+
+  async #send({ id, reply }: UnsentResult): Promise<Sent> {
+    const channel = this.#channel;
+    if (channel === undefined || channel.signal.aborted) return "stop";
+    try {
+      await untilTaken(channel, id, reply);
+    } catch (error) {
+      if (isTransient(error)) return this.#hold(id, toError(error));
+      this.#log.warn({ id, err: toError(error) }, "the control plane refused a trigger result");
+    }
+    this.#failuresInARow = 0;
+    this.#holds.delete(id);
+    this.#journal.acknowledge(id);
+    return "taken";
+  }
+
+  #hold(id: string, err: Error): Sent {
+    if (this.#isOver()) {
+      this.#log.warn({ id, err }, "trigger results wait for the next session");
+      return "stop";
+    }
+    if (err instanceof AgentError && FOR_ALL.has(err.code)) {
+      this.#log.warn({ err }, "trigger results are sent again");
+      return "stop";
+    }
+    const failures = (this.#holds.get(id)?.failures ?? 0) + 1;
+    const isLast = failures >= MAX_TRIES;
+    this.#holds.set(id, { failures, retryAt: isLast ? Infinity : this.#clock.elapsed() + delayAfter(failures) });
+    if (isLast) this.#log.error({ id, err, failures }, "a trigger result is kept for the next session");
+    else this.#log.warn({ id, err, failures }, "a trigger result is sent again");
+    this.#failuresInARow += 1;
+    return this.#failuresInARow >= MAX_FAILURES_IN_A_ROW ? "stop" : "held";
+  }
+}
+
+function delayAfter(failures: number): number {
+  return Math.min(RETRY.capMs, RETRY.firstMs * 2 ** Math.min(failures - 1, 8));
 }
 
 /** A session that ended takes nothing more, whatever its channel still waits for. */

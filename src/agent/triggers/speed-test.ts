@@ -1,11 +1,8 @@
-import { z } from "zod";
 import { HostError, InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
+import { SpeedTest } from "../../protocol/trigger-bodies.ts";
 import { transferOnce, type TransferTarget } from "./speed-transfer.ts";
 import type { StreamTrigger, TriggerContext } from "./trigger.ts";
-
-const SpeedTest = z.object({ action: z.enum(["download", "upload", "both"]).default("both") });
-type SpeedTest = z.infer<typeof SpeedTest>;
 
 export interface SpeedTestOptions {
   readonly clock: Clock;
@@ -101,9 +98,10 @@ async function measure(
       const now = clock.elapsed();
       const moved = volume.bytes - lastBytes;
       if (moved >= (STALL_BYTES_PER_SECOND * (now - lastAt)) / 1000) aliveAt = now;
-      // A short last interval would make a peak of nothing but chance.
-      if (!isOver || peak === 0) peak = Math.max(peak, megabitsPerSecond(moved, now - lastAt));
-      await report(megabitsPerSecond(volume.bytes, now - startedAt), peak);
+      // A short last interval would make a peak of nothing but chance; the average of all it may still lift.
+      const average = megabitsPerSecond(volume.bytes, now - startedAt);
+      peak = Math.max(peak, average, isOver ? 0 : megabitsPerSecond(moved, now - lastAt));
+      await report(average, peak);
       [lastBytes, lastAt] = [volume.bytes, now];
       if (isOver || now - startedAt >= durationMs) return;
       if (now - aliveAt >= stallMs) throw stalled(direction, target, stallMs);

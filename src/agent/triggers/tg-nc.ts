@@ -1,12 +1,8 @@
-import { z } from "zod";
 import { HostError } from "../../errors.ts";
 import type { Exec } from "../../host/exec.ts";
-import { Host, IpAddress, Port } from "../../protocol/values.ts";
+import { TgNc } from "../../protocol/trigger-bodies.ts";
 import { probeTcp } from "./tcp-probe.ts";
 import type { OneShotTrigger } from "./trigger.ts";
-
-export const TgNc = z.object({ host: Host, port: Port, source: IpAddress.optional() });
-export type TgNc = z.infer<typeof TgNc>;
 
 const CONNECT_SECONDS = 5;
 const DEADLINE_MS = 60_000;

@@ -1,15 +1,7 @@
 import { isIPv4 } from "node:net";
-import { z } from "zod";
 import type { Exec } from "../../host/exec.ts";
-import { Host, IpAddress } from "../../protocol/values.ts";
+import { TgPing } from "../../protocol/trigger-bodies.ts";
 import type { StreamTrigger } from "./trigger.ts";
-
-export const TgPing = z.object({
-  host: Host,
-  source: IpAddress.optional(),
-  count: z.int().min(1).max(600).optional(),
-});
-export type TgPing = z.infer<typeof TgPing>;
 
 const WAIT_COUNT = 4;
 const SESSION_COUNT = 600;
@@ -34,12 +26,24 @@ export function tgPing(exec: Exec): StreamTrigger<TgPing> {
   };
 }
 
-/** Bounded always: ping does not end by itself. `-O` prints a line for each answer that is missing. */
+/**
+ * Bounded always: ping does not end by itself. `-O` prints a line for each answer that is missing. There is no deadline (`-w`):
+ * with one, ping ends with 1 when a single answer of all is missing, and it strikes before the last answer, since the pauses
+ * between packets add up to more than their seconds.
+ */
 export function pingArguments({ host, source, count }: TgPing, wait: boolean): string[] {
-  const bound = wait
-    ? ["-c", String(count ?? WAIT_COUNT), "-W", String(SILENCE_SECONDS)]
-    : ["-c", String(count ?? SESSION_COUNT), "-w", String(SESSION_COUNT)];
-  return ["-n", "-O", ...bound, ...sourceArguments(host, source), "--", host];
+  const packets = count ?? (wait ? WAIT_COUNT : SESSION_COUNT);
+  return [
+    "-n",
+    "-O",
+    "-c",
+    String(packets),
+    "-W",
+    String(SILENCE_SECONDS),
+    ...sourceArguments(host, source),
+    "--",
+    host,
+  ];
 }
 
 /** The documented default source 127.0.0.1 reaches loopback only, so elsewhere the kernel chooses. */

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { Exec } from "../../host/exec.ts";
 import type { Files } from "../../host/files.ts";
-import { Host, LinkName } from "../../protocol/values.ts";
+import { TgTracerouteBody } from "../../protocol/trigger-bodies.ts";
 import type { StreamTrigger } from "./trigger.ts";
 
 const PLAIN_FLAGS: ReadonlySet<string> = new Set(["-n", "-4", "-6", "-I", "-T", "-U", "-F"]);
@@ -28,7 +28,7 @@ const Filter = z
     return tokens(text);
   });
 
-export const TgTraceroute = z.object({ host: Host, filter: Filter.prefault("-n"), iface: LinkName.optional() });
+export const TgTraceroute = TgTracerouteBody.extend({ filter: Filter.prefault("-n") });
 export type TgTraceroute = z.infer<typeof TgTraceroute>;
 
 /** Traces the way to a host with traceroute(8) and the flags that cannot do harm. */

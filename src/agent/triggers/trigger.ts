@@ -24,7 +24,7 @@ interface Contract<Request> {
   /** As the control plane spells it. */
   readonly event: string;
   readonly request: z.ZodType<Request>;
-  /** Of one answer; a stream that nobody waits for has ten minutes. */
+  /** Of one answer; a stream that nobody waits for has `STREAM_DEADLINE_MS`. */
   readonly deadlineMs: number;
   /** Whether it is refused while the node is INACTIVE. */
   readonly needsDataPlane: boolean;

@@ -13,7 +13,7 @@ const UserParams = z.object({ name: ServiceUserName });
 const conflict = (description: string) => ({ 409: { description, schema: Problem } });
 
 /** Access policies. */
-export function policyRoutes({ access }: ApiDeps): readonly Route[] {
+export function policyRoutes({ access, fleet }: ApiDeps): readonly Route[] {
   const tag = "Policies";
   const onPolicy = (verb: "read" | "modify") =>
     ({
@@ -48,8 +48,8 @@ export function policyRoutes({ access }: ApiDeps): readonly Route[] {
         ...conflict("The name is taken"),
         ...badBody,
       },
-      handle: ({ body }) => {
-        access.createPolicy(body);
+      handle: ({ body, caller }) => {
+        fleet.recordChange(caller.name, `Policy ${body.name} created`, () => access.createPolicy(body));
         return Response.json(body, { status: 201 });
       },
     }),
@@ -80,11 +80,11 @@ export function policyRoutes({ access }: ApiDeps): readonly Route[] {
         schema: Policy.partial({ name: true }).meta({ id: "PolicyChange", description: "`name` as in the path" }),
       },
       answers: { ...policy, ...badBody },
-      handle: ({ params: { name }, body }) => {
+      handle: ({ params: { name }, body, caller }) => {
         if (body.name !== undefined && body.name !== name)
           throw new Violations([`name: a policy keeps its name, ${name}`]);
         const changed: Policy = { ...body, name };
-        access.replacePolicy(changed);
+        fleet.recordChange(caller.name, `Policy ${name} replaced`, () => access.replacePolicy(changed));
         return Response.json(changed);
       },
     }),
@@ -102,8 +102,8 @@ export function policyRoutes({ access }: ApiDeps): readonly Route[] {
         ...notFound,
         ...conflict("It is attached to a service user"),
       },
-      handle: ({ params: { name } }) => {
-        access.deletePolicy(name);
+      handle: ({ params: { name }, caller }) => {
+        fleet.recordChange(caller.name, `Policy ${name} deleted`, () => access.deletePolicy(name));
         return Response.json({});
       },
     }),
@@ -111,7 +111,7 @@ export function policyRoutes({ access }: ApiDeps): readonly Route[] {
 }
 
 /** Service users: accounts for programs. */
-export function serviceUserRoutes({ access, clock }: ApiDeps): readonly Route[] {
+export function serviceUserRoutes({ access, clock, fleet }: ApiDeps): readonly Route[] {
   const tag = "Service users";
   const onUser = (verb: "read" | "modify") =>
     ({
@@ -158,7 +158,10 @@ export function serviceUserRoutes({ access, clock }: ApiDeps): readonly Route[] 
         for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
         const lines = policies.flatMap((policy, index) => objectionsTo(access, policy, `policies.${index}`));
         if (lines.length > 0) throw new Violations(lines);
-        const created = access.createServiceUser(name, policies, Math.floor(clock.now() / 1000));
+        const at = Math.floor(clock.now() / 1000);
+        const created = fleet.recordChange(caller.name, `Service user ${name} created`, () =>
+          access.createServiceUser(name, policies, at),
+        );
         return Response.json(publicServiceUser(created), { status: 201 });
       },
     }),
@@ -194,10 +197,12 @@ export function serviceUserRoutes({ access, clock }: ApiDeps): readonly Route[] 
         ...notFound,
         ...violations,
       },
-      handle: ({ params: { name } }) => {
+      handle: ({ params: { name }, caller }) => {
         const clientId = randomUUID();
         const clientSecret = randomBytes(32).toString("base64url");
-        access.putCredential(name, clientId, sha256Hex(clientSecret));
+        fleet.recordChange(caller.name, `Credential of service user ${name} generated`, () =>
+          access.putCredential(name, clientId, sha256Hex(clientSecret)),
+        );
         return Response.json({ clientId, clientSecret });
       },
     }),

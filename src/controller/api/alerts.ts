@@ -10,7 +10,9 @@ import { Empty, LegacyAlert, notFound, PublicAlert, refusals, violations } from 
 
 const tag = "Alerts";
 const NodeParams = z.object({ nodeID: Uid });
-const PageQuery = z.object(Page);
+const PageQuery = z.strictObject(Page);
+/** No parameter at all: one that is not known is refused, as in other lists. */
+const NoQuery = z.strictObject({});
 const onNode = {
   to: "resource",
   permissions: ["alerts::read"],
@@ -64,7 +66,8 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       summary: "List the open alerts of the organization",
       tag,
       access: onNodes,
-      answers: alerts,
+      query: NoQuery,
+      answers: { ...alerts, ...violations },
       handle: ({ caller }) =>
         Response.json(fleet.alerts().filter(({ nodeId }) => caller.may(["alerts::read"], tgrn.node(nodeId)))),
     }),
@@ -76,7 +79,8 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       tag,
       access: onNode,
       params: NodeParams,
-      answers: { ...alerts, ...notFound },
+      query: NoQuery,
+      answers: { ...alerts, ...notFound, ...violations },
       handle: ({ params: { nodeID } }) => {
         nodeOf(fleet, nodeID);
         return Response.json(fleet.alerts(nodeID));
@@ -97,7 +101,7 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       handle: ({ params: { nodeID, alertType }, caller }) => {
         // It lets an identity be used again that two machines had.
         if (alertType === "Identity Shared") caller.require(["nodes::manage"], tgrn.node(nodeID));
-        if (!fleet.dismissAlert(nodeID, alertType)) {
+        if (!fleet.dismissAlert(nodeID, alertType, caller.name)) {
           throw new InputError("not-found", `no alert '${alertType}' is open on ${nodeID}`);
         }
         return Response.json({});

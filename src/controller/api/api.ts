@@ -3,9 +3,11 @@ import { Hono, type Context } from "hono";
 import { InputError, toError } from "../../errors.ts";
 import { policyRoutes, serviceUserRoutes } from "./access.ts";
 import { alertRoutes } from "./alerts.ts";
+import { auditRoutes } from "./audits.ts";
 import { authenticate, challengeFor } from "./caller.ts";
 import { clusterRoutes } from "./clusters.ts";
 import { eventRoutes } from "./events.ts";
+import { flowRoutes } from "./flows.ts";
 import { nodeConfigRoutes } from "./node-config.ts";
 import { nodeItemRoutes } from "./node-items.ts";
 import { nodeRoutes } from "./nodes.ts";
@@ -32,6 +34,8 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...triggerRoutes(deps),
     ...clusterRoutes(deps),
     ...eventRoutes(deps),
+    ...auditRoutes(deps),
+    ...flowRoutes(deps),
     ...alertRoutes(deps),
     ...statsRoutes(deps),
     ...policyRoutes(deps),

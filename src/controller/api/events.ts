@@ -20,9 +20,13 @@ export const Page = {
   page: numberIn(1, 1_000_000).default(1),
 };
 
-const Window = {
+const Period = {
   sTime: Moment.optional().meta({ description: "Not before; ISO 8601" }),
   eTime: Moment.optional().meta({ description: "Not after; ISO 8601" }),
+};
+
+const Window = {
+  ...Period,
   eventTypes: listOf(z.string().max(64), 64),
   levels: listOf(EventLevel, 4),
   itemTypes: listOf(Subject, 5).meta({ description: "What the event is about" }),
@@ -33,6 +37,9 @@ const Window = {
 // A misspelt filter that was ignored would show events that were not asked for.
 const NodeQuery = z.strictObject(Window);
 const OrganizationQuery = z.strictObject({ ...Window, nodeIDs: listOf(Uid, 1000) });
+
+/** A page of a stretch of time. */
+export const RangeQuery = z.strictObject({ ...Period, ...Page });
 
 /** Audit events in pages; the number of all that match is in the header `x-total-count`. */
 export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
@@ -95,18 +102,30 @@ export function readableNodes(
 }
 
 function filterOf(query: z.infer<typeof NodeQuery>): EventFilter {
-  const { sTime, eTime, eventTypes, levels, itemTypes, q, sort, limit, page } = query;
-  if (sTime !== undefined && eTime !== undefined && sTime > eTime) throw new Violations(["sTime: is after eTime"]);
+  const { eventTypes, levels, itemTypes, q, sort } = query;
   const [by, order] =
     sort === "level:desc" || sort === "level:asc" ? ["level" as const, sort] : ["timestamp" as const, sort];
   return {
-    ...(sTime === undefined ? {} : { from: sTime }),
-    ...(eTime === undefined ? {} : { to: eTime }),
+    ...rangeOf(query),
     ...(eventTypes === undefined ? {} : { eventTypes }),
     ...(levels === undefined ? {} : { levels }),
     ...(itemTypes === undefined ? {} : { subjects: itemTypes }),
     ...(q === undefined || q === "" ? {} : { text: q }),
     sort: { by, order: order.endsWith("asc") ? "asc" : "desc" },
+  };
+}
+
+/** Which page of which stretch of time is asked for. @throws {Violations} when the stretch ends before it begins. */
+export function rangeOf({ sTime, eTime, limit, page }: z.infer<typeof RangeQuery>): {
+  readonly from?: number;
+  readonly to?: number;
+  readonly limit: number;
+  readonly offset: number;
+} {
+  if (sTime !== undefined && eTime !== undefined && sTime > eTime) throw new Violations(["sTime: is after eTime"]);
+  return {
+    ...(sTime === undefined ? {} : { from: sTime }),
+    ...(eTime === undefined ? {} : { to: eTime }),
     limit,
     offset: (page - 1) * limit,
   };

@@ -10,7 +10,7 @@ import {
 import { isItemSection, isV2 } from "../../protocol/sections/forms.ts";
 import { JsonObject, Uid } from "../../protocol/values.ts";
 import { tgrn } from "../model/permissions.ts";
-import { keepSecrets, hideSecrets } from "../model/secrets.ts";
+import { keepSecrets, hideSecrets } from "../../protocol/secrets.ts";
 import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
 import { Violations } from "./problem.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";

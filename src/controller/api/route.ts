@@ -5,7 +5,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { issueText } from "../../protocol/issue-text.ts";
-import type { Fleet } from "../fleet.ts";
+import type { Fleet, FlowSearch } from "../fleet.ts";
 import { anyOf } from "../model/permissions.ts";
 import type { AccessStore } from "../store/access.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
@@ -16,6 +16,7 @@ import type { TokenIssuer } from "./tokens.ts";
 /** Everything the API needs. `org` is the organization's UUID, `domain` its FQDN. */
 export interface ApiDeps {
   readonly fleet: Fleet;
+  readonly flows: FlowSearch;
   readonly access: AccessStore;
   readonly tokens: TokenIssuer;
   readonly org: string;
@@ -58,8 +59,13 @@ export interface RouteSpec<P extends z.ZodObject, Q extends z.ZodObject, B exten
   readonly access: Access<z.infer<P>>;
   readonly params?: P;
   readonly query?: Q;
-  /** `root` leads the lines of a violation. */
-  readonly body?: { readonly schema: B; readonly root?: string; readonly limits?: JsonLimits };
+  /** `root` leads the lines of a violation; `described` says more than `schema` holds it to. */
+  readonly body?: {
+    readonly schema: B;
+    readonly root?: string;
+    readonly limits?: JsonLimits;
+    readonly described?: z.ZodType;
+  };
   /** A form or a JSON body that the handler reads by itself: only described here. */
   readonly form?: z.ZodType;
   readonly answers: Readonly<Record<number, AnswerSpec>>;
@@ -121,7 +127,7 @@ export function route<
     permissions: permissionsOf(spec.access),
     params: spec.params,
     query: spec.query,
-    body: spec.body?.schema,
+    body: spec.body?.described ?? spec.body?.schema,
     form: spec.form,
     answers: spec.answers,
     async run({ request, search, params: rawParams, identify }) {

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { EventLevel, EventState } from "../../protocol/telemetry.ts";
+import { EventLevel, EventState, FlowRecord } from "../../protocol/telemetry.ts";
 import { Fqdn, JsonObject, LifecycleState, NodeState, NodeType, Tags, Uid } from "../../protocol/values.ts";
 import { Policy, PolicyName, ServiceUserName } from "../model/policy.ts";
 
@@ -73,6 +73,26 @@ export const PublicEvent = z
     fqdn: Text,
   })
   .meta({ id: "Event" });
+
+export const PublicAudit = z
+  .object({
+    uid: Text.meta({ description: "The node" }),
+    fqdn: Text,
+    category: Text.meta({ description: "For example `Node Action`" }),
+    value: Text,
+    timestamp: z.number().meta({ description: "Unix seconds" }),
+    expires: z.number().meta({ description: "When it is forgotten, Unix seconds" }),
+    org: Text,
+  })
+  .meta({ id: "Audit" });
+
+export const PublicFlow = FlowRecord.extend({
+  nodeId: Text.meta({ description: "The node that reported it" }),
+  flags: FlowRecord.shape.flags.meta({
+    description:
+      "Bit mask as a decimal number: 65536 no ACL match, 131072 no rule match, 262144 no route, 524288 invalid TCP, 67108864 TLS certificate expired, 134217728 TLS name mismatch, 268435456 TLS self-signed, 536870912 TLS mutual authentication required",
+  }),
+}).meta({ id: "Flow" });
 
 export const PublicAlert = z
   .object({ uid: Text, eventType: Text, message: Text, nodeId: Text, nodeName: Text, timestamp: z.number() })

@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { tgrn } from "../model/permissions.ts";
-import { emptyBuckets, RELATIVE_TIME, usageRange } from "../model/usage.ts";
-import { numberIn, TagFilter } from "./query.ts";
+import { RELATIVE_TIME, usageRange } from "../model/usage.ts";
+import { readableNodes } from "./events.ts";
+import { hasTags, numberIn, TagFilter } from "./query.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { refusals, UsageBucketShape, violations } from "./shapes.ts";
 
@@ -10,14 +11,14 @@ const MINUTES_OF_A_YEAR = 527_040;
 const Relative = z.string().max(32).regex(RELATIVE_TIME, "must be like 'now' or '-7 days'").optional();
 const Absolute = numberIn(0, MAX_UNIX_SECONDS).optional().meta({ description: "Unix seconds" });
 
-/** Usage of the nodes that carry the asked tags, from their flow records. */
-export function statsRoutes({ clock }: ApiDeps): readonly Route[] {
+/** Usage of the nodes that carry the asked tags and that the caller may read, from their flow records. */
+export function statsRoutes({ fleet, flows, clock }: ApiDeps): readonly Route[] {
   return [
     route({
       method: "GET",
       path: "/stats/realtime/usage",
       operationId: "getRealtimeUsage",
-      summary: "Traffic over a time range, in buckets; the last 24 hours by default",
+      summary: "Traffic over a time range, in buckets by the end of each flow; the last 24 hours by default",
       tag: "Statistics",
       access: { to: "kind", permission: "nodes::read", kind: tgrn.node("") },
       query: z.object({
@@ -33,7 +34,12 @@ export function statsRoutes({ clock }: ApiDeps): readonly Route[] {
         ...refusals,
         ...violations,
       },
-      handle: ({ query }) => Response.json(emptyBuckets(usageRange(query, Math.floor(clock.now() / 1000)))),
+      handle: ({ query, caller }) => {
+        const range = usageRange(query, Math.floor(clock.now() / 1000));
+        const tagged = fleet.nodes().filter(({ tags }) => hasTags(tags, query.filters));
+        const asked = query.filters === undefined ? undefined : tagged.map(({ uid }) => uid);
+        return Response.json(flows.usage(range, readableNodes(fleet, caller, "nodes::read", asked)));
+      },
     }),
   ];
 }

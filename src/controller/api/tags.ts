@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { FORBIDDEN_KEYS } from "../../lib/strict-json.ts";
+import { firstIssueText } from "../../protocol/issue-text.ts";
 import { Fqdn, TagText, Uid } from "../../protocol/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
@@ -99,7 +100,7 @@ export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
 
 function checkSet({ tags }: Tagged, name: string): void {
   const parsed = TagText.safeParse(name);
-  if (!parsed.success) throw new Violations([`tagName: ${parsed.error.issues[0]?.message ?? "wrong"}`]);
+  if (!parsed.success) throw new Violations([`tagName: ${firstIssueText(parsed.error)}`]);
   // A node would refuse the whole document that has such a key.
   if (FORBIDDEN_KEYS.has(name)) throw new Violations([`tagName: the key ${name} is not allowed`]);
   if (!Object.hasOwn(tags, name) && Object.keys(tags).length >= MAX_TAGS) {

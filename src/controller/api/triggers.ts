@@ -2,6 +2,8 @@ import { z } from "zod";
 import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
+import { triggerBodies } from "../../protocol/trigger-bodies.ts";
+import { STREAM_DEADLINE_MS } from "../../protocol/trigger-events.ts";
 import { EventName, JsonObject, Uid } from "../../protocol/values.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
@@ -14,7 +16,6 @@ import { badBody, notFound, Problem, refusals } from "./shapes.ts";
 
 const SECOND = 1000;
 const DEFAULT_DEADLINE_MS = 15 * SECOND;
-const STREAM_DEADLINE_MS = 600 * SECOND;
 const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
   ["tg-ping", 60 * SECOND],
   ["tg-traceroute", 60 * SECOND],
@@ -28,6 +29,12 @@ const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
 /** The node holds the claims around a body to the depth that every message has. */
 const TRIGGER_LIMITS: JsonLimits = { ...BODY_LIMITS, maxDepth: 28 };
+
+/** The node judges the body, since events of newer nodes are sent as well. */
+const DescribedBody = z
+  .union([...Object.values(triggerBodies), JsonObject])
+  .optional()
+  .meta({ description: "As the event takes it; one without a form of its own takes any object, or none" });
 
 /** Commands to a node. */
 export function triggerRoutes(deps: ApiDeps): readonly Route[] {
@@ -48,7 +55,11 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
         wait: Flag.meta({ description: "Wait for the node's answer; otherwise the answer is `true`" }),
         stream: Flag.meta({ description: "Answer output as it comes, one JSON object per line" }),
       }),
-      body: { schema: z.preprocess((body) => body ?? {}, JsonObject).optional(), limits: TRIGGER_LIMITS },
+      body: {
+        schema: z.preprocess((body) => body ?? {}, JsonObject).optional(),
+        limits: TRIGGER_LIMITS,
+        described: DescribedBody,
+      },
       answers: {
         200: {
           description: "The node's answer, or `true` once the event was handed over",

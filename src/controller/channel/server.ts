@@ -1,4 +1,5 @@
 import type { Server } from "node:http";
+import { createServer, type Server as NetServer } from "node:net";
 import { HostError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 
@@ -11,6 +12,19 @@ const REQUEST_MS = 150_000;
 export function listen(server: Server, host: string, port: number): Promise<number> {
   server.headersTimeout = HEADERS_MS;
   server.requestTimeout = REQUEST_MS;
+  return bind(server, host, port);
+}
+
+/** Finds out whether a port can be had, by taking it and giving it back. @throws {HostError} `listen-failed`. */
+export async function checkPort(host: string, port: number): Promise<void> {
+  const holder = createServer((socket) => socket.destroy());
+  await bind(holder, host, port);
+  await new Promise<void>((resolve) => {
+    holder.close(() => resolve());
+  });
+}
+
+function bind(server: NetServer, host: string, port: number): Promise<number> {
   return new Promise((resolve, reject) => {
     const onError = (error: Error): void => {
       const message = `cannot listen on ${host}:${port}: ${error.message}`;

@@ -2,7 +2,7 @@ import type { Duplex } from "node:stream";
 import type { RawData, WebSocket } from "ws";
 import { AgentError, errnoOf, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { parseMessage, SESSION_LIMITS } from "../../protocol/envelope.ts";
+import { parseMessage, refuseEnvelope, SESSION_LIMITS } from "../../protocol/envelope.ts";
 import {
   closeCodes,
   controlMethods,
@@ -11,7 +11,7 @@ import {
   type ControlMethods,
   type NodeMethods,
 } from "../../protocol/methods.ts";
-import { RpcPeer, type Handlers } from "../../protocol/rpc.ts";
+import { RpcPeer, type Handlers, type RpcOptions } from "../../protocol/rpc.ts";
 import type { StoredHeartbeat } from "../store/nodes.ts";
 import type { RefusalKind } from "./refusals.ts";
 
@@ -47,8 +47,8 @@ export interface SessionHooks {
   readonly onFault: (session: NodeSession, method: string, error: Error) => void;
 }
 
-/** One authenticated WebSocket of one node. */
-export class NodeSession {
+/** One authenticated WebSocket of one node. It is itself what its peer is made of, to be spared a set of closures. */
+export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
   readonly uid: string;
   readonly sid: string;
   readonly cnonce: string;
@@ -80,13 +80,7 @@ export class NodeSession {
     this.#socket = socket;
     this.#hooks = hooks;
     this.#aheadMs = begins.iat * 1000 - begins.sinceBoot;
-    this.peer = new RpcPeer({
-      local: nodeMethods,
-      remote: controlMethods,
-      handlers: () => hooks.handlers(this),
-      send: (text) => this.#send(text),
-      onFault: (method, error) => hooks.onFault(this, method, error),
-    });
+    this.peer = new RpcPeer<NodeMethods, ControlMethods>(this);
     // Not whole messages: a large one may take its time on a slow link.
     stream.on("data", () => {
       this.lastHeardAt = hooks.clock.elapsed();
@@ -101,6 +95,28 @@ export class NodeSession {
     });
   }
 
+  get local(): NodeMethods {
+    return nodeMethods;
+  }
+
+  get remote(): ControlMethods {
+    return controlMethods;
+  }
+
+  handlers(): Handlers<NodeMethods> {
+    return this.#hooks.handlers(this);
+  }
+
+  onFault(method: string, error: Error): void {
+    this.#hooks.onFault(this, method, error);
+  }
+
+  /** Sends one message; a socket whose other side does not read is cut. */
+  send(text: string): void {
+    if (this.#socket.bufferedAmount > STUCK_BYTES) this.#socket.terminate();
+    else this.#socket.send(text);
+  }
+
   /** Session time in whole Unix seconds: what the node judges signatures by, so that a step of the wall clock changes nothing. */
   now(): number {
     return Math.floor((this.#aheadMs + this.#hooks.clock.sinceBoot()) / 1000);
@@ -113,7 +129,7 @@ export class NodeSession {
 
   /** Sends the first answer, which belongs to the handshake and not to the peer. */
   answer(id: number, result: object): void {
-    this.#send(JSON.stringify({ jsonrpc: "2.0", id, result }));
+    this.send(JSON.stringify({ jsonrpc: "2.0", id, result }));
   }
 
   /** Ends the session with a close code of the channel; calls in flight fail at once. */
@@ -130,11 +146,6 @@ export class NodeSession {
   /** Cuts a socket whose other side is gone. */
   cut(): void {
     this.#socket.terminate();
-  }
-
-  #send(text: string): void {
-    if (this.#socket.bufferedAmount > STUCK_BYTES) this.#socket.terminate();
-    else this.#socket.send(text);
   }
 
   #receive(data: RawData, isBinary: boolean): void {
@@ -164,7 +175,7 @@ export class NodeSession {
     const code = error instanceof AgentError ? error.code : "internal";
     const number = code === "invalid-message" ? INVALID_REQUEST : PARSE_ERROR;
     const failure = { code: number, message: error.message.slice(0, 1024), data: { code } };
-    this.#send(JSON.stringify({ jsonrpc: "2.0", id: null, error: failure }));
+    this.send(refuseEnvelope(error) ?? JSON.stringify({ jsonrpc: "2.0", id: null, error: failure }));
   }
 }
 

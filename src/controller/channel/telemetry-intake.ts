@@ -1,8 +1,16 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
-import { MetricSample, NodeAudit, NodeEvent, type StreamName, type TelemetryPush } from "../../protocol/telemetry.ts";
+import {
+  FlowRecord,
+  MetricSample,
+  NodeAudit,
+  NodeEvent,
+  type StreamName,
+  type TelemetryPush,
+} from "../../protocol/telemetry.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { EventLog } from "../event-log.ts";
+import { keptFlows } from "../model/flows.ts";
 import { keptSamples, newRecords, sortRecords } from "../model/telemetry.ts";
 import { isReservedEvent } from "../model/control-plane-events.ts";
 import type { NodeLabel } from "../store/nodes.ts";
@@ -51,6 +59,12 @@ export function telemetryIntake({ store, events, refusals, clock, log }: Telemet
         for (const sample of kept) store.telemetry.addMetric(node.uid, sample);
         return [...bad, ...Array<string>(good.length - kept.length).fill("t: outside the time that is kept")];
       }
+      case "flows": {
+        const { good, bad } = sortRecords(FlowRecord, records);
+        const kept = keptFlows(good, clock.now() / 1000);
+        store.flows.add(node.uid, kept);
+        return [...bad, ...Array<string>(good.length - kept.length).fill("endTime: outside the time that is kept")];
+      }
       case "gateway-details": {
         const now = clock.now() / 1000;
         for (const record of records) store.telemetry.addGatewayDetails(node.uid, record, now);
@@ -58,7 +72,7 @@ export function telemetryIntake({ store, events, refusals, clock, log }: Telemet
         return [];
       }
       default:
-        // Nothing reads flows and output, so they are acknowledged and not kept.
+        // Nothing reads output, so it is acknowledged and not kept.
         return [];
     }
   };

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { InputError } from "../../errors.ts";
-import { transaction } from "../../host/database.ts";
+import { atomic } from "../../host/database.ts";
 import type { Policy } from "../model/policy.ts";
 
 /** The tables of `AccessStore`: one script, to be run once. */
@@ -125,7 +125,7 @@ export class AccessStore {
 
   /** @throws {InputError} `name-taken`; `not-found` for a policy that does not exist; `busy` when the store holds its most. */
   createServiceUser(name: string, policies: readonly string[], createdAt: number): ServiceUser {
-    transaction(this.#sql, () => {
+    atomic(this.#sql, () => {
       if (this.serviceUser(name) !== undefined) throw taken(`service user ${name}`);
       this.#checkRoom("service_user", MAX_SERVICE_USERS);
       this.#run("INSERT INTO service_user (name, created_at) VALUES (?, ?)", name, createdAt);

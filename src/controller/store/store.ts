@@ -1,10 +1,11 @@
-import { openDatabase, transaction } from "../../host/database.ts";
+import { atomic, openDatabase } from "../../host/database.ts";
 import type { DatabaseSync } from "node:sqlite";
 import { alertStore, type AlertStore } from "./alerts.ts";
 import { auditStore, type AuditStore } from "./audits.ts";
 import { clusterStore, type ClusterStore } from "./clusters.ts";
 import { documentStore, type DocumentStore } from "./documents.ts";
 import { eventStore, type EventStore } from "./events.ts";
+import { flowStore, type FlowStore } from "./flows.ts";
 import { licenseStore, type LicenseStore } from "./licenses.ts";
 import { metaStore, type MetaStore } from "./meta.ts";
 import { migrations } from "./migrations.ts";
@@ -28,6 +29,7 @@ export interface Store {
   readonly audits: AuditStore;
   readonly triggers: TriggerStore;
   readonly telemetry: TelemetryStore;
+  readonly flows: FlowStore;
   /** Runs `work` in one transaction, the one that is open if there is one. */
   atomic<T>(work: () => T): T;
   /** Drops what is past its time. */
@@ -54,17 +56,17 @@ export function openStore(path: string, isExpected = false): Store {
     audits: auditStore(sql),
     triggers: triggerStore(sql),
     telemetry: telemetryStore(sql),
+    flows: flowStore(sql),
   };
-  const atomic = <T>(work: () => T): T => (sql.isTransaction ? work() : transaction(sql, work));
   return {
     sql,
     isPersistent,
     ...parts,
-    atomic,
+    atomic: (work) => atomic(sql, work),
     prune: (nowSeconds) =>
-      atomic(() => {
-        const { licenses, events, alerts, audits, triggers, telemetry } = parts;
-        for (const part of [licenses, events, alerts, audits, triggers, telemetry]) part.prune(nowSeconds);
+      atomic(sql, () => {
+        const { licenses, events, alerts, audits, triggers, telemetry, flows } = parts;
+        for (const part of [licenses, events, alerts, audits, triggers, telemetry, flows]) part.prune(nowSeconds);
       }),
     close: () => sql.close(),
   };

@@ -3,6 +3,7 @@ import { KNOWN_FEATURES } from "../features.ts";
 import type { JsonObject } from "../values.ts";
 import { isWithdrawn } from "./fields.ts";
 import { isPresent, rawItems, toNumber, type ItemSection, type RawItem } from "./forms.ts";
+import { issueText } from "../issue-text.ts";
 import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
 
 /** What a section comes to: `rejected` items are left out, `notices` say what of the others is not served as written. */
@@ -83,9 +84,10 @@ export function judgeFields<T>(
   const missing = missingFeatures(raw);
   if (parsed.success) return missing.length === 0 ? { fields: parsed.data, rejected: [] } : { rejected: missing };
   const issues = new Map<string, ConfigIssue>();
-  for (const { path, message, code } of parsed.error.issues) {
+  for (const found of parsed.error.issues) {
+    const { path, code } = found;
     const [field = ""] = path.map(String);
-    const issue = configIssue(codeOf(field, tidy, code, codes), raw, path.map(String).join("."), message);
+    const issue = configIssue(codeOf(field, tidy, code, codes), raw, path.map(String).join("."), issueText(found));
     issues.set(issue.message, issue);
   }
   return { rejected: [...issues.values(), ...missing] };

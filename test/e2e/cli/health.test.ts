@@ -36,6 +36,15 @@ describe("holdfast health", () => {
     expect(stdout).toMatch(/warn +disk +4 % left \(3 h ago\)\n +fix: free some space\nunknown clock +never compared/);
   });
 
+  it("breaks no line for a program", async () => {
+    await using agent = await startLocalAgent();
+    const message = "a long story ".repeat(40).trim();
+    agent.provider.currentHealth = { ...troubled, items: [{ name: "disk", status: "warn", message }] };
+    expect((await holdfast(["health", "--run", agent.runDir])).stdout).toContain(message);
+    agent.provider.currentStatus = someStatus({ faults: [{ code: "disk", message, since: 1 }] });
+    expect((await holdfast(["status", "--run", agent.runDir])).stdout).toContain(message);
+  });
+
   it("prints the documented JSON", async () => {
     await using agent = await startLocalAgent();
     agent.provider.currentHealth = troubled;

@@ -1,6 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { InputError } from "../../../src/errors.ts";
 import { startLocalAgent } from "../../support/local-agent.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -78,5 +79,30 @@ describe("holdfast config show", () => {
     expect(code).toBe(2);
     expect(stderr).toContain("did you mean connectors?");
     expect((await holdfast(["config", "hide", "--run", agent.runDir])).code).toBe(2);
+  });
+});
+
+describe("holdfast rollback", () => {
+  it("goes back, or only plans it, with the node's document by default", async () => {
+    await using agent = await startLocalAgent();
+    const { code, stdout } = await holdfast(["rollback", "--run", agent.runDir]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^the node document goes back from version 8 to 7, until/);
+    expect(agent.provider.asked.at(-1)).toEqual({ document: "node", plan: false });
+    const planned = await holdfast(["rollback", "--document", "domain", "--plan", "--run", agent.runDir]);
+    expect(planned.stdout).toMatch(
+      /^going back from version 8 to 7 of the domain document would take:\nnothing to do\n$/,
+    );
+    expect(agent.provider.asked.at(-1)).toEqual({ document: "domain", plan: true });
+  });
+
+  it("refuses what is no such document before it asks, and says why the agent refuses", async () => {
+    await using agent = await startLocalAgent();
+    const wrong = await holdfast(["rollback", "--document", "nod", "--run", agent.runDir]);
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("did you mean node?")]);
+    expect(agent.provider.asked).toEqual([]);
+    agent.provider.thrown = new InputError("not-found", "no node document before version 1 is kept");
+    const refused = await holdfast(["rollback", "--run", agent.runDir]);
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining("before version 1")]);
   });
 });

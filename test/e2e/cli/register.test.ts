@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { registerVerb } from "../../../src/cli/register.ts";
-import { SessionError } from "../../../src/errors.ts";
+import { InputError, SessionError } from "../../../src/errors.ts";
 import { someCall } from "../../support/fake-call.ts";
 import { identity } from "../../support/fake-local-provider.ts";
 import { someLicense } from "../../support/license.ts";
@@ -43,6 +43,16 @@ describe("holdfast register", () => {
     expect(JSON.parse(stdout)).toEqual({
       error: { code: "license-reused", message: "the license was used by another node" },
     });
+  });
+
+  it("says how to make room on a node that is registered, for the directories that were given", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.thrown = new InputError("already-registered", "this node is edge-1");
+    const { code, stderr } = await holdfast(["register", licenseFile(agent), "--run", agent.runDir]);
+    expect(code).toBe(1);
+    expect(stderr).toBe(
+      `holdfast: this node is edge-1: stop its agent and run 'holdfast reset --run ${agent.runDir}'\n`,
+    );
   });
 
   it.each([
@@ -87,7 +97,9 @@ describe("registering without an agent", () => {
     const { call, shown } = someCall(dirs, { positionals: [licenseFile(dirs)], offline: { register } });
     expect(await registerVerb.run(call)).toBe("ok");
     expect(asked).toEqual([[dirs.stateDir, license]]);
-    expect(shown.join("")).toContain("start the node with 'holdfast agent'");
+    expect(shown.join("")).toContain(
+      `start the node with 'holdfast agent --state ${dirs.stateDir} --run ${dirs.runDir}'`,
+    );
   });
 
   it("is left alone while an agent is there, whatever it answers", async () => {

@@ -1,13 +1,18 @@
-import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { connect, type Socket } from "node:net";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { resetVerb } from "../../../src/cli/reset.ts";
 import { resetFloorVerb } from "../../../src/cli/reset-floor.ts";
 import { openDatabase } from "../../../src/host/database.ts";
+import { connectControl } from "../../../src/host/overlay-control.ts";
 import type { ReadIdentity } from "../../../src/cli/verb.ts";
 import { someCall } from "../../support/fake-call.ts";
 import { identity, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent, type Directories } from "../../support/local-agent.ts";
+import { aListener, aServer, aTable } from "../../support/overlay-rig.ts";
+import { freePort, startProgram, type Program } from "../../support/programs.ts";
+import { waitFor } from "../../support/wait-for.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 
 function registered(dirs: Directories): readonly string[] {
@@ -15,6 +20,30 @@ function registered(dirs: Directories): readonly string[] {
   mkdirSync(join(dirs.stateDir, "data-store"));
   writeFileSync(join(dirs.stateDir, "identity", "auth.json"), "{}");
   return ["reset", "--state", dirs.stateDir, "--run", dirs.runDir];
+}
+
+/** An overlay that serves a connector from the state directory, as one that the agent has left behind. */
+async function startServing(dirs: Directories): Promise<{ program: Program; port: number }> {
+  const stateDir = join(dirs.stateDir, "overlay");
+  const args = ["overlay", "--state", stateDir, "--run", dirs.runDir];
+  const program = startProgram(args, join(dirs.root, "overlay.log"));
+  const port = await freePort();
+  const target = await aServer((socket) => void socket.pipe(socket));
+  await waitFor("the overlay takes its table", async () => {
+    const control = await connectControl(join(dirs.runDir, "overlay.sock"), {});
+    await control.peer.request("table.set", { table: aTable([aListener(port, target)]) });
+    control.close();
+    return true;
+  });
+  return { program, port };
+}
+
+async function talkingClient(port: number): Promise<Socket> {
+  const socket = connect(port, "127.0.0.1").on("error", () => undefined);
+  onTestFinished(() => void socket.destroy());
+  socket.write("hello");
+  await new Promise((resolve) => socket.once("data", resolve));
+  return socket;
 }
 
 describe("holdfast reset", () => {
@@ -26,6 +55,7 @@ describe("holdfast reset", () => {
       schema: 1,
       stateDir: dirs.stateDir,
       removed: ["identity"],
+      overlayEnded: false,
     });
     expect(readdirSync(dirs.stateDir)).toEqual(["data-store"]);
   });
@@ -70,6 +100,51 @@ describe("holdfast reset", () => {
       code: 4,
       stderr: `holdfast: there is nothing to reset in ${dirs.stateDir}\n`,
     });
+  });
+
+  it("ends the overlay with its flows, and leaves nothing that another would serve", async () => {
+    await using dirs = await someDirectories();
+    const args = registered(dirs);
+    const overlay = await startServing(dirs);
+    const client = await talkingClient(overlay.port);
+    const { code, stdout } = await holdfast([...args, "--yes", "--json"]);
+    expect(code).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ removed: ["overlay", "identity"], overlayEnded: true });
+    await waitFor("the flow is cut", () => client.destroyed);
+    await waitFor("the overlay is gone", () => overlay.program.process.exitCode === 0);
+    expect(readdirSync(dirs.stateDir)).toEqual(["data-store"]);
+    expect((await holdfast([...args, "--yes"])).code).toBe(4);
+  });
+
+  it("ends an overlay that outlived its state, and says so", async () => {
+    await using dirs = await someDirectories();
+    mkdirSync(dirs.stateDir);
+    const overlay = startProgram(
+      ["overlay", "--state", join(dirs.root, "elsewhere"), "--run", dirs.runDir],
+      join(dirs.root, "log"),
+    );
+    await waitFor("the overlay serves", () => existsSync(join(dirs.runDir, "overlay.pid")));
+    const { code, stdout } = await holdfast(["reset", "--yes", "--state", dirs.stateDir, "--run", dirs.runDir]);
+    expect(code).toBe(0);
+    expect(stdout).toContain("and ended the overlay");
+    await waitFor("the overlay is gone", () => overlay.process.exitCode === 0);
+  });
+
+  it("keeps the identity while an overlay that hangs could still serve", async () => {
+    await using dirs = await someDirectories();
+    const overlay = startProgram(
+      ["overlay", "--state", join(dirs.stateDir, "overlay"), "--run", dirs.runDir],
+      join(dirs.root, "log"),
+    );
+    await waitFor("the overlay serves", () => existsSync(join(dirs.runDir, "overlay.pid")));
+    registered(dirs);
+    overlay.process.kill("SIGSTOP");
+    const { call } = someCall(dirs, { values: { yes: true } });
+    const failure = await resetVerb.run(call).catch((error: unknown) => error);
+    expect(failure).toMatchObject({ code: "overlay-failed" });
+    expect(String(failure)).toContain(`process id ${overlay.pid}`);
+    expect(readdirSync(dirs.stateDir)).toContain("identity");
+    overlay.process.kill("SIGCONT");
   });
 
   it("refuses while the agent runs, here or with another run directory", async () => {

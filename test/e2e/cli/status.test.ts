@@ -31,7 +31,7 @@ describe("holdfast status", () => {
     const { code, stdout, stderr } = await holdfast(["status", "--json", "--run", dirs.runDir]);
     expect(code).toBe(3);
     expect(stderr).toBe(
-      `holdfast: no agent answers on ${dirs.runDir}/agent.sock: start one with 'holdfast agent', or name its run directory with --run\n`,
+      `holdfast: no agent answers on ${dirs.runDir}/agent.sock: start one with 'holdfast agent --run ${dirs.runDir}', or name its run directory with --run\n`,
     );
     const { error } = LocalError.parse(JSON.parse(stdout));
     expect(error.code).toBe("agent-unreachable");

@@ -1,10 +1,11 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { pino } from "pino";
-import { expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { Applying } from "../../../src/agent/applying.ts";
 import { reconciler } from "../../../src/agent/reconcile/section.ts";
-import type { Desired } from "../../../src/agent/shadow/desired.ts";
+import type { Desired, DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
+import { InputError } from "../../../src/errors.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import type { Config } from "../../../src/protocol/documents.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -35,11 +36,19 @@ function desiredOf(version: number, config: Config, clusterConfig?: Config): Des
   };
 }
 
+type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
+
 function rig() {
   const stateDir = tempDir();
   mkdirSync(join(stateDir, "desired"));
   const machine = new MemoryMachine();
-  const documents: { current: Desired } = { current: {} };
+  const events: string[] = [];
+  const refuse = (): Promise<never> => Promise.reject(new InputError("not-found", "nothing before"));
+  const documents: Writable<Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack">> = {
+    current: {},
+    rolledBack: refuse,
+    rollBack: refuse,
+  };
   const applying = new Applying({
     clock: new FakeClock(),
     random: () => 1,
@@ -48,10 +57,15 @@ function rig() {
     settings: { stateDir },
     documents,
     sections: [reconciler(modelSection(machine, { name: "core" }))],
+    events: {
+      raise: ({ eventType }) => void events.push(`raise ${eventType}`),
+      clear: () => undefined,
+      notice: ({ eventType }) => void events.push(`notice ${eventType}`),
+    },
     onFault: () => undefined,
   });
   onTestFinished(() => applying.close());
-  return { applying, machine, documents };
+  return { applying, machine, documents, events };
 }
 
 test("a document has its verdict once the engine has answered for it, and calls back then", async () => {
@@ -106,4 +120,89 @@ test("a plan names steps and what is not applied, and touches nothing", async ()
     { section: "exec", total: 0, unsupported: expect.any(String) as string },
   ]);
   expect(machine.values.size).toBe(0);
+});
+
+describe("a rollback", () => {
+  const signal = new AbortController().signal;
+  const back = (version: number, refused: number, config: Config): Desired => {
+    const { node } = desiredOf(version, config);
+    return node === undefined ? {} : { node: { ...node, refused: { version: refused, at: 5 } } };
+  };
+
+  test("applies the version before, and the verdict, why and the callback say so", async () => {
+    const { applying, machine, documents } = rig();
+    documents.current = desiredOf(2, { core: { a: "bad" } });
+    applying.apply();
+    await applying.engine.idle();
+    documents.rollBack = () => {
+      documents.current = back(1, 2, { core: { a: "good" } });
+      return Promise.resolve({ desired: documents.current, from: 2, to: 1 });
+    };
+    const outcomes: unknown[] = [];
+    applying.onSettled(() => outcomes.push(applying.verdicts()?.node));
+    expect(await applying.rollback({ document: "node", plan: false }, signal)).toEqual({
+      schema: 1,
+      document: "node",
+      from: 2,
+      to: 1,
+    });
+    await applying.engine.idle();
+    expect(machine.values.get("a")).toBe("good");
+    expect(outcomes.at(-1)).toMatchObject({
+      outcome: "rolled-back",
+      inForce: 1,
+      sections: { core: { state: "converged", steps: 1 } },
+    });
+    expect(applying.why().reasons).toMatchObject([
+      {
+        section: "documents",
+        item: "node",
+        code: "rolled-back",
+        message: expect.stringContaining("version 2") as string,
+      },
+    ]);
+  });
+
+  test("that is only planned names the steps and changes nothing", async () => {
+    const { applying, machine, documents } = rig();
+    documents.current = desiredOf(2, { core: { a: "bad" } });
+    applying.apply();
+    await applying.engine.idle();
+    documents.rolledBack = () =>
+      Promise.resolve({ desired: back(1, 2, { core: { a: "good", b: "x" } }), from: 2, to: 1 });
+    const { plan } = await applying.rollback({ document: "node", plan: true }, signal);
+    expect(plan?.sections).toMatchObject([{ section: "core", total: 2 }]);
+    expect(machine.values.get("a")).toBe("bad");
+    expect(applying.why().reasons).toEqual([]);
+  });
+
+  test("without a version before changes nothing and says so", async () => {
+    const { applying } = rig();
+    for (const plan of [false, true]) {
+      const refusal = plan ? {} : { code: "not-found" };
+      await expect(applying.rollback({ document: "node", plan }, signal)).rejects.toMatchObject(refusal);
+    }
+  });
+});
+
+test("what became of it is in the shadow, and drift that was put back is told", async () => {
+  const { applying, machine, documents, events } = rig();
+  documents.current = desiredOf(3, { core: { a: "1", b: 7 }, vpn: {} });
+  applying.apply();
+  await applying.engine.idle();
+  expect(applying.facts()).toMatchObject({
+    "document.node.version": 3,
+    "config.core.state": "converged",
+    "config.core.version": 3,
+    "config.core.issues": 1,
+    "config.core.item.b": "invalid: core.b: must be text",
+    "config.core.reported.a": "1",
+    "config.vpn.state": "unsupported",
+  });
+  expect(events).toEqual(["raise Invalid Configuration"]);
+  machine.values.set("a", "changed");
+  applying.engine.look("test");
+  await applying.engine.idle();
+  expect(applying.facts()).toMatchObject({ "config.core.drift.count": 1, "config.core.drift.what": "set a" });
+  expect(events).toContain("notice Configuration Drift");
 });

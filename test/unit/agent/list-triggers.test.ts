@@ -19,6 +19,8 @@ const triggers = listTriggers({
   applying: {
     plan: () => Promise.resolve({ schema: 1, sections: [], notes: [] }),
     why: () => ({ schema: 1, reasons: [] }),
+    config: () => ({}),
+    rollback: ({ document }) => Promise.resolve({ schema: 1, document, from: 2, to: 1 }),
   },
   announceRestart: () => Promise.resolve(),
 });

@@ -4,11 +4,14 @@ import { describe, expect, test, vi } from "vitest";
 import { localProvider, runLocally } from "../../../src/agent/local-provider.ts";
 import { DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
 import { hostFiles } from "../../../src/host/files.ts";
+import type { OverlayView } from "../../../src/host/overlay.ts";
 import { rootLogger } from "../../../src/host/log.ts";
 import { nodeDocument, signDocument, signingKey, ISS, UID } from "../../support/signing.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { idleApplying } from "../../support/idle-applying.ts";
 import { rig, stream } from "./triggers/rig.ts";
+
+const NO_VIEW: OverlayView = { services: new Map(), listeners: new Map(), states: new Map(), health: new Map() };
 
 test("a floor that was reset makes its document due again", async () => {
   const directory = tempDir();
@@ -26,6 +29,7 @@ test("a floor that was reset makes its document due again", async () => {
     dispatcher: rig([]).dispatcher,
     documents,
     applying: idleApplying(documents, directory),
+    overlay: { status: () => ({ state: "off", since: 0 }), view: NO_VIEW, counters: () => Promise.resolve(undefined) },
     retry: (name) => void retried.push(name),
     wake: () => undefined,
     register: () => Promise.reject(new Error("not asked for")),

@@ -63,6 +63,7 @@ async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) =
   const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
   const node = new ManagedNode({
     clock,
+    random: () => 0.5,
     log,
     http: { send: () => Promise.reject(new Error("no network")) },
     registration: { node: nodeIdentity, controlPlane: { iss: ISS, keys: keysClaims(root, [key]) } },

@@ -1,7 +1,8 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { readSettings } from "../../../src/agent/settings.ts";
+import { optionNames, readSettings } from "../../../src/agent/settings.ts";
+import { verbs } from "../../../src/cli/verbs.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -108,4 +109,9 @@ test("relative directories are meant from where the program was started", async 
     stateDir: join(process.cwd(), "s"),
     runDir: join(process.cwd(), "r"),
   });
+});
+
+test("the help shows every option there is", () => {
+  const shown = Object.keys(verbs.find(({ name }) => name === "agent")?.options ?? {});
+  expect(shown.filter((name) => name !== "help").sort()).toEqual([...optionNames].sort());
 });

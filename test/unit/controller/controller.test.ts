@@ -1,4 +1,4 @@
-import { cp, readFile, stat, writeFile } from "node:fs/promises";
+import { cp, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { z } from "zod";
@@ -72,6 +72,16 @@ test("a domain is for good, a damaged key is named, a taken port is named", asyn
   await expect(runController({ dataDir, domain: "other.example" })).rejects.toMatchObject({ code: "invalid-settings" });
   await writeFile(join(dataDir, "keys", "signing.jwk"), "{}");
   await expect(runController({ dataDir })).rejects.toThrow("signing.jwk");
+});
+
+test("who cannot have the port or the certificate leaves nothing behind", async () => {
+  const directory = await temporaryDirectory();
+  const dataDir = join(directory, "data");
+  const { host } = new URL((await runController()).url);
+  await expect(runController({ dataDir, listen: host })).rejects.toMatchObject({ code: "listen-failed" });
+  const files = { tlsCert: join(directory, "no-cert.pem"), tlsKey: join(directory, "no-key.pem") };
+  await expect(runController({ dataDir, ...files })).rejects.toThrow("no-cert.pem");
+  expect(await readdir(directory)).toEqual([]);
 });
 
 test("a damaged database is named and left as it is, and a controller with a good one is the same as before", async () => {
@@ -149,6 +159,29 @@ test("the fleet takes no tag and no section that a node would refuse for its key
   expect(controller.fleet.node(uid)).toMatchObject({ tags: {}, config: {} });
 });
 
+test("a change beside the nodes and a dismissed alert are events that name who did it", async () => {
+  const controller = await runController({ domain: "net.example" });
+  const { uid } = await addNode(controller, "edge");
+  const { fleet } = controller;
+  expect(fleet.recordChange("ann", "Policy reader created", () => 7)).toBe(7);
+  const failing = (): never => {
+    throw new Error("refused");
+  };
+  expect(() => fleet.recordChange("ann", "Policy other created", failing)).toThrow("refused");
+  expect(fleet.dismissAlert(uid, "Node Disconnect", "bob")).toBe(false);
+  const session = await (await addNode(controller, "away")).connect();
+  session.raw.socket.terminate();
+  const away = fleet.nodes().find(({ name }) => name === "away")?.uid ?? "";
+  await until(() => (fleet.alerts(away).length > 0 ? true : undefined));
+  expect(fleet.dismissAlert(away, "Node Disconnect", "bob")).toBe(true);
+  const filter = { eventTypes: ["Configuration Change"], sort: { by: "timestamp", order: "asc" } } as const;
+  const changes = fleet.events({ ...filter, limit: 100, offset: 0 }).items;
+  expect(changes.filter(({ message }) => /Policy|Alert/.test(message))).toMatchObject([
+    { message: "Policy reader created", details: { user: "ann" }, nodeId: "", fqdn: "net.example" },
+    { message: "Alert Node Disconnect dismissed", details: { user: "bob" }, nodeId: away },
+  ]);
+});
+
 test("what changes nothing leaves no event and no audit, and a change names only what changed", async () => {
   const controller = await runController();
   const { uid } = await addNode(controller, "edge");
@@ -156,7 +189,10 @@ test("what changes nothing leaves no event and no audit, and a change names only
   const { fqdn } = fleet.createCluster({ name: "pair" }, "test");
   const trail = (): unknown => {
     const filter = { sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;
-    return [fleet.events(filter).items.map(({ message }) => message), fleet.audits(uid)];
+    return [
+      fleet.events(filter).items.map(({ message }) => message),
+      fleet.audits({ nodeIds: [uid], limit: 100, offset: 0 }),
+    ];
   };
   const changes = [
     () => fleet.setSection(uid, "gateway", { enabled: true, paths: [{ id: 1 }] }, "test"),

@@ -28,3 +28,10 @@ test("the help shows every option there is", () => {
   const shown = Object.keys(verbs.find(({ name }) => name === "controller")?.options ?? {});
   expect(shown.filter((name) => name !== "help").sort()).toEqual([...optionNames].sort());
 });
+
+test("the help names the defaults that are in force", () => {
+  const { listen, dataDir } = readOptions([]);
+  const options = verbs.find(({ name }) => name === "controller")?.options ?? {};
+  expect(options["listen"]?.help).toContain(`(${listen})`);
+  expect(options["data"]?.help).toContain(`(${dataDir})`);
+});

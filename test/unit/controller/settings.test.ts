@@ -13,24 +13,26 @@ test.each([
 });
 
 test.each([
-  ["listen", { listen: "8480" }],
-  ["listen", { listen: "::1:443" }],
-  ["listen", { listen: "host:65536" }],
-  ["listen", { listen: ":80" }],
-  ["dataDir", { dataDir: "" }],
-  ["publicUrl", { publicUrl: "https://cp.example/path" }],
-  ["publicUrl", { listen: "0.0.0.0:443" }],
-  ["domain", { domain: "Not A Domain" }],
-  ["tlsKey", { tlsCert: "/cert.pem" }],
+  ["--listen", { listen: "8480" }],
+  ["--listen", { listen: "::1:443" }],
+  ["--listen", { listen: "host:65536" }],
+  ["--listen", { listen: ":80" }],
+  ["--data", { dataDir: "" }],
+  ["--url", { publicUrl: "https://cp.example/path" }],
+  ["--url", { listen: "0.0.0.0:443" }],
+  ["--domain", { domain: "Not A Domain" }],
+  ["--tls-key", { tlsCert: "/cert.pem" }],
   ["heartbeatSeconds", { heartbeatSeconds: 5 }],
-  ["frontPins", { publicUrl: "https://cp.example" }],
-  ["frontPins", { publicUrl: "https://cp.example", frontPins: [] }],
-  ["frontPins", { publicUrl: "https://cp.example", frontPins: ["short"] }],
-  ["frontPins", { publicUrl: "https://cp.example", frontPins: Array.from({ length: 8 }, () => PIN) }],
-  ["frontPins", { frontPins: [PIN] }],
-  ["frontPins", { publicUrl: "http://127.0.0.1:9000", frontPins: [PIN] }],
-])("a wrong %s is named", (field, change) => {
-  expect(() => controllerSettings({ ...BASE, ...change })).toThrow(field);
+  ["--front-pin", { publicUrl: "https://cp.example" }],
+  ["--front-pin", { publicUrl: "https://cp.example", frontPins: [] }],
+  ["--front-pin", { publicUrl: "https://cp.example", frontPins: ["short"] }],
+  ["--front-pin", { publicUrl: "https://cp.example", frontPins: Array.from({ length: 8 }, () => PIN) }],
+  ["--front-pin", { frontPins: [PIN] }],
+  ["--front-pin", { publicUrl: "http://127.0.0.1:9000", frontPins: [PIN] }],
+])("a wrong %s is named as the operator knows it", (option, change) => {
+  const check = (): unknown => controllerSettings({ ...BASE, ...change });
+  expect(check).toThrow(option);
+  expect(check).not.toThrow(/\b(dataDir|publicUrl|tlsCert|tlsKey|frontPins)\b/);
 });
 
 test.each([

@@ -5,6 +5,7 @@ import { createServer as createTlsServer, getCACertificates, setDefaultCACertifi
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostDialler, keyHash, type DialRequest } from "../../../src/host/dial.ts";
+import type { Resolve } from "../../../src/host/system-resolve.ts";
 import type { ProxySettings } from "../../../src/lib/proxy.ts";
 import { testCertificate, type TestCertificate } from "../../support/certificates.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -43,8 +44,9 @@ async function dial(
   request: Partial<DialRequest> & { port: number },
   proxies: ProxySettings = { noProxy: [] },
   signal?: AbortSignal,
+  resolve?: Resolve,
 ) {
-  const dialled = await hostDialler(systemClock(), proxies).dial(
+  const dialled = await hostDialler(systemClock(), proxies, resolve).dial(
     { host: "127.0.0.1", timeoutMs: 5000, ...request },
     signal ?? new AbortController().signal,
   );
@@ -204,7 +206,7 @@ describe("TLS with a certificate of an authority", () => {
 
 describe("through a proxy", () => {
   /** A proxy that tunnels everything to one port. */
-  async function tunnel(target: number) {
+  async function tunnel(target: number, host = "127.0.0.1", at = 0) {
     const asked: { url: string | undefined; authorization: string | undefined }[] = [];
     const server = createHttpServer();
     server.on("connect", (request, socket: Socket) => {
@@ -216,7 +218,7 @@ describe("through a proxy", () => {
       onward.on("error", () => socket.destroy());
       socket.on("error", () => onward.destroy()).once("close", () => onward.destroy());
     });
-    return { asked, port: await listen(server) };
+    return { asked, port: await listen(server, host, at) };
   }
   const via = (port: number, credentials = "") => ({
     https: new URL(`http://${credentials}127.0.0.1:${port}`),
@@ -255,6 +257,51 @@ describe("through a proxy", () => {
     const failed = dial({ host: "cp.example", port: 443, tls: tls() }, via(port));
     await expect(failed).rejects.toMatchObject({ code: "proxy-refused" });
     await expect(failed).rejects.toThrow(why);
+  });
+
+  /** A proxy whose name has two addresses: the second works, the first is what `make` gives. */
+  async function twoAddresses(make: (() => Server) | undefined) {
+    const { asked, port } = await tunnel(await listen(tlsEcho(expired)), "127.0.0.2");
+    if (make !== undefined) await listen(make(), "127.0.0.1", port);
+    const proxies = { https: new URL(`http://proxy.example:${port}`), noProxy: [] };
+    const resolve = (host: string) =>
+      host === "proxy.example" ? Promise.resolve(["127.0.0.1", "127.0.0.2"]) : Promise.reject(new Error(host));
+    return { asked, dialled: dial({ host: "cp.example", port: 443, tls: tls() }, proxies, undefined, resolve) };
+  }
+
+  test.each<[string, (() => Server) | undefined]>([
+    ["nobody listens", undefined],
+    ["nobody answers", () => createServer((socket) => socket.resume())],
+    ["the connection is closed", () => createServer((socket) => socket.destroy())],
+    ["it is refused", () => createServer((socket) => socket.end("HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n"))],
+    [
+      "the tunnel leads nowhere",
+      () => createServer((socket) => socket.once("data", () => socket.write("HTTP/1.1 200 OK\r\n\r\n"))),
+    ],
+  ])("that has another address is used there when at the first %s", async (_what, make) => {
+    const { asked, dialled } = await twoAddresses(make);
+    expect(await echoes((await dialled).socket)).toBe("hello");
+    expect(asked.map(({ url }) => url)).toEqual(["cp.example:443"]);
+  });
+
+  test("that fails at all its addresses says what whoever answered said", async () => {
+    const port = await listen(
+      createServer((socket) => socket.end("HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n")),
+      "127.0.0.2",
+    );
+    const proxies = { https: new URL(`http://proxy.example:${port}`), noProxy: [] };
+    const resolve = () => Promise.resolve(["127.0.0.1", "127.0.0.2"]);
+    const failed = dial({ host: "cp.example", port: 443, tls: tls() }, proxies, undefined, resolve);
+    await expect(failed).rejects.toMatchObject({ code: "proxy-refused" });
+    await expect(failed).rejects.toThrow(/proxy\.example.*407/);
+  });
+
+  test("whose name cannot be resolved is named", async () => {
+    const proxies = { https: new URL("http://proxy.example:3128"), noProxy: [] };
+    const resolve = () => Promise.reject(new Error("ENOTFOUND"));
+    const failed = dial({ host: "cp.example", port: 443, tls: tls() }, proxies, undefined, resolve);
+    await expect(failed).rejects.toMatchObject({ code: "resolve-failed" });
+    await expect(failed).rejects.toThrow(/proxy\.example/);
   });
 
   test("that is not there, or says nothing, is refused", async () => {

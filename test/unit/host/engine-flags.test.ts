@@ -1,6 +1,8 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
+import { collectGarbage } from "../../../src/host/engine-flags.ts";
 
 const MODULE = join(import.meta.dirname, "../../../src/host/engine-flags.ts");
 
@@ -10,4 +12,13 @@ test("V8 knows every flag and takes it while it runs", () => {
     encoding: "utf8",
   });
   expect({ status, stdout, stderr }).toEqual({ status: 0, stdout: "", stderr: "" });
+});
+
+test("what nobody holds any more is gone after a collection", async () => {
+  const make = (): WeakRef<object> => new WeakRef({ held: "by nobody" });
+  const left = make();
+  // A weak reference holds its object until the turn in which it was made is over.
+  await nextTurn();
+  collectGarbage();
+  expect(left.deref()).toBeUndefined();
 });

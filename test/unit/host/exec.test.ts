@@ -1,3 +1,4 @@
+import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { getPriority, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -34,6 +35,19 @@ function living(mark: string): string[] {
       }
     })
     .filter((line) => line.includes(mark));
+}
+
+const EXEC = new URL("../../../src/host/exec.ts", import.meta.url).href;
+const CLOCK = new URL("../../../src/host/clock.ts", import.meta.url).href;
+
+/** A program that runs `sleep` for so long until it is killed. */
+function sleeping(duration: string): ChildProcess {
+  const text = `
+    const { hostExec } = await import(${JSON.stringify(EXEC)});
+    const { systemClock } = await import(${JSON.stringify(CLOCK)});
+    const signal = new AbortController().signal;
+    hostExec(systemClock()).spawn("sleep", [${JSON.stringify(duration)}], { signal });`;
+  return spawn(process.execPath, ["--input-type=module", "-e", text], { stdio: "ignore" });
 }
 
 function zombies(): number {
@@ -248,5 +262,15 @@ describe("spawn", () => {
     await expect(missing.exitCode).rejects.toMatchObject({ code: "tool-missing" });
     const aborted = exec.spawn("true", [], { signal: AbortSignal.abort(new Error("no")) });
     await expect(aborted.exitCode).rejects.toThrow("no");
+  });
+});
+
+describe("the death of this program by SIGKILL", () => {
+  test("ends its tools", async () => {
+    const duration = `61.${process.pid}`;
+    const program = sleeping(duration);
+    await vi.waitFor(() => expect(living(`sleep ${duration}`)).toEqual([`sleep ${duration} `]), { timeout: 20_000 });
+    program.kill("SIGKILL");
+    await vi.waitFor(() => expect(living(`sleep ${duration}`)).toEqual([]), { timeout: 10_000 });
   });
 });

@@ -2,25 +2,32 @@ import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openDatabase } from "../../../src/host/database.ts";
-import { requireOwner, requireUnused, wipeableState, wipeState } from "../../../src/host/state-directory.ts";
+import {
+  requireOwner,
+  requireUnused,
+  wipeableState,
+  wipeOverlayState,
+  wipeState,
+} from "../../../src/host/state-directory.ts";
 import { someDirectories } from "../../support/local-agent.ts";
 
 describe("wiping", () => {
   it("removes what makes the node and nothing else", async () => {
     await using dirs = await someDirectories();
-    for (const name of ["identity", "desired", "data-store", "mine"])
+    for (const name of ["identity", "desired", "data-store", "mine", "overlay"])
       mkdirSync(join(dirs.stateDir, name), { recursive: true });
     writeFileSync(join(dirs.stateDir, "identity", "auth.json"), "{}");
     for (const name of ["state.db", "state.db-wal", "state.db.damaged", "notes.txt"])
       writeFileSync(join(dirs.stateDir, name), "");
     expect(wipeableState(dirs.stateDir)).toEqual([
+      "overlay",
       "desired",
       "state.db",
       "state.db-wal",
       "state.db.damaged",
       "identity",
     ]);
-    expect(await wipeState(dirs.stateDir)).toHaveLength(5);
+    expect(await wipeState(dirs.stateDir)).toHaveLength(6);
     expect(readdirSync(dirs.stateDir).sort()).toEqual(["data-store", "mine", "notes.txt"]);
     expect(await wipeState(dirs.stateDir)).toEqual([]);
   });
@@ -35,6 +42,20 @@ describe("wiping", () => {
     await wipeState(dirs.stateDir);
     expect(existsSync(join(elsewhere, "precious"))).toBe(true);
     expect(readdirSync(dirs.stateDir)).toEqual([]);
+  });
+});
+
+describe("an overlay's own directory", () => {
+  it("is emptied and stays", async () => {
+    await using dirs = await someDirectories();
+    mkdirSync(join(dirs.stateDir, "deep"), { recursive: true });
+    writeFileSync(join(dirs.stateDir, "table.json"), "{}");
+    expect((await wipeOverlayState(dirs.stateDir)).toSorted()).toEqual([
+      join(dirs.stateDir, "deep"),
+      join(dirs.stateDir, "table.json"),
+    ]);
+    expect(readdirSync(dirs.stateDir)).toEqual([]);
+    expect(await wipeOverlayState(join(dirs.root, "none"))).toEqual([]);
   });
 });
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { BlockList, isIP } from "node:net";
 import { describe, expect, it } from "vitest";
-import { parseCidr } from "../../../src/lib/cidr.ts";
+import { addressRange, parseCidr } from "../../../src/lib/cidr.ts";
 
 describe("a CIDR", () => {
   it.each([
@@ -54,5 +54,30 @@ describe("a CIDR", () => {
         expect(parseCidr(cidr?.text ?? "")).toEqual({ text: cidr?.text, hadHostBits: false });
       }),
     );
+  });
+});
+
+describe("the range of a block", () => {
+  const sized = fc.oneof(fc.tuple(fc.ipV4(), fc.nat(32)), fc.tuple(fc.ipV6(), fc.nat(128)));
+
+  it("holds exactly the addresses that the block does, of its own family", () => {
+    fc.assert(
+      fc.property(sized, fc.oneof(fc.ipV4(), fc.ipV6()), ([address, prefix], other) => {
+        const block = new BlockList();
+        block.addSubnet(address, prefix, isIP(address) === 4 ? "ipv4" : "ipv6");
+        for (const candidate of [address, other]) {
+          const [range, point] = [addressRange(`${address}/${prefix}`), addressRange(candidate)?.low];
+          if (range === undefined || point === undefined) throw new Error("not read");
+          const isWithin = Buffer.compare(range.low, point) <= 0 && Buffer.compare(point, range.high) <= 0;
+          const isOfFamily = isIP(candidate) === isIP(address);
+          expect(isWithin).toBe(isOfFamily && block.check(candidate, isIP(candidate) === 4 ? "ipv4" : "ipv6"));
+        }
+      }),
+    );
+  });
+
+  it("is none of what is no block", () => {
+    expect(addressRange("10.0.0.0/33")).toBeUndefined();
+    expect(addressRange("")).toBeUndefined();
   });
 });

@@ -73,6 +73,8 @@ describe("a frame", () => {
     [{ jsonrpc: "1.0", id: 7, method: "a" }, 7],
     [{ jsonrpc: "2.0", id: 7, method: 5 }, 7],
     [{ jsonrpc: "2.0", id: 7, method: "a".repeat(65) }, 7],
+    [{ jsonrpc: "2.0", id: 7, method: "a", params: { constructor: 1 } }, 7],
+    [{ jsonrpc: "2.0", id: 7, result: { constructor: 1 } }, undefined],
     [{ jsonrpc: "2.0", id: "7", method: "a" }, undefined],
     [{ jsonrpc: "2.0", method: 5 }, undefined],
     [{ jsonrpc: "2.0", id: 7, error: {} }, undefined],

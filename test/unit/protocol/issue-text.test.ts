@@ -11,6 +11,22 @@ const Form = z.strictObject({
   state: z.enum(["ON", "OFF"]).optional(),
   one: z.literal("x").optional(),
   code: z.string().regex(/^a$/, "must begin with a").optional(),
+  short: z.string().min(1).max(3).optional(),
+  exact: z.string().length(2).optional(),
+  few: z.array(z.int()).min(1).max(2).optional(),
+  port: z.int().min(1).max(65_535).optional(),
+  above: z.number().gt(0).optional(),
+  id: z.uuid().optional(),
+  slug: z
+    .string()
+    .regex(/^[a-z]+$/)
+    .optional(),
+  ten: z.int().multipleOf(10).optional(),
+  named: z.record(z.string().regex(/^[a-z]$/, "must be one letter"), z.int()).optional(),
+  custom: z
+    .string()
+    .refine((text) => text === "ok")
+    .optional(),
   own: z.string("needs a text of its own").optional(),
 });
 
@@ -29,6 +45,19 @@ describe("what is wrong with a field", () => {
     [{ name: "a", state: "off" }, "state: must be one of ON, OFF"],
     [{ name: "a", one: "y" }, "one: must be x"],
     [{ name: "a", code: "b" }, "code: must begin with a"],
+    [{ name: "a", short: "" }, "short: must not be empty"],
+    [{ name: "a", short: "abcd" }, "short: must have at most 3 characters"],
+    [{ name: "a", exact: "a" }, "exact: must have exactly 2 characters"],
+    [{ name: "a", few: [] }, "few: needs at least one item"],
+    [{ name: "a", few: [1, 2, 3] }, "few: must have at most 2 items"],
+    [{ name: "a", port: 0 }, "port: must be at least 1"],
+    [{ name: "a", port: 65_536 }, "port: must be at most 65535"],
+    [{ name: "a", above: 0 }, "above: must be more than 0"],
+    [{ name: "a", id: "x" }, "id: must be a UUID"],
+    [{ name: "a", slug: "A" }, "slug: must match /^[a-z]+$/"],
+    [{ name: "a", ten: 5 }, "ten: must be a multiple of 10"],
+    [{ name: "a", named: { AA: 1 } }, "named.AA: is no name for a field: must be one letter"],
+    [{ name: "a", custom: "no" }, "custom: is not allowed"],
     [{ name: "a", own: 1 }, "own: needs a text of its own"],
     [{ name: "a", extra: 1, more: 2 }, "form: has unknown fields: extra, more"],
     [[], "form: must be an object, not a list"],

@@ -10,31 +10,58 @@ export interface ConnectorsActual {
   readonly addresses: ReadonlyMap<string, readonly string[]>;
 }
 
+interface Listens {
+  readonly subject: string;
+  readonly guarded: false;
+  readonly listener: OverlayListener;
+}
+/** At how many addresses one connector may listen. */
+const MAX_ADDRESSES = 256;
+
 export type ConnectorStep =
+  | ({ readonly kind: "listen" | "change" | "rename" } & Listens)
+  | ({ readonly kind: "move"; readonly from: string } & Listens)
   | {
-      readonly kind: "listen" | "change" | "rename";
+      readonly kind: "close";
       readonly subject: string;
       readonly guarded: false;
-      readonly listener: OverlayListener;
-    }
-  | { readonly kind: "close"; readonly subject: string; readonly guarded: false; readonly key: string };
+      readonly removes: true;
+      readonly key: string;
+    };
 
-/** Lists the listeners to be closed, changed and opened; one that stays the same keeps its socket and its flows. */
+/** Lists the listeners to be closed, moved, changed and opened; one that stays the same keeps its socket and its flows. */
 export function planConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly ConnectorStep[] {
   const wanted = desired.flatMap((connector) => compileConnector(connector, actual.addresses) ?? []);
   const keys = new Set(wanted.map(({ key }) => key));
-  const gone = [...actual.listeners.values()].filter(({ key }) => !keys.has(key));
-  return [
-    ...gone.map(({ key, connector }) => ({ kind: "close", subject: connector, guarded: false, key }) as const),
-    ...wanted.flatMap((listener): ConnectorStep[] => {
-      const before = actual.listeners.get(listener.key);
-      const subject = listener.connector;
-      if (before === undefined) return [{ kind: "listen", subject, guarded: false, listener }];
+  const unwanted = [...actual.listeners.values()].filter(({ key }) => !keys.has(key));
+  const left = new Map(unwanted.map((listener) => [originOf(listener), listener]));
+  const moved = new Set<string>();
+  const steps = wanted.flatMap((listener): ConnectorStep[] => {
+    const subject = listener.connector;
+    const before = actual.listeners.get(listener.key);
+    if (before !== undefined) {
       if (isDeepStrictEqual(before, listener)) return [];
       const isRenamed = isDeepStrictEqual({ ...before, connector: subject }, listener);
       return [{ kind: isRenamed ? "rename" : "change", subject, guarded: false, listener }];
-    }),
-  ];
+    }
+    // Where only the place changes, both are one step: flows outlive it.
+    const from = left.get(originOf(listener))?.key;
+    left.delete(originOf(listener));
+    if (from !== undefined) moved.add(from);
+    return [
+      from === undefined
+        ? { kind: "listen", subject, guarded: false, listener }
+        : { kind: "move", subject, guarded: false, listener, from },
+    ];
+  });
+  const gone = unwanted
+    .filter(({ key }) => !moved.has(key))
+    .map(({ key, connector }) => ({ kind: "close", subject: connector, guarded: false, removes: true, key }) as const);
+  return [...gone, ...steps];
+}
+
+function originOf({ connector, protocol, port }: OverlayListener): string {
+  return `${protocol} ${port} ${connector}`;
 }
 
 /**
@@ -52,7 +79,7 @@ export function compileConnector(
     key: keyOf(connector),
     connector: id,
     protocol: transport,
-    addresses: [...at],
+    addresses: at.slice(0, MAX_ADDRESSES),
     port,
     target,
     ...(sources === undefined ? {} : { sources: [...sources] }),
@@ -78,9 +105,14 @@ export function keyOf({ transport, port, listen }: Connector): string {
 export function waitingConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly Issue[] {
   return desired.filter(isServed).flatMap((connector): Issue[] => {
     const { path, listen } = connector;
-    if (listen.at === "nic" && addressesOf(listen, actual.addresses).length === 0) {
-      const at = `${path}.nic`;
+    const at = `${path}.nic`;
+    const count = addressesOf(listen, actual.addresses).length;
+    if (listen.at === "nic" && count === 0) {
       return [{ path: at, code: "address-absent", message: `${at}: ${listen.nic} has no IPv4 address` }];
+    }
+    if (listen.at === "nic" && count > MAX_ADDRESSES) {
+      const text = `${listen.nic} has ${count} IPv4 addresses; only the first ${MAX_ADDRESSES} are listened on`;
+      return [{ path: at, code: "too-many-addresses", message: `${at}: ${text}` }];
     }
     const state = actual.states.get(keyOf(connector));
     if (state?.state !== "failed") return [];

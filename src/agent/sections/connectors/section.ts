@@ -26,7 +26,9 @@ export function connectorsSection(
   const { overlay, addresses, nodeType, isHere } = options;
   const applyAll = (steps: readonly ConnectorStep[], signal: AbortSignal): Promise<void> => {
     const put = steps.flatMap((step) => (step.kind === "close" ? [] : [step.listener]));
-    const drop = steps.flatMap((step) => (step.kind === "close" ? [step.key] : []));
+    const drop = steps.flatMap((step) =>
+      step.kind === "close" ? [step.key] : step.kind === "move" ? [step.from] : [],
+    );
     return overlay.change({ listeners: { put, drop } }, signal);
   };
   return {

@@ -17,7 +17,13 @@ export type ServiceStep =
       readonly guarded: false;
       readonly service: OverlayService;
     }
-  | { readonly kind: "withdraw"; readonly subject: string; readonly guarded: false; readonly name: string };
+  | {
+      readonly kind: "withdraw";
+      readonly subject: string;
+      readonly guarded: false;
+      readonly removes: true;
+      readonly name: string;
+    };
 
 /** Lists the services to be withdrawn, changed and offered; of one that stays the same nothing. */
 export function planServices(desired: readonly Service[], actual: ServicesActual): readonly ServiceStep[] {
@@ -25,7 +31,7 @@ export function planServices(desired: readonly Service[], actual: ServicesActual
   const names = new Set(offered.map(({ name }) => name));
   const gone = [...actual.services.keys()].filter((name) => !names.has(name));
   return [
-    ...gone.map((name) => ({ kind: "withdraw", subject: name, guarded: false, name }) as const),
+    ...gone.map((name) => ({ kind: "withdraw", subject: name, guarded: false, removes: true, name }) as const),
     ...offered.flatMap((desired): ServiceStep[] => {
       const service = compileService(desired, actual.addresses);
       const before = actual.services.get(service.name);

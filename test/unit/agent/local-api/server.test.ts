@@ -1,10 +1,11 @@
+import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { connect, type Socket } from "node:net";
 import { once } from "node:events";
 import { join } from "node:path";
 import { pino } from "pino";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { serveLocalApi } from "../../../../src/agent/local-api/server.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { systemClock, type Clock } from "../../../../src/host/clock.ts";
@@ -54,6 +55,42 @@ describe("the sockets", () => {
     await agent.close();
     expect(existsSync(join(agent.runDir, "agent.sock"))).toBe(false);
     expect(existsSync(join(agent.runDir, "admin.sock"))).toBe(false);
+  });
+
+  it("that a dead agent left are taken over by one of several that start at once", async () => {
+    await using dirs = await someDirectories();
+    const at = (path: string): string => JSON.stringify(new URL(`../../../../${path}`, import.meta.url).href);
+    const text = `
+      const { serveLocalApi } = await import(${at("src/agent/local-api/server.ts")});
+      const { systemClock } = await import(${at("src/host/clock.ts")});
+      const { pino } = await import("pino");
+      process.stdin.once("data", async () => {
+        const options = { provider: {}, log: pino({ level: "silent" }), clock: systemClock() };
+        await serveLocalApi({ ...options, runDir: ${JSON.stringify(dirs.runDir)} }).then(
+          () => console.log("serves"),
+          ({ code }) => console.log(code),
+        );
+      });
+      console.log("ready");`;
+    const starters = Array.from({ length: 5 }, () =>
+      spawn(process.execPath, ["--input-type=module", "-e", text], { stdio: ["pipe", "pipe", "inherit"] }),
+    );
+    onTestFinished(() => starters.forEach((starter) => starter.kill("SIGKILL")));
+    const said = async (starter: (typeof starters)[number]): Promise<string> => {
+      const [data] = (await once(starter.stdout, "data")) as [Buffer];
+      return data.toString().trim();
+    };
+    // The first round leaves the sockets that those of the second find.
+    for (const round of [starters.slice(0, 1), starters.slice(1)]) {
+      expect(await Promise.all(round.map(said))).toEqual(round.map(() => "ready"));
+      const verdicts = round.map(said);
+      for (const starter of round) starter.stdin.write("go");
+      const others = Array<string>(round.length - 1).fill("socket-in-use");
+      expect((await Promise.all(verdicts)).sort()).toEqual(["serves", ...others].sort());
+      for (const starter of round) starter.kill("SIGKILL");
+      await Promise.all(round.map((starter) => once(starter, "exit")));
+    }
+    expect(existsSync(join(dirs.runDir, "agent.sock"))).toBe(true);
   });
 
   it("stay with the agent that has them, and the second one names it", async () => {

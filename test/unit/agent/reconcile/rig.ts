@@ -41,12 +41,12 @@ export function engineRig(sections: readonly Reconciler[], options: Partial<Engi
     faults,
     reports: () => reports,
     /** Desires this and waits until the engine has nothing left to do at once. */
-    async want(config: Readonly<Record<string, unknown>>, isActive = true): Promise<void> {
+    want: async (config: Readonly<Record<string, unknown>>, isActive = true): Promise<void> => {
       version += 1;
       engine.set({ version: { node: version }, config, isActive });
       await engine.idle();
     },
-    standing(section = "model"): Standing {
+    standing: (section = "model"): Standing => {
       const standing = engine.standings.find((one) => one.section === section);
       if (standing === undefined) throw new Error(`${section} was never tried`);
       return standing;

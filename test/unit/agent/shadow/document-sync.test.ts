@@ -33,7 +33,7 @@ beforeAll(async () => {
 });
 
 /** A node in front of a control plane that offers `offer`: each name's version and body. */
-async function setUp(session = nodeIdentity.session) {
+async function setUp({ session = nodeIdentity.session, chance = 0.5 } = {}) {
   const directory = tempDir();
   mkdirSync(join(directory, "s/desired"), { recursive: true });
   const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
@@ -53,6 +53,7 @@ async function setUp(session = nodeIdentity.session) {
   let retryAfterMs: number | undefined;
   const sync = new DocumentSync({
     clock,
+    random: () => chance,
     log: pino({ level: "silent" }),
     http: {
       send: ({ headers, maxBytes, knownAddresses }) => {
@@ -210,7 +211,7 @@ test.each([
   ["the session's host", nodeIdentity.session, ["192.0.2.1"]],
   ["another host", "wss://sessions.example.net/agent/v1/session", undefined],
 ])("are fetched from %s by the addresses known for it", async (_what, session, expected) => {
-  const { put, connect, documents, known } = await setUp(session);
+  const { put, connect, documents, known } = await setUp({ session });
   await put("node", 2, nodeDocument());
   connect();
   await waitFor("the document", () => documents.version("node") === 2);
@@ -256,14 +257,15 @@ describe("a download that is no document", () => {
 });
 
 test.each([
-  [503, 1_800_000, 1_800_000],
-  [429, 1_800_000, 1_800_000],
-  [429, 86_400_000, 3_600_000],
-  [500, 1_800_000, 4000],
+  [503, 1_800_000, 0, 1_800_500],
+  [429, 1_800_000, 0.5, 1_890_000],
+  [429, 5000, 0.5, 10_000],
+  [429, 86_400_000, 0.25, 3_690_000],
+  [500, 1_800_000, 0.5, 2000],
 ])(
-  "an answer %i that asks to wait %i ms is heeded for %i ms, whatever happens meanwhile",
-  async (code, asked, wait) => {
-    const { put, connect, documents, clock, answer, sync, asked: requests } = await setUp();
+  "an answer %i that asks to wait %i ms is heeded, with a chance of %d, for %i ms, whatever happens meanwhile",
+  async (code, asked, chance, wait) => {
+    const { put, connect, documents, clock, answer, sync, asked: requests } = await setUp({ chance });
     await put("node", 2, nodeDocument());
     answer(code, asked);
     connect();
@@ -271,7 +273,7 @@ test.each([
     await waitFor("the request", () => requests.length === 1);
     await new Promise(setImmediate);
     answer(200);
-    if (wait > 10_000) {
+    if (code !== 500) {
       sync.look(["node"]);
       connect();
     }
@@ -345,4 +347,48 @@ test("what was refused is looked at again when the keys or the node's document c
   offer.set("keys", { version: 2, body: JSON.stringify([{ jws }]) });
   sync.look(["keys"]);
   await waitFor("the document", () => documents.version("node") === 2);
+});
+
+test("a version that was rolled back is not fetched again, and a newer one ends it", async () => {
+  const { put, connect, documents, asked, accepted, refused, sync, clock } = await setUp();
+  await put("node", 2, nodeDocument());
+  connect();
+  await waitFor("the first", () => documents.version("node") === 2);
+  await put("node", 3, nodeDocument({ tags: { bad: "yes" } }));
+  sync.look(["node"]);
+  await waitFor("the second", () => documents.version("node") === 3);
+  await documents.rollBack("node", clock.now());
+  const before = accepted.length;
+  asked.length = 0;
+  sync.look(["node"]);
+  await waitFor("the question", () => asked.length > 0);
+  await put("node", 4, nodeDocument());
+  sync.look(["node"]);
+  await waitFor("the newer one", () => documents.version("node") === 4);
+  expect(accepted.slice(before)).toEqual(["node"]);
+  expect(refused).toEqual([]);
+  expect(documents.current.node?.refused).toBeUndefined();
+});
+
+test("a cluster that only the rolled-back document names is no failure", async () => {
+  const { put, connect, documents, accepted, refused, health, sync, clock } = await setUp();
+  await put("node", 2, nodeDocument({ cluster: "a.example.net" }));
+  await put("cluster", 3, clusterDocument("a.example.net"));
+  connect();
+  await waitFor("the cluster", () => documents.version("cluster") === 3);
+  await put("node", 3, nodeDocument({ cluster: "b.example.net" }));
+  await put("cluster", 1, clusterDocument("b.example.net"));
+  sync.look(["node", "cluster"]);
+  await waitFor("the other cluster", () => documents.version("cluster") === 1);
+  await documents.rollBack("node", clock.now());
+  const before = accepted.length;
+  await put("cluster", 2, clusterDocument("b.example.net"));
+  sync.look(["cluster"]);
+  await clock.advance(5000);
+  await put("node", 4, nodeDocument({ cluster: "b.example.net" }));
+  sync.look(["node"]);
+  await waitFor("the newer one", () => documents.version("cluster") === 2);
+  expect(accepted.slice(before)).toEqual(["node", "cluster"]);
+  expect(refused).toEqual([]);
+  expect(health).not.toContain(false);
 });

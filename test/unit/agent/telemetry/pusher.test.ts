@@ -168,3 +168,31 @@ test("a control plane that takes nothing is asked every five seconds, however mu
   pusher.close();
   expect(clock.pendingTimers).toBe(0);
 });
+
+test("an event is not kept waiting by however many flow records", async () => {
+  const { spool, pusher } = setUp();
+  const flows = Array.from({ length: 5000 }, (_, i) => ({ i }));
+  spool.appendAll("flows", flows);
+  const { connection, pushes } = session((push) => {
+    if (pushes.length === 2) spool.append("events", { urgent: true });
+    return takeAll(push);
+  });
+  pusher.online(connection);
+  await settled();
+  expect(pushes.map(({ stream }) => stream).slice(0, 4)).toEqual(["flows", "flows", "events", "flows"]);
+  expect(spool.status()).toMatchObject({ flows: { queued: 0 }, events: { queued: 0 } });
+});
+
+test("a full spool goes to disk piece by piece once it has waited a minute", async () => {
+  const { spool, pusher, clock, stored } = setUp();
+  spool.appendAll(
+    "flows",
+    Array.from({ length: 2500 }, (_, i) => ({ i })),
+  );
+  pusher.look();
+  await clock.advance(60_000);
+  expect(stored().flows.queued).toBe(1000);
+  await clock.advance(100);
+  expect(stored().flows.queued).toBe(2500);
+  expect(clock.pendingTimers).toBe(0);
+});

@@ -179,3 +179,66 @@ test("an answer that takes nothing leaves the drops to be told again", () => {
   spool.acknowledge(batch, 0);
   expect(batchOf(spool)).toEqual(batch);
 });
+
+describe("many records that are not urgent", () => {
+  const many = (from: number, count: number) => Array.from({ length: count }, (_, i) => ({ i: from + i }));
+  const { maxRecords } = streamBounds.flows;
+  const rows = (sql: DatabaseSync) =>
+    sql.prepare("SELECT count(*) AS n, min(seq) AS first, max(seq) AS last FROM spool_record").get();
+
+  test("touch the disk only in a flush, however many are dropped, and their drops are kept then", () => {
+    const { sql, spool, open } = memory();
+    spool.appendAll("flows", many(0, 10));
+    spool.flush();
+    const changes = () => sql.prepare("SELECT total_changes() AS n").get()?.["n"];
+    const before = changes();
+    for (let round = 0; round < 3; round += 1) spool.appendAll("flows", many(10 + round * 20_000, 20_000));
+    expect(spool.status().flows).toEqual({ queued: maxRecords, dropped: 10_010 });
+    expect(changes()).toBe(before);
+    spool.flush();
+    expect(rows(sql)).toEqual({ n: maxRecords, first: 10_011, last: 60_010 });
+    expect(open().status().flows).toEqual({ queued: maxRecords, dropped: 10_010 });
+    expect(open().batch("flows")).toMatchObject({ first: 10_011, records: { length: 500 } });
+  });
+
+  test("go to disk in pieces, which together are everything in order", () => {
+    const { sql, spool, open } = memory();
+    spool.appendAll("flows", many(0, 2500));
+    expect(spool.flush(1000)).toBe(true);
+    expect(rows(sql)).toEqual({ n: 1000, first: 1, last: 1000 });
+    spool.append("flows", { i: 2500 });
+    expect([spool.flush(1000), spool.flush(1000), spool.flush(1000)]).toEqual([true, false, false]);
+    const later = open();
+    const found: unknown[] = [];
+    for (let batch = later.batch("flows"); batch !== undefined; batch = later.batch("flows")) {
+      found.push(...batch.records.map(({ i }) => i));
+      later.acknowledge(batch, lastOf(batch));
+    }
+    expect(found).toEqual(many(0, 2501).map(({ i }) => i));
+  });
+
+  test("are left for a later flush by a disk that refuses, and no piece is asked for at once", () => {
+    const path = join(tempDir(), "state.db");
+    const { sql } = openDatabase(path, { migrations: [spoolMigration], exclusive: false });
+    const spool = new Spool(sql, () => undefined);
+    sql.exec("PRAGMA max_page_count=8");
+    spool.appendAll("flows", many(0, 5000));
+    expect(spool.flush(1000)).toBe(false);
+    sql.exec("PRAGMA max_page_count=100000");
+    expect(spool.flush()).toBe(false);
+    expect(rows(sql)).toEqual({ n: 5000, first: 1, last: 5000 });
+  });
+
+  test("that were dropped while they were under way are acknowledged without harm", () => {
+    const { spool, sql } = memory();
+    spool.appendAll("flows", many(0, 500));
+    spool.flush();
+    const batch = spool.batch("flows");
+    spool.appendAll("flows", many(500, maxRecords));
+    if (batch === undefined) throw new Error("nothing waits");
+    spool.acknowledge(batch, lastOf(batch));
+    expect(spool.batch("flows")).toMatchObject({ first: 501, dropped: 500 });
+    spool.flush();
+    expect(rows(sql)).toEqual({ n: maxRecords, first: 501, last: 500 + maxRecords });
+  });
+});

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test, vi } from "vitest";
 import type { TriggerReply } from "../../../../src/agent/triggers/trigger.ts";
-import { HostError } from "../../../../src/errors.ts";
+import { HostError, SessionError } from "../../../../src/errors.ts";
 import { RemoteError } from "../../../../src/protocol/rpc.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { claims, fastClock, memoryJournal, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "./rig.ts";
@@ -34,9 +34,13 @@ describe("results that could not be given in the reply", () => {
     await vi.waitFor(() => expect(channel.refusals).toHaveLength(2));
     await clock.advance(2000);
     expect(channel.refusals).toHaveLength(1);
-    await clock.advance(3000);
+    await clock.advance(1000);
     expect(channel.refusals).toHaveLength(1);
-    await clock.advance(9000);
+    await clock.advance(1000);
+    expect(channel.refusals).toHaveLength(0);
+    await clock.advance(3000);
+    expect(channel.results).toHaveLength(0);
+    await clock.advance(1000);
     expect(channel.results).toHaveLength(1);
     expect(journal.unacknowledged(10)).toEqual([]);
     await dispatcher.close();
@@ -54,6 +58,92 @@ describe("results that could not be given in the reply", () => {
     expect(channel.refusals).toHaveLength(1);
     await dispatcher.close();
     expect(clock.pendingTimers).toBe(0);
+  });
+
+  /** A node that comes online with so many results; those of `poisoned` the control plane fails over every time. */
+  function waiting(count: number, poisoned: readonly number[], failure: Error = refused("internal")) {
+    const clock = new FakeClock();
+    const { journal } = memoryJournal();
+    const ids: readonly string[] = Array.from({ length: count }, () => randomUUID());
+    for (const id of ids) {
+      journal.begin({ id, event: "e", digest: "d", deadlineMs: 1, now: NOW, expiresMs: NOW });
+      journal.finish(id, { body: 1 }, true);
+    }
+    const parts = rig([], { journal, clock, isOffline: true });
+    const { channel, dispatcher } = parts;
+    channel.poison = new Map(poisoned.map((i) => [ids[i] ?? "", failure]));
+    dispatcher.attach(channel);
+    const taken = (): readonly number[] => channel.results.map(({ id }) => ids.indexOf(id));
+    const tries = (i: number): number => channel.tried.filter((id) => id === ids[i]).length;
+    /** Lets time pass in steps, with room for what each timer begins. */
+    const pass = async (ms: number): Promise<void> => {
+      await new Promise(setImmediate);
+      for (let passed = 0; passed < ms; passed += 1000) {
+        await clock.advance(1000);
+        await new Promise(setImmediate);
+      }
+    };
+    return { ...parts, clock, ids, taken, tries, pass };
+  }
+
+  test.each([
+    ["fails", refused("internal")],
+    ["never answers", new DOMException("late", "TimeoutError")],
+    ["answers something else to", new SessionError("invalid-result", "no")],
+  ])("do not wait for one that the control plane %s every time", async (_what, failure) => {
+    const { taken } = waiting(60, [0, 55], failure);
+    await vi.waitFor(() => expect(taken()).toHaveLength(58));
+    expect(taken()).not.toContain(0);
+  });
+
+  test("do not wait for many of them, which are told from a control plane that fails over everything", async () => {
+    const { pass, taken } = waiting(8, [0, 1, 2, 3, 4]);
+    await pass(1000);
+    expect(taken()).toEqual([]);
+    await pass(1000);
+    expect(taken()).toEqual([5, 6, 7]);
+  });
+
+  test("that are refused every time are tried later and later, so often, and kept for the next session", async () => {
+    const { clock, pass, channel, dispatcher, journal, ids, taken, tries } = waiting(3, [1]);
+    await pass(3_600_000);
+    expect([taken(), tries(1)]).toEqual([[0, 2], 8]);
+    expect(journal.unacknowledged(10).map(({ id }) => id)).toEqual([ids[1]]);
+    expect(clock.pendingTimers).toBe(0);
+    dispatcher.attach(channel);
+    await vi.waitFor(() => expect(tries(1)).toBe(9));
+    channel.poison.clear();
+    await pass(2000);
+    expect(taken()).toEqual([0, 2, 1]);
+    expect(journal.unacknowledged(10)).toEqual([]);
+  });
+
+  test("of a control plane that fails over all of them come in no storm", async () => {
+    const { pass, channel, taken } = waiting(200, [...Array(200).keys()]);
+    await pass(3_600_000);
+    expect([taken(), channel.tried.length]).toEqual([[], expect.any(Number)]);
+    expect(channel.tried.length).toBeLessThan(200);
+  });
+
+  test("have another turn when the control plane asks for them", async () => {
+    const { run, channel, dispatcher, journal } = rig([answer], { clock: new FakeClock() });
+    const asked = claims("answer", { wait: false });
+    channel.poison = new Map([[asked.jti, refused("internal")]]);
+    await run("answer", asked);
+    await vi.waitFor(() => expect(channel.tried).toHaveLength(1));
+    channel.poison.clear();
+    await run("answer", asked);
+    await vi.waitFor(() => expect(channel.results).toHaveLength(1));
+    expect(journal.unacknowledged(10)).toEqual([]);
+    await dispatcher.close();
+  });
+
+  test("that have left the journal are forgotten", async () => {
+    const { clock, pass, journal, ids, channel } = waiting(2, [0]);
+    await pass(1000);
+    journal.acknowledge(ids[0] ?? "");
+    await pass(600_000);
+    expect([channel.tried.length, clock.pendingTimers]).toEqual([2, 0]);
   });
 
   test("are all sent, however many, in order", async () => {

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { pino } from "pino";
 import { describe, expect, test, vi } from "vitest";
 import type { Trigger, TriggerReply } from "../../../../src/agent/triggers/trigger.ts";
 import { HostError } from "../../../../src/errors.ts";
@@ -17,6 +18,21 @@ const hang = (event: string, more = {}): Trigger =>
     more,
   );
 const error = (reply: TriggerReply) => ("error" in reply ? reply.error : undefined);
+
+test("the log says when a trigger that nobody waits for was accepted, and how it ended", async () => {
+  const lines: { readonly msg: string; readonly outcome?: string }[] = [];
+  const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line) as never) });
+  const gate = deferred<void>();
+  const waits = stream("waits", () => gate.promise.then(() => ({ exitCode: 0 })));
+  const { run } = rig([answer, waits], { log });
+  await run("waits", { wait: false });
+  expect(lines).toMatchObject([{ msg: "trigger accepted" }]);
+  expect(lines[0]).not.toHaveProperty("outcome");
+  gate.resolve();
+  await vi.waitFor(() => expect(lines.at(-1)).toMatchObject({ msg: "trigger ended", outcome: "ok" }));
+  await run("answer");
+  expect(lines.map(({ msg }) => msg)).toEqual(["trigger accepted", "trigger ended", "trigger answered"]);
+});
 
 describe("answers", () => {
   test("a one-shot with its body", async () => {

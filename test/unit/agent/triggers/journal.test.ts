@@ -40,9 +40,10 @@ describe("one trigger", () => {
     journal.finish(second.id, { body: 2 }, true);
     journal.finish(first.id, { error: { code: "timeout", message: "late" } }, true);
     expect(journal.unacknowledged(10).map(({ id }) => id)).toEqual([first.id, second.id]);
-    expect(journal.unacknowledged(1)).toHaveLength(1);
+    expect(journal.unacknowledged(1).map(({ id }) => id)).toEqual([first.id]);
+    expect(journal.unacknowledged(1, 1).map(({ id }) => id)).toEqual([second.id]);
     journal.acknowledge(first.id);
-    expect(journal.unacknowledged(10)).toEqual([{ id: second.id, reply: { body: 2 } }]);
+    expect(journal.unacknowledged(10)).toEqual([{ seq: 2, id: second.id, reply: { body: 2 } }]);
     journal.acknowledge(second.id);
     journal.sendAgain(second.id);
     expect(journal.unacknowledged(10)).toHaveLength(1);
@@ -117,8 +118,8 @@ describe("what ends the program on purpose", () => {
     expect(journal.settle(OTHER_BOOT, NOW)).toBe(2);
     expect(journal.settle(OTHER_BOOT, NOW)).toBe(0);
     expect(journal.unacknowledged(10)).toEqual([
-      { id: restart.id, reply: { body: { output: { message: "Node service restarted", startedAt: NOW } } } },
-      { id: reboot.id, reply: { body: { output: { message: "Node host restarted", startedAt: NOW } } } },
+      { seq: 1, id: restart.id, reply: { body: { output: { message: "Node service restarted", startedAt: NOW } } } },
+      { seq: 2, id: reboot.id, reply: { body: { output: { message: "Node host restarted", startedAt: NOW } } } },
     ]);
   });
 

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
-import { pino } from "pino";
+import { pino, type Logger } from "pino";
 import type { NodeFacts } from "../../../../src/agent/triggers/admit.ts";
 import { Dispatcher } from "../../../../src/agent/triggers/dispatch.ts";
 import { Journal, journalMigration, type JournalOptions } from "../../../../src/agent/triggers/journal.ts";
@@ -39,6 +39,10 @@ export class TestChannel implements TriggerChannel {
   readonly results: { readonly id: string; readonly reply: TriggerReply }[] = [];
   /** Thrown for a result until it is emptied. */
   readonly refusals: Error[] = [];
+  /** What is thrown for these ids every time. */
+  poison = new Map<string, Error>();
+  /** The ids of the results that were offered, taken or not. */
+  readonly tried: string[] = [];
   readonly #control = new AbortController();
   #gate: Promise<void> = Promise.resolve();
   #open: () => void = () => undefined;
@@ -80,7 +84,8 @@ export class TestChannel implements TriggerChannel {
   }
 
   result(id: string, reply: TriggerReply): Promise<void> {
-    const refusal = this.refusals.shift();
+    this.tried.push(id);
+    const refusal = this.poison.get(id) ?? this.refusals.shift();
     if (refusal !== undefined) return Promise.reject(refusal);
     this.results.push({ id, reply });
     return Promise.resolve();
@@ -123,17 +128,24 @@ export interface Rig {
 
 export function rig(
   triggers: readonly Trigger[],
-  options: { readonly node?: NodeFacts; readonly journal?: Journal; readonly clock?: Clock } = {},
+  options: {
+    readonly node?: NodeFacts;
+    readonly journal?: Journal;
+    readonly clock?: Clock;
+    readonly log?: Logger;
+    /** The channel is not attached yet. */
+    readonly isOffline?: boolean;
+  } = {},
 ): Rig {
   const {
     node = { type: "Node", state: "ACTIVE" },
     journal = memoryJournal().journal,
     clock = systemClock(),
+    log = pino({ level: "silent" }),
   } = options;
-  const log = pino({ level: "silent" });
   const dispatcher = new Dispatcher({ triggers, node: () => node, journal, clock, log });
   const channel = new TestChannel();
-  dispatcher.attach(channel);
+  if (options.isOffline !== true) dispatcher.attach(channel);
   return { dispatcher, journal, channel, run: (event, fields) => dispatcher.run(claims(event, fields), channel, NOW) };
 }
 

@@ -112,6 +112,23 @@ describe("measures", () => {
   });
 });
 
+test("the peak is never below the average, not even when the last interval is the fastest", async () => {
+  // Next to nothing for one interval, then everything at once: the whole is then faster than the one interval that was timed.
+  const { url } = await serve((_, response) => {
+    response.write(Buffer.alloc(1000));
+    setTimeout(() => response.end(Buffer.alloc(4_000_000)), 150);
+  });
+  const { lines } = await measure(
+    { target: () => to(url), maxBytes: 4_000_000, durationMs: 60_000, stallMs: 60_000 },
+    { action: "download" },
+  );
+  expect(lines.length).toBeGreaterThan(2);
+  for (const line of lines) {
+    expect(Number(line["maxDownloadMbps"])).toBeGreaterThanOrEqual(Number(line["downloadMbps"]));
+  }
+  expect(lines.at(-1)?.["downloadMbps"]).toBeGreaterThan(0);
+});
+
 describe("says what is wrong", () => {
   test("without a server, with a wrong action, and on an INACTIVE node", async () => {
     expect((await measure({})).error).toMatchObject({ code: "not-configured" });

@@ -1,7 +1,8 @@
 import { createServer, type AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { probeTcp } from "../../../../src/agent/triggers/tcp-probe.ts";
-import { netcatArguments, TgNc, tgNc } from "../../../../src/agent/triggers/tg-nc.ts";
+import { netcatArguments, tgNc } from "../../../../src/agent/triggers/tg-nc.ts";
+import { TgNc } from "../../../../src/protocol/trigger-bodies.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostExec } from "../../../../src/host/exec.ts";
 import { rig, type Rig } from "./rig.ts";

@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
-import { pingArguments, TgPing, tgPing } from "../../../../src/agent/triggers/tg-ping.ts";
+import { pingArguments, tgPing } from "../../../../src/agent/triggers/tg-ping.ts";
+import { TgPing } from "../../../../src/protocol/trigger-bodies.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostExec } from "../../../../src/host/exec.ts";
 import { rig } from "./rig.ts";
@@ -9,9 +10,9 @@ const exec = hostExec(systemClock());
 describe("arguments", () => {
   test.each<[TgPing, boolean, string]>([
     [{ host: "192.0.2.1" }, true, "-n -O -c 4 -W 3 -- 192.0.2.1"],
-    [{ host: "192.0.2.1" }, false, "-n -O -c 600 -w 600 -- 192.0.2.1"],
+    [{ host: "192.0.2.1" }, false, "-n -O -c 600 -W 3 -- 192.0.2.1"],
     [{ host: "h", count: 7 }, true, "-n -O -c 7 -W 3 -- h"],
-    [{ host: "h", count: 7 }, false, "-n -O -c 7 -w 600 -- h"],
+    [{ host: "h", count: 7 }, false, "-n -O -c 7 -W 3 -- h"],
     [{ host: "127.1.2.3" }, true, "-n -O -c 4 -W 3 -I 127.0.0.1 -- 127.1.2.3"],
     [{ host: "127.example.net" }, true, "-n -O -c 4 -W 3 -- 127.example.net"],
     [{ host: "::1" }, true, "-n -O -c 4 -W 3 -- ::1"],
@@ -77,6 +78,13 @@ describe("with the real tool", () => {
     dispatcher.cancel(channel.parts[0]?.id ?? "");
     await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
     expect(channel.text).toContain("ping statistics");
+  });
+
+  test("a session whose every packet is answered ends with 0", async () => {
+    const { run, channel } = rig([tgPing(exec)]);
+    await run("tg-ping", { body: { host: "127.0.0.1", count: 3 }, wait: false });
+    await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { body: { exitCode: 0 } } }]), 20_000);
+    expect(channel.text).toContain("3 packets transmitted, 3 received");
   });
 
   test("a deadline gives what there is, with the summary", async () => {

@@ -122,3 +122,21 @@ describe("service users", () => {
     expect(bench.logged.join("")).not.toContain(clientSecret);
   });
 });
+
+it("every change of who may do what is recorded with who made it, and a refused one is not", async () => {
+  await bench.call("POST", "/v2/policy", { json: reader });
+  await bench.call("POST", "/v2/policy", { json: reader });
+  await bench.call("PUT", "/v2/policy/reader", { json: { ...reader, resources: ["tgrn:tg::nodes:node/*"] } });
+  await bench.call("POST", "/v2/service-user", { json: { name: "bot" } });
+  await bench.call("POST", "/v2/service-user/bot/token");
+  await bench.call("POST", "/v2/service-user/nobody/token");
+  await bench.call("DELETE", "/v2/policy/reader");
+  await bench.call("DELETE", "/v2/policy/reader");
+  expect(bench.fleet.changes).toEqual([
+    "admin: Policy reader created",
+    "admin: Policy reader replaced",
+    "admin: Service user bot created",
+    "admin: Credential of service user bot generated",
+    "admin: Policy reader deleted",
+  ]);
+});

@@ -128,7 +128,66 @@ describe("the older form", () => {
   });
 });
 
+describe("audits", () => {
+  beforeEach(() => {
+    const audit = (node: NodeRecord, timestamp: number, value: string) => ({
+      nodeId: node.uid,
+      fqdn: node.fqdn,
+      category: "Node Action",
+      value,
+      timestamp,
+    });
+    bench.fleet.auditRecords.push(audit(one, 200, "ann invoked Ping"), audit(two, 100, "bob invoked Node Restart"));
+  });
+
+  const values = async (path: string, key?: string): Promise<unknown[]> => {
+    const answer = await bench.call("GET", path, key === undefined ? {} : { key });
+    expect(answer.status).toBe(200);
+    return items(answer.json).map(({ value }) => value);
+  };
+
+  it("are listed with what becomes of them, in pages", async () => {
+    const answer = await bench.call("GET", "/v2/audit?limit=1");
+    expect(answer.headers.get("x-total-count")).toBe("2");
+    expect(answer.json).toEqual([
+      {
+        uid: one.uid,
+        fqdn: one.fqdn,
+        category: "Node Action",
+        value: "ann invoked Ping",
+        timestamp: 200,
+        expires: 200 + 30 * 24 * 3600,
+        org: bench.deps.org,
+      },
+    ]);
+    expect(await values("/v2/audit?limit=1&page=2")).toEqual(["bob invoked Node Restart"]);
+    expect(await values("/v2/audit?eTime=1970-01-01T00:02:00Z")).toEqual(["bob invoked Node Restart"]);
+  });
+
+  it("are those of the nodes that the caller may read", async () => {
+    const key = bench.keyFor(["events::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    expect(await values("/v2/audit", key)).toEqual(["bob invoked Node Restart"]);
+    expect(await values(`/v2/audit/${two.uid}`, key)).toEqual(["bob invoked Node Restart"]);
+    expect((await bench.call("GET", `/v2/audit/${one.uid}`, { key })).status).toBe(403);
+    expect((await bench.call("GET", "/v2/audit/00000000-0000-4000-8000-000000000000")).status).toBe(404);
+  });
+
+  it("refuse what they do not know", async () => {
+    for (const query of ["sTime=yesterday", "limit=0", "nodeId=x", "sTime=2026-01-02&eTime=2026-01-01"]) {
+      for (const path of ["/v2/audit", `/v2/audit/${one.uid}`])
+        expect((await bench.call("GET", `${path}?${query}`)).status, query).toBe(422);
+    }
+  });
+});
+
 describe("alerts", () => {
+  it("refuse parameters that they do not know, in every list", async () => {
+    for (const path of ["/alert", `/alert/${one.uid}`, "/v2/alert", `/v2/alert/${one.uid}`]) {
+      const { status, json } = await bench.call("GET", `${path}?levels=ERROR`);
+      expect([status, json], path).toEqual([422, ["query: has unknown fields: levels"]]);
+    }
+  });
+
   beforeEach(() => {
     for (const node of [one, two]) {
       bench.fleet.alertRecords.push({

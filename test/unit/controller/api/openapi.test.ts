@@ -148,6 +148,20 @@ describe("the OpenAPI document", () => {
     }
   });
 
+  it("describes the bodies of trigger events, each in its own form", () => {
+    const text = JSON.stringify(members(members(members(raw)["paths"])["/node/{nodeID}/trigger/{event}"]));
+    for (const [id, good, bad] of [
+      ["TgPing", { host: "192.0.2.1", count: 4 }, { count: 4 }],
+      ["TgNc", { host: "h", port: 22 }, { host: "h", port: 70_000 }],
+      ["TgTraceroute", { host: "h" }, {}],
+      ["SpeedTest", { action: "upload" }, { action: "sideways" }],
+    ] as const) {
+      expect(text).toContain(`#/components/schemas/${id}"`);
+      const check = checker(members(document.components.schemas[id]));
+      expect([id, check.safeParse(good).success, check.safeParse(bad).success]).toEqual([id, true, false]);
+    }
+  });
+
   it("describes nothing so loosely that a wrong answer would fit", () => {
     const schema = document.paths["/node"]?.["get"]?.responses["200"]?.content?.["application/json"]?.schema ?? {};
     expect(checker(schema).safeParse([{ uid: "x" }]).success).toBe(false);

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { knownPermissions } from "../../../../src/controller/model/permissions.ts";
@@ -146,5 +147,25 @@ describe("the request id", () => {
       level: 20,
     });
     expect(bench.logged[0]).not.toContain("secret:value");
+  });
+});
+
+describe("the README", () => {
+  const [, table] = readFileSync("README.md", "utf8").split("are not served yet");
+  const [rows = ""] = table?.split("\n- ") ?? [];
+  const paths = [...rows.matchAll(/`(?:([A-Z]+) )?(\/[^`]+)`/g)].map(
+    ([, method, path = ""]) => [method, path] as const,
+  );
+
+  it("names paths that are not served", () => {
+    expect(paths.length).toBeGreaterThan(20);
+  });
+
+  it.each(paths)("rightly says that %s %s is not", async (method, path) => {
+    const methods = method === undefined ? ["GET", "POST", "PUT", "DELETE"] : [method];
+    for (const one of methods) {
+      const { status } = await bench.call(one, filled(path.replace("*", "any")));
+      expect([404, 405], `${one} ${path}`).toContain(status);
+    }
   });
 });

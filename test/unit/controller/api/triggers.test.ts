@@ -74,7 +74,7 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
     ["tg-traceroute", 60_000],
     ["tg-nc", 60_000],
     ["speed-test", 120_000],
-    ["tg-ping?stream=1", 600_000],
+    ["tg-ping?stream=1", 660_000],
   ])("gives %s its deadline of %d ms", async (event, deadlineMs) => {
     await trigger(event);
     expect(requests()).toMatchObject([{ deadlineMs }]);

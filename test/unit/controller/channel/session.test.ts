@@ -125,6 +125,22 @@ test("more than a hundred malformed messages end the session with 1008, and a hu
   expect([closed(), refused]).toEqual([1008, ["malformed"]]);
 });
 
+test.each([
+  ['{"jsonrpc":"1.0","id":7,"method":"document.get"}', 7, -32600, "invalid-message"],
+  ['{"jsonrpc":"2.0","id":8,"method":5}', 8, -32600, "invalid-message"],
+  ['{"jsonrpc":"2.0","id":9,"method":"heartbeat","params":{"__proto__":{}}}', 9, -32600, "forbidden-key"],
+  ['{"jsonrpc":"2.0","id":"9","method":5}', null, -32600, "invalid-message"],
+  ['{"jsonrpc":"2.0","id":9,"error":{}}', null, -32600, "invalid-message"],
+  ["[]", null, -32600, "invalid-message"],
+  ['{"jsonrpc":"2.0","id":9,"method":"heartbeat"', null, -32700, "invalid-json"],
+])("the malformed request %s is answered with its id where it has one", async (frame, id, code, name) => {
+  const { node } = await openSession();
+  const answered = once(node, "message") as Promise<[Buffer]>;
+  node.send(frame);
+  const [answer] = await answered;
+  expect(JSON.parse(answer.toString())).toMatchObject({ id, error: { code, data: { code: name } } });
+});
+
 test("what a superseded session still sends is dropped", async () => {
   const { session, node, closed, beats } = await openSession();
   node.send(beat(1));

@@ -88,7 +88,7 @@ test("a counter that does not rise is reported, and on repetition the identity i
   await expect(session.peer.request("registry.token", { repository: "a" })).rejects.toMatchObject({ code: "busy" });
 
   expect(session.changed).toEqual([]);
-  expect(controller.fleet.dismissAlert(node.uid, "Identity Shared")).toBe(true);
+  expect(controller.fleet.dismissAlert(node.uid, "Identity Shared", "ann")).toBe(true);
   await until(() => session.changed.some(({ name }) => name === "node"));
   expect(await session.fetchDocument(controller.url, "node")).toBeDefined();
   await expect(session.peer.request("registry.token", { repository: "a" })).rejects.toMatchObject({
@@ -165,7 +165,9 @@ test("telemetry is stored once however often it is sent, and a bad record blocks
   expect(await push(1, [{ category: "Node Update", value: "v", timestamp: 5, extra: 1 }], "audits")).toEqual({
     last: 1,
   });
-  expect(controller.fleet.audits(node.uid)).toMatchObject([{ category: "Node Update", value: "v", timestamp: 5 }]);
+  expect(controller.fleet.audits({ nodeIds: [node.uid], limit: 100, offset: 0 }).items).toMatchObject([
+    { category: "Node Update", value: "v", timestamp: 5 },
+  ]);
 });
 
 test("metrics from outside the time they are kept for are passed over", async () => {

@@ -33,7 +33,9 @@ test("a trigger is signed for one node and session, and its answer comes back", 
     user: "ann",
   });
   expect((seen[0]?.exp ?? 0) - (seen[0]?.iat ?? 0)).toBe(68);
-  expect(controller.fleet.audits(node.uid)).toMatchObject([{ category: "Node Action", value: "ann invoked Ping" }]);
+  expect(controller.fleet.audits({ nodeIds: [node.uid], limit: 100, offset: 0 }).items).toMatchObject([
+    { category: "Node Action", value: "ann invoked Ping" },
+  ]);
 });
 
 test("without wait it is done once it is handed over", async () => {
@@ -63,7 +65,7 @@ test("an offline and an unknown node are refused at once, with and without wait"
   await expect(controller.fleet.runTrigger("none", PING, { signal: never() })).rejects.toMatchObject({
     code: "not-found",
   });
-  expect(controller.fleet.audits(node.uid)).toEqual([]);
+  expect(controller.fleet.audits({ nodeIds: [node.uid], limit: 100, offset: 0 }).items).toEqual([]);
 });
 
 test("the node's own error comes back with its code and details", async () => {

@@ -1,0 +1,79 @@
+import type { Entry } from "../../checkpoint/checkpoint.ts";
+import type { PlannedStep, Prepared, Reconciler, Step, View } from "./section.ts";
+
+/** A section at work. */
+export interface Candidate {
+  readonly section: Reconciler;
+  readonly prepared: Prepared;
+  /** As of the last look. */
+  view: View;
+  readonly failures: Failure[];
+  /** What was to be done, before it was begun. */
+  readonly planned: Step[];
+  steps: number;
+  /** It has its result, and no further turn. */
+  isOver: boolean;
+}
+
+/** A section's turn: to take away what later sections no longer need, or to do all that is left. */
+export interface Turn {
+  readonly candidate: Candidate;
+  readonly what: "removals" | "rest";
+}
+
+/** How a turn ended. */
+export type TurnEnd = "through" | "stale" | "guard-failed";
+
+/** A step that failed, and why. */
+export interface Failure {
+  readonly step: Step;
+  readonly error: Error;
+}
+
+/** A step and whose it is. */
+export interface Due {
+  readonly section: string;
+  readonly planned: PlannedStep;
+}
+
+/** Removals from the last section to the first, then everything from the first to the last. */
+export function turnsOf(candidates: readonly Candidate[]): readonly Turn[] {
+  const removing = candidates.filter(({ view }) => view.steps.some(isRemoval)).reverse();
+  return [
+    ...removing.map((candidate) => ({ candidate, what: "removals" }) as const),
+    ...candidates.map((candidate) => ({ candidate, what: "rest" }) as const),
+  ];
+}
+
+/** Whether a step only takes away. */
+export function isRemoval({ step }: PlannedStep): boolean {
+  return step.removes === true;
+}
+
+/** The steps that a turn to come will have, as far as can be told. */
+export function expected({ candidate: { section, view, isOver }, what }: Turn): readonly Due[] {
+  if (isOver) return [];
+  const steps = view.steps.filter((planned) => isRemoval(planned) === (what === "removals"));
+  return steps.map((planned) => ({ section: section.name, planned }));
+}
+
+/** What is stored of a step to take it back. */
+export function entryOf({ section, planned }: Due): Entry {
+  return { section, undo: planned.undo() };
+}
+
+/** Whether two lists hold the very same steps. */
+export function isSame(one: readonly Due[], other: readonly Due[]): boolean {
+  return one.length === other.length && one.every(({ planned }, index) => planned === other[index]?.planned);
+}
+
+/** What comes up again after a removal that failed is not another difference. */
+export function notePlanned({ planned }: Candidate, steps: readonly PlannedStep[]): void {
+  const known = new Set(planned.map(({ kind, subject }) => `${kind} ${subject}`));
+  planned.push(...steps.map(({ step }) => shown(step)).filter(({ kind, subject }) => !known.has(`${kind} ${subject}`)));
+}
+
+/** A step without whatever else it carries, which may be secret. */
+export function shown({ kind, subject, guarded }: Step): Step {
+  return { kind, subject, guarded };
+}

@@ -1,0 +1,87 @@
+import type { ItemReason, ServicesReport, ServiceView } from "../protocol/local-overlay.ts";
+import { normaliseConnectors } from "../protocol/sections/connectors.ts";
+import { normaliseServices, type Service } from "../protocol/sections/services.ts";
+import {
+  isDown,
+  isUnsupported,
+  issuesOfSection,
+  overlayState,
+  reasonsByItem,
+  rejectedItems,
+  switchedOff,
+  whyNotYet,
+  type OverlayReading,
+} from "./overlay-reading.ts";
+import { isOwnName } from "./own-node.ts";
+import { waitingServices } from "./sections/services/plan.ts";
+
+/** Every service in force, with its health and the connectors that lead to it. Pure. */
+export function servicesReport(reading: OverlayReading): ServicesReport {
+  const { config, node, view, counters, addresses, status } = reading;
+  const isMember = node?.cluster !== undefined;
+  const { items, rejected, notices } = normaliseServices(config.services, { isMember });
+  const health = new Map((counters?.services ?? [...view.health.values()]).map((entry) => [entry.name, entry]));
+  const unsupported = reasonsByItem(notices.filter(isUnsupported), items);
+  const waits = reasonsByItem(waitingServices(items, { services: view.services, health, addresses }), items);
+  const users = usersByService(reading);
+
+  const standing = (item: Service): Pick<ServiceView, "state" | "reason"> => {
+    const off = switchedOff(reading, item.enabled);
+    if (off !== undefined) return off;
+    const lacking = unsupported.get(item.path);
+    if (lacking !== undefined) return { state: "unsupported", reason: lacking };
+    const wait = waits.get(item.path);
+    const isOffered = status.state === "up" && view.services.has(item.name);
+    if (!isOffered) return { state: "waiting", reason: wait ?? whyNotYet(reading, "services") };
+    // A target that is down is withdrawn, not waited for.
+    return wait === undefined ? { state: "offered" } : { state: isDown(wait) ? "offered" : "waiting", reason: wait };
+  };
+  const viewOf = (item: Service): ServiceView => {
+    const standsHow = standing(item);
+    const judged = standsHow.state === "offered" ? health.get(item.name) : undefined;
+    return {
+      id: item.id,
+      name: item.name,
+      ...(item.description === "" ? {} : { description: item.description }),
+      ...standsHow,
+      protocol: item.protocol,
+      target: { transport: item.transport, host: item.host, port: item.port },
+      ...(judged === undefined ? {} : { health: { state: judged.state, since: judged.since } }),
+      connectors: users.get(item.name) ?? [],
+    };
+  };
+  const lost = [...rejectedItems(rejected)].map(([id, reason]): ServiceView => ({
+    id,
+    state: "rejected",
+    reason,
+    connectors: [],
+  }));
+  return {
+    schema: 1,
+    overlay: overlayState(reading),
+    issues: issuesOfSection([...rejected, ...notices]),
+    services: [...items.map(viewOf), ...lost],
+  };
+}
+
+/** Why flows to a service do not get through, by its name: of those whose target does not answer. */
+export function downServices(reading: OverlayReading): ReadonlyMap<string, ItemReason> {
+  const services = servicesReport(reading).services;
+  return new Map(
+    services.flatMap(({ name, reason }) =>
+      name !== undefined && reason !== undefined && isDown(reason) ? [[name, reason] as const] : [],
+    ),
+  );
+}
+
+function usersByService({ config, node }: OverlayReading): ReadonlyMap<string, string[]> {
+  const { items } = normaliseConnectors(config.connectors, { nodeType: node?.type ?? "Node" });
+  const users = new Map<string, string[]>();
+  for (const { id, target, node: destination } of items) {
+    if (!("service" in target) || !isOwnName(node, destination)) continue;
+    const ids = users.get(target.service);
+    if (ids === undefined) users.set(target.service, [id]);
+    else ids.push(id);
+  }
+  return users;
+}

@@ -1,0 +1,22 @@
+import type { Config } from "../../protocol/documents.ts";
+import { ConfigShowRequest } from "../../protocol/reconcile.ts";
+import { hideSecrets } from "../../protocol/secrets.ts";
+import type { OneShotTrigger } from "./trigger.ts";
+
+/** Shows the configuration in force, or one section of it, with every secret as the empty text. */
+export function configShow(config: () => Config): OneShotTrigger<ConfigShowRequest> {
+  return {
+    event: "config-show",
+    kind: "one-shot",
+    request: ConfigShowRequest,
+    deadlineMs: 10_000,
+    needsDataPlane: false,
+    readOnly: true,
+    agents: true,
+    handle({ section }) {
+      const shown = hideSecrets(config());
+      if (section === undefined) return Promise.resolve(shown);
+      return Promise.resolve(shown[section] === undefined ? {} : { [section]: shown[section] });
+    },
+  };
+}

@@ -1,0 +1,97 @@
+import { formatDuration } from "../lib/durations.ts";
+import type { ItemReason, OverlayState } from "../protocol/local-overlay.ts";
+import type { Issue } from "../protocol/reconcile.ts";
+import { wrap, type Style } from "./terminal.ts";
+
+export type Paint = (style: Style, text: string) => string;
+
+/** Whether the overlay program serves, since when, and if not, why; `now` in Unix milliseconds. */
+export function overlayText({ state, since, pid, reason }: OverlayState, now: number, paint: Paint): string {
+  const age = now - since;
+  const span = age < 1000 ? "just now" : `for ${formatDuration(age)}`;
+  switch (state) {
+    case "off":
+      return "off: no service and no connector asks for it";
+    case "up": {
+      const process = pid === undefined ? "" : `, process ${pid}`;
+      return `${paint("green", "up")} ${span}${process}${reason === undefined ? "" : `: ${paint("yellow", reason)}`}`;
+    }
+    case "down":
+      return `${paint("red", "down")} ${span}: ${reason ?? "it is not running"}`;
+  }
+}
+
+const STYLES: Readonly<Record<string, Style>> = {
+  listening: "green",
+  offered: "green",
+  up: "green",
+  waiting: "yellow",
+  unknown: "dim",
+  off: "dim",
+  unsupported: "yellow",
+  failed: "red",
+  rejected: "red",
+  down: "red",
+};
+
+/** A state in its colour. */
+export function stateText(state: string, paint: Paint): string {
+  const style = STYLES[state];
+  return style === undefined ? state : paint(style, state);
+}
+
+/** Why an item is not as it should be. */
+export function reasonText({ code, message }: ItemReason, paint: Paint): string {
+  return `${paint("yellow", code)} ${message}`;
+}
+
+/** Whether nothing of a list needs attention. */
+export function isWell(
+  { overlay, issues }: { readonly overlay: OverlayState; readonly issues: readonly Issue[] },
+  items: readonly { readonly state: string; readonly reason?: ItemReason | undefined }[],
+): boolean {
+  if (overlay.state === "down" || overlay.reason !== undefined || issues.length > 0) return false;
+  return items.every(({ state, reason }) => state === "off" || reason === undefined);
+}
+
+/** An item of a list: what leads it and how it stands, and below that the rest. */
+export interface ItemText {
+  readonly head: string;
+  readonly details: readonly string[];
+}
+
+interface ListText {
+  readonly overlay: OverlayState;
+  readonly issues: readonly Issue[];
+  readonly items: readonly ItemText[];
+  /** Instead of items where there are none. */
+  readonly none: string;
+}
+
+/** The overlay, what is wrong with the section as a whole, and its items, in lines no wider than `columns` where words allow it. */
+export function listText(
+  { overlay, issues, items, none }: ListText,
+  now: number,
+  columns: number,
+  paint: Paint,
+): string {
+  const wrong = issues.map(({ path, code, message }) => {
+    const text = message.startsWith(`${path}: `) ? message.slice(path.length + 2) : message;
+    return { head: `${path} ${reasonText({ code, message: text }, paint)}`, details: [] };
+  });
+  const shown = [{ head: `overlay ${overlayText(overlay, now, paint)}`, details: [] }, ...wrong, ...items];
+  if (items.length === 0) shown.push({ head: none, details: [] });
+  return shown
+    .flatMap((item) => linesOf(item, columns))
+    .map((line) => `${line.trimEnd()}\n`)
+    .join("");
+}
+
+const INDENT = "  ";
+
+/** Details stand one indent in, what is left of a head two. */
+function linesOf({ head, details }: ItemText, columns: number): readonly string[] {
+  const [first = "", ...rest] = wrap(head, columns - 2 * INDENT.length);
+  const below = details.flatMap((detail) => wrap(detail, columns - INDENT.length));
+  return [first, ...rest.map((line) => INDENT + INDENT + line), ...below.map((line) => INDENT + line)];
+}

@@ -1,0 +1,66 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { Uid } from "../../protocol/values.ts";
+import type { AuditRecord } from "../fleet.ts";
+import { tgrn } from "../model/permissions.ts";
+import { HISTORY_SECONDS } from "../store/events.ts";
+import { RangeQuery, rangeOf, readableNodes } from "./events.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { notFound, PublicAudit, refusals, violations } from "./shapes.ts";
+
+const tag = "Events";
+
+/** Who did what to nodes, in pages; the number of all that match is in the header `x-total-count`. */
+export function auditRoutes({ fleet, org }: ApiDeps): readonly Route[] {
+  const audits = {
+    200: {
+      description: "One page of audits, newest first",
+      schema: z.array(PublicAudit),
+      headers: { "x-total-count": { description: "How many there are on all pages", schema: z.int().min(0) } },
+    },
+    ...refusals,
+    ...violations,
+  };
+  const answer = ({ total, items }: { readonly total: number; readonly items: readonly AuditRecord[] }): Response =>
+    Response.json(
+      items.map(({ nodeId: uid, fqdn, category, value, timestamp }): z.infer<typeof PublicAudit> => {
+        return { uid, fqdn, category, value, timestamp, expires: timestamp + HISTORY_SECONDS, org };
+      }),
+      { headers: { "x-total-count": String(total) } },
+    );
+  return [
+    route({
+      method: "GET",
+      path: "/v2/audit",
+      operationId: "listAudits",
+      summary: "List who did what to nodes, within a time window",
+      tag,
+      access: { to: "kind", permission: "events::read", kind: tgrn.node("") },
+      query: RangeQuery,
+      answers: audits,
+      handle: ({ query, caller }) => {
+        const nodeIds = readableNodes(fleet, caller, "events::read", undefined);
+        return answer(fleet.audits({ ...rangeOf(query), ...(nodeIds === undefined ? {} : { nodeIds }) }));
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v2/audit/{nodeId}",
+      operationId: "listNodeAudits",
+      summary: "List who did what to a node, within a time window",
+      tag,
+      access: { to: "resource", permissions: ["events::read"], resource: ({ nodeId }) => tgrn.node(nodeId) },
+      params: z.object({ nodeId: Uid }),
+      query: RangeQuery,
+      answers: { ...audits, ...notFound },
+      handle: ({ params: { nodeId }, query }) => {
+        const page = fleet.audits({ ...rangeOf(query), nodeIds: [nodeId] });
+        // The audits of a deleted node can still be read.
+        if (page.total === 0 && fleet.node(nodeId) === undefined) {
+          throw new InputError("not-found", `there is no node ${nodeId}`);
+        }
+        return answer(page);
+      },
+    }),
+  ];
+}

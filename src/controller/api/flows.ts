@@ -1,0 +1,103 @@
+import { z } from "zod";
+import { AddressBlock } from "../../protocol/overlay.ts";
+import { FlowRecord } from "../../protocol/telemetry.ts";
+import { Uid } from "../../protocol/values.ts";
+import type { FlowFilter } from "../fleet.ts";
+import { MAX_FLOWS_FOUND } from "../model/flows.ts";
+import { tgrn } from "../model/permissions.ts";
+import { readableNodes } from "./events.ts";
+import { Violations } from "./problem.ts";
+import { listOf, Moment, numberIn } from "./query.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { PublicFlow, refusals, violations } from "./shapes.ts";
+
+const WINDOW_SECONDS = 2 * 3600;
+const Block = AddressBlock.meta({ description: "An address or a CIDR block" });
+
+// A misspelt filter that was ignored would show flows that were not asked for.
+const Query = z.strictObject({
+  sTime: Moment.optional().meta({ description: "Ended not before; ISO 8601. Two hours before `eTime` by default" }),
+  eTime: Moment.optional().meta({ description: "Ended not after; ISO 8601. Now by default" }),
+  nodeIDs: listOf(Uid, 1000),
+  protocols: listOf(FlowRecord.shape.protocol, 4),
+  source: Block.optional(),
+  dest: Block.optional(),
+  sourcePort: numberIn(0, 65_535).optional().meta({ description: "0 stands for any" }),
+  destPort: numberIn(0, 65_535).optional().meta({ description: "0 stands for any" }),
+  connector: z.string().max(253).optional(),
+  reasons: listOf(z.string().max(64), 64).meta({ description: "Why it was refused or cut, as `meta.reason` has it" }),
+  defunct: z.enum(["true", "false"]).optional().meta({ description: "Denied ones alone, or the others alone" }),
+  sort: z.enum(["endTime:desc", "endTime:asc"]).default("endTime:desc"),
+  limit: numberIn(1, MAX_FLOWS_FOUND).default(1000),
+  page: numberIn(1, MAX_FLOWS_FOUND).default(1),
+});
+
+/** Flow records in pages; how many match, counted up to the most that is shown, is in the header `x-total-count`. */
+export function flowRoutes({ fleet, flows, clock }: ApiDeps): readonly Route[] {
+  return [
+    route({
+      method: "GET",
+      path: "/v2/flow",
+      operationId: "listFlows",
+      summary:
+        "Search flow records within a time window; the last two hours by default, at most 10,000 records on all pages",
+      tag: "Events",
+      access: { to: "kind", permission: "events::read", kind: tgrn.node("") },
+      query: Query,
+      answers: {
+        200: {
+          description: "One page of flow records",
+          schema: z.array(PublicFlow),
+          headers: {
+            "x-total-count": {
+              description: "How many there are on all pages",
+              schema: z.int().min(0).max(MAX_FLOWS_FOUND),
+            },
+          },
+        },
+        ...refusals,
+        ...violations,
+      },
+      handle: ({ query, caller }) => {
+        const nodeIds = readableNodes(fleet, caller, "events::read", query.nodeIDs);
+        const filter = filterOf(query, clock.now() / 1000);
+        const { total, items } = flows.find({ ...filter, ...(nodeIds === undefined ? {} : { nodeIds }) });
+        return Response.json(items, { headers: { "x-total-count": String(total) } });
+      },
+    }),
+  ];
+}
+
+function filterOf(query: z.infer<typeof Query>, nowSeconds: number): FlowFilter {
+  const {
+    protocols,
+    source,
+    dest,
+    sourcePort = 0,
+    destPort = 0,
+    connector,
+    reasons,
+    defunct,
+    sort,
+    limit,
+    page,
+  } = query;
+  const to = query.eTime ?? nowSeconds;
+  const from = query.sTime ?? to - WINDOW_SECONDS;
+  if (from > to) throw new Violations(["sTime: is after eTime"]);
+  return {
+    from,
+    to,
+    ...(protocols === undefined ? {} : { protocols }),
+    ...(source === undefined ? {} : { source }),
+    ...(dest === undefined ? {} : { dest }),
+    ...(sourcePort === 0 ? {} : { sourcePort }),
+    ...(destPort === 0 ? {} : { destPort }),
+    ...(connector === undefined ? {} : { connector }),
+    ...(reasons === undefined ? {} : { reasons }),
+    ...(defunct === undefined ? {} : { isDefunct: defunct === "true" }),
+    order: sort === "endTime:asc" ? "asc" : "desc",
+    limit,
+    offset: (page - 1) * limit,
+  };
+}

@@ -1,0 +1,199 @@
+import type { DatabaseSync, StatementSync } from "node:sqlite";
+import { addressRange } from "../../lib/cidr.ts";
+import { DEFUNCT_FLAGS, FlowRecord } from "../../protocol/telemetry.ts";
+import { JsonObject } from "../../protocol/values.ts";
+import type { FlowFilter, FlowSearch, NodeFlow } from "../fleet.ts";
+import { FLOWS_SECONDS, MAX_FLOWS_FOUND, USAGE_SECONDS, usageBuckets, usageOf } from "../model/flows.ts";
+import { maybeJson, maybeText, number, text, word, type Row } from "./rows.ts";
+
+/** Flow records of all nodes, deleted ones included: 30 days and at most 500,000; and for 90 days their sums by the minute. */
+export interface FlowStore extends FlowSearch {
+  /** Stores what a node tells, and drops its oldest beyond its share of 100,000. */
+  add(nodeId: string, flows: readonly FlowRecord[]): void;
+  prune(nowSeconds: number): void;
+}
+
+/** A search may have to look at all of them, and everything else waits meanwhile. */
+const ROWS = 500_000;
+const ROWS_OF_NODE = 100_000;
+/** Rows over its share that a node may have until they are dropped together: counting and dropping take their time. */
+const SLACK = 5000;
+
+export const flowsMigration = `
+CREATE TABLE flows (
+  seq INTEGER PRIMARY KEY, node TEXT NOT NULL, source_node TEXT NOT NULL, dest_node TEXT NOT NULL,
+  source_ip TEXT NOT NULL, dest_ip TEXT NOT NULL, source_key BLOB, dest_key BLOB,
+  source_port INTEGER NOT NULL, dest_port INTEGER NOT NULL, source_bytes INTEGER NOT NULL, dest_bytes INTEGER NOT NULL,
+  started_at INTEGER NOT NULL, ended_at INTEGER NOT NULL, protocol TEXT NOT NULL, tcp_flags TEXT, flags INTEGER NOT NULL,
+  activity TEXT, meta TEXT
+) STRICT;
+CREATE INDEX flows_by_node ON flows (node, ended_at);
+CREATE INDEX flows_by_time ON flows (ended_at);
+CREATE TABLE flow_usage (
+  node TEXT NOT NULL, t INTEGER NOT NULL, bytes INTEGER NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (node, t)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX flow_usage_by_time ON flow_usage (t);
+`;
+
+const ADD = `
+  INSERT INTO flows (node, source_node, dest_node, source_ip, dest_ip, source_key, dest_key, source_port, dest_port, source_bytes,
+    dest_bytes, started_at, ended_at, protocol, tcp_flags, flags, activity, meta)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+const WHERE = `
+  ended_at >= :from AND ended_at <= :to
+  AND (:nodes IS NULL OR node IN (SELECT value FROM json_each(:nodes)))
+  AND (:protocols IS NULL OR protocol IN (SELECT value FROM json_each(:protocols)))
+  AND (:sourceLow IS NULL OR source_key BETWEEN :sourceLow AND :sourceHigh)
+  AND (:destLow IS NULL OR dest_key BETWEEN :destLow AND :destHigh)
+  AND (:sourcePort IS NULL OR source_port = :sourcePort)
+  AND (:destPort IS NULL OR dest_port = :destPort)
+  AND (:connector IS NULL OR meta ->> '$.connector' = :connector)
+  AND (:reasons IS NULL OR meta ->> '$.reason' IN (SELECT value FROM json_each(:reasons)))
+  AND (:defunct IS NULL OR ((flags & ${DEFUNCT_FLAGS}) <> 0) = :defunct)`;
+const Protocol = FlowRecord.shape.protocol;
+
+export function flowStore(sql: DatabaseSync): FlowStore {
+  const add = sql.prepare(ADD);
+  const addUsage = sql.prepare(
+    `INSERT INTO flow_usage VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
+     SET bytes = min(bytes + excluded.bytes, ${Number.MAX_SAFE_INTEGER}), count = count + excluded.count`,
+  );
+  const count = sql.prepare(
+    `SELECT count(*) AS total FROM (SELECT 1 FROM flows WHERE ${WHERE} LIMIT ${MAX_FLOWS_FOUND})`,
+  );
+  const page = (order: "ASC" | "DESC"): StatementSync =>
+    sql.prepare(
+      `SELECT * FROM flows WHERE ${WHERE} ORDER BY ended_at ${order}, seq ${order} LIMIT :limit OFFSET :offset`,
+    );
+  const pages = { asc: page("ASC"), desc: page("DESC") };
+  const usage = sql.prepare(
+    `SELECT CAST((t - :from) / :size AS INTEGER) AS bucket, total(bytes) AS bytes, total(count) AS count FROM flow_usage
+     WHERE t >= :from AND t < :to AND (:nodes IS NULL OR node IN (SELECT value FROM json_each(:nodes))) GROUP BY bucket`,
+  );
+  const ofNode = sql.prepare("SELECT count(*) AS rows FROM flows WHERE node = ?");
+  const dropOfNode = sql.prepare(
+    "DELETE FROM flows WHERE seq IN (SELECT seq FROM flows WHERE node = ? ORDER BY ended_at LIMIT ?)",
+  );
+  const pruneOld = sql.prepare("DELETE FROM flows WHERE ended_at < ?");
+  const pruneMany = sql.prepare("DELETE FROM flows WHERE seq <= (SELECT max(seq) FROM flows) - ?");
+  const pruneUsage = sql.prepare("DELETE FROM flow_usage WHERE t < ?");
+  // How many came since a node's rows were counted.
+  const uncounted = new Map<string, number>();
+
+  function trim(node: string, added: number): void {
+    const since = (uncounted.get(node) ?? SLACK) + added;
+    uncounted.set(node, since);
+    if (since < SLACK) return;
+    uncounted.set(node, 0);
+    const over = Number(ofNode.get(node)?.["rows"] ?? 0) - ROWS_OF_NODE;
+    if (over > 0) dropOfNode.run(node, over);
+  }
+
+  return {
+    add(node, flows) {
+      for (const flow of flows) add.run(...valuesOf(node, flow));
+      for (const { t, bytes, count: ended } of usageOf(flows)) addUsage.run(node, t, bytes, ended);
+      trim(node, flows.length);
+    },
+    find(filter) {
+      const named = parametersOf(filter);
+      const { offset, order } = filter;
+      const limit = Math.max(0, Math.min(filter.limit, MAX_FLOWS_FOUND - offset));
+      const items = pages[order].all({ ...named, limit, offset }).map(read);
+      // The last page tells the number by itself, and what matches little is looked for only once.
+      const isLast = items.length < limit && (items.length > 0 || offset === 0);
+      const total = isLast ? offset + items.length : Number(count.get(named)?.["total"] ?? 0);
+      return { total, items };
+    },
+    usage(range, nodeIds) {
+      const { from, to, bucketSeconds: size } = range;
+      const rows = usage.all({ from, to, size, nodes: list(nodeIds) });
+      const counted = rows.map((row) => ({
+        index: number(row, "bucket"),
+        bytes: Math.min(number(row, "bytes"), Number.MAX_SAFE_INTEGER),
+        count: number(row, "count"),
+      }));
+      return usageBuckets(range, counted);
+    },
+    prune(nowSeconds) {
+      pruneOld.run(Math.floor((nowSeconds - FLOWS_SECONDS) * 1000));
+      pruneMany.run(ROWS);
+      pruneUsage.run(Math.floor(nowSeconds - USAGE_SECONDS));
+    },
+  };
+}
+
+function valuesOf(node: string, flow: FlowRecord) {
+  const { sourceIP, destIP, meta } = flow;
+  return [
+    node,
+    flow.sourceNode,
+    flow.destNode,
+    sourceIP,
+    destIP,
+    keyOf(sourceIP),
+    keyOf(destIP),
+    flow.sourcePort,
+    flow.destPort,
+    flow.sourceBytes,
+    flow.destBytes,
+    Date.parse(flow.startTime),
+    Date.parse(flow.endTime),
+    flow.protocol,
+    flow.tcpFlags ?? null,
+    Number(flow.flags),
+    flow.activityID ?? null,
+    meta === undefined || meta === null ? null : JSON.stringify(meta),
+  ] as const;
+}
+
+/** An address as it sorts; a zone, which tells a link and no address, is left out. */
+function keyOf(address: string): Uint8Array | null {
+  return addressRange(address.replace(/%.*$/, ""))?.low ?? null;
+}
+
+function parametersOf(filter: FlowFilter) {
+  const source = filter.source === undefined ? undefined : addressRange(filter.source);
+  const dest = filter.dest === undefined ? undefined : addressRange(filter.dest);
+  return {
+    from: Math.floor(filter.from * 1000),
+    to: Math.floor(filter.to * 1000),
+    nodes: list(filter.nodeIds),
+    protocols: list(filter.protocols),
+    sourceLow: source?.low ?? null,
+    sourceHigh: source?.high ?? null,
+    destLow: dest?.low ?? null,
+    destHigh: dest?.high ?? null,
+    sourcePort: filter.sourcePort ?? null,
+    destPort: filter.destPort ?? null,
+    connector: filter.connector ?? null,
+    reasons: list(filter.reasons),
+    defunct: filter.isDefunct === undefined ? null : Number(filter.isDefunct),
+  };
+}
+
+function list(values: readonly string[] | undefined): string | null {
+  return values === undefined ? null : JSON.stringify(values);
+}
+
+function read(row: Row): NodeFlow {
+  const [tcpFlags, activityID] = [maybeText(row, "tcp_flags"), maybeText(row, "activity")];
+  return {
+    nodeId: text(row, "node"),
+    sourceNode: text(row, "source_node"),
+    destNode: text(row, "dest_node"),
+    sourceIP: text(row, "source_ip"),
+    destIP: text(row, "dest_ip"),
+    sourcePort: number(row, "source_port"),
+    destPort: number(row, "dest_port"),
+    sourceBytes: number(row, "source_bytes"),
+    destBytes: number(row, "dest_bytes"),
+    startTime: new Date(number(row, "started_at")).toISOString(),
+    endTime: new Date(number(row, "ended_at")).toISOString(),
+    protocol: word(row, "protocol", Protocol),
+    ...(tcpFlags === undefined ? {} : { tcpFlags }),
+    flags: String(number(row, "flags")),
+    ...(activityID === undefined ? {} : { activityID }),
+    meta: maybeJson(row, "meta", JsonObject) ?? null,
+  };
+}

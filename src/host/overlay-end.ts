@@ -1,0 +1,34 @@
+import { join } from "node:path";
+import { HostError } from "../errors.ts";
+import { OVERLAY_SOCKET } from "../protocol/overlay.ts";
+import type { Clock } from "./clock.ts";
+import { connectControl } from "./overlay-control.ts";
+import { readPidFile } from "./pid-file.ts";
+import { probeSocket } from "./unix-socket.ts";
+
+/**
+ * Ends the overlay that serves a run directory, with all its flows, and waits until it has let go; tells whether there was one.
+ * @throws {HostError} `overlay-failed` when it does not end within `limitMs`; as `probeSocket`.
+ */
+export async function endOverlay(runDir: string, clock: Clock, limitMs: number): Promise<boolean> {
+  const path = join(runDir, OVERLAY_SOCKET);
+  if ((await probeSocket(path)) !== "live") return false;
+  const pid = await readPidFile(runDir, "overlay");
+  let onEnd = (_how: "ended"): void => undefined;
+  const ended = new Promise<"ended">((resolve) => {
+    onEnd = resolve;
+  });
+  const over = new AbortController();
+  const client = await connectControl(path, {}, () => onEnd("ended"));
+  try {
+    // Its end is the answer that counts.
+    client.peer.request("drain", { deadlineMs: 0 }, over.signal).catch(() => undefined);
+    const late = clock.sleep(limitMs, over.signal).then(() => "late" as const);
+    if ((await Promise.race([ended, late])) === "ended") return true;
+    const who = pid === undefined ? "the overlay" : `the overlay with process id ${pid}`;
+    throw new HostError("overlay-failed", `${who} in ${runDir} does not end: end it first`, { details: { runDir } });
+  } finally {
+    over.abort();
+    client.close();
+  }
+}

@@ -1,0 +1,19 @@
+/** The directories that a command was given, as they were written. */
+export interface GivenDirectories {
+  readonly state?: string;
+  readonly run?: string;
+}
+
+/** A command to copy into a shell: `holdfast <words>` with the directories that the verb takes and that were given. */
+export function holdfastCommand(words: string, { state, run }: GivenDirectories): string {
+  const options = [
+    ...(state === undefined ? [] : ["--state", shellWord(state)]),
+    ...(run === undefined ? [] : ["--run", shellWord(run)]),
+  ];
+  return ["holdfast", words, ...options].join(" ");
+}
+
+/** One word as a POSIX shell takes it. */
+export function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}

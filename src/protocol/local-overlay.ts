@@ -1,0 +1,112 @@
+import { z } from "zod";
+import { Issue } from "./reconcile.ts";
+import { Port, UnixMilliseconds, Version } from "./values.ts";
+
+/** Whether the overlay program serves, since when in Unix milliseconds, and if not, why. `off` means that nothing asks for one. */
+export const OverlayState = z.object({
+  state: z.enum(["up", "down", "off"]),
+  since: UnixMilliseconds,
+  pid: z.int().min(1).optional(),
+  reason: z.string().max(1024).optional(),
+});
+export type OverlayState = z.infer<typeof OverlayState>;
+
+/** Why something is not as it should be. */
+export const ItemReason = z.object({ code: z.string().max(64), message: z.string().max(2048) });
+export type ItemReason = z.infer<typeof ItemReason>;
+
+const Id = z.string().max(253);
+const Transport = z.enum(["tcp", "udp"]);
+const ByReason = z.record(z.string().max(64), Version);
+
+/** What a connector has counted since its listener came to be; a refused flow never reached its target. */
+export const ConnectorCounters = z.object({
+  flowsActive: Version,
+  flowsTotal: Version,
+  /** Bytes that clients sent, and that they were sent. */
+  bytesIn: Version,
+  bytesOut: Version,
+  datagramsDropped: Version,
+  refusals: ByReason,
+  errors: ByReason,
+});
+export type ConnectorCounters = z.infer<typeof ConnectorCounters>;
+
+/**
+ * A connector of the configuration in force. `waiting`: it should listen and does not yet; `failed`: it was tried and cannot, or no
+ * flow can pass; `rejected`: it cannot be used as it is written; `unsupported`: not carried by this version. One that listens may
+ * have a reason too: then flows do not get through.
+ */
+export const ConnectorView = z.object({
+  id: Id,
+  description: z.string().max(4096).optional(),
+  state: z.enum(["listening", "failed", "waiting", "off", "rejected", "unsupported"]),
+  reason: ItemReason.optional(),
+  /** As it is written; `transport` is what is on the wire. */
+  protocol: z.string().max(16).optional(),
+  listen: z
+    .object({
+      transport: Transport,
+      port: Port,
+      nic: z.string().max(64).optional(),
+      address: z.string().max(64).optional(),
+      /** The addresses it is bound to. */
+      bound: z.array(z.string().max(64)).max(256),
+    })
+    .optional(),
+  destination: z
+    .object({
+      node: z.string().max(253),
+      service: z.string().max(253).optional(),
+      host: z.string().max(253).optional(),
+      port: Port.optional(),
+    })
+    .optional(),
+  limits: z
+    .object({
+      /** Each way, shared by all flows; absent means unlimited. */
+      bitsPerSecond: z.number().min(1).optional(),
+      maxFlows: Version,
+      /** Blocks that may connect; absent means everybody. */
+      sources: z.array(z.string().max(64)).max(1024).optional(),
+    })
+    .optional(),
+  /** Absent while nothing counts. */
+  counters: ConnectorCounters.optional(),
+});
+export type ConnectorView = z.infer<typeof ConnectorView>;
+
+/** Every connector of the configuration in force; `issues` are those of the section as a whole. */
+export const ConnectorsReport = z.object({
+  schema: z.literal(1),
+  overlay: OverlayState,
+  issues: z.array(Issue).max(100),
+  connectors: z.array(ConnectorView).max(20_000),
+});
+export type ConnectorsReport = z.infer<typeof ConnectorsReport>;
+
+/** A service of the configuration in force, whose states read as those of a connector. */
+export const ServiceView = z.object({
+  id: Id,
+  /** Absent where it is what is wrong. */
+  name: z.string().max(253).optional(),
+  description: z.string().max(4096).optional(),
+  state: z.enum(["offered", "waiting", "off", "rejected", "unsupported"]),
+  reason: ItemReason.optional(),
+  protocol: z.string().max(16).optional(),
+  target: z.object({ transport: Transport, host: z.string().max(253), port: Port }).optional(),
+  /** Absent when nothing judges it. */
+  health: z.object({ state: z.enum(["up", "down", "unknown"]), since: UnixMilliseconds }).optional(),
+  /** The connectors of this node that lead to it. */
+  connectors: z.array(Id).max(20_000),
+});
+export type ServiceView = z.infer<typeof ServiceView>;
+
+/** Every service of the configuration in force; `issues` are those of the section as a whole. */
+export const ServicesReport = z.object({
+  schema: z.literal(1),
+  overlay: OverlayState,
+  issues: z.array(Issue).max(100),
+  services: z.array(ServiceView).max(20_000),
+});
+export type ServicesReport = z.infer<typeof ServicesReport>;

@@ -1,0 +1,177 @@
+import { describe, expect, it } from "vitest";
+import { LocalError } from "../../../src/protocol/local-api.ts";
+import { ConnectorsReport, ServicesReport, type ConnectorView } from "../../../src/protocol/local-overlay.ts";
+import { overlayUp, someStatus } from "../../support/fake-local-provider.ts";
+import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
+import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
+
+const web: ConnectorView = {
+  id: "c1",
+  description: "the \u001b[5mweb",
+  state: "listening",
+  protocol: "tcp",
+  listen: { transport: "tcp", port: 8080, nic: "eth0", bound: ["192.0.2.1"] },
+  destination: { node: "local", service: "web" },
+  limits: { bitsPerSecond: 2_500_000, maxFlows: 9 },
+  counters: {
+    flowsActive: 1,
+    flowsTotal: 4,
+    bytesIn: 1500,
+    bytesOut: 12_345_678,
+    datagramsDropped: 0,
+    refusals: { "source-not-permitted": 2, "too-many-flows": 1 },
+    errors: { reset: 1 },
+  },
+};
+const taken: ConnectorView = {
+  id: "c2",
+  state: "failed",
+  reason: { code: "address-in-use", message: "tcp 80 is taken by another program" },
+  protocol: "tcp",
+  listen: { transport: "tcp", port: 80, bound: [] },
+  destination: { node: "local", host: "127.0.0.1", port: 81 },
+};
+
+const report = (connectors: ConnectorView[], changes: Partial<ConnectorsReport> = {}): ConnectorsReport => ({
+  schema: 1,
+  overlay: overlayUp,
+  issues: [],
+  connectors,
+  ...changes,
+});
+
+describe("holdfast connectors", () => {
+  it("shows each with its counters and exits 0, without anything a terminal would act upon", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.connectorsNow = report([web, { id: "c3", state: "off" }]);
+    const { code, stdout, stderr } = await holdfast(["connectors", "--run", agent.runDir]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    const [overlay, ...lines] = stdout.split("\n");
+    expect(overlay).toMatch(/^overlay up for \d+ d, process 4711$/);
+    expect(lines.join("\n")).toBe(
+      "c1 listening tcp eth0:8080 (192.0.2.1) → local/web (the web)\n" +
+        "  flows 1 now, 4 in all; 1.5 kB in, 12 MB out\n" +
+        "  refused: 2 source-not-permitted, 1 too-many-flows\n" +
+        "  errors: 1 reset\n" +
+        "  limit 2.5 Mbit/s each way\n" +
+        "c3 off\n",
+    );
+  });
+
+  it("exits 5 and says why when one does not listen", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.connectorsNow = report([taken]);
+    const { code, stdout } = await holdfast(["connectors", "--run", agent.runDir]);
+    expect(code).toBe(5);
+    expect(stdout).toContain(
+      "c2 failed tcp any:80 → local/127.0.0.1:81\n  address-in-use tcp 80 is taken by another program\n",
+    );
+  });
+
+  it("says that the overlay is down, or what is wrong with the section", async () => {
+    await using agent = await startLocalAgent();
+    const overlay = { state: "down", since: Date.now() - 120_500, reason: "it ended at its start" } as const;
+    agent.provider.connectorsNow = report([], { overlay });
+    const down = await holdfast(["connectors", "--run", agent.runDir]);
+    expect(down.code).toBe(5);
+    expect(down.stdout).toBe(
+      "overlay down for 2 min: it ended at its start\nno connector in the configuration in force\n",
+    );
+    const issues = [{ path: "connectors", code: "E_ENUM", message: "connectors: must be an object" }];
+    agent.provider.connectorsNow = report([], { issues, overlay: { state: "off", since: 0 } });
+    const wrong = await holdfast(["connectors", "--run", agent.runDir]);
+    expect(wrong.code).toBe(5);
+    expect(wrong.stdout).toContain("connectors E_ENUM must be an object\n");
+  });
+
+  it("prints the documented JSON, exactly what the agent said", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.connectorsNow = report([web, taken]);
+    const { code, stdout } = await holdfast(["connectors", "--json", "--run", agent.runDir]);
+    expect(code).toBe(5);
+    expect(ConnectorsReport.parse(JSON.parse(stdout))).toEqual(agent.provider.connectorsNow);
+  });
+
+  it("takes a reason that a newer agent invents, and refuses an answer it cannot read", async () => {
+    await using agent = await startLocalAgent();
+    const counters = { ...web.counters, errors: { "struck-by-lightning": 1 } } as ConnectorView["counters"];
+    agent.provider.connectorsNow = report([{ ...web, counters }]);
+    expect((await holdfast(["connectors", "--run", agent.runDir])).stdout).toContain("1 struck-by-lightning");
+    agent.provider.connectorsNow = { ...report([]), schema: 2 as 1 };
+    const { code, stderr } = await holdfast(["connectors", "--run", agent.runDir]);
+    expect(code).toBe(1);
+    expect(stderr).toContain("restart the agent if it was upgraded");
+  });
+
+  it("watches until Ctrl-C, through an agent's absence", async () => {
+    await using agent = await startLocalAgent();
+    const running = startHoldfast(["connectors", "--watch", "--json", "--run", agent.runDir]);
+    await running.until(/"schema":1[^]*"schema":1/);
+    await agent.close();
+    await running.until(/agent-unreachable/);
+    running.child.kill("SIGINT");
+    const { code, stdout } = await running.finished;
+    expect(code).toBe(0);
+    for (const line of stdout.trim().split("\n")) ConnectorsReport.or(LocalError).parse(JSON.parse(line));
+  });
+
+  it("exits 3 without an agent", async () => {
+    await using dirs = await someDirectories();
+    expect((await holdfast(["connectors", "--run", dirs.runDir])).code).toBe(3);
+    expect((await holdfast(["services", "--run", dirs.runDir])).code).toBe(3);
+  });
+});
+
+describe("holdfast services", () => {
+  it("shows target, health and users, and exits 5 when one does not answer", async () => {
+    await using agent = await startLocalAgent();
+    const target = { transport: "tcp", host: "127.0.0.1", port: 8080 } as const;
+    const good = {
+      id: "s1",
+      name: "web",
+      state: "offered",
+      protocol: "tcp",
+      target,
+      connectors: ["c1", "c2"],
+    } as const;
+    const services: ServicesReport["services"] = [
+      { ...good, connectors: [...good.connectors], health: { state: "up", since: Date.now() - 3_600_500 } },
+      { id: "s2", name: "old", state: "off", protocol: "tcp", target, connectors: [] },
+    ];
+    agent.provider.servicesNow = { schema: 1, overlay: overlayUp, issues: [], services };
+    const well = await holdfast(["services", "--run", agent.runDir]);
+    expect(well.code).toBe(0);
+    expect(well.stdout.split("\n").slice(1).join("\n")).toBe(
+      "web offered tcp 127.0.0.1:8080\n  health up since 60 min ago\n  used by c1, c2\n" +
+        "old off tcp 127.0.0.1:8080\n  no connector of this node leads to it\n",
+    );
+    services.push({
+      id: "s3",
+      state: "rejected",
+      reason: { code: "E_NAME_FORMAT", message: "name: bad" },
+      connectors: [],
+    });
+    const ill = await holdfast(["services", "--json", "--run", agent.runDir]);
+    expect(ill.code).toBe(5);
+    expect(ServicesReport.parse(JSON.parse(ill.stdout))).toEqual(agent.provider.servicesNow);
+    expect((await holdfast(["services", "--run", agent.runDir])).stdout).toContain(
+      "s3 rejected\n  E_NAME_FORMAT name: bad",
+    );
+  });
+});
+
+describe("holdfast status", () => {
+  it("shows the overlay, and exits 5 while it is down", async () => {
+    await using agent = await startLocalAgent();
+    expect((await holdfast(["status", "--run", agent.runDir])).stdout).toMatch(
+      /^overlay +up for \d+ d, process 4711$/m,
+    );
+    const overlay = { state: "down", since: Date.now(), reason: "no luck" } as const;
+    agent.provider.currentStatus = someStatus({ engines: { network: "netlink", overlay } });
+    const { code, stdout } = await holdfast(["status", "--run", agent.runDir]);
+    expect(code).toBe(5);
+    expect(stdout).toMatch(/^overlay +down (just now|for \d+ s): no luck$/m);
+    agent.provider.currentStatus = someStatus({ engines: { network: "netlink" } });
+    expect((await holdfast(["status", "--run", agent.runDir])).stdout).not.toMatch(/^overlay/m);
+  });
+});

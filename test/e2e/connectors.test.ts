@@ -1,0 +1,83 @@
+import { randomUUID } from "node:crypto";
+import { expect, test } from "vitest";
+import { startL4Stage, type L4Stage } from "../support/l4-stage.ts";
+import { aClient, aServer, echo, type Client } from "../support/overlay-rig.ts";
+import { freePort } from "../support/programs.ts";
+import { tempDir } from "../support/temp-dir.ts";
+import { waitFor } from "../support/wait-for.ts";
+
+/** Sends a text through an open connection and waits for it to come back. */
+async function talk(client: Client, text: string): Promise<void> {
+  const before = client.text();
+  client.socket.write(text);
+  await waitFor(`the echo of ${text}`, () => client.text() === before + text || client.fate() !== undefined);
+  expect(client.text()).toBe(before + text);
+}
+
+/** Whether a new connection is served. */
+async function isServed(port: number): Promise<boolean> {
+  const client = aClient(port);
+  client.socket.end("?");
+  await waitFor("an end", () => client.fate() !== undefined);
+  return client.text() === "?";
+}
+
+async function refuses(stage: L4Stage, method: string, path: string, body: unknown, status: number): Promise<unknown> {
+  const at = path.startsWith("v2/") ? `/v2/node/${stage.uid}/${path.slice(3)}` : `/node/${stage.uid}/${path}`;
+  const answer = await stage.controller.call(method, at, body);
+  expect(answer.status, JSON.stringify(answer.body)).toBe(status);
+  return answer.body;
+}
+
+test("a service and a connector carry traffic, item by item, and an upgrade to V2 cuts no flow", async () => {
+  const stage = await startL4Stage(tempDir());
+  const [target, other, port, second] = [await aServer(echo), await aServer(echo), await freePort(), await freePort()];
+  const web = { name: "web", protocol: "tcp", host: "127.0.0.1", port: target };
+  const entry = { node: "local", service: "web", protocol: "tcp", port, localIp: "127.0.0.1" };
+
+  // The legacy form, whole.
+  await stage.call("PUT", "config/services", { services: [{ id: randomUUID(), ...web }] });
+  await stage.call("PUT", "config/connectors", { connectors: [{ id: randomUUID(), ...entry }] });
+  await waitFor("it is served", () => isServed(port));
+  const flow = aClient(port);
+  await talk(flow, "legacy");
+  await refuses(stage, "POST", "v2/config/connectors", { ...entry, port: second }, 409);
+
+  await stage.call("POST", "v2/config/connectors/upgrade");
+  await stage.call("POST", "v2/config/services/upgrade");
+  await refuses(stage, "POST", "v2/config/connectors/upgrade", undefined, 422);
+  await refuses(stage, "PUT", "config/connectors", { connectors: [] }, 422);
+  await stage.untilNamed({});
+  await talk(flow, "upgraded");
+
+  // One more, changed, and taken away again, beside a flow that nothing of it concerns.
+  const id = await stage.create("connectors", { ...entry, port: second });
+  await waitFor("the second is served", () => isServed(second));
+  await refuses(stage, "POST", "v2/config/connectors", { ...entry, port: second }, 409);
+  const api = await stage.create("services", { ...web, name: "api", port: other });
+  await stage.call("PUT", `v2/config/connectors/${id}`, { ...entry, port: second, service: "api", maxmbps: 100 });
+  await stage.untilNamed({});
+  const cut = aClient(second);
+  await talk(cut, "api");
+  await stage.call("DELETE", `v2/config/services/${api}`);
+  await waitFor("flows to a service that is gone end", () => cut.fate() !== undefined);
+  await stage.untilNamed({ [`connectors.items.${id}`]: "unknown-service" });
+  expect(stage.applied()).toMatchObject({ outcome: "partial", sections: { connectors: { state: "pending" } } });
+  await stage.call("DELETE", `v2/config/connectors/${id}`);
+  await stage.untilNamed({});
+  expect(stage.applied()?.outcome).toBe("converged");
+  await expect.poll(() => aClientFate(second)).toBe("ECONNREFUSED");
+  await talk(flow, "untouched");
+
+  // The same again is nothing to do.
+  const { steps = 0 } = stage.applied()?.sections.connectors ?? {};
+  expect(steps).toBe(1);
+  await stage.call("DELETE", "config/connectors");
+  await waitFor("flows of a connector that is gone end", () => flow.fate() !== undefined);
+  await stage.untilNamed({});
+});
+
+async function aClientFate(port: number): Promise<string | undefined> {
+  const client = aClient(port);
+  return waitFor("a fate", () => client.fate() ?? (client.socket.readyState === "open" ? "open" : undefined));
+}

@@ -1,0 +1,177 @@
+import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { json } from "node:stream/consumers";
+import { expect, onTestFinished } from "vitest";
+import { DocumentApplied } from "../../src/protocol/methods.ts";
+import { WhyReport, type Reason } from "../../src/protocol/reconcile.ts";
+import {
+  freePort,
+  registerNode,
+  startAgent,
+  startController,
+  type AgentProgram,
+  type ControllerProgram,
+  type ProgramOptions,
+} from "./programs.ts";
+import { waitFor } from "./wait-for.ts";
+
+/** A controller and a node of it whose overlay the agent starts, all real processes that end with the test. */
+export interface L4Stage {
+  readonly controller: ControllerProgram;
+  readonly uid: string;
+  readonly nodeDir: string;
+  /** The newest agent of the node. */
+  readonly agent: AgentProgram;
+  /** Calls the API below `/node/UID`, or `/v2/node/UID` with `v2`; fails on a status of 400 and above. */
+  call(method: string, path: string, body?: unknown): Promise<unknown>;
+  /** Creates an item the V2 way and gives its id. */
+  create(section: "connectors" | "services", item: Readonly<Record<string, unknown>>): Promise<string>;
+  /** Starts the agent anew; the one before must have ended. */
+  startAgain(options?: ProgramOptions): Promise<AgentProgram>;
+  /** The process of the overlay that serves. */
+  overlayPid(): number;
+  why(): Promise<readonly Reason[]>;
+  /** What the controller was last told became of the node's document. */
+  applied(): DocumentApplied | undefined;
+  /** Waits until exactly these items of the sections are named, each with its code, here and at the controller. */
+  untilNamed(codes: Readonly<Record<string, string>>, limitMs?: number): Promise<void>;
+}
+
+export interface L4StageOptions {
+  readonly agent?: ProgramOptions;
+  /** Called before the agent starts, with the controller's port. */
+  readonly before?: (port: number) => Promise<ProgramOptions>;
+}
+
+export async function startL4Stage(
+  dir: string,
+  { agent: starting = {}, before }: L4StageOptions = {},
+): Promise<L4Stage> {
+  const port = await freePort();
+  const controller = await startController(dir, port);
+  const nodeDir = join(dir, "node");
+  let options = { ...starting, ...(await before?.(port)) };
+  let agent = await startAgent(nodeDir, options);
+  const overlayPid = (): number => Number(readFileSync(join(agent.runDir, "overlay.pid"), "utf8"));
+  onTestFinished(() => {
+    if (existsSync(join(agent.runDir, "overlay.pid"))) endProcess(overlayPid());
+  });
+  const uid = await registerNode(controller, agent, "node");
+  const why = async (): Promise<readonly Reason[]> => WhyReport.parse(await readAgent(agent, "/v1/why")).reasons;
+  const applied = (): DocumentApplied | undefined => readApplied(controller, uid);
+  const call: L4Stage["call"] = async (method, path, body) => {
+    const at = path.startsWith("v2/")
+      ? `/v2/node/${uid}/${path.slice(3)}`
+      : `/node/${uid}${path === "" ? "" : `/${path}`}`;
+    const answer = await controller.call(method, at, body);
+    if (answer.status >= 400) throw new Error(`${method} ${at}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    return answer.body;
+  };
+  return {
+    controller,
+    uid,
+    nodeDir,
+    get agent() {
+      return agent;
+    },
+    call,
+    async create(section, item) {
+      const { id } = (await call("POST", `v2/config/${section}`, item)) as { readonly id: string };
+      return id;
+    },
+    async startAgain(changed) {
+      options = changed ?? options;
+      agent = await startAgent(nodeDir, options);
+      return agent;
+    },
+    overlayPid,
+    why,
+    applied,
+    async untilNamed(codes, limitMs) {
+      const named = async (): Promise<Record<string, string>> =>
+        Object.fromEntries((await why()).map(({ section, item = section, code }) => [item, code]));
+      const version = (): number | undefined => readVersion(controller, uid);
+      let seen: unknown;
+      await waitFor(
+        `why names ${JSON.stringify(codes)}`,
+        async () => {
+          const report = applied();
+          seen = { why: await named(), report, version: version() };
+          if (JSON.stringify(sorted(await named())) !== JSON.stringify(sorted(codes))) return false;
+          const issues = Object.values(report?.sections ?? {}).flatMap((section) => section.issues);
+          return (
+            report?.version === version() &&
+            Object.keys(codes).every((item) => issues.some((text) => text.includes(item))) &&
+            issues.length === Object.keys(codes).length
+          );
+        },
+        limitMs,
+      ).catch((error: unknown) => {
+        expect.soft(seen).toEqual(codes);
+        throw error;
+      });
+    },
+  };
+}
+
+/** Kills a process of the test's own, if it is still there. */
+export function endProcess(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch {
+    // It has ended by itself.
+  }
+}
+
+function sorted(codes: Readonly<Record<string, string>>): unknown {
+  return Object.entries(codes).toSorted(([a], [b]) => (a < b ? -1 : 1));
+}
+
+function readAgent({ runDir }: AgentProgram, path: string): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    request({ socketPath: join(runDir, "agent.sock"), path, agent: false }, (response) => {
+      json(response).then(resolve, reject);
+    })
+      .once("error", reject)
+      .end();
+  });
+}
+
+/** Reads a copy of the database, since the controller keeps it to itself. @throws while it was copied in the middle of a write. */
+function queryController<T>(
+  { dir }: ControllerProgram,
+  sql: string,
+  uid: string,
+  read: (value: string) => T,
+): T | undefined {
+  const copy = tempCopy(dir);
+  const database = new DatabaseSync(join(copy, "controller.db"));
+  try {
+    const row = database.prepare(sql).get(uid);
+    return row === undefined ? undefined : read(String(row["value"]));
+  } finally {
+    database.close();
+    rmSync(copy, { recursive: true });
+  }
+}
+
+function tempCopy(dir: string): string {
+  const copy = mkdtempSync(join(tmpdir(), "hf-copy-"));
+  for (const name of readdirSync(dir).filter((name) => /^controller\.db(-wal)?$/.test(name))) {
+    copyFileSync(join(dir, name), join(copy, name));
+  }
+  return copy;
+}
+
+function readApplied(controller: ControllerProgram, uid: string): DocumentApplied | undefined {
+  const sql = "SELECT report AS value FROM applied WHERE node = ? AND name = 'node'";
+  return queryController(controller, sql, uid, (text) => DocumentApplied.parse(JSON.parse(text)));
+}
+
+function readVersion(controller: ControllerProgram, uid: string): number | undefined {
+  const sql = "SELECT version AS value FROM documents WHERE node = ? AND name = 'node' ORDER BY version DESC LIMIT 1";
+  return queryController(controller, sql, uid, Number);
+}

@@ -1,0 +1,209 @@
+import { describe, expect, it } from "vitest";
+import { connectorsReport } from "../../../src/agent/connectors-report.ts";
+import { ConnectorsReport, type ConnectorView } from "../../../src/protocol/local-overlay.ts";
+import type { ListenerState } from "../../../src/protocol/overlay.ts";
+import type { JsonObject } from "../../../src/protocol/values.ts";
+import { ABSENT, aReading, type ReadingParts } from "../../support/overlay-reading.ts";
+
+const web = { node: "local", service: "web", protocol: "tcp", port: 8080 };
+const KEY = "tcp/any/8080";
+
+function listening(key: string, more: Partial<ListenerState> = {}): ListenerState {
+  return { key, connector: "c1", state: "listening", addresses: ["0.0.0.0"], ...more };
+}
+
+const config = (items: JsonObject, more: JsonObject = {}): ReadingParts["config"] => ({
+  connectors: { version: 2, items, ...more },
+});
+
+const report = (parts: ReadingParts, changes: Parameters<typeof aReading>[1] = {}): ConnectorsReport =>
+  ConnectorsReport.parse(connectorsReport(aReading(parts, changes)));
+
+const only = (parts: ReadingParts, changes: Parameters<typeof aReading>[1] = {}): ConnectorView | undefined =>
+  report(parts, changes).connectors[0];
+
+describe("a connector that listens", () => {
+  it("has where it listens and leads, its limits, and what it has counted", () => {
+    const item = { ...web, maxmbps: 2.5, sourceBlock: "10.0.0.0/8", maxConnections: 9, description: "the web" };
+    const view = only({
+      config: config({ c1: { ...item, localIp: "127.0.0.1", protocol: "ssh" } }),
+      listeners: [listening("tcp/127.0.0.1/8080", { addresses: ["127.0.0.1"] })],
+      counters: [
+        {
+          key: "tcp/127.0.0.1/8080",
+          flows: 5,
+          activeFlows: 2,
+          bytesIn: 10,
+          bytesOut: 20,
+          refusals: { "source-not-permitted": 3 },
+          errors: { reset: 1 },
+        },
+      ],
+    });
+    expect(view).toEqual({
+      id: "c1",
+      description: "the web",
+      state: "listening",
+      protocol: "ssh",
+      listen: { transport: "tcp", port: 8080, address: "127.0.0.1", bound: ["127.0.0.1"] },
+      destination: { node: "local", service: "web" },
+      limits: { bitsPerSecond: 2_500_000, maxFlows: 9, sources: ["10.0.0.0/8"] },
+      counters: {
+        flowsActive: 2,
+        flowsTotal: 5,
+        bytesIn: 10,
+        bytesOut: 20,
+        datagramsDropped: 0,
+        refusals: { "source-not-permitted": 3 },
+        errors: { reset: 1 },
+      },
+    });
+  });
+
+  it("says that its service is down, though it listens", () => {
+    const service = { name: "web", protocol: "tcp", host: "127.0.0.1", port: 1, healthCheck: { interval: 1 } };
+    const view = only({
+      config: { ...config({ c1: web }), services: { services: [service] } },
+      listeners: [listening(KEY)],
+      services: [
+        { name: "web", protocol: "tcp", host: "127.0.0.1", port: 1, connectTimeoutMs: 1, idleTimeoutMs: 1000 },
+      ],
+      health: [{ name: "web", state: "down", since: 5 }],
+    });
+    expect(view).toMatchObject({ state: "listening", reason: { code: "service-down" } });
+  });
+});
+
+describe("a connector that does not listen", () => {
+  it.each<[string, JsonObject, Partial<ReadingParts>, Parameters<typeof aReading>[1], Partial<ConnectorView>]>([
+    ["is off", { enabled: false }, {}, {}, { state: "off" }],
+    [
+      "is off with the node",
+      {},
+      { node: { state: "INACTIVE" } },
+      {},
+      { state: "off", reason: { code: "inactive", message: "the node is INACTIVE" } },
+    ],
+    [
+      "has its port taken",
+      {},
+      { listeners: [listening(KEY, { state: "failed", reason: "address-in-use", message: "EADDRINUSE" })] },
+      {},
+      {
+        state: "failed",
+        reason: { code: "address-in-use", message: "tcp 8080 is taken by another program (EADDRINUSE)" },
+      },
+    ],
+    [
+      "waits for an address",
+      { nic: "eth9" },
+      {},
+      {},
+      { state: "waiting", reason: { code: "address-absent", message: "nic: eth9 has no IPv4 address" } },
+    ],
+    [
+      "waits for the overlay",
+      {},
+      {},
+      { ...ABSENT, status: { state: "down", since: 1, reason: "it ended" } },
+      { state: "waiting", reason: { code: "overlay-down", message: "it ended" } },
+    ],
+    [
+      "waits for its section",
+      {},
+      {},
+      { why: [{ section: "connectors", code: "boom", message: "no luck", since: 1, lastAttempt: 1 }] },
+      { state: "waiting", reason: { code: "boom", message: "no luck" } },
+    ],
+    [
+      "is about to",
+      {},
+      {},
+      { why: [{ section: "services", code: "boom", message: "of another", since: 1, lastAttempt: 1 }] },
+      { state: "waiting", reason: { code: "pending", message: "it is about to be put into force" } },
+    ],
+    [
+      "has a protocol of another version",
+      { protocol: "ftp" },
+      {},
+      {},
+      {
+        state: "unsupported",
+        reason: { code: "E_UNSUPPORTED_PROTOCOL", message: "protocol: ftp is not supported" },
+      },
+    ],
+    [
+      "leads to another node",
+      { node: "branch-2" },
+      {},
+      {},
+      {
+        state: "unsupported",
+        reason: { code: "unsupported", message: "node: branch-2 is another node; only local is carried" },
+      },
+    ],
+  ])("%s", (_what, change, parts, changes, expected) => {
+    const view = only({ config: config({ c1: { ...web, ...change } }), ...parts }, changes);
+    expect(view).toMatchObject(expected);
+    expect(view?.reason).toEqual(expected.reason);
+    expect(view?.counters).toBeUndefined();
+  });
+
+  it("is refused with all that is wrong with it, beside those that are good", () => {
+    const { connectors, issues } = report({
+      config: config({ good: web, twin: { ...web, index: 9 }, "a.b": { ...web, port: 0, protocol: "telnet" } }),
+      listeners: [listening(KEY)],
+    });
+    expect(connectors.map(({ id, state }) => [id, state])).toEqual([
+      ["good", "listening"],
+      ["a.b", "rejected"],
+      ["twin", "rejected"],
+    ]);
+    expect(connectors[2]?.reason).toEqual({
+      code: "E_PORT_IN_USE",
+      message: "port: tcp 8080 is taken by the connector good",
+    });
+    expect(connectors[1]?.reason?.message).toMatch(
+      /^protocol: must be .*; port: must be|^port: must be .*; protocol: must be/,
+    );
+    expect(issues).toEqual([]);
+  });
+
+  it("does not show what the one that took its place has counted", () => {
+    const { connectors } = report({
+      config: config({ c0: { ...web, enabled: false }, c1: web }),
+      listeners: [listening(KEY)],
+      counters: [{ key: KEY, flows: 3 }],
+    });
+    expect(connectors.map(({ counters }) => counters?.flowsTotal)).toEqual([undefined, 3]);
+  });
+});
+
+describe("the section as a whole", () => {
+  it("is told apart from its items, in either form", () => {
+    expect(report({ config: { connectors: { connectors: "x" } } })).toMatchObject({
+      connectors: [],
+      issues: [{ path: "connectors.connectors", code: "E_ENUM" }],
+    });
+    const legacy = report({ config: { connectors: { connectors: [{ ...web, id: "old", port: "x" }] } } });
+    expect(legacy.connectors).toEqual([
+      { id: "old", state: "rejected", reason: { code: "E_PORT_RANGE", message: "port: must be 1..65535" } },
+    ]);
+    expect(report({ config: {} })).toEqual({
+      schema: 1,
+      overlay: { state: "up", since: 1000, pid: 7 },
+      issues: [],
+      connectors: [],
+    });
+  });
+
+  it("says that an overlay does not answer, and goes by what it told last", () => {
+    const { overlay, connectors } = report(
+      { config: config({ c1: web }), listeners: [listening(KEY)], counters: [{ key: KEY }] },
+      { counters: undefined },
+    );
+    expect(overlay).toEqual({ state: "up", since: 1000, pid: 7, reason: "it does not answer" });
+    expect(connectors[0]).toMatchObject({ state: "listening" });
+    expect(connectors[0]?.counters).toBeUndefined();
+  });
+});

@@ -1,0 +1,42 @@
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { FaultList } from "../../../src/agent/fault.ts";
+import { hostFiles } from "../../../src/host/files.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { MovableClock } from "../../support/running-controller.ts";
+
+const lost = (file: string) => ({ file, isRecovered: false });
+
+test("a damaged file is mended once it is written anew, and only that one", async () => {
+  const clock = new MovableClock();
+  const faults = new FaultList(clock, () => undefined);
+  const dir = tempDir();
+  const files = faults.watched(hostFiles());
+  faults.add("identity-lost", "the keys are gone");
+  faults.addDamage(dir, [lost("a.json"), lost("b.json")]);
+  expect(faults.all.map(({ mendedAt }) => mendedAt)).toEqual([undefined, undefined, undefined]);
+  await files.writeAtomic(join(dir, "a.json"), "{}", 0o600);
+  const [, a, b] = faults.all;
+  expect(a).toMatchObject({ code: "damaged-file", mendedAt: expect.any(Number) as number });
+  expect(b?.mendedAt).toBeUndefined();
+  clock.advance(1000);
+  await files.writeAtomic(join(dir, "a.json"), "{}", 0o600);
+  expect(faults.all[1]).toEqual(a);
+});
+
+test("what was rebuilt before its damage was told is mended at once; a write that fails mends nothing", async () => {
+  const faults = new FaultList(new MovableClock(), () => undefined);
+  const dir = tempDir();
+  const files = faults.watched(hostFiles());
+  await files.writeAtomic(join(dir, "a.json"), "{}", 0o600);
+  await expect(files.writeAtomic(join(dir, "none", "b.json"), "{}", 0o600)).rejects.toThrow();
+  faults.addDamage(dir, [lost("a.json"), lost("none/b.json")]);
+  expect(faults.all.map(({ mendedAt }) => mendedAt !== undefined)).toEqual([true, false]);
+});
+
+test("every fault is logged, and only so many are kept", () => {
+  const told: string[] = [];
+  const faults = new FaultList(new MovableClock(), (code) => void told.push(code));
+  for (let at = 0; at < 150; at += 1) faults.add("x", "y");
+  expect([told.length, faults.all.length]).toEqual([150, 100]);
+});

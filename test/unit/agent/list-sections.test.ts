@@ -1,0 +1,107 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { listSections } from "../../../src/agent/list-sections.ts";
+import { Issue } from "../../../src/protocol/reconcile.ts";
+import { systemClock } from "../../../src/host/clock.ts";
+import { hostFiles } from "../../../src/host/files.ts";
+import { Overlay } from "../../../src/host/overlay.ts";
+import { pino } from "pino";
+import { reconciler } from "../../../src/agent/reconcile/section.ts";
+import { SectionName } from "../../../src/protocol/sections.ts";
+import { modelOverlay, rawSections, sectionsOver } from "../../support/l4-model.ts";
+import { contract, type Subject } from "../../support/section-contract.ts";
+
+type RawSections = typeof l4.raws extends fc.Arbitrary<infer T> ? T : never;
+const forever = new AbortController().signal;
+
+/** What others rest on comes before them: links before tunnels, services before the connectors that refer to them. */
+const ORDER: readonly SectionName[] = [
+  "core",
+  "jvm",
+  "network",
+  "dns",
+  "gateway",
+  "vpn",
+  "services",
+  "connectors",
+  "exec",
+  "_bgp",
+  "snmp",
+  "apigw",
+  "cluster",
+  "alert",
+];
+
+/** Configurations and what somebody else, or an earlier version, may have left in the overlay. */
+const l4 = { raws: rawSections([8080, 8081, 8082]), disturbances: rawSections([8080, 8083]) };
+
+/** One of the overlay's sections over a model of the overlay. */
+function overlaySubject(name: "services" | "connectors"): Subject<RawSections> {
+  const overlay = modelOverlay();
+  const { services, connectors } = sectionsOver(overlay);
+  return {
+    section: name === "services" ? reconciler(services) : reconciler(connectors),
+    async disturb(raw) {
+      const other = modelOverlay();
+      const { services, connectors } = sectionsOver(other);
+      for (const step of services.plan(services.parse(raw.services).desired, await services.observe(forever)))
+        await services.apply(step, forever);
+      for (const step of connectors.plan(connectors.parse(raw.connectors).desired, await connectors.observe(forever)))
+        await connectors.apply(step, forever);
+      overlay.become(other.view());
+    },
+    count: () => (name === "services" ? overlay.view().services.size : overlay.view().listeners.size),
+  };
+}
+
+/** Puts each section through its contract, by its name. */
+const contracts: ReadonlyMap<string, () => void> = new Map(
+  (["services", "connectors"] as const).map((name) => [
+    name,
+    () =>
+      contract(name, () => overlaySubject(name), {
+        raws: l4.raws.map((config) => config[name]),
+        disturbances: l4.disturbances,
+      }),
+  ]),
+);
+
+const nothing = (): void => undefined;
+// Nothing here asks it.
+const overlay = new Overlay({
+  clock: systemClock(),
+  log: pino({ level: "silent" }),
+  files: hostFiles(),
+  stateDir: "/nonexistent",
+  runDir: "/nonexistent",
+  onChanged: nothing,
+  onFlows: nothing,
+  onFault: nothing,
+});
+const sections = listSections({ overlay, documents: { current: {} } });
+const names = sections.map(({ name }) => name);
+
+test("the order is of every section there is", () => {
+  expect([...ORDER].sort()).toEqual([...SectionName.options].sort());
+});
+
+test("the sections are named once each, as documents name them, and in the order in which they rest on each other", () => {
+  expect(names).toEqual(ORDER.filter((name) => names.includes(name)));
+});
+
+test("each has a contract", () => {
+  expect([...contracts.keys()].sort()).toEqual([...names].sort());
+});
+
+for (const run of contracts.values()) run();
+
+describe.each(sections.map((section) => [section.name, section] as const))("%s", (name, section) => {
+  test("throws at nothing that a document may hold", () => {
+    fc.assert(
+      fc.property(fc.jsonValue({ maxDepth: 4 }), (raw) => {
+        for (const issue of section.prepare(raw).rejected)
+          expect(Issue.parse(issue).path.split(".", 1)).toEqual([name]);
+      }),
+    );
+  });
+});

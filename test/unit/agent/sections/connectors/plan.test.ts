@@ -1,0 +1,157 @@
+import { describe, expect, test } from "vitest";
+import {
+  planConnectors,
+  unreachableConnectors,
+  waitingConnectors,
+  type ConnectorsActual,
+} from "../../../../../src/agent/sections/connectors/plan.ts";
+import { OverlayListener, OverlayReason, type ListenerState } from "../../../../../src/protocol/overlay.ts";
+import type { Connector } from "../../../../../src/protocol/sections/connectors.ts";
+import { aConnector, itsListener } from "../../../../support/l4-items.ts";
+
+const LINKS = { lo: ["127.0.0.1"], eth0: ["10.0.0.2", "10.0.0.3"], bare: [] };
+
+function actualOf(
+  listeners: readonly OverlayListener[] = [],
+  states: readonly ListenerState[] = [],
+  links: Readonly<Record<string, readonly string[]>> = LINKS,
+): ConnectorsActual {
+  return {
+    listeners: new Map(listeners.map((listener) => [listener.key, listener])),
+    states: new Map(states.map((state) => [state.key, state])),
+    addresses: new Map(Object.entries(links)),
+  };
+}
+
+/** Steps as `kind subject`, and the listeners they carry. */
+function plan(desired: readonly Connector[], listeners: readonly OverlayListener[] = []) {
+  const steps = planConnectors(desired, actualOf(listeners));
+  return {
+    steps: steps.map(({ kind, subject }) => `${kind} ${subject}`),
+    listeners: steps.flatMap((step) => (step.kind === "close" ? [] : [step.listener])),
+  };
+}
+
+describe("the steps to connectors", () => {
+  const nic = { listen: { at: "nic", nic: "eth0" } } as const;
+  const onNic = { key: "tcp/nic:eth0/8080", addresses: ["10.0.0.2", "10.0.0.3"] };
+  const table: readonly (readonly [string, readonly Connector[], readonly OverlayListener[], readonly string[]])[] = [
+    ["nothing to nothing", [], [], []],
+    ["a new one", [aConnector("a")], [], ["listen a"]],
+    ["the same", [aConnector("a")], [itsListener("a")], []],
+    ["the same under another id", [aConnector("b")], [itsListener("a")], ["rename b"]],
+    ["another target", [aConnector("a", { target: { service: "api" } })], [itsListener("a")], ["change a"]],
+    ["another id and target", [aConnector("b", { target: { service: "api" } })], [itsListener("a")], ["change b"]],
+    ["sources where there were none", [aConnector("a", { sources: [] })], [itsListener("a")], ["change a"]],
+    ["no limit any more", [aConnector("a")], [itsListener("a", { bitsPerSecond: 1 })], ["change a"]],
+    ["another port", [aConnector("a", { port: 81 })], [itsListener("a")], ["close a", "listen a"]],
+    ["another protocol", [aConnector("a", { transport: "udp" })], [itsListener("a")], ["close a", "listen a"]],
+    ["gone", [], [itsListener("a")], ["close a"]],
+    ["switched off", [aConnector("a", { enabled: false })], [itsListener("a")], ["close a"]],
+    ["a protocol that is not carried", [aConnector("a", { isSupported: false })], [itsListener("a")], ["close a"]],
+    ["on a link", [aConnector("a", nic)], [itsListener("a", onNic)], []],
+    [
+      "a link with one address more",
+      [aConnector("a", nic)],
+      [itsListener("a", { ...onNic, addresses: ["10.0.0.2"] })],
+      ["change a"],
+    ],
+    ["a link without an address", [aConnector("a", { listen: { at: "nic", nic: "bare" } })], [], []],
+    ["a link that is not there", [aConnector("a", { listen: { at: "nic", nic: "eth9" } })], [], []],
+    ["closes before it listens", [aConnector("b", { port: 81 })], [itsListener("a")], ["close a", "listen b"]],
+  ];
+  test.each(table)("%s", (_, desired, listeners, steps) => {
+    expect(plan(desired, listeners).steps).toEqual(steps);
+  });
+
+  test("a link that lost its address closes the listener, and one that has it back opens it", () => {
+    const desired = [aConnector("a", nic)];
+    const listener = itsListener("a", onNic);
+    expect(planConnectors(desired, actualOf([listener], [], { eth0: [] }))).toMatchObject([{ kind: "close" }]);
+    expect(planConnectors(desired, actualOf([], [], { eth0: ["10.0.0.2", "10.0.0.3"] }))).toMatchObject([
+      { kind: "listen", listener },
+    ]);
+  });
+
+  test("listens where it is told: at an address, at all addresses of a link, or anywhere", () => {
+    const at = (listen: Connector["listen"]): unknown => plan([aConnector("a", { listen })]).listeners;
+    expect(at({ at: "address", address: "10.9.9.9" })).toEqual([
+      itsListener("a", { key: "tcp/10.9.9.9/8080", addresses: ["10.9.9.9"] }),
+    ]);
+    expect(at({ at: "nic", nic: "eth0" })).toEqual([itsListener("a", onNic)]);
+    expect(at({ at: "any" })).toEqual([itsListener("a")]);
+  });
+
+  test("carries limits, sources and time-outs over", () => {
+    const told = { sources: ["10.0.0.0/8"], bitsPerSecond: 5, maxFlows: 7, idleTimeoutMs: 9000 };
+    expect(plan([aConnector("a", told)]).listeners).toEqual([itsListener("a", told)]);
+  });
+
+  test("a link with more addresses than the overlay takes is listened on as far as it goes, and named", () => {
+    const many = Array.from({ length: 300 }, (_, i) => `10.0.${Math.floor(i / 250)}.${(i % 250) + 1}`);
+    const actual = actualOf([], [], { eth0: many });
+    const desired = [aConnector("a", nic)];
+    const [step] = planConnectors(desired, actual);
+    expect(step?.kind === "listen" && OverlayListener.safeParse(step.listener).success).toBe(true);
+    expect(waitingConnectors(desired, actual)).toMatchObject([{ code: "too-many-addresses" }]);
+  });
+});
+
+describe("what connectors wait for", () => {
+  const state = (more: Partial<ListenerState>): ListenerState => ({
+    key: "tcp/any/8080",
+    connector: "a",
+    state: "failed",
+    addresses: [],
+    ...more,
+  });
+
+  test.each(OverlayReason.options)("names %s", (reason) => {
+    const issues = waitingConnectors([aConnector("a")], actualOf([itsListener("a")], [state({ reason })]));
+    expect(issues).toMatchObject([{ path: "connectors.items.a", code: reason }]);
+    expect(issues[0]?.message).toMatch(/^connectors\.items\.a: \S/);
+  });
+
+  test("repeats what the machine said, and names the port", () => {
+    const failed = state({ reason: "address-in-use", message: "0.0.0.0: bind EADDRINUSE" });
+    expect(waitingConnectors([aConnector("a")], actualOf([itsListener("a")], [failed]))[0]?.message).toBe(
+      "connectors.items.a: tcp 8080 is taken by another program (0.0.0.0: bind EADDRINUSE)",
+    );
+  });
+
+  test("a failure without a reason is one all the same", () => {
+    expect(waitingConnectors([aConnector("a")], actualOf([itsListener("a")], [state({})]))).toMatchObject([
+      { code: "other" },
+    ]);
+  });
+
+  test("nothing of those that listen, are switched off, not carried, or not known yet", () => {
+    const failed = [state({ reason: "loop" })];
+    expect(waitingConnectors([aConnector("a")], actualOf([], [state({ state: "listening" })]))).toEqual([]);
+    expect(waitingConnectors([aConnector("a", { enabled: false })], actualOf([], failed))).toEqual([]);
+    expect(waitingConnectors([aConnector("a", { isSupported: false })], actualOf([], failed))).toEqual([]);
+    expect(waitingConnectors([aConnector("a")], actualOf())).toEqual([]);
+  });
+
+  test.each(["bare", "eth9"])("a link without an address: %s", (link) => {
+    const issues = waitingConnectors([aConnector("a", { listen: { at: "nic", nic: link } })], actualOf());
+    expect(issues).toEqual([
+      {
+        path: "connectors.items.a.nic",
+        code: "address-absent",
+        message: `connectors.items.a.nic: ${link} has no IPv4 address`,
+      },
+    ]);
+  });
+});
+
+test("of connectors to other nodes the enabled ones are named, and none is carried", () => {
+  const desired = [
+    aConnector("a"),
+    aConnector("b", { node: "elsewhere" }),
+    aConnector("c", { node: "elsewhere", enabled: false }),
+  ];
+  const { here, issues } = unreachableConnectors(desired, (node) => node === "local");
+  expect(here.map(({ id }) => id)).toEqual(["a"]);
+  expect(issues).toMatchObject([{ path: "connectors.items.b.node", code: "unsupported" }]);
+});

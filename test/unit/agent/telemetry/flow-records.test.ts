@@ -1,0 +1,123 @@
+import fc from "fast-check";
+import { DatabaseSync } from "node:sqlite";
+import { describe, expect, test } from "vitest";
+import { flowRecorder, flowRecordOf } from "../../../../src/agent/telemetry/flow-records.ts";
+import { Spool, spoolMigration } from "../../../../src/agent/telemetry/spool.ts";
+import { OverlayFlow, OverlayReason } from "../../../../src/protocol/overlay.ts";
+import { DEFUNCT_FLAGS, flowFlags, FlowRecord } from "../../../../src/protocol/telemetry.ts";
+import { validValues } from "../../../support/arbitrary.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+
+const FLOW: OverlayFlow = {
+  listener: "tcp 127.0.0.1 8080",
+  connector: "web",
+  service: "intranet",
+  protocol: "tcp",
+  sourceIp: "192.0.2.7",
+  sourcePort: 40_000,
+  destIp: "10.0.0.5",
+  destPort: 80,
+  sourceBytes: 120,
+  destBytes: 4096,
+  startedAt: Date.UTC(2026, 0, 2, 3, 4, 5, 6),
+  endedAt: Date.UTC(2026, 0, 2, 3, 4, 6),
+};
+
+describe("the record of a flow", () => {
+  test("has what the platform's has", () => {
+    expect(flowRecordOf(FLOW)).toEqual({
+      sourceNode: "local",
+      destNode: "local",
+      sourceIP: "192.0.2.7",
+      destIP: "10.0.0.5",
+      sourcePort: 40_000,
+      destPort: 80,
+      sourceBytes: 120,
+      destBytes: 4096,
+      startTime: "2026-01-02T03:04:05.006Z",
+      endTime: "2026-01-02T03:04:06.000Z",
+      protocol: "TCP",
+      flags: "0",
+      meta: { connector: "web", service: "intranet" },
+    });
+  });
+
+  test("that was refused before it had a target has none", () => {
+    const { destIp: _, destPort: __, ...refused } = FLOW;
+    const record = flowRecordOf({ ...refused, protocol: "udp", reason: "source-not-permitted" });
+    expect(record).toMatchObject({ destIP: "", destPort: 0, protocol: "UDP", flags: "65536" });
+    expect(record.meta).toEqual({ connector: "web", service: "intranet", reason: "source-not-permitted" });
+  });
+
+  test("is defunct when it was denied, and not when its target or a limit ended it", () => {
+    const denied = OverlayReason.options.filter((reason) => {
+      const { flags } = flowRecordOf({ ...FLOW, reason });
+      return (Number(flags) & DEFUNCT_FLAGS) !== 0;
+    });
+    expect(denied.sort()).toEqual([
+      "loop",
+      "protocol-mismatch",
+      "resolve-failed",
+      "service-down",
+      "source-not-permitted",
+      "unknown-service",
+      "unreachable",
+    ]);
+    expect(flowRecordOf({ ...FLOW, reason: "service-down" }).flags).toBe(String(flowFlags["no-route"]));
+  });
+
+  test("never ends before it began, whatever the clock did", () => {
+    const { startTime, endTime } = flowRecordOf({ ...FLOW, endedAt: FLOW.startedAt - 5000 });
+    expect(endTime).toBe(startTime);
+  });
+
+  test("is one that the wire takes, whatever the overlay says", () => {
+    fc.assert(
+      fc.property(validValues(OverlayFlow), (value) => {
+        const record = flowRecordOf(OverlayFlow.parse(value));
+        expect(FlowRecord.parse(JSON.parse(JSON.stringify(record)))).toEqual(record);
+      }),
+      { numRuns: 500 },
+    );
+    const longest = { ...FLOW, connector: "\0".repeat(253), service: "\uD800".repeat(253), reason: "idle" } as const;
+    expect(FlowRecord.safeParse(flowRecordOf(longest)).success).toBe(true);
+  });
+});
+
+describe("the recorder", () => {
+  function setUp() {
+    const clock = new FakeClock();
+    const sql = new DatabaseSync(":memory:");
+    sql.exec(spoolMigration);
+    const spool = new Spool(sql, () => undefined);
+    let looks = 0;
+    const recorder = flowRecorder({ clock, spool, look: () => void (looks += 1) });
+    return { clock, spool, recorder, looks: () => looks };
+  }
+  const flows = (count: number) => Array.from({ length: count }, () => FLOW);
+
+  test("has few flows sent after ten seconds together", async () => {
+    const { clock, spool, recorder, looks } = setUp();
+    recorder.take(flows(1));
+    await clock.advance(9999);
+    recorder.take(flows(3));
+    expect([looks(), spool.status().flows.queued]).toEqual([0, 4]);
+    await clock.advance(1);
+    expect(looks()).toBe(1);
+    expect(spool.batch("flows")?.records[3]).toEqual(flowRecordOf(FLOW));
+    await clock.advance(60_000);
+    expect(looks()).toBe(1);
+  });
+
+  test("has many sent at once, and leaves no timer behind", () => {
+    const { clock, recorder, looks } = setUp();
+    recorder.take(flows(200));
+    recorder.take(flows(300));
+    expect([looks(), clock.pendingTimers]).toEqual([1, 0]);
+    recorder.take([]);
+    expect(clock.pendingTimers).toBe(0);
+    recorder.take(flows(1));
+    recorder.close();
+    expect([looks(), clock.pendingTimers]).toEqual([1, 0]);
+  });
+});

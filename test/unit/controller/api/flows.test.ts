@@ -1,0 +1,97 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import type { NodeRecord } from "../../../../src/controller/fleet.ts";
+import { tgrn } from "../../../../src/controller/model/permissions.ts";
+import { ApiBench, items } from "../../../support/api-bench.ts";
+import { flowAt } from "../../../support/flow-record.ts";
+
+const HOUR = 3_600_000;
+let bench: ApiBench;
+let one: NodeRecord;
+let two: NodeRecord;
+let now = 0;
+
+beforeEach(async () => {
+  bench = await ApiBench.create();
+  one = bench.fleet.add({ name: "one", tags: { site: "berlin" } });
+  two = bench.fleet.add({ name: "two", tags: { site: "paris" } });
+  now = bench.deps.clock.now();
+  bench.flows.add(one.uid, [flowAt(now - 3 * HOUR, { destPort: 1 }), flowAt(now - HOUR, { destPort: 2 })]);
+  bench.flows.add(two.uid, [
+    flowAt(now - HOUR / 2, { destPort: 3, flags: "65536", meta: { connector: "x", reason: "source-not-permitted" } }),
+  ]);
+});
+
+const portsOf = async (query: string, key?: string) => {
+  const answer = await bench.call("GET", `/v2/flow${query}`, key === undefined ? {} : { key });
+  expect(answer.status).toBe(200);
+  return items(answer.json).map(({ destPort }) => destPort);
+};
+
+describe("GET /v2/flow", () => {
+  it("shows the last two hours, newest first, with whose each is", async () => {
+    const answer = await bench.call("GET", "/v2/flow");
+    expect(answer.headers.get("x-total-count")).toBe("2");
+    expect(answer.json).toMatchObject([
+      { nodeId: two.uid, destPort: 3, flags: "65536", meta: { reason: "source-not-permitted" } },
+      { nodeId: one.uid, destPort: 2, sourceNode: "local", protocol: "TCP" },
+    ]);
+  });
+
+  it("takes every filter, alone and together", async () => {
+    const ago = (hours: number) => new Date(now - hours * HOUR).toISOString();
+    expect(await portsOf(`?sTime=${ago(4)}&sort=endTime:asc`)).toEqual([1, 2, 3]);
+    expect(await portsOf(`?eTime=${ago(2)}`)).toEqual([1]);
+    expect(await portsOf(`?nodeIDs=${one.uid}`)).toEqual([2]);
+    expect(await portsOf("?protocols=UDP,ICMP")).toEqual([]);
+    expect(await portsOf("?source=192.0.2.0/24&dest=10.0.0.5")).toEqual([3, 2]);
+    expect(await portsOf("?source=198.51.100.1")).toEqual([]);
+    expect(await portsOf("?destPort=3&sourcePort=0")).toEqual([3]);
+    expect(await portsOf("?connector=x")).toEqual([3]);
+    expect(await portsOf("?reasons=source-not-permitted,loop")).toEqual([3]);
+    expect(await portsOf("?defunct=true")).toEqual([3]);
+    expect(await portsOf("?defunct=false")).toEqual([2]);
+    expect(await portsOf("?limit=1&page=2")).toEqual([2]);
+    expect(await portsOf("?limit=10000&page=2")).toEqual([]);
+  });
+
+  it.each([
+    "sTime=2026-01-02&eTime=2026-01-01",
+    "sTime=yesterday",
+    "source=10.0.0.0/33",
+    "source=example.net",
+    "dest=fe80::1%25eth0",
+    "sourcePort=65536",
+    "limit=10001",
+    "limit=0",
+    "page=0",
+    "protocols=GRE",
+    "defunct=maybe",
+    "sort=bytes",
+    "nodeIDs=one",
+    "port=80",
+  ])("refuses %s", async (query) => {
+    expect((await bench.call("GET", `/v2/flow?${query}`)).status).toBe(422);
+  });
+
+  it("shows a caller only the nodes that it may read the events of", async () => {
+    const key = bench.keyFor(["events::read"], [tgrn.node(two.uid)]);
+    expect(await portsOf("", key)).toEqual([3]);
+    expect(await portsOf(`?nodeIDs=${one.uid}`, key)).toEqual([]);
+  });
+});
+
+describe("GET /stats/realtime/usage", () => {
+  const totalOf = async (query: string, key?: string) => {
+    const answer = await bench.call("GET", `/stats/realtime/usage${query}`, key === undefined ? {} : { key });
+    const sum = (member: string) => items(answer.json).reduce((total, bucket) => total + Number(bucket[member]), 0);
+    return [sum("bytes"), sum("count")];
+  };
+
+  it("counts flows and their bytes, by tags and by what the caller may read", async () => {
+    expect(await totalOf("")).toEqual([3000, 3]);
+    expect(await totalOf("?filters=site:berlin")).toEqual([2000, 2]);
+    expect(await totalOf("?filters=site:rome")).toEqual([0, 0]);
+    expect(await totalOf("?relative_start=-2 hours&intervalInMinutes=1")).toEqual([2000, 2]);
+    expect(await totalOf("", bench.keyFor(["nodes::read"], [tgrn.node(two.uid)]))).toEqual([1000, 1]);
+  });
+});

@@ -1,0 +1,46 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { items } from "../../../support/api-bench.ts";
+import { flowAt } from "../../../support/flow-record.ts";
+import { addNode, runController } from "../../../support/running-controller.ts";
+
+test("flow records are stored under the node that sends them, and bad ones block nothing", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const key = readFileSync(controller.adminKeyPath, "utf8").trim();
+  const found = async () => {
+    const answer = await fetch(`${controller.url}/v2/flow?sort=endTime:asc&sTime=1970-01-01&eTime=9999-01-01`, {
+      headers: { authorization: key },
+    });
+    return items(await answer.json());
+  };
+  const push = (first: number, records: Record<string, unknown>[]) =>
+    session.peer.request("telemetry.push", { stream: "flows", first, records });
+  const now = Math.floor(Date.now() / 1000) * 1000;
+  const day = 24 * 3_600_000;
+  const good = (destPort: number) => ({ ...flowAt(now - 60_000 + destPort * 1000), destPort });
+
+  expect(await push(1, [{ ...good(1), nodeId: "forged", uid: "forged" }, good(2)])).toEqual({ last: 2 });
+  expect(await push(2, [good(2), good(3)])).toEqual({ last: 3 });
+  const bad = [
+    { ...good(9), protocol: "GRE" },
+    { ...good(9), flags: 65_536 },
+    { ...good(9), flags: "-1" },
+    { ...good(9), endTime: "2026-02-30T00:00:00.000Z" },
+    { ...good(9), startTime: "2026-01-01T00:00:00Z" },
+    { ...good(9), destIP: "example.net" },
+    { ...good(9), meta: { text: "x".repeat(5000) } },
+    { ...good(9), meta: [] },
+    { ...good(9), sourceBytes: 0.5 },
+    flowAt(now - 31 * day),
+    flowAt(now + 2 * day),
+    {},
+  ];
+  expect(await push(4, [...bad, good(4)])).toEqual({ last: 3 + bad.length + 1 });
+
+  const records = await found();
+  expect(records.map(({ destPort }) => destPort)).toEqual([1, 2, 3, 4]);
+  expect(new Set(records.map(({ nodeId }) => nodeId))).toEqual(new Set([node.uid]));
+  expect(records.some((record) => "uid" in record)).toBe(false);
+});

@@ -1,0 +1,43 @@
+import { expect, test } from "vitest";
+import { systemResolve } from "../../../src/host/system-resolve.ts";
+import { deferred } from "../../support/deferred.ts";
+
+function hanging() {
+  const asked: { readonly host: string; readonly answer: ReturnType<typeof deferred<readonly string[]>> }[] = [];
+  const resolve = systemResolve((host) => {
+    const answer = deferred<readonly string[]>();
+    asked.push({ host, answer });
+    return answer.promise;
+  });
+  return { asked, resolve };
+}
+
+test("a name has its addresses", async () => {
+  expect(await systemResolve()("localhost")).toContain("127.0.0.1");
+  await expect(systemResolve()(`${"a".repeat(64)}.invalid`)).rejects.toThrow(/invalid/);
+});
+
+test("of one name two lookups hang at most, and whoever comes later has the answer of the newer", async () => {
+  const { asked, resolve } = hanging();
+  const first = resolve("a.example");
+  const others = Array.from({ length: 20 }, () => resolve("a.example"));
+  void resolve("b.example");
+  expect(asked.map(({ host }) => host)).toEqual(["a.example", "a.example", "b.example"]);
+  asked[1]?.answer.resolve(["192.0.2.2"]);
+  expect(await Promise.all(others)).toEqual(others.map(() => ["192.0.2.2"]));
+  asked[0]?.answer.resolve(["192.0.2.1"]);
+  expect(await first).toEqual(["192.0.2.1"]);
+});
+
+test("a lookup that is over makes room for another, also when it failed", async () => {
+  const { asked, resolve } = hanging();
+  const [first, second] = [resolve("a.example"), resolve("a.example")];
+  asked[0]?.answer.reject(new Error("timed out"));
+  await expect(first).rejects.toThrow("timed out");
+  void resolve("a.example");
+  expect(asked).toHaveLength(3);
+  asked[1]?.answer.resolve(["192.0.2.2"]);
+  await second;
+  void resolve("a.example");
+  expect(asked).toHaveLength(4);
+});
