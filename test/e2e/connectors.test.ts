@@ -1,26 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { startL4Stage, type L4Stage } from "../support/l4-stage.ts";
-import { aClient, aServer, echo, type Client } from "../support/overlay-rig.ts";
+import { endProcess, isServed, startL4Stage, talk, untilRefused, type L4Stage } from "../support/l4-stage.ts";
+import { aClient, aServer, echo } from "../support/overlay-rig.ts";
 import { freePort } from "../support/programs.ts";
+import { untilOnline } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
-
-/** Sends a text through an open connection and waits for it to come back. */
-async function talk(client: Client, text: string): Promise<void> {
-  const before = client.text();
-  client.socket.write(text);
-  await waitFor(`the echo of ${text}`, () => client.text() === before + text || client.fate() !== undefined);
-  expect(client.text()).toBe(before + text);
-}
-
-/** Whether a new connection is served. */
-async function isServed(port: number): Promise<boolean> {
-  const client = aClient(port);
-  client.socket.end("?");
-  await waitFor("an end", () => client.fate() !== undefined);
-  return client.text() === "?";
-}
 
 async function refuses(stage: L4Stage, method: string, path: string, body: unknown, status: number): Promise<unknown> {
   const at = path.startsWith("v2/") ? `/v2/node/${stage.uid}/${path.slice(3)}` : `/node/${stage.uid}/${path}`;
@@ -66,7 +51,7 @@ test("a service and a connector carry traffic, item by item, and an upgrade to V
   await stage.call("DELETE", `v2/config/connectors/${id}`);
   await stage.untilNamed({});
   expect(stage.applied()?.outcome).toBe("converged");
-  await expect.poll(() => aClientFate(second)).toBe("ECONNREFUSED");
+  await untilRefused(second);
   await talk(flow, "untouched");
 
   // The same again is nothing to do.
@@ -77,7 +62,33 @@ test("a service and a connector carry traffic, item by item, and an upgrade to V
   await stage.untilNamed({});
 });
 
-async function aClientFate(port: number): Promise<string | undefined> {
-  const client = aClient(port);
-  return waitFor("a fate", () => client.fate() ?? (client.socket.readyState === "open" ? "open" : undefined));
-}
+test("an inactive node serves nothing, whatever is started anew, and everything again once it is active", async () => {
+  const stage = await startL4Stage(tempDir());
+  const port = await freePort();
+  await stage.create("services", { name: "web", protocol: "tcp", host: "127.0.0.1", port: await aServer(echo) });
+  await stage.create("connectors", { node: "local", service: "web", protocol: "tcp", port });
+  await waitFor("it is served", () => isServed(port));
+  const flow = aClient(port);
+  await talk(flow, "active");
+  const speedTest = (): Promise<unknown> =>
+    stage.controller.call("POST", `/node/${stage.uid}/trigger/speed-test?wait=1`, {}).then(({ body }) => body);
+
+  await stage.call("PUT", "", { state: "INACTIVE" });
+  await waitFor("the flow is cut", () => flow.fate() !== undefined);
+  await untilRefused(port);
+  await stage.untilNamed({});
+  expect(await speedTest()).toMatchObject({ code: "inactive" });
+
+  await stage.agent.end("SIGKILL");
+  await stage.startAgain();
+  await untilOnline(stage.agent);
+  expect(await speedTest()).toMatchObject({ code: "inactive" });
+  const before = stage.overlayPid();
+  endProcess(before);
+  await waitFor("another overlay", () => stage.overlayPid() !== before);
+  await stage.untilNamed({});
+  await untilRefused(port);
+
+  await stage.call("PUT", "", { state: "ACTIVE" });
+  await waitFor("it is served again", () => isServed(port));
+});

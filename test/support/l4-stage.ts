@@ -16,6 +16,7 @@ import {
   type ControllerProgram,
   type ProgramOptions,
 } from "./programs.ts";
+import { aClient, type Client } from "./overlay-rig.ts";
 import { waitFor } from "./wait-for.ts";
 
 /** A controller and a node of it whose overlay the agent starts, all real processes that end with the test. */
@@ -101,7 +102,8 @@ export async function startL4Stage(
           const report = applied();
           seen = { why: await named(), report, version: version() };
           if (JSON.stringify(sorted(await named())) !== JSON.stringify(sorted(codes))) return false;
-          const issues = Object.values(report?.sections ?? {}).flatMap((section) => section.issues);
+          const sections = Object.entries(report?.sections ?? {});
+          const issues = sections.flatMap(([name, { issues }]) => issues.map((text) => `${name}: ${text}`));
           return (
             report?.version === version() &&
             Object.keys(codes).every((item) => issues.some((text) => text.includes(item))) &&
@@ -115,6 +117,32 @@ export async function startL4Stage(
       });
     },
   };
+}
+
+/** Sends a text through an open connection and waits for it to come back. */
+export async function talk(client: Client, text: string): Promise<void> {
+  const before = client.text();
+  client.socket.write(text);
+  await waitFor(`the echo of ${text}`, () => client.text() === before + text || client.fate() !== undefined);
+  expect(client.text()).toBe(before + text);
+}
+
+/** Whether a new connection is served. */
+export async function isServed(port: number): Promise<boolean> {
+  const client = aClient(port);
+  client.socket.end("?");
+  await waitFor("an end", () => client.fate() !== undefined);
+  return client.text() === "?";
+}
+
+/** Waits until connections are refused: nobody listens there. */
+export async function untilRefused(port: number): Promise<void> {
+  await waitFor(`nobody listens on ${port}`, async () => {
+    const client = aClient(port);
+    await waitFor("a fate", () => client.fate() !== undefined || client.socket.readyState === "open");
+    client.socket.destroy();
+    return client.fate() === "ECONNREFUSED";
+  });
 }
 
 /** Kills a process of the test's own, if it is still there. */

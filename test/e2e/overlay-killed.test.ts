@@ -1,0 +1,83 @@
+import { createHash } from "node:crypto";
+import { existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { endProcess, isServed, startL4Stage, talk, type L4Stage } from "../support/l4-stage.ts";
+import { aClient, aServer, echo } from "../support/overlay-rig.ts";
+import { freePort } from "../support/programs.ts";
+import { tempDir } from "../support/temp-dir.ts";
+import { waitFor } from "../support/wait-for.ts";
+
+/** A stage with one connector that serves. */
+async function serving(): Promise<{ stage: L4Stage; port: number }> {
+  const stage = await startL4Stage(tempDir());
+  const port = await freePort();
+  await stage.create("services", { name: "web", protocol: "tcp", host: "127.0.0.1", port: await aServer(echo) });
+  await stage.create("connectors", { node: "local", service: "web", protocol: "tcp", port });
+  await waitFor("it serves", () => isServed(port));
+  await stage.untilNamed({});
+  return { stage, port };
+}
+
+/** Kills the overlay that serves, and waits until it has ended. */
+async function killOverlay(stage: L4Stage): Promise<number> {
+  const pid = stage.overlayPid();
+  endProcess(pid);
+  await waitFor("it has ended", () => !existsSync(`/proc/${pid}/fd/0`));
+  return pid;
+}
+
+test("an overlay that is killed under traffic is there again, as often as it is killed", async () => {
+  const { stage, port } = await serving();
+  const over = new AbortController();
+  let served = 0;
+  const load = Array.from({ length: 4 }, async () => {
+    while (!over.signal.aborted) if (await isServed(port)) served += 1;
+  });
+  for (let kills = 0; kills < 3; kills += 1) {
+    await waitFor("traffic", () => served > 20);
+    const before = await killOverlay(stage);
+    served = 0;
+    await waitFor("another overlay serves", () => stage.overlayPid() !== before && served > 0);
+  }
+  over.abort();
+  await Promise.all(load);
+  await stage.untilNamed({});
+  expect((await stage.agent.status()).session.state).toBe("online");
+});
+
+test("with agent and overlay gone, the agent alone brings back what was served", async () => {
+  const { stage, port } = await serving();
+  await stage.agent.end("SIGKILL");
+  const flow = aClient(port);
+  await talk(flow, "without the agent");
+  const first = await killOverlay(stage);
+  await waitFor("the flow is cut", () => flow.fate() !== undefined);
+
+  // The table on disk is of a version that nobody here can read.
+  const table = join(stage.agent.stateDir, "overlay/table.json");
+  const body = { format: 2, version: 99, elsewhere: true };
+  const sha256 = createHash("sha256").update(JSON.stringify(body)).digest("hex");
+  writeFileSync(table, JSON.stringify({ format: 1, sha256, body }));
+  rmSync(`${table}.previous`, { force: true });
+  await stage.startAgain();
+  await waitFor("it serves", () => isServed(port));
+  expect(stage.overlayPid()).not.toBe(first);
+  expect(existsSync(`${table}.damaged`)).toBe(true);
+  expect(stage.agent.log()).toContain("was damaged or not readable by this version");
+  await stage.untilNamed({});
+
+  // And a place for its state that it cannot use is named for as long as it is so.
+  await stage.agent.end("SIGKILL");
+  await killOverlay(stage);
+  const directory = join(stage.agent.stateDir, "overlay");
+  renameSync(directory, `${directory}.away`);
+  writeFileSync(directory, "");
+  await stage.startAgain();
+  await stage.untilNamed({ services: "file-failed", connectors: "file-failed" });
+  expect(stage.applied()).toMatchObject({ sections: { connectors: { state: "failed" } } });
+  rmSync(directory);
+  renameSync(`${directory}.away`, directory);
+  await waitFor("it serves", () => isServed(port));
+  await stage.untilNamed({});
+});

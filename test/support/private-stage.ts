@@ -1,0 +1,73 @@
+import { execFile, execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { connect, createServer, type Socket } from "node:net";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { inNetworkOf } from "./private-machine.ts";
+
+/** A network of the test's own: loopback, an echo server on 127.0.0.1:7, and the way to one port of the machine's loopback. */
+export interface PrivateNetwork {
+  /** Put before a command line, as `within`. */
+  readonly within: readonly string[];
+  /** Runs `ip` there. */
+  readonly ip: (...args: readonly string[]) => void;
+  /** Below this port only those with the capability may listen. */
+  readonly setFirstFreePort: (port: number) => void;
+  /** Whether a connection made there is echoed. */
+  readonly isServed: (address: string, port: number) => Promise<boolean>;
+}
+
+/** Needs user and network namespaces, no root. What it starts ends with the test. */
+export async function privateNetwork(dir: string, port: number): Promise<PrivateNetwork> {
+  const path = join(dir, "way-out.sock");
+  const script = join(dir, "inside.mjs");
+  const sockets = new Set<Socket>();
+  const outside = createServer((inner) => {
+    const outer = connect(port, "127.0.0.1");
+    for (const socket of [inner, outer])
+      sockets.add(socket.on("error", () => [inner, outer].map((one) => one.destroy())));
+    inner.pipe(outer).pipe(inner);
+  });
+  await new Promise<void>((resolve) => outside.listen(path, resolve));
+  writeFileSync(
+    script,
+    `import { connect, createServer } from "node:net";
+    const listen = (port, serve) => new Promise((resolve) => createServer({ allowHalfOpen: true }, (socket) => {
+      socket.on("error", () => undefined);
+      serve(socket);
+    }).listen(port, "127.0.0.1", resolve));
+    await listen(7, (socket) => socket.pipe(socket));
+    await listen(${port}, (socket) => {
+      const out = connect(${JSON.stringify(path)}).on("error", () => socket.destroy());
+      socket.pipe(out).pipe(socket);
+    });
+    console.log("ready");`,
+  );
+  const inside = 'ip link set lo up && echo 1024 > /proc/sys/net/ipv4/ip_unprivileged_port_start && exec "$0" "$@"';
+  const holder = spawn("unshare", ["-rn", "sh", "-c", inside, process.execPath, script], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  onTestFinished(() => {
+    holder.kill("SIGKILL");
+    outside.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  await once(holder.stdout, "data");
+  const within = inNetworkOf(holder.pid ?? 0);
+  const [enter = "", ...entering] = within;
+  return {
+    within,
+    ip: (...args) => void execFileSync(enter, [...entering, "ip", ...args]),
+    setFirstFreePort(first) {
+      const command = `echo ${first} > /proc/sys/net/ipv4/ip_unprivileged_port_start`;
+      execFileSync(enter, [...entering, "sh", "-c", command]);
+    },
+    isServed(address, port) {
+      const say = `exec 3<>/dev/tcp/${address}/${port} && echo hello >&3 && head -n 1 <&3`;
+      return new Promise((resolve) => {
+        execFile(enter, [...entering, "timeout", "2", "bash", "-c", say], (_, stdout) => resolve(stdout === "hello\n"));
+      });
+    },
+  };
+}
