@@ -16,6 +16,7 @@ import type {
   OverlayTable,
   ServiceHealth,
 } from "../../src/protocol/overlay.ts";
+import { BUNDLE, FLAGS } from "./programs.ts";
 import { waitFor } from "./wait-for.ts";
 
 const MAIN = join(import.meta.dirname, "../../src/main.ts");
@@ -194,15 +195,16 @@ export interface OverlayProcess {
   output(): string;
 }
 
-/** The real program in a process of its own, from the sources; killed with the test. */
+/** The real program in a process of its own, from the sources unless told otherwise; killed with the test. */
 export function startOverlayProcess(
   dir: string,
   more: readonly string[] = [],
   within: readonly string[] = [],
+  program: readonly string[] = [MAIN],
 ): OverlayProcess {
   const stateDir = join(dir, "state");
   const runDir = join(dir, "run");
-  const args = [MAIN, "overlay", "--state", stateDir, "--run", runDir, ...more];
+  const args = [...program, "overlay", "--state", stateDir, "--run", runDir, ...more];
   const [command = process.execPath, ...rest] = [...within, process.execPath, ...args];
   const child = spawn(command, rest, { stdio: ["ignore", "pipe", "pipe"] });
   let output = "";
@@ -211,6 +213,15 @@ export function startOverlayProcess(
   const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
   onTestFinished(() => void child.kill("SIGKILL"));
   return { child, pid: child.pid ?? 0, stateDir, runDir, ended, output: () => output };
+}
+
+/** The built program, otherwise the same. */
+export function startBuiltOverlay(
+  dir: string,
+  more: readonly string[] = [],
+  within: readonly string[] = [],
+): OverlayProcess {
+  return startOverlayProcess(dir, more, within, [...FLAGS, BUNDLE]);
 }
 
 /** Connects to an overlay's control socket as the agent does, as soon as it is there. */
