@@ -116,7 +116,6 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       startedAt: Math.floor(startedAt / 1000),
     },
   });
-
   const meter = overlayMeter({ clock, events });
   const flows = flowRecorder({ clock, spool, look: () => pusher.look() });
   const overlay = openOverlay({
@@ -127,7 +126,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onChanged: (what) => applying.engine.look(what, OVERLAY_SECTIONS),
     onFlows: (ended) => flows.take(ended),
   });
-  const sections = listSections({ overlay, documents });
+  const sections = listSections({ overlay, documents, reader });
   const applying = new Applying({ clock, random, log, files, settings, documents, sections, events, onFault: fault });
 
   // Shadow.
@@ -349,6 +348,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const provider = localProvider({
     gather,
     memory,
+    reader,
     dispatcher,
     documents,
     retry: (name) => node?.sync.retry(name),

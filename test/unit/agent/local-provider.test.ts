@@ -5,6 +5,7 @@ import { localProvider, runLocally } from "../../../src/agent/local-provider.ts"
 import { DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import type { OverlayView } from "../../../src/host/overlay.ts";
+import { hostReader } from "../../../src/host/reader.ts";
 import { rootLogger } from "../../../src/host/log.ts";
 import { nodeDocument, signDocument, signingKey, ISS, UID } from "../../support/signing.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -26,6 +27,7 @@ test("a floor that was reset makes its document due again", async () => {
       throw new Error("not asked for");
     },
     memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
+    reader: hostReader(),
     dispatcher: rig([]).dispatcher,
     documents,
     applying: idleApplying(documents, directory),
