@@ -37,7 +37,7 @@ export interface L4Stage {
   why(): Promise<readonly Reason[]>;
   /** What the controller was last told became of the node's document. */
   applied(): DocumentApplied | undefined;
-  /** Waits until exactly these items of the sections are named, each with its code, here and at the controller. */
+  /** Waits until `why`, the shadow and the last report of the document name exactly these items, each with its code. */
   untilNamed(codes: Readonly<Record<string, string>>, limitMs?: number): Promise<void>;
 }
 
@@ -100,8 +100,10 @@ export async function startL4Stage(
         `why names ${JSON.stringify(codes)}`,
         async () => {
           const report = applied();
-          seen = { why: await named(), report, version: version() };
-          if (JSON.stringify(sorted(await named())) !== JSON.stringify(sorted(codes))) return false;
+          const shadow = namedBy(await call("GET", ""));
+          seen = { why: await named(), shadow, report, version: version() };
+          for (const one of [await named(), shadow])
+            if (JSON.stringify(sorted(one)) !== JSON.stringify(sorted(codes))) return false;
           const sections = Object.entries(report?.sections ?? {});
           const issues = sections.flatMap(([name, { issues }]) => issues.map((text) => `${name}: ${text}`));
           return (
@@ -152,6 +154,23 @@ export function endProcess(pid: number): void {
   } catch {
     // It has ended by itself.
   }
+}
+
+/** What the shadow of a node names, with the code of each. */
+function namedBy(node: unknown): Record<string, string> {
+  const { shadow } = node as { readonly shadow: { readonly reported: Readonly<Record<string, unknown>> } };
+  const named = Object.entries(shadow.reported).flatMap(([key, value]) => {
+    const [, section = "", item] = /^config\.(services|connectors)\.(?:item\.(.+)|reason)$/.exec(key) ?? [];
+    return section === "" ? [] : [[section, item, String(value).split(":")[0] ?? ""] as const];
+  });
+  const items = named.flatMap(([section, item, code]) =>
+    item === undefined ? [] : [[`${section}.${item}`, code] as const],
+  );
+  // The reason of a section repeats its first item, unless it is the section's own.
+  const own = named.flatMap(([section, item, code]) =>
+    item !== undefined || items.some(([name]) => name.startsWith(`${section}.`)) ? [] : [[section, code] as const],
+  );
+  return Object.fromEntries([...items, ...own]);
 }
 
 function sorted(codes: Readonly<Record<string, string>>): unknown {
