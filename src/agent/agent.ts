@@ -124,7 +124,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRecords: () => pusher.look(),
   });
   const { overlay } = dataPlane;
-  const sections = listSections({ overlay, documents });
+  const sections = listSections({ overlay, documents, reader });
   const applying = new Applying({ clock, random, log, files, settings, documents, sections, events, onFault: fault });
 
   // Shadow.
@@ -341,6 +341,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const provider = localProvider({
     gather,
     memory,
+    reader,
     dispatcher,
     documents,
     retry: (name) => node?.sync.retry(name),

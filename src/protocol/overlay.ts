@@ -246,6 +246,8 @@ export const overlayNotices = {
     result: Nothing,
   },
   "flows.ended": { kind: "notification", params: z.object({ flows: z.array(OverlayFlow).max(500) }), result: Nothing },
+  /** It accepts nothing any more and has given up its path; the records of flows that it still has come on this connection. */
+  draining: { kind: "notification", params: Nothing, result: Nothing },
   fault: {
     kind: "notification",
     params: z.object({ message: z.string().max(1024), details: JsonObject.optional() }),

@@ -5,6 +5,7 @@ import { localProvider, runLocally } from "../../../src/agent/local-provider.ts"
 import { DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import type { OverlayCounters, OverlayView } from "../../../src/host/overlay.ts";
+import { hostReader } from "../../../src/host/reader.ts";
 import { rootLogger } from "../../../src/host/log.ts";
 import type { Config } from "../../../src/protocol/documents.ts";
 import { nodeDocument, signDocument, signingKey, ISS, UID } from "../../support/signing.ts";
@@ -27,6 +28,7 @@ test("a floor that was reset makes its document due again", async () => {
       throw new Error("not asked for");
     },
     memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
+    reader: hostReader(),
     dispatcher: rig([]).dispatcher,
     documents,
     applying: idleApplying(documents, directory),
@@ -55,6 +57,7 @@ describe("connectors and services", () => {
         throw new Error("not asked for");
       },
       memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
+      reader: hostReader(),
       dispatcher: rig([]).dispatcher,
       documents,
       applying: Object.assign(applying, { config: () => config }),
