@@ -217,7 +217,11 @@ function overlayItem({ engines }: Status): HealthItem | undefined {
 function clockItem(offset: number | undefined): HealthItem {
   if (offset === undefined) return { name: "clock", status: "unknown", message: "compared at the next session" };
   const size = Math.abs(offset);
-  const message = `${size.toFixed(1)} s ${offset < 0 ? "behind" : "ahead of"} the control plane`;
+  // The control plane tells its time in whole seconds.
+  const message =
+    size < 1
+      ? "within a second of the control plane"
+      : `${Math.round(size)} s ${offset < 0 ? "behind" : "ahead of"} the control plane`;
   const fix = "check the time synchronisation of this machine";
   if (size > CLOCK_LIMITS_S.fail) return { name: "clock", status: "fail", message, fix };
   if (size > CLOCK_LIMITS_S.warn) return { name: "clock", status: "warn", message, fix };
