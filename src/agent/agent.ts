@@ -10,8 +10,6 @@ import { valueOf } from "../host/state-file.ts";
 import { hostPower } from "../host/power.ts";
 import { parseBootId } from "../host/proc.ts";
 import type { Reader } from "../host/reader.ts";
-import { askServer, readNameServers } from "../host/resolver.ts";
-import { isSshLocal } from "../host/sockets.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import { Applying } from "./applying.ts";
 import { repositoryState, secondsOf, usedRatioOf } from "./gathering.ts";
@@ -25,7 +23,7 @@ import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
-import { openOverlay, readCounters } from "./open-overlay.ts";
+import { openOverlay } from "./open-overlay.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
@@ -41,16 +39,14 @@ import { openState } from "./state.ts";
 import { FaultList } from "./fault.ts";
 import type { Gathered } from "./status.ts";
 import { Beating } from "./telemetry/beating.ts";
-import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
-import { flowRecorder } from "./telemetry/flow-records.ts";
+import type { HealthChecks } from "./telemetry/health-checks.ts";
 import { buildHeartbeat, readHeartbeat } from "./telemetry/heartbeat.ts";
-import { checkRepository } from "./telemetry/repository-check.ts";
-import { overlayMeter } from "./telemetry/overlay-meter.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
 import { queueOf } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
+import { watchHealth } from "./watch-health.ts";
 import { watchMachine } from "./watch-machine.ts";
 
 export interface AgentOptions {
@@ -117,17 +113,18 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     },
   });
 
-  const meter = overlayMeter({ clock, events });
-  const flows = flowRecorder({ clock, spool, look: () => pusher.look() });
-  const overlay = openOverlay({
+  const dataPlane = openOverlay({
     settings,
     clock,
     log,
     files,
+    events,
+    spool,
     onChanged: (what) => applying.engine.look(what, OVERLAY_SECTIONS),
-    onFlows: (ended) => flows.take(ended),
+    onRecords: () => pusher.look(),
   });
-  const sections = listSections({ overlay, documents });
+  const { overlay } = dataPlane;
+  const sections = listSections({ overlay, documents, reader });
   const applying = new Applying({ clock, random, log, files, settings, documents, sections, events, onFault: fault });
 
   // Shadow.
@@ -149,7 +146,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         isRepositoryReachable: repositoryState(health),
         isSshLocal: health?.results().isSshLocal,
       }),
-      ...meter.facts(),
+      ...dataPlane.facts(),
     }),
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
   });
@@ -279,19 +276,14 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       },
       onOffline: () => managed.offline(),
     });
-    health = startHealthChecks({
+    health = watchHealth({
       clock,
+      reader,
+      log,
       events,
-      name: new URL(registration.node.session).hostname.replace(/^\[|\]$/g, ""),
-      servers: () => readNameServers(reader),
-      ask: askServer,
-      isSshLocal: () => isSshLocal(reader),
-      repository:
-        settings.repositoryUrl === undefined
-          ? undefined
-          : (signal) => checkRepository(new URL(settings.repositoryUrl ?? ""), signal),
+      sessionUrl: registration.node.session,
+      repositoryUrl: settings.repositoryUrl,
       onResults: () => reporting.look(),
-      onError: (error) => log.warn({ err: toError(error) }, "health check failed"),
     });
     session.start();
   }
@@ -305,7 +297,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     extra: async () => ({
       "event.dropped": spool.status().events.dropped,
       "flow.dropped": spool.status().flows.dropped,
-      ...meter.sample(await readCounters(overlay, clock, ending.signal)),
+      ...(await dataPlane.sample(ending.signal)),
     }),
     onNetwork: (what) => {
       reporting.look();
@@ -349,6 +341,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const provider = localProvider({
     gather,
     memory,
+    reader,
     dispatcher,
     documents,
     retry: (name) => node?.sync.retry(name),
@@ -386,8 +379,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       health?.close();
       await dispatcher.close();
       await applying.close();
-      overlay.close();
-      flows.close();
+      dataPlane.close();
       session?.close();
       await localApi.close();
       events.close();

@@ -1,5 +1,6 @@
 import type { Overlay } from "../host/overlay.ts";
 import type { LogLine as StoredLine, LogMemory } from "../host/log.ts";
+import type { Reader } from "../host/reader.ts";
 import { withinTime } from "../lib/within-time.ts";
 import type { FloorName, LogLine, LogsQuery, TriggerLine } from "../protocol/local-api.ts";
 import type { Applying } from "./applying.ts";
@@ -17,6 +18,7 @@ export interface LocalProviderDeps {
   /** Everything a status and a judgement of health are made of, at this moment. */
   readonly gather: () => Gathered;
   readonly memory: LogMemory;
+  readonly reader: Reader;
   readonly dispatcher: Dispatcher;
   readonly documents: DesiredDocuments;
   /** Looks again at a document that may have been refused for its floor. */
@@ -31,6 +33,7 @@ export interface LocalProviderDeps {
 export function localProvider({
   gather,
   memory,
+  reader,
   dispatcher,
   documents,
   retry,
@@ -48,7 +51,7 @@ export function localProvider({
       status: overlay.status(),
       view: overlay.view,
       counters,
-      addresses: addressesByLink(),
+      addresses: addressesByLink(reader),
       why: applying.why().reasons,
     };
   }

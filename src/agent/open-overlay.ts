@@ -1,51 +1,71 @@
 import type { Logger } from "pino";
 import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files.ts";
-import { Overlay, type OverlayCounters } from "../host/overlay.ts";
+import { Overlay } from "../host/overlay.ts";
 import { startOverlayProcess } from "../host/overlay-process.ts";
-import type { OverlayFlow } from "../protocol/overlay.ts";
+import type { ShadowMap } from "../protocol/shadow.ts";
 import { withinDeadline } from "./reconcile/deadline.ts";
 import type { AgentSettings } from "./settings.ts";
+import type { EventLog } from "./telemetry/events.ts";
+import { flowRecorder } from "./telemetry/flow-records.ts";
+import { overlayMeter } from "./telemetry/overlay-meter.ts";
+import type { Spool } from "./telemetry/spool.ts";
 
 export interface OpenOverlayOptions {
   readonly settings: Pick<AgentSettings, "unit" | "overlay">;
   readonly clock: Clock;
   readonly log: Logger;
   readonly files: Files;
+  readonly events: EventLog;
+  readonly spool: Spool;
   /** Something of the overlay is otherwise than it was seen last. */
   readonly onChanged: (what: string) => void;
-  readonly onFlows: (flows: readonly OverlayFlow[]) => void;
+  /** There are flow records worth a message. */
+  readonly onRecords: () => void;
+}
+
+/** The agent's side of the overlay, and what it makes of the overlay's records and counters. */
+export interface OpenedOverlay {
+  readonly overlay: Overlay;
+  /** Asks for the counters and makes the metrics since the last time of them; empty when there is none, or it does not answer soon. */
+  sample(signal: AbortSignal): Promise<Readonly<Record<string, number>>>;
+  /** What the last sample says of connectors, for the shadow. */
+  facts(): ShadowMap;
+  /** Lets go of the overlay, which goes on serving. */
+  close(): void;
 }
 
 const COUNTERS_WITHIN_MS = 5000;
 
-/** The overlay's counters; undefined when there is none, or it does not answer soon. */
-export async function readCounters(
-  overlay: Overlay,
-  clock: Clock,
-  signal: AbortSignal,
-): Promise<OverlayCounters | undefined> {
-  try {
-    const bounds = { clock, ms: COUNTERS_WITHIN_MS, what: "overlay: counters", signal };
-    return await withinDeadline(bounds, (signal) => overlay.counters(signal));
-  } catch {
-    return undefined;
-  }
-}
-
-/** The agent's side of the overlay: a managed install has it run by its own unit, any other has the agent start it. */
-export function openOverlay({ settings, clock, log, files, onChanged, onFlows }: OpenOverlayOptions): Overlay {
+/** Opens it: a managed install has the overlay run by its own unit, any other has the agent start it. */
+export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
+  const { settings, clock, files, events, spool, onChanged, onRecords } = options;
   const { stateDir, runDir } = settings.overlay;
-  const component = log.child({ component: "overlay" });
-  return new Overlay({
+  const log = options.log.child({ component: "overlay" });
+  const flows = flowRecorder({ clock, spool, look: onRecords });
+  const meter = overlayMeter({ clock, events });
+  const overlay = new Overlay({
     clock,
-    log: component,
+    log,
     files,
     stateDir,
     runDir,
     ...(settings.unit === undefined ? { start: () => startOverlayProcess(stateDir, runDir) } : {}),
     onChanged,
-    onFlows,
-    onFault: (message) => component.error({ reason: message }, "the overlay reports a fault"),
+    onFlows: (ended) => flows.take(ended),
+    onFault: (message) => log.error({ reason: message }, "the overlay reports a fault"),
   });
+  return {
+    overlay,
+    async sample(signal) {
+      const bounds = { clock, ms: COUNTERS_WITHIN_MS, what: "overlay: counters", signal };
+      const counters = withinDeadline(bounds, (signal) => overlay.counters(signal));
+      return meter.sample(await counters.catch(() => undefined));
+    },
+    facts: () => meter.facts(),
+    close() {
+      overlay.close();
+      flows.close();
+    },
+  };
 }

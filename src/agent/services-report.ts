@@ -66,9 +66,10 @@ export function servicesReport(reading: OverlayReading): ServicesReport {
 
 /** Why flows to a service do not get through, by its name: of those whose target does not answer. */
 export function downServices(reading: OverlayReading): ReadonlyMap<string, ItemReason> {
-  const services = servicesReport(reading).services;
+  const health = reading.counters?.services ?? [...reading.view.health.values()];
+  if (!health.some(({ state }) => state === "down")) return new Map();
   return new Map(
-    services.flatMap(({ name, reason }) =>
+    servicesReport(reading).services.flatMap(({ name, reason }) =>
       name !== undefined && reason !== undefined && isDown(reason) ? [[name, reason] as const] : [],
     ),
   );

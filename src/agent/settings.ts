@@ -6,6 +6,7 @@ import type { Files } from "../host/files.ts";
 import { parseNoProxy, type ProxySettings } from "../lib/proxy.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { describeIssues } from "../protocol/envelope.ts";
+import { MANAGED_OVERLAY } from "../protocol/overlay.ts";
 
 const HttpUrl = z
   .string()
@@ -50,8 +51,6 @@ export interface AgentSettings {
 const LIMITS = { maxBytes: 256 * 1024, maxDepth: 8 };
 export const DEFAULT_STATE_DIR = "/var/lib/holdfast";
 export const DEFAULT_RUN_DIR = "/run/holdfast";
-/** The overlay's own unit runs it as its own user. */
-const MANAGED_OVERLAY = { stateDir: "/var/lib/holdfast-overlay", runDir: "/run/holdfast-overlay" };
 const DEFAULT_FILE = "/etc/holdfast/agent.json";
 
 /**

@@ -8,7 +8,7 @@ import { probeSocket } from "../host/unix-socket.ts";
 import { holdfastCommand } from "../lib/command-line.ts";
 import { plainLine, safeJson } from "../lib/terminal-text.ts";
 import { ADMIN_SOCKET, socketPath } from "../protocol/local-api.ts";
-import { OVERLAY_SOCKET } from "../protocol/overlay.ts";
+import { MANAGED_OVERLAY, OVERLAY_SOCKET } from "../protocol/overlay.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 
 const ResetOutput = z.object({
@@ -20,12 +20,8 @@ const ResetOutput = z.object({
   overlayEnded: z.boolean(),
 });
 
-/** Where the overlay of a managed install is; the node's own state directory tells that it is this node's. */
-const MANAGED = {
-  nodeStateDir: "/var/lib/holdfast",
-  stateDir: "/var/lib/holdfast-overlay",
-  runDir: "/run/holdfast-overlay",
-};
+/** The state directory of a managed install, whose overlay is elsewhere. */
+const MANAGED_STATE_DIR = "/var/lib/holdfast";
 
 export const resetVerb: VerbProgram = {
   output: ResetOutput,
@@ -56,8 +52,7 @@ interface OverlayPlace {
 }
 
 function overlaysOf({ stateDir, runDir }: Call["settings"]): readonly OverlayPlace[] {
-  const { nodeStateDir, ...managed } = MANAGED;
-  return stateDir === nodeStateDir ? [{ runDir }, managed] : [{ runDir }];
+  return stateDir === MANAGED_STATE_DIR ? [{ runDir }, MANAGED_OVERLAY] : [{ runDir }];
 }
 
 async function isAnyLive(overlays: readonly OverlayPlace[]): Promise<boolean> {

@@ -1,5 +1,6 @@
 import { endianness, networkInterfaces } from "node:os";
 import { SocketAddress } from "node:net";
+import { parseCidr } from "../lib/cidr.ts";
 import { fieldsOf, shellFields, toCount } from "../lib/text-fields.ts";
 import type { Reader } from "./reader.ts";
 
@@ -91,6 +92,42 @@ export function readAddresses(): readonly LinkAddress[] {
       return prefix === undefined ? [] : [{ link, family: family === "IPv4" ? 4 : 6, address, prefix } as const];
     }),
   );
+}
+
+/** IPv4 addresses, also of links that are up without a carrier: a cable that is pulled takes no address away. */
+export function readAddresses4(reader: Reader, running = readAddresses()): readonly LinkAddress[] {
+  const own = running.filter(({ family }) => family === 4);
+  const links = new Set(own.map(({ link }) => link));
+  const connected = parseRoutes(reader.read("/proc/net/route") ?? "").filter(
+    ({ link, gateway, prefix }) => gateway === undefined && prefix > 0 && !links.has(link),
+  );
+  if (connected.length === 0) return own;
+  const known = new Set(own.map(({ address }) => address));
+  const others = parseLocalAddresses(reader.read("/proc/net/fib_trie") ?? "").filter((address) => !known.has(address));
+  return [...own, ...others.flatMap((address) => onLink(address, connected) ?? [])];
+}
+
+/** Which network of which link an address is in, the smallest one. */
+function onLink(address: string, connected: readonly Route[]): LinkAddress | undefined {
+  const [best] = connected
+    .filter(({ destination, prefix }) => networkOf(address, prefix) === networkOf(destination, prefix))
+    .toSorted((a, b) => b.prefix - a.prefix);
+  return best === undefined ? undefined : { link: best.link, family: 4, address, prefix: best.prefix };
+}
+
+function networkOf(address: string, prefix: number): string | undefined {
+  return parseCidr(`${address}/${prefix}`)?.text;
+}
+
+/** The machine's own IPv4 addresses of /proc/net/fib_trie, whatever link they are on. */
+export function parseLocalAddresses(text: string): readonly string[] {
+  const found = new Set<string>();
+  let leaf = "";
+  for (const line of text.split("\n")) {
+    leaf = /\|-- (\d+\.\d+\.\d+\.\d+)$/.exec(line)?.[1] ?? leaf;
+    if (/^\s+\/32 host LOCAL$/.test(line) && leaf !== "") found.add(leaf);
+  }
+  return [...found];
 }
 
 /** Usable IPv4 routes of /proc/net/route. */

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { Logger } from "pino";
-import { HostError, InputError, SessionError, toError } from "../errors.ts";
+import { HostError, toError } from "../errors.ts";
 import {
   OVERLAY_FORMAT,
   OVERLAY_SOCKET,
@@ -12,11 +12,11 @@ import {
   type OverlayTable,
   type ServiceHealth,
 } from "../protocol/overlay.ts";
-import { RemoteError } from "../protocol/rpc.ts";
 import type { z } from "zod";
 import type { Clock } from "./clock.ts";
 import type { Files } from "./files.ts";
 import { connectControl, type ControlClient } from "./overlay-control.ts";
+import { isNonsense, overlayFailure } from "./overlay-failure.ts";
 import type { StartOverlay } from "./overlay-process.ts";
 import { probeSocket } from "./unix-socket.ts";
 
@@ -72,11 +72,14 @@ const PROVEN_MS = 60_000;
 const MAX_WAIT_MS = 60_000;
 /** Connections that end sooner than this are not made anew at once. */
 const LASTING_MS = 1000;
+const MAX_LEAVING = 8;
 
 /** The one owner of the overlay's table: finds the overlay by its socket, starts one where nobody else does, and sends the table whole. */
 export class Overlay {
   readonly #options: OverlayOptions;
   #client: ControlClient | undefined;
+  /** Overlays that drain, of which only flow records still come. */
+  readonly #leaving = new Set<ControlClient>();
   #known: Known | undefined;
   #work: Promise<unknown> = Promise.resolve();
   /** What our own change at work is about. */
@@ -155,7 +158,7 @@ export class Overlay {
   close(): void {
     this.#isClosed = true;
     this.#takeBack();
-    this.#client?.close();
+    for (const client of [this.#client, ...this.#leaving]) client?.close();
   }
 
   async #read(client: ControlClient, signal: AbortSignal): Promise<Known> {
@@ -234,8 +237,13 @@ export class Overlay {
     const client: ControlClient = await connectControl(
       join(runDir, OVERLAY_SOCKET),
       {
-        "listeners.changed": ({ listeners }) => this.#told("listeners", this.#takeStates(listeners)),
-        "services.changed": ({ services }) => this.#told("services", this.#takeHealth(services)),
+        "listeners.changed": ({ listeners }) => {
+          if (client === this.#client) this.#told("listeners", this.#takeStates(listeners));
+        },
+        "services.changed": ({ services }) => {
+          if (client === this.#client) this.#told("services", this.#takeHealth(services));
+        },
+        draining: () => this.#drains(client),
         "flows.ended": ({ flows }) => onFlows(flows),
         fault: ({ message }) => onFault(message),
       },
@@ -255,14 +263,26 @@ export class Overlay {
   }
 
   #lost(client: ControlClient): void {
+    this.#leaving.delete(client);
+    if (this.#client === client) this.#missed("overlay ended");
+  }
+
+  #drains(client: ControlClient): void {
     if (this.#client !== client) return;
+    if (this.#leaving.size < MAX_LEAVING) this.#leaving.add(client);
+    else client.close();
+    this.#missed("overlay drains");
+  }
+
+  /** There is none from now on: another is looked for, though not over and over. */
+  #missed(what: string): void {
     this.#client = undefined;
     if (this.#isClosed) return;
     const { clock, onChanged } = this.#options;
-    this.#is("down", { reason: "the overlay ended" });
+    this.#is("down", { reason: `the ${what}` });
     const waitMs = this.#connectedAt + LASTING_MS - clock.elapsed();
-    if (waitMs <= 0) return onChanged("overlay ended");
-    this.#takeBack = clock.after(waitMs, () => onChanged("overlay ended"));
+    if (waitMs <= 0) return onChanged(what);
+    this.#takeBack = clock.after(waitMs, () => onChanged(what));
   }
 
   /** Tells of news, unless it is of our own change, which is read with its answer. */
@@ -319,7 +339,7 @@ export class Overlay {
 
   #serially<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     const result = this.#work.then(work).catch((error: unknown) => {
-      throw signal.aborted ? error : hostError(error);
+      throw signal.aborted ? error : overlayFailure(error);
     });
     this.#work = result.catch(() => {
       if (signal.aborted) this.#forsake();
@@ -336,25 +356,6 @@ function idsOf({ services, listeners }: OverlayEdit): ReadonlySet<string> {
     ...(listeners?.put.map(({ key }) => key) ?? []),
     ...(listeners?.drop ?? []),
   ]);
-}
-
-/** Whether it answered something that this version cannot read. */
-function isNonsense(error: unknown): boolean {
-  return error instanceof SessionError && error.code === "invalid-result";
-}
-
-/** An error of the connection as one of the machine, which is what the overlay is to its sections. */
-function hostError(thrown: unknown): Error {
-  const error = toError(thrown);
-  if (!(error instanceof SessionError) && !(error instanceof InputError)) return error;
-  const options = { cause: error };
-  if (error instanceof RemoteError) {
-    return new HostError("overlay-refused", `the overlay refuses: ${error.message}`, options);
-  }
-  if (isNonsense(error)) {
-    return new HostError("overlay-failed", `the overlay is of another version: ${error.message}`, options);
-  }
-  return new HostError("overlay-failed", `the overlay failed: ${error.message}`, options);
 }
 
 function edited<T>(

@@ -1,8 +1,8 @@
 import { existsSync, lstatSync } from "node:fs";
-import { readdir, rm } from "node:fs/promises";
+import { readdir, rm, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { HostError, InputError, toError } from "../errors.ts";
+import { errnoOf, HostError, InputError, toError } from "../errors.ts";
 import { sqliteCode } from "./database.ts";
 
 const SQLITE_BUSY = 5;
@@ -26,26 +26,35 @@ export function wipeableState(stateDir: string): readonly string[] {
   return WIPED.filter((name) => lstatSync(join(stateDir, name), { throwIfNoEntry: false }) !== undefined);
 }
 
-/** Removes what an overlay would serve from without its agent, and tells what was removed. The directory may be another user's and stays. */
+/**
+ * Removes the files that an overlay would serve from without its agent, and tells which. The directory belongs to another user, who
+ * could lead a recursive removal astray: directories in it stay.
+ */
 export async function wipeOverlayState(overlayDir: string): Promise<readonly string[]> {
-  const names = await readdir(overlayDir).catch(() => []);
-  for (const name of names) await removeAll(join(overlayDir, name));
-  return names.map((name) => join(overlayDir, name));
+  const entries = await readdir(overlayDir, { withFileTypes: true }).catch(() => []);
+  const paths = entries.filter((entry) => !entry.isDirectory()).map(({ name }) => join(overlayDir, name));
+  for (const path of paths) {
+    await unlink(path).catch((error: unknown) => {
+      if (errnoOf(error) !== "ENOENT") throw notRemoved(path, error);
+    });
+  }
+  return paths;
 }
 
 /** Removes identity, desired state, journal and what the overlay serves, and tells what was removed. */
 export async function wipeState(stateDir: string): Promise<readonly string[]> {
   const names = wipeableState(stateDir);
-  for (const name of names) await removeAll(join(stateDir, name));
+  for (const name of names) {
+    const path = join(stateDir, name);
+    await rm(path, { recursive: true, force: true }).catch((error: unknown) => {
+      throw notRemoved(path, error);
+    });
+  }
   return names;
 }
 
-async function removeAll(path: string): Promise<void> {
-  try {
-    await rm(path, { recursive: true, force: true });
-  } catch (error) {
-    throw new HostError("file-failed", `cannot remove ${path}: ${toError(error).message}`, { cause: error });
-  }
+function notRemoved(path: string, error: unknown): HostError {
+  return new HostError("file-failed", `cannot remove ${path}: ${toError(error).message}`, { cause: error });
 }
 
 /**

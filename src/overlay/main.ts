@@ -8,13 +8,10 @@ import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile } from "../host/pid-file.ts";
 import { hostReader } from "../host/reader.ts";
 import { buildInfo } from "../lib/build-info.ts";
-import { MAX_DRAIN_MS } from "../protocol/overlay.ts";
+import { MANAGED_OVERLAY, MAX_DRAIN_MS } from "../protocol/overlay.ts";
 import { askMachine } from "./name-cache.ts";
 import { startOverlay, type Overlay } from "./overlay.ts";
 import { descriptorLimit } from "./socket-budget.ts";
-
-const DEFAULT_STATE_DIR = "/var/lib/holdfast-overlay";
-const DEFAULT_RUN_DIR = "/run/holdfast-overlay";
 
 /** Runs `holdfast overlay` until it has drained, is told to stop twice, or its run directory is gone; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {
@@ -65,8 +62,8 @@ function readOptions(argv: readonly string[]): { stateDir: string; runDir: strin
     const { values } = parseArgs({
       args: [...argv],
       options: {
-        state: { type: "string", default: DEFAULT_STATE_DIR },
-        run: { type: "string", default: DEFAULT_RUN_DIR },
+        state: { type: "string", default: MANAGED_OVERLAY.stateDir },
+        run: { type: "string", default: MANAGED_OVERLAY.runDir },
         successor: { type: "boolean", default: false },
       },
       strict: true,

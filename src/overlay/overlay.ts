@@ -39,6 +39,7 @@ export interface Overlay {
 
 const TABLE_FILE = "table.json";
 const WATCH_MS = 5000;
+const KEEP_AGAIN_MS = 10_000;
 const DRAIN_LOOK_MS = 250;
 
 /**
@@ -109,6 +110,7 @@ class RunningOverlay implements Overlay {
     await this.#work;
     await this.#plane.stopListening();
     this.#control?.release();
+    this.#taker?.notify("draining", {});
     const deadline = this.#options.clock.elapsed() + Math.min(deadlineMs, MAX_DRAIN_MS);
     this.#options.log.info({ flows: this.#plane.activeFlows }, "draining");
     void this.#endAfterFlows(deadline);
@@ -218,9 +220,18 @@ class RunningOverlay implements Overlay {
       await this.#enforce(table);
       await this.#stored.save(table).catch((error: unknown) => {
         this.#fault(`the table is in force but could not be kept: ${toError(error).message}`);
+        this.#keepLater(table);
       });
     }
     return { version: table.version, hash: this.#hash, listeners: this.#plane.listeners() };
+  }
+
+  /** Tries to keep a table until it is kept or another has taken its place: one on disk that is too old would come back. */
+  #keepLater(table: OverlayTable): void {
+    this.#options.clock.after(KEEP_AGAIN_MS, () => {
+      if (this.#isClosed || this.#table !== table) return;
+      void this.#stored.save(table).catch(() => this.#keepLater(table));
+    });
   }
 
   async #enforce(table: OverlayTable): Promise<void> {

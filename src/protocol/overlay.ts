@@ -11,6 +11,9 @@ export const OVERLAY_FORMAT = 1;
 /** The socket below the overlay's run directory, for the agent alone. */
 export const OVERLAY_SOCKET = "overlay.sock";
 
+/** Where the overlay of a managed install keeps its state and has that socket: its own unit runs it as its own user. */
+export const MANAGED_OVERLAY = { stateDir: "/var/lib/holdfast-overlay", runDir: "/run/holdfast-overlay" };
+
 /** The longest line on that socket: a full table. */
 export const OVERLAY_LIMITS: JsonLimits = { maxBytes: 64 * 1024 * 1024, maxDepth: 16 };
 
@@ -243,6 +246,8 @@ export const overlayNotices = {
     result: Nothing,
   },
   "flows.ended": { kind: "notification", params: z.object({ flows: z.array(OverlayFlow).max(500) }), result: Nothing },
+  /** It accepts nothing any more and has given up its path; the records of flows that it still has come on this connection. */
+  draining: { kind: "notification", params: Nothing, result: Nothing },
   fault: {
     kind: "notification",
     params: z.object({ message: z.string().max(1024), details: JsonObject.optional() }),

@@ -65,6 +65,14 @@ test("an address, a link or a permission that comes later is all that a connecto
     expect(await isServed(host, port), `${host}:${port}`).toBe(true);
   }
 
+  // A carrier that is lost takes no address away.
+  ip("link", "set", "hf-late1", "down");
+  await stage.create("connectors", { ...entry, port: 2004, localIp: "127.0.0.1" });
+  await waitFor("the next pass is over", () => isServed("127.0.0.1", 2004));
+  await stage.untilNamed({});
+  expect(await isServed("192.0.2.1", 2002)).toBe(true);
+  expect(await isServed("127.0.0.1", 2003)).toBe(true);
+
   // And away again.
   ip("link", "delete", "hf-late0");
   await stage.untilNamed({

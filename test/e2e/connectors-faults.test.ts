@@ -75,13 +75,15 @@ test("what one connector lacks is named and mends itself, and the others go on",
     [`connectors.items.${elsewhere}.node`]: "unsupported",
     [`connectors.items.${nowhere}`]: "unknown-service",
   };
-  await stage.untilNamed({
+  const faults = {
     ...lasting,
     [`connectors.items.${barred}`]: "address-in-use",
     [`connectors.items.${looping}`]: "loop",
     [`connectors.items.${second}`]: "address-in-use",
     "services.services.1": "service-down",
-  });
+  };
+  await stage.untilNamed(faults);
+  await stage.untilShadowNames(faults);
   expect(stage.applied()).toMatchObject({
     outcome: "partial",
     sections: { services: { state: "pending" }, connectors: { state: "pending" } },

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { expect, test } from "vitest";
+import { createSocket } from "node:dgram";
+import { expect, onTestFinished, test } from "vitest";
 import { endProcess, isServed, startL4Stage, talk, untilRefused, type L4Stage } from "../support/l4-stage.ts";
 import { aClient, aServer, echo } from "../support/overlay-rig.ts";
 import { freePort } from "../support/programs.ts";
@@ -57,6 +58,21 @@ test("a service and a connector carry traffic, item by item, and an upgrade to V
   // The same again is nothing to do.
   const { steps = 0 } = stage.applied()?.sections.connectors ?? {};
   expect(steps).toBe(1);
+  const datagrams = createSocket("udp4").on("message", (text, { port }) => datagrams.send(text, port, "127.0.0.1"));
+  await new Promise<void>((resolve) => datagrams.bind(0, "127.0.0.1", resolve));
+  const asker = createSocket("udp4");
+  onTestFinished(() => [datagrams, asker].forEach((socket) => socket.close()));
+  let answer = "";
+  asker.on("message", (text) => (answer = text.toString()));
+  const dns = { name: "dns", protocol: "udp", host: "127.0.0.1", port: datagrams.address().port };
+  await stage.create("services", dns);
+  await stage.create("connectors", { ...entry, service: "dns", protocol: "udp" });
+  await waitFor("a datagram comes back", () => {
+    asker.send("who?", port, "127.0.0.1");
+    return answer === "who?";
+  });
+  await stage.untilNamed({});
+
   await stage.call("DELETE", "config/connectors");
   await waitFor("flows of a connector that is gone end", () => flow.fate() !== undefined);
   await stage.untilNamed({});

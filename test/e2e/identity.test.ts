@@ -1,7 +1,7 @@
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { freePort, registerNode, startAgent, startController } from "../support/programs.ts";
+import { freePort, registerNode, startAgent, startController, startProgram } from "../support/programs.ts";
 import { eventsOf, readStatus, startStage, statusWhere, untilOnline, untilReason, wake } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
@@ -13,9 +13,14 @@ test("a second agent on one state directory ends and names the first", async () 
   const dir = tempDir();
   const first = await startAgent(join(dir, "node"));
   const second = await startAgent(join(dir, "node"), { wait: false });
-  const code = await new Promise<number | null>((resolve) => second.process.once("exit", resolve));
-  expect(code).toBe(1);
-  expect(second.log()).toMatch(new RegExp(`in use by process ${first.pid}\\b`));
+  const elsewhere = ["agent", "--state", first.stateDir, "--run", join(dir, "elsewhere")];
+  const third = startProgram(elsewhere, join(dir, "third.log"));
+  for (const { process } of [second, third]) {
+    const code = process.exitCode ?? (await new Promise<number | null>((resolve) => process.once("exit", resolve)));
+    expect(code).toBe(1);
+  }
+  expect(second.log()).toMatch(new RegExp(`the agent with process id ${first.pid} already serves`));
+  expect(third.log()).toMatch(new RegExp(`in use by process ${first.pid}\\b`));
   expect((await first.status()).pid).toBe(first.pid);
 });
 

@@ -81,3 +81,17 @@ test("with agent and overlay gone, the agent alone brings back what was served",
   await waitFor("it serves", () => isServed(port));
   await stage.untilNamed({});
 });
+
+test("an overlay that is told to stop lets its flows end, and another serves in its place at once", async () => {
+  const { stage, port } = await serving();
+  const flow = aClient(port);
+  await talk(flow, "before");
+  const first = stage.overlayPid();
+  process.kill(first, "SIGTERM");
+  await waitFor("another overlay serves", async () => stage.overlayPid() !== first && (await isServed(port)));
+  await talk(flow, "after");
+  flow.socket.end();
+  await waitFor("the first has ended", () => !existsSync(`/proc/${first}/fd/0`));
+  expect(await isServed(port)).toBe(true);
+  await stage.untilNamed({});
+});

@@ -26,9 +26,12 @@ test("the README's commands work as they stand", () => {
     '"memory":',
     '"exitCode":"0"',
     "Node Connect",
+    "listening tcp 127.0.0.1:8488 → local/api",
   ]) {
     expect(stdout).toContain(part);
   }
+  // From the control plane, through the connector, and through it again without the agent.
+  expect(stdout.split('{"status":"ok"}').length - 1).toBe(3);
   // Everything else the README names exists.
   for (const [, path] of readme.matchAll(/\]\(([^)#:]+)\)/g)) expect(existsSync(join(root, path ?? ""))).toBe(true);
 });

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { json } from "node:stream/consumers";
+import { isDeepStrictEqual } from "node:util";
 import { expect, onTestFinished } from "vitest";
 import { DocumentApplied } from "../../src/protocol/methods.ts";
 import { WhyReport, type Reason } from "../../src/protocol/reconcile.ts";
@@ -37,8 +38,10 @@ export interface L4Stage {
   why(): Promise<readonly Reason[]>;
   /** What the controller was last told became of the node's document. */
   applied(): DocumentApplied | undefined;
-  /** Waits until exactly these items of the sections are named, each with its code, here and at the controller. */
+  /** Waits until `why` and the last report of the document name exactly these items, each with its code. */
   untilNamed(codes: Readonly<Record<string, string>>, limitMs?: number): Promise<void>;
+  /** The same of the shadow, which says so some seconds later. */
+  untilShadowNames(codes: Readonly<Record<string, string>>): Promise<void>;
 }
 
 export interface L4StageOptions {
@@ -58,6 +61,8 @@ export async function startL4Stage(
   let agent = await startAgent(nodeDir, options);
   const overlayPid = (): number => Number(readFileSync(join(agent.runDir, "overlay.pid"), "utf8"));
   onTestFinished(() => {
+    // Or it would start another.
+    agent.process.kill("SIGKILL");
     if (existsSync(join(agent.runDir, "overlay.pid"))) endProcess(overlayPid());
   });
   const uid = await registerNode(controller, agent, "node");
@@ -91,6 +96,11 @@ export async function startL4Stage(
     overlayPid,
     why,
     applied,
+    async untilShadowNames(codes) {
+      await waitFor(`the shadow names ${JSON.stringify(codes)}`, async () =>
+        isDeepStrictEqual(namedBy(await call("GET", "")), codes),
+      );
+    },
     async untilNamed(codes, limitMs) {
       const named = async (): Promise<Record<string, string>> =>
         Object.fromEntries((await why()).map(({ section, item = section, code }) => [item, code]));
@@ -101,7 +111,7 @@ export async function startL4Stage(
         async () => {
           const report = applied();
           seen = { why: await named(), report, version: version() };
-          if (JSON.stringify(sorted(await named())) !== JSON.stringify(sorted(codes))) return false;
+          if (!isDeepStrictEqual(await named(), codes)) return false;
           const sections = Object.entries(report?.sections ?? {});
           const issues = sections.flatMap(([name, { issues }]) => issues.map((text) => `${name}: ${text}`));
           return (
@@ -154,8 +164,21 @@ export function endProcess(pid: number): void {
   }
 }
 
-function sorted(codes: Readonly<Record<string, string>>): unknown {
-  return Object.entries(codes).toSorted(([a], [b]) => (a < b ? -1 : 1));
+/** What the shadow of a node names, with the code of each. */
+function namedBy(node: unknown): Record<string, string> {
+  const { shadow } = node as { readonly shadow: { readonly reported: Readonly<Record<string, unknown>> } };
+  const named = Object.entries(shadow.reported).flatMap(([key, value]) => {
+    const [, section = "", item] = /^config\.(services|connectors)\.(?:item\.(.+)|reason)$/.exec(key) ?? [];
+    return section === "" ? [] : [[section, item, String(value).split(":")[0] ?? ""] as const];
+  });
+  const items = named.flatMap(([section, item, code]) =>
+    item === undefined ? [] : [[`${section}.${item}`, code] as const],
+  );
+  // The reason of a section repeats its first item, unless it is the section's own.
+  const own = named.flatMap(([section, item, code]) =>
+    item !== undefined || items.some(([name]) => name.startsWith(`${section}.`)) ? [] : [[section, code] as const],
+  );
+  return Object.fromEntries([...items, ...own]);
 }
 
 function readAgent({ runDir }: AgentProgram, path: string): Promise<unknown> {
@@ -168,21 +191,25 @@ function readAgent({ runDir }: AgentProgram, path: string): Promise<unknown> {
   });
 }
 
-/** Reads a copy of the database, since the controller keeps it to itself. @throws while it was copied in the middle of a write. */
+/** Reads a copy of the database, since the controller keeps it to itself; one made in the middle of a write is made again. */
 function queryController<T>(
   { dir }: ControllerProgram,
   sql: string,
   uid: string,
   read: (value: string) => T,
 ): T | undefined {
-  const copy = tempCopy(dir);
-  const database = new DatabaseSync(join(copy, "controller.db"));
-  try {
-    const row = database.prepare(sql).get(uid);
-    return row === undefined ? undefined : read(String(row["value"]));
-  } finally {
-    database.close();
-    rmSync(copy, { recursive: true });
+  for (let attempt = 1; ; attempt += 1) {
+    const copy = tempCopy(dir);
+    const database = new DatabaseSync(join(copy, "controller.db"));
+    try {
+      const row = database.prepare(sql).get(uid);
+      return row === undefined ? undefined : read(String(row["value"]));
+    } catch (error) {
+      if (attempt === 5) throw error;
+    } finally {
+      database.close();
+      rmSync(copy, { recursive: true });
+    }
   }
 }
 

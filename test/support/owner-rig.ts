@@ -96,6 +96,8 @@ export interface ScriptedOverlay {
   /** Every call so far. */
   readonly calls: { readonly method: string; readonly params: Readonly<Record<string, unknown>> }[];
   connections(): number;
+  /** How many of them last. */
+  open(): number;
   notify(method: string, params: unknown): void;
   answer: (method: string, params: Readonly<Record<string, unknown>>) => Scripted;
 }
@@ -128,11 +130,13 @@ export function friendly(method: string): Scripted {
 export async function scriptedOverlay(runDir: string): Promise<ScriptedOverlay> {
   mkdirSync(runDir, { recursive: true, mode: 0o750 });
   const calls: ScriptedOverlay["calls"] = [];
+  const sockets = new Set<Socket>();
   let newest: Socket | undefined;
   let connections = 0;
   const script: ScriptedOverlay = {
     calls,
     connections: () => connections,
+    open: () => [...sockets].filter((socket) => !socket.destroyed).length,
     notify: (method, params) => void newest?.write(`${JSON.stringify({ jsonrpc: "2.0", method, params })}\n`),
     answer: friendly,
   };
@@ -149,7 +153,6 @@ export async function scriptedOverlay(runDir: string): Promise<ScriptedOverlay> 
       socket.write("raw" in answer ? answer.raw : `${JSON.stringify({ jsonrpc: "2.0", id, ...answer })}\n`);
     }
   };
-  const sockets = new Set<Socket>();
   const server = createServer((socket) => {
     sockets.add(socket.on("error", () => undefined));
     serve(socket).catch(() => socket.destroy());

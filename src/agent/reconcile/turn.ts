@@ -15,10 +15,10 @@ export interface Candidate {
   isOver: boolean;
 }
 
-/** A section's turn: to take away what later sections no longer need, or to do all that is left. */
+/** A section's turn: to take away what nobody needs any more, and then to do the others, or all at once. */
 export interface Turn {
   readonly candidate: Candidate;
-  readonly what: "removals" | "rest";
+  readonly what: "removals" | "others" | "all";
 }
 
 /** How a turn ended. */
@@ -36,12 +36,16 @@ export interface Due {
   readonly planned: PlannedStep;
 }
 
-/** Removals from the last section to the first, then everything from the first to the last. */
+/**
+ * Removals from the last section to the first, then everything from the first to the last. A section that is alone in having something to
+ * do keeps its steps together, since nobody needs what it takes away.
+ */
 export function turnsOf(candidates: readonly Candidate[]): readonly Turn[] {
-  const removing = candidates.filter(({ view }) => view.steps.some(isRemoval)).reverse();
+  const busy = candidates.filter(({ view }) => view.steps.length > 0);
+  const removing = busy.length < 2 ? [] : busy.filter(({ view }) => view.steps.some(isRemoval)).reverse();
   return [
     ...removing.map((candidate) => ({ candidate, what: "removals" }) as const),
-    ...candidates.map((candidate) => ({ candidate, what: "rest" }) as const),
+    ...candidates.map((candidate) => ({ candidate, what: removing.includes(candidate) ? "others" : "all" }) as const),
   ];
 }
 
@@ -53,7 +57,7 @@ export function isRemoval({ step }: PlannedStep): boolean {
 /** The steps that a turn to come will have, as far as can be told. */
 export function expected({ candidate: { section, view, isOver }, what }: Turn): readonly Due[] {
   if (isOver) return [];
-  const steps = view.steps.filter((planned) => isRemoval(planned) === (what === "removals"));
+  const steps = what === "all" ? view.steps : view.steps.filter((one) => isRemoval(one) === (what === "removals"));
   return steps.map((planned) => ({ section: section.name, planned }));
 }
 

@@ -5,6 +5,7 @@ import { Issue } from "../../../src/protocol/reconcile.ts";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import { Overlay } from "../../../src/host/overlay.ts";
+import { hostReader } from "../../../src/host/reader.ts";
 import { pino } from "pino";
 import { reconciler } from "../../../src/agent/reconcile/section.ts";
 import { SectionName } from "../../../src/protocol/sections.ts";
@@ -78,7 +79,7 @@ const overlay = new Overlay({
   onFlows: nothing,
   onFault: nothing,
 });
-const sections = listSections({ overlay, documents: { current: {} } });
+const sections = listSections({ overlay, documents: { current: {} }, reader: hostReader() });
 const names = sections.map(({ name }) => name);
 
 test("the order is of every section there is", () => {

@@ -4,8 +4,10 @@ import { describe, expect, test, vi } from "vitest";
 import { localProvider, runLocally } from "../../../src/agent/local-provider.ts";
 import { DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
 import { hostFiles } from "../../../src/host/files.ts";
-import type { OverlayView } from "../../../src/host/overlay.ts";
+import type { OverlayCounters, OverlayView } from "../../../src/host/overlay.ts";
+import { hostReader } from "../../../src/host/reader.ts";
 import { rootLogger } from "../../../src/host/log.ts";
+import type { Config } from "../../../src/protocol/documents.ts";
 import { nodeDocument, signDocument, signingKey, ISS, UID } from "../../support/signing.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { idleApplying } from "../../support/idle-applying.ts";
@@ -26,6 +28,7 @@ test("a floor that was reset makes its document due again", async () => {
       throw new Error("not asked for");
     },
     memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
+    reader: hostReader(),
     dispatcher: rig([]).dispatcher,
     documents,
     applying: idleApplying(documents, directory),
@@ -36,6 +39,56 @@ test("a floor that was reset makes its document due again", async () => {
   });
   expect(await provider.resetFloor("node")).toEqual({ name: "node", from: 4, to: 0 });
   expect(retried).toEqual(["node"]);
+});
+
+describe("connectors and services", () => {
+  const config: Config = {
+    connectors: { version: 2, items: { c1: { node: "local", service: "web", protocol: "tcp", port: 8080 } } },
+    services: { version: 2, items: { s1: { name: "web", protocol: "tcp", host: "127.0.0.1", port: 80 } } },
+  };
+
+  async function provided(counters: (signal: AbortSignal) => Promise<OverlayCounters | undefined>) {
+    const directory = tempDir();
+    mkdirSync(join(directory, "s/desired"), { recursive: true });
+    const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
+    const applying = idleApplying(documents, directory);
+    return localProvider({
+      gather: () => {
+        throw new Error("not asked for");
+      },
+      memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
+      reader: hostReader(),
+      dispatcher: rig([]).dispatcher,
+      documents,
+      applying: Object.assign(applying, { config: () => config }),
+      overlay: { status: () => ({ state: "up", since: 1, pid: 7 }), view: NO_VIEW, counters },
+      retry: () => undefined,
+      wake: () => undefined,
+      register: () => Promise.reject(new Error("not asked for")),
+    });
+  }
+
+  test("are those in force, also when the overlay goes while it is asked", async () => {
+    const provider = await provided(() => Promise.reject(new Error("it went")));
+    const { signal } = new AbortController();
+    expect(await provider.connectors(signal)).toMatchObject({
+      overlay: { state: "up", pid: 7, reason: "it does not answer" },
+      connectors: [{ id: "c1", state: "waiting" }],
+    });
+    expect(await provider.services(signal)).toMatchObject({ services: [{ name: "web", connectors: ["c1"] }] });
+  });
+
+  test("are not waited for when the caller leaves", async () => {
+    const hanging = (signal: AbortSignal) =>
+      new Promise<undefined>((_resolve, reject) => {
+        signal.addEventListener("abort", () => reject(new Error("aborted")), { once: true });
+      });
+    const provider = await provided(hanging);
+    const caller = new AbortController();
+    const asked = provider.connectors(caller.signal);
+    caller.abort();
+    expect((await asked).overlay.reason).toBe("it does not answer");
+  });
 });
 
 describe("the output of a trigger for a slow reader", () => {

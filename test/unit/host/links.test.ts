@@ -8,7 +8,9 @@ import {
   parseAddresses6,
   parseRoutes,
   parseRoutes6,
+  parseLocalAddresses,
   readAddresses,
+  readAddresses4,
   readLink,
   readLinks,
 } from "../../../src/host/links.ts";
@@ -146,4 +148,65 @@ test("no text makes the route parsers throw", () => {
       }
     }),
   );
+});
+
+const FIB_TRIE = `Main:
+  +-- 0.0.0.0/0 3 0 5
+     |-- 0.0.0.0
+        /0 universe UNICAST
+     +-- 127.0.0.0/8 2 0 2
+           |-- 127.0.0.0
+              /8 host LOCAL
+           |-- 127.0.0.1
+              /32 host LOCAL
+        |-- 127.255.255.255
+           /32 link BROADCAST
+        +-- 192.0.2.0/28 2 0 2
+           |-- 192.0.2.0
+              /24 link UNICAST
+           |-- 192.0.2.9
+              /32 host LOCAL
+           |-- 192.0.2.1
+              /32 host LOCAL
+     |-- 203.0.113.5
+        /32 host LOCAL
+     |-- 198.51.100.7
+        /32 host LOCAL
+Local:
+     |-- 192.0.2.1
+        /32 host LOCAL
+`;
+const head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
+
+test("own addresses are told from networks and broadcasts, each once", () => {
+  expect(parseLocalAddresses(FIB_TRIE)).toEqual(["127.0.0.1", "192.0.2.9", "192.0.2.1", "203.0.113.5", "198.51.100.7"]);
+  for (const text of ["", "nonsense", "/32 host LOCAL", "   /32 host LOCAL"])
+    expect(parseLocalAddresses(text)).toEqual([]);
+});
+
+test("a link that is up without a carrier keeps its addresses, and no other gets one that is not its own", () => {
+  const running = [
+    { link: "lo", family: 4, address: "127.0.0.1", prefix: 8 },
+    { link: "lo", family: 6, address: "::1", prefix: 128 },
+    { link: "eth1", family: 4, address: "198.51.100.7", prefix: 24 },
+  ] as const;
+  const route = (link: string, destination: string, gateway: string, mask: string): string =>
+    `${link}\t${destination}\t${gateway}\t0001\t0\t0\t0\t${mask}\t0\t0\t0\n`;
+  const read = (routes: string): unknown => {
+    const { reader } = machineRoot({ "/proc/net/route": head + routes, "/proc/net/fib_trie": FIB_TRIE });
+    return readAddresses4(reader, running).map(({ link, address, prefix }) => `${link} ${address}/${prefix}`);
+  };
+  const own = ["lo 127.0.0.1/8", "eth1 198.51.100.7/24"];
+  const silent = route("eth0", "000200C0", "00000000", "00FFFFFF");
+  expect(read(silent)).toEqual([...own, "eth0 192.0.2.9/24", "eth0 192.0.2.1/24"]);
+  expect(read(silent + route("eth2", "000200C0", "00000000", "F8FFFFFF"))).toEqual([
+    ...own,
+    "eth0 192.0.2.9/24",
+    "eth2 192.0.2.1/29",
+  ]);
+  // A route by way of a gateway, one to everywhere, and one of a running link say nothing.
+  expect(read(route("eth0", "000200C0", "010200C0", "00FFFFFF"))).toEqual(own);
+  expect(read(route("ppp0", "00000000", "00000000", "00000000"))).toEqual(own);
+  expect(read(route("eth1", "000200C0", "00000000", "00FFFFFF"))).toEqual(own);
+  expect(readAddresses4(machineRoot({}).reader, running).length).toBe(2);
 });

@@ -146,6 +146,41 @@ describe("the overlay that it starts", () => {
     expect(startedAfter.slice(1, 8)).toEqual([1, 2, 4, 8, 16, 32, 60]);
   });
 
+  test("that drains is followed by another at once, and its last flow is still recorded", async () => {
+    const rig = ownerRig();
+    const port = await freePort();
+    await listen(rig.owner, aListener(port, await aServer(echo)));
+    const flow = aClient(port);
+    flow.socket.write("one");
+    await waitFor("the echo", () => flow.text() === "one");
+    void rig.running[0]?.drain(60_000);
+    await waitFor("it is told", () => rig.changes.includes("overlay drains"));
+    expect(await listenersOf(rig.owner)).toEqual([`tcp:${port}`]);
+    expect([rig.running.length, rig.owner.status().state]).toEqual([2, "up"]);
+    const other = aClient(port);
+    flow.socket.write("+two");
+    other.socket.end("other");
+    await waitFor("both are served", () => flow.text() === "one+two" && other.text() === "other");
+    flow.socket.end();
+    await rig.running[0]?.ended;
+    await waitFor("both are recorded", () => rig.flows.length === 2);
+    expect(rig.flows.map(({ sourceBytes }) => sourceBytes).toSorted((a, b) => a - b)).toEqual([5, 7]);
+    expect(rig.owner.status().state).toBe("up");
+  });
+
+  test("that only ever says that it drains is not met without a pause, nor kept without end", async () => {
+    const { clock, timers } = heldClock();
+    const rig = ownerRig({ clock });
+    const overlay = await scriptedOverlay(rig.runDir);
+    for (let round = 1; round <= 12; round += 1) {
+      await rig.owner.observe(forever);
+      overlay.notify("draining", {});
+      await waitFor("it is told", () => timers.length === round);
+    }
+    expect(rig.changes).toEqual([]);
+    await waitFor("only some are kept", () => overlay.open() <= 9);
+  });
+
   test("what cannot be started at all is named", async () => {
     const start = (): never => {
       throw new HostError("overlay-failed", "cannot start the overlay: EAGAIN");

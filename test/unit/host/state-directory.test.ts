@@ -46,15 +46,19 @@ describe("wiping", () => {
 });
 
 describe("an overlay's own directory", () => {
-  it("is emptied and stays", async () => {
+  it("loses its files and stays", async () => {
     await using dirs = await someDirectories();
     mkdirSync(join(dirs.stateDir, "deep"), { recursive: true });
     writeFileSync(join(dirs.stateDir, "table.json"), "{}");
+    mkdirSync(join(dirs.root, "precious"));
+    writeFileSync(join(dirs.root, "precious", "file"), "");
+    symlinkSync(join(dirs.root, "precious"), join(dirs.stateDir, "link"));
     expect((await wipeOverlayState(dirs.stateDir)).toSorted()).toEqual([
-      join(dirs.stateDir, "deep"),
+      join(dirs.stateDir, "link"),
       join(dirs.stateDir, "table.json"),
     ]);
-    expect(readdirSync(dirs.stateDir)).toEqual([]);
+    expect(readdirSync(dirs.stateDir)).toEqual(["deep"]);
+    expect(readdirSync(join(dirs.root, "precious"))).toEqual(["file"]);
     expect(await wipeOverlayState(join(dirs.root, "none"))).toEqual([]);
   });
 });

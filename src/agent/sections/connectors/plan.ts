@@ -15,6 +15,7 @@ interface Listens {
   readonly guarded: false;
   readonly listener: OverlayListener;
 }
+
 /** At how many addresses one connector may listen. */
 const MAX_ADDRESSES = 256;
 
@@ -144,7 +145,8 @@ function addressesOf(listen: Connector["listen"], byLink: ConnectorsActual["addr
     case "address":
       return [listen.address];
     case "nic":
-      return byLink.get(listen.nic) ?? [];
+      // In an order of their own, lest a carrier that comes and goes look like a change.
+      return (byLink.get(listen.nic) ?? []).toSorted();
   }
 }
 

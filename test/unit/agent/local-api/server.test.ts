@@ -126,6 +126,13 @@ describe("the endpoints", () => {
     agent.provider.lines = [1, 2, 3].map((time) => ({ time, level: "info" as const, message: `line ${time}` }));
     expect(JSON.parse((await send(agent, socket, "GET", "/v1/status")).text)).toEqual(agent.provider.currentStatus);
     expect(JSON.parse((await send(agent, socket, "GET", "/v1/health")).text)).toEqual(agent.provider.currentHealth);
+    for (const path of ["/v1/connectors", "/v1/services"]) {
+      const { status, text } = await send(agent, socket, "GET", path);
+      expect({ status, overlay: JSON.parse(text) as unknown }).toMatchObject({
+        status: 200,
+        overlay: { overlay: { state: "up" } },
+      });
+    }
     const logs = await send(agent, socket, "GET", "/v1/logs?lines=2");
     expect(logs.text).toBe(
       agent.provider.lines

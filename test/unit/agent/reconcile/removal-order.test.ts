@@ -40,6 +40,21 @@ describe("the order of a pass", () => {
     expect(NAMES.map((name) => standing(name).steps)).toEqual([0, 0, 0]);
   });
 
+  test("keeps the steps of a section together that is alone in having any", async () => {
+    const { want, machineOf } = setUp();
+    await want(all("a"));
+    let looks = 0;
+    const machine = machineOf("second");
+    const read = machine.read.bind(machine);
+    machine.read = () => {
+      looks += 1;
+      return read();
+    };
+    expect(await want({ ...all("a"), second: { b: "1" } })).toEqual(["second.a", "second.b"]);
+    // Once to plan, and once to verify.
+    expect(looks).toBe(2);
+  });
+
   test("removes only what nothing later needs any more when that is what removing waits for", async () => {
     const { want, machineOf, there, standing } = setUp();
     await want(all("a"));

@@ -268,4 +268,51 @@ describe("over the real overlay", () => {
     await rig.want({ services: v2({ s: web }), connectors: v2({ a: items.a }) });
     expect(codes()).toEqual({});
   });
+
+  test("a connector that only listens elsewhere keeps its flows, and leaves where it was", async () => {
+    const own = ownerRig();
+    const { services, connectors } = sectionsOver(own.owner);
+    const rig = engineRig([reconciler(services), reconciler(connectors)]);
+    rig.engine.start();
+    const port = await freePort();
+    const literal = { ...connector, service: `127.0.0.1:${await aServer(echo)}`, port };
+    await rig.want({ connectors: v2({ a: { ...literal, localIp: "127.0.0.1" } }) });
+    const flow = aClient(port);
+    flow.socket.write("one");
+    await waitFor("the echo", () => flow.text() === "one");
+    await rig.want({ connectors: v2({ a: { ...literal, nic: "two", maxmbps: 100 } }) });
+    expect(rig.standing("connectors")).toMatchObject({ outcome: { state: "converged" }, steps: 1 });
+    flow.socket.write("+two");
+    await waitFor("the echo", () => flow.text() === "one+two");
+    const there = aClient(port, "127.0.0.2");
+    there.socket.write("three");
+    await waitFor("the echo", () => there.text() === "three");
+    const late = aClient(port);
+    await waitFor("a fate", () => late.fate() === "ECONNREFUSED");
+  });
+
+  test("an overlay that goes in the middle of everything is brought back with all that was desired", async () => {
+    const own = ownerRig();
+    const { services, connectors } = sectionsOver(own.owner);
+    const rig = engineRig([reconciler(services), reconciler(connectors)]);
+    rig.engine.start();
+    const [one, two] = [await freePort(), await freePort()];
+    const web = { s: { ...service, port: await aServer(echo) } };
+    await rig.want({ services: v2(web), connectors: v2({ a: { ...connector, port: one } }) });
+    own.running[0]?.close();
+    await rig.want({
+      services: v2(web),
+      connectors: v2({ a: { ...connector, port: one }, b: { ...connector, port: two } }),
+    });
+    for (let tries = 0; tries < 10 && rig.standing("connectors").outcome.state !== "converged"; tries += 1) {
+      await rig.clock.advance(60_000);
+      await rig.engine.idle();
+    }
+    expect(rig.standing("connectors").outcome.state).toBe("converged");
+    for (const port of [one, two]) {
+      const client = aClient(port);
+      client.socket.write("back");
+      await waitFor("the echo", () => client.text() === "back");
+    }
+  });
 });

@@ -58,6 +58,8 @@ describe("the steps to connectors", () => {
     ],
     ["a link without an address", [aConnector("a", { listen: { at: "nic", nic: "bare" } })], [], []],
     ["a link that is not there", [aConnector("a", { listen: { at: "nic", nic: "eth9" } })], [], []],
+    ["from anywhere to a link", [aConnector("a", nic)], [itsListener("a")], ["move a"]],
+    ["from a link to anywhere under another id", [aConnector("b")], [itsListener("a", onNic)], ["close a", "listen b"]],
     ["closes before it listens", [aConnector("b", { port: 81 })], [itsListener("a")], ["close a", "listen b"]],
   ];
   test.each(table)("%s", (_, desired, listeners, steps) => {

@@ -1,0 +1,56 @@
+import { join } from "node:path";
+import { pino } from "pino";
+import { expect, onTestFinished, test } from "vitest";
+import { HostError } from "../../../src/errors.ts";
+import { hostFiles, type Files } from "../../../src/host/files.ts";
+import { connectControl } from "../../../src/host/overlay-control.ts";
+import { startOverlay } from "../../../src/overlay/overlay.ts";
+import { aTable } from "../../support/overlay-rig.ts";
+import { clockWith } from "../../support/running-controller.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+test("a table that a full disk did not take is kept once there is room, unless a newer one was", async () => {
+  const dir = tempDir();
+  const files = hostFiles();
+  let isFull = true;
+  let refusals = 0;
+  const failing: Files = {
+    ...files,
+    writeAtomic(path, text, mode) {
+      if (!isFull) return files.writeAtomic(path, text, mode);
+      refusals += 1;
+      return Promise.reject(new HostError("disk-full", `cannot write ${path}`));
+    },
+  };
+  const overlay = await startOverlay({
+    stateDir: join(dir, "state"),
+    runDir: join(dir, "run"),
+    isSuccessor: false,
+    clock: clockWith(10_000, 5),
+    files: failing,
+    log: pino({ level: "silent" }),
+    askName: () => Promise.reject(new Error("no names here")),
+    localAddresses: () => [],
+    descriptorLimit: 1000,
+    onFirstFlow: () => undefined,
+  });
+  onTestFinished(() => overlay.close());
+  const faults: string[] = [];
+  const agent = await connectControl(join(dir, "run/overlay.sock"), {
+    fault: ({ message }) => void faults.push(message),
+  });
+  onTestFinished(() => agent.close());
+  const [first, second] = [aTable([]), aTable([])];
+  await agent.peer.request("table.set", { table: first });
+  await agent.peer.request("table.set", { table: second });
+  await waitFor("it is tried again and again", () => refusals > 6);
+  expect(faults.length).toBe(2);
+  expect(await files.read(join(dir, "state/table.json"))).toBeUndefined();
+  isFull = false;
+  const kept = await waitFor("it is kept", () => files.read(join(dir, "state/table.json")));
+  expect(JSON.parse(kept)).toMatchObject({ body: { version: second.version } });
+  const after = refusals;
+  await agent.peer.request("table.set", { table: aTable([]) });
+  expect(refusals).toBe(after);
+});
