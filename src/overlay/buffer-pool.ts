@@ -1,5 +1,5 @@
-/** What a flow reads with at first, and for as long as it moves little. */
-export const SMALL_BYTES = 8 * 1024;
+/** What a flow reads with at first, and for as long as it moves little: an idle one keeps it, so most of what that costs is this. */
+export const SMALL_BYTES = 2 * 1024;
 
 const MAX_KEPT = 512;
 

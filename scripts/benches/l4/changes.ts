@@ -10,7 +10,10 @@ const CHANGES = 50;
 export async function changes(load: Load, overlay: OverlayContender, to: Ports): Promise<Figure[]> {
   await load.ask({ do: "hold", port: overlay.ports.echo, count: FLOWS, keepOn: true });
   for (let change = 0; change < CHANGES; change += 1) {
-    const others = change % 2 === 0 ? [] : [aListener(await freePort(), to.echo), aListener(await freePort(), to.sink)];
+    const port = await freePort();
+    const elsewhere = { key: `second:${port}`, addresses: ["127.0.0.2"] };
+    const others =
+      change % 2 === 0 ? [] : [aListener(port, to.echo), Object.assign(aListener(port, to.sink), elsewhere)];
     const own = { bitsPerSecond: 1e9 + change, maxFlows: 1000 + change, idleTimeoutMs: 3_600_000 + change };
     await overlay.control.peer.request("table.set", { table: overlay.table(others, own) });
     await delay(20);

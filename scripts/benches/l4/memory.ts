@@ -8,7 +8,7 @@ import { compared, interleaved } from "./rounds.ts";
 
 const FLOWS = 1000;
 /** The first ones pay for what is made once, compiled code above all. */
-const FIRST = 200;
+const FIRST = 1000;
 const SETTLE_MS = 3000;
 
 /** What a connection costs that has exchanged a message and stays; every round has processes of its own. */

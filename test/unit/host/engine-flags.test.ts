@@ -14,6 +14,26 @@ test("V8 knows every flag and takes it while it runs", () => {
   expect({ status, stdout, stderr }).toEqual({ status: 0, stdout: "", stderr: "" });
 });
 
+test("what a start is spared comes back with the work", () => {
+  const program = `
+    const { setFlagsFromString } = await import("node:v8");
+    const { preferSpeed, START_FLAGS } = await import(${JSON.stringify(MODULE)});
+    const isOptimised = (f) => (%GetOptimizationStatus(f) & 16) !== 0;
+    const half = (n) => (n - (n % 2)) / 2;
+    const work = () => {
+      let sum = 0;
+      for (let round = 0; round < 5e6 && !isOptimised(half); round += 1) sum += half(round);
+      return isOptimised(half);
+    };
+    for (const flag of START_FLAGS) setFlagsFromString(flag);
+    const before = work();
+    preferSpeed();
+    console.log(before, work());`;
+  const args = ["--allow-natives-syntax", "--input-type=module", "-e", program];
+  const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8" });
+  expect({ stdout, stderr }).toEqual({ stdout: "false true\n", stderr: "" });
+});
+
 test("what nobody holds any more is gone after a collection", async () => {
   const make = (): WeakRef<object> => new WeakRef({ held: "by nobody" });
   const left = make();

@@ -93,6 +93,17 @@ describe("a new table", () => {
   });
 });
 
+it("tells once that there is work to do, with the first flow", async () => {
+  let told = 0;
+  const rig = planeRig({ onFirstFlow: () => (told += 1) });
+  const port = await freePort();
+  await rig.apply([aListener(port, await aServer(echo))]);
+  expect(told).toBe(0);
+  await talking(port);
+  await talking(port);
+  expect(told).toBe(1);
+});
+
 describe("a listener that cannot be bound", () => {
   it("names a port that is taken, even by one that shares it, and takes it when it is free", async () => {
     const rig = planeRig();

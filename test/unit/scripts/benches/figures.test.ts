@@ -24,6 +24,11 @@ test("a ratio needs a peer that is not 0", () => {
   expect(ratioOf(figure({}))).toBeUndefined();
 });
 
+test("a ratio that was measured by itself goes before that of the values", () => {
+  expect(ratioOf(figure({ peer: { name: "it", value: 5 }, ratio: 3 }))).toBe(3);
+  expect(isMet(figure({ peer: { name: "it", value: 5 }, ratio: 3, bar: { of: "ratio", most: 2.5 } }))).toBe(false);
+});
+
 test.each<[string, Partial<Figure>, boolean]>([
   ["no bar", {}, true],
   ["at the upper bound", { bar: { of: "value", most: 10 } }, true],
