@@ -17,6 +17,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { errnoOf, HostError, toError } from "../errors.ts";
+import { createWhole, removeAttempts } from "./new-database.ts";
 import { isLogDamaged } from "./write-ahead-log.ts";
 
 export interface DatabaseOptions {
@@ -156,6 +157,14 @@ export function atomic<T>(sql: DatabaseSync, work: () => T): T {
 type Opened = Pick<Database, "sql" | "isNew">;
 
 function openFile(path: string, options: DatabaseOptions): Opened {
+  const isNew = !existsSync(path) && !existsSync(`${path}-wal`) && options.isExpected !== true;
+  if (isNew) createWhole(path, (sql) => migrate(sql, path, options.migrations));
+  else removeAttempts(path);
+  const opened = openExisting(path, options);
+  return isNew ? { ...opened, isNew } : opened;
+}
+
+function openExisting(path: string, options: DatabaseOptions): Opened {
   // SQLite would find out too, and remove the write-ahead log, which may be all that is left.
   if (!hasHeader(path, options.isExpected === true)) throw damaged("file is not a database", SQLITE_NOTADB);
   const sql = new DatabaseSync(path, { timeout: options.exclusive ? 0 : 5000 });

@@ -90,7 +90,7 @@ export function sampleOf<T>(points: readonly T[], size: number): readonly T[] {
 /** A path below the state directory without what is random in the names of temporary files. */
 export function stableName(path: string, stateDir: string): string | undefined {
   if (path !== stateDir && !path.startsWith(`${stateDir}/`)) return undefined;
-  return `STATE${path.slice(stateDir.length)}`.replace(/\.[0-9a-f]{12}\.tmp$/, ".tmp");
+  return `STATE${path.slice(stateDir.length)}`.replace(/\.[0-9a-f]{12}\.tmp(?=$|-)/, ".tmp");
 }
 
 function targetOf(call: Call, { stateDir, port }: Launch, sockets: Set<string>): string | undefined {
