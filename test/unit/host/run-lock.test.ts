@@ -10,7 +10,8 @@ const SOURCE = JSON.stringify(new URL("../../../src/host/run-lock.ts", import.me
 
 async function holder(runDir: string): Promise<ChildProcess> {
   const text = `const { lockRunDirectory } = await import(${SOURCE});
-    lockRunDirectory(${JSON.stringify(runDir)}, "agent");
+    // Nothing that is collected as garbage locks anybody out.
+    globalThis.lock = lockRunDirectory(${JSON.stringify(runDir)}, "agent");
     console.log("held");
     setInterval(() => undefined, 1000);`;
   const child = spawn(process.execPath, ["--input-type=module", "-e", text], { stdio: ["ignore", "pipe", "inherit"] });
