@@ -1,10 +1,10 @@
 import type { RemoteInfo } from "node:dgram";
 import type { ListenerCounters, ListenerState, OverlayListener, OverlayReason } from "../protocol/overlay.ts";
+import { Bindings } from "./bindings.ts";
 import { Counters } from "./counters.ts";
-import { Gate } from "./gate.ts";
+import { Limits } from "./limits.ts";
 import { flowRecord, stateOf, type Listener, type ListenerOptions } from "./listener.ts";
 import type { Dropped } from "./plan-table.ts";
-import { sourceFilter, type SourceFilter } from "./source-filter.ts";
 import { UdpBinding } from "./udp-binding.ts";
 import { UdpSession } from "./udp-session.ts";
 
@@ -17,12 +17,11 @@ const DRAIN_MS = 60_000;
 /** A UDP entry of the table at work: a session for each client address and port. */
 export class UdpListener implements Listener {
   readonly #options: ListenerOptions;
-  readonly #bindings = new Map<string, UdpBinding>();
+  readonly #bindings: Bindings<UdpBinding>;
   readonly #sessions = new Map<string, UdpSession>();
   readonly #counters = new Counters();
-  readonly #gates: { readonly in: Gate; readonly out: Gate };
+  readonly #limits: Limits;
   #spec: OverlayListener;
-  #filter: SourceFilter;
   #second = -Infinity;
   #newInSecond = 0;
   #refusedInSecond = 0;
@@ -31,11 +30,8 @@ export class UdpListener implements Listener {
   constructor(spec: OverlayListener, options: ListenerOptions) {
     this.#spec = spec;
     this.#options = options;
-    this.#filter = sourceFilter(spec.sources);
-    this.#gates = {
-      in: new Gate(options.clock, spec.bitsPerSecond),
-      out: new Gate(options.clock, spec.bitsPerSecond),
-    };
+    this.#limits = new Limits(options.clock, spec);
+    this.#bindings = new Bindings("udp", options, (address, port) => new UdpBinding(address, port, this.#take));
   }
 
   get spec(): OverlayListener {
@@ -46,31 +42,17 @@ export class UdpListener implements Listener {
     return this.#sessions.size;
   }
 
-  async open(): Promise<void> {
-    for (const address of this.#spec.addresses) {
-      if (!this.#bindings.has(address))
-        this.#bindings.set(address, new UdpBinding(address, this.#spec.port, this.#take));
-    }
-    const { own, isBeside } = this.#options;
-    const opened = [...this.#bindings.values()].map(async (binding) => {
-      await binding.open(isBeside("udp", binding.address, binding.port));
-      if (binding.state.at === "listening") own.add("udp", binding.address, binding.port);
-    });
-    await Promise.all(opened);
+  open(): Promise<void> {
+    return this.#bindings.open(this.#spec);
   }
 
-  async change(spec: OverlayListener, drops: Dropped): Promise<void> {
-    const isMoved = spec.port !== this.#spec.port;
+  change(spec: OverlayListener, drops: Dropped): Promise<void> {
     this.#spec = spec;
-    this.#filter = sourceFilter(spec.sources);
-    this.#gates.in.setRate(spec.bitsPerSecond);
-    this.#gates.out.setRate(spec.bitsPerSecond);
-    for (const [address, binding] of this.#bindings) {
-      if (isMoved || !spec.addresses.includes(address)) this.#closeBinding(binding);
-    }
+    this.#limits.change(spec);
+    this.#bindings.keepOnly(spec);
     if (drops === "all") this.#end(() => true, "removed");
-    if (drops === "forbidden") this.#end((session) => !this.#filter.allows(session.sourceIp), "source-not-permitted");
-    await this.open();
+    if (drops === "forbidden") this.#end(({ sourceIp }) => !this.#limits.allows(sourceIp), "source-not-permitted");
+    return this.open();
   }
 
   dropService(name: string): void {
@@ -85,10 +67,9 @@ export class UdpListener implements Listener {
   }
 
   close(): void {
-    for (const binding of this.#bindings.values()) this.#closeBinding(binding);
+    this.#bindings.close();
     this.#end(() => true, "removed");
-    this.#gates.in.close();
-    this.#gates.out.close();
+    this.#limits.close();
   }
 
   sweep(now: number): void {
@@ -97,8 +78,7 @@ export class UdpListener implements Listener {
   }
 
   state(): ListenerState {
-    const bindings = [...this.#bindings.values()].map(({ address, state }) => ({ address, state }));
-    return stateOf(this.#spec, bindings, this.#options.targets.fault(this.#spec));
+    return stateOf(this.#spec, this.#bindings.states, this.#options.targets.fault(this.#spec));
   }
 
   report(): ListenerCounters {
@@ -109,7 +89,7 @@ export class UdpListener implements Listener {
     const now = this.#options.clock.elapsed();
     const key = `${binding.address} ${from.port} ${from.address}`;
     const session = this.#sessions.get(key) ?? this.#begin(key, from, binding, now);
-    if (session === undefined || !this.#gates.in.admits(datagram.length)) this.#counters.datagramsDropped += 1;
+    if (session === undefined || !this.#limits.gates.in.admits(datagram.length)) this.#counters.datagramsDropped += 1;
     else session.take(datagram, now);
   };
 
@@ -135,7 +115,8 @@ export class UdpListener implements Listener {
       own: this.#options.own,
       startedAt: this.#options.clock.now(),
       now,
-      reply: (datagram) => this.#gates.out.admits(datagram.length) && binding.send(datagram, from.port, from.address),
+      reply: (datagram) =>
+        this.#limits.gates.out.admits(datagram.length) && binding.send(datagram, from.port, from.address),
       onDrop: () => void (this.#counters.datagramsDropped += 1),
       onEnd: (ended, reason) => this.#ended(key, ended, reason),
     });
@@ -146,7 +127,7 @@ export class UdpListener implements Listener {
   }
 
   #judge(sourceIp: string): OverlayReason | undefined {
-    if (!this.#filter.allows(sourceIp)) return "source-not-permitted";
+    if (!this.#limits.allows(sourceIp)) return "source-not-permitted";
     const isFull = this.#sessions.size >= Math.min(this.#spec.maxFlows, MAX_CLIENTS);
     if (isFull || this.#newInSecond >= MAX_NEW_A_SECOND) return "too-many-flows";
     return this.#options.budget.hasRoom(1) ? undefined : "out-of-resources";
@@ -172,14 +153,8 @@ export class UdpListener implements Listener {
 
   #closeWhenDrained(now: number): void {
     if (this.#drainsUntil === undefined || (this.#sessions.size > 0 && now < this.#drainsUntil)) return;
-    for (const binding of this.#bindings.values()) this.#closeBinding(binding);
+    this.#bindings.close();
     this.#end(() => true, undefined);
-  }
-
-  #closeBinding(binding: UdpBinding): void {
-    if (binding.state.at === "listening") this.#options.own.remove("udp", binding.address, binding.port);
-    binding.close();
-    this.#bindings.delete(binding.address);
   }
 
   #end(which: (session: UdpSession) => boolean, reason: OverlayReason | undefined): void {
