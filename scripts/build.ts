@@ -74,6 +74,17 @@ module.exports = new Proxy(function () {}, {
   },
 };
 
+// The logger's worker threads, of which none is ever asked for: its module loads all there is of them, 1.5 MB of every program.
+const noLogTransports: Plugin = {
+  name: "no-log-transports",
+  setup(bundler) {
+    bundler.onResolve({ filter: /^thread-stream$/ }, ({ path }) => ({ path, namespace: "log-transport" }));
+    bundler.onLoad({ filter: /.*/, namespace: "log-transport" }, () => ({
+      contents: `module.exports = class { constructor() { throw new Error("this bundle has no log transports"); } };`,
+    }));
+  },
+};
+
 // Packages that hardly any process needs. The bundle is one text that V8 goes through as a whole in every program, so what they add to
 // it costs each of them memory: packed they are unpacked by whoever loads them, and save an overlay 5 MB.
 const rarelyUsed = /^(@peculiar\/x509|systeminformation)$/;
@@ -106,7 +117,7 @@ await build({
   sourcemap: "linked",
   minifySyntax: true,
   minifyWhitespace: true,
-  plugins: [zodAsNamespace, packed, builtinsOnFirstUse, builtinsNeverUsed],
+  plugins: [zodAsNamespace, packed, noLogTransports, builtinsOnFirstUse, builtinsNeverUsed],
   // V8's flags hold from the first line on. Packages written as CommonJS ask for `require`, which an ES module does not have by itself.
   banner: {
     js: [
