@@ -47,9 +47,28 @@ describe("the overlay process", () => {
     await waitFor("the last table", async () => (await again.peer.request("table.get", {})).hash === tableHash(table));
     await echoes(aClient(port), "again");
     second.child.kill("SIGINT");
+    await waitFor("it drains", () => second.output().includes("draining"));
+    second.child.kill("SIGINT");
     expect(await second.ended).toBe(0);
     expect(existsSync(join(first.runDir, "overlay.sock"))).toBe(false);
     expect(existsSync(join(first.runDir, "overlay.pid"))).toBe(false);
+  });
+
+  it("outlives its terminal, and lets flows end when it is interrupted", async () => {
+    const overlay = startOverlayProcess(tempDir());
+    const port = await freePort();
+    const agent = await asAgent(overlay);
+    await agent.peer.request("table.set", { table: aTable([aListener(port, await aServer(echo))]) });
+    const flow = aClient(port);
+    await echoes(flow, "before");
+    overlay.child.kill("SIGHUP");
+    await waitFor("it says so", () => overlay.output().includes("SIGHUP is ignored"));
+    await echoes(flow, "hung up");
+    overlay.child.kill("SIGINT");
+    await waitFor("it drains", () => overlay.output().includes("draining"));
+    await echoes(flow, "interrupted");
+    flow.socket.end();
+    expect(await overlay.ended).toBe(0);
   });
 
   it("keeps its table when it is sent a newer form, a damaged one, or the same", async () => {
