@@ -90,6 +90,9 @@ test("an overlay that is told to stop lets its flows end, and another serves in 
   process.kill(first, "SIGTERM");
   await waitFor("another overlay serves", async () => stage.overlayPid() !== first && (await isServed(port)));
   await talk(flow, "after");
+  await stage.untilNamed({});
+  expect((await stage.agent.status()).engines.overlay).toMatchObject({ state: "up", pid: stage.overlayPid() });
+  expect(existsSync(`/proc/${first}/fd/0`)).toBe(true);
   flow.socket.end();
   await waitFor("the first has ended", () => !existsSync(`/proc/${first}/fd/0`));
   expect(await isServed(port)).toBe(true);
