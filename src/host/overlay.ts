@@ -5,6 +5,7 @@ import {
   OVERLAY_FORMAT,
   OVERLAY_SOCKET,
   type ListenerState,
+  type OverlayFault,
   type OverlayFlow,
   type OverlayListener,
   type OverlayMethods,
@@ -58,7 +59,9 @@ export interface OverlayOptions {
   /** Something is otherwise than it was seen last: a listener, a service, or the whole overlay. */
   readonly onChanged: (what: string) => void;
   readonly onFlows: (flows: readonly OverlayFlow[]) => void;
-  readonly onFault: (message: string) => void;
+  readonly onFault: (fault: OverlayFault) => void;
+  /** What a fault said of a file of the overlay's state is over. */
+  readonly onMended: (file: string) => void;
 }
 
 type Known = { readonly hash: string; readonly version: number } & OverlayView;
@@ -233,7 +236,7 @@ export class Overlay {
   }
 
   async #open(signal: AbortSignal): Promise<ControlClient> {
-    const { onFlows, onFault, runDir, log } = this.#options;
+    const { onFlows, onFault, onMended, runDir, log } = this.#options;
     const client: ControlClient = await connectControl(
       join(runDir, OVERLAY_SOCKET),
       {
@@ -245,7 +248,8 @@ export class Overlay {
         },
         draining: () => this.#drains(client),
         "flows.ended": ({ flows }) => onFlows(flows),
-        fault: ({ message }) => onFault(message),
+        fault: (fault) => onFault(fault),
+        "fault.mended": ({ file }) => onMended(file),
       },
       () => this.#lost(client),
     );

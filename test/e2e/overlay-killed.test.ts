@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 import { endProcess, isServed, startL4Stage, talk, type L4Stage } from "../support/l4-stage.ts";
 import { aClient, aServer, echo } from "../support/overlay-rig.ts";
 import { freePort } from "../support/programs.ts";
+import { eventsOf } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -64,7 +65,13 @@ test("with agent and overlay gone, the agent alone brings back what was served",
   await waitFor("it serves", () => isServed(port));
   expect(stage.overlayPid()).not.toBe(first);
   expect(existsSync(`${table}.damaged`)).toBe(true);
-  expect(stage.agent.log()).toContain("was damaged or not readable by this version");
+  const message = expect.stringContaining("is of a newer version than this overlay") as string;
+  const mendedAt = expect.any(Number) as number;
+  await waitFor("it is mended", async () => (await stage.agent.status()).faults.some((fault) => fault.mendedAt));
+  expect((await stage.agent.status()).faults).toMatchObject([{ code: "newer-file", message, mendedAt }]);
+  await waitFor("an event tells of it", async () =>
+    JSON.stringify(await eventsOf(stage.controller, stage.uid)).includes("newer version"),
+  );
   await stage.untilNamed({});
 
   // And a place for its state that it cannot use is named for as long as it is so.

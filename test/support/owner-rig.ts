@@ -48,7 +48,8 @@ export function ownerRig(given: OwnerOptions = {}): OwnerRig {
       ...(isManaged ? {} : { start: inThisProcess(stateDir, runDir, running) }),
       onChanged: (what) => void changes.push(what),
       onFlows: (ended) => void flows.push(...ended),
-      onFault: (message) => void faults.push(message),
+      onFault: ({ message }) => void faults.push(message),
+      onMended: (file) => void faults.push(`${file} is mended`),
       ...options,
     });
     onTestFinished(() => owner.close());
