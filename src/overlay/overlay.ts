@@ -121,7 +121,6 @@ class RunningOverlay implements Overlay {
     await this.#work;
     await this.#plane.stopListening();
     this.#control?.release();
-    this.#taker?.notify("draining", {});
     const deadline = this.#options.clock.elapsed() + Math.min(deadlineMs, MAX_DRAIN_MS);
     this.#options.log.info({ flows: this.#plane.activeFlows }, "draining");
     void this.#endAfterFlows(deadline);

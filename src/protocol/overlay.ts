@@ -258,7 +258,14 @@ export const overlayNotices = {
   },
   "flows.ended": { kind: "notification", params: z.object({ flows: z.array(OverlayFlow).max(500) }), result: Nothing },
   /** It accepts nothing any more and has given up its path; the records of flows that it still has come on this connection. */
-  draining: { kind: "notification", params: Nothing, result: Nothing },
+  draining: {
+    kind: "notification",
+    params: z.object({
+      /** Another overlay is about to serve that path. */
+      hasSuccessor: z.boolean().optional(),
+    }),
+    result: Nothing,
+  },
   fault: {
     kind: "notification",
     params: OverlayFault.extend({ details: JsonObject.optional() }),

@@ -3,7 +3,7 @@ import { existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { endProcess, isServed, startL4Stage, talk, type L4Stage } from "../support/l4-stage.ts";
-import { aClient, aServer, echo } from "../support/overlay-rig.ts";
+import { aClient, aServer, echo, startBuiltOverlay } from "../support/overlay-rig.ts";
 import { freePort } from "../support/programs.ts";
 import { eventsOf } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -103,5 +103,26 @@ test("an overlay that is told to stop lets its flows end, and another serves in 
   flow.socket.end();
   await waitFor("the first has ended", () => !existsSync(`/proc/${first}/fd/0`));
   expect(await isServed(port)).toBe(true);
+  await stage.untilNamed({});
+});
+
+test("an overlay that is replaced is followed by its successor alone, with the agent beside it", async () => {
+  const { stage, port } = await serving();
+  const flow = aClient(port);
+  await talk(flow, "before");
+  const { stateDir, runDir } = stage.agent;
+  for (let round = 0; round < 3; round += 1) {
+    const place = ["--state", join(stateDir, "overlay"), "--run", runDir];
+    const successor = startBuiltOverlay(tempDir(), [...place, "--successor"]);
+    await waitFor("it took over", () => successor.output().includes("took over"));
+    await waitFor("the agent found it", async () => {
+      const { overlay } = (await stage.agent.status()).engines;
+      return overlay?.state === "up" && overlay.pid === successor.pid;
+    });
+    expect(await isServed(port)).toBe(true);
+  }
+  await talk(flow, "after");
+  expect(stage.agent.log().match(/"overlay started"/g)?.length).toBe(1);
+  expect(stage.agent.log()).not.toContain("the overlay ended at its start");
   await stage.untilNamed({});
 });
