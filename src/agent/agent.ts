@@ -120,6 +120,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     files,
     events,
     spool,
+    faults,
     onChanged: (what) => applying.engine.look(what, OVERLAY_SECTIONS),
     onRecords: () => pusher.look(),
   });

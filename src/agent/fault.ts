@@ -47,6 +47,11 @@ export class FaultList {
   /** A file is whole: it was written anew. */
   mended(path: string): void {
     if (this.#written.size < MAX_WRITTEN) this.#written.add(path);
+    this.settled(path);
+  }
+
+  /** What went wrong with a file so far is over; it may go wrong again. */
+  settled(path: string): void {
     for (const known of this.#faults) {
       if (known.path !== path || known.fault.mendedAt !== undefined) continue;
       known.fault = { ...known.fault, mendedAt: this.#clock.now() };

@@ -4,6 +4,7 @@ import type { Files } from "../host/files.ts";
 import { Overlay } from "../host/overlay.ts";
 import { startOverlayProcess } from "../host/overlay-process.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
+import type { FaultList } from "./fault.ts";
 import { withinDeadline } from "./reconcile/deadline.ts";
 import type { AgentSettings } from "./settings.ts";
 import type { EventLog } from "./telemetry/events.ts";
@@ -18,6 +19,7 @@ export interface OpenOverlayOptions {
   readonly files: Files;
   readonly events: EventLog;
   readonly spool: Spool;
+  readonly faults: Pick<FaultList, "add" | "settled">;
   /** Something of the overlay is otherwise than it was seen last. */
   readonly onChanged: (what: string) => void;
   /** There are flow records worth a message. */
@@ -39,7 +41,7 @@ const COUNTERS_WITHIN_MS = 5000;
 
 /** Opens it: a managed install has the overlay run by its own unit, any other has the agent start it. */
 export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
-  const { settings, clock, files, events, spool, onChanged, onRecords } = options;
+  const { settings, clock, files, events, spool, faults, onChanged, onRecords } = options;
   const { stateDir, runDir } = settings.overlay;
   const log = options.log.child({ component: "overlay" });
   const flows = flowRecorder({ clock, spool, look: onRecords });
@@ -53,7 +55,15 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
     ...(settings.unit === undefined ? { start: () => startOverlayProcess(stateDir, runDir) } : {}),
     onChanged,
     onFlows: (ended) => flows.take(ended),
-    onFault: (message) => log.error({ reason: message }, "the overlay reports a fault"),
+    onFault({ code = "overlay-fault", message, file }) {
+      faults.add(code, message, file === undefined ? undefined : `${stateDir}/${file}`);
+      events.notice({ eventType: "Network Error", object: "overlay state", level: "WARNING", message });
+    },
+    onMended(file) {
+      faults.settled(`${stateDir}/${file}`);
+      const message = `The overlay has written its ${file} anew`;
+      events.notice({ eventType: "Network Error", object: "overlay state", level: "INFO", message });
+    },
   });
   return {
     overlay,

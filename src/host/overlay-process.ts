@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
+import { closeSync, constants, openSync } from "node:fs";
 import { join } from "node:path";
 import { HostError, toError } from "../errors.ts";
 
@@ -10,18 +10,21 @@ export interface OverlayProcess {
   readonly ended: Promise<string>;
 }
 
+/** Each line goes to the end, since a successor writes there too. */
+const BEGUN_ANEW = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND;
+
 /** Starts an overlay program for good. */
 export type StartOverlay = () => OverlayProcess;
 
 /**
- * Starts `holdfast overlay` as this program was started, in a session of its own, its output at the end of `STATE/overlay.log`.
+ * Starts `holdfast overlay` as this program was started, in a session of its own, its output in `STATE/overlay.log`, begun anew.
  * @throws {HostError} `overlay-failed`.
  */
 export function startOverlayProcess(stateDir: string, runDir: string): OverlayProcess {
   const [node, entry = ""] = process.argv;
   let output: number | undefined;
   try {
-    output = openSync(join(stateDir, "overlay.log"), "w", 0o600);
+    output = openSync(join(stateDir, "overlay.log"), BEGUN_ANEW, 0o600);
     const child = spawn(
       node ?? process.execPath,
       [...process.execArgv, entry, "overlay", "--state", stateDir, "--run", runDir],

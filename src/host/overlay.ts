@@ -5,6 +5,7 @@ import {
   OVERLAY_FORMAT,
   OVERLAY_SOCKET,
   type ListenerState,
+  type OverlayFault,
   type OverlayFlow,
   type OverlayListener,
   type OverlayMethods,
@@ -58,7 +59,9 @@ export interface OverlayOptions {
   /** Something is otherwise than it was seen last: a listener, a service, or the whole overlay. */
   readonly onChanged: (what: string) => void;
   readonly onFlows: (flows: readonly OverlayFlow[]) => void;
-  readonly onFault: (message: string) => void;
+  readonly onFault: (fault: OverlayFault) => void;
+  /** What a fault said of a file of the overlay's state is over. */
+  readonly onMended: (file: string) => void;
 }
 
 type Known = { readonly hash: string; readonly version: number } & OverlayView;
@@ -73,6 +76,7 @@ const MAX_WAIT_MS = 60_000;
 /** Connections that end sooner than this are not made anew at once. */
 const LASTING_MS = 1000;
 const MAX_LEAVING = 8;
+const SUCCESSOR_WITHIN_MS = 5000;
 
 /** The one owner of the overlay's table: finds the overlay by its socket, starts one where nobody else does, and sends the table whole. */
 export class Overlay {
@@ -88,6 +92,8 @@ export class Overlay {
   #failedStarts = 0;
   #startedAt = -Infinity;
   #connectedAt = -Infinity;
+  /** Until then one that gave way to another is waited for. */
+  #successorUntil = -Infinity;
   #isClosed = false;
   #takeBack = (): void => undefined;
 
@@ -187,8 +193,13 @@ export class Overlay {
 
   async #connected(signal: AbortSignal, mayStart: boolean): Promise<ControlClient | undefined> {
     if (this.#client !== undefined) return this.#client;
-    const { runDir, start } = this.#options;
-    const found = await probeSocket(join(runDir, OVERLAY_SOCKET));
+    const { runDir, start, clock } = this.#options;
+    let found = await probeSocket(join(runDir, OVERLAY_SOCKET));
+    while (found !== "live" && clock.elapsed() < this.#successorUntil) {
+      await clock.sleep(CONNECT_EVERY_MS, signal);
+      found = await probeSocket(join(runDir, OVERLAY_SOCKET));
+    }
+    this.#successorUntil = -Infinity;
     if (found !== "live" && !mayStart) {
       this.#is("off");
       return undefined;
@@ -233,7 +244,7 @@ export class Overlay {
   }
 
   async #open(signal: AbortSignal): Promise<ControlClient> {
-    const { onFlows, onFault, runDir, log } = this.#options;
+    const { onFlows, onFault, onMended, runDir, log } = this.#options;
     const client: ControlClient = await connectControl(
       join(runDir, OVERLAY_SOCKET),
       {
@@ -243,9 +254,10 @@ export class Overlay {
         "services.changed": ({ services }) => {
           if (client === this.#client) this.#told("services", this.#takeHealth(services));
         },
-        draining: () => this.#drains(client),
+        draining: ({ hasSuccessor = false }) => this.#drains(client, hasSuccessor),
         "flows.ended": ({ flows }) => onFlows(flows),
-        fault: ({ message }) => onFault(message),
+        fault: (fault) => onFault(fault),
+        "fault.mended": ({ file }) => onMended(file),
       },
       () => this.#lost(client),
     );
@@ -267,8 +279,9 @@ export class Overlay {
     if (this.#client === client) this.#missed("overlay ended");
   }
 
-  #drains(client: ControlClient): void {
+  #drains(client: ControlClient, hasSuccessor: boolean): void {
     if (this.#client !== client) return;
+    if (hasSuccessor) this.#successorUntil = this.#options.clock.elapsed() + SUCCESSOR_WITHIN_MS;
     if (this.#leaving.size < MAX_LEAVING) this.#leaving.add(client);
     else client.close();
     this.#missed("overlay drains");

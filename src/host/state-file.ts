@@ -100,20 +100,27 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
       const damagedCopy = newest.is === "lost" ? newest.damagedCopy : `${path}.damaged`;
       return { is: "recovered", value: older.value, damagedCopy };
     },
-    async previous() {
-      const text = await readText(files, previous);
-      return text === undefined || text === UNREADABLE ? undefined : unseal(text, schema)?.body;
-    },
+    previous: () => readSealed(files, previous, schema),
     save: (value) => inTurn(() => save(value)),
     replace: (value) => inTurn(() => replace(value)),
     remove: () => inTurn(remove),
   };
 }
 
+/** What a sealed file holds, as it stands; undefined when it is damaged, not there, or of another form than the schema. */
+export async function readSealed<T>(
+  files: Pick<Files, "read">,
+  path: string,
+  schema: z.ZodType<T>,
+): Promise<T | undefined> {
+  const text = await readText(files, path);
+  return text === undefined || text === UNREADABLE ? undefined : unseal(text, schema)?.body;
+}
+
 const UNREADABLE = Symbol("unreadable");
 
 /** The text of a file; a directory or a circle of links in its place, or a broken disk below it, is damage like any other. */
-async function readText(files: Files, path: string): Promise<string | typeof UNREADABLE | undefined> {
+async function readText(files: Pick<Files, "read">, path: string): Promise<string | typeof UNREADABLE | undefined> {
   try {
     return await files.read(path);
   } catch (error) {

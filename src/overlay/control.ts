@@ -28,7 +28,7 @@ export interface ControlOptions {
 
 /** The control socket: calls come in, notices go out. */
 export interface Control {
-  /** Gives up the socket's path. Connections stay, but the agent's only when there is no successor. */
+  /** Gives up the socket's path and tells the agent so. Connections stay, but the agent's only when there is no successor. */
   release(): void;
   /** Ends every connection too. */
   close(): void;
@@ -105,7 +105,8 @@ export async function serveControl(options: ControlOptions): Promise<Control> {
   return {
     release() {
       server.close();
-      if (successor !== undefined) agent?.socket.destroy();
+      agent?.peer.notify("draining", { hasSuccessor: successor !== undefined });
+      if (successor !== undefined) agent?.socket.destroySoon();
     },
     close() {
       server.close();

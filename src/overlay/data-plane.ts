@@ -15,11 +15,12 @@ import type { Listener, ListenerOptions } from "./listener.ts";
 import { nameCache, type AskName } from "./name-cache.ts";
 import { ownSockets, type OwnSockets } from "./own-sockets.ts";
 import { EMPTY_TABLE, planTable, type TableStep } from "./plan-table.ts";
+import { shortage, type Shortage } from "./shortage.ts";
 import { socketBudget } from "./socket-budget.ts";
 import { starter } from "./starter.ts";
 import { targetsOf } from "./targets.ts";
 import { SOCKETS_PER_ADDRESS } from "./tcp-binding.ts";
-import { TcpListener } from "./tcp-listener.ts";
+import { SOCKETS_PER_FLOW, TcpListener } from "./tcp-listener.ts";
 import { UdpListener } from "./udp-listener.ts";
 
 export interface DataPlaneOptions {
@@ -46,6 +47,7 @@ export class DataPlane {
   readonly #own: OwnSockets;
   readonly #health: HealthChecks;
   readonly #names: ReturnType<typeof nameCache>;
+  readonly #shortage: Shortage<Listener>;
   readonly #listenerOptions: ListenerOptions;
   #beside: ReadonlySet<string> = new Set();
   #table: OverlayTable = EMPTY_TABLE;
@@ -62,13 +64,20 @@ export class DataPlane {
     this.#names = nameCache(clock, options.askName);
     const dialer = new Dialer({ clock, names: this.#names, own: this.#own });
     this.#health = healthChecks(clock, dialer, options.onServices);
+    const budget = socketBudget(options.descriptorLimit, () => this.#own.size * SOCKETS_PER_ADDRESS);
+    this.#shortage = shortage({
+      clock,
+      hasRoom: () => budget.hasRoom(SOCKETS_PER_FLOW),
+      onChanged: () => this.#tellListeners(),
+    });
     this.#listenerOptions = {
       clock,
       dialer,
       names: this.#names,
       targets: targetsOf(this.#services, (name) => this.#health.isDown(name), this.#own),
       own: this.#own,
-      budget: socketBudget(options.descriptorLimit, () => this.#own.size * SOCKETS_PER_ADDRESS),
+      budget,
+      shortage: this.#shortage,
       pool: bufferPool(),
       starter: starter(clock),
       flows: options.flows,
@@ -117,6 +126,7 @@ export class DataPlane {
     this.#cancelRetry?.();
     this.#health.close();
     for (const listener of this.#listeners.values()) listener.close();
+    this.#shortage.close();
     this.#listeners.clear();
   }
 

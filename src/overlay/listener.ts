@@ -13,6 +13,7 @@ import type { NameCache } from "./name-cache.ts";
 import type { OwnSockets } from "./own-sockets.ts";
 import type { Dropped } from "./plan-table.ts";
 import type { SocketBudget } from "./socket-budget.ts";
+import type { Shortage } from "./shortage.ts";
 import type { Starter } from "./starter.ts";
 import type { Targets } from "./targets.ts";
 import type { BindingState } from "./tcp-binding.ts";
@@ -45,6 +46,8 @@ export interface ListenerOptions {
   readonly targets: Targets;
   readonly own: OwnSockets;
   readonly budget: SocketBudget;
+  /** Which listeners refuse flows because the process or the machine has nothing left for them. */
+  readonly shortage: Shortage<Listener>;
   readonly pool: BufferPool;
   readonly starter: Starter;
   readonly flows: FlowLog;

@@ -19,18 +19,17 @@ export async function run(argv: readonly string[]): Promise<number> {
   let overlay: Overlay | undefined;
   let isTold = false;
   // A signal before everything is up ends the process as soon as it is.
-  process.on("SIGTERM", () => {
+  const stop = (): void => {
     if (overlay === undefined || isTold) overlay?.close();
     else void overlay.drain(MAX_DRAIN_MS);
     isTold = true;
-  });
-  process.on("SIGINT", () => {
-    isTold = true;
-    overlay?.close();
-  });
+  };
+  process.on("SIGTERM", stop).on("SIGINT", stop);
+  const { log } = rootLogger({ level: "info", destination: standardOutput() });
+  // The terminal that it was started from goes; what it serves has nothing to do with that.
+  process.on("SIGHUP", () => log.info("SIGHUP is ignored"));
   try {
     const { stateDir, runDir, isSuccessor } = readOptions(argv);
-    const { log } = rootLogger({ level: "info", destination: standardOutput() });
     overlay = await startOverlay({
       stateDir,
       runDir,

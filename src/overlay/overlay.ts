@@ -4,8 +4,16 @@ import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files.ts";
 import { directoryMark, makeRunDirectory } from "../host/unix-socket.ts";
-import { stateFile, valueOf } from "../host/state-file.ts";
-import { MAX_DRAIN_MS, OVERLAY_SOCKET, OverlayTable, tableHash, type OverlayMethods } from "../protocol/overlay.ts";
+import { readSealed, stateFile, valueOf } from "../host/state-file.ts";
+import {
+  MAX_DRAIN_MS,
+  NewerTable,
+  OVERLAY_SOCKET,
+  OverlayTable,
+  tableHash,
+  type OverlayFault,
+  type OverlayMethods,
+} from "../protocol/overlay.ts";
 import type { Handlers } from "../protocol/rpc.ts";
 import { connectControl, type ControlClient } from "../host/overlay-control.ts";
 import { serveControl, type Control, type ControlPeer } from "./control.ts";
@@ -41,6 +49,7 @@ const TABLE_FILE = "table.json";
 const WATCH_MS = 5000;
 const KEEP_AGAIN_MS = 10_000;
 const DRAIN_LOOK_MS = 250;
+const MAX_UNTOLD = 16;
 
 /**
  * Serves the last table at once, and whatever the agent sends from then on.
@@ -71,7 +80,9 @@ class RunningOverlay implements Overlay {
   #work: Promise<unknown> = Promise.resolve();
   #isDraining = false;
   #isClosed = false;
-  #faults: string[] = [];
+  #isTableAtFault = false;
+  /** What nobody has been told yet. */
+  #untold: ((peer: ControlPeer) => void)[] = [];
 
   constructor(options: OverlayOptions) {
     const { clock, stateDir, files } = options;
@@ -110,7 +121,6 @@ class RunningOverlay implements Overlay {
     await this.#work;
     await this.#plane.stopListening();
     this.#control?.release();
-    this.#taker?.notify("draining", {});
     const deadline = this.#options.clock.elapsed() + Math.min(deadlineMs, MAX_DRAIN_MS);
     this.#options.log.info({ flows: this.#plane.activeFlows }, "draining");
     void this.#endAfterFlows(deadline);
@@ -139,19 +149,18 @@ class RunningOverlay implements Overlay {
     this.#taker = peer;
     this.#flows.deliverTo(peer === undefined ? undefined : (flows) => peer.notify("flows.ended", { flows }));
     if (peer === undefined) return;
-    for (const message of this.#faults) peer.notify("fault", { message });
-    this.#faults = [];
+    for (const tell of this.#untold) tell(peer);
+    this.#untold = [];
   }
 
   async #loadTable(): Promise<void> {
     const loaded = await this.#stored.load();
-    if (loaded.is === "recovered" || loaded.is === "lost") {
-      this.#fault(
-        `the last table was damaged or not readable by this version; it was set aside as ${loaded.damagedCopy}`,
-      );
-    }
     const table = valueOf(loaded);
-    if (table !== undefined) await this.#enforce(table);
+    const isSetAside = loaded.is === "recovered" || loaded.is === "lost";
+    if (isSetAside) await this.#tellSetAside(loaded.damagedCopy, table !== undefined);
+    if (table === undefined) return;
+    await this.#enforce(table);
+    if (isSetAside) await this.#keep(table);
   }
 
   async #takeOver(): Promise<void> {
@@ -218,19 +227,38 @@ class RunningOverlay implements Overlay {
     if (tableHash(table) === this.#hash) await this.#plane.retryNow();
     else {
       await this.#enforce(table);
-      await this.#stored.save(table).catch((error: unknown) => {
-        this.#fault(`the table is in force but could not be kept: ${toError(error).message}`);
-        this.#keepLater(table);
-      });
+      await this.#keep(table);
     }
     return { version: table.version, hash: this.#hash, listeners: this.#plane.listeners() };
+  }
+
+  async #tellSetAside(copy: string, isRecovered: boolean): Promise<void> {
+    const isNewer = (await readSealed(this.#options.files, copy, NewerTable)) !== undefined;
+    const what = isNewer ? "is of a newer version than this overlay" : "was damaged";
+    const rest = isRecovered ? "; its other copy is in force" : "";
+    const message = `the overlay's last table ${what}; it was set aside as ${copy}${rest}`;
+    this.#tableFault({ code: isNewer ? "newer-file" : "damaged-file", message });
+  }
+
+  async #keep(table: OverlayTable): Promise<void> {
+    try {
+      await this.#stored.save(table);
+      this.#tableMended();
+    } catch (error) {
+      const message = `the overlay's table is in force but could not be kept: ${toError(error).message}`;
+      this.#tableFault({ code: "table-not-kept", message });
+      this.#keepLater(table);
+    }
   }
 
   /** Tries to keep a table until it is kept or another has taken its place: one on disk that is too old would come back. */
   #keepLater(table: OverlayTable): void {
     this.#options.clock.after(KEEP_AGAIN_MS, () => {
       if (this.#isClosed || this.#table !== table) return;
-      void this.#stored.save(table).catch(() => this.#keepLater(table));
+      this.#stored.save(table).then(
+        () => this.#tableMended(),
+        () => this.#keepLater(table),
+      );
     });
   }
 
@@ -249,10 +277,23 @@ class RunningOverlay implements Overlay {
     return result;
   }
 
-  #fault(message: string): void {
-    this.#options.log.error({ reason: message }, "fault");
-    if (this.#taker === undefined) this.#faults = [...this.#faults, message].slice(-16);
-    else this.#taker.notify("fault", { message: message.slice(0, 1024) });
+  /** Told once, until the table is kept again. */
+  #tableFault({ code, message }: OverlayFault): void {
+    if (this.#isTableAtFault) return;
+    this.#isTableAtFault = true;
+    this.#options.log.error({ code, reason: message }, "fault");
+    this.#tell((peer) => peer.notify("fault", { code, message: message.slice(0, 1024), file: TABLE_FILE }));
+  }
+
+  #tableMended(): void {
+    if (!this.#isTableAtFault) return;
+    this.#isTableAtFault = false;
+    this.#tell((peer) => peer.notify("fault.mended", { file: TABLE_FILE }));
+  }
+
+  #tell(tell: (peer: ControlPeer) => void): void {
+    if (this.#taker === undefined) this.#untold = [...this.#untold, tell].slice(-MAX_UNTOLD);
+    else tell(this.#taker);
   }
 
   #watchRunDirectory(): void {

@@ -8,7 +8,8 @@ import type { Dropped } from "./plan-table.ts";
 import { TcpBinding, type BindingUser } from "./tcp-binding.ts";
 import { TcpFlow } from "./tcp-flow.ts";
 
-const SOCKETS_PER_FLOW = 2;
+/** The accepted one and the dialled one. */
+export const SOCKETS_PER_FLOW = 2;
 
 /** A TCP entry of the table at work: its sockets, its flows, its limits and what it has counted. */
 export class TcpListener implements Listener, BindingUser {
@@ -60,6 +61,7 @@ export class TcpListener implements Listener, BindingUser {
     this.#bindings.close();
     this.#abort(() => true, "removed");
     this.#limits.close();
+    this.#options.shortage.forget(this);
   }
 
   sweep(now: number): void {
@@ -67,7 +69,9 @@ export class TcpListener implements Listener, BindingUser {
   }
 
   state(): ListenerState {
-    return stateOf(this.#spec, this.#bindings.states, this.#options.targets.fault(this.#spec));
+    const { targets, shortage } = this.#options;
+    const fault = targets.fault(this.#spec) ?? (shortage.holdsFor(this) ? "out-of-resources" : undefined);
+    return stateOf(this.#spec, this.#bindings.states, fault);
   }
 
   report(): ListenerCounters {
@@ -104,7 +108,12 @@ export class TcpListener implements Listener, BindingUser {
 
   acceptFailed(reason: OverlayReason): void {
     this.#counters.flows += 1;
+    this.#countRefused(reason);
+  }
+
+  #countRefused(reason: OverlayReason): void {
     this.#counters.refused(reason);
+    if (reason === "out-of-resources") this.#options.shortage.note(this);
   }
 
   #judge(sourceIp: string): OverlayReason | undefined {
@@ -114,7 +123,7 @@ export class TcpListener implements Listener, BindingUser {
   }
 
   #refuse(client: Socket, sourceIp: string, reason: OverlayReason): void {
-    this.#counters.refused(reason);
+    this.#countRefused(reason);
     const startedAt = this.#options.clock.now();
     const source = { sourceIp, sourcePort: client.remotePort ?? 0, startedAt };
     this.#options.flows.add(flowRecord(this.#spec, source, startedAt, reason));
@@ -125,6 +134,7 @@ export class TcpListener implements Listener, BindingUser {
     this.#flows.delete(flow);
     this.#options.budget.give(SOCKETS_PER_FLOW);
     this.#counters.ended(flow, reason);
+    if (reason === "out-of-resources") this.#options.shortage.note(this);
     this.#options.flows.add(flowRecord(this.#spec, flow, this.#options.clock.now(), reason));
   };
 

@@ -70,6 +70,7 @@ export class UdpListener implements Listener {
     this.#bindings.close();
     this.#end(() => true, "removed");
     this.#limits.close();
+    this.#options.shortage.forget(this);
   }
 
   sweep(now: number): void {
@@ -78,7 +79,9 @@ export class UdpListener implements Listener {
   }
 
   state(): ListenerState {
-    return stateOf(this.#spec, this.#bindings.states, this.#options.targets.fault(this.#spec));
+    const { targets, shortage } = this.#options;
+    const fault = targets.fault(this.#spec) ?? (shortage.holdsFor(this) ? "out-of-resources" : undefined);
+    return stateOf(this.#spec, this.#bindings.states, fault);
   }
 
   report(): ListenerCounters {
@@ -136,6 +139,7 @@ export class UdpListener implements Listener {
   #refuse(from: RemoteInfo, reason: OverlayReason): void {
     this.#counters.flows += 1;
     this.#counters.refused(reason);
+    if (reason === "out-of-resources") this.#options.shortage.note(this);
     // A flood from forged addresses must not push the records of others out.
     if (this.#refusedInSecond >= MAX_NEW_A_SECOND) return;
     this.#refusedInSecond += 1;
@@ -148,6 +152,7 @@ export class UdpListener implements Listener {
     this.#sessions.delete(key);
     this.#options.budget.give(1);
     this.#counters.ended(session, reason);
+    if (reason === "out-of-resources") this.#options.shortage.note(this);
     this.#options.flows.add(flowRecord(this.#spec, session, this.#options.clock.now(), reason));
   }
 

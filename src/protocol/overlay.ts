@@ -95,6 +95,9 @@ export const ReceivedTable = z
   .looseObject({ format: z.int().min(1).max(OVERLAY_FORMAT, "this overlay is older than the table") })
   .pipe(OverlayTable);
 
+/** A table of a form that only a newer version knows. */
+export const NewerTable = z.looseObject({ format: z.int().min(OVERLAY_FORMAT + 1) });
+
 /** What tells two tables apart: SHA-256 over their JSON, in hex. */
 export function tableHash(table: OverlayTable): string {
   return createHash("sha256").update(JSON.stringify(table)).digest("hex");
@@ -176,6 +179,14 @@ export const OverlayFlow = z.object({
 });
 export type OverlayFlow = z.infer<typeof OverlayFlow>;
 
+/** Something of the overlay that somebody must hear of; `file` is the one of its state that it is about, until that is mended. */
+export const OverlayFault = z.object({
+  code: z.string().min(1).max(64).optional(),
+  message: z.string().max(1024),
+  file: z.string().max(255).optional(),
+});
+export type OverlayFault = z.infer<typeof OverlayFault>;
+
 const Nothing = z.object({});
 
 /** What the agent calls on the overlay. Frames are lines of JSON-RPC 2.0. */
@@ -247,12 +258,21 @@ export const overlayNotices = {
   },
   "flows.ended": { kind: "notification", params: z.object({ flows: z.array(OverlayFlow).max(500) }), result: Nothing },
   /** It accepts nothing any more and has given up its path; the records of flows that it still has come on this connection. */
-  draining: { kind: "notification", params: Nothing, result: Nothing },
-  fault: {
+  draining: {
     kind: "notification",
-    params: z.object({ message: z.string().max(1024), details: JsonObject.optional() }),
+    params: z.object({
+      /** Another overlay is about to serve that path. */
+      hasSuccessor: z.boolean().optional(),
+    }),
     result: Nothing,
   },
+  fault: {
+    kind: "notification",
+    params: OverlayFault.extend({ details: JsonObject.optional() }),
+    result: Nothing,
+  },
+  /** What was wrong with a file of its state is over: it was written anew. */
+  "fault.mended": { kind: "notification", params: z.object({ file: z.string().max(255) }), result: Nothing },
 } as const satisfies Record<string, MethodSpec>;
 
 export type OverlayMethods = typeof overlayMethods;

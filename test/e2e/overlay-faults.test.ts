@@ -84,9 +84,13 @@ it.each(["to the client", "to the server"])(
 
 it.each([0, 3])("goes on when the system gives only %d descriptors more, and recovers by itself", async (free) => {
   const overlay = startBuiltOverlay(tempDir());
-  const agent = await asAgent(overlay);
+  const states: unknown[] = [];
+  const agent = await asAgent(overlay, {
+    "listeners.changed": ({ listeners }) => void states.push(...listeners.map(({ reason }) => reason)),
+  });
   const port = await freePort();
   await agent.peer.request("table.set", { table: aTable([aListener(port, await aServer(echo))]) });
+  states.length = 0;
   const running = aClient(port);
   running.socket.write("a");
   await waitFor("a flow works", () => running.text() === "a");
@@ -103,11 +107,13 @@ it.each([0, 3])("goes on when the system gives only %d descriptors more, and rec
     const { counters } = await agent.peer.request("counters.get", {});
     return (counters[0]?.refusals["out-of-resources"] ?? 0) >= counted;
   });
+  if (counted > 0) await waitFor("the listener says so", () => states[0] === "out-of-resources");
   running.socket.write("a");
   await waitFor("the flow goes on", () => running.text() === "aa");
   for (const { socket } of burst) socket.destroy();
   limit(10_000);
   await waitFor("it serves again", () => answers(port));
+  if (counted > 0) await waitFor("and says so", () => states.length === 2 && states[1] === undefined);
 });
 
 describe("in a network of its own", () => {

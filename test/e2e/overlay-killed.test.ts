@@ -3,8 +3,9 @@ import { existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { endProcess, isServed, startL4Stage, talk, type L4Stage } from "../support/l4-stage.ts";
-import { aClient, aServer, echo } from "../support/overlay-rig.ts";
+import { aClient, aServer, echo, startBuiltOverlay } from "../support/overlay-rig.ts";
 import { freePort } from "../support/programs.ts";
+import { eventsOf } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -64,7 +65,13 @@ test("with agent and overlay gone, the agent alone brings back what was served",
   await waitFor("it serves", () => isServed(port));
   expect(stage.overlayPid()).not.toBe(first);
   expect(existsSync(`${table}.damaged`)).toBe(true);
-  expect(stage.agent.log()).toContain("was damaged or not readable by this version");
+  const message = expect.stringContaining("is of a newer version than this overlay") as string;
+  const mendedAt = expect.any(Number) as number;
+  await waitFor("it is mended", async () => (await stage.agent.status()).faults.some((fault) => fault.mendedAt));
+  expect((await stage.agent.status()).faults).toMatchObject([{ code: "newer-file", message, mendedAt }]);
+  await waitFor("an event tells of it", async () =>
+    JSON.stringify(await eventsOf(stage.controller, stage.uid)).includes("newer version"),
+  );
   await stage.untilNamed({});
 
   // And a place for its state that it cannot use is named for as long as it is so.
@@ -90,8 +97,32 @@ test("an overlay that is told to stop lets its flows end, and another serves in 
   process.kill(first, "SIGTERM");
   await waitFor("another overlay serves", async () => stage.overlayPid() !== first && (await isServed(port)));
   await talk(flow, "after");
+  await stage.untilNamed({});
+  expect((await stage.agent.status()).engines.overlay).toMatchObject({ state: "up", pid: stage.overlayPid() });
+  expect(existsSync(`/proc/${first}/fd/0`)).toBe(true);
   flow.socket.end();
   await waitFor("the first has ended", () => !existsSync(`/proc/${first}/fd/0`));
   expect(await isServed(port)).toBe(true);
+  await stage.untilNamed({});
+});
+
+test("an overlay that is replaced is followed by its successor alone, with the agent beside it", async () => {
+  const { stage, port } = await serving();
+  const flow = aClient(port);
+  await talk(flow, "before");
+  const { stateDir, runDir } = stage.agent;
+  for (let round = 0; round < 3; round += 1) {
+    const place = ["--state", join(stateDir, "overlay"), "--run", runDir];
+    const successor = startBuiltOverlay(tempDir(), [...place, "--successor"]);
+    await waitFor("it took over", () => successor.output().includes("took over"));
+    await waitFor("the agent found it", async () => {
+      const { overlay } = (await stage.agent.status()).engines;
+      return overlay?.state === "up" && overlay.pid === successor.pid;
+    });
+    expect(await isServed(port)).toBe(true);
+  }
+  await talk(flow, "after");
+  expect(stage.agent.log().match(/"overlay started"/g)?.length).toBe(1);
+  expect(stage.agent.log()).not.toContain("the overlay ended at its start");
   await stage.untilNamed({});
 });

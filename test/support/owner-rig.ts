@@ -11,6 +11,7 @@ import { linesOf } from "../../src/lib/lines.ts";
 import { startOverlay, type Overlay as RunningOverlay } from "../../src/overlay/overlay.ts";
 import type { OverlayFlow } from "../../src/protocol/overlay.ts";
 import { tempDir } from "./temp-dir.ts";
+import { waitFor } from "./wait-for.ts";
 
 /** What of the owner a test decides; `isManaged` means that others start the overlay. */
 export type OwnerOptions = Partial<OverlayOptions> & { readonly isManaged?: boolean };
@@ -26,6 +27,8 @@ export interface OwnerRig {
   readonly flows: OverlayFlow[];
   /** The overlays that were started in this process, newest last. */
   readonly running: RunningOverlay[];
+  /** Has another overlay take over, in this process. */
+  succeed(): Promise<void>;
   /** Another owner of the same overlay. */
   another(options?: OwnerOptions): Overlay;
 }
@@ -48,21 +51,27 @@ export function ownerRig(given: OwnerOptions = {}): OwnerRig {
       ...(isManaged ? {} : { start: inThisProcess(stateDir, runDir, running) }),
       onChanged: (what) => void changes.push(what),
       onFlows: (ended) => void flows.push(...ended),
-      onFault: (message) => void faults.push(message),
+      onFault: ({ message }) => void faults.push(message),
+      onMended: (file) => void faults.push(`${file} is mended`),
       ...options,
     });
     onTestFinished(() => owner.close());
     return owner;
   };
-  return { owner: another(given), stateDir, runDir, changes, faults, flows, running, another };
+  const succeed = async (): Promise<void> => {
+    inThisProcess(stateDir, runDir, running, true)();
+    const before = running.length;
+    await waitFor("the successor serves", () => running.length > before);
+  };
+  return { owner: another(given), stateDir, runDir, changes, faults, flows, running, succeed, another };
 }
 
-function inThisProcess(stateDir: string, runDir: string, running: RunningOverlay[]): StartOverlay {
+function inThisProcess(stateDir: string, runDir: string, running: RunningOverlay[], isSuccessor = false): StartOverlay {
   return () => {
     const starting = startOverlay({
       stateDir,
       runDir,
-      isSuccessor: false,
+      isSuccessor,
       clock: systemClock(),
       files: hostFiles(),
       log: pino({ level: "silent" }),
@@ -99,6 +108,8 @@ export interface ScriptedOverlay {
   /** How many of them last. */
   open(): number;
   notify(method: string, params: unknown): void;
+  /** Gives up the path and ends every connection. */
+  end(): Promise<void>;
   answer: (method: string, params: Readonly<Record<string, unknown>>) => Scripted;
 }
 
@@ -138,6 +149,11 @@ export async function scriptedOverlay(runDir: string): Promise<ScriptedOverlay> 
     connections: () => connections,
     open: () => [...sockets].filter((socket) => !socket.destroyed).length,
     notify: (method, params) => void newest?.write(`${JSON.stringify({ jsonrpc: "2.0", method, params })}\n`),
+    end: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        for (const socket of sockets) socket.destroy();
+      }),
     answer: friendly,
   };
   const serve = async (socket: Socket): Promise<void> => {

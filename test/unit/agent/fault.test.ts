@@ -34,6 +34,14 @@ test("what was rebuilt before its damage was told is mended at once; a write tha
   expect(faults.all.map(({ mendedAt }) => mendedAt !== undefined)).toEqual([true, false]);
 });
 
+test("a file that was settled may go wrong again", () => {
+  const faults = new FaultList(new MovableClock(), () => undefined);
+  faults.add("damaged-file", "once", "/a.json");
+  faults.settled("/a.json");
+  faults.add("damaged-file", "twice", "/a.json");
+  expect(faults.all.map(({ mendedAt }) => mendedAt !== undefined)).toEqual([true, false]);
+});
+
 test("every fault is logged, and only so many are kept", () => {
   const told: string[] = [];
   const faults = new FaultList(new MovableClock(), (code) => void told.push(code));

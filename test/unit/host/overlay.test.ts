@@ -168,6 +168,47 @@ describe("the overlay that it starts", () => {
     expect(rig.owner.status().state).toBe("up");
   });
 
+  test("that gives way to a successor is not followed by one of ours", async () => {
+    const rig = ownerRig();
+    const overlay = await scriptedOverlay(rig.runDir);
+    await rig.owner.observe(forever);
+    overlay.notify("draining", { hasSuccessor: true });
+    await waitFor("it is told", () => rig.owner.status().state === "down");
+    await overlay.end();
+    const observed = listen(rig.owner, aListener(await freePort(), 9));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(rig.running.length).toBe(0);
+    await rig.succeed();
+    await observed;
+    expect([rig.running.length, rig.owner.status().state]).toEqual([1, "up"]);
+  });
+
+  test("is told of a successor that takes over", async () => {
+    const { clock, advance, timers } = heldClock();
+    const rig = ownerRig({ clock });
+    const port = await freePort();
+    await listen(rig.owner, aListener(port, await aServer(echo)));
+    advance(2000);
+    const succeeded = rig.succeed();
+    await waitFor("it is told", () => rig.changes.includes("overlay drains"));
+    expect(await listenersOf(rig.owner)).toEqual([`tcp:${port}`]);
+    await succeeded;
+    expect([rig.running.length, timers.length]).toEqual([2, 0]);
+  });
+
+  test("that gives way to a successor that never comes is followed by one of ours all the same", async () => {
+    const { clock, advance } = heldClock();
+    const rig = ownerRig({ clock });
+    const overlay = await scriptedOverlay(rig.runDir);
+    await rig.owner.observe(forever);
+    overlay.notify("draining", { hasSuccessor: true });
+    await waitFor("it is told", () => rig.owner.status().state === "down");
+    await overlay.end();
+    advance(5000);
+    await listen(rig.owner, aListener(await freePort(), 9));
+    expect([rig.running.length, rig.owner.status().state]).toEqual([1, "up"]);
+  });
+
   test("that only ever says that it drains is not met without a pause, nor kept without end", async () => {
     const { clock, timers } = heldClock();
     const rig = ownerRig({ clock });

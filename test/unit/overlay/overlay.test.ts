@@ -1,4 +1,5 @@
-import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -47,9 +48,28 @@ describe("the overlay process", () => {
     await waitFor("the last table", async () => (await again.peer.request("table.get", {})).hash === tableHash(table));
     await echoes(aClient(port), "again");
     second.child.kill("SIGINT");
+    await waitFor("it drains", () => second.output().includes("draining"));
+    second.child.kill("SIGINT");
     expect(await second.ended).toBe(0);
     expect(existsSync(join(first.runDir, "overlay.sock"))).toBe(false);
     expect(existsSync(join(first.runDir, "overlay.pid"))).toBe(false);
+  });
+
+  it("outlives its terminal, and lets flows end when it is interrupted", async () => {
+    const overlay = startOverlayProcess(tempDir());
+    const port = await freePort();
+    const agent = await asAgent(overlay);
+    await agent.peer.request("table.set", { table: aTable([aListener(port, await aServer(echo))]) });
+    const flow = aClient(port);
+    await echoes(flow, "before");
+    overlay.child.kill("SIGHUP");
+    await waitFor("it says so", () => overlay.output().includes("SIGHUP is ignored"));
+    await echoes(flow, "hung up");
+    overlay.child.kill("SIGINT");
+    await waitFor("it drains", () => overlay.output().includes("draining"));
+    await echoes(flow, "interrupted");
+    flow.socket.end();
+    expect(await overlay.ended).toBe(0);
   });
 
   it("keeps its table when it is sent a newer form, a damaged one, or the same", async () => {
@@ -99,11 +119,39 @@ describe("the overlay process", () => {
     writeFileSync(join(first.stateDir, "table.json"), '{"format":1,"sha256":"00","body":{}}');
     const second = startOverlayProcess(dir);
     const faults: string[] = [];
-    const again = await asAgent(second, { fault: ({ message }) => void faults.push(message) });
+    const again = await asAgent(second, {
+      fault: ({ code, message }) => void faults.push(`${code}: ${message}`),
+      "fault.mended": ({ file }) => void faults.push(`mended: ${file}`),
+    });
     await again.peer.request("table.get", {});
-    await waitFor("it is told", () => faults.some((message) => message.includes("damaged")));
+    await waitFor("it is told", () => faults.length === 2);
+    expect(faults).toEqual([
+      expect.stringMatching(/^damaged-file: .*; its other copy is in force$/),
+      "mended: table.json",
+    ]);
     await echoes(aClient(older), "recovered");
     expect(existsSync(join(first.stateDir, "table.json.damaged"))).toBe(true);
+    expect(JSON.parse(readFileSync(join(first.stateDir, "table.json"), "utf8"))).toMatchObject({ body: { format: 1 } });
+  });
+
+  it("calls a table of a newer version newer, until it is sent another", async () => {
+    const dir = tempDir();
+    const body = { format: 2, version: 9, elsewhere: true };
+    const sha256 = createHash("sha256").update(JSON.stringify(body)).digest("hex");
+    mkdirSync(join(dir, "state"), { recursive: true });
+    writeFileSync(join(dir, "state/table.json"), JSON.stringify({ format: 1, sha256, body }));
+    const faults: string[] = [];
+    const agent = await asAgent(startOverlayProcess(dir), {
+      fault: ({ code, message }) => void faults.push(`${code}: ${message}`),
+      "fault.mended": ({ file }) => void faults.push(`mended: ${file}`),
+    });
+    await agent.peer.request("table.get", {});
+    await waitFor("it is told", () => faults.length === 1);
+    expect(faults[0]).toMatch(
+      /^newer-file: the overlay's last table is of a newer version than this overlay; it was set/,
+    );
+    await agent.peer.request("table.set", { table: aTable([]) });
+    await waitFor("it is mended", () => faults[1] === "mended: table.json");
   });
 
   it("belongs to the newest agent, and hands it what happened meanwhile", async () => {

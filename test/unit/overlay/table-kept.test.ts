@@ -38,18 +38,20 @@ test("a table that a full disk did not take is kept once there is room, unless a
   onTestFinished(() => overlay.close());
   const faults: string[] = [];
   const agent = await connectControl(join(dir, "run/overlay.sock"), {
-    fault: ({ message }) => void faults.push(message),
+    fault: ({ code, file }) => void faults.push(`${code}: ${file}`),
+    "fault.mended": ({ file }) => void faults.push(`mended: ${file}`),
   });
   onTestFinished(() => agent.close());
   const [first, second] = [aTable([]), aTable([])];
   await agent.peer.request("table.set", { table: first });
   await agent.peer.request("table.set", { table: second });
   await waitFor("it is tried again and again", () => refusals > 6);
-  expect(faults.length).toBe(2);
+  expect(faults).toEqual(["table-not-kept: table.json"]);
   expect(await files.read(join(dir, "state/table.json"))).toBeUndefined();
   isFull = false;
   const kept = await waitFor("it is kept", () => files.read(join(dir, "state/table.json")));
   expect(JSON.parse(kept)).toMatchObject({ body: { version: second.version } });
+  await waitFor("it is said", () => faults[1] === "mended: table.json");
   const after = refusals;
   await agent.peer.request("table.set", { table: aTable([]) });
   expect(refusals).toBe(after);

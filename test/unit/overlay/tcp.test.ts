@@ -2,8 +2,18 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { freePort } from "../../support/programs.ts";
-import { aClient, aListener, aServer, aService, echo, makeSilent, planeRig } from "../../support/overlay-rig.ts";
+import {
+  aClient,
+  aListener,
+  aServer,
+  aService,
+  echo,
+  makeSilent,
+  planeRig,
+  type Client,
+} from "../../support/overlay-rig.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 /** A data plane with one listener to the given server behaviour. */
@@ -292,6 +302,39 @@ describe("limits", () => {
     const second = aClient(port);
     await waitFor("the second is reset", () => second.fate() === "ECONNRESET");
     expect(rig.counters().refusals).toEqual({ "out-of-resources": 1 });
+  });
+
+  it("says that it is out of descriptors for as long as it is, and a while longer", async () => {
+    const clock = new FakeClock();
+    const rig = planeRig({ clock, descriptorLimit: 64 + 4 + 2 });
+    const [full, idle, target] = [await freePort(), await freePort(), await aServer(echo)];
+    await rig.apply([aListener(full, target), aListener(idle, target)]);
+    const connected = async (): Promise<Client> => {
+      const before = rig.plane.activeFlows;
+      const client = aClient(full);
+      await waitFor("it is taken or not", () => rig.plane.activeFlows > before || client.fate() !== undefined);
+      return client;
+    };
+    const states = (): unknown => rig.plane.listeners().map(({ state, reason }) => reason ?? state);
+    const first = await connected();
+    expect((await connected()).fate()).toBe("ECONNRESET");
+    await clock.advance(1000);
+    expect(rig.listeners.filter(({ state }) => state === "failed")).toMatchObject([
+      { key: `tcp:${full}`, reason: "out-of-resources", addresses: ["127.0.0.1"] },
+    ]);
+    await clock.advance(60_000);
+    expect(states()).toEqual(["out-of-resources", "listening"]);
+    first.socket.resetAndDestroy();
+    await waitFor("room again", () => rig.plane.activeFlows === 0);
+    const second = await connected();
+    expect((await connected()).fate()).toBe("ECONNRESET");
+    second.socket.resetAndDestroy();
+    await waitFor("room again", () => rig.plane.activeFlows === 0);
+    await clock.advance(5000);
+    expect(states()).toEqual(["out-of-resources", "listening"]);
+    await clock.advance(6000);
+    expect(states()).toEqual(["listening", "listening"]);
+    expect(rig.listeners.at(-1)).toMatchObject({ key: `tcp:${full}`, state: "listening" });
   });
 
   it.each(["in", "out"] as const)("holds the rate %s", async (direction) => {

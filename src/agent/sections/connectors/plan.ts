@@ -161,7 +161,9 @@ function explain({ port, transport, target }: Connector, reason: OverlayReason, 
     case "permission-denied":
       return `listening on ${transport} ${port} is not permitted${because}`;
     case "out-of-resources":
-      return `the machine has no more sockets to give${because}`;
+      return detail === undefined
+        ? "new connections are refused: the overlay has no descriptors or source ports left"
+        : `the machine has no more sockets to give${because}`;
     case "loop":
       return `${to} leads back to a listener of this overlay`;
     case "unknown-service":

@@ -128,6 +128,10 @@ describe("what connectors wait for", () => {
   });
 
   test("nothing of those that listen, are switched off, not carried, or not known yet", () => {
+    const short = [state({ reason: "out-of-resources" })];
+    expect(waitingConnectors([aConnector("a")], actualOf([itsListener("a")], short))[0]?.message).toContain(
+      "new connections are refused: the overlay has no descriptors or source ports left",
+    );
     const failed = [state({ reason: "loop" })];
     expect(waitingConnectors([aConnector("a")], actualOf([], [state({ state: "listening" })]))).toEqual([]);
     expect(waitingConnectors([aConnector("a", { enabled: false })], actualOf([], failed))).toEqual([]);
