@@ -53,7 +53,10 @@ export function configFacts({ desired, standings, unsupported }: ConfigReadings)
     put(`${at}.version`, node);
     for (const [name, number] of Object.entries(others)) put(`${at}.version.${name}`, number);
     const [reason] = whyOf([standing]);
-    if (reason !== undefined) put(`${at}.reason`, `${reason.code}: ${reason.message}`);
+    if (reason !== undefined) {
+      put(`${at}.reason`, `${reason.code}: ${reason.message}`);
+      put(`${at}.reason.since`, seconds(reason.since));
+    }
     if (issues.length > 0) put(`${at}.issues`, issues.length);
     const shown = issues.slice(0, Math.min(MAX_ITEMS, itemsLeft));
     itemsLeft -= shown.length;

@@ -279,7 +279,10 @@ function takenBack(
   if (evidence === undefined) return results.filter(({ outcome }) => outcome.state === "failed");
   const error = new HostError("not-confirmed", `taken back: ${evidence}`);
   const outcome = { state: "failed", error } as const;
-  return work.map(({ section: { name } }) => ({ name, outcome, issues: [], rejected: 0, planned: [], steps: 0 }));
+  return work.map(({ section: { name } }) => {
+    const { rejected } = results.find((result) => result.name === name) ?? {};
+    return { name, outcome, ...(rejected === undefined ? {} : { rejected }), planned: [], steps: 0 };
+  });
 }
 
 function rawOf(section: Reconciler, { config, isActive }: DesiredState): unknown {

@@ -39,10 +39,10 @@ export interface PassOptions {
 export interface SectionResult {
   readonly name: string;
   readonly outcome: Outcome;
-  /** Items that were rejected, wait, or whose step failed, in this order. */
-  readonly issues: readonly Issue[];
-  /** How many of them were rejected. */
-  readonly rejected: number;
+  /** Items that were rejected; absent when the section could not even be parsed. */
+  readonly rejected?: readonly Issue[];
+  /** Items that wait or whose step failed; absent when nothing was seen in the end. */
+  readonly looked?: readonly Issue[];
   /** What differed from the desired state before the first step. */
   readonly planned: readonly Step[];
   /** Steps that were carried out. */
@@ -112,7 +112,7 @@ class Pass {
     }
     const restored = await this.#restore();
     if (evidence === undefined) return { end: "stale", results: [], restored };
-    return { end: "restored", results: [], restored, evidence };
+    return { end: "restored", results: this.#results, restored, evidence };
   }
 
   /** Why the pass cannot be confirmed; a proof that cannot be had is none. */
@@ -127,18 +127,19 @@ class Pass {
   }
 
   async #prepare(section: Reconciler, raw: unknown): Promise<Candidate | undefined> {
+    let prepared: Prepared | undefined;
     try {
-      const prepared = section.prepare(raw);
+      prepared = section.prepare(raw);
       if (prepared.isUnusable) {
-        const issues = prepared.rejected;
-        const outcome = { state: "rejected", issues } as const;
-        this.#results.push({ name: section.name, outcome, issues, rejected: issues.length, planned: [], steps: 0 });
+        const { rejected } = prepared;
+        const outcome = { state: "rejected", issues: rejected } as const;
+        this.#results.push({ name: section.name, outcome, rejected, looked: [], planned: [], steps: 0 });
         return undefined;
       }
       const view = await this.#look(section, prepared);
       return { section, prepared, view, failures: [], planned: [], steps: 0, isOver: false };
     } catch (error) {
-      this.#failed(section.name, error);
+      this.#failed(section.name, error, prepared);
       return undefined;
     }
   }
@@ -163,7 +164,7 @@ class Pass {
       return end;
     } catch (error) {
       candidate.isOver = true;
-      this.#failed(section.name, error, prepared.rejected);
+      this.#failed(section.name, error, prepared);
       return "through";
     }
   }
@@ -174,8 +175,8 @@ class Pass {
     this.#results.push({
       name: section.name,
       outcome: outcomeOf(after, failures[0]),
-      issues: [...prepared.rejected, ...after.waits, ...failures.map((failure) => issueOf(section.name, failure))],
-      rejected: prepared.rejected.length,
+      rejected: prepared.rejected,
+      looked: [...after.waits, ...failures.map((failure) => issueOf(section.name, failure))],
       planned,
       steps,
       reported: after.reported(),
@@ -277,11 +278,10 @@ class Pass {
     return withinDeadline({ clock, ms: section.deadlineMs, what: `${section.name}: ${what}`, signal }, work);
   }
 
-  #failed(name: string, thrown: unknown, issues: readonly Issue[] = []): void {
+  #failed(name: string, thrown: unknown, prepared: Prepared | undefined): void {
     this.#options.signal.throwIfAborted();
-    const error = toError(thrown);
-    const outcome = { state: "failed", error } as const;
-    this.#results.push({ name, outcome, issues, rejected: issues.length, planned: [], steps: 0 });
+    const outcome = { state: "failed", error: toError(thrown) } as const;
+    this.#results.push({ name, outcome, ...judgedBy(prepared), planned: [], steps: 0 });
   }
 }
 
@@ -293,6 +293,10 @@ export function boundedRestorable(section: Reconciler, clock: Clock): Pick<Recon
     applyStored: (step, signal) =>
       withinDeadline({ clock, ms, what: `${name}: undo`, signal }, (signal) => section.applyStored(step, signal)),
   };
+}
+
+function judgedBy(prepared: Prepared | undefined): Pick<SectionResult, "rejected"> {
+  return prepared === undefined ? {} : { rejected: prepared.rejected };
 }
 
 function outcomeOf(view: View, failure: Failure | undefined): Outcome {
