@@ -74,6 +74,7 @@ test("a section that fails twice in a row is told once, and again when it is app
     },
   ]);
   expect(see({ outcome, failures: 3 })).toEqual([]);
+  expect(see({ outcome: { state: "rejected", issues: [] } })).toEqual([]);
   expect(see({})).toMatchObject([{ eventType: "Configuration Update Failure", state: "CLEARED" }]);
   expect(see({})).toEqual([]);
 });
