@@ -202,15 +202,18 @@ const lines = (texts: readonly string[]): string[] => texts.map((text) => text.s
 
 /** A standing in the words of the report; its own reason comes first unless its items say it. */
 function answerOf(standing: Standing): SectionAnswer {
-  const issues = whyOf([standing]).map(({ item, message }) =>
-    item === undefined || message.startsWith(item) ? message : `${item}: ${message}`,
-  );
+  const reasons = whyOf([standing]);
+  const textOf = ({ item, message }: Reason): string =>
+    item === undefined || message.startsWith(item) ? message : `${item}: ${message}`;
+  const issues = reasons.filter(({ notice }) => notice !== true).map(textOf);
+  const notices = reasons.filter(({ notice }) => notice === true).map((reason) => `notice: ${textOf(reason)}`);
   return {
     state: standing.outcome.state,
     issues:
       issues.length <= MAX_ISSUES
         ? lines(issues)
         : [...lines(issues.slice(0, MAX_ISSUES - 1)), `and ${issues.length - MAX_ISSUES + 1} more`],
+    notices: lines(notices.slice(0, MAX_ISSUES)),
     steps: standing.steps,
   };
 }

@@ -280,8 +280,9 @@ function takenBack(
   const error = new HostError("not-confirmed", `taken back: ${evidence}`);
   const outcome = { state: "failed", error } as const;
   return work.map(({ section: { name } }) => {
-    const { rejected } = results.find((result) => result.name === name) ?? {};
-    return { name, outcome, ...(rejected === undefined ? {} : { rejected }), planned: [], steps: 0 };
+    const { rejected, notices } = results.find((result) => result.name === name) ?? {};
+    const judged = rejected === undefined || notices === undefined ? {} : { rejected, notices };
+    return { name, outcome, ...judged, planned: [], steps: 0 };
   });
 }
 

@@ -41,6 +41,8 @@ export interface SectionResult {
   readonly outcome: Outcome;
   /** Items that were rejected; absent when the section could not even be parsed. */
   readonly rejected?: readonly Issue[];
+  /** What is used otherwise than written; absent as `rejected` is. */
+  readonly notices?: readonly Issue[];
   /** Items that wait or whose step failed; absent when nothing was seen in the end. */
   readonly looked?: readonly Issue[];
   /** What differed from the desired state before the first step. */
@@ -131,9 +133,15 @@ class Pass {
     try {
       prepared = section.prepare(raw);
       if (prepared.isUnusable) {
-        const { rejected } = prepared;
-        const outcome = { state: "rejected", issues: rejected } as const;
-        this.#results.push({ name: section.name, outcome, rejected, looked: [], planned: [], steps: 0 });
+        const outcome = { state: "rejected", issues: prepared.rejected } as const;
+        this.#results.push({
+          name: section.name,
+          outcome,
+          ...judgedBy(prepared),
+          looked: [],
+          planned: [],
+          steps: 0,
+        });
         return undefined;
       }
       const view = await this.#look(section, prepared);
@@ -175,7 +183,7 @@ class Pass {
     this.#results.push({
       name: section.name,
       outcome: outcomeOf(after, failures[0]),
-      rejected: prepared.rejected,
+      ...judgedBy(prepared),
       looked: [...after.waits, ...failures.map((failure) => issueOf(section.name, failure))],
       planned,
       steps,
@@ -295,8 +303,8 @@ export function boundedRestorable(section: Reconciler, clock: Clock): Pick<Recon
   };
 }
 
-function judgedBy(prepared: Prepared | undefined): Pick<SectionResult, "rejected"> {
-  return prepared === undefined ? {} : { rejected: prepared.rejected };
+function judgedBy(prepared: Prepared | undefined): Pick<SectionResult, "rejected" | "notices"> {
+  return prepared === undefined ? {} : { rejected: prepared.rejected, notices: prepared.notices };
 }
 
 function outcomeOf(view: View, failure: Failure | undefined): Outcome {

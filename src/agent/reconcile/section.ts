@@ -38,7 +38,10 @@ export interface Section<Desired, Actual, S extends Step> {
 
 export interface Parsed<Desired> {
   readonly desired: Desired;
+  /** What is left out, or whose wish cannot be met at all. */
   readonly rejected: readonly Issue[];
+  /** What is used, yet not quite as it is written: a part that is ignored or read otherwise. Asks nothing of anybody. */
+  readonly notices?: readonly Issue[];
   /** Nothing of the section could be used: the machine stays as it is, and the outcome is `rejected`. */
   readonly isUnusable?: boolean;
 }
@@ -73,6 +76,7 @@ export interface Reconciler {
 /** A parsed section. */
 export interface Prepared {
   readonly rejected: readonly Issue[];
+  readonly notices: readonly Issue[];
   readonly isUnusable: boolean;
   /** Observes and plans. */
   look(signal: AbortSignal): Promise<View>;
@@ -114,9 +118,10 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
     needsDataPlane: section.needsDataPlane ?? false,
     deadlineMs: section.deadlineMs ?? DEADLINE_MS,
     prepare(raw) {
-      const { desired, rejected, isUnusable = false } = parse(raw);
+      const { desired, rejected, notices = [], isUnusable = false } = parse(raw);
       return {
         rejected,
+        notices,
         isUnusable,
         async look(signal) {
           const actual = await section.observe(signal);

@@ -21,7 +21,9 @@ export interface Standing {
   /** Those rejected come first. */
   readonly issues: readonly Issue[];
   readonly rejected: number;
-  /** Since when each issue is known, by `issueKey`. */
+  /** What is used otherwise than it is written: nothing is wrong with it. */
+  readonly notices: readonly Issue[];
+  /** Since when each issue and notice is known, by `issueKey`. */
   readonly sinces: ReadonlyMap<string, number>;
   /** What was wrong when the machine was last seen, and for which versions: kept while it cannot be seen. */
   readonly looked?: { readonly version: Versions; readonly issues: readonly Issue[] };
@@ -56,6 +58,7 @@ export function standingAfter(before: Standing | undefined, result: SectionResul
   const { outcome, reported = {} } = result;
   // What a pass did not come to judge stays as it was.
   const rejected = result.rejected ?? before?.issues.slice(0, before.rejected) ?? [];
+  const notices = result.notices ?? before?.notices ?? [];
   const looked = result.looked === undefined ? before?.looked : { version: attempt.version, issues: result.looked };
   const isStillKnown = looked !== undefined && sameVersions(looked.version, attempt.version);
   const isSame = before !== undefined && stateKey(before.outcome) === stateKey(outcome);
@@ -66,7 +69,8 @@ export function standingAfter(before: Standing | undefined, result: SectionResul
     outcome,
     issues: [...rejected, ...(isStillKnown ? looked.issues : [])],
     rejected: rejected.length,
-    sinces: sincesOf([...rejected, ...(looked?.issues ?? [])], before?.sinces, attempt.now),
+    notices,
+    sinces: sincesOf([...rejected, ...notices, ...(looked?.issues ?? [])], before?.sinces, attempt.now),
     ...(looked === undefined ? {} : { looked }),
     reported,
     version: attempt.version,
@@ -103,15 +107,22 @@ export function sameVersions(one: Versions, other: Versions): boolean {
   return names.length === Object.keys(other).length && names.every((name) => one[name] === other[name]);
 }
 
-/** Names, for everything that is not as it should be, the reason, since when, and the attempts. Pure. */
+/**
+ * Names, for everything that is not as it should be, the reason, since when, and the attempts; of each section what is wrong, then the
+ * notices. Pure.
+ */
 export function whyOf(standings: readonly Standing[]): Reason[] {
   return standings.flatMap((standing) => {
-    const { section, outcome, issues, since, sinces, lastAttempt, nextAttempt } = standing;
+    const { section, outcome, issues, notices, since, sinces, lastAttempt, nextAttempt } = standing;
     const times = { lastAttempt, ...(nextAttempt === undefined ? {} : { nextAttempt }) };
-    const items = issues.map((issue): Reason => {
+    const reasonOf = (issue: Issue, rest: Pick<Reason, "notice">): Reason => {
       const { path, code, message } = issue;
-      return { section, item: path, code, message, since: sinces.get(issueKey(issue)) ?? since, ...times };
-    });
+      return { section, item: path, code, message, since: sinces.get(issueKey(issue)) ?? since, ...times, ...rest };
+    };
+    const items = [
+      ...issues.map((issue) => reasonOf(issue, {})),
+      ...notices.map((notice) => reasonOf(notice, { notice: true })),
+    ];
     const whole = wholeReason(outcome, issues.length > 0);
     return whole === undefined ? items : [{ section, ...whole, since, ...times }, ...items];
   });

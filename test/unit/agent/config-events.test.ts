@@ -24,6 +24,7 @@ function setUp() {
           outcome: { state: "converged" },
           issues: [],
           rejected: 0,
+          notices: [],
           sinces: new Map(),
           reported: {},
           version: { node: 7 },

@@ -11,6 +11,7 @@ function standing(changes: Partial<Standing> = {}): Standing {
     outcome: { state: "converged" },
     issues: [],
     rejected: 0,
+    notices: [],
     sinces: new Map(),
     reported: {},
     version: { node: 7 },
