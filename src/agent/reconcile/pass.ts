@@ -45,7 +45,7 @@ export interface SectionResult {
   readonly notices?: readonly Issue[];
   /** Items that wait or whose step failed; absent when nothing was seen in the end. */
   readonly looked?: readonly Issue[];
-  /** What differed from the desired state before the first step. */
+  /** What differed from the desired state before the first step, and not only because the surroundings changed. */
   readonly planned: readonly Step[];
   /** Steps that were carried out. */
   readonly steps: number;
@@ -180,6 +180,7 @@ class Pass {
   #over(candidate: Candidate, after: View): void {
     const { section, prepared, failures, planned, steps } = candidate;
     candidate.isOver = true;
+    if (after.steps.length === 0) after.reached();
     this.#results.push({
       name: section.name,
       outcome: outcomeOf(after, failures[0]),

@@ -49,6 +49,7 @@ export function connectorsSection(
       return { listeners, states, addresses: addresses() };
     },
     plan: planConnectors,
+    asSurrounded: (actual, { addresses }) => ({ ...actual, addresses }),
     undo: () => undefined,
     apply: (step, signal) => applyAll([step], signal),
     applyAll,

@@ -35,6 +35,7 @@ export function servicesSection(options: ServicesOptions): Section<readonly Serv
       return { services, health, addresses: addresses() };
     },
     plan: planServices,
+    asSurrounded: (actual, { addresses }) => ({ ...actual, addresses }),
     undo: () => undefined,
     apply: (step, signal) => applyAll([step], signal),
     applyAll,
