@@ -45,6 +45,8 @@ export interface SectionResult {
   readonly notices?: readonly Issue[];
   /** Items that wait or whose step failed; absent when nothing was seen in the end. */
   readonly looked?: readonly Issue[];
+  /** Paths of items of which it could not be told whether they work. */
+  readonly untold?: readonly string[];
   /** What differed from the desired state before the first step, and not only because the surroundings changed. */
   readonly planned: readonly Step[];
   /** Steps that were carried out. */
@@ -186,6 +188,7 @@ class Pass {
       outcome: outcomeOf(after, failures[0]),
       ...judgedBy(prepared),
       looked: [...after.waits, ...failures.map((failure) => issueOf(section.name, failure))],
+      untold: after.untold,
       planned,
       steps,
       reported: after.reported(),

@@ -39,6 +39,8 @@ export interface Section<Desired, Actual, S extends Step> {
   report(actual: Actual): Readonly<Record<string, unknown>>;
   /** What keeps single items from working although the plan is empty (a port that is taken); makes the outcome `pending`. Pure. */
   waits?(desired: Desired, actual: Actual): readonly Issue[];
+  /** Paths of items of which it cannot be told yet whether they work; if what was wrong with them still is, it is no news. Pure. */
+  untold?(desired: Desired, actual: Actual): readonly string[];
 }
 
 export interface Parsed<Desired> {
@@ -93,6 +95,7 @@ export interface View {
   /** Applies some of the steps at one blow, where the section can. */
   readonly applyAll?: (steps: readonly PlannedStep[], signal: AbortSignal) => Promise<void>;
   readonly waits: readonly Issue[];
+  readonly untold: readonly string[];
   /** Notes that the desired state is reached, in the surroundings that were seen. */
   readonly reached: () => void;
   readonly reported: () => Readonly<Record<string, unknown>>;
@@ -159,6 +162,7 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
             steps,
             ...(section.applyAll === undefined ? {} : { applyAll }),
             waits: section.waits?.(desired, actual) ?? [],
+            untold: section.untold?.(desired, actual) ?? [],
             reached: () => {
               settled = actual;
             },

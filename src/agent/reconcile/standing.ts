@@ -70,7 +70,10 @@ export function standingAfter(before: Standing | undefined, result: SectionResul
     issues: [...rejected, ...(isStillKnown ? looked.issues : [])],
     rejected: rejected.length,
     notices,
-    sinces: sincesOf([...rejected, ...notices, ...(looked?.issues ?? [])], before?.sinces, attempt.now),
+    sinces: new Map([
+      ...sincesToKeep(result.untold ?? [], before?.sinces),
+      ...sincesOf([...rejected, ...notices, ...(looked?.issues ?? [])], before?.sinces, attempt.now),
+    ]),
     ...(looked === undefined ? {} : { looked }),
     reported,
     version: attempt.version,
@@ -85,6 +88,15 @@ export function standingAfter(before: Standing | undefined, result: SectionResul
 /** What an issue is known by from one pass to the next: the same words about the same item may vary. */
 function issueKey({ path, code }: Pick<Issue, "path" | "code">): string {
   return `${code} ${path}`;
+}
+
+/** The times of whatever was known of items that cannot be judged for the moment. */
+function sincesToKeep(
+  paths: readonly string[],
+  before: ReadonlyMap<string, number> = new Map<string, number>(),
+): readonly (readonly [string, number])[] {
+  const untold = new Set(paths);
+  return [...before].filter(([key]) => untold.has(key.slice(key.indexOf(" ") + 1)));
 }
 
 function sincesOf(

@@ -2,7 +2,7 @@ import type { Overlay } from "../../../host/overlay.ts";
 import { normaliseServices, type Service } from "../../../protocol/sections/services.ts";
 import { noticesByEffect } from "../../../protocol/sections/items.ts";
 import type { Section } from "../../reconcile/section.ts";
-import { planServices, waitingServices, type ServicesActual, type ServiceStep } from "./plan.ts";
+import { planServices, unjudgedServices, waitingServices, type ServicesActual, type ServiceStep } from "./plan.ts";
 
 export interface ServicesOptions {
   readonly overlay: Pick<Overlay, "observe" | "change">;
@@ -40,6 +40,7 @@ export function servicesSection(options: ServicesOptions): Section<readonly Serv
     apply: (step, signal) => applyAll([step], signal),
     applyAll,
     waits: waitingServices,
+    untold: unjudgedServices,
     report: ({ services, health }) => ({
       services: services.size,
       down: [...health.values()].filter(({ state }) => state === "down").length,

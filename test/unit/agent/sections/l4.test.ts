@@ -107,6 +107,35 @@ describe("the sections of the overlay", () => {
     expect(whyOf(rig.engine.standings)).toEqual([]);
   });
 
+  test("a service that is down keeps its time while a new overlay has not judged it yet", async () => {
+    const rig = modelRig();
+    const become = async (state: "up" | "down" | "unknown"): Promise<void> => {
+      await rig.clock.advance(500);
+      rig.overlay.become({
+        ...rig.overlay.view(),
+        health: new Map([["web", { name: "web", state, since: rig.clock.now() }]]),
+      });
+      rig.engine.look("health");
+      await rig.engine.idle();
+    };
+    const whenDown = (): (readonly [string, number])[] =>
+      whyOf(rig.engine.standings).map(({ code, since }) => [code, since]);
+    await rig.want({ services: v2({ s: { ...service, healthCheck: {} } }) });
+    await become("down");
+    const first = whenDown();
+    expect(first).toEqual([["service-down", rig.clock.now()]]);
+    for (const state of ["unknown", "unknown"] as const) {
+      await become(state);
+      expect(whenDown()).toEqual([]);
+    }
+    await become("down");
+    expect(whenDown()).toEqual(first);
+    await become("up");
+    await become("unknown");
+    await become("down");
+    expect(whenDown()).toEqual([["service-down", rig.clock.now()]]);
+  });
+
   test("an agent ignores sources, and says so", async () => {
     const rig = modelRig("Agent");
     await rig.want({ connectors: v2({ a: { ...connector, sourceBlock: "10.0.0.0/8" } }) });
