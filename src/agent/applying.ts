@@ -3,7 +3,7 @@ import type { Files } from "../host/files.ts";
 import type { Clock } from "../host/clock.ts";
 import { Checkpoint, confirmAtOnce } from "../checkpoint/checkpoint.ts";
 import { DocumentName } from "../protocol/claims.ts";
-import type { Config } from "../protocol/documents.ts";
+import type { Config, NodeDocument } from "../protocol/documents.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../protocol/reconcile.ts";
 import { sectionNames, sectionSuits } from "../protocol/sections.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
@@ -37,6 +37,8 @@ export class Applying {
   readonly #listeners = new Set<() => void>();
   readonly #events: ConfigEvents;
   readonly engine: Engine;
+  /** Since when the node is in its state, as far as this agent can tell, and which that is. */
+  #state: { readonly is: NodeDocument["state"]; readonly since: number } | undefined;
   #merged: { readonly of: Desired; readonly effective: Effective } | undefined;
 
   constructor(options: ApplyingOptions) {
@@ -60,8 +62,13 @@ export class Applying {
   apply(): void {
     const { current } = this.#options.documents;
     if (current.node === undefined) return;
+    const { body, receivedAt } = current.node;
+    if (this.#state?.is !== body.state) {
+      const since = this.#state === undefined ? receivedAt : this.#options.clock.now();
+      this.#state = { is: body.state, since };
+    }
     const { config } = this.#effective();
-    this.engine.set({ version: versionsOf(current), config, isActive: current.node.body.state === "ACTIVE" });
+    this.engine.set({ version: versionsOf(current), config, isActive: body.state === "ACTIVE" });
   }
 
   /** What became of the documents in force; undefined until the engine has answered for them. */
@@ -138,10 +145,19 @@ export class Applying {
     };
   }
 
-  /** Everything that is not as it should be. */
+  /** Everything that is not as it should be, or that one might not expect. */
   why(): WhyReport {
-    const reasons = [...rollbacks(this.#options.documents.current), ...whyOf(this.engine.standings)];
-    return { schema: 1, reasons };
+    const reasons = [...rollbacks(this.#options.documents.current), ...this.#switchedOff()];
+    return { schema: 1, reasons: [...reasons, ...whyOf(this.engine.standings)] };
+  }
+
+  /** That the node is switched off, which is desired, and what with it. */
+  #switchedOff(): Reason[] {
+    if (this.#state?.is !== "INACTIVE") return [];
+    const { since } = this.#state;
+    const off = this.#options.sections.filter(({ needsDataPlane }) => needsDataPlane).map(({ name }) => name);
+    const message = `the node is INACTIVE${off.length === 0 ? "" : `, and with it are off: ${off.join(", ")}`}`;
+    return [{ section: "node", code: "inactive", message, since, lastAttempt: since, notice: true }];
   }
 
   /** Merged once for the documents in force. */
@@ -202,15 +218,18 @@ const lines = (texts: readonly string[]): string[] => texts.map((text) => text.s
 
 /** A standing in the words of the report; its own reason comes first unless its items say it. */
 function answerOf(standing: Standing): SectionAnswer {
-  const issues = whyOf([standing]).map(({ item, message }) =>
-    item === undefined || message.startsWith(item) ? message : `${item}: ${message}`,
-  );
+  const reasons = whyOf([standing]);
+  const textOf = ({ item, message }: Reason): string =>
+    item === undefined || message.startsWith(item) ? message : `${item}: ${message}`;
+  const issues = reasons.filter(({ notice }) => notice !== true).map(textOf);
+  const notices = reasons.filter(({ notice }) => notice === true).map((reason) => `notice: ${textOf(reason)}`);
   return {
     state: standing.outcome.state,
     issues:
       issues.length <= MAX_ISSUES
         ? lines(issues)
         : [...lines(issues.slice(0, MAX_ISSUES - 1)), `and ${issues.length - MAX_ISSUES + 1} more`],
+    notices: lines(notices.slice(0, MAX_ISSUES)),
     steps: standing.steps,
   };
 }

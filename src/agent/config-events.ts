@@ -77,6 +77,8 @@ export class ConfigEvents {
     const { section, outcome, failures, version } = standing;
     const about = { eventType: "Configuration Update Failure", object: `config.${section}` };
     const { events } = this.#options;
+    // Where nothing can be used, nothing was applied either.
+    if (outcome.state === "rejected") return;
     if (outcome.state !== "failed" && outcome.state !== "diverged") {
       events.clear({ ...about, message: `The configuration of ${section} is applied` });
     } else if (failures >= 2) {

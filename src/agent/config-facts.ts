@@ -45,17 +45,21 @@ export function configFacts({ desired, standings, unsupported }: ConfigReadings)
   for (const section of unsupported) put(`config.${section}.state`, "unsupported");
   let itemsLeft = MAX_ALL_ITEMS;
   for (const standing of standings) {
-    const { section, outcome, version, since, issues, drift, reported } = standing;
+    const { section, outcome, version, since, issues, notices, drift, reported } = standing;
     const at = `config.${section}`;
     const { node, ...others } = version;
     put(`${at}.state`, outcome.state);
     put(`${at}.since`, seconds(since));
     put(`${at}.version`, node);
     for (const [name, number] of Object.entries(others)) put(`${at}.version.${name}`, number);
-    const [reason] = whyOf([standing]);
-    if (reason !== undefined) put(`${at}.reason`, `${reason.code}: ${reason.message}`);
+    const reason = whyOf([standing]).find(({ notice }) => notice !== true);
+    if (reason !== undefined) {
+      put(`${at}.reason`, `${reason.code}: ${reason.message}`);
+      put(`${at}.reason.since`, seconds(reason.since));
+    }
     if (issues.length > 0) put(`${at}.issues`, issues.length);
-    const shown = issues.slice(0, Math.min(MAX_ITEMS, itemsLeft));
+    if (notices.length > 0) put(`${at}.notices`, notices.length);
+    const shown = [...issues, ...notices].slice(0, Math.min(MAX_ITEMS, itemsLeft));
     itemsLeft -= shown.length;
     for (const { path, code, message } of shown) {
       const item = path.startsWith(`${section}.`) ? path.slice(section.length + 1) : path;

@@ -2,7 +2,6 @@ import type { ConnectorCounters, ConnectorsReport, ConnectorView } from "../prot
 import type { ListenerCounters } from "../protocol/overlay.ts";
 import { normaliseConnectors, type Connector } from "../protocol/sections/connectors.ts";
 import {
-  isUnsupported,
   issuesOfSection,
   overlayState,
   reasonsByItem,
@@ -11,6 +10,7 @@ import {
   whyNotYet,
   type OverlayReading,
 } from "./overlay-reading.ts";
+import { isUncarried } from "../protocol/sections/issue.ts";
 import { isOwnName } from "./own-node.ts";
 import { keyOf, unreachableConnectors, waitingConnectors } from "./sections/connectors/plan.ts";
 import { downServices } from "./services-report.ts";
@@ -23,7 +23,7 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
   const counted = new Map(counters?.counters.map((counters) => [counters.key, counters]));
   const { items, rejected, notices } = normaliseConnectors(config.connectors, { nodeType: node?.type ?? "Node" });
   const elsewhere = unreachableConnectors(items, (name) => isOwnName(node, name)).issues;
-  const unsupported = reasonsByItem([...notices.filter(isUnsupported), ...elsewhere], items);
+  const unsupported = reasonsByItem([...notices.filter(isUncarried), ...elsewhere], items);
   const waits = reasonsByItem(waitingConnectors(items, { listeners: view.listeners, states, addresses }), items);
   const down = downServices(reading);
 

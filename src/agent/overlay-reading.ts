@@ -55,8 +55,6 @@ export function whyNotYet({ status, why }: OverlayReading, section: "connectors"
   return { code: "pending", message: "it is about to be put into force" };
 }
 
-/** Whether a notice says that this version does not carry the item. */
-export const isUnsupported = ({ code }: ConfigIssue): boolean => code === "E_UNSUPPORTED_PROTOCOL";
 /** Whether the target of a service does not answer. */
 export const isDown = ({ code }: ItemReason): boolean => code === "service-down";
 

@@ -3,7 +3,6 @@ import { normaliseConnectors } from "../protocol/sections/connectors.ts";
 import { normaliseServices, type Service } from "../protocol/sections/services.ts";
 import {
   isDown,
-  isUnsupported,
   issuesOfSection,
   overlayState,
   reasonsByItem,
@@ -12,6 +11,7 @@ import {
   whyNotYet,
   type OverlayReading,
 } from "./overlay-reading.ts";
+import { isUncarried } from "../protocol/sections/issue.ts";
 import { isOwnName } from "./own-node.ts";
 import { waitingServices } from "./sections/services/plan.ts";
 
@@ -21,7 +21,7 @@ export function servicesReport(reading: OverlayReading): ServicesReport {
   const isMember = node?.cluster !== undefined;
   const { items, rejected, notices } = normaliseServices(config.services, { isMember });
   const health = new Map((counters?.services ?? [...view.health.values()]).map((entry) => [entry.name, entry]));
-  const unsupported = reasonsByItem(notices.filter(isUnsupported), items);
+  const unsupported = reasonsByItem(notices.filter(isUncarried), items);
   const waits = reasonsByItem(waitingServices(items, { services: view.services, health, addresses }), items);
   const users = usersByService(reading);
 

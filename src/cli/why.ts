@@ -11,21 +11,29 @@ export const whyVerb: VerbProgram = {
   async run(call) {
     const report = await ask(call, { method: "GET", path: "/v1/why", socket: READ_SOCKET }, WhyReport);
     call.terminal.out(call.settings.isJson ? `${safeJson(report)}\n` : whyText(call, report));
-    return report.reasons.length === 0 ? "ok" : "degraded";
+    return report.reasons.every(isNotice) ? "ok" : "degraded";
   },
 };
 
+const isNotice = ({ notice }: WhyReport["reasons"][number]): boolean => notice === true;
+
+/** What is wrong, then the notices; where there are only these, all is well. */
 function whyText({ terminal, clock }: Call, untrusted: WhyReport): string {
   const { reasons } = plainValue(untrusted);
-  if (reasons.length === 0) return "everything is as it should be\n";
+  const wrong = reasons.filter((reason) => !isNotice(reason));
+  const notices = reasons.filter(isNotice);
+  const wellText = wrong.length === 0 ? "everything is as it should be\n" : "";
   const now = clock.now();
-  const rows = reasons.map(({ section, item, code, message, since, lastAttempt, nextAttempt }) => {
-    const next = nextAttempt === undefined ? "" : `, next ${formatMoment(nextAttempt, now)}`;
-    const when = `since ${formatMoment(since, now)}, tried ${formatMoment(lastAttempt, now)}${next}`;
-    const subject = item ?? section;
-    // Messages that also stand alone, in reports, are led by their subject.
-    const text = message.startsWith(`${subject}: `) ? message.slice(subject.length + 2) : message;
-    return [subject, `${terminal.style("yellow", code)} ${text} (${when})`] as const;
-  });
-  return layOut(rows, terminal.size().columns);
+  const rows = [...wrong, ...notices].map(
+    ({ section, item, code, message, since, lastAttempt, nextAttempt, notice }) => {
+      const next = nextAttempt === undefined ? "" : `, next ${formatMoment(nextAttempt, now)}`;
+      const when = `since ${formatMoment(since, now)}, tried ${formatMoment(lastAttempt, now)}${next}`;
+      const subject = item ?? section;
+      // Messages that also stand alone, in reports, are led by their subject.
+      const text = message.startsWith(`${subject}: `) ? message.slice(subject.length + 2) : message;
+      const label = notice === true ? terminal.style("dim", `notice ${code}`) : terminal.style("yellow", code);
+      return [subject, `${label} ${text} (${when})`] as const;
+    },
+  );
+  return `${wellText}${layOut(rows, terminal.size().columns)}`;
 }

@@ -64,7 +64,10 @@ export type RollbackReport = z.infer<typeof RollbackReport>;
 export const ConfigShowRequest = z.object({ section: SectionName.optional() });
 export type ConfigShowRequest = z.infer<typeof ConfigShowRequest>;
 
-/** One thing that is not as it should be: why, since when, when it was last tried and will be again. */
+/**
+ * One thing that is not as it should be: why, since when, when it was last tried and will be again. A notice is in force, or off, as it
+ * is desired, and only says what of it is not as one might think.
+ */
 export const Reason = z.object({
   section: z.string().max(64),
   item: z.string().max(512).optional(),
@@ -73,6 +76,7 @@ export const Reason = z.object({
   since: UnixMilliseconds,
   lastAttempt: UnixMilliseconds,
   nextAttempt: UnixMilliseconds.optional(),
+  notice: z.literal(true).optional(),
 });
 export type Reason = z.infer<typeof Reason>;
 

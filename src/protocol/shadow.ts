@@ -36,8 +36,14 @@ export const configShadowKeys: readonly (readonly [key: string, type: string, me
   ["config.<section>.version", "number", "version of the node's document that this answers"],
   ["config.<section>.version.<name>", "number", "the same of the `cluster` and `domain` documents"],
   ["config.<section>.reason", "text", "why not, as `code: message`; absent when nothing is wrong"],
+  ["config.<section>.reason.since", "number", "Unix seconds since when that is so"],
   ["config.<section>.issues", "number", "how many items have issues; absent when none has"],
-  ["config.<section>.item.<path>", "text", "`code: message` of an item; the first 16 of a section, 48 in all"],
+  ["config.<section>.notices", "number", "how many parts are in force otherwise than written; absent when none is"],
+  [
+    "config.<section>.item.<path>",
+    "text",
+    "`code: message` of an issue or notice; the first 16 of a section, 48 in all",
+  ],
   [
     "config.<section>.drift.count",
     "number",

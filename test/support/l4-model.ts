@@ -4,7 +4,7 @@ import { servicesSection } from "../../src/agent/sections/services/section.ts";
 import type { OverlayEdit, OverlayView } from "../../src/host/overlay.ts";
 import type { JsonObject, NodeType } from "../../src/protocol/values.ts";
 
-const LINKS = new Map([
+const LINKS = new Map<string, readonly string[]>([
   ["lo", ["127.0.0.1"]],
   ["two", ["127.0.0.2", "127.0.0.3"]],
   ["bare", []],
@@ -40,9 +40,12 @@ export function modelOverlay() {
   };
 }
 
-/** Both sections over an overlay, on a machine with three links. */
-export function sectionsOver(overlay: Parameters<typeof servicesSection>[0]["overlay"], nodeType: NodeType = "Node") {
-  const addresses = () => LINKS;
+/** Both sections over an overlay, on a machine with three links unless others are given. */
+export function sectionsOver(
+  overlay: Parameters<typeof servicesSection>[0]["overlay"],
+  nodeType: NodeType = "Node",
+  addresses: () => ReadonlyMap<string, readonly string[]> = () => LINKS,
+) {
   return {
     services: servicesSection({ overlay, addresses, isMember: () => false }),
     connectors: connectorsSection({

@@ -111,7 +111,7 @@ export function contract<Disturbance>(
     test("throws at nothing that a document may hold, and says within bounds what is wrong", async () => {
       await holds<[unknown]>([fc.oneof(raws, fc.jsonValue({ maxDepth: 4 }))], async ({ section }, raw) => {
         const prepared = section.prepare(raw);
-        for (const issue of prepared.rejected) {
+        for (const issue of [...prepared.rejected, ...prepared.notices]) {
           expect(Issue.parse(issue).path.split(".", 1)).toEqual([section.name]);
         }
         if (prepared.isUnusable) return;

@@ -279,7 +279,11 @@ function takenBack(
   if (evidence === undefined) return results.filter(({ outcome }) => outcome.state === "failed");
   const error = new HostError("not-confirmed", `taken back: ${evidence}`);
   const outcome = { state: "failed", error } as const;
-  return work.map(({ section: { name } }) => ({ name, outcome, issues: [], rejected: 0, planned: [], steps: 0 }));
+  return work.map(({ section: { name } }) => {
+    const { rejected, notices } = results.find((result) => result.name === name) ?? {};
+    const judged = rejected === undefined || notices === undefined ? {} : { rejected, notices };
+    return { name, outcome, ...judged, planned: [], steps: 0 };
+  });
 }
 
 function rawOf(section: Reconciler, { config, isActive }: DesiredState): unknown {

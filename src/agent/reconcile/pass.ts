@@ -39,11 +39,15 @@ export interface PassOptions {
 export interface SectionResult {
   readonly name: string;
   readonly outcome: Outcome;
-  /** Items that were rejected, wait, or whose step failed, in this order. */
-  readonly issues: readonly Issue[];
-  /** How many of them were rejected. */
-  readonly rejected: number;
-  /** What differed from the desired state before the first step. */
+  /** Items that were rejected; absent when the section could not even be parsed. */
+  readonly rejected?: readonly Issue[];
+  /** What is used otherwise than written; absent as `rejected` is. */
+  readonly notices?: readonly Issue[];
+  /** Items that wait or whose step failed; absent when nothing was seen in the end. */
+  readonly looked?: readonly Issue[];
+  /** Paths of items of which it could not be told whether they work. */
+  readonly untold?: readonly string[];
+  /** What differed from the desired state before the first step, and not only because the surroundings changed. */
   readonly planned: readonly Step[];
   /** Steps that were carried out. */
   readonly steps: number;
@@ -112,7 +116,7 @@ class Pass {
     }
     const restored = await this.#restore();
     if (evidence === undefined) return { end: "stale", results: [], restored };
-    return { end: "restored", results: [], restored, evidence };
+    return { end: "restored", results: this.#results, restored, evidence };
   }
 
   /** Why the pass cannot be confirmed; a proof that cannot be had is none. */
@@ -127,18 +131,25 @@ class Pass {
   }
 
   async #prepare(section: Reconciler, raw: unknown): Promise<Candidate | undefined> {
+    let prepared: Prepared | undefined;
     try {
-      const prepared = section.prepare(raw);
+      prepared = section.prepare(raw);
       if (prepared.isUnusable) {
-        const issues = prepared.rejected;
-        const outcome = { state: "rejected", issues } as const;
-        this.#results.push({ name: section.name, outcome, issues, rejected: issues.length, planned: [], steps: 0 });
+        const outcome = { state: "rejected", issues: prepared.rejected } as const;
+        this.#results.push({
+          name: section.name,
+          outcome,
+          ...judgedBy(prepared),
+          looked: [],
+          planned: [],
+          steps: 0,
+        });
         return undefined;
       }
       const view = await this.#look(section, prepared);
       return { section, prepared, view, failures: [], planned: [], steps: 0, isOver: false };
     } catch (error) {
-      this.#failed(section.name, error);
+      this.#failed(section.name, error, prepared);
       return undefined;
     }
   }
@@ -163,7 +174,7 @@ class Pass {
       return end;
     } catch (error) {
       candidate.isOver = true;
-      this.#failed(section.name, error, prepared.rejected);
+      this.#failed(section.name, error, prepared);
       return "through";
     }
   }
@@ -171,11 +182,13 @@ class Pass {
   #over(candidate: Candidate, after: View): void {
     const { section, prepared, failures, planned, steps } = candidate;
     candidate.isOver = true;
+    if (after.steps.length === 0) after.reached();
     this.#results.push({
       name: section.name,
       outcome: outcomeOf(after, failures[0]),
-      issues: [...prepared.rejected, ...after.waits, ...failures.map((failure) => issueOf(section.name, failure))],
-      rejected: prepared.rejected.length,
+      ...judgedBy(prepared),
+      looked: [...after.waits, ...failures.map((failure) => issueOf(section.name, failure))],
+      untold: after.untold,
       planned,
       steps,
       reported: after.reported(),
@@ -277,11 +290,10 @@ class Pass {
     return withinDeadline({ clock, ms: section.deadlineMs, what: `${section.name}: ${what}`, signal }, work);
   }
 
-  #failed(name: string, thrown: unknown, issues: readonly Issue[] = []): void {
+  #failed(name: string, thrown: unknown, prepared: Prepared | undefined): void {
     this.#options.signal.throwIfAborted();
-    const error = toError(thrown);
-    const outcome = { state: "failed", error } as const;
-    this.#results.push({ name, outcome, issues, rejected: issues.length, planned: [], steps: 0 });
+    const outcome = { state: "failed", error: toError(thrown) } as const;
+    this.#results.push({ name, outcome, ...judgedBy(prepared), planned: [], steps: 0 });
   }
 }
 
@@ -293,6 +305,10 @@ export function boundedRestorable(section: Reconciler, clock: Clock): Pick<Recon
     applyStored: (step, signal) =>
       withinDeadline({ clock, ms, what: `${name}: undo`, signal }, (signal) => section.applyStored(step, signal)),
   };
+}
+
+function judgedBy(prepared: Prepared | undefined): Pick<SectionResult, "rejected" | "notices"> {
+  return prepared === undefined ? {} : { rejected: prepared.rejected, notices: prepared.notices };
 }
 
 function outcomeOf(view: View, failure: Failure | undefined): Outcome {

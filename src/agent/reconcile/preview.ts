@@ -15,9 +15,9 @@ export async function preview(work: readonly Work[], clock: Clock, signal: Abort
     const base = { section: section.name, steps: [], total: 0 };
     try {
       const prepared = section.prepare(raw);
-      const { isUnusable, rejected } = prepared;
+      const { isUnusable, rejected, notices } = prepared;
       if (isUnusable) {
-        plans.push({ ...base, issues: [...rejected] });
+        plans.push({ ...base, issues: [...rejected, ...notices] });
         continue;
       }
       const bounds = { clock, ms: section.deadlineMs, what: `${section.name}: observe`, signal };
@@ -27,7 +27,7 @@ export async function preview(work: readonly Work[], clock: Clock, signal: Abort
         .map(({ step: { kind, subject, guarded, removes } }) =>
           removes === true ? { kind, subject, guarded, removes } : { kind, subject, guarded },
         );
-      plans.push({ ...base, steps, total: view.steps.length, issues: [...rejected, ...view.waits] });
+      plans.push({ ...base, steps, total: view.steps.length, issues: [...rejected, ...notices, ...view.waits] });
     } catch (thrown) {
       signal.throwIfAborted();
       const error = toError(thrown);

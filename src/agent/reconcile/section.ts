@@ -21,6 +21,11 @@ export interface Section<Desired, Actual, S extends Step> {
   observe(signal: AbortSignal): Promise<Actual>;
   /** Lists the steps from actual to desired, in order. Pure; empty means converged. */
   plan(desired: Desired, actual: Actual): readonly S[];
+  /**
+   * What would be observed if all that the section depends on but does not make (the addresses of a link) were as it was `before`. What
+   * is to be done only because that changed is nobody's tampering; absent, every difference is. Pure.
+   */
+  asSurrounded?(actual: Actual, before: Actual): Actual;
   /** Names the step that takes this one back, stored before it is applied. Pure. */
   undo(step: S, actual: Actual): S | undefined;
   /** Carries out one step; safe to repeat after a crash. */
@@ -34,11 +39,16 @@ export interface Section<Desired, Actual, S extends Step> {
   report(actual: Actual): Readonly<Record<string, unknown>>;
   /** What keeps single items from working although the plan is empty (a port that is taken); makes the outcome `pending`. Pure. */
   waits?(desired: Desired, actual: Actual): readonly Issue[];
+  /** Paths of items of which it cannot be told yet whether they work; if what was wrong with them still is, it is no news. Pure. */
+  untold?(desired: Desired, actual: Actual): readonly string[];
 }
 
 export interface Parsed<Desired> {
   readonly desired: Desired;
+  /** What is left out, or whose wish cannot be met at all. */
   readonly rejected: readonly Issue[];
+  /** What is used, yet not quite as it is written: a part that is ignored or read otherwise. Asks nothing of anybody. */
+  readonly notices?: readonly Issue[];
   /** Nothing of the section could be used: the machine stays as it is, and the outcome is `rejected`. */
   readonly isUnusable?: boolean;
 }
@@ -73,6 +83,7 @@ export interface Reconciler {
 /** A parsed section. */
 export interface Prepared {
   readonly rejected: readonly Issue[];
+  readonly notices: readonly Issue[];
   readonly isUnusable: boolean;
   /** Observes and plans. */
   look(signal: AbortSignal): Promise<View>;
@@ -84,12 +95,17 @@ export interface View {
   /** Applies some of the steps at one blow, where the section can. */
   readonly applyAll?: (steps: readonly PlannedStep[], signal: AbortSignal) => Promise<void>;
   readonly waits: readonly Issue[];
+  readonly untold: readonly string[];
+  /** Notes that the desired state is reached, in the surroundings that were seen. */
+  readonly reached: () => void;
   readonly reported: () => Readonly<Record<string, unknown>>;
 }
 
 /** One step, ready to be applied, and what is stored to take it back; null where there is no way back. */
 export interface PlannedStep {
   readonly step: Step;
+  /** It only follows surroundings that changed since the desired state was reached; nobody changed what the section made. */
+  readonly isFollowing: boolean;
   readonly undo: () => unknown;
   readonly apply: (signal: AbortSignal) => Promise<void>;
 }
@@ -104,6 +120,13 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
     if (!step.guarded) return null;
     throw new InternalError("internal", `${name}: ${step.kind} is guarded, and the section cannot read its undo back`);
   };
+  let settled: Actual | undefined;
+  /** The subjects of steps that would be due without any change of the surroundings; undefined when that is unknown. */
+  const dueAnyway = (desired: Desired, actual: Actual): ReadonlySet<string> | undefined => {
+    if (section.asSurrounded === undefined || settled === undefined) return undefined;
+    const steps = section.plan(desired, section.asSurrounded(actual, settled));
+    return new Set(steps.map(({ subject }) => subject));
+  };
   let last: { readonly raw: unknown; readonly parsed: Parsed<Desired> } | undefined;
   const parse = (raw: unknown): Parsed<Desired> => {
     if (last === undefined || last.raw !== raw) last = { raw, parsed: section.parse(raw) };
@@ -114,16 +137,20 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
     needsDataPlane: section.needsDataPlane ?? false,
     deadlineMs: section.deadlineMs ?? DEADLINE_MS,
     prepare(raw) {
-      const { desired, rejected, isUnusable = false } = parse(raw);
+      const { desired, rejected, notices = [], isUnusable = false } = parse(raw);
       return {
         rejected,
+        notices,
         isUnusable,
         async look(signal) {
           const actual = await section.observe(signal);
           const typed = new Map<PlannedStep, S>();
-          for (const step of section.plan(desired, actual)) {
+          const planned = section.plan(desired, actual);
+          const due = planned.length === 0 ? undefined : dueAnyway(desired, actual);
+          for (const step of planned) {
             const undo = (): unknown => undoOf(step, actual);
-            typed.set({ step, undo, apply: (signal) => section.apply(step, signal) }, step);
+            const isFollowing = due?.has(step.subject) === false;
+            typed.set({ step, isFollowing, undo, apply: (signal) => section.apply(step, signal) }, step);
           }
           const applyAll: View["applyAll"] = (chosen, signal) =>
             section.applyAll?.(
@@ -135,6 +162,10 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
             steps,
             ...(section.applyAll === undefined ? {} : { applyAll }),
             waits: section.waits?.(desired, actual) ?? [],
+            untold: section.untold?.(desired, actual) ?? [],
+            reached: () => {
+              settled = actual;
+            },
             reported: () => section.report(actual),
           };
         },

@@ -21,13 +21,19 @@ export interface Standing {
   /** Those rejected come first. */
   readonly issues: readonly Issue[];
   readonly rejected: number;
+  /** What is used otherwise than it is written: nothing is wrong with it. */
+  readonly notices: readonly Issue[];
+  /** Since when each issue and notice is known, by `issueKey`. */
+  readonly sinces: ReadonlyMap<string, number>;
+  /** What was wrong when the machine was last seen, and for which versions: kept while it cannot be seen. */
+  readonly looked?: { readonly version: Versions; readonly issues: readonly Issue[] };
   /** What the section says of itself, free of secrets. */
   readonly reported: Readonly<Record<string, unknown>>;
   /** The versions this answers. */
   readonly version: Versions;
   /** Steps taken since these versions were first tried. */
   readonly steps: number;
-  /** Since when the state is what it is. */
+  /** Since when the state is what it is; of an issue, `sinces` says it. */
   readonly since: number;
   readonly lastAttempt: number;
   readonly nextAttempt?: number;
@@ -49,15 +55,26 @@ const MAX_WHAT = 10;
 
 /** The standing after an attempt; its retry is not decided yet. Pure. */
 export function standingAfter(before: Standing | undefined, result: SectionResult, attempt: Attempt): Standing {
-  const { outcome, issues, rejected, reported = {} } = result;
+  const { outcome, reported = {} } = result;
+  // What a pass did not come to judge stays as it was.
+  const rejected = result.rejected ?? before?.issues.slice(0, before.rejected) ?? [];
+  const notices = result.notices ?? before?.notices ?? [];
+  const looked = result.looked === undefined ? before?.looked : { version: attempt.version, issues: result.looked };
+  const isStillKnown = looked !== undefined && sameVersions(looked.version, attempt.version);
   const isSame = before !== undefined && stateKey(before.outcome) === stateKey(outcome);
   const isSettled = outcome.state === "converged" || outcome.state === "rejected" || outcome.state === "unsupported";
   const isSameVersion = before !== undefined && sameVersions(before.version, attempt.version);
   return {
     section: result.name,
     outcome,
-    issues,
-    rejected,
+    issues: [...rejected, ...(isStillKnown ? looked.issues : [])],
+    rejected: rejected.length,
+    notices,
+    sinces: new Map([
+      ...sincesToKeep(result.untold ?? [], before?.sinces),
+      ...sincesOf([...rejected, ...notices, ...(looked?.issues ?? [])], before?.sinces, attempt.now),
+    ]),
+    ...(looked === undefined ? {} : { looked }),
     reported,
     version: attempt.version,
     steps: result.steps + (isSameVersion ? before.steps : 0),
@@ -66,6 +83,28 @@ export function standingAfter(before: Standing | undefined, result: SectionResul
     failures: isSettled ? 0 : (before?.failures ?? 0) + 1,
     drift: driftAfter(before?.drift ?? NO_DRIFT, result.planned, attempt),
   };
+}
+
+/** What an issue is known by from one pass to the next: the same words about the same item may vary. */
+function issueKey({ path, code }: Pick<Issue, "path" | "code">): string {
+  return `${code} ${path}`;
+}
+
+/** The times of whatever was known of items that cannot be judged for the moment. */
+function sincesToKeep(
+  paths: readonly string[],
+  before: ReadonlyMap<string, number> = new Map<string, number>(),
+): readonly (readonly [string, number])[] {
+  const untold = new Set(paths);
+  return [...before].filter(([key]) => untold.has(key.slice(key.indexOf(" ") + 1)));
+}
+
+function sincesOf(
+  issues: readonly Issue[],
+  before: ReadonlyMap<string, number> | undefined,
+  now: number,
+): ReadonlyMap<string, number> {
+  return new Map(issues.map(issueKey).map((key) => [key, before?.get(key) ?? now]));
 }
 
 function driftAfter(before: Drift, planned: readonly Step[], { isDrift, now }: Attempt): Drift {
@@ -80,14 +119,24 @@ export function sameVersions(one: Versions, other: Versions): boolean {
   return names.length === Object.keys(other).length && names.every((name) => one[name] === other[name]);
 }
 
-/** Names, for everything that is not as it should be, the reason, since when, and the attempts. Pure. */
+/**
+ * Names, for everything that is not as it should be, the reason, since when, and the attempts; of each section what is wrong, then the
+ * notices. Pure.
+ */
 export function whyOf(standings: readonly Standing[]): Reason[] {
   return standings.flatMap((standing) => {
-    const { section, outcome, issues, since, lastAttempt, nextAttempt } = standing;
-    const times = { since, lastAttempt, ...(nextAttempt === undefined ? {} : { nextAttempt }) };
-    const items = issues.map(({ path, code, message }) => ({ section, item: path, code, message, ...times }));
+    const { section, outcome, issues, notices, since, sinces, lastAttempt, nextAttempt } = standing;
+    const times = { lastAttempt, ...(nextAttempt === undefined ? {} : { nextAttempt }) };
+    const reasonOf = (issue: Issue, rest: Pick<Reason, "notice">): Reason => {
+      const { path, code, message } = issue;
+      return { section, item: path, code, message, since: sinces.get(issueKey(issue)) ?? since, ...times, ...rest };
+    };
+    const items = [
+      ...issues.map((issue) => reasonOf(issue, {})),
+      ...notices.map((notice) => reasonOf(notice, { notice: true })),
+    ];
     const whole = wholeReason(outcome, issues.length > 0);
-    return whole === undefined ? items : [{ section, ...whole, ...times }, ...items];
+    return whole === undefined ? items : [{ section, ...whole, since, ...times }, ...items];
   });
 }
 
@@ -122,8 +171,7 @@ function stateKey(outcome: Outcome): string {
   switch (outcome.state) {
     case "failed":
       return `failed ${codeOf(outcome.error)}`;
-    case "pending":
-      return `pending ${outcome.reason}`;
+    case "pending": // for what, its items say
     case "converged":
     case "rejected":
     case "diverged":

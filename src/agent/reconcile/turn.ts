@@ -8,7 +8,7 @@ export interface Candidate {
   /** As of the last look. */
   view: View;
   readonly failures: Failure[];
-  /** What was to be done, before it was begun. */
+  /** What was to be done, before it was begun, and not only because the surroundings changed. */
   readonly planned: Step[];
   steps: number;
   /** It has its result, and no further turn. */
@@ -74,7 +74,8 @@ export function isSame(one: readonly Due[], other: readonly Due[]): boolean {
 /** What comes up again after a removal that failed is not another difference. */
 export function notePlanned({ planned }: Candidate, steps: readonly PlannedStep[]): void {
   const known = new Set(planned.map(({ kind, subject }) => `${kind} ${subject}`));
-  planned.push(...steps.map(({ step }) => shown(step)).filter(({ kind, subject }) => !known.has(`${kind} ${subject}`)));
+  const own = steps.filter(({ isFollowing }) => !isFollowing);
+  planned.push(...own.map(({ step }) => shown(step)).filter(({ kind, subject }) => !known.has(`${kind} ${subject}`)));
 }
 
 /** A step without whatever else it carries, which may be secret. */

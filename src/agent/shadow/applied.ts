@@ -8,8 +8,10 @@ import type { Effective } from "./merge.ts";
 /** What one document came to, before it is stamped with times. */
 export type Verdict = Pick<DocumentApplied, "outcome" | "sections" | "inForce">;
 export type Verdicts = Readonly<Partial<Record<DocumentApplied["name"], Verdict>>>;
-/** What became of a section that this version applies. */
-export type SectionAnswer = SectionReport;
+/** What became of a section that this version applies; `notices` are told with its issues and keep no document from being whole. */
+export interface SectionAnswer extends SectionReport {
+  readonly notices?: readonly string[];
+}
 
 /** What each document in force comes to on this node. Pure. */
 export function judgeDocuments(
@@ -28,16 +30,16 @@ export function judgeDocuments(
   ): Verdict => {
     const known = [...sectionNames.filter((name) => config[name] !== undefined), ...others];
     const share = Math.floor(MAX_ISSUE_BYTES / Math.max(1, known.length));
+    const judged = known.map((name) => [name, sectionAnswer(name, type, answers, notes)] as const);
     const sections = Object.fromEntries(
-      known.map((name) => {
-        const report = sectionReport(name, type, answers, notes);
-        return [name, { ...report, issues: fitting(report.issues, share) }];
+      judged.map(([name, { state, issues, notices = [], steps }]) => {
+        const told = [...issues, ...notices].slice(0, MAX_ISSUES);
+        return [name, { state, issues: fitting(told, share), steps }];
       }),
     );
     if (refused !== undefined) return { outcome: "rolled-back", inForce: version, sections };
     const isComplete = passedOver.length === 0;
-    const isWhole =
-      isComplete && Object.values(sections).every(({ state, issues }) => state === "converged" && issues.length === 0);
+    const isWhole = isComplete && judged.every(([, { state, issues }]) => state === "converged" && issues.length === 0);
     return { outcome: isWhole ? "converged" : "partial", sections };
   };
   const overridden = shadowed.map(({ path, by }) => ({ path, message: `${path}: the cluster's ${by} is in force` }));
@@ -61,12 +63,12 @@ const MAX_ISSUES = 1000;
 /** Of the issues of a whole document; the message that carries them has a limit. */
 const MAX_ISSUE_BYTES = 256 * 1024;
 
-function sectionReport(
+function sectionAnswer(
   name: SectionName,
   type: NodeType,
   answers: ReadonlyMap<string, SectionAnswer>,
   notes: readonly Note[],
-): SectionReport {
+): SectionAnswer {
   const answer = answers.get(name);
   const own = notes.filter(({ path }) => path === name || path.startsWith(`${name}.`)).map(({ message }) => message);
   if (answer !== undefined && sectionSuits(name, type)) {

@@ -64,6 +64,22 @@ describe("holdfast why", () => {
     expect(code).toBe(5);
     expect(stdout).toMatch(/^connectors\.c1 +port-taken 80 is taken \(since 2 h ago, tried 3 h ago\)/);
   });
+
+  it("shows notices last, and exits 0 when there is nothing else", async () => {
+    await using agent = await startLocalAgent();
+    const at = { since: Date.now(), lastAttempt: Date.now() };
+    const notice = { section: "connectors", item: "connectors.c1", code: "E_V1_ON_V2", message: "ignored", ...at };
+    agent.provider.reasons = [{ ...notice, notice: true }];
+    const well = await holdfast(["why", "--run", agent.runDir]);
+    expect([well.code, well.stdout]).toEqual([
+      0,
+      expect.stringMatching(/^everything is as it should be\nconnectors\.c1 +notice E_V1_ON_V2 ignored \(since /),
+    ]);
+    agent.provider.reasons.push({ section: "services", code: "timeout", message: "too slow", ...at });
+    const { code, stdout } = await holdfast(["why", "--run", agent.runDir]);
+    expect(code).toBe(5);
+    expect(stdout).toMatch(/^services +timeout .*\nconnectors\.c1 +notice /);
+  });
 });
 
 describe("holdfast config show", () => {

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Applying } from "../../../src/agent/applying.ts";
-import { reconciler } from "../../../src/agent/reconcile/section.ts";
+import { reconciler, type Issue, type Reconciler } from "../../../src/agent/reconcile/section.ts";
 import type { Desired, DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
 import { InputError } from "../../../src/errors.ts";
 import { hostFiles } from "../../../src/host/files.ts";
@@ -38,10 +38,12 @@ function desiredOf(version: number, config: Config, clusterConfig?: Config): Des
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-function rig() {
+function rig(notices: readonly Issue[] = [], others: readonly Reconciler[] = []) {
+  const clock = new FakeClock();
   const stateDir = tempDir();
   mkdirSync(join(stateDir, "desired"));
   const machine = new MemoryMachine();
+  const section = modelSection(machine, { name: "core" });
   const events: string[] = [];
   const refuse = (): Promise<never> => Promise.reject(new InputError("not-found", "nothing before"));
   const documents: Writable<Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack">> = {
@@ -50,13 +52,13 @@ function rig() {
     rollBack: refuse,
   };
   const applying = new Applying({
-    clock: new FakeClock(),
+    clock,
     random: () => 1,
     log: pino({ level: "silent" }),
     files: hostFiles(),
     settings: { stateDir },
     documents,
-    sections: [reconciler(modelSection(machine, { name: "core" }))],
+    sections: [reconciler({ ...section, parse: (raw) => ({ ...section.parse(raw), notices }) }), ...others],
     events: {
       raise: ({ eventType }) => void events.push(`raise ${eventType}`),
       clear: () => undefined,
@@ -65,7 +67,7 @@ function rig() {
     onFault: () => undefined,
   });
   onTestFinished(() => applying.close());
-  return { applying, machine, documents, events };
+  return { applying, machine, documents, events, clock };
 }
 
 test("a document has its verdict once the engine has answered for it, and calls back then", async () => {
@@ -92,6 +94,65 @@ test("a document has its verdict once the engine has answered for it, and calls 
   applying.apply();
   await applying.engine.idle();
   expect(applying.verdicts()?.node).toMatchObject({ outcome: "converged", sections: { core: { steps: 1 } } });
+});
+
+test("a notice is told everywhere, and nothing is the worse for it", async () => {
+  const notice = { path: "core.a", code: "E_CIDR_HOSTBITS", message: "core.a: host bits are masked away" };
+  const { applying, documents, events } = rig([notice]);
+  documents.current = desiredOf(1, { core: { a: "1" } });
+  applying.apply();
+  await applying.engine.idle();
+  expect(applying.verdicts()?.node).toEqual({
+    outcome: "converged",
+    sections: {
+      core: { state: "converged", issues: ["notice: core.a: host bits are masked away"], steps: 1 },
+    },
+  });
+  expect(applying.why().reasons).toMatchObject([{ item: "core.a", code: "E_CIDR_HOSTBITS", notice: true }]);
+  expect(applying.facts()).toMatchObject({
+    "config.core.notices": 1,
+    "config.core.item.a": "E_CIDR_HOSTBITS: core.a: host bits are masked away",
+  });
+  expect(applying.facts()).not.toHaveProperty(["config.core.reason"]);
+  expect(applying.facts()).not.toHaveProperty(["config.core.issues"]);
+  expect(events).toEqual([]);
+  const plan = await applying.plan(undefined, new AbortController().signal);
+  expect(plan.sections).toMatchObject([{ issues: [notice] }]);
+  documents.current = desiredOf(2, { core: { a: "1", b: 7 } });
+  applying.apply();
+  await applying.engine.idle();
+  expect(applying.verdicts()?.node).toMatchObject({ outcome: "partial" });
+  expect(applying.facts()).toMatchObject({ "config.core.issues": 1, "config.core.notices": 1 });
+});
+
+test("a node that is switched off says so, since when, and what is off with it", async () => {
+  const plane = reconciler(modelSection(new MemoryMachine(), { name: "services", needsDataPlane: true }));
+  const { applying, documents, clock } = rig([], [plane]);
+  const inState = (version: number, state: "ACTIVE" | "INACTIVE"): Desired => {
+    const { node } = desiredOf(version, { core: { a: "1" }, services: { b: "1" } });
+    return node === undefined ? {} : { node: { ...node, receivedAt: 17, body: { ...node.body, state } } };
+  };
+  const put = async (version: number, state: "ACTIVE" | "INACTIVE"): Promise<void> => {
+    documents.current = inState(version, state);
+    applying.apply();
+    await applying.engine.idle();
+  };
+  await put(1, "ACTIVE");
+  expect(applying.why().reasons).toEqual([]);
+  await clock.advance(5000);
+  const since = clock.now();
+  await put(2, "INACTIVE");
+  await clock.advance(5000);
+  await put(3, "INACTIVE");
+  const message = "the node is INACTIVE, and with it are off: services";
+  const reason = { section: "node", code: "inactive", message, since, lastAttempt: since, notice: true };
+  expect(applying.why().reasons).toEqual([reason]);
+  await put(4, "ACTIVE");
+  expect(applying.why().reasons).toEqual([]);
+  const next = rig();
+  next.documents.current = inState(5, "INACTIVE");
+  next.applying.apply();
+  expect(next.applying.why().reasons).toMatchObject([{ message: "the node is INACTIVE", since: 17 }]);
 });
 
 test("a cluster's configuration is merged in, and is gone when the cluster is left", async () => {

@@ -24,6 +24,8 @@ function setUp() {
           outcome: { state: "converged" },
           issues: [],
           rejected: 0,
+          notices: [],
+          sinces: new Map(),
           reported: {},
           version: { node: 7 },
           steps: 0,
@@ -73,6 +75,7 @@ test("a section that fails twice in a row is told once, and again when it is app
     },
   ]);
   expect(see({ outcome, failures: 3 })).toEqual([]);
+  expect(see({ outcome: { state: "rejected", issues: [] } })).toEqual([]);
   expect(see({})).toMatchObject([{ eventType: "Configuration Update Failure", state: "CLEARED" }]);
   expect(see({})).toEqual([]);
 });

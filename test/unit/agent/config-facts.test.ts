@@ -11,6 +11,8 @@ function standing(changes: Partial<Standing> = {}): Standing {
     outcome: { state: "converged" },
     issues: [],
     rejected: 0,
+    notices: [],
+    sinces: new Map(),
     reported: {},
     version: { node: 7 },
     steps: 0,
@@ -42,6 +44,7 @@ describe("the shadow of the configuration", () => {
     expect(factsOf(standing({ outcome: { state: "failed", error }, issues, drift }))).toMatchObject({
       "config.connectors.state": "failed",
       "config.connectors.reason": "nope: it refused",
+      "config.connectors.reason.since": 5,
       "config.connectors.issues": 1,
       "config.connectors.item.items.c1.port": "E_PORT_IN_USE: 80 is taken",
       "config.connectors.drift.count": 3,

@@ -1,5 +1,6 @@
 import type { Overlay } from "../../../host/overlay.ts";
 import { normaliseConnectors, type Connector } from "../../../protocol/sections/connectors.ts";
+import { noticesByEffect } from "../../../protocol/sections/items.ts";
 import type { NodeType } from "../../../protocol/values.ts";
 import type { Section } from "../../reconcile/section.ts";
 import {
@@ -35,17 +36,20 @@ export function connectorsSection(
     name: "connectors",
     needsDataPlane: true,
     parse(raw) {
-      const { items, rejected, notices } = normaliseConnectors(raw, { nodeType: nodeType() });
+      const normalised = normaliseConnectors(raw, { nodeType: nodeType() });
+      const { items, rejected } = normalised;
+      const { uncarried, served } = noticesByEffect(normalised);
       const { here, issues } = unreachableConnectors(items, isHere);
       // Whether the section itself, rather than each of its items, is wrong: then what is there stays.
       const isUnusable = items.length === 0 && rejected.some(({ id }) => id === "");
-      return { desired: here, rejected: [...rejected, ...notices, ...issues], isUnusable };
+      return { desired: here, rejected: [...rejected, ...uncarried, ...issues], notices: served, isUnusable };
     },
     async observe(signal) {
       const { listeners, states } = await overlay.observe(signal);
       return { listeners, states, addresses: addresses() };
     },
     plan: planConnectors,
+    asSurrounded: (actual, { addresses }) => ({ ...actual, addresses }),
     undo: () => undefined,
     apply: (step, signal) => applyAll([step], signal),
     applyAll,

@@ -71,4 +71,10 @@ export function waitingServices(desired: readonly Service[], { health, addresses
   });
 }
 
+/** The paths of the services whose health is to be judged and is not yet, as after the overlay was replaced. */
+export function unjudgedServices(desired: readonly Service[], { health }: ServicesActual): readonly string[] {
+  const judged = desired.filter((service) => isOffered(service) && service.healthCheck !== undefined);
+  return judged.filter(({ name }) => (health.get(name)?.state ?? "unknown") === "unknown").map(({ path }) => path);
+}
+
 const isOffered = ({ enabled, isSupported }: Service): boolean => enabled && isSupported;

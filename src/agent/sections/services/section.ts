@@ -1,7 +1,8 @@
 import type { Overlay } from "../../../host/overlay.ts";
 import { normaliseServices, type Service } from "../../../protocol/sections/services.ts";
+import { noticesByEffect } from "../../../protocol/sections/items.ts";
 import type { Section } from "../../reconcile/section.ts";
-import { planServices, waitingServices, type ServicesActual, type ServiceStep } from "./plan.ts";
+import { planServices, unjudgedServices, waitingServices, type ServicesActual, type ServiceStep } from "./plan.ts";
 
 export interface ServicesOptions {
   readonly overlay: Pick<Overlay, "observe" | "change">;
@@ -23,18 +24,23 @@ export function servicesSection(options: ServicesOptions): Section<readonly Serv
     name: "services",
     needsDataPlane: true,
     parse(raw) {
-      const { items, rejected, notices } = normaliseServices(raw, { isMember: isMember() });
-      return { desired: items, rejected: [...rejected, ...notices], isUnusable: isNothingUsable(items, rejected) };
+      const normalised = normaliseServices(raw, { isMember: isMember() });
+      const { items, rejected } = normalised;
+      const { uncarried, served } = noticesByEffect(normalised);
+      const isUnusable = isNothingUsable(items, rejected);
+      return { desired: items, rejected: [...rejected, ...uncarried], notices: served, isUnusable };
     },
     async observe(signal) {
       const { services, health } = await overlay.observe(signal);
       return { services, health, addresses: addresses() };
     },
     plan: planServices,
+    asSurrounded: (actual, { addresses }) => ({ ...actual, addresses }),
     undo: () => undefined,
     apply: (step, signal) => applyAll([step], signal),
     applyAll,
     waits: waitingServices,
+    untold: unjudgedServices,
     report: ({ services, health }) => ({
       services: services.size,
       down: [...health.values()].filter(({ state }) => state === "down").length,

@@ -82,11 +82,65 @@ describe("the sections of the overlay", () => {
     expect(whyOf(rig.engine.standings)).toMatchObject([{ section: "connectors", item, code }]);
   });
 
+  test.each([
+    ["host bits", {}, { sourceBlock: "10.0.0.1/8" }, "connectors", "E_CIDR_HOSTBITS"],
+    ["a list beside V2 items", { connectors: [{ id: "old", ...connector }] }, {}, "connectors", "E_V1_ON_V2"],
+    ["a cluster's address without a cluster", {}, {}, "services", "E_DEPENDENCY"],
+  ])("what is in force otherwise than written is a notice and no issue: %s", async (_, beside, fields, name, code) => {
+    const rig = modelRig();
+    const clustered = { ...service, sourceFromClusterIP: true, sourceInterface: "two" };
+    await rig.want({
+      connectors: { ...v2({ a: { ...connector, ...fields } }), ...beside },
+      services: v2({ s: name === "services" ? clustered : service }),
+    });
+    expect([rig.overlay.view().listeners.size, rig.overlay.view().services.size]).toEqual([1, 1]);
+    expect(rig.standing(name)).toMatchObject({ outcome: { state: "converged" }, rejected: 0, issues: [] });
+    expect(whyOf(rig.engine.standings)).toMatchObject([{ section: name, code, notice: true }]);
+  });
+
+  test("what is not carried is left out, and neither it nor a notice matters of an item that is off", async () => {
+    const rig = modelRig();
+    const [ftp, hostBits] = [{ protocol: "ftp" }, { sourceBlock: "10.0.0.1/8" }];
+    await rig.want({ connectors: v2({ a: { ...connector, ...ftp } }) });
+    expect(rig.standing("connectors")).toMatchObject({ rejected: 1, notices: [] });
+    await rig.want({ connectors: v2({ a: { ...connector, ...ftp, ...hostBits, enabled: false } }) });
+    expect(whyOf(rig.engine.standings)).toEqual([]);
+  });
+
+  test("a service that is down keeps its time while a new overlay has not judged it yet", async () => {
+    const rig = modelRig();
+    const become = async (state: "up" | "down" | "unknown"): Promise<void> => {
+      await rig.clock.advance(500);
+      rig.overlay.become({
+        ...rig.overlay.view(),
+        health: new Map([["web", { name: "web", state, since: rig.clock.now() }]]),
+      });
+      rig.engine.look("health");
+      await rig.engine.idle();
+    };
+    const whenDown = (): (readonly [string, number])[] =>
+      whyOf(rig.engine.standings).map(({ code, since }) => [code, since]);
+    await rig.want({ services: v2({ s: { ...service, healthCheck: {} } }) });
+    await become("down");
+    const first = whenDown();
+    expect(first).toEqual([["service-down", rig.clock.now()]]);
+    for (const state of ["unknown", "unknown"] as const) {
+      await become(state);
+      expect(whenDown()).toEqual([]);
+    }
+    await become("down");
+    expect(whenDown()).toEqual(first);
+    await become("up");
+    await become("unknown");
+    await become("down");
+    expect(whenDown()).toEqual([["service-down", rig.clock.now()]]);
+  });
+
   test("an agent ignores sources, and says so", async () => {
     const rig = modelRig("Agent");
     await rig.want({ connectors: v2({ a: { ...connector, sourceBlock: "10.0.0.0/8" } }) });
     expect(rig.overlay.view().listeners.get("tcp/any/8080")).not.toHaveProperty("sources");
-    expect(whyOf(rig.engine.standings)).toMatchObject([{ code: "E_UNSUPPORTED_ON_AGENT" }]);
+    expect(whyOf(rig.engine.standings)).toMatchObject([{ code: "E_UNSUPPORTED_ON_AGENT", notice: true }]);
   });
 
   test.each([
