@@ -210,6 +210,17 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
     expect([removed.status, stored(section)]).toEqual([200, undefined]);
   });
 
+  it("in the legacy form have one item to an id", async () => {
+    const twin = { ...sample, ...OTHER[section], id: A };
+    const third = { ...sample, port: 9, name: "third", id: A.toUpperCase() };
+    const answer = await put({ [section]: [{ ...sample, id: A }, twin, third] });
+    expect([answer.status, answer.json]).toEqual([
+      422,
+      [1, 2].map((at) => `${section}.${section}.${at}.id: is the id of ${section}.0 already`),
+    ]);
+    expect(stored(section)).toBeUndefined();
+  });
+
   it("in the legacy form do not overwrite V2", async () => {
     await put(whole);
     for (const body of [legacy, {}, { enabled: false }]) {
