@@ -201,13 +201,34 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
   const legacy = { enabled: true, [section]: [{ ...sample, id: A }] };
   const whole = { enabled: true, version: 2, items: { [A]: sample } };
 
-  it("are stored as they are in either form, and V2 over anything", async () => {
-    for (const body of [{}, legacy, { enabled: false }, whole, { ...whole, note: 1 }]) {
+  const asV2 = () => bench.fleet.setSection(uid, section, { version: 2, items: {} }, "test");
+
+  it("are stored as they are in the form the section has", async () => {
+    for (const body of [{}, legacy, { enabled: false }]) {
+      const answer = await put(body);
+      expect([answer.status, stored(section)]).toEqual([200, body]);
+    }
+    expect((await bench.call("POST", `/v2${path()}/upgrade`)).status).toBe(200);
+    for (const body of [whole, { ...whole, note: 1 }]) {
       const answer = await put(body);
       expect([answer.status, stored(section)]).toEqual([200, body]);
     }
     const removed = await bench.call("DELETE", path());
     expect([removed.status, stored(section)]).toEqual([200, undefined]);
+  });
+
+  it("in the V2 form do not upgrade what is not V2", async () => {
+    for (const before of [undefined, {}, legacy]) {
+      bench.fleet.setSection(uid, section, before, "test");
+      for (const body of [whole, { version: 2, items: {} }]) {
+        const answer = await put(body);
+        expect([answer.status, answer.json]).toEqual([
+          422,
+          [expect.stringMatching(`^${section}.version: the V2 form is written item by item .*upgrade$`)],
+        ]);
+      }
+      expect(stored(section)).toEqual(before);
+    }
   });
 
   it("in the legacy form have one item to an id", async () => {
@@ -222,6 +243,7 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
   });
 
   it("in the legacy form do not overwrite V2", async () => {
+    asV2();
     await put(whole);
     for (const body of [legacy, {}, { enabled: false }]) {
       const answer = await put(body);
@@ -251,7 +273,8 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
 
   it("exist on agents, and not on nodes that are gone", async () => {
     const agent = bench.fleet.add({ name: "laptop", type: "Agent", config: {} }).uid;
-    expect((await bench.call("PUT", `/node/${agent}/config/${section}`, { json: whole })).status).toBe(200);
+    expect((await bench.call("PUT", `/node/${agent}/config/${section}`, { json: legacy })).status).toBe(200);
+    expect((await bench.call("POST", `/v2/node/${agent}/config/${section}/upgrade`)).status).toBe(200);
     expect(
       (
         await bench.call("POST", `/v2/node/${agent}/config/${section}`, {
