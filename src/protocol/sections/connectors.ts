@@ -128,7 +128,8 @@ export function normaliseConnectors(raw: unknown, { nodeType }: ConnectorContext
       // The switch of the whole section does not make two items agree.
       const first = fields["enabled"] === false ? undefined : taken.take(connector);
       if (first === undefined) return undefined;
-      const text = `${connector.transport} ${connector.port} is taken by the connector ${first}`;
+      const { transport, port, listen } = connector;
+      const text = takenBy(`${transport} ${port} ${placeText(listen)}`, first);
       return { ...configIssue("E_PORT_IN_USE", connector, "port", text), other: first };
     },
   );
@@ -160,6 +161,20 @@ function placeOf(listen: ListenAt): string {
       return `address/${listen.address}`;
     case "nic":
       return `nic/${listen.nic}`;
+  }
+}
+
+/** What a connector is told whose place another connector has; `place` as in `tcp 80 on 10.0.0.1`. */
+export const takenBy = (place: string, connector: string): string => `${place} is taken by the connector ${connector}`;
+
+function placeText(listen: ListenAt): string {
+  switch (listen.at) {
+    case "any":
+      return "on any address";
+    case "address":
+      return `on ${listen.address}`;
+    case "nic":
+      return `on ${listen.nic}`;
   }
 }
 

@@ -161,7 +161,7 @@ describe("a connector that does not listen", () => {
     ]);
     expect(connectors[2]?.reason).toEqual({
       code: "E_PORT_IN_USE",
-      message: "port: tcp 8080 is taken by the connector good",
+      message: "port: tcp 8080 on any address is taken by the connector good",
     });
     expect(connectors[1]?.reason?.message).toMatch(
       /^protocol: must be .*; port: must be|^port: must be .*; protocol: must be/,

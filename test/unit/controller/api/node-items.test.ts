@@ -112,7 +112,13 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     expect((await create(sample)).json).toMatchObject(collision);
     const answer = await bench.call("PUT", `${base()}/${second}`, { json: sample });
     expect([answer.status, answer.json]).toMatchObject([409, collision]);
-    expect((await create({ ...sample, index: 0 })).json).toMatchObject({ code: "item-collision" });
+    const isTaken =
+      section === "services" ? `name: web is the service` : `port: tcp 8080 on any address is taken by the connector`;
+    for (const index of [0, 1_000_000_000]) {
+      const told = z.object({ error: z.string() }).parse((await create({ ...sample, index })).json).error;
+      expect(told).toMatch(new RegExp(`^${section}\\.items\\.[-0-9a-f]{36}\\.${isTaken} ${first}$`));
+    }
+    expect(answer.json).toMatchObject({ error: `${section}.items.${second}.${isTaken} ${first}` });
     expect(stored(section)).toBe(before);
     expect((await bench.call("PUT", `${base()}/${first}`, { json: { ...sample, description: "x" } })).status).toBe(200);
     await bench.call("DELETE", `${base()}/${first}`);

@@ -174,7 +174,9 @@ describe("two connectors on one port", () => {
     const { items, rejected, notices } = normalise(v2({ ...web, ...first }, { ...web, ...second }));
     expect(items).toHaveLength(collide ? 1 : 2);
     const transport = "protocol" in first ? "udp" : "tcp";
-    const message = `connectors.items.id-1.port: ${transport} 8080 is taken by the connector id-0`;
+    const place =
+      "localIp" in second ? "10.0.0.1" : "nic" in second && second.nic !== "any" ? second.nic : "any address";
+    const message = `connectors.items.id-1.port: ${transport} 8080 on ${place} is taken by the connector id-0`;
     expect(rejected).toMatchObject(collide ? [{ id: "id-1", code: "E_PORT_IN_USE", other: "id-0", message }] : []);
     expect(notices).toHaveLength("protocol" in second && second.protocol === "tftp" && !collide ? 1 : 0);
   });
@@ -224,7 +226,7 @@ describe("the schema of the API", () => {
     [{ version: 2, items: { [A]: { ...web, port: "80" } } }, [`connectors.items.${A}.port: must be 1..65535`]],
     [
       { version: 2, items: { [A]: web, [B]: web } },
-      [`connectors.items.${B}.port: tcp 8080 is taken by the connector ${A}`],
+      [`connectors.items.${B}.port: tcp 8080 on any address is taken by the connector ${A}`],
     ],
     [{ version: 2, items: { [A]: 1 } }, [`connectors.items.${A}: must be an object`]],
   ])("refuses %j", (section, expected) => {
