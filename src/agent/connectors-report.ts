@@ -22,9 +22,9 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
     counters === undefined ? view.states : new Map(counters.listeners.map((state) => [state.key, state] as const));
   const counted = new Map(counters?.counters.map((counters) => [counters.key, counters]));
   const { items, rejected, notices } = normaliseConnectors(config.connectors, { nodeType: node?.type ?? "Node" });
-  const elsewhere = unreachableConnectors(items, (name) => isOwnName(node, name)).issues;
+  const { here, issues: elsewhere } = unreachableConnectors(items, (name) => isOwnName(node, name));
   const unsupported = reasonsByItem([...notices.filter(isUnsupported), ...elsewhere], items);
-  const waits = reasonsByItem(waitingConnectors(items, { listeners: view.listeners, states, addresses }), items);
+  const waits = reasonsByItem(waitingConnectors(here, { listeners: view.listeners, states, addresses }), items);
   const down = downServices(reading);
 
   const standing = (item: Connector): Pick<ConnectorView, "state" | "reason"> => {
@@ -39,7 +39,7 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
       case "failed":
         return { state: "failed", reason: wait ?? { code: "other", message: "it cannot listen" } };
       case "listening": {
-        const reason = "service" in item.target ? down.get(item.target.service) : undefined;
+        const reason = wait ?? ("service" in item.target ? down.get(item.target.service) : undefined);
         return { state: "listening", ...(reason === undefined ? {} : { reason }) };
       }
     }
