@@ -1,4 +1,3 @@
-import { isIPv4 } from "node:net";
 import { z } from "zod";
 import { parseCidr } from "../../lib/cidr.ts";
 import { Requires } from "../features.ts";
@@ -13,6 +12,7 @@ import {
   isServed,
   ItemPort,
   L4Protocol,
+  notListenable,
   says,
   transportOf,
   whole,
@@ -48,8 +48,12 @@ const shape = {
   nic: LinkName.optional().meta({ description: "Interface to listen on; `any` or absent for all" }),
   localIp: z
     .string(says("must be text"))
-    .refine((text) => isIPv4(text), says("must be an IPv4 address"))
-    .optional(),
+    .superRefine((text, context) => {
+      const message = notListenable(text);
+      if (message !== undefined) context.addIssue({ code: "custom", message });
+    })
+    .optional()
+    .meta({ description: "Address to listen on, rather than `nic`; `0.0.0.0` for all" }),
   maxmbps: decimal(0, 1_000_000).optional().meta({ description: "Mbit/s each way; 0 is unlimited" }),
   sourceBlock: z
     .string(says("must be text"))

@@ -25,6 +25,17 @@ export const MAX_INDEX = 1_000_000_000;
 export const Index = whole(0, MAX_INDEX).optional();
 export const ItemPort = whole(1, 65_535, "must be 1..65535");
 
+/** What is wrong with an IPv4 address as one to listen on (RFC 6890, RFC 5771); undefined when nothing is. */
+export function notListenable(address: string): string | undefined {
+  if (!isIPv4(address)) return "must be an IPv4 address";
+  if (address === "0.0.0.0") return undefined;
+  const first = Number(address.split(".")[0]);
+  const own = "must be an address of the node, or 0.0.0.0 for all";
+  if (address === "255.255.255.255") return `${address} is the broadcast address; ${own}`;
+  if (first >= 224 && first < 240) return `${address} is a multicast address; ${own}`;
+  return first === 0 ? `${address} is no address of a machine; ${own}` : undefined;
+}
+
 /** Seconds without a byte after which a flow is ended. */
 export const IdleTimeout = decimal(1, 2_592_000).optional();
 

@@ -60,6 +60,11 @@ describe("a connector found stored", () => {
     ["the interface any", { nic: "any" }, { listen: { at: "any" } }],
     ["an interface", { nic: "ens192.30" }, { listen: { at: "nic", nic: "ens192.30" } }],
     ["an address", { localIp: "10.0.0.1" }, { listen: { at: "address", address: "10.0.0.1" } }],
+    [
+      "an address below multicast",
+      { localIp: "223.255.255.255" },
+      { listen: { at: "address", address: "223.255.255.255" } },
+    ],
     ["both", { nic: "eth0", localIp: "10.0.0.1" }, { listen: { at: "address", address: "10.0.0.1" } }],
     ["every address", { nic: "eth0", localIp: "0.0.0.0" }, { listen: { at: "any" } }],
     ["a literal target", { service: "10.9.0.15:514" }, { target: { host: "10.9.0.15", port: 514 } }],
@@ -107,6 +112,20 @@ describe("a connector found stored", () => {
     ["a protocol in capitals", { protocol: "TCP" }, "E_ENUM", "protocol: must be one of tcp"],
     ["an odd interface", { nic: "a/b" }, "E_NAME_FORMAT", "nic: not the name of a network interface"],
     ["an IPv6 address", { localIp: "::1" }, "E_CIDR_INVALID", "localIp: must be an IPv4 address"],
+    ["a multicast address", { localIp: "224.0.0.1" }, "E_CIDR_INVALID", "localIp: 224.0.0.1 is a multicast address"],
+    ["the last multicast address", { localIp: "239.255.255.255" }, "E_CIDR_INVALID", "localIp: 239.255.255.255 is a"],
+    [
+      "the broadcast address",
+      { localIp: "255.255.255.255" },
+      "E_CIDR_INVALID",
+      "localIp: 255.255.255.255 is the broadcast address; must be an address of the node, or 0.0.0.0 for all",
+    ],
+    [
+      "an address of no machine",
+      { localIp: "0.1.2.3" },
+      "E_CIDR_INVALID",
+      "localIp: 0.1.2.3 is no address of a machine",
+    ],
     ["a rate below zero", { maxmbps: -1 }, "E_RANGE", "maxmbps: must be a number, 0..1000000"],
     ["an endless rate", { maxmbps: Infinity }, "E_RANGE", "maxmbps: must be"],
     ["no flow at all", { maxConnections: 0 }, "E_RANGE", "maxConnections: must be a whole number, 1..1000000"],
@@ -227,6 +246,12 @@ describe("the schema of the API", () => {
     [
       { version: 2, items: { [A]: web, [B]: web } },
       [`connectors.items.${B}.port: tcp 8080 on any address is taken by the connector ${A}`],
+    ],
+    [
+      { version: 2, items: { [A]: { ...web, localIp: "0.0.0.1" } } },
+      [
+        `connectors.items.${A}.localIp: 0.0.0.1 is no address of a machine; must be an address of the node, or 0.0.0.0 for all`,
+      ],
     ],
     [{ version: 2, items: { [A]: 1 } }, [`connectors.items.${A}: must be an object`]],
   ])("refuses %j", (section, expected) => {
