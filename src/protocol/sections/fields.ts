@@ -7,15 +7,22 @@ export const says = (text: string) => ({
   error: ({ input }: { readonly input?: unknown }) => (input === undefined ? "is required" : text),
 });
 
+/** The message of a number; one that is written as text is told so, since the two look alike. */
+const saysNumber = (text: string, kind: string) => ({
+  error: ({ input }: { readonly input?: unknown }) =>
+    typeof input === "string" ? `is text, and must be ${kind}` : says(text).error({ input }),
+});
+
 /** A whole number within bounds. */
 export function whole(min: number, max: number, text = `must be a whole number, ${min}..${max}`) {
-  return z.int(says(text)).min(min, says(text)).max(max, says(text));
+  const told = saysNumber(text, `a whole number, ${min}..${max}`);
+  return z.int(told).min(min, told).max(max, told);
 }
 
 /** A number within bounds. */
 export function decimal(min: number, max: number) {
-  const text = `must be a number, ${min}..${max}`;
-  return z.number(says(text)).min(min, says(text)).max(max, says(text));
+  const told = saysNumber(`must be a number, ${min}..${max}`, `a number, ${min}..${max}`);
+  return z.number(told).min(min, told).max(max, told);
 }
 
 export const Enabled = z.boolean(says("must be true or false")).optional();

@@ -219,7 +219,11 @@ describe("the section as a whole", () => {
     });
     const legacy = report({ config: { connectors: { connectors: [{ ...web, id: "old", port: "x" }] } } });
     expect(legacy.connectors).toEqual([
-      { id: "old", state: "rejected", reason: { code: "E_PORT_RANGE", message: "port: must be 1..65535" } },
+      {
+        id: "old",
+        state: "rejected",
+        reason: { code: "E_PORT_RANGE", message: "port: is text, and must be a whole number, 1..65535" },
+      },
     ]);
     expect(report({ config: {} })).toEqual({
       schema: 1,

@@ -88,7 +88,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     const before = stored(section);
     const wrong: readonly (readonly [unknown, string])[] = [
       [{ ...other, port: 65_536 }, "port: must be 1..65535"],
-      [{ ...other, port: "80" }, "port: must be 1..65535"],
+      [{ ...other, port: "80" }, "port: is text, and must be a whole number, 1..65535"],
       [{ ...other, protocol: "http" }, "protocol: http belonged to remote-access applications"],
       [{ ...other, protocol: undefined }, "protocol: is required"],
       [[], "body: must be an object"],

@@ -102,7 +102,7 @@ describe("a connector found stored", () => {
     ["port 65536 of a literal", { service: "10.0.0.1:65536" }, "E_NAME_FORMAT", "service: must be"],
     ["an IPv6 literal", { service: "[::1]:80" }, "E_NAME_FORMAT", "service: must be"],
     ["port 65536", { port: 65_536 }, "E_PORT_RANGE", "port: must be 1..65535"],
-    ["a port below", { port: "-1" }, "E_PORT_RANGE", "port: must be 1..65535"],
+    ["a port below", { port: "-1" }, "E_PORT_RANGE", "port: is text, and must be a whole number, 1..65535"],
     [
       "https",
       { protocol: "https" },
@@ -242,7 +242,10 @@ describe("the schema of the API", () => {
   it.each([
     [{ connectors: [web] }, ["connectors.connectors.0.id: is required"]],
     [{ version: 2, items: { [A]: { ...web, port: 0 } } }, [`connectors.items.${A}.port: must be 1..65535`]],
-    [{ version: 2, items: { [A]: { ...web, port: "80" } } }, [`connectors.items.${A}.port: must be 1..65535`]],
+    [
+      { version: 2, items: { [A]: { ...web, port: "80" } } },
+      [`connectors.items.${A}.port: is text, and must be a whole number, 1..65535`],
+    ],
     [
       { version: 2, items: { [A]: web, [B]: web } },
       [`connectors.items.${B}.port: tcp 8080 on any address is taken by the connector ${A}`],
