@@ -2,6 +2,7 @@ import type { ConnectorCounters, ConnectorsReport, ConnectorView } from "../prot
 import type { ListenerCounters } from "../protocol/overlay.ts";
 import { normaliseConnectors, type Connector } from "../protocol/sections/connectors.ts";
 import {
+  isIgnored,
   isUnsupported,
   issuesOfSection,
   overlayState,
@@ -24,6 +25,7 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
   const { items, rejected, notices } = normaliseConnectors(config.connectors, { nodeType: node?.type ?? "Node" });
   const { here, issues: elsewhere } = unreachableConnectors(items, (name) => isOwnName(node, name));
   const unsupported = reasonsByItem([...notices.filter(isUnsupported), ...elsewhere], items);
+  const ignored = reasonsByItem(notices.filter(isIgnored), items);
   const waits = reasonsByItem(waitingConnectors(here, { listeners: view.listeners, states, addresses }), items);
   const down = downServices(reading);
 
@@ -50,10 +52,12 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
     // Of two items for one place only the one that is switched on has the listener.
     const isThere = standsHow.state === "listening" || standsHow.state === "failed";
     const own = isThere ? counted.get(key) : undefined;
+    const dropped = ignored.get(item.path);
     return {
       id: item.id,
       ...(item.description === "" ? {} : { description: item.description }),
       ...standsHow,
+      ...(dropped === undefined ? {} : { ignored: [dropped] }),
       ...detailsOf(item, isThere ? (states.get(key)?.addresses ?? []) : []),
       ...(own === undefined ? {} : { counters: countersOf(own) }),
     };

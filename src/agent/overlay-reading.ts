@@ -57,6 +57,8 @@ export function whyNotYet({ status, why }: OverlayReading, section: "connectors"
 
 /** Whether a notice says that this version does not carry the item. */
 export const isUnsupported = ({ code }: ConfigIssue): boolean => code === "E_UNSUPPORTED_PROTOCOL";
+/** Whether a notice says that a field of the item is not in force. */
+export const isIgnored = ({ code }: ConfigIssue): boolean => code === "E_UNSUPPORTED_ON_AGENT";
 /** Whether the target of a service does not answer. */
 export const isDown = ({ code }: ItemReason): boolean => code === "service-down";
 

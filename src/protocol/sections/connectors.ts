@@ -23,8 +23,8 @@ import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading 
 import { ItemId, sectionSchema } from "./section.ts";
 
 const MAX_SOURCES = 1024;
-/** Flows at a time; a UDP flow is one client address. */
-const DEFAULT_MAX_CONNECTIONS = { tcp: 10_000, udp: 1024 } as const;
+/** Flows at a time unless a connector says otherwise; a UDP flow is one client address. */
+export const DEFAULT_MAX_CONNECTIONS = { tcp: 10_000, udp: 1024 } as const;
 
 const BYTE = "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
 const PORT = "(?:6553[0-5]|655[0-2]\\d|65[0-4]\\d\\d|6[0-4]\\d{3}|[1-5]\\d{4}|[1-9]\\d{0,3})";

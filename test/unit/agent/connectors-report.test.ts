@@ -60,6 +60,15 @@ describe("a connector that listens", () => {
     });
   });
 
+  it("says on an agent that its sources are not filtered", () => {
+    const parts = { config: config({ c1: { ...web, sourceBlock: "10.0.0.0/8" } }), listeners: [listening(KEY)] };
+    expect(only({ ...parts, node: { type: "Agent" } })).toMatchObject({
+      state: "listening",
+      ignored: [{ code: "E_UNSUPPORTED_ON_AGENT", message: "sourceBlock: ignored: agents do not filter sources" }],
+    });
+    expect(only(parts)).not.toHaveProperty("ignored");
+  });
+
   it("says that its service is down, though it listens", () => {
     const service = { name: "web", protocol: "tcp", host: "127.0.0.1", port: 1, healthCheck: { interval: 1 } };
     const view = only({
