@@ -2,6 +2,7 @@ import type { ConnectorCounters, ConnectorsReport, ConnectorView } from "../prot
 import type { ListenerCounters } from "../protocol/overlay.ts";
 import { normaliseConnectors, type Connector } from "../protocol/sections/connectors.ts";
 import {
+  isIgnored,
   issuesOfSection,
   overlayState,
   reasonsByItem,
@@ -22,9 +23,10 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
     counters === undefined ? view.states : new Map(counters.listeners.map((state) => [state.key, state] as const));
   const counted = new Map(counters?.counters.map((counters) => [counters.key, counters]));
   const { items, rejected, notices } = normaliseConnectors(config.connectors, { nodeType: node?.type ?? "Node" });
-  const elsewhere = unreachableConnectors(items, (name) => isOwnName(node, name)).issues;
+  const { here, issues: elsewhere } = unreachableConnectors(items, (name) => isOwnName(node, name));
   const unsupported = reasonsByItem([...notices.filter(isUncarried), ...elsewhere], items);
-  const waits = reasonsByItem(waitingConnectors(items, { listeners: view.listeners, states, addresses }), items);
+  const ignored = reasonsByItem(notices.filter(isIgnored), items);
+  const waits = reasonsByItem(waitingConnectors(here, { listeners: view.listeners, states, addresses }), items);
   const down = downServices(reading);
 
   const standing = (item: Connector): Pick<ConnectorView, "state" | "reason"> => {
@@ -39,7 +41,7 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
       case "failed":
         return { state: "failed", reason: wait ?? { code: "other", message: "it cannot listen" } };
       case "listening": {
-        const reason = "service" in item.target ? down.get(item.target.service) : undefined;
+        const reason = wait ?? ("service" in item.target ? down.get(item.target.service) : undefined);
         return { state: "listening", ...(reason === undefined ? {} : { reason }) };
       }
     }
@@ -50,10 +52,12 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
     // Of two items for one place only the one that is switched on has the listener.
     const isThere = standsHow.state === "listening" || standsHow.state === "failed";
     const own = isThere ? counted.get(key) : undefined;
+    const dropped = ignored.get(item.path);
     return {
       id: item.id,
       ...(item.description === "" ? {} : { description: item.description }),
       ...standsHow,
+      ...(dropped === undefined ? {} : { ignored: [dropped] }),
       ...detailsOf(item, isThere ? (states.get(key)?.addresses ?? []) : []),
       ...(own === undefined ? {} : { counters: countersOf(own) }),
     };

@@ -55,6 +55,8 @@ export function whyNotYet({ status, why }: OverlayReading, section: "connectors"
   return { code: "pending", message: "it is about to be put into force" };
 }
 
+/** Whether a notice says that a field of the item is not in force. */
+export const isIgnored = ({ code }: ConfigIssue): boolean => code === "E_UNSUPPORTED_ON_AGENT";
 /** Whether the target of a service does not answer. */
 export const isDown = ({ code }: ItemReason): boolean => code === "service-down";
 

@@ -2,6 +2,7 @@ import { formatBytes } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { ConnectorsReport, type ConnectorCounters, type ConnectorView } from "../protocol/local-overlay.ts";
+import { DEFAULT_MAX_CONNECTIONS } from "../protocol/sections/connectors.ts";
 import { ask } from "./client.ts";
 import { isWell, listText, reasonText, stateText, type ItemText, type Paint } from "./overlay-text.ts";
 import type { Call, VerbProgram } from "./verb.ts";
@@ -31,13 +32,14 @@ function show({ settings, terminal, clock }: Call, report: ConnectorsReport): st
 }
 
 function itemText(connector: ConnectorView, paint: Paint): ItemText {
-  const { id, description, state, reason, counters, limits } = connector;
+  const { id, description, state, reason, ignored = [], counters } = connector;
   const where = [listenText(connector), destinationText(connector)].filter((text) => text !== "").join(" → ");
   const named = description === undefined ? "" : ` (${description.slice(0, 80)})`;
   const details = [
     ...(reason === undefined ? [] : [reasonText(reason, paint)]),
+    ...ignored.map((one) => reasonText(one, paint)),
     ...(counters === undefined ? [] : counterLines(counters)),
-    ...(limits?.bitsPerSecond === undefined ? [] : [`limit ${limits.bitsPerSecond / 1_000_000} Mbit/s each way`]),
+    ...limitLines(connector),
   ];
   return { head: `${paint("bold", id)} ${stateText(state, paint)} ${where}${named}`, details };
 }
@@ -53,6 +55,21 @@ function counterLines(counters: ConnectorCounters): readonly string[] {
     parts.join("; "),
     ...(Object.keys(refusals).length > 0 ? [`refused: ${byReason(refusals)}`] : []),
     ...(Object.keys(errors).length > 0 ? [`errors: ${byReason(errors)}`] : []),
+  ];
+}
+
+/** How many sources are shown. */
+const SHOWN_SOURCES = 16;
+
+function limitLines({ limits, listen }: ConnectorView): readonly string[] {
+  if (limits === undefined) return [];
+  const { bitsPerSecond, maxFlows, sources = [] } = limits;
+  const isUsual = listen !== undefined && maxFlows === DEFAULT_MAX_CONNECTIONS[listen.transport];
+  const more = sources.length > SHOWN_SOURCES ? ` and ${sources.length - SHOWN_SOURCES} more` : "";
+  return [
+    ...(bitsPerSecond === undefined ? [] : [`limit ${bitsPerSecond / 1_000_000} Mbit/s each way`]),
+    ...(isUsual ? [] : [`at most ${maxFlows} ${maxFlows === 1 ? "connection" : "connections"} at a time`]),
+    ...(sources.length === 0 ? [] : [`only from ${sources.slice(0, SHOWN_SOURCES).join(", ")}${more}`]),
   ];
 }
 

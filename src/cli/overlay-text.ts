@@ -48,10 +48,16 @@ export function reasonText({ code, message }: ItemReason, paint: Paint): string 
 /** Whether nothing of a list needs attention. */
 export function isWell(
   { overlay, issues }: { readonly overlay: OverlayState; readonly issues: readonly Issue[] },
-  items: readonly { readonly state: string; readonly reason?: ItemReason | undefined }[],
+  items: readonly Standing[],
 ): boolean {
   if (overlay.state === "down" || overlay.reason !== undefined || issues.length > 0) return false;
-  return items.every(({ state, reason }) => state === "off" || reason === undefined);
+  return items.every(({ state, reason, ignored }) => state === "off" || (reason ?? ignored) === undefined);
+}
+
+interface Standing {
+  readonly state: string;
+  readonly reason?: ItemReason | undefined;
+  readonly ignored?: readonly ItemReason[] | undefined;
 }
 
 /** An item of a list: what leads it and how it stands, and below that the rest. */

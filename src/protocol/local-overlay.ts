@@ -42,6 +42,8 @@ export const ConnectorView = z.object({
   description: z.string().max(4096).optional(),
   state: z.enum(["listening", "failed", "waiting", "off", "rejected", "unsupported"]),
   reason: ItemReason.optional(),
+  /** What is written and not in force, however the connector stands. */
+  ignored: z.array(ItemReason).max(16).optional(),
   /** As it is written; `transport` is what is on the wire. */
   protocol: z.string().max(16).optional(),
   listen: z

@@ -7,7 +7,7 @@ import {
   sectionSuits,
   type SectionName,
 } from "../../protocol/sections.ts";
-import { isItemSection, isV2 } from "../../protocol/sections/forms.ts";
+import { isItemSection, isV2, type ItemSection } from "../../protocol/sections/forms.ts";
 import { JsonObject, Uid } from "../../protocol/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { keepSecrets, hideSecrets } from "../../protocol/secrets.ts";
@@ -58,9 +58,7 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
     handle: ({ params: { nodeID }, body, caller }) => {
       const record = nodeOf(fleet, nodeID);
       if (!sectionSuits(section, record.type)) throw notForAgents(section);
-      if (isItemSection(section) && isV2(record.config[section] ?? {}) && !isV2(body)) {
-        throw new Violations([`${section}.version: cannot overwrite V2 configuration with the legacy form`]);
-      }
+      if (isItemSection(section)) checkForm(section, record.config[section] ?? {}, body);
       const whole = keepSecrets(section, body, record.config[section]);
       const changed = fleet.setSection(nodeID, section, whole, caller.name);
       return changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
@@ -93,6 +91,17 @@ export function accessTo(section: SectionName) {
     permissions: [`nodes::configure:${section}`],
     resource: ({ nodeID = "" }: { readonly nodeID?: string }) => tgrn.node(nodeID),
   } as const;
+}
+
+/** A write of the whole keeps the form: the way from one to the other is the upgrade. @throws {Violations} */
+function checkForm(section: ItemSection, stored: JsonObject, body: JsonObject): void {
+  if (isV2(stored) && !isV2(body)) {
+    throw new Violations([`${section}.version: cannot overwrite V2 configuration with the legacy form`]);
+  }
+  if (isV2(body) && !isV2(stored)) {
+    const way = `is written item by item below /v2/node/{nodeID}/config/${section}, a legacy section after its upgrade`;
+    throw new Violations([`${section}.version: the V2 form ${way}`]);
+  }
 }
 
 const notForAgents = (section: SectionName): InputError =>

@@ -200,16 +200,14 @@ function putItem(
   user: string,
 ): void {
   const { id } = item;
-  const changed = { ...stored, version: 2, items: { ...v2Items(stored), [id]: item } };
-  for (const issue of judge(changed, nodeOf(fleet, nodeID))) {
-    if (issue.other === undefined || (issue.id !== id && issue.other !== id)) continue;
-    const other = issue.id === id ? issue.other : issue.id;
-    const what = section === "services" ? "the name" : "the port";
-    throw new InputError("item-collision", `${other} has ${what} already`, {
-      details: { id: other, code: issue.code },
-    });
+  const others = v2Items(stored);
+  // Judged after all others, the item that is written is the one that is said to collide.
+  const asLast = { ...stored, version: 2, items: { ...others, [id]: { ...item, index: Number.MAX_SAFE_INTEGER } } };
+  const issue = judge(asLast, nodeOf(fleet, nodeID)).find((found) => found.id === id && found.other !== undefined);
+  if (issue !== undefined) {
+    throw new InputError("item-collision", issue.message, { details: { id: issue.other, code: issue.code } });
   }
-  fleet.setSection(nodeID, section, changed, user);
+  fleet.setSection(nodeID, section, { ...stored, version: 2, items: { ...others, [id]: item } }, user);
 }
 
 /** After all others. */

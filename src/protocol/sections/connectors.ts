@@ -1,4 +1,3 @@
-import { isIPv4 } from "node:net";
 import { z } from "zod";
 import { parseCidr } from "../../lib/cidr.ts";
 import { Requires } from "../features.ts";
@@ -13,6 +12,7 @@ import {
   isServed,
   ItemPort,
   L4Protocol,
+  notListenable,
   says,
   transportOf,
   whole,
@@ -23,8 +23,8 @@ import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading 
 import { ItemId, sectionSchema } from "./section.ts";
 
 const MAX_SOURCES = 1024;
-/** Flows at a time; a UDP flow is one client address. */
-const DEFAULT_MAX_CONNECTIONS = { tcp: 10_000, udp: 1024 } as const;
+/** Flows at a time unless a connector says otherwise; a UDP flow is one client address. */
+export const DEFAULT_MAX_CONNECTIONS = { tcp: 10_000, udp: 1024 } as const;
 
 const BYTE = "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
 const PORT = "(?:6553[0-5]|655[0-2]\\d|65[0-4]\\d\\d|6[0-4]\\d{3}|[1-5]\\d{4}|[1-9]\\d{0,3})";
@@ -48,8 +48,12 @@ const shape = {
   nic: LinkName.optional().meta({ description: "Interface to listen on; `any` or absent for all" }),
   localIp: z
     .string(says("must be text"))
-    .refine((text) => isIPv4(text), says("must be an IPv4 address"))
-    .optional(),
+    .superRefine((text, context) => {
+      const message = notListenable(text);
+      if (message !== undefined) context.addIssue({ code: "custom", message });
+    })
+    .optional()
+    .meta({ description: "Address to listen on, rather than `nic`; `0.0.0.0` for all" }),
   maxmbps: decimal(0, 1_000_000).optional().meta({ description: "Mbit/s each way; 0 is unlimited" }),
   sourceBlock: z
     .string(says("must be text"))
@@ -128,7 +132,8 @@ export function normaliseConnectors(raw: unknown, { nodeType }: ConnectorContext
       // The switch of the whole section does not make two items agree.
       const first = fields["enabled"] === false ? undefined : taken.take(connector);
       if (first === undefined) return undefined;
-      const text = `${connector.transport} ${connector.port} is taken by the connector ${first}`;
+      const { transport, port, listen } = connector;
+      const text = takenBy(`${transport} ${port} ${placeText(listen)}`, first);
       return { ...configIssue("E_PORT_IN_USE", connector, "port", text), other: first };
     },
   );
@@ -160,6 +165,20 @@ function placeOf(listen: ListenAt): string {
       return `address/${listen.address}`;
     case "nic":
       return `nic/${listen.nic}`;
+  }
+}
+
+/** What a connector is told whose place another connector has; `place` as in `tcp 80 on 10.0.0.1`. */
+export const takenBy = (place: string, connector: string): string => `${place} is taken by the connector ${connector}`;
+
+function placeText(listen: ListenAt): string {
+  switch (listen.at) {
+    case "any":
+      return "on any address";
+    case "address":
+      return `on ${listen.address}`;
+    case "nic":
+      return `on ${listen.nic}`;
   }
 }
 

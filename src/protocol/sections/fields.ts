@@ -7,15 +7,22 @@ export const says = (text: string) => ({
   error: ({ input }: { readonly input?: unknown }) => (input === undefined ? "is required" : text),
 });
 
+/** The message of a number; one that is written as text is told so, since the two look alike. */
+const saysNumber = (text: string, kind: string) => ({
+  error: ({ input }: { readonly input?: unknown }) =>
+    typeof input === "string" ? `is text, and must be ${kind}` : says(text).error({ input }),
+});
+
 /** A whole number within bounds. */
 export function whole(min: number, max: number, text = `must be a whole number, ${min}..${max}`) {
-  return z.int(says(text)).min(min, says(text)).max(max, says(text));
+  const told = saysNumber(text, `a whole number, ${min}..${max}`);
+  return z.int(told).min(min, told).max(max, told);
 }
 
 /** A number within bounds. */
 export function decimal(min: number, max: number) {
-  const text = `must be a number, ${min}..${max}`;
-  return z.number(says(text)).min(min, says(text)).max(max, says(text));
+  const told = saysNumber(`must be a number, ${min}..${max}`, `a number, ${min}..${max}`);
+  return z.number(told).min(min, told).max(max, told);
 }
 
 export const Enabled = z.boolean(says("must be true or false")).optional();
@@ -24,6 +31,17 @@ export const MAX_INDEX = 1_000_000_000;
 /** Order in lists, and of two items that collide the later one loses. */
 export const Index = whole(0, MAX_INDEX).optional();
 export const ItemPort = whole(1, 65_535, "must be 1..65535");
+
+/** What is wrong with an IPv4 address as one to listen on (RFC 6890, RFC 5771); undefined when nothing is. */
+export function notListenable(address: string): string | undefined {
+  if (!isIPv4(address)) return "must be an IPv4 address";
+  if (address === "0.0.0.0") return undefined;
+  const first = Number(address.split(".")[0]);
+  const own = "must be an address of the node, or 0.0.0.0 for all";
+  if (address === "255.255.255.255") return `${address} is the broadcast address; ${own}`;
+  if (first >= 224 && first < 240) return `${address} is a multicast address; ${own}`;
+  return first === 0 ? `${address} is no address of a machine; ${own}` : undefined;
+}
 
 /** Seconds without a byte after which a flow is ended. */
 export const IdleTimeout = decimal(1, 2_592_000).optional();

@@ -42,6 +42,7 @@ export function sectionSchema(
       if (version === 2 && list !== undefined) add([name], "has no place beside version 2");
       if (version === 2 && items === undefined) add(["items"], "is required beside version 2");
       if (isObject(items)) checkIds(items, add);
+      if (Array.isArray(list)) checkListedIds(name, list, add);
       for (const { path, message } of collisions(section)) {
         add(path.split(".").slice(1), message.slice(path.length + ": ".length));
       }
@@ -55,4 +56,20 @@ function checkIds(items: JsonObject, add: (path: string[], message: string) => v
     const id = isObject(item) ? item["id"] : undefined;
     if (id !== undefined && id !== key) add(["items", key, "id"], "must be the id it stands under, or absent");
   }
+}
+
+/** No UUID is read differently for its capitals (RFC 9562, section 4). */
+function checkListedIds(
+  name: string,
+  list: readonly unknown[],
+  add: (path: (string | number)[], text: string) => void,
+) {
+  const seen = new Map<string, number>();
+  list.forEach((item: unknown, at) => {
+    const id = isObject(item) && typeof item["id"] === "string" ? item["id"].toLowerCase() : undefined;
+    if (id === undefined) return;
+    const first = seen.get(id);
+    if (first === undefined) seen.set(id, at);
+    else add([name, at, "id"], `is the id of ${name}.${first} already`);
+  });
 }

@@ -17,7 +17,7 @@ import {
   whole,
 } from "./fields.ts";
 import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
-import type { RawItem } from "./forms.ts";
+import { isObject, type RawItem } from "./forms.ts";
 import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "./items.ts";
 import { ItemId, sectionSchema } from "./section.ts";
 
@@ -44,8 +44,8 @@ const shape = {
   protocol: L4Protocol,
   host: z
     .string(says("must be text"))
-    .min(1)
-    .max(253)
+    .min(1, { error: "must not be empty", abort: true })
+    .max(253, { error: "must have at most 253 characters", abort: true })
     .refine(isIpv4OrName, says("must be an IPv4 address or a DNS name"))
     .meta({ description: "IPv4 address or DNS name" }),
   port: ItemPort,
@@ -184,9 +184,13 @@ function healthCheckOf({ interval, failures, successes }: z.infer<typeof HealthC
   };
 }
 
+/** Says what a field needs of another, also where more is wrong with the item. */
 function checked<T extends z.ZodType<JsonObject>>(schema: T): T {
-  return schema.superRefine(({ sourceFromClusterIP, sourceInterface }, context) => {
-    if (sourceFromClusterIP !== true || sourceInterface !== undefined) return;
-    context.addIssue({ code: "custom", path: ["sourceFromClusterIP"], message: "needs sourceInterface" });
-  });
+  return schema.superRefine(
+    ({ sourceFromClusterIP, sourceInterface }, context) => {
+      if (sourceFromClusterIP !== true || sourceInterface !== undefined) return;
+      context.addIssue({ code: "custom", path: ["sourceFromClusterIP"], message: "needs sourceInterface" });
+    },
+    { when: ({ value }) => isObject(value) },
+  );
 }

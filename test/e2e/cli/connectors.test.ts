@@ -54,6 +54,7 @@ describe("holdfast connectors", () => {
         "  refused: 2 source-not-permitted, 1 too-many-flows\n" +
         "  errors: 1 reset\n" +
         "  limit 2.5 Mbit/s each way\n" +
+        "  at most 9 connections at a time\n" +
         "c3 off\n",
     );
   });
@@ -66,6 +67,23 @@ describe("holdfast connectors", () => {
     expect(stdout).toContain(
       "c2 failed tcp any:80 → local/127.0.0.1:81\n  address-in-use tcp 80 is taken by another program\n",
     );
+  });
+
+  it("shows who may connect, and exits 5 when what is written is not in force", async () => {
+    await using agent = await startLocalAgent();
+    const sources = ["10.0.0.0/8", ...Array.from({ length: 17 }, (_, at) => `192.0.2.${at}/32`)];
+    const { counters: _, ...idle } = web;
+    agent.provider.connectorsNow = report([{ ...idle, limits: { maxFlows: 10_000, sources } }]);
+    const filtered = await holdfast(["connectors", "--run", agent.runDir]);
+    expect(filtered.code).toBe(0);
+    expect(filtered.stdout.replaceAll(/\n +/g, " ")).toMatch(
+      /\(the web\) only from 10\.0\.0\.0\/8, 192\.0\.2\.0\/32, .*192\.0\.2\.14\/32 and 2 more\n$/,
+    );
+    const ignored = [{ code: "E_UNSUPPORTED_ON_AGENT", message: "sourceBlock: ignored" }];
+    agent.provider.connectorsNow = report([{ ...idle, ignored, limits: { maxFlows: 10_000 } }]);
+    const open = await holdfast(["connectors", "--run", agent.runDir]);
+    expect(open.code).toBe(5);
+    expect(open.stdout).toMatch(/\(the web\)\n {2}E_UNSUPPORTED_ON_AGENT sourceBlock: ignored\n$/);
   });
 
   it("says that the overlay is down, or what is wrong with the section", async () => {

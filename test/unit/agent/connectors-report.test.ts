@@ -60,6 +60,15 @@ describe("a connector that listens", () => {
     });
   });
 
+  it("says on an agent that its sources are not filtered", () => {
+    const parts = { config: config({ c1: { ...web, sourceBlock: "10.0.0.0/8" } }), listeners: [listening(KEY)] };
+    expect(only({ ...parts, node: { type: "Agent" } })).toMatchObject({
+      state: "listening",
+      ignored: [{ code: "E_UNSUPPORTED_ON_AGENT", message: "sourceBlock: ignored: agents do not filter sources" }],
+    });
+    expect(only(parts)).not.toHaveProperty("ignored");
+  });
+
   it("says that its service is down, though it listens", () => {
     const service = { name: "web", protocol: "tcp", host: "127.0.0.1", port: 1, healthCheck: { interval: 1 } };
     const view = only({
@@ -161,7 +170,7 @@ describe("a connector that does not listen", () => {
     ]);
     expect(connectors[2]?.reason).toEqual({
       code: "E_PORT_IN_USE",
-      message: "port: tcp 8080 is taken by the connector good",
+      message: "port: tcp 8080 on any address is taken by the connector good",
     });
     expect(connectors[1]?.reason?.message).toMatch(
       /^protocol: must be .*; port: must be|^port: must be .*; protocol: must be/,
@@ -179,6 +188,38 @@ describe("a connector that does not listen", () => {
   });
 });
 
+describe("connectors that meet on the machine", () => {
+  const items = { c1: { ...web, nic: "eth0" }, c2: { ...web, localIp: "10.0.0.3" }, c3: { ...web, nic: "eth1" } };
+  const addresses = new Map([
+    ["eth0", ["10.0.0.2", "10.0.0.3"]],
+    ["eth1", ["10.0.0.2", "10.0.0.4"]],
+  ]);
+  const taken = (address: string) => ({
+    code: "E_PORT_IN_USE",
+    message: `port: tcp 8080 on ${address} is taken by the connector c1`,
+  });
+
+  it("name the one that has the address, whether they listen elsewhere or not", () => {
+    const listeners = ["tcp/nic:eth0/8080", "tcp/nic:eth1/8080"].map((key) => listening(key));
+    const { connectors } = report({ config: config(items), listeners }, { addresses });
+    expect(connectors.map(({ state, reason }) => [state, reason])).toEqual([
+      ["listening", undefined],
+      ["waiting", taken("10.0.0.3")],
+      ["listening", taken("10.0.0.2")],
+    ]);
+  });
+
+  it("do not mind one to another node", () => {
+    const first = { ...items.c1, node: "branch-2" };
+    const { connectors } = report(
+      { config: config({ c1: first, c2: items.c2 }), listeners: [listening("tcp/10.0.0.3/8080")] },
+      { addresses },
+    );
+    expect(connectors[1]).toMatchObject({ id: "c2", state: "listening" });
+    expect(connectors[1]?.reason).toBeUndefined();
+  });
+});
+
 describe("the section as a whole", () => {
   it("is told apart from its items, in either form", () => {
     expect(report({ config: { connectors: { connectors: "x" } } })).toMatchObject({
@@ -187,7 +228,11 @@ describe("the section as a whole", () => {
     });
     const legacy = report({ config: { connectors: { connectors: [{ ...web, id: "old", port: "x" }] } } });
     expect(legacy.connectors).toEqual([
-      { id: "old", state: "rejected", reason: { code: "E_PORT_RANGE", message: "port: must be 1..65535" } },
+      {
+        id: "old",
+        state: "rejected",
+        reason: { code: "E_PORT_RANGE", message: "port: is text, and must be a whole number, 1..65535" },
+      },
     ]);
     expect(report({ config: {} })).toEqual({
       schema: 1,

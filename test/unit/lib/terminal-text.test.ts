@@ -13,6 +13,9 @@ describe("plainText", () => {
     ["64 bytes\rovertyped", "64 bytesovertyped"],
     ["a\r\nb\tc\n", "a\nb\tc\n"],
     ["user\u202eexe.txt\u2066", "userexe.txt"],
+    ["pay\u200bpal\u200c \u2060soft\u00adware\ufeff\u{e0041}", "paypal software"],
+    ["\u061c\ufff9note\u{1d173}", "note"],
+    ["👩\u200d💻", "👩💻"],
     ["Größe 漢字 🙂", "Größe 漢字 🙂"],
   ])("cleans %j", (text, clean) => {
     expect(plainText(text)).toBe(clean);
@@ -22,7 +25,7 @@ describe("plainText", () => {
     const parts = fc.constantFrom(ESC, "[", "]", "31m", "\u0007", "\u009b", "\u202e", "\r", "\n", "x", "?25h", "\\");
     fc.assert(
       fc.property(fc.array(fc.oneof(parts, fc.string({ unit: "binary" }))), (pieces) => {
-        expect(plainText(pieces.join(""))).not.toMatch(/[^\P{Cc}\n\t]|\p{Bidi_Control}/u);
+        expect(plainText(pieces.join(""))).not.toMatch(/[^\P{Cc}\n\t]|\p{Cf}/u);
       }),
     );
   });
@@ -43,10 +46,14 @@ describe("safeJson", () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.string({ unit: "binary" }), (value, text) => {
         const line = safeJson({ value, text });
-        expect(line).not.toMatch(/\p{Cc}|\p{Bidi_Control}/u);
+        expect(line).not.toMatch(/\p{Cc}|\p{Cf}/u);
         expect(JSON.parse(line)).toEqual(JSON.parse(JSON.stringify({ value, text })));
       }),
     );
+  });
+
+  it("escapes what is not seen, also beyond the first plane", () => {
+    expect(safeJson("a\u200b\u{e0041}")).toBe('"a\\u200b\\udb40\\udc41"');
   });
 
   it("indents when asked", () => {

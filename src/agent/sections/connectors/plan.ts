@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { ListenerState, OverlayListener, OverlayReason } from "../../../protocol/overlay.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
-import type { Connector } from "../../../protocol/sections/connectors.ts";
+import { takenBy, type Connector } from "../../../protocol/sections/connectors.ts";
 
 /** What the overlay has of the section, and this machine's IPv4 addresses by link, the link's own first. */
 export interface ConnectorsActual {
@@ -30,9 +30,12 @@ export type ConnectorStep =
       readonly key: string;
     };
 
-/** Lists the listeners to be closed, moved, changed and opened; one that stays the same keeps its socket and its flows. */
+/**
+ * Lists the listeners to be closed, moved, changed and opened; one that stays the same keeps its socket and its flows. Of two
+ * connectors at one address of the machine the earlier has it.
+ */
 export function planConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly ConnectorStep[] {
-  const wanted = desired.flatMap((connector) => compileConnector(connector, actual.addresses) ?? []);
+  const wanted = placesOf(desired, actual.addresses).flatMap(({ connector, at }) => compileConnector(connector, at));
   const keys = new Set(wanted.map(({ key }) => key));
   const unwanted = [...actual.listeners.values()].filter(({ key }) => !keys.has(key));
   const left = new Map(unwanted.map((listener) => [originOf(listener), listener]));
@@ -65,22 +68,42 @@ function originOf({ connector, protocol, port }: OverlayListener): string {
   return `${protocol} ${port} ${connector}`;
 }
 
-/**
- * The overlay's entry for a connector, known by what it listens on, so that a new id does not close it; undefined while it does
- * not listen: switched off, not carried here, or its link has no address.
- */
-export function compileConnector(
-  connector: Connector,
-  addresses: ConnectorsActual["addresses"],
-): OverlayListener | undefined {
-  const { id, transport, port, listen, target, sources, bitsPerSecond, maxFlows, idleTimeoutMs } = connector;
-  const at = isServed(connector) ? addressesOf(listen, addresses) : [];
-  if (at.length === 0) return undefined;
-  return {
+/** Where a connector listens, and which of its addresses an earlier one has. */
+interface Place {
+  readonly connector: Connector;
+  readonly at: readonly string[];
+  /** The addresses that are lost, by the connector that has them. */
+  readonly lost: ReadonlyMap<string, readonly string[]>;
+}
+
+/** Gives every address of the machine to the first connector that asks for it with this port and transport. */
+function placesOf(desired: readonly Connector[], addresses: ConnectorsActual["addresses"]): readonly Place[] {
+  const owners = new Map<string, string>();
+  return desired.filter(isServed).map((connector) => {
+    const { id, transport, port, listen } = connector;
+    const at: string[] = [];
+    const lost = new Map<string, string[]>();
+    for (const address of new Set(addressesOf(listen, addresses).slice(0, MAX_ADDRESSES))) {
+      const place = `${transport} ${port} ${address}`;
+      const owner = owners.get(place);
+      if (owner === undefined) {
+        owners.set(place, id);
+        at.push(address);
+      } else lost.set(owner, [...(lost.get(owner) ?? []), address]);
+    }
+    return { connector, at, lost };
+  });
+}
+
+/** The overlay's entry for a connector, known by what it listens on, so that a new id does not close it; none without an address. */
+function compileConnector(connector: Connector, at: readonly string[]): OverlayListener[] {
+  const { id, transport, port, target, sources, bitsPerSecond, maxFlows, idleTimeoutMs } = connector;
+  if (at.length === 0) return [];
+  const entry: OverlayListener = {
     key: keyOf(connector),
     connector: id,
     protocol: transport,
-    addresses: at.slice(0, MAX_ADDRESSES),
+    addresses: [...at],
     port,
     target,
     ...(sources === undefined ? {} : { sources: [...sources] }),
@@ -88,6 +111,7 @@ export function compileConnector(
     maxFlows,
     idleTimeoutMs,
   };
+  return [entry];
 }
 
 /** What the overlay knows a connector's listener by. */
@@ -104,8 +128,9 @@ export function keyOf({ transport, port, listen }: Connector): string {
 
 /** Names the connectors that do not listen though they should, or that no flow can pass. */
 export function waitingConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly Issue[] {
-  return desired.filter(isServed).flatMap((connector): Issue[] => {
+  return placesOf(desired, actual.addresses).flatMap(({ connector, at: bound, lost }): Issue[] => {
     const { path, listen } = connector;
+    const collisions = collisionsOf(connector, lost);
     const at = `${path}.nic`;
     const count = addressesOf(listen, actual.addresses).length;
     if (listen.at === "nic" && count === 0) {
@@ -113,12 +138,24 @@ export function waitingConnectors(desired: readonly Connector[], actual: Connect
     }
     if (listen.at === "nic" && count > MAX_ADDRESSES) {
       const text = `${listen.nic} has ${count} IPv4 addresses; only the first ${MAX_ADDRESSES} are listened on`;
-      return [{ path: at, code: "too-many-addresses", message: `${at}: ${text}` }];
+      return collisions.concat({ path: at, code: "too-many-addresses", message: `${at}: ${text}` });
     }
     const state = actual.states.get(keyOf(connector));
-    if (state?.state !== "failed") return [];
+    if (bound.length === 0 || state?.state !== "failed") return collisions;
     const { reason = "other" } = state;
-    return [{ path, code: reason, message: `${path}: ${explain(connector, reason, state.message)}` }];
+    return collisions.concat({ path, code: reason, message: `${path}: ${explain(connector, reason, state.message)}` });
+  });
+}
+
+/** How many addresses a message names. */
+const NAMED_ADDRESSES = 4;
+
+function collisionsOf({ path, transport, port }: Connector, lost: Place["lost"]): Issue[] {
+  const at = `${path}.port`;
+  return [...lost].map(([owner, addresses]) => {
+    const more = addresses.length > NAMED_ADDRESSES ? ` and ${addresses.length - NAMED_ADDRESSES} more` : "";
+    const place = `${transport} ${port} on ${addresses.slice(0, NAMED_ADDRESSES).join(", ")}${more}`;
+    return { path: at, code: "E_PORT_IN_USE", message: `${at}: ${takenBy(place, owner)}` };
   });
 }
 

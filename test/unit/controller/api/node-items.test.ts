@@ -88,7 +88,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     const before = stored(section);
     const wrong: readonly (readonly [unknown, string])[] = [
       [{ ...other, port: 65_536 }, "port: must be 1..65535"],
-      [{ ...other, port: "80" }, "port: must be 1..65535"],
+      [{ ...other, port: "80" }, "port: is text, and must be a whole number, 1..65535"],
       [{ ...other, protocol: "http" }, "protocol: http belonged to remote-access applications"],
       [{ ...other, protocol: undefined }, "protocol: is required"],
       [[], "body: must be an object"],
@@ -112,7 +112,13 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     expect((await create(sample)).json).toMatchObject(collision);
     const answer = await bench.call("PUT", `${base()}/${second}`, { json: sample });
     expect([answer.status, answer.json]).toMatchObject([409, collision]);
-    expect((await create({ ...sample, index: 0 })).json).toMatchObject({ code: "item-collision" });
+    const isTaken =
+      section === "services" ? `name: web is the service` : `port: tcp 8080 on any address is taken by the connector`;
+    for (const index of [0, 1_000_000_000]) {
+      const told = z.object({ error: z.string() }).parse((await create({ ...sample, index })).json).error;
+      expect(told).toMatch(new RegExp(`^${section}\\.items\\.[-0-9a-f]{36}\\.${isTaken} ${first}$`));
+    }
+    expect(answer.json).toMatchObject({ error: `${section}.items.${second}.${isTaken} ${first}` });
     expect(stored(section)).toBe(before);
     expect((await bench.call("PUT", `${base()}/${first}`, { json: { ...sample, description: "x" } })).status).toBe(200);
     await bench.call("DELETE", `${base()}/${first}`);
@@ -201,8 +207,15 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
   const legacy = { enabled: true, [section]: [{ ...sample, id: A }] };
   const whole = { enabled: true, version: 2, items: { [A]: sample } };
 
-  it("are stored as they are in either form, and V2 over anything", async () => {
-    for (const body of [{}, legacy, { enabled: false }, whole, { ...whole, note: 1 }]) {
+  const asV2 = () => bench.fleet.setSection(uid, section, { version: 2, items: {} }, "test");
+
+  it("are stored as they are in the form the section has", async () => {
+    for (const body of [{}, legacy, { enabled: false }]) {
+      const answer = await put(body);
+      expect([answer.status, stored(section)]).toEqual([200, body]);
+    }
+    expect((await bench.call("POST", `/v2${path()}/upgrade`)).status).toBe(200);
+    for (const body of [whole, { ...whole, note: 1 }]) {
       const answer = await put(body);
       expect([answer.status, stored(section)]).toEqual([200, body]);
     }
@@ -210,7 +223,33 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
     expect([removed.status, stored(section)]).toEqual([200, undefined]);
   });
 
+  it("in the V2 form do not upgrade what is not V2", async () => {
+    for (const before of [undefined, {}, legacy]) {
+      bench.fleet.setSection(uid, section, before, "test");
+      for (const body of [whole, { version: 2, items: {} }]) {
+        const answer = await put(body);
+        expect([answer.status, answer.json]).toEqual([
+          422,
+          [expect.stringMatching(`^${section}.version: the V2 form is written item by item .*upgrade$`)],
+        ]);
+      }
+      expect(stored(section)).toEqual(before);
+    }
+  });
+
+  it("in the legacy form have one item to an id", async () => {
+    const twin = { ...sample, ...OTHER[section], id: A };
+    const third = { ...sample, port: 9, name: "third", id: A.toUpperCase() };
+    const answer = await put({ [section]: [{ ...sample, id: A }, twin, third] });
+    expect([answer.status, answer.json]).toEqual([
+      422,
+      [1, 2].map((at) => `${section}.${section}.${at}.id: is the id of ${section}.0 already`),
+    ]);
+    expect(stored(section)).toBeUndefined();
+  });
+
   it("in the legacy form do not overwrite V2", async () => {
+    asV2();
     await put(whole);
     for (const body of [legacy, {}, { enabled: false }]) {
       const answer = await put(body);
@@ -240,7 +279,8 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
 
   it("exist on agents, and not on nodes that are gone", async () => {
     const agent = bench.fleet.add({ name: "laptop", type: "Agent", config: {} }).uid;
-    expect((await bench.call("PUT", `/node/${agent}/config/${section}`, { json: whole })).status).toBe(200);
+    expect((await bench.call("PUT", `/node/${agent}/config/${section}`, { json: legacy })).status).toBe(200);
+    expect((await bench.call("POST", `/v2/node/${agent}/config/${section}/upgrade`)).status).toBe(200);
     expect(
       (
         await bench.call("POST", `/v2/node/${agent}/config/${section}`, {

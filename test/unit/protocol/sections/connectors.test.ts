@@ -60,6 +60,11 @@ describe("a connector found stored", () => {
     ["the interface any", { nic: "any" }, { listen: { at: "any" } }],
     ["an interface", { nic: "ens192.30" }, { listen: { at: "nic", nic: "ens192.30" } }],
     ["an address", { localIp: "10.0.0.1" }, { listen: { at: "address", address: "10.0.0.1" } }],
+    [
+      "an address below multicast",
+      { localIp: "223.255.255.255" },
+      { listen: { at: "address", address: "223.255.255.255" } },
+    ],
     ["both", { nic: "eth0", localIp: "10.0.0.1" }, { listen: { at: "address", address: "10.0.0.1" } }],
     ["every address", { nic: "eth0", localIp: "0.0.0.0" }, { listen: { at: "any" } }],
     ["a literal target", { service: "10.9.0.15:514" }, { target: { host: "10.9.0.15", port: 514 } }],
@@ -97,7 +102,7 @@ describe("a connector found stored", () => {
     ["port 65536 of a literal", { service: "10.0.0.1:65536" }, "E_NAME_FORMAT", "service: must be"],
     ["an IPv6 literal", { service: "[::1]:80" }, "E_NAME_FORMAT", "service: must be"],
     ["port 65536", { port: 65_536 }, "E_PORT_RANGE", "port: must be 1..65535"],
-    ["a port below", { port: "-1" }, "E_PORT_RANGE", "port: must be 1..65535"],
+    ["a port below", { port: "-1" }, "E_PORT_RANGE", "port: is text, and must be a whole number, 1..65535"],
     [
       "https",
       { protocol: "https" },
@@ -107,6 +112,20 @@ describe("a connector found stored", () => {
     ["a protocol in capitals", { protocol: "TCP" }, "E_ENUM", "protocol: must be one of tcp"],
     ["an odd interface", { nic: "a/b" }, "E_NAME_FORMAT", "nic: not the name of a network interface"],
     ["an IPv6 address", { localIp: "::1" }, "E_CIDR_INVALID", "localIp: must be an IPv4 address"],
+    ["a multicast address", { localIp: "224.0.0.1" }, "E_CIDR_INVALID", "localIp: 224.0.0.1 is a multicast address"],
+    ["the last multicast address", { localIp: "239.255.255.255" }, "E_CIDR_INVALID", "localIp: 239.255.255.255 is a"],
+    [
+      "the broadcast address",
+      { localIp: "255.255.255.255" },
+      "E_CIDR_INVALID",
+      "localIp: 255.255.255.255 is the broadcast address; must be an address of the node, or 0.0.0.0 for all",
+    ],
+    [
+      "an address of no machine",
+      { localIp: "0.1.2.3" },
+      "E_CIDR_INVALID",
+      "localIp: 0.1.2.3 is no address of a machine",
+    ],
     ["a rate below zero", { maxmbps: -1 }, "E_RANGE", "maxmbps: must be a number, 0..1000000"],
     ["an endless rate", { maxmbps: Infinity }, "E_RANGE", "maxmbps: must be"],
     ["no flow at all", { maxConnections: 0 }, "E_RANGE", "maxConnections: must be a whole number, 1..1000000"],
@@ -174,7 +193,9 @@ describe("two connectors on one port", () => {
     const { items, rejected, notices } = normalise(v2({ ...web, ...first }, { ...web, ...second }));
     expect(items).toHaveLength(collide ? 1 : 2);
     const transport = "protocol" in first ? "udp" : "tcp";
-    const message = `connectors.items.id-1.port: ${transport} 8080 is taken by the connector id-0`;
+    const place =
+      "localIp" in second ? "10.0.0.1" : "nic" in second && second.nic !== "any" ? second.nic : "any address";
+    const message = `connectors.items.id-1.port: ${transport} 8080 on ${place} is taken by the connector id-0`;
     expect(rejected).toMatchObject(collide ? [{ id: "id-1", code: "E_PORT_IN_USE", other: "id-0", message }] : []);
     expect(notices).toHaveLength("protocol" in second && second.protocol === "tftp" && !collide ? 1 : 0);
   });
@@ -221,10 +242,19 @@ describe("the schema of the API", () => {
   it.each([
     [{ connectors: [web] }, ["connectors.connectors.0.id: is required"]],
     [{ version: 2, items: { [A]: { ...web, port: 0 } } }, [`connectors.items.${A}.port: must be 1..65535`]],
-    [{ version: 2, items: { [A]: { ...web, port: "80" } } }, [`connectors.items.${A}.port: must be 1..65535`]],
+    [
+      { version: 2, items: { [A]: { ...web, port: "80" } } },
+      [`connectors.items.${A}.port: is text, and must be a whole number, 1..65535`],
+    ],
     [
       { version: 2, items: { [A]: web, [B]: web } },
-      [`connectors.items.${B}.port: tcp 8080 is taken by the connector ${A}`],
+      [`connectors.items.${B}.port: tcp 8080 on any address is taken by the connector ${A}`],
+    ],
+    [
+      { version: 2, items: { [A]: { ...web, localIp: "0.0.0.1" } } },
+      [
+        `connectors.items.${A}.localIp: 0.0.0.1 is no address of a machine; must be an address of the node, or 0.0.0.0 for all`,
+      ],
     ],
     [{ version: 2, items: { [A]: 1 } }, [`connectors.items.${A}: must be an object`]],
   ])("refuses %j", (section, expected) => {

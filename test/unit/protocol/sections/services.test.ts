@@ -69,7 +69,7 @@ describe("a service found stored", () => {
     ["port 65536", { port: 65_536 }, "E_PORT_RANGE", "port: must be 1..65535"],
     ["port 65536 as text", { port: "65536" }, "E_PORT_RANGE", "port: must be 1..65535"],
     ["half a port", { port: 80.5 }, "E_PORT_RANGE", "port: must be 1..65535"],
-    ["a hexadecimal port", { port: "0x50" }, "E_PORT_RANGE", "port: must be 1..65535"],
+    ["a hexadecimal port", { port: "0x50" }, "E_PORT_RANGE", "port: is text, and must be a whole number, 1..65535"],
     ["no port", { port: null }, "E_REQUIRED", "port: is required"],
     ["no host", { host: "" }, "E_REQUIRED", "host: is required"],
     ["half an address", { host: "10.0.0.256" }, "E_NAME_FORMAT", "host: must be an IPv4 address or a DNS name"],
@@ -223,7 +223,31 @@ describe("the schema of the API", () => {
       { version: 2, items: { [A]: { ...web, id: B } } },
       [`services.items.${A}.id: must be the id it stands under, or absent`],
     ],
-    [{ version: 2, items: { [A]: { ...web, port: "80" } } }, [`services.items.${A}.port: must be 1..65535`]],
+    [
+      { version: 2, items: { [A]: { ...web, port: "80" } } },
+      [`services.items.${A}.port: is text, and must be a whole number, 1..65535`],
+    ],
+    [
+      { version: 2, items: { [A]: { ...web, connectTimeout: "5", healthCheck: { interval: "9", failures: "2" } } } },
+      [
+        `services.items.${A}.connectTimeout: is text, and must be a number, 1..600`,
+        `services.items.${A}.healthCheck.interval: is text, and must be a number, 1..3600`,
+        `services.items.${A}.healthCheck.failures: is text, and must be a whole number, 1..100`,
+      ],
+    ],
+    [{ version: 2, items: { [A]: { ...web, host: "" } } }, [`services.items.${A}.host: must not be empty`]],
+    [
+      { version: 2, items: { [A]: { ...web, host: "a".repeat(254) } } },
+      [`services.items.${A}.host: must have at most 253 characters`],
+    ],
+    [
+      { version: 2, items: { [A]: { ...web, port: 0, sourceFromClusterIP: true } } },
+      [`services.items.${A}.port: must be 1..65535`, `services.items.${A}.sourceFromClusterIP: needs sourceInterface`],
+    ],
+    [
+      { version: 2, items: { [A]: { ...web, sourceInterface: "a/b", sourceFromClusterIP: true } } },
+      [`services.items.${A}.sourceInterface: not the name of a network interface`],
+    ],
     [
       { version: 2, items: { [A]: { ...web, sourceInterface: "" } } },
       [`services.items.${A}.sourceInterface: not the name of a network interface`],

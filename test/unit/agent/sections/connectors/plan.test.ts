@@ -151,6 +151,65 @@ describe("what connectors wait for", () => {
   });
 });
 
+describe("two connectors that meet on the machine", () => {
+  const nic = aConnector("nic", { listen: { at: "nic", nic: "eth0" } });
+  const address = aConnector("address", { listen: { at: "address", address: "10.0.0.3" } });
+  const links = { eth0: ["10.0.0.2", "10.0.0.3"], twin: ["10.0.0.3"] };
+  const look = (...desired: readonly Connector[]) => {
+    const steps = planConnectors(desired, actualOf([], [], links));
+    const listeners = steps.flatMap((step) => (step.kind === "close" ? [] : [step.listener]));
+    const issues = waitingConnectors(desired, actualOf(listeners, [], links));
+    return {
+      at: Object.fromEntries(listeners.map(({ connector, addresses }) => [connector, addresses])),
+      issues: issues.map(({ code, message }) => `${code} ${message}`),
+      again: planConnectors(desired, actualOf(listeners, [], links)),
+    };
+  };
+  const issueOf = (id: string, place: string, other: string): string =>
+    `E_PORT_IN_USE connectors.items.${id}.port: tcp 8080 on ${place} is taken by the connector ${other}`;
+
+  test("the later one does not listen there and names the other, and the earlier one is as it was", () => {
+    expect(look(nic, address)).toEqual({
+      at: { nic: ["10.0.0.2", "10.0.0.3"] },
+      issues: [issueOf("address", "10.0.0.3", "nic")],
+      again: [],
+    });
+    expect(look(address, nic)).toEqual({
+      at: { address: ["10.0.0.3"], nic: ["10.0.0.2"] },
+      issues: [issueOf("nic", "10.0.0.3", "address")],
+      again: [],
+    });
+    const twin = aConnector("twin", { listen: { at: "nic", nic: "twin" } });
+    expect(look(twin, nic).at).toEqual({ twin: ["10.0.0.3"], nic: ["10.0.0.2"] });
+    expect(look(nic, twin).issues).toEqual([issueOf("twin", "10.0.0.3", "nic")]);
+  });
+
+  test.each<[string, Partial<Connector>]>([
+    ["that is off", { enabled: false }],
+    ["that is not carried", { isSupported: false }],
+    ["of another transport", { transport: "udp" }],
+    ["of another port", { port: 81 }],
+  ])("one %s takes nothing", (_, more) => {
+    const { at, issues } = look(aConnector("nic", { ...nic, ...more }), address);
+    expect([at["address"], issues]).toEqual([["10.0.0.3"], []]);
+  });
+
+  test("a failure elsewhere is told beside, and many addresses are not all named", () => {
+    const failed = {
+      key: "tcp/nic:eth0/8080",
+      connector: "nic",
+      state: "failed",
+      reason: "permission-denied",
+    } as const;
+    const issues = waitingConnectors([address, nic], actualOf([], [{ ...failed, addresses: [] }], links));
+    expect(issues.map(({ code }) => code)).toEqual(["E_PORT_IN_USE", "permission-denied"]);
+    const many = Array.from({ length: 300 }, (_, at) => `10.1.${at >> 8}.${at & 255}`);
+    const twins = [nic, aConnector("twin", { listen: { at: "nic", nic: "twin" } })];
+    const issue = waitingConnectors(twins, actualOf([], [], { eth0: many, twin: many.slice(0, 9) })).at(-1);
+    expect(issue?.message).toMatch(/ on 10\.1\.0\.0, \S+, \S+, \S+ and 5 more is taken by the connector nic$/);
+  });
+});
+
 test("of connectors to other nodes the enabled ones are named, and none is carried", () => {
   const desired = [
     aConnector("a"),
