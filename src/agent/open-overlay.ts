@@ -10,6 +10,7 @@ import type { AgentSettings } from "./settings.ts";
 import type { EventLog } from "./telemetry/events.ts";
 import { flowRecorder } from "./telemetry/flow-records.ts";
 import { overlayMeter } from "./telemetry/overlay-meter.ts";
+import { serviceEvents } from "./telemetry/service-events.ts";
 import type { Spool } from "./telemetry/spool.ts";
 
 export interface OpenOverlayOptions {
@@ -46,6 +47,7 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
   const log = options.log.child({ component: "overlay" });
   const flows = flowRecorder({ clock, spool, look: onRecords });
   const meter = overlayMeter({ clock, events });
+  const services = serviceEvents(events);
   const overlay = new Overlay({
     clock,
     log,
@@ -54,6 +56,7 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
     runDir,
     ...(settings.unit === undefined ? { start: () => startOverlayProcess(stateDir, runDir) } : {}),
     onChanged,
+    onHealth: (health) => services.look(health),
     onFlows: (ended) => flows.take(ended),
     onFault({ code = "overlay-fault", message, file }) {
       faults.add(code, message, file === undefined ? undefined : `${stateDir}/${file}`);
@@ -69,8 +72,11 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
     overlay,
     async sample(signal) {
       const bounds = { clock, ms: COUNTERS_WITHIN_MS, what: "overlay: counters", signal };
-      const counters = withinDeadline(bounds, (signal) => overlay.counters(signal));
-      return meter.sample(await counters.catch(() => undefined));
+      const asked = withinDeadline(bounds, (signal) => overlay.counters(signal));
+      const counters = await asked.catch(() => undefined);
+      if (counters !== undefined) services.lookAtAll(counters.services);
+      else if (overlay.status().state === "off") services.lookAtAll([]);
+      return meter.sample(counters);
     },
     facts: () => meter.facts(),
     close() {

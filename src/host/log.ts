@@ -30,6 +30,20 @@ const SECRETS = [
   "clientSecret",
 ];
 
+const MAX_CAUSES = 8;
+
+/** As pino writes an error, but with the messages of its causes only where it does not repeat them itself. */
+function serializeError(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  return { ...pino.stdSerializers.err(error), message: messageOf(error, MAX_CAUSES) };
+}
+
+function messageOf({ message, cause }: Error, depth: number): string {
+  if (!(cause instanceof Error) || depth === 0) return message;
+  const because = messageOf(cause, depth - 1);
+  return message.includes(because) ? message : `${message}: ${because}`;
+}
+
 /** This process's standard output; what reads it may go away, which is no reason to end. */
 export function standardOutput(): { write(line: string): void } {
   process.stdout.on("error", () => undefined);
@@ -64,6 +78,7 @@ export function rootLogger(options: { readonly level: string; readonly destinati
       level: options.level,
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
+      serializers: { err: serializeError },
       formatters: { level: (label) => ({ level: label }) },
       redact: { paths: SECRETS.flatMap((name) => [name, `*.${name}`]), censor: "[removed]" },
     },

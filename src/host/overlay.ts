@@ -58,6 +58,8 @@ export interface OverlayOptions {
   readonly start?: StartOverlay;
   /** Something is otherwise than it was seen last: a listener, a service, or the whole overlay. */
   readonly onChanged: (what: string) => void;
+  /** How services were seen to stand, changed or not. */
+  readonly onHealth: (services: readonly ServiceHealth[]) => void;
   readonly onFlows: (flows: readonly OverlayFlow[]) => void;
   readonly onFault: (fault: OverlayFault) => void;
   /** What a fault said of a file of the overlay's state is over. */
@@ -178,6 +180,7 @@ export class Overlay {
         return UNREADABLE;
       });
     const { hash, version, table } = answer;
+    this.#options.onHealth(answer.services);
     const isKnown = before !== undefined && before.hash === hash;
     const known: Known = {
       hash,
@@ -244,7 +247,7 @@ export class Overlay {
   }
 
   async #open(signal: AbortSignal): Promise<ControlClient> {
-    const { onFlows, onFault, onMended, runDir, log } = this.#options;
+    const { onHealth, onFlows, onFault, onMended, runDir, log } = this.#options;
     const client: ControlClient = await connectControl(
       join(runDir, OVERLAY_SOCKET),
       {
@@ -252,7 +255,9 @@ export class Overlay {
           if (client === this.#client) this.#told("listeners", this.#takeStates(listeners));
         },
         "services.changed": ({ services }) => {
-          if (client === this.#client) this.#told("services", this.#takeHealth(services));
+          if (client !== this.#client) return;
+          onHealth(services);
+          this.#told("services", this.#takeHealth(services));
         },
         draining: ({ hasSuccessor = false }) => this.#drains(client, hasSuccessor),
         "flows.ended": ({ flows }) => onFlows(flows),

@@ -5,6 +5,7 @@ import { ConnectorsReport, ServicesReport, type ConnectorView } from "../../src/
 import { endProcess, startL4Stage, type L4Stage } from "../support/l4-stage.ts";
 import { aClient, aServer, echo } from "../support/overlay-rig.ts";
 import { freePort, holdfast } from "../support/programs.ts";
+import { eventsOf } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -64,6 +65,10 @@ test("what connectors carry and refuse is seen, and what is not served is told w
     { name: "web", state: "offered", connectors: [web, shut] },
     { name: "dead", state: "offered", health: { state: "down" }, connectors: [lost] },
   ]);
+  await waitFor("an event tells of it", async () => {
+    const events = await eventsOf(stage.controller, stage.uid);
+    return events.find(({ message }) => message === "Service dead does not answer its health check and is withdrawn");
+  });
   expect((await connectorsOf(stage)).code).toBe(5);
   expect((await stage.agent.status()).engines.overlay).toMatchObject({ state: "up", pid: stage.overlayPid() });
 

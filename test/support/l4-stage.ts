@@ -103,7 +103,11 @@ export async function startL4Stage(
     },
     async untilNamed(codes, limitMs) {
       const named = async (): Promise<Record<string, string>> =>
-        Object.fromEntries((await why()).map(({ section, item = section, code }) => [item, code]));
+        Object.fromEntries(
+          (await why())
+            .filter(({ notice }) => notice !== true)
+            .map(({ section, item = section, code }) => [item, code]),
+        );
       const version = (): number | undefined => readVersion(controller, uid);
       let seen: unknown;
       await waitFor(
@@ -113,7 +117,9 @@ export async function startL4Stage(
           seen = { why: await named(), report, version: version() };
           if (!isDeepStrictEqual(await named(), codes)) return false;
           const sections = Object.entries(report?.sections ?? {});
-          const issues = sections.flatMap(([name, { issues }]) => issues.map((text) => `${name}: ${text}`));
+          const issues = sections.flatMap(([name, { issues }]) =>
+            issues.filter((text) => !text.startsWith("notice: ")).map((text) => `${name}: ${text}`),
+          );
           return (
             report?.version === version() &&
             Object.keys(codes).every((item) => issues.some((text) => text.includes(item))) &&

@@ -24,6 +24,8 @@ export interface OwnerRig {
   /** What it said of changes, in order. */
   readonly changes: string[];
   readonly faults: string[];
+  /** What it said of services, in order. */
+  readonly health: string[];
   readonly flows: OverlayFlow[];
   /** The overlays that were started in this process, newest last. */
   readonly running: RunningOverlay[];
@@ -40,6 +42,7 @@ export function ownerRig(given: OwnerOptions = {}): OwnerRig {
   const running: RunningOverlay[] = [];
   const changes: string[] = [];
   const faults: string[] = [];
+  const health: string[] = [];
   const flows: OverlayFlow[] = [];
   const another = ({ isManaged = false, ...options }: OwnerOptions = {}): Overlay => {
     const owner = new Overlay({
@@ -50,6 +53,7 @@ export function ownerRig(given: OwnerOptions = {}): OwnerRig {
       runDir,
       ...(isManaged ? {} : { start: inThisProcess(stateDir, runDir, running) }),
       onChanged: (what) => void changes.push(what),
+      onHealth: (services) => void health.push(...services.map(({ name, state }) => `${name} ${state}`)),
       onFlows: (ended) => void flows.push(...ended),
       onFault: ({ message }) => void faults.push(message),
       onMended: (file) => void faults.push(`${file} is mended`),
@@ -63,7 +67,7 @@ export function ownerRig(given: OwnerOptions = {}): OwnerRig {
     const before = running.length;
     await waitFor("the successor serves", () => running.length > before);
   };
-  return { owner: another(given), stateDir, runDir, changes, faults, flows, running, succeed, another };
+  return { owner: another(given), stateDir, runDir, changes, faults, health, flows, running, succeed, another };
 }
 
 function inThisProcess(stateDir: string, runDir: string, running: RunningOverlay[], isSuccessor = false): StartOverlay {

@@ -155,11 +155,10 @@ export class Engine {
     }
     const signal = this.#ending.signal;
     const isStale = (): boolean => this.#generation !== generation || signal.aborted;
-    const component = log.child({ component: "reconcile" });
     const from = clock.elapsed();
     let result: PassResult;
     try {
-      result = await runPass(work, { clock, log: component, checkpoint, confirmation, isStale, signal });
+      result = await runPass(work, { clock, log, checkpoint, confirmation, isStale, signal });
     } catch (error) {
       signal.throwIfAborted();
       // The disk refused in the middle: what is pending is taken back before anything is begun anew.

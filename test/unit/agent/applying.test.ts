@@ -1,12 +1,13 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { pino } from "pino";
+import { pino, type Logger } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Applying } from "../../../src/agent/applying.ts";
 import { reconciler, type Issue, type Reconciler } from "../../../src/agent/reconcile/section.ts";
 import type { Desired, DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
 import { InputError } from "../../../src/errors.ts";
 import { hostFiles } from "../../../src/host/files.ts";
+import { rootLogger } from "../../../src/host/log.ts";
 import type { Config } from "../../../src/protocol/documents.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { MemoryMachine, modelSection } from "../../support/model-section.ts";
@@ -38,7 +39,11 @@ function desiredOf(version: number, config: Config, clusterConfig?: Config): Des
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-function rig(notices: readonly Issue[] = [], others: readonly Reconciler[] = []) {
+function rig(
+  notices: readonly Issue[] = [],
+  others: readonly Reconciler[] = [],
+  log: Logger = pino({ level: "silent" }),
+) {
   const clock = new FakeClock();
   const stateDir = tempDir();
   mkdirSync(join(stateDir, "desired"));
@@ -54,7 +59,7 @@ function rig(notices: readonly Issue[] = [], others: readonly Reconciler[] = [])
   const applying = new Applying({
     clock,
     random: () => 1,
-    log: pino({ level: "silent" }),
+    log,
     files: hostFiles(),
     settings: { stateDir },
     documents,
@@ -153,6 +158,17 @@ test("a node that is switched off says so, since when, and what is off with it",
   next.documents.current = inState(5, "INACTIVE");
   next.applying.apply();
   expect(next.applying.why().reasons).toMatchObject([{ message: "the node is INACTIVE", since: 17 }]);
+});
+
+test("what a pass logs names its part once", async () => {
+  const written: string[] = [];
+  const { log } = rootLogger({ level: "debug", destination: { write: (line) => void written.push(line) } });
+  const { applying, documents } = rig([], [], log);
+  documents.current = desiredOf(1, { core: { a: "1" } });
+  applying.apply();
+  await applying.engine.idle();
+  expect(written.length).toBeGreaterThan(0);
+  for (const line of written) expect(line.match(/"component"/g)?.length).toBe(1);
 });
 
 test("a cluster's configuration is merged in, and is gone when the cluster is left", async () => {

@@ -78,6 +78,7 @@ const overlay = new Overlay({
   onChanged: nothing,
   onFlows: nothing,
   onFault: nothing,
+  onHealth: nothing,
   onMended: nothing,
 });
 const sections = listSections({ overlay, documents: { current: {} }, reader: hostReader() });

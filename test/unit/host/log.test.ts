@@ -21,6 +21,19 @@ describe("the log", () => {
     expect(memory.last(10)).toEqual([{ seq: 1, text: written[0]?.trimEnd() }]);
   });
 
+  test("says what an error and its causes say once, and with its type and stack", () => {
+    const { log, written } = logger();
+    const cause = new Error("it is busy", { cause: new Error("a disk is full") });
+    log.warn({ err: new Error("the overlay refuses: it is busy: a disk is full", { cause }) }, "x");
+    log.warn({ err: new Error("not saved", { cause }) }, "x");
+    log.warn({ err: "no error" }, "x");
+    const [repeated, added, other] = written.map((line) => (JSON.parse(line) as { err: Record<string, string> }).err);
+    expect(repeated).toMatchObject({ type: "Error", message: "the overlay refuses: it is busy: a disk is full" });
+    expect(repeated?.["stack"]).toContain("caused by: Error: it is busy");
+    expect(added).toMatchObject({ message: "not saved: it is busy: a disk is full" });
+    expect(other).toBe("no error");
+  });
+
   test("holds no secret, at the top or in a field of one", () => {
     const { log, written } = logger();
     for (const name of ["authorization", "password", "secret", "token", "license", "ticket", "jws", "d", "apiKey"]) {

@@ -281,6 +281,10 @@ describe("the table", () => {
     overlay.notify("fault", { message: "disk full" });
     await waitFor("the fault", () => rig.faults.length === 1);
     expect(rig.changes).toEqual(["listeners", "services"]);
+    expect(rig.health).toEqual(["web down", "web down"]);
+    overlay.answer = () => ({ result: { ...NO_TABLE, services: [{ name: "web", state: "up", since: 3 }] } });
+    await rig.owner.observe(forever);
+    expect(rig.health.at(-1)).toBe("web up");
   });
 });
 
