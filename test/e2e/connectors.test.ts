@@ -93,6 +93,7 @@ test("an inactive node serves nothing, whatever is started anew, and everything 
   await waitFor("the flow is cut", () => flow.fate() !== undefined);
   await untilRefused(port);
   await stage.untilNamed({});
+  expect(await stage.why()).toMatchObject([{ section: "node", code: "inactive", notice: true }]);
   expect(await speedTest()).toMatchObject({ code: "inactive" });
 
   await stage.agent.end("SIGKILL");

@@ -38,7 +38,7 @@ export interface L4Stage {
   why(): Promise<readonly Reason[]>;
   /** What the controller was last told became of the node's document. */
   applied(): DocumentApplied | undefined;
-  /** Waits until `why` and the last report of the document name exactly these items, each with its code. */
+  /** Waits until `why` and the last report of the document name exactly these items, each with its code; the node itself aside. */
   untilNamed(codes: Readonly<Record<string, string>>, limitMs?: number): Promise<void>;
   /** The same of the shadow, which says so some seconds later. */
   untilShadowNames(codes: Readonly<Record<string, string>>): Promise<void>;
