@@ -5,6 +5,7 @@ import {
   isIgnored,
   issuesOfSection,
   overlayState,
+  placeOf,
   reasonsByItem,
   rejectedItems,
   switchedOff,
@@ -72,16 +73,10 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
 }
 
 function detailsOf(item: Connector, bound: readonly string[]): Partial<ConnectorView> {
-  const { listen, target, node, transport, port, protocol, bitsPerSecond, maxFlows, sources } = item;
+  const { target, node, protocol, bitsPerSecond, maxFlows, sources } = item;
   return {
     protocol,
-    listen: {
-      transport,
-      port,
-      ...(listen.at === "nic" ? { nic: listen.nic } : {}),
-      ...(listen.at === "address" ? { address: listen.address } : {}),
-      bound: [...bound],
-    },
+    listen: { ...placeOf(item), bound: [...bound] },
     destination: { node, ...target },
     limits: {
       ...(bitsPerSecond === undefined ? {} : { bitsPerSecond }),

@@ -1,7 +1,8 @@
 import type { OverlayCounters, OverlayStatus, OverlayView } from "../host/overlay.ts";
 import type { Config, NodeDocument } from "../protocol/documents.ts";
-import type { ItemReason, OverlayState } from "../protocol/local-overlay.ts";
+import type { ConnectorView, ItemReason, OverlayState } from "../protocol/local-overlay.ts";
 import type { Issue, Reason } from "../protocol/reconcile.ts";
+import type { Connector } from "../protocol/sections/connectors.ts";
 import type { ConfigIssue } from "../protocol/sections/issue.ts";
 
 /** What is asked for and what is there, at one moment. */
@@ -33,6 +34,16 @@ export function overlayStateOf({ state, since, pid, reason }: OverlayStatus): Ov
 export function overlayState({ status, counters }: OverlayReading): OverlayState {
   const state = overlayStateOf(status);
   return state.state === "up" && counters === undefined ? { ...state, reason: "it does not answer" } : state;
+}
+
+/** Where a connector is to listen, in the words of the local API. */
+export function placeOf({ transport, port, listen }: Connector): Omit<NonNullable<ConnectorView["listen"]>, "bound"> {
+  return {
+    transport,
+    port,
+    ...(listen.at === "nic" ? { nic: listen.nic } : {}),
+    ...(listen.at === "address" ? { address: listen.address } : {}),
+  };
 }
 
 /** Whether an item is off, by itself or with the node. */

@@ -1,10 +1,17 @@
-import type { ItemReason, ServicesReport, ServiceView } from "../protocol/local-overlay.ts";
-import { normaliseConnectors } from "../protocol/sections/connectors.ts";
+import {
+  MAX_SERVICE_USERS,
+  type ItemReason,
+  type ServicesReport,
+  type ServiceUser,
+  type ServiceView,
+} from "../protocol/local-overlay.ts";
+import { normaliseConnectors, type Connector } from "../protocol/sections/connectors.ts";
 import { normaliseServices, type Service } from "../protocol/sections/services.ts";
 import {
   isDown,
   issuesOfSection,
   overlayState,
+  placeOf,
   reasonsByItem,
   rejectedItems,
   switchedOff,
@@ -47,7 +54,7 @@ export function servicesReport(reading: OverlayReading): ServicesReport {
       protocol: item.protocol,
       target: { transport: item.transport, host: item.host, port: item.port },
       ...(judged === undefined ? {} : { health: { state: judged.state, since: judged.since } }),
-      connectors: users.get(item.name) ?? [],
+      ...usersOf(users.get(item.name) ?? []),
     };
   };
   const lost = [...rejectedItems(rejected)].map(([id, reason]): ServiceView => ({
@@ -75,14 +82,26 @@ export function downServices(reading: OverlayReading): ReadonlyMap<string, ItemR
   );
 }
 
-function usersByService({ config, node }: OverlayReading): ReadonlyMap<string, string[]> {
+function usersByService({ config, node }: OverlayReading): ReadonlyMap<string, readonly Connector[]> {
   const { items } = normaliseConnectors(config.connectors, { nodeType: node?.type ?? "Node" });
-  const users = new Map<string, string[]>();
-  for (const { id, target, node: destination } of items) {
+  const users = new Map<string, Connector[]>();
+  for (const connector of items) {
+    const { target, node: destination } = connector;
     if (!("service" in target) || !isOwnName(node, destination)) continue;
-    const ids = users.get(target.service);
-    if (ids === undefined) users.set(target.service, [id]);
-    else ids.push(id);
+    const own = users.get(target.service);
+    if (own === undefined) users.set(target.service, [connector]);
+    else own.push(connector);
   }
   return users;
+}
+
+function usersOf(users: readonly Connector[]): Pick<ServiceView, "connectors" | "usedBy"> {
+  const connectors = users.map(({ id }) => id);
+  if (users.length === 0) return { connectors };
+  return { connectors, usedBy: users.slice(0, MAX_SERVICE_USERS).map(userOf) };
+}
+
+function userOf(connector: Connector): ServiceUser {
+  const { id, description } = connector;
+  return { id, ...(description === "" ? {} : { description }), ...placeOf(connector) };
 }

@@ -1,10 +1,10 @@
-import { formatBytes } from "../lib/durations.ts";
+import { formatBytes, formatCount } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { ConnectorsReport, type ConnectorCounters, type ConnectorView } from "../protocol/local-overlay.ts";
 import { DEFAULT_MAX_CONNECTIONS } from "../protocol/sections/connectors.ts";
 import { ask } from "./client.ts";
-import { isWell, listText, reasonText, stateText, type ItemText, type Paint } from "./overlay-text.ts";
+import { isWell, listText, placeText, reasonText, stateText, type ItemText, type Paint } from "./overlay-text.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 import { watch } from "./watch.ts";
 
@@ -49,7 +49,7 @@ function counterLines(counters: ConnectorCounters): readonly string[] {
   const parts = [
     `flows ${flowsActive} now, ${flowsTotal} in all`,
     `${formatBytes(bytesIn)} in, ${formatBytes(bytesOut)} out`,
-    ...(datagramsDropped > 0 ? [`${datagramsDropped} datagrams dropped`] : []),
+    ...(datagramsDropped > 0 ? [`${formatCount(datagramsDropped, "datagram")} dropped`] : []),
   ];
   return [
     parts.join("; "),
@@ -68,17 +68,16 @@ function limitLines({ limits, listen }: ConnectorView): readonly string[] {
   const more = sources.length > SHOWN_SOURCES ? ` and ${sources.length - SHOWN_SOURCES} more` : "";
   return [
     ...(bitsPerSecond === undefined ? [] : [`limit ${bitsPerSecond / 1_000_000} Mbit/s each way`]),
-    ...(isUsual ? [] : [`at most ${maxFlows} ${maxFlows === 1 ? "connection" : "connections"} at a time`]),
+    ...(isUsual ? [] : [`at most ${formatCount(maxFlows, "connection")} at a time`]),
     ...(sources.length === 0 ? [] : [`only from ${sources.slice(0, SHOWN_SOURCES).join(", ")}${more}`]),
   ];
 }
 
 function listenText({ listen, protocol }: ConnectorView): string {
   if (listen === undefined) return "";
-  const { transport, port, nic, address, bound } = listen;
-  const place = nic ?? address ?? "any";
+  const { transport, nic, bound } = listen;
   const at = nic === undefined || bound.length === 0 ? "" : ` (${bound.join(", ")})`;
-  return `${protocol ?? transport} ${place}:${port}${at}`;
+  return `${protocol ?? transport} ${placeText(listen)}${at}`;
 }
 
 function destinationText({ destination }: ConnectorView): string {

@@ -1,5 +1,5 @@
-import { formatDuration } from "../lib/durations.ts";
-import type { ItemReason, OverlayState } from "../protocol/local-overlay.ts";
+import { formatSpan } from "../lib/durations.ts";
+import type { ConnectorView, ItemReason, OverlayState } from "../protocol/local-overlay.ts";
 import type { Issue } from "../protocol/reconcile.ts";
 import { wrap, type Style } from "./terminal.ts";
 
@@ -7,8 +7,7 @@ export type Paint = (style: Style, text: string) => string;
 
 /** Whether the overlay program serves, since when, and if not, why; `now` in Unix milliseconds. */
 export function overlayText({ state, since, pid, reason }: OverlayState, now: number, paint: Paint): string {
-  const age = now - since;
-  const span = age < 1000 ? "just now" : `for ${formatDuration(age)}`;
+  const span = formatSpan(now - since);
   switch (state) {
     case "off":
       return "off: no service and no connector asks for it";
@@ -38,6 +37,11 @@ const STYLES: Readonly<Record<string, Style>> = {
 export function stateText(state: string, paint: Paint): string {
   const style = STYLES[state];
   return style === undefined ? state : paint(style, state);
+}
+
+/** Where a connector listens, as far as that is known: `eth0:8080`. */
+export function placeText({ nic, address, port }: Omit<NonNullable<ConnectorView["listen"]>, "bound">): string {
+  return `${nic ?? address ?? "any"}:${port}`;
 }
 
 /** Why an item is not as it should be. */

@@ -1,5 +1,6 @@
 import { InputError, toError } from "../errors.ts";
 import { readTextInput } from "../host/text-input.ts";
+import { formatCount } from "../lib/durations.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { unknownSections } from "../protocol/documents.ts";
@@ -45,7 +46,7 @@ export function planText({ terminal }: Call, untrusted: PlanReport): string {
   const removals = sections.toReversed().flatMap((plan) => stepLines(plan, true));
   const lines = [...removals, ...sections.flatMap((section) => sectionLines(terminal, section))];
   const remarks = notes.map(({ message }) => terminal.style("dim", message));
-  const sum = total === 0 ? "nothing to do" : `${total} ${total === 1 ? "step" : "steps"}`;
+  const sum = total === 0 ? "nothing to do" : formatCount(total, "step");
   return `${[...lines, ...remarks, sum].map((line) => line.replaceAll("\n", " ")).join("\n")}\n`;
 }
 

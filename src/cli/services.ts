@@ -1,9 +1,9 @@
-import { formatMoment } from "../lib/durations.ts";
+import { formatCount, formatSpan } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { ServicesReport, type ServiceView } from "../protocol/local-overlay.ts";
 import { ask } from "./client.ts";
-import { isWell, listText, reasonText, stateText, type ItemText, type Paint } from "./overlay-text.ts";
+import { isWell, listText, placeText, reasonText, stateText, type ItemText, type Paint } from "./overlay-text.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 import { watch } from "./watch.ts";
 
@@ -47,9 +47,17 @@ function itemText(service: ServiceView, now: number, paint: Paint): ItemText {
 
 function healthText({ health }: ServiceView, now: number, paint: Paint): string {
   if (health === undefined) return "not checked";
-  return `${stateText(health.state, paint)} since ${formatMoment(health.since, now)}`;
+  return `${stateText(health.state, paint)} ${formatSpan(now - health.since)}`;
 }
 
-function usersText({ connectors }: ServiceView): string {
-  return connectors.length === 0 ? "no connector of this node leads to it" : `used by ${connectors.join(", ")}`;
+/** Where each listens, which is how people know it, and then what it is called or the beginning of its id. */
+function usersText({ connectors, usedBy }: ServiceView): string {
+  if (connectors.length === 0) return "no connector of this node leads to it";
+  if (usedBy === undefined) return `used by ${formatCount(connectors.length, "connector")}`;
+  const shown = usedBy.map((user) => {
+    const name = user.description?.slice(0, 40) ?? user.id.slice(0, 8);
+    return `${user.transport} ${placeText(user)} (${name})`;
+  });
+  const left = connectors.length - shown.length;
+  return `used by ${shown.join(", ")}${left > 0 ? ` and ${left} more` : ""}`;
 }

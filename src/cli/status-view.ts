@@ -1,4 +1,4 @@
-import { formatBytes, formatDuration, formatMoment } from "../lib/durations.ts";
+import { formatBytes, formatCount, formatDuration, formatMoment } from "../lib/durations.ts";
 import { plainValue } from "../lib/terminal-text.ts";
 import type { Status } from "../protocol/local-api.ts";
 import type { ExitClass } from "./exit-codes.ts";
@@ -110,5 +110,5 @@ function telemetryRow({ telemetry }: Status): string {
 
 function agentRow({ version, build, pid, uptimeSeconds, process: own, engines }: Status): string {
   const memory = `${formatBytes(own.rssBytes)} memory`;
-  return `${version} (${build}), process ${pid}, up ${formatDuration(uptimeSeconds * 1000)}, ${memory}, ${own.children} children, network by ${engines.network}`;
+  return `${version} (${build}), process ${pid}, up ${formatDuration(uptimeSeconds * 1000)}, ${memory}, ${formatCount(own.children, "child", "children")}, network by ${engines.network}`;
 }

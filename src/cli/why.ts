@@ -1,4 +1,4 @@
-import { formatMoment } from "../lib/durations.ts";
+import { formatMoment, formatSpan } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { WhyReport } from "../protocol/reconcile.ts";
@@ -27,7 +27,7 @@ function whyText({ terminal, clock }: Call, untrusted: WhyReport): string {
   const rows = [...wrong, ...notices].map(
     ({ section, item, code, message, since, lastAttempt, nextAttempt, notice }) => {
       const next = nextAttempt === undefined ? "" : `, next ${formatMoment(nextAttempt, now)}`;
-      const when = `since ${formatMoment(since, now)}, tried ${formatMoment(lastAttempt, now)}${next}`;
+      const when = `${formatSpan(now - since)}, tried ${formatMoment(lastAttempt, now)}${next}`;
       const subject = item ?? section;
       // Messages that also stand alone, in reports, are led by their subject.
       const text = message.startsWith(`${subject}: `) ? message.slice(subject.length + 2) : message;

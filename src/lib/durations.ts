@@ -12,6 +12,16 @@ export function formatDuration(ms: number): string {
   return `${Math.floor(seconds / size)} ${unit}`;
 }
 
+/** How long something lasts, in milliseconds: `for 5 min`, or `just now` when it has hardly begun. */
+export function formatSpan(ms: number): string {
+  return ms < 1000 ? "just now" : `for ${formatDuration(ms)}`;
+}
+
+/** A number of things in the singular or the plural: `1 step`, `0 steps`. */
+export function formatCount(count: number, one: string, many = `${one}s`): string {
+  return `${count} ${count === 1 ? one : many}`;
+}
+
 /** A moment seen from another, both in milliseconds: `now`, `5 min ago`, `in 12 s`. */
 export function formatMoment(at: number, now: number): string {
   const distance = now - at;

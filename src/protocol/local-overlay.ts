@@ -19,6 +19,16 @@ const Id = z.string().max(253);
 const Transport = z.enum(["tcp", "udp"]);
 const ByReason = z.record(z.string().max(64), Version);
 
+const Description = z.string().max(4096);
+const Listener = z.object({
+  transport: Transport,
+  port: Port,
+  nic: z.string().max(64).optional(),
+  address: z.string().max(64).optional(),
+  /** The addresses it is bound to. */
+  bound: z.array(z.string().max(64)).max(256),
+});
+
 /** What a connector has counted since its listener came to be; a refused flow never reached its target. */
 export const ConnectorCounters = z.object({
   flowsActive: Version,
@@ -39,23 +49,14 @@ export type ConnectorCounters = z.infer<typeof ConnectorCounters>;
  */
 export const ConnectorView = z.object({
   id: Id,
-  description: z.string().max(4096).optional(),
+  description: Description.optional(),
   state: z.enum(["listening", "failed", "waiting", "off", "rejected", "unsupported"]),
   reason: ItemReason.optional(),
   /** What is written and not in force, however the connector stands. */
   ignored: z.array(ItemReason).max(16).optional(),
   /** As it is written; `transport` is what is on the wire. */
   protocol: z.string().max(16).optional(),
-  listen: z
-    .object({
-      transport: Transport,
-      port: Port,
-      nic: z.string().max(64).optional(),
-      address: z.string().max(64).optional(),
-      /** The addresses it is bound to. */
-      bound: z.array(z.string().max(64)).max(256),
-    })
-    .optional(),
+  listen: Listener.optional(),
   destination: z
     .object({
       node: z.string().max(253),
@@ -87,20 +88,28 @@ export const ConnectorsReport = z.object({
 });
 export type ConnectorsReport = z.infer<typeof ConnectorsReport>;
 
+/** Of how many connectors a service tells more than the id. */
+export const MAX_SERVICE_USERS = 32;
+
+/** A connector that leads to a service: where it listens, and what it is called. */
+export const ServiceUser = Listener.omit({ bound: true }).extend({ id: Id, description: Description.optional() });
+export type ServiceUser = z.infer<typeof ServiceUser>;
+
 /** A service of the configuration in force, whose states read as those of a connector. */
 export const ServiceView = z.object({
   id: Id,
   /** Absent where it is what is wrong. */
   name: z.string().max(253).optional(),
-  description: z.string().max(4096).optional(),
+  description: Description.optional(),
   state: z.enum(["offered", "waiting", "off", "rejected", "unsupported"]),
   reason: ItemReason.optional(),
   protocol: z.string().max(16).optional(),
   target: z.object({ transport: Transport, host: z.string().max(253), port: Port }).optional(),
   /** Absent when nothing judges it. */
   health: z.object({ state: z.enum(["up", "down", "unknown"]), since: UnixMilliseconds }).optional(),
-  /** The connectors of this node that lead to it. */
+  /** The connectors of this node that lead to it, and of the first of them what they are to people. */
   connectors: z.array(Id).max(20_000),
+  usedBy: z.array(ServiceUser).max(MAX_SERVICE_USERS).optional(),
 });
 export type ServiceView = z.infer<typeof ServiceView>;
 

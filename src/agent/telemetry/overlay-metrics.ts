@@ -29,7 +29,7 @@ const FACTS_MAX_BYTES = 16 * 1024;
 const MAX_NAME = 128;
 
 /**
- * The metrics of the time between two readings: `l4.*` over all connectors, and `connector.<name>.*` of the busiest ones, so many that
+ * The metrics of the time between two readings: `l4.*` over all connectors, and `connector.<id>.*` of the busiest ones, so many that
  * a sample stays small. Rates in bit/s as clients see them from the node (`rx` is what they sent), the others per minute; gauges
  * alone when the overlay was started anew in between. Pure.
  */
@@ -49,7 +49,7 @@ export function overlayMetrics(
 }
 
 /**
- * What the shadow says of connectors that had a flow: `connector.<name>.counters`, without the members that are 0. First those with
+ * What the shadow says of connectors that had a flow: `connector.<id>.counters`, without the members that are 0. First those with
  * refusals or errors, then by bytes, until 16 KiB are full; `connectors.others` sums up what is left out. Pure.
  */
 export function overlayFacts(current: OverlayReading): ShadowMap {

@@ -79,6 +79,10 @@ describe("holdfast connectors", () => {
     expect(filtered.stdout.replaceAll(/\n +/g, " ")).toMatch(
       /\(the web\) only from 10\.0\.0\.0\/8, 192\.0\.2\.0\/32, .*192\.0\.2\.14\/32 and 2 more\n$/,
     );
+    const one = { ...web.counters, datagramsDropped: 1 } as ConnectorView["counters"];
+    agent.provider.connectorsNow = report([{ ...web, counters: one, limits: { maxFlows: 1 } }]);
+    const { stdout } = await holdfast(["connectors", "--run", agent.runDir]);
+    expect(stdout).toMatch(/; 1 datagram dropped\n[^]* at most 1 connection at a time\n/);
     const ignored = [{ code: "E_UNSUPPORTED_ON_AGENT", message: "sourceBlock: ignored" }];
     agent.provider.connectorsNow = report([{ ...idle, ignored, limits: { maxFlows: 10_000 } }]);
     const open = await holdfast(["connectors", "--run", agent.runDir]);
@@ -150,17 +154,25 @@ describe("holdfast services", () => {
       state: "offered",
       protocol: "tcp",
       target,
-      connectors: ["c1", "c2"],
+      connectors: ["6f0d2c1e-0a55-4d5c", "c2", "c3"],
     } as const;
     const services: ServicesReport["services"] = [
-      { ...good, connectors: [...good.connectors], health: { state: "up", since: Date.now() - 3_600_500 } },
+      {
+        ...good,
+        connectors: [...good.connectors],
+        usedBy: [
+          { id: "6f0d2c1e-0a55-4d5c", transport: "tcp", port: 8443, nic: "eth1" },
+          { id: "c2", transport: "tcp", port: 80, description: "for all" },
+        ],
+        health: { state: "up", since: Date.now() - 3_600_500 },
+      },
       { id: "s2", name: "old", state: "off", protocol: "tcp", target, connectors: [] },
     ];
     agent.provider.servicesNow = { schema: 1, overlay: overlayUp, issues: [], services };
     const well = await holdfast(["services", "--run", agent.runDir]);
     expect(well.code).toBe(0);
     expect(well.stdout.split("\n").slice(1).join("\n")).toBe(
-      "web offered tcp 127.0.0.1:8080\n  health up since 60 min ago\n  used by c1, c2\n" +
+      "web offered tcp 127.0.0.1:8080\n  health up for 60 min\n  used by tcp eth1:8443 (6f0d2c1e), tcp any:80 (for all) and 1 more\n" +
         "old off tcp 127.0.0.1:8080\n  no connector of this node leads to it\n",
     );
     services.push({
@@ -189,7 +201,11 @@ describe("holdfast status", () => {
     const { code, stdout } = await holdfast(["status", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(stdout).toMatch(/^overlay +down (just now|for \d+ s): no luck$/m);
-    agent.provider.currentStatus = someStatus({ engines: { network: "netlink" } });
+    agent.provider.currentStatus = someStatus({
+      engines: { network: "netlink" },
+      process: { rssBytes: 62_000_000, cpuSeconds: 1.5, children: 1 },
+    });
+    expect((await holdfast(["status", "--run", agent.runDir])).stdout).toContain(", 1 child, network by netlink");
     expect((await holdfast(["status", "--run", agent.runDir])).stdout).not.toMatch(/^overlay/m);
   });
 });

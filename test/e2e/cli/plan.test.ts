@@ -62,7 +62,7 @@ describe("holdfast why", () => {
     ];
     const { code, stdout } = await holdfast(["why", "--run", agent.runDir]);
     expect(code).toBe(5);
-    expect(stdout).toMatch(/^connectors\.c1 +port-taken 80 is taken \(since 2 h ago, tried 3 h ago\)/);
+    expect(stdout).toMatch(/^connectors\.c1 +port-taken 80 is taken \(for 2 h, tried 3 h ago\)/);
   });
 
   it("shows notices last, and exits 0 when there is nothing else", async () => {

@@ -27,10 +27,10 @@ describe("a service", () => {
   it("that is offered has its target, its health, and who leads to it", () => {
     const to = { node: "local", service: "web", protocol: "tcp" };
     const connectors = {
-      a: { ...to, port: 1001 },
+      a: { ...to, port: 1001, nic: "eth0", description: "pages, too" },
       b: { ...to, port: 1002, node: "branch-2" },
       c: { ...to, port: 1003, service: "other" },
-      d: { ...to, port: 1004, enabled: false },
+      d: { ...to, port: 1004, localIp: "10.0.0.1", enabled: false },
       e: { ...to, port: 1005, service: "127.0.0.1:80" },
     };
     const health = [{ name: "web", state: "up", since: 5 } as const];
@@ -43,7 +43,14 @@ describe("a service", () => {
       target: { transport: "tcp", host: "127.0.0.1", port: 8080 },
       health: { state: "up", since: 5 },
       connectors: ["a", "d"],
+      usedBy: [
+        { id: "a", description: "pages, too", transport: "tcp", port: 1001, nic: "eth0" },
+        { id: "d", transport: "tcp", port: 1004, address: "10.0.0.1" },
+      ],
     });
+    const many = Array.from({ length: 40 }, (_, at) => [`c${at}`, { ...to, port: 2000 + at }] as const);
+    const crowded = only({ config: config({}, Object.fromEntries(many)), services: [offered] });
+    expect([crowded?.connectors.length, crowded?.usedBy?.length]).toEqual([40, 32]);
     expect(only({ config: config({}), services: [offered] })?.health).toBeUndefined();
   });
 

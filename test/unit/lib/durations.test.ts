@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { formatBytes, formatDuration, formatMoment } from "../../../src/lib/durations.ts";
+import { formatBytes, formatCount, formatDuration, formatMoment, formatSpan } from "../../../src/lib/durations.ts";
 
 describe("durations", () => {
   it.each([
@@ -21,6 +21,12 @@ describe("durations", () => {
     expect(formatMoment(10_000, 10_500)).toBe("now");
     expect(formatMoment(10_000, 15_000)).toBe("5 s ago");
     expect(formatMoment(20_000, 15_000)).toBe("in 5 s");
+  });
+
+  it("says how long something lasts, and how many there are", () => {
+    expect([-1, 999, 1000, 120_000].map(formatSpan)).toEqual(["just now", "just now", "for 1 s", "for 2 min"]);
+    expect([0, 1, 2].map((count) => formatCount(count, "step"))).toEqual(["0 steps", "1 step", "2 steps"]);
+    expect([0, 1].map((count) => formatCount(count, "child", "children"))).toEqual(["0 children", "1 child"]);
   });
 
   it.each([
