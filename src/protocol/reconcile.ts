@@ -5,6 +5,9 @@ import { Config } from "./documents.ts";
 import { SectionName } from "./sections.ts";
 import { UnixMilliseconds, Version } from "./values.ts";
 
+/** How long the detail of a step may be, in characters. */
+export const MAX_DETAIL = 512;
+
 /** What is wrong with one item or field of a section; `path` starts with the section's name. */
 export const Issue = z.object({
   path: z.string().max(512),
@@ -13,12 +16,16 @@ export const Issue = z.object({
 });
 export type Issue = z.infer<typeof Issue>;
 
-/** A step as it is shown: the operation, what it acts on, whether it could cut the node off, and whether it only takes away. */
+/**
+ * A step as it is shown: the operation, what it acts on, whether it could cut the node off, and whether it only takes away. `detail`
+ * tells a person what it is about, what changes and whether flows end; it holds no secrets.
+ */
 export const ShownStep = z.object({
   kind: z.string(),
   subject: z.string(),
   guarded: z.boolean(),
   removes: z.boolean().optional(),
+  detail: z.string().max(MAX_DETAIL).optional(),
 });
 export type ShownStep = z.infer<typeof ShownStep>;
 

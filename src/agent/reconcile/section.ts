@@ -21,6 +21,8 @@ export interface Section<Desired, Actual, S extends Step> {
   observe(signal: AbortSignal): Promise<Actual>;
   /** Lists the steps from actual to desired, in order. Pure; empty means converged. */
   plan(desired: Desired, actual: Actual): readonly S[];
+  /** Says on one line what a step is about, what changes and whether flows end; free of secrets. Only for people. Pure. */
+  describe?(step: S, actual: Actual): string;
   /** Names the step that takes this one back, stored before it is applied. Pure. */
   undo(step: S, actual: Actual): S | undefined;
   /** Carries out one step; safe to repeat after a crash. */
@@ -91,6 +93,7 @@ export interface View {
 export interface PlannedStep {
   readonly step: Step;
   readonly undo: () => unknown;
+  readonly describe: () => string | undefined;
   readonly apply: (signal: AbortSignal) => Promise<void>;
 }
 
@@ -123,7 +126,8 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
           const typed = new Map<PlannedStep, S>();
           for (const step of section.plan(desired, actual)) {
             const undo = (): unknown => undoOf(step, actual);
-            typed.set({ step, undo, apply: (signal) => section.apply(step, signal) }, step);
+            const describe = (): string | undefined => section.describe?.(step, actual);
+            typed.set({ step, undo, describe, apply: (signal) => section.apply(step, signal) }, step);
           }
           const applyAll: View["applyAll"] = (chosen, signal) =>
             section.applyAll?.(

@@ -2,6 +2,7 @@ import type { Overlay } from "../../../host/overlay.ts";
 import { normaliseConnectors, type Connector } from "../../../protocol/sections/connectors.ts";
 import type { NodeType } from "../../../protocol/values.ts";
 import type { Section } from "../../reconcile/section.ts";
+import { describeConnectorStep } from "./plan-detail.ts";
 import {
   planConnectors,
   unreachableConnectors,
@@ -46,6 +47,7 @@ export function connectorsSection(
       return { listeners, states, addresses: addresses() };
     },
     plan: planConnectors,
+    describe: describeConnectorStep,
     undo: () => undefined,
     apply: (step, signal) => applyAll([step], signal),
     applyAll,

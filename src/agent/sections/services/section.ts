@@ -1,6 +1,7 @@
 import type { Overlay } from "../../../host/overlay.ts";
 import { normaliseServices, type Service } from "../../../protocol/sections/services.ts";
 import type { Section } from "../../reconcile/section.ts";
+import { describeServiceStep } from "./plan-detail.ts";
 import { planServices, waitingServices, type ServicesActual, type ServiceStep } from "./plan.ts";
 
 export interface ServicesOptions {
@@ -31,6 +32,7 @@ export function servicesSection(options: ServicesOptions): Section<readonly Serv
       return { services, health, addresses: addresses() };
     },
     plan: planServices,
+    describe: describeServiceStep,
     undo: () => undefined,
     apply: (step, signal) => applyAll([step], signal),
     applyAll,
