@@ -2,10 +2,14 @@ import { InputError, toError } from "../errors.ts";
 import { readTextInput } from "../host/text-input.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
-import { unknownSections } from "../protocol/documents.ts";
 import { describeIssues } from "../protocol/envelope.ts";
-import { PLAN_REQUEST_LIMITS, PlanReport, PlanRequest, type SectionPlan } from "../protocol/reconcile.ts";
-import type { JsonObject } from "../protocol/values.ts";
+import {
+  PLAN_REQUEST_LIMITS,
+  PlanDocument,
+  PlanReport,
+  type PlanRequest,
+  type SectionPlan,
+} from "../protocol/reconcile.ts";
 import { adminRequest, ask } from "./client.ts";
 import type { Terminal } from "./terminal.ts";
 import type { Call, VerbProgram } from "./verb.ts";
@@ -30,11 +34,9 @@ async function readDocument(path: string, signal: AbortSignal): Promise<PlanRequ
   } catch (error) {
     throw new InputError("usage", `${path} cannot be read: ${toError(error).message}`, { cause: error });
   }
-  const isDocument = typeof value === "object" && value !== null && "config" in value;
-  const parsed = PlanRequest.safeParse(isDocument ? value : { config: value });
-  const unknown = isDocument ? unknownSections(value as JsonObject) : unknownSections({ config: value });
-  if (unknown.length > 0) throw new InputError("usage", `${path}: no section is called ${unknown.join(", ")}`);
-  if (parsed.success) return parsed.data;
+  const parsed = PlanDocument.safeParse(value);
+  // An empty document is an empty configuration.
+  if (parsed.success) return { config: parsed.data.config ?? {} };
   throw new InputError("usage", `${path} is no configuration: ${describeIssues(parsed.error).slice(0, 5).join("; ")}`);
 }
 
