@@ -1,6 +1,5 @@
 import type { ItemReason, ServicesReport, ServiceView } from "../protocol/local-overlay.ts";
-import { normaliseConnectors } from "../protocol/sections/connectors.ts";
-import { normaliseServices, type Service } from "../protocol/sections/services.ts";
+import type { Service } from "../protocol/sections/services.ts";
 import {
   isDown,
   isUnsupported,
@@ -19,7 +18,7 @@ import { waitingServices } from "./sections/services/plan.ts";
 export function servicesReport(reading: OverlayReading): ServicesReport {
   const { config, node, view, counters, addresses, status } = reading;
   const isMember = node?.cluster !== undefined;
-  const { items, rejected, notices } = normaliseServices(config.services, { isMember });
+  const { items, rejected, notices } = reading.parsed.services(config.services, isMember);
   const health = new Map((counters?.services ?? [...view.health.values()]).map((entry) => [entry.name, entry]));
   const unsupported = reasonsByItem(notices.filter(isUnsupported), items);
   const waits = reasonsByItem(waitingServices(items, { services: view.services, health, addresses }), items);
@@ -75,8 +74,8 @@ export function downServices(reading: OverlayReading): ReadonlyMap<string, ItemR
   );
 }
 
-function usersByService({ config, node }: OverlayReading): ReadonlyMap<string, string[]> {
-  const { items } = normaliseConnectors(config.connectors, { nodeType: node?.type ?? "Node" });
+function usersByService({ config, node, parsed }: OverlayReading): ReadonlyMap<string, string[]> {
+  const { items } = parsed.connectors(config.connectors, node?.type ?? "Node");
   const users = new Map<string, string[]>();
   for (const { id, target, node: destination } of items) {
     if (!("service" in target) || !isOwnName(node, destination)) continue;
