@@ -1,6 +1,6 @@
 import type { ConnectorCounters, ConnectorsReport, ConnectorView } from "../protocol/local-overlay.ts";
 import type { ListenerCounters } from "../protocol/overlay.ts";
-import { normaliseConnectors, type Connector } from "../protocol/sections/connectors.ts";
+import type { Connector } from "../protocol/sections/connectors.ts";
 import {
   isIgnored,
   issuesOfSection,
@@ -23,7 +23,7 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
   const states =
     counters === undefined ? view.states : new Map(counters.listeners.map((state) => [state.key, state] as const));
   const counted = new Map(counters?.counters.map((counters) => [counters.key, counters]));
-  const { items, rejected, notices } = normaliseConnectors(config.connectors, { nodeType: node?.type ?? "Node" });
+  const { items, rejected, notices } = reading.parsed.connectors(config.connectors, node?.type ?? "Node");
   const { here, issues: elsewhere } = unreachableConnectors(items, (name) => isOwnName(node, name));
   const unsupported = reasonsByItem([...notices.filter(isUncarried), ...elsewhere], items);
   const ignored = reasonsByItem(notices.filter(isIgnored), items);

@@ -8,6 +8,7 @@ import { connectorsReport } from "./connectors-report.ts";
 import { addressesByLink } from "./list-sections.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
 import type { OverlayReading } from "./overlay-reading.ts";
+import { parsedSections } from "./parsed-sections.ts";
 import { servicesReport } from "./services-report.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
 import { buildHealth, buildStatus, type Gathered } from "./status.ts";
@@ -42,12 +43,14 @@ export function localProvider({
   wake,
   register,
 }: LocalProviderDeps): LocalProvider {
+  const parsed = parsedSections();
   /** What is asked for and what is there; an overlay that hangs is not waited for. */
   async function readOverlay(signal: AbortSignal): Promise<OverlayReading> {
     const counters = await overlay.counters(withinTime(signal, OVERLAY_ANSWER_MS)).catch(() => undefined);
     return {
       config: applying.config(),
       node: documents.current.node?.body,
+      parsed,
       status: overlay.status(),
       view: overlay.view,
       counters,

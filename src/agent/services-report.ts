@@ -5,8 +5,8 @@ import {
   type ServiceUser,
   type ServiceView,
 } from "../protocol/local-overlay.ts";
-import { normaliseConnectors, type Connector } from "../protocol/sections/connectors.ts";
-import { normaliseServices, type Service } from "../protocol/sections/services.ts";
+import type { Connector } from "../protocol/sections/connectors.ts";
+import type { Service } from "../protocol/sections/services.ts";
 import {
   isDown,
   issuesOfSection,
@@ -26,7 +26,7 @@ import { waitingServices } from "./sections/services/plan.ts";
 export function servicesReport(reading: OverlayReading): ServicesReport {
   const { config, node, view, counters, addresses, status } = reading;
   const isMember = node?.cluster !== undefined;
-  const { items, rejected, notices } = normaliseServices(config.services, { isMember });
+  const { items, rejected, notices } = reading.parsed.services(config.services, isMember);
   const health = new Map((counters?.services ?? [...view.health.values()]).map((entry) => [entry.name, entry]));
   const unsupported = reasonsByItem(notices.filter(isUncarried), items);
   const waits = reasonsByItem(waitingServices(items, { services: view.services, health, addresses }), items);
@@ -82,8 +82,8 @@ export function downServices(reading: OverlayReading): ReadonlyMap<string, ItemR
   );
 }
 
-function usersByService({ config, node }: OverlayReading): ReadonlyMap<string, readonly Connector[]> {
-  const { items } = normaliseConnectors(config.connectors, { nodeType: node?.type ?? "Node" });
+function usersByService({ config, node, parsed }: OverlayReading): ReadonlyMap<string, readonly Connector[]> {
+  const { items } = parsed.connectors(config.connectors, node?.type ?? "Node");
   const users = new Map<string, Connector[]>();
   for (const connector of items) {
     const { target, node: destination } = connector;

@@ -3,10 +3,14 @@ import { readTextInput } from "../host/text-input.ts";
 import { formatCount } from "../lib/durations.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
-import { unknownSections } from "../protocol/documents.ts";
 import { describeIssues } from "../protocol/envelope.ts";
-import { PLAN_REQUEST_LIMITS, PlanReport, PlanRequest, type SectionPlan } from "../protocol/reconcile.ts";
-import type { JsonObject } from "../protocol/values.ts";
+import {
+  PLAN_REQUEST_LIMITS,
+  PlanDocument,
+  PlanReport,
+  type PlanRequest,
+  type SectionPlan,
+} from "../protocol/reconcile.ts";
 import { adminRequest, ask } from "./client.ts";
 import type { Terminal } from "./terminal.ts";
 import type { Call, VerbProgram } from "./verb.ts";
@@ -31,20 +35,19 @@ async function readDocument(path: string, signal: AbortSignal): Promise<PlanRequ
   } catch (error) {
     throw new InputError("usage", `${path} cannot be read: ${toError(error).message}`, { cause: error });
   }
-  const isDocument = typeof value === "object" && value !== null && "config" in value;
-  const parsed = PlanRequest.safeParse(isDocument ? value : { config: value });
-  const unknown = isDocument ? unknownSections(value as JsonObject) : unknownSections({ config: value });
-  if (unknown.length > 0) throw new InputError("usage", `${path}: no section is called ${unknown.join(", ")}`);
-  if (parsed.success) return parsed.data;
+  const parsed = PlanDocument.safeParse(value);
+  // An empty document is an empty configuration.
+  if (parsed.success) return { config: parsed.data.config ?? {} };
   throw new InputError("usage", `${path} is no configuration: ${describeIssues(parsed.error).slice(0, 5).join("; ")}`);
 }
 
-/** A plan for people: a line per step, what is wrong or left out, and the sum. */
+/** A plan for people: a line per step, then what is wrong or left out, and the sum. */
 export function planText({ terminal }: Call, untrusted: PlanReport): string {
   const { sections, notes } = plainValue(untrusted);
   const total = sections.reduce((sum, section) => sum + section.total, 0);
   const removals = sections.toReversed().flatMap((plan) => stepLines(plan, true));
-  const lines = [...removals, ...sections.flatMap((section) => sectionLines(terminal, section))];
+  const steps = [...removals, ...sections.flatMap(otherSteps)];
+  const lines = [...steps, ...sections.flatMap((section) => issueLines(terminal, section))];
   const remarks = notes.map(({ message }) => terminal.style("dim", message));
   const sum = total === 0 ? "nothing to do" : formatCount(total, "step");
   return `${[...lines, ...remarks, sum].map((line) => line.replaceAll("\n", " ")).join("\n")}\n`;
@@ -54,14 +57,19 @@ export function planText({ terminal }: Call, untrusted: PlanReport): string {
 function stepLines({ section, steps }: SectionPlan, removes: boolean): string[] {
   return steps
     .filter((step) => (step.removes === true) === removes)
-    .map(({ kind, subject, guarded }) => `${section}: ${kind} ${subject}${guarded ? " (guarded)" : ""}`);
+    .map(
+      ({ kind, subject, guarded, detail }) => `${section}: ${kind} ${detail ?? subject}${guarded ? " (guarded)" : ""}`,
+    );
 }
 
-function sectionLines(terminal: Terminal, plan: SectionPlan): readonly string[] {
-  const { section, steps, total, issues, error, unsupported } = plan;
-  const lines = stepLines(plan, false);
-  if (total > steps.length) lines.push(`${section}: and ${total - steps.length} more`);
-  for (const { code, message } of issues) lines.push(terminal.style("yellow", `${section}: ${code}: ${message}`));
+function otherSteps(plan: SectionPlan): readonly string[] {
+  const { section, steps, total } = plan;
+  const more = total > steps.length ? [`${section}: and ${total - steps.length} more`] : [];
+  return [...stepLines(plan, false), ...more];
+}
+
+function issueLines(terminal: Terminal, { section, issues, error, unsupported }: SectionPlan): readonly string[] {
+  const lines = issues.map(({ code, message }) => terminal.style("yellow", `${section}: ${code}: ${message}`));
   if (error !== undefined) lines.push(terminal.style("red", `${section}: ${error.code}: ${error.message}`));
   if (unsupported !== undefined) lines.push(terminal.style("dim", `${section}: ${unsupported}`));
   return lines;

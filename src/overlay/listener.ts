@@ -11,7 +11,7 @@ import type { Dialer } from "./dial.ts";
 import type { FlowLog } from "./flow-log.ts";
 import type { NameCache } from "./name-cache.ts";
 import type { OwnSockets } from "./own-sockets.ts";
-import type { Dropped } from "./plan-table.ts";
+import type { Dropped } from "../protocol/overlay-change.ts";
 import type { SocketBudget } from "./socket-budget.ts";
 import type { Shortage } from "./shortage.ts";
 import type { Starter } from "./starter.ts";

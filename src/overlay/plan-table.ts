@@ -1,7 +1,5 @@
 import type { OverlayListener, OverlayService, OverlayTable } from "../protocol/overlay.ts";
-
-/** Which of a listener's flows a change ends: none, those whose source may no longer connect, or all. */
-export type Dropped = "none" | "forbidden" | "all";
+import { droppedBy, leadsToSame, type Dropped } from "../protocol/overlay-change.ts";
 
 /** One thing to do so that a table comes into force. */
 export type TableStep =
@@ -57,11 +55,6 @@ function originOf({ connector, protocol, port }: OverlayListener): string {
   return `${protocol} ${port} ${connector}`;
 }
 
-function droppedBy(from: OverlayListener, to: OverlayListener): Dropped {
-  if (!isSame(from.target, to.target) || from.protocol !== to.protocol || from.port !== to.port) return "all";
-  return isSame(from.sources, to.sources) ? "none" : "forbidden";
-}
-
 function planServices(current: readonly OverlayService[], next: readonly OverlayService[]): readonly TableStep[] {
   const before = new Map(current.map((service) => [service.name, service]));
   const names = new Set(next.map(({ name }) => name));
@@ -75,10 +68,6 @@ function planServices(current: readonly OverlayService[], next: readonly Overlay
       return [{ kind: "set-service", service, dropsFlows } as const];
     }),
   ];
-}
-
-function leadsToSame(a: OverlayService, b: OverlayService): boolean {
-  return a.protocol === b.protocol && a.host === b.host && a.port === b.port;
 }
 
 /** Parsed values have their fields in the order of the schema, so equal ones have equal text. */

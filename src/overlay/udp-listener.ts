@@ -4,7 +4,7 @@ import { Bindings } from "./bindings.ts";
 import { Counters } from "./counters.ts";
 import { Limits } from "./limits.ts";
 import { flowRecord, stateOf, type Listener, type ListenerOptions } from "./listener.ts";
-import type { Dropped } from "./plan-table.ts";
+import type { Dropped } from "../protocol/overlay-change.ts";
 import { UdpBinding } from "./udp-binding.ts";
 import { UdpSession } from "./udp-session.ts";
 

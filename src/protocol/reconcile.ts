@@ -1,9 +1,12 @@
 import { z } from "zod";
 import type { JsonLimits } from "../lib/strict-json.ts";
 import { DocumentName } from "./claims.ts";
-import { Config } from "./documents.ts";
-import { SectionName } from "./sections.ts";
-import { UnixMilliseconds, Version } from "./values.ts";
+import { Config, NodeDocument } from "./documents.ts";
+import { SectionName, sectionNames } from "./sections.ts";
+import { JsonObject, UnixMilliseconds, Version } from "./values.ts";
+
+/** How long the detail of a step may be, in characters. */
+export const MAX_DETAIL = 512;
 
 /** What is wrong with one item or field of a section; `path` starts with the section's name. */
 export const Issue = z.object({
@@ -13,12 +16,16 @@ export const Issue = z.object({
 });
 export type Issue = z.infer<typeof Issue>;
 
-/** A step as it is shown: the operation, what it acts on, whether it could cut the node off, and whether it only takes away. */
+/**
+ * A step as it is shown: the operation, what it acts on, whether it could cut the node off, and whether it only takes away. `detail`
+ * tells a person what it is about, what changes and whether flows end; it holds no secrets.
+ */
 export const ShownStep = z.object({
   kind: z.string(),
   subject: z.string(),
   guarded: z.boolean(),
   removes: z.boolean().optional(),
+  detail: z.string().max(MAX_DETAIL).optional(),
 });
 export type ShownStep = z.infer<typeof ShownStep>;
 
@@ -37,6 +44,30 @@ export type SectionPlan = z.infer<typeof SectionPlan>;
 /** A configuration to plan in the place of the node's own; that in force when absent. */
 export const PlanRequest = z.object({ config: Config.optional() });
 export type PlanRequest = z.infer<typeof PlanRequest>;
+
+const StrictConfig = z.strictObject(Config.shape);
+const recordFields = Object.fromEntries(Object.keys(NodeDocument.shape).map((name) => [name, z.unknown().optional()]));
+const bareSections = Object.fromEntries(sectionNames.map((name) => [name, JsonObject.optional()]));
+
+/**
+ * A configuration to plan as a person writes it: below `config`, alone or in a whole node document, or its sections as they are. Without
+ * any of them there is no `config`. A field or section that nobody knows is refused.
+ */
+export const PlanDocument = z
+  .strictObject({ ...bareSections, ...recordFields, config: StrictConfig.optional() })
+  .meta({
+    id: "Plan",
+    description: "Body of `plan`: `config`, a whole node document, or sections; none for what is in force",
+  })
+  .transform(({ config, ...rest }, context): PlanRequest => {
+    if (config !== undefined) return { config };
+    if (Object.keys(rest).length === 0) return {};
+    const sections = StrictConfig.safeParse(rest);
+    if (sections.success) return { config: sections.data };
+    context.addIssue({ code: "custom", message: "needs a configuration below config, or sections and nothing else" });
+    return z.NEVER;
+  });
+
 export const PLAN_REQUEST_LIMITS: JsonLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 32 };
 
 /**
@@ -47,7 +78,9 @@ export const PlanReport = z.object({ schema: z.literal(1), sections: z.array(Sec
 export type PlanReport = z.infer<typeof PlanReport>;
 
 /** Asks for the document before the one in force; with `plan` only for the steps that it would take. */
-export const RollbackRequest = z.object({ document: DocumentName.default("node"), plan: z.boolean().default(false) });
+export const RollbackRequest = z
+  .strictObject({ document: DocumentName.default("node"), plan: z.boolean().default(false) })
+  .meta({ id: "Rollback", description: "Body of `rollback`" });
 export type RollbackRequest = z.infer<typeof RollbackRequest>;
 
 /** From which version a document goes back to which: at once, or, with a plan, if it were done. */
@@ -61,7 +94,9 @@ export const RollbackReport = z.object({
 export type RollbackReport = z.infer<typeof RollbackReport>;
 
 /** Asks for the configuration in force, or one section of it. */
-export const ConfigShowRequest = z.object({ section: SectionName.optional() });
+export const ConfigShowRequest = z
+  .strictObject({ section: SectionName.optional() })
+  .meta({ id: "ConfigShow", description: "Body of `config-show`" });
 export type ConfigShowRequest = z.infer<typeof ConfigShowRequest>;
 
 /**

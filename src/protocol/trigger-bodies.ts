@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { ConfigShowRequest, PlanDocument, RollbackRequest } from "./reconcile.ts";
 import { Host, IpAddress, LinkName, Port } from "./values.ts";
 
 export const TgPing = z
@@ -31,4 +32,7 @@ export const triggerBodies = {
   "tg-nc": TgNc,
   "tg-traceroute": TgTracerouteBody,
   "speed-test": SpeedTest,
+  plan: PlanDocument,
+  rollback: RollbackRequest,
+  "config-show": ConfigShowRequest,
 } as const;

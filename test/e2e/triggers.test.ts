@@ -36,6 +36,27 @@ test("trigger events through the HTTP API: waited for, streamed, refused", async
     status: 422,
     body: { code: "invalid-body", details: { field: "host" } },
   });
+  const service = { name: "web", protocol: "tcp", host: "127.0.0.1", port: 9 };
+  const config = { services: { version: 2, items: { s: service } } };
+  const planned = { sections: [{ steps: [{ kind: "offer", detail: "web at tcp 127.0.0.1:9" }] }, { total: 0 }] };
+  for (const body of [config, { config }, { uid, name: "edge", cluster: "c.example", config }]) {
+    expect(await run("plan", body)).toMatchObject({ status: 200, body: planned });
+  }
+  for (const body of [undefined, {}, { config: {} }]) {
+    expect(await run("plan", body)).toMatchObject({ status: 200, body: { sections: [{ total: 0 }, { total: 0 }] } });
+  }
+  for (const [event, body, field] of [
+    ["plan", { document: config }, "document"],
+    ["plan", { config, document: config }, "document"],
+    ["plan", { config: { servicez: {} } }, "config.servicez"],
+    ["plan", { uid }, "body"],
+    ["why", { section: "core" }, "section"],
+    ["config-show", { sections: ["core"] }, "sections"],
+    ["rollback", { version: 1 }, "version"],
+  ] as const) {
+    expect(await run(event, body)).toMatchObject({ status: 422, body: { code: "invalid-body", details: { field } } });
+  }
+
   expect(await run("node-reboot", {})).toMatchObject({ status: 422, body: { code: "not-supported" } });
   expect(await run("speed-test", { action: "download" })).toMatchObject({ status: 200 });
 

@@ -1,4 +1,5 @@
 import type { OverlayReading } from "../../src/agent/overlay-reading.ts";
+import { parsedSections } from "../../src/agent/parsed-sections.ts";
 import type { OverlayCounters, OverlayView } from "../../src/host/overlay.ts";
 import type { Config, NodeDocument } from "../../src/protocol/documents.ts";
 import type { ListenerCounters, ListenerState, OverlayService, ServiceHealth } from "../../src/protocol/overlay.ts";
@@ -38,6 +39,7 @@ export function aReading(parts: ReadingParts, changes: Partial<OverlayReading> =
   return {
     config,
     node: { ...nodeDocument(), ...node },
+    parsed: parsedSections(),
     status: { state: "up", since: STARTED, pid: 7 },
     view,
     counters: answer,

@@ -1,8 +1,9 @@
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { SectionPlan } from "../../protocol/reconcile.ts";
+import { MAX_DETAIL, type SectionPlan, type ShownStep } from "../../protocol/reconcile.ts";
 import { withinDeadline } from "./deadline.ts";
 import type { Work } from "./pass.ts";
+import type { PlannedStep } from "./section.ts";
 import { codeOf } from "./standing.ts";
 
 /** How many steps of a section are shown. */
@@ -22,11 +23,7 @@ export async function preview(work: readonly Work[], clock: Clock, signal: Abort
       }
       const bounds = { clock, ms: section.deadlineMs, what: `${section.name}: observe`, signal };
       const view = await withinDeadline(bounds, (signal) => prepared.look(signal));
-      const steps = view.steps
-        .slice(0, MAX_STEPS)
-        .map(({ step: { kind, subject, guarded, removes } }) =>
-          removes === true ? { kind, subject, guarded, removes } : { kind, subject, guarded },
-        );
+      const steps = view.steps.slice(0, MAX_STEPS).map(shownStep);
       plans.push({ ...base, steps, total: view.steps.length, issues: [...rejected, ...notices, ...view.waits] });
     } catch (thrown) {
       signal.throwIfAborted();
@@ -35,4 +32,20 @@ export async function preview(work: readonly Work[], clock: Clock, signal: Abort
     }
   }
   return plans;
+}
+
+function shownStep({ step, describe }: PlannedStep): ShownStep {
+  const { kind, subject, guarded, removes } = step;
+  const detail = describe();
+  return {
+    kind,
+    subject,
+    guarded,
+    ...(removes === true ? { removes } : {}),
+    ...(detail === undefined ? {} : { detail: shortened(detail) }),
+  };
+}
+
+function shortened(text: string): string {
+  return text.length <= MAX_DETAIL ? text : `${text.slice(0, MAX_DETAIL - 1)}…`;
 }

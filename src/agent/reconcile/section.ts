@@ -26,6 +26,8 @@ export interface Section<Desired, Actual, S extends Step> {
    * is to be done only because that changed is nobody's tampering; absent, every difference is. Pure.
    */
   asSurrounded?(actual: Actual, before: Actual): Actual;
+  /** Says on one line what a step is about, what changes and whether flows end; free of secrets. Only for people. Pure. */
+  describe?(step: S, actual: Actual): string;
   /** Names the step that takes this one back, stored before it is applied. Pure. */
   undo(step: S, actual: Actual): S | undefined;
   /** Carries out one step; safe to repeat after a crash. */
@@ -107,6 +109,7 @@ export interface PlannedStep {
   /** It only follows surroundings that changed since the desired state was reached; nobody changed what the section made. */
   readonly isFollowing: boolean;
   readonly undo: () => unknown;
+  readonly describe: () => string | undefined;
   readonly apply: (signal: AbortSignal) => Promise<void>;
 }
 
@@ -150,7 +153,8 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
           for (const step of planned) {
             const undo = (): unknown => undoOf(step, actual);
             const isFollowing = due?.has(step.subject) === false;
-            typed.set({ step, isFollowing, undo, apply: (signal) => section.apply(step, signal) }, step);
+            const describe = (): string | undefined => section.describe?.(step, actual);
+            typed.set({ step, isFollowing, undo, describe, apply: (signal) => section.apply(step, signal) }, step);
           }
           const applyAll: View["applyAll"] = (chosen, signal) =>
             section.applyAll?.(

@@ -1,4 +1,4 @@
-import { PlanRequest, type PlanReport } from "../../protocol/reconcile.ts";
+import { PlanDocument, type PlanReport, type PlanRequest } from "../../protocol/reconcile.ts";
 import type { OneShotTrigger } from "./trigger.ts";
 
 /** What a configuration would do on this machine. */
@@ -9,7 +9,7 @@ export function plan(planConfig: PlanConfig): OneShotTrigger<PlanRequest> {
   return {
     event: "plan",
     kind: "one-shot",
-    request: PlanRequest,
+    request: PlanDocument,
     deadlineMs: 60_000,
     needsDataPlane: false,
     readOnly: true,

@@ -28,8 +28,14 @@ export function parseRequest<Request>(event: string, schema: z.ZodType<Request>,
   const issues = describeIssues(parsed.error)
     .slice(0, MAX_ISSUES)
     .map((issue) => issue.slice(0, MAX_ISSUE_LENGTH));
-  const field = parsed.error.issues[0]?.path.map(String).join(".").slice(0, MAX_ISSUE_LENGTH) || "body";
+  const field = fieldOf(parsed.error.issues[0]).slice(0, MAX_ISSUE_LENGTH) || "body";
   throw new InputError("invalid-body", `${event}: ${issues.join("; ")}`, { details: { field, issues } });
+}
+
+function fieldOf(issue: z.core.$ZodIssue | undefined): string {
+  if (issue === undefined) return "";
+  const unknown = issue.code === "unrecognized_keys" ? issue.keys.slice(0, 1) : [];
+  return [...issue.path.map(String), ...unknown].join(".");
 }
 
 function withoutName(schema: z.ZodType, body: unknown): unknown {

@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { WhyReport } from "../../protocol/reconcile.ts";
 import type { OneShotTrigger } from "./trigger.ts";
 
-export const Why = z.object({});
+export const Why = z.strictObject({});
 export type Why = z.infer<typeof Why>;
 
 /** Names whatever is not as it should be, and why. */

@@ -34,6 +34,26 @@ describe("holdfast plan", () => {
     }
   });
 
+  it("shows what each step is about, all steps before what is wrong", async () => {
+    await using agent = await startLocalAgent();
+    const step = (kind: string, detail: string) => ({ kind, subject: "ea0076ec", guarded: false, detail });
+    const issue = { path: "services.items.a", code: "service-down", message: "services.items.a: no answer" };
+    agent.provider.currentPlan = {
+      schema: 1,
+      sections: [
+        { section: "services", steps: [step("change", "web: \u001b[5mtarget 1 → 2")], total: 1, issues: [issue] },
+        { section: "connectors", steps: [step("change", "tcp 127.0.0.1:1: maxmbps 10 → 20")], total: 1, issues: [] },
+      ],
+      notes: [],
+    };
+    const text =
+      "services: change web: target 1 → 2\nconnectors: change tcp 127.0.0.1:1: maxmbps 10 → 20\n" +
+      "services: service-down: services.items.a: no answer\n2 steps\n";
+    expect((await holdfast(["plan", "--run", agent.runDir])).stdout).toBe(text);
+    const json = JSON.parse((await holdfast(["plan", "--json", "--run", agent.runDir])).stdout) as unknown;
+    expect(json).toEqual(agent.provider.currentPlan);
+  });
+
   it("refuses what is no configuration before it asks", async () => {
     await using agent = await startLocalAgent();
     const file = join(tempDir(), "node.json");

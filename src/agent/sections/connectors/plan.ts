@@ -19,6 +19,8 @@ interface Listens {
 /** At how many addresses one connector may listen. */
 const MAX_ADDRESSES = 256;
 
+const OF_TARGET: ReadonlySet<OverlayReason> = new Set(["loop", "unknown-service", "protocol-mismatch", "unreachable"]);
+
 export type ConnectorStep =
   | ({ readonly kind: "listen" | "change" | "rename" } & Listens)
   | ({ readonly kind: "move"; readonly from: string } & Listens)
@@ -143,6 +145,10 @@ export function waitingConnectors(desired: readonly Connector[], actual: Connect
     const state = actual.states.get(keyOf(connector));
     if (bound.length === 0 || state?.state !== "failed") return collisions;
     const { reason = "other" } = state;
+    const target = actual.listeners.get(state.key)?.target;
+    // What came of another target says nothing of this one.
+    if (OF_TARGET.has(reason) && target !== undefined && !isDeepStrictEqual(target, connector.target))
+      return collisions;
     return collisions.concat({ path, code: reason, message: `${path}: ${explain(connector, reason, state.message)}` });
   });
 }

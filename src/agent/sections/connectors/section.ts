@@ -3,6 +3,7 @@ import { normaliseConnectors, type Connector } from "../../../protocol/sections/
 import { noticesByEffect } from "../../../protocol/sections/items.ts";
 import type { NodeType } from "../../../protocol/values.ts";
 import type { Section } from "../../reconcile/section.ts";
+import { describeConnectorStep } from "./plan-detail.ts";
 import {
   planConnectors,
   unreachableConnectors,
@@ -50,6 +51,7 @@ export function connectorsSection(
     },
     plan: planConnectors,
     asSurrounded: (actual, { addresses }) => ({ ...actual, addresses }),
+    describe: describeConnectorStep,
     undo: () => undefined,
     apply: (step, signal) => applyAll([step], signal),
     applyAll,

@@ -60,13 +60,19 @@ export function compileService(service: Service, addresses: ServicesActual["addr
 }
 
 /** Names the services that no flow can reach: their target is down, or the link they are to leave by has no address. */
-export function waitingServices(desired: readonly Service[], { health, addresses }: ServicesActual): readonly Issue[] {
+export function waitingServices(
+  desired: readonly Service[],
+  { services, health, addresses }: ServicesActual,
+): readonly Issue[] {
   return desired.filter(isOffered).flatMap(({ name, path, host, port, sourceInterface }): Issue[] => {
     if (sourceInterface !== undefined && addresses.get(sourceInterface)?.[0] === undefined) {
       const at = `${path}.sourceInterface`;
       return [{ path: at, code: "address-absent", message: `${at}: ${sourceInterface} has no IPv4 address` }];
     }
-    if (health.get(name)?.state !== "down") return [];
+    const judged = services.get(name);
+    // What was judged at another target says nothing of this one.
+    const isOfAnother = judged !== undefined && (judged.host !== host || judged.port !== port);
+    if (isOfAnother || health.get(name)?.state !== "down") return [];
     return [{ path, code: "service-down", message: `${path}: ${host}:${port} does not answer` }];
   });
 }

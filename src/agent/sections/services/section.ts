@@ -2,6 +2,7 @@ import type { Overlay } from "../../../host/overlay.ts";
 import { normaliseServices, type Service } from "../../../protocol/sections/services.ts";
 import { noticesByEffect } from "../../../protocol/sections/items.ts";
 import type { Section } from "../../reconcile/section.ts";
+import { describeServiceStep } from "./plan-detail.ts";
 import { planServices, unjudgedServices, waitingServices, type ServicesActual, type ServiceStep } from "./plan.ts";
 
 export interface ServicesOptions {
@@ -36,6 +37,7 @@ export function servicesSection(options: ServicesOptions): Section<readonly Serv
     },
     plan: planServices,
     asSurrounded: (actual, { addresses }) => ({ ...actual, addresses }),
+    describe: describeServiceStep,
     undo: () => undefined,
     apply: (step, signal) => applyAll([step], signal),
     applyAll,

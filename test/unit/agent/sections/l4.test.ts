@@ -49,7 +49,10 @@ describe("the sections of the overlay", () => {
     };
     expect(await rig.engine.preview(upgraded, true, forever)).toMatchObject([
       { section: "services", total: 0 },
-      { section: "connectors", steps: [{ kind: "rename" }, { kind: "rename" }] },
+      {
+        section: "connectors",
+        steps: [{ kind: "rename", detail: "tcp 0.0.0.0:8080 (new-2): id a → new-2" }, { kind: "rename" }],
+      },
     ]);
     await rig.want(upgraded);
     expect([...rig.overlay.view().listeners.keys()]).toEqual(before);

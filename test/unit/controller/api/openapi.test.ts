@@ -155,6 +155,9 @@ describe("the OpenAPI document", () => {
       ["TgNc", { host: "h", port: 22 }, { host: "h", port: 70_000 }],
       ["TgTraceroute", { host: "h" }, {}],
       ["SpeedTest", { action: "upload" }, { action: "sideways" }],
+      ["Plan", { config: { services: {} } }, { document: {} }],
+      ["Rollback", { document: "node", plan: true }, { version: 1 }],
+      ["ConfigShow", { section: "core" }, { sections: ["core"] }],
     ] as const) {
       expect(text).toContain(`#/components/schemas/${id}"`);
       const check = checker(members(document.components.schemas[id]));

@@ -127,6 +127,13 @@ describe("what connectors wait for", () => {
     ]);
   });
 
+  test("what came of another target is not said of the one that is planned, what came of the port is", () => {
+    const planned = [aConnector("a", { target: { service: "api" } })];
+    const listeners = [itsListener("a")];
+    expect(waitingConnectors(planned, actualOf(listeners, [state({ reason: "unknown-service" })]))).toEqual([]);
+    expect(waitingConnectors(planned, actualOf(listeners, [state({ reason: "address-in-use" })]))).toHaveLength(1);
+  });
+
   test("nothing of those that listen, are switched off, not carried, or not known yet", () => {
     const short = [state({ reason: "out-of-resources" })];
     expect(waitingConnectors([aConnector("a")], actualOf([itsListener("a")], short))[0]?.message).toContain(

@@ -58,6 +58,11 @@ describe("the steps to services", () => {
 
 describe("what services wait for", () => {
   const down: ServiceHealth = { name: "web", state: "down", since: 1 };
+
+  test("what was judged at another target is not said of the one that is planned", () => {
+    expect(waitingServices([aConfigService("a", { port: 81 })], actualOf([itsEntry()], [down]))).toEqual([]);
+    expect(waitingServices([aConfigService("a")], actualOf([itsEntry()], [down]))).toHaveLength(1);
+  });
   test("a target that is down, as long as the service is offered", () => {
     const issue = { path: "services.items.a", code: "service-down" };
     expect(waitingServices([aConfigService("a")], actualOf([], [down]))).toMatchObject([issue]);

@@ -1,0 +1,33 @@
+import { normaliseConnectors, type Connector } from "../protocol/sections/connectors.ts";
+import type { Normalised } from "../protocol/sections/items.ts";
+import { normaliseServices, type Service } from "../protocol/sections/services.ts";
+import type { NodeType } from "../protocol/values.ts";
+
+/** The overlay's sections in one form, each raw value read once for as long as it is in use. */
+export interface ParsedSections {
+  connectors(raw: unknown, nodeType: NodeType): Normalised<Connector>;
+  services(raw: unknown, isMember: boolean): Normalised<Service>;
+}
+
+/** Reading a thousand items takes longer than all else in a report, and reports are asked for every second. */
+export function parsedSections(): ParsedSections {
+  return {
+    connectors: once((raw, nodeType: NodeType) => normaliseConnectors(raw, { nodeType })),
+    services: once((raw, isMember: boolean) => normaliseServices(raw, { isMember })),
+  };
+}
+
+/** Keeps what came of a raw section, which nobody changes in place, in the context it was last read in. */
+function once<Context, Result>(
+  parse: (raw: unknown, context: Context) => Result,
+): (raw: unknown, context: Context) => Result {
+  const known = new WeakMap<object, { readonly context: Context; readonly result: Result }>();
+  return (raw, context) => {
+    if (typeof raw !== "object" || raw === null) return parse(raw, context);
+    const before = known.get(raw);
+    if (before !== undefined && before.context === context) return before.result;
+    const result = parse(raw, context);
+    known.set(raw, { context, result });
+    return result;
+  };
+}

@@ -1,0 +1,86 @@
+import type { OverlayListener } from "../../../protocol/overlay.ts";
+import { droppedBy, type Dropped } from "../../../protocol/overlay-change.ts";
+import type { ConnectorsActual, ConnectorStep } from "./plan.ts";
+
+/** What a step says of flows; of those that stay nothing. */
+const ENDS: Readonly<Record<Dropped, string>> = {
+  all: ", ends its flows",
+  forbidden: ", ends flows from sources that it no longer admits",
+  none: "",
+};
+
+/** How much of an id tells it apart for a person. */
+const SHORT_ID = 8;
+/** How many source blocks or addresses are shown. */
+const MAX_LISTED = 8;
+
+/** A step for people: where the listener is and leads, what changes, and whether flows end. Pure. */
+export function describeConnectorStep(step: ConnectorStep, { listeners }: ConnectorsActual): string {
+  switch (step.kind) {
+    case "close": {
+      const before = listeners.get(step.key);
+      const where = before === undefined ? step.key : placeOf(before);
+      const to = before === undefined ? "" : ` to ${targetOf(before)}`;
+      return `${where} (${shortId(step.subject)})${to}${ENDS.all}`;
+    }
+    case "listen":
+      return `${placeOf(step.listener)} (${shortId(step.subject)}) to ${targetOf(step.listener)}`;
+    case "move":
+      return changeText(listeners.get(step.from), step.listener);
+    case "change":
+    case "rename":
+      return changeText(listeners.get(step.listener.key), step.listener);
+  }
+}
+
+function changeText(from: OverlayListener | undefined, to: OverlayListener): string {
+  if (from === undefined) return `${placeOf(to)} (${shortId(to.connector)}) to ${targetOf(to)}`;
+  const isMoved = from.key !== to.key;
+  const place = isMoved ? `${placeOf(from)} → ${placeOf(to)}` : placeOf(to);
+  const texts = changes(from, to, isMoved);
+  const what = texts.length === 0 ? "" : `: ${texts.join(", ")}`;
+  return `${place} (${shortId(to.connector)})${what}${ENDS[endedBy(from, to)]}`;
+}
+
+function endedBy(from: OverlayListener, to: OverlayListener): Dropped {
+  const dropped = droppedBy(from, to);
+  return dropped === "forbidden" && to.sources === undefined ? "none" : dropped;
+}
+
+function changes(from: OverlayListener, to: OverlayListener, isMoved: boolean): readonly string[] {
+  const shown: readonly (readonly [string, (listener: OverlayListener) => string])[] = [
+    ["id", ({ connector }) => connector],
+    ["to", targetOf],
+    ["addresses", ({ addresses }) => (isMoved ? "" : listed(addresses))],
+    ["maxmbps", ({ bitsPerSecond }) => (bitsPerSecond === undefined ? "unlimited" : `${bitsPerSecond / 1_000_000}`)],
+    ["sourceBlock", ({ sources }) => (sources === undefined ? "anybody" : listed(sources))],
+    ["maxConnections", ({ maxFlows }) => `${maxFlows}`],
+    ["idleTimeout", ({ idleTimeoutMs }) => `${idleTimeoutMs / 1000} s`],
+  ];
+  return shown.flatMap(([name, text]) => {
+    const [before, after] = [text(from), text(to)];
+    if (before !== after) return [`${name} ${before} → ${after}`];
+    return name === "sourceBlock" && droppedBy(from, to) === "forbidden" ? [name] : [];
+  });
+}
+
+/** A link is shown by its name, whatever addresses it has. */
+function placeOf({ key, protocol, addresses, port }: OverlayListener): string {
+  const nic = /^(?:tcp|udp)\/nic:([^/]+)\//.exec(key)?.[1];
+  return `${protocol} ${nic ?? listed(addresses)}:${port}`;
+}
+
+function targetOf({ target }: OverlayListener): string {
+  if ("service" in target) return target.service;
+  return `${target.host.includes(":") ? `[${target.host}]` : target.host}:${target.port}`;
+}
+
+function listed(texts: readonly string[]): string {
+  if (texts.length === 0) return "nobody";
+  const more = texts.length > MAX_LISTED ? ` and ${texts.length - MAX_LISTED} more` : "";
+  return `${texts.slice(0, MAX_LISTED).join(" ")}${more}`;
+}
+
+function shortId(id: string): string {
+  return id.length <= SHORT_ID + 4 ? id : `${id.slice(0, SHORT_ID)}…`;
+}
