@@ -28,6 +28,17 @@ test("unknown fields are ignored, wrong ones named, all of them", () => {
   );
 });
 
+test("an unknown field is named where nothing else is allowed, also below another", () => {
+  const strict = z.strictObject({ config: z.strictObject({}).optional() });
+  const details = (field: string): unknown =>
+    expect.objectContaining({
+      code: "invalid-body",
+      details: { field, issues: [expect.stringContaining("unknown fields: x")] },
+    });
+  expect(() => parseRequest("e", strict, { x: 1 })).toThrow(details("x"));
+  expect(() => parseRequest("e", strict, { config: { x: 1 } })).toThrow(details("config.x"));
+});
+
 test.each([
   [[], "a list"],
   ["text", "text"],
