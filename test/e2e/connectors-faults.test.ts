@@ -79,7 +79,7 @@ test("what one connector lacks is named and mends itself, and the others go on",
     ...lasting,
     [`connectors.items.${barred}`]: "address-in-use",
     [`connectors.items.${looping}`]: "loop",
-    [`connectors.items.${second}`]: "address-in-use",
+    [`connectors.items.${second}.port`]: "E_PORT_IN_USE",
     "services.services.1": "service-down",
   };
   await stage.untilNamed(faults);
