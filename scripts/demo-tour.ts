@@ -111,7 +111,7 @@ function overlay(stage: Stage): readonly Stop[] {
     {
       title: "break it: a second connector on the same port is refused by the API",
       command: `curl -s ${auth} ${json} -X POST ${config}/connectors -d ${connector(connectorPort)}`,
-      expect: /has the port already/,
+      expect: /is taken by the connector/,
     },
     {
       title: "break it on the node: a connector on a port that another program has, the control plane itself",

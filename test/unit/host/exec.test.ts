@@ -60,6 +60,19 @@ function zombies(): number {
   }).length;
 }
 
+function pidOf(commandLine: readonly string[]): number {
+  const wanted = commandLine.map((word) => `${word}\0`).join("");
+  const pid = readdirSync("/proc").find((name) => {
+    try {
+      return readFileSync(`/proc/${name}/cmdline`, "utf8") === wanted;
+    } catch {
+      return false;
+    }
+  });
+  if (pid === undefined) throw new Error(`nothing runs ${commandLine.join(" ")}`);
+  return Number(pid);
+}
+
 describe("run", () => {
   test("gives exit status and both outputs; a non-zero exit is a result", async () => {
     const result = await exec.run("sh", ["-c", "echo out; echo err >&2; exit 3"], { ...bounds, signal: never() });
@@ -72,15 +85,8 @@ describe("run", () => {
     // Nobody else on this machine sleeps for just as long.
     const duration = `60.${process.pid}`;
     const running = exec.spawn("sleep", [duration], { signal: never() });
-    const pid = Number(
-      readdirSync("/proc").find((name) => {
-        try {
-          return readFileSync(`/proc/${name}/cmdline`, "utf8") === `sleep\0${duration}\0`;
-        } catch {
-          return false;
-        }
-      }),
-    );
+    // A new process has its starter's command line until its own program is loaded.
+    const pid = await vi.waitFor(() => pidOf(["sleep", duration]), { timeout: 10_000 });
     expect(getPriority(pid)).toBe(10);
     running.kill();
     expect(await running.exitCode).toBe(130);
