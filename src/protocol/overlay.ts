@@ -3,10 +3,11 @@ import { isIP } from "node:net";
 import { z } from "zod";
 import type { JsonLimits } from "../lib/strict-json.ts";
 import type { MethodSpec } from "./methods.ts";
-import { Host, IpAddress, JsonObject, Port, UnixMilliseconds, Version } from "./values.ts";
+import { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, PathId, RttBucket } from "./overlay-mesh.ts";
+import { Host, IpAddress, JsonObject, Port, Uid, UnixMilliseconds, Version } from "./values.ts";
 
 /** The form of the table; an overlay that is given a newer one keeps the table it has and says so. */
-export const OVERLAY_FORMAT = 1;
+export const OVERLAY_FORMAT = 2;
 
 /** The socket below the overlay's run directory, for the agent alone. */
 export const OVERLAY_SOCKET = "overlay.sock";
@@ -49,8 +50,13 @@ export const OverlayService = z.object({
 });
 export type OverlayService = z.infer<typeof OverlayService>;
 
-/** What a listener leads to: a service of this node by name, or an address taken literally. */
-export const OverlayTarget = z.union([z.object({ service: Text }), z.object({ host: IpAddress, port: Port })]);
+/** What a listener leads to: a service by name, or an address taken literally; with `peer` there, else on this node. */
+export const OverlayTarget = z.union([
+  z.object({ peer: Uid, service: Text }),
+  z.object({ peer: Uid, host: IpAddress, port: Port }),
+  z.object({ service: Text }),
+  z.object({ host: IpAddress, port: Port }),
+]);
 export type OverlayTarget = z.infer<typeof OverlayTarget>;
 
 /**
@@ -83,6 +89,8 @@ export const OverlayTable = z.object({
     .array(OverlayListener)
     .max(20_000)
     .refine((listeners) => areUnique(listeners.map(({ key }) => ({ name: key }))), "two listeners of one key"),
+  /** Absent while this node knows no other. */
+  mesh: OverlayMesh.optional(),
 });
 export type OverlayTable = z.infer<typeof OverlayTable>;
 
@@ -122,6 +130,18 @@ export const OverlayReason = z.enum([
   "reset",
   "idle",
   "removed",
+  /** No path to any gateway is up. */
+  "no-path",
+  /** The gateways that are up do not have the other node. */
+  "peer-absent",
+  /** Whoever answered did not prove the key meant. */
+  "peer-unproven",
+  /** The other node's document does not grant it. */
+  "not-granted",
+  /** The tunnel ended under the flow. */
+  "tunnel-lost",
+  /** A relay may not carry the pair, or it went through too many. */
+  "relay-refused",
   "other",
 ]);
 export type OverlayReason = z.infer<typeof OverlayReason>;
@@ -161,10 +181,15 @@ export const ServiceHealth = z.object({
 });
 export type ServiceHealth = z.infer<typeof ServiceHealth>;
 
-/** A finished or refused flow, ready for the platform's flow record. Times in Unix milliseconds. */
+/**
+ * A finished or refused flow, ready for the platform's flow record. Times in Unix milliseconds. One that a peer brought to a service
+ * here has no listener and no connector.
+ */
 export const OverlayFlow = z.object({
   listener: z.string().max(512),
-  connector: Text,
+  connector: z.string().max(253),
+  /** The other node, where there is one. */
+  peer: Uid.optional(),
   service: z.string().max(253),
   protocol: Transport,
   sourceIp: IpAddress,
@@ -209,6 +234,37 @@ export const overlayMethods = {
       services: z.array(ServiceHealth).max(20_000),
     }),
   },
+  /** The private key with which this node proves itself to others; kept on disk, 0600, apart from the table. */
+  "identity.set": { kind: "request", params: OverlayIdentity, result: Nothing },
+  "mesh.get": { kind: "request", params: Nothing, result: MeshState },
+  /**
+   * Sends bytes to a peer and waits for them to come back, inside the tunnel; by one path if named. Without an answer in time it
+   * fails as `timeout`; `not-found` is an unknown peer or path, `not-connected` one without a tunnel.
+   */
+  echo: {
+    kind: "request",
+    params: z.object({
+      peer: Uid,
+      path: PathId.optional(),
+      bytes: z.int().min(8).max(65_000),
+      timeoutMs: z.int().min(100).max(60_000),
+    }),
+    result: z.object({ rttMs: z.number().min(0), gateway: Uid, path: PathId }),
+  },
+  /** Uploads bytes to a peer in messages and within a window; progress comes as `perf.progress`. Errors as of `echo`, and `cancelled`. */
+  "perf.run": {
+    kind: "request",
+    params: z.object({
+      id: z.string().min(1).max(64),
+      peer: Uid,
+      path: PathId.optional(),
+      bytes: z.int().min(1).max(1_000_000_000),
+      messageBytes: z.int().min(1).max(1_048_576),
+      windowBytes: z.int().min(1024).max(16_777_216),
+    }),
+    result: z.object({ bytes: Version, ms: z.number().min(0), gateway: Uid, path: PathId }),
+  },
+  "perf.cancel": { kind: "request", params: z.object({ id: z.string().max(64) }), result: Nothing },
   "counters.get": {
     kind: "request",
     params: Nothing,
@@ -254,6 +310,15 @@ export const overlayNotices = {
   "services.changed": {
     kind: "notification",
     params: z.object({ services: z.array(ServiceHealth).max(20_000) }),
+    result: Nothing,
+  },
+  /** How paths and clients stand, whenever one of them stands otherwise; at most once in 100 ms. */
+  "mesh.changed": { kind: "notification", params: MeshState.omit({ sessions: true }), result: Nothing },
+  "mesh.events": { kind: "notification", params: z.object({ events: z.array(MeshEvent).max(500) }), result: Nothing },
+  "rtt.closed": { kind: "notification", params: z.object({ buckets: z.array(RttBucket).max(1024) }), result: Nothing },
+  "perf.progress": {
+    kind: "notification",
+    params: z.object({ id: z.string().max(64), bytes: Version, lost: Version }),
     result: Nothing,
   },
   "flows.ended": { kind: "notification", params: z.object({ flows: z.array(OverlayFlow).max(500) }), result: Nothing },

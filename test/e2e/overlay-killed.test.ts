@@ -8,6 +8,7 @@ import { freePort } from "../support/programs.ts";
 import { eventsOf } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
+import { OVERLAY_FORMAT } from "../../src/protocol/overlay.ts";
 
 /** A stage with one connector that serves. */
 async function serving(): Promise<{ stage: L4Stage; port: number }> {
@@ -57,7 +58,7 @@ test("with agent and overlay gone, the agent alone brings back what was served",
 
   // The table on disk is of a version that nobody here can read.
   const table = join(stage.agent.stateDir, "overlay/table.json");
-  const body = { format: 2, version: 99, elsewhere: true };
+  const body = { format: OVERLAY_FORMAT + 1, version: 99, elsewhere: true };
   const sha256 = createHash("sha256").update(JSON.stringify(body)).digest("hex");
   writeFileSync(table, JSON.stringify({ format: 1, sha256, body }));
   rmSync(`${table}.previous`, { force: true });

@@ -5,7 +5,7 @@ import { systemClock, type Clock } from "../../../src/host/clock.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import type { Overlay } from "../../../src/host/overlay.ts";
 import { connectControl } from "../../../src/host/overlay-control.ts";
-import type { OverlayListener } from "../../../src/protocol/overlay.ts";
+import { OVERLAY_FORMAT, type OverlayListener } from "../../../src/protocol/overlay.ts";
 import { aClient, aListener, aServer, aService, aTable, echo } from "../../support/overlay-rig.ts";
 import { COUNTERS, friendly, NO_TABLE, ownerRig, scriptedOverlay } from "../../support/owner-rig.ts";
 import { freePort } from "../../support/programs.ts";
@@ -308,7 +308,7 @@ describe("an overlay that is not as it should be", () => {
   test("with a table of another version is given ours", async () => {
     const rig = ownerRig();
     const overlay = await scriptedOverlay(rig.runDir);
-    const newer = { format: 2, version: 7, somethingElse: [] };
+    const newer = { format: OVERLAY_FORMAT + 1, version: 7, somethingElse: [] };
     overlay.answer = (method) =>
       method === "table.get" ? { result: { ...NO_TABLE, version: 7, hash: "77", table: newer } } : friendly(method);
     expect(await listenersOf(rig.owner)).toEqual([]);

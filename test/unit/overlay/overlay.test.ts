@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } 
 import { connect } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { tableHash, type OverlayFlow, type OverlayTable } from "../../../src/protocol/overlay.ts";
+import { OVERLAY_FORMAT, tableHash, type OverlayFlow, type OverlayTable } from "../../../src/protocol/overlay.ts";
 import { freePort } from "../../support/programs.ts";
 import {
   aClient,
@@ -82,7 +82,7 @@ describe("the overlay process", () => {
     await set(table);
     const client = aClient(port);
     await echoes(client, "before");
-    expect(await set({ ...table, format: 2, listeners: "of another kind" })).toMatchObject({
+    expect(await set({ ...table, format: OVERLAY_FORMAT + 1, listeners: "of another kind" })).toMatchObject({
       code: "invalid-body",
       message: expect.stringContaining("older than the table") as string,
     });
@@ -136,7 +136,7 @@ describe("the overlay process", () => {
 
   it("calls a table of a newer version newer, until it is sent another", async () => {
     const dir = tempDir();
-    const body = { format: 2, version: 9, elsewhere: true };
+    const body = { format: OVERLAY_FORMAT + 1, version: 9, elsewhere: true };
     const sha256 = createHash("sha256").update(JSON.stringify(body)).digest("hex");
     mkdirSync(join(dir, "state"), { recursive: true });
     writeFileSync(join(dir, "state/table.json"), JSON.stringify({ format: 1, sha256, body }));

@@ -1,0 +1,42 @@
+import { z } from "zod";
+import { Requires } from "./features.ts";
+import { Base64Url32, Fqdn, Host, NodeName, NodeType, Port, Uid } from "./values.ts";
+
+/** Who may dial a gateway: everybody of the domain, those it lists, or everybody and other gateways too. */
+export const GatewayType = z.enum(["public", "private", "hub"]);
+export type GatewayType = z.infer<typeof GatewayType>;
+
+/** A gateway that this node is to dial, as it advertises itself. */
+export const DomainGateway = z.object({
+  type: GatewayType,
+  host: Host,
+  port: Port,
+  udpPort: Port.optional(),
+  /** It asks whoever dials it to trace the way to it. */
+  requestsHops: z.literal(true).optional(),
+});
+export type DomainGateway = z.infer<typeof DomainGateway>;
+
+/** A peer in the `domain` document: `key` is the RFC 7638 thumbprint of its overlay key. */
+export const DomainPeer = z.object({
+  uid: Uid,
+  name: NodeName,
+  fqdn: Fqdn,
+  type: NodeType,
+  key: Base64Url32,
+  /** Only where this node is to dial it. */
+  gateway: DomainGateway.optional(),
+  /** It may dial this node's own gateway. */
+  mayDial: z.literal(true).optional(),
+  requires: Requires,
+});
+export type DomainPeer = z.infer<typeof DomainPeer>;
+
+/** What `source` may use on this node: a service by its name, or a literal `IPv4:port`. */
+export const DomainGrant = z.object({
+  source: Uid,
+  service: z.string().min(1).max(253),
+  protocol: z.enum(["tcp", "udp"]),
+  requires: Requires,
+});
+export type DomainGrant = z.infer<typeof DomainGrant>;

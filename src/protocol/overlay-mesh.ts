@@ -1,0 +1,189 @@
+import { z } from "zod";
+import { P256PublicKey } from "./keys.ts";
+import { Base64Url32, Fqdn, Host, IpAddress, Port, Uid, UnixMilliseconds, Version } from "./values.ts";
+
+const Name = z.string().min(1).max(253);
+/** A path by its id in the configuration; empty is the built-in one to that gateway. */
+export const PathId = z.string().max(128);
+const Bits = z.number().min(1);
+
+/** A node that this one may meet: `key` is the RFC 7638 thumbprint of its overlay key, which is all that proves it. */
+export const MeshPeer = z.object({
+  uid: Uid,
+  fqdn: Fqdn,
+  key: Base64Url32,
+  /** It may dial this node's gateway. */
+  mayDial: z.literal(true).optional(),
+  /** A gateway that relays for other gateways too. */
+  isHub: z.literal(true).optional(),
+});
+export type MeshPeer = z.infer<typeof MeshPeer>;
+
+/** One way to a gateway, held up at all times. `local` is the address it leaves from. */
+export const MeshPath = z.object({
+  gateway: Uid,
+  id: PathId,
+  host: Host,
+  port: Port,
+  local: IpAddress.optional(),
+  /** Preferred while it is up. */
+  isDefault: z.boolean(),
+});
+export type MeshPath = z.infer<typeof MeshPath>;
+
+/** What a peer may use here: a service by its name, or a literal `IP:port`. */
+export const MeshGrant = z.object({ source: Uid, service: Name, protocol: z.enum(["tcp", "udp"]) });
+export type MeshGrant = z.infer<typeof MeshGrant>;
+
+/** Where this node's own gateway listens. `relays` are the pairs that it may carry, in either direction; absent means every pair. */
+export const MeshServer = z.object({
+  addresses: z.array(IpAddress).min(1).max(16),
+  port: Port,
+  relays: z
+    .array(z.object({ source: Uid, dest: Uid }))
+    .max(100_000)
+    .optional(),
+});
+export type MeshServer = z.infer<typeof MeshServer>;
+
+/** The part of the table that leads to other nodes. */
+export const OverlayMesh = z.object({
+  self: Uid,
+  peers: z
+    .array(MeshPeer)
+    .max(10_000)
+    .refine((peers) => new Set(peers.map(({ uid }) => uid)).size === peers.length, "two peers of one uid"),
+  paths: z
+    .array(MeshPath)
+    .max(1024)
+    .refine(
+      (paths) => new Set(paths.map(({ gateway, id }) => `${gateway} ${id}`)).size === paths.length,
+      "two paths of one id to a gateway",
+    ),
+  server: MeshServer.optional(),
+  grants: z.array(MeshGrant).max(100_000),
+  /** Static ways: to reach `to`, use the tunnel to `via`; the lowest metric first. */
+  routes: z.array(z.object({ to: Uid, via: Uid, metric: z.int().min(0) })).max(10_000),
+  /** Bits a second over all tunnels together, in and out; absent means unlimited. */
+  ingressBitsPerSecond: Bits.optional(),
+  egressBitsPerSecond: Bits.optional(),
+});
+export type OverlayMesh = z.infer<typeof OverlayMesh>;
+
+/** The private overlay key as a JWK (RFC 7518 §6.2), and whose it is. Kept by the overlay apart from its table. */
+export const OverlayIdentity = z.object({ uid: Uid, key: P256PublicKey.extend({ d: Base64Url32 }) });
+export type OverlayIdentity = z.infer<typeof OverlayIdentity>;
+
+const Moved = { bytesIn: Version, bytesOut: Version };
+const Remote = z.object({ ip: IpAddress, port: Port });
+const Ms = z.number().min(0);
+
+/** How a path stands, since when, and why. One `carries` the traffic that has no path of its own to keep to. */
+export const PathState = z.object({
+  gateway: Uid,
+  id: PathId,
+  state: z.enum(["connecting", "up", "down"]),
+  since: UnixMilliseconds,
+  /** What led to this state, in words for people: which probe, close or document. */
+  reason: z.string().max(512).optional(),
+  carries: z.boolean(),
+  remote: Remote.optional(),
+  /** Of the last answered probe. */
+  rttMs: Ms.optional(),
+  /** Share of the last 20 probes that went unanswered, 0 to 1. */
+  loss: z.number().min(0).max(1),
+  attempts: Version,
+  ...Moved,
+});
+export type PathState = z.infer<typeof PathState>;
+
+/** A node that dials, or dialled, this node's gateway; kept for a day after it went. */
+export const ClientState = z.object({
+  peer: Uid,
+  state: z.enum(["up", "down"]),
+  since: UnixMilliseconds,
+  reason: z.string().max(512).optional(),
+  /** How many hop sessions it has; it has one or two per path. */
+  sessions: Version,
+  remote: Remote.optional(),
+  rttMs: Ms.optional(),
+  ...Moved,
+});
+export type ClientState = z.infer<typeof ClientState>;
+
+/** A peer session: end to end with another node, through `gateway` unless that is the node itself. */
+export const PeerSessionState = z.object({
+  peer: Uid,
+  role: z.enum(["source", "destination"]),
+  gateway: Uid,
+  path: PathId,
+  since: UnixMilliseconds,
+  activeFlows: Version,
+  flows: Version,
+  ...Moved,
+});
+export type PeerSessionState = z.infer<typeof PeerSessionState>;
+
+/** How the node's own gateway stands. */
+export const ServerState = z.object({
+  state: z.enum(["listening", "failed", "off"]),
+  reason: z.string().max(64).optional(),
+  message: z.string().max(1024).optional(),
+  /** Connections turned away before a key was proved, by why: `too-many`, `timeout`, `tls`, `unknown-key`, `alpn`. */
+  refused: z.record(z.string().max(64), Version),
+  /** Spliced streams between other nodes, now and in all, and the bytes they carried. */
+  relays: z.object({ active: Version, total: Version, bytes: Version }),
+});
+export type ServerState = z.infer<typeof ServerState>;
+
+/** Everything that can be said of the mesh at a moment. */
+export const MeshState = z.object({
+  paths: z.array(PathState).max(1024),
+  clients: z.array(ClientState).max(10_000),
+  sessions: z.array(PeerSessionState).max(20_000),
+  server: ServerState,
+});
+export type MeshState = z.infer<typeof MeshState>;
+
+/** Round trips of one path in one minute: `time` is its start, `numRtt` counts what was sent, the others what was answered. */
+export const RttBucket = z.object({
+  gateway: Uid,
+  path: PathId,
+  time: UnixMilliseconds,
+  numRtt: z.int().min(1),
+  answered: Version,
+  minRtt: Ms,
+  maxRtt: Ms,
+  meanRtt: Ms,
+  stdRtt: Ms,
+});
+export type RttBucket = z.infer<typeof RttBucket>;
+
+/** Something that happened on the way to another node; the states alone do not tell how long it took. */
+export const MeshEvent = z.object({
+  /**
+   * `path-lost`: a path ended unexpectedly; `path-back`: it is up again; `moved`: traffic goes another way than before;
+   * `gateway-removed`: the document no longer has it; `client-lost` and `client-back`: the same of who dials this gateway;
+   * `session-lost`: a peer session ended under flows; `session-back`: the first one after that is up.
+   */
+  kind: z.enum([
+    "path-lost",
+    "path-back",
+    "moved",
+    "gateway-removed",
+    "client-lost",
+    "client-back",
+    "session-lost",
+    "session-back",
+  ]),
+  at: UnixMilliseconds,
+  gateway: Uid.optional(),
+  path: PathId.optional(),
+  peer: Uid.optional(),
+  /** Where traffic went before, for `moved`. */
+  from: z.object({ gateway: Uid, path: PathId }).optional(),
+  cause: z.string().max(512),
+  /** From the first sign of trouble to traffic flowing again. */
+  durationMs: Ms.optional(),
+});
+export type MeshEvent = z.infer<typeof MeshEvent>;
