@@ -57,6 +57,8 @@ export class Link {
   #past = { bytesIn: 0, bytesOut: 0 };
   /** Ends the pause before a dial, or the wait for a reason to dial. */
   #stir = (): void => undefined;
+  /** Something changed in the network while a dial was under way, so its failure says little. */
+  #isWoken = false;
   #attempt: { readonly startedAt: number; readonly controller: AbortController } | undefined;
 
   constructor(path: MeshPath, key: string | undefined, options: LinkOptions) {
@@ -142,6 +144,7 @@ export class Link {
       else hop.probeNow();
     }
     const attempt = this.#attempt;
+    this.#isWoken = attempt !== undefined;
     if (attempt === undefined) return this.#upSince === undefined ? this.#stir() : undefined;
     if (this.#options.clock.elapsed() - attempt.startedAt >= STALE_DIAL_MS) attempt.controller.abort();
   }
@@ -181,7 +184,8 @@ export class Link {
         wasUp = true;
         failures = clock.elapsed() - upAt >= STABLE_MS ? 0 : failures + 1;
       } catch (thrown) {
-        failures += 1;
+        failures = this.#isWoken ? 1 : failures + 1;
+        this.#isWoken = false;
         this.#failed(toError(thrown));
       }
     }
