@@ -1,4 +1,4 @@
-import { X509Certificate } from "node:crypto";
+import { createPublicKey } from "node:crypto";
 import {
   connect as connectHttp2,
   createServer as createHttp2Server,
@@ -10,10 +10,10 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { connect as connectTls, createServer as createTlsServer, type TLSSocket } from "node:tls";
+import { createServer as createTlsServer, type TLSSocket } from "node:tls";
 import { onTestFinished } from "vitest";
-import type { Secure } from "../../src/overlay/mesh/paths/dial-hop.ts";
-import { pinOf, testCertificate, type TestCertificate } from "./certificates.ts";
+import { meshContext, p256Thumbprint, type MeshIdentity } from "../../src/overlay/mesh/tls.ts";
+import { testCertificate, type TestCertificate } from "./certificates.ts";
 import { waitFor } from "./wait-for.ts";
 
 /** A gateway of the test's own: it takes hop sessions of both kinds, and does what it is told. */
@@ -73,7 +73,7 @@ export async function testGateway(
   onTestFinished(stop);
   const gateway: TestGateway = {
     port: (server.address() as AddressInfo).port,
-    key: certificate.pin,
+    key: testIdentity("", certificate).key,
     certificate,
     inward,
     outward,
@@ -93,34 +93,11 @@ export async function testGateway(
   return gateway;
 }
 
-/** TLS as the node makes it, for tests of what lies above: keys are compared by `TestCertificate.pin`. */
-export function testSecure(own: TestCertificate): Secure {
-  return (socket, key, protocol, signal) =>
-    new Promise((resolve, reject) => {
-      const tls = connectTls({
-        socket,
-        cert: own.cert,
-        key: own.key,
-        ALPNProtocols: [protocol],
-        rejectUnauthorized: false,
-        minVersion: "TLSv1.3",
-      });
-      const abort = (): void => {
-        tls.destroy();
-        reject(signal.reason as Error);
-      };
-      signal.addEventListener("abort", abort, { once: true });
-      tls.once("error", reject).once("close", () => reject(new Error("closed before TLS was made")));
-      tls.once("secureConnect", () => {
-        signal.removeEventListener("abort", abort);
-        const pin = pinOf(new X509Certificate(tls.getPeerCertificate().raw));
-        if (pin === key) resolve(tls);
-        else {
-          tls.destroy();
-          reject(new Error("another key than the one meant"));
-        }
-      });
-    });
+/** What a node proves itself with, from a certificate of the test's. */
+export function testIdentity(uid: string, { cert, key }: TestCertificate): MeshIdentity {
+  const thumbprint = p256Thumbprint(createPublicKey(key));
+  if (thumbprint === undefined) throw new Error("not a P-256 key");
+  return { uid, key: thumbprint, context: meshContext(key, cert) };
 }
 
 function keep<S extends ClientHttp2Session | ServerHttp2Session>(list: S[], session: S): void {

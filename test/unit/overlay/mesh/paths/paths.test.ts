@@ -1,4 +1,3 @@
-import { connect as connectHttp2, performServerHandshake } from "node:http2";
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -16,7 +15,7 @@ import { testCertificate } from "../../../../support/certificates.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { FaultProxy } from "../../../../support/fault-proxy.ts";
 import { freePort } from "../../../../support/programs.ts";
-import { testGateway, testSecure, type TestGateway } from "../../../../support/test-gateway.ts";
+import { testGateway, testIdentity, type TestGateway } from "../../../../support/test-gateway.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const SELF = "00000000-0000-4000-8000-000000000001";
@@ -41,16 +40,14 @@ async function rig(askName: AskName = () => Promise.reject(new Error("no names h
   const clock = new FakeClock();
   const own = await testCertificate({ hosts: [] });
   const names = nameCache(clock, askName);
-  const secure = testSecure(own);
+  const identity = testIdentity(SELF, own);
   const events: MeshEvent[] = [];
   const buckets: RttBucket[] = [];
   const streams: Rig["streams"] = [];
   const paths = new Paths({
     clock,
     random: () => 0.5,
-    dial: (target, protocol, signal) => dialHop({ clock, names, secure }, target, protocol, signal),
-    connect: (socket) => connectHttp2("http://gateway", { createConnection: () => socket }),
-    serve: (socket) => performServerHandshake(socket),
+    dial: (target, protocol, signal) => dialHop({ clock, names, identity: () => identity }, target, protocol, signal),
     onStream: (stream, headers) => void streams.push({ stream, headers }),
     onChanged: () => undefined,
     onEvent: (event) => void events.push(event),
@@ -179,7 +176,10 @@ describe("paths to gateways", () => {
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: "A".repeat(43) }));
     await until("it is tried again and again", () => (state(G1)?.attempts ?? 0) > 4);
-    expect(state(G1)).toMatchObject({ state: "down", reason: "another key than the one meant" });
+    expect(state(G1)).toMatchObject({
+      state: "down",
+      reason: "whoever answered proved another key than the gateway's",
+    });
     await until("nothing is left", () => gateway.inward.length === 0);
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
     await until("the key was corrected", () => isUp(state(G1)));
@@ -428,7 +428,7 @@ describe("paths to gateways", () => {
     const { paths, until, state, events } = await rig();
     const port = await freePort();
     const own = await testCertificate({ hosts: [] });
-    paths.apply(mesh([pathTo(G1, port, { local: "127.0.0.88" })], { [G1]: own.pin }));
+    paths.apply(mesh([pathTo(G1, port, { local: "127.0.0.88" })], { [G1]: testIdentity(G1, own).key }));
     await until("it waits for long", () => (state(G1)?.attempts ?? 0) > 7);
     const gateway = await testGateway({ port, certificate: own });
     await waitFor("it is up although no time passes", () => {
