@@ -47,7 +47,9 @@ export class Measure {
    */
   async echo({ peer, path, bytes, timeoutMs }: EchoRequest): Promise<Way & { readonly rttMs: number }> {
     const late = new AbortController();
-    const cancel = this.#clock.after(timeoutMs, () => late.abort(new SessionError("timeout", `${peer} did not answer`)));
+    const cancel = this.#clock.after(timeoutMs, () =>
+      late.abort(new SessionError("timeout", `${peer} did not answer`)),
+    );
     try {
       const { stream, tunnel } = await this.#open(peer, path, "/echo", late.signal);
       const startedAt = this.#clock.elapsed();

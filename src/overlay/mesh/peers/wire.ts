@@ -60,7 +60,9 @@ const reasonsOfCodes = new Map(
 /** The headers of a CONNECT (RFC 9113 §8.5), for UDP an extended one (RFC 8441 §4). */
 export function flowHeaders(peer: string, { service, protocol, flow, client }: FlowRequest): OutgoingHttpHeaders {
   const udp =
-    protocol === "udp" ? { ":protocol": "connect-udp", ":scheme": "https", ":path": "/", "capsule-protocol": "?1" } : {};
+    protocol === "udp"
+      ? { ":protocol": "connect-udp", ":scheme": "https", ":path": "/", "capsule-protocol": "?1" }
+      : {};
   return {
     ":method": "CONNECT",
     ":authority": `${peer}:443`,

@@ -40,7 +40,14 @@ describe("a tcp flow to another node", () => {
       destIp: "127.0.0.1",
       destPort: target,
     });
-    expect(source.counters()).toMatchObject({ flows: 1, activeFlows: 0, bytesIn: 5, bytesOut: 5, refusals: {}, errors: {} });
+    expect(source.counters()).toMatchObject({
+      flows: 1,
+      activeFlows: 0,
+      bytesIn: 5,
+      bytesOut: 5,
+      refusals: {},
+      errors: {},
+    });
   });
 
   it("keeps a half-close of the client: the answer comes after the end of the question", async () => {
