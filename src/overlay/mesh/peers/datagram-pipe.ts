@@ -2,7 +2,7 @@ import { constants, type Http2Stream } from "node:http2";
 import type { Clock } from "../../../host/clock.ts";
 import { hasRoom } from "../../udp-binding.ts";
 import { CapsuleReader, datagramCapsule } from "./capsules.ts";
-import { resetStream } from "./reset.ts";
+import { resetStream } from "../reset.ts";
 
 export interface DatagramPipeOptions {
   readonly stream: Http2Stream;
