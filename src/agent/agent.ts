@@ -27,7 +27,7 @@ import { openOverlay } from "./open-overlay.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
-import { domainReader } from "./domain-view.ts";
+import { domainReader } from "../protocol/domain-view.ts";
 import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments } from "./shadow/desired.ts";
 import { shadowFacts } from "./shadow/facts.ts";

@@ -6,7 +6,7 @@ import type { FloorName, LogLine, LogsQuery, TriggerLine } from "../protocol/loc
 import type { Applying } from "./applying.ts";
 import { connectorsReport } from "./connectors-report.ts";
 import { addressesByLink } from "./list-sections.ts";
-import type { ReadDomain } from "./domain-view.ts";
+import type { ReadDomain } from "../protocol/domain-view.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
 import { gatewaysReport, peersReport, type MeshReading } from "./mesh-report.ts";
 import { overlayStateOf, type OverlayReading } from "./overlay-reading.ts";

@@ -14,7 +14,7 @@ import type {
 import type { ClientState, MeshPath, MeshState, OverlayMesh, PathState } from "../protocol/overlay-mesh.ts";
 import type { OverlayState } from "../protocol/local-overlay.ts";
 import type { Issue, Reason } from "../protocol/reconcile.ts";
-import type { DomainView } from "./domain-view.ts";
+import type { DomainView } from "../protocol/domain-view.ts";
 
 /** What the documents say of other nodes and what the overlay says, at one moment. */
 export interface MeshReading {

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { domainReader } from "../../../src/agent/domain-view.ts";
+import { domainReader } from "../../../src/protocol/domain-view.ts";
 import { listSections } from "../../../src/agent/list-sections.ts";
 import { Issue } from "../../../src/protocol/reconcile.ts";
 import { systemClock } from "../../../src/host/clock.ts";

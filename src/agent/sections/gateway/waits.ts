@@ -1,6 +1,6 @@
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { Gateway, GatewayPath } from "../../../protocol/sections/gateway.ts";
-import type { DomainView } from "../../domain-view.ts";
+import type { DomainView } from "../../../protocol/domain-view.ts";
 import { isDialled, isSelf } from "./mesh.ts";
 import type { GatewayActual } from "./plan.ts";
 
