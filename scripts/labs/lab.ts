@@ -138,11 +138,20 @@ export class Lab {
     });
   }
 
-  async startAgent(node: string): Promise<void> {
+  /** Starts the agent of a node; `within` is put before its command line. */
+  async startAgent(node: string, within: readonly string[] = []): Promise<void> {
     const { own, state, run } = placesOf(this.dir, node);
     const args = ["agent", "--state", state, "--run", run];
-    startAside(this.network.on(node), [...HOLDFAST, ...args], join(own, "agent.log"));
-    await until(`the agent of ${node} answers; see ${own}/agent.log`, () => existsSync(join(run, "admin.sock")));
+    const socket = join(run, "admin.sock");
+    // One that was killed left its own.
+    rmSync(socket, { force: true });
+    startAside([...this.network.on(node), ...within], [...HOLDFAST, ...args], join(own, "agent.log"));
+    await until(`the agent of ${node} answers; see ${own}/agent.log`, () => existsSync(socket));
+  }
+
+  /** Ends the agent of a node; its overlay goes on. */
+  endAgent(node: string, signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
+    return endProgram(this.dir, node, "agent", signal);
   }
 
   /** Ends a program and starts it again; an overlay is started by its agent. */

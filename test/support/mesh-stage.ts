@@ -21,9 +21,9 @@ export const ECHO_PORT = 9000;
 export interface MeshStage {
   readonly lab: Lab;
   /** Makes a connector of one node to another, and waits until it listens there; gives its id. */
-  connector(from: string, item: ConnectorItem): Promise<string>;
+  readonly connector: (from: string, item: ConnectorItem) => Promise<string>;
   /** Makes a service, and gives its id. */
-  service(node: string, item: Readonly<Record<string, unknown>>): Promise<string>;
+  readonly service: (node: string, item: Readonly<Record<string, unknown>>) => Promise<string>;
 }
 
 export interface ConnectorItem {
@@ -33,25 +33,15 @@ export interface ConnectorItem {
   readonly protocol?: "tcp" | "udp";
 }
 
-/** Builds the lab before the tests of the file that calls it and takes it away after them; after each, its faults are healed. */
-export function meshStage(hosts: readonly string[] = ["a", "b"]): MeshStage {
+/** Builds the lab, and what `furnish` adds, before the tests of the file that calls it; takes it away after them. */
+export function meshStage(furnish: (stage: MeshStage) => Promise<void> = () => Promise.resolve()): MeshStage {
   const dir = mkdtempSync(join(tmpdir(), "hf-lab-"));
   let built: Lab | undefined;
   const lab = (): Lab => {
     if (built === undefined) throw new Error("the lab is not up");
     return built;
   };
-  beforeAll(async () => {
-    expect(process.getuid?.(), "these tests need root, since they make network namespaces").toBe(0);
-    built = await Lab.up(dir, layoutOf(["gw1", "gw2"], Object.fromEntries(hosts.map((name) => [name, []]))));
-    await openGateways(built);
-    await startEcho(built, "b");
-  });
-  afterAll(async () => {
-    await Lab.down(dir);
-    rmSync(dir, { recursive: true, force: true });
-  });
-  return {
+  const stage: MeshStage = {
     get lab() {
       return lab();
     },
@@ -68,6 +58,18 @@ export function meshStage(hosts: readonly string[] = ["a", "b"]): MeshStage {
       return id;
     },
   };
+  beforeAll(async () => {
+    expect(process.getuid?.(), "these tests need root, since they make network namespaces").toBe(0);
+    built = await Lab.up(dir, layoutOf(["gw1", "gw2"], { a: [], b: [] }));
+    await openGateways(built);
+    await startEcho(built, "b");
+    await furnish(stage);
+  });
+  afterAll(async () => {
+    await Lab.down(dir);
+    rmSync(dir, { recursive: true, force: true });
+  });
+  return stage;
 }
 
 /** Takes every fault back when the test is over. */
@@ -77,12 +79,16 @@ export function healAfter(lab: Lab): void {
 
 /** Starts a server that echoes, over TCP and UDP, on every address of a host; it ends with the lab. */
 export async function startEcho(lab: Lab, host: string, port = ECHO_PORT): Promise<void> {
-  const [file = "", ...args] = [...lab.network.on(host), process.execPath, PEER, "echo", String(port)];
-  const child = spawn(file, args, { stdio: ["ignore", "ignore", "pipe"] });
+  const child = spawn("ip", [...onHost(lab, host), PEER, "echo", String(port)], {
+    stdio: ["ignore", "ignore", "pipe"],
+  });
   let said = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
   await waitFor(`the echo of ${host}`, () => said.includes("ready"));
 }
+
+/** The arguments of `ip` that run a script on a host. */
+const onHost = (lab: Lab, host: string): readonly string[] => [...lab.network.on(host).slice(1), process.execPath];
 
 /** A client on a host of the lab. */
 export interface Talker {
@@ -99,8 +105,7 @@ export interface Talker {
 
 /** Connects from a host, by default to itself; with `ask` over UDP. It ends with the test. */
 export function aTalker(lab: Lab, on: string, port: number, host = "127.0.0.1", role: "talk" | "ask" = "talk"): Talker {
-  const [file = "", ...args] = [...lab.network.on(on), process.execPath, PEER, role, host, String(port)];
-  const child = spawn(file, args, { stdio: ["pipe", "pipe", "pipe"] });
+  const child = spawn("ip", [...onHost(lab, on), PEER, role, host, String(port)], { stdio: ["pipe", "pipe", "pipe"] });
   onTestFinished(() => void child.kill("SIGKILL"));
   let text = "";
   let said = "";
