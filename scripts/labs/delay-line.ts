@@ -4,6 +4,9 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 /** More than a way of 50 ms holds at 10 Gb/s. */
 const MAX_UNDER_WAY_BYTES = 64 * 1024 * 1024;
 
+/** Beyond it, whoever is written to does not read as fast as the other sends. */
+const MAX_UNWRITTEN_BYTES = 1024 * 1024;
+
 type Item = { readonly dueAt: number; readonly chunk: Buffer | "end" | "reset" };
 
 /** Carries everything from one socket to the other, each byte, the end and a reset `delayMs` later. */
@@ -25,7 +28,8 @@ export function delayLine(from: Socket, to: Socket, delayMs: number, maxBytes = 
       else if (chunk === "reset") to.resetAndDestroy();
       else {
         bytes -= chunk.length;
-        isBlocked = !to.write(chunk);
+        to.write(chunk);
+        isBlocked = to.writableLength > MAX_UNWRITTEN_BYTES;
       }
     }
     items.splice(0, count);
@@ -55,7 +59,9 @@ export function delayLine(from: Socket, to: Socket, delayMs: number, maxBytes = 
   from.on("close", (hadError) => (hadError || !hasEnded ? send("reset") : undefined));
   to.on("drain", () => {
     isBlocked = false;
-    wait();
+    // A timer would add a millisecond to every piece.
+    clearTimeout(timer);
+    arrive();
   });
   to.on("close", () => {
     clearTimeout(timer);
