@@ -34,12 +34,14 @@ async function main([verb = "", ...args]: readonly string[]): Promise<number> {
   const [first = "", second = "", third] = args;
   switch (verb) {
     case "up":
+      takeDownOnSignals();
       await up();
       break;
     case "down":
       await Lab.down(DIR, first === "--keep");
       break;
     case "check":
+      takeDownOnSignals();
       return check(DIR, up);
     case "status":
       console.log(await statusText(Lab.open(DIR)));
@@ -94,6 +96,15 @@ async function up(): Promise<void> {
   await startWeb(lab, "web");
   await connectSites(lab, "a", "b", "web");
   say(`up; nodes: ${nodesOf(FULL).join(", ")}`);
+}
+
+/** What is half built is of no use. */
+function takeDownOnSignals(): void {
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.once(signal, () => {
+      void Lab.down(DIR, true).finally(() => process.exit(130));
+    });
+  }
 }
 
 /** Runs a command on a host as if its shell had been opened there. */

@@ -33,12 +33,12 @@ export async function check(dir: string, up: () => Promise<void>): Promise<numbe
 }
 
 /** The answer that is waited for, or the last one. */
-async function answerTo({ command, expect, isEventual = false, limitMs = EVENTUALLY_MS }: Stop) {
+async function answerTo({ command, expect, isEventual, limitMs = EVENTUALLY_MS }: Stop) {
   const end = performance.now() + limitMs;
   for (;;) {
     const answer = await shell(command);
     const isRight = expect.test(answer);
-    if (isRight || !isEventual || performance.now() > end) return { answer, isRight };
+    if (isRight || isEventual !== true || performance.now() > end) return { answer, isRight };
     await new Promise((resolve) => setTimeout(resolve, 500));
   }
 }

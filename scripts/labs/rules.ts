@@ -34,7 +34,7 @@ export function siteRules(state: LabState, site: Site): string {
     `ip daddr ${addressOf(gateway, state.moves[gateway.name])} tcp dport ${GATEWAY_PORT}`;
   const lossy = (direction: "in" | "out", side: string): string[] =>
     drop !== undefined && (drop.direction === direction || drop.direction === "both")
-      ? [`${side} numgen random mod 1000 < ${Math.round(drop.percent * 10)} drop`]
+      ? [`${side}${drop.percent === 100 ? "" : ` numgen random mod 1000 < ${Math.ceil(drop.percent * 10)}`} drop`]
       : [];
   const noUdp = (side: string): string[] => (isUdpBlocked === true ? [`${side} meta l4proto udp drop`] : []);
   const inward = ['iifname "wan" ct state established,related accept', 'iifname "wan" drop'];

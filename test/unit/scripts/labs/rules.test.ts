@@ -38,6 +38,11 @@ test.each([
   expect(lossy).toEqual(sides.map((side) => `${side}name "wan" numgen random mod 1000 < 125 drop`));
 });
 
+test("a loss of everything is no matter of chance", () => {
+  const rules = rulesOf({ faults: { a: { drop: { percent: 100, direction: "out" } } } });
+  expect(rules.filter((rule) => rule === 'oifname "wan" drop').length).toBe(1);
+});
+
 test("a lag leads new connections to the gateways, where they are now, through the proxy and ends the others", () => {
   const rules = rulesOf({ faults: { a: { lagMs: 20 } }, moves: { gw2: 1 } });
   expect(rules).toContain('iifname "lan" ip daddr 203.0.113.18 tcp dport 8443 redirect to :7001');
