@@ -7,6 +7,7 @@ import { documentStore, type DocumentStore } from "./documents.ts";
 import { eventStore, type EventStore } from "./events.ts";
 import { flowStore, type FlowStore } from "./flows.ts";
 import { licenseStore, type LicenseStore } from "./licenses.ts";
+import { meshStore, type MeshStore } from "./mesh.ts";
 import { metaStore, type MetaStore } from "./meta.ts";
 import { migrations } from "./migrations.ts";
 import { nodeStore, type NodeStore } from "./nodes.ts";
@@ -21,6 +22,7 @@ export interface Store {
   readonly meta: MetaStore;
   readonly licenses: LicenseStore;
   readonly nodes: NodeStore;
+  readonly mesh: MeshStore;
   readonly tombstones: TombstoneStore;
   readonly clusters: ClusterStore;
   readonly documents: DocumentStore;
@@ -32,6 +34,8 @@ export interface Store {
   readonly flows: FlowStore;
   /** Runs `work` in one transaction, the one that is open if there is one. */
   atomic<T>(work: () => T): T;
+  /** How many transactions failed: whatever was remembered of them may never have come to be. */
+  failures(): number;
   /** Drops what is past its time. */
   prune(nowSeconds: number): void;
   close(): void;
@@ -48,6 +52,7 @@ export function openStore(path: string, isExpected = false): Store {
     meta: metaStore(sql),
     licenses: licenseStore(sql),
     nodes: nodeStore(sql),
+    mesh: meshStore(sql),
     tombstones: tombstoneStore(sql),
     clusters: clusterStore(sql),
     documents: documentStore(sql),
@@ -58,13 +63,23 @@ export function openStore(path: string, isExpected = false): Store {
     telemetry: telemetryStore(sql),
     flows: flowStore(sql),
   };
+  let failures = 0;
+  const run = <T>(work: () => T): T => {
+    try {
+      return atomic(sql, work);
+    } catch (error) {
+      failures += 1;
+      throw error;
+    }
+  };
   return {
     sql,
     isPersistent,
     ...parts,
-    atomic: (work) => atomic(sql, work),
+    atomic: run,
+    failures: () => failures,
     prune: (nowSeconds) =>
-      atomic(sql, () => {
+      run(() => {
         const { licenses, events, alerts, audits, triggers, telemetry, flows } = parts;
         for (const part of [licenses, events, alerts, audits, triggers, telemetry, flows]) part.prune(nowSeconds);
       }),
