@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { cut, drop, heal, pause, roam } from "../../scripts/labs/faults.ts";
 import { GATEWAY_PORT } from "../../scripts/labs/layout.ts";
-import { carrierOf, pathsOf, untilAllUp, untilPath } from "../support/mesh-paths.ts";
+import { carrierOf, pathsOf, peerOf, untilAllUp, untilPath } from "../support/mesh-paths.ts";
 import { ECHO_PORT, healAfter, meshStage, talk, untilOver, untilServed, type Talker } from "../support/mesh-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -85,8 +85,10 @@ test("an edge whose public address changes leaves half-open tunnels behind, and 
   const address = roam(lab, "a");
   await untilAnother(now);
   await untilAllUp(lab, ["a", "b"]);
-  const status = JSON.parse(await lab.holdfast(now.carrier, "peers", "--json")) as unknown;
-  expect(JSON.stringify(status)).toContain(address);
+  await waitFor("the gateway has it from there", async () => {
+    const peer = await peerOf(lab, now.carrier, "a");
+    return peer?.client?.remote?.ip === address;
+  });
 });
 
 test("a gateway that is started anew has its paths back", async () => {
