@@ -5,9 +5,7 @@ import type { Clock } from "../../../host/clock.ts";
 import { interleaveFamilies, staggered } from "../../../lib/happy-eyeballs.ts";
 import { untilAborted } from "../../../lib/until-aborted.ts";
 import type { NameCache } from "../../name-cache.ts";
-
-/** Which role the dialler takes in HTTP/2: its client, or, dialled all the same, its server. */
-export type HopProtocol = "h2" | "holdfast-h2r";
+import { dialTls, whenProved, type MeshIdentity, type MeshProtocol } from "../tls.ts";
 
 /** Where a hop session is dialled, and the RFC 7638 thumbprint of the only key that is accepted there. */
 export interface HopTarget {
@@ -17,14 +15,15 @@ export interface HopTarget {
   readonly key: string;
 }
 
-/** Makes TLS of a connected socket; rejects unless exactly this key is proved and this protocol agreed on. */
-export type Secure = (socket: Socket, key: string, protocol: HopProtocol, signal: AbortSignal) => Promise<TLSSocket>;
-
 export interface HopDialerOptions {
   readonly clock: Clock;
   readonly names: NameCache;
-  readonly secure: Secure;
+  /** What this node proves itself with; undefined until it is known. */
+  readonly identity: () => MeshIdentity | undefined;
 }
+
+/** Which role the dialler takes in HTTP/2: its client, or, although it dialled, its server. */
+export type HopProtocol = Exclude<MeshProtocol, "holdfast-peer">;
 
 /** For name, connection and key of all addresses together. */
 const DIAL_MS = 10_000;
@@ -35,11 +34,13 @@ const STAGGER_MS = 300;
  * @throws {SessionError} saying in words what failed first.
  */
 export async function dialHop(
-  { clock, names, secure }: HopDialerOptions,
+  { clock, names, identity }: HopDialerOptions,
   target: HopTarget,
   protocol: HopProtocol,
   signal: AbortSignal,
 ): Promise<TLSSocket> {
+  const own = identity();
+  if (own === undefined) throw new SessionError("no-path", "this node's own key is not known");
   const deadline = new AbortController();
   const cancel = clock.after(DIAL_MS, () =>
     deadline.abort(new SessionError("connect-timeout", `no answer from ${target.host} in ${DIAL_MS / 1000} s`)),
@@ -50,12 +51,7 @@ export async function dialHop(
     return await staggered(
       addresses.map((address) => async (attempt: AbortSignal) => {
         const socket = await connect(address, target, attempt);
-        try {
-          return await secure(socket, target.key, protocol, attempt);
-        } catch (error) {
-          socket.on("error", () => undefined).destroy();
-          throw error;
-        }
+        return secure(socket, own, target.key, protocol, attempt);
       }),
       { clock, staggerMs: STAGGER_MS, signal: both, discard: (late) => void late.destroy() },
     );
@@ -66,6 +62,20 @@ export async function dialHop(
   } finally {
     cancel();
   }
+}
+
+async function secure(
+  socket: Socket,
+  own: MeshIdentity,
+  key: string,
+  protocol: HopProtocol,
+  signal: AbortSignal,
+): Promise<TLSSocket> {
+  const tls = dialTls(socket, own, protocol);
+  const proof = await whenProved(tls, signal);
+  if (proof.key === key) return tls;
+  tls.on("error", () => undefined).destroy();
+  throw new SessionError("peer-unproven", "whoever answered proved another key than the gateway's");
 }
 
 async function addressesOf(names: NameCache, { host, local }: HopTarget): Promise<readonly string[]> {

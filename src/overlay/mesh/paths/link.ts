@@ -1,8 +1,9 @@
-import type { ClientHttp2Session, IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { TLSSocket } from "node:tls";
 import { SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { MeshEvent, MeshPath, PathState, RttBucket } from "../../../protocol/overlay-mesh.ts";
+import { clientSession, serverSession } from "../http2.ts";
 import type { Way } from "../ways.ts";
 import { redialDelay, type Random } from "./backoff.ts";
 import type { HopProtocol, HopTarget } from "./dial-hop.ts";
@@ -14,8 +15,6 @@ export interface LinkOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly dial: (target: HopTarget, protocol: HopProtocol, signal: AbortSignal) => Promise<TLSSocket>;
-  readonly connect: (socket: TLSSocket) => ClientHttp2Session;
-  readonly serve: (socket: TLSSocket) => ServerHttp2Session;
   readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, way: Way) => void;
   /** Its state is another, or its round trip was measured anew. */
   readonly onChanged: () => void;
@@ -57,6 +56,8 @@ export class Link {
   #past = { bytesIn: 0, bytesOut: 0 };
   /** Ends the pause before a dial, or the wait for a reason to dial. */
   #stir = (): void => undefined;
+  /** Something changed in the network while a dial was under way, so its failure says little. */
+  #isWoken = false;
   #attempt: { readonly startedAt: number; readonly controller: AbortController } | undefined;
 
   constructor(path: MeshPath, key: string | undefined, options: LinkOptions) {
@@ -142,6 +143,7 @@ export class Link {
       else hop.probeNow();
     }
     const attempt = this.#attempt;
+    this.#isWoken = attempt !== undefined;
     if (attempt === undefined) return this.#upSince === undefined ? this.#stir() : undefined;
     if (this.#options.clock.elapsed() - attempt.startedAt >= STALE_DIAL_MS) attempt.controller.abort();
   }
@@ -181,7 +183,8 @@ export class Link {
         wasUp = true;
         failures = clock.elapsed() - upAt >= STABLE_MS ? 0 : failures + 1;
       } catch (thrown) {
-        failures += 1;
+        failures = this.#isWoken ? 1 : failures + 1;
+        this.#isWoken = false;
         this.#failed(toError(thrown));
       }
     }
@@ -216,7 +219,9 @@ export class Link {
       const hop = await this.#raiseInward(signal);
       const abort = (): void => hop.destroy("given up before it was in use");
       signal.addEventListener("abort", abort);
-      await hop.prove();
+      await hop.prove().catch((error: unknown) => {
+        throw new SessionError("peer-unproven", `${toError(error).message}; the gateway may not know this node`);
+      });
       signal.removeEventListener("abort", abort);
       return hop;
     } catch (error) {
@@ -228,9 +233,9 @@ export class Link {
   }
 
   async #raiseInward(signal: AbortSignal): Promise<InwardHop> {
-    const { clock, serve, onStream, onMeasured } = this.#options;
+    const { clock, onStream, onMeasured } = this.#options;
     const socket = await this.#options.dial(this.#target(), "holdfast-h2r", signal);
-    const hop: InwardHop = new Hop(clock, socket, serve, {
+    const hop: InwardHop = new Hop(clock, socket, (tls) => serverSession(tls, { clock }), {
       sent: (at) => this.#minutes.sent(at),
       answered: (sentAt, rttMs) => {
         this.#minutes.answered(sentAt, rttMs);
@@ -239,7 +244,6 @@ export class Link {
     });
     this.#own(hop);
     hop.session.on("stream", (stream, headers) => {
-      stream.on("error", () => undefined);
       hop.hold(stream);
       onStream(stream, headers, this.way);
       if (hop.streams >= LOADED_STREAMS) this.#relieve();
@@ -248,7 +252,8 @@ export class Link {
   }
 
   async #raiseOutward(signal: AbortSignal): Promise<OutwardHop> {
-    const { clock, connect } = this.#options;
+    const { clock } = this.#options;
+    const connect = (tls: TLSSocket) => clientSession(tls, this.way.gateway, { clock });
     const socket = await this.#options.dial(this.#target(), "h2", AbortSignal.any([this.#life.signal, signal]));
     const hop: OutwardHop = new Hop(clock, socket, connect, { sent: () => undefined, answered: () => undefined });
     this.#own(hop);

@@ -6,7 +6,7 @@ import { choose, isSame, NO_CHOICE, ranked, type Choice } from "./choice.ts";
 import { Link, type LinkOptions } from "./link.ts";
 import { openStream } from "./open-stream.ts";
 
-export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "dial" | "connect" | "serve"> {
+export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "dial"> {
   /** A stream that a gateway opened. */
   readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, way: Way) => void;
   /** A path stands otherwise, or another one carries the traffic. */
@@ -118,13 +118,11 @@ export class Paths implements Ways {
   }
 
   #newLink(path: MeshPath, key: string | undefined): Link {
-    const { clock, random, dial, connect, serve, onStream, onEvent } = this.#options;
+    const { clock, random, dial, onStream, onEvent } = this.#options;
     return new Link(path, key, {
       clock,
       random,
       dial,
-      connect,
-      serve,
       onStream,
       onEvent,
       onMeasured: () => this.#choose(),
