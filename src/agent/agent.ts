@@ -27,6 +27,7 @@ import { openOverlay } from "./open-overlay.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
+import { domainReader } from "../protocol/domain-view.ts";
 import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments } from "./shadow/desired.ts";
 import { shadowFacts } from "./shadow/facts.ts";
@@ -125,7 +126,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRecords: () => pusher.look(),
   });
   const { overlay } = dataPlane;
-  const sections = listSections({ overlay, documents, reader });
+  const domain = domainReader();
+  const sections = listSections({ overlay, documents, domain, reader });
   const applying = new Applying({ clock, random, log, files, settings, documents, sections, events, onFault: fault });
 
   // Shadow.
@@ -348,6 +350,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     retry: (name) => node?.sync.retry(name),
     applying,
     overlay,
+    domain,
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());

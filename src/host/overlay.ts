@@ -1,80 +1,47 @@
 import { join } from "node:path";
-import type { Logger } from "pino";
 import { HostError, toError } from "../errors.ts";
-import {
-  OVERLAY_FORMAT,
-  OVERLAY_SOCKET,
-  type ListenerState,
-  type OverlayFault,
-  type OverlayFlow,
-  type OverlayListener,
-  type OverlayMethods,
-  type OverlayService,
-  type OverlayTable,
-  type ServiceHealth,
-} from "../protocol/overlay.ts";
+import { RemoteError } from "../protocol/rpc.ts";
+import type { MeshState, OverlayIdentity } from "../protocol/overlay-mesh.ts";
+import { OVERLAY_SOCKET, type OverlayMethods } from "../protocol/overlay.ts";
 import type { z } from "zod";
-import type { Clock } from "./clock.ts";
-import type { Files } from "./files.ts";
+import {
+  isUnknownCall,
+  olderOverlay,
+  OverlayCalls,
+  type EchoAnswer,
+  type EchoRequest,
+  type PerfAnswer,
+  type PerfProgress,
+  type PerfRequest,
+} from "./overlay-calls.ts";
 import { connectControl, type ControlClient } from "./overlay-control.ts";
 import { isNonsense, overlayFailure } from "./overlay-failure.ts";
-import type { StartOverlay } from "./overlay-process.ts";
+import type { OverlayOptions, OverlayStatus } from "./overlay-options.ts";
+import { CONNECT_EVERY_MS, OverlayStarter } from "./overlay-starter.ts";
+import {
+  editsMesh,
+  idsOf,
+  isServerNews,
+  needsMesh,
+  NOTHING,
+  tableOf,
+  UNREADABLE,
+  viewAfter,
+  withHealth,
+  withoutPeers,
+  withStates,
+  type Known,
+  type MeshStanding,
+  type OverlayEdit,
+  type OverlayView,
+} from "./overlay-table.ts";
 import { probeSocket } from "./unix-socket.ts";
 
-/** What the overlay has, and how that stands. */
-export interface OverlayView {
-  readonly services: ReadonlyMap<string, OverlayService>;
-  /** By key. */
-  readonly listeners: ReadonlyMap<string, OverlayListener>;
-  /** By key. */
-  readonly states: ReadonlyMap<string, ListenerState>;
-  /** By name; only of services whose health is judged. */
-  readonly health: ReadonlyMap<string, ServiceHealth>;
-}
-
-/** Entries of one part of the table to be put in, by their identity, or taken out. */
-export interface OverlayEdit {
-  readonly services?: { readonly put: readonly OverlayService[]; readonly drop: readonly string[] };
-  readonly listeners?: { readonly put: readonly OverlayListener[]; readonly drop: readonly string[] };
-}
+export type { OverlayOptions, OverlayStatus } from "./overlay-options.ts";
+export type { MeshStanding, OverlayEdit, OverlayView } from "./overlay-table.ts";
 
 export type OverlayCounters = z.infer<OverlayMethods["counters.get"]["result"]>;
 
-/** Whether an overlay serves, and since when that is so, in Unix milliseconds. `off` means that nothing asks for one. */
-export interface OverlayStatus {
-  readonly state: "up" | "down" | "off";
-  readonly since: number;
-  readonly pid?: number;
-  readonly reason?: string;
-}
-
-export interface OverlayOptions {
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly files: Pick<Files, "list" | "makeDirectory">;
-  readonly stateDir: string;
-  readonly runDir: string;
-  /** Absent where a service manager keeps the overlay running. */
-  readonly start?: StartOverlay;
-  /** Something is otherwise than it was seen last: a listener, a service, or the whole overlay. */
-  readonly onChanged: (what: string) => void;
-  /** How services were seen to stand, changed or not. */
-  readonly onHealth: (services: readonly ServiceHealth[]) => void;
-  readonly onFlows: (flows: readonly OverlayFlow[]) => void;
-  readonly onFault: (fault: OverlayFault) => void;
-  /** What a fault said of a file of the overlay's state is over. */
-  readonly onMended: (file: string) => void;
-}
-
-type Known = { readonly hash: string; readonly version: number } & OverlayView;
-
-const NOTHING: OverlayView = { services: new Map(), listeners: new Map(), states: new Map(), health: new Map() };
-const UNREADABLE = { hash: "", version: 0, table: undefined, listeners: [], services: [] };
-const CONNECT_EVERY_MS = 20;
-const CONNECT_WITHIN_MS = 10_000;
-/** An overlay that lived for so long was no failed start. */
-const PROVEN_MS = 60_000;
-const MAX_WAIT_MS = 60_000;
 /** Connections that end sooner than this are not made anew at once. */
 const LASTING_MS = 1000;
 const MAX_LEAVING = 8;
@@ -90,9 +57,14 @@ export class Overlay {
   #work: Promise<unknown> = Promise.resolve();
   /** What our own change at work is about. */
   #changing: ReadonlySet<string> = new Set();
+  #changesMesh = false;
+  #standing: MeshStanding | undefined;
+  #identity: OverlayIdentity | undefined;
+  /** The one at the other end knows nothing of other nodes. */
+  #isOlder = false;
   #status: OverlayStatus;
-  #failedStarts = 0;
-  #startedAt = -Infinity;
+  readonly #starter: OverlayStarter;
+  readonly #calls = new OverlayCalls(() => this.#client);
   #connectedAt = -Infinity;
   /** Until then one that gave way to another is waited for. */
   #successorUntil = -Infinity;
@@ -102,6 +74,7 @@ export class Overlay {
   constructor(options: OverlayOptions) {
     this.#options = options;
     this.#status = { state: "off", since: options.clock.now() };
+    this.#starter = new OverlayStarter(options);
   }
 
   status(): OverlayStatus {
@@ -110,7 +83,8 @@ export class Overlay {
 
   /** What the overlay was last seen to have, without asking it; nothing while there is none. */
   get view(): OverlayView {
-    return this.#client === undefined ? NOTHING : (this.#known ?? NOTHING);
+    if (this.#client === undefined || this.#known === undefined) return NOTHING;
+    return { ...this.#known, standing: this.#standing };
   }
 
   /**
@@ -120,41 +94,56 @@ export class Overlay {
   observe(signal: AbortSignal): Promise<OverlayView> {
     return this.#serially(signal, async () => {
       const client = await this.#connected(signal, await this.#hasTable());
-      if (client !== undefined) return this.#read(client, signal);
+      if (client !== undefined) {
+        await this.#read(client, signal);
+        return this.view;
+      }
       // One that comes later may have another table.
       this.#known = undefined;
       return NOTHING;
     });
   }
 
-  /** Changes entries of the table and has it in force; starts an overlay when there is none. @throws as `observe`. */
+  /**
+   * Changes entries of the table and has it in force; starts an overlay when there is none. @throws as `observe`; {HostError}
+   * `overlay-older` when it knows no other nodes, and then all else is in force.
+   */
   change(edit: OverlayEdit, signal: AbortSignal): Promise<void> {
     return this.#serially(signal, async () => {
       const client = await this.#connected(signal, true);
       if (client === undefined) return;
-      const before = this.#known ?? (await this.#read(client, signal));
-      const services = edited(before.services, edit.services, ({ name }) => name);
-      const listeners = edited(before.listeners, edit.listeners, ({ key }) => key);
-      const table: OverlayTable = {
-        format: OVERLAY_FORMAT,
-        version: before.version + 1,
-        services: [...services.values()],
-        listeners: [...listeners.values()],
-      };
-      this.#changing = idsOf(edit);
-      try {
-        const answer = await client.peer.request("table.set", { table }, signal);
-        const states = new Map(answer.listeners.map((state) => [state.key, state]));
-        const { hash, version } = answer;
-        this.#known = { hash, version, services, listeners, states, health: before.health };
-      } catch (error) {
-        // Whether it came into force is not known.
-        this.#known = undefined;
-        throw error;
-      } finally {
-        this.#changing = new Set();
-      }
+      const isTooMuch = this.#isOlder && needsMesh(edit);
+      await this.#change(client, isTooMuch ? withoutPeers(edit) : edit, signal);
+      if (isTooMuch) throw olderOverlay();
     });
+  }
+
+  /** Whose key the overlay is to prove; handed over on every connection from now on. Never in a log. */
+  async identify(identity: OverlayIdentity, signal: AbortSignal): Promise<void> {
+    this.#identity = identity;
+    await this.#serially(signal, async () => {
+      if (this.#client !== undefined) await this.#introduce(this.#client, signal);
+    });
+  }
+
+  /** How the ways to other nodes stand, with peer sessions; undefined while there is no overlay. @throws {HostError} `overlay-older`. */
+  mesh(signal: AbortSignal): Promise<MeshState | undefined> {
+    return this.#calls.mesh(signal);
+  }
+
+  /** @throws as `OverlayCalls.echo`. */
+  echo(request: EchoRequest, signal: AbortSignal): Promise<EchoAnswer> {
+    return this.#calls.echo(request, signal);
+  }
+
+  /** @throws as `OverlayCalls.perf`. */
+  perf(request: PerfRequest, onProgress: (at: PerfProgress) => void, signal: AbortSignal): Promise<PerfAnswer> {
+    return this.#calls.perf(request, onProgress, signal);
+  }
+
+  /** The network of the machine changed: has paths looked at, if there are any. */
+  wake(): void {
+    if (this.view.mesh !== undefined) this.#calls.wake();
   }
 
   /** What the overlay has counted; undefined while there is none. */
@@ -167,6 +156,27 @@ export class Overlay {
     this.#isClosed = true;
     this.#takeBack();
     for (const client of [this.#client, ...this.#leaving]) client?.close();
+  }
+
+  async #change(client: ControlClient, edit: OverlayEdit, signal: AbortSignal): Promise<void> {
+    const before = this.#known ?? (await this.#read(client, signal));
+    const after = viewAfter(before, edit);
+    this.#changing = idsOf(edit);
+    this.#changesMesh = editsMesh(edit);
+    try {
+      const table = tableOf(after, before.version + 1);
+      const { hash, version, listeners } = await client.peer.request("table.set", { table }, signal);
+      const states = new Map(listeners.map((state) => [state.key, state]));
+      this.#known = { hash, version, ...after, states, health: before.health };
+      if (this.#changesMesh) await this.#readStanding(client, signal);
+    } catch (error) {
+      // Whether it came into force is not known.
+      this.#known = undefined;
+      throw error;
+    } finally {
+      this.#changing = new Set();
+      this.#changesMesh = false;
+    }
   }
 
   async #read(client: ControlClient, signal: AbortSignal): Promise<Known> {
@@ -182,16 +192,52 @@ export class Overlay {
     const { hash, version, table } = answer;
     this.#options.onHealth(answer.services);
     const isKnown = before !== undefined && before.hash === hash;
-    const known: Known = {
+    const known = {
       hash,
       version,
       services: isKnown ? before.services : new Map(table?.services.map((service) => [service.name, service])),
       listeners: isKnown ? before.listeners : new Map(table?.listeners.map((listener) => [listener.key, listener])),
       states: new Map(answer.listeners.map((state) => [state.key, state])),
       health: new Map(answer.services.map((service) => [service.name, service])),
+      mesh: isKnown ? before.mesh : table?.mesh,
     };
     this.#known = known;
+    if (known.mesh !== undefined && this.#standing === undefined) await this.#readStanding(client, signal);
     return known;
+  }
+
+  async #readStanding(client: ControlClient, signal: AbortSignal): Promise<void> {
+    if (this.#known?.mesh === undefined) return this.#stands(undefined);
+    try {
+      const { sessions: _sessions, ...standing } = await client.peer.request("mesh.get", {}, signal);
+      this.#stands(standing);
+    } catch (error) {
+      if (!isUnknownCall(error)) throw error;
+      this.#isOlder = true;
+    }
+  }
+
+  #stands(standing: MeshStanding | undefined): void {
+    if (standing === undefined && this.#standing === undefined) return;
+    this.#standing = standing;
+    this.#options.onMesh?.(standing);
+  }
+
+  /** Hands over the key; one that knows no other nodes needs none. */
+  async #introduce(client: ControlClient, signal: AbortSignal): Promise<void> {
+    if (this.#identity === undefined) return;
+    try {
+      await client.peer.request("identity.set", this.#identity, signal);
+      this.#isOlder = false;
+    } catch (error) {
+      if (!(error instanceof RemoteError)) throw error;
+      const isUnknown = isUnknownCall(error);
+      if (isUnknown) this.#isOlder = true;
+      // What leads to no other node works without.
+      const message = isUnknown ? olderOverlay().message : `the overlay refuses this node's key: ${error.message}`;
+      this.#options.log.warn({ code: error.code }, message);
+      if (!isUnknown) this.#options.onFault({ code: "overlay-identity", message });
+    }
   }
 
   async #connected(signal: AbortSignal, mayStart: boolean): Promise<ControlClient | undefined> {
@@ -210,7 +256,8 @@ export class Overlay {
     try {
       if (found === "live") return await this.#open(signal);
       if (start === undefined) throw new HostError("overlay-absent", "the overlay is not running: start its service");
-      return await this.#start(start, signal);
+      await this.#starter.start(start, signal);
+      return await this.#open(signal);
     } catch (error) {
       signal.throwIfAborted();
       this.#is("down", { reason: toError(error).message });
@@ -218,47 +265,32 @@ export class Overlay {
     }
   }
 
-  async #start(start: StartOverlay, signal: AbortSignal): Promise<ControlClient> {
-    const { clock, files, stateDir, runDir, log } = this.#options;
-    const waitMs = this.#startedAt + waitBefore(this.#failedStarts) - clock.elapsed();
-    if (waitMs > 0) {
-      const text = `the overlay ended ${this.#failedStarts} times soon after its start; started again in ${Math.ceil(waitMs / 1000)} s`;
-      throw new HostError("overlay-failed", text);
-    }
-    await files.makeDirectory(stateDir, 0o700);
-    const startedAt = clock.elapsed();
-    this.#startedAt = startedAt;
-    this.#failedStarts += 1;
-    const started = start();
-    log.info({ pid: started.pid, runDir }, "overlay started");
-    let end: string | undefined;
-    void started.ended.then((how) => {
-      end = how;
-      if (clock.elapsed() - startedAt >= PROVEN_MS) this.#failedStarts = 0;
-      log.warn({ pid: started.pid, end: how }, "the overlay ended");
-    });
-    const deadline = clock.elapsed() + CONNECT_WITHIN_MS;
-    for (;;) {
-      await clock.sleep(CONNECT_EVERY_MS, signal);
-      if (end !== undefined) throw new HostError("overlay-failed", `the overlay ended at its start: ${end}`);
-      if ((await probeSocket(join(runDir, OVERLAY_SOCKET))) === "live") return this.#open(signal);
-      if (clock.elapsed() > deadline) throw new HostError("overlay-failed", "the overlay does not answer");
-    }
-  }
-
   async #open(signal: AbortSignal): Promise<ControlClient> {
-    const { onHealth, onFlows, onFault, onMended, runDir, log } = this.#options;
+    const { onHealth, onFlows, onMeshEvents, onRtt, onFault, onMended, runDir, log } = this.#options;
     const client: ControlClient = await connectControl(
       join(runDir, OVERLAY_SOCKET),
       {
         "listeners.changed": ({ listeners }) => {
-          if (client === this.#client) this.#told("listeners", this.#takeStates(listeners));
+          if (client !== this.#client) return;
+          const [known, news] = withStates(this.#known, listeners);
+          this.#known = known;
+          this.#told("listeners", news);
         },
         "services.changed": ({ services }) => {
           if (client !== this.#client) return;
           onHealth(services);
-          this.#told("services", this.#takeHealth(services));
+          const [known, news] = withHealth(this.#known, services);
+          this.#known = known;
+          this.#told("services", news);
         },
+        "mesh.changed": (standing) => {
+          if (client === this.#client) this.#meshChanged(standing);
+        },
+        "mesh.events": ({ events }) => {
+          if (client === this.#client) onMeshEvents?.(events);
+        },
+        "rtt.closed": ({ buckets }) => onRtt?.(buckets),
+        "perf.progress": (progress) => this.#calls.progressed(progress),
         draining: ({ hasSuccessor = false }) => this.#drains(client, hasSuccessor),
         "flows.ended": ({ flows }) => onFlows(flows),
         fault: (fault) => onFault(fault),
@@ -268,6 +300,7 @@ export class Overlay {
     );
     try {
       const { pid, startedAt } = await client.peer.request("counters.get", {}, signal);
+      await this.#introduce(client, signal);
       this.#client = client;
       this.#connectedAt = this.#options.clock.elapsed();
       this.#is("up", { pid, since: startedAt });
@@ -296,6 +329,7 @@ export class Overlay {
   #missed(what: string): void {
     this.#client = undefined;
     if (this.#isClosed) return;
+    this.#stands(undefined);
     const { clock, onChanged } = this.#options;
     this.#is("down", { reason: `the ${what}` });
     const waitMs = this.#connectedAt + LASTING_MS - clock.elapsed();
@@ -308,26 +342,10 @@ export class Overlay {
     if (news.some((id) => !this.#changing.has(id))) this.#options.onChanged(what);
   }
 
-  /** The keys of those that stand otherwise than before. */
-  #takeStates(changed: readonly ListenerState[]): readonly string[] {
-    const known = this.#known;
-    const news = changed.filter((state) => JSON.stringify(known?.states.get(state.key)) !== JSON.stringify(state));
-    if (known !== undefined) {
-      const states = new Map([...known.states, ...changed.map((state) => [state.key, state] as const)]);
-      this.#known = { ...known, states };
-    }
-    return news.map(({ key }) => key);
-  }
-
-  /** The names of those that are otherwise than before. */
-  #takeHealth(changed: readonly ServiceHealth[]): readonly string[] {
-    const known = this.#known;
-    const news = changed.filter(({ name, state }) => known?.health.get(name)?.state !== state);
-    if (known !== undefined) {
-      const health = new Map([...known.health, ...changed.map((service) => [service.name, service] as const)]);
-      this.#known = { ...known, health };
-    }
-    return news.map(({ name }) => name);
+  #meshChanged(standing: MeshStanding): void {
+    const isNews = isServerNews(this.#standing, standing);
+    this.#stands(standing);
+    if (isNews && !this.#changesMesh) this.#options.onChanged("gateway");
   }
 
   #is(
@@ -343,6 +361,7 @@ export class Overlay {
     const client = this.#client;
     if (client === undefined) return;
     this.#client = undefined;
+    this.#stands(undefined);
     client.close();
     this.#is("down", { reason: "the overlay does not answer" });
   }
@@ -364,29 +383,4 @@ export class Overlay {
     });
     return result;
   }
-}
-
-/** Names and keys of what an edit puts in or takes out. */
-function idsOf({ services, listeners }: OverlayEdit): ReadonlySet<string> {
-  return new Set([
-    ...(services?.put.map(({ name }) => name) ?? []),
-    ...(services?.drop ?? []),
-    ...(listeners?.put.map(({ key }) => key) ?? []),
-    ...(listeners?.drop ?? []),
-  ]);
-}
-
-function edited<T>(
-  before: ReadonlyMap<string, T>,
-  edit: { readonly put: readonly T[]; readonly drop: readonly string[] } | undefined,
-  identity: (entry: T) => string,
-): ReadonlyMap<string, T> {
-  if (edit === undefined) return before;
-  const dropped = new Set(edit.drop);
-  const kept = [...before].filter(([key]) => !dropped.has(key));
-  return new Map([...kept, ...edit.put.map((entry) => [identity(entry), entry] as const)]);
-}
-
-function waitBefore(failedStarts: number): number {
-  return failedStarts <= 1 ? 0 : Math.min(MAX_WAIT_MS, 500 * 2 ** (failedStarts - 2));
 }

@@ -229,5 +229,6 @@ function remoteError(error: RpcError): RemoteError {
   const details = error.data?.details;
   const isRecord = typeof details === "object" && details !== null && !Array.isArray(details);
   const options = isRecord ? { details: details as Record<string, unknown> } : {};
-  return new RemoteError(error.data?.code ?? "remote-error", error.message, options);
+  const code = error.data?.code ?? (error.code === METHOD_NOT_FOUND ? "unknown-method" : "remote-error");
+  return new RemoteError(code, error.message, options);
 }

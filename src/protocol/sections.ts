@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { ConnectorsSection } from "./sections/connectors.ts";
+import { GatewaySection } from "./sections/gateway.ts";
 import { ServicesSection } from "./sections/services.ts";
 import type { JsonObject, NodeType } from "./values.ts";
 
@@ -54,4 +55,5 @@ export const SECTION_MAX_DEPTH = 24;
 export const sectionSchemas: Readonly<Partial<Record<SectionName, z.ZodType<JsonObject>>>> = {
   connectors: ConnectorsSection,
   services: ServicesSection,
+  gateway: GatewaySection,
 };

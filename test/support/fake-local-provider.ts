@@ -13,6 +13,7 @@ import type {
 } from "../../src/protocol/local-api.ts";
 
 import type { Config } from "../../src/protocol/documents.ts";
+import type { GatewaysReport, PeersReport } from "../../src/protocol/local-mesh.ts";
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
 
@@ -136,6 +137,18 @@ export class FakeLocalProvider implements LocalProvider {
 
   async services(): Promise<ServicesReport> {
     return this.servicesNow;
+  }
+
+  gatewaysNow: GatewaysReport = { schema: 1, overlay: overlayUp, dataPlane: "none", issues: [], gateways: [] };
+  peersNow: PeersReport = { schema: 1, overlay: overlayUp, dataPlane: "none", issues: [], peers: [] };
+
+  async gateways(): Promise<GatewaysReport> {
+    if (this.thrown !== undefined) throw this.thrown;
+    return this.gatewaysNow;
+  }
+
+  async peers(): Promise<PeersReport> {
+    return this.peersNow;
   }
 
   wake(): void {

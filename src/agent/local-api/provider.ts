@@ -9,6 +9,7 @@ import type {
   TriggerLine,
 } from "../../protocol/local-api.ts";
 import type { Config } from "../../protocol/documents.ts";
+import type { GatewaysReport, PeersReport } from "../../protocol/local-mesh.ts";
 import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
 import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
 
@@ -34,6 +35,10 @@ export interface LocalProvider {
   connectors(signal: AbortSignal): Promise<ConnectorsReport>;
   /** Every service in force, with its health. */
   services(signal: AbortSignal): Promise<ServicesReport>;
+  /** Every gateway that this node dials, its paths, and its own gateway. */
+  gateways(signal: AbortSignal): Promise<GatewaysReport>;
+  /** Every node that this one may meet, and how. */
+  peers(signal: AbortSignal): Promise<PeersReport>;
   /** The effective configuration, secrets included. */
   config(): Config;
   /** Puts the document before into force, or plans it. */

@@ -10,6 +10,7 @@ import { dialHop } from "./paths/dial-hop.ts";
 import { Paths } from "./paths/paths.ts";
 import { peerFlows, type PeerFlows } from "./peers/peer-flows.ts";
 import type { MeshIdentity } from "./tls.ts";
+import { memoryLimit, UnreadBytes } from "./unread.ts";
 import type { Ways } from "./ways.ts";
 
 export interface MeshOptions {
@@ -57,7 +58,8 @@ export class Mesh {
       onBuckets,
     });
     const identity = (): MeshIdentity | undefined => this.#identity;
-    this.#flows = peerFlows({ local, ways: this.ways, identity, onEvent });
+    const unread = new UnreadBytes({ clock, memoryBytes: memoryLimit() });
+    this.#flows = peerFlows({ local, ways: this.ways, identity, unread, onEvent });
   }
 
   /** How other nodes are reached. */

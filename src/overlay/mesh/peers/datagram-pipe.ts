@@ -3,7 +3,7 @@ import type { Clock } from "../../../host/clock.ts";
 import { hasRoom } from "../../udp-binding.ts";
 import { PROTOCOL_ERROR } from "../stream-codes.ts";
 import { CapsuleReader, datagramCapsule } from "./capsules.ts";
-import { resetStream } from "./reset.ts";
+import { resetStream } from "../reset.ts";
 
 export interface DatagramPipeOptions {
   readonly stream: Http2Stream;
