@@ -5,13 +5,14 @@ import type { ListenerOptions } from "../listener.ts";
 import { nameCache, type AskName, type NameCache } from "../name-cache.ts";
 import type { Remote } from "../remote.ts";
 import { identityStore, type IdentityStore } from "./identity.ts";
-import { takeInward } from "./inward-stream.ts";
+import { MeshGates } from "./mesh-gates.ts";
 import { dialHop } from "./paths/dial-hop.ts";
 import { Paths } from "./paths/paths.ts";
 import { peerFlows, type PeerFlows } from "./peers/peer-flows.ts";
+import { MeshServer } from "./server.ts";
 import type { MeshIdentity } from "./tls.ts";
 import { memoryLimit, UnreadBytes } from "./unread.ts";
-import type { Ways } from "./ways.ts";
+import type { Ways, WayWish } from "./ways.ts";
 
 export interface MeshOptions {
   /** What flows from other nodes need of this one. */
@@ -38,6 +39,8 @@ export class Mesh {
   readonly #names: NameCache;
   readonly #paths: Paths;
   readonly #flows: PeerFlows;
+  readonly #gates: MeshGates;
+  readonly #server: MeshServer;
   #identity: MeshIdentity | undefined;
   #mesh: OverlayMesh | undefined;
 
@@ -51,8 +54,7 @@ export class Mesh {
       clock,
       random: options.random,
       dial: (target, protocol, signal) => dialHop({ clock, names: this.#names, identity }, target, protocol, signal),
-      onStream: (stream, headers, way) =>
-        takeInward(stream, headers, { self: this.#mesh?.self ?? "", way, inward: this.#flows.inward }),
+      onStream: (stream, headers, way) => this.#server.receive(stream, headers, way),
       onChanged,
       onEvent,
       onBuckets,
@@ -60,14 +62,32 @@ export class Mesh {
     const identity = (): MeshIdentity | undefined => this.#identity;
     const unread = new UnreadBytes({ clock, memoryBytes: memoryLimit() });
     this.#flows = peerFlows({ local, ways: this.ways, identity, unread, onEvent });
+    this.#gates = new MeshGates(clock);
+    this.#server = new MeshServer({
+      clock,
+      identity,
+      own: local.own,
+      isBeside: local.isBeside,
+      inward: this.#flows.inward,
+      onward: (peer, wish) => this.#paths.splice(peer, wish),
+      gates: this.#gates,
+      unread,
+      onChanged,
+      onEvent,
+    });
   }
 
   /** How other nodes are reached. */
   get ways(): Ways {
     return {
-      direct: (peer, wish) => this.#paths.direct(peer, wish),
-      splice: (peer, wish) => this.#paths.splice(peer, wish),
+      direct: (peer, wish) => this.#server.direct(peer, wish) ?? this.#paths.direct(peer, wish),
+      splice: (peer, wish) => this.#splice(peer, wish),
     };
+  }
+
+  /** Streams that are carried between other nodes. */
+  get activeRelays(): number {
+    return this.#server.activeRelays;
   }
 
   /** What this node's listeners dial through. */
@@ -95,16 +115,21 @@ export class Mesh {
     const { identity, ...rest } = await this.#store.set(given);
     const isSame = this.#identity?.key === identity.key && this.#identity.uid === identity.uid;
     this.#identity = identity;
-    if (!isSame) this.#paths.renew();
+    if (!isSame) {
+      this.#paths.renew();
+      await this.#server.apply(this.#mesh);
+    }
     return rest;
   }
 
   /** Puts peers, paths, grants and the gateway into force; without a mesh everything ends. */
-  apply(mesh: OverlayMesh | undefined): void {
+  async apply(mesh: OverlayMesh | undefined): Promise<void> {
     this.#mesh = mesh;
+    this.#gates.apply(mesh);
     this.#names.keepOnly(new Set((mesh?.paths ?? []).map(({ host }) => host)));
     this.#flows.apply(mesh ?? { peers: [], paths: [], grants: [] });
     this.#paths.apply(mesh);
+    await this.#server.apply(mesh);
   }
 
   /** Resolves when every path is up or has failed once, or after a few seconds. */
@@ -118,9 +143,9 @@ export class Mesh {
   state(): MeshState {
     return {
       paths: this.#paths.states(),
-      clients: [],
+      clients: this.#server.clients(),
       sessions: this.#flows.states(),
-      server: { state: "off", refused: {}, relays: { active: 0, total: 0, bytes: 0 } },
+      server: this.#server.state(),
     };
   }
 
@@ -132,15 +157,23 @@ export class Mesh {
   }
 
   /** Takes nothing new; what runs goes on. */
-  drain(): void {
+  async drain(): Promise<void> {
+    await this.#server.drain();
     this.#flows.drain();
     this.#paths.drain();
   }
 
   /** Ends everything at once. */
   close(): void {
+    this.#server.close();
     this.#flows.close();
     this.#paths.close();
+    this.#gates.close();
+  }
+
+  /** By a gateway that dials this one where a static route says so, otherwise by those that this node dials. */
+  async #splice(peer: string, wish: WayWish): ReturnType<Ways["splice"]> {
+    return this.#server.leadsTo(peer, wish) ? this.#server.splice(peer, wish) : this.#paths.splice(peer, wish);
   }
 }
 
