@@ -179,15 +179,9 @@ export class Mesh {
     this.#unread.close();
   }
 
-  /** Over the gateways that this node dials, else over those that dial it. */
-  async #splice(peer: string, wish: WayWish): ReturnType<Ways["splice"]> {
-    try {
-      return await this.#paths.splice(peer, wish);
-    } catch (error) {
-      wish.signal.throwIfAborted();
-      if (this.#mesh?.server === undefined) throw error;
-      return this.#server.splice(peer, wish);
-    }
+  /** By a gateway that dials this one where a static route says so, otherwise by those that this node dials. */
+  #splice(peer: string, wish: WayWish): ReturnType<Ways["splice"]> {
+    return this.#server.leadsTo(peer, wish) ? this.#server.splice(peer, wish) : this.#paths.splice(peer, wish);
   }
 
   #serially(work: () => Promise<void>): Promise<void> {

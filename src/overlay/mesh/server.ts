@@ -6,6 +6,7 @@ import type { ListenerOptions } from "../listener.ts";
 import { Clients } from "./clients.ts";
 import { Door, type DoorLimits } from "./door.ts";
 import type { MeshGates } from "./mesh-gates.ts";
+import type { OutwardHop } from "./paths/hop.ts";
 import { openStream } from "./paths/open-stream.ts";
 import { Reception } from "./reception.ts";
 import { Relay, type Onward } from "./relay.ts";
@@ -100,12 +101,16 @@ export class MeshServer implements Ways {
     return hop === undefined ? undefined : Promise.resolve({ session: hop.session, way: this.#way });
   }
 
+  /** Whether a static route leads to a node over a gateway that dials this one. */
+  leadsTo(peer: string, wish: Pick<WayWish, "path">): boolean {
+    return this.#vias(peer, wish).length > 0;
+  }
+
   /** By static routes over the gateways that dial this one. */
-  async splice(peer: string, { signal, path }: WayWish): ReturnType<Ways["splice"]> {
-    const routes = (this.#mesh?.routes ?? []).filter(({ to }) => to === peer).toSorted((a, b) => a.metric - b.metric);
-    const hops = path === undefined ? routes.flatMap(({ via }) => this.#clients.inward(via)) : [];
+  async splice(peer: string, wish: WayWish): ReturnType<Ways["splice"]> {
+    const { signal } = wish;
     let failure = new SessionError("peer-absent", "no client of this gateway leads there");
-    for (const hop of hops) {
+    for (const hop of this.#vias(peer, wish)) {
       try {
         const headers = { ":authority": `${peer}:443` };
         return { stream: await openStream(this.#options.clock, hop.session, headers, signal), way: this.#way };
@@ -115,6 +120,12 @@ export class MeshServer implements Ways {
       }
     }
     throw failure;
+  }
+
+  #vias(peer: string, { path }: Pick<WayWish, "path">): readonly OutwardHop[] {
+    if (path !== undefined) return [];
+    const routes = (this.#mesh?.routes ?? []).filter(({ to }) => to === peer).toSorted((a, b) => a.metric - b.metric);
+    return routes.flatMap(({ via }) => this.#clients.inward(via));
   }
 
   clients(): ClientState[] {
