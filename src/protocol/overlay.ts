@@ -239,8 +239,6 @@ export const overlayMethods = {
   /** The network has changed: paths that wait are dialled at once, and those that are up are probed. */
   "mesh.wake": { kind: "request", params: Nothing, result: Nothing },
   "mesh.get": { kind: "request", params: Nothing, result: MeshState },
-  /** The machine's network changed: every path is probed at once, and one that waits is dialled. */
-  "mesh.wake": { kind: "request", params: Nothing, result: Nothing },
   /**
    * Sends bytes to a peer and waits for them to come back, inside the tunnel; by one path if named. Without an answer in time it
    * fails as `timeout`; `not-found` is an unknown peer or path, `not-connected` one without a tunnel.
