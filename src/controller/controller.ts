@@ -202,6 +202,7 @@ function assemble({
   const api = createApi({
     fleet,
     flows: store.flows,
+    gatewayDetails: store.gatewayDetails,
     access,
     tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
     ...identity,

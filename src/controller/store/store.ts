@@ -6,6 +6,7 @@ import { clusterStore, type ClusterStore } from "./clusters.ts";
 import { documentStore, type DocumentStore } from "./documents.ts";
 import { eventStore, type EventStore } from "./events.ts";
 import { flowStore, type FlowStore } from "./flows.ts";
+import { gatewayDetailsStore, type GatewayDetailsStore } from "./gateway-details.ts";
 import { licenseStore, type LicenseStore } from "./licenses.ts";
 import { meshStore, type MeshStore } from "./mesh.ts";
 import { metaStore, type MetaStore } from "./meta.ts";
@@ -32,6 +33,7 @@ export interface Store {
   readonly triggers: TriggerStore;
   readonly telemetry: TelemetryStore;
   readonly flows: FlowStore;
+  readonly gatewayDetails: GatewayDetailsStore;
   /** Runs `work` in one transaction, the one that is open if there is one. */
   atomic<T>(work: () => T): T;
   /** How many transactions failed: whatever was remembered of them may never have come to be. */
@@ -48,10 +50,12 @@ export interface Store {
 export function openStore(path: string, isExpected = false): Store {
   // Begun anew, it would know no node and turn all of them away: whoever has a backup must decide.
   const { sql, isPersistent } = openDatabase(path, { migrations, exclusive: true, onDamage: "refuse", isExpected });
+  const nodes = nodeStore(sql);
+  const uidOf = (name: string): string | undefined => nodes.uidOf(name);
   const parts = {
     meta: metaStore(sql),
     licenses: licenseStore(sql),
-    nodes: nodeStore(sql),
+    nodes,
     mesh: meshStore(sql),
     tombstones: tombstoneStore(sql),
     clusters: clusterStore(sql),
@@ -61,7 +65,8 @@ export function openStore(path: string, isExpected = false): Store {
     audits: auditStore(sql),
     triggers: triggerStore(sql),
     telemetry: telemetryStore(sql),
-    flows: flowStore(sql),
+    flows: flowStore(sql, uidOf),
+    gatewayDetails: gatewayDetailsStore(sql, uidOf),
   };
   let failures = 0;
   const run = <T>(work: () => T): T => {
@@ -80,8 +85,9 @@ export function openStore(path: string, isExpected = false): Store {
     failures: () => failures,
     prune: (nowSeconds) =>
       run(() => {
-        const { licenses, events, alerts, audits, triggers, telemetry, flows } = parts;
-        for (const part of [licenses, events, alerts, audits, triggers, telemetry, flows]) part.prune(nowSeconds);
+        const { licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails } = parts;
+        const kept = [licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails];
+        for (const part of kept) part.prune(nowSeconds);
       }),
     close: () => sql.close(),
   };
