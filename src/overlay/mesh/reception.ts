@@ -1,10 +1,11 @@
-import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Clock } from "../../host/clock.ts";
 import type { OverlayMesh } from "../../protocol/overlay-mesh.ts";
 import type { OverlayReason } from "../../protocol/overlay.ts";
 import { Uid } from "../../protocol/values.ts";
 import { Allowance } from "./allowance.ts";
 import { refuse, type Passage, type Relay } from "./relay.ts";
+import { REFUSED_STREAM } from "./stream-codes.ts";
 import type { UnreadBytes } from "./unread.ts";
 import type { Inward, Way } from "./ways.ts";
 
@@ -53,7 +54,7 @@ export class Reception {
     from: { readonly peer: string; readonly way: Way },
   ): void {
     if (this.#resets.get(from.peer)?.isUsedUp === true) {
-      stream.close(constants.NGHTTP2_REFUSED_STREAM);
+      stream.close(REFUSED_STREAM);
       return;
     }
     stream.once("close", () => this.#closed(from.peer, stream));

@@ -1,8 +1,9 @@
-import { constants, type Http2Stream } from "node:http2";
+import type { Http2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
 import type { GateUser } from "../gate.ts";
 import type { MeshGates } from "./mesh-gates.ts";
 import { resetStream } from "./reset.ts";
+import { CANCEL, NO_ERROR } from "./stream-codes.ts";
 
 const FULL = 1;
 const LIMITED_IN = 2;
@@ -29,7 +30,7 @@ class Direction {
     this.#to.on("drain", () => this.#go(FULL));
     this.#from.on("data", this.#pass).on("end", () => {
       // A stream that was reset ends too, but the other side must not take what it has for the whole.
-      if (codeOf(this.#from) === constants.NGHTTP2_NO_ERROR) this.#to.end();
+      if (codeOf(this.#from) === NO_ERROR) this.#to.end();
     });
   }
 
@@ -74,6 +75,7 @@ export class Splice {
   readonly #directions: readonly [Direction, Direction];
   readonly #onEnd: () => void;
   readonly #closed = new Set<Duplex>();
+  readonly #ending = new Set<Duplex>();
 
   /** `onEnd` is called once, when both are closed. */
   constructor(a: Duplex, b: Duplex, gates: MeshGates, onEnd: () => void) {
@@ -98,33 +100,36 @@ export class Splice {
   }
 
   /** Resets both sides. */
-  abort(code: number = constants.NGHTTP2_CANCEL): void {
-    for (const side of this.#sides) end(side, code);
+  abort(code = CANCEL): void {
+    for (const side of this.#sides) this.#end(side, code);
   }
 
   /** A reset is passed on at once, and what had not been passed on is of no use to anybody. */
   #aborted(side: Duplex, other: Duplex): void {
-    end(other, codeOf(side));
+    // One that is reset from here says so as well, and must be let send the reset.
+    if (this.#ending.has(side)) return;
+    this.#end(other, codeOf(side));
     side.destroy();
   }
 
   #sideClosed(side: Duplex, other: Duplex): void {
     if (this.#closed.has(side)) return;
-    const isInOrder = codeOf(side) === constants.NGHTTP2_NO_ERROR && side.readableEnded && side.writableFinished;
-    if (!isInOrder) end(other, codeOf(side) || constants.NGHTTP2_CANCEL);
+    const isInOrder = codeOf(side) === NO_ERROR && side.readableEnded && side.writableFinished;
+    if (!isInOrder) this.#end(other, codeOf(side));
     if (this.#closed.add(side).size < 2) return;
     for (const direction of this.#directions) direction.close();
     this.#onEnd();
   }
+
+  #end(side: Duplex, code: number): void {
+    this.#ending.add(side);
+    if (isHttp2(side)) resetStream(side, code === NO_ERROR ? CANCEL : code);
+    else side.destroy();
+  }
 }
 
 function codeOf(side: Duplex): number {
-  return isHttp2(side) ? side.rstCode : constants.NGHTTP2_NO_ERROR;
-}
-
-function end(side: Duplex, code: number): void {
-  if (isHttp2(side)) resetStream(side, code === constants.NGHTTP2_NO_ERROR ? constants.NGHTTP2_CANCEL : code);
-  else side.destroy();
+  return isHttp2(side) ? side.rstCode : NO_ERROR;
 }
 
 function isHttp2(side: Duplex): side is Http2Stream {
