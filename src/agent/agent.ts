@@ -46,6 +46,7 @@ import { queueOf } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
+import { agentTunnels } from "./tunnels.ts";
 import { watchHealth } from "./watch-health.ts";
 import { watchMachine } from "./watch-machine.ts";
 
@@ -190,6 +191,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       cleanStop,
       speedTestTarget,
       applying,
+      tunnels: agentTunnels({ identity: () => node?.registration.node, documents, overlay }),
+      log: log.child({ component: "triggers" }),
       announceRestart: async () => {
         events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
         spool.flush();
