@@ -26,6 +26,7 @@ export interface LocalProviderDeps {
   readonly retry: (name: FloorName) => void;
   readonly applying: Pick<Applying, "plan" | "why" | "config" | "rollback">;
   readonly overlay: Pick<Overlay, "status" | "view" | "counters">;
+  readonly network: Pick<LocalProvider, "gateways" | "peers" | "targets">;
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
 }
@@ -40,6 +41,7 @@ export function localProvider({
   retry,
   applying,
   overlay,
+  network,
   wake,
   register,
 }: LocalProviderDeps): LocalProvider {
@@ -76,6 +78,7 @@ export function localProvider({
     why: () => applying.why(),
     connectors: async (signal) => connectorsReport(await readOverlay(signal)),
     services: async (signal) => servicesReport(await readOverlay(signal)),
+    ...network,
     config: () => applying.config(),
     rollback: (request, signal) => applying.rollback(request, signal),
     wake,

@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { DomainPeer } from "../protocol/domain-items.ts";
 import type { DomainDocument } from "../protocol/documents.ts";
-import type { NodeIdentity } from "../protocol/claims.ts";
+import type { Registration } from "./identity/identity.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
 import type { Tunnels, TunnelPeer } from "./triggers/tunnels.ts";
 
 export interface TunnelSources {
-  readonly identity: () => NodeIdentity | undefined;
+  readonly registration: () => Registration | undefined;
   readonly documents: Pick<DesiredDocuments, "current">;
   /** Whoever speaks with the overlay program. */
   readonly overlay: Omit<Tunnels, "nodes">;
@@ -19,12 +19,12 @@ const Named = DomainPeer.pick({ uid: true, fqdn: true, mayDial: true, gateway: t
 });
 
 /** What trigger events know of other nodes: names from the domain document, all else from the overlay. */
-export function agentTunnels({ identity, documents, overlay }: TunnelSources): Tunnels {
+export function agentTunnels({ registration, documents, overlay }: TunnelSources): Tunnels {
   let read: DomainDocument | undefined;
   let peers: readonly TunnelPeer[] = [];
   return {
     nodes() {
-      const self = identity();
+      const self = registration()?.node;
       if (self === undefined) return undefined;
       const { node, domain } = documents.current;
       const document = domain?.body;

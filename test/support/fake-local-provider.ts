@@ -14,6 +14,7 @@ import type {
 
 import type { Config } from "../../src/protocol/documents.ts";
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
+import type { GatewaysReport, NetworkTargets, PeersReport } from "../../src/protocol/local-network.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
 
 export const overlayUp: OverlayState = { state: "up", since: 1_700_000_000_000, pid: 4711 };
@@ -136,6 +137,24 @@ export class FakeLocalProvider implements LocalProvider {
 
   async services(): Promise<ServicesReport> {
     return this.servicesNow;
+  }
+
+  gatewaysNow: GatewaysReport = { schema: 1, overlay: overlayUp, reasons: [], paths: [] };
+  peersNow: PeersReport = { schema: 1, overlay: overlayUp, clients: [], sessions: [] };
+  targetsNow: NetworkTargets = { schema: 1, paths: [] };
+
+  async gateways(): Promise<GatewaysReport> {
+    if (this.thrown !== undefined) throw this.thrown;
+    return this.gatewaysNow;
+  }
+
+  async peers(): Promise<PeersReport> {
+    return this.peersNow;
+  }
+
+  targets(): NetworkTargets {
+    if (this.thrown !== undefined) throw this.thrown;
+    return this.targetsNow;
   }
 
   wake(): void {

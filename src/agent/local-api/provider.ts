@@ -9,6 +9,7 @@ import type {
   TriggerLine,
 } from "../../protocol/local-api.ts";
 import type { Config } from "../../protocol/documents.ts";
+import type { GatewaysReport, NetworkTargets, PeersReport } from "../../protocol/local-network.ts";
 import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
 import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
 
@@ -34,6 +35,12 @@ export interface LocalProvider {
   connectors(signal: AbortSignal): Promise<ConnectorsReport>;
   /** Every service in force, with its health. */
   services(signal: AbortSignal): Promise<ServicesReport>;
+  /** Every path to a gateway, and this node's own gateway. */
+  gateways(signal: AbortSignal): Promise<GatewaysReport>;
+  /** Who dials this node's gateway, and the sessions with other nodes. */
+  peers(signal: AbortSignal): Promise<PeersReport>;
+  /** Whom this node must reach, the proxy's password included. */
+  targets(): NetworkTargets;
   /** The effective configuration, secrets included. */
   config(): Config;
   /** Puts the document before into force, or plans it. */

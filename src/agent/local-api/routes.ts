@@ -73,6 +73,24 @@ export const routes: readonly Route[] = [
   },
   {
     method: "GET",
+    path: "/v1/gateways",
+    isAdmin: false,
+    answer: async ({ response, provider, signal }) => sendJson(response, 200, await provider.gateways(signal)),
+  },
+  {
+    method: "GET",
+    path: "/v1/peers",
+    isAdmin: false,
+    answer: async ({ response, provider, signal }) => sendJson(response, 200, await provider.peers(signal)),
+  },
+  {
+    method: "GET",
+    path: "/v1/targets",
+    isAdmin: true,
+    answer: async ({ response, provider }) => sendJson(response, 200, provider.targets()),
+  },
+  {
+    method: "GET",
     path: "/v1/config",
     isAdmin: true,
     answer: async ({ response, provider }) => sendJson(response, 200, provider.config()),

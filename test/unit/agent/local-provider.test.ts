@@ -15,6 +15,11 @@ import { rig, stream } from "./triggers/rig.ts";
 
 const NO_VIEW: OverlayView = { services: new Map(), listeners: new Map(), states: new Map(), health: new Map() };
 
+const unasked = (): never => {
+  throw new Error("not asked for");
+};
+const noNetwork = { gateways: unasked, peers: unasked, targets: unasked };
+
 test("a floor that was reset makes its document due again", async () => {
   const directory = tempDir();
   mkdirSync(join(directory, "s/desired"), { recursive: true });
@@ -34,6 +39,7 @@ test("a floor that was reset makes its document due again", async () => {
     applying: idleApplying(documents, directory),
     overlay: { status: () => ({ state: "off", since: 0 }), view: NO_VIEW, counters: () => Promise.resolve(undefined) },
     retry: (name) => void retried.push(name),
+    network: noNetwork,
     wake: () => undefined,
     register: () => Promise.reject(new Error("not asked for")),
   });
@@ -63,6 +69,7 @@ describe("connectors and services", () => {
       applying: Object.assign(applying, { config: () => config }),
       overlay: { status: () => ({ state: "up", since: 1, pid: 7 }), view: NO_VIEW, counters },
       retry: () => undefined,
+      network: noNetwork,
       wake: () => undefined,
       register: () => Promise.reject(new Error("not asked for")),
     });
