@@ -8,6 +8,8 @@ export interface Stop {
   readonly expect: RegExp;
   /** The node needs a moment: asked again until the answer is there. */
   readonly isEventual?: true;
+  /** For how long it is asked again. */
+  readonly limitMs?: number;
 }
 
 export interface Stage {

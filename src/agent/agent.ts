@@ -21,13 +21,14 @@ import { readLastGood } from "./last-good.ts";
 import { checkLocalApi, serveLocalApi } from "./local-api/server.ts";
 import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
-import { localNetwork } from "./local-network.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
+import { networkTargets } from "./network-targets.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
+import { domainReader } from "../protocol/domain-view.ts";
 import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments } from "./shadow/desired.ts";
 import { shadowFacts } from "./shadow/facts.ts";
@@ -127,7 +128,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRecords: () => pusher.look(),
   });
   const { overlay } = dataPlane;
-  const sections = listSections({ overlay, documents, reader });
+  const domain = domainReader();
+  const sections = listSections({ overlay, documents, domain, reader });
   const applying = new Applying({ clock, random, log, files, settings, documents, sections, events, onFault: fault });
 
   // Shadow.
@@ -177,7 +179,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   journal.reopen();
   journal.settle(bootId, startedAt);
   const registration = (): Registration | undefined => node?.registration;
-  const tunnels = agentTunnels({ registration, documents, overlay });
+  const tunnels = agentTunnels({ registration, documents, domain, overlay });
   const dispatcher = new Dispatcher({
     node: () => ({
       type: documents.current.node?.body.type ?? node?.registration.node.type ?? "Node",
@@ -346,7 +348,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     retry: (name) => node?.sync.retry(name),
     applying,
     overlay,
-    network: localNetwork({ overlay, tunnels, applying, registration, proxies: settings.proxies }),
+    domain,
+    targets: () => networkTargets(registration(), settings.proxies, overlay.view.mesh),
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());

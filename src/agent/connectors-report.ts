@@ -1,4 +1,4 @@
-import type { ConnectorCounters, ConnectorsReport, ConnectorView } from "../protocol/local-overlay.ts";
+import type { ConnectorCounters, ConnectorsReport, ConnectorView, ItemReason } from "../protocol/local-overlay.ts";
 import type { ListenerCounters } from "../protocol/overlay.ts";
 import type { Connector } from "../protocol/sections/connectors.ts";
 import {
@@ -14,7 +14,7 @@ import {
 } from "./overlay-reading.ts";
 import { isUncarried } from "../protocol/sections/issue.ts";
 import { isOwnName } from "./own-node.ts";
-import { keyOf, unreachableConnectors, waitingConnectors } from "./sections/connectors/plan.ts";
+import { keyOf, nodesOf, waitingConnectors } from "./sections/connectors/plan.ts";
 import { downServices } from "./services-report.ts";
 
 /** Every connector in force, with how its listener stands and what it has counted. Pure. */
@@ -24,11 +24,13 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
     counters === undefined ? view.states : new Map(counters.listeners.map((state) => [state.key, state] as const));
   const counted = new Map(counters?.counters.map((counters) => [counters.key, counters]));
   const { items, rejected, notices } = reading.parsed.connectors(config.connectors, node?.type ?? "Node");
-  const { here, issues: elsewhere } = unreachableConnectors(items, (name) => isOwnName(node, name));
-  const unsupported = reasonsByItem([...notices.filter(isUncarried), ...elsewhere], items);
+  const nodes = nodesOf((name) => isOwnName(node, name), reading.domain);
+  const unsupported = reasonsByItem(notices.filter(isUncarried), items);
   const ignored = reasonsByItem(notices.filter(isIgnored), items);
-  const waits = reasonsByItem(waitingConnectors(here, { listeners: view.listeners, states, addresses }), items);
+  const waits = reasonsByItem(waitingConnectors(items, { listeners: view.listeners, states, addresses, nodes }), items);
   const down = downServices(reading);
+  const downOf = ({ target }: Connector) => ("service" in target ? down.get(target.service) : undefined);
+  const unreached = whyUnreached(view);
 
   const standing = (item: Connector): Pick<ConnectorView, "state" | "reason"> => {
     const off = switchedOff(reading, item.enabled);
@@ -42,7 +44,7 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
       case "failed":
         return { state: "failed", reason: wait ?? { code: "other", message: "it cannot listen" } };
       case "listening": {
-        const reason = wait ?? ("service" in item.target ? down.get(item.target.service) : undefined);
+        const reason = wait ?? (nodes.find(item.node) === "here" ? downOf(item) : unreached);
         return { state: "listening", ...(reason === undefined ? {} : { reason }) };
       }
     }
@@ -70,6 +72,17 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
     issues: issuesOfSection([...rejected, ...notices]),
     connectors: [...items.map(viewOf), ...lost],
   };
+}
+
+/** Why no flow gets to another node, as far as that is known without trying. */
+function whyUnreached({ mesh, standing }: OverlayReading["view"]): ItemReason | undefined {
+  if (mesh === undefined) return { code: "no-path", message: "this node has no way to any other" };
+  if (standing === undefined) return undefined;
+  const { paths, clients } = standing;
+  if ([...paths, ...clients].some(({ state }) => state === "up")) return undefined;
+  const first = paths.find(({ reason }) => reason !== undefined);
+  const because = first?.reason === undefined ? "" : ` (${first.reason})`;
+  return { code: "no-path", message: `no path to any gateway is up${because}` };
 }
 
 function detailsOf(item: Connector, bound: readonly string[]): Partial<ConnectorView> {

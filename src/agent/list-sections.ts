@@ -4,27 +4,41 @@ import type { Reader } from "../host/reader.ts";
 import type { Desired } from "./shadow/desired.ts";
 import { reconciler, type Reconciler } from "./reconcile/section.ts";
 import { isOwnName } from "./own-node.ts";
+import type { ReadDomain } from "../protocol/domain-view.ts";
 import { connectorsSection } from "./sections/connectors/section.ts";
+import type { MeshSurroundings } from "./sections/gateway/mesh.ts";
+import { gatewaySection } from "./sections/gateway/section.ts";
 import { servicesSection } from "./sections/services/section.ts";
 
 export interface SectionDeps {
   readonly overlay: Overlay;
   /** The documents in force. */
   readonly documents: { readonly current: Desired };
+  readonly domain: ReadDomain;
   readonly reader: Reader;
 }
 
 /** Those that the overlay carries, and that depend on this machine's addresses. */
-export const OVERLAY_SECTIONS: readonly string[] = ["services", "connectors"];
+export const OVERLAY_SECTIONS: readonly string[] = ["gateway", "services", "connectors"];
 
 /** Every section that this node carries out, in the order in which they depend on each other. */
-export function listSections({ overlay, documents, reader }: SectionDeps): readonly Reconciler[] {
+export function listSections({ overlay, documents, domain, reader }: SectionDeps): readonly Reconciler[] {
   const node = () => documents.current.node?.body;
   const isHere = (name: string): boolean => isOwnName(node(), name);
   const addresses = () => addressesByLink(reader);
+  const nodeType = () => node()?.type ?? "Node";
+  const peers = () => domain(documents.current.domain?.body);
+  const surroundings = (): MeshSurroundings => ({
+    isActive: node()?.state === "ACTIVE",
+    self: node(),
+    domain: peers(),
+    local: new Set([...addresses().values()].flat()),
+    hasIpv6: speaksIpv6(reader),
+  });
   return [
+    reconciler(gatewaySection({ overlay, nodeType, surroundings })),
     reconciler(servicesSection({ overlay, addresses, isMember: () => node()?.cluster !== undefined })),
-    reconciler(connectorsSection({ overlay, addresses, nodeType: () => node()?.type ?? "Node", isHere })),
+    reconciler(connectorsSection({ overlay, addresses, nodeType, isHere, peers })),
   ];
 }
 
@@ -33,4 +47,9 @@ export function addressesByLink(reader: Reader): ReadonlyMap<string, readonly st
   const byLink = new Map<string, string[]>();
   for (const { link, address } of readAddresses4(reader)) byLink.set(link, [...(byLink.get(link) ?? []), address]);
   return byLink;
+}
+
+/** Whether any link of this machine has an IPv6 address, the loopback's own included. */
+function speaksIpv6(reader: Reader): boolean {
+  return (reader.read("/proc/net/if_inet6") ?? "").trim() !== "";
 }

@@ -6,8 +6,10 @@ import type { FloorName, LogLine, LogsQuery, TriggerLine } from "../protocol/loc
 import type { Applying } from "./applying.ts";
 import { connectorsReport } from "./connectors-report.ts";
 import { addressesByLink } from "./list-sections.ts";
+import type { ReadDomain } from "../protocol/domain-view.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
-import type { OverlayReading } from "./overlay-reading.ts";
+import { gatewaysReport, peersReport, type MeshReading } from "./mesh-report.ts";
+import { overlayStateOf, type OverlayReading } from "./overlay-reading.ts";
 import { parsedSections } from "./parsed-sections.ts";
 import { servicesReport } from "./services-report.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
@@ -25,8 +27,10 @@ export interface LocalProviderDeps {
   /** Looks again at a document that may have been refused for its floor. */
   readonly retry: (name: FloorName) => void;
   readonly applying: Pick<Applying, "plan" | "why" | "config" | "rollback">;
-  readonly overlay: Pick<Overlay, "status" | "view" | "counters">;
-  readonly network: Pick<LocalProvider, "gateways" | "peers" | "targets">;
+  readonly overlay: Pick<Overlay, "status" | "view" | "counters" | "mesh">;
+  /** Reads the domain document in force. */
+  readonly domain: ReadDomain;
+  readonly targets: LocalProvider["targets"];
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
 }
@@ -41,7 +45,8 @@ export function localProvider({
   retry,
   applying,
   overlay,
-  network,
+  domain,
+  targets,
   wake,
   register,
 }: LocalProviderDeps): LocalProvider {
@@ -52,11 +57,24 @@ export function localProvider({
     return {
       config: applying.config(),
       node: documents.current.node?.body,
+      domain: domain(documents.current.domain?.body),
       parsed,
       status: overlay.status(),
       view: overlay.view,
       counters,
       addresses: addressesByLink(reader),
+      why: applying.why().reasons,
+    };
+  }
+  /** As above, of the ways to other nodes. */
+  async function readMesh(signal: AbortSignal): Promise<MeshReading> {
+    const { mesh, standing } = overlay.view;
+    const asked = mesh === undefined ? undefined : overlay.mesh(withinTime(signal, OVERLAY_ANSWER_MS));
+    return {
+      overlay: overlayStateOf(overlay.status()),
+      domain: domain(documents.current.domain?.body),
+      mesh,
+      state: (await asked?.catch(() => undefined)) ?? standing,
       why: applying.why().reasons,
     };
   }
@@ -78,7 +96,9 @@ export function localProvider({
     why: () => applying.why(),
     connectors: async (signal) => connectorsReport(await readOverlay(signal)),
     services: async (signal) => servicesReport(await readOverlay(signal)),
-    ...network,
+    gateways: async (signal) => gatewaysReport(await readMesh(signal)),
+    peers: async (signal) => peersReport(await readMesh(signal)),
+    targets,
     config: () => applying.config(),
     rollback: (request, signal) => applying.rollback(request, signal),
     wake,

@@ -4,6 +4,7 @@ import type { ConnectorView, ItemReason, OverlayState } from "../protocol/local-
 import type { Issue, Reason } from "../protocol/reconcile.ts";
 import type { Connector } from "../protocol/sections/connectors.ts";
 import type { ConfigIssue } from "../protocol/sections/issue.ts";
+import type { DomainView } from "../protocol/domain-view.ts";
 import type { ParsedSections } from "./parsed-sections.ts";
 
 /** What is asked for and what is there, at one moment. */
@@ -11,6 +12,7 @@ export interface OverlayReading {
   /** The effective configuration, and the node it is for. */
   readonly config: Config;
   readonly node: NodeDocument | undefined;
+  readonly domain: DomainView | undefined;
   readonly parsed: ParsedSections;
   readonly status: OverlayStatus;
   readonly view: OverlayView;

@@ -1,6 +1,6 @@
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
-import { GatewaysReport } from "../protocol/local-network.ts";
+import { GatewaysReport } from "../protocol/local-mesh.ts";
 import { ask } from "./client.ts";
 import { pathText, serverText } from "./mesh-text.ts";
 import { listText, type Paint } from "./overlay-text.ts";
@@ -22,19 +22,18 @@ export function fetchGateways(call: Call): Promise<GatewaysReport> {
   return ask(call, { method: "GET", path: "/v1/gateways", socket: READ_SOCKET }, GatewaysReport);
 }
 
-function isWell({ overlay, reasons, paths, server }: GatewaysReport): boolean {
-  if (overlay.state === "down" || overlay.reason !== undefined || reasons.length > 0) return false;
-  return paths.every(({ state }) => state === "up") && (server === undefined || server.state === "listening");
+function isWell({ overlay, dataPlane, issues, server }: GatewaysReport): boolean {
+  if (overlay.state === "down" || overlay.reason !== undefined || issues.length > 0) return false;
+  return ["up", "none"].includes(dataPlane) && (server === undefined || server.state === "listening");
 }
 
 function show({ settings, terminal, clock }: Call, report: GatewaysReport): string {
   if (settings.isJson) return `${safeJson(report)}\n`;
   const paint: Paint = (style, text) => terminal.style(style, text);
-  const { overlay, reasons, paths, server } = plainValue(report);
+  const { overlay, issues, gateways, server } = plainValue(report);
   const now = clock.now();
-  const issues = reasons.map(({ code, message }) => ({ path: "gateway", code, message }));
   const items = [
-    ...paths.map((path) => pathText(path, now, paint)),
+    ...gateways.flatMap(({ fqdn, paths }) => paths.map((path) => pathText(fqdn, path, now, paint))),
     ...(server === undefined ? [] : [serverText(server, paint)]),
   ];
   const none = "no gateway that this node is to dial, and none of its own";

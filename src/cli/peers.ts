@@ -1,8 +1,8 @@
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
-import { PeersReport } from "../protocol/local-network.ts";
+import { PeersReport } from "../protocol/local-mesh.ts";
 import { ask } from "./client.ts";
-import { clientText, sessionText } from "./mesh-text.ts";
+import { peerText } from "./mesh-text.ts";
 import { listText, type Paint } from "./overlay-text.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 import { watch } from "./watch.ts";
@@ -13,9 +13,9 @@ export const peersVerb: VerbProgram = {
     if (call.values["watch"] === true) return watch(call, async () => show(call, await fetchPeers(call)));
     const report = await fetchPeers(call);
     call.terminal.out(show(call, report));
-    // Whether others come is their affair.
-    const { overlay } = report;
-    return overlay.state === "down" || overlay.reason !== undefined ? "degraded" : "ok";
+    // Whether others are there is their affair.
+    const { overlay, issues } = report;
+    return overlay.state === "down" || overlay.reason !== undefined || issues.length > 0 ? "degraded" : "ok";
   },
 };
 
@@ -26,12 +26,9 @@ function fetchPeers(call: Call): Promise<PeersReport> {
 function show({ settings, terminal, clock }: Call, report: PeersReport): string {
   if (settings.isJson) return `${safeJson(report)}\n`;
   const paint: Paint = (style, text) => terminal.style(style, text);
-  const { overlay, clients, sessions } = plainValue(report);
+  const { overlay, issues, peers } = plainValue(report);
   const now = clock.now();
-  const items = [
-    ...clients.map((client) => clientText(client, now, paint)),
-    ...sessions.map((session) => sessionText(session, now, paint)),
-  ];
-  const none = "no session with another node";
-  return listText({ overlay, issues: [], items, none }, now, terminal.size().columns, paint);
+  const items = peers.map((peer) => peerText(peer, now, paint));
+  const none = "no other node in the domain document";
+  return listText({ overlay, issues, items, none }, now, terminal.size().columns, paint);
 }

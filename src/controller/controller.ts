@@ -189,6 +189,7 @@ function assemble({
     ...base,
     sessions,
     documents,
+    announcer,
     tickets,
     events,
     speedTest: new SpeedTest(store, speedTestTokens),
@@ -201,6 +202,7 @@ function assemble({
   const api = createApi({
     fleet,
     flows: store.flows,
+    gatewayDetails: store.gatewayDetails,
     access,
     tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
     ...identity,
@@ -210,9 +212,7 @@ function assemble({
   });
   const serveApi = getRequestListener((request) => api.fetch(request), { overrideGlobalObjects: false });
 
-  store.atomic(() => {
-    for (const uid of store.nodes.uids()) documents.refresh(uid);
-  });
+  documents.refresh(store.nodes.uids());
   server.on("upgrade", (request, stream, head) => gate.upgrade(request, stream, head));
   server.on("request", (request, response) => {
     if (pathOf(request).startsWith(AGENT_PREFIX)) void routes.handle(request, response);

@@ -1,18 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
-import type { z } from "zod";
 import { InputError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
-import { FORBIDDEN_KEYS, parseStrictJson } from "../lib/strict-json.ts";
 import { DocumentName } from "../protocol/claims.ts";
-import { firstIssueText } from "../protocol/issue-text.ts";
 import { signJws } from "../protocol/jws.ts";
-import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSuits, type SectionName } from "../protocol/sections.ts";
+import { sectionSuits, type SectionName } from "../protocol/sections.ts";
 import type { MetricSample } from "../protocol/telemetry.ts";
 import {
   Base64Url32,
   NodeName,
-  TagText,
   type JsonObject,
   type LifecycleState,
   type NodeState,
@@ -37,6 +33,7 @@ import type {
   TriggerRequest,
 } from "./fleet.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
+import { changeTag, checkField, checkSection } from "./model/checks.ts";
 import { settleIdentity } from "./model/identity.ts";
 import { triggerLabel } from "./model/trigger-label.ts";
 import type { NodeChange, NodeLabel, StoredNode } from "./store/nodes.ts";
@@ -58,7 +55,6 @@ export interface FleetServiceDeps {
 
 const LICENSE_SECONDS = 24 * 3600;
 const MAX_MEMBERS = 16;
-const MAX_TAGS = 256;
 
 /** The fleet as the store and the open sessions know it. */
 export class FleetService implements Fleet {
@@ -130,7 +126,7 @@ export class FleetService implements Fleet {
   async deleteNode(uid: string, user: string): Promise<void> {
     const { store, events, sessions, triggers, clock } = this.#deps;
     const node = this.#stored(uid);
-    store.atomic(() => {
+    this.#announce(() => {
       const credentials = store.nodes.credentials(uid);
       if (credentials !== undefined) {
         store.tombstones.add(uid, credentials.keys.auth, credentials.thumbprints.auth, clock.now() / 1000);
@@ -138,7 +134,7 @@ export class FleetService implements Fleet {
       events.record(node, { eventType: "Node Delete", level: "WARNING", message: "Node deleted", details: { user } });
       store.alerts.closeAll(uid);
       store.nodes.remove(uid);
-      this.#refresh(this.#membersOf(node.cluster));
+      return [uid, ...this.#membersOf(node.cluster)];
     });
     triggers.nodeRemoved(uid);
     const session = sessions.remove(uid);
@@ -328,18 +324,11 @@ export class FleetService implements Fleet {
     return this.#record(this.#stored(node.uid));
   }
 
-  /** Stores a change and the documents of the nodes it answers in one transaction, and then tells those online. */
+  /** Stores a change and the documents that differ for the nodes it answers in one transaction, and then tells those online. */
   #announce(change: () => Iterable<string>): void {
-    const told = this.#deps.store.atomic(() => this.#refresh(change()));
-    for (const tell of told) tell();
-  }
-
-  #refresh(uids: Iterable<string>): readonly (() => void)[] {
-    const { documents, announcer } = this.#deps;
-    return [...uids].map((uid) => {
-      const names = documents.refresh(uid);
-      return () => announcer.changed(uid, names);
-    });
+    const { store, documents, announcer } = this.#deps;
+    const changed = store.atomic(() => documents.refresh(change()));
+    for (const [uid, names] of changed) announcer.changed(uid, names);
   }
 
   #membersOf(cluster: string | undefined): readonly string[] {
@@ -358,37 +347,4 @@ export class FleetService implements Fleet {
 /** Events about a cluster name it in place of a node, and no node id. */
 function clusterLabel({ name, fqdn }: Pick<ClusterRecord, "name" | "fqdn">): NodeLabel {
   return { uid: "", name, fqdn };
-}
-
-function changeTag(
-  tags: Readonly<Record<string, string>>,
-  name: string,
-  value: string | undefined,
-): Readonly<Record<string, string>> {
-  checkField("name", TagText, name);
-  if (value === undefined) return Object.fromEntries(Object.entries(tags).filter(([tag]) => tag !== name));
-  checkField("value", TagText, value);
-  if (FORBIDDEN_KEYS.has(name)) {
-    throw new InputError("invalid-body", `name: the key ${name} is not allowed`, { details: { field: "name" } });
-  }
-  if (!Object.hasOwn(tags, name) && Object.keys(tags).length >= MAX_TAGS) {
-    throw new InputError("invalid-body", `name: ${MAX_TAGS} tags are the most`, { details: { field: "name" } });
-  }
-  return { ...tags, [name]: value };
-}
-
-function checkSection(section: SectionName, body: JsonObject): void {
-  try {
-    parseStrictJson(JSON.stringify(body), { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH });
-  } catch (error) {
-    if (!(error instanceof InputError)) throw error;
-    throw new InputError("invalid-body", `${section}: ${error.message}`, { cause: error, details: { field: section } });
-  }
-}
-
-function checkField(field: string, schema: z.ZodType, value: unknown): void {
-  const parsed = schema.safeParse(value);
-  if (parsed.success) return;
-  const message = firstIssueText(parsed.error);
-  throw new InputError("invalid-body", `${field}: ${message}`, { details: { field } });
 }

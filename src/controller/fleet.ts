@@ -4,7 +4,7 @@ import type { NodeKeys } from "../protocol/keys.ts";
 import type { DocumentApplied, Heartbeat } from "../protocol/methods.ts";
 import type { SectionName } from "../protocol/sections.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
-import type { EventLevel, EventState, FlowRecord, MetricSample } from "../protocol/telemetry.ts";
+import type { EventLevel, EventState, FlowRecord, GatewayDetails, MetricSample } from "../protocol/telemetry.ts";
 import type { JsonObject, LifecycleState, NodeState, NodeType } from "../protocol/values.ts";
 import type { UsageBucket, UsageRange } from "./model/usage.ts";
 
@@ -134,6 +134,15 @@ export interface FlowSearch {
   find(filter: FlowFilter): { readonly total: number; readonly items: readonly NodeFlow[] };
   /** Traffic by the time at which its flow ended, of some nodes or of all. */
   usage(range: UsageRange, nodeIds: readonly string[] | undefined): readonly UsageBucket[];
+}
+
+/** What can be asked of the round trips to gateways. */
+export interface GatewayDetailsSearch {
+  /**
+   * What a node measured, and what others measured to it, then under the name of the other; oldest first. `from` and `to` in Unix seconds,
+   * both inclusive. Undefined when there is more than one search finds.
+   */
+  find(nodeId: string, from: number, to: number): readonly GatewayDetails[] | undefined;
 }
 
 export interface TriggerRequest {

@@ -94,7 +94,10 @@ export class Overlay {
   observe(signal: AbortSignal): Promise<OverlayView> {
     return this.#serially(signal, async () => {
       const client = await this.#connected(signal, await this.#hasTable());
-      if (client !== undefined) return this.#read(client, signal);
+      if (client !== undefined) {
+        await this.#read(client, signal);
+        return this.view;
+      }
       // One that comes later may have another table.
       this.#known = undefined;
       return NOTHING;

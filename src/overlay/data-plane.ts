@@ -15,6 +15,7 @@ import type { Listener, ListenerOptions } from "./listener.ts";
 import { nameCache, type AskName } from "./name-cache.ts";
 import { ownSockets, type OwnSockets } from "./own-sockets.ts";
 import { EMPTY_TABLE, planTable, type TableStep } from "./plan-table.ts";
+import type { Remote } from "./remote.ts";
 import { shortage, type Shortage } from "./shortage.ts";
 import { socketBudget } from "./socket-budget.ts";
 import { starter } from "./starter.ts";
@@ -56,6 +57,7 @@ export class DataPlane {
   #cancelRetry: (() => void) | undefined;
   #isDraining = false;
   #hadFlows = false;
+  #remote: Remote | undefined;
 
   constructor(options: DataPlaneOptions) {
     const { clock } = options;
@@ -81,15 +83,26 @@ export class DataPlane {
       pool: bufferPool(),
       starter: starter(clock),
       flows: options.flows,
+      remote: () => this.#remote,
       isBeside: (protocol, address, port) => this.#beside.has(`${protocol} ${address} ${port}`),
       onBusy: () => this.#busy(),
     };
   }
 
   get activeFlows(): number {
-    let flows = 0;
+    let flows = this.#remote?.activeFlows ?? 0;
     for (const listener of this.#listeners.values()) flows += listener.activeFlows;
     return flows;
+  }
+
+  /** What flows from other nodes need of this one. */
+  get local(): ListenerOptions {
+    return this.#listenerOptions;
+  }
+
+  /** Gives the way to other nodes; listeners that lead there refuse every flow without one. */
+  connectTo(remote: Remote): void {
+    this.#remote = remote;
   }
 
   /** Puts a table into force; resolves when every listener is bound or has failed. Calls must not overlap. */
@@ -183,6 +196,7 @@ export class DataPlane {
 
   #dropService(name: string): void {
     for (const listener of this.#listeners.values()) listener.dropService(name);
+    this.#remote?.dropService(name);
   }
 
   async #retry(): Promise<void> {
@@ -213,6 +227,7 @@ export class DataPlane {
       this.#cancelSweep = undefined;
       const now = this.#options.clock.elapsed();
       for (const listener of this.#listeners.values()) listener.sweep(now);
+      this.#remote?.sweep(now);
       if (this.activeFlows > 0) this.#armSweep();
     });
   }

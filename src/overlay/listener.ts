@@ -12,6 +12,7 @@ import type { FlowLog } from "./flow-log.ts";
 import type { NameCache } from "./name-cache.ts";
 import type { OwnSockets } from "./own-sockets.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
+import type { Remote } from "./remote.ts";
 import type { SocketBudget } from "./socket-budget.ts";
 import type { Shortage } from "./shortage.ts";
 import type { Starter } from "./starter.ts";
@@ -51,6 +52,8 @@ export interface ListenerOptions {
   readonly pool: BufferPool;
   readonly starter: Starter;
   readonly flows: FlowLog;
+  /** The way to other nodes, once there is one. */
+  readonly remote: () => Remote | undefined;
   /** Whether a predecessor of ours holds the address, so that it is to be shared. */
   readonly isBeside: (protocol: "tcp" | "udp", address: string, port: number) => boolean;
   /** Called with each new flow. */
@@ -80,8 +83,20 @@ export interface Recorded {
   readonly startedAt: number;
   readonly bytesIn?: number;
   readonly bytesOut?: number;
-  readonly target?: { readonly label: string };
+  readonly target?: { readonly label: string; readonly peer?: string };
   readonly destination?: { readonly ip: string; readonly port: number } | undefined;
+}
+
+/** A flow of a listener, to a service here or on another node. */
+export interface RunningFlow extends Recorded {
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+  /** Whether it has reached its target. */
+  readonly isConnected: boolean;
+  start(): void;
+  abort(reason: OverlayReason): void;
+  /** Ends it when nothing moved for too long; `now` is monotonic. */
+  sweep(now: number, idleTimeoutMs: number): void;
 }
 
 /** The record of a flow that has ended. */
@@ -95,6 +110,7 @@ export function flowRecord(
   return {
     listener: key,
     connector,
+    ...("peer" in target ? { peer: target.peer } : {}),
     service: flow.target?.label ?? ("service" in target ? target.service : `${target.host}:${target.port}`),
     protocol,
     sourceIp: flow.sourceIp,

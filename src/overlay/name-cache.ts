@@ -16,6 +16,8 @@ export type AskName = (name: string) => Promise<Answer>;
 export interface NameCache {
   /** Addresses in the order to try them; empty when the name never resolved. */
   resolve(name: string): Promise<readonly string[]>;
+  /** Asks anew the next time, though not more often than every few seconds: what it said did not hold. */
+  doubt(name: string): void;
   /** Forgets every name but these. */
   keepOnly(names: ReadonlySet<string>): void;
 }
@@ -23,6 +25,8 @@ export interface NameCache {
 interface Entry {
   addresses: readonly string[];
   freshUntil: number;
+  /** When the last question was answered, or was not. */
+  askedAt: number;
   asking: Promise<void> | undefined;
 }
 
@@ -46,7 +50,8 @@ export function nameCache(clock: Clock, ask: AskName): NameCache {
     } catch {
       // The last good answer stays, and the name is asked for again soon.
     }
-    entry.freshUntil = clock.elapsed() + ttl * 1000;
+    entry.askedAt = clock.elapsed();
+    entry.freshUntil = entry.askedAt + ttl * 1000;
     entry.asking = undefined;
   };
 
@@ -54,13 +59,17 @@ export function nameCache(clock: Clock, ask: AskName): NameCache {
     async resolve(name) {
       let entry = entries.get(name);
       if (entry === undefined) {
-        entry = { addresses: [], freshUntil: -Infinity, asking: undefined };
+        entry = { addresses: [], freshUntil: -Infinity, askedAt: -Infinity, asking: undefined };
         entries.set(name, entry);
       }
       if (clock.elapsed() < entry.freshUntil) return entry.addresses;
       entry.asking ??= refresh(name, entry);
       await (entry.addresses.length === 0 ? entry.asking : Promise.race([entry.asking, elapsed(clock, PATIENCE_MS)]));
       return entry.addresses;
+    },
+    doubt(name) {
+      const entry = entries.get(name);
+      if (entry !== undefined) entry.freshUntil = Math.min(entry.freshUntil, entry.askedAt + MIN_TTL_SECONDS * 1000);
     },
     keepOnly(names) {
       for (const name of entries.keys()) if (!names.has(name)) entries.delete(name);

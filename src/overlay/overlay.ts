@@ -19,6 +19,7 @@ import { connectControl, type ControlClient } from "../host/overlay-control.ts";
 import { serveControl, type Control, type ControlPeer } from "./control.ts";
 import { DataPlane } from "./data-plane.ts";
 import { flowLog, type FlowLog } from "./flow-log.ts";
+import { MeshPart } from "./mesh-part.ts";
 import type { AskName } from "./name-cache.ts";
 
 export interface OverlayOptions {
@@ -70,6 +71,7 @@ class RunningOverlay implements Overlay {
   readonly #startedAt: number;
   readonly #flows: FlowLog;
   readonly #plane: DataPlane;
+  readonly #mesh: MeshPart;
   readonly #stored;
   #finish = (): void => undefined;
   #control: Control | undefined;
@@ -103,6 +105,7 @@ class RunningOverlay implements Overlay {
       onListeners: (listeners) => this.#taker?.notify("listeners.changed", { listeners: [...listeners] }),
       onServices: (services) => this.#taker?.notify("services.changed", { services: [...services] }),
     });
+    this.#mesh = new MeshPart({ ...options, plane: this.#plane, onFault: (fault) => this.#fault(fault) });
   }
 
   async start(): Promise<void> {
@@ -120,6 +123,7 @@ class RunningOverlay implements Overlay {
     this.#isDraining = true;
     await this.#work;
     await this.#plane.stopListening();
+    this.#mesh.drain();
     this.#control?.release();
     const deadline = this.#options.clock.elapsed() + Math.min(deadlineMs, MAX_DRAIN_MS);
     this.#options.log.info({ flows: this.#plane.activeFlows }, "draining");
@@ -130,6 +134,7 @@ class RunningOverlay implements Overlay {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#plane.close();
+    this.#mesh.close();
     this.#flows.flush();
     this.#control?.close();
     this.#predecessor?.close();
@@ -148,6 +153,7 @@ class RunningOverlay implements Overlay {
   #giveTo(peer: ControlPeer | undefined): void {
     this.#taker = peer;
     this.#flows.deliverTo(peer === undefined ? undefined : (flows) => peer.notify("flows.ended", { flows }));
+    this.#mesh.deliverTo(peer);
     if (peer === undefined) return;
     for (const tell of this.#untold) tell(peer);
     this.#untold = [];
@@ -169,6 +175,8 @@ class RunningOverlay implements Overlay {
       "flows.ended": ({ flows }) => {
         for (const flow of flows) this.#flows.add(flow);
       },
+      "mesh.events": ({ events }) => this.#mesh.reports.events(events),
+      "rtt.closed": ({ buckets }) => this.#mesh.reports.buckets(buckets),
     }).catch(() => undefined);
     const handover = await client?.peer.request("handover", {}).catch(() => undefined);
     if (client === undefined || handover === undefined) {
@@ -180,6 +188,8 @@ class RunningOverlay implements Overlay {
     this.#plane.shareWith(bound);
     if (table === undefined) await this.#loadTable();
     else await this.#enforce(table);
+    // The other nodes are reached by this process before they are not by that one.
+    await this.#mesh.settled();
     // A predecessor that dies now leaves nothing to be drained.
     await client.peer.request("drain", { deadlineMs: MAX_DRAIN_MS }).catch((error: unknown) => {
       log.warn({ pid, reason: toError(error).message }, "the predecessor is gone");
@@ -192,6 +202,7 @@ class RunningOverlay implements Overlay {
 
   #handlers(): Handlers<OverlayMethods> {
     return {
+      ...this.#mesh.handlers(),
       "table.set": ({ table }) => this.#serially(() => this.#set(table)),
       "table.get": ({ known }) => ({
         version: this.#table?.version ?? 0,
@@ -264,6 +275,7 @@ class RunningOverlay implements Overlay {
 
   async #enforce(table: OverlayTable): Promise<void> {
     await this.#plane.apply(table);
+    await this.#mesh.apply(table.mesh);
     this.#table = table;
     this.#hash = tableHash(table);
     const { version, listeners } = table;
@@ -281,8 +293,12 @@ class RunningOverlay implements Overlay {
   #tableFault({ code, message }: OverlayFault): void {
     if (this.#isTableAtFault) return;
     this.#isTableAtFault = true;
-    this.#options.log.error({ code, reason: message }, "fault");
-    this.#tell((peer) => peer.notify("fault", { code, message: message.slice(0, 1024), file: TABLE_FILE }));
+    this.#fault({ code, message, file: TABLE_FILE });
+  }
+
+  #fault({ message, ...fault }: OverlayFault): void {
+    this.#options.log.error({ ...fault, reason: message }, "fault");
+    this.#tell((peer) => peer.notify("fault", { ...fault, message: message.slice(0, 1024) }));
   }
 
   #tableMended(): void {

@@ -2,11 +2,20 @@ import { isIP } from "node:net";
 import type { OverlayListener, OverlayReason, OverlayService } from "../protocol/overlay.ts";
 import type { DialTarget } from "./dial.ts";
 import type { OwnSockets } from "./own-sockets.ts";
+import type { RemoteTarget } from "./remote.ts";
+
+/** A service of this node, as it is dialled. */
+export interface Offered {
+  readonly target: DialTarget;
+  readonly idleTimeoutMs: number;
+}
 
 /** Where listeners lead. */
 export interface Targets {
   /** Where a new flow goes, or why it goes nowhere. */
-  find(listener: OverlayListener): DialTarget | OverlayReason;
+  find(listener: OverlayListener): DialTarget | RemoteTarget | OverlayReason;
+  /** A service of this node by its name, or why it cannot be used. */
+  service(name: string, protocol: OverlayService["protocol"]): Offered | OverlayReason;
   /** What keeps every flow of a listener from succeeding, as far as it can be told without dialling. */
   fault(listener: OverlayListener): OverlayReason | undefined;
 }
@@ -19,36 +28,45 @@ export function targetsOf(
   isDown: (name: string) => boolean,
   own: OwnSockets,
 ): Targets {
-  const dialled = new WeakMap<OverlayService, DialTarget>();
+  const offered = new WeakMap<OverlayService, Offered>();
 
-  const find = (listener: OverlayListener): DialTarget | OverlayReason => {
-    const { target, protocol } = listener;
-    if ("host" in target) return literal(target);
-    const service = services.get(target.service);
+  const find = (name: string, protocol: OverlayService["protocol"]): Offered | OverlayReason => {
+    const service = services.get(name);
     if (service === undefined) return "unknown-service";
     if (service.protocol !== protocol) return "protocol-mismatch";
     if (service.lacksSource === true) return "unreachable";
     if (isDown(service.name)) return "service-down";
-    let found = dialled.get(service);
+    let found = offered.get(service);
     if (found === undefined) {
-      const { name: label, host, port, sourceAddress, connectTimeoutMs } = service;
-      found = { label, host, port, sourceAddress, connectTimeoutMs };
-      dialled.set(service, found);
+      const { name: label, host, port, sourceAddress, connectTimeoutMs, idleTimeoutMs } = service;
+      found = { target: { label, host, port, sourceAddress, connectTimeoutMs }, idleTimeoutMs };
+      offered.set(service, found);
     }
     return found;
   };
+  const targetOf = ({ target, protocol }: OverlayListener): DialTarget | RemoteTarget | OverlayReason => {
+    const label = "host" in target ? `${target.host}:${target.port}` : target.service;
+    if ("peer" in target) return { peer: target.peer, label };
+    if ("host" in target) return literalTarget(target);
+    const found = find(target.service, protocol);
+    return typeof found === "string" ? found : found.target;
+  };
   return {
-    find,
+    find: targetOf,
+    service: find,
     fault(listener) {
-      const found = find(listener);
+      const found = targetOf(listener);
       if (typeof found === "string") return found === "service-down" ? undefined : found;
+      // Whether another node can be reached is for each flow to find out.
+      if ("peer" in found) return undefined;
       const { host, port } = found;
       return isIP(host) !== 0 && own.leadsHere(listener.protocol, host, port) ? "loop" : undefined;
     },
   };
 }
 
-function literal({ host, port }: { readonly host: string; readonly port: number }): DialTarget {
+/** An address taken as it is. */
+export function literalTarget({ host, port }: { readonly host: string; readonly port: number }): DialTarget {
   const label = `${host}:${port}`;
   return { label, host, port, sourceAddress: undefined, connectTimeoutMs: LITERAL_CONNECT_TIMEOUT_MS };
 }

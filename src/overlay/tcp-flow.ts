@@ -4,6 +4,7 @@ import type { BufferPool } from "./buffer-pool.ts";
 import type { Dial, DialTarget, DialUser, Dialer } from "./dial.ts";
 import type { Gate } from "./gate.ts";
 import { Half, withOnRead } from "./half.ts";
+import type { RunningFlow } from "./listener.ts";
 import { flowReason } from "./reasons.ts";
 
 /** Told once, when a flow is over: without a reason when both sides closed it in order. */
@@ -14,6 +15,7 @@ export interface TcpFlowOptions {
   readonly client: Socket;
   readonly sourceIp: string;
   readonly target: DialTarget;
+  readonly dialer: Dialer;
   /** From the client, and to it. */
   readonly gates: { readonly in: Gate; readonly out: Gate };
   readonly pool: BufferPool;
@@ -25,11 +27,12 @@ export interface TcpFlowOptions {
 const HALF_CLOSED_IDLE_MS = 60_000;
 
 /** One TCP connection to a listener and the one made for it. Half-closes pass through, and so do resets, as resets. */
-export class TcpFlow implements DialUser {
+export class TcpFlow implements RunningFlow, DialUser {
   readonly sourceIp: string;
   readonly sourcePort: number;
   readonly target: DialTarget;
   readonly startedAt: number;
+  readonly #dialer: Dialer;
   readonly #onEnd: FlowEnd;
   readonly #up: Half;
   readonly #down: Half;
@@ -50,6 +53,7 @@ export class TcpFlow implements DialUser {
     this.startedAt = options.startedAt;
     this.#up = new Half(options.gates.in, options.pool);
     this.#down = new Half(options.gates.out, options.pool);
+    this.#dialer = options.dialer;
     this.#onEnd = options.onEnd;
     this.#client.on("error", this.#onError);
   }
@@ -76,9 +80,9 @@ export class TcpFlow implements DialUser {
     return this.#address === undefined ? undefined : { ip: this.#address, port: this.target.port };
   }
 
-  start(dialer: Dialer): void {
+  start(): void {
     if (this.#isOver) return;
-    const dial = dialer.dial(this.target, this);
+    const dial = this.#dialer.dial(this.target, this);
     if (!this.#isOver && this.#upstream === undefined) this.#dial = dial;
   }
 

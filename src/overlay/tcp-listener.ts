@@ -3,8 +3,9 @@ import type { ListenerCounters, ListenerState, OverlayListener, OverlayReason } 
 import { Bindings } from "./bindings.ts";
 import { Counters } from "./counters.ts";
 import { Limits } from "./limits.ts";
-import { flowRecord, stateOf, type Listener, type ListenerOptions } from "./listener.ts";
+import { flowRecord, stateOf, type Listener, type ListenerOptions, type RunningFlow } from "./listener.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
+import { RemoteTcpFlow } from "./remote-tcp-flow.ts";
 import { TcpBinding, type BindingUser } from "./tcp-binding.ts";
 import { TcpFlow } from "./tcp-flow.ts";
 
@@ -15,7 +16,7 @@ export const SOCKETS_PER_FLOW = 2;
 export class TcpListener implements Listener, BindingUser {
   readonly #options: ListenerOptions;
   readonly #bindings: Bindings<TcpBinding>;
-  readonly #flows = new Set<TcpFlow>();
+  readonly #flows = new Set<RunningFlow>();
   readonly #counters = new Counters();
   readonly #limits: Limits;
   #spec: OverlayListener;
@@ -50,7 +51,7 @@ export class TcpListener implements Listener, BindingUser {
 
   dropService(name: string): void {
     const { target } = this.#spec;
-    if ("service" in target && target.service === name) this.#abort(() => true, "removed");
+    if ("service" in target && !("peer" in target) && target.service === name) this.#abort(() => true, "removed");
   }
 
   async stopListening(): Promise<void> {
@@ -87,28 +88,27 @@ export class TcpListener implements Listener, BindingUser {
     this.#counters.flows += 1;
     const refusal = this.#judge(sourceIp);
     if (refusal !== undefined) return this.#refuse(client, sourceIp, refusal);
-    const target = this.#options.targets.find(this.#spec);
-    if (typeof target === "string") return this.#refuse(client, sourceIp, target);
+    const flow = this.#flowOf(client, sourceIp);
+    if (typeof flow === "string") return this.#refuse(client, sourceIp, flow);
     this.#options.budget.take(SOCKETS_PER_FLOW);
-    const startedAt = this.#options.clock.now();
-    const { pool } = this.#options;
-    const flow = new TcpFlow({
-      client,
-      sourceIp,
-      target,
-      gates: this.#limits.gates,
-      pool,
-      startedAt,
-      onEnd: this.#onEnd,
-    });
     this.#flows.add(flow);
     this.#options.onBusy();
-    this.#options.starter.add(() => flow.start(this.#options.dialer));
+    this.#options.starter.add(() => flow.start());
   }
 
   acceptFailed(reason: OverlayReason): void {
     this.#counters.flows += 1;
     this.#countRefused(reason);
+  }
+
+  #flowOf(client: Socket, sourceIp: string): RunningFlow | OverlayReason {
+    const { targets, clock, pool, dialer, remote } = this.#options;
+    const target = targets.find(this.#spec);
+    if (typeof target === "string") return target;
+    const common = { client, sourceIp, gates: this.#limits.gates, startedAt: clock.now(), onEnd: this.#onEnd };
+    if (!("peer" in target)) return new TcpFlow({ ...common, target, pool, dialer });
+    const way = remote();
+    return way === undefined ? "no-path" : new RemoteTcpFlow({ ...common, target, remote: way });
   }
 
   #countRefused(reason: OverlayReason): void {
@@ -130,7 +130,7 @@ export class TcpListener implements Listener, BindingUser {
     client.on("error", () => undefined).resetAndDestroy();
   }
 
-  readonly #onEnd = (flow: TcpFlow, reason: OverlayReason | undefined): void => {
+  readonly #onEnd = (flow: RunningFlow, reason: OverlayReason | undefined): void => {
     this.#flows.delete(flow);
     this.#options.budget.give(SOCKETS_PER_FLOW);
     this.#counters.ended(flow, reason);
@@ -138,7 +138,7 @@ export class TcpListener implements Listener, BindingUser {
     this.#options.flows.add(flowRecord(this.#spec, flow, this.#options.clock.now(), reason));
   };
 
-  #abort(which: (flow: TcpFlow) => boolean, reason: OverlayReason): void {
+  #abort(which: (flow: RunningFlow) => boolean, reason: OverlayReason): void {
     for (const flow of this.#flows) if (which(flow)) flow.abort(reason);
   }
 }

@@ -5,8 +5,9 @@ import { Counters } from "./counters.ts";
 import { Limits } from "./limits.ts";
 import { flowRecord, stateOf, type Listener, type ListenerOptions } from "./listener.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
+import { RemoteUdpSession } from "./remote-udp-session.ts";
 import { UdpBinding } from "./udp-binding.ts";
-import { UdpSession } from "./udp-session.ts";
+import { UdpSession, type UdpFlow } from "./udp-session.ts";
 
 const MAX_CLIENTS = 1024;
 const MAX_NEW_A_SECOND = 100;
@@ -18,7 +19,7 @@ const DRAIN_MS = 60_000;
 export class UdpListener implements Listener {
   readonly #options: ListenerOptions;
   readonly #bindings: Bindings<UdpBinding>;
-  readonly #sessions = new Map<string, UdpSession>();
+  readonly #sessions = new Map<string, UdpFlow>();
   readonly #counters = new Counters();
   readonly #limits: Limits;
   #spec: OverlayListener;
@@ -57,7 +58,7 @@ export class UdpListener implements Listener {
 
   dropService(name: string): void {
     const { target } = this.#spec;
-    if ("service" in target && target.service === name) this.#end(() => true, "removed");
+    if ("service" in target && !("peer" in target) && target.service === name) this.#end(() => true, "removed");
   }
 
   stopListening(): Promise<void> {
@@ -96,37 +97,42 @@ export class UdpListener implements Listener {
     else session.take(datagram, now);
   };
 
-  #begin(key: string, from: RemoteInfo, binding: UdpBinding, now: number): UdpSession | undefined {
+  #begin(key: string, from: RemoteInfo, binding: UdpBinding, now: number): UdpFlow | undefined {
     if (now - this.#second >= SECOND_MS) {
       this.#second = now;
       this.#newInSecond = 0;
       this.#refusedInSecond = 0;
     }
-    const target = this.#judge(from.address) ?? this.#options.targets.find(this.#spec);
-    if (typeof target === "string") {
-      this.#refuse(from, target);
+    const session = this.#judge(from.address) ?? this.#sessionOf(key, from, binding, now);
+    if (typeof session === "string") {
+      this.#refuse(from, session);
       return undefined;
     }
     this.#newInSecond += 1;
     this.#counters.flows += 1;
     this.#options.budget.take(1);
-    const session = new UdpSession({
-      sourceIp: from.address,
-      sourcePort: from.port,
-      target,
-      names: this.#options.names,
-      own: this.#options.own,
-      startedAt: this.#options.clock.now(),
-      now,
-      reply: (datagram) =>
-        this.#limits.gates.out.admits(datagram.length) && binding.send(datagram, from.port, from.address),
-      onDrop: () => void (this.#counters.datagramsDropped += 1),
-      onEnd: (ended, reason) => this.#ended(key, ended, reason),
-    });
     this.#sessions.set(key, session);
     this.#options.onBusy();
     session.start();
     return session;
+  }
+
+  #sessionOf(key: string, from: RemoteInfo, binding: UdpBinding, now: number): UdpFlow | OverlayReason {
+    const { targets, names, own, clock, remote } = this.#options;
+    const target = targets.find(this.#spec);
+    if (typeof target === "string") return target;
+    const common = {
+      sourceIp: from.address,
+      sourcePort: from.port,
+      startedAt: clock.now(),
+      reply: (datagram: Buffer) =>
+        this.#limits.gates.out.admits(datagram.length) && binding.send(datagram, from.port, from.address),
+      onDrop: () => void (this.#counters.datagramsDropped += 1),
+      onEnd: (ended: UdpFlow, reason: OverlayReason | undefined) => this.#ended(key, ended, reason),
+    };
+    if (!("peer" in target)) return new UdpSession({ ...common, target, names, own, now });
+    const way = remote();
+    return way === undefined ? "no-path" : new RemoteUdpSession({ ...common, target, remote: way, clock });
   }
 
   #judge(sourceIp: string): OverlayReason | undefined {
@@ -148,7 +154,7 @@ export class UdpListener implements Listener {
     this.#options.flows.add(flowRecord(this.#spec, source, startedAt, reason));
   }
 
-  #ended(key: string, session: UdpSession, reason: OverlayReason | undefined): void {
+  #ended(key: string, session: UdpFlow, reason: OverlayReason | undefined): void {
     this.#sessions.delete(key);
     this.#options.budget.give(1);
     this.#counters.ended(session, reason);
@@ -162,7 +168,7 @@ export class UdpListener implements Listener {
     this.#end(() => true, undefined);
   }
 
-  #end(which: (session: UdpSession) => boolean, reason: OverlayReason | undefined): void {
+  #end(which: (session: UdpFlow) => boolean, reason: OverlayReason | undefined): void {
     for (const session of this.#sessions.values()) if (which(session)) session.end(reason);
   }
 }

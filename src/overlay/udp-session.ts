@@ -5,6 +5,7 @@ import type { DialTarget } from "./dial.ts";
 import type { NameCache } from "./name-cache.ts";
 import type { OwnSockets } from "./own-sockets.ts";
 import { connectReason } from "./reasons.ts";
+import type { Recorded } from "./listener.ts";
 import { hasRoom, sendBounded } from "./udp-binding.ts";
 
 export interface UdpSessionOptions {
@@ -19,15 +20,30 @@ export interface UdpSessionOptions {
   /** Sends to the client, or tells that it could not. */
   readonly reply: (datagram: Buffer) => boolean;
   readonly onDrop: () => void;
+  /** The socket is connected: what comes now goes on at once. */
+  readonly onConnected?: () => void;
   /** Told once; without a reason when it was idle. */
   readonly onEnd: (session: UdpSession, reason: OverlayReason | undefined) => void;
 }
 
 /** An address that has not answered yet may be forged, so it is sent no more than this many times what it sent. */
-const AMPLIFICATION = 3;
+export const AMPLIFICATION = 3;
+
+/** The datagrams of one client address and port, to a service here or on another node. */
+export interface UdpFlow extends Recorded {
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+  /** Whether it has reached its target. */
+  readonly isConnected: boolean;
+  start(): void;
+  /** Passes a client's datagram on, in order, or drops it. */
+  take(datagram: Buffer, now: number): void;
+  sweep(now: number, idleTimeoutMs: number): void;
+  end(reason: OverlayReason | undefined): void;
+}
 
 /** The datagrams of one client address and port, and the connected socket made for them. */
-export class UdpSession {
+export class UdpSession implements UdpFlow {
   readonly sourceIp: string;
   readonly sourcePort: number;
   readonly target: DialTarget;
@@ -39,6 +55,7 @@ export class UdpSession {
   #waitingBytes = 0;
   #socket: Socket | undefined;
   #destination: string | undefined;
+  #origin: { readonly ip: string; readonly port: number } | undefined;
   #hasAnswered = false;
   #isOver = false;
   #activeAt: number;
@@ -60,11 +77,15 @@ export class UdpSession {
     return this.#destination === undefined ? undefined : { ip: this.#destination, port: this.target.port };
   }
 
+  /** Where its socket is bound. */
+  get origin(): { readonly ip: string; readonly port: number } | undefined {
+    return this.#origin;
+  }
+
   start(): void {
     this.#connect().catch((error: unknown) => this.end(connectReason(error, this.target.sourceAddress !== undefined)));
   }
 
-  /** Passes a client's datagram on, in order, or drops it. */
   take(datagram: Buffer, now: number): void {
     this.#activeAt = now;
     this.bytesIn += datagram.length;
@@ -114,8 +135,11 @@ export class UdpSession {
   #connected(address: string): void {
     if (this.#isOver || this.#socket === undefined) return;
     this.#destination = address;
+    const { address: ip, port } = this.#socket.address();
+    this.#origin = { ip, port };
     const waiting = this.#waiting ?? [];
     this.#waiting = undefined;
+    this.#options.onConnected?.();
     for (const datagram of waiting) if (!sendBounded(this.#socket, datagram)) this.#options.onDrop();
   }
 

@@ -28,6 +28,8 @@ export const DomainPeer = z.object({
   gateway: DomainGateway.optional(),
   /** It may dial this node's own gateway. */
   mayDial: z.literal(true).optional(),
+  /** It dials this node's gateway and is a hub, which leads to the nodes that it has; of a gateway to dial, the type tells. */
+  isHub: z.literal(true).optional(),
   requires: Requires,
 });
 export type DomainPeer = z.infer<typeof DomainPeer>;

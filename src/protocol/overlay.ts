@@ -236,9 +236,9 @@ export const overlayMethods = {
   },
   /** The private key with which this node proves itself to others; kept on disk, 0600, apart from the table. */
   "identity.set": { kind: "request", params: OverlayIdentity, result: Nothing },
-  "mesh.get": { kind: "request", params: Nothing, result: MeshState },
-  /** The machine's network changed: every path is probed at once, and one that waits is dialled. */
+  /** The network has changed: paths that wait are dialled at once, and those that are up are probed. */
   "mesh.wake": { kind: "request", params: Nothing, result: Nothing },
+  "mesh.get": { kind: "request", params: Nothing, result: MeshState },
   /**
    * Sends bytes to a peer and waits for them to come back, inside the tunnel; by one path if named. Without an answer in time it
    * fails as `timeout`; `not-found` is an unknown peer or path, `not-connected` one without a tunnel.

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { IpAddress, JsonObject, UnixSeconds, Version } from "./values.ts";
+import { IpAddress, JsonObject, NodeName, UnixMilliseconds, UnixSeconds, Version } from "./values.ts";
 
 export const EventLevel = z.enum(["INFO", "WARNING", "ERROR", "CRITICAL"]);
 export type EventLevel = z.infer<typeof EventLevel>;
@@ -77,12 +77,43 @@ export const FlowRecord = z.object({
 });
 export type FlowRecord = z.infer<typeof FlowRecord>;
 
+/** Milliseconds of a round trip; what took longer was given up. */
+const Rtt = z.number().min(0).max(3_600_000);
+const Answered = { minRtt: Rtt, maxRtt: Rtt, meanRtt: Rtt };
+
+/** One hop on the way to a gateway, outside the tunnel; those that do not answer are missing. */
+export const HopDetails = z.object({
+  hop: z.int().min(1).max(255),
+  ip: IpAddress,
+  /** Its name, or the address again. */
+  fqdn: z.string().max(253),
+  ...Answered,
+  numRtt: z.int().min(1).max(1_000_000),
+});
+export type HopDetails = z.infer<typeof HopDetails>;
+
+/**
+ * Round trips within one tunnel in one interval: `time` is its start, `node` the name of the gateway at the other end, `numRtt` how many
+ * were sent, the others are of what was answered; nothing answered is no record. `stdRtt` is the population's.
+ */
+export const GatewayDetails = z.object({
+  time: UnixMilliseconds,
+  node: NodeName,
+  /** Absent for the built-in path. */
+  path: z.string().min(1).max(128).optional(),
+  ...Answered,
+  stdRtt: Rtt,
+  numRtt: z.int().min(1).max(1_000_000),
+  hops: z.array(HopDetails).max(64).optional(),
+});
+export type GatewayDetails = z.infer<typeof GatewayDetails>;
+
 /** Streams of numbered records; those without a schema of their own are carried as they are until something produces them. */
 export const recordByStream = {
   events: NodeEvent,
   audits: NodeAudit,
   metrics: MetricSample,
-  "gateway-details": JsonObject,
+  "gateway-details": GatewayDetails,
   flows: FlowRecord,
   output: JsonObject,
 } as const;

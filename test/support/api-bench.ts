@@ -9,6 +9,11 @@ import { jwtIssuer } from "../../src/controller/api/tokens.ts";
 import { ADMIN_POLICY, type Policy } from "../../src/controller/model/policy.ts";
 import { AccessStore, accessMigration, sha256Hex } from "../../src/controller/store/access.ts";
 import { flowsMigration, flowStore, type FlowStore } from "../../src/controller/store/flows.ts";
+import {
+  gatewayDetailsMigration,
+  gatewayDetailsStore,
+  type GatewayDetailsStore,
+} from "../../src/controller/store/gateway-details.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { FakeFleet } from "./fake-fleet.ts";
 
@@ -38,6 +43,7 @@ const LIBRARY_WORDS = /: (Too (small|big)|Invalid (input|string|key|option|type|
 export class ApiBench {
   readonly fleet = new FakeFleet();
   readonly flows: FlowStore;
+  readonly gatewayDetails: GatewayDetailsStore;
   readonly access: AccessStore;
   readonly app: Hono;
   readonly routes: readonly Route[];
@@ -47,12 +53,17 @@ export class ApiBench {
   private constructor(privateKey: webcrypto.CryptoKey, publicKey: webcrypto.CryptoKey, clock: Clock) {
     const sql = new DatabaseSync(":memory:");
     sql.exec(`PRAGMA foreign_keys=ON; ${accessMigration} ${flowsMigration}`);
+    // It takes the place of a table of the first schema, which the bench does without.
+    sql.exec(gatewayDetailsMigration.replace("DROP TABLE gateway_details;", ""));
     this.flows = flowStore(sql);
+    const uidOf = (name: string) => this.fleet.nodes().find((node) => node.name === name)?.uid;
+    this.gatewayDetails = gatewayDetailsStore(sql, uidOf);
     this.access = new AccessStore(sql);
     this.access.putApiKey("admin", sha256Hex(ADMIN_KEY), [ADMIN_POLICY]);
     this.deps = {
       fleet: this.fleet,
       flows: this.flows,
+      gatewayDetails: this.gatewayDetails,
       access: this.access,
       tokens: jwtIssuer({ origin: ORIGIN, privateKey, publicKey, clock }),
       org: "0f0e0d0c-0b0a-4908-8706-050403020100",

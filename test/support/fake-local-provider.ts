@@ -13,8 +13,9 @@ import type {
 } from "../../src/protocol/local-api.ts";
 
 import type { Config } from "../../src/protocol/documents.ts";
+import type { GatewaysReport, PeersReport } from "../../src/protocol/local-mesh.ts";
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
-import type { GatewaysReport, NetworkTargets, PeersReport } from "../../src/protocol/local-network.ts";
+import type { NetworkTargets } from "../../src/protocol/network-targets.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
 
 export const overlayUp: OverlayState = { state: "up", since: 1_700_000_000_000, pid: 4711 };
@@ -139,9 +140,8 @@ export class FakeLocalProvider implements LocalProvider {
     return this.servicesNow;
   }
 
-  gatewaysNow: GatewaysReport = { schema: 1, overlay: overlayUp, reasons: [], paths: [] };
-  peersNow: PeersReport = { schema: 1, overlay: overlayUp, clients: [], sessions: [] };
-  targetsNow: NetworkTargets = { schema: 1, paths: [] };
+  gatewaysNow: GatewaysReport = { schema: 1, overlay: overlayUp, dataPlane: "none", issues: [], gateways: [] };
+  peersNow: PeersReport = { schema: 1, overlay: overlayUp, dataPlane: "none", issues: [], peers: [] };
 
   async gateways(): Promise<GatewaysReport> {
     if (this.thrown !== undefined) throw this.thrown;
@@ -151,6 +151,8 @@ export class FakeLocalProvider implements LocalProvider {
   async peers(): Promise<PeersReport> {
     return this.peersNow;
   }
+
+  targetsNow: NetworkTargets = { schema: 1, paths: [] };
 
   targets(): NetworkTargets {
     if (this.thrown !== undefined) throw this.thrown;

@@ -34,7 +34,7 @@ export function modelOverlay() {
       changes += 1;
       const services = edited(view.services, edit.services, ({ name }) => name);
       const listeners = edited(view.listeners, edit.listeners, ({ key }) => key);
-      view = { ...view, services, listeners };
+      view = { ...view, services, listeners, ...(Object.hasOwn(edit, "mesh") ? { mesh: edit.mesh } : {}) };
       return Promise.resolve();
     },
   };
@@ -53,6 +53,7 @@ export function sectionsOver(
       addresses,
       nodeType: () => nodeType,
       isHere: (node) => node === "local" || node === "me",
+      peers: () => undefined,
     }),
   };
 }

@@ -39,6 +39,7 @@ export function aReading(parts: ReadingParts, changes: Partial<OverlayReading> =
   return {
     config,
     node: { ...nodeDocument(), ...node },
+    domain: undefined,
     parsed: parsedSections(),
     status: { state: "up", since: STARTED, pid: 7 },
     view,

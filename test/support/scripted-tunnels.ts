@@ -3,6 +3,7 @@ import type {
   EchoAnswer,
   EchoRequest,
   TunnelNodes,
+  TunnelPeer,
   Tunnels,
   UploadAnswer,
   UploadProgress,
@@ -16,15 +17,20 @@ export const EDGE_2 = uid("2");
 export const GATEWAY_1 = uid("a");
 export const GATEWAY_2 = uid("b");
 
+/** Peers by their uid. */
+export function peersOf(peers: readonly TunnelPeer[]): ReadonlyMap<string, TunnelPeer> {
+  return new Map(peers.map((peer) => [peer.uid, peer]));
+}
+
 export const someNodes: TunnelNodes = {
   self: { uid: EDGE_1, fqdn: "edge-1.example.net" },
   domain: "example.net",
   isActive: true,
-  peers: [
+  peers: peersOf([
     { uid: EDGE_2, fqdn: "edge-2.example.net" },
     { uid: GATEWAY_1, fqdn: "gw-1.example.net", gateway: { host: "198.51.100.1", port: 8443 } },
     { uid: GATEWAY_2, fqdn: "gw-2.example.net", gateway: { host: "gw-2.example.net", port: 443 } },
-  ],
+  ]),
 };
 
 /** A path that is up and carries nothing. */

@@ -9,8 +9,9 @@ import type {
   TriggerLine,
 } from "../../protocol/local-api.ts";
 import type { Config } from "../../protocol/documents.ts";
-import type { GatewaysReport, NetworkTargets, PeersReport } from "../../protocol/local-network.ts";
+import type { GatewaysReport, PeersReport } from "../../protocol/local-mesh.ts";
 import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
+import type { NetworkTargets } from "../../protocol/network-targets.ts";
 import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
 
 /** What the agent gives to the local API. Errors it throws reach the caller with their code, message and details. */
@@ -35,9 +36,9 @@ export interface LocalProvider {
   connectors(signal: AbortSignal): Promise<ConnectorsReport>;
   /** Every service in force, with its health. */
   services(signal: AbortSignal): Promise<ServicesReport>;
-  /** Every path to a gateway, and this node's own gateway. */
+  /** Every gateway that this node dials, its paths, and its own gateway. */
   gateways(signal: AbortSignal): Promise<GatewaysReport>;
-  /** Who dials this node's gateway, and the sessions with other nodes. */
+  /** Every node that this one may meet, and how. */
   peers(signal: AbortSignal): Promise<PeersReport>;
   /** Whom this node must reach, the proxy's password included. */
   targets(): NetworkTargets;

@@ -95,7 +95,7 @@ function absent(nodes: TunnelNodes | undefined, mesh: MeshState | undefined): (r
   const dialled = new Set(mesh?.paths.map((path) => path.gateway));
   const dialling = new Set(mesh?.clients.map((client) => client.peer));
   const routes: (readonly [string, GatewayRoute])[] = [];
-  for (const { uid, fqdn, gateway, mayDial } of nodes?.peers ?? []) {
+  for (const { uid, fqdn, gateway, mayDial } of nodes?.peers.values() ?? []) {
     const route = { name: nameOf(fqdn), path: "", connected: false, ...NOTHING };
     if (gateway !== undefined && !dialled.has(uid)) {
       routes.push([uid, { ...route, client: true, ip: gateway.host, port: gateway.port }]);

@@ -14,7 +14,8 @@ export interface TunnelPeer {
 export interface TunnelNodes {
   readonly self: { readonly uid: string; readonly fqdn: string };
   readonly domain: string;
-  readonly peers: readonly TunnelPeer[];
+  /** By uid. */
+  readonly peers: ReadonlyMap<string, TunnelPeer>;
   /** False while the node is INACTIVE: then no tunnel leads anywhere. */
   readonly isActive: boolean;
 }
@@ -63,7 +64,8 @@ export interface Tunnels {
 /** The peer that a text names by uid, FQDN or node name; undefined for any other, this node included. */
 export function findPeer(nodes: TunnelNodes | undefined, text: string): TunnelPeer | undefined {
   const wanted = text.toLowerCase();
-  return nodes?.peers.find(({ uid, fqdn }) => uid === wanted || fqdn === wanted || nameOf(fqdn) === wanted);
+  const isMeant = ({ fqdn }: TunnelPeer): boolean => fqdn === wanted || nameOf(fqdn) === wanted;
+  return nodes?.peers.get(wanted) ?? [...(nodes?.peers.values() ?? [])].find(isMeant);
 }
 
 /**
@@ -101,7 +103,7 @@ export function nameOf(fqdn: string): string {
 /** What to call a node of which only the uid is known. */
 export function fqdnOf(nodes: TunnelNodes | undefined, uid: string): string {
   if (nodes?.self.uid === uid) return nodes.self.fqdn;
-  return nodes?.peers.find((peer) => peer.uid === uid)?.fqdn ?? uid;
+  return nodes?.peers.get(uid)?.fqdn ?? uid;
 }
 
 /** How a way is called: `gw-1.example.net, path wan2`, or for the built-in one `default path`. */

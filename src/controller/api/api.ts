@@ -12,6 +12,7 @@ import { nodeConfigRoutes } from "./node-config.ts";
 import { nodeItemRoutes } from "./node-items.ts";
 import { nodeRoutes } from "./nodes.ts";
 import { oauthRoutes } from "./oauth.ts";
+import { pluginLogRoutes } from "./plugin-logs.ts";
 import { refusalOf, problemResponse } from "./problem.ts";
 import type { ApiDeps, RawCall, Route } from "./route.ts";
 import { serviceRoutes } from "./service.ts";
@@ -38,6 +39,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...flowRoutes(deps),
     ...alertRoutes(deps),
     ...statsRoutes(deps),
+    ...pluginLogRoutes(deps),
     ...policyRoutes(deps),
     ...serviceUserRoutes(deps),
   ];

@@ -5,7 +5,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { issueText } from "../../protocol/issue-text.ts";
-import type { Fleet, FlowSearch } from "../fleet.ts";
+import type { Fleet, FlowSearch, GatewayDetailsSearch } from "../fleet.ts";
 import { anyOf } from "../model/permissions.ts";
 import type { AccessStore } from "../store/access.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
@@ -17,6 +17,7 @@ import type { TokenIssuer } from "./tokens.ts";
 export interface ApiDeps {
   readonly fleet: Fleet;
   readonly flows: FlowSearch;
+  readonly gatewayDetails: GatewayDetailsSearch;
   readonly access: AccessStore;
   readonly tokens: TokenIssuer;
   readonly org: string;

@@ -6,15 +6,19 @@ import type { EventLog } from "../event-log.ts";
 import { sha256 } from "../keys/admin-key.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import type { SpeedTestTokens } from "../keys/speed-test-tokens.ts";
-import { clusterDocument, domainDocument, judgeHave, nextVersion, nodeDocument } from "../model/documents.ts";
+import { clusterDocument, judgeHave, nextVersion, nodeDocument } from "../model/documents.ts";
 import type { DocumentId } from "../store/documents.ts";
 import type { Store } from "../store/store.ts";
+import { neighbours as neighboursOf } from "./neighbours.ts";
 import { SPEED_TEST_PATH } from "./speed-test.ts";
 
 /** The desired documents of every node: which version each has, and their signed form. */
 export interface Documents {
-  /** Builds a node's documents anew and raises the version of each that differs; answers their names. */
-  refresh(uid: string): readonly DocumentName[];
+  /**
+   * Builds the documents of these nodes anew, and those of every node that must know something else for it, and raises the version of
+   * each that differs; answers their names by UID. Nodes that came and went are among `uids` too.
+   */
+  refresh(uids: Iterable<string>): ReadonlyMap<string, readonly DocumentName[]>;
   /** Versions a node should hold; 0 where it has no such document. */
   versions(uid: string): DocumentVersions;
   /** Goes past versions that a node holds and we never gave, as after a restored backup; answers the documents that changed. */
@@ -39,6 +43,7 @@ const MAX_TOLD = 50_000;
 const NAMES: readonly DocumentName[] = ["node", "cluster", "domain"];
 
 export function documents({ store, events, keys, speedTestTokens, clock, origin }: DocumentsDeps): Documents {
+  const neighbours = neighboursOf(store);
   const seal = `${keys.signing.kid} ${origin}`;
 
   const idOf = (uid: string, name: DocumentName): DocumentId | undefined => {
@@ -47,19 +52,13 @@ export function documents({ store, events, keys, speedTestTokens, clock, origin 
     return placement === undefined || sub === undefined ? undefined : { node: uid, name, sub };
   };
 
-  const build = (uid: string, name: DocumentName): JsonObject | undefined => {
+  /** The documents of a node that follow from its own row and its cluster's. */
+  const build = (uid: string): readonly (readonly [DocumentName, JsonObject])[] => {
     const node = store.nodes.get(uid);
-    if (node === undefined) return undefined;
-    switch (name) {
-      case "node":
-        return nodeDocument(node, {});
-      case "cluster": {
-        const cluster = node.cluster === undefined ? undefined : store.clusters.get(node.cluster);
-        return cluster === undefined ? undefined : clusterDocument(cluster);
-      }
-      default:
-        return domainDocument(node.domain);
-    }
+    if (node === undefined) return [];
+    const cluster = node.cluster === undefined ? undefined : store.clusters.get(node.cluster);
+    const own = ["node", nodeDocument(node, {})] as const;
+    return cluster === undefined ? [own] : [own, ["cluster", clusterDocument(cluster)]];
   };
 
   /** What a document says and the database must not: it counts for the version, and is added when it is signed. */
@@ -71,9 +70,9 @@ export function documents({ store, events, keys, speedTestTokens, clock, origin 
     return (id === undefined ? undefined : store.documents.get(id)?.version) ?? 0;
   };
 
-  const refreshOne = (uid: string, name: DocumentName): boolean => {
-    const [id, content] = [idOf(uid, name), build(uid, name)];
-    if (id === undefined || content === undefined) return false;
+  const refreshOne = (uid: string, name: DocumentName, content: JsonObject): boolean => {
+    const id = idOf(uid, name);
+    if (id === undefined) return false;
     const body = JSON.stringify(content);
     const hash = sha256(body + JSON.stringify(secretsOf(uid, name)));
     const version = nextVersion(store.documents.get(id), hash, store.documents.highest(uid, name));
@@ -130,7 +129,17 @@ export function documents({ store, events, keys, speedTestTokens, clock, origin 
   };
 
   return {
-    refresh: (uid) => store.atomic(() => NAMES.filter((name) => refreshOne(uid, name))),
+    refresh: (uids) =>
+      store.atomic(() => {
+        const changed = new Map<string, DocumentName[]>();
+        const refresh = (uid: string, name: DocumentName, content: JsonObject): void => {
+          if (refreshOne(uid, name, content)) changed.set(uid, [...(changed.get(uid) ?? []), name]);
+        };
+        const unique = new Set(uids);
+        for (const uid of unique) for (const [name, content] of build(uid)) refresh(uid, name, content);
+        for (const [uid, content] of neighbours.changed(unique)) refresh(uid, "domain", content);
+        return changed;
+      }),
     versions: (uid) => ({
       keys: keys.newest.version,
       node: versionOf(uid, "node"),

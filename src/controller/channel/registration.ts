@@ -10,12 +10,14 @@ import type { ControlKeys } from "../keys/control-keys.ts";
 import { NEW_IDENTITY } from "../model/identity.ts";
 import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../model/registration.ts";
 import type { Store } from "../store/store.ts";
+import type { Announcer } from "./announcer.ts";
 import type { Documents } from "./documents.ts";
 
 export interface RegistrationDeps {
   readonly store: Store;
   readonly events: EventLog;
   readonly documents: Documents;
+  readonly announcer: Pick<Announcer, "changed">;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly origin: string;
@@ -46,12 +48,13 @@ export async function registerNode(deps: RegistrationDeps, jws: string, address:
   checkKeys(claims.keys);
 
   const nowSeconds = clock.now() / 1000;
-  const verdict = store.atomic(() => {
+  const { verdict, changed } = store.atomic(() => {
     const judged = judgeRegistration(license, thumbprints, factsOf(store, license, thumbprints), nowSeconds);
-    if (judged.kind === "new") enter(deps, license, claims, thumbprints, nowSeconds);
     if (judged.kind === "refused") reportReuse(deps, judged.code, license, thumbprints, address);
-    return judged;
+    const entered = judged.kind === "new" ? enter(deps, license, claims, thumbprints, nowSeconds) : [];
+    return { verdict: judged, changed: entered };
   });
+  for (const [node, names] of changed) deps.announcer.changed(node, names);
   if (verdict.kind === "refused") throw new InputError(verdict.code, REFUSALS[verdict.code]);
 
   const { jti: uid, name, domain, org, type } = license;
@@ -82,13 +85,14 @@ function factsOf(store: Store, license: License, thumbprints: NodeThumbprints) {
   };
 }
 
+/** Answers the documents that changed for it, of whichever node. */
 function enter(
   { store, events, documents }: RegistrationDeps,
   license: License,
   claims: RegisterClaims,
   thumbprints: NodeThumbprints,
   nowSeconds: number,
-): void {
+): ReturnType<Documents["refresh"]> {
   const { jti: uid, name, domain, org, type } = license;
   const fqdn = `${name}.${domain}`;
   store.nodes.add({
@@ -105,11 +109,11 @@ function enter(
     trail: NEW_IDENTITY,
   });
   store.licenses.consume(uid, nowSeconds);
-  documents.refresh(uid);
   events.record(
     { uid, name, fqdn },
     { eventType: "Configuration Change", level: "INFO", message: "Node registered", details: { type } },
   );
+  return documents.refresh([uid]);
 }
 
 /** Somebody holds a license or a key that is not theirs: the node whose it is says so. */

@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
 import {
   FlowRecord,
+  GatewayDetails,
   MetricSample,
   NodeAudit,
   NodeEvent,
@@ -10,6 +11,7 @@ import {
 } from "../../protocol/telemetry.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { EventLog } from "../event-log.ts";
+import { keptDetails } from "../model/gateway-details.ts";
 import { keptFlows } from "../model/flows.ts";
 import { keptSamples, newRecords, sortRecords } from "../model/telemetry.ts";
 import { isReservedEvent } from "../model/control-plane-events.ts";
@@ -66,10 +68,10 @@ export function telemetryIntake({ store, events, refusals, clock, log }: Telemet
         return [...bad, ...Array<string>(good.length - kept.length).fill("endTime: outside the time that is kept")];
       }
       case "gateway-details": {
-        const now = clock.now() / 1000;
-        for (const record of records) store.telemetry.addGatewayDetails(node.uid, record, now);
-        store.telemetry.trim(node.uid);
-        return [];
+        const { good, bad } = sortRecords(GatewayDetails, records);
+        const kept = keptDetails(good, clock.now() / 1000);
+        store.gatewayDetails.add(node, kept);
+        return [...bad, ...Array<string>(good.length - kept.length).fill("time: outside the time that is kept")];
       }
       default:
         // Nothing reads output, so it is acknowledged and not kept.

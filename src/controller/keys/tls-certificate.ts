@@ -1,9 +1,9 @@
-import { createPrivateKey, createPublicKey, generateKeyPairSync, randomBytes, X509Certificate } from "node:crypto";
+import { createPrivateKey, generateKeyPairSync, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
 import { join } from "node:path";
 import { HostError } from "../../errors.ts";
 import type { Files } from "../../host/files.ts";
-import { installReflectMetadata } from "../../lib/reflect-metadata.ts";
+import { selfSigned } from "../../lib/self-signed.ts";
 import { sha256 } from "./admin-key.ts";
 
 /** What the server presents, and the hash by which nodes pin it. */
@@ -88,29 +88,12 @@ function isUsable(cert: string, key: string, hosts: readonly string[], now: numb
   }
 }
 
-async function makeCertificate(keyPem: string, hosts: readonly string[], now: number): Promise<string> {
-  // Loaded here alone: a controller with its operator's certificate never needs it.
-  installReflectMetadata();
-  const { SubjectAlternativeNameExtension, X509CertificateGenerator } = await import("@peculiar/x509");
-  const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
-  const privateKey = createPrivateKey(keyPem);
-  const publicKey = createPublicKey(privateKey);
-  const keys = {
-    privateKey: privateKey.toCryptoKey(algorithm, true, ["sign"]),
-    publicKey: publicKey.toCryptoKey(algorithm, true, ["verify"]),
-  };
-  const certificate = await X509CertificateGenerator.createSelfSigned({
-    serialNumber: randomBytes(16).toString("hex"),
-    name: "CN=holdfast controller",
+function makeCertificate(keyPem: string, hosts: readonly string[], now: number): Promise<string> {
+  return selfSigned({
+    key: createPrivateKey(keyPem),
+    name: "holdfast controller",
     notBefore: new Date(now - 24 * 3_600_000),
     notAfter: new Date(now + VALIDITY_MS),
-    signingAlgorithm: algorithm,
-    keys,
-    extensions: [
-      new SubjectAlternativeNameExtension(
-        hosts.map((host) => ({ type: isIP(host) === 0 ? ("dns" as const) : ("ip" as const), value: host })),
-      ),
-    ],
+    hosts,
   });
-  return certificate.toString("pem");
 }

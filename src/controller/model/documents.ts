@@ -1,4 +1,4 @@
-import type { ClusterDocument, DomainDocument, NodeDocument } from "../../protocol/documents.ts";
+import type { ClusterDocument, NodeDocument } from "../../protocol/documents.ts";
 import type { ClusterRecord, NodeRecord } from "../fleet.ts";
 
 /** How far ahead of its own count a control plane follows a node, so that a damaged number cannot use the counter up. */
@@ -44,11 +44,6 @@ export function clusterDocument(cluster: ClusterRecord): ClusterDocument {
     tags: sorted(cluster.tags),
     config: sorted(cluster.config),
   };
-}
-
-/** The body of what a node must know of its domain: nobody is granted anything until a grant is made. Pure. */
-export function domainDocument(domain: string): DomainDocument {
-  return { fqdn: domain, peers: [], grants: [] };
 }
 
 /** The version that content gets, or undefined when it is what is stored. `highest` counts every subject a document of this name had. */

@@ -1,5 +1,6 @@
 import { accessMigration } from "./access.ts";
 import { flowsMigration } from "./flows.ts";
+import { gatewayDetailsMigration } from "./gateway-details.ts";
 
 const FIRST = `
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -94,4 +95,11 @@ UPDATE documents SET jws = NULL, seal = NULL WHERE name = 'node';
 `;
 
 /** The schema, one script per version; a script that has been released is never edited. */
-export const migrations: readonly string[] = [FIRST, accessMigration, ONLINE, NO_SPEED_TOKENS, flowsMigration];
+export const migrations: readonly string[] = [
+  FIRST,
+  accessMigration,
+  ONLINE,
+  NO_SPEED_TOKENS,
+  flowsMigration,
+  gatewayDetailsMigration,
+];

@@ -53,6 +53,8 @@ export interface NodeStore {
   byFqdn(fqdn: string): StoredNode | undefined;
   /** Uid, name and FQDN: what an event says of its node. */
   label(uid: string): NodeLabel | undefined;
+  /** The node of this name or FQDN. */
+  uidOf(name: string): string | undefined;
   /** The cluster and the domain of a node: what its documents are about. */
   placement(uid: string): { readonly cluster: string | undefined; readonly domain: string } | undefined;
   members(cluster: string): readonly string[];
@@ -99,6 +101,7 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
   const one = sql.prepare("SELECT * FROM nodes WHERE uid = ?");
   const byFqdn = sql.prepare("SELECT * FROM nodes WHERE fqdn = ?");
   const label = sql.prepare("SELECT uid, name, fqdn FROM nodes WHERE uid = ?");
+  const uidOf = sql.prepare("SELECT uid FROM nodes WHERE name = ?1 OR fqdn = ?1");
   const placement = sql.prepare("SELECT cluster, domain FROM nodes WHERE uid = ?");
   const members = sql.prepare("SELECT uid FROM nodes WHERE cluster = ? ORDER BY uid");
   const credentials = sql.prepare(
@@ -139,6 +142,7 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
         ? undefined
         : { uid: text(row, "uid"), name: text(row, "name"), fqdn: text(row, "fqdn") };
     },
+    uidOf: (name) => column(uidOf.get(name), "uid"),
     placement(uid) {
       const row = placement.get(uid);
       return row === undefined ? undefined : { cluster: maybeText(row, "cluster"), domain: text(row, "domain") };

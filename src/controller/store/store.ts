@@ -6,7 +6,9 @@ import { clusterStore, type ClusterStore } from "./clusters.ts";
 import { documentStore, type DocumentStore } from "./documents.ts";
 import { eventStore, type EventStore } from "./events.ts";
 import { flowStore, type FlowStore } from "./flows.ts";
+import { gatewayDetailsStore, type GatewayDetailsStore } from "./gateway-details.ts";
 import { licenseStore, type LicenseStore } from "./licenses.ts";
+import { meshStore, type MeshStore } from "./mesh.ts";
 import { metaStore, type MetaStore } from "./meta.ts";
 import { migrations } from "./migrations.ts";
 import { nodeStore, type NodeStore } from "./nodes.ts";
@@ -21,6 +23,7 @@ export interface Store {
   readonly meta: MetaStore;
   readonly licenses: LicenseStore;
   readonly nodes: NodeStore;
+  readonly mesh: MeshStore;
   readonly tombstones: TombstoneStore;
   readonly clusters: ClusterStore;
   readonly documents: DocumentStore;
@@ -30,8 +33,11 @@ export interface Store {
   readonly triggers: TriggerStore;
   readonly telemetry: TelemetryStore;
   readonly flows: FlowStore;
+  readonly gatewayDetails: GatewayDetailsStore;
   /** Runs `work` in one transaction, the one that is open if there is one. */
   atomic<T>(work: () => T): T;
+  /** How many transactions failed: whatever was remembered of them may never have come to be. */
+  failures(): number;
   /** Drops what is past its time. */
   prune(nowSeconds: number): void;
   close(): void;
@@ -44,10 +50,12 @@ export interface Store {
 export function openStore(path: string, isExpected = false): Store {
   // Begun anew, it would know no node and turn all of them away: whoever has a backup must decide.
   const { sql, isPersistent } = openDatabase(path, { migrations, exclusive: true, onDamage: "refuse", isExpected });
+  const nodes = nodeStore(sql);
   const parts = {
     meta: metaStore(sql),
     licenses: licenseStore(sql),
-    nodes: nodeStore(sql),
+    nodes,
+    mesh: meshStore(sql),
     tombstones: tombstoneStore(sql),
     clusters: clusterStore(sql),
     documents: documentStore(sql),
@@ -57,16 +65,28 @@ export function openStore(path: string, isExpected = false): Store {
     triggers: triggerStore(sql),
     telemetry: telemetryStore(sql),
     flows: flowStore(sql),
+    gatewayDetails: gatewayDetailsStore(sql, (name) => nodes.uidOf(name)),
+  };
+  let failures = 0;
+  const run = <T>(work: () => T): T => {
+    try {
+      return atomic(sql, work);
+    } catch (error) {
+      failures += 1;
+      throw error;
+    }
   };
   return {
     sql,
     isPersistent,
     ...parts,
-    atomic: (work) => atomic(sql, work),
+    atomic: run,
+    failures: () => failures,
     prune: (nowSeconds) =>
-      atomic(sql, () => {
-        const { licenses, events, alerts, audits, triggers, telemetry, flows } = parts;
-        for (const part of [licenses, events, alerts, audits, triggers, telemetry, flows]) part.prune(nowSeconds);
+      run(() => {
+        const { licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails } = parts;
+        const kept = [licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails];
+        for (const part of kept) part.prune(nowSeconds);
       }),
     close: () => sql.close(),
   };

@@ -6,8 +6,8 @@ const SLACK = 500;
 /** Makes what drops a node's oldest rows beyond `most`, so that no node can push out what others sent. */
 export function trimmer(
   sql: DatabaseSync,
-  table: "events" | "audits" | "gateway_details",
-  column: "node_id" | "node",
+  table: "events" | "audits",
+  column: "node_id",
   most: number,
 ): (node: string) => void {
   const count = sql.prepare(`SELECT count(*) AS rows FROM ${table} WHERE ${column} = ?`);

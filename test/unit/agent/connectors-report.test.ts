@@ -142,13 +142,17 @@ describe("a connector that does not listen", () => {
       },
     ],
     [
-      "leads to another node",
+      "leads to a node that nobody knows",
       { node: "branch-2" },
       {},
       {},
       {
-        state: "unsupported",
-        reason: { code: "unsupported", message: "node: branch-2 is another node; only local is carried" },
+        state: "waiting",
+        reason: {
+          code: "unknown-node",
+          message:
+            "node: this node knows no node branch-2: check the name, and that the node is registered in this domain",
+        },
       },
     ],
   ])("%s", (_what, change, parts, changes, expected) => {

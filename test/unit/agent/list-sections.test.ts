@@ -1,5 +1,7 @@
+import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { domainReader } from "../../../src/protocol/domain-view.ts";
 import { listSections } from "../../../src/agent/list-sections.ts";
 import { Issue } from "../../../src/protocol/reconcile.ts";
 import { systemClock } from "../../../src/host/clock.ts";
@@ -9,6 +11,7 @@ import { hostReader } from "../../../src/host/reader.ts";
 import { pino } from "pino";
 import { reconciler } from "../../../src/agent/reconcile/section.ts";
 import { SectionName } from "../../../src/protocol/sections.ts";
+import { aGatewayActual, gatewayOver, rawGateways } from "../../support/gateway-model.ts";
 import { modelOverlay, rawSections, sectionsOver } from "../../support/l4-model.ts";
 import { contract, type Subject } from "../../support/section-contract.ts";
 
@@ -55,17 +58,36 @@ function overlaySubject(name: "services" | "connectors"): Subject<RawSections> {
   };
 }
 
+/** The gateway's section over the same model, in a domain of some peers; what nothing desired comes to is not its own. */
+function gatewaySubject(): Subject<unknown> {
+  const overlay = modelOverlay();
+  const section = gatewayOver(overlay);
+  const byDefault = section.plan(section.parse(undefined).desired, aGatewayActual()).at(-1)?.mesh;
+  return {
+    section: reconciler(section),
+    async disturb(raw) {
+      const steps = section.plan(section.parse(raw).desired, aGatewayActual());
+      await overlay.change({ mesh: steps.at(-1)?.mesh });
+    },
+    count: () => (isDeepStrictEqual(overlay.view().mesh, byDefault) ? 0 : 1),
+  };
+}
+
 /** Puts each section through its contract, by its name. */
-const contracts: ReadonlyMap<string, () => void> = new Map(
-  (["services", "connectors"] as const).map((name) => [
-    name,
-    () =>
-      contract(name, () => overlaySubject(name), {
-        raws: l4.raws.map((config) => config[name]),
-        disturbances: l4.disturbances,
-      }),
-  ]),
-);
+const contracts: ReadonlyMap<string, () => void> = new Map([
+  ...(["services", "connectors"] as const).map(
+    (name) =>
+      [
+        name,
+        () =>
+          contract(name, () => overlaySubject(name), {
+            raws: l4.raws.map((config) => config[name]),
+            disturbances: l4.disturbances,
+          }),
+      ] as const,
+  ),
+  ["gateway", () => contract("gateway", gatewaySubject, { raws: rawGateways(), disturbances: rawGateways() })] as const,
+]);
 
 const nothing = (): void => undefined;
 // Nothing here asks it.
@@ -81,7 +103,12 @@ const overlay = new Overlay({
   onHealth: nothing,
   onMended: nothing,
 });
-const sections = listSections({ overlay, documents: { current: {} }, reader: hostReader() });
+const sections = listSections({
+  overlay,
+  documents: { current: {} },
+  domain: domainReader(),
+  reader: hostReader(),
+});
 const names = sections.map(({ name }) => name);
 
 test("the order is of every section there is", () => {

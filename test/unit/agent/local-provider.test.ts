@@ -18,7 +18,6 @@ const NO_VIEW: OverlayView = { services: new Map(), listeners: new Map(), states
 const unasked = (): never => {
   throw new Error("not asked for");
 };
-const noNetwork = { gateways: unasked, peers: unasked, targets: unasked };
 
 test("a floor that was reset makes its document due again", async () => {
   const directory = tempDir();
@@ -37,9 +36,15 @@ test("a floor that was reset makes its document due again", async () => {
     dispatcher: rig([]).dispatcher,
     documents,
     applying: idleApplying(documents, directory),
-    overlay: { status: () => ({ state: "off", since: 0 }), view: NO_VIEW, counters: () => Promise.resolve(undefined) },
+    overlay: {
+      status: () => ({ state: "off", since: 0 }),
+      view: NO_VIEW,
+      counters: () => Promise.resolve(undefined),
+      mesh: () => Promise.resolve(undefined),
+    },
+    domain: () => undefined,
     retry: (name) => void retried.push(name),
-    network: noNetwork,
+    targets: unasked,
     wake: () => undefined,
     register: () => Promise.reject(new Error("not asked for")),
   });
@@ -67,9 +72,15 @@ describe("connectors and services", () => {
       dispatcher: rig([]).dispatcher,
       documents,
       applying: Object.assign(applying, { config: () => config }),
-      overlay: { status: () => ({ state: "up", since: 1, pid: 7 }), view: NO_VIEW, counters },
+      overlay: {
+        status: () => ({ state: "up", since: 1, pid: 7 }),
+        view: NO_VIEW,
+        counters,
+        mesh: () => Promise.resolve(undefined),
+      },
+      domain: () => undefined,
       retry: () => undefined,
-      network: noNetwork,
+      targets: unasked,
       wake: () => undefined,
       register: () => Promise.reject(new Error("not asked for")),
     });

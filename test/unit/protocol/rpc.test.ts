@@ -281,7 +281,7 @@ test("two peers back to back call each other at the same time", async () => {
   });
   const answers = await Promise.all(["a.a.a", "b.b.b"].map((text) => control.request("trigger.run", { jws: text })));
   expect(answers).toEqual(["a.a.a", "b.b.b"].map((echo) => ({ echo, versions: { version: 4, unchanged: true } })));
-  await expect(agent.request("registry.token", { repository: "x" })).rejects.toMatchObject({ code: "remote-error" });
+  await expect(agent.request("registry.token", { repository: "x" })).rejects.toMatchObject({ code: "unknown-method" });
 });
 
 test("hostile messages never throw and answer nothing but requests", async () => {

@@ -1,6 +1,6 @@
 import type { OverlayListener } from "../../../protocol/overlay.ts";
 import { droppedBy, type Dropped } from "../../../protocol/overlay-change.ts";
-import type { ConnectorsActual, ConnectorStep } from "./plan.ts";
+import type { ConnectorsActual, ConnectorStep, Nodes } from "./plan.ts";
 
 /** What a step says of flows; of those that stay nothing. */
 const ENDS: Readonly<Record<Dropped, string>> = {
@@ -15,7 +15,8 @@ const SHORT_ID = 8;
 const MAX_LISTED = 8;
 
 /** A step for people: where the listener is and leads, what changes, and whether flows end. Pure. */
-export function describeConnectorStep(step: ConnectorStep, { listeners }: ConnectorsActual): string {
+export function describeConnectorStep(step: ConnectorStep, { listeners, nodes }: ConnectorsActual): string {
+  const targetOf = targetText(nodes);
   switch (step.kind) {
     case "close": {
       const before = listeners.get(step.key);
@@ -26,18 +27,18 @@ export function describeConnectorStep(step: ConnectorStep, { listeners }: Connec
     case "listen":
       return `${placeOf(step.listener)} (${shortId(step.subject)}) to ${targetOf(step.listener)}`;
     case "move":
-      return changeText(listeners.get(step.from), step.listener);
+      return changeText(listeners.get(step.from), step.listener, targetOf);
     case "change":
     case "rename":
-      return changeText(listeners.get(step.listener.key), step.listener);
+      return changeText(listeners.get(step.listener.key), step.listener, targetOf);
   }
 }
 
-function changeText(from: OverlayListener | undefined, to: OverlayListener): string {
+function changeText(from: OverlayListener | undefined, to: OverlayListener, targetOf: TargetText): string {
   if (from === undefined) return `${placeOf(to)} (${shortId(to.connector)}) to ${targetOf(to)}`;
   const isMoved = from.key !== to.key;
   const place = isMoved ? `${placeOf(from)} → ${placeOf(to)}` : placeOf(to);
-  const texts = changes(from, to, isMoved);
+  const texts = changes(from, to, isMoved, targetOf);
   const what = texts.length === 0 ? "" : `: ${texts.join(", ")}`;
   return `${place} (${shortId(to.connector)})${what}${ENDS[endedBy(from, to)]}`;
 }
@@ -47,7 +48,12 @@ function endedBy(from: OverlayListener, to: OverlayListener): Dropped {
   return dropped === "forbidden" && to.sources === undefined ? "none" : dropped;
 }
 
-function changes(from: OverlayListener, to: OverlayListener, isMoved: boolean): readonly string[] {
+function changes(
+  from: OverlayListener,
+  to: OverlayListener,
+  isMoved: boolean,
+  targetOf: TargetText,
+): readonly string[] {
   const shown: readonly (readonly [string, (listener: OverlayListener) => string])[] = [
     ["id", ({ connector }) => connector],
     ["to", targetOf],
@@ -70,9 +76,15 @@ function placeOf({ key, protocol, addresses, port }: OverlayListener): string {
   return `${protocol} ${nic ?? listed(addresses)}:${port}`;
 }
 
-function targetOf({ target }: OverlayListener): string {
-  if ("service" in target) return target.service;
-  return `${target.host.includes(":") ? `[${target.host}]` : target.host}:${target.port}`;
+type TargetText = (listener: OverlayListener) => string;
+
+/** A target on another node is led by that node's name. */
+function targetText(nodes: Nodes): TargetText {
+  return ({ target }) => {
+    const at = "peer" in target ? `${nodes.nameOf(target.peer)}/` : "";
+    if ("service" in target) return `${at}${target.service}`;
+    return `${at}${target.host.includes(":") ? `[${target.host}]` : target.host}:${target.port}`;
+  };
 }
 
 function listed(texts: readonly string[]): string {

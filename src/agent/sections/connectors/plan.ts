@@ -8,6 +8,34 @@ export interface ConnectorsActual {
   readonly listeners: ReadonlyMap<string, OverlayListener>;
   readonly states: ReadonlyMap<string, ListenerState>;
   readonly addresses: ReadonlyMap<string, readonly string[]>;
+  /** Where each destination is, as it is written: this node, a peer by its uid, or nowhere that is known. */
+  readonly nodes: Nodes;
+}
+
+/** The nodes that connectors may lead to. */
+export interface Nodes {
+  /** Finds one by its name, FQDN or uid. */
+  find(node: string): "here" | { readonly peer: string } | undefined;
+  /** What people call the peer of this uid. */
+  nameOf(uid: string): string;
+}
+
+/** The peers of a domain, as far as they are needed here. */
+export interface Peers {
+  readonly peers: ReadonlyMap<string, { readonly name: string }>;
+  find(name: string): { readonly uid: string } | undefined;
+}
+
+/** This node before any other, and then the peers of the domain. */
+export function nodesOf(isHere: (node: string) => boolean, domain: Peers | undefined): Nodes {
+  return {
+    find(node) {
+      if (isHere(node)) return "here";
+      const peer = domain?.find(node);
+      return peer === undefined ? undefined : { peer: peer.uid };
+    },
+    nameOf: (uid) => domain?.peers.get(uid)?.name ?? uid,
+  };
 }
 
 interface Listens {
@@ -19,7 +47,17 @@ interface Listens {
 /** At how many addresses one connector may listen. */
 const MAX_ADDRESSES = 256;
 
-const OF_TARGET: ReadonlySet<OverlayReason> = new Set(["loop", "unknown-service", "protocol-mismatch", "unreachable"]);
+const OF_TARGET: ReadonlySet<OverlayReason> = new Set([
+  "loop",
+  "unknown-service",
+  "protocol-mismatch",
+  "unreachable",
+  "no-path",
+  "peer-absent",
+  "peer-unproven",
+  "not-granted",
+  "relay-refused",
+]);
 
 export type ConnectorStep =
   | ({ readonly kind: "listen" | "change" | "rename" } & Listens)
@@ -37,7 +75,9 @@ export type ConnectorStep =
  * connectors at one address of the machine the earlier has it.
  */
 export function planConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly ConnectorStep[] {
-  const wanted = placesOf(desired, actual.addresses).flatMap(({ connector, at }) => compileConnector(connector, at));
+  const wanted = placesOf(desired, actual).flatMap(({ connector, at }) =>
+    compileConnector(connector, at, actual.nodes),
+  );
   const keys = new Set(wanted.map(({ key }) => key));
   const unwanted = [...actual.listeners.values()].filter(({ key }) => !keys.has(key));
   const left = new Map(unwanted.map((listener) => [originOf(listener), listener]));
@@ -79,9 +119,13 @@ interface Place {
 }
 
 /** Gives every address of the machine to the first connector that asks for it with this port and transport. */
-function placesOf(desired: readonly Connector[], addresses: ConnectorsActual["addresses"]): readonly Place[] {
+function placesOf(
+  desired: readonly Connector[],
+  { addresses, nodes }: Pick<ConnectorsActual, "addresses" | "nodes">,
+): readonly Place[] {
   const owners = new Map<string, string>();
-  return desired.filter(isServed).map((connector) => {
+  const leading = desired.filter((connector) => isServed(connector) && nodes.find(connector.node) !== undefined);
+  return leading.map((connector) => {
     const { id, transport, port, listen } = connector;
     const at: string[] = [];
     const lost = new Map<string, string[]>();
@@ -98,9 +142,10 @@ function placesOf(desired: readonly Connector[], addresses: ConnectorsActual["ad
 }
 
 /** The overlay's entry for a connector, known by what it listens on, so that a new id does not close it; none without an address. */
-function compileConnector(connector: Connector, at: readonly string[]): OverlayListener[] {
-  const { id, transport, port, target, sources, bitsPerSecond, maxFlows, idleTimeoutMs } = connector;
-  if (at.length === 0) return [];
+function compileConnector(connector: Connector, at: readonly string[], nodes: Nodes): OverlayListener[] {
+  const { id, transport, port, sources, bitsPerSecond, maxFlows, idleTimeoutMs } = connector;
+  const target = leadsTo(connector, nodes);
+  if (at.length === 0 || target === undefined) return [];
   const entry: OverlayListener = {
     key: keyOf(connector),
     connector: id,
@@ -114,6 +159,13 @@ function compileConnector(connector: Connector, at: readonly string[]): OverlayL
     idleTimeoutMs,
   };
   return [entry];
+}
+
+/** Where a connector's flows go; undefined where nobody knows its node. */
+export function leadsTo({ node, target }: Connector, nodes: Nodes): OverlayListener["target"] | undefined {
+  const found = nodes.find(node);
+  if (found === undefined) return undefined;
+  return found === "here" ? target : { peer: found.peer, ...target };
 }
 
 /** What the overlay knows a connector's listener by. */
@@ -130,27 +182,43 @@ export function keyOf({ transport, port, listen }: Connector): string {
 
 /** Names the connectors that do not listen though they should, or that no flow can pass. */
 export function waitingConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly Issue[] {
-  return placesOf(desired, actual.addresses).flatMap(({ connector, at: bound, lost }): Issue[] => {
-    const { path, listen } = connector;
-    const collisions = collisionsOf(connector, lost);
-    const at = `${path}.nic`;
-    const count = addressesOf(listen, actual.addresses).length;
-    if (listen.at === "nic" && count === 0) {
-      return [{ path: at, code: "address-absent", message: `${at}: ${listen.nic} has no IPv4 address` }];
-    }
-    if (listen.at === "nic" && count > MAX_ADDRESSES) {
-      const text = `${listen.nic} has ${count} IPv4 addresses; only the first ${MAX_ADDRESSES} are listened on`;
-      return collisions.concat({ path: at, code: "too-many-addresses", message: `${at}: ${text}` });
-    }
-    const state = actual.states.get(keyOf(connector));
-    if (bound.length === 0 || state?.state !== "failed") return collisions;
-    const { reason = "other" } = state;
-    const target = actual.listeners.get(state.key)?.target;
-    // What came of another target says nothing of this one.
-    if (OF_TARGET.has(reason) && target !== undefined && !isDeepStrictEqual(target, connector.target))
-      return collisions;
-    return collisions.concat({ path, code: reason, message: `${path}: ${explain(connector, reason, state.message)}` });
-  });
+  return [
+    ...unknownNodes(desired, actual.nodes),
+    ...placesOf(desired, actual).flatMap((place) => waitingAt(place, actual)),
+  ];
+}
+
+/** Names the enabled connectors that lead to a node that is not this one and not among its peers. */
+export function unknownNodes(desired: readonly Connector[], nodes: Nodes): readonly Issue[] {
+  return desired
+    .filter((connector) => isServed(connector) && nodes.find(connector.node) === undefined)
+    .map(({ path, node }) => {
+      const at = `${path}.node`;
+      const text = `this node knows no node ${node}: check the name, and that the node is registered in this domain`;
+      return { path: at, code: "unknown-node", message: `${at}: ${text}` };
+    });
+}
+
+function waitingAt({ connector, at: bound, lost }: Place, actual: ConnectorsActual): Issue[] {
+  const { path, listen } = connector;
+  const collisions = collisionsOf(connector, lost);
+  const at = `${path}.nic`;
+  const count = addressesOf(listen, actual.addresses).length;
+  if (listen.at === "nic" && count === 0) {
+    return [{ path: at, code: "address-absent", message: `${at}: ${listen.nic} has no IPv4 address` }];
+  }
+  if (listen.at === "nic" && count > MAX_ADDRESSES) {
+    const text = `${listen.nic} has ${count} IPv4 addresses; only the first ${MAX_ADDRESSES} are listened on`;
+    return collisions.concat({ path: at, code: "too-many-addresses", message: `${at}: ${text}` });
+  }
+  const state = actual.states.get(keyOf(connector));
+  if (bound.length === 0 || state?.state !== "failed") return collisions;
+  const { reason = "other" } = state;
+  const target = actual.listeners.get(state.key)?.target;
+  const wanted = leadsTo(connector, actual.nodes);
+  // What came of another target says nothing of this one.
+  if (OF_TARGET.has(reason) && target !== undefined && !isDeepStrictEqual(target, wanted)) return collisions;
+  return collisions.concat({ path, code: reason, message: `${path}: ${explain(connector, reason, state.message)}` });
 }
 
 /** How many addresses a message names. */
@@ -163,20 +231,6 @@ function collisionsOf({ path, transport, port }: Connector, lost: Place["lost"])
     const place = `${transport} ${port} on ${addresses.slice(0, NAMED_ADDRESSES).join(", ")}${more}`;
     return { path: at, code: "E_PORT_IN_USE", message: `${at}: ${takenBy(place, owner)}` };
   });
-}
-
-/** Names the enabled connectors whose destination this node cannot reach by itself. */
-export function unreachableConnectors(
-  desired: readonly Connector[],
-  isHere: (node: string) => boolean,
-): { readonly here: readonly Connector[]; readonly issues: readonly Issue[] } {
-  const here = desired.filter(({ node }) => isHere(node));
-  const elsewhere = desired.filter(({ node, enabled }) => enabled && !isHere(node));
-  const issues = elsewhere.map(({ path, node }): Issue => {
-    const at = `${path}.node`;
-    return { path: at, code: "unsupported", message: `${at}: ${node} is another node; only local is carried` };
-  });
-  return { here, issues };
 }
 
 const isServed = ({ enabled, isSupported }: Connector): boolean => enabled && isSupported;
@@ -193,7 +247,11 @@ function addressesOf(listen: Connector["listen"], byLink: ConnectorsActual["addr
   }
 }
 
-function explain({ port, transport, target }: Connector, reason: OverlayReason, detail: string | undefined): string {
+function explain(
+  { port, transport, target, node }: Connector,
+  reason: OverlayReason,
+  detail: string | undefined,
+): string {
   const to = "service" in target ? target.service : `${target.host}:${target.port}`;
   const because = detail === undefined ? "" : ` (${detail})`;
   switch (reason) {
@@ -210,11 +268,23 @@ function explain({ port, transport, target }: Connector, reason: OverlayReason, 
     case "loop":
       return `${to} leads back to a listener of this overlay`;
     case "unknown-service":
-      return `there is no service ${to} on this node, or it is switched off`;
+      return `there is no service ${to} on ${node === "local" ? "this node" : node}, or it is switched off`;
     case "protocol-mismatch":
       return `the service ${to} is not ${transport}`;
     case "unreachable":
       return `the service ${to} cannot be reached${because}`;
+    case "no-path":
+      return `no path to any gateway is up${because}`;
+    case "peer-absent":
+      return `no gateway that is up has ${node}${because}`;
+    case "peer-unproven":
+      return `whoever answered is not ${node}${because}`;
+    case "not-granted":
+      return `${node} does not grant ${to} to this node${because}`;
+    case "relay-refused":
+      return `no gateway may relay to ${node}${because}`;
+    case "tunnel-lost":
+      return `the tunnel to ${node} ended${because}`;
     default:
       return `${reason}${because}`;
   }

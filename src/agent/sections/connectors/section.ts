@@ -5,11 +5,12 @@ import type { NodeType } from "../../../protocol/values.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { describeConnectorStep } from "./plan-detail.ts";
 import {
+  nodesOf,
   planConnectors,
-  unreachableConnectors,
   waitingConnectors,
   type ConnectorsActual,
   type ConnectorStep,
+  type Peers,
 } from "./plan.ts";
 
 export interface ConnectorsOptions {
@@ -19,13 +20,15 @@ export interface ConnectorsOptions {
   readonly nodeType: () => NodeType;
   /** Whether a destination, as it is written, is this node. */
   readonly isHere: (node: string) => boolean;
+  /** The domain's nodes; undefined while there is no document of it. */
+  readonly peers: () => Peers | undefined;
 }
 
 /** `connectors`: the listeners of this node, each leading to a service. */
 export function connectorsSection(
   options: ConnectorsOptions,
 ): Section<readonly Connector[], ConnectorsActual, ConnectorStep> {
-  const { overlay, addresses, nodeType, isHere } = options;
+  const { overlay, addresses, nodeType, isHere, peers } = options;
   const applyAll = (steps: readonly ConnectorStep[], signal: AbortSignal): Promise<void> => {
     const put = steps.flatMap((step) => (step.kind === "close" ? [] : [step.listener]));
     const drop = steps.flatMap((step) =>
@@ -40,17 +43,16 @@ export function connectorsSection(
       const normalised = normaliseConnectors(raw, { nodeType: nodeType() });
       const { items, rejected } = normalised;
       const { uncarried, served } = noticesByEffect(normalised);
-      const { here, issues } = unreachableConnectors(items, isHere);
       // Whether the section itself, rather than each of its items, is wrong: then what is there stays.
       const isUnusable = items.length === 0 && rejected.some(({ id }) => id === "");
-      return { desired: here, rejected: [...rejected, ...uncarried, ...issues], notices: served, isUnusable };
+      return { desired: items, rejected: [...rejected, ...uncarried], notices: served, isUnusable };
     },
     async observe(signal) {
       const { listeners, states } = await overlay.observe(signal);
-      return { listeners, states, addresses: addresses() };
+      return { listeners, states, addresses: addresses(), nodes: nodesOf(isHere, peers()) };
     },
     plan: planConnectors,
-    asSurrounded: (actual, { addresses }) => ({ ...actual, addresses }),
+    asSurrounded: (actual, { addresses, nodes }) => ({ ...actual, addresses, nodes }),
     describe: describeConnectorStep,
     undo: () => undefined,
     apply: (step, signal) => applyAll([step], signal),

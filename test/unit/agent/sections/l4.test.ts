@@ -70,7 +70,7 @@ describe("the sections of the overlay", () => {
   });
 
   test.each([
-    ["another node", { node: "elsewhere" }, "connectors.items.bad.node", "unsupported"],
+    ["another node", { node: "elsewhere" }, "connectors.items.bad.node", "unknown-node"],
     ["ftp", { protocol: "ftp" }, "connectors.items.bad.protocol", "E_UNSUPPORTED_PROTOCOL"],
     ["tftp", { protocol: "tftp" }, "connectors.items.bad.protocol", "E_UNSUPPORTED_PROTOCOL"],
     ["a port out of range", { port: 70_000 }, "connectors.items.bad.port", "E_PORT_RANGE"],

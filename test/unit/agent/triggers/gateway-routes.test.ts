@@ -6,6 +6,7 @@ import {
   EDGE_2,
   GATEWAY_1,
   GATEWAY_2,
+  peersOf,
   ScriptedTunnels,
   someClient,
   someMesh,
@@ -57,8 +58,9 @@ test("every way is listed in the documented shape, with decimal rates", () => {
 });
 
 test("without an overlay whoever should be there is listed as disconnected", () => {
-  const nodes = { ...someNodes, peers: [...someNodes.peers, { uid: "c", fqdn: "edge-3.example.net", mayDial: true }] };
-  const output = routesOutput(nodes as typeof someNodes, undefined, NOW);
+  const edge3 = { uid: "c", fqdn: "edge-3.example.net", mayDial: true } as const;
+  const nodes = { ...someNodes, peers: peersOf([...someNodes.peers.values(), edge3]) };
+  const output = routesOutput(nodes, undefined, NOW);
   expect(output).toMatchObject({
     available: 3,
     connected: 0,
@@ -76,7 +78,7 @@ test("without an overlay whoever should be there is listed as disconnected", () 
 
 test("two paths to one gateway make one connected peer, and a node of another document goes by its uid", () => {
   const mesh = someMesh({ paths: [somePath(GATEWAY_1), somePath(GATEWAY_1, { id: "b" }), somePath("left")] });
-  const output = routesOutput({ ...someNodes, peers: [] }, mesh, NOW);
+  const output = routesOutput({ ...someNodes, peers: peersOf([]) }, mesh, NOW);
   expect(output).toMatchObject({ available: 3, connected: 2 });
   expect(JSON.stringify(output)).toContain('"name":"left"');
 });

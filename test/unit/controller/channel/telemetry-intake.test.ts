@@ -44,3 +44,52 @@ test("flow records are stored under the node that sends them, and bad ones block
   expect(new Set(records.map(({ nodeId }) => nodeId))).toEqual(new Set([node.uid]));
   expect(records.some((record) => "uid" in record)).toBe(false);
 });
+
+test("gateway details are stored under the node that sends them, and bad ones block nothing", async () => {
+  const controller = await runController();
+  const [edge, gateway] = [await addNode(controller, "edge"), await addNode(controller, "gw")];
+  const session = await edge.connect();
+  const key = readFileSync(controller.adminKeyPath, "utf8").trim();
+  const now = Math.floor(Date.now() / 60_000) * 60;
+  const found = async (uid: string) => {
+    const query = `startDate=0&endDate=${now + 200_000}`;
+    const answer = await fetch(`${controller.url}/v2/node/${uid}/plugin-logs/gateway-details?${query}`, {
+      headers: { authorization: key },
+    });
+    return answer.json();
+  };
+  const rtt = { minRtt: 1, maxRtt: 2, meanRtt: 1.5, stdRtt: 0.5, numRtt: 3 };
+  const good = (minute: number) => ({ time: (now - minute * 60) * 1000, node: "gw", ...rtt });
+  const hop = { hop: 1, ip: "192.0.2.1", fqdn: "192.0.2.1", minRtt: 1, maxRtt: 1, meanRtt: 1, numRtt: 1 };
+  const records = [
+    { ...good(3), uid: "forged" },
+    { ...good(2), minRtt: -1 },
+    { ...good(2), node: "Not A Name" },
+    { ...good(2), numRtt: 0 },
+    { ...good(2), meanRtt: null },
+    { ...good(2), path: "" },
+    { ...good(2), hops: [{ ...hop, ip: "hop" }] },
+    { ...good(2), hops: Array.from({ length: 65 }, () => hop) },
+    { ...good(2), time: (now - 91 * 86_400) * 1000 },
+    { ...good(2), time: (now + 2 * 86_400) * 1000 },
+    {},
+    { ...good(1), hops: [hop] },
+  ];
+  const push = (first: number, list: Record<string, unknown>[]) =>
+    session.peer.request("telemetry.push", { stream: "gateway-details", first, records: list });
+  expect(await push(1, records)).toEqual({ last: records.length });
+  expect(await push(1, records)).toEqual({ last: records.length });
+  const kept = [good(3), { ...good(1), hops: [hop] }];
+  const seenThere = [
+    {
+      stats: [
+        { ...good(3), node: "edge" },
+        { ...good(1), hops: [hop], node: "edge" },
+      ],
+    },
+  ];
+  expect(await found(edge.uid)).toEqual([{ stats: kept }]);
+  expect(await found(gateway.uid)).toEqual(seenThere);
+  await controller.fleet.deleteNode(edge.uid, "test");
+  expect(await found(gateway.uid)).toEqual(seenThere);
+});

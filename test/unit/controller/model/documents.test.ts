@@ -1,12 +1,6 @@
 import { expect, test } from "vitest";
-import { ClusterDocument, DomainDocument, NodeDocument } from "../../../../src/protocol/documents.ts";
-import {
-  clusterDocument,
-  domainDocument,
-  judgeHave,
-  nextVersion,
-  nodeDocument,
-} from "../../../../src/controller/model/documents.ts";
+import { ClusterDocument, NodeDocument } from "../../../../src/protocol/documents.ts";
+import { clusterDocument, judgeHave, nextVersion, nodeDocument } from "../../../../src/controller/model/documents.ts";
 
 const NODE = {
   uid: "0b6a1dd2-0b5e-4a65-8c23-7b8a52f4d3a1",
@@ -32,7 +26,6 @@ test("documents are what their schemas say, and equal content is equal text", ()
   const cluster = { fqdn: "c.net.example", name: "c", domain: "net.example", createdAt: 1, tags: {}, config: {} };
   const members = [NODE.uid];
   expect(ClusterDocument.parse(clusterDocument({ ...cluster, members }))).toMatchObject({ members });
-  expect(DomainDocument.parse(domainDocument("net.example"))).toEqual({ fqdn: "net.example", peers: [], grants: [] });
 });
 
 test.each([

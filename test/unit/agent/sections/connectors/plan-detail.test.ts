@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
-import { planConnectors } from "../../../../../src/agent/sections/connectors/plan.ts";
+import { nodesOf, planConnectors } from "../../../../../src/agent/sections/connectors/plan.ts";
 import { describeConnectorStep } from "../../../../../src/agent/sections/connectors/plan-detail.ts";
 import type { OverlayListener } from "../../../../../src/protocol/overlay.ts";
 import type { Connector } from "../../../../../src/protocol/sections/connectors.ts";
+import { uidOf } from "../../../../support/mesh.ts";
 import { aConnector, itsListener } from "../../../../support/l4-items.ts";
 
 const ID = "ea0076ec-0000-4000-8000-000000000001";
@@ -18,12 +19,18 @@ function details(desired: readonly Connector[], listeners: readonly OverlayListe
     listeners: new Map(listeners.map((listener) => [listener.key, listener])),
     states: new Map(),
     addresses: new Map([["eth0", ["10.0.0.2", "10.0.0.3"]]]),
+    nodes: nodesOf((node) => node === "local", {
+      peers: new Map([[uidOf(3), { name: "branch" }]]),
+      find: (name) => (name === "branch" ? { uid: uidOf(3) } : undefined),
+    }),
   };
   return planConnectors(desired, actual).map((step) => `${step.kind} ${describeConnectorStep(step, actual)}`);
 }
 
 const table: readonly (readonly [Partial<Connector> | undefined, Partial<OverlayListener> | undefined, string])[] = [
   [{}, undefined, `listen ${here} to web`],
+  [{ node: "branch" }, undefined, `listen ${here} to branch/web`],
+  [{ node: "branch" }, {}, `change ${here}: to web → branch/web${ended}`],
   [{ target: { host: "::1", port: 80 } }, undefined, `listen ${here} to [::1]:80`],
   [{ listen: { at: "nic", nic: "eth0" } }, undefined, "listen tcp eth0:8080 (a) to web"],
   [undefined, {}, `close ${here} to web${ended}`],

@@ -1,15 +1,22 @@
 import { describe, expect, test } from "vitest";
 import {
+  nodesOf,
   planConnectors,
-  unreachableConnectors,
   waitingConnectors,
   type ConnectorsActual,
+  type Nodes,
 } from "../../../../../src/agent/sections/connectors/plan.ts";
 import { OverlayListener, OverlayReason, type ListenerState } from "../../../../../src/protocol/overlay.ts";
 import type { Connector } from "../../../../../src/protocol/sections/connectors.ts";
+import { uidOf } from "../../../../support/mesh.ts";
 import { aConnector, itsListener } from "../../../../support/l4-items.ts";
 
 const LINKS = { lo: ["127.0.0.1"], eth0: ["10.0.0.2", "10.0.0.3"], bare: [] };
+
+const NODES: Nodes = nodesOf((node) => node === "local", {
+  peers: new Map([[uidOf(3), { name: "branch" }]]),
+  find: (name) => (name === "branch" ? { uid: uidOf(3) } : undefined),
+});
 
 function actualOf(
   listeners: readonly OverlayListener[] = [],
@@ -20,6 +27,7 @@ function actualOf(
     listeners: new Map(listeners.map((listener) => [listener.key, listener])),
     states: new Map(states.map((state) => [state.key, state])),
     addresses: new Map(Object.entries(links)),
+    nodes: NODES,
   };
 }
 
@@ -217,13 +225,48 @@ describe("two connectors that meet on the machine", () => {
   });
 });
 
-test("of connectors to other nodes the enabled ones are named, and none is carried", () => {
-  const desired = [
-    aConnector("a"),
-    aConnector("b", { node: "elsewhere" }),
-    aConnector("c", { node: "elsewhere", enabled: false }),
-  ];
-  const { here, issues } = unreachableConnectors(desired, (node) => node === "local");
-  expect(here.map(({ id }) => id)).toEqual(["a"]);
-  expect(issues).toMatchObject([{ path: "connectors.items.b.node", code: "unsupported" }]);
+describe("connectors to other nodes", () => {
+  const branch = aConnector("b", { node: "branch" });
+  const lost = aConnector("c", { node: "elsewhere" });
+
+  test("lead to the peer of that name, and one that nobody knows is named and does not listen", () => {
+    const off = aConnector("d", { node: "elsewhere", enabled: false });
+    const { steps, listeners } = plan([branch, lost, off]);
+    expect(steps).toEqual(["listen b"]);
+    expect(listeners).toMatchObject([{ target: { peer: uidOf(3), service: "web" } }]);
+    const issues = waitingConnectors([branch, lost, off], actualOf());
+    expect(issues).toMatchObject([{ path: "connectors.items.c.node", code: "unknown-node" }]);
+    expect(issues[0]?.message).toMatch(/^connectors\.items\.c\.node: this node knows no node elsewhere: check/);
+  });
+
+  test("give their place to the next one when nobody knows their node", () => {
+    expect(plan([lost, aConnector("e")]).steps).toEqual(["listen e"]);
+  });
+
+  test("lead somewhere else when the same service moves to another node", () => {
+    const local = itsListener("b");
+    expect(plan([branch], [local])).toMatchObject({ steps: ["change b"], listeners: [{ target: { peer: uidOf(3) } }] });
+  });
+
+  test.each([
+    ["no-path", /no path to any gateway is up/],
+    ["peer-absent", /no gateway that is up has branch/],
+    ["not-granted", /branch does not grant web to this node/],
+    ["unknown-service", /there is no service web on branch/],
+  ] as const)("that fail for %s say so", (reason, message) => {
+    const [listener] = plan([branch]).listeners;
+    if (listener === undefined) throw new Error("it does not listen");
+    const state = {
+      key: listener.key,
+      connector: "b",
+      state: "failed" as const,
+      reason,
+      addresses: [],
+    } satisfies ListenerState;
+    const issues = waitingConnectors([branch], actualOf([listener], [state]));
+    expect(issues).toMatchObject([{ code: reason }]);
+    expect(issues[0]?.message).toMatch(message);
+    // What came of another target says nothing of this one.
+    expect(waitingConnectors([branch], actualOf([{ ...listener, target: { service: "web" } }], [state]))).toEqual([]);
+  });
 });

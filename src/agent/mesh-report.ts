@@ -1,0 +1,217 @@
+import type { MeshStanding } from "../host/overlay.ts";
+import type { DomainPeer } from "../protocol/domain-items.ts";
+import type {
+  Carrier,
+  DataPlaneState,
+  GatewayServerView,
+  GatewaysReport,
+  GatewayView,
+  PathView,
+  PeersReport,
+  PeerSessionView,
+  PeerView,
+} from "../protocol/local-mesh.ts";
+import type { ClientState, MeshPath, MeshState, OverlayMesh, PathState } from "../protocol/overlay-mesh.ts";
+import type { OverlayState } from "../protocol/local-overlay.ts";
+import type { Issue, Reason } from "../protocol/reconcile.ts";
+import type { DomainView } from "../protocol/domain-view.ts";
+
+/** What the documents say of other nodes and what the overlay says, at one moment. */
+export interface MeshReading {
+  readonly overlay: OverlayState;
+  readonly domain: DomainView | undefined;
+  /** What the overlay has in its table. */
+  readonly mesh: OverlayMesh | undefined;
+  /** Undefined while no overlay tells; without sessions when it was not asked for them. */
+  readonly state: MeshStanding | MeshState | undefined;
+  /** All that is not as it should be. */
+  readonly why: readonly Reason[];
+}
+
+const MAX_SESSIONS = 64;
+const MAX_GRANTS = 64;
+
+/** How the ways that this node initiates stand; those of its clients do not count. Pure. */
+export function dataPlaneState(
+  mesh: OverlayMesh | undefined,
+  standing: Pick<MeshStanding, "paths"> | undefined,
+): DataPlaneState {
+  const wanted = mesh?.paths.length ?? 0;
+  if (wanted === 0) return "none";
+  if (standing === undefined) return "unknown";
+  const up = standing.paths.filter(({ state }) => state === "up").length;
+  return up === 0 ? "down" : up < wanted ? "degraded" : "up";
+}
+
+/** The path that carries what has no path of its own to keep to. Pure. */
+export function carrierOf(standing: Pick<MeshStanding, "paths"> | undefined, nameOf: NameOf): Carrier | undefined {
+  const path = standing?.paths.find(({ carries, state }) => carries && state === "up");
+  if (path === undefined) return undefined;
+  const { gateway, id, since, reason } = path;
+  return { gateway: nameOf(gateway), path: id, since, ...(reason === undefined ? {} : { reason }) };
+}
+
+/** What people call a node, by its uid. */
+export type NameOf = (uid: string) => string;
+
+/** The names of a domain's peers; one that it does not have keeps its uid. */
+export function namesOf(domain: Pick<DomainView, "peers"> | undefined): NameOf {
+  return (uid) => domain?.peers.get(uid)?.name ?? uid;
+}
+
+/** Every gateway that this node dials, and its own. Pure. */
+export function gatewaysReport(reading: MeshReading): GatewaysReport {
+  const { domain, mesh, state } = reading;
+  const states = new Map(state?.paths.map((path) => [`${path.gateway} ${path.id}`, path]));
+  const paths = new Map<string, PathView[]>();
+  for (const path of mesh?.paths ?? []) {
+    const view = pathView(path, states.get(`${path.gateway} ${path.id}`));
+    paths.set(path.gateway, [...(paths.get(path.gateway) ?? []), view]);
+  }
+  const gateways = [...paths].flatMap(([uid, paths]): GatewayView[] => {
+    const peer = domain?.peers.get(uid);
+    if (peer?.gateway === undefined) return [];
+    const { name, fqdn, gateway } = peer;
+    return [{ uid, name, fqdn, type: gateway.type, paths }];
+  });
+  const carrier = carrierOf(state, namesOf(domain));
+  const server = serverView(mesh, state);
+  return {
+    ...common(reading),
+    ...(carrier === undefined ? {} : { carrier }),
+    gateways: gateways.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
+    ...(server === undefined ? {} : { server }),
+  };
+}
+
+/** Every node that this one may meet. Pure. */
+export function peersReport(reading: MeshReading): PeersReport {
+  const { domain, mesh, state } = reading;
+  const known = new Set(mesh?.peers.map(({ uid }) => uid));
+  const clients = new Map(state?.clients.map((client) => [client.peer, client]));
+  const sessions = sessionsByPeer(state, namesOf(domain));
+  const grants = grantsBySource(mesh);
+  const hasRelay = state?.paths.some(({ state }) => state === "up") ?? false;
+  const peers = [...(domain?.peers.values() ?? [])].filter(({ uid }) => uid !== mesh?.self);
+  return {
+    ...common(reading),
+    peers: peers
+      .map((peer) => {
+        const { uid } = peer;
+        const own = (state?.paths ?? []).filter(({ gateway }) => gateway === uid);
+        return peerView(peer, {
+          isKnown: known.has(uid),
+          hasRelay,
+          paths: own,
+          client: clients.get(uid),
+          sessions: sessions.get(uid) ?? [],
+          grants: grants.get(uid) ?? [],
+        });
+      })
+      .toSorted((a, b) => (a.name < b.name ? -1 : 1)),
+  };
+}
+
+function common({ overlay, domain, mesh, state, why }: MeshReading) {
+  return {
+    schema: 1 as const,
+    overlay,
+    ...(domain === undefined ? {} : { domain: domain.fqdn }),
+    dataPlane: dataPlaneState(mesh, state),
+    issues: issuesOf(why),
+  };
+}
+
+function issuesOf(why: readonly Reason[]): Issue[] {
+  return why
+    .filter(({ section, notice }) => section === "gateway" && notice !== true)
+    .slice(0, 100)
+    .map(({ item = "gateway", code, message }) => ({ path: item, code, message: message.slice(0, 1024) }));
+}
+
+function pathView({ id, host, port, local, isDefault }: MeshPath, state: PathState | undefined): PathView {
+  const place = { host, port, ...(local === undefined ? {} : { local }), isDefault };
+  if (state !== undefined) {
+    const { gateway: _gateway, ...rest } = state;
+    return { ...place, ...rest };
+  }
+  return { id, ...place, state: "pending", carries: false, loss: 0, attempts: 0, bytesIn: 0, bytesOut: 0 };
+}
+
+function serverView(mesh: OverlayMesh | undefined, state: MeshStanding | undefined): GatewayServerView | undefined {
+  if (mesh?.server === undefined) return undefined;
+  const { port, addresses } = mesh.server;
+  const { server, clients } = state ?? NO_SERVER;
+  return {
+    ...server,
+    port,
+    addresses,
+    clients: clients.filter((client) => client.state === "up").length,
+    admitted: mesh.peers.filter(({ mayDial }) => mayDial === true).length,
+  };
+}
+
+const NO_SERVER: Pick<MeshStanding, "server" | "clients"> = {
+  server: { state: "off", reason: "overlay-down", refused: {}, relays: { active: 0, total: 0, bytes: 0 } },
+  clients: [],
+};
+
+interface PeerParts {
+  readonly isKnown: boolean;
+  readonly hasRelay: boolean;
+  readonly paths: readonly PathState[];
+  readonly client: ClientState | undefined;
+  readonly sessions: readonly PeerSessionView[];
+  readonly grants: PeerView["grants"];
+}
+
+function peerView({ uid, name, fqdn, type, gateway, mayDial }: DomainPeer, parts: PeerParts): PeerView {
+  const { isKnown, hasRelay, paths, client, sessions, grants } = parts;
+  const tunnels = [...paths, ...(client === undefined ? [] : [client])];
+  const up = [...tunnels.filter(({ state }) => state === "up"), ...sessions].map(({ since }) => since);
+  const since = up.length > 0 ? Math.min(...up) : latest(tunnels.map(({ since }) => since));
+  const { peer: _peer, ...clientView } = client ?? { peer: uid };
+  return {
+    uid,
+    name,
+    fqdn,
+    type,
+    state: up.length > 0 ? "connected" : isKnown && hasRelay ? "reachable" : "unreachable",
+    ...(since === undefined ? {} : { since }),
+    isGateway: gateway !== undefined,
+    mayDial: mayDial === true,
+    ...("state" in clientView ? { client: clientView } : {}),
+    sessions: sessions.slice(0, MAX_SESSIONS),
+    grants: grants.slice(0, MAX_GRANTS),
+    ...(grants.length > MAX_GRANTS ? { moreGrants: grants.length - MAX_GRANTS } : {}),
+  };
+}
+
+function latest(times: readonly number[]): number | undefined {
+  return times.length === 0 ? undefined : Math.max(...times);
+}
+
+function sessionsByPeer(
+  state: MeshStanding | MeshState | undefined,
+  nameOf: NameOf,
+): ReadonlyMap<string, readonly PeerSessionView[]> {
+  const byPeer = new Map<string, PeerSessionView[]>();
+  if (state === undefined || !("sessions" in state)) return byPeer;
+  for (const { peer, gateway, ...rest } of state.sessions) {
+    const view = { ...rest, gateway: nameOf(gateway) };
+    const own = byPeer.get(peer);
+    if (own === undefined) byPeer.set(peer, [view]);
+    else own.push(view);
+  }
+  return byPeer;
+}
+
+function grantsBySource(mesh: OverlayMesh | undefined): ReadonlyMap<string, PeerView["grants"]> {
+  const bySource = new Map<string, PeerView["grants"]>();
+  for (const { source, service, protocol } of mesh?.grants ?? []) {
+    const own = bySource.get(source);
+    if (own === undefined) bySource.set(source, [{ service, protocol }]);
+    else own.push({ service, protocol });
+  }
+  return bySource;
+}

@@ -1,0 +1,126 @@
+import type { DomainPeer } from "../../../protocol/domain-items.ts";
+import type { MeshGrant, MeshPath, MeshPeer, MeshServer, OverlayMesh } from "../../../protocol/overlay-mesh.ts";
+import type { Gateway, GatewayPath } from "../../../protocol/sections/gateway.ts";
+import type { DomainView } from "../../../protocol/domain-view.ts";
+
+/** What the way to other nodes depends on besides the section: who this node is, whom it may meet, and where it is. */
+export interface MeshSurroundings {
+  readonly isActive: boolean;
+  readonly self: { readonly uid: string; readonly name: string; readonly fqdn: string } | undefined;
+  /** Absent while the node has no document of its domain. */
+  readonly domain: DomainView | undefined;
+  /** This machine's addresses. */
+  readonly local: ReadonlySet<string>;
+  /** Whether this machine speaks IPv6 at all. */
+  readonly hasIpv6: boolean;
+}
+
+/** The most that the table takes of each. */
+const MAX_PATHS = 1024;
+
+/** Where this node's own gateway listens; `before` is what it does now. */
+type ServerBefore = MeshServer | undefined;
+
+/**
+ * The part of the table that leads to other nodes; none where the node is off, has no domain, or is alone in it without a gateway of its
+ * own. Pure; the same comes out in the same order.
+ */
+export function compileMesh(
+  gateway: Gateway,
+  { isActive, self, domain, hasIpv6 }: MeshSurroundings,
+  before: ServerBefore,
+): OverlayMesh | undefined {
+  if (!isActive || self === undefined || domain === undefined) return undefined;
+  const peers = [...domain.peers.values()].filter(({ uid }) => uid !== self.uid);
+  const uidOf = (name: string): string | undefined => (isSelf(self, name) ? self.uid : domain.find(name)?.uid);
+  const server = gateway.isServerRejected ? before : serverOf(gateway, uidOf, hasIpv6);
+  if (peers.length === 0 && server === undefined) return undefined;
+  const { ingressBitsPerSecond, egressBitsPerSecond } = gateway;
+  return {
+    self: self.uid,
+    peers: peers.map(meshPeer).toSorted(by(({ uid }) => uid)),
+    paths: pathsOf(gateway, peers, domain).slice(0, MAX_PATHS),
+    ...(server === undefined ? {} : { server }),
+    grants: grantsOf(domain),
+    routes: gateway.routes.flatMap(({ to, via, metric }) => {
+      const [target, through] = [uidOf(to), uidOf(via)];
+      return target === undefined || through === undefined ? [] : [{ to: target, via: through, metric }];
+    }),
+    ...(ingressBitsPerSecond === undefined ? {} : { ingressBitsPerSecond }),
+    ...(egressBitsPerSecond === undefined ? {} : { egressBitsPerSecond }),
+  };
+}
+
+/** Whether a name, FQDN or uid is the node's own. */
+export function isSelf(self: NonNullable<MeshSurroundings["self"]>, name: string): boolean {
+  return [self.uid, self.name, self.fqdn].includes(name.toLowerCase());
+}
+
+/** Whether this node is to dial a peer. */
+export function isDialled({ connectToPublic }: Pick<Gateway, "connectToPublic">, { gateway }: DomainPeer): boolean {
+  return gateway !== undefined && (connectToPublic || gateway.type !== "public");
+}
+
+/** The path that goes before the built-in one to a gateway: the first that says so. */
+export function defaultPath(gateway: Gateway, domain: DomainView, uid: string): GatewayPath | undefined {
+  return gateway.paths.find(({ enabled, isDefault, node }) => enabled && isDefault && domain.find(node)?.uid === uid);
+}
+
+function meshPeer({ uid, fqdn, key, mayDial, gateway }: DomainPeer): MeshPeer {
+  return {
+    uid,
+    fqdn,
+    key,
+    ...(mayDial === undefined ? {} : { mayDial }),
+    ...(gateway?.type === "hub" ? { isHub: true } : {}),
+  };
+}
+
+function pathsOf(gateway: Gateway, peers: readonly DomainPeer[], domain: DomainView): MeshPath[] {
+  const paths = peers.flatMap((peer): MeshPath[] => {
+    const { uid, gateway: server } = peer;
+    if (server === undefined || !isDialled(gateway, peer)) return [];
+    const { host, port } = server;
+    const first = defaultPath(gateway, domain, uid);
+    const own = gateway.paths.filter(({ enabled, node }) => enabled && domain.find(node)?.uid === uid);
+    const builtIn = { gateway: uid, id: "", host, port, isDefault: true };
+    const others = own.map((path) => meshPath(uid, path, path === first));
+    return first === undefined ? [builtIn, ...others] : others;
+  });
+  return paths.toSorted(by(({ gateway, id }) => `${gateway} ${id}`));
+}
+
+function meshPath(gateway: string, { id, host, port, local }: GatewayPath, isDefault: boolean): MeshPath {
+  return { gateway, id, host, port, ...(local === undefined ? {} : { local }), isDefault };
+}
+
+function serverOf(
+  { server, acls }: Gateway,
+  uidOf: (name: string) => string | undefined,
+  hasIpv6: boolean,
+): MeshServer | undefined {
+  if (server === undefined) return undefined;
+  const relays = acls?.flatMap((pair) => {
+    const [source, dest] = [uidOf(pair.source), uidOf(pair.dest)];
+    return source === undefined || dest === undefined ? [] : [{ source, dest }];
+  });
+  return {
+    addresses: hasIpv6 ? ["0.0.0.0", "::"] : ["0.0.0.0"],
+    port: server.port,
+    ...(relays === undefined ? {} : { relays }),
+  };
+}
+
+function grantsOf({ grants }: DomainView): MeshGrant[] {
+  const unique = new Map(
+    grants.map(({ source, service, protocol }) => [`${source} ${protocol} ${service}`, { source, service, protocol }]),
+  );
+  return [...unique].toSorted(by(([key]) => key)).map(([, grant]) => grant);
+}
+
+function by<T>(textOf: (item: T) => string): (a: T, b: T) => number {
+  return (a, b) => {
+    const [one, other] = [textOf(a), textOf(b)];
+    return one < other ? -1 : one > other ? 1 : 0;
+  };
+}

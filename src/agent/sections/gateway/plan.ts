@@ -1,0 +1,142 @@
+import { isDeepStrictEqual } from "node:util";
+import type { MeshStanding } from "../../../host/overlay.ts";
+import type { MeshGrant, OverlayMesh } from "../../../protocol/overlay-mesh.ts";
+import type { Gateway } from "../../../protocol/sections/gateway.ts";
+import { compileMesh, type MeshSurroundings } from "./mesh.ts";
+
+/** What the overlay has of the section, how that stands, and what else it depends on. */
+export interface GatewayActual extends MeshSurroundings {
+  readonly mesh: OverlayMesh | undefined;
+  readonly standing: MeshStanding | undefined;
+}
+
+/** What of the mesh a step is about. */
+export type Part =
+  | { readonly of: "mesh" }
+  | { readonly of: "server" }
+  | { readonly of: "limits" }
+  | { readonly of: "routes" }
+  | { readonly of: "peer"; readonly uid: string }
+  | { readonly of: "peers" }
+  | { readonly of: "path"; readonly gateway: string; readonly id: string }
+  | { readonly of: "grants"; readonly source: string }
+  | { readonly of: "all-grants" };
+
+/** One thing that changes. The table takes the mesh as a whole, so each step brings all of it. */
+export interface GatewayStep {
+  readonly kind: "add" | "change" | "remove";
+  readonly subject: string;
+  readonly guarded: false;
+  readonly part: Part;
+  readonly mesh: OverlayMesh | undefined;
+}
+
+/** More peers or sources of grants than this are one step. */
+const MAX_EACH = 64;
+
+/** Lists what changes on the way to other nodes: what goes, then what comes. Pure. */
+export function planGateway(desired: Gateway, actual: GatewayActual): readonly GatewayStep[] {
+  const before = actual.mesh;
+  const after = compileMesh(desired, actual, before?.server);
+  if (isDeepStrictEqual(before, after)) return [];
+  const changes = [
+    ...changesOf("server", before?.server, after?.server),
+    ...changesOf("limits", limitsOf(before), limitsOf(after)),
+    ...changesOf("routes", listed(before?.routes), listed(after?.routes)),
+    ...fewOrOne(entries(peersOf(before), peersOf(after)), "peers"),
+    ...entries(pathsOf(before), pathsOf(after)),
+    ...fewOrOne(entries(grantsOf(before), grantsOf(after)), "all-grants"),
+  ];
+  // Whose the mesh is, or that it is there at all, is seen in nothing else where there is nothing else.
+  const isWhole = changes.length === 0 || (before !== undefined && after !== undefined && before.self !== after.self);
+  const whole = isWhole ? changesOf("mesh", before?.self, after?.self, true) : [];
+  return [...whole, ...changes]
+    .toSorted((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
+    .map(({ kind, part }) => ({ kind, subject: subjectOf(part), guarded: false, part, mesh: after }));
+}
+
+const ORDER: readonly GatewayStep["kind"][] = ["remove", "change", "add"];
+
+type Change = Pick<GatewayStep, "kind" | "part">;
+
+function changesOf(
+  of: "server" | "limits" | "routes" | "mesh",
+  before: unknown,
+  after: unknown,
+  always = false,
+): readonly Change[] {
+  if (!always && isDeepStrictEqual(before, after)) return [];
+  return [{ kind: kindOf(before, after), part: { of } }];
+}
+
+function kindOf(before: unknown, after: unknown): GatewayStep["kind"] {
+  if (before === undefined) return after === undefined ? "change" : "add";
+  return after === undefined ? "remove" : "change";
+}
+
+type Parts = ReadonlyMap<string, { readonly part: Part; readonly value: unknown }>;
+
+function entries(before: Parts, after: Parts): readonly Change[] {
+  return [...new Set([...before.keys(), ...after.keys()])].flatMap((key): Change[] => {
+    const [was, is] = [before.get(key), after.get(key)];
+    const part = is?.part ?? was?.part;
+    if (part === undefined || isDeepStrictEqual(was?.value, is?.value)) return [];
+    return [{ kind: kindOf(was, is), part }];
+  });
+}
+
+function fewOrOne(changes: readonly Change[], of: "peers" | "all-grants"): readonly Change[] {
+  return changes.length <= MAX_EACH ? changes : [{ kind: "change", part: { of } }];
+}
+
+function peersOf(mesh: OverlayMesh | undefined): Parts {
+  return new Map(mesh?.peers.map((peer) => [peer.uid, { part: { of: "peer", uid: peer.uid }, value: peer }]));
+}
+
+function pathsOf(mesh: OverlayMesh | undefined): Parts {
+  return new Map(
+    mesh?.paths.map((path) => {
+      const { gateway, id } = path;
+      return [`${gateway} ${id}`, { part: { of: "path", gateway, id }, value: path }];
+    }),
+  );
+}
+
+function grantsOf(mesh: OverlayMesh | undefined): Parts {
+  const bySource = new Map<string, MeshGrant[]>();
+  for (const grant of mesh?.grants ?? []) {
+    const own = bySource.get(grant.source);
+    if (own === undefined) bySource.set(grant.source, [grant]);
+    else own.push(grant);
+  }
+  return new Map([...bySource].map(([source, value]) => [source, { part: { of: "grants", source }, value }]));
+}
+
+function limitsOf(mesh: OverlayMesh | undefined): unknown {
+  const { ingressBitsPerSecond, egressBitsPerSecond } = mesh ?? {};
+  if (ingressBitsPerSecond === undefined && egressBitsPerSecond === undefined) return undefined;
+  return [ingressBitsPerSecond, egressBitsPerSecond];
+}
+
+function listed(list: readonly unknown[] | undefined): readonly unknown[] | undefined {
+  return list === undefined || list.length === 0 ? undefined : list;
+}
+
+function subjectOf(part: Part): string {
+  switch (part.of) {
+    case "mesh":
+    case "server":
+    case "limits":
+    case "routes":
+    case "peers":
+      return part.of;
+    case "all-grants":
+      return "grants";
+    case "peer":
+      return `peer ${part.uid}`;
+    case "path":
+      return `path ${part.gateway}/${part.id}`;
+    case "grants":
+      return `grants ${part.source}`;
+  }
+}

@@ -1,0 +1,59 @@
+import type { Overlay } from "../../../host/overlay.ts";
+import { normaliseGateway, type Gateway } from "../../../protocol/sections/gateway.ts";
+import type { NodeType } from "../../../protocol/values.ts";
+import type { Section } from "../../reconcile/section.ts";
+import type { MeshSurroundings } from "./mesh.ts";
+import { describeGatewayStep } from "./plan-detail.ts";
+import { planGateway, type GatewayActual, type GatewayStep } from "./plan.ts";
+import { waitingGateway } from "./waits.ts";
+
+export interface GatewayOptions {
+  readonly overlay: Pick<Overlay, "observe" | "change">;
+  readonly nodeType: () => NodeType;
+  /** What the documents and the machine say besides the section. */
+  readonly surroundings: () => MeshSurroundings;
+}
+
+/** `gateway`: this node's ways to others, and its own gateway. */
+export function gatewaySection(options: GatewayOptions): Section<Gateway, GatewayActual, GatewayStep> {
+  const { overlay, nodeType, surroundings } = options;
+  const applyAll = (steps: readonly GatewayStep[], signal: AbortSignal): Promise<void> =>
+    overlay.change({ mesh: steps.at(-1)?.mesh }, signal);
+  return {
+    name: "gateway",
+    needsDataPlane: true,
+    parse(raw) {
+      const { gateway, rejected, notices } = normaliseGateway(raw, { nodeType: nodeType() });
+      // The section itself, rather than a part of it, is wrong: then what is there stays.
+      const isUnusable = rejected.some(({ path }) => path === "gateway");
+      return { desired: gateway, rejected, notices, isUnusable };
+    },
+    async observe(signal) {
+      const { mesh, standing } = await overlay.observe(signal);
+      return { mesh, standing, ...surroundings() };
+    },
+    plan: planGateway,
+    // Peers, grants and addresses change by documents and by the machine, and nobody tampered with the table then.
+    asSurrounded: (actual, { isActive, self, domain, local, hasIpv6 }) => ({
+      ...actual,
+      isActive,
+      self,
+      domain,
+      local,
+      hasIpv6,
+    }),
+    describe: describeGatewayStep,
+    undo: () => undefined,
+    apply: (step, signal) => applyAll([step], signal),
+    applyAll,
+    waits: waitingGateway,
+    report: ({ mesh, standing }) => ({
+      peers: mesh?.peers.length ?? 0,
+      paths: mesh?.paths.length ?? 0,
+      grants: mesh?.grants.length ?? 0,
+      server: mesh?.server === undefined ? "off" : (standing?.server.state ?? "unknown"),
+      // The carrier over UDP is not there yet, whatever is switched on.
+      "gateway.udp.enabled": false,
+    }),
+  };
+}

@@ -1,0 +1,67 @@
+import type { Issue } from "../../../protocol/reconcile.ts";
+import type { Gateway, GatewayPath } from "../../../protocol/sections/gateway.ts";
+import type { DomainView } from "../../../protocol/domain-view.ts";
+import { isDialled, isSelf } from "./mesh.ts";
+import type { GatewayActual } from "./plan.ts";
+
+/** Names what of the section cannot work as it is: nodes that nobody knows, addresses that are not here, a port that is taken. Pure. */
+export function waitingGateway(desired: Gateway, actual: GatewayActual): readonly Issue[] {
+  const { isActive, self, domain } = actual;
+  if (!isActive || self === undefined || domain === undefined) return [];
+  const known = (name: string): boolean => isSelf(self, name) || domain.find(name) !== undefined;
+  const references = [
+    ...desired.routes.flatMap(({ to, via }) => [
+      { at: "gateway.routes.route", name: to },
+      { at: "gateway.routes.dest", name: via },
+    ]),
+    ...(desired.acls ?? []).flatMap(({ source, dest }) => [
+      { at: "gateway.acls.source", name: source },
+      { at: "gateway.acls.dest", name: dest },
+    ]),
+    ...desired.latency.monitors.map(({ node }) => ({ at: "gateway.latencyMonitors.node", name: node })),
+  ];
+  const unknown = new Map(
+    references.filter(({ name }) => !known(name)).map(({ at, name }) => [`${at} ${name}`, unknownNode(at, name)]),
+  );
+  return [
+    ...domain.issues,
+    ...desired.paths.filter(({ enabled }) => enabled).flatMap((path) => pathIssues(path, desired, actual, domain)),
+    ...unknown.values(),
+    ...serverIssues(actual),
+  ].slice(0, MAX_ISSUES);
+}
+
+const MAX_ISSUES = 1000;
+
+/** That a name is of no node of the domain, and what to do. */
+export function unknownNode(path: string, name: string): Issue {
+  const text = `this node knows no node ${name}: check the name, and that the node is registered in this domain`;
+  return { path, code: "unknown-node", message: `${path}: ${text}` };
+}
+
+function pathIssues(
+  { id, node, local }: GatewayPath,
+  desired: Gateway,
+  actual: GatewayActual,
+  domain: DomainView,
+): readonly Issue[] {
+  const at = `gateway.paths.${id}`;
+  const peer = domain.find(node);
+  if (peer === undefined) return [unknownNode(`${at}.node`, node)];
+  if (!isDialled(desired, peer)) {
+    const text = `${node} is no gateway that this node may dial: see its type and clients, and connectToPublic here`;
+    return [{ path: `${at}.node`, code: "not-a-gateway", message: `${at}.node: ${text}` }];
+  }
+  if (local === undefined || actual.local.has(local)) return [];
+  const text = `${local} is no address of this machine; the path stays down`;
+  return [{ path: `${at}.local`, code: "address-absent", message: `${at}.local: ${text}` }];
+}
+
+function serverIssues({ mesh, standing }: GatewayActual): readonly Issue[] {
+  const server = standing?.server;
+  if (mesh?.server === undefined || server?.state !== "failed") return [];
+  const { reason = "other", message } = server;
+  const because = message === undefined ? reason : `${reason}: ${message}`;
+  const text = `the gateway server does not listen on port ${mesh.server.port} (${because})`;
+  return [{ path: "gateway.port", code: reason, message: `gateway.port: ${text}`.slice(0, 1024) }];
+}

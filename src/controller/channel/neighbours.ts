@@ -1,0 +1,73 @@
+import type { DomainDocument } from "../../protocol/documents.ts";
+import { sha256 } from "../keys/admin-key.ts";
+import { affectedBy, domainDocument, domainOf } from "../model/domain.ts";
+import { meshNode, type MeshNode } from "../model/mesh-node.ts";
+import type { MeshRow } from "../store/mesh.ts";
+import type { Store } from "../store/store.ts";
+
+/** Who must know whom, remembered from change to change so that only those whom a change concerns are looked at. */
+export interface Neighbours {
+  /**
+   * Reads these nodes anew, be they new, changed or gone, and answers the `domain` documents that may differ for it, by UID. All of them
+   * at first, and after a transaction that failed: what is remembered may then be what never came to be.
+   */
+  changed(uids: Iterable<string>): Iterable<readonly [uid: string, document: DomainDocument]>;
+}
+
+interface Known {
+  readonly print: string;
+  readonly node: MeshNode;
+}
+
+export function neighbours(store: Pick<Store, "mesh" | "failures">): Neighbours {
+  const known = new Map<string, Known>();
+  let loadedAt: number | undefined;
+
+  const load = (): readonly string[] => {
+    loadedAt = store.failures();
+    known.clear();
+    for (const row of store.mesh.all()) known.set(row.uid, knownOf(row, undefined));
+    return [...known.keys()];
+  };
+
+  const follow = (uids: Iterable<string>): ReadonlySet<string> => {
+    const affected = new Set<string>();
+    for (const uid of uids) {
+      const [before, row] = [known.get(uid), store.mesh.get(uid)];
+      const after = row === undefined ? undefined : knownOf(row, before);
+      if (before === after) continue;
+      if (after === undefined) known.delete(uid);
+      else known.set(uid, after);
+      for (const other of affectedBy(before?.node, after?.node, nodes())) affected.add(other);
+    }
+    return affected;
+  };
+
+  function* nodes(): Iterable<MeshNode> {
+    for (const { node } of known.values()) yield node;
+  }
+
+  return {
+    *changed(uids) {
+      const affected = loadedAt === store.failures() ? [...follow(uids)] : load();
+      if (affected.length === 0) return;
+      const domain = domainOf(nodes());
+      for (const uid of affected) {
+        const node = known.get(uid)?.node;
+        if (node !== undefined) yield [uid, domainDocument(node.domain, node, domain)];
+      }
+    },
+  };
+}
+
+/** A section of ten thousand items is not read again because something else of its node changed. */
+function knownOf(row: MeshRow, before: Known | undefined): Known {
+  const print = sha256(JSON.stringify(row));
+  if (before?.print === print) return before;
+  const { gateway, connectors, ...rest } = row;
+  return { print, node: meshNode({ ...rest, gateway: parse(gateway), connectors: parse(connectors) }) };
+}
+
+function parse(section: string | undefined): unknown {
+  return section === undefined ? undefined : JSON.parse(section);
+}

@@ -1,0 +1,44 @@
+import type { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { FORBIDDEN_KEYS, parseStrictJson } from "../../lib/strict-json.ts";
+import { firstIssueText } from "../../protocol/issue-text.ts";
+import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, type SectionName } from "../../protocol/sections.ts";
+import { TagText, type JsonObject } from "../../protocol/values.ts";
+
+const MAX_TAGS = 256;
+
+/** Tags with one set, or removed when there is no value. @throws {InputError} `invalid-body` for what is no tag, or one too many. */
+export function changeTag(
+  tags: Readonly<Record<string, string>>,
+  name: string,
+  value: string | undefined,
+): Readonly<Record<string, string>> {
+  checkField("name", TagText, name);
+  if (value === undefined) return Object.fromEntries(Object.entries(tags).filter(([tag]) => tag !== name));
+  checkField("value", TagText, value);
+  if (FORBIDDEN_KEYS.has(name)) {
+    throw new InputError("invalid-body", `name: the key ${name} is not allowed`, { details: { field: "name" } });
+  }
+  if (!Object.hasOwn(tags, name) && Object.keys(tags).length >= MAX_TAGS) {
+    throw new InputError("invalid-body", `name: ${MAX_TAGS} tags are the most`, { details: { field: "name" } });
+  }
+  return { ...tags, [name]: value };
+}
+
+/** Holds the bounds on a section. @throws {InputError} `invalid-body`. */
+export function checkSection(section: SectionName, body: JsonObject): void {
+  try {
+    parseStrictJson(JSON.stringify(body), { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH });
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error;
+    throw new InputError("invalid-body", `${section}: ${error.message}`, { cause: error, details: { field: section } });
+  }
+}
+
+/** Holds a field to its schema. @throws {InputError} `invalid-body`, naming the field. */
+export function checkField(field: string, schema: z.ZodType, value: unknown): void {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return;
+  const message = firstIssueText(parsed.error);
+  throw new InputError("invalid-body", `${field}: ${message}`, { details: { field } });
+}

@@ -1,0 +1,97 @@
+import type { DatabaseSync } from "node:sqlite";
+import { z } from "zod";
+import { HopDetails, type GatewayDetails } from "../../protocol/telemetry.ts";
+import type { GatewayDetailsSearch } from "../fleet.ts";
+import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "../model/gateway-details.ts";
+import { maybeJson, number, text, type Row } from "./rows.ts";
+
+/** Round trips to gateways as the nodes that dialled them told, deleted ones included: 90 days, and at most 4,000,000 records. */
+export interface GatewayDetailsStore extends GatewayDetailsSearch {
+  /** Stores what a node tells, the same interval over again, and drops its oldest beyond its share of 300,000. */
+  add(node: { readonly uid: string; readonly name: string }, records: readonly GatewayDetails[]): void;
+  prune(nowSeconds: number): void;
+}
+
+/** Two tunnels for 90 days are 259,200 records. */
+const ROWS_OF_NODE = 300_000;
+const ROWS = 4_000_000;
+/** Rows over its share that a node may have until they are dropped together: counting and dropping take their time. */
+const SLACK = 5000;
+
+export const gatewayDetailsMigration = `
+DROP TABLE gateway_details;
+CREATE TABLE gateway_details (
+  node TEXT NOT NULL, name TEXT NOT NULL, peer TEXT NOT NULL, peer_uid TEXT NOT NULL, path TEXT NOT NULL, t INTEGER NOT NULL,
+  num_rtt INTEGER NOT NULL, min_rtt REAL NOT NULL, max_rtt REAL NOT NULL, mean_rtt REAL NOT NULL, std_rtt REAL NOT NULL, hops TEXT,
+  PRIMARY KEY (node, t, peer, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX gateway_details_by_peer ON gateway_details (peer_uid, t);
+CREATE INDEX gateway_details_by_time ON gateway_details (t);
+`;
+
+const Hops = z.array(HopDetails);
+
+export function gatewayDetailsStore(
+  sql: DatabaseSync,
+  uidOf: (name: string) => string | undefined,
+): GatewayDetailsStore {
+  const add = sql.prepare("INSERT OR REPLACE INTO gateway_details VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  const ofNode = sql.prepare(
+    `SELECT peer AS label, * FROM gateway_details WHERE node = :node AND t >= :from AND t <= :to
+     UNION ALL SELECT name AS label, * FROM gateway_details WHERE peer_uid = :node AND t >= :from AND t <= :to
+     ORDER BY t, label, path LIMIT ${MAX_DETAILS_FOUND + 1}`,
+  );
+  const count = sql.prepare("SELECT count(*) AS rows FROM gateway_details WHERE node = ?");
+  const dropOfNode = sql.prepare(
+    `DELETE FROM gateway_details WHERE (node, t, peer, path) IN
+     (SELECT node, t, peer, path FROM gateway_details WHERE node = ? ORDER BY t LIMIT ?)`,
+  );
+  const pruneOld = sql.prepare("DELETE FROM gateway_details WHERE t < ?");
+  const pruneMany = sql.prepare(
+    `DELETE FROM gateway_details WHERE t <= (SELECT t FROM gateway_details ORDER BY t DESC LIMIT 1 OFFSET ${ROWS})`,
+  );
+  // How many came since a node's rows were counted.
+  const uncounted = new Map<string, number>();
+
+  function trim(node: string, added: number): void {
+    const since = (uncounted.get(node) ?? SLACK) + added;
+    uncounted.set(node, since);
+    if (since < SLACK) return;
+    uncounted.set(node, 0);
+    const over = Number(count.get(node)?.["rows"] ?? 0) - ROWS_OF_NODE;
+    if (over > 0) dropOfNode.run(node, over);
+  }
+
+  return {
+    add({ uid, name }, records) {
+      for (const { time, node, path = "", numRtt, minRtt, maxRtt, meanRtt, stdRtt, hops } of records) {
+        const list = hops === undefined ? null : JSON.stringify(hops);
+        add.run(uid, name, node, uidOf(node) ?? "", path, time, numRtt, minRtt, maxRtt, meanRtt, stdRtt, list);
+      }
+      trim(uid, records.length);
+    },
+    find(node, from, to) {
+      const rows = ofNode.all({ node, from: from * 1000, to: to * 1000 + 999 });
+      return rows.length > MAX_DETAILS_FOUND ? undefined : rows.map(read);
+    },
+    prune(nowSeconds) {
+      pruneOld.run(Math.floor((nowSeconds - DETAILS_SECONDS) * 1000));
+      pruneMany.run();
+    },
+  };
+}
+
+function read(row: Row): GatewayDetails {
+  const [path, hops] = [text(row, "path"), maybeJson(row, "hops", Hops)];
+  return {
+    time: number(row, "t"),
+    node: text(row, "label"),
+    ...(path === "" ? {} : { path }),
+    minRtt: number(row, "min_rtt"),
+    maxRtt: number(row, "max_rtt"),
+    meanRtt: number(row, "mean_rtt"),
+    stdRtt: number(row, "std_rtt"),
+    numRtt: number(row, "num_rtt"),
+    ...(hops === undefined ? {} : { hops }),
+  };
+}

@@ -1,0 +1,46 @@
+import type { DatabaseSync } from "node:sqlite";
+import { NodeState, NodeType } from "../../protocol/values.ts";
+import type { MeshRecord } from "../model/mesh-node.ts";
+import { maybeText, text, word, type Row } from "./rows.ts";
+
+/** A node as far as it decides who must know whom; the sections as JSON text. */
+export type MeshRow = Omit<MeshRecord, "gateway" | "connectors"> & {
+  readonly gateway: string | undefined;
+  readonly connectors: string | undefined;
+};
+
+/** The nodes' part in who must know whom, read without the rest of their rows. */
+export interface MeshStore {
+  all(): readonly MeshRow[];
+  get(uid: string): MeshRow | undefined;
+}
+
+const COLUMNS = `uid, name, fqdn, domain, type, state, cluster, overlay,
+  config -> '$.gateway' AS gateway, config -> '$.connectors' AS connectors`;
+
+export function meshStore(sql: DatabaseSync): MeshStore {
+  const all = sql.prepare(`SELECT ${COLUMNS} FROM nodes ORDER BY uid`);
+  const one = sql.prepare(`SELECT ${COLUMNS} FROM nodes WHERE uid = ?`);
+  return {
+    all: () => all.all().map(read),
+    get(uid) {
+      const row = one.get(uid);
+      return row === undefined ? undefined : read(row);
+    },
+  };
+}
+
+function read(row: Row): MeshRow {
+  return {
+    uid: text(row, "uid"),
+    name: text(row, "name"),
+    fqdn: text(row, "fqdn"),
+    domain: text(row, "domain"),
+    type: word(row, "type", NodeType),
+    state: word(row, "state", NodeState),
+    cluster: maybeText(row, "cluster"),
+    key: text(row, "overlay"),
+    gateway: maybeText(row, "gateway"),
+    connectors: maybeText(row, "connectors"),
+  };
+}

@@ -1,0 +1,154 @@
+import type { Logger } from "pino";
+import { InputError, SessionError, toError } from "../errors.ts";
+import type { Clock } from "../host/clock.ts";
+import type { Files } from "../host/files.ts";
+import type { MeshEvent, MeshState, OverlayMesh, RttBucket } from "../protocol/overlay-mesh.ts";
+import type { OverlayFault, OverlayMethods } from "../protocol/overlay.ts";
+import type { Handlers } from "../protocol/rpc.ts";
+import type { ControlPeer } from "./control.ts";
+import type { DataPlane } from "./data-plane.ts";
+import { MeshReports } from "./mesh-reports.ts";
+import type { Mesh } from "./mesh/mesh.ts";
+import type { AskName } from "./name-cache.ts";
+
+export interface MeshPartOptions {
+  readonly plane: DataPlane;
+  readonly stateDir: string;
+  readonly clock: Clock;
+  readonly files: Files;
+  readonly log: Logger;
+  readonly askName: AskName;
+  readonly localAddresses: () => readonly string[];
+  readonly onFault: (fault: OverlayFault) => void;
+}
+
+const NO_MESH: MeshState = {
+  paths: [],
+  clients: [],
+  sessions: [],
+  server: { state: "off", refused: {}, relays: { active: 0, total: 0, bytes: 0 } },
+};
+const IDENTITY_FILE = "identity.json";
+const MAX_PERFS = 1;
+
+/** The mesh as the overlay has it: loaded with the first need, so that a node that knows no other does without TLS and HTTP/2. */
+export class MeshPart {
+  readonly reports: MeshReports;
+  readonly #options: MeshPartOptions;
+  readonly #perfs = new Map<string, AbortController>();
+  #mesh: Mesh | undefined;
+  #loading: Promise<Mesh> | undefined;
+  #taker: ControlPeer | undefined;
+  #isClosed = false;
+
+  constructor(options: MeshPartOptions) {
+    this.#options = options;
+    this.reports = new MeshReports(options.clock, () => this.#mesh?.state() ?? NO_MESH);
+  }
+
+  /** Puts a mesh into force, or ends the one there is. */
+  async apply(mesh: OverlayMesh | undefined): Promise<void> {
+    if (mesh === undefined && this.#loading === undefined) return;
+    const loaded = await this.#load();
+    if (!this.#isClosed) loaded.apply(mesh);
+  }
+
+  /** Resolves when it is known how every path stands, or after a few seconds. */
+  async settled(): Promise<void> {
+    await this.#mesh?.settled();
+  }
+
+  deliverTo(taker: ControlPeer | undefined): void {
+    this.#taker = taker;
+    this.reports.deliverTo(taker);
+  }
+
+  /** What the agent may ask of the mesh. */
+  handlers(): Handlers<OverlayMethods> {
+    return {
+      "identity.set": async (identity) => {
+        const { notKept } = await (await this.#load()).setIdentity(identity);
+        if (notKept !== undefined) this.#identityFault("identity-not-kept", notKept);
+        return {};
+      },
+      "mesh.get": () => this.#mesh?.state() ?? NO_MESH,
+      "mesh.wake": () => {
+        this.#mesh?.wake();
+        return {};
+      },
+      echo: (request) => this.#required().measure.echo(request),
+      "perf.run": (request) => this.#perf(request),
+      "perf.cancel": ({ id }) => {
+        this.#perfs.get(id)?.abort();
+        return {};
+      },
+    };
+  }
+
+  /** Takes nothing new; what runs goes on. */
+  drain(): void {
+    this.#mesh?.drain();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const perf of this.#perfs.values()) perf.abort();
+    this.#mesh?.close();
+    this.reports.close();
+  }
+
+  #load(): Promise<Mesh> {
+    this.#loading ??= this.#open();
+    return this.#loading;
+  }
+
+  async #open(): Promise<Mesh> {
+    const { Mesh: LoadedMesh } = await import("./mesh/mesh.ts");
+    const { plane, stateDir, files, askName, localAddresses, log } = this.#options;
+    const mesh = new LoadedMesh({
+      local: plane.local,
+      files,
+      stateDir,
+      askName,
+      localAddresses,
+      random: Math.random,
+      onChanged: () => this.reports.changed(),
+      onEvent: (event: MeshEvent) => {
+        log.info(event, "mesh");
+        this.reports.events([event]);
+      },
+      onBuckets: (buckets: readonly RttBucket[]) => this.reports.buckets(buckets),
+    });
+    const damagedCopy = await mesh.loadIdentity();
+    if (damagedCopy !== undefined) {
+      const message = `the overlay's key was damaged; it was set aside as ${damagedCopy}, and the agent will send it anew`;
+      this.#options.onFault({ code: "damaged-file", message, file: IDENTITY_FILE });
+    }
+    plane.connectTo(mesh.remote);
+    this.#mesh = mesh;
+    return mesh;
+  }
+
+  #required(): Mesh {
+    if (this.#mesh === undefined) throw new InputError("not-found", "this node knows no other");
+    return this.#mesh;
+  }
+
+  async #perf({ id, ...request }: Parameters<NonNullable<Handlers<OverlayMethods>["perf.run"]>>[0]) {
+    const mesh = this.#required();
+    if (this.#perfs.size >= MAX_PERFS) throw new SessionError("busy", "another measurement is running");
+    const controller = new AbortController();
+    this.#perfs.set(id, controller);
+    try {
+      const onProgress = (bytes: number): void => this.#taker?.notify("perf.progress", { id, bytes, lost: 0 });
+      return await mesh.measure.perf({ ...request, signal: controller.signal, onProgress });
+    } finally {
+      this.#perfs.delete(id);
+    }
+  }
+
+  #identityFault(code: string, cause: unknown): void {
+    const message = `the overlay's key is in force but could not be kept: ${toError(cause).message}`;
+    this.#options.onFault({ code, message, file: IDENTITY_FILE });
+  }
+}

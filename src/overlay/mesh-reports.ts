@@ -1,0 +1,63 @@
+import type { Clock } from "../host/clock.ts";
+import type { MeshEvent, MeshState, RttBucket } from "../protocol/overlay-mesh.ts";
+import type { ControlPeer } from "./control.ts";
+
+const CHANGED_MS = 100;
+const MAX_EVENTS = 1000;
+const EVENTS_A_NOTICE = 500;
+const DAY_MS = 24 * 3_600_000;
+const MAX_BUCKETS = 14_400;
+const BUCKETS_A_NOTICE = 1024;
+
+/** What is told of the mesh: states while somebody listens, events and round trips kept for whoever comes. */
+export class MeshReports {
+  readonly #clock: Clock;
+  readonly #state: () => MeshState;
+  #taker: ControlPeer | undefined;
+  #events: MeshEvent[] = [];
+  #buckets: RttBucket[] = [];
+  #cancel: (() => void) | undefined;
+
+  /** `state` reads how the mesh stands. */
+  constructor(clock: Clock, state: () => MeshState) {
+    this.#clock = clock;
+    this.#state = state;
+  }
+
+  /** Whoever takes the notices from now on; it is told everything that was kept. */
+  deliverTo(taker: ControlPeer | undefined): void {
+    this.#taker = taker;
+    this.#flush();
+  }
+
+  changed(): void {
+    if (this.#taker === undefined) return;
+    this.#cancel ??= this.#clock.after(CHANGED_MS, () => {
+      this.#cancel = undefined;
+      const { paths, clients, server } = this.#state();
+      this.#taker?.notify("mesh.changed", { paths, clients, server });
+    });
+  }
+
+  events(events: readonly MeshEvent[]): void {
+    this.#events = [...this.#events, ...events].slice(-MAX_EVENTS);
+    this.#flush();
+  }
+
+  buckets(buckets: readonly RttBucket[]): void {
+    const since = this.#clock.now() - DAY_MS;
+    this.#buckets = [...this.#buckets, ...buckets].filter(({ time }) => time >= since).slice(-MAX_BUCKETS);
+    this.#flush();
+  }
+
+  close(): void {
+    this.#cancel?.();
+  }
+
+  #flush(): void {
+    const taker = this.#taker;
+    if (taker === undefined) return;
+    while (this.#events.length > 0) taker.notify("mesh.events", { events: this.#events.splice(0, EVENTS_A_NOTICE) });
+    while (this.#buckets.length > 0) taker.notify("rtt.closed", { buckets: this.#buckets.splice(0, BUCKETS_A_NOTICE) });
+  }
+}

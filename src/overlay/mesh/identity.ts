@@ -1,0 +1,101 @@
+import { createPrivateKey, createPublicKey, sign, verify } from "node:crypto";
+import { join } from "node:path";
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import type { Files } from "../../host/files.ts";
+import { stateFile, valueOf } from "../../host/state-file.ts";
+import { selfSigned } from "../../lib/self-signed.ts";
+import { OverlayIdentity } from "../../protocol/overlay-mesh.ts";
+import { meshContext, p256Thumbprint, type MeshIdentity } from "./tls.ts";
+
+/** The file below the overlay's state directory that holds its key and certificate. */
+export const IDENTITY_FILE = "identity.json";
+
+const Stored = OverlayIdentity.extend({ certificate: z.string().max(8192) });
+type Stored = z.infer<typeof Stored>;
+
+/** The identity of this node, kept on disk together with its certificate, so that a later start need not make one. */
+export interface IdentityStore {
+  /** What is on disk; `damagedCopy` names the file that could not be used and was set aside. */
+  load(): Promise<{ readonly identity?: MeshIdentity; readonly damagedCopy?: string }>;
+  /**
+   * Makes what was given this node's identity. It is in force even if it could not be kept; `notKept` says why it was not.
+   * @throws {InputError} `invalid-key` for something that is not a P-256 key pair.
+   */
+  set(given: OverlayIdentity): Promise<{ readonly identity: MeshIdentity; readonly notKept?: unknown }>;
+}
+
+// RFC 5280 §4.1.2.5.2 and §4.1.2.5: no date is ever looked at, and clocks may be wrong.
+const NOT_BEFORE = new Date("2000-01-01T00:00:00Z");
+const NOT_AFTER = new Date("9999-12-31T23:59:59Z");
+
+/** An identity in a file of the state directory, readable by its owner alone. */
+export function identityStore(files: Files, stateDir: string): IdentityStore {
+  const stored = stateFile(files, { path: join(stateDir, IDENTITY_FILE), schema: Stored, keepsPrevious: false });
+  const load: IdentityStore["load"] = async () => {
+    const loaded = await stored.load();
+    const value = valueOf(loaded);
+    const identity = value === undefined ? undefined : tryOpen(value);
+    const damagedCopy = loaded.is === "lost" ? loaded.damagedCopy : undefined;
+    return { ...(identity === undefined ? {} : { identity }), ...(damagedCopy === undefined ? {} : { damagedCopy }) };
+  };
+  return {
+    load,
+    async set(given) {
+      const before = valueOf(await stored.load());
+      const isSame = before?.uid === given.uid && before.key.d === given.key.d && before.key.x === given.key.x;
+      const known = isSame ? tryOpen(before) : undefined;
+      if (known !== undefined) return { identity: known };
+      const value = await certify(given);
+      const identity = open(value);
+      try {
+        await stored.save(value);
+        return { identity };
+      } catch (notKept) {
+        return { identity, notKept };
+      }
+    },
+  };
+}
+
+/** An identity that is kept nowhere. @throws {InputError} `invalid-key` for something that is not a P-256 key pair. */
+export async function makeIdentity(given: OverlayIdentity): Promise<MeshIdentity> {
+  return open(await certify(given));
+}
+
+async function certify(given: OverlayIdentity): Promise<Stored> {
+  requirePair(given);
+  const key = createPrivateKey({ key: given.key, format: "jwk" });
+  const certificate = await selfSigned({ key, name: given.uid, notBefore: NOT_BEFORE, notAfter: NOT_AFTER });
+  return { ...given, certificate };
+}
+
+/** A key whose halves do not belong together would be found out only by every peer that refuses it. */
+function requirePair(given: OverlayIdentity): void {
+  try {
+    const key = createPrivateKey({ key: given.key, format: "jwk" });
+    const { kty, crv, x, y } = given.key;
+    const text = Buffer.from("holdfast");
+    const publicKey = createPublicKey({ key: { kty, crv, x, y }, format: "jwk" });
+    if (verify("sha256", text, publicKey, sign("sha256", text, key))) return;
+  } catch (error) {
+    throw new InputError("invalid-key", "the overlay key is not a P-256 key pair", { cause: error });
+  }
+  throw new InputError("invalid-key", "the halves of the overlay key do not belong together");
+}
+
+function open({ uid, key: jwk, certificate }: Stored): MeshIdentity {
+  const privateKey = createPrivateKey({ key: jwk, format: "jwk" });
+  const pem = privateKey.export({ type: "pkcs8", format: "pem" });
+  const key = p256Thumbprint(createPublicKey(privateKey));
+  if (key === undefined) throw new InputError("invalid-key", "the overlay key is not a P-256 key");
+  return { uid, key, context: meshContext(pem, certificate) };
+}
+
+function tryOpen(value: Stored): MeshIdentity | undefined {
+  try {
+    return open(value);
+  } catch {
+    return undefined;
+  }
+}

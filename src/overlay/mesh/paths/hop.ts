@@ -1,0 +1,184 @@
+import { constants, type ClientHttp2Session, type ServerHttp2Session } from "node:http2";
+import type { TLSSocket } from "node:tls";
+import { SessionError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import { Prober } from "./prober.ts";
+
+/** Told of the probes of a session; times are those of the wall clock. */
+export interface HopUser {
+  sent(at: number): void;
+  answered(sentAt: number, rttMs: number): void;
+}
+
+/** Why a hop session ended, in words, and when the first sign of it was (monotonic). */
+export interface HopEnd {
+  readonly cause: string;
+  readonly since: number;
+}
+
+/** Bytes of a socket since it was opened. */
+export interface Moved {
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+}
+
+interface Closes {
+  once(event: "close", listener: () => void): unknown;
+}
+
+const ANSWERS_TO_PROVE = 3;
+const UNUSED_MS = 60_000;
+
+/** One hop session that was dialled: its socket, its HTTP/2 session, its probes, and how many streams are open on it. */
+export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = ClientHttp2Session | ServerHttp2Session> {
+  readonly session: Session;
+  readonly remote: { readonly ip: string; readonly port: number };
+  readonly local: string | undefined;
+  /** Resolves when nothing new may begin on it: it is over, or the other side said that it goes. */
+  readonly closing: Promise<HopEnd>;
+  /** Resolves when it is over, with everything on it. */
+  readonly ended: Promise<HopEnd>;
+  /** Called when the last stream has closed, and when the first opens. */
+  onIdle: (isIdle: boolean) => void = () => undefined;
+  readonly #clock: Clock;
+  readonly #socket: TLSSocket;
+  readonly #prober: Prober;
+  #close = (_end: HopEnd): void => undefined;
+  #end = (_end: HopEnd): void => undefined;
+  #streams = 0;
+  #isOver = false;
+  #last: Moved | undefined;
+
+  constructor(clock: Clock, socket: TLSSocket, makeSession: (socket: TLSSocket) => Session, user: HopUser) {
+    this.#clock = clock;
+    this.#socket = socket;
+    this.remote = { ip: socket.remoteAddress ?? "", port: socket.remotePort ?? 0 };
+    this.local = socket.localAddress;
+    this.closing = new Promise((resolve) => {
+      this.#close = resolve;
+    });
+    this.ended = new Promise((resolve) => {
+      this.#end = resolve;
+    });
+    // Before the session takes the socket: its own listener would end the streams without an error.
+    socket.on("error", (error) => this.destroy(`the connection broke: ${error.message}`));
+    socket.on("close", () => this.destroy("the connection was closed"));
+    this.session = makeSession(socket);
+    this.session.on("error", (error: Error) => this.destroy(`the session broke: ${error.message}`));
+    this.session.on("close", () => this.destroy("the session was closed"));
+    this.session.on("goaway", () => this.#close({ cause: "the gateway is going away", since: clock.elapsed() }));
+    this.#prober = new Prober(
+      clock,
+      {
+        ping: (onAnswer) => this.#ping(onAnswer),
+        bytesRead: () => socket.bytesRead,
+        bytesWritten: () => socket.bytesWritten,
+        hasStreams: () => this.#streams > 0,
+      },
+      {
+        sent: (at) => user.sent(at),
+        answered: (sentAt, rttMs) => user.answered(sentAt, rttMs),
+        down: (since) => this.destroy("three probes went unanswered and nothing else came", since),
+      },
+    );
+  }
+
+  get streams(): number {
+    return this.#streams;
+  }
+
+  /** Whether streams may begin on it. */
+  get isOpen(): boolean {
+    return !this.#isOver && !this.session.closed && !this.session.destroyed;
+  }
+
+  get rttMs(): number | undefined {
+    return this.#prober.rttMs;
+  }
+
+  get loss(): number {
+    return this.#prober.loss;
+  }
+
+  get moved(): Moved {
+    return this.#last ?? { bytesIn: this.#socket.bytesRead, bytesOut: this.#socket.bytesWritten };
+  }
+
+  /** Begins to probe; resolves when three probes were answered. @throws {SessionError} `tunnel-lost` when it ends before. */
+  async prove(): Promise<void> {
+    const end = await Promise.race([this.#prober.prove(ANSWERS_TO_PROVE), this.ended]);
+    if (end !== undefined) throw new SessionError("tunnel-lost", end.cause);
+  }
+
+  probeNow(): void {
+    this.#prober.probeNow();
+  }
+
+  /** Something is about to move: probes unless it was just done. */
+  hurry(): void {
+    this.#prober.hurry();
+  }
+
+  /** Counts a stream until it closes. */
+  hold(stream: Closes): void {
+    this.#streams += 1;
+    if (this.#streams === 1) this.onIdle(false);
+    this.#prober.hurry();
+    stream.once("close", () => {
+      this.#streams -= 1;
+      if (this.#streams === 0) this.onIdle(true);
+    });
+  }
+
+  /** Lets what runs go on, and ends with the last of it. */
+  retire(cause: string): void {
+    this.#close({ cause, since: this.#clock.elapsed() });
+    if (!this.#isOver) this.session.close();
+  }
+
+  /** Ends it and everything on it at once, with `tunnel-lost`. */
+  destroy(cause: string, since = this.#clock.elapsed()): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#last = this.moved;
+    this.#prober.close();
+    this.session.destroy(new SessionError("tunnel-lost", cause), constants.NGHTTP2_CANCEL);
+    this.#socket.destroy();
+    this.#close({ cause, since });
+    this.#end({ cause, since });
+  }
+
+  #ping(onAnswer: () => void): void {
+    if (this.session.destroyed) return;
+    this.session.ping((error: Error | null) => {
+      if (error === null) onAnswer();
+    });
+  }
+}
+
+/** A session on which the gateway opens streams. */
+export type InwardHop = Hop<ServerHttp2Session>;
+/** A session on which this node opens streams; each `request` counts, whoever makes it. */
+export type OutwardHop = Hop<ClientHttp2Session>;
+
+/** Makes every request of a client session count as a stream of its hop. */
+export function countRequests(hop: OutwardHop): void {
+  const { session } = hop;
+  const request = session.request.bind(session);
+  session.request = (...args) => {
+    const stream = request(...args);
+    hop.hold(stream);
+    return stream;
+  };
+}
+
+/** Ends a session once nothing has been open on it for a minute. */
+export function retireUnused(clock: Clock, hop: Hop): void {
+  let cancel = (): void => undefined;
+  hop.onIdle = (isIdle) => {
+    cancel();
+    if (isIdle) cancel = clock.after(UNUSED_MS, () => hop.retire("it was not used"));
+  };
+  hop.onIdle(hop.streams === 0);
+  void hop.closing.then(() => cancel());
+}

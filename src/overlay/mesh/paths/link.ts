@@ -1,0 +1,354 @@
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { TLSSocket } from "node:tls";
+import { SessionError, toError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { MeshEvent, MeshPath, PathState, RttBucket } from "../../../protocol/overlay-mesh.ts";
+import { clientSession, serverSession } from "../http2.ts";
+import type { Way } from "../ways.ts";
+import { redialDelay, type Random } from "./backoff.ts";
+import type { HopProtocol, HopTarget } from "./dial-hop.ts";
+import { Hop, retireUnused, type HopEnd, type InwardHop, type OutwardHop } from "./hop.ts";
+import { Outward } from "./outward.ts";
+import { RttMinutes } from "./rtt-minutes.ts";
+
+export interface LinkOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly dial: (target: HopTarget, protocol: HopProtocol, signal: AbortSignal) => Promise<TLSSocket>;
+  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, way: Way) => void;
+  /** Its state is another, or its round trip was measured anew. */
+  readonly onChanged: () => void;
+  readonly onMeasured: () => void;
+  readonly onEvent: (event: MeshEvent) => void;
+}
+
+type Wanted = Pick<MeshPath, "host" | "port" | "local" | "isDefault">;
+
+/** How long a path must have been up so that its next loss is not counted together with the last one. */
+const STABLE_MS = 10_000;
+/** With this many streams on the inward session, another is dialled. */
+const LOADED_STREAMS = 200;
+/** A replaced session may be needed by what runs on it, but not for ever. */
+const RETIRED_MS = 600_000;
+/** A dial that has lasted this long when something changed in the network is begun anew. */
+const STALE_DIAL_MS = 1000;
+const MAX_REASON = 512;
+
+/** One path to a gateway: its inward session is held up for ever, its outward one comes with the first need. */
+export class Link {
+  readonly way: Way;
+  readonly #options: LinkOptions;
+  readonly #outward: Outward;
+  readonly #minutes: RttMinutes;
+  readonly #life = new AbortController();
+  /** Every session that is not over, replaced ones among them. */
+  readonly #hops = new Set<Hop>();
+  #wanted: Wanted;
+  #key: string | undefined;
+  #current: InwardHop | undefined;
+  #extra: InwardHop | Promise<void> | undefined;
+  #state: PathState["state"] = "connecting";
+  #reason: string | undefined;
+  #since: number;
+  #upSince: number | undefined;
+  #troubleAt: number | undefined;
+  #attempts = 0;
+  #past = { bytesIn: 0, bytesOut: 0 };
+  /** Ends the pause before a dial, or the wait for a reason to dial. */
+  #stir = (): void => undefined;
+  /** Something changed in the network while a dial was under way, so its failure says little. */
+  #isWoken = false;
+  #attempt: { readonly startedAt: number; readonly controller: AbortController } | undefined;
+
+  constructor(path: MeshPath, key: string | undefined, options: LinkOptions) {
+    this.way = { gateway: path.gateway, path: path.id };
+    this.#minutes = new RttMinutes(this.way);
+    this.#wanted = path;
+    this.#key = key;
+    this.#options = options;
+    this.#since = options.clock.now();
+    this.#outward = new Outward({
+      clock: options.clock,
+      raise: (signal) => this.#raiseOutward(signal),
+    });
+    this.#life.signal.addEventListener("abort", () => this.#stir());
+    void this.#keepUp();
+  }
+
+  get isDefault(): boolean {
+    return this.#wanted.isDefault;
+  }
+
+  /** Monotonic; undefined while it is not up. */
+  get upSince(): number | undefined {
+    return this.#upSince;
+  }
+
+  get rttMs(): number | undefined {
+    return this.#current?.rttMs;
+  }
+
+  /** Why it is not up, and the first sign of that (monotonic). */
+  get trouble(): { readonly cause: string; readonly since: number } {
+    return { cause: this.#reason ?? "", since: this.#troubleAt ?? this.#options.clock.elapsed() };
+  }
+
+  state(carries: boolean): PathState {
+    const current = this.#current;
+    let { bytesIn, bytesOut } = this.#past;
+    for (const { moved } of this.#hops) {
+      bytesIn += moved.bytesIn;
+      bytesOut += moved.bytesOut;
+    }
+    return {
+      gateway: this.way.gateway,
+      id: this.way.path,
+      state: this.#state,
+      since: this.#since,
+      ...(this.#reason === undefined ? {} : { reason: this.#reason }),
+      ...(current === undefined ? {} : { remote: current.remote }),
+      ...(current?.rttMs === undefined ? {} : { rttMs: current.rttMs }),
+      carries,
+      loss: current?.loss ?? (this.#state === "down" ? 1 : 0),
+      attempts: this.#attempts,
+      bytesIn,
+      bytesOut,
+    };
+  }
+
+  /** The outward session, dialled if need be. @throws {SessionError} `no-path`, `too-many-flows`, or why it cannot be dialled. */
+  async outward(signal: AbortSignal): Promise<OutwardHop> {
+    if (this.#upSince === undefined) throw new SessionError("no-path", `the path is ${this.#state}`);
+    this.#current?.hurry();
+    return this.#outward.take(signal);
+  }
+
+  /** Takes another form of the same path: where it leads elsewhere, the new session comes first and the old one then goes. */
+  change(path: MeshPath, key: string | undefined): void {
+    const { host, port, local } = this.#wanted;
+    const isElsewhere = host !== path.host || port !== path.port || local !== path.local;
+    this.#wanted = path;
+    if (key !== this.#key) {
+      this.#key = key;
+      this.#dropAll("the key of the gateway has changed");
+    } else if (!isElsewhere) return;
+    this.#attempt?.controller.abort();
+    this.#stir();
+  }
+
+  /** Something has changed in the network: what waits is dialled, what is up is probed, what left from an address that is gone ends. */
+  wake(isHere: (address: string) => boolean): void {
+    for (const hop of this.#hops) {
+      if (hop.local !== undefined && !isHere(hop.local)) hop.destroy(`the address ${hop.local} is gone`);
+      else hop.probeNow();
+    }
+    const attempt = this.#attempt;
+    this.#isWoken = attempt !== undefined;
+    if (attempt === undefined) return this.#upSince === undefined ? this.#stir() : undefined;
+    if (this.#options.clock.elapsed() - attempt.startedAt >= STALE_DIAL_MS) attempt.controller.abort();
+  }
+
+  /** Dials no more and takes nothing new; what runs goes on. */
+  drain(): void {
+    this.#life.abort(new SessionError("removed", "this overlay is draining"));
+    for (const hop of this.#hops) hop.retire("this overlay is draining");
+  }
+
+  /** Ends everything at once. */
+  close(cause: string): void {
+    this.#life.abort(new SessionError("removed", cause));
+    this.#upSince = undefined;
+    this.#dropAll(cause);
+  }
+
+  /** Takes the minutes of round trips that are over, or all. */
+  closeMinutes(now: number, all: boolean): readonly RttBucket[] {
+    return this.#minutes.close(now, all);
+  }
+
+  async #keepUp(): Promise<void> {
+    const { clock, random } = this.#options;
+    const { signal } = this.#life;
+    let failures = 0;
+    let wasUp = false;
+    while (!signal.aborted) {
+      if (await this.#stirredWithin(redialDelay(failures, wasUp, random))) failures = 0;
+      if (signal.aborted) return;
+      try {
+        const hop = await this.#attemptInward();
+        if (hop === undefined) continue;
+        const upAt = clock.elapsed();
+        this.#adopt(hop);
+        await Promise.race([hop.closing, this.#stirred()]);
+        wasUp = true;
+        failures = clock.elapsed() - upAt >= STABLE_MS ? 0 : failures + 1;
+      } catch (thrown) {
+        failures = this.#isWoken ? 1 : failures + 1;
+        this.#isWoken = false;
+        this.#failed(toError(thrown));
+      }
+    }
+  }
+
+  /** Resolves to whether it was stirred, otherwise after `ms`. */
+  async #stirredWithin(ms: number): Promise<boolean> {
+    if (ms === 0) return false;
+    let cancel = (): void => undefined;
+    const over = new Promise<false>((resolve) => {
+      cancel = this.#options.clock.after(ms, () => resolve(false));
+    });
+    const isStirred = await Promise.race([over, this.#stirred()]);
+    cancel();
+    return isStirred;
+  }
+
+  #stirred(): Promise<true> {
+    return new Promise((resolve) => {
+      this.#stir = () => resolve(true);
+      if (this.#life.signal.aborted) resolve(true);
+    });
+  }
+
+  /** A session that has proved itself; undefined when the attempt is to be begun anew, or given up. */
+  async #attemptInward(): Promise<InwardHop | undefined> {
+    const controller = new AbortController();
+    this.#attempt = { startedAt: this.#options.clock.elapsed(), controller };
+    this.#attempts += 1;
+    const signal = AbortSignal.any([this.#life.signal, controller.signal]);
+    try {
+      const hop = await this.#raiseInward(signal);
+      const abort = (): void => hop.destroy("given up before it was in use");
+      signal.addEventListener("abort", abort);
+      await hop.prove().catch((error: unknown) => {
+        throw new SessionError("peer-unproven", `${toError(error).message}; the gateway may not know this node`);
+      });
+      signal.removeEventListener("abort", abort);
+      return hop;
+    } catch (error) {
+      if (signal.aborted) return undefined;
+      throw error;
+    } finally {
+      this.#attempt = undefined;
+    }
+  }
+
+  async #raiseInward(signal: AbortSignal): Promise<InwardHop> {
+    const { clock, onStream, onMeasured } = this.#options;
+    const socket = await this.#options.dial(this.#target(), "holdfast-h2r", signal);
+    const hop: InwardHop = new Hop(clock, socket, (tls) => serverSession(tls, { clock }), {
+      sent: (at) => this.#minutes.sent(at),
+      answered: (sentAt, rttMs) => {
+        this.#minutes.answered(sentAt, rttMs);
+        onMeasured();
+      },
+    });
+    this.#own(hop);
+    hop.session.on("stream", (stream, headers) => {
+      hop.hold(stream);
+      onStream(stream, headers, this.way);
+      if (hop.streams >= LOADED_STREAMS) this.#relieve();
+    });
+    return hop;
+  }
+
+  async #raiseOutward(signal: AbortSignal): Promise<OutwardHop> {
+    const { clock } = this.#options;
+    const connect = (tls: TLSSocket) => clientSession(tls, this.way.gateway, { clock });
+    const socket = await this.#options.dial(this.#target(), "h2", AbortSignal.any([this.#life.signal, signal]));
+    const hop: OutwardHop = new Hop(clock, socket, connect, { sent: () => undefined, answered: () => undefined });
+    this.#own(hop);
+    void hop.prove().catch(() => undefined);
+    return hop;
+  }
+
+  /** A second inward session while the first is full of streams. */
+  #relieve(): void {
+    if (this.#extra !== undefined || this.#upSince === undefined) return;
+    this.#extra = this.#raiseInward(this.#life.signal).then(
+      (hop) => {
+        this.#extra = hop;
+        retireUnused(this.#options.clock, hop);
+        void hop.closing.then(() => {
+          this.#extra = undefined;
+        });
+        void hop.prove().catch(() => undefined);
+      },
+      () => {
+        this.#extra = undefined;
+      },
+    );
+  }
+
+  #own(hop: Hop): void {
+    this.#hops.add(hop);
+    void hop.ended.then((end) => {
+      this.#hops.delete(hop);
+      this.#past.bytesIn += hop.moved.bytesIn;
+      this.#past.bytesOut += hop.moved.bytesOut;
+      if (hop === this.#current) this.#lost(end);
+    });
+  }
+
+  #adopt(hop: InwardHop): void {
+    const { clock, onEvent, onChanged } = this.#options;
+    const old = this.#current;
+    this.#current = hop;
+    if (old !== undefined) {
+      old.retire("another session has taken its place");
+      this.#outward.retire();
+      clock.after(RETIRED_MS, () => old.destroy("it was replaced long ago"));
+    }
+    if (this.#upSince !== undefined) return onChanged();
+    this.#upSince = clock.elapsed();
+    const { cause, since } = this.trouble;
+    const isBack = this.#troubleAt !== undefined;
+    this.#set("up", isBack ? `back after: ${cause}` : "the gateway proved its key and answered three probes");
+    this.#troubleAt = undefined;
+    onChanged();
+    const durationMs = Math.max(0, clock.elapsed() - since);
+    if (isBack) onEvent({ kind: "path-back", at: clock.now(), ...this.way, cause, durationMs });
+  }
+
+  #failed(error: Error): void {
+    if (this.#life.signal.aborted) return;
+    // A session that still serves what it has, though nothing new, is as good as lost once there is no other.
+    if (this.#current !== undefined && this.#current.isOpen) return;
+    if (this.#current !== undefined) {
+      const end = { cause: `the gateway went away: ${error.message}`, since: this.#options.clock.elapsed() };
+      return this.#lost(end);
+    }
+    if (this.#state === "down" && this.#reason === error.message) return;
+    this.#set("down", error.message);
+    this.#options.onChanged();
+  }
+
+  #lost({ cause, since }: HopEnd): void {
+    const { clock, onEvent, onChanged } = this.#options;
+    this.#current = undefined;
+    this.#upSince = undefined;
+    this.#troubleAt = since;
+    if (this.#life.signal.aborted) return;
+    this.#set("down", cause);
+    this.#outward.drop(cause);
+    if (this.#extra instanceof Hop) this.#extra.destroy(cause);
+    onEvent({ kind: "path-lost", at: clock.now(), ...this.way, cause: cause.slice(0, MAX_REASON) });
+    onChanged();
+  }
+
+  #dropAll(cause: string): void {
+    this.#outward.drop(cause);
+    for (const hop of this.#hops) hop.destroy(cause);
+  }
+
+  #set(state: PathState["state"], reason: string): void {
+    if (state !== this.#state) this.#since = this.#options.clock.now();
+    this.#state = state;
+    this.#reason = reason.slice(0, MAX_REASON);
+  }
+
+  #target(): HopTarget {
+    const { host, port, local } = this.#wanted;
+    if (this.#key === undefined) throw new SessionError("peer-unproven", "the key of the gateway is not known");
+    return { host, port, local, key: this.#key };
+  }
+}

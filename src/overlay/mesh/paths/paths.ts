@@ -1,0 +1,262 @@
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import { SessionError, toError } from "../../../errors.ts";
+import type { MeshEvent, MeshPath, OverlayMesh, PathState, RttBucket } from "../../../protocol/overlay-mesh.ts";
+import type { Way, WayWish, Ways } from "../ways.ts";
+import { choose, isSame, NO_CHOICE, ranked, type Choice } from "./choice.ts";
+import { Link, type LinkOptions } from "./link.ts";
+import { openStream } from "./open-stream.ts";
+
+export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "dial"> {
+  /** A stream that a gateway opened. */
+  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, way: Way) => void;
+  /** A path stands otherwise, or another one carries the traffic. */
+  readonly onChanged: () => void;
+  readonly onEvent: (event: MeshEvent) => void;
+  readonly onBuckets: (buckets: readonly RttBucket[]) => void;
+}
+
+/** What a relay says of what it passes on. */
+export interface RelayWish extends WayWish {
+  /** How many relays it went through. */
+  readonly hops?: number;
+  /** The gateway it came from. */
+  readonly except?: string;
+}
+
+const MINUTE_MS = 60_000;
+/** After the end of a minute, until its last answers are in. */
+const CLOSE_AFTER_MS = 5500;
+/** What to say when several gateways refused: the first of these that any of them gave. */
+const TELLING: readonly string[] = [
+  "relay-refused",
+  "too-many-flows",
+  "out-of-resources",
+  "peer-absent",
+  "tunnel-lost",
+];
+
+/** The paths to all gateways that this node dials: kept up, measured, and chosen between. */
+export class Paths implements Ways {
+  readonly #options: PathsOptions;
+  readonly #links = new Map<string, Link>();
+  #mesh: OverlayMesh | undefined;
+  #choice: Choice = NO_CHOICE;
+  #cancelMinute: (() => void) | undefined;
+
+  constructor(options: PathsOptions) {
+    this.#options = options;
+  }
+
+  /** Puts paths into force; what stays the same keeps its sessions, and without a mesh everything ends. */
+  apply(mesh: OverlayMesh | undefined): void {
+    if (mesh?.self !== this.#mesh?.self) this.#removeAll(() => true, "this node is another one");
+    const wanted = new Map((mesh?.paths ?? []).map((path) => [keyOf(path), path]));
+    const before = this.#gateways();
+    this.#mesh = mesh;
+    this.#removeAll(
+      ({ way }) => !wanted.has(keyOf({ gateway: way.gateway, id: way.path })),
+      "the document no longer has it",
+    );
+    this.#tellRemoved(before, wanted.values());
+    const keys = new Map((mesh?.peers ?? []).map(({ uid, key }) => [uid, key]));
+    for (const [key, path] of wanted) {
+      const link = this.#links.get(key);
+      if (link !== undefined) link.change(path, keys.get(path.gateway));
+      else this.#links.set(key, this.#newLink(path, keys.get(path.gateway)));
+    }
+    this.#choose();
+    this.#options.onChanged();
+    this.#armMinute();
+  }
+
+  states(): PathState[] {
+    const { way } = this.#choice;
+    return [...this.#links.values()].map((link) => {
+      return link.state(link.upSince !== undefined && isWay(link, way));
+    });
+  }
+
+  direct(peer: string, { signal, path }: WayWish): ReturnType<Ways["direct"]> {
+    const links = [...this.#links.values()].filter(({ way }) => way.gateway === peer);
+    if (links.length === 0) return undefined;
+    return this.#first(this.#inOrder(links, path), signal, async (link) => {
+      const { session } = await link.outward(signal);
+      return { session, way: link.way };
+    });
+  }
+
+  splice(peer: string, wish: RelayWish): ReturnType<Ways["splice"]> {
+    const { signal, path, hops, except } = wish;
+    const links = [...this.#links.values()].filter(({ way }) => way.gateway !== except);
+    const headers = { ":authority": `${peer}:443`, ...(hops === undefined ? {} : { "holdfast-hops": String(hops) }) };
+    return this.#first(this.#towards(peer, this.#inOrder(links, path)), signal, async (link) => {
+      const hop = await link.outward(signal);
+      return { stream: await openStream(this.#options.clock, hop.session, headers, signal), way: link.way };
+    });
+  }
+
+  /** The network has changed: dials what waits and probes what is up. */
+  wake(isHere: (address: string) => boolean): void {
+    for (const link of this.#links.values()) link.wake(isHere);
+  }
+
+  /** Ends every session and begins anew, because this node's own key is another. */
+  renew(): void {
+    const mesh = this.#mesh;
+    this.#removeAll(() => true, "this node's key has changed");
+    this.apply(mesh);
+  }
+
+  /** Dials no more and takes nothing new; what runs goes on. */
+  drain(): void {
+    for (const link of this.#links.values()) link.drain();
+  }
+
+  close(): void {
+    this.#removeAll(() => true, "this overlay ends");
+    this.#armMinute();
+  }
+
+  #newLink(path: MeshPath, key: string | undefined): Link {
+    const { clock, random, dial, onStream, onEvent } = this.#options;
+    return new Link(path, key, {
+      clock,
+      random,
+      dial,
+      onStream,
+      onEvent,
+      onMeasured: () => this.#choose(),
+      onChanged: () => {
+        this.#choose();
+        this.#options.onChanged();
+      },
+    });
+  }
+
+  /** Links that are up, the one that carries the traffic first. */
+  #inOrder(links: readonly Link[], path: string | undefined): readonly Link[] {
+    const { way } = this.#choice;
+    const up = ranked(links.filter((link) => path === undefined || link.way.path === path).map(candidateOf));
+    const all = up.map(({ link }) => link);
+    return [...all].sort((a, b) => Number(isWay(b, way)) - Number(isWay(a, way)));
+  }
+
+  /** The same, static routes first. */
+  #towards(peer: string, links: readonly Link[]): readonly Link[] {
+    const metrics = new Map<string, number>();
+    for (const { to, via, metric } of this.#mesh?.routes ?? []) {
+      if (to === peer) metrics.set(via, Math.min(metric, metrics.get(via) ?? Infinity));
+    }
+    const metricOf = ({ way }: Link): number => metrics.get(way.gateway) ?? Number.MAX_VALUE;
+    return metrics.size === 0 ? links : [...links].sort((a, b) => metricOf(a) - metricOf(b));
+  }
+
+  /** Tries one link after another; a gateway that answered for itself is not asked again by another path. */
+  async #first<T>(links: readonly Link[], signal: AbortSignal, attempt: (link: Link) => Promise<T>): Promise<T> {
+    const answered = new Set<string>();
+    const failures: SessionError[] = [];
+    for (const link of links) {
+      if (answered.has(link.way.gateway)) continue;
+      try {
+        return await attempt(link);
+      } catch (error) {
+        signal.throwIfAborted();
+        const failure = error instanceof SessionError ? error : new SessionError("tunnel-lost", toError(error).message);
+        failures.push(failure);
+        if (!PATH_FAULTS.has(failure.code)) answered.add(link.way.gateway);
+      }
+    }
+    const telling = TELLING.map((code) => failures.find((failure) => failure.code === code));
+    throw telling.find((failure) => failure !== undefined) ?? failures[0] ?? this.#noPath();
+  }
+
+  #noPath(): SessionError {
+    const count = this.#links.size;
+    return new SessionError("no-path", count === 0 ? "this node knows no gateway" : `none of ${count} paths is up`);
+  }
+
+  #choose(): void {
+    const { clock, onEvent, onChanged } = this.#options;
+    const before = this.#choice;
+    const links = [...this.#links.values()];
+    if (links.length === 0) {
+      this.#choice = NO_CHOICE;
+      return;
+    }
+    this.#choice = choose(links.map(candidateOf), before, clock.elapsed());
+    const { way } = this.#choice;
+    if (way === undefined || (before.way !== undefined && isSame(way, before.way))) return;
+    if (before.way !== undefined) {
+      const left = links.find((link) => isWay(link, before.way));
+      onEvent({ kind: "moved", at: clock.now(), ...way, from: before.way, ...this.#whyMoved(left) });
+    }
+    onChanged();
+  }
+
+  #whyMoved(left: Link | undefined): { cause: string; durationMs?: number } {
+    if (left === undefined) return { cause: "the path that carried it was removed" };
+    if (left.upSince !== undefined) return { cause: "this path has been better for a while" };
+    const { cause, since } = left.trouble;
+    return { cause, durationMs: Math.max(0, this.#options.clock.elapsed() - since) };
+  }
+
+  #removeAll(which: (link: Link) => boolean, cause: string): void {
+    for (const [key, link] of this.#links) {
+      if (!which(link)) continue;
+      this.#links.delete(key);
+      this.#closeMinutes([link], true);
+      link.close(cause);
+    }
+  }
+
+  /** A node without a mesh was told to have none; no gateway has left anything then. */
+  #tellRemoved(before: ReadonlySet<string>, wanted: Iterable<MeshPath>): void {
+    if (this.#mesh === undefined) return;
+    const left = new Set(before);
+    for (const { gateway } of wanted) left.delete(gateway);
+    const cause = "the document no longer has it";
+    for (const gateway of left) {
+      this.#options.onEvent({ kind: "gateway-removed", at: this.#options.clock.now(), gateway, cause });
+    }
+  }
+
+  #gateways(): ReadonlySet<string> {
+    return new Set([...this.#links.values()].map(({ way }) => way.gateway));
+  }
+
+  #armMinute(): void {
+    if (this.#links.size === 0) {
+      this.#cancelMinute?.();
+      this.#cancelMinute = undefined;
+    }
+    if (this.#links.size === 0 || this.#cancelMinute !== undefined) return;
+    const { clock } = this.#options;
+    const wait = MINUTE_MS - (clock.now() % MINUTE_MS) + CLOSE_AFTER_MS;
+    this.#cancelMinute = clock.after(wait, () => {
+      this.#cancelMinute = undefined;
+      this.#closeMinutes([...this.#links.values()], false);
+      this.#armMinute();
+    });
+  }
+
+  #closeMinutes(links: readonly Link[], all: boolean): void {
+    const buckets = links.flatMap((link) => link.closeMinutes(this.#options.clock.now(), all));
+    if (buckets.length > 0) this.#options.onBuckets(buckets);
+  }
+}
+
+/** Reasons that lie with a path and not with what is behind it. */
+const PATH_FAULTS: ReadonlySet<string> = new Set(["no-path", "tunnel-lost", "connect-timeout", "unreachable"]);
+
+function keyOf({ gateway, id }: Pick<MeshPath, "gateway" | "id">): string {
+  return `${gateway} ${id}`;
+}
+
+function isWay({ way }: Link, other: Way | undefined): boolean {
+  return other !== undefined && isSame(way, other);
+}
+
+function candidateOf(link: Link) {
+  const { way, isDefault, upSince, rttMs } = link;
+  return { link, ...way, isDefault, upSince, rttMs };
+}

@@ -1,0 +1,65 @@
+import type { RttBucket } from "../../../protocol/overlay-mesh.ts";
+import type { Way } from "../ways.ts";
+
+const MINUTE_MS = 60_000;
+/** An answer may take this long before its probe counts as lost. */
+const GRACE_MS = 5000;
+
+interface Minute {
+  sent: number;
+  answered: number;
+  min: number;
+  max: number;
+  mean: number;
+  /** Sum of squared distances from the mean (Welford). */
+  squares: number;
+}
+
+/** Round trips of one path, minute by minute of the wall clock; a probe belongs to the minute in which it was sent. */
+export class RttMinutes {
+  readonly #way: Way;
+  readonly #minutes = new Map<number, Minute>();
+
+  constructor(way: Way) {
+    this.#way = way;
+  }
+
+  sent(at: number): void {
+    const minute = this.#minutes.get(startOf(at));
+    if (minute !== undefined) minute.sent += 1;
+    else this.#minutes.set(startOf(at), { sent: 1, answered: 0, min: Infinity, max: 0, mean: 0, squares: 0 });
+  }
+
+  answered(sentAt: number, rttMs: number): void {
+    const minute = this.#minutes.get(startOf(sentAt));
+    if (minute === undefined) return;
+    minute.answered += 1;
+    minute.min = Math.min(minute.min, rttMs);
+    minute.max = Math.max(minute.max, rttMs);
+    const distance = rttMs - minute.mean;
+    minute.mean += distance / minute.answered;
+    minute.squares += distance * (rttMs - minute.mean);
+  }
+
+  /** Takes the minutes that are over, or all of them; one without an answer is left out. */
+  close(now: number, all = false): readonly RttBucket[] {
+    const over = [...this.#minutes].filter(([time]) => all || isOver(time, now));
+    for (const [time] of over) this.#minutes.delete(time);
+    return over.filter(([, { answered }]) => answered > 0).map(([time, minute]) => bucketOf(this.#way, time, minute));
+  }
+}
+
+function startOf(at: number): number {
+  return at - (at % MINUTE_MS);
+}
+
+/** Also when the clock was set back: a minute that lies ahead will not be closed by waiting. */
+function isOver(time: number, now: number): boolean {
+  return now >= time + MINUTE_MS + GRACE_MS || now < time - MINUTE_MS;
+}
+
+function bucketOf({ gateway, path }: Way, time: number, minute: Minute): RttBucket {
+  const { sent, answered, min, max, mean, squares } = minute;
+  const stdRtt = Math.sqrt(Math.max(0, squares / answered));
+  return { gateway, path, time, numRtt: sent, answered, minRtt: min, maxRtt: max, meanRtt: mean, stdRtt };
+}

@@ -1,0 +1,92 @@
+import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
+import type { Clock } from "../../../host/clock.ts";
+import { resetStream } from "./reset.ts";
+
+/** What a peer may have running here at a time, lest it makes this node work or remember for it. */
+const MAX_ECHOES = 8;
+const MAX_PERFS = 2;
+export const MAX_ECHO_BYTES = 65_000;
+export const MAX_PERF_BYTES = 1_000_000_000;
+const ECHO_MS = 60_000;
+const PERF_MS = 600_000;
+
+const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM } = constants;
+
+/** Answers what peers send to measure the way: `/echo` gives the bytes back, `/perf` says how many have come. */
+export class Answers {
+  readonly #clock: Clock;
+  readonly #running = new Map<string, number>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Whether the stream is one of these; if so it is taken. */
+  take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: string): boolean {
+    if (headers[":method"] !== "POST") return false;
+    switch (headers[":path"]) {
+      case "/echo":
+        if (this.#begin(stream, `echo ${peer}`, MAX_ECHOES, ECHO_MS)) answerEcho(stream);
+        return true;
+      case "/perf":
+        if (this.#begin(stream, `perf ${peer}`, MAX_PERFS, PERF_MS)) answerPerf(stream);
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  #begin(stream: ServerHttp2Stream, key: string, most: number, ms: number): boolean {
+    const running = this.#running.get(key) ?? 0;
+    stream.on("error", ignore);
+    if (running >= most) {
+      resetStream(stream, NGHTTP2_REFUSED_STREAM);
+      return false;
+    }
+    this.#running.set(key, running + 1);
+    const cancel = this.#clock.after(ms, () => resetStream(stream, NGHTTP2_ENHANCE_YOUR_CALM));
+    stream.once("close", () => {
+      cancel();
+      const left = (this.#running.get(key) ?? 1) - 1;
+      if (left === 0) this.#running.delete(key);
+      else this.#running.set(key, left);
+    });
+    return true;
+  }
+}
+
+function answerEcho(stream: ServerHttp2Stream): void {
+  let bytes = 0;
+  stream.respond({ ":status": 200 });
+  stream
+    .on("data", (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > MAX_ECHO_BYTES) resetStream(stream, NGHTTP2_ENHANCE_YOUR_CALM);
+      else stream.write(chunk);
+    })
+    .on("end", () => stream.end());
+}
+
+function answerPerf(stream: ServerHttp2Stream): void {
+  let bytes = 0;
+  let isTold = true;
+  const tell = (): void => {
+    if (isTold || stream.destroyed || stream.writableNeedDrain) return;
+    isTold = true;
+    stream.write(`${bytes}\n`);
+  };
+  stream.respond({ ":status": 200 });
+  stream
+    .on("data", (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > MAX_PERF_BYTES) return resetStream(stream, NGHTTP2_ENHANCE_YOUR_CALM);
+      if (!isTold) return;
+      // One line for all that came in a turn.
+      isTold = false;
+      setImmediate(tell);
+    })
+    .on("drain", tell)
+    .on("end", () => stream.end(`${bytes}\n`));
+}
+
+function ignore(): void {}

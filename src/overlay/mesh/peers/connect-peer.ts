@@ -1,0 +1,85 @@
+import type { ClientHttp2Session } from "node:http2";
+import { SessionError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { MeshPeer } from "../../../protocol/overlay-mesh.ts";
+import { clientSession } from "../http2.ts";
+import { dialTls, whenProved, type MeshIdentity } from "../tls.ts";
+import type { Ways } from "../ways.ts";
+import type { Connected } from "./tunnel.ts";
+
+export interface ConnectPeerOptions {
+  readonly clock: Clock;
+  readonly ways: Ways;
+  /** What this node proves itself with, once it has it. */
+  readonly identity: () => MeshIdentity | undefined;
+}
+
+/** For the splice, TLS and the first settings together. */
+const DEADLINE_MS = 10_000;
+
+/**
+ * Makes a session with exactly this peer, through a gateway that can neither read nor pretend. It is handed out when the peer has
+ * spoken HTTP/2, that is, has accepted this node's key too.
+ * @throws {SessionError} with an `OverlayReason` as its code.
+ */
+export async function connectPeer(
+  { clock, ways, identity }: ConnectPeerOptions,
+  peer: MeshPeer,
+  outer: AbortSignal,
+): Promise<Connected> {
+  const own = identity();
+  if (own === undefined) throw new SessionError("no-path", "this node has no key yet");
+  const deadline = new AbortController();
+  const cancel = clock.after(DEADLINE_MS, () =>
+    deadline.abort(new SessionError("connect-timeout", `${peer.uid} took too long`)),
+  );
+  const signal = AbortSignal.any([outer, deadline.signal]);
+  try {
+    const { stream, way } = await ways.splice(peer.uid, { signal });
+    try {
+      const socket = dialTls(stream, own, "holdfast-peer");
+      await whenProved(socket, signal).then(
+        ({ key }) => {
+          if (key === peer.key) return;
+          socket.on("error", () => undefined).destroy();
+          throw new SessionError("peer-unproven", `whoever answered is not ${peer.uid}`);
+        },
+        (error: unknown) => {
+          throw new SessionError("peer-unproven", `${peer.uid} did not prove its key`, { cause: error });
+        },
+      );
+      const session = clientSession(socket, peer.uid, { clock });
+      await spoken(session, signal);
+      return { session, way, socket };
+    } catch (error) {
+      stream.on("error", () => undefined).destroy();
+      throw signal.aborted ? signal.reason : error;
+    }
+  } finally {
+    cancel();
+  }
+}
+
+/** Resolves with the first SETTINGS of the other side. */
+function spoken(session: ClientHttp2Session, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const lost = (): void => fail(new SessionError("tunnel-lost", "the session ended before it began"));
+    const onAbort = (): void => fail(signal.reason);
+    const clean = (): void => {
+      signal.removeEventListener("abort", onAbort);
+      session.off("remoteSettings", done).off("close", lost);
+    };
+    const done = (): void => {
+      clean();
+      resolve();
+    };
+    const fail = (reason: unknown): void => {
+      clean();
+      session.destroy();
+      reject(reason instanceof Error ? reason : new SessionError("tunnel-lost", "given up"));
+    };
+    session.once("remoteSettings", done).once("close", lost);
+    signal.addEventListener("abort", onAbort);
+    if (signal.aborted) onAbort();
+  });
+}

@@ -1,0 +1,119 @@
+import { constants, type Http2Stream } from "node:http2";
+import type { Clock } from "../../../host/clock.ts";
+import { hasRoom } from "../../udp-binding.ts";
+import { CapsuleReader, datagramCapsule } from "./capsules.ts";
+import { resetStream } from "./reset.ts";
+
+export interface DatagramPipeOptions {
+  readonly stream: Http2Stream;
+  readonly clock: Clock;
+  readonly onDatagram: (datagram: Buffer) => void;
+  readonly onDrop: () => void;
+  /** Told once when the stream is over, with its code (RFC 9113 §7). */
+  readonly onEnd: (code: number) => void;
+}
+
+/** What has waited longer is worth nothing to its receiver any more. */
+const MAX_AGE_MS = 500;
+
+interface Waiting {
+  readonly capsule: Buffer;
+  readonly since: number;
+}
+
+/** Datagrams over a stream (RFC 9298): what the stream does not take soon is dropped. */
+export class DatagramPipe {
+  readonly #options: DatagramPipeOptions;
+  #queue: Waiting[] = [];
+  #queuedBytes = 0;
+  #isFull = false;
+  #isOver = false;
+
+  constructor(options: DatagramPipeOptions) {
+    const { stream, onDatagram } = options;
+    this.#options = options;
+    const reader = new CapsuleReader((datagram) => {
+      if (!this.#isOver) onDatagram(datagram);
+    });
+    const read = (work: () => void): void => {
+      try {
+        if (!this.#isOver) work();
+      } catch {
+        this.close(constants.NGHTTP2_PROTOCOL_ERROR);
+      }
+    };
+    stream
+      .on("error", () => undefined)
+      .on("data", (chunk: Buffer) => read(() => reader.push(chunk)))
+      .on("end", () => read(() => reader.end()))
+      // Neither side sends on alone: a stream that is ended on one side is over.
+      .on("end", () => stream.end())
+      .on("drain", () => this.#flush())
+      .on("close", () => this.#end(stream.rstCode));
+    if (stream.destroyed) this.#end(stream.rstCode);
+  }
+
+  /** Sends, queues or drops a datagram; false when it was dropped. */
+  send(datagram: Buffer): boolean {
+    if (this.#isOver) return false;
+    if (!this.#isFull) {
+      this.#write(datagramCapsule(datagram));
+      return true;
+    }
+    if (!hasRoom(this.#queue.length, this.#queuedBytes, datagram.length)) {
+      this.#expire();
+      if (!hasRoom(this.#queue.length, this.#queuedBytes, datagram.length)) {
+        this.#options.onDrop();
+        return false;
+      }
+    }
+    const capsule = datagramCapsule(datagram);
+    this.#queue.push({ capsule, since: this.#options.clock.elapsed() });
+    this.#queuedBytes += capsule.length;
+    return true;
+  }
+
+  /** Ends the stream: in order without a code. */
+  close(code?: number): void {
+    const { stream } = this.#options;
+    if (code === undefined) stream.end();
+    else resetStream(stream, code);
+    this.#end(code ?? 0);
+  }
+
+  #write(capsule: Buffer): void {
+    if (!this.#options.stream.write(capsule)) this.#isFull = true;
+  }
+
+  #flush(): void {
+    this.#isFull = false;
+    this.#expire();
+    let sent = 0;
+    for (const { capsule } of this.#queue) {
+      if (this.#isFull) break;
+      this.#queuedBytes -= capsule.length;
+      this.#write(capsule);
+      sent += 1;
+    }
+    this.#queue.splice(0, sent);
+  }
+
+  #expire(): void {
+    const oldest = this.#options.clock.elapsed() - MAX_AGE_MS;
+    let old = 0;
+    for (const { capsule, since } of this.#queue) {
+      if (since > oldest) break;
+      this.#queuedBytes -= capsule.length;
+      this.#options.onDrop();
+      old += 1;
+    }
+    this.#queue.splice(0, old);
+  }
+
+  #end(code: number): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#queue = [];
+    this.#options.onEnd(code);
+  }
+}

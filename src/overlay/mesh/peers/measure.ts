@@ -1,0 +1,214 @@
+import { constants, type ClientHttp2Stream } from "node:http2";
+import { SessionError, toError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { Way } from "../ways.ts";
+import { resetStream } from "./reset.ts";
+import type { Tunnel } from "./tunnel.ts";
+import type { Tunnels } from "./tunnels.ts";
+
+export interface EchoRequest {
+  readonly peer: string;
+  /** Only by this one; of gateways alone. */
+  readonly path?: string | undefined;
+  readonly bytes: number;
+  readonly timeoutMs: number;
+}
+
+export interface PerfRequest {
+  readonly peer: string;
+  readonly path?: string | undefined;
+  readonly bytes: number;
+  readonly messageBytes: number;
+  /** What may be on its way and not acknowledged. */
+  readonly windowBytes: number;
+  readonly signal: AbortSignal;
+  /** Told of what has arrived, a few times a second. */
+  readonly onProgress: (bytes: number) => void;
+}
+
+const PROGRESS_MS = 250;
+/** An upload of which nothing arrives for so long has failed. */
+const STALL_MS = 30_000;
+const MAX_LINE = 32;
+
+/** Measures the way to a peer, inside the tunnel. */
+export class Measure {
+  readonly #clock: Clock;
+  readonly #tunnels: Tunnels;
+
+  constructor(clock: Clock, tunnels: Tunnels) {
+    this.#clock = clock;
+    this.#tunnels = tunnels;
+  }
+
+  /**
+   * Sends bytes and waits for them to come back.
+   * @throws {SessionError} `timeout`, `not-found` for an unknown peer or path, `not-connected` for one without a tunnel.
+   */
+  async echo({ peer, path, bytes, timeoutMs }: EchoRequest): Promise<Way & { readonly rttMs: number }> {
+    const late = new AbortController();
+    const cancel = this.#clock.after(timeoutMs, () =>
+      late.abort(new SessionError("timeout", `${peer} did not answer`)),
+    );
+    try {
+      const { stream, tunnel } = await this.#open(peer, path, "/echo", late.signal);
+      const startedAt = this.#clock.elapsed();
+      let back = 0;
+      stream.on("data", (chunk: Buffer) => (back += chunk.length)).end(Buffer.alloc(bytes));
+      await ended(stream, late.signal);
+      if (back !== bytes) throw new SessionError("not-connected", `${peer} gave back ${back} bytes of ${bytes}`);
+      return { ...tunnel.way, rttMs: this.#clock.elapsed() - startedAt };
+    } finally {
+      cancel();
+    }
+  }
+
+  /**
+   * Uploads bytes in messages, within a window.
+   * @throws {SessionError} as `echo`, and `cancelled`.
+   */
+  async perf(request: PerfRequest): Promise<Way & { readonly bytes: number; readonly ms: number }> {
+    const { peer, path, bytes, onProgress } = request;
+    const stalled = new AbortController();
+    const cancelled = new AbortController();
+    const onAbort = (): void => cancelled.abort(new SessionError("cancelled", "cancelled"));
+    request.signal.addEventListener("abort", onAbort);
+    if (request.signal.aborted) onAbort();
+    const signal = AbortSignal.any([cancelled.signal, stalled.signal]);
+    let cancelLook: (() => void) | undefined;
+    try {
+      const { stream, tunnel } = await this.#open(peer, path, "/perf", signal);
+      const startedAt = this.#clock.elapsed();
+      const upload = new Upload(stream, request);
+      let told = 0;
+      let movedAt = startedAt;
+      const look = (): void => {
+        const now = this.#clock.elapsed();
+        if (upload.arrived > told) {
+          movedAt = now;
+          onProgress(upload.arrived);
+        }
+        told = upload.arrived;
+        if (now - movedAt >= STALL_MS) stalled.abort(new SessionError("timeout", `${peer} stopped reading`));
+        else cancelLook = this.#clock.after(PROGRESS_MS, look);
+      };
+      cancelLook = this.#clock.after(PROGRESS_MS, look);
+      upload.go();
+      await ended(stream, signal);
+      if (upload.arrived !== bytes) throw new SessionError("not-connected", `${peer} took ${upload.arrived} bytes`);
+      return { ...tunnel.way, bytes, ms: this.#clock.elapsed() - startedAt };
+    } finally {
+      cancelLook?.();
+      request.signal.removeEventListener("abort", onAbort);
+    }
+  }
+
+  async #open(
+    peer: string,
+    path: string | undefined,
+    service: "/echo" | "/perf",
+    signal: AbortSignal,
+  ): Promise<{ readonly stream: ClientHttp2Stream; readonly tunnel: Tunnel }> {
+    const tunnel = await this.#reserve(peer, path, signal);
+    const headers = { ":method": "POST", ":path": service, ":scheme": "https", ":authority": `${peer}:443` };
+    const stream = tunnel.open(headers, { endStream: false });
+    if (stream === undefined) throw new SessionError("not-connected", `the tunnel to ${peer} has just ended`);
+    stream.on("error", () => undefined);
+    return { stream, tunnel };
+  }
+
+  async #reserve(peer: string, path: string | undefined, signal: AbortSignal): Promise<Tunnel> {
+    if (!this.#tunnels.knows(peer, path)) throw new SessionError("not-found", `no such peer or path: ${peer}`);
+    const reserved = this.#tunnels.reserve(peer, path);
+    // Whoever gives up waiting leaves the room that comes too late.
+    const giveUp = (): void => void reserved.then((tunnel) => tunnel.giveUp()).catch(() => undefined);
+    try {
+      return await orAborted(reserved, signal, giveUp);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      throw new SessionError("not-connected", toError(error).message, { cause: error });
+    }
+  }
+}
+
+/** What is sent of an upload, and what has arrived of it. */
+class Upload {
+  arrived = 0;
+  readonly #stream: ClientHttp2Stream;
+  readonly #bytes: number;
+  readonly #windowBytes: number;
+  readonly #message: Buffer;
+  #sent = 0;
+  #line = "";
+
+  constructor(stream: ClientHttp2Stream, { bytes, messageBytes, windowBytes }: PerfRequest) {
+    this.#stream = stream;
+    this.#bytes = bytes;
+    this.#windowBytes = windowBytes;
+    this.#message = Buffer.alloc(Math.min(messageBytes, windowBytes, bytes));
+    stream
+      .on("drain", () => this.go())
+      .on("data", (chunk: Buffer) => {
+        this.#read(chunk.toString("latin1"));
+        this.go();
+      });
+  }
+
+  go(): void {
+    while (this.#sent < this.#bytes && !this.#stream.writableNeedDrain && !this.#stream.destroyed) {
+      const size = Math.min(this.#message.length, this.#bytes - this.#sent);
+      if (this.#sent + size - this.arrived > this.#windowBytes) return;
+      this.#sent += size;
+      this.#stream.write(this.#message.subarray(0, size));
+    }
+    if (this.#sent >= this.#bytes && !this.#stream.writableEnded) this.#stream.end();
+  }
+
+  /** The last whole line is the one that counts; what is none, or tells of more than was sent, is not believed. */
+  #read(text: string): void {
+    const lines = (this.#line + text).split("\n");
+    this.#line = (lines.pop() ?? "").slice(0, MAX_LINE);
+    const total = Number(lines.at(-1) ?? this.arrived);
+    if (Number.isInteger(total) && total > this.arrived && total <= this.#sent) this.arrived = total;
+  }
+}
+
+/** Resolves with the end of a stream in order. */
+function ended(stream: ClientHttp2Stream, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const clean = (): void => signal.removeEventListener("abort", onAbort);
+    const onAbort = (): void => {
+      clean();
+      resetStream(stream, constants.NGHTTP2_CANCEL);
+      reject(toError(signal.reason));
+    };
+    stream.once("close", () => {
+      clean();
+      if (stream.rstCode === 0 && stream.readableEnded) resolve();
+      else reject(new SessionError("not-connected", `the stream was reset with code ${stream.rstCode}`));
+    });
+    signal.addEventListener("abort", onAbort);
+    if (signal.aborted) onAbort();
+  });
+}
+
+function orAborted<T>(promise: Promise<T>, signal: AbortSignal, onAborted: () => void): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => {
+      onAborted();
+      reject(toError(signal.reason));
+    };
+    if (signal.aborted) return onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    promise.then(
+      (value) => {
+        signal.removeEventListener("abort", onAbort);
+        if (!signal.aborted) resolve(value);
+      },
+      (error: unknown) => {
+        signal.removeEventListener("abort", onAbort);
+        reject(toError(error));
+      },
+    );
+  });
+}

@@ -1,0 +1,101 @@
+import { randomUUID } from "node:crypto";
+import { constants, type ClientHttp2Stream, type IncomingHttpHeaders } from "node:http2";
+import type { OverlayReason } from "../../../protocol/overlay.ts";
+import type { Dial } from "../../dial.ts";
+import type { RemoteRequest, RemoteUser } from "../../remote.ts";
+import { resetStream } from "./reset.ts";
+import type { Tunnel } from "./tunnel.ts";
+import { reasonOf, type Tunnels } from "./tunnels.ts";
+import { codeOf, flowHeaders, reasonOfCode, refusalOf } from "./wire.ts";
+
+/** How often a flow is tried whose tunnel went before it was answered; none of its bytes were sent yet. */
+const ATTEMPTS = 3;
+
+/** Opens a flow towards another node, on the tunnel there is or a new one. */
+export function openFlow(tunnels: Tunnels, request: RemoteRequest, user: RemoteUser): Dial {
+  const flow = new OpeningFlow(tunnels, request, user);
+  void flow.begin();
+  return flow;
+}
+
+class OpeningFlow implements Dial {
+  readonly #tunnels: Tunnels;
+  readonly #request: RemoteRequest;
+  readonly #user: RemoteUser;
+  readonly #flow = randomUUID();
+  #stream: ClientHttp2Stream | undefined;
+  #tunnel: Tunnel | undefined;
+  #left = ATTEMPTS;
+  #isOver = false;
+
+  constructor(tunnels: Tunnels, request: RemoteRequest, user: RemoteUser) {
+    this.#tunnels = tunnels;
+    this.#request = request;
+    this.#user = user;
+  }
+
+  cancel(): void {
+    this.#isOver = true;
+    if (this.#stream !== undefined) resetStream(this.#stream, codeOf("removed"));
+  }
+
+  /** Never rejects. */
+  async begin(): Promise<void> {
+    this.#left -= 1;
+    try {
+      const tunnel = await this.#tunnels.reserve(this.#request.target.peer);
+      if (this.#isOver) tunnel.giveUp();
+      else this.#open(tunnel);
+    } catch (error) {
+      this.#fail(reasonOf(error));
+    }
+  }
+
+  #open(tunnel: Tunnel): void {
+    const { target, protocol, client } = this.#request;
+    const headers = flowHeaders(target.peer, { service: target.label, protocol, flow: this.#flow, client });
+    const stream = tunnel.open(headers, { endStream: false });
+    if (stream === undefined) return this.#again("tunnel-lost");
+    this.#tunnel = tunnel;
+    this.#stream = stream;
+    stream.on("error", ignore).once("response", this.#onResponse).once("close", this.#onClose);
+  }
+
+  readonly #onResponse = (headers: IncomingHttpHeaders): void => {
+    const stream = this.#stream;
+    const tunnel = this.#tunnel;
+    if (this.#isOver || stream === undefined || tunnel === undefined) return;
+    const refusal = refusalOf(headers);
+    stream.off("close", this.#onClose);
+    if (refusal !== undefined) {
+      resetStream(stream, constants.NGHTTP2_NO_ERROR);
+      return this.#fail(refusal);
+    }
+    this.#isOver = true;
+    stream.off("error", ignore);
+    this.#user.opened(stream, () => tunnel.lost);
+  };
+
+  readonly #onClose = (): void => {
+    const code = this.#stream?.rstCode ?? 0;
+    const lost = this.#tunnel?.lost;
+    // Refused means that it was not begun with there (RFC 9113 §8.7), as when the other side goes away in order.
+    if (lost === "tunnel-lost" || code === constants.NGHTTP2_REFUSED_STREAM) return this.#again("tunnel-lost");
+    this.#fail(lost ?? reasonOfCode(code));
+  };
+
+  #again(reason: OverlayReason): void {
+    if (this.#isOver) return;
+    if (this.#left <= 0) return this.#fail(reason);
+    this.#stream = undefined;
+    void this.begin();
+  }
+
+  #fail(reason: OverlayReason): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#user.failed(reason);
+  }
+}
+
+function ignore(): void {}

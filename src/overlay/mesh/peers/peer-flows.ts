@@ -1,0 +1,88 @@
+import type { MeshEvent, OverlayMesh, PeerSessionState } from "../../../protocol/overlay-mesh.ts";
+import type { Remote } from "../../remote.ts";
+import type { MeshIdentity } from "../tls.ts";
+import type { Inward, Ways } from "../ways.ts";
+import { Answers } from "./answers.ts";
+import { Arrivals } from "./arrivals.ts";
+import { connectPeer } from "./connect-peer.ts";
+import { openFlow } from "./outward.ts";
+import { Measure } from "./measure.ts";
+import { Served, type Local } from "./served.ts";
+import { Tunnels } from "./tunnels.ts";
+
+export interface PeerFlowsOptions {
+  readonly local: Local;
+  readonly ways: Ways;
+  /** What this node proves itself with, once it has it. */
+  readonly identity: () => MeshIdentity | undefined;
+  readonly onEvent: (event: MeshEvent) => void;
+}
+
+/** Everything that runs over the ways to other nodes: sessions with them, and flows both ways. */
+export interface PeerFlows {
+  /** What flows of this node's listeners go through. */
+  readonly remote: Remote;
+  /** What comes from other nodes. */
+  readonly inward: Inward;
+  /** Puts other peers and grants into force; what they no longer allow ends at once. */
+  apply(mesh: Pick<OverlayMesh, "peers" | "paths" | "grants">): void;
+  /** Measures ways to peers. */
+  readonly measure: Pick<Measure, "echo" | "perf">;
+  states(): PeerSessionState[];
+  /** Takes no more sessions from other nodes; what runs goes on. */
+  drain(): void;
+  /** Ends everything at once. */
+  close(): void;
+}
+
+export function peerFlows(options: PeerFlowsOptions): PeerFlows {
+  const { local, ways, identity, onEvent } = options;
+  const { clock } = local;
+  const tunnels = new Tunnels({
+    clock,
+    ways,
+    connect: (peer, signal) => connectPeer({ clock, ways, identity }, peer, signal),
+    onEvent,
+  });
+  const served = new Served(local);
+  const answers = new Answers(clock);
+  const take: Served["take"] = (stream, headers, peer, lost) => {
+    if (served.knows(peer) && answers.take(stream, headers, peer)) return;
+    served.take(stream, headers, peer, lost);
+  };
+  const arrivals = new Arrivals({
+    clock,
+    identity,
+    onStream: (stream, headers, { peer, lost }) => take(stream, headers, peer, lost),
+  });
+  return {
+    remote: {
+      dial: (request, user) => openFlow(tunnels, request, user),
+      get activeFlows() {
+        return served.active;
+      },
+      dropService: (name) => served.dropService(name),
+      sweep: (now) => served.sweep(now),
+    },
+    inward: {
+      tunnel: (stream, way) => arrivals.take(stream, way),
+      stream(stream, headers, { peer }) {
+        const { session } = stream;
+        take(stream, headers, peer, () => (session?.destroyed === false ? undefined : "tunnel-lost"));
+      },
+    },
+    apply(mesh) {
+      served.apply(mesh);
+      arrivals.apply(mesh.peers);
+      tunnels.apply(mesh);
+    },
+    measure: new Measure(clock, tunnels),
+    states: () => [...tunnels.list().map((tunnel) => tunnel.state()), ...arrivals.states()],
+    drain: () => arrivals.drain(),
+    close() {
+      served.close();
+      arrivals.close();
+      tunnels.close();
+    },
+  };
+}

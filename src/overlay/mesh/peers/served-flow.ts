@@ -1,0 +1,69 @@
+import type { ServerHttp2Stream } from "node:http2";
+import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
+import type { Offered } from "../../targets.ts";
+import { resetStream } from "./reset.ts";
+import { codeOf, refusalHeaders, type FlowRequest } from "./wire.ts";
+
+/** A flow that a peer brought to a service of this node. */
+export interface ServedFlow {
+  readonly peer: string;
+  readonly request: FlowRequest;
+  start(): void;
+  /** Ends both sides by a reset. */
+  abort(reason: OverlayReason): void;
+  /** Ends it when nothing moved for too long; `now` is monotonic. */
+  sweep(now: number): void;
+}
+
+/** What a flow is made of, whatever it carries. */
+export interface ServedFlowOptions {
+  readonly stream: ServerHttp2Stream;
+  readonly peer: string;
+  readonly request: FlowRequest;
+  readonly offered: Offered;
+  /** Why the session below the stream has ended, once it has. */
+  readonly lost: () => OverlayReason | undefined;
+  readonly startedAt: number;
+  readonly onEnd: (flow: ServedFlow, record: OverlayFlow) => void;
+}
+
+/** What came of a flow. */
+export interface Outcome {
+  /** Where the backend was dialled from, and what was reached. */
+  readonly from?: { readonly ip: string; readonly port: number } | undefined;
+  readonly to?: { readonly ip: string; readonly port: number } | undefined;
+  readonly bytesIn?: number;
+  readonly bytesOut?: number;
+  readonly reason?: OverlayReason | undefined;
+}
+
+/** The record of a flow from a peer; one that was not dialled came from whom the peer says that it serves. */
+export function servedRecord(
+  peer: string,
+  { service, protocol, client }: FlowRequest,
+  { from = client, to, bytesIn = 0, bytesOut = 0, reason }: Outcome,
+  times: { readonly startedAt: number; readonly endedAt: number },
+): OverlayFlow {
+  return {
+    listener: "",
+    connector: "",
+    peer,
+    service,
+    protocol,
+    sourceIp: from.ip,
+    sourcePort: from.port,
+    ...(to === undefined ? {} : { destIp: to.ip, destPort: to.port }),
+    sourceBytes: bytesIn,
+    destBytes: bytesOut,
+    ...times,
+    ...(reason === undefined ? {} : { reason }),
+  };
+}
+
+/** Refuses a flow that was not answered yet; one that was is reset. */
+export function refuse(stream: ServerHttp2Stream, reason: OverlayReason): void {
+  if (stream.destroyed || stream.closed) return;
+  if (stream.headersSent) return resetStream(stream, codeOf(reason));
+  stream.on("error", () => undefined).resume();
+  stream.respond(refusalHeaders(reason), { endStream: true });
+}

@@ -1,0 +1,86 @@
+import type { Socket } from "node:net";
+import type { Clock } from "../../../host/clock.ts";
+import type { OverlayReason } from "../../../protocol/overlay.ts";
+import type { Dial, Dialer, DialUser } from "../../dial.ts";
+import { Coupling } from "./coupling.ts";
+import { refuse, servedRecord, type Outcome, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
+import { reasonOfCode, type FlowRequest } from "./wire.ts";
+
+/** A peer's stream and the connection dialled for it. */
+export class ServedTcp implements ServedFlow, DialUser {
+  readonly peer: string;
+  readonly request: FlowRequest;
+  readonly #options: ServedFlowOptions;
+  readonly #clock: Clock;
+  readonly #dialer: Dialer;
+  #dial: Dial | undefined;
+  #coupling: Coupling | undefined;
+  #places: Pick<Outcome, "from" | "to"> = {};
+  #isOver = false;
+
+  constructor(options: ServedFlowOptions, { clock, dialer }: { readonly clock: Clock; readonly dialer: Dialer }) {
+    this.peer = options.peer;
+    this.request = options.request;
+    this.#options = options;
+    this.#clock = clock;
+    this.#dialer = dialer;
+  }
+
+  start(): void {
+    const { stream, offered } = this.#options;
+    stream.on("error", () => undefined).on("close", this.#onEarlyClose);
+    const dial = this.#dialer.dial(offered.target, this);
+    if (!this.#isOver && this.#coupling === undefined) this.#dial = dial;
+  }
+
+  connected(socket: Socket, address: string): void {
+    this.#dial = undefined;
+    const { stream, offered, lost } = this.#options;
+    if (this.#isOver || stream.destroyed || stream.closed) {
+      socket.on("error", () => undefined).resetAndDestroy();
+      return this.#finish({ reason: lost() ?? reasonOfCode(stream.rstCode) });
+    }
+    stream.off("close", this.#onEarlyClose);
+    const { localAddress, localPort } = socket;
+    this.#places = {
+      from: localAddress === undefined || localPort === undefined ? undefined : { ip: localAddress, port: localPort },
+      to: { ip: address, port: offered.target.port },
+    };
+    stream.respond({ ":status": 200 });
+    this.#coupling = new Coupling({ socket, stream, lost, onEnd: (reason) => this.#finish({ reason }) });
+    this.#coupling.start();
+  }
+
+  failed(reason: OverlayReason): void {
+    this.#dial = undefined;
+    if (this.#isOver) return;
+    this.#options.stream.off("close", this.#onEarlyClose);
+    refuse(this.#options.stream, reason);
+    this.#finish({ reason });
+  }
+
+  abort(reason: OverlayReason): void {
+    if (this.#coupling !== undefined) return this.#coupling.abort(reason);
+    this.#dial?.cancel();
+    this.failed(reason);
+  }
+
+  sweep(now: number): void {
+    this.#coupling?.sweep(now, this.#options.offered.idleTimeoutMs);
+  }
+
+  readonly #onEarlyClose = (): void => {
+    const { stream, lost } = this.#options;
+    this.#dial?.cancel();
+    this.#finish({ reason: lost() ?? reasonOfCode(stream.rstCode) });
+  };
+
+  #finish(outcome: Outcome): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const { peer, request, startedAt, onEnd } = this.#options;
+    const moved = { bytesIn: this.#coupling?.bytesDown ?? 0, bytesOut: this.#coupling?.bytesUp ?? 0 };
+    const times = { startedAt, endedAt: this.#clock.now() };
+    onEnd(this, servedRecord(peer, request, { ...this.#places, ...moved, ...outcome }, times));
+  }
+}

@@ -1,0 +1,124 @@
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { OverlayMesh } from "../../../protocol/overlay-mesh.ts";
+import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
+import type { ListenerOptions } from "../../listener.ts";
+import { literalTarget, type Offered } from "../../targets.ts";
+import { grantsOf, isForbidden, literalOf, type Grants } from "./grants.ts";
+import { refuse, servedRecord, type ServedFlow } from "./served-flow.ts";
+import { ServedTcp } from "./served-tcp.ts";
+import { ServedUdp } from "./served-udp.ts";
+import { readFlow, type FlowRequest } from "./wire.ts";
+
+/** What serving flows needs of this node. */
+export type Local = Pick<
+  ListenerOptions,
+  "clock" | "dialer" | "names" | "own" | "budget" | "flows" | "targets" | "onBusy"
+>;
+
+const LITERAL_IDLE_MS = { tcp: 900_000, udp: 60_000 } as const;
+const SECOND_MS = 1000;
+/** A peer that asks in vain over and over must not push the records of others out. */
+const RECORDED_A_SECOND = 100;
+
+/** The flows that peers bring to services of this node. */
+export class Served {
+  readonly #local: Local;
+  readonly #flows = new Set<ServedFlow>();
+  #grants: Grants = grantsOf([]);
+  #peers: ReadonlySet<string> = new Set();
+  #second = -Infinity;
+  #recordedInSecond = 0;
+
+  constructor(local: Local) {
+    this.#local = local;
+  }
+
+  get active(): number {
+    return this.#flows.size;
+  }
+
+  /** Puts other grants into force: what is not granted any more ends at once. */
+  apply({ peers, grants }: Pick<OverlayMesh, "peers" | "grants">): void {
+    this.#peers = new Set(peers.map(({ uid }) => uid));
+    this.#grants = grantsOf(grants);
+    for (const flow of this.#flows) {
+      if (!this.#peers.has(flow.peer)) flow.abort("removed");
+      else if (!this.#isGranted(flow.peer, flow.request)) flow.abort("not-granted");
+    }
+  }
+
+  knows(peer: string): boolean {
+    return this.#peers.has(peer);
+  }
+
+  /** Serves a flow or refuses it; `peer` is proved. */
+  take(
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    peer: string,
+    lost: () => OverlayReason | undefined,
+  ): void {
+    const { clock } = this.#local;
+    const request = readFlow(headers);
+    if (request === undefined) {
+      stream.on("error", () => undefined).resume();
+      stream.respond({ ":status": 400, "holdfast-reason": "other" }, { endStream: true });
+      return;
+    }
+    const startedAt = clock.now();
+    const offered = this.#offer(peer, request);
+    if (typeof offered === "string") {
+      refuse(stream, offered);
+      this.#recordRefusal(servedRecord(peer, request, { reason: offered }, { startedAt, endedAt: startedAt }));
+      return;
+    }
+    this.#local.budget.take(1);
+    const options = { stream, peer, request, offered, lost, startedAt, onEnd: this.#onEnd };
+    const flow = request.protocol === "tcp" ? new ServedTcp(options, this.#local) : new ServedUdp(options, this.#local);
+    this.#flows.add(flow);
+    this.#local.onBusy();
+    flow.start();
+  }
+
+  dropService(name: string): void {
+    for (const flow of this.#flows) if (flow.request.service === name) flow.abort("removed");
+  }
+
+  sweep(now: number): void {
+    for (const flow of this.#flows) flow.sweep(now);
+  }
+
+  close(): void {
+    for (const flow of this.#flows) flow.abort("removed");
+  }
+
+  #isGranted(peer: string, { service, protocol }: FlowRequest): boolean {
+    return this.#grants.has(peer, service, protocol);
+  }
+
+  #offer(peer: string, request: FlowRequest): Offered | OverlayReason {
+    const { service, protocol } = request;
+    if (!this.#peers.has(peer) || !this.#isGranted(peer, request)) return "not-granted";
+    if (!this.#local.budget.hasRoom(1)) return "out-of-resources";
+    const literal = literalOf(service);
+    if (literal === undefined) return this.#local.targets.service(service, protocol);
+    if (isForbidden(literal.host)) return "not-granted";
+    return { target: literalTarget(literal), idleTimeoutMs: LITERAL_IDLE_MS[protocol] };
+  }
+
+  readonly #onEnd = (flow: ServedFlow, record: OverlayFlow): void => {
+    this.#flows.delete(flow);
+    this.#local.budget.give(1);
+    this.#local.flows.add(record);
+  };
+
+  #recordRefusal(record: OverlayFlow): void {
+    const now = this.#local.clock.elapsed();
+    if (now - this.#second >= SECOND_MS) {
+      this.#second = now;
+      this.#recordedInSecond = 0;
+    }
+    this.#recordedInSecond += 1;
+    if (this.#recordedInSecond <= RECORDED_A_SECOND) this.#local.flows.add(record);
+  }
+}

@@ -1,0 +1,265 @@
+import type { ClientHttp2Session } from "node:http2";
+import { errnoOf, SessionError, toError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { MeshEvent, MeshPeer, OverlayMesh } from "../../../protocol/overlay-mesh.ts";
+import { OverlayReason } from "../../../protocol/overlay.ts";
+import type { Ways } from "../ways.ts";
+import { Tunnel, type Connected } from "./tunnel.ts";
+
+export interface TunnelsOptions {
+  readonly clock: Clock;
+  readonly ways: Ways;
+  /** Makes a session with exactly this peer; errors have an `OverlayReason` as their code. */
+  readonly connect: (peer: MeshPeer, signal: AbortSignal) => Promise<Connected>;
+  readonly onEvent: (event: MeshEvent) => void;
+}
+
+const MAX_STREAMS = 256;
+/** So that 10,000 flows, the usual bound of a connector, find room. */
+const MAX_SESSIONS = 40;
+const IDLE_MS = 60_000;
+const FIRST_WAIT_MS = 100;
+const MAX_WAIT_MS = 1000;
+/** A session that ends sooner has failed as much as one that was never made. */
+const SHORT_MS = 1000;
+/** What is reset is told so before the session goes. */
+const GOODBYE_MS = 1000;
+
+interface Opening {
+  readonly ready: Promise<Tunnel>;
+  reserved: number;
+}
+
+interface Entry {
+  readonly peer: MeshPeer;
+  readonly abort: AbortController;
+  readonly tunnels: Set<Tunnel>;
+  readonly openings: Set<Opening>;
+  failures: number;
+  /** Until when nothing is tried, and why. */
+  refusal: { readonly reason: OverlayReason; readonly until: number } | undefined;
+  lostAt: number | undefined;
+}
+
+/** The sessions towards each peer: shared by all flows, made with the first and closed some time after the last. */
+export class Tunnels {
+  readonly #options: TunnelsOptions;
+  readonly #entries = new Map<string, Entry>();
+  readonly #direct = new WeakMap<ClientHttp2Session, Tunnel>();
+  /** Whose session somebody else closes. */
+  readonly #directOf = new Map<string, Set<Tunnel>>();
+  #peers: ReadonlyMap<string, MeshPeer> = new Map();
+  #paths: ReadonlySet<string> = new Set();
+
+  constructor(options: TunnelsOptions) {
+    this.#options = options;
+  }
+
+  /** Puts other peers into force: flows to those that left end at once. */
+  apply({ peers, paths }: Pick<OverlayMesh, "peers" | "paths">): void {
+    this.#paths = new Set(paths.map(({ gateway, id }) => `${gateway} ${id}`));
+    this.#peers = new Map(peers.map((peer) => [peer.uid, peer]));
+    for (const [uid, entry] of this.#entries) {
+      if (this.#peers.get(uid)?.key !== entry.peer.key) this.#remove(uid, entry);
+    }
+    for (const [uid, tunnels] of this.#directOf) {
+      if (this.#peers.has(uid)) continue;
+      for (const tunnel of tunnels) tunnel.end("removed");
+      this.#directOf.delete(uid);
+    }
+  }
+
+  /** Whether there is such a peer and, where one is named, such a path to it. */
+  knows(uid: string, path?: string): boolean {
+    return this.#peers.has(uid) && (path === undefined || this.#paths.has(`${uid} ${path}`));
+  }
+
+  /**
+   * A tunnel to a peer with room kept for one stream; by one path alone if it is named, which only gateways have.
+   * @throws {SessionError} with an `OverlayReason` as its code.
+   */
+  async reserve(uid: string, path?: string): Promise<Tunnel> {
+    const peer = this.#peers.get(uid);
+    if (peer === undefined) throw new SessionError("peer-absent", `this node does not know ${uid}`);
+    const entry = this.#entryOf(peer);
+    const direct = await this.#reserveDirect(entry, path);
+    if (direct !== undefined) return direct;
+    if (path !== undefined) throw new SessionError("no-path", `the path to ${uid} is not up`);
+    // Meanwhile it may have gone.
+    if (entry.abort.signal.aborted) throw new SessionError("removed", `${uid} is not known any more`);
+    for (const tunnel of entry.tunnels) {
+      if (!tunnel.isFree) continue;
+      tunnel.reserve();
+      return tunnel;
+    }
+    const opening = [...entry.openings].find(({ reserved }) => reserved < MAX_STREAMS) ?? this.#begin(entry);
+    opening.reserved += 1;
+    return opening.ready;
+  }
+
+  /** Every session that was made for flows to a peer behind a gateway. */
+  list(): readonly Tunnel[] {
+    return [...this.#entries.values()].flatMap(({ tunnels }) => [...tunnels]);
+  }
+
+  close(): void {
+    this.#peers = new Map();
+    for (const [uid, entry] of this.#entries) this.#remove(uid, entry);
+  }
+
+  #entryOf(peer: MeshPeer): Entry {
+    let entry = this.#entries.get(peer.uid);
+    if (entry === undefined) {
+      entry = {
+        peer,
+        abort: new AbortController(),
+        tunnels: new Set(),
+        openings: new Set(),
+        failures: 0,
+        refusal: undefined,
+        lostAt: undefined,
+      };
+      this.#entries.set(peer.uid, entry);
+    }
+    return entry;
+  }
+
+  async #reserveDirect({ peer, abort: { signal } }: Entry, path: string | undefined): Promise<Tunnel | undefined> {
+    const asked = this.#options.ways.direct(peer.uid, path === undefined ? { signal } : { signal, path });
+    if (asked === undefined) return undefined;
+    let connected: Connected;
+    try {
+      connected = await asked;
+    } catch {
+      // Where its own gateway cannot be reached, another one may have the peer.
+      return undefined;
+    }
+    const tunnel = this.#direct.get(connected.session) ?? this.#adopt(peer.uid, connected);
+    if (tunnel.active >= tunnel.maxStreams) throw new SessionError("too-many-flows", `${peer.uid} takes no more flows`);
+    tunnel.reserve();
+    return tunnel;
+  }
+
+  #adopt(uid: string, connected: Connected): Tunnel {
+    const all = this.#directOf.get(uid) ?? new Set();
+    const tunnel = this.#tunnel(uid, connected, () => undefined);
+    this.#direct.set(connected.session, tunnel);
+    this.#directOf.set(uid, all.add(tunnel));
+    connected.session.once("close", () => all.delete(tunnel));
+    return tunnel;
+  }
+
+  #tunnel(uid: string, connected: Connected, onFree: (tunnel: Tunnel) => void): Tunnel {
+    const offered = connected.session.remoteSettings.maxConcurrentStreams ?? MAX_STREAMS;
+    const maxStreams = Math.min(MAX_STREAMS, offered);
+    return new Tunnel(uid, connected, { since: this.#options.clock.now(), maxStreams, onFree });
+  }
+
+  #begin(entry: Entry): Opening {
+    const { refusal, peer, tunnels, openings } = entry;
+    if (refusal !== undefined && this.#options.clock.elapsed() < refusal.until) {
+      throw new SessionError(refusal.reason, `${peer.uid} could not be reached just now`);
+    }
+    if (tunnels.size + openings.size >= MAX_SESSIONS) {
+      throw new SessionError("too-many-flows", `too many sessions with ${peer.uid}`);
+    }
+    const opening: Opening = {
+      reserved: 0,
+      ready: this.#options.connect(peer, entry.abort.signal).then(
+        (connected) => this.#connected(entry, opening, connected),
+        (error: unknown) => this.#failed(entry, opening, error),
+      ),
+    };
+    openings.add(opening);
+    return opening;
+  }
+
+  #connected(entry: Entry, opening: Opening, connected: Connected): Tunnel {
+    const { clock } = this.#options;
+    const { session } = connected;
+    entry.openings.delete(opening);
+    if (entry.abort.signal.aborted) {
+      session.destroy();
+      throw new SessionError("removed", `${entry.peer.uid} is not known any more`);
+    }
+    const tunnel = this.#tunnel(entry.peer.uid, connected, (free) => this.#onFree(entry, free));
+    entry.tunnels.add(tunnel);
+    entry.refusal = undefined;
+    for (let i = 0; i < opening.reserved; i += 1) tunnel.reserve();
+    const madeAt = clock.elapsed();
+    let cause = "the session ended";
+    session.on("error", (error) => (cause = error.message));
+    session.once("close", () => {
+      entry.tunnels.delete(tunnel);
+      if (clock.elapsed() - madeAt >= SHORT_MS) entry.failures = 0;
+      else if (tunnel.wasCut) this.#refuseFor(entry, "tunnel-lost");
+      if (tunnel.wasCut && !entry.abort.signal.aborted) this.#tellLost(entry, tunnel, cause);
+    });
+    this.#tellBack(entry, tunnel);
+    return tunnel;
+  }
+
+  #failed(entry: Entry, opening: Opening, error: unknown): never {
+    entry.openings.delete(opening);
+    const reason = reasonOf(error);
+    this.#refuseFor(entry, reason);
+    throw new SessionError(reason, toError(error).message, { cause: error });
+  }
+
+  /** New flows fail at once for a moment, so that they are no storm on a peer that cannot be reached. */
+  #refuseFor(entry: Entry, reason: OverlayReason): void {
+    const wait = Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(entry.failures, 10));
+    entry.failures += 1;
+    entry.refusal = { reason, until: this.#options.clock.elapsed() + wait };
+  }
+
+  #onFree(entry: Entry, tunnel: Tunnel): void {
+    if (!tunnel.isAlive) {
+      tunnel.session.close();
+      return;
+    }
+    tunnel.idleSince = this.#options.clock.elapsed();
+    this.#lookLater(entry, tunnel, IDLE_MS);
+  }
+
+  #lookLater(entry: Entry, tunnel: Tunnel, ms: number): void {
+    tunnel.cancelLook ??= this.#options.clock.after(ms, () => {
+      tunnel.cancelLook = undefined;
+      if (tunnel.active > 0 || tunnel.lost !== undefined) return;
+      const left = tunnel.idleSince + IDLE_MS - this.#options.clock.elapsed();
+      if (left > 0) return this.#lookLater(entry, tunnel, left);
+      tunnel.retire();
+      entry.tunnels.delete(tunnel);
+    });
+  }
+
+  #remove(uid: string, entry: Entry): void {
+    this.#entries.delete(uid);
+    entry.abort.abort(new SessionError("removed", `${uid} is not known any more`));
+    for (const tunnel of entry.tunnels) {
+      tunnel.end("removed");
+      tunnel.session.close();
+      this.#options.clock.after(GOODBYE_MS, () => tunnel.session.destroy());
+    }
+  }
+
+  #tellLost(entry: Entry, { way, peer }: Tunnel, cause: string): void {
+    const { clock, onEvent } = this.#options;
+    entry.lostAt ??= clock.elapsed();
+    onEvent({ kind: "session-lost", at: clock.now(), peer, ...way, cause: cause.slice(0, 512) });
+  }
+
+  #tellBack(entry: Entry, { way, peer }: Tunnel): void {
+    const { clock, onEvent } = this.#options;
+    if (entry.lostAt === undefined) return;
+    const durationMs = clock.elapsed() - entry.lostAt;
+    entry.lostAt = undefined;
+    onEvent({ kind: "session-back", at: clock.now(), peer, ...way, cause: "a new session is up", durationMs });
+  }
+}
+
+/** The reason that an error carries as its code. */
+export function reasonOf(error: unknown): OverlayReason {
+  const said = OverlayReason.safeParse(errnoOf(error));
+  return said.success ? said.data : "other";
+}

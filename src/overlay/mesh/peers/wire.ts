@@ -1,0 +1,123 @@
+import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
+import { isIP } from "node:net";
+import { OverlayReason } from "../../../protocol/overlay.ts";
+
+/** What a flow says of itself when it is opened. */
+export interface FlowRequest {
+  /** A service by its name, or `IP:port`. */
+  readonly service: string;
+  readonly protocol: "tcp" | "udp";
+  /** The same in the records of both ends. */
+  readonly flow: string;
+  /** Whom the source serves, as it says. */
+  readonly client: { readonly ip: string; readonly port: number };
+}
+
+const MAX_SERVICE = 253;
+const FLOW_ID = /^[0-9a-f-]{1,64}$/;
+
+const statuses: Readonly<Partial<Record<OverlayReason, number>>> = {
+  "unknown-service": 404,
+  "not-granted": 403,
+  "connect-refused": 502,
+  unreachable: 502,
+  "resolve-failed": 502,
+  "peer-absent": 502,
+  "connect-timeout": 504,
+  "service-down": 503,
+  "out-of-resources": 503,
+  "too-many-flows": 503,
+  "relay-refused": 403,
+  loop: 508,
+  "protocol-mismatch": 415,
+};
+
+/** For answers without a reason of their own. */
+const reasons: Readonly<Record<number, OverlayReason>> = {
+  403: "not-granted",
+  404: "unknown-service",
+  415: "protocol-mismatch",
+  502: "unreachable",
+  503: "out-of-resources",
+  504: "connect-timeout",
+  508: "loop",
+};
+
+/** With which code a stream is reset (RFC 9113 §7); those of our own say no more than that the stream has failed to anybody else. */
+const codes: Readonly<Partial<Record<OverlayReason, number>>> = {
+  reset: constants.NGHTTP2_CONNECT_ERROR,
+  removed: constants.NGHTTP2_CANCEL,
+  "not-granted": constants.NGHTTP2_INADEQUATE_SECURITY,
+  "out-of-resources": constants.NGHTTP2_ENHANCE_YOUR_CALM,
+  idle: 0x4846_0001,
+  unreachable: 0x4846_0002,
+};
+
+const reasonsOfCodes = new Map(
+  Object.entries(codes).map(([reason, code]) => [code, OverlayReason.catch("other").parse(reason)]),
+);
+
+/** The headers of a CONNECT (RFC 9113 §8.5), for UDP an extended one (RFC 8441 §4). */
+export function flowHeaders(peer: string, { service, protocol, flow, client }: FlowRequest): OutgoingHttpHeaders {
+  const udp =
+    protocol === "udp"
+      ? { ":protocol": "connect-udp", ":scheme": "https", ":path": "/", "capsule-protocol": "?1" }
+      : {};
+  return {
+    ":method": "CONNECT",
+    ":authority": `${peer}:443`,
+    ...udp,
+    "holdfast-service": service,
+    "holdfast-protocol": protocol,
+    "holdfast-flow": flow,
+    "holdfast-client": `${client.ip}:${client.port}`,
+  };
+}
+
+/** What a request asks for, or undefined when it is none that this node serves; nothing in it is believed but its form. */
+export function readFlow(headers: IncomingHttpHeaders): FlowRequest | undefined {
+  const service = headers["holdfast-service"];
+  const protocol = headers["holdfast-protocol"];
+  const flow = headers["holdfast-flow"];
+  if (headers[":method"] !== "CONNECT" || typeof service !== "string" || service.length > MAX_SERVICE) return undefined;
+  if (service === "" || typeof flow !== "string" || !FLOW_ID.test(flow)) return undefined;
+  const client = readPlace(headers["holdfast-client"]);
+  if (client === undefined) return undefined;
+  const isExtended = headers[":protocol"] === "connect-udp";
+  if (protocol === "tcp" && headers[":protocol"] === undefined) return { service, protocol, flow, client };
+  if (protocol === "udp" && isExtended) return { service, protocol, flow, client };
+  return undefined;
+}
+
+/** Reads `ip:port`, IPv6 without brackets. */
+export function readPlace(text: unknown): { readonly ip: string; readonly port: number } | undefined {
+  if (typeof text !== "string" || text.length > 64) return undefined;
+  const at = text.lastIndexOf(":");
+  const ip = text.slice(0, at);
+  const digits = text.slice(at + 1);
+  if (at < 0 || isIP(ip) === 0 || ip.includes("%") || !/^\d{1,5}$/.test(digits)) return undefined;
+  const port = Number(digits);
+  return port >= 1 && port <= 65_535 ? { ip, port } : undefined;
+}
+
+/** The answer that refuses a flow. */
+export function refusalHeaders(reason: OverlayReason): OutgoingHttpHeaders {
+  return { ":status": statuses[reason] ?? 500, "holdfast-reason": reason };
+}
+
+/** Why a flow was refused; undefined when it was not. */
+export function refusalOf(headers: IncomingHttpHeaders): OverlayReason | undefined {
+  const status = Number(headers[":status"]);
+  if (status === 200) return undefined;
+  const said = OverlayReason.safeParse(headers["holdfast-reason"]);
+  return said.success ? said.data : (reasons[status] ?? "other");
+}
+
+export function codeOf(reason: OverlayReason): number {
+  return codes[reason] ?? constants.NGHTTP2_INTERNAL_ERROR;
+}
+
+/** Why the other side reset a stream, from its code. */
+export function reasonOfCode(code: number): OverlayReason {
+  return code === constants.NGHTTP2_NO_ERROR ? "reset" : (reasonsOfCodes.get(code) ?? "other");
+}

@@ -1,0 +1,131 @@
+import { constants, createHash, type KeyObject } from "node:crypto";
+import type { Duplex } from "node:stream";
+import { connect, createSecureContext, TLSSocket, type SecureContext } from "node:tls";
+import { SessionError, toError } from "../../errors.ts";
+import { P256PublicKey } from "../../protocol/keys.ts";
+
+/** What a session is for; whoever names none of these is refused. */
+export type MeshProtocol = "h2" | "holdfast-h2r" | "holdfast-peer";
+
+/** What this node proves itself with. */
+export interface MeshIdentity {
+  readonly uid: string;
+  /** RFC 7638 thumbprint of the public key. */
+  readonly key: string;
+  readonly context: SecureContext;
+}
+
+/** What the other side has proved. */
+export interface Proof {
+  /** RFC 7638 thumbprint of its public key. */
+  readonly key: string;
+  readonly protocol: MeshProtocol;
+}
+
+// The shorter key first: as good for this, and less work for each byte.
+const CIPHERS = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
+
+/** TLS 1.3 alone, without tickets (RFC 8446 §4.6.1): a resumed session would carry a proof from another time. */
+export function meshContext(key: string, cert: string): SecureContext {
+  return createSecureContext({
+    key,
+    cert,
+    minVersion: "TLSv1.3",
+    maxVersion: "TLSv1.3",
+    ciphers: CIPHERS,
+    honorCipherOrder: true,
+    secureOptions: constants.SSL_OP_NO_TICKET,
+    sessionTimeout: 1,
+  });
+}
+
+/** Begins TLS as the accepting side, over a socket or any stream; `whenProved` tells how it went. */
+export function acceptTls(carrier: Duplex, identity: MeshIdentity, protocols: readonly MeshProtocol[]): TLSSocket {
+  return new TLSSocket(carrier, {
+    isServer: true,
+    secureContext: identity.context,
+    requestCert: true,
+    // Keys are judged by `whenProved`; of chains, names and dates nothing is asked.
+    rejectUnauthorized: false,
+    ALPNCallback: ({ protocols: offered }) => protocols.find((protocol) => offered.includes(protocol)),
+  });
+}
+
+/** Begins TLS as the dialling side, likewise. */
+export function dialTls(carrier: Duplex, identity: MeshIdentity, protocol: MeshProtocol): TLSSocket {
+  return connect({
+    socket: carrier,
+    secureContext: identity.context,
+    rejectUnauthorized: false,
+    checkServerIdentity: () => undefined,
+    ALPNProtocols: [protocol],
+  });
+}
+
+/**
+ * Waits until the other side has proved a key and agreed on a protocol; else the socket is destroyed. Whether the key is the one
+ * that was meant is for the caller to judge, before anything else is done.
+ * @throws {SessionError} `tls` for a handshake that failed or was resumed, `alpn` without a protocol, `unknown-key` without a key.
+ */
+export function whenProved(socket: TLSSocket, signal?: AbortSignal): Promise<Proof> {
+  return new Promise((resolve, reject) => {
+    const settle = (outcome: Proof | Error): void => {
+      socket.off("secure", onSecure).off("close", onClose);
+      signal?.removeEventListener("abort", onAbort);
+      if (!(outcome instanceof Error)) {
+        socket.off("error", onError);
+        resolve(outcome);
+        return;
+      }
+      // Errors that come after the first are of no interest to anybody, but would end the process.
+      socket.on("error", () => undefined).destroy();
+      reject(outcome);
+    };
+    const onSecure = (): void => settle(judge(socket));
+    const onError = (error: Error): void => settle(new SessionError(faultOf(error), error.message, { cause: error }));
+    const onClose = (): void => settle(new SessionError("tls", "closed before the handshake was over"));
+    const onAbort = (): void => settle(toError(signal?.reason));
+    socket.on("secure", onSecure).on("error", onError).on("close", onClose);
+    signal?.addEventListener("abort", onAbort);
+    if (signal?.aborted === true) onAbort();
+  });
+}
+
+/** RFC 7638 thumbprint of the P-256 key that the other side has proved; undefined without a certificate of such a key. */
+export function peerKey(socket: TLSSocket): string | undefined {
+  const key = socket.getPeerX509Certificate()?.publicKey;
+  return key === undefined ? undefined : p256Thumbprint(key);
+}
+
+/** RFC 7638 thumbprint of a P-256 key; undefined for any other. */
+export function p256Thumbprint(key: KeyObject): string | undefined {
+  const jwk = P256PublicKey.safeParse(key.export({ format: "jwk" })).data;
+  if (jwk === undefined) return undefined;
+  const { crv, kty, x, y } = jwk;
+  return createHash("sha256").update(JSON.stringify({ crv, kty, x, y })).digest("base64url");
+}
+
+function judge(socket: TLSSocket): Proof | Error {
+  const protocol = meshProtocol(socket.alpnProtocol);
+  if (socket.getProtocol() !== "TLSv1.3" || socket.isSessionReused()) return new SessionError("tls", "resumed, or old");
+  if (protocol === undefined) return new SessionError("alpn", "no protocol was agreed on");
+  let key: string | undefined;
+  try {
+    key = peerKey(socket);
+  } catch (error) {
+    return new SessionError("unknown-key", "a key that cannot be read", { cause: error });
+  }
+  if (key === undefined) return new SessionError("unknown-key", "no certificate of a P-256 key");
+  // Only sockets of a tls.Server clear this themselves, and HTTP/2 would wait for it.
+  Reflect.set(socket, "secureConnecting", false);
+  return { key, protocol };
+}
+
+function meshProtocol(name: string | false | null): MeshProtocol | undefined {
+  return name === "h2" || name === "holdfast-h2r" || name === "holdfast-peer" ? name : undefined;
+}
+
+function faultOf(error: Error): "tls" | "alpn" {
+  const code = "code" in error ? String(error.code) : "";
+  return code.includes("APPLICATION_PROTOCOL") ? "alpn" : "tls";
+}

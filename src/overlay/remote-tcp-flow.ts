@@ -1,0 +1,100 @@
+import type { Socket } from "node:net";
+import type { OverlayReason } from "../protocol/overlay.ts";
+import type { Dial } from "./dial.ts";
+import type { Gate } from "./gate.ts";
+import type { RunningFlow } from "./listener.ts";
+import { Coupling } from "./mesh/peers/coupling.ts";
+import type { Remote, RemoteTarget } from "./remote.ts";
+
+export interface RemoteTcpFlowOptions {
+  /** Accepted, half-open capable, and not yet read from. */
+  readonly client: Socket;
+  readonly sourceIp: string;
+  readonly target: RemoteTarget;
+  readonly remote: Remote;
+  /** From the client, and to it. */
+  readonly gates: { readonly in: Gate; readonly out: Gate };
+  readonly startedAt: number;
+  readonly onEnd: (flow: RemoteTcpFlow, reason: OverlayReason | undefined) => void;
+}
+
+/** One TCP connection to a listener and the stream to another node made for it. */
+export class RemoteTcpFlow implements RunningFlow {
+  readonly sourceIp: string;
+  readonly sourcePort: number;
+  readonly target: RemoteTarget;
+  readonly startedAt: number;
+  readonly destination = undefined;
+  readonly #options: RemoteTcpFlowOptions;
+  #dial: Dial | undefined;
+  #coupling: Coupling | undefined;
+  #waitsSince: number | undefined;
+  #isOver = false;
+
+  constructor(options: RemoteTcpFlowOptions) {
+    this.sourceIp = options.sourceIp;
+    this.sourcePort = options.client.remotePort ?? 0;
+    this.target = options.target;
+    this.startedAt = options.startedAt;
+    this.#options = options;
+    options.client.on("error", this.#onError);
+  }
+
+  get bytesIn(): number {
+    return this.#coupling?.bytesUp ?? 0;
+  }
+
+  get bytesOut(): number {
+    return this.#coupling?.bytesDown ?? 0;
+  }
+
+  get isConnected(): boolean {
+    return this.#coupling !== undefined;
+  }
+
+  start(): void {
+    if (this.#isOver) return;
+    const { remote, target, client, gates } = this.#options;
+    const place = { ip: this.sourceIp, port: this.sourcePort };
+    this.#dial = remote.dial(
+      { target, protocol: "tcp", client: place },
+      {
+        opened: (stream, lost) => {
+          this.#dial = undefined;
+          client.off("error", this.#onError);
+          const onEnd = (reason: OverlayReason | undefined): void => this.#finish(reason);
+          this.#coupling = new Coupling({ socket: client, stream, gates, lost, onEnd });
+          this.#coupling.start();
+        },
+        failed: (reason) => {
+          this.#dial = undefined;
+          this.abort(reason);
+        },
+      },
+    );
+  }
+
+  /** Ends both sides by a reset. */
+  abort(reason: OverlayReason): void {
+    if (this.#isOver) return;
+    if (this.#coupling !== undefined) return this.#coupling.abort(reason);
+    this.#finish(reason);
+    this.#dial?.cancel();
+    this.#options.client.resetAndDestroy();
+  }
+
+  sweep(now: number, idleTimeoutMs: number): void {
+    if (this.#coupling !== undefined) return this.#coupling.sweep(now, idleTimeoutMs);
+    this.#waitsSince ??= now;
+    // How long the other node dials is its own affair, but not for ever.
+    if (now - this.#waitsSince >= idleTimeoutMs) this.abort("connect-timeout");
+  }
+
+  readonly #onError = (): void => this.abort("reset");
+
+  #finish(reason: OverlayReason | undefined): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#options.onEnd(this, reason);
+  }
+}

@@ -1,0 +1,107 @@
+import type { Clock } from "../host/clock.ts";
+import type { OverlayReason } from "../protocol/overlay.ts";
+import type { Dial } from "./dial.ts";
+import { DatagramPipe } from "./mesh/peers/datagram-pipe.ts";
+import { codeOf, reasonOfCode } from "./mesh/peers/wire.ts";
+import type { Remote, RemoteTarget } from "./remote.ts";
+import { hasRoom } from "./udp-binding.ts";
+import { AMPLIFICATION, type UdpFlow } from "./udp-session.ts";
+
+export interface RemoteUdpSessionOptions {
+  readonly sourceIp: string;
+  readonly sourcePort: number;
+  readonly target: RemoteTarget;
+  readonly remote: Remote;
+  readonly clock: Clock;
+  readonly startedAt: number;
+  /** Sends to the client, or tells that it could not. */
+  readonly reply: (datagram: Buffer) => boolean;
+  readonly onDrop: () => void;
+  /** Told once; without a reason when it was idle. */
+  readonly onEnd: (session: RemoteUdpSession, reason: OverlayReason | undefined) => void;
+}
+
+/** The datagrams of one client address and port, and the stream to another node made for them. */
+export class RemoteUdpSession implements UdpFlow {
+  readonly sourceIp: string;
+  readonly sourcePort: number;
+  readonly target: RemoteTarget;
+  readonly startedAt: number;
+  readonly destination = undefined;
+  bytesIn = 0;
+  bytesOut = 0;
+  readonly #options: RemoteUdpSessionOptions;
+  #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  #dial: Dial | undefined;
+  #pipe: DatagramPipe | undefined;
+  #hasAnswered = false;
+  #isOver = false;
+  #activeAt: number;
+
+  constructor(options: RemoteUdpSessionOptions) {
+    this.sourceIp = options.sourceIp;
+    this.sourcePort = options.sourcePort;
+    this.target = options.target;
+    this.startedAt = options.startedAt;
+    this.#options = options;
+    this.#activeAt = options.clock.elapsed();
+  }
+
+  get isConnected(): boolean {
+    return this.#pipe !== undefined;
+  }
+
+  start(): void {
+    const { remote, target, clock, onDrop } = this.#options;
+    const client = { ip: this.sourceIp, port: this.sourcePort };
+    this.#dial = remote.dial(
+      { target, protocol: "udp", client },
+      {
+        opened: (stream, lost) => {
+          this.#dial = undefined;
+          const onEnd = (code: number): void => this.#finish(lost() ?? (code === 0 ? undefined : reasonOfCode(code)));
+          const onDatagram = (datagram: Buffer): void => this.#answer(datagram);
+          this.#pipe = new DatagramPipe({ stream, clock, onDatagram, onDrop, onEnd });
+          for (const datagram of this.#waiting) this.#pipe.send(datagram);
+          this.#waiting = [];
+        },
+        failed: (reason) => this.end(reason),
+      },
+    );
+  }
+
+  take(datagram: Buffer, now: number): void {
+    this.#activeAt = now;
+    this.bytesIn += datagram.length;
+    if (this.bytesOut > 0) this.#hasAnswered = true;
+    if (this.#pipe !== undefined) this.#pipe.send(datagram);
+    else if (hasRoom(this.#waiting.length, this.#waitingBytes, datagram.length)) {
+      this.#waiting.push(datagram);
+      this.#waitingBytes += datagram.length;
+    } else this.#options.onDrop();
+  }
+
+  sweep(now: number, idleTimeoutMs: number): void {
+    if (now - this.#activeAt >= idleTimeoutMs) this.end(undefined);
+  }
+
+  end(reason: OverlayReason | undefined): void {
+    if (this.#isOver) return;
+    this.#finish(reason);
+    this.#dial?.cancel();
+    this.#pipe?.close(reason === undefined ? undefined : codeOf(reason));
+  }
+
+  #answer(datagram: Buffer): void {
+    const isTooMuch = this.bytesOut + datagram.length > AMPLIFICATION * this.bytesIn;
+    if ((!this.#hasAnswered && isTooMuch) || !this.#options.reply(datagram)) return this.#options.onDrop();
+    this.bytesOut += datagram.length;
+  }
+
+  #finish(reason: OverlayReason | undefined): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#options.onEnd(this, reason);
+  }
+}

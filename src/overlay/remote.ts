@@ -1,0 +1,36 @@
+import type { Http2Stream } from "node:http2";
+import type { OverlayReason } from "../protocol/overlay.ts";
+import type { Dial } from "./dial.ts";
+
+/** Where a flow goes on another node. */
+export interface RemoteTarget {
+  readonly peer: string;
+  /** A service there, or `IP:port`; also what the flow records call it. */
+  readonly label: string;
+}
+
+/** What is opened towards another node. */
+export interface RemoteRequest {
+  readonly target: RemoteTarget;
+  readonly protocol: "tcp" | "udp";
+  readonly client: { readonly ip: string; readonly port: number };
+}
+
+/** Told of how it went, exactly once unless it was cancelled. */
+export interface RemoteUser {
+  /** The other node has dialled. `lost` tells why the session below the stream has ended, once it has. */
+  opened(stream: Http2Stream, lost: () => OverlayReason | undefined): void;
+  failed(reason: OverlayReason): void;
+}
+
+/** The way to services of other nodes, and from other nodes to the services here. */
+export interface Remote {
+  /** Asks another node for a service; `user` is told later. */
+  dial(request: RemoteRequest, user: RemoteUser): Dial;
+  /** Flows that other nodes have brought to services here. */
+  readonly activeFlows: number;
+  /** Ends the flows from other nodes that lead to a service. */
+  dropService(name: string): void;
+  /** Ends what has been idle for too long; `now` is monotonic. */
+  sweep(now: number): void;
+}

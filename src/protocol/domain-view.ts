@@ -1,0 +1,83 @@
+import { DomainGrant, DomainPeer } from "./domain-items.ts";
+import type { DomainDocument } from "./documents.ts";
+import { firstIssueText } from "./issue-text.ts";
+import type { Issue } from "./reconcile.ts";
+import type { JsonObject } from "./values.ts";
+import type { z } from "zod";
+
+/** What a `domain` document says, item by item: those that cannot be used are issues, and the others work. */
+export interface DomainView {
+  readonly fqdn: string;
+  /** By uid. */
+  readonly peers: ReadonlyMap<string, DomainPeer>;
+  readonly grants: readonly DomainGrant[];
+  readonly issues: readonly Issue[];
+  /** The peer of this name, FQDN or uid, however it is capitalised. */
+  find(name: string): DomainPeer | undefined;
+}
+
+/** Reads the document in force; the same one is read once. */
+export type ReadDomain = (domain: DomainDocument | undefined) => DomainView | undefined;
+
+/** Of how many bad items somebody is told. */
+const MAX_ISSUES = 100;
+
+/** Keeps what came of a document, which nobody changes in place, for as long as it is in use. */
+export function domainReader(): ReadDomain {
+  const known = new WeakMap<DomainDocument, DomainView>();
+  return (domain) => {
+    if (domain === undefined) return undefined;
+    const before = known.get(domain);
+    if (before !== undefined) return before;
+    const view = readDomain(domain);
+    known.set(domain, view);
+    return view;
+  };
+}
+
+/** Takes a document apart, whose items that need features of another version are left out already. Pure. */
+export function readDomain({ fqdn, peers, grants }: DomainDocument): DomainView {
+  const foundPeers = readItems("peers", peers, DomainPeer);
+  const foundGrants = readItems("grants", grants, DomainGrant);
+  const byUid = new Map<string, DomainPeer>();
+  const byName = new Map<string, DomainPeer>();
+  const issues = [...foundPeers.issues];
+  for (const peer of foundPeers.items) {
+    if (byUid.has(peer.uid)) {
+      issues.push(issueOf("peers", peer.uid, "E_NAME_DUPLICATE", "is there twice; the first is used"));
+      continue;
+    }
+    byUid.set(peer.uid, peer);
+    for (const name of [peer.name, peer.fqdn, peer.uid]) if (!byName.has(name)) byName.set(name, peer);
+  }
+  return {
+    fqdn,
+    peers: byUid,
+    grants: foundGrants.items,
+    issues: [...issues, ...foundGrants.issues].slice(0, MAX_ISSUES),
+    find: (name) => byName.get(name.toLowerCase()),
+  };
+}
+
+function readItems<T>(
+  list: "peers" | "grants",
+  raw: readonly JsonObject[],
+  schema: z.ZodType<T>,
+): { readonly items: readonly T[]; readonly issues: readonly Issue[] } {
+  const issues: Issue[] = [];
+  const items = raw.flatMap((item, index) => {
+    const parsed = schema.safeParse(item);
+    if (parsed.success) return [parsed.data];
+    const field = parsed.error.issues[0]?.path.join(".") ?? "";
+    const at = field === "" ? "" : `${field.slice(0, 64)} `;
+    issues.push(issueOf(list, String(index), "invalid-item", `${at}${firstIssueText(parsed.error)}`.slice(0, 512)));
+    return [];
+  });
+  return { items, issues };
+}
+
+/** Below the section that uses them, since a document of its own has no place among issues. */
+function issueOf(list: string, item: string, code: string, text: string): Issue {
+  const path = `gateway.domain.${list}.${item}`;
+  return { path, code, message: `${path}: ${text}` };
+}

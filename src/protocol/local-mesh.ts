@@ -1,0 +1,107 @@
+import { z } from "zod";
+import { GatewayType } from "./domain-items.ts";
+import { OverlayState } from "./local-overlay.ts";
+import { ClientState, PathId, PathState, PeerSessionState, ServerState } from "./overlay-mesh.ts";
+import { Issue } from "./reconcile.ts";
+import { Fqdn, Host, IpAddress, NodeName, NodeType, Port, Uid, UnixMilliseconds, Version } from "./values.ts";
+
+/**
+ * How the ways that this node initiates stand: `up` all, `degraded` some, `down` none of them; `none` where it has none to keep, and
+ * `unknown` while no overlay tells.
+ */
+export const DataPlaneState = z.enum(["up", "degraded", "down", "none", "unknown"]);
+export type DataPlaneState = z.infer<typeof DataPlaneState>;
+
+const who = { uid: Uid, name: NodeName, fqdn: Fqdn };
+
+/** A path as it is desired, and how it stands; `pending` is one that the overlay does not have yet. */
+export const PathView = PathState.omit({ gateway: true, state: true, since: true }).extend({
+  /** Empty for the built-in one. */
+  id: PathId,
+  host: Host,
+  port: Port,
+  local: IpAddress.optional(),
+  isDefault: z.boolean(),
+  state: z.enum([...PathState.shape.state.options, "pending"]),
+  /** Absent while it is pending. */
+  since: UnixMilliseconds.optional(),
+});
+export type PathView = z.infer<typeof PathView>;
+
+/** A gateway that this node dials. */
+export const GatewayView = z.object({ ...who, type: GatewayType, paths: z.array(PathView).max(1024) });
+export type GatewayView = z.infer<typeof GatewayView>;
+
+/** This node's own gateway. */
+export const GatewayServerView = ServerState.extend({
+  port: Port,
+  addresses: z.array(IpAddress).max(16),
+  /** Nodes that have dialled it and are there, and how many may. */
+  clients: Version,
+  admitted: Version,
+});
+export type GatewayServerView = z.infer<typeof GatewayServerView>;
+
+/** What carries the traffic that has no path of its own to keep to, since when, and why. */
+export const Carrier = z.object({
+  gateway: NodeName,
+  path: PathId,
+  since: UnixMilliseconds,
+  reason: z.string().max(512).optional(),
+});
+export type Carrier = z.infer<typeof Carrier>;
+
+/** The answer to `GET /v1/gateways`: every gateway that this node dials with its paths, and its own. */
+export const GatewaysReport = z.object({
+  schema: z.literal(1),
+  overlay: OverlayState,
+  /** Absent while the node has no document of its domain. */
+  domain: Fqdn.optional(),
+  dataPlane: DataPlaneState,
+  carrier: Carrier.optional(),
+  /** What is wrong with the section, or with what the domain's document says for it. */
+  issues: z.array(Issue).max(100),
+  gateways: z.array(GatewayView).max(1024),
+  server: GatewayServerView.optional(),
+});
+export type GatewaysReport = z.infer<typeof GatewaysReport>;
+
+/** A peer session, with the gateway it goes through by name. */
+export const PeerSessionView = PeerSessionState.omit({ peer: true, gateway: true }).extend({
+  gateway: z.string().max(253),
+});
+export type PeerSessionView = z.infer<typeof PeerSessionView>;
+
+/**
+ * Another node of the domain. `connected`: there is a tunnel between the two, or a session through a gateway; `reachable`: a gateway
+ * that is up may lead to it, which nothing has tried; `unreachable`: there is no way at all.
+ */
+export const PeerView = z.object({
+  ...who,
+  type: NodeType,
+  state: z.enum(["connected", "reachable", "unreachable"]),
+  /** Since when it is connected, or is no longer. */
+  since: UnixMilliseconds.optional(),
+  /** This node dials it. */
+  isGateway: z.boolean(),
+  /** It may dial this node. */
+  mayDial: z.boolean(),
+  /** How it dialled this node's gateway, if it ever did. */
+  client: ClientState.omit({ peer: true }).optional(),
+  sessions: z.array(PeerSessionView).max(64),
+  /** What it may use here; `more` counts what is left out. */
+  grants: z.array(z.object({ service: z.string().max(253), protocol: z.enum(["tcp", "udp"]) })).max(64),
+  moreGrants: Version.optional(),
+});
+export type PeerView = z.infer<typeof PeerView>;
+
+/** The answer to `GET /v1/peers`: every node that this one may meet. */
+export const PeersReport = z.object({
+  schema: z.literal(1),
+  overlay: OverlayState,
+  domain: Fqdn.optional(),
+  dataPlane: DataPlaneState,
+  issues: z.array(Issue).max(100),
+  peers: z.array(PeerView).max(10_000),
+});
+export type PeersReport = z.infer<typeof PeersReport>;

@@ -1,0 +1,178 @@
+import { expect, test } from "vitest";
+import type { Controller } from "../../../../src/controller/controller.ts";
+import { neighbours } from "../../../../src/controller/channel/neighbours.ts";
+import type { MeshRecord } from "../../../../src/controller/model/mesh-node.ts";
+import type { MeshRow } from "../../../../src/controller/store/mesh.ts";
+import { DomainDocument } from "../../../../src/protocol/documents.ts";
+import { DomainPeer } from "../../../../src/protocol/domain-items.ts";
+import { peekClaims } from "../../../../src/protocol/jws.ts";
+import type { NodeType } from "../../../../src/protocol/values.ts";
+import { connectors, meshRecord, server, uidOf } from "../../../support/mesh-records.ts";
+import { TestNode, until, type TestSession } from "../../../support/node-client.ts";
+import { addNode, runController, temporaryDirectory } from "../../../support/running-controller.ts";
+
+/** Connected nodes by name, and what each of them hears. */
+class Listeners {
+  readonly controller: Controller;
+  readonly #sessions = new Map<string, TestSession>();
+  #barrier = 0;
+
+  constructor(controller: Controller) {
+    this.controller = controller;
+  }
+
+  async add(name: string, type: NodeType = "Node"): Promise<string> {
+    const node = await addNode(this.controller, name, { type });
+    this.#sessions.set(name, await node.connect());
+    return node.uid;
+  }
+
+  uid(name: string): string {
+    return this.controller.fleet.nodeByFqdn(`${name}.net.example`)?.uid ?? "";
+  }
+
+  /** The names of those who heard of a new `domain` document: a later change of every node shows that nothing more comes. */
+  async told(change: () => unknown): Promise<readonly string[]> {
+    for (const session of this.#sessions.values()) session.changed.length = 0;
+    await change();
+    this.#barrier += 1;
+    const sessions = [...this.#sessions].filter(([name]) => this.uid(name) !== "");
+    for (const [name] of sessions)
+      this.controller.fleet.setTag(this.uid(name), "barrier", String(this.#barrier), "test");
+    await until(() => sessions.every(([, { changed }]) => changed.some(({ name }) => name === "node")));
+    return sessions
+      .filter(([, { changed }]) => changed.some(({ name }) => name === "domain"))
+      .map(([name]) => name)
+      .sort();
+  }
+
+  /** Whom a node knows by its newest document, and from whom it grants. */
+  async knows(name: string): Promise<{ readonly peers: readonly string[]; readonly grants: readonly string[] }> {
+    const jws = await this.#sessions.get(name)?.fetchDocument(this.controller.url, "domain");
+    const { peers, grants } = DomainDocument.parse(peekClaims("holdfast-document+jwt", jws ?? "").body);
+    const names = peers.map((peer) => DomainPeer.parse(peer).name).sort();
+    return { peers: names, grants: grants.map(({ service }) => String(service)) };
+  }
+}
+
+test("every change reaches the nodes whom it concerns, and no other", async () => {
+  const controller = await runController({ domain: "net.example" });
+  const { fleet } = controller;
+  const all = new Listeners(controller);
+  for (const name of ["a", "b", "gw", "other"]) await all.add(name);
+  const put = (name: string, section: "gateway" | "connectors", body: object | undefined) => () =>
+    fleet.setSection(all.uid(name), section, body === undefined ? undefined : { ...body }, "test");
+
+  // A gateway comes: everybody dials it.
+  expect(await all.told(put("gw", "gateway", server("public")))).toEqual(["a", "b", "gw", "other"]);
+  expect(await all.knows("a")).toEqual({ peers: ["gw"], grants: [] });
+  expect((await all.knows("gw")).peers).toEqual(["a", "b", "other"]);
+
+  // What nobody else must know is told to nobody, and equal content is no news.
+  expect(await all.told(put("gw", "gateway", server("public", { monitorHopsMode: "never" })))).toEqual([]);
+  expect(await all.told(put("a", "connectors", connectors(["local", "web"])))).toEqual([]);
+  expect(await all.told(() => fleet.setLifecycleState(all.uid("gw"), "production", "test"))).toEqual([]);
+
+  // A connector concerns both its ends.
+  expect(await all.told(put("a", "connectors", connectors(["b", "web"])))).toEqual(["a", "b"]);
+  expect([await all.knows("a"), await all.knows("b")]).toEqual([
+    { peers: ["b", "gw"], grants: [] },
+    { peers: ["a", "gw"], grants: ["web"] },
+  ]);
+  expect(await all.told(put("a", "connectors", connectors(["b", "web"], ["b", "db"])))).toEqual(["b"]);
+  expect(await all.told(put("a", "connectors", connectors(["b", "db"])))).toEqual(["b"]);
+  expect((await all.knows("b")).grants).toEqual(["db"]);
+
+  // Who is not active is nobody's peer, and comes back.
+  const state = (name: string, to: "ACTIVE" | "INACTIVE") => () =>
+    fleet.updateNode(all.uid(name), { state: to }, "test");
+  expect(await all.told(state("a", "INACTIVE"))).toEqual(["a", "b", "gw"]);
+  expect([await all.knows("a"), (await all.knows("b")).grants]).toEqual([{ peers: [], grants: [] }, []]);
+  expect(await all.told(state("a", "ACTIVE"))).toEqual(["a", "b", "gw"]);
+
+  // A private gateway lists a cluster, whose members come and go.
+  const { fqdn } = fleet.createCluster({ name: "pair" }, "test");
+  const listing = server("private", { clients: [{ name: "pair", enabled: true }] });
+  expect(await all.told(put("gw", "gateway", listing))).toEqual(["a", "b", "gw", "other"]);
+  expect(await all.told(() => fleet.updateNode(all.uid("b"), { cluster: fqdn }, "test"))).toEqual(["b", "gw"]);
+  expect((await all.knows("gw")).peers).toEqual(["b"]);
+  expect(await all.told(() => fleet.deleteCluster(fqdn, "test"))).toEqual(["b", "gw"]);
+  expect((await all.knows("gw")).peers).toEqual([]);
+
+  // A new node, and one that is deleted.
+  await all.told(put("gw", "gateway", server("hub")));
+  await all.told(put("other", "connectors", connectors(["new", "x"])));
+  expect(await all.told(() => all.add("new"))).toEqual(["gw", "other"]);
+  expect(await all.knows("new")).toEqual({ peers: ["gw", "other"], grants: ["x"] });
+  expect(await all.told(() => fleet.deleteNode(all.uid("gw"), "test"))).toEqual(["a", "b", "new", "other"]);
+  expect((await all.knows("a")).peers).toEqual(["b"]);
+  expect(await all.told(put("other", "connectors", undefined))).toEqual(["new", "other"]);
+});
+
+test("a restart is no change, and what it finds is compared with what comes", async () => {
+  const dataDir = await temporaryDirectory();
+  const first = await runController({ domain: "net.example", dataDir });
+  const [edge, gateway] = [await addNode(first, "edge"), await addNode(first, "gw")];
+  first.fleet.setSection(gateway.uid, "gateway", server("public"), "test");
+  await first.close();
+  const second = await runController({ dataDir });
+  const again = new TestNode(second.url, edge.uid, edge.identity);
+  const session = await again.connect();
+  expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).versions.domain).toBe(2);
+  second.fleet.setSection(gateway.uid, "gateway", server("public", { monitorHops: true }), "test");
+  second.fleet.setSection(gateway.uid, "gateway", server("public", { port: 9443 }), "test");
+  await until(() => session.changed.length > 0);
+  expect(session.changed).toEqual([{ name: "domain", version: 3 }]);
+});
+
+/** A store of a few rows, whose transactions fail when told. */
+function fakeStore(...records: readonly MeshRecord[]) {
+  const rowOf = ({ gateway, connectors: items, ...rest }: MeshRecord): MeshRow => ({
+    ...rest,
+    gateway: gateway === undefined ? undefined : JSON.stringify(gateway),
+    connectors: items === undefined ? undefined : JSON.stringify(items),
+  });
+  const rows = new Map(records.map((record) => [record.uid, rowOf(record)]));
+  const store = { failed: 0, read: 0 };
+  return {
+    store,
+    put: (record: MeshRecord) => rows.set(record.uid, rowOf(record)),
+    mesh: {
+      all: () => [...rows.values()],
+      get(uid: string) {
+        store.read += 1;
+        return rows.get(uid);
+      },
+    },
+    failures: () => store.failed,
+  };
+}
+
+test("only what is said to have changed is read, and after a failed transaction everything is", () => {
+  const gateway = meshRecord(3, { name: "gw", gateway: server("public") });
+  const fake = fakeStore(meshRecord(1), meshRecord(2), gateway);
+  const index = neighbours(fake);
+  const changed = (...numbers: readonly number[]) =>
+    [...index.changed(numbers.map((number) => uidOf(number)))].map(([uid, { peers }]) => [uid, peers.length]);
+  const everybody = (ofEdges: number) => [
+    [uidOf(1), ofEdges],
+    [uidOf(2), ofEdges],
+    [uidOf(3), ofEdges === 0 ? 0 : 2],
+  ];
+
+  expect(changed()).toEqual(everybody(1));
+  expect(changed(1, 2, 3)).toEqual([]);
+  fake.put({ ...gateway, gateway: server("hub", { port: 9 }) });
+  fake.store.read = 0;
+  expect(changed(1)).toEqual([]);
+  expect(fake.store.read).toBe(1);
+  expect(changed(3)).toEqual([...everybody(1).slice(0, 2), [uidOf(3), 2]]);
+
+  // The change is taken back, and what is remembered of it with it.
+  fake.put({ ...gateway, gateway: { enabled: false } });
+  expect(changed(3)).toEqual(everybody(0));
+  fake.put(gateway);
+  fake.store.failed += 1;
+  expect(changed(1)).toEqual(everybody(1));
+  expect(changed(99)).toEqual([]);
+});

@@ -1,0 +1,499 @@
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { Duplex } from "node:stream";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { nameCache, type AskName } from "../../../../../src/overlay/name-cache.ts";
+import { dialHop } from "../../../../../src/overlay/mesh/paths/dial-hop.ts";
+import { Paths } from "../../../../../src/overlay/mesh/paths/paths.ts";
+import type {
+  MeshEvent,
+  MeshPath,
+  OverlayMesh,
+  PathState,
+  RttBucket,
+} from "../../../../../src/protocol/overlay-mesh.ts";
+import { testCertificate } from "../../../../support/certificates.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
+import { FaultProxy } from "../../../../support/fault-proxy.ts";
+import { freePort } from "../../../../support/programs.ts";
+import { testGateway, testIdentity, type TestGateway } from "../../../../support/test-gateway.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
+
+const SELF = "00000000-0000-4000-8000-000000000001";
+const PEER = "00000000-0000-4000-8000-000000000009";
+const G1 = "00000000-0000-4000-8000-00000000000a";
+const G2 = "00000000-0000-4000-8000-00000000000b";
+
+interface Rig {
+  readonly paths: Paths;
+  readonly clock: FakeClock;
+  readonly events: MeshEvent[];
+  readonly buckets: RttBucket[];
+  readonly streams: { stream: ServerHttp2Stream; headers: IncomingHttpHeaders }[];
+  /** Waits for a condition while time passes much faster. */
+  readonly until: <T>(what: string, probe: () => T) => Promise<Exclude<T, undefined | false>>;
+  /** The path of this gateway and id. */
+  readonly state: (gateway: string, id?: string) => PathState | undefined;
+  readonly splice: (path?: string) => Promise<{ stream: Duplex; way: { gateway: string; path: string } }>;
+}
+
+async function rig(askName: AskName = () => Promise.reject(new Error("no names here"))): Promise<Rig> {
+  const clock = new FakeClock();
+  const own = await testCertificate({ hosts: [] });
+  const names = nameCache(clock, askName);
+  const identity = testIdentity(SELF, own);
+  const events: MeshEvent[] = [];
+  const buckets: RttBucket[] = [];
+  const streams: Rig["streams"] = [];
+  const paths = new Paths({
+    clock,
+    random: () => 0.5,
+    dial: (target, protocol, signal) => dialHop({ clock, names, identity: () => identity }, target, protocol, signal),
+    onStream: (stream, headers) => void streams.push({ stream, headers }),
+    onChanged: () => undefined,
+    onEvent: (event) => void events.push(event),
+    onBuckets: (closed) => void buckets.push(...closed),
+  });
+  onTestFinished(() => paths.close());
+  return {
+    paths,
+    clock,
+    events,
+    buckets,
+    streams,
+    until: (what, probe) =>
+      waitFor(what, async () => {
+        for (let i = 0; i < 5; i += 1) {
+          const value = probe();
+          if (value !== undefined && value !== false) return value;
+          await clock.advance(100);
+          await new Promise((resolve) => setTimeout(resolve, 2));
+        }
+        return probe();
+      }),
+    state: (gateway, id = "") => paths.states().find((one) => one.gateway === gateway && one.id === id),
+    splice: (path) =>
+      paths.splice(PEER, { signal: AbortSignal.timeout(20_000), ...(path === undefined ? {} : { path }) }),
+  };
+}
+
+function pathTo(gateway: string, port: number, more: Partial<MeshPath> = {}): MeshPath {
+  return { gateway, id: "", host: "127.0.0.1", port, isDefault: true, ...more };
+}
+
+function mesh(paths: MeshPath[], keys: Readonly<Record<string, string>>, more: Partial<OverlayMesh> = {}): OverlayMesh {
+  const peers = Object.entries(keys).map(([uid, key]) => ({ uid, fqdn: `n${uid.slice(-1)}.example.net`, key }));
+  return { self: SELF, peers, paths, grants: [], routes: [], ...more };
+}
+
+const isUp = (state: PathState | undefined): boolean => state?.state === "up";
+
+async function echoes(stream: Duplex, text: string): Promise<void> {
+  let got = "";
+  stream.on("data", (chunk: Buffer) => (got += chunk.toString()));
+  stream.write(text);
+  await waitFor("the echo", () => got === text);
+  stream.removeAllListeners("data");
+}
+
+/** Two gateways, both up, the first one carrying. */
+async function twoGateways(): Promise<Rig & { one: TestGateway; two: TestGateway; proxy: FaultProxy }> {
+  const [one, two, r] = await Promise.all([testGateway(), testGateway(), rig()]);
+  const proxy = await FaultProxy.start(await freePort(), one.port);
+  r.paths.apply(
+    mesh([pathTo(G1, proxy.port), pathTo(G2, two.port, { isDefault: false })], { [G1]: one.key, [G2]: two.key }),
+  );
+  await r.until("both are up", () => isUp(r.state(G1)) && isUp(r.state(G2)));
+  await r.until("the default one carries", () => r.state(G1)?.carries === true);
+  r.events.length = 0;
+  return { ...r, one, two, proxy };
+}
+
+describe("paths to gateways", () => {
+  it("are held by one inward session, and an outward one comes with the first need", async () => {
+    const { paths, until, state, splice } = await rig();
+    const gateway = await testGateway();
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    expect(state(G1)).toMatchObject({ state: "connecting", carries: false });
+    await until("it is up", () => isUp(state(G1)));
+    expect(state(G1)).toMatchObject({ carries: true, remote: { ip: "127.0.0.1", port: gateway.port }, loss: 0 });
+    expect(gateway.inward).toHaveLength(1);
+    expect(gateway.outward).toHaveLength(0);
+    const { stream, way } = await splice();
+    expect(way).toEqual({ gateway: G1, path: "" });
+    expect(gateway.outward).toHaveLength(1);
+    await echoes(stream, "hello");
+    const others = await Promise.all([splice(), splice(), splice()]);
+    expect(gateway.outward).toHaveLength(1);
+    for (const one of [stream, ...others.map(({ stream: other }) => other)]) one.destroy();
+    await until("the outward session is closed for want of use", () => gateway.outward.length === 0);
+    expect(gateway.inward).toHaveLength(1);
+    expect(isUp(state(G1))).toBe(true);
+  });
+
+  it("ask the gateway for the peer by its uid, and pass its refusal on", async () => {
+    const { paths, until, state, splice } = await rig();
+    const gateway = await testGateway();
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    await until("it is up", () => isUp(state(G1)));
+    const seen: IncomingHttpHeaders[] = [];
+    gateway.onConnect = (stream, headers) => {
+      seen.push(headers);
+      stream.respond({ ":status": 403, "holdfast-reason": "relay-refused" }, { endStream: true });
+    };
+    await expect(splice()).rejects.toMatchObject({ code: "relay-refused" });
+    expect(seen).toMatchObject([{ ":method": "CONNECT", ":authority": `${PEER}:443` }]);
+    gateway.onConnect = (stream) =>
+      stream.respond({ ":status": 502, "holdfast-reason": "nonsense" }, { endStream: true });
+    await expect(splice()).rejects.toMatchObject({ code: "peer-absent" });
+    gateway.onConnect = (stream) => stream.close();
+    await expect(splice()).rejects.toMatchObject({ code: "tunnel-lost" });
+  });
+
+  it("hand over what the gateway opens", async () => {
+    const { paths, until, state, streams } = await rig();
+    const gateway = await testGateway();
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    await until("it is up", () => isUp(state(G1)));
+    await gateway.open({ ":authority": `${SELF}:443` });
+    const { headers } = await until("a stream", () => streams[0]);
+    expect(headers[":authority"]).toBe(`${SELF}:443`);
+  });
+
+  it("without any that is up, nobody is reached", async () => {
+    const { paths, splice, until, state } = await rig();
+    await expect(splice()).rejects.toMatchObject({ code: "no-path" });
+    expect(paths.direct(G1, { signal: AbortSignal.timeout(1000) })).toBeUndefined();
+    const port = await freePort();
+    paths.apply(mesh([pathTo(G1, port)], { [G1]: "A".repeat(43) }));
+    await until("it is down", () => state(G1)?.state === "down");
+    expect(state(G1)?.reason).toContain("ECONNREFUSED");
+    await expect(splice()).rejects.toMatchObject({ code: "no-path" });
+    await expect(paths.direct(G1, { signal: AbortSignal.timeout(1000) })).rejects.toMatchObject({ code: "no-path" });
+  });
+
+  it("the wrong key at the right address is not spoken to, for ever", async () => {
+    const { paths, until, state } = await rig();
+    const gateway = await testGateway();
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: "A".repeat(43) }));
+    await until("it is tried again and again", () => (state(G1)?.attempts ?? 0) > 4);
+    expect(state(G1)).toMatchObject({
+      state: "down",
+      reason: "whoever answered proved another key than the gateway's",
+    });
+    await until("nothing is left", () => gateway.inward.length === 0);
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    await until("the key was corrected", () => isUp(state(G1)));
+  });
+
+  it("a gateway whose key is not known is not dialled", async () => {
+    const { paths, until, state } = await rig();
+    const gateway = await testGateway();
+    paths.apply(mesh([pathTo(G1, gateway.port)], {}));
+    await until("it says so", () => state(G1)?.reason === "the key of the gateway is not known");
+    expect(gateway.connections).toBe(0);
+  });
+
+  it("a local address that is not here keeps a path down, and one that is here is used", async () => {
+    const { paths, until, state } = await rig();
+    const gateway = await testGateway();
+    const ids = { [G1]: gateway.key };
+    paths.apply(
+      mesh(
+        [
+          pathTo(G1, gateway.port, { id: "a", local: "192.0.2.7" }),
+          pathTo(G1, gateway.port, { id: "b", local: "127.0.0.77" }),
+        ],
+        ids,
+      ),
+    );
+    await until("one is up", () => isUp(state(G1, "b")));
+    await until("the other is down", () => state(G1, "a")?.state === "down");
+    expect(state(G1, "a")?.reason).toBe("the address 192.0.2.7 is not on this machine");
+    expect(gateway.inward[0]?.socket.remoteAddress).toBe("127.0.0.77");
+  });
+
+  it("a gateway that accepts and goes silent is given up and tried again", async () => {
+    const gateway = await testGateway();
+    const proxy = await FaultProxy.start(await freePort(), gateway.port);
+    await proxy.set({ kind: "hang" });
+    const { paths, until, state } = await rig();
+    paths.apply(mesh([pathTo(G1, proxy.port)], { [G1]: gateway.key }));
+    await until("it gives up", () => state(G1)?.state === "down");
+    expect(state(G1)?.reason).toBe("no answer from 127.0.0.1 in 10 s");
+    await proxy.set({ kind: "pass" });
+    await until("it is up", () => isUp(state(G1)));
+  });
+
+  it("a half-open tunnel is found by probes, and what runs over it ends as lost", async () => {
+    const { paths, until, state, splice, events } = await rig();
+    const gateway = await testGateway();
+    const proxy = await FaultProxy.start(await freePort(), gateway.port);
+    paths.apply(mesh([pathTo(G1, proxy.port)], { [G1]: gateway.key }));
+    await until("it is up", () => isUp(state(G1)));
+    const { stream } = await splice();
+    await echoes(stream, "x");
+    let fate: unknown;
+    stream.on("error", (error) => (fate = error));
+    await proxy.set({ kind: "black-hole", from: "controller" });
+    await until("the stream ends", () => fate);
+    expect(fate).toMatchObject({ code: "tunnel-lost" });
+    await until("the path is down", () => state(G1)?.state === "down");
+    expect(events.at(-1)).toMatchObject({
+      kind: "path-lost",
+      gateway: G1,
+      cause: "three probes went unanswered and nothing else came",
+    });
+    await proxy.set({ kind: "refuse" });
+    await proxy.set({ kind: "pass" });
+    await until("it is back", () => isUp(state(G1)));
+    const back = events.at(-1);
+    expect(back).toMatchObject({ kind: "path-back", gateway: G1, path: "" });
+    expect(back?.durationMs).toBeGreaterThan(1500);
+  });
+
+  it("one that is lost leaves the other, which carries on and tells how long it took", async () => {
+    const { one, two, proxy, until, state, splice, events } = await twoGateways();
+    const { stream } = await splice();
+    let fate: unknown;
+    stream.on("error", (error) => (fate = error));
+    await proxy.set({ kind: "refuse" });
+    await until("the other carries", () => state(G2)?.carries === true);
+    expect(fate).toMatchObject({ code: "tunnel-lost" });
+    expect(state(G1)).toMatchObject({ state: "down", carries: false });
+    expect((await splice()).way).toEqual({ gateway: G2, path: "" });
+    expect(two.inward).toHaveLength(1);
+    expect(events.map(({ kind }) => kind)).toEqual(["path-lost", "moved"]);
+    expect(events[1]).toMatchObject({ gateway: G2, path: "", from: { gateway: G1, path: "" } });
+    expect(events[1]?.durationMs).toBeLessThan(1000);
+    await proxy.set({ kind: "pass" });
+    await until("it is back", () => isUp(state(G1)));
+    expect(state(G1)?.carries).toBe(false);
+    await until("and carries again after a while", () => state(G1)?.carries === true);
+    expect(events.slice(2).map(({ kind }) => kind)).toEqual(["path-back", "moved"]);
+    expect(one.inward).toHaveLength(1);
+  });
+
+  it("a peer that one gateway does not have is asked for at the other", async () => {
+    const { one, two, splice } = await twoGateways();
+    let asked = 0;
+    one.onConnect = (stream) => {
+      asked += 1;
+      stream.respond({ ":status": 502, "holdfast-reason": "peer-absent" }, { endStream: true });
+    };
+    expect((await splice()).way.gateway).toBe(G2);
+    two.onConnect = one.onConnect;
+    await expect(splice()).rejects.toMatchObject({ code: "peer-absent" });
+    expect(asked).toBe(3);
+  });
+
+  it("a static route says which gateway is asked first", async () => {
+    const { paths, one, two, proxy, splice, until, state } = await twoGateways();
+    const wanted = [pathTo(G1, proxy.port), pathTo(G2, two.port, { isDefault: false })];
+    const routes = [
+      { to: PEER, via: G1, metric: 20 },
+      { to: PEER, via: G2, metric: 10 },
+    ];
+    paths.apply(mesh(wanted, { [G1]: one.key, [G2]: two.key }, { routes }));
+    expect(state(G1)?.carries).toBe(true);
+    expect((await splice()).way.gateway).toBe(G2);
+    await two.stop();
+    await until("the second is down", () => state(G2)?.state === "down");
+    expect((await splice()).way.gateway).toBe(G1);
+  });
+
+  it("a restarted gateway is found again within moments", async () => {
+    const { paths, until, state, clock } = await rig();
+    const gateway = await testGateway();
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    await until("it is up", () => isUp(state(G1)));
+    await gateway.stop();
+    await until("it is down", () => state(G1)?.state === "down");
+    const again = await testGateway({ port: gateway.port, certificate: gateway.certificate });
+    const startedAt = clock.elapsed();
+    await until("it is up again", () => isUp(state(G1)));
+    expect(clock.elapsed() - startedAt).toBeLessThan(3000);
+    expect(again.inward).toHaveLength(1);
+  });
+
+  it("one that flaps is dialled more and more slowly", async () => {
+    const gateway = await testGateway();
+    const { paths, until, state, events, clock } = await rig();
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    for (let lost = 1; lost <= 5; lost += 1) {
+      await until("it is up", () => isUp(state(G1)));
+      gateway.inward.at(-1)?.destroy();
+      await until("it is lost", () => events.filter(({ kind }) => kind === "path-lost").length === lost);
+    }
+    const before = state(G1)?.attempts;
+    await clock.advance(500);
+    expect(state(G1)?.attempts).toBe(before);
+    await until("it is up", () => isUp(state(G1)));
+  });
+
+  it("a gateway that says goodbye is dialled anew while the old session serves what it has", async () => {
+    const { paths, until, state, streams, events } = await rig();
+    const gateway = await testGateway();
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    await until("it is up", () => isUp(state(G1)));
+    const stream = await gateway.open({ ":authority": `${SELF}:443` });
+    const { stream: inner } = await until("a stream", () => streams[0]);
+    inner.respond({ ":status": 200 });
+    inner.pipe(inner);
+    gateway.inward[0]?.close();
+    await until("there is another session", () => gateway.inward.length === 2);
+    await until("attempts are told", () => state(G1)?.attempts === 2);
+    await echoes(stream, "still here");
+    expect(isUp(state(G1))).toBe(true);
+    expect(events).toEqual([]);
+    stream.destroy();
+    await until("the old one is gone", () => gateway.inward.length === 1);
+    expect(events).toEqual([]);
+  });
+
+  it("a removed one ends at once with all it has, and what stays keeps its sessions", async () => {
+    const { paths, one, two, proxy, splice, until, state, events } = await twoGateways();
+    const { stream } = await splice();
+    let fate: unknown;
+    stream.on("error", (error) => (fate = error));
+    const [kept] = two.inward;
+    paths.apply(mesh([pathTo(G2, two.port, { isDefault: false })], { [G2]: two.key }));
+    await until("its flow ends", () => fate);
+    await until("its sessions end", () => one.inward.length === 0 && one.outward.length === 0);
+    expect(state(G1)).toBeUndefined();
+    expect(two.inward).toEqual([kept]);
+    expect(state(G2)?.carries).toBe(true);
+    expect(events.map(({ kind }) => kind)).toEqual(["gateway-removed", "moved"]);
+    const { connections } = proxy;
+    paths.apply(undefined);
+    await until("everything ends", () => two.inward.length === 0);
+    expect(paths.states()).toEqual([]);
+    expect(events).toHaveLength(2);
+    expect(proxy.connections).toBe(connections);
+  });
+
+  it("a changed place is dialled first and the old one left after", async () => {
+    const { paths, until, state, splice, events } = await rig();
+    const gateway = await testGateway();
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    await until("it is up", () => isUp(state(G1)));
+    const { stream } = await splice();
+    const moved = await testGateway({ certificate: gateway.certificate });
+    paths.apply(mesh([pathTo(G1, moved.port)], { [G1]: gateway.key }));
+    expect(isUp(state(G1))).toBe(true);
+    await until("it is at the new place", () => state(G1)?.remote?.port === moved.port);
+    await until("the old session is closed", () => gateway.inward.length === 0);
+    await echoes(stream, "kept");
+    expect((await splice()).way.gateway).toBe(G1);
+    expect(moved.outward).toHaveLength(1);
+    expect(events).toEqual([]);
+  });
+
+  it("a changed place that nobody serves leaves the old session in use", async () => {
+    const { paths, until, state } = await rig();
+    const gateway = await testGateway();
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    await until("it is up", () => isUp(state(G1)));
+    paths.apply(mesh([pathTo(G1, await freePort())], { [G1]: gateway.key }));
+    await until("the new place was tried", () => (state(G1)?.attempts ?? 0) > 2);
+    expect(state(G1)).toMatchObject({ state: "up", remote: { port: gateway.port } });
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    await until("it is dialled at the old place", () => gateway.connections === 2);
+  });
+
+  it("a name that comes to mean another address is asked for again", async () => {
+    const port = await freePort();
+    const gateway = await testGateway({ host: "127.0.0.31", port });
+    let address = "127.0.0.31";
+    const { paths, until, state } = await rig(() => Promise.resolve({ addresses: [address], ttlSeconds: 300 }));
+    paths.apply(mesh([pathTo(G1, port, { host: "gateway.example.net" })], { [G1]: gateway.key }));
+    await until("it is up", () => isUp(state(G1)));
+    await gateway.stop();
+    const elsewhere = await testGateway({ host: "127.0.0.32", port, certificate: gateway.certificate });
+    address = "127.0.0.32";
+    await until("it is found there", () => state(G1)?.remote?.ip === "127.0.0.32");
+    expect(elsewhere.inward).toHaveLength(1);
+  });
+
+  it("every address of a name is tried, past one with another key", async () => {
+    const port = await freePort();
+    await testGateway({ host: "127.0.0.41", port });
+    const gateway = await testGateway({ host: "127.0.0.42", port });
+    const { paths, until, state } = await rig(() => Promise.resolve({ addresses: ["127.0.0.41", "127.0.0.42"] }));
+    paths.apply(mesh([pathTo(G1, port, { host: "gateway.example.net" })], { [G1]: gateway.key }));
+    await until("it is up", () => isUp(state(G1)));
+    expect(state(G1)?.remote?.ip).toBe("127.0.0.42");
+  });
+
+  it("waking dials what waits at once, and ends what left from an address that is gone", async () => {
+    const { paths, until, state, events } = await rig();
+    const port = await freePort();
+    const own = await testCertificate({ hosts: [] });
+    paths.apply(mesh([pathTo(G1, port, { local: "127.0.0.88" })], { [G1]: testIdentity(G1, own).key }));
+    await until("it waits for long", () => (state(G1)?.attempts ?? 0) > 7);
+    const gateway = await testGateway({ port, certificate: own });
+    await waitFor("it is up although no time passes", () => {
+      paths.wake(() => true);
+      return isUp(state(G1));
+    });
+    paths.wake((address) => address !== "127.0.0.88");
+    await waitFor("it is lost", () => events.at(-1)?.kind === "path-lost");
+    expect(events.at(-1)?.cause).toBe("the address 127.0.0.88 is gone");
+    await waitFor("the gateway is told", () => gateway.inward.length === 0);
+  });
+
+  it("round trips are told by the minute, and what is left when a path goes", async () => {
+    const { paths, until, state, buckets } = await rig();
+    const gateway = await testGateway();
+    paths.apply(mesh([pathTo(G1, gateway.port, { id: "wan" })], { [G1]: gateway.key }));
+    await until("two minutes are over", () => buckets.length === 2);
+    expect(buckets[1]).toMatchObject({ gateway: G1, path: "wan", time: (buckets[0]?.time ?? 0) + 60_000 });
+    expect(buckets[1]?.numRtt).toBeGreaterThanOrEqual(11);
+    expect(buckets[1]?.answered).toBe(buckets[1]?.numRtt);
+    expect(state(G1, "wan")?.rttMs).toBeDefined();
+    paths.apply(undefined);
+    expect(buckets).toHaveLength(3);
+  });
+
+  it("a gateway is reached itself, by the path that is asked for", async () => {
+    const { paths, until, state } = await rig();
+    const gateway = await testGateway();
+    const both = [pathTo(G1, gateway.port), pathTo(G1, gateway.port, { id: "b", isDefault: false })];
+    paths.apply(mesh(both, { [G1]: gateway.key }));
+    await until("both are up", () => isUp(state(G1)) && isUp(state(G1, "b")));
+    const signal = AbortSignal.timeout(20_000);
+    const first = await paths.direct(G1, { signal });
+    expect(first?.way).toEqual({ gateway: G1, path: "" });
+    expect((await paths.direct(G1, { signal, path: "b" }))?.way).toEqual({ gateway: G1, path: "b" });
+    await expect(paths.direct(G1, { signal, path: "c" })).rejects.toMatchObject({ code: "no-path" });
+    const stream = first?.session.request({ ":method": "POST", ":path": "/echo" });
+    stream?.on("error", () => undefined).write("x");
+    await until("a minute passes", () => gateway.outward.length === 1);
+    expect(stream?.destroyed).toBe(false);
+  });
+
+  it("a second outward session comes under load, and beyond both flows are refused", async () => {
+    const { paths, until, state, splice } = await rig();
+    const gateway = await testGateway();
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    await until("it is up", () => isUp(state(G1)));
+    for (let i = 0; i < 201; i += 1) await splice();
+    await waitFor("there are two", () => gateway.outward.length === 2);
+    for (let i = 0; i < 311; i += 1) await splice();
+    await expect(splice()).rejects.toMatchObject({ code: "too-many-flows" });
+    expect(gateway.outward).toHaveLength(2);
+  });
+
+  it("draining takes nothing new and lets go on what runs", async () => {
+    const { paths, until, state, splice } = await rig();
+    const gateway = await testGateway();
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    await until("it is up", () => isUp(state(G1)));
+    const { stream } = await splice();
+    paths.drain();
+    await until("the inward session is closed", () => gateway.inward.length === 0);
+    await echoes(stream, "still here");
+    stream.destroy();
+    await until("the outward one too", () => gateway.outward.length === 0);
+    expect(gateway.connections).toBe(2);
+  });
+});

@@ -1,0 +1,121 @@
+import { describe, expect, it } from "vitest";
+import {
+  answered,
+  look,
+  lossOf,
+  newProbing,
+  nextLookAt,
+  withDecided,
+  type Findings,
+  type Probing,
+} from "../../../../../src/overlay/mesh/paths/probing.ts";
+
+const QUIET: Findings = { gotBytes: false, isBusy: false };
+const BYTES: Findings = { gotBytes: true, isBusy: false };
+const BUSY: Findings = { gotBytes: true, isBusy: true };
+
+/** Looks whenever a look is due until `end`; answers come after `rtt`, if they come. */
+function run(
+  state: Probing,
+  from: number,
+  end: number,
+  options: { rtt?: number | undefined; findings?: Findings; hasStreams?: boolean } = {},
+): { state: Probing; sent: number[]; downAt: number | undefined; since: number | undefined } {
+  const { rtt, findings = QUIET, hasStreams = false } = options;
+  const sent: number[] = [];
+  const answers: { id: number; at: number }[] = [];
+  let now = from;
+  for (;;) {
+    const [next, probe] = look(state, findings, now);
+    state = next;
+    if (probe.kind === "down") return { state, sent, downAt: now, since: probe.since };
+    if (probe.kind === "send") {
+      sent.push(now);
+      if (rtt !== undefined) answers.push({ id: probe.id, at: now + rtt });
+    }
+    let at = nextLookAt(state, hasStreams);
+    while (answers[0] !== undefined && answers[0].at <= at) {
+      const { id, at: answeredAt } = answers[0];
+      answers.shift();
+      [state] = answered(state, id, answeredAt);
+      at = nextLookAt(state, hasStreams);
+    }
+    if (at > end) return { state, sent, downAt: undefined, since: undefined };
+    now = at;
+  }
+}
+
+describe("probes", () => {
+  it("go out every five seconds while nothing moves", () => {
+    expect(run(newProbing(0), 0, 20_000, { rtt: 20 }).sent).toEqual([0, 5000, 10_000, 15_000, 20_000]);
+  });
+
+  it("and every half second while something does", () => {
+    const { sent } = run(newProbing(0), 0, 2000, { rtt: 20, findings: BUSY, hasStreams: true });
+    expect(sent).toEqual([0, 500, 1000, 1500, 2000]);
+  });
+
+  it("open streams are looked at twice a second, and without traffic still probed every five", () => {
+    const [state] = look(newProbing(0), QUIET, 0);
+    const [idle] = answered(state, 1, 10);
+    expect(nextLookAt(idle, true)).toBe(500);
+    expect(nextLookAt(idle, false)).toBe(5000);
+    const [later, probe] = look(idle, QUIET, 500);
+    expect(probe).toEqual({ kind: "none" });
+    expect(look(later, BUSY, 1000)[1]).toEqual({ kind: "send", id: 2 });
+  });
+
+  it("a first loss makes an idle session be probed every half second, and the third ends it", () => {
+    const { sent, downAt, since } = run(newProbing(0), 0, 60_000);
+    expect(sent).toEqual([0, 500, 1000]);
+    expect(downAt).toBe(1500);
+    expect(since).toBe(0);
+  });
+
+  it("any byte begins the count anew", () => {
+    let { state } = run(newProbing(0), 0, 1000);
+    expect(state.missed).toBe(2);
+    [state] = look(state, BYTES, 1400);
+    expect(state.missed).toBe(0);
+    expect(run(state, 1500, 2900).downAt).toBeUndefined();
+    expect(run(state, 1500, 60_000).downAt).toBe(3000);
+  });
+
+  it("and so does an answer", () => {
+    let { state } = run(newProbing(0), 0, 1000);
+    [state] = answered(state, 3, 1100);
+    expect(state.missed).toBe(0);
+    expect(run(state, 1500, 2400).downAt).toBeUndefined();
+  });
+
+  it("a way of 900 ms is not taken for a dead one", () => {
+    const first = run(newProbing(0), 0, 30_000, { rtt: 900, findings: BUSY, hasStreams: true });
+    expect(first.downAt).toBeUndefined();
+    expect(lossOf(first.state)).toBe(0);
+  });
+
+  it("an answer that comes late still counts, and after five seconds it is lost", () => {
+    const [sent] = look(newProbing(0), QUIET, 0);
+    expect(answered(sent, 1, 4000)[1]).toBe(4000);
+    const [after] = look(sent, BYTES, 5000);
+    expect(answered(after, 1, 5001)[1]).toBeUndefined();
+    expect(lossOf(after)).toBe(1);
+  });
+
+  it("loss is that of the last twenty", () => {
+    let state = newProbing(0);
+    state = { ...state, recent: withDecided([], false, 15) };
+    expect(lossOf(state)).toBe(1);
+    state = { ...state, recent: withDecided(state.recent, true, 10) };
+    expect(lossOf(state)).toBe(0.5);
+    state = { ...state, recent: withDecided(state.recent, true, 20) };
+    expect(lossOf(state)).toBe(0);
+    expect(state.recent).toHaveLength(20);
+    expect(lossOf(newProbing(0))).toBe(0);
+  });
+
+  it("an answer to what was never sent says nothing", () => {
+    const state = newProbing(0);
+    expect(answered(state, 7, 10)).toEqual([state, undefined]);
+  });
+});

@@ -1,0 +1,130 @@
+import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
+import type { Socket } from "node:net";
+import { describe, expect, it } from "vitest";
+import { freePort } from "../../../../support/programs.ts";
+import { aClient, aListener, aServer, aService, echo } from "../../../../support/overlay-rig.ts";
+import { grant, peerRig } from "../../../../support/peer-rig.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
+
+/** A connector on one node that leads to a service of another. */
+async function remoteService(onConnection: (socket: Socket) => void, more: Parameters<typeof aListener>[2] = {}) {
+  const rig = peerRig();
+  const [source, destination] = await Promise.all([rig.node(1), rig.node(2)]);
+  const target = await aServer(onConnection);
+  const port = await freePort();
+  await destination.apply([], [aService("web", target)]);
+  await source.apply([aListener(port, { peer: destination.uid, service: "web" }, more)]);
+  source.meet([destination.peer]);
+  destination.meet([source.peer], [grant(source, "web")]);
+  return { rig, source, destination, port, target };
+}
+
+describe("a tcp flow to another node", () => {
+  it("passes bytes both ways and is recorded at both ends", async () => {
+    const { source, destination, port, target } = await remoteService(echo);
+    const client = aClient(port);
+    client.socket.end("hello");
+    await waitFor("the echo ends", () => client.fate() === "end");
+    expect(client.text()).toBe("hello");
+    const common = { service: "web", protocol: "tcp", sourceBytes: 5, destBytes: 5 };
+    const near = await source.nextFlow();
+    expect(near).toMatchObject({ ...common, connector: `c${port}`, peer: destination.uid, sourceIp: "127.0.0.1" });
+    expect(near.reason).toBeUndefined();
+    expect(await destination.nextFlow()).toMatchObject({
+      ...common,
+      listener: "",
+      connector: "",
+      peer: source.uid,
+      sourceIp: "127.0.0.1",
+      destIp: "127.0.0.1",
+      destPort: target,
+    });
+    expect(source.counters()).toMatchObject({
+      flows: 1,
+      activeFlows: 0,
+      bytesIn: 5,
+      bytesOut: 5,
+      refusals: {},
+      errors: {},
+    });
+  });
+
+  it("keeps a half-close of the client: the answer comes after the end of the question", async () => {
+    const { port } = await remoteService((socket) => {
+      let question = "";
+      socket.on("data", (chunk: Buffer) => (question += chunk.toString()));
+      socket.on("end", () => setImmediate(() => socket.end(`you said ${question}`)));
+    });
+    const client = aClient(port);
+    client.socket.end("much");
+    await waitFor("the answer", () => client.fate() === "end");
+    expect(client.text()).toBe("you said much");
+  });
+
+  it("keeps a half-close of the server: the client goes on sending", async () => {
+    let heard = "";
+    const { port } = await remoteService((socket) => {
+      socket.end("bye");
+      socket.on("data", (chunk: Buffer) => (heard += chunk.toString()));
+    });
+    const client = aClient(port);
+    await waitFor("the server's end", () => client.fate() === "end");
+    client.socket.write("still ");
+    client.socket.end("here");
+    await waitFor("it arrives", () => heard === "still here");
+  });
+
+  it("passes a reset on as a reset, both ways", async () => {
+    const sides: Socket[] = [];
+    const { source, destination, port } = await remoteService(
+      (socket) => void sides.push(socket.on("error", () => undefined).resume()),
+    );
+    const first = aClient(port);
+    first.socket.write("x");
+    (await waitFor("a connection", () => sides[0])).resetAndDestroy();
+    await waitFor("the client hears of it", () => first.fate());
+    expect(first.fate()).toBe("ECONNRESET");
+    expect(await source.nextFlow()).toMatchObject({ reason: "reset" });
+    expect(await destination.nextFlow()).toMatchObject({ reason: "reset" });
+
+    const second = aClient(port);
+    second.socket.write("x");
+    const side = await waitFor("another connection", () => sides[1]);
+    let fate: string | undefined;
+    side.on("error", (error: NodeJS.ErrnoException) => (fate ??= error.code)).on("end", () => (fate ??= "end"));
+    second.socket.resetAndDestroy();
+    await waitFor("the server hears of it", () => fate);
+    expect(fate).toBe("ECONNRESET");
+    expect(await source.nextFlow()).toMatchObject({ reason: "reset" });
+    expect(await destination.nextFlow()).toMatchObject({ reason: "reset" });
+    expect(source.counters().errors).toEqual({ reset: 2 });
+  });
+
+  it("carries much data unharmed, in both directions at once, through a reader that stops and goes", async () => {
+    const { port } = await remoteService(echo);
+    const size = 24 * 1024 * 1024;
+    const data = randomBytes(size);
+    const client = aClient(port);
+    const hash = createHash("sha256");
+    client.socket.removeAllListeners("data");
+    let received = 0;
+    client.socket.on("data", (chunk: Buffer) => {
+      hash.update(chunk);
+      received += chunk.length;
+      if (received % 7 !== 0) return;
+      client.socket.pause();
+      setTimeout(() => client.socket.resume(), 1);
+    });
+    const sizes = [1, 65_536, 8192, 131_072, 777, 300_000, 4096];
+    for (let at = 0, i = 0; at < size; i += 1) {
+      const piece = data.subarray(at, at + (sizes[i % sizes.length] ?? 1));
+      at += piece.length;
+      if (!client.socket.write(piece)) await once(client.socket, "drain");
+    }
+    client.socket.end();
+    await waitFor("all of it is back", () => client.fate() === "end");
+    expect(received).toBe(size);
+    expect(hash.digest("hex")).toBe(createHash("sha256").update(data).digest("hex"));
+  });
+});
