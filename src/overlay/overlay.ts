@@ -126,7 +126,7 @@ class RunningOverlay implements Overlay {
     await this.#mesh.drain();
     this.#control?.release();
     const deadline = this.#options.clock.elapsed() + Math.min(deadlineMs, MAX_DRAIN_MS);
-    this.#options.log.info({ flows: this.#activeFlows }, "draining");
+    this.#options.log.info({ flows: this.#plane.activeFlows }, "draining");
     void this.#endAfterFlows(deadline);
   }
 
@@ -139,10 +139,6 @@ class RunningOverlay implements Overlay {
     this.#control?.close();
     this.#predecessor?.close();
     this.#finish();
-  }
-
-  get #activeFlows(): number {
-    return this.#plane.activeFlows + this.#mesh.activeRelays;
   }
 
   async #serve(): Promise<void> {
@@ -330,7 +326,7 @@ class RunningOverlay implements Overlay {
   async #endAfterFlows(deadline: number): Promise<void> {
     const { clock } = this.#options;
     do await clock.sleep(DRAIN_LOOK_MS);
-    while (this.#activeFlows > 0 && clock.elapsed() < deadline && !this.#isClosed);
+    while (this.#plane.activeFlows + this.#mesh.activeRelays > 0 && clock.elapsed() < deadline && !this.#isClosed);
     this.close();
   }
 }

@@ -179,9 +179,16 @@ export class Mesh {
     this.#unread.close();
   }
 
-  /** By a gateway that dials this one where a static route says so, otherwise by those that this node dials. */
-  #splice(peer: string, wish: WayWish): ReturnType<Ways["splice"]> {
-    return this.#server.leadsTo(peer, wish) ? this.#server.splice(peer, wish) : this.#paths.splice(peer, wish);
+  /** By a gateway that dials this one where a static route says so; else over those that this node dials, then those that dial it. */
+  async #splice(peer: string, wish: WayWish): ReturnType<Ways["splice"]> {
+    if (this.#server.leadsTo(peer, wish)) return this.#server.splice(peer, wish);
+    try {
+      return await this.#paths.splice(peer, wish);
+    } catch (error) {
+      wish.signal.throwIfAborted();
+      if (this.#mesh?.server === undefined) throw error;
+      return this.#server.splice(peer, wish);
+    }
   }
 
   #serially(work: () => Promise<void>): Promise<void> {
