@@ -128,7 +128,8 @@ export class Paths implements Ways {
       onStream,
       onEvent,
       onMeasured: () => this.#choose(),
-      onChanged: () => {
+      onChanged: (cameUp) => {
+        if (cameUp) for (const link of this.#links.values()) link.hasten();
         this.#choose();
         this.#options.onChanged();
       },
@@ -197,7 +198,8 @@ export class Paths implements Ways {
 
   #whyMoved(left: Link | undefined): { cause: string; durationMs?: number } {
     if (left === undefined) return { cause: "the path that carried it was removed" };
-    if (left.upSince !== undefined) return { cause: "this path has been better for a while" };
+    if (left.upSince !== undefined || left.trouble === undefined)
+      return { cause: "this path has been better for a while" };
     const { cause, since } = left.trouble;
     return { cause, durationMs: Math.max(0, this.#options.clock.elapsed() - since) };
   }
