@@ -61,6 +61,7 @@ export class Mesh {
       dial: (target, protocol, signal) => dialHop({ clock, names: this.#names, identity }, target, protocol, signal),
       onStream: (stream, headers, way) => this.#server.receive(stream, headers, way),
       onChanged,
+      onUp: () => this.#flows.retryNow(),
       onEvent,
       onBuckets,
     });

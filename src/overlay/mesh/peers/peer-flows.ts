@@ -32,6 +32,8 @@ export interface PeerFlows {
   /** Measures ways to peers. */
   readonly measure: Pick<Measure, "echo" | "perf">;
   states(): PeerSessionState[];
+  /** What could not be reached may be by now: the next flow there is tried at once. */
+  retryNow(): void;
   /** Takes no more sessions from other nodes; what runs goes on. */
   drain(): void;
   /** Ends everything at once. */
@@ -81,6 +83,7 @@ export function peerFlows(options: PeerFlowsOptions): PeerFlows {
     },
     measure: new Measure(clock, tunnels),
     states: () => [...tunnels.list().map((tunnel) => tunnel.state()), ...arrivals.states()],
+    retryNow: () => tunnels.retryNow(),
     drain: () => arrivals.drain(),
     close() {
       served.close();
