@@ -5,6 +5,7 @@ import type { MeshEvent, MeshPeer, OverlayMesh } from "../../../protocol/overlay
 import { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Ways } from "../ways.ts";
 import { Tunnel, type Connected } from "./tunnel.ts";
+import { watchTunnel } from "./watch-tunnel.ts";
 
 export interface TunnelsOptions {
   readonly clock: Clock;
@@ -194,6 +195,7 @@ export class Tunnels {
     entry.tunnels.add(tunnel);
     entry.refusal = undefined;
     for (let i = 0; i < opening.reserved; i += 1) tunnel.reserve();
+    watchTunnel(clock, connected, () => tunnel.active > 0);
     const madeAt = clock.elapsed();
     let cause = "the session ended";
     session.on("error", (error) => (cause = error.message));
