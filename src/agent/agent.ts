@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
-import { dialRequestFor, hostDialler } from "../host/dial.ts";
+import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
@@ -23,6 +23,7 @@ import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
+import { networkTargets } from "./network-targets.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
@@ -33,6 +34,7 @@ import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments } from "./shadow/desired.ts";
 import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
+import { speedTestTarget } from "./speed-test-target.ts";
 import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
 import { FaultList } from "./fault.ts";
@@ -41,7 +43,7 @@ import type { HealthChecks } from "./telemetry/health-checks.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
-import type { TransferTarget } from "./triggers/speed-transfer.ts";
+import { agentTunnels } from "./tunnels.ts";
 import { watchHealth } from "./watch-health.ts";
 import { watchMachine } from "./watch-machine.ts";
 
@@ -160,6 +162,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const journal = new Journal(sql, { bootId, isPersistent, onFault: (error) => storage.refused(error) });
   journal.reopen();
   journal.settle(bootId, startedAt);
+  const registration = (): Registration | undefined => node?.registration;
+  const tunnels = agentTunnels({ registration, documents, domain, overlay });
   const dispatcher = new Dispatcher({
     node: () => ({
       type: documents.current.node?.body.type ?? node?.registration.node.type ?? "Node",
@@ -174,8 +178,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       files,
       power,
       cleanStop,
-      speedTestTarget,
+      speedTestTarget: () => speedTestTarget({ settings, documents, registration, dialler }),
       applying,
+      tunnels,
+      log: log.child({ component: "triggers" }),
       announceRestart: async () => {
         events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
         spool.flush();
@@ -191,14 +197,6 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   let session: Session | undefined;
   let counter: SessionCounter | undefined;
   let clockOffsetSeconds: number | undefined;
-
-  function speedTestTarget(): TransferTarget | undefined {
-    const address = settings.speedTestUrl ?? documents.current.node?.body.settings.speedTestUrl;
-    if (address === undefined) return undefined;
-    const url = new URL(address);
-    const request = dialRequestFor(url, node?.registration.controlPlane.keys.spki ?? [], 10_000);
-    return { url, connect: async (signal) => (await dialler.dial(request, signal)).socket };
-  }
 
   /** By how much the wall clock is ahead of session time, now or at the start of the last session. */
   function clockOffset(): number | undefined {
@@ -342,6 +340,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     applying,
     overlay,
     domain,
+    targets: () => networkTargets(registration(), settings.proxies, overlay.view.mesh),
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());

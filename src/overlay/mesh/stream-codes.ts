@@ -2,6 +2,7 @@
 export const NO_ERROR = 0;
 export const PROTOCOL_ERROR = 1;
 export const INTERNAL_ERROR = 2;
+export const REFUSED_STREAM = 7;
 export const CANCEL = 8;
 export const CONNECT_ERROR = 10;
 export const ENHANCE_YOUR_CALM = 11;
