@@ -42,7 +42,8 @@ function setUp(raw: unknown, mesh: OverlayMesh | undefined = aMesh(), open: read
     clock,
     watch,
     now,
-    told: () => seen.splice(0).map(({ eventType, level, state, message }) => `${state} ${level} ${eventType}: ${message}`),
+    told: () =>
+      seen.splice(0).map(({ eventType, level, state, message }) => `${state} ${level} ${eventType}: ${message}`),
     details: () => seen[0]?.details,
     async sample(...paths: readonly Partial<PathState>[]) {
       now.standing = { ...state, paths: paths.map((path) => aPathState(path)) };

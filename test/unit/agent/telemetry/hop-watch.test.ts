@@ -46,7 +46,7 @@ test("every path is traced once in an interval, one after the other, and its run
   const rig = setUp([GW1, GW2]);
   rig.watch.look();
   await rig.clock.advance(45_000);
-  expect(rig.ran.map((line) => line.split(" ").at(-1))).toEqual([...Array(3)].flatMap(() => ["192.0.2.1", "192.0.2.2"]));
+  expect(rig.ran.map((line) => line.split(" ").at(-1))).toEqual([1, 2, 3].flatMap(() => ["192.0.2.1", "192.0.2.2"]));
   expect(rig.watch.take("a", "")).toMatchObject([{ hop: 1, ip: "10.0.0.1", numRtt: 9 }]);
   expect(rig.watch.take("a", "")).toEqual([]);
   expect(rig.watch.take("b", "wan2")).toHaveLength(1);
@@ -80,7 +80,12 @@ test.each([
   ["a missing tool", () => Promise.reject(new HostError("tool-missing", "mtr is missing")), /not installed/],
   [
     "a refusal by the machine",
-    () => Promise.resolve({ ...DONE, exitCode: 1, stderr: "mtr-packet: Failure to open IPv4 sockets: Operation not permitted" }),
+    () =>
+      Promise.resolve({
+        ...DONE,
+        exitCode: 1,
+        stderr: "mtr-packet: Failure to open IPv4 sockets: Operation not permitted",
+      }),
     /may not trace/,
   ],
 ] as const)("%s is told of once, and nothing is tried any more", async (_, answer, why) => {

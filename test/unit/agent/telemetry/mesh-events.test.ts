@@ -33,7 +33,8 @@ function setUp(open: readonly OpenEvent[] = []) {
     surroundings,
     seen,
     /** What was told since the last time. */
-    told: () => seen.splice(0).map(({ eventType, level, state, message }) => `${state} ${level} ${eventType}: ${message}`),
+    told: () =>
+      seen.splice(0).map(({ eventType, level, state, message }) => `${state} ${level} ${eventType}: ${message}`),
     stand: (...paths: readonly Partial<PathState>[]) => mesh.stands(standing(paths)),
   };
 }

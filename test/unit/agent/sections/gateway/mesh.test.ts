@@ -48,7 +48,9 @@ describe("the ways to other nodes", () => {
 
   test("are the same in whatever order the document has them", () => {
     const peers = [aPeer(2, "gw1"), aPeer(3, "gw2"), aPeer(4, "branch")];
-    const grants = (["web", "api"] as const).map((service) => ({ source: uidOf(4), service, protocol: "tcp" }) as const);
+    const grants = (["web", "api"] as const).map(
+      (service) => ({ source: uidOf(4), service, protocol: "tcp" }) as const,
+    );
     const one = compiled(undefined, { domain: aDomain(peers, [...grants, ...grants]) });
     const other = compiled(undefined, { domain: aDomain(peers.toReversed(), grants.toReversed()) });
     expect(one).toEqual(other);

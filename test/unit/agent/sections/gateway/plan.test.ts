@@ -34,9 +34,16 @@ function between(
 
 describe("the steps", () => {
   const plain = { domain: aDomain(peers, []) };
-  const without = (...gone: readonly string[]) => aDomain(peers.filter(({ name }) => !gone.includes(name)), []);
+  const without = (...gone: readonly string[]) =>
+    aDomain(
+      peers.filter(({ name }) => !gone.includes(name)),
+      [],
+    );
   const having = (name: string, more: Partial<DomainPeer>) =>
-    aDomain(peers.map((peer) => (peer.name === name ? { ...peer, ...more } : peer)), []);
+    aDomain(
+      peers.map((peer) => (peer.name === name ? { ...peer, ...more } : peer)),
+      [],
+    );
 
   test("to the same are none", () => {
     expect(between([{}, plain], [undefined, plain])).toEqual([]);
@@ -92,10 +99,7 @@ describe("the steps", () => {
       {},
       {},
       { domain: having("gw1", { gateway: { type: "hub", host: "192.0.2.8", port: 8443 } }) },
-      [
-        "change peer gw1: is a hub",
-        "change gateway gw1: gw1.example.net:8443 → 192.0.2.8:8443, ends the flows on it",
-      ],
+      ["change peer gw1: is a hub", "change gateway gw1: gw1.example.net:8443 → 192.0.2.8:8443, ends the flows on it"],
     ],
     [
       "a path more",
@@ -116,7 +120,13 @@ describe("the steps", () => {
     ],
     ["a server", {}, SERVER, plain, ["add gateway server on port 8443"]],
     ["no server", SERVER, {}, plain, ["remove gateway server on port 8443, ends the tunnels of its clients"]],
-    ["another port", SERVER, { ...SERVER, port: 9443 }, plain, ["change gateway server on port 9443: port 8443 → 9443"]],
+    [
+      "another port",
+      SERVER,
+      { ...SERVER, port: 9443 },
+      plain,
+      ["change gateway server on port 9443: port 8443 → 9443"],
+    ],
     [
       "fewer relays",
       SERVER,
