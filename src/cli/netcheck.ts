@@ -11,7 +11,15 @@ import { fetchGateways } from "./gateways.ts";
 import { pathName } from "./mesh-text.ts";
 import { checkControlPlane } from "./netcheck/control-plane.ts";
 import { checkPath, type PathTarget } from "./netcheck/gateway.ts";
-import { failed, NetworkReport, passed, skipped, type Finding, type NetworkCheck } from "./netcheck/result.ts";
+import {
+  CheckName,
+  failed,
+  NetworkReport,
+  passed,
+  skipped,
+  type Finding,
+  type NetworkCheck,
+} from "./netcheck/result.ts";
 import type { CheckTools } from "./netcheck/tools.ts";
 import { fetchStatus } from "./status.ts";
 import { layOut, type Style } from "./terminal.ts";
@@ -147,6 +155,9 @@ async function inTurns<T, R>(items: readonly T[], work: (item: T) => Promise<R>)
   return results;
 }
 
+/** So that all groups are aligned. */
+const LONGEST_NAME = Math.max(...CheckName.options.map(({ length }) => length));
+
 const STYLES: Readonly<Record<NetworkCheck["status"], Style>> = { pass: "green", fail: "red", skip: "dim" };
 
 function reportText({ terminal }: Call, untrusted: NetworkReport): string {
@@ -162,7 +173,7 @@ function reportText({ terminal }: Call, untrusted: NetworkReport): string {
   const failures = checks.filter(({ status }) => status === "fail").length;
   const verdict = failures === 0 ? "no check failed" : `${failures} of ${checks.length} checks failed`;
   const rowsOf = ({ status, check, message, fix }: NetworkCheck): (readonly [string, string])[] => [
-    [`  ${terminal.style(STYLES[status], status.toUpperCase())} ${check}`, message],
+    [`  ${terminal.style(STYLES[status], status.toUpperCase())} ${check.padEnd(LONGEST_NAME)}`, message],
     ...(fix === undefined ? [] : [["", terminal.style("bold", `fix: ${fix}`)] as const]),
   ];
   const parts = [...groups].map(

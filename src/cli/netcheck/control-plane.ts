@@ -86,6 +86,7 @@ async function checkAnswer(target: ControlPlaneTarget, proxy: URL | undefined, t
   try {
     dialled = await tried(tools, (signal) => hostDialler(tools.clock, proxies, tools.resolve).dial(request, signal));
   } catch (error) {
+    tools.signal.throwIfAborted();
     const failure = toError(error);
     const skips = (["http", "clock"] as const).map((name) => skipped(name, "needs a connection"));
     return { findings: [tlsFailure(url, failure), ...skips], failure };
@@ -101,11 +102,7 @@ async function checkAnswer(target: ControlPlaneTarget, proxy: URL | undefined, t
   } catch (error) {
     dialled.socket.destroy();
     const what = proxy === undefined ? "it does not speak HTTP" : "nothing comes through the proxy";
-    const http = failed(
-      "http",
-      `${what}: ${wordsOf(error, tools.timeoutMs)}`,
-      `see whether ${url.host} is the control plane`,
-    );
+    const http = failed("http", `${what}: ${wordsOf(error, tools)}`, `see whether ${url.host} is the control plane`);
     return { findings: [tls, http, skipped("clock", "needs an answer")], failure: undefined };
   }
 }

@@ -34,7 +34,7 @@ async function checkKey({ key, host, port, local }: PathTarget, address: string,
   try {
     shown = await tried(tools, async (signal) => gatewayKey(await openTcp({ address, port, local }, signal), signal));
   } catch (error) {
-    const message = `no TLS with ${address}:${port}: ${wordsOf(error, tools.timeoutMs)}`;
+    const message = `no TLS with ${address}:${port}: ${wordsOf(error, tools)}`;
     return failed(
       "tls",
       message,

@@ -31,14 +31,12 @@ export async function tried<T>(tools: CheckTools, work: (signal: AbortSignal) =>
     limit.addEventListener("abort", () => reject(toError(limit.reason)), { once: true });
   });
   // What cannot be interrupted is not waited for.
-  return Promise.race([work(limit), late]).catch((error: unknown) => {
-    tools.signal.throwIfAborted();
-    throw error;
-  });
+  return Promise.race([work(limit), late]);
 }
 
-/** What a failed try means to a person. */
-export function wordsOf(error: unknown, timeoutMs: number): string {
+/** What a failed try means to a person. @throws the reason of Ctrl-C, which is no finding. */
+export function wordsOf(error: unknown, { signal, timeoutMs }: CheckTools): string {
+  signal.throwIfAborted();
   const { name, message } = toError(error);
   if (name === "TimeoutError") return `no answer within ${timeoutMs / 1000} s`;
   return WORDS[errnoOf(error) ?? ""] ?? message;
@@ -63,7 +61,7 @@ export async function checkName(host: string, tools: CheckTools): Promise<Found<
     const message = same ? `${host} is an address` : `${host} is ${addresses.join(", ")}`;
     return { finding: passed("dns", message), value: addresses };
   } catch (error) {
-    const message = `${host}: ${wordsOf(error, tools.timeoutMs)}`;
+    const message = `${host}: ${wordsOf(error, tools)}`;
     return { finding: failed("dns", message, "check the name and the name servers in /etc/resolv.conf"), value: [] };
   }
 }
@@ -83,7 +81,7 @@ export async function checkTcp(
         const ms = Math.max(1, Math.round(tools.clock.elapsed() - startedAt));
         return { address: target.address, text: `${where} answers in ${ms} ms` };
       } catch (error) {
-        return { address: undefined, text: `${where} ${wordsOf(error, tools.timeoutMs)}` };
+        return { address: undefined, text: `${where} ${wordsOf(error, tools)}` };
       }
     }),
   );
