@@ -9,6 +9,7 @@ import { isMet, summary, table } from "./benches/figures.ts";
 import { heartbeat } from "./benches/heartbeat.ts";
 import { idle } from "./benches/idle.ts";
 import { l4 } from "./benches/l4.ts";
+import { overlay } from "./benches/overlay.ts";
 import { pipeline } from "./benches/pipeline.ts";
 import { busyBetween } from "./benches/processes.ts";
 import { delay, endAll } from "./benches/programs.ts";
@@ -16,7 +17,17 @@ import { reconcile } from "./benches/reconcile.ts";
 import { reconnect } from "./benches/reconnect.ts";
 import { startUp } from "./benches/start.ts";
 
-const benches: readonly Bench[] = [idle, startUp, pipeline, heartbeat, controllerMemory, reconnect, reconcile, l4];
+const benches: readonly Bench[] = [
+  idle,
+  startUp,
+  pipeline,
+  heartbeat,
+  controllerMemory,
+  reconnect,
+  reconcile,
+  l4,
+  overlay,
+];
 const BUSY = 0.25;
 const LOOK_MS = 2000;
 

@@ -7,6 +7,8 @@ export interface Figure {
   /** The median of the ratios of all rounds, where that is known; else the ratio is that of the values. */
   readonly ratio?: number;
   readonly bar?: Bar;
+  /** Why it could not be measured here; it then keeps and misses nothing. */
+  readonly skipped?: string;
 }
 
 /** Bounds on the value itself or on its ratio to the peer. */
@@ -28,10 +30,15 @@ export function ratioOf({ value, peer, ratio }: Figure): number | undefined {
   return peer === undefined || peer.value === 0 ? undefined : value / peer.value;
 }
 
-/** Whether the bar is kept; a number that could not be measured keeps none. */
+/** A figure that this machine cannot give. */
+export function skip(what: string, why: string): Figure {
+  return { what, value: Number.NaN, unit: "", skipped: why };
+}
+
+/** Whether the bar is kept; a number that came out as none keeps none. */
 export function isMet(figure: Figure): boolean {
-  const { bar } = figure;
-  if (bar === undefined) return true;
+  const { bar, skipped } = figure;
+  if (bar === undefined || skipped !== undefined) return true;
   const measured = bar.of === "value" ? figure.value : ratioOf(figure);
   if (measured === undefined || Number.isNaN(measured)) return false;
   return "most" in bar ? measured <= bar.most : measured >= bar.least;
@@ -40,7 +47,8 @@ export function isMet(figure: Figure): boolean {
 /** The figures as aligned lines of text. */
 export function table(figures: readonly Figure[]): string {
   const rows = figures.map((figure) => {
-    const { what, value, unit, peer, bar } = figure;
+    const { what, value, unit, peer, bar, skipped } = figure;
+    if (skipped !== undefined) return [what, "SKIP", "", "", "", "", skipped];
     const ratio = ratioOf(figure);
     return [
       what,
@@ -66,10 +74,16 @@ export function table(figures: readonly Figure[]): string {
 
 /** The last line: how many bars are kept, and which are not. */
 export function summary(area: string, figures: readonly Figure[]): string {
-  const barred = figures.filter(({ bar }) => bar !== undefined);
+  const barred = figures.filter(({ bar, skipped }) => bar !== undefined && skipped === undefined);
   const missed = barred.filter((figure) => !isMet(figure)).map(({ what }) => what);
   const kept = `${barred.length - missed.length} of ${barred.length} bars met`;
-  return `bench ${area}: ${kept}${missed.length === 0 ? "" : `; missed: ${missed.join(", ")}`}`;
+  const skipped = figures.filter(({ skipped }) => skipped !== undefined).map(({ what }) => what);
+  const rest = [named("missed", missed), named("skipped", skipped)].join("");
+  return `bench ${area}: ${kept}${rest}`;
+}
+
+function named(how: string, what: readonly string[]): string {
+  return what.length === 0 ? "" : `; ${how}: ${what.join(", ")}`;
 }
 
 function barText(bar: Bar, unit: string): string {

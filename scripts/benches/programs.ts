@@ -24,20 +24,34 @@ export function start(args: readonly string[], log: string, options: StartOption
   return running(launch(args, ["ignore", out, out], options));
 }
 
-/** Starts any other program with its output in a file. */
-export function startTool(command: string, args: readonly string[], log: string): Running {
+/** Starts any other program with its output in a file; with `netOf`, in the network namespace of that process. */
+export function startTool(command: string, args: readonly string[], log: string, netOf?: number): Running {
   const out = openSync(log, "a");
-  return running(spawn(command, args, { stdio: ["ignore", out, out] }));
+  const [program, all] = inNet(netOf, command, args);
+  return running(spawn(program, all, { stdio: ["ignore", out, out] }));
 }
 
 /** What a process is started with besides its arguments. */
 export interface StartOptions {
   readonly flags?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
+  /** A process whose network namespace it is to have. */
+  readonly netOf?: number;
 }
 
-function launch(args: readonly string[], stdio: StdioOptions, { flags = [], env = {} }: StartOptions): ChildProcess {
-  return spawn(process.execPath, [...FLAGS, ...flags, ...args], { stdio, env: { ...process.env, ...env } });
+function launch(args: readonly string[], stdio: StdioOptions, options: StartOptions): ChildProcess {
+  const { flags = [], env = {}, netOf } = options;
+  const [program, all] = inNet(netOf, process.execPath, [...FLAGS, ...flags, ...args]);
+  return spawn(program, all, { stdio, env: { ...process.env, ...env } });
+}
+
+/** nsenter(1) becomes the program it starts, so that its process id and signals stay right. */
+function inNet(
+  netOf: number | undefined,
+  command: string,
+  args: readonly string[],
+): readonly [string, readonly string[]] {
+  return netOf === undefined ? [command, args] : ["nsenter", ["--target", String(netOf), "--net", command, ...args]];
 }
 
 /** A helper of the bench in a process of its own: it takes a line for each question and answers with one. */

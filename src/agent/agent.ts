@@ -12,7 +12,7 @@ import { parseBootId } from "../host/proc.ts";
 import type { Reader } from "../host/reader.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import { Applying } from "./applying.ts";
-import { repositoryState, secondsOf, usedRatioOf } from "./gathering.ts";
+import { repositoryState, usedRatioOf } from "./gathering.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
@@ -25,15 +25,13 @@ import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
 import { openOverlay } from "./open-overlay.ts";
+import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
 import { domainReader } from "../protocol/domain-view.ts";
 import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments } from "./shadow/desired.ts";
-import { shadowFacts } from "./shadow/facts.ts";
-import { readMachine } from "./shadow/readings.ts";
-import { ShadowReporting } from "./shadow/reporting.ts";
 import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
 import { speedTestTarget } from "./speed-test-target.ts";
@@ -41,11 +39,8 @@ import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
 import { FaultList } from "./fault.ts";
 import type { Gathered } from "./status.ts";
-import { Beating } from "./telemetry/beating.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
-import { buildHeartbeat, readHeartbeat } from "./telemetry/heartbeat.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
-import { queueOf } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import { agentTunnels } from "./tunnels.ts";
@@ -116,6 +111,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     },
   });
 
+  const exec = hostExec(clock);
+  const domain = domainReader();
   const dataPlane = openOverlay({
     settings,
     clock,
@@ -124,52 +121,39 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     events,
     spool,
     faults,
+    reader,
+    exec,
+    documents,
+    domain,
+    config: () => applying.config(),
+    isOnline: () => session?.connection !== undefined,
+    onStanding: () => reporting.look(),
     onChanged: (what) => applying.engine.look(what, OVERLAY_SECTIONS),
     onRecords: () => pusher.look(),
   });
-  const { overlay } = dataPlane;
-  const domain = domainReader();
+  const { overlay, mesh } = dataPlane;
   const sections = listSections({ overlay, documents, domain, reader });
   const applying = new Applying({ clock, random, log, files, settings, documents, sections, events, onFault: fault });
+  applying.onSettled(() => mesh.look());
 
-  // Shadow.
+  // Shadow and heartbeat.
   let health: HealthChecks | undefined;
-  const reporting = new ShadowReporting({
-    clock,
-    log: log.child({ component: "shadow" }),
-    acknowledged: valueOf(await state.reported.load()),
-    facts: () => ({
-      ...shadowFacts(readMachine(reader, clock), {
-        packageVersion: packageVersion(buildInfo),
-        build: buildInfo.build,
-        version: secondsOf(node?.applied.get("node")?.at),
-        domainUpdatedAt: secondsOf(node?.applied.get("domain")?.at),
-        publishTime: clock.now(),
-        startupError: faults.all.length > 0,
-        config: applying.facts(),
-        isDnsHealthy: health?.results().dns?.isHealthy,
-        isRepositoryReachable: repositoryState(health),
-        isSshLocal: health?.results().isSshLocal,
-      }),
-      ...dataPlane.facts(),
-    }),
-    keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
-  });
-  const beating = new Beating({
+  const { reporting, beating } = openReports({
     clock,
     random,
-    heartbeat: (seq, connection, leftOut) =>
-      buildHeartbeat(readHeartbeat(reader), {
-        seq,
-        at: clock.now(),
-        sessionRttMs: connection.rttMs(),
-        overlay: overlay.status().state === "up" ? "UP" : "DOWN",
-        queue: queueOf(spool.status(), leftOut),
-      }),
+    log,
+    reader,
+    acknowledged: valueOf(await state.reported.load()),
+    keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
+    applied: () => node?.applied,
+    health: () => health,
+    config: () => applying.facts(),
+    dataPlane,
+    spool,
+    hasFaults: () => faults.all.length > 0,
   });
 
   // Triggers.
-  const exec = hostExec(clock);
   const power = hostPower(exec, { isManaged: settings.unit !== undefined, unit: settings.unit ?? "" });
   const cleanStop = {
     mark: () => state.run.save(stoppedRun(record)),
@@ -226,6 +210,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       fault("identity-lost", "the private keys are missing or damaged; holdfast reset, then register again");
       return;
     }
+    void overlay.identify({ uid: registration.node.uid, key: keys.overlay }, ending.signal).catch(notSaved);
     const addresses = await KnownAddresses.open(identity.addresses, notSaved);
     const managed = new ManagedNode({
       clock,
@@ -274,8 +259,12 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       onOnline: (connection) => {
         clockOffsetSeconds = clockOffset();
         managed.online(connection);
+        mesh.look();
       },
-      onOffline: () => managed.offline(),
+      onOffline: () => {
+        managed.offline();
+        mesh.look();
+      },
     });
     health = watchHealth({
       clock,
@@ -303,6 +292,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onNetwork: (what) => {
       reporting.look();
       applying.engine.look(what);
+      overlay.wake();
       session?.wake(what === "resumed" ? "resumed" : "network");
     },
     onSample: (sample) => {
@@ -328,6 +318,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     telemetry: spool.status(),
     network: machine.engine,
     overlay: overlay.status(),
+    dataPlane: mesh.dataPlane(),
     process: readProcess(reader),
     faults: [...faults.all, ...(node?.faults ?? [])],
     clockOffsetSeconds: clockOffset(),

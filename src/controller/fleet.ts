@@ -132,7 +132,7 @@ export interface FlowFilter {
 export interface FlowSearch {
   /** By the time they ended, at most 10,000 on all pages together; `total` counts no further either. */
   find(filter: FlowFilter): { readonly total: number; readonly items: readonly NodeFlow[] };
-  /** Traffic by the time at which its flow ended, of some nodes or of all. */
+  /** Traffic by the time at which its flow ended, of some nodes or of all; what both ends of a flow tell counts once. */
   usage(range: UsageRange, nodeIds: readonly string[] | undefined): readonly UsageBucket[];
 }
 

@@ -50,7 +50,7 @@ export class MeshPart {
   async apply(mesh: OverlayMesh | undefined): Promise<void> {
     if (mesh === undefined && this.#loading === undefined) return;
     const loaded = await this.#load();
-    if (!this.#isClosed) loaded.apply(mesh);
+    if (!this.#isClosed) await loaded.apply(mesh);
   }
 
   /** Resolves when it is known how every path stands, or after a few seconds. */
@@ -86,8 +86,18 @@ export class MeshPart {
   }
 
   /** Takes nothing new; what runs goes on. */
-  drain(): void {
-    this.#mesh?.drain();
+  async drain(): Promise<void> {
+    await this.#mesh?.drain();
+  }
+
+  /** Streams that are carried between other nodes. */
+  get activeRelays(): number {
+    return this.#mesh?.activeRelays ?? 0;
+  }
+
+  /** Tries again to listen where this node's gateway should and does not. */
+  async retryNow(): Promise<void> {
+    await this.#mesh?.retryNow();
   }
 
   close(): void {

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { claimsByType } from "./claims.ts";
+import { DomainGrant, DomainPeer } from "./domain-items.ts";
 import { ClusterDocument, DomainDocument, NodeDocument } from "./documents.ts";
 import { HANDSHAKE_LIMITS, PROTOCOL_VERSION, RpcError, SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "./envelope.ts";
 import { errorCodes } from "./error-codes.ts";
@@ -28,6 +29,9 @@ export function protocolReference(): ReadonlyMap<string, string> {
   })) {
     put(`schemas/documents/${name}.json`, schemaOf(schema, `body of the ${name} document`));
   }
+  // The document holds them as any object, so that one bad or too new item does not take the others down.
+  put("schemas/documents/domain.peer.json", schemaOf(DomainPeer, "one of the peers in the domain document"));
+  put("schemas/documents/domain.grant.json", schemaOf(DomainGrant, "one of the grants in the domain document"));
   for (const [name, schema] of Object.entries(sectionSchemas)) {
     put(`schemas/sections/${name}.json`, schemaOf(schema, `the section ${name} of the configuration`));
   }

@@ -8,7 +8,7 @@ import type { ApiDeps, Route } from "../../src/controller/api/route.ts";
 import { jwtIssuer } from "../../src/controller/api/tokens.ts";
 import { ADMIN_POLICY, type Policy } from "../../src/controller/model/policy.ts";
 import { AccessStore, accessMigration, sha256Hex } from "../../src/controller/store/access.ts";
-import { flowsMigration, flowStore, type FlowStore } from "../../src/controller/store/flows.ts";
+import { flowSourcesMigration, flowsMigration, flowStore, type FlowStore } from "../../src/controller/store/flows.ts";
 import {
   gatewayDetailsMigration,
   gatewayDetailsStore,
@@ -52,11 +52,11 @@ export class ApiBench {
 
   private constructor(privateKey: webcrypto.CryptoKey, publicKey: webcrypto.CryptoKey, clock: Clock) {
     const sql = new DatabaseSync(":memory:");
-    sql.exec(`PRAGMA foreign_keys=ON; ${accessMigration} ${flowsMigration}`);
+    sql.exec(`PRAGMA foreign_keys=ON; ${accessMigration} ${flowsMigration} ${flowSourcesMigration}`);
     // It takes the place of a table of the first schema, which the bench does without.
     sql.exec(gatewayDetailsMigration.replace("DROP TABLE gateway_details;", ""));
-    this.flows = flowStore(sql);
     const uidOf = (name: string) => this.fleet.nodes().find((node) => node.name === name)?.uid;
+    this.flows = flowStore(sql, uidOf);
     this.gatewayDetails = gatewayDetailsStore(sql, uidOf);
     this.access = new AccessStore(sql);
     this.access.putApiKey("admin", sha256Hex(ADMIN_KEY), [ADMIN_POLICY]);

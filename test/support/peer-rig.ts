@@ -1,25 +1,30 @@
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
+import { connect as connectHttp2, performServerHandshake, type ServerHttp2Stream } from "node:http2";
 import { connect as connectTcp, createServer, type AddressInfo, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { onTestFinished } from "vitest";
 import { SessionError } from "../../src/errors.ts";
+import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { peerFlows, type PeerFlows } from "../../src/overlay/mesh/peers/peer-flows.ts";
 import { meshContext, p256Thumbprint, type MeshIdentity } from "../../src/overlay/mesh/tls.ts";
+import { UnreadBytes } from "../../src/overlay/mesh/unread.ts";
 import type { Ways } from "../../src/overlay/mesh/ways.ts";
 import type { MeshEvent, MeshGrant, MeshPeer } from "../../src/protocol/overlay-mesh.ts";
+import type { OverlayListener } from "../../src/protocol/overlay.ts";
 import { testCertificate } from "./certificates.ts";
-import { planeRig, type PlaneRig } from "./overlay-rig.ts";
+import { aListener, aServer, aService, planeRig, type PlaneRig } from "./overlay-rig.ts";
+import { freePort } from "./programs.ts";
 
 export const GATEWAY = "10000000-0000-4000-8000-000000000009";
 
 /** Both ends of a TCP connection over the loopback; they end with the test. */
 export async function socketPair(): Promise<[Socket, Socket]> {
-  const server = createServer({ allowHalfOpen: true, noDelay: true });
+  const server = createServer({ noDelay: true });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const accepted = once(server, "connection") as Promise<[Socket]>;
   const { port } = server.address() as AddressInfo;
-  const near = connectTcp({ host: "127.0.0.1", port, allowHalfOpen: true, noDelay: true });
+  const near = connectTcp({ host: "127.0.0.1", port, noDelay: true });
   const [far] = await accepted;
   server.close();
   for (const socket of [near, far]) socket.on("error", () => undefined);
@@ -28,6 +33,26 @@ export async function socketPair(): Promise<[Socket, Socket]> {
     far.destroy();
   });
   return [near, far];
+}
+
+/** Both ends of a stream of an HTTP/2 session over the loopback, as a splice is one: first the opener's, then the other's. */
+export async function streamPair(): Promise<[Duplex, Duplex]> {
+  const [near, far] = await socketPair();
+  const options = { settings: { initialWindowSize: 2 * 1024 * 1024 } };
+  const server = performServerHandshake(far, options);
+  const client = connectHttp2("http://gateway", { ...options, createConnection: () => near });
+  const opened = once(server, "stream") as Promise<[ServerHttp2Stream]>;
+  const stream = client.request({ ":method": "CONNECT", ":authority": "node:443" }, { endStream: false });
+  const [served] = await opened;
+  served.respond({ ":status": 200 });
+  await once(stream, "response");
+  for (const one of [stream, served, client, server]) one.on("error", () => undefined);
+  for (const [one, other] of [
+    [stream, client],
+    [served, server],
+  ] as const)
+    one.on("close", () => other.destroy());
+  return [stream, served];
 }
 
 /** An identity of a node: a key pair and a certificate that says nothing else. */
@@ -42,6 +67,7 @@ export async function anIdentity(uid: string): Promise<MeshIdentity> {
 export interface PeerNode extends PlaneRig {
   readonly uid: string;
   readonly peer: MeshPeer;
+  readonly identity: MeshIdentity;
   readonly flows: PeerFlows;
   readonly events: MeshEvent[];
   /** Puts peers and grants into force. */
@@ -50,12 +76,12 @@ export interface PeerNode extends PlaneRig {
 
 export interface PeerRig {
   /** What the gateway does with the two ends of a splice; by default it passes bytes on. */
-  splice: (from: Socket, to: Socket, uid: string) => void;
+  splice: (from: Duplex, to: Duplex, uid: string) => void;
   /** Every splice that was made: the ends at the gateway. */
-  readonly splices: (readonly [Socket, Socket])[];
+  readonly splices: (readonly [Duplex, Duplex])[];
   /** Instead of a splice, when it is to fail. */
   refusal: string | undefined;
-  node(number: number, identity?: MeshIdentity): Promise<PeerNode>;
+  node(number: number, more?: { readonly identity?: MeshIdentity; readonly clock?: Clock }): Promise<PeerNode>;
 }
 
 /** Nodes in this process, and a gateway between them made of loopback sockets. */
@@ -65,7 +91,7 @@ export function peerRig(): PeerRig {
     splice: passOn,
     splices: [],
     refusal: undefined,
-    async node(number, identity) {
+    async node(number, { identity, clock = systemClock() } = {}) {
       const uid = `10000000-0000-4000-8000-00000000000${number}`;
       const own = identity ?? (await anIdentity(uid));
       const ways: Ways = {
@@ -74,19 +100,21 @@ export function peerRig(): PeerRig {
           if (rig.refusal !== undefined) throw new SessionError(rig.refusal, "refused");
           const target = nodes.get(to);
           if (target === undefined) throw new SessionError("peer-absent", "absent");
-          const [[near, from], [onward, far]] = await Promise.all([socketPair(), socketPair()]);
+          const [[near, from], [onward, far]] = await Promise.all([streamPair(), streamPair()]);
           rig.splices.push([from, onward]);
           rig.splice(from, onward, to);
           target.flows.inward.tunnel(far, { gateway: GATEWAY, path: "" });
-          return { stream: near satisfies Duplex, way: { gateway: GATEWAY, path: "" } };
+          return { stream: near, way: { gateway: GATEWAY, path: "" } };
         },
       };
       const events: MeshEvent[] = [];
-      const plane = planeRig();
+      const plane = planeRig({ clock });
+      const unread = new UnreadBytes({ clock, memoryBytes: 1024 * 1024 * 1024 });
       const flows = peerFlows({
         local: plane.plane.local,
         ways,
         identity: () => own,
+        unread,
         onEvent: (event) => void events.push(event),
       });
       onTestFinished(() => flows.close());
@@ -94,7 +122,7 @@ export function peerRig(): PeerRig {
       const peer: MeshPeer = { uid, fqdn: `n${number}.example`, key: own.key };
       const meet = (peers: readonly MeshPeer[], grants: readonly MeshGrant[] = []): void =>
         flows.apply({ peers: [...peers], grants: [...grants], paths: [] });
-      const node: PeerNode = { ...plane, uid, peer, flows, events, meet };
+      const node: PeerNode = { ...plane, uid, peer, identity: own, flows, events, meet };
       nodes.set(uid, node);
       return node;
     },
@@ -102,7 +130,8 @@ export function peerRig(): PeerRig {
   return rig;
 }
 
-function passOn(from: Socket, to: Socket): void {
+/** Passes bytes on between the two ends of a splice, and the end of either. */
+export function passOn(from: Duplex, to: Duplex): void {
   from.pipe(to).pipe(from);
   for (const [one, other] of [
     [from, to],
@@ -111,7 +140,32 @@ function passOn(from: Socket, to: Socket): void {
     one.on("close", () => other.destroy());
 }
 
-/** Everything may be used by everybody who is named. */
+/** A connector on one node that leads to the service `web` of another. */
+export async function remoteService(
+  onConnection: (socket: Socket) => void,
+  more: Partial<OverlayListener> = {},
+): Promise<RemoteService> {
+  const rig = peerRig();
+  const [source, destination] = await Promise.all([rig.node(1), rig.node(2)]);
+  const target = await aServer(onConnection);
+  const port = await freePort();
+  await destination.apply([], [aService("web", target)]);
+  await source.apply([aListener(port, { peer: destination.uid, service: "web" }, more)]);
+  source.meet([destination.peer]);
+  destination.meet([source.peer], [grant(source, "web")]);
+  return { rig, source, destination, port, target };
+}
+
+export interface RemoteService {
+  readonly rig: PeerRig;
+  readonly source: PeerNode;
+  readonly destination: PeerNode;
+  /** Where the connector listens, and where the service does. */
+  readonly port: number;
+  readonly target: number;
+}
+
+/** What lets a node use a service. */
 export function grant(source: PeerNode, service: string, protocol: "tcp" | "udp" = "tcp"): MeshGrant {
   return { source: source.uid, service, protocol };
 }

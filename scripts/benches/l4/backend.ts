@@ -1,10 +1,10 @@
 // The servers behind what is measured, in a process of their own: `source` sends as many bytes as its first line says, `sink` reads
-// to the end and says "ok", `echo` sends back what it is sent.
+// to the end and says "ok", `echo` sends back what it is sent. Its argument is the address to listen on.
 import { createServer, Socket, type BoundSocket, type Server } from "node:net";
 import { createInterface } from "node:readline";
 
 const PIECE = Buffer.alloc(256 * 1024);
-const HOST = "127.0.0.1";
+const [HOST = "127.0.0.1"] = process.argv.slice(2);
 
 function listen(onConnection: (socket: Socket) => void): Server {
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {

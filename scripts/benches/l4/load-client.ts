@@ -1,4 +1,4 @@
-import { startHelper, type Running } from "../programs.ts";
+import { startHelper, type Running, type StartOptions } from "../programs.ts";
 import type { LoadAnswers, LoadQuestion } from "./questions.ts";
 
 /** The load generator, a process of its own. */
@@ -6,8 +6,8 @@ export interface Load extends Running {
   ask<Q extends LoadQuestion>(question: Q): Promise<LoadAnswers[Q["do"]]>;
 }
 
-export function startLoad(): Load {
-  const helper = startHelper("l4/load.ts");
+export function startLoad(options: StartOptions = {}): Load {
+  const helper = startHelper("l4/load.ts", [], options);
   return {
     pid: helper.pid,
     end: (signal) => helper.end(signal),

@@ -1,14 +1,20 @@
 // The clients, in a process of their own. Each line is a question `{do, port, …}`, answered with one line of JSON.
 import { connect, Socket } from "node:net";
 import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { LoadAnswers, LoadQuestion } from "./questions.ts";
 
-const HOST = "127.0.0.1";
+interface To {
+  readonly host?: string;
+  readonly port: number;
+}
+
+const at = ({ host = "127.0.0.1", port }: To): { readonly host: string; readonly port: number } => ({ host, port });
 const PIECE = Buffer.alloc(256 * 1024);
 const MESSAGE = Buffer.alloc(64, "m");
 
 /** Reads so many bytes over so many flows. */
-function pull(port: number, flows: number, bytes: number): Promise<void> {
+function pull(to: To, flows: number, bytes: number): Promise<void> {
   return together(flows, async () => {
     const wanted = Math.ceil(bytes / flows);
     let received = 0;
@@ -21,7 +27,7 @@ function pull(port: number, flows: number, bytes: number): Promise<void> {
         },
       },
     });
-    socket.connect({ host: HOST, port });
+    socket.connect(at(to));
     socket.write(`${wanted}\n`);
     await ended(socket.resume());
     if (received !== wanted) throw new Error(`${received} bytes of ${wanted} arrived`);
@@ -29,11 +35,11 @@ function pull(port: number, flows: number, bytes: number): Promise<void> {
 }
 
 /** Writes so many bytes over so many flows. */
-function push(port: number, flows: number, bytes: number): Promise<void> {
+function push(to: To, flows: number, bytes: number): Promise<void> {
   return together(flows, async () => {
     let left = Math.ceil(bytes / flows);
     let answer = "";
-    const socket = connect({ host: HOST, port, allowHalfOpen: true });
+    const socket = connect({ ...at(to), allowHalfOpen: true });
     const send = (): void => {
       while (left > 0) {
         const piece = left < PIECE.length ? PIECE.subarray(0, left) : PIECE;
@@ -50,14 +56,14 @@ function push(port: number, flows: number, bytes: number): Promise<void> {
 }
 
 /** Connects so often, a message there and back each time, so many at once. */
-async function connects(port: number, count: number, atOnce: number): Promise<{ readonly seconds: number }> {
+async function connects(to: To, count: number, atOnce: number): Promise<{ readonly seconds: number }> {
   let left = count;
   const startedAt = performance.now();
   await together(atOnce, async () => {
     while (left > 0) {
       left -= 1;
       let received = 0;
-      const socket = connect({ host: HOST, port, noDelay: true, allowHalfOpen: true });
+      const socket = connect({ ...at(to), noDelay: true, allowHalfOpen: true });
       socket.on("data", (chunk: Buffer) => (received += chunk.length));
       socket.end(MESSAGE);
       await ended(socket);
@@ -68,9 +74,9 @@ async function connects(port: number, count: number, atOnce: number): Promise<{ 
 }
 
 /** One message after another over one connection; microseconds. */
-async function roundTrips(port: number, count: number): Promise<{ readonly p50: number; readonly p99: number }> {
+async function roundTrips(to: To, count: number): Promise<{ readonly p50: number; readonly p99: number }> {
   const times = new Float64Array(count);
-  const socket = connect({ host: HOST, port, noDelay: true });
+  const socket = connect({ ...at(to), noDelay: true });
   let startedAt = 0;
   let received = 0;
   let done = 0;
@@ -97,9 +103,9 @@ let cut = 0;
 let exchanged = 0;
 
 /** Opens connections that exchange one message and then stay; with `keepOn` they go on exchanging. */
-function hold(port: number, count: number, keepOn: boolean): Promise<void> {
+function hold(to: To, count: number, keepOn: boolean): Promise<void> {
   return together(count, async () => {
-    const socket = connect({ host: HOST, port, noDelay: true });
+    const socket = connect({ ...at(to), noDelay: true });
     held.push(socket);
     socket.on("close", () => (cut += 1)).on("error", () => undefined);
     socket.write(MESSAGE);
@@ -111,6 +117,38 @@ function hold(port: number, count: number, keepOn: boolean): Promise<void> {
       });
     });
   });
+}
+
+/** Asks for bytes and reads none of them. */
+async function stall(to: To, bytes: number): Promise<void> {
+  const socket = connect(at(to));
+  held.push(socket.on("close", () => (cut += 1)).on("error", () => undefined));
+  socket.pause();
+  socket.write(`${bytes}\n`);
+  await new Promise<void>((resolve) => void socket.once("connect", resolve));
+}
+
+/** Asks anew every so often, each time by a connection of its own, until one has answered. */
+async function recovery(to: To, everyMs: number, withinMs: number): Promise<{ readonly ms: number }> {
+  const from = performance.now();
+  const tried: Socket[] = [];
+  let isOver = false;
+  const answered = new Promise<void>((resolve) => {
+    const attempt = (): void => {
+      if (isOver) return;
+      const socket = connect({ ...at(to), noDelay: true });
+      tried.push(socket.on("error", () => undefined).once("data", () => resolve()));
+      socket.write(MESSAGE);
+      setTimeout(attempt, everyMs);
+    };
+    attempt();
+  });
+  await Promise.race([answered, sleep(withinMs, undefined, { ref: false })]);
+  const ms = performance.now() - from;
+  isOver = true;
+  for (const socket of tried) socket.destroy();
+  if (ms >= withinMs) throw new Error(`nothing came back within ${withinMs} ms`);
+  return { ms };
 }
 
 function release(): { readonly cut: number; readonly exchanged: number } {
@@ -139,18 +177,23 @@ async function together(count: number, work: () => Promise<void>): Promise<void>
 async function answer(question: LoadQuestion): Promise<LoadAnswers[LoadQuestion["do"]]> {
   switch (question.do) {
     case "pull":
-      await pull(question.port, question.flows, question.bytes);
+      await pull(question, question.flows, question.bytes);
       return {};
     case "push":
-      await push(question.port, question.flows, question.bytes);
+      await push(question, question.flows, question.bytes);
       return {};
     case "connects":
-      return connects(question.port, question.count, question.atOnce);
+      return connects(question, question.count, question.atOnce);
     case "roundTrips":
-      return roundTrips(question.port, question.count);
+      return roundTrips(question, question.count);
     case "hold":
-      await hold(question.port, question.count, question.keepOn);
+      await hold(question, question.count, question.keepOn);
       return {};
+    case "stall":
+      await stall(question, question.bytes);
+      return {};
+    case "recovery":
+      return recovery(question, question.everyMs, question.withinMs);
     case "release":
       return release();
   }

@@ -7,9 +7,13 @@ export const FLOWS_SECONDS = 30 * 24 * 3600;
 export const USAGE_SECONDS = 90 * 24 * 3600;
 const AHEAD_SECONDS = 24 * 3600;
 
-/** Bytes and number of the flows that ended in one minute; `t` in Unix seconds. */
+/**
+ * Bytes and number of the flows that ended in one minute; `t` in Unix seconds. `source` is the node at the other end that tells of these
+ * flows too, empty where there is none.
+ */
 export interface MinuteUsage {
   readonly t: number;
+  readonly source: string;
   readonly bytes: number;
   readonly count: number;
 }
@@ -22,15 +26,32 @@ export function keptFlows(flows: readonly FlowRecord[], nowSeconds: number): rea
   });
 }
 
-/** Sums flows up by the minute in which they ended. Pure. */
-export function usageOf(flows: readonly FlowRecord[]): readonly MinuteUsage[] {
-  const minutes = new Map<number, { t: number; bytes: number; count: number }>();
-  for (const { endTime, sourceBytes, destBytes } of flows) {
+/**
+ * Sums up what a node tells by the minute in which flows ended and by where they came from: both ends tell of a flow through the overlay,
+ * and it is one. `uidOf` knows nodes by their names. Pure.
+ */
+export function usageOf(
+  flows: readonly FlowRecord[],
+  node: string,
+  uidOf: (name: string) => string | undefined,
+): readonly MinuteUsage[] {
+  const minutes = new Map<string, { t: number; source: string; bytes: number; count: number }>();
+  const sources = new Map([["local", ""]]);
+  const sourceOf = (name: string): string => {
+    const known = sources.get(name);
+    if (known !== undefined) return known;
+    const uid = uidOf(name);
+    const source = uid === undefined || uid === node ? "" : uid;
+    sources.set(name, source);
+    return source;
+  };
+  for (const { sourceNode, endTime, sourceBytes, destBytes } of flows) {
     const t = Math.floor(Date.parse(endTime) / 60_000) * 60;
-    const minute = minutes.get(t) ?? { t, bytes: 0, count: 0 };
+    const source = sourceOf(sourceNode);
+    const minute = minutes.get(`${t} ${source}`) ?? { t, source, bytes: 0, count: 0 };
     minute.bytes = Math.min(minute.bytes + sourceBytes + destBytes, Number.MAX_SAFE_INTEGER);
     minute.count += 1;
-    minutes.set(t, minute);
+    minutes.set(`${t} ${source}`, minute);
   }
   return [...minutes.values()];
 }

@@ -35,6 +35,19 @@ CREATE TABLE flow_usage (
 CREATE INDEX flow_usage_by_time ON flow_usage (t);
 `;
 
+/** Whose flow it is: what both ends tell of must count once. What was counted before stays as it was. */
+export const flowSourcesMigration = `
+ALTER TABLE flow_usage RENAME TO old_flow_usage;
+DROP INDEX flow_usage_by_time;
+CREATE TABLE flow_usage (
+  node TEXT NOT NULL, t INTEGER NOT NULL, source TEXT NOT NULL, bytes INTEGER NOT NULL, count INTEGER NOT NULL,
+  PRIMARY KEY (node, t, source)
+) STRICT, WITHOUT ROWID;
+INSERT INTO flow_usage SELECT node, t, '', bytes, count FROM old_flow_usage;
+DROP TABLE old_flow_usage;
+CREATE INDEX flow_usage_by_time ON flow_usage (t);
+`;
+
 const ADD = `
   INSERT INTO flows (node, source_node, dest_node, source_ip, dest_ip, source_key, dest_key, source_port, dest_port, source_bytes,
     dest_bytes, started_at, ended_at, protocol, tcp_flags, flags, activity, meta)
@@ -52,10 +65,11 @@ const WHERE = `
   AND (:defunct IS NULL OR ((flags & ${DEFUNCT_FLAGS}) <> 0) = :defunct)`;
 const Protocol = FlowRecord.shape.protocol;
 
-export function flowStore(sql: DatabaseSync): FlowStore {
+/** `uidOf` knows the nodes by their names. */
+export function flowStore(sql: DatabaseSync, uidOf: (name: string) => string | undefined): FlowStore {
   const add = sql.prepare(ADD);
   const addUsage = sql.prepare(
-    `INSERT INTO flow_usage VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
+    `INSERT INTO flow_usage VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
      SET bytes = min(bytes + excluded.bytes, ${Number.MAX_SAFE_INTEGER}), count = count + excluded.count`,
   );
   const count = sql.prepare(
@@ -68,7 +82,8 @@ export function flowStore(sql: DatabaseSync): FlowStore {
   const pages = { asc: page("ASC"), desc: page("DESC") };
   const usage = sql.prepare(
     `SELECT CAST((t - :from) / :size AS INTEGER) AS bucket, total(bytes) AS bytes, total(count) AS count FROM flow_usage
-     WHERE t >= :from AND t < :to AND (:nodes IS NULL OR node IN (SELECT value FROM json_each(:nodes))) GROUP BY bucket`,
+     WHERE t >= :from AND t < :to AND (:nodes IS NULL OR node IN (SELECT value FROM json_each(:nodes)))
+     AND (source = '' OR (:nodes IS NOT NULL AND source NOT IN (SELECT value FROM json_each(:nodes)))) GROUP BY bucket`,
   );
   const ofNode = sql.prepare("SELECT count(*) AS rows FROM flows WHERE node = ?");
   const dropOfNode = sql.prepare(
@@ -92,7 +107,9 @@ export function flowStore(sql: DatabaseSync): FlowStore {
   return {
     add(node, flows) {
       for (const flow of flows) add.run(...valuesOf(node, flow));
-      for (const { t, bytes, count: ended } of usageOf(flows)) addUsage.run(node, t, bytes, ended);
+      for (const { t, source, bytes, count: ended } of usageOf(flows, node, uidOf)) {
+        addUsage.run(node, t, source, bytes, ended);
+      }
       trim(node, flows.length);
     },
     find(filter) {

@@ -1,5 +1,5 @@
 import { accessMigration } from "./access.ts";
-import { flowsMigration } from "./flows.ts";
+import { flowSourcesMigration, flowsMigration } from "./flows.ts";
 import { gatewayDetailsMigration } from "./gateway-details.ts";
 
 const FIRST = `
@@ -102,4 +102,5 @@ export const migrations: readonly string[] = [
   NO_SPEED_TOKENS,
   flowsMigration,
   gatewayDetailsMigration,
+  flowSourcesMigration,
 ];

@@ -51,6 +51,7 @@ export function openStore(path: string, isExpected = false): Store {
   // Begun anew, it would know no node and turn all of them away: whoever has a backup must decide.
   const { sql, isPersistent } = openDatabase(path, { migrations, exclusive: true, onDamage: "refuse", isExpected });
   const nodes = nodeStore(sql);
+  const uidOf = (name: string): string | undefined => nodes.uidOf(name);
   const parts = {
     meta: metaStore(sql),
     licenses: licenseStore(sql),
@@ -64,8 +65,8 @@ export function openStore(path: string, isExpected = false): Store {
     audits: auditStore(sql),
     triggers: triggerStore(sql),
     telemetry: telemetryStore(sql),
-    flows: flowStore(sql),
-    gatewayDetails: gatewayDetailsStore(sql, (name) => nodes.uidOf(name)),
+    flows: flowStore(sql, uidOf),
+    gatewayDetails: gatewayDetailsStore(sql, uidOf),
   };
   let failures = 0;
   const run = <T>(work: () => T): T => {

@@ -1,6 +1,5 @@
 import {
   connect,
-  constants,
   performServerHandshake,
   type ClientHttp2Session,
   type Http2Session,
@@ -10,9 +9,9 @@ import {
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../host/clock.ts";
 import { Allowance } from "./allowance.ts";
+import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
+import { STREAM_WINDOW_BYTES } from "./unread.ts";
 
-/** What one stream may send before anybody reads it. */
-export const STREAM_WINDOW_BYTES = 2 * 1024 * 1024;
 /** Streams that a hop session may have at a time. */
 export const HOP_STREAMS = 256;
 
@@ -34,8 +33,6 @@ const NO_RESET_GUARD = { streamResetBurst: 2 ** 32 - 1, streamResetRate: 2 ** 32
 const UNTYPED = { maxOutstandingSettings: 4 };
 const CONTROL_BURST = 64;
 const CONTROL_PER_SECOND = 16;
-
-const { NGHTTP2_ENHANCE_YOUR_CALM } = constants;
 
 /** Makes an HTTP/2 session of a proved socket, of which the other side is the client. */
 export function serverSession(socket: TLSSocket, limits: SessionLimits): ServerHttp2Session {
@@ -80,7 +77,7 @@ function optionsOf({ maxStreams = HOP_STREAMS }: SessionLimits): ServerSessionOp
 function guard<S extends Http2Session>(session: S, { clock }: SessionLimits): S {
   const control = new Allowance(clock, CONTROL_BURST, CONTROL_PER_SECOND);
   const spend = (): void => {
-    if (!control.take() && !session.destroyed) session.destroy(undefined, NGHTTP2_ENHANCE_YOUR_CALM);
+    if (!control.take() && !session.destroyed) session.destroy(undefined, ENHANCE_YOUR_CALM);
   };
   session.on("error", ignore).on("ping", spend).on("remoteSettings", spend);
   const widen = (): void => session.setLocalWindowSize(SESSION_WINDOW_BYTES);

@@ -5,12 +5,14 @@ import type { ListenerOptions } from "../listener.ts";
 import { nameCache, type AskName, type NameCache } from "../name-cache.ts";
 import type { Remote } from "../remote.ts";
 import { identityStore, type IdentityStore } from "./identity.ts";
-import { takeInward } from "./inward-stream.ts";
+import { MeshGates } from "./mesh-gates.ts";
 import { dialHop } from "./paths/dial-hop.ts";
 import { Paths } from "./paths/paths.ts";
 import { peerFlows, type PeerFlows } from "./peers/peer-flows.ts";
+import { MeshServer } from "./server.ts";
 import type { MeshIdentity } from "./tls.ts";
-import type { Ways } from "./ways.ts";
+import { memoryLimit, UnreadBytes } from "./unread.ts";
+import type { WayWish, Ways } from "./ways.ts";
 
 export interface MeshOptions {
   /** What flows from other nodes need of this one. */
@@ -35,10 +37,14 @@ export class Mesh {
   readonly #options: MeshOptions;
   readonly #store: IdentityStore;
   readonly #names: NameCache;
+  readonly #unread: UnreadBytes;
+  readonly #gates: MeshGates;
   readonly #paths: Paths;
+  readonly #server: MeshServer;
   readonly #flows: PeerFlows;
   #identity: MeshIdentity | undefined;
   #mesh: OverlayMesh | undefined;
+  #work: Promise<unknown> = Promise.resolve();
 
   constructor(options: MeshOptions) {
     const { local, onChanged, onEvent, onBuckets } = options;
@@ -46,26 +52,44 @@ export class Mesh {
     this.#options = options;
     this.#store = identityStore(options.files, options.stateDir);
     this.#names = nameCache(clock, options.askName);
+    this.#unread = new UnreadBytes({ clock, memoryBytes: memoryLimit() });
+    this.#gates = new MeshGates(clock);
+    const identity = (): MeshIdentity | undefined => this.#identity;
     this.#paths = new Paths({
       clock,
       random: options.random,
       dial: (target, protocol, signal) => dialHop({ clock, names: this.#names, identity }, target, protocol, signal),
-      onStream: (stream, headers, way) =>
-        takeInward(stream, headers, { self: this.#mesh?.self ?? "", way, inward: this.#flows.inward }),
+      onStream: (stream, headers, way) => this.#server.receive(stream, headers, way),
       onChanged,
       onEvent,
       onBuckets,
     });
-    const identity = (): MeshIdentity | undefined => this.#identity;
-    this.#flows = peerFlows({ local, ways: this.ways, identity, onEvent });
+    this.#flows = peerFlows({ local, ways: this.ways, identity, unread: this.#unread, onEvent });
+    this.#server = new MeshServer({
+      clock,
+      identity,
+      own: local.own,
+      isBeside: local.isBeside,
+      inward: this.#flows.inward,
+      onward: (peer, wish) => this.#paths.splice(peer, wish),
+      gates: this.#gates,
+      unread: this.#unread,
+      onChanged,
+      onEvent,
+    });
   }
 
   /** How other nodes are reached. */
   get ways(): Ways {
     return {
-      direct: (peer, wish) => this.#paths.direct(peer, wish),
-      splice: (peer, wish) => this.#paths.splice(peer, wish),
+      direct: (peer, wish) => this.#server.direct(peer, wish) ?? this.#paths.direct(peer, wish),
+      splice: (peer, wish) => this.#splice(peer, wish),
     };
+  }
+
+  /** Streams that are carried between other nodes. */
+  get activeRelays(): number {
+    return this.#server.activeRelays;
   }
 
   /** What this node's listeners dial through. */
@@ -93,16 +117,26 @@ export class Mesh {
     const { identity, ...rest } = await this.#store.set(given);
     const isSame = this.#identity?.key === identity.key && this.#identity.uid === identity.uid;
     this.#identity = identity;
-    if (!isSame) this.#paths.renew();
+    if (!isSame) {
+      this.#paths.renew();
+      await this.#serially(() => this.#server.apply(this.#mesh));
+    }
     return rest;
   }
 
   /** Puts peers, paths, grants and the gateway into force; without a mesh everything ends. */
-  apply(mesh: OverlayMesh | undefined): void {
+  async apply(mesh: OverlayMesh | undefined): Promise<void> {
     this.#mesh = mesh;
+    this.#gates.apply(mesh);
     this.#names.keepOnly(new Set((mesh?.paths ?? []).map(({ host }) => host)));
     this.#flows.apply(mesh ?? { peers: [], paths: [], grants: [] });
     this.#paths.apply(mesh);
+    await this.#serially(() => this.#server.apply(mesh));
+  }
+
+  /** Tries again to listen where this node's gateway should and does not. */
+  retryNow(): Promise<void> {
+    return this.#serially(() => this.#server.retryNow());
   }
 
   /** Resolves when every path is up or has failed once, or after a few seconds. */
@@ -116,9 +150,9 @@ export class Mesh {
   state(): MeshState {
     return {
       paths: this.#paths.states(),
-      clients: [],
+      clients: this.#server.clients(),
       sessions: this.#flows.states(),
-      server: { state: "off", refused: {}, relays: { active: 0, total: 0, bytes: 0 } },
+      server: this.#server.state(),
     };
   }
 
@@ -130,7 +164,8 @@ export class Mesh {
   }
 
   /** Takes nothing new; what runs goes on. */
-  drain(): void {
+  async drain(): Promise<void> {
+    await this.#serially(() => this.#server.drain());
     this.#flows.drain();
     this.#paths.drain();
   }
@@ -138,7 +173,28 @@ export class Mesh {
   /** Ends everything at once. */
   close(): void {
     this.#flows.close();
+    this.#server.close();
     this.#paths.close();
+    this.#gates.close();
+    this.#unread.close();
+  }
+
+  /** By a gateway that dials this one where a static route says so; else over those that this node dials, then those that dial it. */
+  async #splice(peer: string, wish: WayWish): ReturnType<Ways["splice"]> {
+    if (this.#server.leadsTo(peer, wish)) return this.#server.splice(peer, wish);
+    try {
+      return await this.#paths.splice(peer, wish);
+    } catch (error) {
+      wish.signal.throwIfAborted();
+      if (this.#mesh?.server === undefined) throw error;
+      return this.#server.splice(peer, wish);
+    }
+  }
+
+  #serially(work: () => Promise<void>): Promise<void> {
+    const result = this.#work.then(work);
+    this.#work = result.catch(() => undefined);
+    return result;
   }
 }
 

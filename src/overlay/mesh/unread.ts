@@ -1,8 +1,7 @@
-import { constants as http2 } from "node:http2";
 import { totalmem } from "node:os";
 import type { Readable } from "node:stream";
 import type { Clock } from "../../host/clock.ts";
-import { STREAM_WINDOW_BYTES } from "./http2.ts";
+import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
 
 /** A stream that is watched. HTTP/2 streams can be reset; others are destroyed. */
 export interface Watched extends Readable {
@@ -16,6 +15,9 @@ export interface UnreadOptions {
   /** Told whose stream was reset. */
   readonly onReset?: (peer: string) => void;
 }
+
+/** What one stream may send before anybody reads it. */
+export const STREAM_WINDOW_BYTES = 2 * 1024 * 1024;
 
 const LOOK_MS = 10;
 /** What a chunk costs beside its bytes: many small ones hold far more than they carry. */
@@ -137,7 +139,7 @@ function heldBy(stream: Watched): number {
 }
 
 function reset(stream: Watched): void {
-  stream.close?.(http2.NGHTTP2_ENHANCE_YOUR_CALM);
+  stream.close?.(ENHANCE_YOUR_CALM);
   // What was not read is let go at once, rather than when the other side has heard.
   stream.destroy();
 }

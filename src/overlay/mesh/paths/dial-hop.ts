@@ -25,8 +25,8 @@ export interface HopDialerOptions {
 /** Which role the dialler takes in HTTP/2: its client, or, although it dialled, its server. */
 export type HopProtocol = Exclude<MeshProtocol, "holdfast-peer">;
 
-/** For name, connection and key of all addresses together. */
-const DIAL_MS = 10_000;
+/** For name, connection and key of all addresses together; for the outward session somebody waits, who may have another way. */
+const DIAL_MS = { "holdfast-h2r": 10_000, h2: 5000 } as const;
 const STAGGER_MS = 300;
 
 /**
@@ -42,8 +42,9 @@ export async function dialHop(
   const own = identity();
   if (own === undefined) throw new SessionError("no-path", "this node's own key is not known");
   const deadline = new AbortController();
-  const cancel = clock.after(DIAL_MS, () =>
-    deadline.abort(new SessionError("connect-timeout", `no answer from ${target.host} in ${DIAL_MS / 1000} s`)),
+  const ms = DIAL_MS[protocol];
+  const cancel = clock.after(ms, () =>
+    deadline.abort(new SessionError("connect-timeout", `no answer from ${target.host} in ${ms / 1000} s`)),
   );
   const both = AbortSignal.any([signal, deadline.signal]);
   try {

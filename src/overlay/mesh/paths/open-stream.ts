@@ -4,7 +4,7 @@ import type { Clock } from "../../../host/clock.ts";
 import { OverlayReason } from "../../../protocol/overlay.ts";
 
 /** For the other side to answer at all; that nothing comes from it any more is noticed sooner. */
-const ANSWER_MS = 10_000;
+const ANSWER_MS = 5000;
 
 /**
  * Opens a stream by CONNECT (RFC 9113 §8.5) and waits for the 200. The stream never throws for want of an `error` listener.

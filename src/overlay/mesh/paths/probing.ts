@@ -16,7 +16,9 @@ export interface Probing {
   /** Probes that were overdue one after another while no byte arrived, and when the first of them was sent. */
   readonly missed: number;
   readonly troubleAt: number | undefined;
-  /** Something moved, or a probe is overdue: the next one comes soon. */
+  /** When something was last found to have moved. */
+  readonly busyAt: number;
+  /** Something moved lately, or a probe is overdue: the next one comes soon. */
   readonly isHurried: boolean;
   /** Of the last 20 that were decided: whether each was answered. */
   readonly recent: readonly boolean[];
@@ -40,6 +42,8 @@ export type Probe =
 /** How often a session is probed under traffic. */
 export const BUSY_MS = 500;
 const IDLE_MS = 5000;
+/** What moved so lately may have stopped because nothing gets through. */
+const BUSY_FOR_MS = 5000;
 const OVERDUE_MS = 500;
 /** When a probe counts as lost in the figures; until then its answer is merely late. */
 const LOST_MS = 5000;
@@ -55,6 +59,7 @@ export function newProbing(now: number): Probing {
     pending: [],
     missed: 0,
     troubleAt: undefined,
+    busyAt: -Infinity,
     isHurried: false,
     recent: [],
     rttMs: undefined,
@@ -70,6 +75,7 @@ export function look(before: Probing, { gotBytes, isBusy }: Findings, now: numbe
   const isOverdue = ({ sentAt }: Pending): boolean => now - sentAt >= overdueMs;
   const fresh = before.pending.filter((one) => !one.isSettled && isOverdue(one));
   const waiting = before.pending.filter(({ sentAt }) => now - sentAt < LOST_MS);
+  const busyAt = isBusy ? now : before.busyAt;
   const missed = gotBytes ? 0 : before.missed + fresh.length;
   const state: Probing = {
     ...before,
@@ -77,7 +83,8 @@ export function look(before: Probing, { gotBytes, isBusy }: Findings, now: numbe
     pending: waiting.map((one) => (gotBytes || fresh.includes(one) ? { ...one, isSettled: true } : one)),
     missed,
     troubleAt: missed === 0 ? undefined : (before.troubleAt ?? fresh[0]?.sentAt),
-    isHurried: isBusy || missed > 0 || before.pending.some(isOverdue),
+    busyAt,
+    isHurried: now - busyAt < BUSY_FOR_MS || missed > 0 || before.pending.some(isOverdue),
     recent: withDecided(before.recent, false, before.pending.length - waiting.length),
   };
   if (missed >= MISSES_TO_DOWN) return [state, { kind: "down", since: state.troubleAt ?? now }];

@@ -8,6 +8,7 @@ import type { OverlayReason } from "../../../protocol/overlay.ts";
 import { serverSession } from "../http2.ts";
 import { acceptTls, whenProved, type MeshIdentity } from "../tls.ts";
 import type { Way } from "../ways.ts";
+import { endTogether } from "./carrier.ts";
 
 export interface ArrivalsOptions {
   readonly clock: Clock;
@@ -73,10 +74,10 @@ export class Arrivals {
     void this.#prove(stream, way, own).finally(() => this.#unproven.delete(stream));
   }
 
-  /** Takes no more; sessions end with their flows. */
+  /** Takes no more; the peers end their sessions after the last flow, since only they know what they have yet to read. */
   drain(): void {
     this.#isDraining = true;
-    for (const { session } of this.#sessions) session.close();
+    for (const { session } of this.#sessions) session.goaway();
   }
 
   close(): void {
@@ -89,7 +90,8 @@ export class Arrivals {
     return [...this.#sessions].map(({ peer, way, since, flows, active, socket }) => ({
       peer,
       role: "destination",
-      ...way,
+      gateway: way.gateway,
+      path: way.path,
       since,
       activeFlows: active,
       flows,
@@ -105,6 +107,7 @@ export class Arrivals {
     try {
       const signal = AbortSignal.any([deadline.signal, this.#closing.signal]);
       const socket = acceptTls(stream, own, ["holdfast-peer"]);
+      endTogether(stream, socket);
       const { key } = await whenProved(socket, signal);
       this.#begin(socket, key, way);
     } catch {
@@ -119,7 +122,7 @@ export class Arrivals {
     const peer = this.#byKey.get(key);
     const count = [...this.#sessions].filter((one) => one.peer === peer).length;
     if (peer === undefined || count >= MAX_SESSIONS_PER_PEER || this.#isDraining) {
-      socket.on("error", () => undefined).destroy();
+      socket.destroy();
       return;
     }
     const session = serverSession(socket, { clock: this.#options.clock });
@@ -127,7 +130,6 @@ export class Arrivals {
     const lost = (): OverlayReason | undefined => entry.end ?? (session.destroyed ? "tunnel-lost" : undefined);
     const entry: Session = { peer, key, way, since, socket, session, flows: 0, active: 0, end: undefined, lost };
     this.#sessions.add(entry);
-    socket.on("error", () => undefined);
     session
       .on("stream", (stream, headers) => {
         entry.flows += 1;

@@ -5,6 +5,7 @@ import type { MeshPeer } from "../../../protocol/overlay-mesh.ts";
 import { clientSession } from "../http2.ts";
 import { dialTls, whenProved, type MeshIdentity } from "../tls.ts";
 import type { Ways } from "../ways.ts";
+import { endTogether } from "./carrier.ts";
 import type { Connected } from "./tunnel.ts";
 
 export interface ConnectPeerOptions {
@@ -38,10 +39,10 @@ export async function connectPeer(
     const { stream, way } = await ways.splice(peer.uid, { signal });
     try {
       const socket = dialTls(stream, own, "holdfast-peer");
+      endTogether(stream, socket);
       await whenProved(socket, signal).then(
         ({ key }) => {
           if (key === peer.key) return;
-          socket.on("error", () => undefined).destroy();
           throw new SessionError("peer-unproven", `whoever answered is not ${peer.uid}`);
         },
         (error: unknown) => {

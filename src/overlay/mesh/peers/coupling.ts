@@ -4,7 +4,7 @@ import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Gate } from "../../gate.ts";
 import { flowReason } from "../../reasons.ts";
 import { Pump } from "./pump.ts";
-import { resetStream } from "./reset.ts";
+import { resetStream } from "../reset.ts";
 import { codeOf, reasonOfCode } from "./wire.ts";
 
 export interface CouplingOptions {

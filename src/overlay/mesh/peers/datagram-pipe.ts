@@ -1,8 +1,9 @@
-import { constants, type Http2Stream } from "node:http2";
+import type { Http2Stream } from "node:http2";
 import type { Clock } from "../../../host/clock.ts";
 import { hasRoom } from "../../udp-binding.ts";
+import { PROTOCOL_ERROR } from "../stream-codes.ts";
 import { CapsuleReader, datagramCapsule } from "./capsules.ts";
-import { resetStream } from "./reset.ts";
+import { resetStream } from "../reset.ts";
 
 export interface DatagramPipeOptions {
   readonly stream: Http2Stream;
@@ -39,7 +40,7 @@ export class DatagramPipe {
       try {
         if (!this.#isOver) work();
       } catch {
-        this.close(constants.NGHTTP2_PROTOCOL_ERROR);
+        this.close(PROTOCOL_ERROR);
       }
     };
     stream

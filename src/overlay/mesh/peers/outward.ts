@@ -3,7 +3,8 @@ import { constants, type ClientHttp2Stream, type IncomingHttpHeaders } from "nod
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Dial } from "../../dial.ts";
 import type { RemoteRequest, RemoteUser } from "../../remote.ts";
-import { resetStream } from "./reset.ts";
+import { resetStream } from "../reset.ts";
+import type { UnreadBytes } from "../unread.ts";
 import type { Tunnel } from "./tunnel.ts";
 import { reasonOf, type Tunnels } from "./tunnels.ts";
 import { codeOf, flowHeaders, reasonOfCode, refusalOf } from "./wire.ts";
@@ -12,14 +13,20 @@ import { codeOf, flowHeaders, reasonOfCode, refusalOf } from "./wire.ts";
 const ATTEMPTS = 3;
 
 /** Opens a flow towards another node, on the tunnel there is or a new one. */
-export function openFlow(tunnels: Tunnels, request: RemoteRequest, user: RemoteUser): Dial {
-  const flow = new OpeningFlow(tunnels, request, user);
+export function openFlow(
+  tunnels: Tunnels,
+  unread: Pick<UnreadBytes, "watch">,
+  request: RemoteRequest,
+  user: RemoteUser,
+): Dial {
+  const flow = new OpeningFlow(tunnels, unread, request, user);
   void flow.begin();
   return flow;
 }
 
 class OpeningFlow implements Dial {
   readonly #tunnels: Tunnels;
+  readonly #unread: Pick<UnreadBytes, "watch">;
   readonly #request: RemoteRequest;
   readonly #user: RemoteUser;
   readonly #flow = randomUUID();
@@ -28,8 +35,9 @@ class OpeningFlow implements Dial {
   #left = ATTEMPTS;
   #isOver = false;
 
-  constructor(tunnels: Tunnels, request: RemoteRequest, user: RemoteUser) {
+  constructor(tunnels: Tunnels, unread: Pick<UnreadBytes, "watch">, request: RemoteRequest, user: RemoteUser) {
     this.#tunnels = tunnels;
+    this.#unread = unread;
     this.#request = request;
     this.#user = user;
   }
@@ -72,7 +80,7 @@ class OpeningFlow implements Dial {
       return this.#fail(refusal);
     }
     this.#isOver = true;
-    stream.off("error", ignore);
+    this.#unread.watch(tunnel.peer, stream);
     this.#user.opened(stream, () => tunnel.lost);
   };
 

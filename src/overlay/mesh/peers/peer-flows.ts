@@ -1,6 +1,7 @@
 import type { MeshEvent, OverlayMesh, PeerSessionState } from "../../../protocol/overlay-mesh.ts";
 import type { Remote } from "../../remote.ts";
 import type { MeshIdentity } from "../tls.ts";
+import type { UnreadBytes } from "../unread.ts";
 import type { Inward, Ways } from "../ways.ts";
 import { Answers } from "./answers.ts";
 import { Arrivals } from "./arrivals.ts";
@@ -15,6 +16,8 @@ export interface PeerFlowsOptions {
   readonly ways: Ways;
   /** What this node proves itself with, once it has it. */
   readonly identity: () => MeshIdentity | undefined;
+  /** Bounds what has arrived and nobody reads. */
+  readonly unread: Pick<UnreadBytes, "watch">;
   readonly onEvent: (event: MeshEvent) => void;
 }
 
@@ -36,7 +39,7 @@ export interface PeerFlows {
 }
 
 export function peerFlows(options: PeerFlowsOptions): PeerFlows {
-  const { local, ways, identity, onEvent } = options;
+  const { local, ways, identity, unread, onEvent } = options;
   const { clock } = local;
   const tunnels = new Tunnels({
     clock,
@@ -44,7 +47,7 @@ export function peerFlows(options: PeerFlowsOptions): PeerFlows {
     connect: (peer, signal) => connectPeer({ clock, ways, identity }, peer, signal),
     onEvent,
   });
-  const served = new Served(local);
+  const served = new Served(local, unread);
   const answers = new Answers(clock);
   const take: Served["take"] = (stream, headers, peer, lost) => {
     if (served.knows(peer) && answers.take(stream, headers, peer)) return;
@@ -57,7 +60,7 @@ export function peerFlows(options: PeerFlowsOptions): PeerFlows {
   });
   return {
     remote: {
-      dial: (request, user) => openFlow(tunnels, request, user),
+      dial: (request, user) => openFlow(tunnels, unread, request, user),
       get activeFlows() {
         return served.active;
       },

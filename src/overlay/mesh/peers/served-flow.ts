@@ -1,7 +1,7 @@
 import type { ServerHttp2Stream } from "node:http2";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { Offered } from "../../targets.ts";
-import { resetStream } from "./reset.ts";
+import { resetStream } from "../reset.ts";
 import { codeOf, refusalHeaders, type FlowRequest } from "./wire.ts";
 
 /** A flow that a peer brought to a service of this node. */

@@ -3,6 +3,7 @@ import type { OverlayMesh } from "../../../protocol/overlay-mesh.ts";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { ListenerOptions } from "../../listener.ts";
 import { literalTarget, type Offered } from "../../targets.ts";
+import type { UnreadBytes } from "../unread.ts";
 import { grantsOf, isForbidden, literalOf, type Grants } from "./grants.ts";
 import { refuse, servedRecord, type ServedFlow } from "./served-flow.ts";
 import { ServedTcp } from "./served-tcp.ts";
@@ -23,14 +24,16 @@ const RECORDED_A_SECOND = 100;
 /** The flows that peers bring to services of this node. */
 export class Served {
   readonly #local: Local;
+  readonly #unread: Pick<UnreadBytes, "watch">;
   readonly #flows = new Set<ServedFlow>();
   #grants: Grants = grantsOf([]);
   #peers: ReadonlySet<string> = new Set();
   #second = -Infinity;
   #recordedInSecond = 0;
 
-  constructor(local: Local) {
+  constructor(local: Local, unread: Pick<UnreadBytes, "watch">) {
     this.#local = local;
+    this.#unread = unread;
   }
 
   get active(): number {
@@ -76,6 +79,7 @@ export class Served {
     const options = { stream, peer, request, offered, lost, startedAt, onEnd: this.#onEnd };
     const flow = request.protocol === "tcp" ? new ServedTcp(options, this.#local) : new ServedUdp(options, this.#local);
     this.#flows.add(flow);
+    this.#unread.watch(peer, stream);
     this.#local.onBusy();
     flow.start();
   }

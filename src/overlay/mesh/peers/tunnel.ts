@@ -2,7 +2,7 @@ import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 
 import type { PeerSessionState } from "../../../protocol/overlay-mesh.ts";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Way } from "../ways.ts";
-import { resetStream } from "./reset.ts";
+import { resetStream } from "../reset.ts";
 import { codeOf } from "./wire.ts";
 
 /** A session with a peer, just made. */

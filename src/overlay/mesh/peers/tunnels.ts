@@ -99,7 +99,7 @@ export class Tunnels {
 
   /** Every session that was made for flows to a peer behind a gateway. */
   list(): readonly Tunnel[] {
-    return [...this.#entries.values()].flatMap(({ tunnels }) => [...tunnels]);
+    return [...this.#entries.values()].flatMap(({ tunnels }) => Array.from(tunnels));
   }
 
   close(): void {

@@ -1,6 +1,14 @@
-import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import { isIP } from "node:net";
 import { OverlayReason } from "../../../protocol/overlay.ts";
+import {
+  CANCEL,
+  CONNECT_ERROR,
+  ENHANCE_YOUR_CALM,
+  INADEQUATE_SECURITY,
+  INTERNAL_ERROR,
+  NO_ERROR,
+} from "../stream-codes.ts";
 
 /** What a flow says of itself when it is opened. */
 export interface FlowRequest {
@@ -45,10 +53,10 @@ const reasons: Readonly<Record<number, OverlayReason>> = {
 
 /** With which code a stream is reset (RFC 9113 §7); those of our own say no more than that the stream has failed to anybody else. */
 const codes: Readonly<Partial<Record<OverlayReason, number>>> = {
-  reset: constants.NGHTTP2_CONNECT_ERROR,
-  removed: constants.NGHTTP2_CANCEL,
-  "not-granted": constants.NGHTTP2_INADEQUATE_SECURITY,
-  "out-of-resources": constants.NGHTTP2_ENHANCE_YOUR_CALM,
+  reset: CONNECT_ERROR,
+  removed: CANCEL,
+  "not-granted": INADEQUATE_SECURITY,
+  "out-of-resources": ENHANCE_YOUR_CALM,
   idle: 0x4846_0001,
   unreachable: 0x4846_0002,
 };
@@ -114,10 +122,10 @@ export function refusalOf(headers: IncomingHttpHeaders): OverlayReason | undefin
 }
 
 export function codeOf(reason: OverlayReason): number {
-  return codes[reason] ?? constants.NGHTTP2_INTERNAL_ERROR;
+  return codes[reason] ?? INTERNAL_ERROR;
 }
 
 /** Why the other side reset a stream, from its code. */
 export function reasonOfCode(code: number): OverlayReason {
-  return code === constants.NGHTTP2_NO_ERROR ? "reset" : (reasonsOfCodes.get(code) ?? "other");
+  return code === NO_ERROR ? "reset" : (reasonsOfCodes.get(code) ?? "other");
 }

@@ -94,4 +94,20 @@ describe("GET /stats/realtime/usage", () => {
     expect(await totalOf("?relative_start=-2 hours&intervalInMinutes=1")).toEqual([2000, 2]);
     expect(await totalOf("", bench.keyFor(["nodes::read"], [tgrn.node(two.uid)]))).toEqual([1000, 1]);
   });
+
+  it("counts a flow between two nodes once, and for either of them", async () => {
+    const three = bench.fleet.add({ name: "three", tags: { site: "oslo" } });
+    const ends = { sourceNode: three.name, destNode: two.name };
+    const ended = Date.now() - 60_000;
+    bench.flows.add(three.uid, [flowAt(ended, ends)]);
+    bench.flows.add(two.uid, [flowAt(ended, ends)]);
+    expect(await totalOf("")).toEqual([4000, 4]);
+    expect(await totalOf("", bench.keyFor(["nodes::read"], [tgrn.node(two.uid)]))).toEqual([2000, 2]);
+    expect(await totalOf("?filters=site:oslo")).toEqual([1000, 1]);
+    const both = bench.keyFor(["nodes::read"], [tgrn.node(two.uid), tgrn.node(three.uid)]);
+    expect(await totalOf("", both)).toEqual([2000, 2]);
+    // Whoever is not known cannot have told of it.
+    bench.flows.add(two.uid, [flowAt(ended, { ...ends, sourceNode: "stranger" })]);
+    expect(await totalOf("")).toEqual([5000, 5]);
+  });
 });

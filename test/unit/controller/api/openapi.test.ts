@@ -122,6 +122,9 @@ describe("the OpenAPI document", () => {
     const node = bench.fleet.add({ name: "one" });
     bench.fleet.eventRecords.push(eventRecord(node));
     bench.fleet.createCluster({ name: "pair" }, "test");
+    const [logs, gateway] = ["/v2/node/{nodeID}/plugin-logs/gateway-details", "/node/{nodeID}/config/gateway"];
+    const rtt = { minRtt: 1, maxRtt: 1, meanRtt: 1, stdRtt: 0, numRtt: 1 };
+    bench.gatewayDetails.add(node, [{ time: 500, node: "gw", ...rtt }]);
     const statements = [{ effect: "allow", actions: ["nodes::read"] }];
     const policy = { name: "reader", statements, resources: ["*"] };
     const examples: readonly (readonly [string, string, string, unknown?])[] = [
@@ -136,6 +139,10 @@ describe("the OpenAPI document", () => {
       ["post", "/v2/service-user", "/v2/service-user", { name: "bot", policies: ["reader"] }],
       ["post", "/v2/service-user/{name}/token", "/v2/service-user/bot/token"],
       ["get", "/stats/realtime/usage", "/stats/realtime/usage"],
+      ["get", logs, `${logs.replace("{nodeID}", node.uid)}?startDate=0&endDate=1`],
+      ["get", logs, logs.replace("{nodeID}", node.uid)],
+      ["put", gateway, gateway.replace("{nodeID}", node.uid), { enabled: true }],
+      ["put", gateway, gateway.replace("{nodeID}", node.uid), { enabled: false }],
       ["get", "/healthz", "/healthz"],
     ];
     for (const [method, template, path, json] of examples) {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isMet, median, ratioOf, summary, table, type Figure } from "../../../../scripts/benches/figures.ts";
+import { isMet, median, ratioOf, skip, summary, table, type Figure } from "../../../../scripts/benches/figures.ts";
 
 const figure = (change: Partial<Figure>): Figure => ({ what: "memory", value: 10, unit: "MB", ...change });
 
@@ -59,4 +59,13 @@ test("the last line sums up, and names what is missed", () => {
   const missed = figure({ what: "rate", bar: { of: "value", most: 9 } });
   expect(summary("idle", [kept, figure({})])).toBe("bench idle: 1 of 1 bars met");
   expect(summary("idle", [kept, missed])).toBe("bench idle: 1 of 2 bars met; missed: rate");
+});
+
+test("what could not be measured here keeps no bar, misses none and says why", () => {
+  const skipped: Figure = { ...skip("nebula", "no TUN device"), bar: { of: "ratio", least: 1 } };
+  expect(isMet(skipped)).toBe(true);
+  expect(table([figure({ value: 1 }), skipped]).split("\n")[2]).toMatch(/^nebula +SKIP +no TUN device$/);
+  expect(summary("overlay", [figure({ bar: { of: "value", most: 10 } }), skipped])).toBe(
+    "bench overlay: 1 of 1 bars met; skipped: nebula",
+  );
 });

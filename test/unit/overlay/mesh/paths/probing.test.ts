@@ -65,6 +65,13 @@ describe("probes", () => {
     expect(look(later, BUSY, 1000)[1]).toEqual({ kind: "send", id: 2 });
   });
 
+  it("what moved until just now is probed as if it still did, for it may have stopped for want of an answer", () => {
+    const [state] = look(newProbing(0), BUSY, 0);
+    const [busy] = answered(state, 1, 10);
+    const { downAt } = run(busy, 500, 60_000, { hasStreams: true });
+    expect(downAt).toBe(2000);
+  });
+
   it("a first loss makes an idle session be probed every half second, and the third ends it", () => {
     const { sent, downAt, since } = run(newProbing(0), 0, 60_000);
     expect(sent).toEqual([0, 500, 1000]);

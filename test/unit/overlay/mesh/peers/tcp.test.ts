@@ -2,23 +2,9 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
-import { freePort } from "../../../../support/programs.ts";
-import { aClient, aListener, aServer, aService, echo } from "../../../../support/overlay-rig.ts";
-import { grant, peerRig } from "../../../../support/peer-rig.ts";
+import { aClient, echo } from "../../../../support/overlay-rig.ts";
+import { remoteService } from "../../../../support/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
-
-/** A connector on one node that leads to a service of another. */
-async function remoteService(onConnection: (socket: Socket) => void, more: Parameters<typeof aListener>[2] = {}) {
-  const rig = peerRig();
-  const [source, destination] = await Promise.all([rig.node(1), rig.node(2)]);
-  const target = await aServer(onConnection);
-  const port = await freePort();
-  await destination.apply([], [aService("web", target)]);
-  await source.apply([aListener(port, { peer: destination.uid, service: "web" }, more)]);
-  source.meet([destination.peer]);
-  destination.meet([source.peer], [grant(source, "web")]);
-  return { rig, source, destination, port, target };
-}
 
 describe("a tcp flow to another node", () => {
   it("passes bytes both ways and is recorded at both ends", async () => {

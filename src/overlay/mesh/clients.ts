@@ -1,0 +1,200 @@
+import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
+import type { TLSSocket } from "node:tls";
+import type { Clock } from "../../host/clock.ts";
+import type { ClientState, MeshEvent } from "../../protocol/overlay-mesh.ts";
+import { clientSession, HOP_STREAMS, serverSession } from "./http2.ts";
+import { countRequests, Hop, type HopUser, type OutwardHop } from "./paths/hop.ts";
+import type { MeshProtocol } from "./tls.ts";
+
+export interface ClientsOptions {
+  readonly clock: Clock;
+  /** A node has opened a stream on a session of its own. */
+  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: string) => void;
+  /** Somebody came, went or was measured for the first time. */
+  readonly onChanged: () => void;
+  readonly onEvent: (event: MeshEvent) => void;
+}
+
+interface Client {
+  readonly peer: string;
+  readonly key: string;
+  /** Newest last. */
+  readonly hops: Map<Hop, OutwardHop | undefined>;
+  since: number;
+  reason: string | undefined;
+  remote: Hop["remote"] | undefined;
+  rttMs: number | undefined;
+  past: { bytesIn: number; bytesOut: number };
+  /** When it was lost (monotonic), once it was. */
+  lostAt: number | undefined;
+}
+
+/** Of one node; whoever dials more often has lost the older ones without telling. */
+const MAX_SESSIONS = 16;
+const KEPT_MS = 24 * 3_600_000;
+const MAX_KEPT = 10_000;
+const MAX_CAUSE = 512;
+
+/** The nodes that dial this node's gateway, and the sessions that each of them has. */
+export class Clients {
+  readonly #options: ClientsOptions;
+  readonly #clients = new Map<string, Client>();
+  #isDraining = false;
+
+  constructor(options: ClientsOptions) {
+    this.#options = options;
+  }
+
+  /** Makes a hop session of a socket whose key was proved to be that of `peer`. */
+  add(peer: string, key: string, protocol: MeshProtocol, socket: TLSSocket): void {
+    const client = this.#clientOf(peer, key);
+    const [oldest] = client.hops.keys();
+    if (client.hops.size >= MAX_SESSIONS) oldest?.destroy("a newer session has taken its place");
+    if (protocol === "h2") this.#begin(client, this.#serve(socket, client), undefined);
+    else {
+      const hop = this.#hop(socket, client, (proved) => clientSession(proved, peer, this.#options));
+      countRequests(hop);
+      this.#begin(client, hop, hop);
+    }
+  }
+
+  /** Sessions on which streams can be opened to `peer`, the best first. */
+  inward(peer: string): readonly OutwardHop[] {
+    const hops = [...(this.#clients.get(peer)?.hops.values() ?? [])].filter((hop) => hop !== undefined);
+    return hops
+      .filter((hop) => hop.isOpen && hop.streams < HOP_STREAMS)
+      .toReversed()
+      .toSorted(byQuality);
+  }
+
+  /** Ends the sessions of everybody who is not among these, or not with this key any more. */
+  keepOnly(keys: ReadonlyMap<string, string>, cause: string): void {
+    for (const { peer, key, hops } of this.#clients.values()) {
+      if (keys.get(peer) !== key) for (const hop of hops.keys()) hop.destroy(cause);
+    }
+  }
+
+  /** Asks everybody to go elsewhere; what runs goes on. */
+  drain(): void {
+    this.#isDraining = true;
+    for (const { hops } of this.#clients.values())
+      for (const hop of hops.keys()) hop.retire("this overlay is draining");
+  }
+
+  states(): ClientState[] {
+    this.#forgetOld();
+    return [...this.#clients.values()].map((client) => stateOf(client));
+  }
+
+  #serve(socket: TLSSocket, client: Client): Hop<ServerHttp2Session> {
+    const hop = this.#hop(socket, client, (proved) => serverSession(proved, this.#options));
+    hop.session.on("stream", (stream, headers) => {
+      hop.hold(stream);
+      this.#options.onStream(stream, headers, client.peer);
+    });
+    return hop;
+  }
+
+  #hop<S extends Hop["session"]>(socket: TLSSocket, client: Client, make: (socket: TLSSocket) => S): Hop<S> {
+    const user: HopUser = {
+      sent: () => undefined,
+      answered: (_sentAt, rttMs) => {
+        const isFirst = client.rttMs === undefined;
+        client.rttMs = rttMs;
+        if (isFirst) this.#options.onChanged();
+      },
+    };
+    return new Hop(this.#options.clock, socket, make, user);
+  }
+
+  #begin(client: Client, hop: Hop, inward: OutwardHop | undefined): void {
+    client.hops.set(hop, inward);
+    client.remote = hop.remote;
+    // Its failure is heard of as its end.
+    hop.prove().catch(() => undefined);
+    void hop.ended.then(({ cause, since }) => this.#ended(client, hop, cause, since));
+    if (client.hops.size === 1) this.#came(client);
+    this.#options.onChanged();
+  }
+
+  #came(client: Client): void {
+    const { clock, onEvent } = this.#options;
+    const cause = client.reason;
+    client.since = clock.now();
+    client.reason = undefined;
+    if (client.lostAt === undefined) return;
+    const durationMs = Math.max(0, clock.elapsed() - client.lostAt);
+    client.lostAt = undefined;
+    onEvent({ kind: "client-back", at: clock.now(), peer: client.peer, cause: cause ?? "it was away", durationMs });
+  }
+
+  #ended(client: Client, hop: Hop, cause: string, since: number): void {
+    const { clock, onEvent, onChanged } = this.#options;
+    client.hops.delete(hop);
+    client.past.bytesIn += hop.moved.bytesIn;
+    client.past.bytesOut += hop.moved.bytesOut;
+    if (client.hops.size === 0) {
+      client.since = clock.now();
+      client.reason = cause.slice(0, MAX_CAUSE);
+      client.lostAt = since;
+      client.rttMs = undefined;
+      if (this.#isDraining) return;
+      onEvent({ kind: "client-lost", at: clock.now(), peer: client.peer, cause: client.reason });
+    }
+    onChanged();
+  }
+
+  #clientOf(peer: string, key: string): Client {
+    const known = this.#clients.get(peer);
+    if (known?.key === key) return known;
+    this.#forgetOld();
+    const now = this.#options.clock.now();
+    const fresh: Client = {
+      peer,
+      key,
+      hops: new Map(),
+      since: now,
+      reason: undefined,
+      remote: undefined,
+      rttMs: undefined,
+      past: { bytesIn: 0, bytesOut: 0 },
+      lostAt: known?.lostAt,
+    };
+    this.#clients.set(peer, fresh);
+    return fresh;
+  }
+
+  #forgetOld(): void {
+    const before = this.#options.clock.now() - KEPT_MS;
+    let tooMany = this.#clients.size - MAX_KEPT;
+    for (const [peer, { hops, since }] of this.#clients) {
+      if (hops.size > 0 || (since >= before && tooMany < 0)) continue;
+      this.#clients.delete(peer);
+      tooMany -= 1;
+    }
+  }
+}
+
+/** What is measured and quick before what is not; among equals the newest, which comes first already. */
+function byQuality(a: OutwardHop, b: OutwardHop): number {
+  return a.loss - b.loss || (a.rttMs ?? Infinity) - (b.rttMs ?? Infinity) || 0;
+}
+
+function stateOf({ peer, hops, since, reason, remote, rttMs, past }: Client): ClientState {
+  let { bytesIn, bytesOut } = past;
+  for (const { moved } of hops.keys()) {
+    bytesIn += moved.bytesIn;
+    bytesOut += moved.bytesOut;
+  }
+  return {
+    peer,
+    state: hops.size > 0 ? "up" : "down",
+    since,
+    ...(reason === undefined ? {} : { reason }),
+    sessions: hops.size,
+    ...(remote === undefined ? {} : { remote }),
+    ...(rttMs === undefined ? {} : { rttMs }),
+    bytesIn,
+    bytesOut,
+  };
+}

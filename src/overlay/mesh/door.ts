@@ -1,0 +1,144 @@
+import type { Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
+import type { Clock } from "../../host/clock.ts";
+import { errnoOf } from "../../errors.ts";
+import { parseCidr } from "../../lib/cidr.ts";
+import { plainAddress } from "../own-sockets.ts";
+import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "./tls.ts";
+
+/** Why a connection was turned away before anything was done for it. */
+export type Refusal = "too-many" | "timeout" | "tls" | "unknown-key" | "alpn";
+
+/** What connections may take that have proved nothing. */
+export interface DoorLimits {
+  readonly proofMs: number;
+  readonly perSource: number;
+  readonly inAll: number;
+}
+
+export interface DoorOptions {
+  readonly clock: Clock;
+  readonly identity: () => MeshIdentity | undefined;
+  /** Whose key it is, if that node may come in at this moment. */
+  readonly peerOf: (key: string) => string | undefined;
+  /** A node has come; its socket is silent until it is made something of, in this turn. */
+  readonly onPeer: (peer: string, protocol: MeshProtocol, socket: TLSSocket, key: string) => void;
+  readonly limits?: Partial<DoorLimits>;
+}
+
+const LIMITS: DoorLimits = { proofMs: 10_000, perSource: 16, inAll: 1024 };
+/** When all places are taken, whoever has had one for this long makes room: a handshake is over sooner. */
+const YIELD_AFTER_MS = 2000;
+
+interface Waiting {
+  readonly raw: Socket;
+  readonly source: string;
+  readonly since: number;
+  readonly abort: AbortController;
+}
+
+/** Lets in whoever proves the key of a node that may dial. All it spends on a stranger is one handshake, and that within limits. */
+export class Door {
+  readonly #options: DoorOptions;
+  readonly #limits: DoorLimits;
+  readonly #refused = new Map<Refusal, number>();
+  /** The longest waiting first. */
+  readonly #waiting = new Set<Waiting>();
+  readonly #bySource = new Map<string, number>();
+
+  constructor(options: DoorOptions) {
+    this.#options = options;
+    this.#limits = { ...LIMITS, ...options.limits };
+  }
+
+  /** How many were turned away, by why. */
+  get refused(): Readonly<Record<string, number>> {
+    return Object.fromEntries(this.#refused);
+  }
+
+  accepted(raw: Socket): void {
+    const identity = this.#options.identity();
+    const source = sourceOf(raw.remoteAddress);
+    if (identity === undefined || source === undefined) return turnAway(raw);
+    if ((this.#bySource.get(source) ?? 0) >= this.#limits.perSource || !this.#hasPlace()) {
+      this.#count("too-many");
+      return turnAway(raw);
+    }
+    const waiting = { raw, source, since: this.#options.clock.elapsed(), abort: new AbortController() };
+    this.#waiting.add(waiting);
+    this.#bySource.set(source, (this.#bySource.get(source) ?? 0) + 1);
+    void this.#prove(waiting, identity);
+  }
+
+  acceptFailed(): void {
+    this.#count("too-many");
+  }
+
+  /** Turns away whoever has proved nothing yet. */
+  close(): void {
+    for (const { abort } of this.#waiting) abort.abort();
+  }
+
+  async #prove(waiting: Waiting, identity: MeshIdentity): Promise<void> {
+    const { raw, abort } = waiting;
+    let why: Refusal = "tls";
+    const cancel = this.#options.clock.after(this.#limits.proofMs, () => {
+      why = "timeout";
+      abort.abort();
+    });
+    raw.on("error", ignore);
+    try {
+      const socket = acceptTls(raw, identity, ["h2", "holdfast-h2r"]);
+      const { key, protocol } = await whenProved(socket, abort.signal);
+      const peer = this.#options.peerOf(key);
+      if (peer === undefined) {
+        socket.on("error", ignore).destroy();
+        this.#count("unknown-key");
+      } else this.#options.onPeer(peer, protocol, socket, key);
+    } catch (error) {
+      const code = errnoOf(error);
+      this.#count(code === "alpn" || code === "unknown-key" ? code : why);
+      turnAway(raw);
+    } finally {
+      cancel();
+      this.#leave(waiting);
+    }
+  }
+
+  #hasPlace(): boolean {
+    if (this.#waiting.size < this.#limits.inAll) return true;
+    const [longest] = this.#waiting;
+    if (longest === undefined || this.#options.clock.elapsed() - longest.since < YIELD_AFTER_MS) return false;
+    // Its place is free at once, not only when its socket is.
+    this.#leave(longest);
+    longest.abort.abort();
+    return true;
+  }
+
+  #leave(waiting: Waiting): void {
+    if (!this.#waiting.delete(waiting)) return;
+    const left = (this.#bySource.get(waiting.source) ?? 1) - 1;
+    if (left > 0) this.#bySource.set(waiting.source, left);
+    else this.#bySource.delete(waiting.source);
+  }
+
+  #count(why: Refusal): void {
+    this.#refused.set(why, (this.#refused.get(why) ?? 0) + 1);
+  }
+}
+
+/** Who shares a limit: an IPv4 address, or the network that one subscriber has of IPv6 (RFC 6177). */
+function sourceOf(address: string | undefined): string | undefined {
+  if (address === undefined) return undefined;
+  const plain = plainAddress(address);
+  return plain.includes(":") ? parseCidr(`${plain}/64`)?.text : plain;
+}
+
+/** By a reset, so that nothing of it lingers here. */
+function turnAway(raw: Socket): void {
+  raw.on("error", ignore).resetAndDestroy();
+}
+
+function ignore(): void {
+  return undefined;
+}

@@ -1,0 +1,113 @@
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { Clock } from "../../host/clock.ts";
+import type { OverlayMesh } from "../../protocol/overlay-mesh.ts";
+import type { OverlayReason } from "../../protocol/overlay.ts";
+import { Uid } from "../../protocol/values.ts";
+import { Allowance } from "./allowance.ts";
+import { refuse, type Passage, type Relay } from "./relay.ts";
+import { REFUSED_STREAM } from "./stream-codes.ts";
+import type { UnreadBytes } from "./unread.ts";
+import type { Inward, Way } from "./ways.ts";
+
+export interface ReceptionOptions {
+  readonly clock: Clock;
+  readonly inward: Inward;
+  readonly relay: Relay;
+  readonly unread: UnreadBytes;
+}
+
+/** What a stream on a hop session is for. */
+export type Purpose =
+  | { readonly is: "request" }
+  | { readonly is: "tunnel" }
+  | { readonly is: "passage"; readonly dest: string; readonly hops: number }
+  | { readonly is: "refused"; readonly reason: OverlayReason };
+
+/** Streams that a peer may open and reset before they are answered, at once and a second (CVE-2023-44487). */
+const RESET_BURST = 500;
+const RESETS_PER_SECOND = 50;
+
+/** Where every stream of a hop session arrives, whoever dialled. */
+export class Reception {
+  readonly #options: ReceptionOptions;
+  /** By peer; only of those that have reset anything. */
+  readonly #resets = new Map<string, Allowance>();
+  #self: string | undefined;
+  #gateways: ReadonlySet<string> = new Set();
+
+  constructor(options: ReceptionOptions) {
+    this.#options = options;
+  }
+
+  apply(mesh: OverlayMesh | undefined): void {
+    this.#self = mesh?.self;
+    const hubs = (mesh?.peers ?? []).filter(({ isHub }) => isHub === true).map(({ uid }) => uid);
+    this.#gateways = new Set([...hubs, ...(mesh?.paths ?? []).map(({ gateway }) => gateway)]);
+    const peers = new Set(mesh?.peers.map(({ uid }) => uid));
+    for (const peer of this.#resets.keys()) if (!peers.has(peer)) this.#resets.delete(peer);
+  }
+
+  /** Takes a stream on a session whose key proved that it comes from `from.peer`. */
+  receive(
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    from: { readonly peer: string; readonly way: Way },
+  ): void {
+    if (this.#resets.get(from.peer)?.isUsedUp === true) {
+      stream.close(REFUSED_STREAM);
+      return;
+    }
+    stream.once("close", () => this.#closed(from.peer, stream));
+    this.#options.unread.watch(from.peer, stream);
+    const purpose = this.#self === undefined ? REFUSED : purposeOf(headers, this.#self);
+    switch (purpose.is) {
+      case "refused":
+        return refuse(stream, purpose.reason);
+      case "request":
+        return this.#options.inward.stream(stream, headers, from);
+      case "tunnel":
+        stream.respond({ ":status": 200 });
+        return this.#options.inward.tunnel(stream, from.way);
+      case "passage":
+        void this.#options.relay.carry(stream, this.#passage(purpose, headers, from.peer));
+    }
+  }
+
+  #passage({ dest, hops }: { dest: string; hops: number }, headers: IncomingHttpHeaders, from: string): Passage {
+    const said = Uid.safeParse(headers["holdfast-source"]).data;
+    // Only a gateway speaks for others; anybody else is the source of what it sends.
+    const source = this.#gateways.has(from) && said !== undefined ? said : from;
+    return { from, source, dest, hops };
+  }
+
+  /** Whoever resets what was not answered yet costs work for nothing, and gets less of it the more it does so. */
+  #closed(peer: string, stream: ServerHttp2Stream): void {
+    if (stream.headersSent) return;
+    const resets = this.#resets.get(peer) ?? new Allowance(this.#options.clock, RESET_BURST, RESETS_PER_SECOND);
+    this.#resets.set(peer, resets);
+    resets.take();
+  }
+}
+
+const REFUSED: Purpose = { is: "refused", reason: "peer-absent" };
+const REQUESTS: ReadonlySet<string> = new Set(["/echo", "/perf"]);
+
+/** Reads what a stream is for; nothing in it is believed but its form. Pure. */
+export function purposeOf(headers: IncomingHttpHeaders, self: string): Purpose {
+  const path = headers[":path"];
+  if (headers[":method"] === "POST" && path !== undefined && REQUESTS.has(path)) return { is: "request" };
+  const hops = hopsOf(headers["holdfast-hops"]);
+  const dest = Uid.safeParse(/^([^:]*):443$/.exec(headers[":authority"] ?? "")?.[1]).data;
+  if (headers[":method"] !== "CONNECT" || dest === undefined || hops === undefined) {
+    return { is: "refused", reason: "other" };
+  }
+  const isFlow = headers["holdfast-service"] !== undefined || headers[":protocol"] !== undefined;
+  if (dest === self) return { is: isFlow ? "request" : "tunnel" };
+  // A flow is for whoever the session is with; a relay would have to read it.
+  return isFlow ? { is: "refused", reason: "relay-refused" } : { is: "passage", dest, hops };
+}
+
+function hopsOf(value: string | readonly string[] | undefined): number | undefined {
+  if (value === undefined) return 0;
+  return typeof value === "string" && /^\d{1,2}$/.test(value) ? Number(value) : undefined;
+}

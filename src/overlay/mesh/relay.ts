@@ -1,0 +1,197 @@
+import type { ServerHttp2Stream } from "node:http2";
+import type { Duplex } from "node:stream";
+import { SessionError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { OverlayMesh, ServerState } from "../../protocol/overlay-mesh.ts";
+import { OverlayReason } from "../../protocol/overlay.ts";
+import type { MeshGates } from "./mesh-gates.ts";
+import { openStream } from "./paths/open-stream.ts";
+import type { OutwardHop } from "./paths/hop.ts";
+import { Splice } from "./splice.ts";
+import type { UnreadBytes } from "./unread.ts";
+
+/** What a relay asks of the paths of this node itself. */
+export interface OnwardWish {
+  readonly signal: AbortSignal;
+  /** How many relays it has gone through, this one included. */
+  readonly hops: number;
+  /** Where it came from. */
+  readonly except: string;
+}
+
+/** Opens a stream to a node that is no client of this one. @throws {SessionError} with an `OverlayReason`. */
+export type Onward = (peer: string, wish: OnwardWish) => Promise<{ readonly stream: Duplex }>;
+
+export interface RelayOptions {
+  readonly clock: Clock;
+  readonly gates: MeshGates;
+  readonly unread: UnreadBytes;
+  /** Sessions on which streams to a node can be opened, the best first. */
+  readonly inward: (peer: string) => readonly OutwardHop[];
+  readonly onward: Onward;
+  /** How many it carries at a time. */
+  readonly maxActive: number;
+}
+
+/** A stream that asks for another node. */
+export interface Passage {
+  /** Who sends on it, by the key of the session. */
+  readonly from: string;
+  /** Who began it, as far as is known: another gateway's word counts for those that it serves. */
+  readonly source: string;
+  readonly dest: string;
+  /** How many relays it has gone through. */
+  readonly hops: number;
+}
+
+interface Carried {
+  readonly passage: Passage;
+  readonly splice: Splice;
+}
+
+const MAX_HOPS = 3;
+
+/** Carries streams between other nodes without reading them. */
+export class Relay {
+  readonly #options: RelayOptions;
+  readonly #carried = new Set<Carried>();
+  #pairs: ReadonlySet<string> | undefined;
+  #routes: OverlayMesh["routes"] = [];
+  #isOn = false;
+  #opening = 0;
+  #total = 0;
+  #bytes = 0;
+
+  constructor(options: RelayOptions) {
+    this.#options = options;
+  }
+
+  /** Puts other rules into force; what they do not allow any more ends. */
+  apply(mesh: OverlayMesh | undefined): void {
+    this.#isOn = mesh?.server !== undefined;
+    const pairs = mesh?.server?.relays;
+    this.#pairs = pairs === undefined ? undefined : new Set(pairs.map(({ source, dest }) => pairOf(source, dest)));
+    this.#routes = (mesh?.routes ?? []).toSorted((a, b) => a.metric - b.metric);
+    for (const { passage, splice } of this.#carried) if (!this.#mayCarry(passage)) splice.abort();
+  }
+
+  get active(): number {
+    return this.#carried.size;
+  }
+
+  get counts(): ServerState["relays"] {
+    let bytes = this.#bytes;
+    for (const { splice } of this.#carried) bytes += splice.bytes;
+    return { active: this.#carried.size, total: this.#total, bytes };
+  }
+
+  /** Answers a stream: either it is spliced from then on, or it is refused with a reason. */
+  async carry(stream: ServerHttp2Stream, passage: Passage): Promise<void> {
+    const refusal = this.#judge(passage);
+    if (refusal !== undefined) return refuse(stream, refusal, passage.hops);
+    this.#opening += 1;
+    const left = new AbortController();
+    const leave = (): void => left.abort(new SessionError("reset", "the other side left"));
+    stream.once("close", leave);
+    try {
+      const far = await this.#open(passage, left.signal);
+      stream.off("close", leave);
+      this.#join(stream, far, passage);
+    } catch (error) {
+      refuse(stream, reasonOf(error), passage.hops);
+    } finally {
+      this.#opening -= 1;
+    }
+  }
+
+  close(): void {
+    for (const { splice } of this.#carried) splice.abort();
+  }
+
+  #judge(passage: Passage): OverlayReason | undefined {
+    if (!this.#isOn) return "peer-absent";
+    if (passage.hops >= MAX_HOPS || !this.#mayCarry(passage)) return "relay-refused";
+    const isFull = this.#carried.size + this.#opening >= this.#options.maxActive;
+    return isFull ? "too-many-flows" : undefined;
+  }
+
+  #mayCarry({ source, dest }: Passage): boolean {
+    return this.#isOn && (this.#pairs === undefined || this.#pairs.has(pairOf(source, dest)));
+  }
+
+  /** First the node itself, then what a static route names, then the gateways that this node dials. */
+  async #open({ from, source, dest, hops }: Passage, signal: AbortSignal): Promise<Duplex> {
+    const { clock, inward, onward } = this.#options;
+    const headers = { ":authority": `${dest}:443`, "holdfast-hops": String(hops + 1), "holdfast-source": source };
+    const vias = [dest, ...this.#routes.filter(({ to }) => to === dest).map(({ via }) => via)];
+    for (const via of vias.filter((one) => one !== from)) {
+      for (const hop of inward(via)) {
+        try {
+          return await openStream(clock, hop.session, headers, signal);
+        } catch (error) {
+          signal.throwIfAborted();
+          // Another session of the same node may be in order; what the node itself answers is final.
+          if (via === dest && !isLost(error)) throw error;
+          if (!isLost(error)) break;
+        }
+      }
+    }
+    return (await onward(dest, { signal, hops: hops + 1, except: from })).stream;
+  }
+
+  #join(near: ServerHttp2Stream, far: Duplex, passage: Passage): void {
+    const { gates, unread } = this.#options;
+    this.#total += 1;
+    const splice = new Splice(near, far, gates, () => {
+      this.#carried.delete(carried);
+      this.#bytes += splice.bytes;
+    });
+    const carried = { passage, splice };
+    this.#carried.add(carried);
+    unread.watch(passage.dest, far);
+    if (!near.destroyed && !near.headersSent) near.respond({ ":status": 200 });
+    splice.start();
+    // The rules may have changed while the other side was awaited.
+    if (!this.#mayCarry(passage)) splice.abort();
+  }
+}
+
+/** Answers with a status and the reason, unless the other side has left. */
+export function refuse(stream: ServerHttp2Stream, reason: OverlayReason, hops = 0): void {
+  if (stream.destroyed || stream.closed || stream.headersSent) return;
+  // The runtime then closes a stream of which nothing was read; closing it here would overtake the answer.
+  stream.respond({ ":status": statusOf(reason, hops), "holdfast-reason": reason }, { endStream: true });
+}
+
+function statusOf(reason: OverlayReason, hops: number): number {
+  switch (reason) {
+    case "relay-refused":
+      return hops >= MAX_HOPS ? 508 : 403;
+    case "peer-absent":
+    case "unreachable":
+    case "tunnel-lost":
+      return 502;
+    case "connect-timeout":
+      return 504;
+    case "out-of-resources":
+    case "too-many-flows":
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+function pairOf(a: string, b: string): string {
+  return a < b ? `${a} ${b}` : `${b} ${a}`;
+}
+
+function isLost(error: unknown): boolean {
+  return error instanceof SessionError && (error.code === "tunnel-lost" || error.code === "connect-timeout");
+}
+
+/** Of the ways that this node has or has not, whoever asks hears only whether they led there. */
+function reasonOf(error: unknown): OverlayReason {
+  const code = OverlayReason.safeParse(error instanceof SessionError ? error.code : undefined);
+  if (!code.success) return "other";
+  return code.data === "no-path" ? "peer-absent" : code.data;
+}

@@ -1,0 +1,165 @@
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import { SessionError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { ClientState, MeshEvent, OverlayMesh, ServerState } from "../../protocol/overlay-mesh.ts";
+import type { ListenerOptions } from "../listener.ts";
+import { Clients } from "./clients.ts";
+import { Door, type DoorLimits } from "./door.ts";
+import type { MeshGates } from "./mesh-gates.ts";
+import type { OutwardHop } from "./paths/hop.ts";
+import { openStream } from "./paths/open-stream.ts";
+import { Reception } from "./reception.ts";
+import { Relay, type Onward } from "./relay.ts";
+import { Threshold } from "./threshold.ts";
+import type { MeshIdentity } from "./tls.ts";
+import type { UnreadBytes } from "./unread.ts";
+import type { Inward, Way, WayWish, Ways } from "./ways.ts";
+
+export interface MeshServerOptions extends Pick<ListenerOptions, "own" | "isBeside"> {
+  readonly clock: Clock;
+  /** What this node proves itself with, once it has it. */
+  readonly identity: () => MeshIdentity | undefined;
+  readonly inward: Inward;
+  /** The paths of this node itself, for what is no client of it. */
+  readonly onward: Onward;
+  readonly gates: MeshGates;
+  readonly unread: UnreadBytes;
+  /** The gateway, a client or one of their states is another. */
+  readonly onChanged: () => void;
+  readonly onEvent: (event: MeshEvent) => void;
+  readonly limits?: Partial<DoorLimits> & { readonly maxRelays?: number };
+}
+
+const MAX_RELAYS = 50_000;
+
+/** This node's own gateway: whoever may dial it, what they send, and what is carried between them. */
+export class MeshServer implements Ways {
+  readonly #options: MeshServerOptions;
+  readonly #clients: Clients;
+  readonly #relay: Relay;
+  readonly #reception: Reception;
+  readonly #door: Door;
+  readonly #threshold: Threshold;
+  #mesh: OverlayMesh | undefined;
+  /** Who may dial, by key. */
+  #byKey: ReadonlyMap<string, string> = new Map();
+
+  constructor(options: MeshServerOptions) {
+    const { clock, gates, unread, inward, onward, onEvent, onChanged, limits = {} } = options;
+    this.#options = options;
+    this.#clients = new Clients({
+      clock,
+      onEvent,
+      onChanged,
+      onStream: (stream, headers, peer) => this.#reception.receive(stream, headers, { peer, way: this.#way }),
+    });
+    this.#relay = new Relay({
+      clock,
+      gates,
+      unread,
+      onward,
+      inward: (peer) => this.#clients.inward(peer),
+      maxActive: limits.maxRelays ?? MAX_RELAYS,
+    });
+    this.#reception = new Reception({ clock, inward, relay: this.#relay, unread });
+    this.#door = new Door({
+      clock,
+      limits,
+      identity: options.identity,
+      peerOf: (key) => this.#byKey.get(key),
+      onPeer: (peer, protocol, socket, key) => this.#clients.add(peer, key, protocol, socket),
+    });
+    this.#threshold = new Threshold({ ...options, user: this.#door });
+  }
+
+  /** How many streams are carried between other nodes. */
+  get activeRelays(): number {
+    return this.#relay.active;
+  }
+
+  /** Puts another mesh into force; whoever may not dial any more loses its sessions at once. Calls must not overlap. */
+  async apply(mesh: OverlayMesh | undefined): Promise<void> {
+    const isOn = mesh?.server !== undefined && this.#options.identity() !== undefined;
+    const mayDial = isOn ? mesh.peers.filter((peer) => peer.mayDial === true) : [];
+    this.#mesh = mesh;
+    this.#byKey = new Map(mayDial.map(({ key, uid }) => [key, uid]));
+    const keys = new Map(mayDial.map(({ uid, key }) => [uid, key]));
+    this.#reception.apply(mesh);
+    this.#clients.keepOnly(keys, isOn ? "it may not dial this gateway any more" : "this gateway was turned off");
+    this.#relay.apply(mesh);
+    if (!isOn) this.#door.close();
+    await this.#threshold.move(isOn ? mesh.server : undefined);
+  }
+
+  /** A stream that a gateway opened on a session that this node dialled. */
+  receive(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, way: Way): void {
+    this.#reception.receive(stream, headers, { peer: way.gateway, way });
+  }
+
+  direct(peer: string, { path }: WayWish): ReturnType<Ways["direct"]> {
+    const [hop] = path === undefined || path === "" ? this.#clients.inward(peer) : [];
+    return hop === undefined ? undefined : Promise.resolve({ session: hop.session, way: this.#way });
+  }
+
+  /** Whether a static route leads to a node over a gateway that dials this one. */
+  leadsTo(peer: string, wish: Pick<WayWish, "path">): boolean {
+    return this.#vias(peer, wish).length > 0;
+  }
+
+  /** By static routes over the gateways that dial this one. */
+  async splice(peer: string, wish: WayWish): ReturnType<Ways["splice"]> {
+    const { signal } = wish;
+    let failure = new SessionError("peer-absent", "no client of this gateway leads there");
+    for (const hop of this.#vias(peer, wish)) {
+      try {
+        const headers = { ":authority": `${peer}:443` };
+        return { stream: await openStream(this.#options.clock, hop.session, headers, signal), way: this.#way };
+      } catch (error) {
+        signal.throwIfAborted();
+        if (error instanceof SessionError) failure = error;
+      }
+    }
+    throw failure;
+  }
+
+  #vias(peer: string, { path }: Pick<WayWish, "path">): readonly OutwardHop[] {
+    if (path !== undefined) return [];
+    const routes = (this.#mesh?.routes ?? []).filter(({ to }) => to === peer).toSorted((a, b) => a.metric - b.metric);
+    return routes.flatMap(({ via }) => this.#clients.inward(via));
+  }
+
+  clients(): ClientState[] {
+    return this.#clients.states();
+  }
+
+  state(): ServerState {
+    const isOn = this.#mesh?.server !== undefined;
+    const noKey = { state: "failed", message: "this node has no overlay key yet" } as const;
+    const stands = isOn && this.#options.identity() === undefined ? noKey : this.#threshold.state;
+    return { ...stands, refused: { ...this.#door.refused }, relays: this.#relay.counts };
+  }
+
+  /** Tries again what could not be bound. */
+  retryNow(): Promise<void> {
+    return this.#threshold.retry();
+  }
+
+  /** Accepts nothing any more and asks everybody to go elsewhere; what runs goes on. */
+  async drain(): Promise<void> {
+    await this.#threshold.stop();
+    this.#clients.drain();
+  }
+
+  /** Ends everything at once. */
+  close(): void {
+    this.#threshold.close();
+    this.#door.close();
+    this.#clients.keepOnly(new Map(), "this overlay ends");
+    this.#relay.close();
+  }
+
+  /** Who dials has its own names for the paths; here there is but one. */
+  get #way(): Way {
+    return { gateway: this.#mesh?.self ?? "", path: "" };
+  }
+}

@@ -1,0 +1,141 @@
+import type { Http2Stream } from "node:http2";
+import type { Duplex } from "node:stream";
+import type { GateUser } from "../gate.ts";
+import type { MeshGates } from "./mesh-gates.ts";
+import { resetStream } from "./reset.ts";
+import { CANCEL, NO_ERROR } from "./stream-codes.ts";
+
+const FULL = 1;
+const LIMITED_IN = 2;
+const LIMITED_OUT = 4;
+
+/** One direction of a splice: it stops reading while the other side is full or a rate is used up, and only then. */
+class Direction {
+  bytes = 0;
+  readonly #from: Duplex;
+  readonly #to: Duplex;
+  readonly #gates: MeshGates;
+  readonly #atIn: GateUser = { resumeFromGate: () => this.#go(LIMITED_IN) };
+  readonly #atOut: GateUser = { resumeFromGate: () => this.#go(LIMITED_OUT) };
+  #stops = 0;
+  #isCorked = false;
+
+  constructor(from: Duplex, to: Duplex, gates: MeshGates) {
+    this.#from = from;
+    this.#to = to;
+    this.#gates = gates;
+  }
+
+  start(): void {
+    this.#to.on("drain", () => this.#go(FULL));
+    this.#from.on("data", this.#pass).on("end", () => {
+      // A stream that was reset ends too, but the other side must not take what it has for the whole.
+      if (codeOf(this.#from) === NO_ERROR) this.#to.end();
+    });
+  }
+
+  close(): void {
+    this.#gates.in.leave(this.#atIn);
+    this.#gates.out.leave(this.#atOut);
+  }
+
+  readonly #pass = (chunk: Buffer): void => {
+    this.bytes += chunk.length;
+    this.#cork();
+    if (!this.#to.write(chunk)) this.#stops |= FULL;
+    const gates = this.#gates;
+    if (!gates.in.isOpen && !gates.in.pass(this.#atIn, chunk.length)) this.#stops |= LIMITED_IN;
+    if (!gates.out.isOpen && !gates.out.pass(this.#atOut, chunk.length)) this.#stops |= LIMITED_OUT;
+    if (this.#stops !== 0) this.#from.pause();
+  };
+
+  /** What arrives in one turn, frame by frame, leaves in one call. */
+  #cork(): void {
+    if (this.#isCorked) return;
+    this.#isCorked = true;
+    this.#to.cork();
+    process.nextTick(this.#uncork);
+  }
+
+  readonly #uncork = (): void => {
+    this.#isCorked = false;
+    this.#to.uncork();
+  };
+
+  #go(why: number): void {
+    if (this.#stops === 0) return;
+    this.#stops &= ~why;
+    if (this.#stops === 0) this.#from.resume();
+  }
+}
+
+/** Two streams joined, unread: half-closes pass through, and so do resets. */
+export class Splice {
+  readonly #sides: readonly [Duplex, Duplex];
+  readonly #directions: readonly [Direction, Direction];
+  readonly #onEnd: () => void;
+  readonly #closed = new Set<Duplex>();
+  readonly #ending = new Set<Duplex>();
+
+  /** `onEnd` is called once, when both are closed. */
+  constructor(a: Duplex, b: Duplex, gates: MeshGates, onEnd: () => void) {
+    this.#sides = [a, b];
+    this.#directions = [new Direction(a, b, gates), new Direction(b, a, gates)];
+    this.#onEnd = onEnd;
+    for (const side of this.#sides) side.on("error", ignore);
+  }
+
+  get bytes(): number {
+    return this.#directions[0].bytes + this.#directions[1].bytes;
+  }
+
+  start(): void {
+    const [a, b] = this.#sides;
+    for (const direction of this.#directions) direction.start();
+    a.on("aborted", () => this.#aborted(a, b)).on("close", () => this.#sideClosed(a, b));
+    b.on("aborted", () => this.#aborted(b, a)).on("close", () => this.#sideClosed(b, a));
+    // Either may have gone while the other was awaited.
+    if (a.destroyed) this.#sideClosed(a, b);
+    if (b.destroyed) this.#sideClosed(b, a);
+  }
+
+  /** Resets both sides. */
+  abort(code = CANCEL): void {
+    for (const side of this.#sides) this.#end(side, code);
+  }
+
+  /** A reset is passed on at once, and what had not been passed on is of no use to anybody. */
+  #aborted(side: Duplex, other: Duplex): void {
+    // One that is reset from here says so as well, and must be let send the reset.
+    if (this.#ending.has(side)) return;
+    this.#end(other, codeOf(side));
+    side.destroy();
+  }
+
+  #sideClosed(side: Duplex, other: Duplex): void {
+    if (this.#closed.has(side)) return;
+    const isInOrder = codeOf(side) === NO_ERROR && side.readableEnded && side.writableFinished;
+    if (!isInOrder) this.#end(other, codeOf(side));
+    if (this.#closed.add(side).size < 2) return;
+    for (const direction of this.#directions) direction.close();
+    this.#onEnd();
+  }
+
+  #end(side: Duplex, code: number): void {
+    this.#ending.add(side);
+    if (isHttp2(side)) resetStream(side, code === NO_ERROR ? CANCEL : code);
+    else side.destroy();
+  }
+}
+
+function codeOf(side: Duplex): number {
+  return isHttp2(side) ? side.rstCode : NO_ERROR;
+}
+
+function isHttp2(side: Duplex): side is Http2Stream {
+  return "rstCode" in side;
+}
+
+function ignore(): void {
+  return undefined;
+}

@@ -1,0 +1,129 @@
+import type { Clock } from "../../host/clock.ts";
+import type { MeshServer as ServerPlace, ServerState } from "../../protocol/overlay-mesh.ts";
+import { Bindings } from "../bindings.ts";
+import type { ListenerOptions } from "../listener.ts";
+import { TcpBinding, type BindingUser } from "../tcp-binding.ts";
+
+export interface ThresholdOptions extends Pick<ListenerOptions, "own" | "isBeside"> {
+  readonly clock: Clock;
+  readonly user: BindingUser;
+  /** It listens, or does not, for another reason than before. */
+  readonly onChanged: () => void;
+}
+
+type Place = Pick<ServerPlace, "addresses" | "port">;
+type Sockets = Bindings<TcpBinding>;
+
+/** How long a place that was given up is listened on still: until those who dial have heard of the other. */
+const KEPT_MS = 120_000;
+const RETRY_MS = 5000;
+
+/** Where the gateway listens. A new place is opened before the old one goes; one that cannot be had is tried again for ever. */
+export class Threshold {
+  readonly #options: ThresholdOptions;
+  readonly #byPort = new Map<number, { readonly sockets: Sockets; cancel: (() => void) | undefined }>();
+  #place: Place | undefined;
+  #cancelRetry: (() => void) | undefined;
+  #told = "";
+
+  constructor(options: ThresholdOptions) {
+    this.#options = options;
+  }
+
+  get state(): Pick<ServerState, "state" | "reason" | "message"> {
+    if (this.#place === undefined) return { state: "off" };
+    for (const { address, state } of this.#byPort.get(this.#place.port)?.sockets.states ?? []) {
+      if (state.at !== "failed" || !this.#place.addresses.includes(address)) continue;
+      return { state: "failed", reason: state.reason, message: `${address}: ${state.message}`.slice(0, 1024) };
+    }
+    return { state: "listening" };
+  }
+
+  /** Listens there; without a place, nowhere, and at once. Resolves when every socket is bound or has failed. */
+  async move(place: Place | undefined): Promise<void> {
+    this.#place = place;
+    if (place === undefined) this.#closeAll();
+    else await this.#open(place);
+    this.#tell();
+  }
+
+  /** Tries again what failed. */
+  async retry(): Promise<void> {
+    if (this.#place !== undefined && this.state.state === "failed") await this.move(this.#place);
+  }
+
+  /** Accepts nothing any more but what the kernel has accepted already. */
+  async stop(): Promise<void> {
+    this.#place = undefined;
+    this.#cancelRetry?.();
+    const all = [...this.#byPort.values()];
+    this.#byPort.clear();
+    for (const { cancel } of all) cancel?.();
+    await Promise.all(all.flatMap(({ sockets }) => sockets.release().map((binding) => binding.closeAfterBacklog())));
+  }
+
+  close(): void {
+    this.#place = undefined;
+    this.#closeAll();
+  }
+
+  async #open(place: Place): Promise<void> {
+    const entry = this.#byPort.get(place.port) ?? { sockets: this.#newSockets(), cancel: undefined };
+    entry.cancel?.();
+    entry.cancel = undefined;
+    this.#byPort.set(place.port, entry);
+    await entry.sockets.open(place);
+    if (this.#place !== place) return;
+    // What failed at a place that was given up would never be asked for again.
+    const isOpen = this.state.state === "listening";
+    if (isOpen) this.#leaveOthers(place);
+    else this.#retryLater();
+  }
+
+  /** Lets the sockets that are at another place go, later. */
+  #leaveOthers(place: Place): void {
+    for (const [port, entry] of this.#byPort) {
+      const has = entry.sockets.states.some(({ address }) => port !== place.port || !place.addresses.includes(address));
+      if (!has) continue;
+      entry.cancel ??= this.#options.clock.after(KEPT_MS, () => {
+        entry.cancel = undefined;
+        if (port === this.#place?.port) return entry.sockets.keepOnly(this.#place);
+        entry.sockets.close();
+        this.#byPort.delete(port);
+      });
+    }
+  }
+
+  #newSockets(): Sockets {
+    const { own, isBeside, user } = this.#options;
+    const beside: ListenerOptions["isBeside"] = (protocol, address, port) =>
+      isBeside(protocol, address, port) || this.#holds(port);
+    return new Bindings("tcp", { own, isBeside: beside }, (address, port) => new TcpBinding(address, port, user));
+  }
+
+  /** Whether the port is this gateway's own already, on another address that may cover the new one. */
+  #holds(port: number): boolean {
+    return this.#byPort.get(port)?.sockets.states.some(({ state }) => state.at === "listening") === true;
+  }
+
+  #retryLater(): void {
+    this.#cancelRetry?.();
+    this.#cancelRetry = this.#options.clock.after(RETRY_MS, () => void this.retry());
+  }
+
+  #closeAll(): void {
+    this.#cancelRetry?.();
+    for (const { sockets, cancel } of this.#byPort.values()) {
+      cancel?.();
+      sockets.close();
+    }
+    this.#byPort.clear();
+  }
+
+  #tell(): void {
+    const state = JSON.stringify(this.state);
+    if (state === this.#told) return;
+    this.#told = state;
+    this.#options.onChanged();
+  }
+}

@@ -1,0 +1,94 @@
+import { describe, expect, it } from "vitest";
+import type { ControlPeer } from "../../../src/overlay/control.ts";
+import { MeshReports } from "../../../src/overlay/mesh-reports.ts";
+import type { MeshEvent, MeshState, RttBucket } from "../../../src/protocol/overlay-mesh.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+
+const STATE: MeshState = {
+  paths: [],
+  clients: [],
+  sessions: [],
+  server: { state: "off", refused: {}, relays: { active: 0, total: 0, bytes: 0 } },
+};
+const GATEWAY = "00000000-0000-4000-8000-00000000000a";
+
+interface Told {
+  readonly peer: ControlPeer;
+  readonly notices: { method: string; params: unknown }[];
+  events(): MeshEvent[];
+  buckets(): RttBucket[];
+}
+
+function taker(): Told {
+  const notices: Told["notices"] = [];
+  const of = (method: string): readonly object[] =>
+    notices.flatMap((one) => (one.method === method ? [one.params as object] : []));
+  const notify = (method: string, params: unknown): void => void notices.push({ method, params });
+  return {
+    peer: { notify } as unknown as ControlPeer,
+    notices,
+    events: () => of("mesh.events").flatMap((params) => (params as { events: MeshEvent[] }).events),
+    buckets: () => of("rtt.closed").flatMap((params) => (params as { buckets: RttBucket[] }).buckets),
+  };
+}
+
+function event(at: number): MeshEvent {
+  return { kind: "path-lost", at, gateway: GATEWAY, path: "", cause: "test" };
+}
+
+function bucket(time: number): RttBucket {
+  const figures = { minRtt: 1, maxRtt: 1, meanRtt: 1, stdRtt: 0 };
+  return { gateway: GATEWAY, path: "", time, numRtt: 3, answered: 3, ...figures };
+}
+
+describe("what is told of the mesh", () => {
+  it("states at most every tenth of a second, and without what is asked for alone", async () => {
+    const clock = new FakeClock();
+    const reports = new MeshReports(clock, () => STATE);
+    const told = taker();
+    reports.changed();
+    reports.deliverTo(told.peer);
+    for (let i = 0; i < 50; i += 1) {
+      reports.changed();
+      await clock.advance(10);
+    }
+    expect(told.notices.length).toBeGreaterThan(3);
+    expect(told.notices.length).toBeLessThanOrEqual(5);
+    expect(told.notices[0]).toEqual({
+      method: "mesh.changed",
+      params: { paths: [], clients: [], server: STATE.server },
+    });
+    reports.changed();
+    reports.deliverTo(undefined);
+    await clock.advance(1000);
+    expect(told.notices.length).toBeLessThanOrEqual(5);
+    reports.close();
+  });
+
+  it("events and round trips are kept for whoever comes, the newest of them", () => {
+    const clock = new FakeClock();
+    const reports = new MeshReports(clock, () => STATE);
+    for (let i = 0; i < 1200; i += 1) reports.events([event(i)]);
+    const told = taker();
+    reports.deliverTo(told.peer);
+    expect(told.events().map(({ at }) => at)).toEqual(Array.from({ length: 1000 }, (_, i) => i + 200));
+    expect(told.notices.every(({ params }) => (params as { events: [] }).events.length <= 500)).toBe(true);
+    reports.events([event(2000)]);
+    expect(told.events().at(-1)?.at).toBe(2000);
+    reports.deliverTo(undefined);
+    reports.deliverTo(told.peer);
+    expect(told.events()).toHaveLength(1001);
+  });
+
+  it("round trips of the last day, and no more than there is room for", () => {
+    const clock = new FakeClock();
+    const reports = new MeshReports(clock, () => STATE);
+    const now = clock.now();
+    reports.buckets([bucket(now - 25 * 3_600_000), bucket(now - 23 * 3_600_000)]);
+    reports.buckets(Array.from({ length: 20_000 }, (_, i) => bucket(now + i)));
+    const told = taker();
+    reports.deliverTo(told.peer);
+    expect(told.buckets()).toHaveLength(14_400);
+    expect(told.buckets().at(-1)?.time).toBe(now + 19_999);
+  });
+});
