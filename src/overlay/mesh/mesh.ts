@@ -65,7 +65,14 @@ export class Mesh {
       onEvent,
       onBuckets,
     });
-    this.#flows = peerFlows({ local, ways: this.ways, identity, unread: this.#unread, onEvent });
+    this.#flows = peerFlows({
+      local,
+      ways: this.ways,
+      identity,
+      unread: this.#unread,
+      tunnelGates: this.#gates,
+      onEvent,
+    });
     this.#server = new MeshServer({
       clock,
       identity,

@@ -1,5 +1,6 @@
 import type { MeshEvent, OverlayMesh, PeerSessionState } from "../../../protocol/overlay-mesh.ts";
 import type { Remote } from "../../remote.ts";
+import type { TunnelGates } from "../mesh-gates.ts";
 import type { MeshIdentity } from "../tls.ts";
 import type { UnreadBytes } from "../unread.ts";
 import type { Inward, Ways } from "../ways.ts";
@@ -18,6 +19,8 @@ export interface PeerFlowsOptions {
   readonly identity: () => MeshIdentity | undefined;
   /** Bounds what has arrived and nobody reads. */
   readonly unread: Pick<UnreadBytes, "watch">;
+  /** The node's limits over all tunnels; absent means none. */
+  readonly tunnelGates?: TunnelGates;
   readonly onEvent: (event: MeshEvent) => void;
 }
 
@@ -41,7 +44,7 @@ export interface PeerFlows {
 }
 
 export function peerFlows(options: PeerFlowsOptions): PeerFlows {
-  const { local, ways, identity, unread, onEvent } = options;
+  const { local, ways, identity, unread, tunnelGates, onEvent } = options;
   const { clock } = local;
   const tunnels = new Tunnels({
     clock,
@@ -49,7 +52,7 @@ export function peerFlows(options: PeerFlowsOptions): PeerFlows {
     connect: (peer, signal) => connectPeer({ clock, ways, identity }, peer, signal),
     onEvent,
   });
-  const served = new Served(local, unread);
+  const served = new Served(local, unread, tunnelGates);
   const answers = new Answers(clock);
   const take: Served["take"] = (stream, headers, peer, lost) => {
     if (served.knows(peer) && answers.take(stream, headers, peer)) return;
@@ -62,6 +65,7 @@ export function peerFlows(options: PeerFlowsOptions): PeerFlows {
   });
   return {
     remote: {
+      tunnels: tunnelGates,
       dial: (request, user) => openFlow(tunnels, unread, request, user),
       get activeFlows() {
         return served.active;
