@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
-import { dialRequestFor, hostDialler } from "../host/dial.ts";
+import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
@@ -12,7 +12,7 @@ import { parseBootId } from "../host/proc.ts";
 import type { Reader } from "../host/reader.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import { Applying } from "./applying.ts";
-import { repositoryState, secondsOf, usedRatioOf } from "./gathering.ts";
+import { repositoryState, usedRatioOf } from "./gathering.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
@@ -23,30 +23,27 @@ import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
 import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
+import { networkTargets } from "./network-targets.ts";
 import { openOverlay } from "./open-overlay.ts";
+import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
 import { domainReader } from "../protocol/domain-view.ts";
 import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments } from "./shadow/desired.ts";
-import { shadowFacts } from "./shadow/facts.ts";
-import { readMachine } from "./shadow/readings.ts";
-import { ShadowReporting } from "./shadow/reporting.ts";
 import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
+import { speedTestTarget } from "./speed-test-target.ts";
 import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
 import { FaultList } from "./fault.ts";
 import type { Gathered } from "./status.ts";
-import { Beating } from "./telemetry/beating.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
-import { buildHeartbeat, readHeartbeat } from "./telemetry/heartbeat.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
-import { queueOf } from "./telemetry/spool.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
-import type { TransferTarget } from "./triggers/speed-transfer.ts";
+import { agentTunnels } from "./tunnels.ts";
 import { watchHealth } from "./watch-health.ts";
 import { watchMachine } from "./watch-machine.ts";
 
@@ -114,6 +111,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     },
   });
 
+  const exec = hostExec(clock);
+  const domain = domainReader();
   const dataPlane = openOverlay({
     settings,
     clock,
@@ -122,52 +121,39 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     events,
     spool,
     faults,
+    reader,
+    exec,
+    documents,
+    domain,
+    config: () => applying.config(),
+    isOnline: () => session?.connection !== undefined,
+    onStanding: () => reporting.look(),
     onChanged: (what) => applying.engine.look(what, OVERLAY_SECTIONS),
     onRecords: () => pusher.look(),
   });
-  const { overlay } = dataPlane;
-  const domain = domainReader();
+  const { overlay, mesh } = dataPlane;
   const sections = listSections({ overlay, documents, domain, reader });
   const applying = new Applying({ clock, random, log, files, settings, documents, sections, events, onFault: fault });
+  applying.onSettled(() => mesh.look());
 
-  // Shadow.
+  // Shadow and heartbeat.
   let health: HealthChecks | undefined;
-  const reporting = new ShadowReporting({
-    clock,
-    log: log.child({ component: "shadow" }),
-    acknowledged: valueOf(await state.reported.load()),
-    facts: () => ({
-      ...shadowFacts(readMachine(reader, clock), {
-        packageVersion: packageVersion(buildInfo),
-        build: buildInfo.build,
-        version: secondsOf(node?.applied.get("node")?.at),
-        domainUpdatedAt: secondsOf(node?.applied.get("domain")?.at),
-        publishTime: clock.now(),
-        startupError: faults.all.length > 0,
-        config: applying.facts(),
-        isDnsHealthy: health?.results().dns?.isHealthy,
-        isRepositoryReachable: repositoryState(health),
-        isSshLocal: health?.results().isSshLocal,
-      }),
-      ...dataPlane.facts(),
-    }),
-    keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
-  });
-  const beating = new Beating({
+  const { reporting, beating } = openReports({
     clock,
     random,
-    heartbeat: (seq, connection, leftOut) =>
-      buildHeartbeat(readHeartbeat(reader), {
-        seq,
-        at: clock.now(),
-        sessionRttMs: connection.rttMs(),
-        overlay: overlay.status().state === "up" ? "UP" : "DOWN",
-        queue: queueOf(spool.status(), leftOut),
-      }),
+    log,
+    reader,
+    acknowledged: valueOf(await state.reported.load()),
+    keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
+    applied: () => node?.applied,
+    health: () => health,
+    config: () => applying.facts(),
+    dataPlane,
+    spool,
+    hasFaults: () => faults.all.length > 0,
   });
 
   // Triggers.
-  const exec = hostExec(clock);
   const power = hostPower(exec, { isManaged: settings.unit !== undefined, unit: settings.unit ?? "" });
   const cleanStop = {
     mark: () => state.run.save(stoppedRun(record)),
@@ -176,6 +162,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const journal = new Journal(sql, { bootId, isPersistent, onFault: (error) => storage.refused(error) });
   journal.reopen();
   journal.settle(bootId, startedAt);
+  const registration = (): Registration | undefined => node?.registration;
+  const tunnels = agentTunnels({ registration, documents, domain, overlay });
   const dispatcher = new Dispatcher({
     node: () => ({
       type: documents.current.node?.body.type ?? node?.registration.node.type ?? "Node",
@@ -190,8 +178,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       files,
       power,
       cleanStop,
-      speedTestTarget,
+      speedTestTarget: () => speedTestTarget({ settings, documents, registration, dialler }),
       applying,
+      tunnels,
+      log: log.child({ component: "triggers" }),
       announceRestart: async () => {
         events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
         spool.flush();
@@ -208,14 +198,6 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   let counter: SessionCounter | undefined;
   let clockOffsetSeconds: number | undefined;
 
-  function speedTestTarget(): TransferTarget | undefined {
-    const address = settings.speedTestUrl ?? documents.current.node?.body.settings.speedTestUrl;
-    if (address === undefined) return undefined;
-    const url = new URL(address);
-    const request = dialRequestFor(url, node?.registration.controlPlane.keys.spki ?? [], 10_000);
-    return { url, connect: async (signal) => (await dialler.dial(request, signal)).socket };
-  }
-
   /** By how much the wall clock is ahead of session time, now or at the start of the last session. */
   function clockOffset(): number | undefined {
     const connection = session?.connection;
@@ -228,6 +210,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       fault("identity-lost", "the private keys are missing or damaged; holdfast reset, then register again");
       return;
     }
+    void overlay.identify({ uid: registration.node.uid, key: keys.overlay }, ending.signal).catch(notSaved);
     const addresses = await KnownAddresses.open(identity.addresses, notSaved);
     const managed = new ManagedNode({
       clock,
@@ -276,8 +259,12 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       onOnline: (connection) => {
         clockOffsetSeconds = clockOffset();
         managed.online(connection);
+        mesh.look();
       },
-      onOffline: () => managed.offline(),
+      onOffline: () => {
+        managed.offline();
+        mesh.look();
+      },
     });
     health = watchHealth({
       clock,
@@ -305,6 +292,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onNetwork: (what) => {
       reporting.look();
       applying.engine.look(what);
+      overlay.wake();
       session?.wake(what === "resumed" ? "resumed" : "network");
     },
     onSample: (sample) => {
@@ -330,6 +318,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     telemetry: spool.status(),
     network: machine.engine,
     overlay: overlay.status(),
+    dataPlane: mesh.dataPlane(),
     process: readProcess(reader),
     faults: [...faults.all, ...(node?.faults ?? [])],
     clockOffsetSeconds: clockOffset(),
@@ -351,6 +340,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     applying,
     overlay,
     domain,
+    targets: () => networkTargets(registration(), settings.proxies, overlay.view.mesh),
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());

@@ -1,3 +1,4 @@
+import type { Logger } from "pino";
 import type { Clock } from "../host/clock.ts";
 import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
@@ -6,17 +7,22 @@ import type { Config } from "../protocol/documents.ts";
 import type { WhyReport } from "../protocol/reconcile.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
 import { configShow } from "./triggers/config-show.ts";
+import { gatewayPerf } from "./triggers/gateway-perf.ts";
+import { gatewayPing } from "./triggers/gateway-ping.ts";
+import { gatewayRoutes } from "./triggers/gateway-routes.ts";
 import { nodeReboot } from "./triggers/node-reboot.ts";
 import { nodeRestartService } from "./triggers/node-restart-service.ts";
 import { plan, type PlanConfig } from "./triggers/plan.ts";
 import { rollback, type RollBack } from "./triggers/rollback.ts";
 import { speedTest } from "./triggers/speed-test.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
+import { tgMtr } from "./triggers/tg-mtr.ts";
 import { tgNc } from "./triggers/tg-nc.ts";
 import { tgPing } from "./triggers/tg-ping.ts";
 import { tgTraceroute } from "./triggers/tg-traceroute.ts";
 import { why } from "./triggers/why.ts";
 import type { Trigger } from "./triggers/trigger.ts";
+import type { Tunnels } from "./triggers/tunnels.ts";
 
 export interface TriggerDeps {
   readonly clock: Clock;
@@ -31,18 +37,24 @@ export interface TriggerDeps {
     why(): WhyReport;
     config(): Config;
   };
+  readonly tunnels: Tunnels;
+  readonly log: Logger;
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }
 
 /** Every trigger event that this node answers. */
 export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
-  const { clock, exec, files, power, cleanStop, speedTestTarget, applying, announceRestart } = deps;
+  const { clock, exec, files, power, cleanStop, speedTestTarget, applying, tunnels, log, announceRestart } = deps;
   return [
     nodeRestartService({ power, clock, cleanStop, announce: announceRestart }),
     nodeReboot({ power, clock, cleanStop }),
-    tgPing(exec),
-    tgTraceroute(exec, files),
+    tgPing(exec, tunnels, clock),
+    tgTraceroute(exec, files, tunnels),
+    tgMtr(exec, files),
     tgNc(exec),
+    gatewayRoutes(tunnels, clock, log),
+    gatewayPing(tunnels, clock),
+    gatewayPerf(tunnels, clock),
     speedTest({ clock, target: speedTestTarget }),
     plan((config, signal) => applying.plan(config, signal)),
     why(() => applying.why()),

@@ -30,6 +30,7 @@ export interface LocalProviderDeps {
   readonly overlay: Pick<Overlay, "status" | "view" | "counters" | "mesh">;
   /** Reads the domain document in force. */
   readonly domain: ReadDomain;
+  readonly targets: LocalProvider["targets"];
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
 }
@@ -45,6 +46,7 @@ export function localProvider({
   applying,
   overlay,
   domain,
+  targets,
   wake,
   register,
 }: LocalProviderDeps): LocalProvider {
@@ -96,6 +98,7 @@ export function localProvider({
     services: async (signal) => servicesReport(await readOverlay(signal)),
     gateways: async (signal) => gatewaysReport(await readMesh(signal)),
     peers: async (signal) => peersReport(await readMesh(signal)),
+    targets,
     config: () => applying.config(),
     rollback: (request, signal) => applying.rollback(request, signal),
     wake,

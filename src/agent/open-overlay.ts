@@ -1,35 +1,32 @@
-import type { Logger } from "pino";
-import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files.ts";
 import { Overlay } from "../host/overlay.ts";
 import { startOverlayProcess } from "../host/overlay-process.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type { FaultList } from "./fault.ts";
 import { withinDeadline } from "./reconcile/deadline.ts";
+import { namesOf } from "./mesh-report.ts";
+import { openMesh, type OpenedMesh, type OpenMeshOptions } from "./open-mesh.ts";
 import type { AgentSettings } from "./settings.ts";
-import type { EventLog } from "./telemetry/events.ts";
-import { flowRecorder } from "./telemetry/flow-records.ts";
+import { flowRecorder, type FlowNames } from "./telemetry/flow-records.ts";
 import { overlayMeter } from "./telemetry/overlay-meter.ts";
 import { serviceEvents } from "./telemetry/service-events.ts";
 import type { Spool } from "./telemetry/spool.ts";
 
-export interface OpenOverlayOptions {
+export interface OpenOverlayOptions extends Omit<OpenMeshOptions, "overlay" | "onChanged"> {
   readonly settings: Pick<AgentSettings, "unit" | "overlay">;
-  readonly clock: Clock;
-  readonly log: Logger;
   readonly files: Files;
-  readonly events: EventLog;
   readonly spool: Spool;
   readonly faults: Pick<FaultList, "add" | "settled">;
   /** Something of the overlay is otherwise than it was seen last. */
   readonly onChanged: (what: string) => void;
-  /** There are flow records worth a message. */
-  readonly onRecords: () => void;
+  /** How the ways to other nodes stand may be otherwise than it was told last. */
+  readonly onStanding: () => void;
 }
 
 /** The agent's side of the overlay, and what it makes of the overlay's records and counters. */
 export interface OpenedOverlay {
   readonly overlay: Overlay;
+  readonly mesh: Pick<OpenedMesh, "look" | "dataPlane">;
   /** Asks for the counters and makes the metrics since the last time of them; empty when there is none, or it does not answer soon. */
   sample(signal: AbortSignal): Promise<Readonly<Record<string, number>>>;
   /** What the last sample says of connectors, for the shadow. */
@@ -45,10 +42,12 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
   const { settings, clock, files, events, spool, faults, onChanged, onRecords } = options;
   const { stateDir, runDir } = settings.overlay;
   const log = options.log.child({ component: "overlay" });
-  const flows = flowRecorder({ clock, spool, look: onRecords });
+  const flows = flowRecorder({ clock, spool, names: flowNames(options), look: onRecords });
   const meter = overlayMeter({ clock, events });
   const services = serviceEvents(events);
-  const overlay = new Overlay({
+  const mesh = openMesh({ ...options, log, overlay: () => overlay, onChanged: options.onStanding });
+  const overlay: Overlay = new Overlay({
+    ...mesh.notices,
     clock,
     log,
     files,
@@ -70,18 +69,27 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
   });
   return {
     overlay,
+    mesh,
     async sample(signal) {
       const bounds = { clock, ms: COUNTERS_WITHIN_MS, what: "overlay: counters", signal };
       const asked = withinDeadline(bounds, (signal) => overlay.counters(signal));
       const counters = await asked.catch(() => undefined);
       if (counters !== undefined) services.lookAtAll(counters.services);
       else if (overlay.status().state === "off") services.lookAtAll([]);
-      return meter.sample(counters);
+      return { ...meter.sample(counters), ...(await mesh.sample(signal)) };
     },
-    facts: () => meter.facts(),
+    facts: () => ({ ...meter.facts(), ...mesh.facts() }),
     close() {
+      mesh.close();
       overlay.close();
       flows.close();
     },
+  };
+}
+
+function flowNames({ documents, domain }: Pick<OpenOverlayOptions, "documents" | "domain">): FlowNames {
+  return {
+    own: () => documents.current.node?.body.name ?? "local",
+    nameOf: (uid) => namesOf(domain(documents.current.domain?.body))(uid),
   };
 }

@@ -1,4 +1,5 @@
 import { normaliseConnectors, type Connector } from "../protocol/sections/connectors.ts";
+import { normaliseGateway, type NormalisedGateway } from "../protocol/sections/gateway.ts";
 import type { Normalised } from "../protocol/sections/items.ts";
 import { normaliseServices, type Service } from "../protocol/sections/services.ts";
 import type { NodeType } from "../protocol/values.ts";
@@ -7,12 +8,14 @@ import type { NodeType } from "../protocol/values.ts";
 export interface ParsedSections {
   connectors(raw: unknown, nodeType: NodeType): Normalised<Connector>;
   services(raw: unknown, isMember: boolean): Normalised<Service>;
+  gateway(raw: unknown, nodeType: NodeType): NormalisedGateway;
 }
 
 /** Reading a thousand items takes longer than all else in a report, and reports are asked for every second. */
 export function parsedSections(): ParsedSections {
   return {
     connectors: once((raw, nodeType: NodeType) => normaliseConnectors(raw, { nodeType })),
+    gateway: once((raw, nodeType: NodeType) => normaliseGateway(raw, { nodeType })),
     services: once((raw, isMember: boolean) => normaliseServices(raw, { isMember })),
   };
 }

@@ -1,6 +1,7 @@
 import type { OverlayStatus } from "../host/overlay.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { holdfastCommand, type GivenDirectories } from "../lib/command-line.ts";
+import type { DataPlane } from "../protocol/local-mesh.ts";
 import type { FloorName, Health, HealthItem, SessionStatus, Status } from "../protocol/local-api.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
 import { DocumentName } from "../protocol/claims.ts";
@@ -8,6 +9,7 @@ import type { Registration } from "./identity/identity.ts";
 import type { Fault } from "./fault.ts";
 import { DEFAULT_RUN_DIR, DEFAULT_STATE_DIR } from "./settings.ts";
 import type { AppliedReports } from "./managed-node.ts";
+import { dataPlaneItems } from "./data-plane-items.ts";
 import { overlayStateOf } from "./overlay-reading.ts";
 import type { Desired } from "./shadow/desired.ts";
 
@@ -24,6 +26,7 @@ export interface StatusInput {
   readonly telemetry: Status["telemetry"];
   readonly network: "netlink" | "poll";
   readonly overlay: OverlayStatus;
+  readonly dataPlane: DataPlane;
   readonly process: Status["process"];
   readonly faults: readonly Fault[];
   /** Why and since when the disk refuses writes, while it does. */
@@ -53,10 +56,15 @@ export function buildStatus(input: StatusInput): Status {
     documents: documentsOf(input),
     sections: sectionsOf(input.applied),
     telemetry: input.telemetry,
-    engines: { network: input.network, overlay: overlayStateOf(input.overlay) },
+    engines: { network: input.network, overlay: overlayStateOf(input.overlay), ...dataPlaneOf(input) },
     process: input.process,
     faults: [...input.faults, ...storageFaults(input)],
   };
+}
+
+/** Only where there is a way to other nodes. */
+function dataPlaneOf({ dataPlane }: StatusInput): Pick<Status["engines"], "dataPlane"> {
+  return dataPlane.state === "none" && dataPlane.server === undefined ? {} : { dataPlane };
 }
 
 function storageFaults({ storageRefusal, faults }: StatusInput): Fault[] {
@@ -118,6 +126,7 @@ export function buildHealth(input: HealthInput): Health {
     sessionItem(input.status),
     documentsItem(input.status),
     overlayItem(input.status),
+    ...dataPlaneItems(input.status),
     clockItem(input.clockOffsetSeconds),
     stateItem(input.isStatePersistent, input.status.faults),
     diskItem(input.diskUsedRatio),

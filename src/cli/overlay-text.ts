@@ -24,12 +24,16 @@ const STYLES: Readonly<Record<string, Style>> = {
   listening: "green",
   offered: "green",
   up: "green",
+  connected: "green",
+  connecting: "yellow",
+  pending: "yellow",
   waiting: "yellow",
   unknown: "dim",
   off: "dim",
   unsupported: "yellow",
   failed: "red",
   rejected: "red",
+  unreachable: "red",
   down: "red",
 };
 

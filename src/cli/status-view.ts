@@ -12,6 +12,7 @@ const FAULTS_SHOWN = 10;
 export function standing(status: Status): ExitClass {
   if (status.node === null) return "unregistered";
   if (status.engines.overlay?.state === "down") return "degraded";
+  if (status.engines.dataPlane?.state === "down") return "degraded";
   if (status.session.state !== "online" || status.faults.some(isOpen)) return "degraded";
   return Object.values(status.sections).some(({ state }) => TROUBLED_SECTIONS.has(state)) ? "degraded" : "ok";
 }
@@ -36,6 +37,8 @@ export function statusText(untrusted: Status, now: number, columns: number, pain
   }
   const { overlay } = status.engines;
   if (overlay !== undefined) rows.push(["overlay", overlayText(overlay, now, paint)]);
+  const { dataPlane } = status.engines;
+  if (dataPlane !== undefined) rows.push(["gateways", dataPlaneRow(dataPlane, now, paint)]);
   const tags = Object.entries(status.tags).map(([name, value]) => `${name}=${value}`);
   if (tags.length > 0) rows.push(["tags", tags.join(", ")]);
   rows.push(["telemetry", telemetryRow(status)], ["agent", agentRow(status)], ["state", status.state.stateDir]);
@@ -52,6 +55,28 @@ export function statusText(untrusted: Status, now: number, columns: number, pain
 
 function isOpen({ mendedAt }: Status["faults"][number]): boolean {
   return mendedAt === undefined;
+}
+
+type DataPlane = NonNullable<Status["engines"]["dataPlane"]>;
+
+const PLANE_STYLES: Readonly<Record<DataPlane["state"], Style>> = {
+  up: "green",
+  degraded: "yellow",
+  down: "red",
+  none: "dim",
+  unknown: "yellow",
+};
+
+/** Which path carries the traffic, since when, and why. */
+function dataPlaneRow({ state, paths, up, carrier, server }: DataPlane, now: number, paint: Paint): string {
+  const parts = state === "none" ? [] : [`${paint(PLANE_STYLES[state], state)}, ${up} of ${paths} paths up`];
+  if (carrier !== undefined) {
+    const { gateway, path, since, reason } = carrier;
+    const by = `${gateway}${path === "" ? "" : `/${path}`} carries since ${formatMoment(since, now)}`;
+    parts.push(reason === undefined ? by : `${by} (${reason})`);
+  }
+  if (server !== undefined) parts.push(`own gateway ${paint(server === "listening" ? "green" : "red", server)}`);
+  return parts.join("; ");
 }
 
 function nodeRow({ node, nodeState, lifecycleState, cluster }: Status, paint: Paint): string {

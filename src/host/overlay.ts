@@ -329,9 +329,9 @@ export class Overlay {
   #missed(what: string): void {
     this.#client = undefined;
     if (this.#isClosed) return;
-    this.#stands(undefined);
     const { clock, onChanged } = this.#options;
     this.#is("down", { reason: `the ${what}` });
+    this.#stands(undefined);
     const waitMs = this.#connectedAt + LASTING_MS - clock.elapsed();
     if (waitMs <= 0) return onChanged(what);
     this.#takeBack = clock.after(waitMs, () => onChanged(what));
@@ -361,9 +361,9 @@ export class Overlay {
     const client = this.#client;
     if (client === undefined) return;
     this.#client = undefined;
-    this.#stands(undefined);
     client.close();
     this.#is("down", { reason: "the overlay does not answer" });
+    this.#stands(undefined);
   }
 
   async #hasTable(): Promise<boolean> {

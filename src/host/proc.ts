@@ -166,3 +166,11 @@ function kibibytes(text: string | undefined): number | undefined {
 function isComplete<K extends string>(record: Record<K, number | undefined>): record is Record<K, number> {
   return !Object.values(record).includes(undefined);
 }
+
+const CAP_NET_RAW = 13n; // capabilities(7)
+
+/** Whether /proc/self/status says that this process may send raw packets. */
+export function hasNetRaw(status: string): boolean {
+  const effective = /^CapEff:\s*([0-9a-f]{1,16})$/m.exec(status)?.[1];
+  return effective !== undefined && ((BigInt(`0x${effective}`) >> CAP_NET_RAW) & 1n) === 1n;
+}

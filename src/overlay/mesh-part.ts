@@ -95,6 +95,11 @@ export class MeshPart {
     return this.#mesh?.activeRelays ?? 0;
   }
 
+  /** Tries again to listen where this node's gateway should and does not. */
+  async retryNow(): Promise<void> {
+    await this.#mesh?.retryNow();
+  }
+
   close(): void {
     this.#isClosed = true;
     for (const perf of this.#perfs.values()) perf.abort();

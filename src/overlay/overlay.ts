@@ -126,7 +126,7 @@ class RunningOverlay implements Overlay {
     await this.#mesh.drain();
     this.#control?.release();
     const deadline = this.#options.clock.elapsed() + Math.min(deadlineMs, MAX_DRAIN_MS);
-    this.#options.log.info({ flows: this.#activeFlows }, "draining");
+    this.#options.log.info({ flows: this.#plane.activeFlows }, "draining");
     void this.#endAfterFlows(deadline);
   }
 
@@ -139,10 +139,6 @@ class RunningOverlay implements Overlay {
     this.#control?.close();
     this.#predecessor?.close();
     this.#finish();
-  }
-
-  get #activeFlows(): number {
-    return this.#plane.activeFlows + this.#mesh.activeRelays;
   }
 
   async #serve(): Promise<void> {
@@ -200,7 +196,7 @@ class RunningOverlay implements Overlay {
     });
     this.#plane.shareWith([]);
     await this.#serve();
-    await this.#plane.retryNow();
+    await Promise.all([this.#plane.retryNow(), this.#mesh.retryNow()]);
     log.info({ pid }, "took over from the predecessor");
   }
 
@@ -239,7 +235,7 @@ class RunningOverlay implements Overlay {
 
   async #set(table: OverlayTable) {
     if (this.#isDraining) throw new InputError("busy", "this overlay is draining; its successor takes the table");
-    if (tableHash(table) === this.#hash) await this.#plane.retryNow();
+    if (tableHash(table) === this.#hash) await Promise.all([this.#plane.retryNow(), this.#mesh.retryNow()]);
     else {
       await this.#enforce(table);
       await this.#keep(table);
@@ -330,7 +326,7 @@ class RunningOverlay implements Overlay {
   async #endAfterFlows(deadline: number): Promise<void> {
     const { clock } = this.#options;
     do await clock.sleep(DRAIN_LOOK_MS);
-    while (this.#activeFlows > 0 && clock.elapsed() < deadline && !this.#isClosed);
+    while (this.#plane.activeFlows + this.#mesh.activeRelays > 0 && clock.elapsed() < deadline && !this.#isClosed);
     this.close();
   }
 }

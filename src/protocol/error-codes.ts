@@ -17,6 +17,7 @@ export const errorCodes = {
   "bad-signature": { rpc: -32015, http: 401, meaning: "a signature, an audience, a time or a version does not hold" },
   replayed: { rpc: -32016, http: 409, meaning: "the id was used before with another body, or in another session" },
   "storage-unavailable": { rpc: -32017, http: 507, meaning: "the journal cannot be written" },
+  "not-connected": { rpc: -32019, http: 502, meaning: "no tunnel leads to the other node" },
   internal: { rpc: -32018, http: 500, meaning: "a fault of the program" },
 } as const satisfies Record<string, { rpc: number; http: number; meaning: string }>;
 

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { InputError } from "../errors.ts";
 import type { JsonLimits } from "../lib/strict-json.ts";
 import { DocumentName, NodeIdentity } from "./claims.ts";
+import { DataPlane } from "./local-mesh.ts";
 import { OverlayState } from "./local-overlay.ts";
 import { SectionReport } from "./methods.ts";
 import { JsonObject, LifecycleState, NodeState, UnixMilliseconds, Version } from "./values.ts";
@@ -93,7 +94,11 @@ export const Status = z.object({
   ),
   sections: z.record(z.string().max(64), SectionReport.extend({ version: Version })),
   telemetry: z.record(z.string().max(64), z.object({ queued: Version, dropped: Version })),
-  engines: z.looseObject({ network: z.enum(["netlink", "poll"]), overlay: OverlayState.optional() }),
+  engines: z.looseObject({
+    network: z.enum(["netlink", "poll"]),
+    overlay: OverlayState.optional(),
+    dataPlane: DataPlane.optional(),
+  }),
   process: z.object({
     rssBytes: z.number().min(0),
     privateDirtyBytes: z.number().min(0).optional(),

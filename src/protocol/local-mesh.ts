@@ -105,3 +105,13 @@ export const PeersReport = z.object({
   peers: z.array(PeerView).max(10_000),
 });
 export type PeersReport = z.infer<typeof PeersReport>;
+
+/** The ways of this node in short: how they stand, how many there are and are up, what carries, and its own gateway if it is one. */
+export const DataPlane = z.object({
+  state: DataPlaneState,
+  paths: Version,
+  up: Version,
+  carrier: Carrier.optional(),
+  server: ServerState.shape.state.optional(),
+});
+export type DataPlane = z.infer<typeof DataPlane>;

@@ -1,11 +1,15 @@
 /** The trigger events this build answers, for help and completion; the set of names on the wire stays open. */
 export const triggerEvents = [
   "config-show",
+  "gateway-perf",
+  "gateway-ping",
+  "gateway-routes",
   "node-reboot",
   "node-restart-service",
   "plan",
   "rollback",
   "speed-test",
+  "tg-mtr",
   "tg-nc",
   "tg-ping",
   "tg-traceroute",

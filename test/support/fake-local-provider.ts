@@ -15,6 +15,7 @@ import type {
 import type { Config } from "../../src/protocol/documents.ts";
 import type { GatewaysReport, PeersReport } from "../../src/protocol/local-mesh.ts";
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
+import type { NetworkTargets } from "../../src/protocol/network-targets.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
 
 export const overlayUp: OverlayState = { state: "up", since: 1_700_000_000_000, pid: 4711 };
@@ -149,6 +150,13 @@ export class FakeLocalProvider implements LocalProvider {
 
   async peers(): Promise<PeersReport> {
     return this.peersNow;
+  }
+
+  targetsNow: NetworkTargets = { schema: 1, paths: [] };
+
+  targets(): NetworkTargets {
+    if (this.thrown !== undefined) throw this.thrown;
+    return this.targetsNow;
   }
 
   wake(): void {

@@ -23,7 +23,7 @@ function delayed(from: Socket, to: Socket, delayMs: number): void {
     to.uncork();
     if (bytes + to.writableLength < MAX_KEPT_BYTES) from.resume();
     const [next] = kept;
-    if (next !== undefined) timer = setTimeout(pass, next.due - performance.now());
+    if (next !== undefined) timer = setTimeout(pass, Math.max(1, next.due - performance.now()));
   };
   const keep = (chunk: Buffer | undefined): void => {
     kept.push({ due: performance.now() + delayMs, chunk });

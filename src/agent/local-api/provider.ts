@@ -11,6 +11,7 @@ import type {
 import type { Config } from "../../protocol/documents.ts";
 import type { GatewaysReport, PeersReport } from "../../protocol/local-mesh.ts";
 import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
+import type { NetworkTargets } from "../../protocol/network-targets.ts";
 import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
 
 /** What the agent gives to the local API. Errors it throws reach the caller with their code, message and details. */
@@ -39,6 +40,8 @@ export interface LocalProvider {
   gateways(signal: AbortSignal): Promise<GatewaysReport>;
   /** Every node that this one may meet, and how. */
   peers(signal: AbortSignal): Promise<PeersReport>;
+  /** Whom this node must reach, the proxy's password included. */
+  targets(): NetworkTargets;
   /** The effective configuration, secrets included. */
   config(): Config;
   /** Puts the document before into force, or plans it. */

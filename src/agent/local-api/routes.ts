@@ -85,6 +85,12 @@ export const routes: readonly Route[] = [
   },
   {
     method: "GET",
+    path: "/v1/targets",
+    isAdmin: true,
+    answer: async ({ response, provider }) => sendJson(response, 200, provider.targets()),
+  },
+  {
+    method: "GET",
     path: "/v1/config",
     isAdmin: true,
     answer: async ({ response, provider }) => sendJson(response, 200, provider.config()),

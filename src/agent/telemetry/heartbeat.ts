@@ -2,6 +2,7 @@ import { parseLoad, parseMemory, parseUptime } from "../../host/proc.ts";
 import type { Memory } from "../../host/proc.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { DiskSpace } from "../../host/files.ts";
+import type { DataPlaneState } from "../../protocol/local-mesh.ts";
 import type { Heartbeat } from "../../protocol/methods.ts";
 
 export interface HeartbeatReadings {
@@ -44,6 +45,15 @@ export function buildHeartbeat(readings: HeartbeatReadings, context: HeartbeatCo
     disk: { totalBytes, freeBytes, usedRatio: usedRatio(readings.disk) },
     ...(sessionRttMs === undefined ? {} : { sessionRttMs }),
   };
+}
+
+/** How the overlay stands in a heartbeat: without its process nothing does, and then it is as its ways to other nodes are. */
+export function overlayBeat(
+  { state }: { readonly state: "up" | "down" | "off" },
+  dataPlane: { readonly state: DataPlaneState },
+): Heartbeat["overlay"] {
+  if (state !== "up" || dataPlane.state === "down") return "DOWN";
+  return dataPlane.state === "degraded" ? "DEGRADED" : "UP";
 }
 
 /** As df(1) has it: of what an unprivileged process could use in all. */

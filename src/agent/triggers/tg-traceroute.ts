@@ -1,38 +1,30 @@
-import { isIP } from "node:net";
-import { z } from "zod";
+import type { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { Exec } from "../../host/exec.ts";
 import type { Files } from "../../host/files.ts";
 import { TgTracerouteBody } from "../../protocol/trigger-bodies.ts";
+import { flagList, numberFlag, plainFlags, type AllowedFlags } from "./tool-flags.ts";
 import type { StreamTrigger } from "./trigger.ts";
+import { traceTunnel } from "./tunnel-trace.ts";
+import { findPeer, neededPeer, type Tunnels } from "./tunnels.ts";
 
-const PLAIN_FLAGS: ReadonlySet<string> = new Set(["-n", "-4", "-6", "-I", "-T", "-U", "-F"]);
-/** Flags with a whole number, and its bounds. */
-const NUMBER_FLAGS: ReadonlyMap<string, readonly [number, number]> = new Map([
-  ["-p", [1, 65_535]],
-  ["-m", [1, 64]],
-  ["-q", [1, 10]],
-  ["-w", [1, 10]],
-  ["-f", [1, 64]],
-  ["-N", [1, 64]],
-  ["-z", [0, 1000]],
+const FLAGS: AllowedFlags = new Map([
+  ...plainFlags("-n", "-4", "-6", "-I", "-T", "-U", "-F"),
+  numberFlag("-p", 1, 65_535),
+  numberFlag("-m", 1, 64),
+  numberFlag("-q", 1, 10),
+  numberFlag("-w", 1, 10),
+  numberFlag("-f", 1, 64),
+  numberFlag("-N", 1, 64),
+  numberFlag("-z", 0, 1000),
+  ["-s", { takes: "address" }],
 ]);
-const MAX_SHOWN = 64;
 
-const Filter = z
-  .string()
-  .max(256)
-  .transform((text, context) => {
-    const problem = findProblem(tokens(text));
-    if (problem !== undefined) context.addIssue({ code: "custom", message: problem });
-    return tokens(text);
-  });
-
-export const TgTraceroute = TgTracerouteBody.extend({ filter: Filter.prefault("-n") });
+export const TgTraceroute = TgTracerouteBody.extend({ filter: flagList(FLAGS).prefault("-n") });
 export type TgTraceroute = z.infer<typeof TgTraceroute>;
 
-/** Traces the way to a host with traceroute(8) and the flags that cannot do harm. */
-export function tgTraceroute(exec: Exec, files: Files): StreamTrigger<TgTraceroute> {
+/** Traces the way to a host with traceroute(8) and the flags that cannot do harm; to a peer, without `iface`, through the tunnel. */
+export function tgTraceroute(exec: Exec, files: Files, tunnels: Tunnels): StreamTrigger<TgTraceroute> {
   return {
     event: "tg-traceroute",
     kind: "stream",
@@ -42,6 +34,13 @@ export function tgTraceroute(exec: Exec, files: Files): StreamTrigger<TgTracerou
     readOnly: true,
     agents: true,
     async handle({ host, filter, iface }, { signal, emit }) {
+      if (iface === undefined && findPeer(tunnels.nodes(), host) !== undefined) {
+        const peer = neededPeer(tunnels.nodes(), host);
+        for await (const data of traceTunnel(tunnels, peer, valueOf(filter, "-q"), signal)) {
+          await emit({ kind: "stdout", data });
+        }
+        return { exitCode: 0 };
+      }
       if (iface !== undefined && !(await files.list("/sys/class/net")).includes(iface)) {
         throw new InputError("not-found", `no interface ${iface}`, { details: { field: "iface" } });
       }
@@ -53,32 +52,8 @@ export function tgTraceroute(exec: Exec, files: Files): StreamTrigger<TgTracerou
   };
 }
 
-function tokens(text: string): string[] {
-  return text.split(" ").filter((token) => token !== "");
-}
-
-/** What is wrong with the flags, or undefined. */
-function findProblem(flags: readonly string[]): string | undefined {
-  const seen = new Set<string>();
-  for (let at = 0; at < flags.length; at += 1) {
-    const flag = flags[at] ?? "";
-    if (seen.has(flag)) return `the flag ${flag} is given twice`;
-    seen.add(flag);
-    if (PLAIN_FLAGS.has(flag)) continue;
-    const bounds = NUMBER_FLAGS.get(flag);
-    if (bounds === undefined && flag !== "-s")
-      return `the flag ${JSON.stringify(flag.slice(0, MAX_SHOWN))} is not allowed`;
-    at += 1;
-    const value = flags[at] ?? "";
-    if (bounds === undefined) {
-      if (isIP(value) === 0 || value.includes("%")) return "-s needs an IP address";
-    } else if (!isWithin(value, bounds)) {
-      return `${flag} needs a whole number from ${bounds[0]} to ${bounds[1]}`;
-    }
-  }
-  return undefined;
-}
-
-function isWithin(text: string, [low, high]: readonly [number, number]): boolean {
-  return /^\d{1,5}$/.test(text) && Number(text) >= low && Number(text) <= high;
+/** The number that follows a flag, when that is given. */
+function valueOf(flags: readonly string[], flag: string): number | undefined {
+  const at = flags.indexOf(flag);
+  return at < 0 ? undefined : Number(flags[at + 1]);
 }

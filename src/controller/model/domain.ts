@@ -16,7 +16,7 @@ interface Share {
 export interface Domain {
   readonly nodes: ReadonlyMap<string, MeshNode>;
   readonly gateways: readonly MeshNode[];
-  /** By UID, name, FQDN, and the names of the cluster. */
+  /** By UID, name and FQDN. */
   readonly named: ReadonlyMap<string, readonly MeshNode[]>;
   /** By what connectors and gateways call others: who calls them so. */
   readonly calling: ReadonlyMap<string, readonly MeshNode[]>;
@@ -28,7 +28,7 @@ export function domainOf(nodes: Iterable<MeshNode>): Domain {
   return {
     nodes: new Map(active.map((node) => [node.uid, node])),
     gateways: active.filter(({ server }) => server !== undefined),
-    named: groupBy(active, ({ namesWithCluster }) => namesWithCluster),
+    named: groupBy(active, ({ names }) => names),
     calling: groupBy(active, ({ wants, mentions }) => new Set([...wants.keys(), ...mentions])),
   };
 }
@@ -68,7 +68,7 @@ function shareOf(self: MeshNode, other: MeshNode | undefined): Share | undefined
   const gateway = dials(self, other) ? gatewayOf(other) : undefined;
   const mayDial = dials(other, self);
   const given = wantsOf(other, self);
-  const isMentioned = other.namesWithCluster.some((name) => self.mentions.has(name));
+  const isMentioned = other.names.some((name) => self.mentions.has(name));
   if (gateway === undefined && !mayDial && !isMentioned && given.length === 0 && wantsOf(self, other).length === 0) {
     return undefined;
   }
@@ -125,7 +125,7 @@ function wantsOf(source: MeshNode, dest: MeshNode): readonly Want[] {
 /** Whoever may share something with a node: for an edge the gateways and who is named on either side, for a gateway everybody. */
 function candidates(self: MeshNode, { nodes, gateways, named, calling }: Domain): readonly MeshNode[] {
   if (self.server !== undefined) return [...nodes.values()];
-  const callers = self.namesWithCluster.flatMap((name) => calling.get(name) ?? []);
+  const callers = self.names.flatMap((name) => calling.get(name) ?? []);
   const called = [...self.wants.keys()].flatMap((name) => named.get(name) ?? []);
   return [...new Set([...gateways, ...callers, ...called])];
 }

@@ -12,7 +12,7 @@ import { peerFlows, type PeerFlows } from "./peers/peer-flows.ts";
 import { MeshServer } from "./server.ts";
 import type { MeshIdentity } from "./tls.ts";
 import { memoryLimit, UnreadBytes } from "./unread.ts";
-import type { Ways, WayWish } from "./ways.ts";
+import type { WayWish, Ways } from "./ways.ts";
 
 export interface MeshOptions {
   /** What flows from other nodes need of this one. */
@@ -37,12 +37,14 @@ export class Mesh {
   readonly #options: MeshOptions;
   readonly #store: IdentityStore;
   readonly #names: NameCache;
-  readonly #paths: Paths;
-  readonly #flows: PeerFlows;
+  readonly #unread: UnreadBytes;
   readonly #gates: MeshGates;
+  readonly #paths: Paths;
   readonly #server: MeshServer;
+  readonly #flows: PeerFlows;
   #identity: MeshIdentity | undefined;
   #mesh: OverlayMesh | undefined;
+  #work: Promise<unknown> = Promise.resolve();
 
   constructor(options: MeshOptions) {
     const { local, onChanged, onEvent, onBuckets } = options;
@@ -50,6 +52,9 @@ export class Mesh {
     this.#options = options;
     this.#store = identityStore(options.files, options.stateDir);
     this.#names = nameCache(clock, options.askName);
+    this.#unread = new UnreadBytes({ clock, memoryBytes: memoryLimit() });
+    this.#gates = new MeshGates(clock);
+    const identity = (): MeshIdentity | undefined => this.#identity;
     this.#paths = new Paths({
       clock,
       random: options.random,
@@ -59,10 +64,7 @@ export class Mesh {
       onEvent,
       onBuckets,
     });
-    const identity = (): MeshIdentity | undefined => this.#identity;
-    const unread = new UnreadBytes({ clock, memoryBytes: memoryLimit() });
-    this.#flows = peerFlows({ local, ways: this.ways, identity, unread, onEvent });
-    this.#gates = new MeshGates(clock);
+    this.#flows = peerFlows({ local, ways: this.ways, identity, unread: this.#unread, onEvent });
     this.#server = new MeshServer({
       clock,
       identity,
@@ -71,7 +73,7 @@ export class Mesh {
       inward: this.#flows.inward,
       onward: (peer, wish) => this.#paths.splice(peer, wish),
       gates: this.#gates,
-      unread,
+      unread: this.#unread,
       onChanged,
       onEvent,
     });
@@ -117,7 +119,7 @@ export class Mesh {
     this.#identity = identity;
     if (!isSame) {
       this.#paths.renew();
-      await this.#server.apply(this.#mesh);
+      await this.#serially(() => this.#server.apply(this.#mesh));
     }
     return rest;
   }
@@ -129,7 +131,12 @@ export class Mesh {
     this.#names.keepOnly(new Set((mesh?.paths ?? []).map(({ host }) => host)));
     this.#flows.apply(mesh ?? { peers: [], paths: [], grants: [] });
     this.#paths.apply(mesh);
-    await this.#server.apply(mesh);
+    await this.#serially(() => this.#server.apply(mesh));
+  }
+
+  /** Tries again to listen where this node's gateway should and does not. */
+  retryNow(): Promise<void> {
+    return this.#serially(() => this.#server.retryNow());
   }
 
   /** Resolves when every path is up or has failed once, or after a few seconds. */
@@ -158,22 +165,36 @@ export class Mesh {
 
   /** Takes nothing new; what runs goes on. */
   async drain(): Promise<void> {
-    await this.#server.drain();
+    await this.#serially(() => this.#server.drain());
     this.#flows.drain();
     this.#paths.drain();
   }
 
   /** Ends everything at once. */
   close(): void {
-    this.#server.close();
     this.#flows.close();
+    this.#server.close();
     this.#paths.close();
     this.#gates.close();
+    this.#unread.close();
   }
 
-  /** By a gateway that dials this one where a static route says so, otherwise by those that this node dials. */
+  /** By a gateway that dials this one where a static route says so; else over those that this node dials, then those that dial it. */
   async #splice(peer: string, wish: WayWish): ReturnType<Ways["splice"]> {
-    return this.#server.leadsTo(peer, wish) ? this.#server.splice(peer, wish) : this.#paths.splice(peer, wish);
+    if (this.#server.leadsTo(peer, wish)) return this.#server.splice(peer, wish);
+    try {
+      return await this.#paths.splice(peer, wish);
+    } catch (error) {
+      wish.signal.throwIfAborted();
+      if (this.#mesh?.server === undefined) throw error;
+      return this.#server.splice(peer, wish);
+    }
+  }
+
+  #serially(work: () => Promise<void>): Promise<void> {
+    const result = this.#work.then(work);
+    this.#work = result.catch(() => undefined);
+    return result;
   }
 }
 

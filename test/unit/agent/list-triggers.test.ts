@@ -1,3 +1,4 @@
+import { pino } from "pino";
 import { expect, test } from "vitest";
 import { listTriggers } from "../../../src/agent/list-triggers.ts";
 import { systemClock } from "../../../src/host/clock.ts";
@@ -6,6 +7,7 @@ import { hostFiles } from "../../../src/host/files.ts";
 import { hostPower } from "../../../src/host/power.ts";
 import { triggerEvents } from "../../../src/protocol/trigger-events.ts";
 import { EventName } from "../../../src/protocol/values.ts";
+import { ScriptedTunnels } from "../../support/scripted-tunnels.ts";
 
 const clock = systemClock();
 const exec = hostExec(clock);
@@ -22,6 +24,8 @@ const triggers = listTriggers({
     config: () => ({}),
     rollback: ({ document }) => Promise.resolve({ schema: 1, document, from: 2, to: 1 }),
   },
+  tunnels: new ScriptedTunnels(),
+  log: pino({ level: "silent" }),
   announceRestart: () => Promise.resolve(),
 });
 

@@ -15,6 +15,10 @@ import { rig, stream } from "./triggers/rig.ts";
 
 const NO_VIEW: OverlayView = { services: new Map(), listeners: new Map(), states: new Map(), health: new Map() };
 
+const unasked = (): never => {
+  throw new Error("not asked for");
+};
+
 test("a floor that was reset makes its document due again", async () => {
   const directory = tempDir();
   mkdirSync(join(directory, "s/desired"), { recursive: true });
@@ -40,6 +44,7 @@ test("a floor that was reset makes its document due again", async () => {
     },
     domain: () => undefined,
     retry: (name) => void retried.push(name),
+    targets: unasked,
     wake: () => undefined,
     register: () => Promise.reject(new Error("not asked for")),
   });
@@ -75,6 +80,7 @@ describe("connectors and services", () => {
       },
       domain: () => undefined,
       retry: () => undefined,
+      targets: unasked,
       wake: () => undefined,
       register: () => Promise.reject(new Error("not asked for")),
     });

@@ -1,10 +1,13 @@
 import { expect, it } from "vitest";
 import type { OverlayStatus } from "../../../src/host/overlay.ts";
 import { buildHealth, buildStatus, type StatusInput } from "../../../src/agent/status.ts";
+import type { DataPlane } from "../../../src/protocol/local-mesh.ts";
 import { Health, Status } from "../../../src/protocol/local-api.ts";
 import { identity } from "../../support/fake-local-provider.ts";
 
-function looked(overlay: OverlayStatus) {
+const NO_PLANE: DataPlane = { state: "none", paths: 0, up: 0 };
+
+function looked(overlay: OverlayStatus, dataPlane: DataPlane = NO_PLANE) {
   const input: StatusInput = {
     now: 2000,
     startedAt: 1000,
@@ -17,6 +20,7 @@ function looked(overlay: OverlayStatus) {
     telemetry: {},
     network: "netlink",
     overlay,
+    dataPlane,
     process: { rssBytes: 1, cpuSeconds: 1, children: 0 },
     faults: [],
   };
@@ -32,7 +36,14 @@ function looked(overlay: OverlayStatus) {
     refusedSignatures: 0,
   });
   const { items, verdict } = Health.parse(health);
-  return { engines: status.engines, verdict, item: items.find(({ name }) => name === "overlay") };
+  const find = (wanted: string) => items.find(({ name }) => name === wanted);
+  return {
+    engines: status.engines,
+    verdict,
+    item: find("overlay"),
+    ways: find("data-plane"),
+    server: find("gateway-server"),
+  };
 }
 
 it("is in the status and the health: up and off are well, down fails and says why and what to do", () => {
@@ -46,4 +57,26 @@ it("is in the status and the health: up and off are well, down fails and says wh
   expect(down.item).toMatchObject({ status: "fail", since: 5 });
   expect(down.item?.message).toMatch(/^down: it ended x+$/);
   expect(down.item?.fix).toContain("overlay.log");
+});
+
+it("tells of the ways to other nodes which path carries and why, and of none where there are none", () => {
+  const up = { state: "up", since: 5, pid: 42 } as const;
+  expect(looked(up)).toMatchObject({ ways: undefined, server: undefined });
+  const carrier = { gateway: "gw2", path: "wan2", since: 7, reason: "gw1 answers no probe" };
+  const half = looked(up, { state: "degraded", paths: 2, up: 1, carrier });
+  expect(half).toMatchObject({ verdict: "degraded", ways: { status: "warn", since: 7 } });
+  expect(half.ways?.message).toBe(
+    "1 of 2 paths to gateways up; gw2 by path wan2 carries the traffic (gw1 answers no probe)",
+  );
+  expect(half.engines.dataPlane?.carrier).toEqual(carrier);
+  expect(looked(up, { state: "up", paths: 1, up: 1 })).toMatchObject({ ways: { status: "pass" } });
+  expect(looked(up, { state: "down", paths: 1, up: 0 })).toMatchObject({ verdict: "failed", ways: { status: "fail" } });
+  expect(looked(up, { state: "unknown", paths: 1, up: 0 }).ways?.status).toBe("unknown");
+});
+
+it("tells whether the node's own gateway listens", () => {
+  const up = { state: "up", since: 5, pid: 42 } as const;
+  expect(looked(up, { ...NO_PLANE, server: "listening" })).toMatchObject({ server: { status: "pass" } });
+  const failed = looked(up, { ...NO_PLANE, server: "failed" });
+  expect(failed).toMatchObject({ verdict: "failed", ways: undefined, server: { status: "fail" } });
 });

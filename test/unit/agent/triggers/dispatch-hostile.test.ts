@@ -1,9 +1,14 @@
 import * as fc from "fast-check";
+import { pino } from "pino";
 import { expect, test } from "vitest";
 import { z } from "zod";
+import { gatewayPerf } from "../../../../src/agent/triggers/gateway-perf.ts";
+import { gatewayPing } from "../../../../src/agent/triggers/gateway-ping.ts";
+import { gatewayRoutes } from "../../../../src/agent/triggers/gateway-routes.ts";
 import { nodeReboot } from "../../../../src/agent/triggers/node-reboot.ts";
 import { nodeRestartService } from "../../../../src/agent/triggers/node-restart-service.ts";
 import { speedTest } from "../../../../src/agent/triggers/speed-test.ts";
+import { tgMtr } from "../../../../src/agent/triggers/tg-mtr.ts";
 import { tgNc } from "../../../../src/agent/triggers/tg-nc.ts";
 import { tgPing } from "../../../../src/agent/triggers/tg-ping.ts";
 import { tgTraceroute } from "../../../../src/agent/triggers/tg-traceroute.ts";
@@ -13,6 +18,7 @@ import type { Exec } from "../../../../src/host/exec.ts";
 import { hostFiles } from "../../../../src/host/files.ts";
 import { errorCodes } from "../../../../src/protocol/error-codes.ts";
 import { Host } from "../../../../src/protocol/values.ts";
+import { ScriptedTunnels } from "../../../support/scripted-tunnels.ts";
 import { claims, NOW, oneShot, rig, stream } from "./rig.ts";
 
 function checkForm(reply: TriggerReply): void {
@@ -77,6 +83,7 @@ test("hostile bodies reach no tool but as one host behind the options", async ()
     },
   };
   const clock = systemClock();
+  const tunnels = new ScriptedTunnels();
   const done = (): Promise<void> => Promise.resolve();
   const host = {
     clock,
@@ -85,8 +92,12 @@ test("hostile bodies reach no tool but as one host behind the options", async ()
     announce: done,
   };
   const triggers = [
-    tgPing(exec),
-    tgTraceroute(exec, hostFiles()),
+    tgPing(exec, tunnels, clock),
+    tgTraceroute(exec, hostFiles(), tunnels),
+    tgMtr(exec, hostFiles()),
+    gatewayRoutes(tunnels, clock, pino({ level: "silent" })),
+    gatewayPing(tunnels, clock),
+    gatewayPerf(tunnels, clock),
     tgNc(exec),
     speedTest({ clock, target: () => undefined }),
     nodeReboot(host),
@@ -104,9 +115,25 @@ test("hostile bodies reach no tool but as one host behind the options", async ()
     port: value,
     name: value,
     action: value,
+    hostname: value,
+    options: value,
+    cols: value,
+    dest: value,
+    gwPath: value,
+    size: value,
+    bytes: value,
+    sendJson: value,
   };
-  const tame = { ...fields, host: fc.constantFrom("127.0.0.1", "node.example.net"), port: fc.constant(22) };
-  const body = fc.oneof(fc.record(fields, { requiredKeys: [] }), fc.record(tame, { requiredKeys: ["host", "port"] }));
+  const tame = {
+    ...fields,
+    host: fc.constantFrom("127.0.0.1", "node.example.net"),
+    port: fc.constant(22),
+    hostname: fc.constant("192.0.2.1"),
+  };
+  const body = fc.oneof(
+    fc.record(fields, { requiredKeys: [] }),
+    fc.record(tame, { requiredKeys: ["host", "hostname", "port"] }),
+  );
   const property = fc.asyncProperty(fc.constantFrom(...triggers), body, async ({ event }, body) => {
     started.length = 0;
     checkForm(await dispatcher.run(claims(event, { body }), channel, NOW));

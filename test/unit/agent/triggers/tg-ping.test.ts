@@ -3,9 +3,12 @@ import { pingArguments, tgPing } from "../../../../src/agent/triggers/tg-ping.ts
 import { TgPing } from "../../../../src/protocol/trigger-bodies.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostExec } from "../../../../src/host/exec.ts";
-import { rig } from "./rig.ts";
+import { EDGE_2, GATEWAY_1, refusedAs, ScriptedTunnels, someNodes } from "../../../support/scripted-tunnels.ts";
+import { fastClock, rig } from "./rig.ts";
 
-const exec = hostExec(systemClock());
+const clock = systemClock();
+const exec = hostExec(clock);
+const tunnels = new ScriptedTunnels();
 
 describe("arguments", () => {
   test.each<[TgPing, boolean, string]>([
@@ -48,14 +51,14 @@ describe("arguments", () => {
 
 describe("with the real tool", () => {
   test("replies are text and exit status 0", async () => {
-    const { run } = rig([tgPing(exec)]);
+    const { run } = rig([tgPing(exec, tunnels, clock)]);
     const reply = await run("tg-ping", { body: { host: "127.0.0.1", count: 1, name: "tg-ping" } });
     expect(reply).toMatchObject({ body: { output: { exitCode: "0", truncated: false } } });
     expect(JSON.stringify(reply)).toContain("1 packets transmitted, 1 received, 0% packet loss");
   });
 
   test("no reply and a source that is not ours are results", async () => {
-    const { run } = rig([tgPing(exec)]);
+    const { run } = rig([tgPing(exec, tunnels, clock)]);
     // From a loopback source nothing elsewhere answers; TEST-NET-1 (RFC 5737) is nobody's.
     const lost = await run("tg-ping", { body: { host: "192.0.2.1", source: "127.0.0.1", count: 1 } });
     expect(lost).toMatchObject({ body: { output: { exitCode: "1" } } });
@@ -67,12 +70,14 @@ describe("with the real tool", () => {
   });
 
   test("a name that no resolver knows is a result", async () => {
-    const reply = await rig([tgPing(exec)]).run("tg-ping", { body: { host: "no-such-host.invalid", count: 1 } });
+    const reply = await rig([tgPing(exec, tunnels, clock)]).run("tg-ping", {
+      body: { host: "no-such-host.invalid", count: 1 },
+    });
     expect(reply).toMatchObject({ body: { output: { exitCode: "2" } } });
   });
 
   test("a session streams until it is cancelled, the summary included", async () => {
-    const { dispatcher, run, channel } = rig([tgPing(exec)]);
+    const { dispatcher, run, channel } = rig([tgPing(exec, tunnels, clock)]);
     expect(await run("tg-ping", { body: { host: "127.0.0.1" }, wait: false })).toEqual({ body: true });
     await vi.waitFor(() => expect(channel.text).toContain("icmp_seq=1"));
     dispatcher.cancel(channel.parts[0]?.id ?? "");
@@ -81,14 +86,14 @@ describe("with the real tool", () => {
   });
 
   test("a session whose every packet is answered ends with 0", async () => {
-    const { run, channel } = rig([tgPing(exec)]);
+    const { run, channel } = rig([tgPing(exec, tunnels, clock)]);
     await run("tg-ping", { body: { host: "127.0.0.1", count: 3 }, wait: false });
     await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { body: { exitCode: 0 } } }]), 20_000);
     expect(channel.text).toContain("3 packets transmitted, 3 received");
   });
 
   test("a deadline gives what there is, with the summary", async () => {
-    const reply = await rig([tgPing(exec)]).run("tg-ping", {
+    const reply = await rig([tgPing(exec, tunnels, clock)]).run("tg-ping", {
       body: { host: "127.0.0.1", count: 600 },
       deadlineMs: 300,
     });
@@ -97,9 +102,60 @@ describe("with the real tool", () => {
   });
 
   test("a machine without ping says so", async () => {
-    const reply = await rig([tgPing(hostExec(systemClock(), "/nowhere"))]).run("tg-ping", {
+    const reply = await rig([tgPing(hostExec(clock, "/nowhere"), tunnels, clock)]).run("tg-ping", {
       body: { host: "127.0.0.1" },
     });
     expect(reply).toMatchObject({ error: { code: "tool-missing", details: { tool: "ping" } } });
+  });
+});
+
+describe("through the tunnel", () => {
+  const fast = fastClock(100);
+  const none = hostExec(clock, "/nowhere");
+  const messageOf = (reply: unknown): string =>
+    (reply as { body: { output: { message: string } } }).body.output.message;
+
+  test.each(["edge-2", "edge-2.example.net", EDGE_2])(
+    "%s is a peer, and each answer says by which way",
+    async (host) => {
+      const scripted = new ScriptedTunnels();
+      scripted.echoes = (_, seq) => ({ rttMs: 1.5, gateway: GATEWAY_1, path: seq === 0 ? "" : "wan2" });
+      const reply = await rig([tgPing(none, scripted, fast)]).run("tg-ping", { body: { host, count: 2 } });
+      expect(messageOf(reply)).toBe(
+        "PING edge-2.example.net through the tunnel, 64 bytes\n" +
+          "64 bytes from edge-2.example.net: seq=0  time=1.50ms  by gw-1.example.net, default path\n" +
+          "64 bytes from edge-2.example.net: seq=1  time=1.50ms  by gw-1.example.net, path wan2\n" +
+          "--- edge-2.example.net: 2 sent, 2 answered, 0% lost\n" +
+          "rtt min/avg/max = 1.50/1.50/1.50 ms\n",
+      );
+      expect(scripted.asked).toMatchObject([{ peer: EDGE_2 }, { peer: EDGE_2 }]);
+    },
+  );
+
+  test("a peer that is away is a result", async () => {
+    const scripted = new ScriptedTunnels();
+    scripted.echoes = () => refusedAs("not-connected");
+    const reply = await rig([tgPing(none, scripted, fast)]).run("tg-ping", { body: { host: "edge-2" } });
+    expect(reply).toMatchObject({ body: { output: { exitCode: "1" } } });
+    expect(messageOf(reply)).toContain("no answer from edge-2.example.net: seq=3  it is not connected\n");
+    expect(messageOf(reply)).toContain("4 sent, 0 answered, 100% lost\n");
+  });
+
+  test("a source, or a name with the dot of the root, means the network below", async () => {
+    const scripted = new ScriptedTunnels();
+    const { run } = rig([tgPing(exec, scripted, fast)]);
+    await run("tg-ping", { body: { host: "edge-2.example.net.", count: 1 } });
+    await run("tg-ping", { body: { host: "edge-2", source: "127.0.0.1", count: 1 } });
+    expect(scripted.asked).toEqual([]);
+  });
+
+  test("an INACTIVE node pings hosts and no peers", async () => {
+    const scripted = new ScriptedTunnels();
+    scripted.known = { ...someNodes, isActive: false };
+    const { run } = rig([tgPing(exec, scripted, fast)], { node: { type: "Node", state: "INACTIVE" } });
+    expect(await run("tg-ping", { body: { host: "edge-2" } })).toMatchObject({ error: { code: "inactive" } });
+    expect(await run("tg-ping", { body: { host: "127.0.0.1", count: 1 } })).toMatchObject({
+      body: { output: { exitCode: "0" } },
+    });
   });
 });

@@ -3,9 +3,20 @@ import { TgTraceroute, tgTraceroute } from "../../../../src/agent/triggers/tg-tr
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostExec } from "../../../../src/host/exec.ts";
 import { hostFiles } from "../../../../src/host/files.ts";
+import {
+  EDGE_1,
+  EDGE_2,
+  GATEWAY_1,
+  GATEWAY_2,
+  refusedAs,
+  ScriptedTunnels,
+  someMesh,
+  somePath,
+} from "../../../support/scripted-tunnels.ts";
 import { rig } from "./rig.ts";
 
-const trigger = tgTraceroute(hostExec(systemClock()), hostFiles());
+const tunnels = new ScriptedTunnels();
+const trigger = tgTraceroute(hostExec(systemClock()), hostFiles(), tunnels);
 
 test.each<[string | undefined, readonly string[]]>([
   [undefined, ["-n"]],
@@ -75,3 +86,56 @@ test("names a link that does not exist, and one that could be none", async () =>
     expect(reply).toMatchObject({ error: { code: "invalid-body" } });
   }
 });
+
+test("a peer is traced through the tunnel: the gateway with its path, then the node", async () => {
+  const scripted = new ScriptedTunnels();
+  scripted.state = someMesh({ paths: [somePath(GATEWAY_1, { id: "wan2" }), somePath(GATEWAY_2, { carries: true })] });
+  scripted.echoes = ({ peer }) => ({ rttMs: peer === EDGE_2 ? 2.5 : 1, gateway: GATEWAY_1, path: "wan2" });
+  const reply = await traced(scripted, { host: "edge-2", filter: "-q 2 -n" });
+  expect(reply).toEqual([
+    "traceroute to edge-2.example.net through the tunnel, 64 byte packets",
+    " 1  gw-1.example.net (path wan2, 198.51.100.1:8443)  1.000 ms  1.000 ms",
+    " 2  edge-2.example.net  2.500 ms  2.500 ms",
+    "",
+  ]);
+  expect(scripted.asked).toMatchObject([
+    { peer: EDGE_2 },
+    { peer: EDGE_2 },
+    { peer: GATEWAY_1, path: "wan2" },
+    { peer: GATEWAY_1, path: "wan2" },
+  ]);
+});
+
+test("a gateway is one hop, and a node behind this node's own gateway too", async () => {
+  const scripted = new ScriptedTunnels();
+  expect((await traced(scripted, { host: "gw-1" })).slice(1)).toEqual([
+    " 1  gw-1.example.net (default path, 198.51.100.1:8443)  1.250 ms  1.250 ms  1.250 ms",
+    "",
+  ]);
+  scripted.echoes = () => ({ rttMs: 1, gateway: EDGE_1, path: "" });
+  expect((await traced(scripted, { host: "edge-2", filter: "-q 1" })).slice(1)).toEqual([
+    " 1  edge-2.example.net  1.000 ms",
+    "",
+  ]);
+});
+
+test("where the node does not answer, the gateway that would carry to it is shown", async () => {
+  const scripted = new ScriptedTunnels();
+  scripted.echoes = ({ peer }) =>
+    peer === GATEWAY_1 ? { rttMs: 1, gateway: GATEWAY_1, path: "" } : refusedAs("not-connected");
+  expect((await traced(scripted, { host: "edge-2" })).slice(1)).toEqual([
+    " 1  gw-1.example.net (default path, 198.51.100.1:8443)  1.000 ms  1.000 ms  1.000 ms",
+    " 2  edge-2.example.net  *  *  *",
+    "",
+  ]);
+  scripted.state = undefined;
+  scripted.echoes = (_, seq) => (seq % 2 === 0 ? { rttMs: 1, gateway: EDGE_2, path: "" } : refusedAs("timeout"));
+  expect((await traced(scripted, { host: "edge-2" }))[1]).toContain("ms");
+});
+
+async function traced(scripted: ScriptedTunnels, body: unknown): Promise<readonly string[]> {
+  const { run } = rig([tgTraceroute(hostExec(systemClock(), "/nowhere"), hostFiles(), scripted)]);
+  const reply = await run("tg-traceroute", { body });
+  expect(reply).toMatchObject({ body: { output: { exitCode: "0" } } });
+  return (reply as { body: { output: { message: string } } }).body.output.message.split("\n");
+}

@@ -158,14 +158,18 @@ describe("a gateway", () => {
 
   it("knows whom its routes and pairs name, who need not know it", () => {
     const routes = [{ route: "far.net.example", dest: "hub", metric: 1 }];
-    const acls = [{ source: "pair.net.example", dest: "far" }];
+    const acls = [
+      { source: "near", dest: "far" },
+      { source: "pair.net.example", dest: "far" },
+    ];
     const records = [
       meshRecord(2, { name: "far" }),
       meshRecord(3, { name: "member", cluster: "pair.net.example" }),
-      meshRecord(4, { name: "stranger" }),
+      meshRecord(4, { name: "near" }),
+      meshRecord(5, { name: "stranger" }),
     ];
     const gateway = server("private", { routes, acls });
-    expect(ways(meshRecord(1, { name: "gw", gateway }), ...records)).toEqual(["gw knows far", "gw knows member"]);
+    expect(ways(meshRecord(1, { name: "gw", gateway }), ...records)).toEqual(["gw knows far", "gw knows near"]);
     const off = { ...gateway, enabled: false };
     expect(ways(meshRecord(1, { name: "gw", gateway: off }), ...records)).toEqual([]);
   });

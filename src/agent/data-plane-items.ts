@@ -1,0 +1,40 @@
+import type { HealthItem, Status } from "../protocol/local-api.ts";
+import type { Carrier } from "../protocol/local-mesh.ts";
+
+/** What health says of the ways to other nodes, and of this node's own gateway; nothing where there are none. Pure. */
+export function dataPlaneItems({ engines }: Pick<Status, "engines">): readonly HealthItem[] {
+  const { dataPlane } = engines;
+  if (dataPlane === undefined) return [];
+  const { state, paths, up, carrier, server } = dataPlane;
+  const items: HealthItem[] = [];
+  if (state !== "none") items.push(waysItem(state, `${up} of ${paths} paths to gateways up`, carrier));
+  if (server !== undefined && server !== "listening") {
+    const fix = "see 'holdfast why': another program may have the port";
+    items.push({ name: "gateway-server", status: "fail", message: "this node's gateway does not listen", fix });
+  } else if (server !== undefined) {
+    items.push({ name: "gateway-server", status: "pass", message: "this node's gateway listens" });
+  }
+  return items;
+}
+
+/** What carries the traffic, and why, in words. */
+export function carrierText({ gateway, path, reason }: Carrier): string {
+  const by = `${gateway}${path === "" ? "" : ` by path ${path}`} carries the traffic`;
+  return reason === undefined ? by : `${by} (${reason})`;
+}
+
+function waysItem(state: string, counted: string, carrier: Carrier | undefined): HealthItem {
+  const about = { name: "data-plane", ...(carrier === undefined ? {} : { since: carrier.since }) };
+  const message = carrier === undefined ? counted : `${counted}; ${carrierText(carrier)}`;
+  const fix = "see 'holdfast gateways' for each path and why it is down; the node goes on trying by itself";
+  switch (state) {
+    case "up":
+      return { ...about, status: "pass", message };
+    case "degraded":
+      return { ...about, status: "warn", message, fix };
+    case "down":
+      return { ...about, status: "fail", message, fix };
+    default:
+      return { ...about, status: "unknown", message: "the overlay does not tell" };
+  }
+}

@@ -1,0 +1,27 @@
+import type { ProxySettings } from "../lib/proxy.ts";
+import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { MeshPath, MeshPeer, OverlayMesh } from "../protocol/overlay-mesh.ts";
+import type { Registration } from "./identity/identity.ts";
+
+/** Whom a node must reach: its control plane, through which proxy, and every path to a gateway. Pure. */
+export function networkTargets(
+  registration: Registration | undefined,
+  { https, noProxy }: ProxySettings,
+  mesh: OverlayMesh | undefined,
+): NetworkTargets {
+  const peers = new Map(mesh?.peers.map((peer) => [peer.uid, peer]));
+  return {
+    schema: 1,
+    ...(registration === undefined ? {} : { controlPlane: controlPlaneOf(registration) }),
+    ...(https === undefined ? {} : { proxy: { url: https.href, noProxy: [...noProxy] } }),
+    paths: (mesh?.paths ?? []).map((path) => pathTarget(path, peers.get(path.gateway))),
+  };
+}
+
+function pathTarget(path: MeshPath, peer: MeshPeer | undefined): NetworkTargets["paths"][number] {
+  return { ...path, name: peer?.fqdn ?? path.gateway, ...(peer === undefined ? {} : { key: peer.key }) };
+}
+
+function controlPlaneOf({ controlPlane, node }: Registration): NonNullable<NetworkTargets["controlPlane"]> {
+  return { url: controlPlane.iss, session: node.session, pins: controlPlane.keys.spki };
+}

@@ -1,0 +1,22 @@
+import { dialRequestFor, type Dialler } from "../host/dial.ts";
+import type { Registration } from "./identity/identity.ts";
+import type { AgentSettings } from "./settings.ts";
+import type { DesiredDocuments } from "./shadow/desired.ts";
+import type { TransferTarget } from "./triggers/speed-transfer.ts";
+
+export interface SpeedTestSources {
+  readonly settings: Pick<AgentSettings, "speedTestUrl">;
+  readonly documents: Pick<DesiredDocuments, "current">;
+  readonly registration: () => Registration | undefined;
+  readonly dialler: Dialler;
+}
+
+/** The server that speed is measured to: the local settings' own, else the control plane's; undefined where neither names one. */
+export function speedTestTarget(sources: SpeedTestSources): TransferTarget | undefined {
+  const { settings, documents, registration, dialler } = sources;
+  const address = settings.speedTestUrl ?? documents.current.node?.body.settings.speedTestUrl;
+  if (address === undefined) return undefined;
+  const url = new URL(address);
+  const request = dialRequestFor(url, registration()?.controlPlane.keys.spki ?? [], 10_000);
+  return { url, connect: async (signal) => (await dialler.dial(request, signal)).socket };
+}

@@ -1,0 +1,100 @@
+import { formatBytes, formatCount, formatSpan } from "../lib/durations.ts";
+import type { GatewayServerView, PathView, PeerSessionView, PeerView } from "../protocol/local-mesh.ts";
+import { stateText, type ItemText, type Paint } from "./overlay-text.ts";
+
+/** A path to a gateway: which, how it stands, since when and why, and whether it carries; `now` in Unix milliseconds. */
+export function pathText(gateway: string, path: PathView, now: number, paint: Paint): ItemText {
+  const { id, state, since, reason, carries, attempts } = path;
+  const span = since === undefined ? "" : ` ${formatSpan(now - since)}`;
+  const carrier = carries ? `, ${paint("green", "carries")}` : "";
+  const tried = state === "up" || state === "pending" ? "" : `; tried ${formatCount(attempts, "time")}`;
+  return {
+    head: `${paint("bold", gateway)} ${pathName(id)} ${stateText(state, paint)}${span}${placeText(path)}${carrier}`,
+    details: [
+      ...(reason === undefined ? [] : [`why: ${reason}`]),
+      ...(state === "pending"
+        ? ["the overlay does not have it yet"]
+        : [`${qualityText(path)}${movedText(path)}${tried}`]),
+    ],
+  };
+}
+
+/** What a path is called: the built-in one has no id. */
+export function pathName(id: string): string {
+  return id === "" ? "(default path)" : `(path ${id})`;
+}
+
+/** The node's own gateway: where it listens, what it relays, whom it turned away. */
+export function serverText(server: GatewayServerView, paint: Paint): ItemText {
+  const { state, reason, message, refused, relays, addresses, port, clients, admitted } = server;
+  const turnedAway = Object.entries(refused).filter(([, count]) => count > 0);
+  const at = addresses.map((ip) => addressText(ip, port)).join(", ");
+  return {
+    head: `${paint("bold", "own gateway")} ${stateText(state, paint)} ${at}`,
+    details: [
+      ...(message === undefined && reason === undefined ? [] : [`why: ${message ?? reason ?? ""}`]),
+      `clients ${clients} of ${admitted}; relays ${relays.active} now, ${relays.total} in all, ${formatBytes(relays.bytes)}`,
+      ...(turnedAway.length === 0
+        ? []
+        : [`turned away: ${turnedAway.map(([why, count]) => `${count} ${why}`).join(", ")}`]),
+    ],
+  };
+}
+
+/** Another node: whether there is a way to it, how it dials this one, the sessions with it, and what it may use here. */
+export function peerText(peer: PeerView, now: number, paint: Paint): ItemText {
+  const { fqdn, state, since, client, sessions, grants, moreGrants } = peer;
+  const span = since === undefined ? "" : ` ${formatSpan(now - since)}`;
+  const services = grants.map(({ service, protocol }) => `${service} (${protocol})`);
+  const more = moreGrants === undefined ? "" : ` and ${moreGrants} more`;
+  return {
+    head: `${paint("bold", fqdn)} ${stateText(state, paint)}${span}`,
+    details: [
+      ...(client === undefined ? [] : clientLines(client, now, paint)),
+      ...sessions.flatMap((session) => sessionLines(peer, session, now)),
+      ...(services.length === 0 ? [] : [`may use here: ${services.join(", ")}${more}`]),
+    ],
+  };
+}
+
+function clientLines(client: NonNullable<PeerView["client"]>, now: number, paint: Paint): readonly string[] {
+  const { state, since, reason, sessions, remote, rttMs } = client;
+  const from = remote === undefined ? "" : ` from ${addressText(remote.ip, remote.port)}`;
+  const why = reason === undefined ? "" : `: ${reason}`;
+  return [
+    `dials this node: ${stateText(state, paint)} ${formatSpan(now - since)}${from}, ${formatCount(sessions, "session")}${why}`,
+    `${rttText(rttMs)}${movedText(client)}`,
+  ];
+}
+
+/** Which way round a session is, and by which gateway. */
+function sessionLines({ name }: PeerView, session: PeerSessionView, now: number): readonly string[] {
+  const { role, gateway, path, since, activeFlows, flows } = session;
+  const direction = role === "source" ? "session to it" : "session from it";
+  const via = gateway === name ? `directly ${pathName(path)}` : `via ${gateway} ${pathName(path)}`;
+  return [
+    `${direction} ${via} ${formatSpan(now - since)}: flows ${activeFlows} now, ${flows} in all; ${movedText(session)}`,
+  ];
+}
+
+/** An address with a port, as URLs have it (RFC 3986 §3.2.2). */
+export function addressText(ip: string, port: number): string {
+  return `${ip.includes(":") ? `[${ip}]` : ip}:${port}`;
+}
+
+function placeText({ remote, host, port, local }: PathView): string {
+  const to = remote === undefined ? addressText(host, port) : addressText(remote.ip, remote.port);
+  return ` ${to}${local === undefined ? "" : ` from ${local}`}`;
+}
+
+function qualityText({ rttMs, loss }: PathView): string {
+  return `${rttText(rttMs)}loss ${Math.round(loss * 100)}%; `;
+}
+
+function rttText(rttMs: number | undefined): string {
+  return rttMs === undefined ? "" : `rtt ${rttMs.toFixed(rttMs < 10 ? 2 : 1)} ms; `;
+}
+
+function movedText({ bytesIn, bytesOut }: { readonly bytesIn: number; readonly bytesOut: number }): string {
+  return `${formatBytes(bytesIn)} in, ${formatBytes(bytesOut)} out`;
+}
