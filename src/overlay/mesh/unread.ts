@@ -6,6 +6,7 @@ import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
 /** A stream that is watched. HTTP/2 streams can be reset; others are destroyed. */
 export interface Watched extends Readable {
   close?(code: number): void;
+  _final?(callback: (error?: Error | null) => void): void;
 }
 
 export interface UnreadOptions {
@@ -147,6 +148,8 @@ export function memoryLimit(): number {
 }
 
 function reset(stream: Watched): void {
+  // Else closing would end it in order first, and the other side would take what it has for the whole.
+  stream._final = (callback) => callback();
   stream.close?.(ENHANCE_YOUR_CALM);
   // What was not read is let go at once, rather than when the other side has heard.
   stream.destroy();
