@@ -1,6 +1,8 @@
 import type { Duplex } from "node:stream";
 import type { Gate, GateUser } from "../../gate.ts";
 
+type Edit = (chunk: Uint8Array) => Uint8Array;
+
 const FULL = 1;
 const LIMITED = 2;
 
@@ -11,14 +13,17 @@ export class Pump implements GateUser {
   readonly #from: Duplex;
   readonly #to: Duplex;
   readonly #gate: Gate | undefined;
+  readonly #edit: Edit | undefined;
   #stops = 0;
   #isCorked = false;
   #isOver = false;
 
-  constructor(from: Duplex, to: Duplex, gate: Gate | undefined) {
+  /** With `edit`, what it gives goes on in place of what was read. */
+  constructor(from: Duplex, to: Duplex, gate: Gate | undefined, edit?: Edit) {
     this.#from = from;
     this.#to = to;
     this.#gate = gate;
+    this.#edit = edit;
   }
 
   get isAtGate(): boolean {
@@ -43,7 +48,8 @@ export class Pump implements GateUser {
     if (this.#isOver) return;
     this.bytes += chunk.length;
     this.#cork();
-    if (!this.#to.write(chunk)) this.#stops |= FULL;
+    const edited = this.#edit === undefined ? chunk : this.#edit(chunk);
+    if (edited.length > 0 && !this.#to.write(edited)) this.#stops |= FULL;
     if (this.#gate?.isOpen === false && !this.#gate.pass(this, chunk.length)) this.#stops |= LIMITED;
     if (this.#stops !== 0) this.#from.pause();
   };
