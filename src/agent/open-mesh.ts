@@ -86,6 +86,7 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
     clock,
     events,
     nameOf: (uid) => domain()?.peers.get(uid)?.name,
+    isGateway: (uid) => domain()?.peers.get(uid)?.gateway !== undefined,
     isWanted: () => overlay().status().state !== "up" && documents.current.node?.body.state === "ACTIVE",
     isOnline,
   });

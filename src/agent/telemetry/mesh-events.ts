@@ -30,6 +30,8 @@ export interface MeshEventsOptions {
   readonly events: Pick<EventLog, "raise" | "clear" | "notice" | "openEvents">;
   /** What people call a node; undefined when nobody knows it. */
   readonly nameOf: (uid: string) => string | undefined;
+  /** Whether a node still is a gateway for others to dial. */
+  readonly isGateway: (uid: string) => boolean;
   /** Whether this node still has other nodes to reach, as far as its documents go. */
   readonly isWanted: () => boolean;
   /** Whether there is a session with the control plane. */
@@ -62,7 +64,7 @@ interface KnownPath {
 type Recoveries = Map<string, { readonly cause: string; readonly durationMs: number }>;
 
 export function meshEvents(options: MeshEventsOptions): MeshEvents {
-  const { clock, events, nameOf, isWanted, isOnline } = options;
+  const { clock, events, nameOf, isGateway, isWanted, isOnline } = options;
   const quietUntil = clock.elapsed() + QUIET_MS;
   const known = new Map<string, KnownPath>();
   const seen = new Map<string, Seen>();
@@ -197,8 +199,8 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
         });
       }
       case "gateway-removed": {
-        // One that this node merely does not dial any more is still in the domain.
-        if (gateway === undefined || nameOf(gateway) !== undefined) return;
+        // One that this node merely does not dial any more is still one.
+        if (gateway === undefined || isGateway(gateway)) return;
         return events.notice({
           eventType: DISRUPTION,
           object: name(gateway),

@@ -18,11 +18,13 @@ function setUp(open: readonly OpenEvent[] = []) {
     [uidOf(3), "gw2"],
     [uidOf(4), "branch"],
   ]);
+  const gateways = new Set([uidOf(2), uidOf(3)]);
   const surroundings = { isWanted: true, isOnline: true };
   const mesh = meshEvents({
     clock,
     events,
     nameOf: (uid) => names.get(uid),
+    isGateway: (uid) => gateways.has(uid),
     isWanted: () => surroundings.isWanted,
     isOnline: () => surroundings.isOnline,
   });
@@ -30,6 +32,7 @@ function setUp(open: readonly OpenEvent[] = []) {
     clock,
     mesh,
     names,
+    gateways,
     surroundings,
     seen,
     /** What was told since the last time. */
@@ -280,7 +283,11 @@ describe("what happened", () => {
     await rig.clock.advance(MINUTE);
     rig.mesh.happened([event("gateway-removed", { ...GW2, cause: "the document" })]);
     expect(rig.told()).toEqual([]);
+    rig.gateways.delete(uidOf(3));
+    rig.mesh.happened([event("gateway-removed", { ...GW2, cause: "the document" })]);
+    expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw2 removed from the domain"]);
     rig.names.delete(uidOf(2));
+    rig.gateways.delete(uidOf(2));
     rig.mesh.happened([event("gateway-removed", { cause: "the document" })]);
     rig.stand({ ...GW2, ...UP });
     expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);
