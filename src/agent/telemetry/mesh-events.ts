@@ -240,8 +240,10 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
       look();
     },
     happened(list) {
-      if (hasClosed || clock.elapsed() < quietUntil) return;
-      for (const event of list) happen(event);
+      if (hasClosed) return;
+      const isQuiet = clock.elapsed() < quietUntil;
+      // What ended a loss of traffic that had flowed is no part of coming up.
+      for (const event of list) if (!isQuiet || event.durationMs !== undefined) happen(event);
     },
     look,
     close() {
