@@ -58,6 +58,8 @@ interface Seen {
 interface KnownPath {
   readonly firstSeen: number;
   readonly hasBeenUp: boolean;
+  /** Where it led when it last led anywhere. */
+  readonly remote: PathState["remote"];
 }
 
 /** Recoveries as the overlay measured them, by the object of the path's condition. */
@@ -97,16 +99,17 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
   }
 
   function pathPicture(path: PathState, isGone: boolean, now: number): PathPicture {
-    const { gateway, id, remote } = path;
+    const { gateway, id } = path;
     const key = `${gateway} ${id}`;
     // One that an earlier run told of as lost was up then.
     const disruption = { eventType: DISRUPTION, object: pathObject({ name: name(gateway), id }) };
-    const unknown = { firstSeen: now, hasBeenUp: seen.has(keyOf(disruption)) };
-    const { firstSeen, hasBeenUp: wasUp } = known.get(key) ?? unknown;
+    const unknown = { firstSeen: now, hasBeenUp: seen.has(keyOf(disruption)), remote: undefined };
+    const { firstSeen, hasBeenUp: wasUp, remote: led } = known.get(key) ?? unknown;
+    const remote = path.remote ?? led;
     const state = isGone ? "down" : path.state;
     const reason = isGone ? "the overlay is not running" : path.reason;
     const hasBeenUp = wasUp || state === "up";
-    known.set(key, { firstSeen, hasBeenUp });
+    known.set(key, { firstSeen, hasBeenUp, remote });
     return {
       gateway,
       id,
@@ -177,12 +180,12 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
 
   function happen(event: MeshEvent): void {
     const { kind, gateway, path = "", peer, from, cause, durationMs } = event;
-    const took = durationMs === undefined ? {} : { durationMs };
+    const took = durationMs === undefined ? {} : { durationMs: Math.round(durationMs) };
     switch (kind) {
       case "path-back": {
         if (gateway === undefined || durationMs === undefined) return;
         if (recoveries.size < MAX_NAMES)
-          recoveries.set(pathObject({ name: name(gateway), id: path }), { cause, durationMs });
+          recoveries.set(pathObject({ name: name(gateway), id: path }), { cause, durationMs: Math.round(durationMs) });
         return;
       }
       case "moved": {

@@ -56,7 +56,7 @@ const event = (kind: MeshEvent["kind"], more: Partial<MeshEvent> = {}): MeshEven
   ...more,
 });
 const UP = { state: "up" } as const;
-const DOWN = { state: "down", reason: "reset by the peer", carries: false } as const;
+const DOWN = { state: "down", remote: undefined, reason: "reset by the peer", carries: false } as const;
 const GW2 = { gateway: uidOf(3) } as const;
 const LOST = "EXCEEDED WARNING Data Plane Disruption: Node gw1 via Internet path abnormally disconnected";
 const BACK = "CLEARED INFO Data Plane Disruption: Node gw1 via Internet path is connected again";
@@ -257,7 +257,7 @@ describe("what happened", () => {
     [
       event("moved", { ...GW2, from: { gateway: uidOf(2), path: "wan2" }, durationMs: 812.4 }),
       "UNKNOWN INFO Data Plane Failover: Traffic goes by gw2 instead of gw1/wan2 in 812 ms: three probes went unanswered",
-      { to: "gw2", from: "gw1/wan2", durationMs: 812.4, cause: "three probes went unanswered" },
+      { to: "gw2", from: "gw1/wan2", durationMs: 812, cause: "three probes went unanswered" },
     ],
     [
       event("moved"),
