@@ -120,6 +120,31 @@ test("a grant that is taken back ends its flows and no other, even when the call
   await talk(kept, "and still");
 });
 
+test("a service that leads into a connector of its own node is no way round in a circle", async () => {
+  const { lab } = stage;
+  await stage.service("b", { name: "ring", ...echo, port: 7062 });
+  await stage.service("a", { name: "ring-back", ...echo, port: 7061 });
+  await stage.connector("b", { node: "a", service: "ring-back", port: 7062 });
+  await stage.connector("a", { node: "b", service: "ring", port: 7061 });
+  await untilRefused(7061, "loop");
+  const { counters } = await connectorOn(7061);
+  // As many as were asked, and not one more for every round.
+  expect(counters?.flowsTotal).toBe(Object.values(counters?.refusals ?? {}).reduce((sum, count) => sum + count, 0));
+  expect((await connectorsOf(lab, "b")).find(({ listen }) => listen?.port === 7062)?.counters?.flowsTotal ?? 0).toBe(0);
+});
+
+test("an inactive destination serves nobody, and everybody again once it is active", async () => {
+  const { lab } = stage;
+  await stage.service("b", { name: "switched", ...echo });
+  await stage.connector("a", { node: "b", service: "switched", port: 7071 });
+  const flow = await untilServed(lab, "a", 7071);
+  await lab.call("PUT", "/node/{b}", { state: "INACTIVE" });
+  await untilOver(flow);
+  expect(await isServed(lab, "a", 7071)).toBe(false);
+  await lab.call("PUT", "/node/{b}", { state: "ACTIVE" });
+  await untilServed(lab, "a", 7071);
+});
+
 test("a service that only says where it leads may change its target, and flows to the old one end", async () => {
   const { lab } = stage;
   const id = await stage.service("b", { name: "moving", ...echo });
