@@ -1,3 +1,4 @@
+import type { Overlay } from "../host/overlay.ts";
 import type { ReadDomain } from "../protocol/domain-view.ts";
 import type { Registration } from "./identity/identity.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
@@ -8,7 +9,7 @@ export interface TunnelSources {
   readonly documents: Pick<DesiredDocuments, "current">;
   readonly domain: ReadDomain;
   /** Whoever speaks with the overlay program. */
-  readonly overlay: Omit<Tunnels, "nodes">;
+  readonly overlay: Pick<Overlay, "status" | "mesh" | "echo" | "perf">;
 }
 
 /** What trigger events know of other nodes: names from the domain document, all else from the overlay. */
@@ -20,6 +21,10 @@ export function agentTunnels({ registration, documents, domain, overlay }: Tunne
       const view = domain(documents.current.domain?.body);
       const isActive = documents.current.node?.body.state !== "INACTIVE";
       return { self, domain: view?.fqdn ?? self.domain, peers: view?.peers ?? new Map(), isActive };
+    },
+    countedSince() {
+      const { state, since } = overlay.status();
+      return state === "up" ? since : undefined;
     },
     mesh: (signal) => overlay.mesh(signal),
     echo: (request, signal) => overlay.echo(request, signal),

@@ -85,6 +85,10 @@ export class ScriptedTunnels implements Tunnels {
     return this.known;
   }
 
+  countedSince(): number | undefined {
+    return this.state === undefined ? undefined : 1_700_000_000_000;
+  }
+
   mesh(): Promise<MeshState | undefined> {
     return Promise.resolve(this.state);
   }

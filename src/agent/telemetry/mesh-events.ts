@@ -97,7 +97,10 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
   function pathPicture(path: PathState, isGone: boolean, now: number): PathPicture {
     const { gateway, id, remote } = path;
     const key = `${gateway} ${id}`;
-    const { firstSeen, hasBeenUp: wasUp } = known.get(key) ?? { firstSeen: now, hasBeenUp: false };
+    // One that an earlier run told of as lost was up then.
+    const disruption = { eventType: DISRUPTION, object: pathObject({ name: name(gateway), id }) };
+    const unknown = { firstSeen: now, hasBeenUp: seen.has(keyOf(disruption)) };
+    const { firstSeen, hasBeenUp: wasUp } = known.get(key) ?? unknown;
     const state = isGone ? "down" : path.state;
     const reason = isGone ? "the overlay is not running" : path.reason;
     const hasBeenUp = wasUp || state === "up";

@@ -49,6 +49,8 @@ export type UploadAnswer = Way & { readonly bytes: number; readonly ms: number }
 export interface Tunnels {
   /** Undefined until the node is registered. */
   nodes(): TunnelNodes | undefined;
+  /** Since when the overlay counts bytes, in Unix milliseconds; undefined while there is none. */
+  countedSince(): number | undefined;
   /** How the ways stand; undefined while there is no overlay. */
   mesh(signal: AbortSignal): Promise<MeshState | undefined>;
   /** Has bytes go to a peer and back inside the tunnel. */

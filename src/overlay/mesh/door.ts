@@ -87,6 +87,8 @@ export class Door {
       abort.abort();
     });
     raw.on("error", ignore);
+    // Of TLS there is no half, and who leaves is to be gone at once.
+    raw.allowHalfOpen = false;
     try {
       const socket = acceptTls(raw, identity, ["h2", "holdfast-h2r"]);
       const { key, protocol } = await whenProved(socket, abort.signal);

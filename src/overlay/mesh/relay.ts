@@ -15,6 +15,8 @@ export interface OnwardWish {
   readonly signal: AbortSignal;
   /** How many relays it has gone through, this one included. */
   readonly hops: number;
+  /** Who began it. */
+  readonly source: string;
   /** Where it came from. */
   readonly except: string;
 }
@@ -136,7 +138,7 @@ export class Relay {
         }
       }
     }
-    return (await onward(dest, { signal, hops: hops + 1, except: from })).stream;
+    return (await onward(dest, { signal, hops: hops + 1, source, except: from })).stream;
   }
 
   #join(near: ServerHttp2Stream, far: Duplex, passage: Passage): void {

@@ -27,6 +27,8 @@ interface Closes {
 }
 
 const ANSWERS_TO_PROVE = 3;
+/** For those answers: whoever sends other things instead is never heard to be silent. */
+const PROVE_MS = 10_000;
 const UNUSED_MS = 60_000;
 
 /** One hop session that was dialled: its socket, its HTTP/2 session, its probes, and how many streams are open on it. */
@@ -106,7 +108,9 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
 
   /** Begins to probe; resolves when three probes were answered. @throws {SessionError} `tunnel-lost` when it ends before. */
   async prove(): Promise<void> {
+    const cancel = this.#clock.after(PROVE_MS, () => this.destroy("three probes were not answered in time"));
     const end = await Promise.race([this.#prober.prove(ANSWERS_TO_PROVE), this.ended]);
+    cancel();
     if (end !== undefined) throw new SessionError("tunnel-lost", end.cause);
   }
 

@@ -1,4 +1,4 @@
-import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { SessionError, toError } from "../../../errors.ts";
 import type { MeshEvent, MeshPath, OverlayMesh, PathState, RttBucket } from "../../../protocol/overlay-mesh.ts";
 import type { Way, WayWish, Ways } from "../ways.ts";
@@ -19,7 +19,9 @@ export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "di
 export interface RelayWish extends WayWish {
   /** How many relays it went through. */
   readonly hops?: number;
-  /** The gateway it came from. */
+  /** Who began it. */
+  readonly source?: string;
+  /** Where it came from: it is not sent back there. */
   readonly except?: string;
 }
 
@@ -86,9 +88,9 @@ export class Paths implements Ways {
   }
 
   splice(peer: string, wish: RelayWish): ReturnType<Ways["splice"]> {
-    const { signal, path, hops, except } = wish;
+    const { signal, path, except } = wish;
     const links = [...this.#links.values()].filter(({ way }) => way.gateway !== except);
-    const headers = { ":authority": `${peer}:443`, ...(hops === undefined ? {} : { "holdfast-hops": String(hops) }) };
+    const headers = headersOf(peer, wish);
     return this.#first(this.#towards(peer, this.#inOrder(links, path)), signal, async (link) => {
       const hop = await link.outward(signal);
       return { stream: await openStream(this.#options.clock, hop.session, headers, signal), way: link.way };
@@ -126,7 +128,8 @@ export class Paths implements Ways {
       onStream,
       onEvent,
       onMeasured: () => this.#choose(),
-      onChanged: () => {
+      onChanged: (cameUp) => {
+        if (cameUp) for (const link of this.#links.values()) link.hasten();
         this.#choose();
         this.#options.onChanged();
       },
@@ -195,7 +198,8 @@ export class Paths implements Ways {
 
   #whyMoved(left: Link | undefined): { cause: string; durationMs?: number } {
     if (left === undefined) return { cause: "the path that carried it was removed" };
-    if (left.upSince !== undefined) return { cause: "this path has been better for a while" };
+    if (left.upSince !== undefined || left.trouble === undefined)
+      return { cause: "this path has been better for a while" };
     const { cause, since } = left.trouble;
     return { cause, durationMs: Math.max(0, this.#options.clock.elapsed() - since) };
   }
@@ -247,6 +251,14 @@ export class Paths implements Ways {
 
 /** Reasons that lie with a path and not with what is behind it. */
 const PATH_FAULTS: ReadonlySet<string> = new Set(["no-path", "tunnel-lost", "connect-timeout", "unreachable"]);
+
+function headersOf(peer: string, { hops, source }: RelayWish): OutgoingHttpHeaders {
+  return {
+    ":authority": `${peer}:443`,
+    ...(hops === undefined ? {} : { "holdfast-hops": String(hops) }),
+    ...(source === undefined ? {} : { "holdfast-source": source }),
+  };
+}
 
 function keyOf({ gateway, id }: Pick<MeshPath, "gateway" | "id">): string {
   return `${gateway} ${id}`;

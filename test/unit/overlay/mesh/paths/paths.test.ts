@@ -429,7 +429,7 @@ describe("paths to gateways", () => {
     const port = await freePort();
     const own = await testCertificate({ hosts: [] });
     paths.apply(mesh([pathTo(G1, port, { local: "127.0.0.88" })], { [G1]: testIdentity(G1, own).key }));
-    await until("it waits for long", () => (state(G1)?.attempts ?? 0) > 7);
+    await until("it waits for long", () => (state(G1)?.attempts ?? 0) > 5);
     const gateway = await testGateway({ port, certificate: own });
     await waitFor("it is up although no time passes", () => {
       paths.wake(() => true);
@@ -439,6 +439,21 @@ describe("paths to gateways", () => {
     await waitFor("it is lost", () => events.at(-1)?.kind === "path-lost");
     expect(events.at(-1)?.cause).toBe("the address 127.0.0.88 is gone");
     await waitFor("the gateway is told", () => gateway.inward.length === 0);
+  });
+
+  it("one that comes up has the others dialled, which may be back with it", async () => {
+    const { paths, until, state } = await rig();
+    const ports = [await freePort(), await freePort()] as const;
+    const certificates = [await testCertificate({ hosts: [] }), await testCertificate({ hosts: [] })] as const;
+    const keys = { [G1]: testIdentity(G1, certificates[0]).key, [G2]: testIdentity(G2, certificates[1]).key };
+    paths.apply(mesh([pathTo(G1, ports[0])], keys));
+    await until("one waits for long", () => (state(G1)?.attempts ?? 0) > 5);
+    paths.apply(mesh([pathTo(G1, ports[0]), pathTo(G2, ports[1])], keys));
+    await until("the other has been tried", () => (state(G2)?.attempts ?? 0) > 3);
+    await testGateway({ port: ports[0], certificate: certificates[0] });
+    await testGateway({ port: ports[1], certificate: certificates[1] });
+    await until("the other is up", () => isUp(state(G2)));
+    await waitFor("and so is the one, although no time passes", () => isUp(state(G1)));
   });
 
   it("round trips are told by the minute, and what is left when a path goes", async () => {
