@@ -63,7 +63,8 @@ export class RemoteTcpFlow implements RunningFlow {
           this.#dial = undefined;
           client.off("error", this.#onError);
           const onEnd = (reason: OverlayReason | undefined): void => this.#finish(reason);
-          this.#coupling = new Coupling({ socket: client, stream, gates, lost, onEnd });
+          const { tunnels } = remote;
+          this.#coupling = new Coupling({ socket: client, stream, gates, tunnels, lost, onEnd });
           this.#coupling.start();
         },
         failed: (reason) => {

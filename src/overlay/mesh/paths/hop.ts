@@ -8,6 +8,8 @@ import { Prober } from "./prober.ts";
 export interface HopUser {
   sent(at: number): void;
   answered(sentAt: number, rttMs: number): void;
+  /** A probe is overdue and nothing else came. */
+  missed?(): void;
 }
 
 /** Why a hop session ended, in words, and when the first sign of it was (monotonic). */
@@ -80,6 +82,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
       {
         sent: (at) => user.sent(at),
         answered: (sentAt, rttMs) => user.answered(sentAt, rttMs),
+        missed: () => user.missed?.(),
         down: (since) => this.destroy("three probes went unanswered and nothing else came", since),
       },
     );
@@ -96,6 +99,11 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
 
   get rttMs(): number | undefined {
     return this.#prober.rttMs;
+  }
+
+  /** Whether probes are overdue at this moment and nothing else came. */
+  get isInTrouble(): boolean {
+    return this.#isOver || this.#prober.isInTrouble;
   }
 
   get loss(): number {

@@ -265,7 +265,12 @@ export class Link {
     const { clock } = this.#options;
     const connect = (tls: TLSSocket) => clientSession(tls, this.way.gateway, { clock });
     const socket = await this.#options.dial(this.#target(), "h2", AbortSignal.any([this.#life.signal, signal]));
-    const hop: OutwardHop = new Hop(clock, socket, connect, { sent: () => undefined, answered: () => undefined });
+    const hop: OutwardHop = new Hop(clock, socket, connect, {
+      sent: () => undefined,
+      answered: () => undefined,
+      // What makes this one silent may have done so to the path, which is looked at seldom while nothing comes inward.
+      missed: () => this.#current?.hurry(),
+    });
     this.#own(hop);
     void hop.prove().catch(() => undefined);
     return hop;
@@ -296,6 +301,7 @@ export class Link {
       this.#past.bytesIn += hop.moved.bytesIn;
       this.#past.bytesOut += hop.moved.bytesOut;
       if (hop === this.#current) this.#lost(end);
+      else if (this.#current?.isInTrouble === true) this.#current.destroy(end.cause, end.since);
     });
   }
 

@@ -11,6 +11,8 @@ export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "di
   readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, way: Way) => void;
   /** A path stands otherwise, or another one carries the traffic. */
   readonly onChanged: () => void;
+  /** A path has come up. */
+  readonly onUp?: () => void;
   readonly onEvent: (event: MeshEvent) => void;
   readonly onBuckets: (buckets: readonly RttBucket[]) => void;
 }
@@ -131,6 +133,7 @@ export class Paths implements Ways {
       onChanged: (cameUp) => {
         if (cameUp) for (const link of this.#links.values()) link.hasten();
         this.#choose();
+        if (cameUp) this.#options.onUp?.();
         this.#options.onChanged();
       },
     });

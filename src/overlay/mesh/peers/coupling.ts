@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Gate } from "../../gate.ts";
 import { flowReason } from "../../reasons.ts";
+import type { TunnelGates } from "../mesh-gates.ts";
 import { Pump } from "./pump.ts";
 import { resetStream } from "../reset.ts";
 import { codeOf, reasonOfCode } from "./wire.ts";
@@ -14,6 +15,8 @@ export interface CouplingOptions {
   readonly stream: Http2Stream;
   /** From the socket, and to it. */
   readonly gates?: { readonly in: Gate; readonly out: Gate };
+  /** The node's limits over all tunnels. */
+  readonly tunnels?: TunnelGates | undefined;
   /** Why the session below the stream has ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
   /** Told once: without a reason when both sides closed in order. */
@@ -34,10 +37,10 @@ export class Coupling {
   #idleSince = 0;
 
   constructor(options: CouplingOptions) {
-    const { socket, stream, gates } = options;
+    const { socket, stream, gates, tunnels } = options;
     this.#options = options;
-    this.#up = new Pump(socket, stream, gates?.in);
-    this.#down = new Pump(stream, socket, gates?.out);
+    this.#up = new Pump(socket, stream, [gates?.in, tunnels?.out]);
+    this.#down = new Pump(stream, socket, [gates?.out, tunnels?.in]);
   }
 
   /** Bytes read from the socket. */

@@ -4,25 +4,34 @@ import type { Gate, GateUser } from "../../gate.ts";
 const FULL = 1;
 const LIMITED = 2;
 
-/** One direction between a socket and a stream: it stops reading while the other side is full or the rate is used up, and only then. */
-export class Pump implements GateUser {
+/** A gate that is passed through, and the bit that stands for waiting at it. */
+interface Turn {
+  readonly gate: Gate;
+  readonly user: GateUser;
+  readonly bit: number;
+}
+
+/** One direction between a socket and a stream: it stops reading while the other side is full or a rate is used up, and only then. */
+export class Pump {
   /** What was read so far. */
   bytes = 0;
   readonly #from: Duplex;
   readonly #to: Duplex;
-  readonly #gate: Gate | undefined;
+  readonly #turns: readonly Turn[];
   #stops = 0;
   #isCorked = false;
   #isOver = false;
 
-  constructor(from: Duplex, to: Duplex, gate: Gate | undefined) {
+  constructor(from: Duplex, to: Duplex, gates: readonly (Gate | undefined)[]) {
     this.#from = from;
     this.#to = to;
-    this.#gate = gate;
+    this.#turns = gates
+      .filter((gate) => gate !== undefined)
+      .map((gate, i) => ({ gate, bit: LIMITED << i, user: { resumeFromGate: () => this.#go(LIMITED << i) } }));
   }
 
   get isAtGate(): boolean {
-    return (this.#stops & LIMITED) !== 0;
+    return (this.#stops & ~FULL) !== 0;
   }
 
   start(): void {
@@ -30,13 +39,9 @@ export class Pump implements GateUser {
     this.#from.on("data", this.#pass);
   }
 
-  resumeFromGate(): void {
-    this.#go(LIMITED);
-  }
-
   close(): void {
     this.#isOver = true;
-    this.#gate?.leave(this);
+    for (const { gate, user } of this.#turns) gate.leave(user);
   }
 
   readonly #pass = (chunk: Buffer): void => {
@@ -44,7 +49,9 @@ export class Pump implements GateUser {
     this.bytes += chunk.length;
     this.#cork();
     if (!this.#to.write(chunk)) this.#stops |= FULL;
-    if (this.#gate?.isOpen === false && !this.#gate.pass(this, chunk.length)) this.#stops |= LIMITED;
+    for (const { gate, user, bit } of this.#turns) {
+      if (!gate.isOpen && !gate.pass(user, chunk.length)) this.#stops |= bit;
+    }
     if (this.#stops !== 0) this.#from.pause();
   };
 

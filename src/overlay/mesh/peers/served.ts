@@ -3,6 +3,7 @@ import type { OverlayMesh } from "../../../protocol/overlay-mesh.ts";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { ListenerOptions } from "../../listener.ts";
 import { literalTarget, type Offered } from "../../targets.ts";
+import type { TunnelGates } from "../mesh-gates.ts";
 import type { UnreadBytes } from "../unread.ts";
 import { grantsOf, isForbidden, literalOf, type Grants } from "./grants.ts";
 import { refuse, servedRecord, type ServedFlow } from "./served-flow.ts";
@@ -25,15 +26,17 @@ const RECORDED_A_SECOND = 100;
 export class Served {
   readonly #local: Local;
   readonly #unread: Pick<UnreadBytes, "watch">;
+  readonly #tunnels: TunnelGates | undefined;
   readonly #flows = new Set<ServedFlow>();
   #grants: Grants = grantsOf([]);
   #peers: ReadonlySet<string> = new Set();
   #second = -Infinity;
   #recordedInSecond = 0;
 
-  constructor(local: Local, unread: Pick<UnreadBytes, "watch">) {
+  constructor(local: Local, unread: Pick<UnreadBytes, "watch">, tunnels?: TunnelGates) {
     this.#local = local;
     this.#unread = unread;
+    this.#tunnels = tunnels;
   }
 
   get active(): number {
@@ -76,7 +79,8 @@ export class Served {
       return;
     }
     this.#local.budget.take(1);
-    const options = { stream, peer, request, offered, lost, startedAt, onEnd: this.#onEnd };
+    const tunnels = this.#tunnels;
+    const options = { stream, peer, request, offered, lost, tunnels, startedAt, onEnd: this.#onEnd };
     const flow = request.protocol === "tcp" ? new ServedTcp(options, this.#local) : new ServedUdp(options, this.#local);
     this.#flows.add(flow);
     this.#unread.watch(peer, stream);
