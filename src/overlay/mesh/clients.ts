@@ -97,6 +97,7 @@ export class Clients {
 
   #hop<S extends Hop["session"]>(socket: TLSSocket, client: Client, make: (socket: TLSSocket) => S): Hop<S> {
     const user: HopUser = {
+      isProbed: true,
       sent: () => undefined,
       answered: (_sentAt, rttMs) => {
         const isFirst = client.rttMs === undefined;
