@@ -1,8 +1,7 @@
-import { generateKeyPairSync } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import type { ControlClient } from "../../../src/host/overlay-control.ts";
 import { thumbprint } from "../../../src/protocol/keys.ts";
-import { OverlayIdentity, type MeshPeer, type OverlayMesh } from "../../../src/protocol/overlay-mesh.ts";
+import type { MeshPeer, OverlayIdentity, OverlayMesh } from "../../../src/protocol/overlay-mesh.ts";
 import type { OverlayListener, OverlayService } from "../../../src/protocol/overlay.ts";
 import {
   aClient,
@@ -16,6 +15,7 @@ import {
   type Client,
   type OverlayProcess,
 } from "../../support/overlay-rig.ts";
+import { overlayIdentity } from "../../support/mesh-identity.ts";
 import { freePort } from "../../support/programs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -30,13 +30,17 @@ interface Node {
 
 async function aNode(number: number): Promise<Node> {
   const uid = `00000000-0000-4000-8000-00000000000${number}`;
-  const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
-  const identity = OverlayIdentity.parse({ uid, key: privateKey.export({ format: "jwk" }) });
+  const identity = overlayIdentity(uid);
   const dir = tempDir();
   const process = startOverlayProcess(dir);
   const agent = await asAgent(process);
   await agent.peer.request("identity.set", identity);
-  const peer = { uid, fqdn: `n${number}.example.net`, key: await thumbprint(identity.key) };
+  const peer: MeshPeer = {
+    uid,
+    fqdn: `n${number}.example.net`,
+    key: await thumbprint(identity.key),
+    mayDial: true,
+  };
   return { dir, identity, peer, process, agent };
 }
 
@@ -54,7 +58,7 @@ async function give(
 async function threeNodes(): Promise<{ source: Node; gateway: Node; dest: Node; port: number }> {
   const [source, gateway, dest] = await Promise.all([aNode(1), aNode(2), aNode(3)]);
   const [port, gatewayPort, target] = [await freePort(), await freePort(), await aServer(echo)];
-  const peers = [source, gateway, dest].map(({ peer }) => ({ ...peer, mayDial: true as const }));
+  const peers = [source, gateway, dest].map(({ peer }) => peer);
   const paths = [{ gateway: gateway.peer.uid, id: "", host: "127.0.0.1", port: gatewayPort, isDefault: true }];
   await give(gateway, { peers, server: { addresses: ["127.0.0.1"], port: gatewayPort } });
   const grants = [{ source: source.peer.uid, service: "web", protocol: "tcp" as const }];
@@ -92,10 +96,10 @@ describe("a successor of an overlay that other nodes know", () => {
       const flow = aClient(nodes.port);
       await says(flow, "before");
       const predecessor = nodes[which].process;
-      let isOver = false;
+      const knocks = new AbortController();
       const others: Client[] = [];
       const knocking = (async () => {
-        while (!isOver) {
+        while (!knocks.signal.aborted) {
           const client = aClient(nodes.port);
           others.push(client);
           await says(client, "knock");
@@ -104,7 +108,7 @@ describe("a successor of an overlay that other nodes know", () => {
       knocking.catch(() => undefined);
       await succeed(nodes[which]);
       await says(flow, "meanwhile");
-      isOver = true;
+      knocks.abort();
       await knocking;
       for (const other of others) await says(other, "and still");
       const later = aClient(nodes.port);
