@@ -8,6 +8,10 @@ import { Prober } from "./prober.ts";
 export interface HopUser {
   sent(at: number): void;
   answered(sentAt: number, rttMs: number): void;
+  /** A probe is overdue, and nothing else came; perhaps nothing gets through on the whole path. */
+  late?(): void;
+  /** It has ended because nothing came for three probes. */
+  silent?(end: HopEnd): void;
 }
 
 /** Why a hop session ended, in words, and when the first sign of it was (monotonic). */
@@ -80,7 +84,12 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
       {
         sent: (at) => user.sent(at),
         answered: (sentAt, rttMs) => user.answered(sentAt, rttMs),
-        down: (since) => this.destroy("three probes went unanswered and nothing else came", since),
+        late: () => user.late?.(),
+        down: (since) => {
+          const cause = "three probes went unanswered and nothing else came";
+          this.destroy(cause, since);
+          user.silent?.({ cause, since });
+        },
       },
     );
   }
@@ -100,6 +109,11 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
 
   get loss(): number {
     return this.#prober.loss;
+  }
+
+  /** Whether its last probe is overdue, and nothing else came. */
+  get isLate(): boolean {
+    return this.#prober.isLate;
   }
 
   get moved(): Moved {

@@ -265,7 +265,15 @@ export class Link {
     const { clock } = this.#options;
     const connect = (tls: TLSSocket) => clientSession(tls, this.way.gateway, { clock });
     const socket = await this.#options.dial(this.#target(), "h2", AbortSignal.any([this.#life.signal, signal]));
-    const hop: OutwardHop = new Hop(clock, socket, connect, { sent: () => undefined, answered: () => undefined });
+    const hop: OutwardHop = new Hop(clock, socket, connect, {
+      sent: () => undefined,
+      answered: () => undefined,
+      // The inward session, where it is idle, would notice seconds later, and until then flows would be sent this way.
+      late: () => this.#current?.hurry(),
+      silent: ({ cause, since }) => {
+        if (this.#current?.isLate === true) this.#current.destroy(cause, since);
+      },
+    });
     this.#own(hop);
     void hop.prove().catch(() => undefined);
     return hop;

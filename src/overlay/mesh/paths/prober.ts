@@ -14,6 +14,8 @@ export interface ProberUser {
   /** A probe was sent at this wall-clock time. */
   sent(at: number): void;
   answered(sentAt: number, rttMs: number): void;
+  /** Another probe is overdue, and nothing else came. */
+  late(): void;
   /** Nothing comes back; `since` is the monotonic time of the first unanswered probe. Called once. */
   down(since: number): void;
 }
@@ -49,6 +51,11 @@ export class Prober {
     return lossOf(this.#state);
   }
 
+  /** Whether the last probe is overdue, and nothing else came. */
+  get isLate(): boolean {
+    return this.#state.missed > 0;
+  }
+
   /** Begins to probe; resolves after so many answers, which are asked for without a pause. */
   prove(answers: number): Promise<void> {
     return new Promise((resolve) => {
@@ -79,10 +86,12 @@ export class Prober {
     const read = this.#session.bytesRead();
     const moved = read + this.#session.bytesWritten();
     const isBusy = this.#session.hasStreams() && moved - this.#moved > PROBE_BYTES;
+    const { missed } = this.#state;
     const [state, probe] = look(this.#state, { gotBytes: read !== this.#read, isBusy }, now);
     this.#state = state;
     this.#read = read;
     this.#moved = moved;
+    if (state.missed > missed) this.#user.late();
     if (probe.kind === "down") {
       this.close();
       this.#user.down(probe.since);
