@@ -20,7 +20,6 @@ const LIMITED = 2;
 export class Half implements GateUser {
   readonly #gate: Gate;
   readonly #pool: BufferPool;
-  readonly #filter: ((chunk: Buffer) => Buffer) | undefined;
   #buffer: Buffer | undefined;
   #smallReads = 0;
   #fullReads = 0;
@@ -28,10 +27,8 @@ export class Half implements GateUser {
   #from: Socket | undefined;
   #to: Socket | undefined;
 
-  /** `filter` may change what passes. */
-  constructor(gate: Gate, pool: BufferPool, filter?: (chunk: Buffer) => Buffer) {
+  constructor(gate: Gate, pool: BufferPool) {
     this.#gate = gate;
-    this.#filter = filter;
     this.#pool = pool;
   }
 
@@ -90,8 +87,7 @@ export class Half implements GateUser {
 
   /** Whether more may be read. */
   #write(chunk: Uint8Array): boolean {
-    const out = this.#filter === undefined ? chunk : this.#filter(asBuffer(chunk));
-    if (this.#to?.write(out) === false) this.#stops |= FULL;
+    if (this.#to?.write(chunk) === false) this.#stops |= FULL;
     if (!this.#gate.isOpen && !this.#gate.pass(this, chunk.length)) this.#stops |= LIMITED;
     return this.#stops === 0;
   }
@@ -108,10 +104,6 @@ export class Half implements GateUser {
     if (size === capacity && capacity < LARGE_BYTES) this.#buffer = Buffer.allocUnsafeSlow(capacity * GROWTH);
     else if (capacity > SMALL_BYTES && this.#smallReads > SMALL_READS) this.#buffer = this.#pool.take();
   }
-}
-
-function asBuffer({ buffer, byteOffset, length }: Uint8Array): Buffer {
-  return Buffer.from(buffer, byteOffset, length);
 }
 
 /**

@@ -1,7 +1,6 @@
 import type { Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { Dial } from "./dial.ts";
-import type { FlowFilter } from "./ftp/ftp-control.ts";
 import type { Gate } from "./gate.ts";
 import type { RunningFlow } from "./listener.ts";
 import { Coupling } from "./mesh/peers/coupling.ts";
@@ -15,8 +14,6 @@ export interface RemoteTcpFlowOptions {
   readonly remote: Remote;
   /** From the client, and to it. */
   readonly gates: { readonly in: Gate; readonly out: Gate };
-  /** What may change what passes. */
-  readonly filter?: FlowFilter | undefined;
   readonly startedAt: number;
   readonly onEnd: (flow: RemoteTcpFlow, reason: OverlayReason | undefined) => void;
 }
@@ -57,7 +54,7 @@ export class RemoteTcpFlow implements RunningFlow {
 
   start(): void {
     if (this.#isOver) return;
-    const { remote, target, client, gates, filter } = this.#options;
+    const { remote, target, client, gates } = this.#options;
     const place = { ip: this.sourceIp, port: this.sourcePort };
     this.#dial = remote.dial(
       { target, protocol: "tcp", client: place },
@@ -66,7 +63,7 @@ export class RemoteTcpFlow implements RunningFlow {
           this.#dial = undefined;
           client.off("error", this.#onError);
           const onEnd = (reason: OverlayReason | undefined): void => this.#finish(reason);
-          this.#coupling = new Coupling({ socket: client, stream, gates, filter, lost, onEnd });
+          this.#coupling = new Coupling({ socket: client, stream, gates, lost, onEnd });
           this.#coupling.start();
         },
         failed: (reason) => {
@@ -98,7 +95,6 @@ export class RemoteTcpFlow implements RunningFlow {
   #finish(reason: OverlayReason | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#options.filter?.close();
     this.#options.onEnd(this, reason);
   }
 }

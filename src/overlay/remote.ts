@@ -7,8 +7,6 @@ export interface RemoteTarget {
   readonly peer: string;
   /** A service there, or `IP:port`; also what the flow records call it. */
   readonly label: string;
-  /** A data port that its server has named, of an FTP service. */
-  readonly dataPort?: number;
 }
 
 /** What is opened towards another node. */

@@ -8,7 +8,6 @@ import type { RemoteTarget } from "./remote.ts";
 export interface Offered {
   readonly target: DialTarget;
   readonly idleTimeoutMs: number;
-  readonly application?: OverlayService["application"] | undefined;
 }
 
 /** Where listeners lead. */
@@ -39,8 +38,8 @@ export function targetsOf(
     if (isDown(service.name)) return "service-down";
     let found = offered.get(service);
     if (found === undefined) {
-      const { name: label, host, port, sourceAddress, connectTimeoutMs, idleTimeoutMs, application } = service;
-      found = { target: { label, host, port, sourceAddress, connectTimeoutMs }, idleTimeoutMs, application };
+      const { name: label, host, port, sourceAddress, connectTimeoutMs, idleTimeoutMs } = service;
+      found = { target: { label, host, port, sourceAddress, connectTimeoutMs }, idleTimeoutMs };
       offered.set(service, found);
     }
     return found;

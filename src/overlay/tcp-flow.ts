@@ -2,7 +2,6 @@ import type { OnReadOpts, Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { BufferPool } from "./buffer-pool.ts";
 import type { Dial, DialTarget, DialUser, Dialer } from "./dial.ts";
-import type { FlowFilter } from "./ftp/ftp-control.ts";
 import type { Gate } from "./gate.ts";
 import { Half, withOnRead } from "./half.ts";
 import type { RunningFlow } from "./listener.ts";
@@ -20,8 +19,6 @@ export interface TcpFlowOptions {
   /** From the client, and to it. */
   readonly gates: { readonly in: Gate; readonly out: Gate };
   readonly pool: BufferPool;
-  /** What may change what passes. */
-  readonly filter?: FlowFilter | undefined;
   readonly startedAt: number;
   readonly onEnd: FlowEnd;
 }
@@ -37,7 +34,6 @@ export class TcpFlow implements RunningFlow, DialUser {
   readonly startedAt: number;
   readonly #dialer: Dialer;
   readonly #onEnd: FlowEnd;
-  readonly #filter: FlowFilter | undefined;
   readonly #up: Half;
   readonly #down: Half;
   #client: Socket;
@@ -55,9 +51,8 @@ export class TcpFlow implements RunningFlow, DialUser {
     this.sourcePort = options.client.remotePort ?? 0;
     this.target = options.target;
     this.startedAt = options.startedAt;
-    this.#filter = options.filter;
-    this.#up = new Half(options.gates.in, options.pool, options.filter?.up);
-    this.#down = new Half(options.gates.out, options.pool, options.filter?.down);
+    this.#up = new Half(options.gates.in, options.pool);
+    this.#down = new Half(options.gates.out, options.pool);
     this.#dialer = options.dialer;
     this.#onEnd = options.onEnd;
     this.#client.on("error", this.#onError);
@@ -135,14 +130,7 @@ export class TcpFlow implements RunningFlow, DialUser {
   /** A client that sends much is worth another socket. */
   readonly #onBulk = (): void => {
     const plain = this.#client;
-    if (
-      this.#filter !== undefined ||
-      this.#isOver ||
-      plain.writableLength > 0 ||
-      plain.writableEnded ||
-      plain.readableLength > 0
-    )
-      return;
+    if (this.#isOver || plain.writableLength > 0 || plain.writableEnded || plain.readableLength > 0) return;
     const client = withOnRead(plain, this.#up.onread);
     if (client === undefined) return;
     plain.removeAllListeners();
@@ -164,7 +152,6 @@ export class TcpFlow implements RunningFlow, DialUser {
     this.#isOver = true;
     this.#up.close();
     this.#down.close();
-    this.#filter?.close();
     this.#onEnd(this, reason);
   }
 }

@@ -2,13 +2,9 @@ import type { Socket } from "node:net";
 import type { ListenerCounters, ListenerState, OverlayListener, OverlayReason } from "../protocol/overlay.ts";
 import { Bindings } from "./bindings.ts";
 import { Counters } from "./counters.ts";
-import type { DialTarget } from "./dial.ts";
-import { ftpFilter } from "./ftp/data-ports.ts";
-import type { FlowFilter } from "./ftp/ftp-control.ts";
 import { Limits } from "./limits.ts";
 import { flowRecord, stateOf, type Listener, type ListenerOptions, type RunningFlow } from "./listener.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
-import type { RemoteTarget } from "./remote.ts";
 import { RemoteTcpFlow } from "./remote-tcp-flow.ts";
 import { TcpBinding, type BindingUser } from "./tcp-binding.ts";
 import { TcpFlow } from "./tcp-flow.ts";
@@ -84,11 +80,6 @@ export class TcpListener implements Listener, BindingUser {
   }
 
   accepted(client: Socket): void {
-    this.#accept(client);
-  }
-
-  /** With a data port it is a data connection of FTP, and leads to that port of the same server. */
-  #accept(client: Socket, dataPort?: number): void {
     const sourceIp = client.remoteAddress;
     if (sourceIp === undefined) {
       client.destroy();
@@ -97,8 +88,7 @@ export class TcpListener implements Listener, BindingUser {
     this.#counters.flows += 1;
     const refusal = this.#judge(sourceIp);
     if (refusal !== undefined) return this.#refuse(client, sourceIp, refusal);
-    const target = this.#options.targets.find(this.#spec);
-    const flow = typeof target === "string" ? target : this.#flowOf(client, sourceIp, dataPort, target);
+    const flow = this.#flowOf(client, sourceIp);
     if (typeof flow === "string") return this.#refuse(client, sourceIp, flow);
     this.#options.budget.take(SOCKETS_PER_FLOW);
     this.#flows.add(flow);
@@ -111,33 +101,14 @@ export class TcpListener implements Listener, BindingUser {
     this.#countRefused(reason);
   }
 
-  #flowOf(
-    client: Socket,
-    sourceIp: string,
-    dataPort: number | undefined,
-    target: DialTarget | RemoteTarget,
-  ): RunningFlow | OverlayReason {
-    const { clock, pool, dialer, remote } = this.#options;
-    const filter = dataPort === undefined ? this.#filterOf(client) : undefined;
-    const common = { client, sourceIp, gates: this.#limits.gates, filter, startedAt: clock.now(), onEnd: this.#onEnd };
-    if (!("peer" in target)) {
-      return new TcpFlow({
-        ...common,
-        target: dataPort === undefined ? target : { ...target, port: dataPort },
-        pool,
-        dialer,
-      });
-    }
+  #flowOf(client: Socket, sourceIp: string): RunningFlow | OverlayReason {
+    const { targets, clock, pool, dialer, remote } = this.#options;
+    const target = targets.find(this.#spec);
+    if (typeof target === "string") return target;
+    const common = { client, sourceIp, gates: this.#limits.gates, startedAt: clock.now(), onEnd: this.#onEnd };
+    if (!("peer" in target)) return new TcpFlow({ ...common, target, pool, dialer });
     const way = remote();
-    if (way === undefined) return "no-path";
-    const place = dataPort === undefined ? target : { ...target, dataPort };
-    return new RemoteTcpFlow({ ...common, target: place, remote: way });
-  }
-
-  #filterOf(client: Socket): FlowFilter | undefined {
-    if (this.#spec.application !== "ftp") return undefined;
-    const { clock, budget } = this.#options;
-    return ftpFilter({ client, clock, budget, onData: (socket, port) => this.#accept(socket, port) });
+    return way === undefined ? "no-path" : new RemoteTcpFlow({ ...common, target, remote: way });
   }
 
   #countRefused(reason: OverlayReason): void {

@@ -8,11 +8,10 @@ export type Dropped = "none" | "forbidden" | "all";
 export function droppedBy(from: OverlayListener, to: OverlayListener): Dropped {
   if (!isDeepStrictEqual(from.target, to.target) || from.protocol !== to.protocol || from.port !== to.port)
     return "all";
-  if (from.application !== to.application) return "all";
   return isDeepStrictEqual(from.sources, to.sources) ? "none" : "forbidden";
 }
 
 /** Whether flows to a service outlive its change: they do where it leads to the same place. Pure. */
 export function leadsToSame(a: OverlayService, b: OverlayService): boolean {
-  return a.protocol === b.protocol && a.application === b.application && a.host === b.host && a.port === b.port;
+  return a.protocol === b.protocol && a.host === b.host && a.port === b.port;
 }

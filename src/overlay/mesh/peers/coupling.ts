@@ -14,8 +14,6 @@ export interface CouplingOptions {
   readonly stream: Http2Stream;
   /** From the socket, and to it. */
   readonly gates?: { readonly in: Gate; readonly out: Gate };
-  /** What may change what passes, from the socket and to it. */
-  readonly filter?: { readonly up?: (chunk: Buffer) => Buffer; readonly down?: (chunk: Buffer) => Buffer } | undefined;
   /** Why the session below the stream has ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
   /** Told once: without a reason when both sides closed in order. */
@@ -36,10 +34,10 @@ export class Coupling {
   #idleSince = 0;
 
   constructor(options: CouplingOptions) {
-    const { socket, stream, gates, filter } = options;
+    const { socket, stream, gates } = options;
     this.#options = options;
-    this.#up = new Pump(socket, stream, gates?.in, filter?.up);
-    this.#down = new Pump(stream, socket, gates?.out, filter?.down);
+    this.#up = new Pump(socket, stream, gates?.in);
+    this.#down = new Pump(stream, socket, gates?.out);
   }
 
   /** Bytes read from the socket. */

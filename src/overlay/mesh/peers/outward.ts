@@ -61,13 +61,7 @@ class OpeningFlow implements Dial {
 
   #open(tunnel: Tunnel): void {
     const { target, protocol, client } = this.#request;
-    const headers = flowHeaders(target.peer, {
-      service: target.label,
-      protocol,
-      dataPort: target.dataPort,
-      flow: this.#flow,
-      client,
-    });
+    const headers = flowHeaders(target.peer, { service: target.label, protocol, flow: this.#flow, client });
     const stream = tunnel.open(headers, { endStream: false });
     if (stream === undefined) return this.#again("tunnel-lost");
     this.#tunnel = tunnel;

@@ -11,17 +11,14 @@ export class Pump implements GateUser {
   readonly #from: Duplex;
   readonly #to: Duplex;
   readonly #gate: Gate | undefined;
-  readonly #filter: ((chunk: Buffer) => Buffer) | undefined;
   #stops = 0;
   #isCorked = false;
   #isOver = false;
 
-  /** `filter` may change what passes. */
-  constructor(from: Duplex, to: Duplex, gate: Gate | undefined, filter?: (chunk: Buffer) => Buffer) {
+  constructor(from: Duplex, to: Duplex, gate: Gate | undefined) {
     this.#from = from;
     this.#to = to;
     this.#gate = gate;
-    this.#filter = filter;
   }
 
   get isAtGate(): boolean {
@@ -46,8 +43,7 @@ export class Pump implements GateUser {
     if (this.#isOver) return;
     this.bytes += chunk.length;
     this.#cork();
-    const out = this.#filter === undefined ? chunk : this.#filter(chunk);
-    if (out.length > 0 && !this.#to.write(out)) this.#stops |= FULL;
+    if (!this.#to.write(chunk)) this.#stops |= FULL;
     if (this.#gate?.isOpen === false && !this.#gate.pass(this, chunk.length)) this.#stops |= LIMITED;
     if (this.#stops !== 0) this.#from.pause();
   };

@@ -1,6 +1,5 @@
 import type { ServerHttp2Stream } from "node:http2";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
-import type { FlowFilter } from "../../ftp/ftp-control.ts";
 import type { Offered } from "../../targets.ts";
 import { resetStream } from "../reset.ts";
 import { codeOf, refusalHeaders, type FlowRequest } from "./wire.ts";
@@ -22,8 +21,6 @@ export interface ServedFlowOptions {
   readonly peer: string;
   readonly request: FlowRequest;
   readonly offered: Offered;
-  /** Reads what the backend says, where somebody must. */
-  readonly watch: Pick<FlowFilter, "down"> | undefined;
   /** Why the session below the stream has ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
   readonly startedAt: number;

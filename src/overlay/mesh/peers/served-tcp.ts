@@ -35,7 +35,7 @@ export class ServedTcp implements ServedFlow, DialUser {
 
   connected(socket: Socket, address: string): void {
     this.#dial = undefined;
-    const { stream, offered, watch, lost } = this.#options;
+    const { stream, offered, lost } = this.#options;
     if (this.#isOver || stream.destroyed || stream.closed) {
       socket.on("error", () => undefined).resetAndDestroy();
       return this.#finish({ reason: lost() ?? reasonOfCode(stream.rstCode) });
@@ -47,8 +47,7 @@ export class ServedTcp implements ServedFlow, DialUser {
       to: { ip: address, port: offered.target.port },
     };
     stream.respond({ ":status": 200 });
-    const filter = watch === undefined ? undefined : { up: watch.down };
-    this.#coupling = new Coupling({ socket, stream, filter, lost, onEnd: (reason) => this.#finish({ reason }) });
+    this.#coupling = new Coupling({ socket, stream, lost, onEnd: (reason) => this.#finish({ reason }) });
     this.#coupling.start();
   }
 

@@ -4,8 +4,6 @@ import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { ListenerOptions } from "../../listener.ts";
 import { literalTarget, type Offered } from "../../targets.ts";
 import type { UnreadBytes } from "../unread.ts";
-import { ftpWatch } from "../../ftp/ftp-control.ts";
-import { AnnouncedPorts } from "./announced-ports.ts";
 import { grantsOf, isForbidden, literalOf, type Grants } from "./grants.ts";
 import { refuse, servedRecord, type ServedFlow } from "./served-flow.ts";
 import { ServedTcp } from "./served-tcp.ts";
@@ -28,7 +26,6 @@ export class Served {
   readonly #local: Local;
   readonly #unread: Pick<UnreadBytes, "watch">;
   readonly #flows = new Set<ServedFlow>();
-  readonly #announced: AnnouncedPorts;
   #grants: Grants = grantsOf([]);
   #peers: ReadonlySet<string> = new Set();
   #second = -Infinity;
@@ -37,7 +34,6 @@ export class Served {
   constructor(local: Local, unread: Pick<UnreadBytes, "watch">) {
     this.#local = local;
     this.#unread = unread;
-    this.#announced = new AnnouncedPorts(local.clock);
   }
 
   get active(): number {
@@ -48,7 +44,6 @@ export class Served {
   apply({ peers, grants }: Pick<OverlayMesh, "peers" | "grants">): void {
     this.#peers = new Set(peers.map(({ uid }) => uid));
     this.#grants = grantsOf(grants);
-    this.#announced.keepOnly(this.#peers);
     for (const flow of this.#flows) {
       if (!this.#peers.has(flow.peer)) flow.abort("removed");
       else if (!this.#isGranted(flow.peer, flow.request)) flow.abort("not-granted");
@@ -81,9 +76,7 @@ export class Served {
       return;
     }
     this.#local.budget.take(1);
-    const isControl = offered.application === "ftp" && request.dataPort === undefined;
-    const watch = isControl ? ftpWatch((port) => this.#announced.add(peer, request.service, port)) : undefined;
-    const options = { stream, peer, request, offered, watch, lost, startedAt, onEnd: this.#onEnd };
+    const options = { stream, peer, request, offered, lost, startedAt, onEnd: this.#onEnd };
     const flow = request.protocol === "tcp" ? new ServedTcp(options, this.#local) : new ServedUdp(options, this.#local);
     this.#flows.add(flow);
     this.#unread.watch(peer, stream);
@@ -112,22 +105,9 @@ export class Served {
     if (!this.#peers.has(peer) || !this.#isGranted(peer, request)) return "not-granted";
     if (!this.#local.budget.hasRoom(1)) return "out-of-resources";
     const literal = literalOf(service);
-    if (literal === undefined) {
-      const offered = this.#local.targets.service(service, protocol);
-      return request.dataPort === undefined || typeof offered === "string"
-        ? offered
-        : this.#offerData(peer, request.dataPort, offered);
-    }
-    // Nobody says that a literal address is an FTP server's.
-    if (request.dataPort !== undefined) return "not-granted";
+    if (literal === undefined) return this.#local.targets.service(service, protocol);
     if (isForbidden(literal.host)) return "not-granted";
     return { target: literalTarget(literal), idleTimeoutMs: LITERAL_IDLE_MS[protocol] };
-  }
-
-  #offerData(peer: string, port: number, offered: Offered): Offered | OverlayReason {
-    const { target, application } = offered;
-    if (application !== "ftp" || !this.#announced.take(peer, target.label, port)) return "not-granted";
-    return { ...offered, target: { ...target, port } };
   }
 
   readonly #onEnd = (flow: ServedFlow, record: OverlayFlow): void => {

@@ -15,8 +15,6 @@ export interface FlowRequest {
   /** A service by its name, or `IP:port`. */
   readonly service: string;
   readonly protocol: "tcp" | "udp";
-  /** A data port that the server has named, of an FTP service. */
-  readonly dataPort?: number | undefined;
   /** The same in the records of both ends. */
   readonly flow: string;
   /** Whom the source serves, as it says. */
@@ -72,10 +70,7 @@ const reasonsOfCodes = new Map(
 );
 
 /** The headers of a CONNECT (RFC 9113 §8.5), for UDP an extended one (RFC 8441 §4). */
-export function flowHeaders(
-  peer: string,
-  { service, protocol, dataPort, flow, client }: FlowRequest,
-): OutgoingHttpHeaders {
+export function flowHeaders(peer: string, { service, protocol, flow, client }: FlowRequest): OutgoingHttpHeaders {
   const udp =
     protocol === "udp"
       ? { ":protocol": "connect-udp", ":scheme": "https", ":path": "/", "capsule-protocol": "?1" }
@@ -88,7 +83,6 @@ export function flowHeaders(
     "holdfast-protocol": protocol,
     "holdfast-flow": flow,
     "holdfast-client": `${client.ip}:${client.port}`,
-    ...(dataPort === undefined ? {} : { "holdfast-data-port": String(dataPort) }),
   };
 }
 
@@ -102,11 +96,7 @@ export function readFlow(headers: IncomingHttpHeaders): FlowRequest | undefined 
   const client = readPlace(headers["holdfast-client"]);
   if (client === undefined) return undefined;
   const isExtended = headers[":protocol"] === "connect-udp";
-  const data = headers["holdfast-data-port"];
-  if (data !== undefined && (typeof data !== "string" || !/^[1-9]\d{0,4}$/.test(data))) return undefined;
-  const dataPort = data === undefined ? undefined : Number(data);
-  if (dataPort !== undefined && (dataPort > 65_535 || protocol !== "tcp")) return undefined;
-  if (protocol === "tcp" && headers[":protocol"] === undefined) return { service, protocol, dataPort, flow, client };
+  if (protocol === "tcp" && headers[":protocol"] === undefined) return { service, protocol, flow, client };
   if (protocol === "udp" && isExtended) return { service, protocol, flow, client };
   return undefined;
 }
