@@ -1,15 +1,13 @@
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
-import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { json } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
+import { askAgent } from "../../scripts/labs/ask-agent.ts";
 import { heal } from "../../scripts/labs/faults.ts";
 import { openGateways } from "../../scripts/labs/furnish.ts";
 import { Lab } from "../../scripts/labs/lab.ts";
 import { layoutOf } from "../../scripts/labs/layout.ts";
-import { placesOf } from "../../scripts/labs/programs.ts";
 import { ConnectorsReport, type ConnectorView } from "../../src/protocol/local-overlay.ts";
 import { waitFor } from "./wait-for.ts";
 
@@ -156,18 +154,6 @@ export function untilOver(talker: Talker, limitMs?: number): Promise<string> {
 /** What a node says of its connectors. */
 export async function connectorsOf(lab: Lab, node: string): Promise<readonly ConnectorView[]> {
   return ConnectorsReport.parse(await askAgent(lab, node, "/v1/connectors")).connectors;
-}
-
-/** One read of a node's local API. */
-export function askAgent(lab: Lab, node: string, path: string): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const socketPath = join(placesOf(lab.dir, node).run, "agent.sock");
-    request({ socketPath, path, agent: false }, (response) => {
-      json(response).then(resolve, reject);
-    })
-      .once("error", reject)
-      .end();
-  });
 }
 
 /** The flow records that the controller has of a node. */

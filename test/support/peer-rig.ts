@@ -12,6 +12,7 @@ import { onTestFinished } from "vitest";
 import { SessionError } from "../../src/errors.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { peerFlows, type PeerFlows } from "../../src/overlay/mesh/peers/peer-flows.ts";
+import { MeshGates } from "../../src/overlay/mesh/mesh-gates.ts";
 import { clientSession, serverSession } from "../../src/overlay/mesh/http2.ts";
 import {
   acceptTls,
@@ -83,6 +84,8 @@ export interface PeerNode extends PlaneRig {
   readonly identity: MeshIdentity;
   readonly flows: PeerFlows;
   readonly events: MeshEvent[];
+  /** Its limits over all tunnels; none at first. */
+  readonly gates: MeshGates;
   /** Puts peers and grants into force. */
   meet(peers: readonly MeshPeer[], grants?: readonly MeshGrant[]): void;
 }
@@ -147,19 +150,24 @@ export function peerRig(): PeerRig {
       const events: MeshEvent[] = [];
       const plane = planeRig({ clock });
       const unread = new UnreadBytes({ clock, memoryBytes: 1024 * 1024 * 1024 });
+      const gates = new MeshGates(clock);
       const flows = peerFlows({
         local: plane.plane.local,
         ways,
         identity: () => own,
         unread,
+        tunnelGates: gates,
         onEvent: (event) => void events.push(event),
       });
-      onTestFinished(() => flows.close());
+      onTestFinished(() => {
+        flows.close();
+        gates.close();
+      });
       plane.plane.connectTo(flows.remote);
       const peer: MeshPeer = { uid, fqdn: `n${number}.example`, key: own.key };
       const meet = (peers: readonly MeshPeer[], grants: readonly MeshGrant[] = []): void =>
         flows.apply({ peers: [...peers], grants: [...grants], paths: [] });
-      const node: PeerNode = { ...plane, uid, peer, identity: own, flows, events, meet };
+      const node: PeerNode = { ...plane, uid, peer, identity: own, flows, events, gates, meet };
       nodes.set(uid, node);
       return node;
     },

@@ -24,8 +24,8 @@ export type Purpose =
   | { readonly is: "refused"; readonly reason: OverlayReason };
 
 /** Streams that a peer may open and reset before they are answered, at once and a second (CVE-2023-44487). */
-const RESET_BURST = 500;
-const RESETS_PER_SECOND = 50;
+const RESET_BURST = 200;
+const RESETS_PER_SECOND = 20;
 
 /** Where every stream of a hop session arrives, whoever dialled. */
 export class Reception {

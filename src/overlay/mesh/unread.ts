@@ -1,5 +1,5 @@
 import { totalmem } from "node:os";
-import type { Readable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
 import type { Clock } from "../../host/clock.ts";
 import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
 
@@ -35,6 +35,8 @@ export class UnreadBytes {
   readonly #inAll: number;
   /** Streams that nobody reads at this moment, by whoever sends on them. */
   readonly #stalled = new Map<string, Set<Watched>>();
+  /** Where what is read on a stream goes. */
+  readonly #sinks = new WeakMap<Watched, Writable>();
   #count = 0;
   #cancel: (() => void) | undefined;
 
@@ -58,12 +60,17 @@ export class UnreadBytes {
     if (stream.readableFlowing !== true) stall();
   }
 
+  /** Counts what was read on a stream and waits to be sent by another, too. */
+  leads(stream: Watched, sink: Writable): void {
+    this.#sinks.set(stream, sink);
+  }
+
   /** What waits at this moment, in bytes; without a peer, for all of them. */
   held(peer?: string): number {
     let held = 0;
     for (const [name, streams] of this.#stalled) {
       if (peer !== undefined && peer !== name) continue;
-      for (const stream of streams) held += heldBy(stream);
+      for (const stream of streams) held += this.#heldBy(stream);
     }
     return held;
   }
@@ -110,10 +117,17 @@ export class UnreadBytes {
     if (mustLookAgain) this.#arm();
   }
 
+  #heldBy(stream: Watched): number {
+    const state: unknown = Reflect.get(stream, "_readableState");
+    const chunks: unknown = typeof state === "object" && state !== null ? Reflect.get(state, "buffer") : undefined;
+    const overhead = Array.isArray(chunks) ? chunks.length * CHUNK_BYTES : 0;
+    return stream.readableLength + overhead + (this.#sinks.get(stream)?.writableLength ?? 0);
+  }
+
   /** Resets whichever streams hold most until the rest is within the bound. */
   #cut(boundBytes: number, groups: readonly (readonly [string, ReadonlySet<Watched>])[]): void {
     const all = groups.flatMap(([peer, streams]) =>
-      [...streams].map((stream) => ({ peer, stream, bytes: heldBy(stream) })),
+      [...streams].map((stream) => ({ peer, stream, bytes: this.#heldBy(stream) })),
     );
     let held = all.reduce((sum, { bytes }) => sum + bytes, 0);
     if (held <= boundBytes) return;
@@ -131,12 +145,6 @@ export class UnreadBytes {
 export function memoryLimit(): number {
   const bound = process.constrainedMemory();
   return bound > 0 && bound < totalmem() ? bound : totalmem();
-}
-
-function heldBy(stream: Watched): number {
-  const state: unknown = Reflect.get(stream, "_readableState");
-  const chunks: unknown = typeof state === "object" && state !== null ? Reflect.get(state, "buffer") : undefined;
-  return stream.readableLength + (Array.isArray(chunks) ? chunks.length * CHUNK_BYTES : 0);
 }
 
 function reset(stream: Watched): void {

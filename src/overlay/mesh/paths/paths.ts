@@ -11,6 +11,8 @@ export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "di
   readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, way: Way) => void;
   /** A path stands otherwise, or another one carries the traffic. */
   readonly onChanged: () => void;
+  /** A path has come up. */
+  readonly onUp?: () => void;
   readonly onEvent: (event: MeshEvent) => void;
   readonly onBuckets: (buckets: readonly RttBucket[]) => void;
 }
@@ -128,8 +130,10 @@ export class Paths implements Ways {
       onStream,
       onEvent,
       onMeasured: () => this.#choose(),
-      onChanged: () => {
+      onChanged: (cameUp) => {
+        if (cameUp) for (const link of this.#links.values()) link.hasten();
         this.#choose();
+        if (cameUp) this.#options.onUp?.();
         this.#options.onChanged();
       },
     });
@@ -197,7 +201,8 @@ export class Paths implements Ways {
 
   #whyMoved(left: Link | undefined): { cause: string; durationMs?: number } {
     if (left === undefined) return { cause: "the path that carried it was removed" };
-    if (left.upSince !== undefined) return { cause: "this path has been better for a while" };
+    if (left.upSince !== undefined || left.trouble === undefined)
+      return { cause: "this path has been better for a while" };
     const { cause, since } = left.trouble;
     return { cause, durationMs: Math.max(0, this.#options.clock.elapsed() - since) };
   }

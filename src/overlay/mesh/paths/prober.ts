@@ -14,6 +14,8 @@ export interface ProberUser {
   /** A probe was sent at this wall-clock time. */
   sent(at: number): void;
   answered(sentAt: number, rttMs: number): void;
+  /** A probe is overdue and nothing else came. */
+  missed?(): void;
   /** Nothing comes back; `since` is the monotonic time of the first unanswered probe. Called once. */
   down(since: number): void;
 }
@@ -43,6 +45,12 @@ export class Prober {
 
   get rttMs(): number | undefined {
     return this.#state.rttMs;
+  }
+
+  /** Whether probes are overdue at this moment and nothing else came. */
+  get isInTrouble(): boolean {
+    this.#look();
+    return this.#state.missed > 0;
   }
 
   get loss(): number {
@@ -90,6 +98,7 @@ export class Prober {
     }
     if (probe.kind === "send") this.#send(probe.id);
     this.#arm();
+    if (state.missed > 0) this.#user.missed?.();
   }
 
   #send(id: number): void {

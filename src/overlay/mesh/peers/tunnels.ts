@@ -20,7 +20,7 @@ const MAX_STREAMS = 256;
 const MAX_SESSIONS = 40;
 const IDLE_MS = 60_000;
 const FIRST_WAIT_MS = 100;
-const MAX_WAIT_MS = 1000;
+const MAX_WAIT_MS = 400;
 /** A session that ends sooner has failed as much as one that was never made. */
 const SHORT_MS = 1000;
 /** What is reset is told so before the session goes. */
@@ -100,6 +100,14 @@ export class Tunnels {
   /** Every session that was made for flows to a peer behind a gateway. */
   list(): readonly Tunnel[] {
     return [...this.#entries.values()].flatMap(({ tunnels }) => Array.from(tunnels));
+  }
+
+  /** What could not be reached may be by now: the next flow there is tried at once. */
+  retryNow(): void {
+    for (const entry of this.#entries.values()) {
+      entry.refusal = undefined;
+      entry.failures = 0;
+    }
   }
 
   close(): void {

@@ -5,7 +5,7 @@ import type { TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { connectFrame, FRAME, frame, PREFACE, resetFrame } from "../../../support/raw-http2.ts";
-import { connectTo, dialHop, echo, gatewayRig, inward, outward, textOf } from "../../../support/mesh-rig.ts";
+import { closed, connectTo, dialHop, echo, gatewayRig, inward, outward, textOf } from "../../../support/mesh-rig.ts";
 import { meshIdentity } from "../../../support/mesh-identity.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
@@ -15,14 +15,6 @@ function raw(port: number, localAddress = "127.0.0.1"): Socket {
   const socket = connect({ port, host: "127.0.0.1", localAddress }).on("error", () => undefined);
   onTestFinished(() => void socket.destroy());
   return socket;
-}
-
-/** Resolves when a socket is closed, in whichever way. */
-function closed(socket: { readonly closed: boolean; once(event: "close", then: () => void): unknown }): Promise<void> {
-  return new Promise((resolve) => {
-    if (socket.closed) resolve();
-    socket.once("close", resolve);
-  });
 }
 
 /** Whether a node can be reached through the gateway at this moment. */
