@@ -34,6 +34,7 @@ const MAX_SESSIONS = 16;
 const KEPT_MS = 24 * 3_600_000;
 const MAX_KEPT = 10_000;
 const MAX_CAUSE = 512;
+const DRAINING = "this overlay is draining";
 
 /** The nodes that dial this node's gateway, and the sessions that each of them has. */
 export class Clients {
@@ -77,8 +78,7 @@ export class Clients {
   /** Asks everybody to go elsewhere; what runs goes on. */
   drain(): void {
     this.#isDraining = true;
-    for (const { hops } of this.#clients.values())
-      for (const hop of hops.keys()) hop.retire("this overlay is draining");
+    for (const { hops } of this.#clients.values()) for (const hop of hops.keys()) hop.retire(DRAINING);
   }
 
   states(): ClientState[] {
@@ -97,6 +97,7 @@ export class Clients {
 
   #hop<S extends Hop["session"]>(socket: TLSSocket, client: Client, make: (socket: TLSSocket) => S): Hop<S> {
     const user: HopUser = {
+      isProbed: true,
       sent: () => undefined,
       answered: (_sentAt, rttMs) => {
         const isFirst = client.rttMs === undefined;
@@ -114,6 +115,7 @@ export class Clients {
     hop.prove().catch(() => undefined);
     void hop.ended.then(({ cause, since }) => this.#ended(client, hop, cause, since));
     if (client.hops.size === 1) this.#came(client);
+    if (this.#isDraining) hop.retire(DRAINING);
     this.#options.onChanged();
   }
 
