@@ -1,5 +1,5 @@
 import type { Http2Stream } from "node:http2";
-import type { OverlayReason } from "../protocol/overlay.ts";
+import type { Application, OverlayReason } from "../protocol/overlay.ts";
 import type { Dial } from "./dial.ts";
 import type { TunnelGates } from "./mesh/mesh-gates.ts";
 
@@ -14,6 +14,11 @@ export interface RemoteTarget {
 export interface RemoteRequest {
   readonly target: RemoteTarget;
   readonly protocol: "tcp" | "udp";
+  readonly application?: Application | undefined;
+  /** The same in the records of both ends; chosen when it is left out. */
+  readonly flow?: string;
+  /** It is a data connection of this control connection, to the port that the service announced there. */
+  readonly data?: { readonly control: string; readonly port: number } | undefined;
   readonly client: { readonly ip: string; readonly port: number };
 }
 

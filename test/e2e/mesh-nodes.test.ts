@@ -82,6 +82,44 @@ test("many clients at a time all get what they sent", async () => {
   expect(connector?.counters?.flowsActive).toBeGreaterThanOrEqual(16);
 });
 
+test("a changed gateway section reaches every node it concerns, and no overlay is started anew for it", async () => {
+  const { lab } = stage;
+  await untilAllUp(lab, ["a", "b"]);
+  const nodes = ["a", "b", "gw1", "gw2"];
+  const before = nodes.map((node) => lab.pidOf(node, "overlay"));
+  const gw1 = (changes: Readonly<Record<string, unknown>>): Promise<unknown> => {
+    const host = lab.addressOf("gw1");
+    return lab.call("PUT", "/node/{gw1}/config/gateway", {
+      enabled: true,
+      type: "public",
+      host,
+      port: 8443,
+      ...changes,
+    });
+  };
+  const hasPath = (node: string, gateway: string): Promise<boolean> =>
+    lab.holdfast(node, "gateways").then(
+      (text) => text.includes(`${gateway}.`),
+      (error: Error) => error.message.includes(`${gateway}.`),
+    );
+
+  await gw1({ type: "private", clients: [{ name: "a", enabled: true }] });
+  await waitFor("B knows of one gateway", async () => !(await hasPath("b", "gw1")));
+  expect(await hasPath("a", "gw1")).toBe(true);
+  await untilPath(lab, "a", "gw1", ({ state }) => state === "up");
+
+  await gw1({ port: 9443 });
+  await untilPath(lab, "a", "gw1", ({ state, port }) => state === "up" && port === 9443);
+  await untilPath(lab, "b", "gw1", ({ state, port }) => state === "up" && port === 9443);
+
+  await lab.call("PUT", "/node/{b}/config/gateway", { enabled: false, connectToPublic: false });
+  await waitFor("B dials nobody", async () => !(await hasPath("b", "gw1")) && !(await hasPath("b", "gw2")));
+  await lab.call("DELETE", "/node/{b}/config/gateway");
+  await gw1({});
+  await untilAllUp(lab, ["a", "b"]);
+  expect(nodes.map((node) => lab.pidOf(node, "overlay"))).toEqual(before);
+});
+
 test("a gateway that is deleted is dialled by nobody, and they say that it has left the domain", async () => {
   const { lab } = stage;
   await untilAllUp(lab, ["a", "b"]);

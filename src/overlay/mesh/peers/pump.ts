@@ -1,6 +1,8 @@
 import type { Duplex } from "node:stream";
 import type { Gate, GateUser } from "../../gate.ts";
 
+type Edit = (chunk: Uint8Array) => Uint8Array;
+
 const FULL = 1;
 const LIMITED = 2;
 
@@ -18,13 +20,16 @@ export class Pump {
   readonly #from: Duplex;
   readonly #to: Duplex;
   readonly #turns: readonly Turn[];
+  readonly #edit: Edit | undefined;
   #stops = 0;
   #isCorked = false;
   #isOver = false;
 
-  constructor(from: Duplex, to: Duplex, gates: readonly (Gate | undefined)[]) {
+  /** With `edit`, what it gives goes on in place of what was read. */
+  constructor(from: Duplex, to: Duplex, gates: readonly (Gate | undefined)[], edit?: Edit) {
     this.#from = from;
     this.#to = to;
+    this.#edit = edit;
     this.#turns = gates
       .filter((gate) => gate !== undefined)
       .map((gate, i) => ({ gate, bit: LIMITED << i, user: { resumeFromGate: () => this.#go(LIMITED << i) } }));
@@ -48,7 +53,8 @@ export class Pump {
     if (this.#isOver) return;
     this.bytes += chunk.length;
     this.#cork();
-    if (!this.#to.write(chunk)) this.#stops |= FULL;
+    const edited = this.#edit === undefined ? chunk : this.#edit(chunk);
+    if (edited.length > 0 && !this.#to.write(edited)) this.#stops |= FULL;
     for (const { gate, user, bit } of this.#turns) {
       if (!gate.isOpen && !gate.pass(user, chunk.length)) this.#stops |= bit;
     }

@@ -6,7 +6,8 @@ import { literalTarget, type Offered } from "../../targets.ts";
 import type { TunnelGates } from "../mesh-gates.ts";
 import type { UnreadBytes } from "../unread.ts";
 import { grantsOf, isForbidden, literalOf, type Grants } from "./grants.ts";
-import { refuse, servedRecord, type ServedFlow } from "./served-flow.ts";
+import { refuse, servedRecord, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
+import { ServedFtp } from "./served-ftp.ts";
 import { ServedTcp } from "./served-tcp.ts";
 import { ServedUdp } from "./served-udp.ts";
 import { readFlow, type FlowRequest } from "./wire.ts";
@@ -28,6 +29,7 @@ export class Served {
   readonly #unread: Pick<UnreadBytes, "watch">;
   readonly #tunnels: TunnelGates | undefined;
   readonly #flows = new Set<ServedFlow>();
+  readonly #controls = new Map<string, ServedFtp>();
   #grants: Grants = grantsOf([]);
   #peers: ReadonlySet<string> = new Set();
   #second = -Infinity;
@@ -80,8 +82,7 @@ export class Served {
     }
     this.#local.budget.take(1);
     const tunnels = this.#tunnels;
-    const options = { stream, peer, request, offered, lost, tunnels, startedAt, onEnd: this.#onEnd };
-    const flow = request.protocol === "tcp" ? new ServedTcp(options, this.#local) : new ServedUdp(options, this.#local);
+    const flow = this.#flowOf({ stream, peer, request, offered, lost, tunnels, startedAt, onEnd: this.#onEnd });
     this.#flows.add(flow);
     this.#unread.watch(peer, stream);
     this.#local.onBusy();
@@ -100,22 +101,49 @@ export class Served {
     for (const flow of this.#flows) flow.abort("removed");
   }
 
+  #flowOf(options: ServedFlowOptions): ServedFlow {
+    const { peer, request } = options;
+    if (request.protocol === "udp") return new ServedUdp(options, this.#local);
+    if (request.application === "ftp") {
+      const control = new ServedFtp(options, this.#local);
+      this.#controls.set(controlKey(peer, request.flow), control);
+      return control.flow;
+    }
+    const flow = new ServedTcp(options, this.#local);
+    this.#controlOf(peer, request)?.begun(flow);
+    return flow;
+  }
+
+  /** The control connection of a data connection, which leads to the same service. */
+  #controlOf(peer: string, { service, data }: FlowRequest): ServedFtp | undefined {
+    const control = data && this.#controls.get(controlKey(peer, data.control));
+    return control?.flow.request.service === service ? control : undefined;
+  }
+
   #isGranted(peer: string, { service, protocol }: FlowRequest): boolean {
     return this.#grants.has(peer, service, protocol);
   }
 
   #offer(peer: string, request: FlowRequest): Offered | OverlayReason {
-    const { service, protocol } = request;
+    const { service, protocol, data } = request;
     if (!this.#peers.has(peer) || !this.#isGranted(peer, request)) return "not-granted";
     if (!this.#local.budget.hasRoom(1)) return "out-of-resources";
+    if (data !== undefined) return this.#controlOf(peer, request)?.claim(data.port) ?? "not-granted";
     const literal = literalOf(service);
-    if (literal === undefined) return this.#local.targets.service(service, protocol);
+    if (literal === undefined) return this.#local.targets.service(service, request);
     if (isForbidden(literal.host)) return "not-granted";
     return { target: literalTarget(literal), idleTimeoutMs: LITERAL_IDLE_MS[protocol] };
   }
 
   readonly #onEnd = (flow: ServedFlow, record: OverlayFlow): void => {
     this.#flows.delete(flow);
+    this.#controlOf(flow.peer, flow.request)?.ended(flow);
+    const key = controlKey(flow.peer, flow.request.flow);
+    const control = this.#controls.get(key);
+    if (control?.flow === flow) {
+      this.#controls.delete(key);
+      control.close(record.reason);
+    }
     this.#local.budget.give(1);
     this.#local.flows.add(record);
   };
@@ -130,3 +158,5 @@ export class Served {
     if (this.#recordedInSecond <= RECORDED_A_SECOND) this.#local.flows.add(record);
   }
 }
+
+const controlKey = (peer: string, flow: string): string => `${peer} ${flow}`;

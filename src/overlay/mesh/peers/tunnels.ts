@@ -84,18 +84,17 @@ export class Tunnels {
     if (peer === undefined) throw new SessionError("peer-absent", `this node does not know ${uid}`);
     const entry = this.#entryOf(peer);
     const direct = await this.#reserveDirect(entry, path);
-    if (direct !== undefined) return direct;
+    if (direct instanceof Tunnel) return direct;
+    // Where its own gateway cannot be reached, another one may have the peer.
+    if (direct !== undefined && (path !== undefined || reasonOf(direct) === "too-many-flows")) throw direct;
     if (path !== undefined) throw new SessionError("no-path", `the path to ${uid} is not up`);
     // Meanwhile it may have gone.
     if (entry.abort.signal.aborted) throw new SessionError("removed", `${uid} is not known any more`);
-    for (const tunnel of entry.tunnels) {
-      if (!tunnel.isFree) continue;
-      tunnel.reserve();
-      return tunnel;
+    try {
+      return await this.#reserveSpliced(entry);
+    } catch (error) {
+      throw direct ?? error;
     }
-    const opening = [...entry.openings].find(({ reserved }) => reserved < MAX_STREAMS) ?? this.#begin(entry);
-    opening.reserved += 1;
-    return opening.ready;
   }
 
   /** Every session that was made for flows to a peer behind a gateway. */
@@ -133,18 +132,33 @@ export class Tunnels {
     return entry;
   }
 
-  async #reserveDirect({ peer, abort: { signal } }: Entry, path: string | undefined): Promise<Tunnel | undefined> {
+  #reserveSpliced(entry: Entry): Tunnel | Promise<Tunnel> {
+    for (const tunnel of entry.tunnels) {
+      if (!tunnel.isFree) continue;
+      tunnel.reserve();
+      return tunnel;
+    }
+    const opening = [...entry.openings].find(({ reserved }) => reserved < MAX_STREAMS) ?? this.#begin(entry);
+    opening.reserved += 1;
+    return opening.ready;
+  }
+
+  /** Undefined where the peer is not reached directly; why not, where it should be. */
+  async #reserveDirect(
+    { peer, abort: { signal } }: Entry,
+    path: string | undefined,
+  ): Promise<Tunnel | Error | undefined> {
     const asked = this.#options.ways.direct(peer.uid, path === undefined ? { signal } : { signal, path });
     if (asked === undefined) return undefined;
     let connected: Connected;
     try {
       connected = await asked;
-    } catch {
-      // Where its own gateway cannot be reached, another one may have the peer.
-      return undefined;
+    } catch (error) {
+      return toError(error);
     }
     const tunnel = this.#direct.get(connected.session) ?? this.#adopt(peer.uid, connected);
-    if (tunnel.active >= tunnel.maxStreams) throw new SessionError("too-many-flows", `${peer.uid} takes no more flows`);
+    if (tunnel.active >= tunnel.maxStreams)
+      return new SessionError("too-many-flows", `${peer.uid} takes no more flows`);
     tunnel.reserve();
     return tunnel;
   }
