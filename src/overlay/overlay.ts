@@ -34,6 +34,8 @@ export interface OverlayOptions {
   readonly localAddresses: () => readonly string[];
   readonly descriptorLimit: number;
   readonly onFirstFlow: () => void;
+  /** Lets the heap be as large as work needs; called now and then. */
+  readonly makeRoom: () => void;
 }
 
 /** The running overlay. */

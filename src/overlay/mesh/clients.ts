@@ -4,12 +4,13 @@ import type { Clock } from "../../host/clock.ts";
 import type { ClientState, MeshEvent } from "../../protocol/overlay-mesh.ts";
 import { clientSession, HOP_STREAMS, serverSession } from "./http2.ts";
 import { countRequests, Hop, type HopUser, type OutwardHop } from "./paths/hop.ts";
+import { restFrom } from "./rest.ts";
 import type { MeshProtocol } from "./tls.ts";
 
 export interface ClientsOptions {
   readonly clock: Clock;
-  /** A node has opened a stream on a session of its own. */
-  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: string) => void;
+  /** A node has opened a stream on a session of its own; false when it did so too often for nothing. */
+  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: string) => boolean;
   /** Somebody came, went or was measured for the first time. */
   readonly onChanged: () => void;
   readonly onEvent: (event: MeshEvent) => void;
@@ -34,6 +35,8 @@ const MAX_SESSIONS = 16;
 const KEPT_MS = 24 * 3_600_000;
 const MAX_KEPT = 10_000;
 const MAX_CAUSE = 512;
+/** Less than what a session may be silent for. */
+const REST_MS = 500;
 const DRAINING = "this overlay is draining";
 
 /** The nodes that dial this node's gateway, and the sessions that each of them has. */
@@ -88,9 +91,15 @@ export class Clients {
 
   #serve(socket: TLSSocket, client: Client): Hop<ServerHttp2Session> {
     const hop = this.#hop(socket, client, (proved) => serverSession(proved, this.#options));
+    let restsUntil = 0;
     hop.session.on("stream", (stream, headers) => {
       hop.hold(stream);
-      this.#options.onStream(stream, headers, client.peer);
+      if (this.#options.onStream(stream, headers, client.peer)) return;
+      const now = this.#options.clock.elapsed();
+      if (now < restsUntil) return;
+      // Refusing costs something too: whoever goes on is read from so seldom that it comes to little.
+      restsUntil = now + REST_MS;
+      restFrom(socket, this.#options.clock, REST_MS);
     });
     return hop;
   }
@@ -179,7 +188,12 @@ export class Clients {
 
 /** What is measured and quick before what is not; among equals the newest, which comes first already. */
 function byQuality(a: OutwardHop, b: OutwardHop): number {
-  return a.loss - b.loss || (a.rttMs ?? Infinity) - (b.rttMs ?? Infinity) || 0;
+  return (
+    Number(a.isInTrouble) - Number(b.isInTrouble) ||
+    a.loss - b.loss ||
+    (a.rttMs ?? Infinity) - (b.rttMs ?? Infinity) ||
+    0
+  );
 }
 
 function stateOf({ peer, hops, since, reason, remote, rttMs, past }: Client): ClientState {

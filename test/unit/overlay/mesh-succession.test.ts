@@ -1,7 +1,8 @@
+import { generateKeyPairSync } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import type { ControlClient } from "../../../src/host/overlay-control.ts";
 import { thumbprint } from "../../../src/protocol/keys.ts";
-import type { MeshPeer, OverlayIdentity, OverlayMesh } from "../../../src/protocol/overlay-mesh.ts";
+import { OverlayIdentity, type MeshPeer, type OverlayMesh } from "../../../src/protocol/overlay-mesh.ts";
 import type { OverlayListener, OverlayService } from "../../../src/protocol/overlay.ts";
 import {
   aClient,
@@ -15,7 +16,6 @@ import {
   type Client,
   type OverlayProcess,
 } from "../../support/overlay-rig.ts";
-import { overlayIdentity } from "../../support/mesh-identity.ts";
 import { freePort } from "../../support/programs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -30,17 +30,13 @@ interface Node {
 
 async function aNode(number: number): Promise<Node> {
   const uid = `00000000-0000-4000-8000-00000000000${number}`;
-  const identity = overlayIdentity(uid);
+  const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const identity = OverlayIdentity.parse({ uid, key: privateKey.export({ format: "jwk" }) });
   const dir = tempDir();
   const process = startOverlayProcess(dir);
   const agent = await asAgent(process);
   await agent.peer.request("identity.set", identity);
-  const peer: MeshPeer = {
-    uid,
-    fqdn: `n${number}.example.net`,
-    key: await thumbprint(identity.key),
-    mayDial: true,
-  };
+  const peer = { uid, fqdn: `n${number}.example.net`, key: await thumbprint(identity.key) };
   return { dir, identity, peer, process, agent };
 }
 
@@ -58,7 +54,7 @@ async function give(
 async function threeNodes(): Promise<{ source: Node; gateway: Node; dest: Node; port: number }> {
   const [source, gateway, dest] = await Promise.all([aNode(1), aNode(2), aNode(3)]);
   const [port, gatewayPort, target] = [await freePort(), await freePort(), await aServer(echo)];
-  const peers = [source, gateway, dest].map(({ peer }) => peer);
+  const peers = [source, gateway, dest].map(({ peer }) => Object.assign({ mayDial: true as const }, peer));
   const paths = [{ gateway: gateway.peer.uid, id: "", host: "127.0.0.1", port: gatewayPort, isDefault: true }];
   await give(gateway, { peers, server: { addresses: ["127.0.0.1"], port: gatewayPort } });
   const grants = [{ source: source.peer.uid, service: "web", protocol: "tcp" as const }];
@@ -96,10 +92,10 @@ describe("a successor of an overlay that other nodes know", () => {
       const flow = aClient(nodes.port);
       await says(flow, "before");
       const predecessor = nodes[which].process;
-      const knocks = new AbortController();
+      const over = new AbortController();
       const others: Client[] = [];
       const knocking = (async () => {
-        while (!knocks.signal.aborted) {
+        while (!over.signal.aborted) {
           const client = aClient(nodes.port);
           others.push(client);
           await says(client, "knock");
@@ -108,7 +104,7 @@ describe("a successor of an overlay that other nodes know", () => {
       knocking.catch(() => undefined);
       await succeed(nodes[which]);
       await says(flow, "meanwhile");
-      knocks.abort();
+      over.abort();
       await knocking;
       for (const other of others) await says(other, "and still");
       const later = aClient(nodes.port);
