@@ -34,6 +34,9 @@ const ANSWERS_TO_PROVE = 3;
 /** For those answers: whoever sends other things instead is never heard to be silent. */
 const PROVE_MS = 10_000;
 const UNUSED_MS = 60_000;
+/** A session that is not used for anything new may be needed by what runs on it, but not for ever. */
+const RETIRED_MS = 600_000;
+const KEEP_ALIVE_MS = 5000;
 
 /** One hop session that was dialled: its socket, its HTTP/2 session, its probes, and how many streams are open on it. */
 export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = ClientHttp2Session | ServerHttp2Session> {
@@ -72,7 +75,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     this.session = makeSession(socket);
     this.session.on("error", (error: Error) => this.destroy(`the session broke: ${error.message}`));
     this.session.on("close", () => this.destroy("the session was closed"));
-    this.session.on("goaway", () => this.#close({ cause: "the gateway is going away", since: clock.elapsed() }));
+    this.session.on("goaway", () => this.#leave("the gateway is going away"));
     this.#prober = new Prober(
       clock,
       {
@@ -120,7 +123,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
   /** Begins to probe; resolves when three probes were answered. @throws {SessionError} `tunnel-lost` when it ends before. */
   async prove(): Promise<void> {
     const cancel = this.#clock.after(PROVE_MS, () => this.destroy("three probes were not answered in time"));
-    const end = await Promise.race([this.#prober.prove(ANSWERS_TO_PROVE), this.ended]);
+    const end = await Promise.race([this.#prober.prove(ANSWERS_TO_PROVE), this.closing]);
     cancel();
     if (end !== undefined) throw new SessionError("tunnel-lost", end.cause);
   }
@@ -145,10 +148,13 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     });
   }
 
-  /** Lets what runs go on, and ends with the last of it. */
+  /** Lets what runs go on, and ends with the last of it, or after ten minutes. */
   retire(cause: string): void {
-    this.#close({ cause, since: this.#clock.elapsed() });
-    if (!this.#isOver) this.session.close();
+    this.#leave(cause);
+    if (this.#isOver) return;
+    this.session.close();
+    const cancel = this.#clock.after(RETIRED_MS, () => this.destroy("it was retired long ago"));
+    void this.ended.then(cancel);
   }
 
   /** Ends it and everything on it at once, with `tunnel-lost`. */
@@ -163,8 +169,16 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     this.#end({ cause, since });
   }
 
+  /** Node takes back the probes of a session that is closing; whether it lives is then for TCP to find out (RFC 9293 §3.8.4). */
+  #leave(cause: string): void {
+    this.#close({ cause, since: this.#clock.elapsed() });
+    this.#prober.close();
+    this.#socket.setKeepAlive(true, KEEP_ALIVE_MS);
+  }
+
   #ping(onAnswer: () => void): void {
     if (this.session.destroyed) return;
+    if (this.session.closed) return this.#leave("the session is being closed");
     this.session.ping((error: Error | null) => {
       if (error === null) onAnswer();
     });

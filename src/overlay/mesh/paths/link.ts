@@ -29,8 +29,6 @@ type Wanted = Pick<MeshPath, "host" | "port" | "local" | "isDefault">;
 const STABLE_MS = 10_000;
 /** With this many streams on the inward session, another is dialled. */
 const LOADED_STREAMS = 200;
-/** A replaced session may be needed by what runs on it, but not for ever. */
-const RETIRED_MS = 600_000;
 /** A dial that has lasted this long when something changed in the network is begun anew. */
 const STALE_DIAL_MS = 1000;
 const HASTEN_MS = 5000;
@@ -317,7 +315,6 @@ export class Link {
     if (old !== undefined) {
       old.retire("another session has taken its place");
       this.#outward.retire();
-      clock.after(RETIRED_MS, () => old.destroy("it was replaced long ago"));
     }
     if (this.#upSince !== undefined) return onChanged(false);
     this.#upSince = clock.elapsed();

@@ -52,7 +52,7 @@ export class Prober {
   /** Whether probes are overdue at this moment and nothing else came. */
   get isInTrouble(): boolean {
     this.#look();
-    return this.#state.missed > 0;
+    return !this.#isClosed && this.#state.missed > 0;
   }
 
   get loss(): number {

@@ -18,10 +18,12 @@ export function watchTunnel(clock: Clock, { session, socket }: Connected, isBusy
     const { bytesRead } = socket;
     silent = bytesRead === seen && isBusy() ? silent + 1 : 0;
     seen = bytesRead;
-    if (silent > MAX_SILENT) {
+    if (silent > MAX_SILENT && !session.closed) {
       session.destroy(new Error("the other node does not answer any more"));
       return;
     }
+    // Node takes back the probes of a session that is closing, and its flows may be quiet.
+    if (session.closed) return;
     if (silent > 0) session.ping(() => undefined);
     cancel = clock.after(LOOK_MS, look);
   };

@@ -355,7 +355,7 @@ describe("paths to gateways", () => {
   });
 
   it("a gateway that says goodbye is dialled anew while the old session serves what it has", async () => {
-    const { paths, until, state, streams, events } = await rig();
+    const { paths, until, state, streams, events, clock } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
     await until("it is up", () => isUp(state(G1)));
@@ -366,6 +366,10 @@ describe("paths to gateways", () => {
     gateway.inward[0]?.close();
     await until("there is another session", () => gateway.inward.length === 2);
     await until("attempts are told", () => state(G1)?.attempts === 2);
+    for (let seconds = 0; seconds < 30; seconds += 1) {
+      await clock.advance(1000);
+      await new Promise((resolve) => setTimeout(resolve, 4));
+    }
     await echoes(stream, "still here");
     expect(isUp(state(G1))).toBe(true);
     expect(events).toEqual([]);
@@ -396,11 +400,13 @@ describe("paths to gateways", () => {
   });
 
   it("a changed place is dialled first and the old one left after", async () => {
-    const { paths, until, state, splice, events } = await rig();
+    const { paths, until, state, splice, events, clock } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
     await until("it is up", () => isUp(state(G1)));
     const { stream } = await splice();
+    let fate: unknown;
+    stream.on("error", (error) => (fate = error));
     const moved = await testGateway({ certificate: gateway.certificate });
     paths.apply(mesh([pathTo(G1, moved.port)], { [G1]: gateway.key }));
     expect(isUp(state(G1))).toBe(true);
@@ -409,6 +415,13 @@ describe("paths to gateways", () => {
     await echoes(stream, "kept");
     expect((await splice()).way.gateway).toBe(G1);
     expect(moved.outward).toHaveLength(1);
+    const movedAt = clock.elapsed();
+    while (fate === undefined) {
+      await clock.advance(1000);
+      await new Promise((resolve) => setTimeout(resolve, 4));
+    }
+    expect(clock.elapsed() - movedAt).toBeGreaterThan(590_000);
+    expect(fate).toMatchObject({ code: "tunnel-lost", message: "it was retired long ago" });
     expect(events).toEqual([]);
   });
 

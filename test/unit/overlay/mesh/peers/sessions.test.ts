@@ -256,6 +256,7 @@ describe("a peer session", () => {
     expect(await fateOf(client)).toBe("ECONNRESET");
     await clock.advance(2000);
     expect(await source.nextFlow()).toMatchObject({ reason: "tunnel-lost" });
+    await waitFor("it is told", () => source.events.length > 0);
     expect(source.events).toMatchObject([{ kind: "session-lost", cause: "the other node does not answer any more" }]);
   });
 
