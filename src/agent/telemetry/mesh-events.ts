@@ -245,8 +245,10 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
     happened(list) {
       if (hasClosed) return;
       const isQuiet = clock.elapsed() < quietUntil;
-      // What ended a loss of traffic that had flowed is no part of coming up.
-      for (const event of list) if (!isQuiet || event.durationMs !== undefined) happen(event);
+      // What ended a loss of traffic that had flowed is no part of coming up, and nor is what the domain's document says.
+      const isTold = ({ kind, durationMs }: MeshEvent): boolean =>
+        !isQuiet || durationMs !== undefined || kind === "gateway-removed";
+      for (const event of list.filter(isTold)) happen(event);
     },
     look,
     close() {

@@ -54,7 +54,7 @@ async function give(
 async function threeNodes(): Promise<{ source: Node; gateway: Node; dest: Node; port: number }> {
   const [source, gateway, dest] = await Promise.all([aNode(1), aNode(2), aNode(3)]);
   const [port, gatewayPort, target] = [await freePort(), await freePort(), await aServer(echo)];
-  const peers = [source, gateway, dest].map(({ peer }) => ({ ...peer, mayDial: true as const }));
+  const peers = [source, gateway, dest].map(({ peer }) => Object.assign({ mayDial: true as const }, peer));
   const paths = [{ gateway: gateway.peer.uid, id: "", host: "127.0.0.1", port: gatewayPort, isDefault: true }];
   await give(gateway, { peers, server: { addresses: ["127.0.0.1"], port: gatewayPort } });
   const grants = [{ source: source.peer.uid, service: "web", protocol: "tcp" as const }];
@@ -92,10 +92,10 @@ describe("a successor of an overlay that other nodes know", () => {
       const flow = aClient(nodes.port);
       await says(flow, "before");
       const predecessor = nodes[which].process;
-      let isOver = false;
+      const over = new AbortController();
       const others: Client[] = [];
       const knocking = (async () => {
-        while (!isOver) {
+        while (!over.signal.aborted) {
           const client = aClient(nodes.port);
           others.push(client);
           await says(client, "knock");
@@ -104,7 +104,7 @@ describe("a successor of an overlay that other nodes know", () => {
       knocking.catch(() => undefined);
       await succeed(nodes[which]);
       await says(flow, "meanwhile");
-      isOver = true;
+      over.abort();
       await knocking;
       for (const other of others) await says(other, "and still");
       const later = aClient(nodes.port);

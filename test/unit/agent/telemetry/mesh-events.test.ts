@@ -210,7 +210,7 @@ describe("all ways together", () => {
 });
 
 describe("in the first minute and at the end", () => {
-  test("nothing is told, and then what is still so", async () => {
+  test("nothing is told of what comes up, and then what is still so", async () => {
     const rig = setUp();
     rig.stand(UP, { ...GW2, ...UP });
     rig.stand(DOWN, { ...GW2, ...DOWN });
@@ -221,6 +221,18 @@ describe("in the first minute and at the end", () => {
     expect(rig.told()).toEqual([]);
     await rig.clock.advance(1);
     expect(rig.told()).toEqual([LOST]);
+  });
+
+  test("what ended a loss is told, and what left the domain", async () => {
+    const rig = setUp();
+    rig.stand(UP, { ...GW2, ...UP });
+    rig.mesh.happened([event("moved", { ...GW2, from: { gateway: uidOf(2), path: "" }, durationMs: 1500 })]);
+    expect(rig.told()).toEqual([
+      "UNKNOWN INFO Data Plane Failover: Traffic goes by gw2 instead of gw1 in 1500 ms: three probes went unanswered",
+    ]);
+    rig.names.delete(uidOf(2));
+    rig.mesh.happened([event("gateway-removed", { cause: "the document" })]);
+    expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);
   });
 
   test("what an earlier run left open is cleared once it is well, and stays open while it is not", async () => {
