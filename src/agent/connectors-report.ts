@@ -12,7 +12,6 @@ import {
   whyNotYet,
   type OverlayReading,
 } from "./overlay-reading.ts";
-import { isUncarried } from "../protocol/sections/issue.ts";
 import { isOwnName } from "./own-node.ts";
 import { keyOf, nodesOf, waitingConnectors } from "./sections/connectors/plan.ts";
 import { downServices } from "./services-report.ts";
@@ -25,7 +24,6 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
   const counted = new Map(counters?.counters.map((counters) => [counters.key, counters]));
   const { items, rejected, notices } = reading.parsed.connectors(config.connectors, node?.type ?? "Node");
   const nodes = nodesOf((name) => isOwnName(node, name), reading.domain);
-  const unsupported = reasonsByItem(notices.filter(isUncarried), items);
   const ignored = reasonsByItem(notices.filter(isIgnored), items);
   const waits = reasonsByItem(waitingConnectors(items, { listeners: view.listeners, states, addresses, nodes }), items);
   const down = downServices(reading);
@@ -35,8 +33,6 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
   const standing = (item: Connector): Pick<ConnectorView, "state" | "reason"> => {
     const off = switchedOff(reading, item.enabled);
     if (off !== undefined) return off;
-    const lacking = unsupported.get(item.path);
-    if (lacking !== undefined) return { state: "unsupported", reason: lacking };
     const wait = waits.get(item.path);
     switch (states.get(keyOf(item))?.state) {
       case undefined:

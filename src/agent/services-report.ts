@@ -18,7 +18,6 @@ import {
   whyNotYet,
   type OverlayReading,
 } from "./overlay-reading.ts";
-import { isUncarried } from "../protocol/sections/issue.ts";
 import { isOwnName } from "./own-node.ts";
 import { waitingServices } from "./sections/services/plan.ts";
 
@@ -28,15 +27,12 @@ export function servicesReport(reading: OverlayReading): ServicesReport {
   const isMember = node?.cluster !== undefined;
   const { items, rejected, notices } = reading.parsed.services(config.services, isMember);
   const health = new Map((counters?.services ?? [...view.health.values()]).map((entry) => [entry.name, entry]));
-  const unsupported = reasonsByItem(notices.filter(isUncarried), items);
   const waits = reasonsByItem(waitingServices(items, { services: view.services, health, addresses }), items);
   const users = usersByService(reading);
 
   const standing = (item: Service): Pick<ServiceView, "state" | "reason"> => {
     const off = switchedOff(reading, item.enabled);
     if (off !== undefined) return off;
-    const lacking = unsupported.get(item.path);
-    if (lacking !== undefined) return { state: "unsupported", reason: lacking };
     const wait = waits.get(item.path);
     const isOffered = status.state === "up" && view.services.has(item.name);
     if (!isOffered) return { state: "waiting", reason: wait ?? whyNotYet(reading, "services") };

@@ -83,7 +83,7 @@ async function checkAll(call: Call, { targets, agent }: Known): Promise<readonly
   const node = agent?.finding ?? skipped("agent", `none runs: this is what it left in ${settings.stateDir}`);
   const [planes, paths] = await Promise.all([
     Promise.all(originsOf(targets).map((url) => controlPlaneChecks(url, targets, tools))),
-    inTurns(targets.paths.slice(0, MAX_PATHS), (path) => pathChecks(path, agent?.gateways, tools)),
+    inTurns(targets.paths.toSorted(byName).slice(0, MAX_PATHS), (path) => pathChecks(path, agent?.gateways, tools)),
   ]);
   return [
     { target: "node", name: "agent", ...node },
@@ -144,6 +144,10 @@ function tunnelFinding({ gateway, id }: PathTarget, report: GatewaysReport | und
   const why = path.reason === undefined ? "" : `: ${path.reason}`;
   if (path.state === "up") return passed("tunnel", `up${since}${path.carries ? ", carries" : ""}`);
   return failed("tunnel", `${path.state}${since}${why}`, "see the checks above, and 'holdfast gateways'");
+}
+
+function byName(a: PathTarget, b: PathTarget): number {
+  return a.name === b.name ? (a.id < b.id ? -1 : 1) : a.name < b.name ? -1 : 1;
 }
 
 /** Does the work for each item, so many at a time, and keeps their order. */

@@ -10,6 +10,7 @@ import type {
 import { bufferPool } from "./buffer-pool.ts";
 import { Dialer } from "./dial.ts";
 import type { FlowLog } from "./flow-log.ts";
+import { DataPorts } from "./ftp/data-ports.ts";
 import { healthChecks, type HealthChecks } from "./health.ts";
 import type { Listener, ListenerOptions } from "./listener.ts";
 import { nameCache, type AskName } from "./name-cache.ts";
@@ -81,6 +82,7 @@ export class DataPlane {
       budget,
       shortage: this.#shortage,
       pool: bufferPool(),
+      ports: new DataPorts(clock, this.#own),
       starter: starter(clock),
       flows: options.flows,
       remote: () => this.#remote,
@@ -139,6 +141,7 @@ export class DataPlane {
     this.#cancelRetry?.();
     this.#health.close();
     for (const listener of this.#listeners.values()) listener.close();
+    this.#listenerOptions.ports.close();
     this.#shortage.close();
     this.#listeners.clear();
   }

@@ -10,6 +10,8 @@ const SMALL_READS = 64;
 const PLAIN_BYTES = 64 * 1024;
 const FULL_READS = 4;
 
+type Edit = (chunk: Uint8Array) => Uint8Array;
+
 const FULL = 1;
 const LIMITED = 2;
 
@@ -20,6 +22,7 @@ const LIMITED = 2;
 export class Half implements GateUser {
   readonly #gate: Gate;
   readonly #pool: BufferPool;
+  readonly #edit: Edit | undefined;
   #buffer: Buffer | undefined;
   #smallReads = 0;
   #fullReads = 0;
@@ -27,9 +30,11 @@ export class Half implements GateUser {
   #from: Socket | undefined;
   #to: Socket | undefined;
 
-  constructor(gate: Gate, pool: BufferPool) {
+  /** With `edit`, what it gives goes on in place of what was read. */
+  constructor(gate: Gate, pool: BufferPool, edit?: Edit) {
     this.#gate = gate;
     this.#pool = pool;
+    this.#edit = edit;
   }
 
   /** For the constructor of the socket that is to be read from. */
@@ -87,7 +92,8 @@ export class Half implements GateUser {
 
   /** Whether more may be read. */
   #write(chunk: Uint8Array): boolean {
-    if (this.#to?.write(chunk) === false) this.#stops |= FULL;
+    const edited = this.#edit === undefined ? chunk : this.#edit(chunk);
+    if (edited.length > 0 && this.#to?.write(edited) === false) this.#stops |= FULL;
     if (!this.#gate.isOpen && !this.#gate.pass(this, chunk.length)) this.#stops |= LIMITED;
     return this.#stops === 0;
   }

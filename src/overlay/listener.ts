@@ -9,6 +9,7 @@ import type {
 import type { BufferPool } from "./buffer-pool.ts";
 import type { Dialer } from "./dial.ts";
 import type { FlowLog } from "./flow-log.ts";
+import type { DataPorts } from "./ftp/data-ports.ts";
 import type { NameCache } from "./name-cache.ts";
 import type { OwnSockets } from "./own-sockets.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
@@ -50,6 +51,7 @@ export interface ListenerOptions {
   /** Which listeners refuse flows because the process or the machine has nothing left for them. */
   readonly shortage: Shortage<Listener>;
   readonly pool: BufferPool;
+  readonly ports: DataPorts;
   readonly starter: Starter;
   readonly flows: FlowLog;
   /** The way to other nodes, once there is one. */

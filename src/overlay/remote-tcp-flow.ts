@@ -2,9 +2,10 @@ import type { Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { Dial } from "./dial.ts";
 import type { Gate } from "./gate.ts";
+import { editing, type Interpreter } from "./interpreter.ts";
 import type { RunningFlow } from "./listener.ts";
 import { Coupling } from "./mesh/peers/coupling.ts";
-import type { Remote, RemoteTarget } from "./remote.ts";
+import type { Remote, RemoteRequest, RemoteTarget } from "./remote.ts";
 
 export interface RemoteTcpFlowOptions {
   /** Accepted, half-open capable, and not yet read from. */
@@ -15,6 +16,9 @@ export interface RemoteTcpFlowOptions {
   /** From the client, and to it. */
   readonly gates: { readonly in: Gate; readonly out: Gate };
   readonly startedAt: number;
+  /** What it says of itself beyond that. */
+  readonly request?: Pick<RemoteRequest, "application" | "flow" | "data">;
+  readonly interpreter?: Interpreter | undefined;
   readonly onEnd: (flow: RemoteTcpFlow, reason: OverlayReason | undefined) => void;
 }
 
@@ -54,16 +58,24 @@ export class RemoteTcpFlow implements RunningFlow {
 
   start(): void {
     if (this.#isOver) return;
-    const { remote, target, client, gates } = this.#options;
+    const { remote, target, client, gates, request, interpreter } = this.#options;
     const place = { ip: this.sourceIp, port: this.sourcePort };
     this.#dial = remote.dial(
-      { target, protocol: "tcp", client: place },
+      { ...request, target, protocol: "tcp", client: place },
       {
         opened: (stream, lost) => {
           this.#dial = undefined;
           client.off("error", this.#onError);
           const onEnd = (reason: OverlayReason | undefined): void => this.#finish(reason);
-          this.#coupling = new Coupling({ socket: client, stream, gates, lost, onEnd });
+          this.#coupling = new Coupling({
+            socket: client,
+            stream,
+            gates,
+            tunnels: remote.tunnels,
+            ...editing(interpreter, "client"),
+            lost,
+            onEnd,
+          });
           this.#coupling.start();
         },
         failed: (reason) => {

@@ -1,6 +1,7 @@
 import type { Http2Stream } from "node:http2";
-import type { OverlayReason } from "../protocol/overlay.ts";
+import type { Application, OverlayReason } from "../protocol/overlay.ts";
 import type { Dial } from "./dial.ts";
+import type { TunnelGates } from "./mesh/mesh-gates.ts";
 
 /** Where a flow goes on another node. */
 export interface RemoteTarget {
@@ -13,6 +14,11 @@ export interface RemoteTarget {
 export interface RemoteRequest {
   readonly target: RemoteTarget;
   readonly protocol: "tcp" | "udp";
+  readonly application?: Application | undefined;
+  /** The same in the records of both ends; chosen when it is left out. */
+  readonly flow?: string;
+  /** It is a data connection of this control connection, to the port that the service announced there. */
+  readonly data?: { readonly control: string; readonly port: number } | undefined;
   readonly client: { readonly ip: string; readonly port: number };
 }
 
@@ -27,6 +33,8 @@ export interface RemoteUser {
 export interface Remote {
   /** Asks another node for a service; `user` is told later. */
   dial(request: RemoteRequest, user: RemoteUser): Dial;
+  /** The node's limits over all tunnels. */
+  readonly tunnels: TunnelGates | undefined;
   /** Flows that other nodes have brought to services here. */
   readonly activeFlows: number;
   /** Ends the flows from other nodes that lead to a service. */

@@ -10,12 +10,15 @@ export interface Offered {
   readonly idleTimeoutMs: number;
 }
 
+/** What a service must speak to be led to. */
+export type Spoken = Pick<OverlayService, "protocol" | "application">;
+
 /** Where listeners lead. */
 export interface Targets {
   /** Where a new flow goes, or why it goes nowhere. */
   find(listener: OverlayListener): DialTarget | RemoteTarget | OverlayReason;
   /** A service of this node by its name, or why it cannot be used. */
-  service(name: string, protocol: OverlayService["protocol"]): Offered | OverlayReason;
+  service(name: string, spoken: Spoken): Offered | OverlayReason;
   /** What keeps every flow of a listener from succeeding, as far as it can be told without dialling. */
   fault(listener: OverlayListener): OverlayReason | undefined;
 }
@@ -30,10 +33,10 @@ export function targetsOf(
 ): Targets {
   const offered = new WeakMap<OverlayService, Offered>();
 
-  const find = (name: string, protocol: OverlayService["protocol"]): Offered | OverlayReason => {
+  const find = (name: string, { protocol, application }: Spoken): Offered | OverlayReason => {
     const service = services.get(name);
     if (service === undefined) return "unknown-service";
-    if (service.protocol !== protocol) return "protocol-mismatch";
+    if (service.protocol !== protocol || service.application !== application) return "protocol-mismatch";
     if (service.lacksSource === true) return "unreachable";
     if (isDown(service.name)) return "service-down";
     let found = offered.get(service);
@@ -44,11 +47,11 @@ export function targetsOf(
     }
     return found;
   };
-  const targetOf = ({ target, protocol }: OverlayListener): DialTarget | RemoteTarget | OverlayReason => {
+  const targetOf = ({ target, protocol, application }: OverlayListener): DialTarget | RemoteTarget | OverlayReason => {
     const label = "host" in target ? `${target.host}:${target.port}` : target.service;
     if ("peer" in target) return { peer: target.peer, label };
     if ("host" in target) return literalTarget(target);
-    const found = find(target.service, protocol);
+    const found = find(target.service, { protocol, application });
     return typeof found === "string" ? found : found.target;
   };
   return {

@@ -4,6 +4,7 @@ import type { BufferPool } from "./buffer-pool.ts";
 import type { Dial, DialTarget, DialUser, Dialer } from "./dial.ts";
 import type { Gate } from "./gate.ts";
 import { Half, withOnRead } from "./half.ts";
+import type { Interpreter } from "./interpreter.ts";
 import type { RunningFlow } from "./listener.ts";
 import { flowReason } from "./reasons.ts";
 
@@ -19,6 +20,7 @@ export interface TcpFlowOptions {
   /** From the client, and to it. */
   readonly gates: { readonly in: Gate; readonly out: Gate };
   readonly pool: BufferPool;
+  readonly interpreter?: Interpreter | undefined;
   readonly startedAt: number;
   readonly onEnd: FlowEnd;
 }
@@ -36,6 +38,7 @@ export class TcpFlow implements RunningFlow, DialUser {
   readonly #onEnd: FlowEnd;
   readonly #up: Half;
   readonly #down: Half;
+  readonly #interpreter: Interpreter | undefined;
   #client: Socket;
   #upstream: Socket | undefined;
   #dial: Dial | undefined;
@@ -51,8 +54,10 @@ export class TcpFlow implements RunningFlow, DialUser {
     this.sourcePort = options.client.remotePort ?? 0;
     this.target = options.target;
     this.startedAt = options.startedAt;
-    this.#up = new Half(options.gates.in, options.pool);
-    this.#down = new Half(options.gates.out, options.pool);
+    const { gates, pool, interpreter } = options;
+    this.#interpreter = interpreter;
+    this.#up = new Half(gates.in, pool, interpreter && ((chunk) => interpreter.request(chunk)));
+    this.#down = new Half(gates.out, pool, interpreter && ((chunk) => interpreter.reply(chunk)));
     this.#dialer = options.dialer;
     this.#onEnd = options.onEnd;
     this.#client.on("error", this.#onError);
@@ -116,7 +121,7 @@ export class TcpFlow implements RunningFlow, DialUser {
     const upstream = this.#upstream;
     if (upstream === undefined) return;
     const progress = client.bytesRead + upstream.bytesRead - client.writableLength - upstream.writableLength;
-    const waits = this.#up.isAtGate || this.#down.isAtGate;
+    const waits = this.#up.isAtGate || this.#down.isAtGate || this.#interpreter?.isBusy === true;
     if (progress !== this.#progress || this.#idleSince < 0 || waits) {
       this.#progress = progress;
       this.#idleSince = now;

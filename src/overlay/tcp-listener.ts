@@ -5,9 +5,18 @@ import { Counters } from "./counters.ts";
 import { Limits } from "./limits.ts";
 import { flowRecord, stateOf, type Listener, type ListenerOptions, type RunningFlow } from "./listener.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
-import { RemoteTcpFlow } from "./remote-tcp-flow.ts";
+import type { DialTarget } from "./dial.ts";
+import { FtpControl } from "./ftp/control.ts";
+import type { RemoteTarget } from "./remote.ts";
+import { RemoteTcpFlow, type RemoteTcpFlowOptions } from "./remote-tcp-flow.ts";
 import { TcpBinding, type BindingUser } from "./tcp-binding.ts";
 import { TcpFlow } from "./tcp-flow.ts";
+
+interface Controlled {
+  readonly control: FtpControl;
+  readonly flow: RunningFlow;
+  readonly target: DialTarget | RemoteTarget;
+}
 
 /** The accepted one and the dialled one. */
 export const SOCKETS_PER_FLOW = 2;
@@ -17,6 +26,9 @@ export class TcpListener implements Listener, BindingUser {
   readonly #options: ListenerOptions;
   readonly #bindings: Bindings<TcpBinding>;
   readonly #flows = new Set<RunningFlow>();
+  /** Of the flows, those that are control connections, and the data connections that came of them. */
+  readonly #controls = new Map<RunningFlow, FtpControl>();
+  readonly #dataFlows = new Map<RunningFlow, FtpControl>();
   readonly #counters = new Counters();
   readonly #limits: Limits;
   #spec: OverlayListener;
@@ -85,15 +97,8 @@ export class TcpListener implements Listener, BindingUser {
       client.destroy();
       return;
     }
-    this.#counters.flows += 1;
-    const refusal = this.#judge(sourceIp);
-    if (refusal !== undefined) return this.#refuse(client, sourceIp, refusal);
-    const flow = this.#flowOf(client, sourceIp);
-    if (typeof flow === "string") return this.#refuse(client, sourceIp, flow);
-    this.#options.budget.take(SOCKETS_PER_FLOW);
-    this.#flows.add(flow);
-    this.#options.onBusy();
-    this.#options.starter.add(() => flow.start());
+    const isFull = this.#flows.size - this.#dataFlows.size >= this.#spec.maxFlows;
+    this.#begin(client, sourceIp, isFull, () => this.#flowOf(client, sourceIp));
   }
 
   acceptFailed(reason: OverlayReason): void {
@@ -101,14 +106,87 @@ export class TcpListener implements Listener, BindingUser {
     this.#countRefused(reason);
   }
 
+  #begin(
+    client: Socket,
+    sourceIp: string,
+    isFull: boolean,
+    make: () => RunningFlow | OverlayReason,
+  ): RunningFlow | undefined {
+    this.#counters.flows += 1;
+    const flow = this.#judge(sourceIp, isFull) ?? make();
+    if (typeof flow === "string") {
+      this.#refuse(client, sourceIp, flow);
+      return undefined;
+    }
+    this.#options.budget.take(SOCKETS_PER_FLOW);
+    this.#flows.add(flow);
+    this.#options.onBusy();
+    this.#options.starter.add(() => flow.start());
+    return flow;
+  }
+
   #flowOf(client: Socket, sourceIp: string): RunningFlow | OverlayReason {
-    const { targets, clock, pool, dialer, remote } = this.#options;
-    const target = targets.find(this.#spec);
+    const target = this.#options.targets.find(this.#spec);
     if (typeof target === "string") return target;
-    const common = { client, sourceIp, gates: this.#limits.gates, startedAt: clock.now(), onEnd: this.#onEnd };
-    if (!("peer" in target)) return new TcpFlow({ ...common, target, pool, dialer });
-    const way = remote();
-    return way === undefined ? "no-path" : new RemoteTcpFlow({ ...common, target, remote: way });
+    return this.#spec.application === "ftp"
+      ? this.#controlOf(client, sourceIp, target)
+      : this.#make(client, sourceIp, target);
+  }
+
+  #controlOf(client: Socket, sourceIp: string, target: DialTarget | RemoteTarget): RunningFlow | OverlayReason {
+    const control = new FtpControl({
+      client,
+      ports: this.#options.ports,
+      onData: (socket, port) =>
+        typeof flow === "string" ? undefined : this.#beginData(socket, port, { control, flow, target }),
+      onFault: () => typeof flow !== "string" && flow.abort("protocol-mismatch"),
+    });
+    const flow = this.#make(client, sourceIp, target, control);
+    if (typeof flow !== "string") this.#controls.set(flow, control);
+    return flow;
+  }
+
+  #beginData(socket: Socket, port: number, { control, flow, target }: Controlled): RunningFlow | undefined {
+    const data = this.#begin(socket, flow.sourceIp, false, () => {
+      if ("peer" in target)
+        return this.#makeRemote(socket, flow.sourceIp, target, { data: { control: control.id, port } });
+      const reached = flow.destination;
+      if (reached === undefined) return "unreachable";
+      return this.#make(socket, flow.sourceIp, { ...target, host: reached.ip, port });
+    });
+    if (data !== undefined) this.#dataFlows.set(data, control);
+    return data;
+  }
+
+  #make(
+    client: Socket,
+    sourceIp: string,
+    target: DialTarget | RemoteTarget,
+    control?: FtpControl,
+  ): RunningFlow | OverlayReason {
+    if ("peer" in target) {
+      const request = control === undefined ? {} : { application: "ftp" as const, flow: control.id };
+      return this.#makeRemote(client, sourceIp, target, request, control);
+    }
+    const { pool, dialer } = this.#options;
+    return new TcpFlow({ ...this.#common(client, sourceIp), target, pool, dialer, interpreter: control });
+  }
+
+  #makeRemote(
+    client: Socket,
+    sourceIp: string,
+    target: RemoteTarget,
+    request: RemoteTcpFlowOptions["request"] & {},
+    interpreter?: FtpControl,
+  ): RunningFlow | OverlayReason {
+    const remote = this.#options.remote();
+    if (remote === undefined) return "no-path";
+    return new RemoteTcpFlow({ ...this.#common(client, sourceIp), target, remote, request, interpreter });
+  }
+
+  #common(client: Socket, sourceIp: string) {
+    const { clock } = this.#options;
+    return { client, sourceIp, gates: this.#limits.gates, startedAt: clock.now(), onEnd: this.#onEnd };
   }
 
   #countRefused(reason: OverlayReason): void {
@@ -116,9 +194,9 @@ export class TcpListener implements Listener, BindingUser {
     if (reason === "out-of-resources") this.#options.shortage.note(this);
   }
 
-  #judge(sourceIp: string): OverlayReason | undefined {
+  #judge(sourceIp: string, isFull: boolean): OverlayReason | undefined {
     if (!this.#limits.allows(sourceIp)) return "source-not-permitted";
-    if (this.#flows.size >= this.#spec.maxFlows) return "too-many-flows";
+    if (isFull) return "too-many-flows";
     return this.#options.budget.hasRoom(SOCKETS_PER_FLOW) ? undefined : "out-of-resources";
   }
 
@@ -132,6 +210,10 @@ export class TcpListener implements Listener, BindingUser {
 
   readonly #onEnd = (flow: RunningFlow, reason: OverlayReason | undefined): void => {
     this.#flows.delete(flow);
+    this.#controls.get(flow)?.close(reason);
+    this.#controls.delete(flow);
+    this.#dataFlows.get(flow)?.ended(flow);
+    this.#dataFlows.delete(flow);
     this.#options.budget.give(SOCKETS_PER_FLOW);
     this.#counters.ended(flow, reason);
     if (reason === "out-of-resources") this.#options.shortage.note(this);

@@ -23,6 +23,9 @@ export const MAX_DRAIN_MS = 600_000;
 
 const Text = z.string().min(1).max(253);
 const Transport = z.enum(["tcp", "udp"]);
+/** What is spoken over the transport, where that names further connections (RFC 959, RFC 1350). */
+const Application = z.enum(["ftp", "tftp"]);
+export type Application = z.infer<typeof Application>;
 
 /** An address block, or an address alone (RFC 4632, RFC 4291 §2.3). */
 export const AddressBlock = z.string().max(49).refine(isAddressBlock, "must be an IP address or a CIDR block");
@@ -37,6 +40,7 @@ function isAddressBlock(text: string): boolean {
 export const OverlayService = z.object({
   name: Text,
   protocol: Transport,
+  application: Application.optional(),
   host: Host,
   port: Port,
   sourceAddress: IpAddress.optional(),
@@ -68,6 +72,7 @@ export const OverlayListener = z.object({
   key: z.string().min(1).max(512),
   connector: Text,
   protocol: Transport,
+  application: Application.optional(),
   addresses: z.array(IpAddress).min(1).max(256),
   port: Port,
   target: OverlayTarget,

@@ -67,12 +67,11 @@ test("what one connector lacks is named and mends itself, and the others go on",
   await connect(hung, { service: "hung" });
   await connect(reset, { service: "reset" });
   const nowhere = await connect(lost, { service: "no-such" });
-  const files = await connect(lost, { service: "files", protocol: "ftp", localIp: "127.0.0.2" });
+  const files = await connect(lost, { service: "files", localIp: "127.0.0.2" });
   const elsewhere = await connect(lost, { node: "elsewhere", localIp: "127.0.0.3" });
   const lasting = {
-    [`connectors.items.${files}.protocol`]: "E_UNSUPPORTED_PROTOCOL",
-    "services.services.5.protocol": "E_UNSUPPORTED_PROTOCOL",
-    [`connectors.items.${elsewhere}.node`]: "unsupported",
+    [`connectors.items.${files}`]: "protocol-mismatch",
+    [`connectors.items.${elsewhere}.node`]: "unknown-node",
     [`connectors.items.${nowhere}`]: "unknown-service",
   };
   const faults = {

@@ -73,6 +73,25 @@ test("a connector on one node reaches a service on another through a gateway, an
   expect(await report(node("beta").agent, "peers", PeersReport)).toMatchObject({
     peers: [{ name: "alpha", grants: [{ service: "echo", protocol: "tcp" }] }, { name: "gw1" }],
   });
+
+  // The overlay goes on without the agent, and the next agent has nothing to do.
+  const held = aClient(listenPort);
+  held.socket.write("before");
+  await waitFor("an answer", () => held.text() === "before");
+  alpha.process.kill("SIGKILL");
+  await waitFor("the agent is gone", () => alpha.process.signalCode !== null);
+  held.socket.write(" meanwhile");
+  await waitFor("an answer", () => held.text() === "before meanwhile");
+  const again = await startAgent(join(dir, "alpha"));
+  await waitFor(
+    "it is carried still",
+    async () => (await report(again, "gateways", GatewaysReport)).carrier?.since === shown.carrier?.since,
+    60_000,
+  );
+  expect((await holdfast(["plan", "--run", alpha.runDir])).stdout).toBe("nothing to do\n");
+  held.socket.write(" after");
+  await waitFor("an answer", () => held.text() === "before meanwhile after");
+
   await put("gw1", "gateway", { enabled: false });
   await waitFor(
     "no way is left",

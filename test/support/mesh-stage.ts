@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -99,6 +99,12 @@ export interface Talker {
   /** The code of an error, `end` once the other side has closed its half, or undefined. */
   fate(): string | undefined;
   kill(): void;
+}
+
+/** What a TLS server says, over one of its protocols or none, to somebody who has no certificate, until it hangs up. */
+export function knock(lab: Lab, on: string, host: string, port: number, alpn: string): string {
+  const args = [...onHost(lab, on), PEER, "knock", host, String(port), alpn];
+  return execFileSync("ip", args, { encoding: "utf8", timeout: 30_000 });
 }
 
 /** Connects from a host, by default to itself; with `ask` over UDP. It ends with the test. */

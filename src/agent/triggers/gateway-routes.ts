@@ -3,7 +3,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { ClientState, MeshState, PathState } from "../../protocol/overlay-mesh.ts";
 import { GatewayRoutes } from "../../protocol/trigger-bodies.ts";
 import type { OneShotTrigger } from "./trigger.ts";
-import { fqdnOf, nameOf, type TunnelNodes, type Tunnels } from "./tunnels.ts";
+import { fqdnOf, nameOf, roundedMs, type TunnelNodes, type Tunnels } from "./tunnels.ts";
 
 /** A way to another node, or of another node to this one. `client` says that this node dials; `rtt` is in milliseconds. */
 export interface GatewayRoute {
@@ -83,7 +83,7 @@ function shared(
 ): Omit<GatewayRoute, "path" | "connected" | "client"> {
   return {
     name: nameOf(fqdnOf(nodes, uid)),
-    ...(rttMs === undefined ? {} : { rtt: rttMs }),
+    ...(rttMs === undefined ? {} : { rtt: roundedMs(rttMs) }),
     udp: false,
     ...remote,
     receivedMbps: megabits(bytesIn, countedMs),

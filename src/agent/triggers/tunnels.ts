@@ -119,6 +119,11 @@ export function pathText(id: string): string {
   return id === "" ? "default path" : `path ${id}`;
 }
 
+/** Milliseconds to the microsecond; what is behind that is noise. */
+export function roundedMs(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
+}
+
 /** Why a peer gave no answer: it took too long, or no tunnel leads there. Anything else is thrown on. */
 export function silenceOf(error: unknown): "timeout" | "not-connected" {
   const code = error instanceof Error && "code" in error ? error.code : undefined;

@@ -151,6 +151,8 @@ export class Relay {
     const carried = { passage, splice };
     this.#carried.add(carried);
     unread.watch(passage.dest, far);
+    unread.leads(near, far);
+    unread.leads(far, near);
     if (!near.destroyed && !near.headersSent) near.respond({ ":status": 200 });
     splice.start();
     // The rules may have changed while the other side was awaited.

@@ -9,7 +9,6 @@ import {
   Enabled,
   IdleTimeout,
   Index,
-  isServed,
   ItemPort,
   L4Protocol,
   notListenable,
@@ -103,8 +102,6 @@ export interface Connector {
   readonly target: { readonly service: string } | { readonly host: string; readonly port: number };
   readonly protocol: L4Protocol;
   readonly transport: "tcp" | "udp";
-  /** Whether this build carries the protocol; what it does not is kept, and noted. */
-  readonly isSupported: boolean;
   readonly port: number;
   readonly listen: ListenAt;
   /** CIDRs that may connect, host bits masked away; absent means everybody. */
@@ -206,9 +203,6 @@ function readConnector(raw: RawItem, isOn: boolean, nodeType: NodeType): Reading
   }
   const { fields: item, rejected } = judgeFields(raw, ConnectorItem, tidy, CODES);
   if (item === undefined) return { rejected, notices: [] };
-  const isSupported = isServed(item.protocol);
-  if (!isSupported)
-    notices.push(configIssue("E_UNSUPPORTED_PROTOCOL", raw, "protocol", `${item.protocol} is not supported`));
   const block = item.sourceBlock === undefined ? undefined : parseSourceBlock(item.sourceBlock);
   if (block?.hadHostBits === true) {
     notices.push(configIssue("E_CIDR_HOSTBITS", raw, "sourceBlock", "host bits are masked away"));
@@ -224,7 +218,6 @@ function readConnector(raw: RawItem, isOn: boolean, nodeType: NodeType): Reading
     target: targetOf(item.service),
     protocol: item.protocol,
     transport,
-    isSupported,
     port: item.port,
     listen: listenOf(item.nic, item.localIp),
     ...(block === undefined ? {} : { sources: block.cidrs }),

@@ -76,5 +76,6 @@ export const isWithdrawn = (protocol: unknown): protocol is string =>
 export const transportOf = (protocol: L4Protocol): "tcp" | "udp" =>
   protocol === "udp" || protocol === "tftp" ? "udp" : "tcp";
 
-/** Whether this build carries the protocol. */
-export const isServed = (protocol: L4Protocol): boolean => protocol !== "ftp" && protocol !== "tftp";
+/** What is spoken over that, where it names further connections and both ends must mean the same. */
+export const applicationOf = (protocol: L4Protocol): "ftp" | "tftp" | undefined =>
+  protocol === "ftp" || protocol === "tftp" ? protocol : undefined;

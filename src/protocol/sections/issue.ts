@@ -26,9 +26,6 @@ export interface ConfigIssue {
   readonly other?: string;
 }
 
-/** Whether an issue says that this version does not carry the item. */
-export const isUncarried = ({ code }: Pick<ConfigIssue, "code">): boolean => code === "E_UNSUPPORTED_PROTOCOL";
-
 /** Makes an issue: `text` says what is wrong, without the path. */
 export function configIssue(
   code: ConfigCode,

@@ -4,7 +4,7 @@ import type { JsonObject } from "../values.ts";
 import { isWithdrawn } from "./fields.ts";
 import { isPresent, rawItems, toNumber, type ItemSection, type RawItem } from "./forms.ts";
 import { issueText } from "../issue-text.ts";
-import { configIssue, isUncarried, type ConfigCode, type ConfigIssue } from "./issue.ts";
+import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
 
 /** What a section comes to: `rejected` items are left out, `notices` say what of the others is not served as written. */
 export interface Normalised<Item> {
@@ -52,17 +52,13 @@ export function normaliseItems<Item>(
   return { enabled: section.enabled, items, rejected, notices };
 }
 
-/**
- * The notices of a section that matter, by what becomes of their items: `uncarried` ones are not served by this version, `served` ones
- * are, only otherwise than written. An item that is switched off has none.
- */
-export function noticesByEffect({
+/** The notices of a section that matter, whose items are served otherwise than written. An item that is switched off has none. */
+export function relevantNotices({
   items,
   notices,
-}: Normalised<{ readonly id: string; readonly enabled: boolean }>): Record<"uncarried" | "served", ConfigIssue[]> {
+}: Normalised<{ readonly id: string; readonly enabled: boolean }>): ConfigIssue[] {
   const off = new Set(items.filter(({ enabled }) => !enabled).map(({ id }) => id));
-  const relevant = notices.filter(({ id }) => !off.has(id));
-  return { uncarried: relevant.filter(isUncarried), served: relevant.filter((notice) => !isUncarried(notice)) };
+  return notices.filter(({ id }) => !off.has(id));
 }
 
 /**

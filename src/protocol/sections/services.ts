@@ -9,7 +9,6 @@ import {
   IdleTimeout,
   Index,
   isIpv4OrName,
-  isServed,
   ItemPort,
   L4Protocol,
   says,
@@ -87,8 +86,6 @@ export interface Service {
   readonly name: string;
   readonly protocol: L4Protocol;
   readonly transport: "tcp" | "udp";
-  /** Whether this build carries the protocol; what it does not is kept, and noted. */
-  readonly isSupported: boolean;
   readonly host: string;
   readonly port: number;
   readonly sourceInterface?: string;
@@ -145,10 +142,6 @@ function readService(raw: RawItem, isOn: boolean, isMember: boolean): Reading<Se
   const { fields: item, rejected } = judgeFields(raw, ServiceItem, tidy, CODES);
   if (item === undefined) return { rejected, notices: [] };
   const notices: ConfigIssue[] = [];
-  const isSupported = isServed(item.protocol);
-  if (!isSupported) {
-    notices.push(configIssue("E_UNSUPPORTED_PROTOCOL", raw, "protocol", `${item.protocol} is not supported`));
-  }
   if (item.sourceFromClusterIP === true && !isMember) {
     notices.push(configIssue("E_DEPENDENCY", raw, "sourceFromClusterIP", "ignored: the node is in no cluster"));
   }
@@ -162,7 +155,6 @@ function readService(raw: RawItem, isOn: boolean, isMember: boolean): Reading<Se
     name: item.name,
     protocol: item.protocol,
     transport,
-    isSupported,
     host: item.host,
     port: item.port,
     ...(item.sourceInterface === undefined ? {} : { sourceInterface: item.sourceInterface }),

@@ -136,16 +136,6 @@ describe("a connector that does not listen", () => {
       { state: "waiting", reason: { code: "pending", message: "it is about to be put into force" } },
     ],
     [
-      "has a protocol of another version",
-      { protocol: "ftp" },
-      {},
-      {},
-      {
-        state: "unsupported",
-        reason: { code: "E_UNSUPPORTED_PROTOCOL", message: "protocol: ftp is not supported" },
-      },
-    ],
-    [
       "leads to a node that nobody knows",
       { node: "branch-2" },
       {},

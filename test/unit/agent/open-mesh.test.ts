@@ -113,7 +113,12 @@ test("the shadow and the status say which path carries, and who asks is told of 
     up: 1,
     carrier: { gateway: "gw1", path: "", since: 5500, reason: "the preferred path is up" },
   });
+  rig.stand({ paths: [aPathState({ since: 5500, reason: "the preferred path is up", bytesIn: 99 })] });
+  await rig.clock.advance(1000);
+  expect(rig.counts.changed).toBe(1);
   rig.stand({ paths: [aPathState({ state: "down", carries: false })] });
+  await rig.clock.advance(1000);
+  expect(rig.counts.changed).toBe(2);
   expect(rig.mesh.facts()).toEqual({ "gateway.status": "down", "gateway.paths": 1, "gateway.paths.up": 0 });
 });
 

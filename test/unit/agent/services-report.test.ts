@@ -57,7 +57,6 @@ describe("a service", () => {
   it.each<[string, JsonObject, Partial<ReadingParts>, Parameters<typeof aReading>[1], JsonObject]>([
     ["is off", { enabled: false }, { services: [offered] }, {}, { state: "off" }],
     ["is off with the node", {}, { node: { state: "INACTIVE" } }, {}, { state: "off", reason: { code: "inactive" } }],
-    ["is not supported", { protocol: "tftp" }, {}, {}, { state: "unsupported" }],
     [
       "is down",
       { healthCheck: {} },

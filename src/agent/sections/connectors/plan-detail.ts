@@ -57,6 +57,7 @@ function changes(
   const shown: readonly (readonly [string, (listener: OverlayListener) => string])[] = [
     ["id", ({ connector }) => connector],
     ["to", targetOf],
+    ["protocol", ({ application, protocol }) => application ?? protocol],
     ["addresses", ({ addresses }) => (isMoved ? "" : listed(addresses))],
     ["maxmbps", ({ bitsPerSecond }) => (bitsPerSecond === undefined ? "unlimited" : `${bitsPerSecond / 1_000_000}`)],
     ["sourceBlock", ({ sources }) => (sources === undefined ? "anybody" : listed(sources))],
@@ -71,9 +72,9 @@ function changes(
 }
 
 /** A link is shown by its name, whatever addresses it has. */
-function placeOf({ key, protocol, addresses, port }: OverlayListener): string {
+function placeOf({ key, protocol, application, addresses, port }: OverlayListener): string {
   const nic = /^(?:tcp|udp)\/nic:([^/]+)\//.exec(key)?.[1];
-  return `${protocol} ${nic ?? listed(addresses)}:${port}`;
+  return `${application ?? protocol} ${nic ?? listed(addresses)}:${port}`;
 }
 
 type TargetText = (listener: OverlayListener) => string;

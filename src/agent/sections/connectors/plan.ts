@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { ListenerState, OverlayListener, OverlayReason } from "../../../protocol/overlay.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import { takenBy, type Connector } from "../../../protocol/sections/connectors.ts";
+import { applicationOf } from "../../../protocol/sections/fields.ts";
 
 /** What the overlay has of the section, and this machine's IPv4 addresses by link, the link's own first. */
 export interface ConnectorsActual {
@@ -124,7 +125,7 @@ function placesOf(
   { addresses, nodes }: Pick<ConnectorsActual, "addresses" | "nodes">,
 ): readonly Place[] {
   const owners = new Map<string, string>();
-  const leading = desired.filter((connector) => isServed(connector) && nodes.find(connector.node) !== undefined);
+  const leading = desired.filter((connector) => connector.enabled && nodes.find(connector.node) !== undefined);
   return leading.map((connector) => {
     const { id, transport, port, listen } = connector;
     const at: string[] = [];
@@ -144,12 +145,14 @@ function placesOf(
 /** The overlay's entry for a connector, known by what it listens on, so that a new id does not close it; none without an address. */
 function compileConnector(connector: Connector, at: readonly string[], nodes: Nodes): OverlayListener[] {
   const { id, transport, port, sources, bitsPerSecond, maxFlows, idleTimeoutMs } = connector;
+  const application = applicationOf(connector.protocol);
   const target = leadsTo(connector, nodes);
   if (at.length === 0 || target === undefined) return [];
   const entry: OverlayListener = {
     key: keyOf(connector),
     connector: id,
     protocol: transport,
+    ...(application === undefined ? {} : { application }),
     addresses: [...at],
     port,
     target,
@@ -191,7 +194,7 @@ export function waitingConnectors(desired: readonly Connector[], actual: Connect
 /** Names the enabled connectors that lead to a node that is not this one and not among its peers. */
 export function unknownNodes(desired: readonly Connector[], nodes: Nodes): readonly Issue[] {
   return desired
-    .filter((connector) => isServed(connector) && nodes.find(connector.node) === undefined)
+    .filter((connector) => connector.enabled && nodes.find(connector.node) === undefined)
     .map(({ path, node }) => {
       const at = `${path}.node`;
       const text = `this node knows no node ${node}: check the name, and that the node is registered in this domain`;
@@ -233,8 +236,6 @@ function collisionsOf({ path, transport, port }: Connector, lost: Place["lost"])
   });
 }
 
-const isServed = ({ enabled, isSupported }: Connector): boolean => enabled && isSupported;
-
 function addressesOf(listen: Connector["listen"], byLink: ConnectorsActual["addresses"]): readonly string[] {
   switch (listen.at) {
     case "any":
@@ -248,7 +249,7 @@ function addressesOf(listen: Connector["listen"], byLink: ConnectorsActual["addr
 }
 
 function explain(
-  { port, transport, target, node }: Connector,
+  { port, protocol, transport, target, node }: Connector,
   reason: OverlayReason,
   detail: string | undefined,
 ): string {
@@ -270,7 +271,7 @@ function explain(
     case "unknown-service":
       return `there is no service ${to} on ${node === "local" ? "this node" : node}, or it is switched off`;
     case "protocol-mismatch":
-      return `the service ${to} is not ${transport}`;
+      return `the service ${to} is not ${protocol}`;
     case "unreachable":
       return `the service ${to} cannot be reached${because}`;
     case "no-path":

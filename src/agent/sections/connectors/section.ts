@@ -1,6 +1,6 @@
 import type { Overlay } from "../../../host/overlay.ts";
 import { normaliseConnectors, type Connector } from "../../../protocol/sections/connectors.ts";
-import { noticesByEffect } from "../../../protocol/sections/items.ts";
+import { relevantNotices } from "../../../protocol/sections/items.ts";
 import type { NodeType } from "../../../protocol/values.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { describeConnectorStep } from "./plan-detail.ts";
@@ -42,10 +42,9 @@ export function connectorsSection(
     parse(raw) {
       const normalised = normaliseConnectors(raw, { nodeType: nodeType() });
       const { items, rejected } = normalised;
-      const { uncarried, served } = noticesByEffect(normalised);
       // Whether the section itself, rather than each of its items, is wrong: then what is there stays.
       const isUnusable = items.length === 0 && rejected.some(({ id }) => id === "");
-      return { desired: items, rejected: [...rejected, ...uncarried], notices: served, isUnusable };
+      return { desired: items, rejected, notices: relevantNotices(normalised), isUnusable };
     },
     async observe(signal) {
       const { listeners, states } = await overlay.observe(signal);

@@ -17,8 +17,8 @@ export function describeServiceStep(step: ServiceStep, { services }: ServicesAct
   return `${service.name}: ${changes(before, service).join(", ")}${leadsToSame(before, service) ? "" : ENDS}`;
 }
 
-function targetOf({ protocol, host, port }: OverlayService): string {
-  return `${protocol} ${host.includes(":") ? `[${host}]` : host}:${port}`;
+function targetOf({ protocol, application, host, port }: OverlayService): string {
+  return `${application ?? protocol} ${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
 function changes(from: OverlayService, to: OverlayService): readonly string[] {

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { OverlayService, ServiceHealth } from "../../../protocol/overlay.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
+import { applicationOf } from "../../../protocol/sections/fields.ts";
 import type { Service } from "../../../protocol/sections/services.ts";
 
 /** What the overlay has of the section, and this machine's IPv4 addresses by link, the link's own first. */
@@ -45,10 +46,12 @@ export function planServices(desired: readonly Service[], actual: ServicesActual
 export function compileService(service: Service, addresses: ServicesActual["addresses"]): OverlayService {
   const { name, transport, host, port, sourceInterface, connectTimeoutMs, idleTimeoutMs, healthCheck } = service;
   const sourceAddress = sourceInterface === undefined ? undefined : addresses.get(sourceInterface)?.[0];
+  const application = applicationOf(service.protocol);
   const lacksSource = sourceInterface !== undefined && sourceAddress === undefined;
   return {
     name,
     protocol: transport,
+    ...(application === undefined ? {} : { application }),
     host,
     port,
     ...(sourceAddress === undefined ? {} : { sourceAddress }),
@@ -83,4 +86,4 @@ export function unjudgedServices(desired: readonly Service[], { health }: Servic
   return judged.filter(({ name }) => (health.get(name)?.state ?? "unknown") === "unknown").map(({ path }) => path);
 }
 
-const isOffered = ({ enabled, isSupported }: Service): boolean => enabled && isSupported;
+const isOffered = ({ enabled }: Service): boolean => enabled;

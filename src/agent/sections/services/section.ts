@@ -1,6 +1,6 @@
 import type { Overlay } from "../../../host/overlay.ts";
 import { normaliseServices, type Service } from "../../../protocol/sections/services.ts";
-import { noticesByEffect } from "../../../protocol/sections/items.ts";
+import { relevantNotices } from "../../../protocol/sections/items.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { describeServiceStep } from "./plan-detail.ts";
 import { planServices, unjudgedServices, waitingServices, type ServicesActual, type ServiceStep } from "./plan.ts";
@@ -27,9 +27,8 @@ export function servicesSection(options: ServicesOptions): Section<readonly Serv
     parse(raw) {
       const normalised = normaliseServices(raw, { isMember: isMember() });
       const { items, rejected } = normalised;
-      const { uncarried, served } = noticesByEffect(normalised);
       const isUnusable = isNothingUsable(items, rejected);
-      return { desired: items, rejected: [...rejected, ...uncarried], notices: served, isUnusable };
+      return { desired: items, rejected, notices: relevantNotices(normalised), isUnusable };
     },
     async observe(signal) {
       const { services, health } = await overlay.observe(signal);

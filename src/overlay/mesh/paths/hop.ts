@@ -6,12 +6,12 @@ import { Prober } from "./prober.ts";
 
 /** Told of the probes of a session; times are those of the wall clock. */
 export interface HopUser {
+  /** The other side dialled, and probes the session itself. */
+  readonly isProbed?: true;
   sent(at: number): void;
   answered(sentAt: number, rttMs: number): void;
-  /** A probe is overdue, and nothing else came; perhaps nothing gets through on the whole path. */
-  late?(): void;
-  /** It has ended because nothing came for three probes. */
-  silent?(end: HopEnd): void;
+  /** A probe is overdue and nothing else came. */
+  missed?(): void;
 }
 
 /** Why a hop session ended, in words, and when the first sign of it was (monotonic). */
@@ -80,16 +80,13 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
         bytesRead: () => socket.bytesRead,
         bytesWritten: () => socket.bytesWritten,
         hasStreams: () => this.#streams > 0,
+        isProbed: () => user.isProbed === true,
       },
       {
         sent: (at) => user.sent(at),
         answered: (sentAt, rttMs) => user.answered(sentAt, rttMs),
-        late: () => user.late?.(),
-        down: (since) => {
-          const cause = "three probes went unanswered and nothing else came";
-          this.destroy(cause, since);
-          user.silent?.({ cause, since });
-        },
+        missed: () => user.missed?.(),
+        down: (since) => this.destroy("three probes went unanswered and nothing else came", since),
       },
     );
   }
@@ -107,13 +104,13 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     return this.#prober.rttMs;
   }
 
-  get loss(): number {
-    return this.#prober.loss;
+  /** Whether probes are overdue at this moment and nothing else came. */
+  get isInTrouble(): boolean {
+    return this.#isOver || this.#prober.isInTrouble;
   }
 
-  /** Whether its last probe is overdue, and nothing else came. */
-  get isLate(): boolean {
-    return this.#prober.isLate;
+  get loss(): number {
+    return this.#prober.loss;
   }
 
   get moved(): Moved {

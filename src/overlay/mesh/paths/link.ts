@@ -87,6 +87,11 @@ export class Link {
     return this.#upSince;
   }
 
+  /** Whether it is not known yet if it can be had. */
+  get isUntried(): boolean {
+    return this.#state === "connecting" && !this.#life.signal.aborted;
+  }
+
   get rttMs(): number | undefined {
     return this.#current?.rttMs;
   }
@@ -268,11 +273,8 @@ export class Link {
     const hop: OutwardHop = new Hop(clock, socket, connect, {
       sent: () => undefined,
       answered: () => undefined,
-      // The inward session, where it is idle, would notice seconds later, and until then flows would be sent this way.
-      late: () => this.#current?.hurry(),
-      silent: ({ cause, since }) => {
-        if (this.#current?.isLate === true) this.#current.destroy(cause, since);
-      },
+      // What makes this one silent may have done so to the path, which is looked at seldom while nothing comes inward.
+      missed: () => this.#current?.hurry(),
     });
     this.#own(hop);
     void hop.prove().catch(() => undefined);
@@ -304,6 +306,7 @@ export class Link {
       this.#past.bytesIn += hop.moved.bytesIn;
       this.#past.bytesOut += hop.moved.bytesOut;
       if (hop === this.#current) this.#lost(end);
+      else if (this.#current?.isInTrouble === true) this.#current.destroy(end.cause, end.since);
     });
   }
 

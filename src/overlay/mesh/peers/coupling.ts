@@ -3,17 +3,21 @@ import type { Socket } from "node:net";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Gate } from "../../gate.ts";
 import { flowReason } from "../../reasons.ts";
+import type { Editing } from "../../interpreter.ts";
+import type { TunnelGates } from "../mesh-gates.ts";
 import { Pump } from "./pump.ts";
 import { resetStream } from "../reset.ts";
 import { codeOf, reasonOfCode } from "./wire.ts";
 
-export interface CouplingOptions {
+export interface CouplingOptions extends Partial<Editing> {
   /** Connected, half-open capable, and not yet read from. */
   readonly socket: Socket;
   /** The answered stream of the flow. */
   readonly stream: Http2Stream;
   /** From the socket, and to it. */
   readonly gates?: { readonly in: Gate; readonly out: Gate };
+  /** The node's limits over all tunnels. */
+  readonly tunnels?: TunnelGates | undefined;
   /** Why the session below the stream has ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
   /** Told once: without a reason when both sides closed in order. */
@@ -34,10 +38,10 @@ export class Coupling {
   #idleSince = 0;
 
   constructor(options: CouplingOptions) {
-    const { socket, stream, gates } = options;
+    const { socket, stream, gates, tunnels, edits } = options;
     this.#options = options;
-    this.#up = new Pump(socket, stream, gates?.in);
-    this.#down = new Pump(stream, socket, gates?.out);
+    this.#up = new Pump(socket, stream, [gates?.in, tunnels?.out], edits?.up);
+    this.#down = new Pump(stream, socket, [gates?.out, tunnels?.in], edits?.down);
   }
 
   /** Bytes read from the socket. */
@@ -81,7 +85,8 @@ export class Coupling {
   sweep(now: number, idleTimeoutMs: number): void {
     const { socket, stream } = this.#options;
     const progress = this.#up.bytes + this.#down.bytes - socket.writableLength - stream.writableLength;
-    if (progress !== this.#progress || this.#up.isAtGate || this.#down.isAtGate) {
+    const isInUse = this.#up.isAtGate || this.#down.isAtGate || this.#options.isBusy?.() === true;
+    if (progress !== this.#progress || isInUse) {
       this.#progress = progress;
       this.#idleSince = now;
       return;

@@ -29,7 +29,7 @@ class OpeningFlow implements Dial {
   readonly #unread: Pick<UnreadBytes, "watch">;
   readonly #request: RemoteRequest;
   readonly #user: RemoteUser;
-  readonly #flow = randomUUID();
+  readonly #flow: string;
   #stream: ClientHttp2Stream | undefined;
   #tunnel: Tunnel | undefined;
   #left = ATTEMPTS;
@@ -39,6 +39,7 @@ class OpeningFlow implements Dial {
     this.#tunnels = tunnels;
     this.#unread = unread;
     this.#request = request;
+    this.#flow = request.flow ?? randomUUID();
     this.#user = user;
   }
 
@@ -60,8 +61,9 @@ class OpeningFlow implements Dial {
   }
 
   #open(tunnel: Tunnel): void {
-    const { target, protocol, client } = this.#request;
-    const headers = flowHeaders(target.peer, { service: target.label, protocol, flow: this.#flow, client });
+    const { target, protocol, application, data, client } = this.#request;
+    const request = { service: target.label, protocol, application, flow: this.#flow, client, data };
+    const headers = flowHeaders(target.peer, request);
     const stream = tunnel.open(headers, { endStream: false });
     if (stream === undefined) return this.#again("tunnel-lost");
     this.#tunnel = tunnel;

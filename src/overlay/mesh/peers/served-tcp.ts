@@ -2,15 +2,20 @@ import type { Socket } from "node:net";
 import type { Clock } from "../../../host/clock.ts";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Dial, Dialer, DialUser } from "../../dial.ts";
+import { editing, type Interpreter } from "../../interpreter.ts";
 import { Coupling } from "./coupling.ts";
 import { refuse, servedRecord, type Outcome, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
 import { reasonOfCode, type FlowRequest } from "./wire.ts";
+
+export interface ServedTcpOptions extends ServedFlowOptions {
+  readonly interpreter?: Interpreter | undefined;
+}
 
 /** A peer's stream and the connection dialled for it. */
 export class ServedTcp implements ServedFlow, DialUser {
   readonly peer: string;
   readonly request: FlowRequest;
-  readonly #options: ServedFlowOptions;
+  readonly #options: ServedTcpOptions;
   readonly #clock: Clock;
   readonly #dialer: Dialer;
   #dial: Dial | undefined;
@@ -18,12 +23,17 @@ export class ServedTcp implements ServedFlow, DialUser {
   #places: Pick<Outcome, "from" | "to"> = {};
   #isOver = false;
 
-  constructor(options: ServedFlowOptions, { clock, dialer }: { readonly clock: Clock; readonly dialer: Dialer }) {
+  constructor(options: ServedTcpOptions, { clock, dialer }: { readonly clock: Clock; readonly dialer: Dialer }) {
     this.peer = options.peer;
     this.request = options.request;
     this.#options = options;
     this.#clock = clock;
     this.#dialer = dialer;
+  }
+
+  /** The address that was reached. */
+  get reached(): string | undefined {
+    return this.#places.to?.ip;
   }
 
   start(): void {
@@ -35,7 +45,7 @@ export class ServedTcp implements ServedFlow, DialUser {
 
   connected(socket: Socket, address: string): void {
     this.#dial = undefined;
-    const { stream, offered, lost } = this.#options;
+    const { stream, offered, lost, tunnels, interpreter } = this.#options;
     if (this.#isOver || stream.destroyed || stream.closed) {
       socket.on("error", () => undefined).resetAndDestroy();
       return this.#finish({ reason: lost() ?? reasonOfCode(stream.rstCode) });
@@ -47,7 +57,14 @@ export class ServedTcp implements ServedFlow, DialUser {
       to: { ip: address, port: offered.target.port },
     };
     stream.respond({ ":status": 200 });
-    this.#coupling = new Coupling({ socket, stream, lost, onEnd: (reason) => this.#finish({ reason }) });
+    this.#coupling = new Coupling({
+      socket,
+      stream,
+      tunnels,
+      ...editing(interpreter, "service"),
+      lost,
+      onEnd: (reason) => this.#finish({ reason }),
+    });
     this.#coupling.start();
   }
 

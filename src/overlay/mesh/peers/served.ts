@@ -3,9 +3,11 @@ import type { OverlayMesh } from "../../../protocol/overlay-mesh.ts";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { ListenerOptions } from "../../listener.ts";
 import { literalTarget, type Offered } from "../../targets.ts";
+import type { TunnelGates } from "../mesh-gates.ts";
 import type { UnreadBytes } from "../unread.ts";
 import { grantsOf, isForbidden, literalOf, type Grants } from "./grants.ts";
-import { refuse, servedRecord, type ServedFlow } from "./served-flow.ts";
+import { refuse, servedRecord, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
+import { ServedFtp } from "./served-ftp.ts";
 import { ServedTcp } from "./served-tcp.ts";
 import { ServedUdp } from "./served-udp.ts";
 import { readFlow, type FlowRequest } from "./wire.ts";
@@ -17,6 +19,11 @@ export type Local = Pick<
 >;
 
 const LITERAL_IDLE_MS = { tcp: 900_000, udp: 60_000 } as const;
+/**
+ * The one port at which a literal address is believed to be an FTP server's: of whatever says back what it is told a peer could
+ * otherwise have any port of that host announced.
+ */
+const FTP_PORT = 21;
 const SECOND_MS = 1000;
 /** A peer that asks in vain over and over must not push the records of others out. */
 const RECORDED_A_SECOND = 100;
@@ -25,15 +32,18 @@ const RECORDED_A_SECOND = 100;
 export class Served {
   readonly #local: Local;
   readonly #unread: Pick<UnreadBytes, "watch">;
+  readonly #tunnels: TunnelGates | undefined;
   readonly #flows = new Set<ServedFlow>();
+  readonly #controls = new Map<string, ServedFtp>();
   #grants: Grants = grantsOf([]);
   #peers: ReadonlySet<string> = new Set();
   #second = -Infinity;
   #recordedInSecond = 0;
 
-  constructor(local: Local, unread: Pick<UnreadBytes, "watch">) {
+  constructor(local: Local, unread: Pick<UnreadBytes, "watch">, tunnels?: TunnelGates) {
     this.#local = local;
     this.#unread = unread;
+    this.#tunnels = tunnels;
   }
 
   get active(): number {
@@ -76,8 +86,8 @@ export class Served {
       return;
     }
     this.#local.budget.take(1);
-    const options = { stream, peer, request, offered, lost, startedAt, onEnd: this.#onEnd };
-    const flow = request.protocol === "tcp" ? new ServedTcp(options, this.#local) : new ServedUdp(options, this.#local);
+    const tunnels = this.#tunnels;
+    const flow = this.#flowOf({ stream, peer, request, offered, lost, tunnels, startedAt, onEnd: this.#onEnd });
     this.#flows.add(flow);
     this.#unread.watch(peer, stream);
     this.#local.onBusy();
@@ -96,22 +106,50 @@ export class Served {
     for (const flow of this.#flows) flow.abort("removed");
   }
 
+  #flowOf(options: ServedFlowOptions): ServedFlow {
+    const { peer, request } = options;
+    if (request.protocol === "udp") return new ServedUdp(options, this.#local);
+    if (request.application === "ftp") {
+      const control = new ServedFtp(options, this.#local);
+      this.#controls.set(controlKey(peer, request.flow), control);
+      return control.flow;
+    }
+    const flow = new ServedTcp(options, this.#local);
+    this.#controlOf(peer, request)?.begun(flow);
+    return flow;
+  }
+
+  /** The control connection of a data connection, which leads to the same service. */
+  #controlOf(peer: string, { service, data }: FlowRequest): ServedFtp | undefined {
+    const control = data && this.#controls.get(controlKey(peer, data.control));
+    return control?.flow.request.service === service ? control : undefined;
+  }
+
   #isGranted(peer: string, { service, protocol }: FlowRequest): boolean {
     return this.#grants.has(peer, service, protocol);
   }
 
   #offer(peer: string, request: FlowRequest): Offered | OverlayReason {
-    const { service, protocol } = request;
+    const { service, protocol, data } = request;
     if (!this.#peers.has(peer) || !this.#isGranted(peer, request)) return "not-granted";
     if (!this.#local.budget.hasRoom(1)) return "out-of-resources";
+    if (data !== undefined) return this.#controlOf(peer, request)?.claim(data.port) ?? "not-granted";
     const literal = literalOf(service);
-    if (literal === undefined) return this.#local.targets.service(service, protocol);
+    if (literal === undefined) return this.#local.targets.service(service, request);
     if (isForbidden(literal.host)) return "not-granted";
+    if (request.application === "ftp" && literal.port !== FTP_PORT) return "protocol-mismatch";
     return { target: literalTarget(literal), idleTimeoutMs: LITERAL_IDLE_MS[protocol] };
   }
 
   readonly #onEnd = (flow: ServedFlow, record: OverlayFlow): void => {
     this.#flows.delete(flow);
+    this.#controlOf(flow.peer, flow.request)?.ended(flow);
+    const key = controlKey(flow.peer, flow.request.flow);
+    const control = this.#controls.get(key);
+    if (control?.flow === flow) {
+      this.#controls.delete(key);
+      control.close(record.reason);
+    }
     this.#local.budget.give(1);
     this.#local.flows.add(record);
   };
@@ -126,3 +164,5 @@ export class Served {
     if (this.#recordedInSecond <= RECORDED_A_SECOND) this.#local.flows.add(record);
   }
 }
+
+const controlKey = (peer: string, flow: string): string => `${peer} ${flow}`;

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import { isIP } from "node:net";
-import { OverlayReason } from "../../../protocol/overlay.ts";
+import { OverlayReason, type Application } from "../../../protocol/overlay.ts";
 import {
   CANCEL,
   CONNECT_ERROR,
@@ -15,6 +15,9 @@ export interface FlowRequest {
   /** A service by its name, or `IP:port`. */
   readonly service: string;
   readonly protocol: "tcp" | "udp";
+  readonly application?: Application | undefined;
+  /** Of a data connection: the flow of its control connection, and the port announced there. */
+  readonly data?: { readonly control: string; readonly port: number } | undefined;
   /** The same in the records of both ends. */
   readonly flow: string;
   /** Whom the source serves, as it says. */
@@ -22,6 +25,7 @@ export interface FlowRequest {
 }
 
 const MAX_SERVICE = 253;
+const PORT = /^[1-9]\d{0,4}$/;
 const FLOW_ID = /^[0-9a-f-]{1,64}$/;
 
 const statuses: Readonly<Partial<Record<OverlayReason, number>>> = {
@@ -70,7 +74,8 @@ const reasonsOfCodes = new Map(
 );
 
 /** The headers of a CONNECT (RFC 9113 §8.5), for UDP an extended one (RFC 8441 §4). */
-export function flowHeaders(peer: string, { service, protocol, flow, client }: FlowRequest): OutgoingHttpHeaders {
+export function flowHeaders(peer: string, request: FlowRequest): OutgoingHttpHeaders {
+  const { service, protocol, application, flow, client, data } = request;
   const udp =
     protocol === "udp"
       ? { ":protocol": "connect-udp", ":scheme": "https", ":path": "/", "capsule-protocol": "?1" }
@@ -80,7 +85,8 @@ export function flowHeaders(peer: string, { service, protocol, flow, client }: F
     ":authority": `${peer}:443`,
     ...udp,
     "holdfast-service": service,
-    "holdfast-protocol": protocol,
+    "holdfast-protocol": data === undefined ? (application ?? protocol) : "ftp-data",
+    ...(data === undefined ? {} : { "holdfast-control": data.control, "holdfast-port": String(data.port) }),
     "holdfast-flow": flow,
     "holdfast-client": `${client.ip}:${client.port}`,
   };
@@ -95,10 +101,34 @@ export function readFlow(headers: IncomingHttpHeaders): FlowRequest | undefined 
   if (service === "" || typeof flow !== "string" || !FLOW_ID.test(flow)) return undefined;
   const client = readPlace(headers["holdfast-client"]);
   if (client === undefined) return undefined;
+  const common = { service, flow, client };
   const isExtended = headers[":protocol"] === "connect-udp";
-  if (protocol === "tcp" && headers[":protocol"] === undefined) return { service, protocol, flow, client };
-  if (protocol === "udp" && isExtended) return { service, protocol, flow, client };
-  return undefined;
+  if (!isExtended && headers[":protocol"] !== undefined) return undefined;
+  switch (protocol) {
+    case "tcp":
+      return isExtended ? undefined : { ...common, protocol };
+    case "udp":
+      return isExtended ? { ...common, protocol } : undefined;
+    case "ftp":
+      return isExtended ? undefined : { ...common, protocol: "tcp", application: protocol };
+    case "tftp":
+      return isExtended ? { ...common, protocol: "udp", application: protocol } : undefined;
+    case "ftp-data": {
+      const data = isExtended ? undefined : readData(headers);
+      return data && { ...common, protocol: "tcp", data };
+    }
+    default:
+      return undefined;
+  }
+}
+
+function readData(headers: IncomingHttpHeaders): FlowRequest["data"] {
+  const control = headers["holdfast-control"];
+  const port = headers["holdfast-port"];
+  if (typeof control !== "string" || !FLOW_ID.test(control)) return undefined;
+  return typeof port === "string" && PORT.test(port) && Number(port) <= 65_535
+    ? { control, port: Number(port) }
+    : undefined;
 }
 
 /** Reads `ip:port`, IPv6 without brackets. */

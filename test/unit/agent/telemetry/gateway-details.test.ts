@@ -26,6 +26,11 @@ test("one in which nothing was answered is none", () => {
   expect(gatewayDetails({ ...BUCKET, answered: 0 }, "gw1", true, NO_HOPS)).toBeUndefined();
 });
 
+test("one that no control plane would take is none", () => {
+  expect(gatewayDetails({ ...BUCKET, maxRtt: 3_600_001 }, "gw1", true, NO_HOPS)).toBeUndefined();
+  expect(gatewayDetails(BUCKET, "Not a name", true, NO_HOPS)).toBeUndefined();
+});
+
 test("hops come along with their names, or their addresses again", () => {
   const hop = { minRtt: 1, maxRtt: 1, meanRtt: 1, numRtt: 3 };
   const found = [
@@ -33,7 +38,7 @@ test("hops come along with their names, or their addresses again", () => {
     { ...hop, hop: 2, ip: "10.0.0.2" },
   ];
   const nameOf = (ip: string): string => (ip === "10.0.0.1" ? "router.example.org" : ip);
-  expect(gatewayDetails(BUCKET, "gw1", true, { found, nameOf })?.["hops"]).toEqual([
+  expect(gatewayDetails(BUCKET, "gw1", true, { found, nameOf })?.hops).toEqual([
     { ...hop, hop: 1, ip: "10.0.0.1", fqdn: "router.example.org" },
     { ...hop, hop: 2, ip: "10.0.0.2", fqdn: "10.0.0.2" },
   ]);

@@ -18,11 +18,13 @@ function setUp(open: readonly OpenEvent[] = []) {
     [uidOf(3), "gw2"],
     [uidOf(4), "branch"],
   ]);
+  const gateways = new Set([uidOf(2), uidOf(3)]);
   const surroundings = { isWanted: true, isOnline: true };
   const mesh = meshEvents({
     clock,
     events,
     nameOf: (uid) => names.get(uid),
+    isGateway: (uid) => gateways.has(uid),
     isWanted: () => surroundings.isWanted,
     isOnline: () => surroundings.isOnline,
   });
@@ -30,6 +32,7 @@ function setUp(open: readonly OpenEvent[] = []) {
     clock,
     mesh,
     names,
+    gateways,
     surroundings,
     seen,
     /** What was told since the last time. */
@@ -53,7 +56,7 @@ const event = (kind: MeshEvent["kind"], more: Partial<MeshEvent> = {}): MeshEven
   ...more,
 });
 const UP = { state: "up" } as const;
-const DOWN = { state: "down", reason: "reset by the peer", carries: false } as const;
+const DOWN = { state: "down", remote: undefined, reason: "reset by the peer", carries: false } as const;
 const GW2 = { gateway: uidOf(3) } as const;
 const LOST = "EXCEEDED WARNING Data Plane Disruption: Node gw1 via Internet path abnormally disconnected";
 const BACK = "CLEARED INFO Data Plane Disruption: Node gw1 via Internet path is connected again";
@@ -207,7 +210,7 @@ describe("all ways together", () => {
 });
 
 describe("in the first minute and at the end", () => {
-  test("nothing is told, and then what is still so", async () => {
+  test("nothing is told of what comes up, and then what is still so", async () => {
     const rig = setUp();
     rig.stand(UP, { ...GW2, ...UP });
     rig.stand(DOWN, { ...GW2, ...DOWN });
@@ -218,6 +221,18 @@ describe("in the first minute and at the end", () => {
     expect(rig.told()).toEqual([]);
     await rig.clock.advance(1);
     expect(rig.told()).toEqual([LOST]);
+  });
+
+  test("what ended a loss is told, and what left the domain", async () => {
+    const rig = setUp();
+    rig.stand(UP, { ...GW2, ...UP });
+    rig.mesh.happened([event("moved", { ...GW2, from: { gateway: uidOf(2), path: "" }, durationMs: 1500 })]);
+    expect(rig.told()).toEqual([
+      "UNKNOWN INFO Data Plane Failover: Traffic goes by gw2 instead of gw1 in 1500 ms: three probes went unanswered",
+    ]);
+    rig.names.delete(uidOf(2));
+    rig.mesh.happened([event("gateway-removed", { cause: "the document" })]);
+    expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);
   });
 
   test("what an earlier run left open is cleared once it is well, and stays open while it is not", async () => {
@@ -254,7 +269,7 @@ describe("what happened", () => {
     [
       event("moved", { ...GW2, from: { gateway: uidOf(2), path: "wan2" }, durationMs: 812.4 }),
       "UNKNOWN INFO Data Plane Failover: Traffic goes by gw2 instead of gw1/wan2 in 812 ms: three probes went unanswered",
-      { to: "gw2", from: "gw1/wan2", durationMs: 812.4, cause: "three probes went unanswered" },
+      { to: "gw2", from: "gw1/wan2", durationMs: 812, cause: "three probes went unanswered" },
     ],
     [
       event("moved"),
@@ -280,7 +295,11 @@ describe("what happened", () => {
     await rig.clock.advance(MINUTE);
     rig.mesh.happened([event("gateway-removed", { ...GW2, cause: "the document" })]);
     expect(rig.told()).toEqual([]);
+    rig.gateways.delete(uidOf(3));
+    rig.mesh.happened([event("gateway-removed", { ...GW2, cause: "the document" })]);
+    expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw2 removed from the domain"]);
     rig.names.delete(uidOf(2));
+    rig.gateways.delete(uidOf(2));
     rig.mesh.happened([event("gateway-removed", { cause: "the document" })]);
     rig.stand({ ...GW2, ...UP });
     expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);

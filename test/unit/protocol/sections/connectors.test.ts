@@ -39,7 +39,6 @@ describe("a connector found stored", () => {
           target: { service: "web" },
           protocol: "tcp",
           transport: "tcp",
-          isSupported: true,
           port: 8080,
           listen: { at: "any" },
           maxFlows: 10_000,
@@ -70,7 +69,9 @@ describe("a connector found stored", () => {
     ["a literal target", { service: "10.9.0.15:514" }, { target: { host: "10.9.0.15", port: 514 } }],
     ["a trickle", { maxmbps: 1e-9 }, { bitsPerSecond: 1 }],
     ["udp", { protocol: "udp" }, { transport: "udp", maxFlows: 1024, idleTimeoutMs: 60_000 }],
-    ["rdp", { protocol: "rdp" }, { transport: "tcp", isSupported: true }],
+    ["rdp", { protocol: "rdp" }, { transport: "tcp" }],
+    ["ftp", { protocol: "ftp" }, { transport: "tcp", protocol: "ftp" }],
+    ["tftp", { protocol: "tftp" }, { transport: "udp", protocol: "tftp", idleTimeoutMs: 60_000 }],
     ["an old name", { node: "Branch-B" }, { node: "Branch-B" }],
     ["a full name", { node: "branch-b.example.net" }, { node: "branch-b.example.net" }],
     ["a uid", { node: A }, { node: A }],
@@ -142,19 +143,12 @@ describe("a connector found stored", () => {
   });
 
   it("keeps and notes what is not served as written", () => {
-    const raw = v2(
-      { ...web, protocol: "ftp" },
-      { ...web, protocol: "tftp" },
-      { ...web, port: 9, sourceBlock: "10.1.2.3/8" },
-    );
+    const raw = v2({ ...web, sourceBlock: "10.1.2.3/8" });
     const { items, rejected, notices } = normalise(raw);
     expect(rejected).toEqual([]);
-    expect(items.map(({ isSupported }) => isSupported)).toEqual([false, false, true]);
-    expect(items[2]?.sources).toEqual(["10.0.0.0/8"]);
+    expect(items[0]?.sources).toEqual(["10.0.0.0/8"]);
     expect(notices.map(tagged)).toEqual([
-      "E_UNSUPPORTED_PROTOCOL connectors.items.id-0.protocol: ftp is not supported",
-      "E_UNSUPPORTED_PROTOCOL connectors.items.id-1.protocol: tftp is not supported",
-      "E_CIDR_HOSTBITS connectors.items.id-2.sourceBlock: host bits are masked away",
+      "E_CIDR_HOSTBITS connectors.items.id-0.sourceBlock: host bits are masked away",
     ]);
   });
 

@@ -29,7 +29,6 @@ describe("a service found stored", () => {
           enabled: true,
           ...web,
           transport: "tcp",
-          isSupported: true,
           sourceFromClusterIP: false,
           connectTimeoutMs: 5000,
           idleTimeoutMs: 86_400_000,
@@ -50,7 +49,9 @@ describe("a service found stored", () => {
     ["a health check", { healthCheck: {} }, { healthCheck: { intervalMs: 10_000, failures: 3, successes: 1 } }],
     ["udp", { protocol: "udp" }, { transport: "udp", idleTimeoutMs: 60_000 }],
     ["an idle time", { protocol: "udp", idleTimeout: 2 }, { idleTimeoutMs: 2000 }],
-    ["ssh", { protocol: "ssh" }, { transport: "tcp", isSupported: true, protocol: "ssh" }],
+    ["ssh", { protocol: "ssh" }, { transport: "tcp", protocol: "ssh" }],
+    ["ftp", { protocol: "ftp" }, { transport: "tcp", protocol: "ftp" }],
+    ["tftp", { protocol: "tftp" }, { transport: "udp", protocol: "tftp", idleTimeoutMs: 60_000 }],
     ["off", { enabled: false }, { enabled: false }],
     ["a source interface", { sourceInterface: "ens192.30" }, { sourceInterface: "ens192.30" }],
   ])("is taken with %s", (_, change, expected) => {
@@ -97,18 +98,15 @@ describe("a service found stored", () => {
 
   it("keeps and notes what is not served as written", () => {
     const vip = { sourceInterface: "lo", sourceFromClusterIP: true };
-    const raw = v2({ ...web, protocol: "ftp" }, { ...web, name: "b", protocol: "tftp" }, { ...web, name: "c", ...vip });
+    const raw = v2({ ...web, ...vip });
     const { items, rejected, notices } = normaliseServices(raw);
     expect(rejected).toEqual([]);
-    expect(items.map(({ isSupported }) => isSupported)).toEqual([false, false, true]);
     expect(notices.map(({ code, message }) => `${code} ${message}`)).toEqual([
-      "E_UNSUPPORTED_PROTOCOL services.items.id-0.protocol: ftp is not supported",
-      "E_UNSUPPORTED_PROTOCOL services.items.id-1.protocol: tftp is not supported",
-      "E_DEPENDENCY services.items.id-2.sourceFromClusterIP: ignored: the node is in no cluster",
+      "E_DEPENDENCY services.items.id-0.sourceFromClusterIP: ignored: the node is in no cluster",
     ]);
-    expect(items[2]).toMatchObject({ sourceInterface: "lo", sourceFromClusterIP: false });
+    expect(items[0]).toMatchObject({ sourceInterface: "lo", sourceFromClusterIP: false });
     const member = normaliseServices(raw, { isMember: true });
-    expect([member.items[2]?.sourceFromClusterIP, member.notices.length]).toEqual([true, 2]);
+    expect([member.items[0]?.sourceFromClusterIP, member.notices.length]).toEqual([true, 0]);
   });
 
   it("loses its name to an earlier one, by index and then by id", () => {

@@ -56,7 +56,8 @@ describe("the steps to connectors", () => {
     ["another protocol", [aConnector("a", { transport: "udp" })], [itsListener("a")], ["close a", "listen a"]],
     ["gone", [], [itsListener("a")], ["close a"]],
     ["switched off", [aConnector("a", { enabled: false })], [itsListener("a")], ["close a"]],
-    ["a protocol that is not carried", [aConnector("a", { isSupported: false })], [itsListener("a")], ["close a"]],
+    ["ftp where there was tcp", [aConnector("a", { protocol: "ftp" })], [itsListener("a")], ["change a"]],
+    ["ftp", [aConnector("a", { protocol: "ftp" })], [itsListener("a", { application: "ftp" })], []],
     ["on a link", [aConnector("a", nic)], [itsListener("a", onNic)], []],
     [
       "a link with one address more",
@@ -150,7 +151,6 @@ describe("what connectors wait for", () => {
     const failed = [state({ reason: "loop" })];
     expect(waitingConnectors([aConnector("a")], actualOf([], [state({ state: "listening" })]))).toEqual([]);
     expect(waitingConnectors([aConnector("a", { enabled: false })], actualOf([], failed))).toEqual([]);
-    expect(waitingConnectors([aConnector("a", { isSupported: false })], actualOf([], failed))).toEqual([]);
     expect(waitingConnectors([aConnector("a")], actualOf())).toEqual([]);
   });
 
@@ -201,7 +201,6 @@ describe("two connectors that meet on the machine", () => {
 
   test.each<[string, Partial<Connector>]>([
     ["that is off", { enabled: false }],
-    ["that is not carried", { isSupported: false }],
     ["of another transport", { transport: "udp" }],
     ["of another port", { port: 81 }],
   ])("one %s takes nothing", (_, more) => {

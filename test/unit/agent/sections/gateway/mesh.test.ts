@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { compileMesh } from "../../../../../src/agent/sections/gateway/mesh.ts";
+import { compileMesh, meshCompiler } from "../../../../../src/agent/sections/gateway/mesh.ts";
 import type { GatewayActual } from "../../../../../src/agent/sections/gateway/plan.ts";
 import { OverlayMesh } from "../../../../../src/protocol/overlay-mesh.ts";
 import { normaliseGateway } from "../../../../../src/protocol/sections/gateway.ts";
@@ -120,6 +120,20 @@ describe("this node's own gateway", () => {
     const domain = aDomain([aPeer(4, "branch", { mayDial: true })]);
     expect(compiled(SERVER, { domain })?.peers).toMatchObject([{ uid: uidOf(4), mayDial: true }]);
   });
+});
+
+test("a mesh is made once for the same documents, and anew for any other", () => {
+  const { gateway } = normaliseGateway({ ...SERVER, port: 0 }, { nodeType: "Node" });
+  const compile = meshCompiler();
+  const actual = aGatewayActual();
+  const before = { addresses: ["0.0.0.0"], port: 7443 };
+  const first = compile(gateway, actual, before);
+  expect(compile(gateway, { ...actual, local: new Set() }, before)).toBe(first);
+  expect(compile(gateway, actual, { ...before, port: 1 })?.server?.port).toBe(1);
+  expect(compile(gateway, { ...actual, domain: aDomain([]) }, undefined)).toBeUndefined();
+  expect(compile(gateway, { ...actual, isActive: false }, before)).toBeUndefined();
+  const other = normaliseGateway({}, { nodeType: "Node" }).gateway;
+  expect(compile(other, actual, before)?.server).toBeUndefined();
 });
 
 test("limits and static routes are in the table's units and uids", () => {

@@ -28,7 +28,8 @@ describe("the steps to services", () => {
     ["another name", [aConfigService("a", { name: "api" })], [itsEntry()], ["withdraw web", "offer a"]],
     ["gone", [], [itsEntry()], ["withdraw web"]],
     ["switched off", [aConfigService("a", { enabled: false })], [itsEntry()], ["withdraw web"]],
-    ["a protocol that is not carried", [aConfigService("a", { isSupported: false })], [itsEntry()], ["withdraw web"]],
+    ["ftp where there was tcp", [aConfigService("a", { protocol: "ftp" })], [itsEntry()], ["change a"]],
+    ["ftp", [aConfigService("a", { protocol: "ftp" })], [itsEntry({ application: "ftp" })], []],
     [
       "a link has an address again",
       [aConfigService("a", { sourceInterface: "eth0" })],

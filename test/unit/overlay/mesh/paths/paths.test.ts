@@ -171,6 +171,27 @@ describe("paths to gateways", () => {
     await expect(paths.direct(G1, { signal: AbortSignal.timeout(1000) })).rejects.toMatchObject({ code: "no-path" });
   });
 
+  it("whoever asks before anything is known of them waits for the first verdict, and no longer", async () => {
+    const { paths, until, state, splice } = await rig();
+    const gateway = await testGateway();
+    const proxy = await FaultProxy.start(await freePort(), gateway.port);
+    await proxy.set({ kind: "hang" });
+    paths.apply(mesh([pathTo(G1, proxy.port)], { [G1]: gateway.key }));
+    const asked = splice();
+    const given = paths.splice(PEER, { signal: AbortSignal.abort(new Error("given up")) });
+    await expect(given).rejects.toThrow("given up");
+    asked.catch(() => undefined);
+    await until("the path is down", () => state(G1)?.state === "down");
+    await expect(asked).rejects.toMatchObject({ code: "no-path" });
+    paths.apply(undefined);
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    expect((await splice()).way.gateway).toBe(G1);
+    paths.apply(mesh([pathTo(G2, proxy.port)], { [G2]: gateway.key }));
+    const removed = splice();
+    paths.apply(undefined);
+    await expect(removed).rejects.toMatchObject({ code: "no-path" });
+  });
+
   it("the wrong key at the right address is not spoken to, for ever", async () => {
     const { paths, until, state } = await rig();
     const gateway = await testGateway();
@@ -225,7 +246,7 @@ describe("paths to gateways", () => {
   });
 
   it("a half-open tunnel is found by probes, and what runs over it ends as lost", async () => {
-    const { paths, until, state, splice, events } = await rig();
+    const { paths, until, state, splice, events, clock } = await rig();
     const gateway = await testGateway();
     const proxy = await FaultProxy.start(await freePort(), gateway.port);
     paths.apply(mesh([pathTo(G1, proxy.port)], { [G1]: gateway.key }));
@@ -235,10 +256,12 @@ describe("paths to gateways", () => {
     let fate: unknown;
     stream.on("error", (error) => (fate = error));
     await proxy.set({ kind: "black-hole", from: "controller" });
+    const cutAt = clock.elapsed();
     await until("the stream ends", () => fate);
     expect(fate).toMatchObject({ code: "tunnel-lost" });
-    // The idle inward session is not waited for: new flows would be sent the same way until it notices, too.
-    expect(state(G1)?.state).toBe("down");
+    await until("the path is down", () => state(G1)?.state === "down");
+    // The inward session, on which nothing moves, is not found out any later than the one that carries.
+    expect(clock.elapsed() - cutAt).toBeLessThan(3000);
     expect(events.at(-1)).toMatchObject({
       kind: "path-lost",
       gateway: G1,
@@ -320,7 +343,7 @@ describe("paths to gateways", () => {
     const gateway = await testGateway();
     const { paths, until, state, events, clock } = await rig();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
-    for (let lost = 1; lost <= 5; lost += 1) {
+    for (let lost = 1; lost <= 9; lost += 1) {
       await until("it is up", () => isUp(state(G1)));
       gateway.inward.at(-1)?.destroy();
       await until("it is lost", () => events.filter(({ kind }) => kind === "path-lost").length === lost);

@@ -1,0 +1,134 @@
+import { Lines } from "./lines.ts";
+import { announcedPort, passiveCode, type Passive } from "./passive.ts";
+
+export interface DialogueUser {
+  /** The server waits for a data connection at this port. What is answered instead, without a line end; undefined refuses it. */
+  announced(passive: Passive, port: number, line: string): string | undefined;
+  /** What passes is not FTP; nothing more is let through. */
+  failed(): void;
+}
+
+/** Longer lines are no FTP: paths have at most 4,096 bytes (PATH_MAX). */
+const MAX_LINE_BYTES = 8192;
+/** So many commands wait for their replies at most; of more, the oldest are taken as answered. */
+const MAX_PENDING = 256;
+
+/** What cannot be carried: active mode, long addresses (RFC 1639), and TLS, which would hide the replies. */
+const REFUSED: ReadonlySet<string> = new Set(["PORT", "EPRT", "LPRT", "LPSV", "SPSV", "AUTH"]);
+const REFUSAL = "502 Not available through this connector: passive mode without TLS only.\r\n";
+const CANNOT_OPEN = "425 Cannot open a data connection.\r\n";
+/** Sent in place of a refused command, so that its answer comes in its turn. */
+const SUBSTITUTE = "NOOP\r\n";
+/** The first byte of a TLS connection (RFC 8446 §5.1). */
+const TLS_HANDSHAKE = 0x16;
+
+type Command = Passive | "refused" | "other";
+
+interface Reply {
+  readonly code: string;
+  /** What the client sees of its lines before the last one, and then what becomes of that. */
+  readonly answers: Command | undefined;
+}
+
+/**
+ * The control connection of FTP (RFC 959), both ways: announcements of data ports are replaced, and commands that cannot be carried are
+ * answered with 502. Everything else passes as it is, line by line.
+ */
+export class Dialogue {
+  readonly #user: DialogueUser;
+  readonly #requests = new Lines(MAX_LINE_BYTES);
+  readonly #replies = new Lines(MAX_LINE_BYTES);
+  #pending: Command[] = [];
+  #reply: Reply | undefined;
+  #isGreeted = false;
+  #hasBegun = false;
+  #hasFailed = false;
+
+  constructor(user: DialogueUser) {
+    this.#user = user;
+  }
+
+  request(chunk: Uint8Array): Uint8Array {
+    const isTls = !this.#hasBegun && chunk[0] === TLS_HANDSHAKE;
+    this.#hasBegun ||= chunk.length > 0;
+    return this.#pass(isTls ? undefined : this.#requests.take(chunk), (line) => this.#command(line));
+  }
+
+  reply(chunk: Uint8Array): Uint8Array {
+    return this.#pass(this.#replies.take(chunk), (line) => this.#replyLine(line));
+  }
+
+  #pass(lines: readonly string[] | undefined, edit: (line: string) => string): Uint8Array {
+    if (this.#hasFailed) return Buffer.alloc(0);
+    if (lines === undefined) {
+      this.#hasFailed = true;
+      this.#user.failed();
+      return Buffer.alloc(0);
+    }
+    return Buffer.from(lines.map(edit).join(""), "latin1");
+  }
+
+  #command(line: string): string {
+    // Telnet's control bytes may come before a command (RFC 959 §4.1.3, ABOR).
+    const words = line.replace(/[^\x20-\x7e]/g, "").toUpperCase();
+    const [, verb = "", argument = ""] = /^[^A-Z]*([A-Z]+)(?: +(\S+))?/.exec(words) ?? [];
+    if (verb === "") return line;
+    const command = commandOf(verb, argument);
+    this.#pending.push(command);
+    if (this.#pending.length > MAX_PENDING) this.#pending.shift();
+    return command === "refused" ? SUBSTITUTE : line;
+  }
+
+  #replyLine(line: string): string {
+    const [, code, more] = /^(\d{3})([ -]?)/.exec(line) ?? [];
+    if (this.#reply !== undefined) {
+      const isLast = code === this.#reply.code && more !== "-";
+      return isLast ? this.#finish(this.#reply, line) : intermediate(this.#reply, line);
+    }
+    // What is no reply answers nothing.
+    if (code === undefined) return line;
+    const reply = { code, answers: this.#answers(code) };
+    if (more !== "-") return this.#finish(reply, line);
+    this.#reply = reply;
+    return intermediate(reply, line);
+  }
+
+  /** Which command a reply answers: a preliminary one and the greeting answer none. */
+  #answers(code: string): Command | undefined {
+    if (code.startsWith("1") || !this.#isGreeted) return undefined;
+    const passive = code === passiveCode.PASV ? "PASV" : code === passiveCode.EPSV ? "EPSV" : undefined;
+    if (passive !== undefined) return this.#pending.includes(passive) ? passive : undefined;
+    const [next] = this.#pending;
+    // Only 227 and 229 grant these; any other success is the answer to something else.
+    const isGranted = /^[23]/.test(code) && (next === "PASV" || next === "EPSV");
+    return isGranted ? undefined : next;
+  }
+
+  #finish({ code, answers }: Reply, line: string): string {
+    this.#reply = undefined;
+    if (!code.startsWith("1")) this.#isGreeted = true;
+    if (answers === undefined) return line;
+    // With a reply that can only be for one command, those before it have had theirs.
+    this.#pending = this.#pending.slice(this.#pending.indexOf(answers) + 1);
+    if (answers === "refused") return REFUSAL;
+    if (answers === "other" || code !== passiveCode[answers]) return line;
+    const text = line.replace(/\r?\n$/, "");
+    const port = announcedPort(answers, text);
+    const instead = port === undefined ? undefined : this.#user.announced(answers, port, text);
+    return instead === undefined ? CANNOT_OPEN : `${instead}\r\n`;
+  }
+}
+
+/** What is replaced as a whole loses its lines before the last. */
+function intermediate({ code, answers }: Reply, line: string): string {
+  const isReplaced =
+    answers === "refused" || code === (answers === "PASV" || answers === "EPSV" ? passiveCode[answers] : "");
+  return isReplaced ? "" : line;
+}
+
+function commandOf(verb: string, argument: string): Command {
+  if (REFUSED.has(verb)) return "refused";
+  if (verb === "PASV") return verb;
+  // EPSV ALL only promises that nothing else will be asked for (RFC 2428 §4).
+  return verb === "EPSV" && argument !== "ALL" ? verb : "other";
+}

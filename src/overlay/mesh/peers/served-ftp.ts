@@ -1,0 +1,85 @@
+import type { Clock } from "../../../host/clock.ts";
+import type { OverlayReason } from "../../../protocol/overlay.ts";
+import { Dialogue } from "../../ftp/dialogue.ts";
+import type { Interpreter } from "../../interpreter.ts";
+import type { Offered } from "../../targets.ts";
+import type { ServedFlow } from "./served-flow.ts";
+import { ServedTcp, type ServedTcpOptions } from "./served-tcp.ts";
+
+type Parts = ConstructorParameters<typeof ServedTcp>[1];
+
+/** So many announcements are remembered, and data connections carried, at a time. */
+const MAX_ANNOUNCED = 4;
+const MAX_DATA_FLOWS = 4;
+/** An announcement is worth no more after this: the client's side gives its own up after half of it. */
+const ANNOUNCED_MS = 60_000;
+
+/**
+ * A control connection that a peer brought to a service here. Data connections are made only to ports that the service itself has
+ * announced in it, once each, at the address it was reached at: whatever the peer says, it gets to nothing else.
+ */
+export class ServedFtp implements Interpreter {
+  readonly flow: ServedTcp;
+  readonly #clock: Clock;
+  readonly #dialogue: Dialogue;
+  readonly #offered: Offered;
+  readonly #announced = new Map<number, number>();
+  readonly #flows = new Set<ServedFlow>();
+
+  constructor(options: ServedTcpOptions, parts: Parts) {
+    this.#clock = parts.clock;
+    this.#offered = options.offered;
+    this.#dialogue = new Dialogue({
+      announced: (_, port, line) => {
+        this.#announce(port);
+        return line;
+      },
+      failed: () => setImmediate(() => this.flow.abort("protocol-mismatch")),
+    });
+    this.flow = new ServedTcp({ ...options, interpreter: this }, parts);
+  }
+
+  get isBusy(): boolean {
+    return this.#flows.size > 0;
+  }
+
+  request(chunk: Uint8Array): Uint8Array {
+    return this.#dialogue.request(chunk);
+  }
+
+  reply(chunk: Uint8Array): Uint8Array {
+    return this.#dialogue.reply(chunk);
+  }
+
+  /** Where a data connection to an announced port goes; each is given once. */
+  claim(port: number): Offered | OverlayReason {
+    const host = this.flow.reached;
+    const until = this.#announced.get(port);
+    if (host === undefined || until === undefined || this.#clock.elapsed() >= until) return "not-granted";
+    if (this.#flows.size >= MAX_DATA_FLOWS) return "too-many-flows";
+    this.#announced.delete(port);
+    const { target, idleTimeoutMs } = this.#offered;
+    return { target: { ...target, host, port }, idleTimeoutMs };
+  }
+
+  begun(data: ServedFlow): void {
+    this.#flows.add(data);
+  }
+
+  ended(data: ServedFlow): void {
+    this.#flows.delete(data);
+  }
+
+  /** In order, what is under way goes on, since a server may be done before its bytes have passed. */
+  close(reason: OverlayReason | undefined): void {
+    this.#announced.clear();
+    if (reason !== undefined) for (const flow of this.#flows) flow.abort(reason);
+  }
+
+  #announce(port: number): void {
+    this.#announced.delete(port);
+    this.#announced.set(port, this.#clock.elapsed() + ANNOUNCED_MS);
+    const [oldest] = this.#announced.keys();
+    if (this.#announced.size > MAX_ANNOUNCED && oldest !== undefined) this.#announced.delete(oldest);
+  }
+}
