@@ -92,7 +92,7 @@ async function up(): Promise<void> {
   const say = (line: string): void => console.log(`lab: ${line}`);
   const lab = await Lab.up(DIR, FULL, say);
   say("gateways, a web server on site B, a connector on site A");
-  await openGateways(lab);
+  await openGateways(lab, true);
   await startWeb(lab, "web");
   await connectSites(lab, "a", "b", "web");
   say(`up; nodes: ${nodesOf(FULL).join(", ")}`);

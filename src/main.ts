@@ -20,6 +20,7 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
 const offline: Offline = {
   register: async () => (await import("./agent/offline.ts")).registerOffline,
   readIdentity: async () => (await import("./agent/offline.ts")).readIdentity,
+  readTargets: async () => (await import("./agent/offline.ts")).readTargets,
 };
 
 const [verb = "", ...argv] = process.argv.slice(2);

@@ -1,6 +1,7 @@
 // What the lab has when it comes up: gateways that serve, a web server on site B, and a connector on site A that leads to it.
 import { join } from "node:path";
 import { CONNECTOR_PORT, GATEWAY_PORT, privateAddressOf, siteOf, WEB_PORT } from "./layout.ts";
+import { untilTunnel } from "./ask-agent.ts";
 import type { Lab } from "./lab.ts";
 import { startAside } from "./programs.ts";
 import { gatewaysOf } from "./rules.ts";
@@ -8,11 +9,16 @@ import { LabError, runAside, until } from "./shell.ts";
 
 const WEB_PROGRAM = join(import.meta.dirname, "web-program.ts");
 
-/** Makes every public node that is to be one a gateway, through the API. */
-export async function openGateways(lab: Lab): Promise<void> {
+/**
+ * Makes gateways of the public nodes that are to be such, one after the other, through the API: who is up first carries, as long as
+ * none is clearly better. With `tracesHops` they ask their clients to trace the way to them.
+ */
+export async function openGateways(lab: Lab, tracesHops = false): Promise<void> {
   for (const { name } of gatewaysOf(lab.state)) {
     const section = { enabled: true, type: "public", host: lab.addressOf(name), port: GATEWAY_PORT };
-    await lab.call("PUT", `/node/{${name}}/config/gateway`, section);
+    const hops = tracesHops ? { requestClientsMonitorHops: true } : {};
+    await lab.call("PUT", `/node/{${name}}/config/gateway`, { ...section, ...hops });
+    for (const { edge } of lab.state.layout.sites) await untilTunnel(lab, edge, name);
   }
 }
 

@@ -51,14 +51,12 @@ export class Lab {
     await lab.startController();
     say("the nodes");
     const nodes = nodesOf(layout);
-    await Promise.all(nodes.map((name) => lab.#addNode(name)));
+    await Promise.all(nodes.map((name) => lab.addNode(name)));
     await until("every node is online", async () => {
-      const online = (await lab.nodes()).filter(({ online }) => online);
-      const uids = Object.fromEntries(online.map(({ name, uid }) => [name, uid]));
-      if (!nodes.every((name) => uids[name] !== undefined)) return false;
-      lab.change({ uids, isUp: true });
-      return true;
+      const known = await lab.nodes();
+      return nodes.every((wanted) => known.some(({ name, online }) => name === wanted && online));
     });
+    lab.change({ isUp: true });
     return lab;
   }
 
@@ -164,12 +162,14 @@ export class Lab {
     await until(`another ${program} runs on ${host}`, () => (this.pidOf(host, program) ?? before) !== before);
   }
 
-  async #addNode(name: string): Promise<void> {
+  /** Registers a node under its name and knows it by its uid from then on. */
+  async addNode(name: string): Promise<void> {
     const { own } = placesOf(this.dir, name);
     mkdirSync(own, { recursive: true, mode: 0o700 });
     const license = join(own, "license");
     writeFileSync(license, String(await this.call("GET", `/node/license?name=${name}&type=Node`)), { mode: 0o600 });
     await this.startAgent(name);
-    await this.holdfast(name, "register", license);
+    const { node } = JSON.parse(await this.holdfast(name, "register", license, "--json")) as { node: { uid: string } };
+    this.change({ uids: { ...this.state.uids, [name]: node.uid } });
   }
 }

@@ -12,6 +12,7 @@ import {
   type PublicHost,
   type Site,
 } from "./layout.ts";
+import { toError } from "../../src/errors.ts";
 import { internetRules, linkOf, siteRules } from "./rules.ts";
 import { LabError, run } from "./shell.ts";
 import type { LabState } from "./state.ts";
@@ -41,7 +42,12 @@ export class Network {
   /** Makes everything that a layout names. */
   build(state: LabState): void {
     const { layout } = state;
-    this.#batch(namesOf(layout).map((name) => `netns add ${this.#prefix}${name}`));
+    try {
+      this.#batch(namesOf(layout).map((name) => `netns add ${this.#prefix}${name}`));
+    } catch (error) {
+      const hint = "a container needs --privileged for it";
+      throw new LabError(`cannot make network namespaces; ${hint}: ${toError(error).message}`, { cause: error });
+    }
     const pairs = linksOf(layout).map(
       ([from, name, to, peer]) =>
         `link add name ${name} netns ${this.#prefix}${from} type veth peer name ${peer} netns ${this.#prefix}${to}`,

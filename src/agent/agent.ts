@@ -31,7 +31,7 @@ import { readProcess } from "./process-readings.ts";
 import type { AgentSettings } from "./settings.ts";
 import { domainReader } from "../protocol/domain-view.ts";
 import { describeDevice } from "./describe-device.ts";
-import { DesiredDocuments } from "./shadow/desired.ts";
+import { DesiredDocuments, type Desired } from "./shadow/desired.ts";
 import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
 import { speedTestTarget } from "./speed-test-target.ts";
@@ -132,8 +132,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRecords: () => pusher.look(),
   });
   const { overlay, mesh } = dataPlane;
+  const sectionsOf = (current: Desired) => listSections({ overlay, documents: { current }, domain, reader });
   const sections = listSections({ overlay, documents, domain, reader });
-  const applying = new Applying({ clock, random, log, files, settings, documents, sections, events, onFault: fault });
+  const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, onFault: fault });
   applying.onSettled(() => mesh.look());
 
   // Shadow and heartbeat.

@@ -27,6 +27,8 @@ export interface ApplyingOptions {
   readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack">;
   /** In the order in which they depend on each other. */
   readonly sections: readonly Reconciler[];
+  /** The same over documents that are not in force, to plan what they would do; those in force stand in when absent. */
+  readonly sectionsOf?: (documents: Desired) => readonly Reconciler[];
   readonly events: ConfigEventsOptions["events"];
   readonly onFault: (code: string, message: string) => void;
 }
@@ -128,10 +130,13 @@ export class Applying {
 
   async #planOf(desired: Desired, config: Config | undefined, signal: AbortSignal): Promise<PlanReport> {
     const merged = effectiveOf(desired, config);
-    const sections = await this.engine.preview(merged.config, desired.node?.body.state !== "INACTIVE", signal);
+    const { documents, sectionsOf } = this.#options;
+    const others = desired === documents.current ? undefined : sectionsOf?.(desired);
+    const isActive = desired.node?.body.state !== "INACTIVE";
+    const sections = await this.engine.preview(merged.config, isActive, signal, others);
     const known = new Set(this.engine.names);
-    const others = sectionNames.filter((name) => merged.config[name] !== undefined && !known.has(name));
-    const unsupported = others.map((section) => ({
+    const unknown = sectionNames.filter((name) => merged.config[name] !== undefined && !known.has(name));
+    const unsupported = unknown.map((section) => ({
       section,
       steps: [],
       total: 0,

@@ -74,6 +74,7 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
   const names = reverseNames(clock, options.lookUp ?? reverseLookup);
   const ending = new AbortController();
   let takeBack: (() => void) | undefined;
+  let lastFacts = "";
   let before: { readonly standing: MeshStanding; readonly at: number } | undefined;
 
   const domain = (): DomainView | undefined => options.domain(documents.current.domain?.body);
@@ -86,6 +87,7 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
     clock,
     events,
     nameOf: (uid) => domain()?.peers.get(uid)?.name,
+    isGateway: (uid) => domain()?.peers.get(uid)?.gateway !== undefined,
     isWanted: () => overlay().status().state !== "up" && documents.current.node?.body.state === "ACTIVE",
     isOnline,
   });
@@ -122,10 +124,13 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
     onRecords();
   }
 
-  /** Paths may come and go faster than anybody wants to be told. */
+  /** Paths may come and go faster than anybody wants to be told, and most of what changes of them is told to nobody. */
   function tellSoon(): void {
     takeBack ??= clock.after(TELL_AFTER_MS, () => {
       takeBack = undefined;
+      const facts = JSON.stringify(factsNow());
+      if (facts === lastFacts) return;
+      lastFacts = facts;
       onChanged();
     });
   }
@@ -139,6 +144,25 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
       up: standing?.paths.filter(({ state }) => state === "up").length ?? 0,
       ...(carrier === undefined ? {} : { carrier }),
       ...(mesh?.server === undefined || standing === undefined ? {} : { server: standing.server.state }),
+    };
+  }
+
+  function factsNow(): ShadowMap {
+    const { mesh, standing } = overlay().view;
+    if (mesh === undefined) return {};
+    const { state, paths, up, carrier } = dataPlane();
+    const clients = standing?.clients.filter((client) => client.state === "up").length ?? 0;
+    return {
+      "gateway.status": state,
+      "gateway.paths": paths,
+      "gateway.paths.up": up,
+      ...(mesh.server === undefined ? {} : { "gateway.clients": clients }),
+      ...(carrier === undefined
+        ? {}
+        : {
+            "gateway.carrier": carrier.path === "" ? carrier.gateway : `${carrier.gateway}/${carrier.path}`,
+            "gateway.carrier.since": Math.floor(carrier.since / 1000),
+          }),
     };
   }
 
@@ -170,24 +194,7 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
       before = standing === undefined ? undefined : { standing, at: clock.elapsed() };
       return standing === undefined ? {} : meshMetrics(was, { standing, at: clock.elapsed() });
     },
-    facts() {
-      const { mesh, standing } = overlay().view;
-      if (mesh === undefined) return {};
-      const { state, paths, up, carrier } = dataPlane();
-      const clients = standing?.clients.filter((client) => client.state === "up").length ?? 0;
-      return {
-        "gateway.status": state,
-        "gateway.paths": paths,
-        "gateway.paths.up": up,
-        ...(mesh.server === undefined ? {} : { "gateway.clients": clients }),
-        ...(carrier === undefined
-          ? {}
-          : {
-              "gateway.carrier": carrier.path === "" ? carrier.gateway : `${carrier.gateway}/${carrier.path}`,
-              "gateway.carrier.since": Math.floor(carrier.since / 1000),
-            }),
-      };
-    },
+    facts: factsNow,
     close() {
       ending.abort();
       takeBack?.();

@@ -4,9 +4,10 @@ import { startOverlayProcess } from "../host/overlay-process.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type { FaultList } from "./fault.ts";
 import { withinDeadline } from "./reconcile/deadline.ts";
+import { namesOf } from "./mesh-report.ts";
 import { openMesh, type OpenedMesh, type OpenMeshOptions } from "./open-mesh.ts";
 import type { AgentSettings } from "./settings.ts";
-import { flowRecorder } from "./telemetry/flow-records.ts";
+import { flowRecorder, type FlowNames } from "./telemetry/flow-records.ts";
 import { overlayMeter } from "./telemetry/overlay-meter.ts";
 import { serviceEvents } from "./telemetry/service-events.ts";
 import type { Spool } from "./telemetry/spool.ts";
@@ -41,7 +42,7 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
   const { settings, clock, files, events, spool, faults, onChanged, onRecords } = options;
   const { stateDir, runDir } = settings.overlay;
   const log = options.log.child({ component: "overlay" });
-  const flows = flowRecorder({ clock, spool, look: onRecords });
+  const flows = flowRecorder({ clock, spool, names: flowNames(options), look: onRecords });
   const meter = overlayMeter({ clock, events });
   const services = serviceEvents(events);
   const mesh = openMesh({ ...options, log, overlay: () => overlay, onChanged: options.onStanding });
@@ -83,5 +84,12 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
       overlay.close();
       flows.close();
     },
+  };
+}
+
+function flowNames({ documents, domain }: Pick<OpenOverlayOptions, "documents" | "domain">): FlowNames {
+  return {
+    own: () => documents.current.node?.body.name ?? "local",
+    nameOf: (uid) => namesOf(domain(documents.current.domain?.body))(uid),
   };
 }

@@ -1,3 +1,6 @@
+import { HostError, toError } from "../errors.ts";
+import type { Overlay } from "../host/overlay.ts";
+import { withinTime } from "../lib/within-time.ts";
 import type { ReadDomain } from "../protocol/domain-view.ts";
 import type { Registration } from "./identity/identity.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
@@ -8,11 +11,16 @@ export interface TunnelSources {
   readonly documents: Pick<DesiredDocuments, "current">;
   readonly domain: ReadDomain;
   /** Whoever speaks with the overlay program. */
-  readonly overlay: Omit<Tunnels, "nodes">;
+  readonly overlay: Pick<Overlay, "status" | "mesh" | "echo" | "perf">;
+  /** What the overlay may take longer than it was given. */
+  readonly graceMs?: number;
 }
 
-/** What trigger events know of other nodes: names from the domain document, all else from the overlay. */
-export function agentTunnels({ registration, documents, domain, overlay }: TunnelSources): Tunnels {
+const GRACE_MS = 3000;
+
+/** What trigger events know of other nodes: names from the domain document, all else from the overlay, which is not waited for when it hangs. */
+export function agentTunnels(sources: TunnelSources): Tunnels {
+  const { registration, documents, domain, overlay, graceMs = GRACE_MS } = sources;
   return {
     nodes() {
       const self = registration()?.node;
@@ -21,8 +29,40 @@ export function agentTunnels({ registration, documents, domain, overlay }: Tunne
       const isActive = documents.current.node?.body.state !== "INACTIVE";
       return { self, domain: view?.fqdn ?? self.domain, peers: view?.peers ?? new Map(), isActive };
     },
-    mesh: (signal) => overlay.mesh(signal),
-    echo: (request, signal) => overlay.echo(request, signal),
-    perf: (request, onProgress, signal) => overlay.perf(request, onProgress, signal),
+    countedSince() {
+      const { state, since } = overlay.status();
+      return state === "up" ? since : undefined;
+    },
+    mesh: (signal) => told(signal, graceMs, (limit) => overlay.mesh(limit)),
+    echo: (request, signal) => told(signal, request.timeoutMs + graceMs, (limit) => overlay.echo(request, limit)),
+    perf: (request, onProgress, signal) => told(signal, undefined, (limit) => overlay.perf(request, onProgress, limit)),
   };
+}
+
+/** Codes that say something of the way; any other is the overlay's own trouble. */
+const OF_THE_WAY: ReadonlySet<string> = new Set([
+  "timeout",
+  "not-found",
+  "not-connected",
+  "overlay-absent",
+  "disconnected",
+  "cancelled",
+]);
+
+/** Asks the overlay. @throws what says something of the way; {HostError} `timeout` or `exec-failed` for an overlay that hangs or fails. */
+async function told<T>(
+  signal: AbortSignal,
+  limitMs: number | undefined,
+  ask: (limit: AbortSignal) => Promise<T>,
+): Promise<T> {
+  try {
+    return await ask(limitMs === undefined ? signal : withinTime(signal, limitMs));
+  } catch (thrown) {
+    signal.throwIfAborted();
+    const error = toError(thrown);
+    if ("code" in error && typeof error.code === "string" && OF_THE_WAY.has(error.code)) throw error;
+    const isLate = error.name === "TimeoutError";
+    const message = isLate ? "the overlay does not answer" : `the overlay cannot do it: ${error.message}`;
+    throw new HostError(isLate ? "timeout" : "exec-failed", message, { cause: error });
+  }
 }

@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import type { Clock } from "../host/clock.ts";
 import type { NodeIdentity } from "../protocol/claims.ts";
+import type { NetworkTargets } from "../protocol/network-targets.ts";
 import type { ExitClass } from "./exit-codes.ts";
 import type { Settings } from "./settings.ts";
 import type { Terminal } from "./terminal.ts";
@@ -63,8 +64,12 @@ export type RegisterOffline = (stateDir: string, license: string, signal: AbortS
 /** Who the state directory says this node is; undefined when it is not registered or cannot be read. */
 export type ReadIdentity = (stateDir: string) => Promise<NodeIdentity | undefined>;
 
+/** Whom the node of a state directory must reach, as its agent knew it last. */
+export type ReadTargets = (stateDir: string) => Promise<NetworkTargets>;
+
 /** What can be done on a state directory without its agent; fetched only when needed. */
 export interface Offline {
   readonly register?: () => Promise<RegisterOffline>;
   readonly readIdentity?: () => Promise<ReadIdentity>;
+  readonly readTargets?: () => Promise<ReadTargets>;
 }

@@ -193,6 +193,18 @@ export const verbs: readonly Verb[] = [
     load: async () => (await import("./ping.ts")).pingVerb,
   },
   {
+    name: "netcheck",
+    summary: "check the way to the control plane and to each gateway, and say what to do",
+    about:
+      "Names, TCP, TLS with the key that is meant, proxy, captive portal, clock and MTU; each passes, fails or is skipped. Needs root. " +
+      "Without an agent it checks what that left on disk.",
+    arguments: [],
+    options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unreachable", "unregistered", "degraded", "timeout", "interrupted"],
+    example: "holdfast netcheck",
+    load: async () => (await import("./netcheck.ts")).netcheckVerb,
+  },
+  {
     name: "speedtest",
     summary: "measure the way to the control plane's speed-test server",
     about: "With --json each line is one object, the last one done.",

@@ -244,7 +244,11 @@ export function keyHash(spki: Uint8Array): string {
 }
 
 /** Waits for the one event that means success; destroys the socket on error, end or abort. */
-function settled<S extends Socket>(socket: S, event: "connect" | "secureConnect", signal: AbortSignal): Promise<S> {
+export function settled<S extends Socket>(
+  socket: S,
+  event: "connect" | "secureConnect",
+  signal: AbortSignal,
+): Promise<S> {
   return new Promise((resolve, reject) => {
     const clear = (): void => {
       socket.off(event, onReady).off("error", onFailure).off("close", onClose);

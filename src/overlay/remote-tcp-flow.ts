@@ -71,6 +71,7 @@ export class RemoteTcpFlow implements RunningFlow {
             socket: client,
             stream,
             gates,
+            tunnels: remote.tunnels,
             ...editing(interpreter, "client"),
             lost,
             onEnd,

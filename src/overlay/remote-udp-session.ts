@@ -65,7 +65,7 @@ export class RemoteUdpSession implements UdpFlow {
           this.#dial = undefined;
           const onEnd = (code: number): void => this.#finish(lost() ?? (code === 0 ? undefined : reasonOfCode(code)));
           const onDatagram = (datagram: Buffer): void => this.#answer(datagram);
-          this.#pipe = new DatagramPipe({ stream, clock, onDatagram, onDrop, onEnd });
+          this.#pipe = new DatagramPipe({ stream, clock, tunnels: remote.tunnels, onDatagram, onDrop, onEnd });
           for (const datagram of this.#waiting) this.#pipe.send(datagram);
           this.#waiting = [];
         },

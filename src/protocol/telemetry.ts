@@ -51,8 +51,8 @@ const FlowTime = z.iso.datetime({ precision: 3 }).meta({ description: "ISO 8601,
 const BitMask = z.string().regex(/^(?:0|[1-9]\d{0,9})$/, "must be a bit mask as a decimal number");
 
 /**
- * A finished or refused flow; the control plane adds whose it is. `sourceNode` and `destNode` are names of nodes, or `local` for an
- * end that is not reached over the overlay; `sourceBytes` is what the source sent.
+ * A finished or refused flow; the control plane adds whose it is. `sourceNode` and `destNode` are names of nodes, or both `local` where
+ * it does not cross the overlay; `sourceBytes` is what the source sent.
  */
 export const FlowRecord = z.object({
   sourceNode: z.string().min(1).max(253),

@@ -22,7 +22,12 @@ function openTelemetry(path: string) {
     throw error;
   });
   const pusher = new Pusher({ clock, log: pino({ level: "silent" }), spool });
-  const recorder = flowRecorder({ clock, spool, look: () => pusher.look() });
+  const recorder = flowRecorder({
+    names: { own: () => "me", nameOf: (uid) => uid },
+    clock,
+    spool,
+    look: () => pusher.look(),
+  });
   const close = (): void => {
     recorder.close();
     pusher.close();

@@ -15,6 +15,7 @@ import { waitFor } from "../support/wait-for.ts";
 import type { ConnectorView } from "../../src/protocol/local-overlay.ts";
 
 const stage = meshStage();
+const large = "0123456789abcdef".repeat(64 * 1024);
 const echo = { protocol: "tcp", host: "127.0.0.1", port: ECHO_PORT };
 
 async function connectorOn(port: number): Promise<ConnectorView> {
@@ -32,14 +33,13 @@ async function untilRefused(port: number, reason: string): Promise<void> {
   });
 }
 
-test("TCP and UDP go to another site through a gateway, half-closes intact, and both sides record them", async () => {
+test("TCP and UDP go to another site through a gateway, half-closes intact", async () => {
   const { lab } = stage;
   await stage.service("b", { name: "echo", ...echo });
   await stage.service("b", { name: "echo-udp", ...echo, protocol: "udp" });
-  const connector = await stage.connector("a", { node: "b", service: "echo", port: 7001 });
+  await stage.connector("a", { node: "b", service: "echo", port: 7001 });
   await stage.connector("a", { node: "b", service: "echo-udp", port: 7002, protocol: "udp" });
   const flow = await untilServed(lab, "a", 7001);
-  const large = "0123456789abcdef".repeat(64 * 1024);
   await talk(flow, large);
   flow.end();
   expect(await untilOver(flow)).toBe("end");
@@ -49,17 +49,9 @@ test("TCP and UDP go to another site through a gateway, half-closes intact, and 
     asker.send("who?");
     return asker.text().startsWith("who?");
   });
-
-  const isIt = (record: Readonly<Record<string, unknown>>): boolean => Number(record["sourceBytes"]) > large.length;
-  const atSource = await waitFor("the record at A", async () => (await flowsOf(lab, "a")).find(isIt));
-  const atDestination = await waitFor("the record at B", async () => (await flowsOf(lab, "b")).find(isIt));
-  expect(atSource).toMatchObject({ protocol: "TCP", meta: { connector, service: "echo" } });
-  expect(atDestination).toMatchObject({ destIP: "127.0.0.1", destPort: ECHO_PORT, meta: { service: "echo" } });
-  expect(atSource["sourceBytes"]).toBe(atDestination["sourceBytes"]);
-  expect(atSource["destBytes"]).toBe(atDestination["destBytes"]);
 });
 
-test("what the destination does not serve is refused with the reason at the caller's side, counted and recorded", async () => {
+test("what the destination does not serve is refused with the reason at the caller's side, and counted", async () => {
   const { lab } = stage;
   await stage.connector("a", { node: "b", service: "nothing-of-the-kind", port: 7011 });
   await untilRefused(7011, "unknown-service");
@@ -71,17 +63,6 @@ test("what the destination does not serve is refused with the reason at the call
     const { refusals = {} } = (await connectorOn(7012)).counters ?? {};
     return Object.keys(refusals).some((reason) => reason === "connect-refused" || reason === "service-down");
   });
-  for (const [node, service] of [
-    ["a", "nothing-of-the-kind"],
-    ["b", "nothing-of-the-kind"],
-    ["a", "closed"],
-    ["b", "closed"],
-  ] as const) {
-    const record = await waitFor(`the refusal of ${service} in a record of ${node}`, async () =>
-      (await flowsOf(lab, node)).find(({ meta }) => (meta as { service?: string }).service === service),
-    );
-    expect(JSON.stringify(record)).toMatch(/unknown-service|connect-refused|service-down/);
-  }
 });
 
 test("what the destination's document does not grant is refused, whatever the caller's own document says", async () => {
@@ -120,7 +101,32 @@ test("a grant that is taken back ends its flows and no other, even when the call
   await talk(kept, "and still");
 });
 
-test("a service that only says where it leads may change its target, and flows to the old one end", async () => {
+test("a service that leads into a connector of its own node is no way round in a circle", async () => {
+  const { lab } = stage;
+  await stage.service("b", { name: "ring", ...echo, port: 7062 });
+  await stage.service("a", { name: "ring-back", ...echo, port: 7061 });
+  await stage.connector("b", { node: "a", service: "ring-back", port: 7062 });
+  await stage.connector("a", { node: "b", service: "ring", port: 7061 });
+  await untilRefused(7061, "loop");
+  const { counters } = await connectorOn(7061);
+  // As many as were asked, and not one more for every round.
+  expect(counters?.flowsTotal).toBe(Object.values(counters?.refusals ?? {}).reduce((sum, count) => sum + count, 0));
+  expect((await connectorsOf(lab, "b")).find(({ listen }) => listen?.port === 7062)?.counters?.flowsTotal ?? 0).toBe(0);
+});
+
+test("an inactive destination serves nobody, and everybody again once it is active", async () => {
+  const { lab } = stage;
+  await stage.service("b", { name: "switched", ...echo });
+  await stage.connector("a", { node: "b", service: "switched", port: 7071 });
+  const flow = await untilServed(lab, "a", 7071);
+  await lab.call("PUT", "/node/{b}", { state: "INACTIVE" });
+  await untilOver(flow);
+  expect(await isServed(lab, "a", 7071)).toBe(false);
+  await lab.call("PUT", "/node/{b}", { state: "ACTIVE" });
+  await untilServed(lab, "a", 7071);
+});
+
+test("a service that is taken away ends its flows, and callers are told that it is not known", async () => {
   const { lab } = stage;
   const id = await stage.service("b", { name: "moving", ...echo });
   await stage.connector("a", { node: "b", service: "moving", port: 7041 });
@@ -140,4 +146,28 @@ test("a node whose programs stand still loses no flow once they go on", async ()
   await new Promise((resolve) => setTimeout(resolve, 300));
   resume(lab, "a");
   await waitFor("what was sent meanwhile", () => flow.text().endsWith("late"));
+});
+
+test("both sides have recorded every flow of these, and why they were refused", async () => {
+  const { lab } = stage;
+  const isIt = (record: Readonly<Record<string, unknown>>): boolean => Number(record["sourceBytes"]) > large.length;
+  const atSource = await waitFor("the record at A", async () => (await flowsOf(lab, "a")).find(isIt));
+  const atDestination = await waitFor("the record at B", async () => (await flowsOf(lab, "b")).find(isIt));
+  const { id } = await connectorOn(7001);
+  expect(atSource).toMatchObject({ protocol: "TCP", meta: { connector: id, service: "echo" } });
+  expect(atDestination).toMatchObject({ destIP: "127.0.0.1", destPort: ECHO_PORT, meta: { service: "echo" } });
+  expect(atSource["sourceBytes"]).toBe(atDestination["sourceBytes"]);
+  expect(atSource["destBytes"]).toBe(atDestination["destBytes"]);
+
+  for (const [node, service] of [
+    ["a", "nothing-of-the-kind"],
+    ["b", "nothing-of-the-kind"],
+    ["a", "closed"],
+    ["b", "closed"],
+  ] as const) {
+    const record = await waitFor(`the refusal of ${service} in a record of ${node}`, async () =>
+      (await flowsOf(lab, node)).find(({ meta }) => (meta as { service?: string }).service === service),
+    );
+    expect(JSON.stringify(record)).toMatch(/unknown-service|connect-refused|service-down/);
+  }
 });

@@ -1,8 +1,19 @@
+import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
+import { gatewaysOf } from "../../scripts/labs/ask-agent.ts";
 import { cut, drop, heal, pause, roam } from "../../scripts/labs/faults.ts";
 import { GATEWAY_PORT } from "../../scripts/labs/layout.ts";
 import { carrierOf, pathsOf, peerOf, untilAllUp, untilPath } from "../support/mesh-paths.ts";
-import { ECHO_PORT, healAfter, meshStage, talk, untilOver, untilServed, type Talker } from "../support/mesh-stage.ts";
+import {
+  ECHO_PORT,
+  healAfter,
+  knock,
+  meshStage,
+  talk,
+  untilOver,
+  untilServed,
+  type Talker,
+} from "../support/mesh-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const PORT = 7001;
@@ -56,9 +67,6 @@ test("a gateway that accepts and goes silent is left, and taken again when it an
   const next = await untilAnother(now);
   const lost = await untilPath(lab, "a", now.carrier, ({ state }) => state !== "up");
   expect(lost.reason).toBeTruthy();
-  // Its kernel goes on taking connections, of which none comes to anything.
-  const { attempts } = lost;
-  await untilPath(lab, "a", now.carrier, (path) => path.state !== "up" && path.attempts > attempts);
   await talk(next, "through the other");
   await heal(lab);
   await untilAllUp(lab, ["a", "b"]);
@@ -78,6 +86,44 @@ test.each(["in", "out"] as const)(
     await untilServed(lab, "a", PORT);
   },
 );
+
+test("a gateway that the destination does not reach is passed over, though the source does", async () => {
+  const { lab } = stage;
+  const now = await aFlow();
+  const address = lab.addressOf(now.carrier);
+  const rule = ["nft", "add", "rule", "inet", "lab", "leaving", "ip", "daddr", address, "drop"];
+  execFileSync("ip", [...lab.network.on("site-b").slice(1), ...rule]);
+  await untilPath(lab, "b", now.carrier, ({ state }) => state !== "up");
+  expect((await pathsOf(lab, "a")).every(({ state }) => state === "up")).toBe(true);
+  await untilAnother(now);
+});
+
+test("with a fifth of all packets lost both ways, flows get through", async () => {
+  const { lab } = stage;
+  const now = await aFlow();
+  drop(lab, "a", 20, "both");
+  for (let i = 0; i < 5; i += 1) {
+    const flow = await untilServed(lab, "a", PORT, 60_000);
+    flow.send("x".repeat(100_000));
+    await waitFor("all of it, or an end", () => flow.text().length >= 100_000 || flow.fate() !== undefined, 60_000);
+  }
+  now.flow.kill();
+});
+
+test("strangers at the door of a gateway get nothing, and are counted", async () => {
+  const { lab } = stage;
+  const { carrier, flow } = await aFlow();
+  const refusals = async (): Promise<number> => {
+    const { server } = await gatewaysOf(lab, carrier);
+    return Object.values(server?.refused ?? {}).reduce((sum, count) => sum + count, 0);
+  };
+  const before = await refusals();
+  for (const alpn of ["h2", "holdfast-h2r", "http/1.1", ""]) {
+    expect(knock(lab, "a", lab.addressOf(carrier), GATEWAY_PORT, alpn)).toBe("");
+  }
+  await waitFor("each is counted", async () => (await refusals()) >= before + 4);
+  await talk(flow, "untouched");
+});
 
 test("an edge whose public address changes leaves half-open tunnels behind, and goes on by new ones", async () => {
   const { lab } = stage;

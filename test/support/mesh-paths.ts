@@ -1,6 +1,6 @@
+import { askAgent, gatewaysOf } from "../../scripts/labs/ask-agent.ts";
 import type { Lab } from "../../scripts/labs/lab.ts";
-import { GatewaysReport, PeersReport, type PathView, type PeerView } from "../../src/protocol/local-mesh.ts";
-import { askAgent } from "./mesh-stage.ts";
+import { PeersReport, type PathView, type PeerView } from "../../src/protocol/local-mesh.ts";
 import { waitFor } from "./wait-for.ts";
 
 /** A path of a node, with the name of its gateway. */
@@ -8,16 +8,13 @@ export type NamedPath = PathView & { readonly gateway: string };
 
 /** The paths of a node to its gateways, as it says itself. */
 export async function pathsOf(lab: Lab, node: string): Promise<readonly NamedPath[]> {
-  const { gateways } = GatewaysReport.parse(await askAgent(lab, node, "/v1/gateways"));
+  const { gateways } = await gatewaysOf(lab, node);
   return gateways.flatMap(({ name, paths }) => paths.map((path) => ({ ...path, gateway: name })));
 }
 
 /** The gateway that carries what a node sends. */
 export function carrierOf(lab: Lab, node: string): Promise<string> {
-  return waitFor(`a path of ${node} carries`, async () => {
-    const { carrier } = GatewaysReport.parse(await askAgent(lab, node, "/v1/gateways"));
-    return carrier?.gateway;
-  });
+  return waitFor(`a path of ${node} carries`, async () => (await gatewaysOf(lab, node)).carrier?.gateway);
 }
 
 /** What a node says of another; undefined when it does not know it. */

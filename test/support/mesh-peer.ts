@@ -1,6 +1,7 @@
-// Runs on a host of a lab, as a server or as a client of the test: mesh-peer.ts echo PORT, or talk HOST PORT, or ask HOST PORT.
+// Runs on a host of a lab, as a server or as a client of the test: mesh-peer.ts echo PORT, or talk, ask or knock HOST PORT.
 import { createSocket } from "node:dgram";
 import { connect, createServer } from "node:net";
+import { connect as tlsConnect } from "node:tls";
 
 const [role, ...given] = process.argv.slice(2);
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
@@ -15,8 +16,13 @@ if (role === "echo") {
     }).listen(port, "0.0.0.0", () => say("ready"));
   });
 } else {
-  const [host = "", port = ""] = given;
-  if (role === "talk") {
+  const [host = "", port = "", alpn = ""] = given;
+  if (role === "knock") {
+    const protocols = alpn === "" ? {} : { ALPNProtocols: [alpn] };
+    const socket = tlsConnect({ host, port: Number(port), rejectUnauthorized: false, ...protocols });
+    socket.once("secureConnect", () => socket.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
+    socket.on("error", ({ message }) => say(message)).pipe(process.stdout);
+  } else if (role === "talk") {
     const socket = connect({ host, port: Number(port), allowHalfOpen: true });
     socket.once("connect", () => say("connected"));
     socket.on("error", (error: NodeJS.ErrnoException) => say(`fate ${error.code ?? error.message}`));

@@ -150,3 +150,14 @@ export async function textOf(stream: Duplex): Promise<string> {
   for await (const chunk of stream) text += String(chunk);
   return text;
 }
+
+/** Resolves when something is closed, in whichever way. */
+export function closed(what: {
+  readonly closed: boolean;
+  once(event: "close", then: () => void): unknown;
+}): Promise<void> {
+  return new Promise((resolve) => {
+    if (what.closed) resolve();
+    what.once("close", resolve);
+  });
+}

@@ -1,15 +1,13 @@
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
-import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { json } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
+import { askAgent } from "../../scripts/labs/ask-agent.ts";
 import { heal } from "../../scripts/labs/faults.ts";
 import { openGateways } from "../../scripts/labs/furnish.ts";
 import { Lab } from "../../scripts/labs/lab.ts";
 import { layoutOf } from "../../scripts/labs/layout.ts";
-import { placesOf } from "../../scripts/labs/programs.ts";
 import { ConnectorsReport, type ConnectorView } from "../../src/protocol/local-overlay.ts";
 import { waitFor } from "./wait-for.ts";
 
@@ -103,6 +101,12 @@ export interface Talker {
   kill(): void;
 }
 
+/** What a TLS server says, over one of its protocols or none, to somebody who has no certificate, until it hangs up. */
+export function knock(lab: Lab, on: string, host: string, port: number, alpn: string): string {
+  const args = [...onHost(lab, on), PEER, "knock", host, String(port), alpn];
+  return execFileSync("ip", args, { encoding: "utf8", timeout: 30_000 });
+}
+
 /** Connects from a host, by default to itself; with `ask` over UDP. It ends with the test. */
 export function aTalker(lab: Lab, on: string, port: number, host = "127.0.0.1", role: "talk" | "ask" = "talk"): Talker {
   const child = spawn("ip", [...onHost(lab, on), PEER, role, host, String(port)], { stdio: ["pipe", "pipe", "pipe"] });
@@ -156,18 +160,6 @@ export function untilOver(talker: Talker, limitMs?: number): Promise<string> {
 /** What a node says of its connectors. */
 export async function connectorsOf(lab: Lab, node: string): Promise<readonly ConnectorView[]> {
   return ConnectorsReport.parse(await askAgent(lab, node, "/v1/connectors")).connectors;
-}
-
-/** One read of a node's local API. */
-export function askAgent(lab: Lab, node: string, path: string): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const socketPath = join(placesOf(lab.dir, node).run, "agent.sock");
-    request({ socketPath, path, agent: false }, (response) => {
-      json(response).then(resolve, reject);
-    })
-      .once("error", reject)
-      .end();
-  });
 }
 
 /** The flow records that the controller has of a node. */

@@ -1,17 +1,31 @@
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
-import { connect as connectHttp2, performServerHandshake, type ServerHttp2Stream } from "node:http2";
+import {
+  connect as connectHttp2,
+  performServerHandshake,
+  type ClientHttp2Session,
+  type ServerHttp2Stream,
+} from "node:http2";
 import { connect as connectTcp, createServer, type AddressInfo, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { onTestFinished } from "vitest";
 import { SessionError } from "../../src/errors.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { peerFlows, type PeerFlows } from "../../src/overlay/mesh/peers/peer-flows.ts";
-import { meshContext, p256Thumbprint, type MeshIdentity } from "../../src/overlay/mesh/tls.ts";
+import { MeshGates } from "../../src/overlay/mesh/mesh-gates.ts";
+import { clientSession, serverSession } from "../../src/overlay/mesh/http2.ts";
+import {
+  acceptTls,
+  dialTls,
+  meshContext,
+  p256Thumbprint,
+  whenProved,
+  type MeshIdentity,
+} from "../../src/overlay/mesh/tls.ts";
 import { UnreadBytes } from "../../src/overlay/mesh/unread.ts";
 import type { Ways } from "../../src/overlay/mesh/ways.ts";
 import type { MeshEvent, MeshGrant, MeshPeer } from "../../src/protocol/overlay-mesh.ts";
-import type { OverlayListener } from "../../src/protocol/overlay.ts";
+import type { OverlayListener, OverlayReason } from "../../src/protocol/overlay.ts";
 import { testCertificate } from "./certificates.ts";
 import { aListener, aServer, aService, planeRig, type PlaneRig } from "./overlay-rig.ts";
 import { freePort } from "./programs.ts";
@@ -70,6 +84,8 @@ export interface PeerNode extends PlaneRig {
   readonly identity: MeshIdentity;
   readonly flows: PeerFlows;
   readonly events: MeshEvent[];
+  /** Its limits over all tunnels; none at first. */
+  readonly gates: MeshGates;
   /** Puts peers and grants into force. */
   meet(peers: readonly MeshPeer[], grants?: readonly MeshGrant[]): void;
 }
@@ -81,21 +97,45 @@ export interface PeerRig {
   readonly splices: (readonly [Duplex, Duplex])[];
   /** Instead of a splice, when it is to fail. */
   refusal: string | undefined;
+  /** Makes one node the gateway of another: a hop session between them, by which flows go without any splice. */
+  direct(from: PeerNode, to: PeerNode): Promise<ClientHttp2Session>;
+  /** Lets that way fail from now on. */
+  breakDirect(from: PeerNode, to: PeerNode, reason: OverlayReason): void;
   node(number: number, more?: { readonly identity?: MeshIdentity; readonly clock?: Clock }): Promise<PeerNode>;
 }
 
 /** Nodes in this process, and a gateway between them made of loopback sockets. */
 export function peerRig(): PeerRig {
   const nodes = new Map<string, PeerNode>();
+  const directs = new Map<string, ReturnType<Ways["direct"]>>();
   const rig: PeerRig = {
     splice: passOn,
     splices: [],
     refusal: undefined,
+    async direct(from, to) {
+      const [near, far] = await socketPair();
+      const [client, server] = [dialTls(near, from.identity, "h2"), acceptTls(far, to.identity, ["h2"])];
+      await Promise.all([whenProved(client), whenProved(server)]);
+      const clock = systemClock();
+      const way = { gateway: to.uid, path: "" };
+      serverSession(server, { clock }).on("stream", (stream, headers) =>
+        to.flows.inward.stream(stream, headers, { peer: from.uid, way }),
+      );
+      const session = clientSession(client, to.uid, { clock });
+      await once(session, "remoteSettings");
+      directs.set(`${from.uid} ${to.uid}`, Promise.resolve({ session, way }));
+      return session;
+    },
+    breakDirect(from, to, reason) {
+      const failed = Promise.reject(new SessionError(reason, "broken"));
+      failed.catch(() => undefined);
+      directs.set(`${from.uid} ${to.uid}`, failed);
+    },
     async node(number, { identity, clock = systemClock() } = {}) {
       const uid = `10000000-0000-4000-8000-00000000000${number}`;
       const own = identity ?? (await anIdentity(uid));
       const ways: Ways = {
-        direct: () => undefined,
+        direct: (to) => directs.get(`${uid} ${to}`),
         async splice(to) {
           if (rig.refusal !== undefined) throw new SessionError(rig.refusal, "refused");
           const target = nodes.get(to);
@@ -110,19 +150,24 @@ export function peerRig(): PeerRig {
       const events: MeshEvent[] = [];
       const plane = planeRig({ clock });
       const unread = new UnreadBytes({ clock, memoryBytes: 1024 * 1024 * 1024 });
+      const gates = new MeshGates(clock);
       const flows = peerFlows({
         local: plane.plane.local,
         ways,
         identity: () => own,
         unread,
+        tunnelGates: gates,
         onEvent: (event) => void events.push(event),
       });
-      onTestFinished(() => flows.close());
+      onTestFinished(() => {
+        flows.close();
+        gates.close();
+      });
       plane.plane.connectTo(flows.remote);
       const peer: MeshPeer = { uid, fqdn: `n${number}.example`, key: own.key };
       const meet = (peers: readonly MeshPeer[], grants: readonly MeshGrant[] = []): void =>
         flows.apply({ peers: [...peers], grants: [...grants], paths: [] });
-      const node: PeerNode = { ...plane, uid, peer, identity: own, flows, events, meet };
+      const node: PeerNode = { ...plane, uid, peer, identity: own, flows, events, gates, meet };
       nodes.set(uid, node);
       return node;
     },

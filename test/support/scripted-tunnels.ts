@@ -42,7 +42,7 @@ export function somePath(gateway: string, changes: Partial<PathState> = {}): Pat
     since: 1_700_000_000_000,
     carries: false,
     remote: { ip: "198.51.100.1", port: 8443 },
-    rttMs: 1.5,
+    rttMs: 1.50000004,
     loss: 0,
     attempts: 1,
     bytesIn: 0,
@@ -83,6 +83,10 @@ export class ScriptedTunnels implements Tunnels {
 
   nodes(): TunnelNodes | undefined {
     return this.known;
+  }
+
+  countedSince(): number | undefined {
+    return this.state === undefined ? undefined : 1_700_000_000_000;
   }
 
   mesh(): Promise<MeshState | undefined> {

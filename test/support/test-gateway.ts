@@ -26,6 +26,8 @@ export interface TestGateway {
   readonly outward: readonly ServerHttp2Session[];
   /** Connections that finished TLS since the start. */
   readonly connections: number;
+  /** Probes answered since the start. */
+  pings(): number;
   /** What answers a CONNECT of the node; it echoes unless told otherwise. */
   onConnect: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
   /** Opens a stream to the node on its newest inward session. */
@@ -43,6 +45,7 @@ export async function testGateway(
   const outward: ServerHttp2Session[] = [];
   const sockets = new Set<TLSSocket>();
   let connections = 0;
+  let pings = 0;
   const http2 = createHttp2Server();
   const server = createTlsServer(
     { cert: certificate.cert, key: certificate.key, ALPNProtocols: ["h2", "holdfast-h2r"], minVersion: "TLSv1.3" },
@@ -58,7 +61,11 @@ export async function testGateway(
             headers,
           ),
         );
-      } else keep(inward, connectHttp2("http://node", { createConnection: () => socket }));
+      } else {
+        const session = connectHttp2("http://node", { createConnection: () => socket });
+        keep(inward, session);
+        session.on("ping", () => (pings += 1));
+      }
     },
   );
   server.on("tlsClientError", () => undefined);
@@ -80,6 +87,7 @@ export async function testGateway(
     get connections() {
       return connections;
     },
+    pings: () => pings,
     onConnect(stream) {
       stream.respond({ ":status": 200 });
       stream.pipe(stream);

@@ -93,10 +93,15 @@ export class Engine {
     this.#want(names);
   }
 
-  /** The steps that a configuration would take. Changes nothing. */
-  preview(config: DesiredState["config"], isActive: boolean, signal: AbortSignal): Promise<SectionPlan[]> {
+  /** The steps that a configuration would take, by other sections if their surroundings are to be others. Changes nothing. */
+  preview(
+    config: DesiredState["config"],
+    isActive: boolean,
+    signal: AbortSignal,
+    sections: readonly Reconciler[] = this.#options.sections,
+  ): Promise<SectionPlan[]> {
     const desired = { version: {}, config, isActive };
-    const work = this.#options.sections.map((section) => ({ section, raw: rawOf(section, desired) }));
+    const work = sections.map((section) => ({ section, raw: rawOf(section, desired) }));
     return preview(work, this.#options.clock, AbortSignal.any([signal, this.#ending.signal]));
   }
 

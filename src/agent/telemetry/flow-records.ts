@@ -10,9 +10,18 @@ export interface FlowRecorder {
   close(): void;
 }
 
+/** What people call nodes. */
+export interface FlowNames {
+  /** This node. */
+  readonly own: () => string;
+  /** Another, by its uid. */
+  readonly nameOf: (uid: string) => string;
+}
+
 export interface FlowRecorderOptions {
   readonly clock: Clock;
   readonly spool: Spool;
+  readonly names: FlowNames;
   /** Called when there is something worth a message. */
   readonly look: () => void;
 }
@@ -21,7 +30,7 @@ const SEND = { records: 500, afterMs: 10_000 };
 /** The last millisecond that ISO 8601 writes with four digits of a year. */
 const MAX_TIME = 253_402_300_799_999;
 
-export function flowRecorder({ clock, spool, look }: FlowRecorderOptions): FlowRecorder {
+export function flowRecorder({ clock, spool, names, look }: FlowRecorderOptions): FlowRecorder {
   let waiting = 0;
   let cancel: (() => void) | undefined;
   const send = (): void => {
@@ -33,7 +42,10 @@ export function flowRecorder({ clock, spool, look }: FlowRecorderOptions): FlowR
   return {
     take(flows) {
       if (flows.length === 0) return;
-      spool.appendAll("flows", flows.map(flowRecordOf));
+      spool.appendAll(
+        "flows",
+        flows.map((flow) => flowRecordOf(flow, names)),
+      );
       waiting += flows.length;
       if (waiting >= SEND.records) send();
       else cancel ??= clock.after(SEND.afterMs, send);
@@ -43,17 +55,16 @@ export function flowRecorder({ clock, spool, look }: FlowRecorderOptions): FlowR
 }
 
 /**
- * The platform's record of a connector's flow. Both ends are `local`: its target is on this node. What it never had is empty or 0,
- * as of a flow refused before its target was known. Pure.
+ * The platform's record of a flow: one with another node names both, of which the connector's is the source; any other is `local` at
+ * both ends. What it never had is empty or 0, as of a flow refused before its target was known. Pure.
  */
-export function flowRecordOf(flow: OverlayFlow): FlowRecord {
+export function flowRecordOf(flow: OverlayFlow, names: FlowNames): FlowRecord {
   const { connector, service, reason } = flow;
   const startedAt = Math.min(flow.startedAt, MAX_TIME);
   // The wall clock may have been set back meanwhile.
   const endedAt = Math.min(Math.max(flow.endedAt, startedAt), MAX_TIME);
   return {
-    sourceNode: "local",
-    destNode: "local",
+    ...nodesOf(flow, names),
     sourceIP: flow.sourceIp,
     destIP: flow.destIp ?? "",
     sourcePort: flow.sourcePort,
@@ -64,8 +75,17 @@ export function flowRecordOf(flow: OverlayFlow): FlowRecord {
     endTime: new Date(endedAt).toISOString(),
     protocol: flow.protocol === "tcp" ? "TCP" : "UDP",
     flags: String(deniedFlags(reason)),
-    meta: { connector, service, ...(reason === undefined ? {} : { reason }) },
+    meta: { ...(connector === "" ? {} : { connector }), service, ...(reason === undefined ? {} : { reason }) },
   };
+}
+
+function nodesOf(
+  { peer, connector }: OverlayFlow,
+  { own, nameOf }: FlowNames,
+): Pick<FlowRecord, "sourceNode" | "destNode"> {
+  if (peer === undefined) return { sourceNode: "local", destNode: "local" };
+  const other = nameOf(peer);
+  return connector === "" ? { sourceNode: other, destNode: own() } : { sourceNode: own(), destNode: other };
 }
 
 /**
@@ -75,6 +95,8 @@ export function flowRecordOf(flow: OverlayFlow): FlowRecord {
 function deniedFlags(reason: OverlayReason | undefined): number {
   switch (reason) {
     case "source-not-permitted":
+    case "not-granted":
+    case "relay-refused":
       return flowFlags["no-acl-match"];
     // The connector is of another protocol than the service it names: there is a way, but no rule lets this flow take it.
     case "protocol-mismatch":
@@ -85,6 +107,9 @@ function deniedFlags(reason: OverlayReason | undefined): number {
     case "resolve-failed":
     case "unreachable":
     case "loop":
+    case "no-path":
+    case "peer-absent":
+    case "peer-unproven":
       return flowFlags["no-route"];
     default:
       return 0;

@@ -1,5 +1,5 @@
+import { GatewayDetails, type HopDetails } from "../../protocol/telemetry.ts";
 import type { RttBucket } from "../../protocol/overlay-mesh.ts";
-import type { JsonObject } from "../../protocol/values.ts";
 import type { Hop } from "./hops.ts";
 
 /** The hops that were found, and what names them: an address without a name is its own. */
@@ -10,26 +10,27 @@ export interface NamedHops {
 
 /**
  * The platform's record of one minute of round trips to a gateway; `node` is what people call it, and the default path is not named.
- * None where nothing was answered. Pure.
+ * None where nothing was answered, or where no control plane would take it. Pure.
  */
 export function gatewayDetails(
   { path, time, numRtt, answered, minRtt, maxRtt, meanRtt, stdRtt }: RttBucket,
   node: string,
   isDefault: boolean,
   { found, nameOf }: NamedHops,
-): JsonObject | undefined {
+): GatewayDetails | undefined {
   if (answered === 0) return undefined;
   const statistics = { numRtt, minRtt: ms(minRtt), maxRtt: ms(maxRtt), meanRtt: ms(meanRtt), stdRtt: ms(stdRtt) };
-  return {
+  const record = {
     time,
     node,
     ...statistics,
     ...(isDefault || path === "" ? {} : { path }),
     ...(found.length === 0 ? {} : { hops: found.map((hop) => hopRecord(hop, nameOf(hop.ip))) }),
   };
+  return GatewayDetails.safeParse(record).data;
 }
 
-function hopRecord({ hop, ip, minRtt, maxRtt, meanRtt, numRtt }: Hop, fqdn: string): JsonObject {
+function hopRecord({ hop, ip, minRtt, maxRtt, meanRtt, numRtt }: Hop, fqdn: string): HopDetails {
   return { hop, ip, fqdn, minRtt: ms(minRtt), maxRtt: ms(maxRtt), meanRtt: ms(meanRtt), numRtt };
 }
 

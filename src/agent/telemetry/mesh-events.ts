@@ -30,6 +30,8 @@ export interface MeshEventsOptions {
   readonly events: Pick<EventLog, "raise" | "clear" | "notice" | "openEvents">;
   /** What people call a node; undefined when nobody knows it. */
   readonly nameOf: (uid: string) => string | undefined;
+  /** Whether a node still is a gateway for others to dial. */
+  readonly isGateway: (uid: string) => boolean;
   /** Whether this node still has other nodes to reach, as far as its documents go. */
   readonly isWanted: () => boolean;
   /** Whether there is a session with the control plane. */
@@ -56,13 +58,15 @@ interface Seen {
 interface KnownPath {
   readonly firstSeen: number;
   readonly hasBeenUp: boolean;
+  /** Where it led when it last led anywhere. */
+  readonly remote: PathState["remote"];
 }
 
 /** Recoveries as the overlay measured them, by the object of the path's condition. */
 type Recoveries = Map<string, { readonly cause: string; readonly durationMs: number }>;
 
 export function meshEvents(options: MeshEventsOptions): MeshEvents {
-  const { clock, events, nameOf, isWanted, isOnline } = options;
+  const { clock, events, nameOf, isGateway, isWanted, isOnline } = options;
   const quietUntil = clock.elapsed() + QUIET_MS;
   const known = new Map<string, KnownPath>();
   const seen = new Map<string, Seen>();
@@ -95,13 +99,17 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
   }
 
   function pathPicture(path: PathState, isGone: boolean, now: number): PathPicture {
-    const { gateway, id, remote } = path;
+    const { gateway, id } = path;
     const key = `${gateway} ${id}`;
-    const { firstSeen, hasBeenUp: wasUp } = known.get(key) ?? { firstSeen: now, hasBeenUp: false };
+    // One that an earlier run told of as lost was up then.
+    const disruption = { eventType: DISRUPTION, object: pathObject({ name: name(gateway), id }) };
+    const unknown = { firstSeen: now, hasBeenUp: seen.has(keyOf(disruption)), remote: undefined };
+    const { firstSeen, hasBeenUp: wasUp, remote: led } = known.get(key) ?? unknown;
+    const remote = path.remote ?? led;
     const state = isGone ? "down" : path.state;
     const reason = isGone ? "the overlay is not running" : path.reason;
     const hasBeenUp = wasUp || state === "up";
-    known.set(key, { firstSeen, hasBeenUp });
+    known.set(key, { firstSeen, hasBeenUp, remote });
     return {
       gateway,
       id,
@@ -172,12 +180,12 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
 
   function happen(event: MeshEvent): void {
     const { kind, gateway, path = "", peer, from, cause, durationMs } = event;
-    const took = durationMs === undefined ? {} : { durationMs };
+    const took = durationMs === undefined ? {} : { durationMs: Math.round(durationMs) };
     switch (kind) {
       case "path-back": {
         if (gateway === undefined || durationMs === undefined) return;
         if (recoveries.size < MAX_NAMES)
-          recoveries.set(pathObject({ name: name(gateway), id: path }), { cause, durationMs });
+          recoveries.set(pathObject({ name: name(gateway), id: path }), { cause, durationMs: Math.round(durationMs) });
         return;
       }
       case "moved": {
@@ -194,8 +202,8 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
         });
       }
       case "gateway-removed": {
-        // One that this node merely does not dial any more is still in the domain.
-        if (gateway === undefined || nameOf(gateway) !== undefined) return;
+        // One that this node merely does not dial any more is still one.
+        if (gateway === undefined || isGateway(gateway)) return;
         return events.notice({
           eventType: DISRUPTION,
           object: name(gateway),
@@ -235,8 +243,12 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
       look();
     },
     happened(list) {
-      if (hasClosed || clock.elapsed() < quietUntil) return;
-      for (const event of list) happen(event);
+      if (hasClosed) return;
+      const isQuiet = clock.elapsed() < quietUntil;
+      // What ended a loss of traffic that had flowed is no part of coming up, and nor is what the domain's document says.
+      const isTold = ({ kind, durationMs }: MeshEvent): boolean =>
+        !isQuiet || durationMs !== undefined || kind === "gateway-removed";
+      for (const event of list.filter(isTold)) happen(event);
     },
     look,
     close() {

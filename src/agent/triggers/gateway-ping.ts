@@ -2,7 +2,7 @@ import type { Clock } from "../../host/clock.ts";
 import { GatewayPing } from "../../protocol/trigger-bodies.ts";
 import { probes, ProbeTally, type Probe } from "./echo-probes.ts";
 import type { StreamTrigger, TriggerContext } from "./trigger.ts";
-import { fqdnOf, neededPath, neededPeer, notConnected, wayText, type Tunnels } from "./tunnels.ts";
+import { fqdnOf, neededPath, neededPeer, notConnected, roundedMs, wayText, type Tunnels } from "./tunnels.ts";
 
 const WAIT_COUNT = 4;
 const SESSION_COUNT = 600;
@@ -52,7 +52,7 @@ export function gatewayPing(tunnels: Tunnels, clock: Clock): StreamTrigger<Gatew
       if ("silence" in probe) return emit({ kind: "json", data: { seq, timeout: true, reason: probe.silence } });
       const { rttMs, path, gateway } = probe;
       const by = fqdnOf(tunnels.nodes(), gateway);
-      return emit({ kind: "json", data: { peer, seq, size, rttMs, path, gateway: by } });
+      return emit({ kind: "json", data: { peer, seq, size, rttMs: roundedMs(rttMs), path, gateway: by } });
     };
   }
 

@@ -3,7 +3,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { ClientState, MeshState, PathState } from "../../protocol/overlay-mesh.ts";
 import { GatewayRoutes } from "../../protocol/trigger-bodies.ts";
 import type { OneShotTrigger } from "./trigger.ts";
-import { fqdnOf, nameOf, type TunnelNodes, type Tunnels } from "./tunnels.ts";
+import { fqdnOf, nameOf, roundedMs, type TunnelNodes, type Tunnels } from "./tunnels.ts";
 
 /** A way to another node, or of another node to this one. `client` says that this node dials; `rtt` is in milliseconds. */
 export interface GatewayRoute {
@@ -37,19 +37,19 @@ export function gatewayRoutes(tunnels: Tunnels, clock: Clock, log: Logger): OneS
       const nodes = tunnels.nodes();
       const mesh = await tunnels.mesh(signal);
       if (enableLog) log.debug({ mesh }, "collected the ways to other nodes");
-      return { output: routesOutput(nodes, mesh, clock.now()) };
+      return { output: routesOutput(nodes, mesh, clock.now() - (tunnels.countedSince() ?? Infinity)) };
     },
   };
 }
 
-/** What the event answers; `now` in Unix milliseconds. Pure. */
+/** What the event answers; bytes were counted for `countedMs`. Pure. */
 export function routesOutput(
   nodes: TunnelNodes | undefined,
   mesh: MeshState | undefined,
-  now: number,
+  countedMs: number,
 ): Readonly<Record<string, unknown>> {
-  const dialled = mesh?.paths.map((path) => [path.gateway, ofPath(nodes, path, now)] as const) ?? [];
-  const dialling = mesh?.clients.map((client) => [client.peer, ofClient(nodes, client, now)] as const) ?? [];
+  const dialled = mesh?.paths.map((path) => [path.gateway, ofPath(nodes, path, countedMs)] as const) ?? [];
+  const dialling = mesh?.clients.map((client) => [client.peer, ofClient(nodes, client, countedMs)] as const) ?? [];
   const known = [...dialled, ...dialling, ...absent(nodes, mesh)];
   const routes = known.slice(0, MAX_ROUTES).map(([, route]) => route);
   const connected = new Set(known.filter(([, route]) => route.connected).map(([uid]) => uid)).size;
@@ -61,28 +61,33 @@ export function routesOutput(
   };
 }
 
-function ofPath(nodes: TunnelNodes | undefined, path: PathState, now: number): GatewayRoute {
+function ofPath(nodes: TunnelNodes | undefined, path: PathState, countedMs: number): GatewayRoute {
   const { gateway, id, state } = path;
-  return { ...shared(nodes, gateway, path, now), path: id, connected: state === "up", client: true };
+  return { ...shared(nodes, gateway, path, countedMs), path: id, connected: state === "up", client: true };
 }
 
-function ofClient(nodes: TunnelNodes | undefined, client: ClientState, now: number): GatewayRoute {
-  return { ...shared(nodes, client.peer, client, now), path: "", connected: client.state === "up", client: false };
+function ofClient(nodes: TunnelNodes | undefined, client: ClientState, countedMs: number): GatewayRoute {
+  return {
+    ...shared(nodes, client.peer, client, countedMs),
+    path: "",
+    connected: client.state === "up",
+    client: false,
+  };
 }
 
 function shared(
   nodes: TunnelNodes | undefined,
   uid: string,
-  { remote, rttMs, since, bytesIn, bytesOut }: PathState | ClientState,
-  now: number,
+  { remote, rttMs, bytesIn, bytesOut }: PathState | ClientState,
+  countedMs: number,
 ): Omit<GatewayRoute, "path" | "connected" | "client"> {
   return {
     name: nameOf(fqdnOf(nodes, uid)),
-    ...(rttMs === undefined ? {} : { rtt: rttMs }),
+    ...(rttMs === undefined ? {} : { rtt: roundedMs(rttMs) }),
     udp: false,
     ...remote,
-    receivedMbps: megabits(bytesIn, now - since),
-    sentMbps: megabits(bytesOut, now - since),
+    receivedMbps: megabits(bytesIn, countedMs),
+    sentMbps: megabits(bytesOut, countedMs),
     bytesReceived: bytesIn,
     bytesSent: bytesOut,
   };
@@ -107,5 +112,5 @@ function absent(nodes: TunnelNodes | undefined, mesh: MeshState | undefined): (r
 
 /** Decimal megabits per second over a time, three digits behind the point. */
 function megabits(bytes: number, ms: number): number {
-  return ms <= 0 ? 0 : Math.round((bytes * 8) / ms) / 1000;
+  return ms <= 0 || !Number.isFinite(ms) ? 0 : Math.round((bytes * 8) / ms) / 1000;
 }

@@ -49,6 +49,8 @@ export type UploadAnswer = Way & { readonly bytes: number; readonly ms: number }
 export interface Tunnels {
   /** Undefined until the node is registered. */
   nodes(): TunnelNodes | undefined;
+  /** Since when the overlay counts bytes, in Unix milliseconds; undefined while there is none. */
+  countedSince(): number | undefined;
   /** How the ways stand; undefined while there is no overlay. */
   mesh(signal: AbortSignal): Promise<MeshState | undefined>;
   /** Has bytes go to a peer and back inside the tunnel. */
@@ -115,6 +117,11 @@ export function wayText(nodes: TunnelNodes | undefined, { gateway, path }: Way):
 /** What a path is called where people read it. */
 export function pathText(id: string): string {
   return id === "" ? "default path" : `path ${id}`;
+}
+
+/** Milliseconds to the microsecond; what is behind that is noise. */
+export function roundedMs(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
 }
 
 /** Why a peer gave no answer: it took too long, or no tunnel leads there. Anything else is thrown on. */

@@ -20,6 +20,9 @@ const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
   ["tg-ping", 60 * SECOND],
   ["tg-traceroute", 60 * SECOND],
   ["tg-nc", 60 * SECOND],
+  ["tg-mtr", 180 * SECOND],
+  ["gateway-ping", 60 * SECOND],
+  ["gateway-perf", 300 * SECOND],
   ["speed-test", 120 * SECOND],
 ]);
 /** The node answers before its deadline; past this much more nothing will come. */

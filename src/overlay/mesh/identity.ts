@@ -42,7 +42,8 @@ export function identityStore(files: Files, stateDir: string): IdentityStore {
   return {
     load,
     async set(given) {
-      const before = valueOf(await stored.load());
+      // What cannot be read cannot be the same, and shows when it cannot be written either.
+      const before = await stored.load().then(valueOf, () => undefined);
       const isSame = before?.uid === given.uid && before.key.d === given.key.d && before.key.x === given.key.x;
       const known = isSame ? tryOpen(before) : undefined;
       if (known !== undefined) return { identity: known };

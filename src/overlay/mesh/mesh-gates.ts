@@ -2,8 +2,14 @@ import type { Clock } from "../../host/clock.ts";
 import type { OverlayMesh } from "../../protocol/overlay-mesh.ts";
 import { Gate } from "../gate.ts";
 
+/** What is read from tunnels passes `in`, and what is sent into them `out`. */
+export interface TunnelGates {
+  readonly in: Gate;
+  readonly out: Gate;
+}
+
 /** The node's limits over all tunnels together: `in` for what is read from them, `out` for what is read to be sent into them. */
-export class MeshGates {
+export class MeshGates implements TunnelGates {
   readonly in: Gate;
   readonly out: Gate;
   #rates: Pick<OverlayMesh, "ingressBitsPerSecond" | "egressBitsPerSecond"> = {};

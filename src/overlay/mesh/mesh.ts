@@ -61,10 +61,18 @@ export class Mesh {
       dial: (target, protocol, signal) => dialHop({ clock, names: this.#names, identity }, target, protocol, signal),
       onStream: (stream, headers, way) => this.#server.receive(stream, headers, way),
       onChanged,
+      onUp: () => this.#flows.retryNow(),
       onEvent,
       onBuckets,
     });
-    this.#flows = peerFlows({ local, ways: this.ways, identity, unread: this.#unread, onEvent });
+    this.#flows = peerFlows({
+      local,
+      ways: this.ways,
+      identity,
+      unread: this.#unread,
+      tunnelGates: this.#gates,
+      onEvent,
+    });
     this.#server = new MeshServer({
       clock,
       identity,

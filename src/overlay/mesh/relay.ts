@@ -15,6 +15,8 @@ export interface OnwardWish {
   readonly signal: AbortSignal;
   /** How many relays it has gone through, this one included. */
   readonly hops: number;
+  /** Who began it. */
+  readonly source: string;
   /** Where it came from. */
   readonly except: string;
 }
@@ -136,7 +138,7 @@ export class Relay {
         }
       }
     }
-    return (await onward(dest, { signal, hops: hops + 1, except: from })).stream;
+    return (await onward(dest, { signal, hops: hops + 1, source, except: from })).stream;
   }
 
   #join(near: ServerHttp2Stream, far: Duplex, passage: Passage): void {
@@ -149,6 +151,8 @@ export class Relay {
     const carried = { passage, splice };
     this.#carried.add(carried);
     unread.watch(passage.dest, far);
+    unread.leads(near, far);
+    unread.leads(far, near);
     if (!near.destroyed && !near.headersSent) near.respond({ ":status": 200 });
     splice.start();
     // The rules may have changed while the other side was awaited.

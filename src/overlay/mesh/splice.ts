@@ -5,6 +5,9 @@ import type { MeshGates } from "./mesh-gates.ts";
 import { resetStream } from "./reset.ts";
 import { CANCEL, NO_ERROR } from "./stream-codes.ts";
 
+/** What waits to be sent before reading stops: stopping for every few frames costs more than they do. */
+export const FULL_BYTES = 256 * 1024;
+
 const FULL = 1;
 const LIMITED_IN = 2;
 const LIMITED_OUT = 4;
@@ -18,7 +21,6 @@ class Direction {
   readonly #atIn: GateUser = { resumeFromGate: () => this.#go(LIMITED_IN) };
   readonly #atOut: GateUser = { resumeFromGate: () => this.#go(LIMITED_OUT) };
   #stops = 0;
-  #isCorked = false;
 
   constructor(from: Duplex, to: Duplex, gates: MeshGates) {
     this.#from = from;
@@ -41,25 +43,11 @@ class Direction {
 
   readonly #pass = (chunk: Buffer): void => {
     this.bytes += chunk.length;
-    this.#cork();
-    if (!this.#to.write(chunk)) this.#stops |= FULL;
+    if (!this.#to.write(chunk) && this.#to.writableLength >= FULL_BYTES) this.#stops |= FULL;
     const gates = this.#gates;
     if (!gates.in.isOpen && !gates.in.pass(this.#atIn, chunk.length)) this.#stops |= LIMITED_IN;
     if (!gates.out.isOpen && !gates.out.pass(this.#atOut, chunk.length)) this.#stops |= LIMITED_OUT;
     if (this.#stops !== 0) this.#from.pause();
-  };
-
-  /** What arrives in one turn, frame by frame, leaves in one call. */
-  #cork(): void {
-    if (this.#isCorked) return;
-    this.#isCorked = true;
-    this.#to.cork();
-    process.nextTick(this.#uncork);
-  }
-
-  readonly #uncork = (): void => {
-    this.#isCorked = false;
-    this.#to.uncork();
   };
 
   #go(why: number): void {

@@ -1,11 +1,12 @@
 import { totalmem } from "node:os";
-import type { Readable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
 import type { Clock } from "../../host/clock.ts";
 import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
 
 /** A stream that is watched. HTTP/2 streams can be reset; others are destroyed. */
 export interface Watched extends Readable {
   close?(code: number): void;
+  _final?(callback: (error?: Error | null) => void): void;
 }
 
 export interface UnreadOptions {
@@ -20,6 +21,8 @@ export interface UnreadOptions {
 export const STREAM_WINDOW_BYTES = 2 * 1024 * 1024;
 
 const LOOK_MS = 10;
+/** Where nothing has come since, the next look may wait. */
+const MAX_LOOK_MS = 80;
 /** What a chunk costs beside its bytes: many small ones hold far more than they carry. */
 const CHUNK_BYTES = 512;
 
@@ -34,8 +37,12 @@ export class UnreadBytes {
   readonly #inAll: number;
   /** Streams that nobody reads at this moment, by whoever sends on them. */
   readonly #stalled = new Map<string, Set<Watched>>();
+  /** Where what is read on a stream goes. */
+  readonly #sinks = new WeakMap<Watched, Writable>();
   #count = 0;
   #cancel: (() => void) | undefined;
+  #held = 0;
+  #waitMs = LOOK_MS;
 
   constructor({ clock, memoryBytes, onReset = () => undefined }: UnreadOptions) {
     this.#clock = clock;
@@ -57,12 +64,17 @@ export class UnreadBytes {
     if (stream.readableFlowing !== true) stall();
   }
 
+  /** Counts what was read on a stream and waits to be sent by another, too. */
+  leads(stream: Watched, sink: Writable): void {
+    this.#sinks.set(stream, sink);
+  }
+
   /** What waits at this moment, in bytes; without a peer, for all of them. */
   held(peer?: string): number {
     let held = 0;
     for (const [name, streams] of this.#stalled) {
       if (peer !== undefined && peer !== name) continue;
-      for (const stream of streams) held += heldBy(stream);
+      for (const stream of streams) held += this.#heldBy(stream);
     }
     return held;
   }
@@ -93,7 +105,7 @@ export class UnreadBytes {
   }
 
   #arm(): void {
-    this.#cancel ??= this.#clock.after(LOOK_MS, () => {
+    this.#cancel ??= this.#clock.after(this.#waitMs, () => {
       this.#cancel = undefined;
       this.#look();
     });
@@ -106,13 +118,23 @@ export class UnreadBytes {
       mustLookAgain ||= streams.size * STREAM_WINDOW_BYTES > this.#perPeer;
     }
     this.#cut(this.#inAll, [...this.#stalled]);
+    const held = this.held();
+    this.#waitMs = held > this.#held || !mustLookAgain ? LOOK_MS : Math.min(this.#waitMs * 2, MAX_LOOK_MS);
+    this.#held = held;
     if (mustLookAgain) this.#arm();
+  }
+
+  #heldBy(stream: Watched): number {
+    const state: unknown = Reflect.get(stream, "_readableState");
+    const chunks: unknown = typeof state === "object" && state !== null ? Reflect.get(state, "buffer") : undefined;
+    const overhead = Array.isArray(chunks) ? chunks.length * CHUNK_BYTES : 0;
+    return stream.readableLength + overhead + (this.#sinks.get(stream)?.writableLength ?? 0);
   }
 
   /** Resets whichever streams hold most until the rest is within the bound. */
   #cut(boundBytes: number, groups: readonly (readonly [string, ReadonlySet<Watched>])[]): void {
     const all = groups.flatMap(([peer, streams]) =>
-      [...streams].map((stream) => ({ peer, stream, bytes: heldBy(stream) })),
+      [...streams].map((stream) => ({ peer, stream, bytes: this.#heldBy(stream) })),
     );
     let held = all.reduce((sum, { bytes }) => sum + bytes, 0);
     if (held <= boundBytes) return;
@@ -132,13 +154,9 @@ export function memoryLimit(): number {
   return bound > 0 && bound < totalmem() ? bound : totalmem();
 }
 
-function heldBy(stream: Watched): number {
-  const state: unknown = Reflect.get(stream, "_readableState");
-  const chunks: unknown = typeof state === "object" && state !== null ? Reflect.get(state, "buffer") : undefined;
-  return stream.readableLength + (Array.isArray(chunks) ? chunks.length * CHUNK_BYTES : 0);
-}
-
 function reset(stream: Watched): void {
+  // Else closing would end it in order first, and the other side would take what it has for the whole.
+  stream._final = (callback) => callback();
   stream.close?.(ENHANCE_YOUR_CALM);
   // What was not read is let go at once, rather than when the other side has heard.
   stream.destroy();

@@ -105,6 +105,8 @@ describe("standing", () => {
     [someStatus({ faults: [{ code: "disk-full", message: "", since: 0 }] }), "degraded"],
     [someStatus({ session: { state: "stopped", since: 0, attempt: 0 } }), "degraded"],
     [someStatus({ node: null }), "unregistered"],
+    [someStatus({ engines: { network: "netlink", dataPlane: { state: "degraded", paths: 2, up: 1 } } }), "ok"],
+    [someStatus({ engines: { network: "netlink", dataPlane: { state: "down", paths: 2, up: 0 } } }), "degraded"],
   ])("case %#", (status, expected) => {
     expect(standing(status)).toBe(expected);
   });
@@ -162,6 +164,23 @@ describe("statusText", () => {
     ]) {
       expect(flat).toContain(part);
     }
+  });
+
+  it.each([
+    [
+      {
+        state: "degraded",
+        paths: 2,
+        up: 1,
+        carrier: { gateway: "gw2", path: "lte", since: NOW - 5000, reason: "gw1 is gone" },
+      },
+      "gateways degraded, 1 of 2 paths up; gw2/lte carries since 5 s ago (gw1 is gone)",
+    ],
+    [{ state: "down", paths: 1, up: 0 }, "gateways down, 0 of 1 paths up"],
+    [{ state: "none", paths: 0, up: 0, server: "listening" }, "gateways own gateway listening"],
+  ] as const)("says how the ways to other nodes stand: %#", (dataPlane, expected) => {
+    const text = statusText(someStatus({ engines: { network: "netlink", dataPlane } }), NOW, 120, plain);
+    expect(text.replace(/\s+/g, " ")).toContain(expected);
   });
 
   it("breaks no word that is longer than the terminal is wide", () => {

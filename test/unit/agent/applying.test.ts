@@ -43,6 +43,7 @@ function rig(
   notices: readonly Issue[] = [],
   others: readonly Reconciler[] = [],
   log: Logger = pino({ level: "silent" }),
+  sectionsOf?: (documents: Desired) => readonly Reconciler[],
 ) {
   const clock = new FakeClock();
   const stateDir = tempDir();
@@ -63,6 +64,7 @@ function rig(
     files: hostFiles(),
     settings: { stateDir },
     documents,
+    ...(sectionsOf === undefined ? {} : { sectionsOf }),
     sections: [reconciler({ ...section, parse: (raw) => ({ ...section.parse(raw), notices }) }), ...others],
     events: {
       raise: ({ eventType }) => void events.push(`raise ${eventType}`),
@@ -197,6 +199,25 @@ test("a plan names steps and what is not applied, and touches nothing", async ()
     { section: "exec", total: 0, unsupported: expect.any(String) as string },
   ]);
   expect(machine.values.size).toBe(0);
+});
+
+test("a rollback is planned by sections over the documents that would be in force", async () => {
+  const versions: (number | undefined)[] = [];
+  const { applying, documents, machine } = rig([], [], undefined, (desired) => {
+    versions.push(desired.node?.version);
+    const shown = modelSection(new MemoryMachine(), { name: "core" });
+    return [reconciler({ ...shown, describe: () => `over ${desired.node?.version}` })];
+  });
+  const { signal } = new AbortController();
+  documents.current = desiredOf(2, { core: { a: "2" } });
+  documents.rolledBack = () => Promise.resolve({ desired: desiredOf(1, { core: { a: "1" } }), from: 2, to: 1 });
+  applying.apply();
+  await applying.engine.idle();
+  expect((await applying.plan(undefined, signal)).sections).toMatchObject([{ total: 0 }]);
+  expect(versions).toEqual([]);
+  const { plan } = await applying.rollback({ document: "node", plan: true }, signal);
+  expect(plan?.sections).toMatchObject([{ section: "core", steps: [{ detail: "over 1" }] }]);
+  expect([versions, Object.fromEntries(machine.values)]).toEqual([[1], { a: "2" }]);
 });
 
 describe("a rollback", () => {

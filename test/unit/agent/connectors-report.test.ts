@@ -3,6 +3,10 @@ import { connectorsReport } from "../../../src/agent/connectors-report.ts";
 import { ConnectorsReport, type ConnectorView } from "../../../src/protocol/local-overlay.ts";
 import type { ListenerState } from "../../../src/protocol/overlay.ts";
 import type { JsonObject } from "../../../src/protocol/values.ts";
+import type { OverlayView } from "../../../src/host/overlay.ts";
+import { aDomain } from "../../support/gateway-model.ts";
+import { aMesh, aMeshState, aPathState, uidOf } from "../../support/mesh.ts";
+import { aService } from "../../support/overlay-rig.ts";
 import { ABSENT, aReading, type ReadingParts } from "../../support/overlay-reading.ts";
 
 const web = { node: "local", service: "web", protocol: "tcp", port: 8080 };
@@ -179,6 +183,54 @@ describe("a connector that does not listen", () => {
       counters: [{ key: KEY, flows: 3 }],
     });
     expect(connectors.map(({ counters }) => counters?.flowsTotal)).toEqual([undefined, 3]);
+  });
+});
+
+describe("a connector to another node", () => {
+  const item = { ...web, node: "branch" };
+  const { sessions: _sessions, ...state } = aMeshState();
+  const seen = (view: Partial<OverlayView>) => {
+    const { view: empty } = aReading({ config: {} });
+    return only(
+      { config: config({ c1: item }), counters: [{ key: KEY, refusals: { "not-granted": 3 } }] },
+      { domain: aDomain(), view: { ...empty, states: new Map([[KEY, listening(KEY)]]), ...view }, counters: undefined },
+    );
+  };
+
+  it("leads there, and has nothing to say while a path is up", () => {
+    const view = seen({ mesh: aMesh(), standing: state });
+    expect(view).toMatchObject({ state: "listening", destination: { node: "branch", service: "web" } });
+    expect(view?.reason).toBeUndefined();
+    const client = { peer: uidOf(4), state: "up", since: 1, sessions: 1, bytesIn: 0, bytesOut: 0 } as const;
+    expect(seen({ mesh: aMesh(), standing: { ...state, paths: [], clients: [client] } })?.reason).toBeUndefined();
+  });
+
+  it("says that no path is up, and why, as long as that is so", () => {
+    const standing = { ...state, paths: [aPathState({ state: "down", reason: "connection refused" })] };
+    expect(seen({ mesh: aMesh(), standing })).toMatchObject({
+      state: "listening",
+      reason: { code: "no-path", message: "no path to any gateway is up (connection refused)" },
+    });
+    expect(seen({})?.reason).toEqual({ code: "no-path", message: "this node has no way to any other" });
+    expect(seen({ mesh: aMesh() })?.reason).toBeUndefined();
+  });
+
+  it("is not told of a service of the same name here that is down", () => {
+    const reading = aReading(
+      {
+        config: {
+          ...config({ c1: item, c2: { ...web, port: 8081 } }),
+          services: { version: 2, items: { s: { name: "web", protocol: "tcp", host: "127.0.0.1", port: 80 } } },
+        },
+        services: [aService("web", 80)],
+        listeners: [listening(KEY), listening("tcp/any/8081", { connector: "c2" })],
+        health: [{ name: "web", state: "down", since: 1 }],
+      },
+      { domain: aDomain() },
+    );
+    const view = { ...reading.view, mesh: aMesh(), standing: state };
+    const { connectors } = connectorsReport({ ...reading, view });
+    expect(connectors.map(({ reason }) => reason?.code)).toEqual([undefined, "service-down"]);
   });
 });
 

@@ -54,6 +54,18 @@ describe("nameCache", () => {
     expect(asked).toHaveLength(4);
   });
 
+  it("asks anew for a name that did not hold, though not more often than every 5 s", async () => {
+    const { clock, asked, cache } = rig([{ addresses: ["192.0.2.1"], ttlSeconds: 300 }, { addresses: ["192.0.2.2"] }]);
+    cache.doubt("a");
+    await cache.resolve("a");
+    await clock.advance(4999);
+    cache.doubt("a");
+    expect(await cache.resolve("a")).toEqual(["192.0.2.1"]);
+    await clock.advance(1);
+    expect(await cache.resolve("a")).toEqual(["192.0.2.2"]);
+    expect(asked).toHaveLength(2);
+  });
+
   it("waits a second at most where it has an answer already", async () => {
     const { clock, cache } = rig([{ addresses: ["192.0.2.1"], ttlSeconds: 5 }, new Promise<Answer>(() => undefined)]);
     await cache.resolve("a");

@@ -67,14 +67,20 @@ describe("the overlay process and other nodes", () => {
   });
 
   it("keeps what happened for an agent that comes later", async () => {
-    const overlay = startOverlayProcess(tempDir());
+    const dir = tempDir();
     const gateway = await testGateway();
-    const first = await asAgent(overlay);
+    const before = startOverlayProcess(dir);
+    const first = await asAgent(before);
     await first.peer.request("identity.set", anIdentity());
     await first.peer.request("table.set", { table: tableTo(gateway) });
     await upTo(first, 1);
-    first.close();
-    const [session] = gateway.inward;
+    before.child.kill("SIGKILL");
+    await waitFor("its session is gone", () => gateway.inward.length === 0);
+    const pings = gateway.pings();
+    const overlay = startOverlayProcess(dir);
+    const session = await waitFor("it dials without an agent", () => gateway.inward[0]);
+    // The fourth is sent when three were answered.
+    await waitFor("it is up", () => gateway.pings() > pings + 3);
     session?.destroy();
     await waitFor("it is back", () => gateway.inward.length === 1 && gateway.inward[0] !== session);
     const events: MeshEvent[] = [];

@@ -1,41 +1,8 @@
-import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
+import { createSocket } from "node:dgram";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { aListener, aService, planeRig } from "../../support/overlay-rig.ts";
+import { aPeer, echoDatagram as echo, freeUdpPort } from "../../support/udp-peer.ts";
 import { waitFor } from "../../support/wait-for.ts";
-
-interface Peer {
-  readonly socket: Socket;
-  readonly port: number;
-  readonly received: string[];
-}
-
-/** A UDP socket of the test; what it hears is kept, and answered by `answer`. */
-async function aPeer(
-  answer?: (datagram: Buffer, from: RemoteInfo, socket: Socket) => void,
-  host = "127.0.0.1",
-): Promise<Peer> {
-  const socket = createSocket(host.includes(":") ? "udp6" : "udp4");
-  const received: string[] = [];
-  socket.on("error", () => undefined);
-  socket.on("message", (datagram, from) => {
-    received.push(datagram.toString());
-    answer?.(datagram, from, socket);
-  });
-  await new Promise<void>((resolve) => socket.bind(0, host, resolve));
-  onTestFinished(() => void socket.close());
-  return { socket, port: socket.address().port, received };
-}
-
-async function freeUdpPort(): Promise<number> {
-  const socket = createSocket("udp4");
-  await new Promise<void>((resolve) => socket.bind(0, "127.0.0.1", resolve));
-  const { port } = socket.address();
-  await new Promise<void>((resolve) => socket.close(resolve));
-  return port;
-}
-
-const echo = (datagram: Buffer, from: RemoteInfo, socket: Socket): void =>
-  socket.send(datagram, from.port, from.address);
 
 async function oneListener(target: number, more: Parameters<typeof aListener>[2] = {}) {
   const rig = planeRig();

@@ -51,6 +51,19 @@ export function compileMesh(
   };
 }
 
+/** Compiles anew only when something that it depends on is another; a domain may be large, and is looked at every minute. */
+export function meshCompiler(): typeof compileMesh {
+  let last: { readonly of: readonly unknown[]; readonly mesh: OverlayMesh | undefined } | undefined;
+  return (gateway, surroundings, before) => {
+    const { isActive, self, domain, hasIpv6 } = surroundings;
+    const of = [gateway, isActive, self, domain, hasIpv6, gateway.isServerRejected ? before : undefined];
+    if (last === undefined || !last.of.every((value, index) => value === of[index])) {
+      last = { of, mesh: compileMesh(gateway, surroundings, before) };
+    }
+    return last.mesh;
+  };
+}
+
 /** Whether a name, FQDN or uid is the node's own. */
 export function isSelf(self: NonNullable<MeshSurroundings["self"]>, name: string): boolean {
   return [self.uid, self.name, self.fqdn].includes(name.toLowerCase());

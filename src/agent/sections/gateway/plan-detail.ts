@@ -32,10 +32,11 @@ export function describeGatewayStep({ part, mesh }: GatewayStep, actual: Gateway
 
 type NameOf = (uid: string) => string;
 
-function names({ domain }: GatewayActual, mesh: OverlayMesh | undefined): NameOf {
+/** A node that the domain has no more goes by what it was called in the table. */
+function names({ domain, mesh: before }: GatewayActual, after: OverlayMesh | undefined): NameOf {
   return (uid) => {
-    const known = domain?.peers.get(uid)?.name ?? mesh?.peers.find((peer) => peer.uid === uid)?.fqdn;
-    return known ?? uid;
+    const known = [before, after].flatMap((mesh) => mesh?.peers.find((peer) => peer.uid === uid)?.fqdn ?? []);
+    return domain?.peers.get(uid)?.name ?? known[0] ?? uid;
   };
 }
 
@@ -63,7 +64,7 @@ function peerText(
   nameOf: NameOf,
 ): string {
   const [was, is] = [before, after].map((mesh) => mesh?.peers.find((peer) => peer.uid === uid));
-  if (is === undefined) return `peer ${nameOf(uid) === uid ? (was?.fqdn ?? uid) : nameOf(uid)}, ends its flows`;
+  if (is === undefined) return `peer ${nameOf(uid)}, ends its flows`;
   const name = `peer ${nameOf(uid)}`;
   if (was === undefined) return `${name}${is.mayDial === true ? ", which may dial this gateway" : ""}`;
   const changes = [

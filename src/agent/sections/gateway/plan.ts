@@ -35,10 +35,14 @@ export interface GatewayStep {
 const MAX_EACH = 64;
 
 /** Lists what changes on the way to other nodes: what goes, then what comes. Pure. */
-export function planGateway(desired: Gateway, actual: GatewayActual): readonly GatewayStep[] {
+export function planGateway(
+  desired: Gateway,
+  actual: GatewayActual,
+  compile: typeof compileMesh = compileMesh,
+): readonly GatewayStep[] {
   const before = actual.mesh;
-  const after = compileMesh(desired, actual, before?.server);
-  if (isDeepStrictEqual(before, after)) return [];
+  const after = compile(desired, actual, before?.server);
+  if (before === after || isDeepStrictEqual(before, after)) return [];
   const changes = [
     ...changesOf("server", before?.server, after?.server),
     ...changesOf("limits", limitsOf(before), limitsOf(after)),

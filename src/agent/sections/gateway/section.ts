@@ -2,7 +2,7 @@ import type { Overlay } from "../../../host/overlay.ts";
 import { normaliseGateway, type Gateway } from "../../../protocol/sections/gateway.ts";
 import type { NodeType } from "../../../protocol/values.ts";
 import type { Section } from "../../reconcile/section.ts";
-import type { MeshSurroundings } from "./mesh.ts";
+import { meshCompiler, type MeshSurroundings } from "./mesh.ts";
 import { describeGatewayStep } from "./plan-detail.ts";
 import { planGateway, type GatewayActual, type GatewayStep } from "./plan.ts";
 import { waitingGateway } from "./waits.ts";
@@ -17,6 +17,7 @@ export interface GatewayOptions {
 /** `gateway`: this node's ways to others, and its own gateway. */
 export function gatewaySection(options: GatewayOptions): Section<Gateway, GatewayActual, GatewayStep> {
   const { overlay, nodeType, surroundings } = options;
+  const compile = meshCompiler();
   const applyAll = (steps: readonly GatewayStep[], signal: AbortSignal): Promise<void> =>
     overlay.change({ mesh: steps.at(-1)?.mesh }, signal);
   return {
@@ -32,7 +33,7 @@ export function gatewaySection(options: GatewayOptions): Section<Gateway, Gatewa
       const { mesh, standing } = await overlay.observe(signal);
       return { mesh, standing, ...surroundings() };
     },
-    plan: planGateway,
+    plan: (desired, actual) => planGateway(desired, actual, compile),
     // Peers, grants and addresses change by documents and by the machine, and nobody tampered with the table then.
     asSurrounded: (actual, { isActive, self, domain, local, hasIpv6 }) => ({
       ...actual,

@@ -3,7 +3,7 @@ export type Random = () => number;
 
 const FIRST_SPREAD_MS = 500;
 /** A gateway that restarts is back within seconds, and whoever lost it looks for it that often. */
-const AFTER_LOSS_MS: readonly number[] = [500, 500, 1000];
+const AFTER_LOSS_MS: readonly number[] = [500, 500, 500, 500, 500, 500, 1000, 1000];
 const BASE_MS = 1000;
 const CAP_MS = 60_000;
 const JITTER = 0.2;

@@ -6,8 +6,12 @@ import { Prober } from "./prober.ts";
 
 /** Told of the probes of a session; times are those of the wall clock. */
 export interface HopUser {
+  /** The other side dialled, and probes the session itself. */
+  readonly isProbed?: true;
   sent(at: number): void;
   answered(sentAt: number, rttMs: number): void;
+  /** A probe is overdue and nothing else came. */
+  missed?(): void;
 }
 
 /** Why a hop session ended, in words, and when the first sign of it was (monotonic). */
@@ -27,6 +31,8 @@ interface Closes {
 }
 
 const ANSWERS_TO_PROVE = 3;
+/** For those answers: whoever sends other things instead is never heard to be silent. */
+const PROVE_MS = 10_000;
 const UNUSED_MS = 60_000;
 
 /** One hop session that was dialled: its socket, its HTTP/2 session, its probes, and how many streams are open on it. */
@@ -74,10 +80,12 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
         bytesRead: () => socket.bytesRead,
         bytesWritten: () => socket.bytesWritten,
         hasStreams: () => this.#streams > 0,
+        isProbed: () => user.isProbed === true,
       },
       {
         sent: (at) => user.sent(at),
         answered: (sentAt, rttMs) => user.answered(sentAt, rttMs),
+        missed: () => user.missed?.(),
         down: (since) => this.destroy("three probes went unanswered and nothing else came", since),
       },
     );
@@ -96,6 +104,11 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     return this.#prober.rttMs;
   }
 
+  /** Whether probes are overdue at this moment and nothing else came. */
+  get isInTrouble(): boolean {
+    return this.#isOver || this.#prober.isInTrouble;
+  }
+
   get loss(): number {
     return this.#prober.loss;
   }
@@ -106,7 +119,9 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
 
   /** Begins to probe; resolves when three probes were answered. @throws {SessionError} `tunnel-lost` when it ends before. */
   async prove(): Promise<void> {
+    const cancel = this.#clock.after(PROVE_MS, () => this.destroy("three probes were not answered in time"));
     const end = await Promise.race([this.#prober.prove(ANSWERS_TO_PROVE), this.ended]);
+    cancel();
     if (end !== undefined) throw new SessionError("tunnel-lost", end.cause);
   }
 

@@ -16,8 +16,9 @@ export interface LinkOptions {
   readonly random: Random;
   readonly dial: (target: HopTarget, protocol: HopProtocol, signal: AbortSignal) => Promise<TLSSocket>;
   readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, way: Way) => void;
-  /** Its state is another, or its round trip was measured anew. */
-  readonly onChanged: () => void;
+  /** It stands otherwise; it may have just come up. */
+  readonly onChanged: (cameUp: boolean) => void;
+  /** Its round trip was measured anew. */
   readonly onMeasured: () => void;
   readonly onEvent: (event: MeshEvent) => void;
 }
@@ -32,6 +33,7 @@ const LOADED_STREAMS = 200;
 const RETIRED_MS = 600_000;
 /** A dial that has lasted this long when something changed in the network is begun anew. */
 const STALE_DIAL_MS = 1000;
+const HASTEN_MS = 5000;
 const MAX_REASON = 512;
 
 /** One path to a gateway: its inward session is held up for ever, its outward one comes with the first need. */
@@ -51,11 +53,12 @@ export class Link {
   #reason: string | undefined;
   #since: number;
   #upSince: number | undefined;
-  #troubleAt: number | undefined;
+  #trouble: HopEnd | undefined;
   #attempts = 0;
   #past = { bytesIn: 0, bytesOut: 0 };
   /** Ends the pause before a dial, or the wait for a reason to dial. */
-  #stir = (): void => undefined;
+  #stir = (_isAnew: boolean): void => undefined;
+  #triedAt = -Infinity;
   /** Something changed in the network while a dial was under way, so its failure says little. */
   #isWoken = false;
   #attempt: { readonly startedAt: number; readonly controller: AbortController } | undefined;
@@ -71,7 +74,7 @@ export class Link {
       clock: options.clock,
       raise: (signal) => this.#raiseOutward(signal),
     });
-    this.#life.signal.addEventListener("abort", () => this.#stir());
+    this.#life.signal.addEventListener("abort", () => this.#stir(true));
     void this.#keepUp();
   }
 
@@ -84,13 +87,18 @@ export class Link {
     return this.#upSince;
   }
 
+  /** Whether it is not known yet if it can be had. */
+  get isUntried(): boolean {
+    return this.#state === "connecting" && !this.#life.signal.aborted;
+  }
+
   get rttMs(): number | undefined {
     return this.#current?.rttMs;
   }
 
-  /** Why it is not up, and the first sign of that (monotonic). */
-  get trouble(): { readonly cause: string; readonly since: number } {
-    return { cause: this.#reason ?? "", since: this.#troubleAt ?? this.#options.clock.elapsed() };
+  /** Why it was lost, and the first sign of that (monotonic); undefined unless it was. */
+  get trouble(): HopEnd | undefined {
+    return this.#trouble;
   }
 
   state(carries: boolean): PathState {
@@ -133,7 +141,7 @@ export class Link {
       this.#dropAll("the key of the gateway has changed");
     } else if (!isElsewhere) return;
     this.#attempt?.controller.abort();
-    this.#stir();
+    this.#stir(true);
   }
 
   /** Something has changed in the network: what waits is dialled, what is up is probed, what left from an address that is gone ends. */
@@ -144,8 +152,14 @@ export class Link {
     }
     const attempt = this.#attempt;
     this.#isWoken = attempt !== undefined;
-    if (attempt === undefined) return this.#upSince === undefined ? this.#stir() : undefined;
+    if (attempt === undefined) return this.#upSince === undefined ? this.#stir(true) : undefined;
     if (this.#options.clock.elapsed() - attempt.startedAt >= STALE_DIAL_MS) attempt.controller.abort();
+  }
+
+  /** Another path has come up, so this one may: it is dialled at once, unless that was just done. */
+  hasten(): void {
+    const isIdle = this.#upSince === undefined && this.#attempt === undefined;
+    if (isIdle && this.#options.clock.elapsed() - this.#triedAt >= HASTEN_MS) this.#stir(false);
   }
 
   /** Dials no more and takes nothing new; what runs goes on. */
@@ -190,21 +204,21 @@ export class Link {
     }
   }
 
-  /** Resolves to whether it was stirred, otherwise after `ms`. */
+  /** Resolves after `ms`, or when it is stirred: to whether what failed before does not count any more. */
   async #stirredWithin(ms: number): Promise<boolean> {
     if (ms === 0) return false;
     let cancel = (): void => undefined;
     const over = new Promise<false>((resolve) => {
       cancel = this.#options.clock.after(ms, () => resolve(false));
     });
-    const isStirred = await Promise.race([over, this.#stirred()]);
+    const isAnew = await Promise.race([over, this.#stirred()]);
     cancel();
-    return isStirred;
+    return isAnew;
   }
 
-  #stirred(): Promise<true> {
+  #stirred(): Promise<boolean> {
     return new Promise((resolve) => {
-      this.#stir = () => resolve(true);
+      this.#stir = resolve;
       if (this.#life.signal.aborted) resolve(true);
     });
   }
@@ -214,6 +228,7 @@ export class Link {
     const controller = new AbortController();
     this.#attempt = { startedAt: this.#options.clock.elapsed(), controller };
     this.#attempts += 1;
+    this.#triedAt = this.#options.clock.elapsed();
     const signal = AbortSignal.any([this.#life.signal, controller.signal]);
     try {
       const hop = await this.#raiseInward(signal);
@@ -255,7 +270,12 @@ export class Link {
     const { clock } = this.#options;
     const connect = (tls: TLSSocket) => clientSession(tls, this.way.gateway, { clock });
     const socket = await this.#options.dial(this.#target(), "h2", AbortSignal.any([this.#life.signal, signal]));
-    const hop: OutwardHop = new Hop(clock, socket, connect, { sent: () => undefined, answered: () => undefined });
+    const hop: OutwardHop = new Hop(clock, socket, connect, {
+      sent: () => undefined,
+      answered: () => undefined,
+      // What makes this one silent may have done so to the path, which is looked at seldom while nothing comes inward.
+      missed: () => this.#current?.hurry(),
+    });
     this.#own(hop);
     void hop.prove().catch(() => undefined);
     return hop;
@@ -286,6 +306,7 @@ export class Link {
       this.#past.bytesIn += hop.moved.bytesIn;
       this.#past.bytesOut += hop.moved.bytesOut;
       if (hop === this.#current) this.#lost(end);
+      else if (this.#current?.isInTrouble === true) this.#current.destroy(end.cause, end.since);
     });
   }
 
@@ -298,15 +319,18 @@ export class Link {
       this.#outward.retire();
       clock.after(RETIRED_MS, () => old.destroy("it was replaced long ago"));
     }
-    if (this.#upSince !== undefined) return onChanged();
+    if (this.#upSince !== undefined) return onChanged(false);
     this.#upSince = clock.elapsed();
-    const { cause, since } = this.trouble;
-    const isBack = this.#troubleAt !== undefined;
-    this.#set("up", isBack ? `back after: ${cause}` : "the gateway proved its key and answered three probes");
-    this.#troubleAt = undefined;
-    onChanged();
-    const durationMs = Math.max(0, clock.elapsed() - since);
-    if (isBack) onEvent({ kind: "path-back", at: clock.now(), ...this.way, cause, durationMs });
+    const trouble = this.#trouble;
+    this.#trouble = undefined;
+    if (trouble === undefined) this.#set("up", "the gateway proved its key and answered three probes");
+    else {
+      const { cause, since } = trouble;
+      const durationMs = Math.max(0, clock.elapsed() - since);
+      this.#set("up", `back after: ${cause}`);
+      onEvent({ kind: "path-back", at: clock.now(), ...this.way, cause, durationMs });
+    }
+    onChanged(true);
   }
 
   #failed(error: Error): void {
@@ -319,20 +343,21 @@ export class Link {
     }
     if (this.#state === "down" && this.#reason === error.message) return;
     this.#set("down", error.message);
-    this.#options.onChanged();
+    this.#options.onChanged(false);
   }
 
-  #lost({ cause, since }: HopEnd): void {
+  #lost(end: HopEnd): void {
+    const cause = end.cause.slice(0, MAX_REASON);
     const { clock, onEvent, onChanged } = this.#options;
     this.#current = undefined;
     this.#upSince = undefined;
-    this.#troubleAt = since;
+    this.#trouble = { cause, since: end.since };
     if (this.#life.signal.aborted) return;
     this.#set("down", cause);
     this.#outward.drop(cause);
     if (this.#extra instanceof Hop) this.#extra.destroy(cause);
-    onEvent({ kind: "path-lost", at: clock.now(), ...this.way, cause: cause.slice(0, MAX_REASON) });
-    onChanged();
+    onEvent({ kind: "path-lost", at: clock.now(), ...this.way, cause });
+    onChanged(false);
   }
 
   #dropAll(cause: string): void {

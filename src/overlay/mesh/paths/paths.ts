@@ -1,5 +1,6 @@
-import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { SessionError, toError } from "../../../errors.ts";
+import { untilAborted } from "../../../lib/until-aborted.ts";
 import type { MeshEvent, MeshPath, OverlayMesh, PathState, RttBucket } from "../../../protocol/overlay-mesh.ts";
 import type { Way, WayWish, Ways } from "../ways.ts";
 import { choose, isSame, NO_CHOICE, ranked, type Choice } from "./choice.ts";
@@ -11,6 +12,8 @@ export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "di
   readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, way: Way) => void;
   /** A path stands otherwise, or another one carries the traffic. */
   readonly onChanged: () => void;
+  /** A path has come up. */
+  readonly onUp?: () => void;
   readonly onEvent: (event: MeshEvent) => void;
   readonly onBuckets: (buckets: readonly RttBucket[]) => void;
 }
@@ -19,7 +22,9 @@ export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "di
 export interface RelayWish extends WayWish {
   /** How many relays it went through. */
   readonly hops?: number;
-  /** The gateway it came from. */
+  /** Who began it. */
+  readonly source?: string;
+  /** Where it came from: it is not sent back there. */
   readonly except?: string;
 }
 
@@ -42,6 +47,8 @@ export class Paths implements Ways {
   #mesh: OverlayMesh | undefined;
   #choice: Choice = NO_CHOICE;
   #cancelMinute: (() => void) | undefined;
+  /** Whoever waits for a path to stand otherwise. */
+  readonly #waiting: (() => void)[] = [];
 
   constructor(options: PathsOptions) {
     this.#options = options;
@@ -79,20 +86,30 @@ export class Paths implements Ways {
   direct(peer: string, { signal, path }: WayWish): ReturnType<Ways["direct"]> {
     const links = [...this.#links.values()].filter(({ way }) => way.gateway === peer);
     if (links.length === 0) return undefined;
-    return this.#first(this.#inOrder(links, path), signal, async (link) => {
-      const { session } = await link.outward(signal);
-      return { session, way: link.way };
-    });
+    return this.#first(
+      () => this.#inOrder(links, path),
+      links,
+      signal,
+      async (link) => {
+        const { session } = await link.outward(signal);
+        return { session, way: link.way };
+      },
+    );
   }
 
   splice(peer: string, wish: RelayWish): ReturnType<Ways["splice"]> {
-    const { signal, path, hops, except } = wish;
+    const { signal, path, except } = wish;
     const links = [...this.#links.values()].filter(({ way }) => way.gateway !== except);
-    const headers = { ":authority": `${peer}:443`, ...(hops === undefined ? {} : { "holdfast-hops": String(hops) }) };
-    return this.#first(this.#towards(peer, this.#inOrder(links, path)), signal, async (link) => {
-      const hop = await link.outward(signal);
-      return { stream: await openStream(this.#options.clock, hop.session, headers, signal), way: link.way };
-    });
+    const headers = headersOf(peer, wish);
+    return this.#first(
+      () => this.#towards(peer, this.#inOrder(links, path)),
+      links,
+      signal,
+      async (link) => {
+        const hop = await link.outward(signal);
+        return { stream: await openStream(this.#options.clock, hop.session, headers, signal), way: link.way };
+      },
+    );
   }
 
   /** The network has changed: dials what waits and probes what is up. */
@@ -126,8 +143,11 @@ export class Paths implements Ways {
       onStream,
       onEvent,
       onMeasured: () => this.#choose(),
-      onChanged: () => {
+      onChanged: (cameUp) => {
+        for (const go of this.#waiting.splice(0)) go();
+        if (cameUp) for (const link of this.#links.values()) link.hasten();
         this.#choose();
+        if (cameUp) this.#options.onUp?.();
         this.#options.onChanged();
       },
     });
@@ -152,10 +172,19 @@ export class Paths implements Ways {
   }
 
   /** Tries one link after another; a gateway that answered for itself is not asked again by another path. */
-  async #first<T>(links: readonly Link[], signal: AbortSignal, attempt: (link: Link) => Promise<T>): Promise<T> {
+  async #first<T>(
+    inOrder: () => readonly Link[],
+    links: readonly Link[],
+    signal: AbortSignal,
+    attempt: (link: Link) => Promise<T>,
+  ): Promise<T> {
+    // Just started, nobody knows yet which of them are up: what comes then is worth the wait for the first verdict.
+    while (links.every(({ upSince }) => upSince === undefined) && links.some(({ isUntried }) => isUntried)) {
+      await untilAborted(this.#verdict(), signal);
+    }
     const answered = new Set<string>();
     const failures: SessionError[] = [];
-    for (const link of links) {
+    for (const link of inOrder()) {
       if (answered.has(link.way.gateway)) continue;
       try {
         return await attempt(link);
@@ -168,6 +197,10 @@ export class Paths implements Ways {
     }
     const telling = TELLING.map((code) => failures.find((failure) => failure.code === code));
     throw telling.find((failure) => failure !== undefined) ?? failures[0] ?? this.#noPath();
+  }
+
+  #verdict(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   #noPath(): SessionError {
@@ -195,7 +228,8 @@ export class Paths implements Ways {
 
   #whyMoved(left: Link | undefined): { cause: string; durationMs?: number } {
     if (left === undefined) return { cause: "the path that carried it was removed" };
-    if (left.upSince !== undefined) return { cause: "this path has been better for a while" };
+    if (left.upSince !== undefined || left.trouble === undefined)
+      return { cause: "this path has been better for a while" };
     const { cause, since } = left.trouble;
     return { cause, durationMs: Math.max(0, this.#options.clock.elapsed() - since) };
   }
@@ -207,6 +241,7 @@ export class Paths implements Ways {
       this.#closeMinutes([link], true);
       link.close(cause);
     }
+    for (const go of this.#waiting.splice(0)) go();
   }
 
   /** A node without a mesh was told to have none; no gateway has left anything then. */
@@ -247,6 +282,14 @@ export class Paths implements Ways {
 
 /** Reasons that lie with a path and not with what is behind it. */
 const PATH_FAULTS: ReadonlySet<string> = new Set(["no-path", "tunnel-lost", "connect-timeout", "unreachable"]);
+
+function headersOf(peer: string, { hops, source }: RelayWish): OutgoingHttpHeaders {
+  return {
+    ":authority": `${peer}:443`,
+    ...(hops === undefined ? {} : { "holdfast-hops": String(hops) }),
+    ...(source === undefined ? {} : { "holdfast-source": source }),
+  };
+}
 
 function keyOf({ gateway, id }: Pick<MeshPath, "gateway" | "id">): string {
   return `${gateway} ${id}`;

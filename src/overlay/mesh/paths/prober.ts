@@ -8,12 +8,16 @@ export interface Probed {
   bytesRead(): number;
   bytesWritten(): number;
   hasStreams(): boolean;
+  /** Whether the other side probes as well. */
+  isProbed(): boolean;
 }
 
 export interface ProberUser {
   /** A probe was sent at this wall-clock time. */
   sent(at: number): void;
   answered(sentAt: number, rttMs: number): void;
+  /** A probe is overdue and nothing else came. */
+  missed?(): void;
   /** Nothing comes back; `since` is the monotonic time of the first unanswered probe. Called once. */
   down(since: number): void;
 }
@@ -45,6 +49,12 @@ export class Prober {
     return this.#state.rttMs;
   }
 
+  /** Whether probes are overdue at this moment and nothing else came. */
+  get isInTrouble(): boolean {
+    this.#look();
+    return this.#state.missed > 0;
+  }
+
   get loss(): number {
     return lossOf(this.#state);
   }
@@ -59,7 +69,7 @@ export class Prober {
 
   /** Probes at once, and soon again if nothing comes back. */
   probeNow(): void {
-    this.#state = { ...this.#state, lastSentAt: -Infinity };
+    this.#state = { ...this.#state, lastSentAt: -Infinity, restedAt: -Infinity };
     this.#look();
   }
 
@@ -79,7 +89,8 @@ export class Prober {
     const read = this.#session.bytesRead();
     const moved = read + this.#session.bytesWritten();
     const isBusy = this.#session.hasStreams() && moved - this.#moved > PROBE_BYTES;
-    const [state, probe] = look(this.#state, { gotBytes: read !== this.#read, isBusy }, now);
+    const mayRest = this.#session.isProbed();
+    const [state, probe] = look(this.#state, { gotBytes: read !== this.#read, isBusy, mayRest }, now);
     this.#state = state;
     this.#read = read;
     this.#moved = moved;
@@ -90,6 +101,7 @@ export class Prober {
     }
     if (probe.kind === "send") this.#send(probe.id);
     this.#arm();
+    if (state.missed > 0) this.#user.missed?.();
   }
 
   #send(id: number): void {
@@ -97,6 +109,8 @@ export class Prober {
     this.#user.sent(sentAt);
     this.#session.ping(() => {
       if (this.#isClosed) return;
+      // An answer is no sign that the other side sends anything of its own.
+      this.#read = this.#session.bytesRead();
       const [state, rttMs] = answered(this.#state, id, this.#clock.elapsed());
       this.#state = state;
       if (rttMs === undefined) return;

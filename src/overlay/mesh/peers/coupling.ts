@@ -4,6 +4,7 @@ import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Gate } from "../../gate.ts";
 import { flowReason } from "../../reasons.ts";
 import type { Editing } from "../../interpreter.ts";
+import type { TunnelGates } from "../mesh-gates.ts";
 import { Pump } from "./pump.ts";
 import { resetStream } from "../reset.ts";
 import { codeOf, reasonOfCode } from "./wire.ts";
@@ -15,6 +16,8 @@ export interface CouplingOptions extends Partial<Editing> {
   readonly stream: Http2Stream;
   /** From the socket, and to it. */
   readonly gates?: { readonly in: Gate; readonly out: Gate };
+  /** The node's limits over all tunnels. */
+  readonly tunnels?: TunnelGates | undefined;
   /** Why the session below the stream has ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
   /** Told once: without a reason when both sides closed in order. */
@@ -35,10 +38,10 @@ export class Coupling {
   #idleSince = 0;
 
   constructor(options: CouplingOptions) {
-    const { socket, stream, gates, edits } = options;
+    const { socket, stream, gates, tunnels, edits } = options;
     this.#options = options;
-    this.#up = new Pump(socket, stream, gates?.in, edits?.up);
-    this.#down = new Pump(stream, socket, gates?.out, edits?.down);
+    this.#up = new Pump(socket, stream, [gates?.in, tunnels?.out], edits?.up);
+    this.#down = new Pump(stream, socket, [gates?.out, tunnels?.in], edits?.down);
   }
 
   /** Bytes read from the socket. */

@@ -1,6 +1,7 @@
 import type { Http2Stream } from "node:http2";
 import type { Clock } from "../../../host/clock.ts";
 import { hasRoom } from "../../udp-binding.ts";
+import type { TunnelGates } from "../mesh-gates.ts";
 import { PROTOCOL_ERROR } from "../stream-codes.ts";
 import { CapsuleReader, datagramCapsule } from "./capsules.ts";
 import { resetStream } from "../reset.ts";
@@ -8,6 +9,8 @@ import { resetStream } from "../reset.ts";
 export interface DatagramPipeOptions {
   readonly stream: Http2Stream;
   readonly clock: Clock;
+  /** The node's limits over all tunnels: what is too much is dropped. */
+  readonly tunnels?: TunnelGates | undefined;
   readonly onDatagram: (datagram: Buffer) => void;
   readonly onDrop: () => void;
   /** Told once when the stream is over, with its code (RFC 9113 §7). */
@@ -31,10 +34,12 @@ export class DatagramPipe {
   #isOver = false;
 
   constructor(options: DatagramPipeOptions) {
-    const { stream, onDatagram } = options;
+    const { stream, onDatagram, onDrop, tunnels } = options;
     this.#options = options;
     const reader = new CapsuleReader((datagram) => {
-      if (!this.#isOver) onDatagram(datagram);
+      if (this.#isOver) return;
+      if (tunnels?.in.admits(datagram.length) === false) onDrop();
+      else onDatagram(datagram);
     });
     const read = (work: () => void): void => {
       try {
@@ -57,6 +62,10 @@ export class DatagramPipe {
   /** Sends, queues or drops a datagram; false when it was dropped. */
   send(datagram: Buffer): boolean {
     if (this.#isOver) return false;
+    if (this.#options.tunnels?.out.admits(datagram.length) === false) {
+      this.#options.onDrop();
+      return false;
+    }
     if (!this.#isFull) {
       this.#write(datagramCapsule(datagram));
       return true;

@@ -1,5 +1,6 @@
 import type { MeshEvent, OverlayMesh, PeerSessionState } from "../../../protocol/overlay-mesh.ts";
 import type { Remote } from "../../remote.ts";
+import type { TunnelGates } from "../mesh-gates.ts";
 import type { MeshIdentity } from "../tls.ts";
 import type { UnreadBytes } from "../unread.ts";
 import type { Inward, Ways } from "../ways.ts";
@@ -18,6 +19,8 @@ export interface PeerFlowsOptions {
   readonly identity: () => MeshIdentity | undefined;
   /** Bounds what has arrived and nobody reads. */
   readonly unread: Pick<UnreadBytes, "watch">;
+  /** The node's limits over all tunnels; absent means none. */
+  readonly tunnelGates?: TunnelGates;
   readonly onEvent: (event: MeshEvent) => void;
 }
 
@@ -32,6 +35,8 @@ export interface PeerFlows {
   /** Measures ways to peers. */
   readonly measure: Pick<Measure, "echo" | "perf">;
   states(): PeerSessionState[];
+  /** What could not be reached may be by now: the next flow there is tried at once. */
+  retryNow(): void;
   /** Takes no more sessions from other nodes; what runs goes on. */
   drain(): void;
   /** Ends everything at once. */
@@ -39,7 +44,7 @@ export interface PeerFlows {
 }
 
 export function peerFlows(options: PeerFlowsOptions): PeerFlows {
-  const { local, ways, identity, unread, onEvent } = options;
+  const { local, ways, identity, unread, tunnelGates, onEvent } = options;
   const { clock } = local;
   const tunnels = new Tunnels({
     clock,
@@ -47,7 +52,7 @@ export function peerFlows(options: PeerFlowsOptions): PeerFlows {
     connect: (peer, signal) => connectPeer({ clock, ways, identity }, peer, signal),
     onEvent,
   });
-  const served = new Served(local, unread);
+  const served = new Served(local, unread, tunnelGates);
   const answers = new Answers(clock);
   const take: Served["take"] = (stream, headers, peer, lost) => {
     if (served.knows(peer) && answers.take(stream, headers, peer)) return;
@@ -60,6 +65,7 @@ export function peerFlows(options: PeerFlowsOptions): PeerFlows {
   });
   return {
     remote: {
+      tunnels: tunnelGates,
       dial: (request, user) => openFlow(tunnels, unread, request, user),
       get activeFlows() {
         return served.active;
@@ -81,6 +87,7 @@ export function peerFlows(options: PeerFlowsOptions): PeerFlows {
     },
     measure: new Measure(clock, tunnels),
     states: () => [...tunnels.list().map((tunnel) => tunnel.state()), ...arrivals.states()],
+    retryNow: () => tunnels.retryNow(),
     drain: () => arrivals.drain(),
     close() {
       served.close();

@@ -6,28 +6,37 @@ type Edit = (chunk: Uint8Array) => Uint8Array;
 const FULL = 1;
 const LIMITED = 2;
 
-/** One direction between a socket and a stream: it stops reading while the other side is full or the rate is used up, and only then. */
-export class Pump implements GateUser {
+/** A gate that is passed through, and the bit that stands for waiting at it. */
+interface Turn {
+  readonly gate: Gate;
+  readonly user: GateUser;
+  readonly bit: number;
+}
+
+/** One direction between a socket and a stream: it stops reading while the other side is full or a rate is used up, and only then. */
+export class Pump {
   /** What was read so far. */
   bytes = 0;
   readonly #from: Duplex;
   readonly #to: Duplex;
-  readonly #gate: Gate | undefined;
+  readonly #turns: readonly Turn[];
   readonly #edit: Edit | undefined;
   #stops = 0;
   #isCorked = false;
   #isOver = false;
 
   /** With `edit`, what it gives goes on in place of what was read. */
-  constructor(from: Duplex, to: Duplex, gate: Gate | undefined, edit?: Edit) {
+  constructor(from: Duplex, to: Duplex, gates: readonly (Gate | undefined)[], edit?: Edit) {
     this.#from = from;
     this.#to = to;
-    this.#gate = gate;
     this.#edit = edit;
+    this.#turns = gates
+      .filter((gate) => gate !== undefined)
+      .map((gate, i) => ({ gate, bit: LIMITED << i, user: { resumeFromGate: () => this.#go(LIMITED << i) } }));
   }
 
   get isAtGate(): boolean {
-    return (this.#stops & LIMITED) !== 0;
+    return (this.#stops & ~FULL) !== 0;
   }
 
   start(): void {
@@ -35,13 +44,9 @@ export class Pump implements GateUser {
     this.#from.on("data", this.#pass);
   }
 
-  resumeFromGate(): void {
-    this.#go(LIMITED);
-  }
-
   close(): void {
     this.#isOver = true;
-    this.#gate?.leave(this);
+    for (const { gate, user } of this.#turns) gate.leave(user);
   }
 
   readonly #pass = (chunk: Buffer): void => {
@@ -50,7 +55,9 @@ export class Pump implements GateUser {
     this.#cork();
     const edited = this.#edit === undefined ? chunk : this.#edit(chunk);
     if (edited.length > 0 && !this.#to.write(edited)) this.#stops |= FULL;
-    if (this.#gate?.isOpen === false && !this.#gate.pass(this, chunk.length)) this.#stops |= LIMITED;
+    for (const { gate, user, bit } of this.#turns) {
+      if (!gate.isOpen && !gate.pass(user, chunk.length)) this.#stops |= bit;
+    }
     if (this.#stops !== 0) this.#from.pause();
   };
 

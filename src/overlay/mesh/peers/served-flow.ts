@@ -1,6 +1,7 @@
 import type { ServerHttp2Stream } from "node:http2";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { Offered } from "../../targets.ts";
+import type { TunnelGates } from "../mesh-gates.ts";
 import { resetStream } from "../reset.ts";
 import { codeOf, refusalHeaders, type FlowRequest } from "./wire.ts";
 
@@ -23,6 +24,8 @@ export interface ServedFlowOptions {
   readonly offered: Offered;
   /** Why the session below the stream has ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
+  /** The node's limits over all tunnels. */
+  readonly tunnels: TunnelGates | undefined;
   readonly startedAt: number;
   readonly onEnd: (flow: ServedFlow, record: OverlayFlow) => void;
 }

@@ -45,7 +45,7 @@ export class ServedTcp implements ServedFlow, DialUser {
 
   connected(socket: Socket, address: string): void {
     this.#dial = undefined;
-    const { stream, offered, lost, interpreter } = this.#options;
+    const { stream, offered, lost, tunnels, interpreter } = this.#options;
     if (this.#isOver || stream.destroyed || stream.closed) {
       socket.on("error", () => undefined).resetAndDestroy();
       return this.#finish({ reason: lost() ?? reasonOfCode(stream.rstCode) });
@@ -60,6 +60,7 @@ export class ServedTcp implements ServedFlow, DialUser {
     this.#coupling = new Coupling({
       socket,
       stream,
+      tunnels,
       ...editing(interpreter, "service"),
       lost,
       onEnd: (reason) => this.#finish({ reason }),

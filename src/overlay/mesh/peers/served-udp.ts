@@ -59,12 +59,13 @@ export class ServedUdp implements ServedFlow {
   }
 
   #connected(): void {
-    const { stream } = this.#options;
+    const { stream, tunnels } = this.#options;
     if (stream.destroyed || stream.closed) return;
     stream.respond({ ":status": 200, "capsule-protocol": "?1" });
     this.#pipe = new DatagramPipe({
       stream,
       clock: this.#clock,
+      tunnels,
       onDatagram: (datagram) => this.#session.take(datagram, this.#clock.elapsed()),
       onDrop: () => undefined,
       onEnd: (code) => this.#session.end(code === 0 ? undefined : reasonOfCode(code)),

@@ -3,6 +3,7 @@ import type { OverlayMesh } from "../../../protocol/overlay-mesh.ts";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { ListenerOptions } from "../../listener.ts";
 import { literalTarget, type Offered } from "../../targets.ts";
+import type { TunnelGates } from "../mesh-gates.ts";
 import type { UnreadBytes } from "../unread.ts";
 import { grantsOf, isForbidden, literalOf, type Grants } from "./grants.ts";
 import { refuse, servedRecord, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
@@ -18,6 +19,11 @@ export type Local = Pick<
 >;
 
 const LITERAL_IDLE_MS = { tcp: 900_000, udp: 60_000 } as const;
+/**
+ * The one port at which a literal address is believed to be an FTP server's: of whatever says back what it is told a peer could
+ * otherwise have any port of that host announced.
+ */
+const FTP_PORT = 21;
 const SECOND_MS = 1000;
 /** A peer that asks in vain over and over must not push the records of others out. */
 const RECORDED_A_SECOND = 100;
@@ -26,6 +32,7 @@ const RECORDED_A_SECOND = 100;
 export class Served {
   readonly #local: Local;
   readonly #unread: Pick<UnreadBytes, "watch">;
+  readonly #tunnels: TunnelGates | undefined;
   readonly #flows = new Set<ServedFlow>();
   readonly #controls = new Map<string, ServedFtp>();
   #grants: Grants = grantsOf([]);
@@ -33,9 +40,10 @@ export class Served {
   #second = -Infinity;
   #recordedInSecond = 0;
 
-  constructor(local: Local, unread: Pick<UnreadBytes, "watch">) {
+  constructor(local: Local, unread: Pick<UnreadBytes, "watch">, tunnels?: TunnelGates) {
     this.#local = local;
     this.#unread = unread;
+    this.#tunnels = tunnels;
   }
 
   get active(): number {
@@ -78,7 +86,8 @@ export class Served {
       return;
     }
     this.#local.budget.take(1);
-    const flow = this.#flowOf({ stream, peer, request, offered, lost, startedAt, onEnd: this.#onEnd });
+    const tunnels = this.#tunnels;
+    const flow = this.#flowOf({ stream, peer, request, offered, lost, tunnels, startedAt, onEnd: this.#onEnd });
     this.#flows.add(flow);
     this.#unread.watch(peer, stream);
     this.#local.onBusy();
@@ -128,6 +137,7 @@ export class Served {
     const literal = literalOf(service);
     if (literal === undefined) return this.#local.targets.service(service, request);
     if (isForbidden(literal.host)) return "not-granted";
+    if (request.application === "ftp" && literal.port !== FTP_PORT) return "protocol-mismatch";
     return { target: literalTarget(literal), idleTimeoutMs: LITERAL_IDLE_MS[protocol] };
   }
 

@@ -5,6 +5,7 @@ import type { MeshEvent, MeshPeer, OverlayMesh } from "../../../protocol/overlay
 import { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Ways } from "../ways.ts";
 import { Tunnel, type Connected } from "./tunnel.ts";
+import { watchTunnel } from "./watch-tunnel.ts";
 
 export interface TunnelsOptions {
   readonly clock: Clock;
@@ -19,7 +20,7 @@ const MAX_STREAMS = 256;
 const MAX_SESSIONS = 40;
 const IDLE_MS = 60_000;
 const FIRST_WAIT_MS = 100;
-const MAX_WAIT_MS = 1000;
+const MAX_WAIT_MS = 400;
 /** A session that ends sooner has failed as much as one that was never made. */
 const SHORT_MS = 1000;
 /** What is reset is told so before the session goes. */
@@ -83,23 +84,30 @@ export class Tunnels {
     if (peer === undefined) throw new SessionError("peer-absent", `this node does not know ${uid}`);
     const entry = this.#entryOf(peer);
     const direct = await this.#reserveDirect(entry, path);
-    if (direct !== undefined) return direct;
+    if (direct instanceof Tunnel) return direct;
+    // Where its own gateway cannot be reached, another one may have the peer.
+    if (direct !== undefined && (path !== undefined || reasonOf(direct) === "too-many-flows")) throw direct;
     if (path !== undefined) throw new SessionError("no-path", `the path to ${uid} is not up`);
     // Meanwhile it may have gone.
     if (entry.abort.signal.aborted) throw new SessionError("removed", `${uid} is not known any more`);
-    for (const tunnel of entry.tunnels) {
-      if (!tunnel.isFree) continue;
-      tunnel.reserve();
-      return tunnel;
+    try {
+      return await this.#reserveSpliced(entry);
+    } catch (error) {
+      throw direct ?? error;
     }
-    const opening = [...entry.openings].find(({ reserved }) => reserved < MAX_STREAMS) ?? this.#begin(entry);
-    opening.reserved += 1;
-    return opening.ready;
   }
 
   /** Every session that was made for flows to a peer behind a gateway. */
   list(): readonly Tunnel[] {
     return [...this.#entries.values()].flatMap(({ tunnels }) => Array.from(tunnels));
+  }
+
+  /** What could not be reached may be by now: the next flow there is tried at once. */
+  retryNow(): void {
+    for (const entry of this.#entries.values()) {
+      entry.refusal = undefined;
+      entry.failures = 0;
+    }
   }
 
   close(): void {
@@ -124,18 +132,33 @@ export class Tunnels {
     return entry;
   }
 
-  async #reserveDirect({ peer, abort: { signal } }: Entry, path: string | undefined): Promise<Tunnel | undefined> {
+  #reserveSpliced(entry: Entry): Tunnel | Promise<Tunnel> {
+    for (const tunnel of entry.tunnels) {
+      if (!tunnel.isFree) continue;
+      tunnel.reserve();
+      return tunnel;
+    }
+    const opening = [...entry.openings].find(({ reserved }) => reserved < MAX_STREAMS) ?? this.#begin(entry);
+    opening.reserved += 1;
+    return opening.ready;
+  }
+
+  /** Undefined where the peer is not reached directly; why not, where it should be. */
+  async #reserveDirect(
+    { peer, abort: { signal } }: Entry,
+    path: string | undefined,
+  ): Promise<Tunnel | Error | undefined> {
     const asked = this.#options.ways.direct(peer.uid, path === undefined ? { signal } : { signal, path });
     if (asked === undefined) return undefined;
     let connected: Connected;
     try {
       connected = await asked;
-    } catch {
-      // Where its own gateway cannot be reached, another one may have the peer.
-      return undefined;
+    } catch (error) {
+      return toError(error);
     }
     const tunnel = this.#direct.get(connected.session) ?? this.#adopt(peer.uid, connected);
-    if (tunnel.active >= tunnel.maxStreams) throw new SessionError("too-many-flows", `${peer.uid} takes no more flows`);
+    if (tunnel.active >= tunnel.maxStreams)
+      return new SessionError("too-many-flows", `${peer.uid} takes no more flows`);
     tunnel.reserve();
     return tunnel;
   }
@@ -186,6 +209,7 @@ export class Tunnels {
     entry.tunnels.add(tunnel);
     entry.refusal = undefined;
     for (let i = 0; i < opening.reserved; i += 1) tunnel.reserve();
+    watchTunnel(clock, connected, () => tunnel.active > 0);
     const madeAt = clock.elapsed();
     let cause = "the session ended";
     session.on("error", (error) => (cause = error.message));

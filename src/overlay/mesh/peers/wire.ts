@@ -63,6 +63,10 @@ const codes: Readonly<Partial<Record<OverlayReason, number>>> = {
   "out-of-resources": ENHANCE_YOUR_CALM,
   idle: 0x4846_0001,
   unreachable: 0x4846_0002,
+  "connect-refused": 0x4846_0003,
+  "resolve-failed": 0x4846_0004,
+  "tunnel-lost": 0x4846_0005,
+  "source-not-permitted": 0x4846_0006,
 };
 
 const reasonsOfCodes = new Map(

@@ -6,8 +6,10 @@ import { Spool, spoolMigration } from "../../../../src/agent/telemetry/spool.ts"
 import { OverlayFlow, OverlayReason } from "../../../../src/protocol/overlay.ts";
 import { DEFUNCT_FLAGS, flowFlags, FlowRecord } from "../../../../src/protocol/telemetry.ts";
 import { validValues } from "../../../support/arbitrary.ts";
+import { uidOf } from "../../../support/mesh.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
+const PEER = uidOf(4);
 const FLOW: OverlayFlow = {
   listener: "tcp 127.0.0.1 8080",
   connector: "web",
@@ -23,9 +25,18 @@ const FLOW: OverlayFlow = {
   endedAt: Date.UTC(2026, 0, 2, 3, 4, 6),
 };
 
+const NAMES = { own: () => "me", nameOf: (uid: string) => (uid === PEER ? "branch" : uid) };
+
 describe("the record of a flow", () => {
+  test("with another node names both, and tells which began it", () => {
+    expect(flowRecordOf({ ...FLOW, peer: PEER }, NAMES)).toMatchObject({ sourceNode: "me", destNode: "branch" });
+    const brought = flowRecordOf({ ...FLOW, peer: PEER, listener: "", connector: "" }, NAMES);
+    expect(brought).toMatchObject({ sourceNode: "branch", destNode: "me", meta: { service: "intranet" } });
+    expect(brought.meta).not.toHaveProperty("connector");
+  });
+
   test("has what the platform's has", () => {
-    expect(flowRecordOf(FLOW)).toEqual({
+    expect(flowRecordOf(FLOW, NAMES)).toEqual({
       sourceNode: "local",
       destNode: "local",
       sourceIP: "192.0.2.7",
@@ -44,43 +55,48 @@ describe("the record of a flow", () => {
 
   test("that was refused before it had a target has none", () => {
     const { destIp: _, destPort: __, ...refused } = FLOW;
-    const record = flowRecordOf({ ...refused, protocol: "udp", reason: "source-not-permitted" });
+    const record = flowRecordOf({ ...refused, protocol: "udp", reason: "source-not-permitted" }, NAMES);
     expect(record).toMatchObject({ destIP: "", destPort: 0, protocol: "UDP", flags: "65536" });
     expect(record.meta).toEqual({ connector: "web", service: "intranet", reason: "source-not-permitted" });
   });
 
   test("is defunct when it was denied, and not when its target or a limit ended it", () => {
     const denied = OverlayReason.options.filter((reason) => {
-      const { flags } = flowRecordOf({ ...FLOW, reason });
+      const { flags } = flowRecordOf({ ...FLOW, reason }, NAMES);
       return (Number(flags) & DEFUNCT_FLAGS) !== 0;
     });
     expect(denied.sort()).toEqual([
       "loop",
+      "no-path",
+      "not-granted",
+      "peer-absent",
+      "peer-unproven",
       "protocol-mismatch",
+      "relay-refused",
       "resolve-failed",
       "service-down",
       "source-not-permitted",
       "unknown-service",
       "unreachable",
     ]);
-    expect(flowRecordOf({ ...FLOW, reason: "service-down" }).flags).toBe(String(flowFlags["no-route"]));
+    expect(flowRecordOf({ ...FLOW, reason: "service-down" }, NAMES).flags).toBe(String(flowFlags["no-route"]));
   });
 
   test("never ends before it began, whatever the clock did", () => {
-    const { startTime, endTime } = flowRecordOf({ ...FLOW, endedAt: FLOW.startedAt - 5000 });
+    const { startTime, endTime } = flowRecordOf({ ...FLOW, endedAt: FLOW.startedAt - 5000 }, NAMES);
     expect(endTime).toBe(startTime);
   });
 
   test("is one that the wire takes, whatever the overlay says", () => {
     fc.assert(
       fc.property(validValues(OverlayFlow), (value) => {
-        const record = flowRecordOf(OverlayFlow.parse(value));
+        const record = flowRecordOf(OverlayFlow.parse(value), NAMES);
         expect(FlowRecord.parse(JSON.parse(JSON.stringify(record)))).toEqual(record);
       }),
       { numRuns: 500 },
     );
     const longest = { ...FLOW, connector: "\0".repeat(253), service: "\uD800".repeat(253), reason: "idle" } as const;
-    expect(FlowRecord.safeParse(flowRecordOf(longest)).success).toBe(true);
+    expect(FlowRecord.safeParse(flowRecordOf(longest, NAMES)).success).toBe(true);
   });
 });
 
@@ -91,7 +107,7 @@ describe("the recorder", () => {
     sql.exec(spoolMigration);
     const spool = new Spool(sql, () => undefined);
     let looks = 0;
-    const recorder = flowRecorder({ clock, spool, look: () => void (looks += 1) });
+    const recorder = flowRecorder({ names: NAMES, clock, spool, look: () => void (looks += 1) });
     return { clock, spool, recorder, looks: () => looks };
   }
   const flows = (count: number) => Array.from({ length: count }, () => FLOW);
@@ -104,7 +120,7 @@ describe("the recorder", () => {
     expect([looks(), spool.status().flows.queued]).toEqual([0, 4]);
     await clock.advance(1);
     expect(looks()).toBe(1);
-    expect(spool.batch("flows")?.records[3]).toEqual(flowRecordOf(FLOW));
+    expect(spool.batch("flows")?.records[3]).toEqual(flowRecordOf(FLOW, NAMES));
     await clock.advance(60_000);
     expect(looks()).toBe(1);
   });

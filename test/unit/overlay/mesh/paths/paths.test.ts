@@ -171,6 +171,27 @@ describe("paths to gateways", () => {
     await expect(paths.direct(G1, { signal: AbortSignal.timeout(1000) })).rejects.toMatchObject({ code: "no-path" });
   });
 
+  it("whoever asks before anything is known of them waits for the first verdict, and no longer", async () => {
+    const { paths, until, state, splice } = await rig();
+    const gateway = await testGateway();
+    const proxy = await FaultProxy.start(await freePort(), gateway.port);
+    await proxy.set({ kind: "hang" });
+    paths.apply(mesh([pathTo(G1, proxy.port)], { [G1]: gateway.key }));
+    const asked = splice();
+    const given = paths.splice(PEER, { signal: AbortSignal.abort(new Error("given up")) });
+    await expect(given).rejects.toThrow("given up");
+    asked.catch(() => undefined);
+    await until("the path is down", () => state(G1)?.state === "down");
+    await expect(asked).rejects.toMatchObject({ code: "no-path" });
+    paths.apply(undefined);
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    expect((await splice()).way.gateway).toBe(G1);
+    paths.apply(mesh([pathTo(G2, proxy.port)], { [G2]: gateway.key }));
+    const removed = splice();
+    paths.apply(undefined);
+    await expect(removed).rejects.toMatchObject({ code: "no-path" });
+  });
+
   it("the wrong key at the right address is not spoken to, for ever", async () => {
     const { paths, until, state } = await rig();
     const gateway = await testGateway();
@@ -225,7 +246,7 @@ describe("paths to gateways", () => {
   });
 
   it("a half-open tunnel is found by probes, and what runs over it ends as lost", async () => {
-    const { paths, until, state, splice, events } = await rig();
+    const { paths, until, state, splice, events, clock } = await rig();
     const gateway = await testGateway();
     const proxy = await FaultProxy.start(await freePort(), gateway.port);
     paths.apply(mesh([pathTo(G1, proxy.port)], { [G1]: gateway.key }));
@@ -235,9 +256,12 @@ describe("paths to gateways", () => {
     let fate: unknown;
     stream.on("error", (error) => (fate = error));
     await proxy.set({ kind: "black-hole", from: "controller" });
+    const cutAt = clock.elapsed();
     await until("the stream ends", () => fate);
     expect(fate).toMatchObject({ code: "tunnel-lost" });
     await until("the path is down", () => state(G1)?.state === "down");
+    // The inward session, on which nothing moves, is not found out any later than the one that carries.
+    expect(clock.elapsed() - cutAt).toBeLessThan(3000);
     expect(events.at(-1)).toMatchObject({
       kind: "path-lost",
       gateway: G1,
@@ -319,7 +343,7 @@ describe("paths to gateways", () => {
     const gateway = await testGateway();
     const { paths, until, state, events, clock } = await rig();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
-    for (let lost = 1; lost <= 5; lost += 1) {
+    for (let lost = 1; lost <= 9; lost += 1) {
       await until("it is up", () => isUp(state(G1)));
       gateway.inward.at(-1)?.destroy();
       await until("it is lost", () => events.filter(({ kind }) => kind === "path-lost").length === lost);
@@ -429,7 +453,7 @@ describe("paths to gateways", () => {
     const port = await freePort();
     const own = await testCertificate({ hosts: [] });
     paths.apply(mesh([pathTo(G1, port, { local: "127.0.0.88" })], { [G1]: testIdentity(G1, own).key }));
-    await until("it waits for long", () => (state(G1)?.attempts ?? 0) > 7);
+    await until("it waits for long", () => (state(G1)?.attempts ?? 0) > 5);
     const gateway = await testGateway({ port, certificate: own });
     await waitFor("it is up although no time passes", () => {
       paths.wake(() => true);
@@ -439,6 +463,21 @@ describe("paths to gateways", () => {
     await waitFor("it is lost", () => events.at(-1)?.kind === "path-lost");
     expect(events.at(-1)?.cause).toBe("the address 127.0.0.88 is gone");
     await waitFor("the gateway is told", () => gateway.inward.length === 0);
+  });
+
+  it("one that comes up has the others dialled, which may be back with it", async () => {
+    const { paths, until, state } = await rig();
+    const ports = [await freePort(), await freePort()] as const;
+    const certificates = [await testCertificate({ hosts: [] }), await testCertificate({ hosts: [] })] as const;
+    const keys = { [G1]: testIdentity(G1, certificates[0]).key, [G2]: testIdentity(G2, certificates[1]).key };
+    paths.apply(mesh([pathTo(G1, ports[0])], keys));
+    await until("one waits for long", () => (state(G1)?.attempts ?? 0) > 5);
+    paths.apply(mesh([pathTo(G1, ports[0]), pathTo(G2, ports[1])], keys));
+    await until("the other has been tried", () => (state(G2)?.attempts ?? 0) > 3);
+    await testGateway({ port: ports[0], certificate: certificates[0] });
+    await testGateway({ port: ports[1], certificate: certificates[1] });
+    await until("the other is up", () => isUp(state(G2)));
+    await waitFor("and so is the one, although no time passes", () => isUp(state(G1)));
   });
 
   it("round trips are told by the minute, and what is left when a path goes", async () => {

@@ -41,7 +41,7 @@ describe("a datagram capsule", () => {
 
   it("is read with integers longer than they need be", () => {
     const { reader, datagrams } = reading();
-    reader.push(Buffer.from("c000000000000000" + "80000003" + "4000" + "61", "hex"));
+    reader.push(Buffer.from("c00000000000000080000003400061", "hex"));
     expect(datagrams).toEqual([Buffer.from("a")]);
   });
 });
@@ -49,15 +49,15 @@ describe("a datagram capsule", () => {
 describe("other capsules", () => {
   it("are skipped, and so are other contexts", () => {
     const { reader, datagrams } = reading();
-    reader.push(Buffer.from("17" + "02" + "ffff" + "00" + "02" + "0161" + "7fff" + "00", "hex"));
+    reader.push(Buffer.from("1702ffff000201617fff00", "hex"));
     reader.push(datagramCapsule(Buffer.from("mine")));
     reader.end();
     expect(datagrams).toEqual([Buffer.from("mine")]);
   });
 
   it.each([
-    ["capsule-too-long", "00" + "80020000"],
-    ["capsule-too-long", "00" + "ffffffffffffffff"],
+    ["capsule-too-long", "0080020000"],
+    ["capsule-too-long", "00ffffffffffffffff"],
     ["datagram-without-context", "0000"],
     ["datagram-without-context", "000140"],
   ])("that cannot be are refused as %s", (code, hex) => {

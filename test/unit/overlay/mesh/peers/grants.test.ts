@@ -152,12 +152,12 @@ describe("a flow from another node", () => {
 describe("grants", () => {
   it("hold for exactly the source, the service and the protocol", () => {
     const grants: OverlayMesh["grants"] = [{ source: "a", service: "web", protocol: "tcp" }];
-    const { has } = grantsOf(grants);
-    expect(has("a", "web", "tcp")).toBe(true);
-    expect(has("b", "web", "tcp")).toBe(false);
-    expect(has("a", "web", "udp")).toBe(false);
-    expect(has("a", "we", "tcp")).toBe(false);
-    expect(has("a tcp", "web", "tcp")).toBe(false);
+    const granted = grantsOf(grants);
+    expect(granted.has("a", "web", "tcp")).toBe(true);
+    expect(granted.has("b", "web", "tcp")).toBe(false);
+    expect(granted.has("a", "web", "udp")).toBe(false);
+    expect(granted.has("a", "we", "tcp")).toBe(false);
+    expect(granted.has("a tcp", "web", "tcp")).toBe(false);
   });
 
   it.each([

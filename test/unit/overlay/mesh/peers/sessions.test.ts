@@ -210,7 +210,11 @@ describe("a peer session", () => {
     destination.meet([source.peer], [grant(source, "web")]);
     const client = aClient(port);
     await says(client, "hello");
-    await clock.advance(120_000);
+    for (let i = 0; i < 13; i += 1) {
+      const before = source.flows.states()[0]?.bytesIn ?? 0;
+      await clock.advance(10_000);
+      await waitFor("it is asked, and answers", () => (source.flows.states()[0]?.bytesIn ?? 0) > before);
+    }
     await says(client, "long ago");
     client.socket.end();
     await fateOf(client);
@@ -222,6 +226,37 @@ describe("a peer session", () => {
     expect(source.flows.states()).toEqual([]);
     await waitFor("the destination hears of it", () => destination.flows.states().length === 0);
     expect(source.events).toEqual([]);
+  });
+
+  it("is ended when the gateway passes nothing on any more, though nothing was closed", async () => {
+    const clock = new FakeClock();
+    const rig = peerRig();
+    const [source, destination] = await Promise.all([rig.node(1, { clock }), rig.node(2)]);
+    const target = await aServer(echo);
+    const port = await freePort();
+    await destination.apply([], [aService("web", target)]);
+    await source.apply([aListener(port, { peer: destination.uid, service: "web" })]);
+    source.meet([destination.peer]);
+    destination.meet([source.peer], [grant(source, "web")]);
+    const client = aClient(port);
+    await says(client, "hello");
+    // Answered asks keep it.
+    for (let i = 0; i < 8; i += 1) {
+      const before = source.flows.states()[0]?.bytesIn ?? 0;
+      await clock.advance(10_000);
+      await waitFor("an answer", () => (source.flows.states()[0]?.bytesIn ?? 0) > before);
+    }
+    const [from, to] = rig.splices[0] ?? [];
+    from?.unpipe();
+    to?.unpipe();
+    from?.pause();
+    to?.pause();
+    client.socket.write("into nothing");
+    await clock.advance(30_000);
+    expect(await fateOf(client)).toBe("ECONNRESET");
+    await clock.advance(2000);
+    expect(await source.nextFlow()).toMatchObject({ reason: "tunnel-lost" });
+    expect(source.events).toMatchObject([{ kind: "session-lost", cause: "the other node does not answer any more" }]);
   });
 
   it("lets go of a stream that proves nothing in time", async () => {

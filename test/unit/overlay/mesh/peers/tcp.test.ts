@@ -113,4 +113,32 @@ describe("a tcp flow to another node", () => {
     expect(received).toBe(size);
     expect(hash.digest("hex")).toBe(createHash("sha256").update(data).digest("hex"));
   });
+
+  it.each(["in", "out"] as const)("holds the rate of its listener %s", async (way) => {
+    const size = 300_000;
+    const { source, port } = await remoteService(
+      (socket) => (way === "out" ? socket.end(Buffer.alloc(size)) : socket.resume().on("end", () => socket.end())),
+      { bitsPerSecond: 2_400_000 },
+    );
+    const startedAt = performance.now();
+    const client = aClient(port);
+    client.socket.end(way === "in" ? Buffer.alloc(size) : "");
+    await waitFor("it is through", () => client.fate() === "end");
+    // At 300 kB a second, after a burst of at most 64 KiB.
+    expect(performance.now() - startedAt).toBeGreaterThan(600);
+    expect(source.counters()).toMatchObject({ [way === "in" ? "bytesIn" : "bytesOut"]: size });
+  });
+
+  it("is ended when nothing moves in it for too long, at both ends, and is one of no more than there may be", async () => {
+    const { source, destination, port } = await remoteService(echo, { idleTimeoutMs: 1000, maxFlows: 1 });
+    const client = aClient(port);
+    client.socket.write("hello");
+    await waitFor("the echo", () => client.text() === "hello");
+    const other = aClient(port);
+    await waitFor("it is refused", () => other.fate() === "ECONNRESET");
+    expect(await source.nextFlow()).toMatchObject({ reason: "too-many-flows", peer: destination.uid });
+    await waitFor("it is ended", () => client.fate() === "ECONNRESET");
+    expect(await source.nextFlow()).toMatchObject({ reason: "idle" });
+    expect(await destination.nextFlow()).toMatchObject({ reason: "idle" });
+  });
 });

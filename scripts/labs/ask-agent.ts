@@ -1,0 +1,33 @@
+// What the nodes of a lab say of themselves, read from outside their networks: their sockets are files.
+import { request } from "node:http";
+import { join } from "node:path";
+import { json } from "node:stream/consumers";
+import { GatewaysReport } from "../../src/protocol/local-mesh.ts";
+import type { Lab } from "./lab.ts";
+import { placesOf } from "./programs.ts";
+import { until } from "./shell.ts";
+
+/** One read of a node's local API. */
+export function askAgent(lab: Lab, node: string, path: string): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const socketPath = join(placesOf(lab.dir, node).run, "agent.sock");
+    request({ socketPath, path, agent: false }, (response) => {
+      json(response).then(resolve, reject);
+    })
+      .once("error", reject)
+      .end();
+  });
+}
+
+/** The paths of a node to its gateways, and which gateway carries, all by name. */
+export async function gatewaysOf(lab: Lab, node: string): Promise<GatewaysReport> {
+  return GatewaysReport.parse(await askAgent(lab, node, "/v1/gateways"));
+}
+
+/** Waits until a node has a tunnel to a gateway. */
+export function untilTunnel(lab: Lab, node: string, gateway: string): Promise<boolean> {
+  return until(`${node} has a tunnel to ${gateway}`, async () => {
+    const { gateways } = await gatewaysOf(lab, node);
+    return gateways.some(({ name, paths }) => name === gateway && paths.some(({ state }) => state === "up"));
+  });
+}

@@ -1,0 +1,198 @@
+import { hostExec } from "../host/exec.ts";
+import { systemResolve } from "../host/system-resolve.ts";
+import { formatSpan } from "../lib/durations.ts";
+import type { ProxySettings } from "../lib/proxy.ts";
+import { plainValue, safeJson } from "../lib/terminal-text.ts";
+import { ADMIN_SOCKET } from "../protocol/local-api.ts";
+import type { GatewaysReport } from "../protocol/local-mesh.ts";
+import { NetworkTargets } from "../protocol/network-targets.ts";
+import { ask, isAbsent } from "./client.ts";
+import { fetchGateways } from "./gateways.ts";
+import { pathName } from "./mesh-text.ts";
+import { checkControlPlane } from "./netcheck/control-plane.ts";
+import { checkPath, type PathTarget } from "./netcheck/gateway.ts";
+import {
+  CheckName,
+  failed,
+  NetworkReport,
+  passed,
+  skipped,
+  type Finding,
+  type NetworkCheck,
+} from "./netcheck/result.ts";
+import type { CheckTools } from "./netcheck/tools.ts";
+import { fetchStatus } from "./status.ts";
+import { layOut, type Style } from "./terminal.ts";
+import type { Call, VerbProgram } from "./verb.ts";
+
+const TRY_MS = 5000;
+/** Of more paths no others are looked at, and of these so many at a time. */
+const MAX_PATHS = 64;
+const PATHS_AT_ONCE = 8;
+
+export const netcheckVerb: VerbProgram = {
+  output: NetworkReport,
+  async run(call) {
+    const known = await targetsOf(call);
+    const checks = await checkAll(call, known);
+    const verdict = checks.some(({ status }) => status === "fail") ? "fail" : "pass";
+    const report: NetworkReport = { schema: 1, verdict, checks: [...checks] };
+    call.terminal.out(call.settings.isJson ? `${safeJson(report)}\n` : reportText(call, report));
+    if (known.targets.controlPlane === undefined) return "unregistered";
+    return verdict === "pass" ? "ok" : "degraded";
+  },
+};
+
+interface Known {
+  readonly targets: NetworkTargets;
+  /** How the agent stands, and its gateways; undefined without an agent. */
+  readonly agent: { readonly finding: Finding; readonly gateways: GatewaysReport } | undefined;
+}
+
+/** Whom to reach: from the agent, or without one from what it left on disk. */
+async function targetsOf(call: Call): Promise<Known> {
+  const { settings, offline } = call;
+  try {
+    const targets = await ask(call, { method: "GET", path: "/v1/targets", socket: ADMIN_SOCKET }, NetworkTargets);
+    const [{ session }, gateways] = await Promise.all([fetchStatus(call), fetchGateways(call)]);
+    const since = formatSpan(call.clock.now() - session.since);
+    const why = session.reason === undefined ? "" : `: ${session.reason.message}`;
+    const finding =
+      session.state === "online"
+        ? passed("agent", `it has a session with its control plane, ${since}`)
+        : session.state === "unregistered"
+          ? skipped("agent", "it is not registered")
+          : failed(
+              "agent",
+              `it has no session (${session.state} ${since})${why}`,
+              "see the checks below, and 'holdfast why'",
+            );
+    return { targets, agent: { finding, gateways } };
+  } catch (error) {
+    if (!isAbsent(error)) throw error;
+    const readTargets = await offline.readTargets?.();
+    if (readTargets === undefined) throw error;
+    return { targets: await readTargets(settings.stateDir), agent: undefined };
+  }
+}
+
+async function checkAll(call: Call, { targets, agent }: Known): Promise<readonly NetworkCheck[]> {
+  const { clock, signal, settings } = call;
+  const timeoutMs = Math.min(TRY_MS, settings.timeoutMs);
+  const tools = { clock, exec: hostExec(clock), resolve: systemResolve(), timeoutMs, signal };
+  const node = agent?.finding ?? skipped("agent", `none runs: this is what it left in ${settings.stateDir}`);
+  const [planes, paths] = await Promise.all([
+    Promise.all(originsOf(targets).map((url) => controlPlaneChecks(url, targets, tools))),
+    inTurns(targets.paths.toSorted(byName).slice(0, MAX_PATHS), (path) => pathChecks(path, agent?.gateways, tools)),
+  ]);
+  return [
+    { target: "node", name: "agent", ...node },
+    ...(targets.controlPlane === undefined ? [unregistered] : []),
+    ...planes.flat(),
+    ...paths.flat(),
+  ];
+}
+
+const unregistered: NetworkCheck = {
+  target: "control-plane",
+  name: "",
+  ...skipped("dns", "this node is not registered: 'holdfast register' does it"),
+};
+
+/** Where documents come from and where the session goes, which is mostly one. */
+function originsOf({ controlPlane }: NetworkTargets): readonly URL[] {
+  if (controlPlane === undefined) return [];
+  const session = new URL(controlPlane.session.replace(/^ws/, "http"));
+  const origins = [new URL(controlPlane.url).origin, session.origin];
+  return [...new Set(origins)].map((origin) => new URL(origin));
+}
+
+async function controlPlaneChecks(
+  url: URL,
+  targets: NetworkTargets,
+  tools: CheckTools,
+): Promise<readonly NetworkCheck[]> {
+  const { proxy, controlPlane } = targets;
+  const proxies: ProxySettings = {
+    ...(proxy === undefined ? {} : { https: new URL(proxy.url) }),
+    noProxy: proxy?.noProxy ?? [],
+  };
+  const findings = await checkControlPlane({ url, pins: controlPlane?.pins ?? [], proxies }, tools);
+  return about({ target: "control-plane", name: url.origin }, findings);
+}
+
+async function pathChecks(
+  path: PathTarget,
+  gateways: GatewaysReport | undefined,
+  tools: CheckTools,
+): Promise<readonly NetworkCheck[]> {
+  const findings = await checkPath(path, tools);
+  const tunnel = tunnelFinding(path, gateways, tools.clock.now());
+  return about({ target: "gateway", name: path.name, path: path.id }, [...findings, tunnel]);
+}
+
+function about(what: Pick<NetworkCheck, "target" | "name" | "path">, findings: readonly Finding[]): NetworkCheck[] {
+  return findings.map((finding) => Object.assign({}, what, finding));
+}
+
+/** Whether the agent has the tunnel that the other checks are the ground for. */
+function tunnelFinding({ gateway, id }: PathTarget, report: GatewaysReport | undefined, now: number): Finding {
+  if (report === undefined) return skipped("tunnel", "no agent runs");
+  const path = report.gateways.find(({ uid }) => uid === gateway)?.paths.find((one) => one.id === id);
+  if (path === undefined) return skipped("tunnel", "the agent does not tell of it");
+  const since = path.since === undefined ? "" : ` ${formatSpan(now - path.since)}`;
+  const why = path.reason === undefined ? "" : `: ${path.reason}`;
+  if (path.state === "up") return passed("tunnel", `up${since}${path.carries ? ", carries" : ""}`);
+  return failed("tunnel", `${path.state}${since}${why}`, "see the checks above, and 'holdfast gateways'");
+}
+
+function byName(a: PathTarget, b: PathTarget): number {
+  return a.name === b.name ? (a.id < b.id ? -1 : 1) : a.name < b.name ? -1 : 1;
+}
+
+/** Does the work for each item, so many at a time, and keeps their order. */
+async function inTurns<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<readonly R[]> {
+  const results: R[] = [];
+  for (let at = 0; at < items.length; at += PATHS_AT_ONCE) {
+    results.push(...(await Promise.all(items.slice(at, at + PATHS_AT_ONCE).map(work))));
+  }
+  return results;
+}
+
+/** So that all groups are aligned. */
+const LONGEST_NAME = Math.max(...CheckName.options.map(({ length }) => length));
+
+const STYLES: Readonly<Record<NetworkCheck["status"], Style>> = { pass: "green", fail: "red", skip: "dim" };
+
+function reportText({ terminal }: Call, untrusted: NetworkReport): string {
+  const { checks } = plainValue(untrusted);
+  const groups = new Map<string, NetworkCheck[]>();
+  for (const check of checks) {
+    const title = titleOf(check);
+    const group = groups.get(title);
+    if (group === undefined) groups.set(title, [check]);
+    else group.push(check);
+  }
+  const { columns } = terminal.size();
+  const failures = checks.filter(({ status }) => status === "fail").length;
+  const verdict = failures === 0 ? "no check failed" : `${failures} of ${checks.length} checks failed`;
+  const rowsOf = ({ status, check, message, fix }: NetworkCheck): (readonly [string, string])[] => [
+    [`  ${terminal.style(STYLES[status], status.toUpperCase())} ${check.padEnd(LONGEST_NAME)}`, message],
+    ...(fix === undefined ? [] : [["", terminal.style("bold", `fix: ${fix}`)] as const]),
+  ];
+  const parts = [...groups].map(
+    ([title, group]) => `${terminal.style("bold", title)}\n${layOut(group.flatMap(rowsOf), columns)}`,
+  );
+  return `${parts.join("")}${verdict}\n`;
+}
+
+function titleOf({ target, name, path }: NetworkCheck): string {
+  switch (target) {
+    case "node":
+      return "this node";
+    case "control-plane":
+      return `control plane ${name}`.trimEnd();
+    case "gateway":
+      return `gateway ${name} ${pathName(path ?? "")}`;
+  }
+}

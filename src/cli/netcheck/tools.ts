@@ -1,0 +1,91 @@
+import { errnoOf, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { Exec } from "../../host/exec.ts";
+import { openTcp, type TcpTarget } from "../../host/net-probe.ts";
+import type { Resolve } from "../../host/system-resolve.ts";
+import { failed, passed, type Finding } from "./result.ts";
+
+/** What the checks work with. */
+export interface CheckTools {
+  readonly clock: Clock;
+  readonly exec: Exec;
+  readonly resolve: Resolve;
+  /** How long each try may take. */
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** A finding, and what the checks after it can go on with. */
+export interface Found<T> {
+  readonly finding: Finding;
+  readonly value: T;
+}
+
+/** Of a name with more addresses no others are tried. */
+const MAX_ADDRESSES = 8;
+
+/** Runs one try within its time. @throws what the try threw, `TimeoutError` when it took too long, or Ctrl-C. */
+export async function tried<T>(tools: CheckTools, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const limit = AbortSignal.any([tools.signal, AbortSignal.timeout(tools.timeoutMs)]);
+  const late = new Promise<never>((_, reject) => {
+    limit.addEventListener("abort", () => reject(toError(limit.reason)), { once: true });
+  });
+  // What cannot be interrupted is not waited for.
+  return Promise.race([work(limit), late]);
+}
+
+/** What a failed try means to a person. @throws the reason of Ctrl-C, which is no finding. */
+export function wordsOf(error: unknown, { signal, timeoutMs }: CheckTools): string {
+  signal.throwIfAborted();
+  const { name, message } = toError(error);
+  if (name === "TimeoutError") return `no answer within ${timeoutMs / 1000} s`;
+  return WORDS[errnoOf(error) ?? ""] ?? message;
+}
+
+const WORDS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "refused the connection",
+  ECONNRESET: "cut the connection",
+  EHOSTUNREACH: "no route to the host",
+  ENETUNREACH: "the network is unreachable",
+  ETIMEDOUT: "no answer",
+  EADDRNOTAVAIL: "the address to leave from is not there",
+  ENOTFOUND: "no such name",
+  EAI_AGAIN: "no name server answers",
+};
+
+/** Whether a name has addresses, and which. */
+export async function checkName(host: string, tools: CheckTools): Promise<Found<readonly string[]>> {
+  try {
+    const addresses = (await tried(tools, () => tools.resolve(host))).slice(0, MAX_ADDRESSES);
+    const same = addresses.length === 1 && addresses[0] === host;
+    const message = same ? `${host} is an address` : `${host} is ${addresses.join(", ")}`;
+    return { finding: passed("dns", message), value: addresses };
+  } catch (error) {
+    const message = `${host}: ${wordsOf(error, tools)}`;
+    return { finding: failed("dns", message, "check the name and the name servers in /etc/resolv.conf"), value: [] };
+  }
+}
+
+/** Which addresses take a TCP connection; it passes when one does. */
+export async function checkTcp(
+  targets: readonly TcpTarget[],
+  fix: string,
+  tools: CheckTools,
+): Promise<Found<readonly string[]>> {
+  const outcomes = await Promise.all(
+    targets.map(async (target) => {
+      const startedAt = tools.clock.elapsed();
+      const where = `${target.address.includes(":") ? `[${target.address}]` : target.address}:${target.port}`;
+      try {
+        (await tried(tools, (signal) => openTcp(target, signal))).destroy();
+        const ms = Math.max(1, Math.round(tools.clock.elapsed() - startedAt));
+        return { address: target.address, text: `${where} answers in ${ms} ms` };
+      } catch (error) {
+        return { address: undefined, text: `${where} ${wordsOf(error, tools)}` };
+      }
+    }),
+  );
+  const value = outcomes.flatMap(({ address }) => (address === undefined ? [] : [address]));
+  const message = outcomes.map(({ text }) => text).join("; ");
+  return { finding: value.length > 0 ? passed("tcp", message) : failed("tcp", message, fix), value };
+}

@@ -1,0 +1,293 @@
+import { once } from "node:events";
+import { connect as connectHttp2, performServerHandshake, type ClientHttp2Session } from "node:http2";
+import { connect, type Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { connectFrame, FRAME, frame, PREFACE, resetFrame } from "../../../support/raw-http2.ts";
+import { closed, connectTo, dialHop, echo, gatewayRig, inward, outward, textOf } from "../../../support/mesh-rig.ts";
+import { meshIdentity } from "../../../support/mesh-identity.ts";
+import { waitFor } from "../../../support/wait-for.ts";
+
+const [a, b, stranger] = await Promise.all([meshIdentity(), meshIdentity(), meshIdentity()]);
+
+function raw(port: number, localAddress = "127.0.0.1"): Socket {
+  const socket = connect({ port, host: "127.0.0.1", localAddress }).on("error", () => undefined);
+  onTestFinished(() => void socket.destroy());
+  return socket;
+}
+
+/** Whether a node can be reached through the gateway at this moment. */
+async function works(session: ClientHttp2Session, uid: string): Promise<void> {
+  const { stream, answer } = await connectTo(session, uid);
+  expect(answer[":status"]).toBe(200);
+  stream.end("ping");
+  expect(await textOf(stream)).toBe("ping");
+}
+
+describe("whoever has proved nothing", () => {
+  it("is turned away for its key before it hears any HTTP/2", async () => {
+    const rig = await gatewayRig([a]);
+    const socket = await dialHop(rig.port, stranger, "h2");
+    let heard = 0;
+    socket.on("data", (chunk: Buffer) => (heard += chunk.length));
+    socket.write(PREFACE);
+    await closed(socket);
+    expect(heard).toBe(0);
+    expect(rig.server.state().refused).toEqual({ "unknown-key": 1 });
+    expect(rig.server.clients()).toEqual([]);
+  });
+
+  it("is a node that may not dial, too", async () => {
+    const rig = await gatewayRig([]);
+    await rig.apply([], { peers: [{ uid: a.uid, fqdn: "a.example", key: a.key }] });
+    const socket = await dialHop(rig.port, a, "holdfast-h2r");
+    await closed(socket.resume());
+    expect(rig.server.state().refused).toEqual({ "unknown-key": 1 });
+  });
+
+  it("has ten seconds", async () => {
+    const clock = new FakeClock();
+    const rig = await gatewayRig([a], { clock });
+    const socket = raw(rig.port);
+    await once(socket, "connect");
+    // The beginning of a ClientHello, and nothing after it.
+    socket.write(Buffer.from("16030102000100", "hex"));
+    await waitFor("it is waited for", () => clock.pendingTimers > 0);
+    await clock.advance(9_999);
+    expect(rig.server.state().refused).toEqual({});
+    await clock.advance(1);
+    await closed(socket);
+    expect(rig.server.state().refused).toEqual({ timeout: 1 });
+  });
+
+  it("may have sixteen connections from one address, which take nothing from others", async () => {
+    const rig = await gatewayRig([a]);
+    const silent = Array.from({ length: 17 }, () => raw(rig.port));
+    await waitFor("one is turned away", () => silent.filter((socket) => socket.closed).length === 1);
+    expect(rig.server.state().refused).toEqual({ "too-many": 1 });
+    const other = raw(rig.port, "127.0.0.2");
+    await once(other, "connect");
+    silent.find((socket) => !socket.closed)?.destroy();
+    await waitFor("a place is free again", () => rig.server.state().refused["tls"] === 1);
+    await outward(rig.port, a);
+  });
+
+  it("may have so many in all, of which the longest silent makes room", async () => {
+    const clock = new FakeClock();
+    const rig = await gatewayRig([a], { clock, limits: { inAll: 3 } });
+    const silent = ["127.0.0.2", "127.0.0.3", "127.0.0.4"].map((address) => raw(rig.port, address));
+    await Promise.all(silent.map((socket) => once(socket, "connect")));
+    await waitFor("all are waited for", () => clock.pendingTimers >= 3);
+    await closed(raw(rig.port));
+    expect(rig.server.state().refused).toEqual({ "too-many": 1 });
+    await clock.advance(2_000);
+    await outward(rig.port, a);
+    await waitFor("one was turned away", () => silent.filter(({ closed }) => closed).length === 1);
+  });
+});
+
+describe("whoever keeps failing", () => {
+  it("is not listened to for a while, so that handshakes cost no more than that; others are", async () => {
+    const clock = new FakeClock();
+    const rig = await gatewayRig([a], { clock, limits: { failures: 3 } });
+    for (let failure = 0; failure < 3; failure += 1) {
+      const socket = await dialHop(rig.port, stranger, "h2");
+      await closed(socket.resume());
+    }
+    await expect(dialHop(rig.port, a, "h2")).rejects.toMatchObject({ code: "tls" });
+    expect(rig.server.state().refused).toEqual({ "unknown-key": 3, "too-many": 1 });
+    await clock.advance(1000);
+    await outward(rig.port, a);
+  });
+});
+
+describe("a node that proved its key and misbehaves", () => {
+  const both = async (more: Parameters<typeof gatewayRig>[1] = {}) => {
+    const rig = await gatewayRig([a, b, stranger], more);
+    let opened = 0;
+    await inward(rig, b, (stream) => {
+      opened += 1;
+      echo(stream);
+    });
+    return { rig, good: await outward(rig.port, a), opened: () => opened };
+  };
+
+  /** A session of frames by hand. */
+  const rawSession = async (port: number): Promise<TLSSocket> => {
+    const socket = await dialHop(port, stranger, "h2");
+    socket.resume().write(Buffer.concat([PREFACE, frame(FRAME.settings, 0, 0)]));
+    return socket;
+  };
+
+  it.each([
+    ["a header of 9 KiB", { "x-long": "x".repeat(9 * 1024) }],
+    ["forty headers", Object.fromEntries(Array.from({ length: 40 }, (_, at) => [`x-${at}`, "y"]))],
+  ])("is refused a stream with %s, and nothing else", async (_, headers) => {
+    const { rig, good } = await both();
+    const socket = await dialHop(rig.port, stranger, "h2");
+    const bad = connectHttp2("https://gateway", { createConnection: () => socket });
+    await once(bad, "remoteSettings");
+    const stream = bad.request(
+      { ":method": "CONNECT", ":authority": `${b.uid}:443`, ...headers },
+      { endStream: false },
+    );
+    stream.on("error", () => undefined);
+    let isAnswered = false;
+    stream.on("response", () => (isAnswered = true));
+    await closed(stream);
+    expect(isAnswered).toBe(false);
+    await works(good, b.uid);
+    await works(bad, b.uid);
+  });
+
+  it.each([
+    ["SETTINGS", frame(FRAME.settings, 0, 0)],
+    ["PING", frame(FRAME.ping, 0, 0, Buffer.alloc(8))],
+  ])("is cut off for a flood of %s", async (_, flood) => {
+    const { rig, good } = await both();
+    const socket = await rawSession(rig.port);
+    socket.write(Buffer.concat(Array.from({ length: 10_000 }, () => flood)));
+    await closed(socket);
+    await works(good, b.uid);
+  });
+
+  it("is cut off for a flood of empty frames", async () => {
+    const { rig, good } = await both();
+    const socket = await rawSession(rig.port);
+    socket.write(connectFrame(1, `${b.uid}:443`));
+    socket.write(Buffer.concat(Array.from({ length: 10_000 }, () => frame(FRAME.data, 0, 1))));
+    await closed(socket);
+    await works(good, b.uid);
+  });
+
+  it("gets little for rapid resets, is read from no more for a while, and keeps its session (CVE-2023-44487)", async () => {
+    const { rig, good, opened } = await both();
+    const socket = await rawSession(rig.port);
+    const flood = async (): Promise<void> => {
+      for (let from = 0; from < 200_000; from += 500) {
+        const ids = Array.from({ length: 500 }, (_, at) => (from + at) * 2 + 1);
+        const frames = ids.flatMap((id) => [connectFrame(id, `${b.uid}:443`), resetFrame(id)]);
+        if (!socket.write(Buffer.concat(frames))) await once(socket, "drain");
+      }
+    };
+    // It is held back, and never comes to its end.
+    let isDone = false;
+    void flood().then(
+      () => (isDone = true),
+      () => undefined,
+    );
+    await waitFor("it gives up nothing", () => opened() > 50);
+    for (let turn = 0; turn < 20; turn += 1) await works(good, b.uid);
+    expect(opened()).toBeLessThan(1000);
+    expect([isDone, socket.destroyed]).toEqual([false, false]);
+  });
+
+  it("names another as the source, and is taken for itself", async () => {
+    const relays = [{ source: a.uid, dest: b.uid }];
+    const rig = await gatewayRig([a, b, stranger]);
+    await rig.apply([a, b, stranger], { server: { addresses: ["127.0.0.1"], port: rig.port, relays } });
+    await inward(rig, b);
+    const headers = { "holdfast-source": a.uid, "holdfast-hops": "1" };
+    const { answer } = await connectTo(await outward(rig.port, stranger), b.uid, headers);
+    expect(answer).toMatchObject({ ":status": 403, "holdfast-reason": "relay-refused" });
+    await works(await outward(rig.port, a), b.uid);
+  });
+
+  it("is not found under another's uid", async () => {
+    const rig = await gatewayRig([a, b, stranger]);
+    // Whoever asks for b is not led to the node that is here, whatever that would answer.
+    await inward(rig, stranger);
+    const { answer } = await connectTo(await outward(rig.port, a), b.uid);
+    expect(answer).toMatchObject({ ":status": 502, "holdfast-reason": "peer-absent" });
+  });
+});
+
+describe("what a gateway bears", () => {
+  it("ten thousand ordinary closes on one session", async () => {
+    const rig = await gatewayRig([a, b]);
+    const node = await inward(rig, b);
+    const session = await outward(rig.port, a);
+    let done = 0;
+    const one = async (): Promise<number> => {
+      const { stream, answer } = await connectTo(session, b.uid);
+      expect(answer[":status"]).toBe(200);
+      // Every second one leaves by a reset, as flows do.
+      if ((done += 1) % 2 === 0) stream.close(8);
+      else stream.end();
+      await once(stream.resume(), "close");
+      return done;
+    };
+    const worker = async (): Promise<void> => {
+      while ((await one()) < 10_000);
+    };
+    await Promise.all(Array.from({ length: 16 }, worker));
+    await works(session, b.uid);
+    expect([session.destroyed, node.destroyed]).toEqual([false, false]);
+    expect(rig.server.clients()).toMatchObject([{ sessions: 1 }, { sessions: 1 }]);
+  }, 120_000);
+
+  it("hundreds of resets in the midst of data, from either side", async () => {
+    const rig = await gatewayRig([a, b]);
+    let turn = 0;
+    const node = await inward(rig, b, (stream) => {
+      stream.respond({ ":status": 200 });
+      turn += 1;
+      if (turn % 2 === 0) stream.once("data", () => stream.close(8)).write(Buffer.alloc(100_000));
+      else stream.resume().write(Buffer.alloc(100_000));
+    });
+    const session = await outward(rig.port, a);
+    for (let count = 0; count < 400; count += 1) {
+      const { stream } = await connectTo(session, b.uid);
+      stream.write(Buffer.alloc(300_000));
+      stream.once("data", () => stream.close(8));
+      await closed(stream);
+    }
+    await waitFor("all is over", () => rig.server.activeRelays === 0);
+    expect([session.destroyed, node.destroyed]).toEqual([false, false]);
+  });
+
+  it("two hundred streams that nobody reads, in bounded memory", async () => {
+    const memoryBytes = 128 * 1024 * 1024;
+    const rig = await gatewayRig([a, b], { memoryBytes });
+    // Streams are answered and never read, and hardly anything fits into their windows.
+    const settings = { initialWindowSize: 65_535, maxConcurrentStreams: 256 };
+    const node = performServerHandshake(await dialHop(rig.port, b, "holdfast-h2r"), { settings });
+    node.on("stream", (stream) => stream.on("error", () => undefined).respond({ ":status": 200 }));
+    const session = await outward(rig.port, a);
+    await waitFor("both are there", () => rig.server.clients().length === 2);
+    const chunk = Buffer.alloc(64 * 1024);
+    const opened = await Promise.all(Array.from({ length: 200 }, () => connectTo(session, b.uid)));
+    let most = 0;
+    for (const { stream } of opened) {
+      for (let sent = 0; sent < 3 * 1024 * 1024; sent += chunk.length) stream.write(chunk);
+    }
+    await waitFor("some are reset", () => {
+      most = Math.max(most, rig.unread.held());
+      return rig.cut.length > 100;
+    });
+    await waitFor("the rest is within the bound", () => rig.unread.held(a.uid) <= memoryBytes / 8);
+    expect(most).toBeLessThan(memoryBytes / 4);
+    expect(new Set(rig.cut)).toEqual(new Set([a.uid]));
+    expect(session.destroyed).toBe(false);
+  }, 60_000);
+
+  it("a loop of gateways, which ends at the third", async () => {
+    const seen: number[] = [];
+    const first = await gatewayRig([a, b], {
+      onward: async (peer, { hops }) => {
+        seen.push(hops);
+        const session = await outward(first.port, b);
+        const { stream, answer } = await connectTo(session, peer, { "holdfast-hops": String(hops) });
+        if (Number(answer[":status"]) !== 200)
+          throw Object.assign(new Error("refused"), { code: answer["holdfast-reason"] });
+        return { stream };
+      },
+    });
+    const { answer } = await connectTo(await outward(first.port, a), stranger.uid);
+    expect(answer[":status"]).not.toBe(200);
+    expect(seen).toEqual([1, 2, 3]);
+    const direct = await connectTo(await outward(first.port, a), stranger.uid, { "holdfast-hops": "3" });
+    expect(direct.answer).toMatchObject({ ":status": 508, "holdfast-reason": "relay-refused" });
+  });
+});

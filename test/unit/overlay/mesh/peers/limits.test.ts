@@ -1,0 +1,61 @@
+import { describe, expect, it } from "vitest";
+import { aClient, aListener, aService, echo } from "../../../../support/overlay-rig.ts";
+import { grant, peerRig, remoteService } from "../../../../support/peer-rig.ts";
+import { aPeer, echoDatagram, freeUdpPort } from "../../../../support/udp-peer.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
+
+const SLOW = 8000;
+const TOTAL = 1024 * 1024;
+
+describe("the node's limits over all tunnels", () => {
+  it.each([
+    ["source", "out"],
+    ["source", "in"],
+    ["destination", "out"],
+    ["destination", "in"],
+  ] as const)("hold for a flow at its %s, %s, and a new one holds at once", async (end, way) => {
+    const { port, ...nodes } = await remoteService(echo);
+    const { [way]: gate } = nodes[end].gates;
+    gate.setRate(SLOW);
+    const client = aClient(port);
+    let received = 0;
+    client.socket.on("data", (chunk: Buffer) => (received += chunk.length));
+    client.socket.write(Buffer.alloc(TOTAL));
+    const isSlowed = await waitFor("as much has come as comes", async () => {
+      const before = received;
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      return before === received;
+    });
+    expect(isSlowed).toBe(true);
+    expect(received).toBeLessThan(TOTAL);
+    gate.setRate(undefined);
+    await waitFor("the rest", () => received === TOTAL);
+  });
+
+  it("drop datagrams that are too many, and pass them when they are not any more", async () => {
+    const rig = peerRig();
+    const [source, destination] = await Promise.all([rig.node(1), rig.node(2)]);
+    const [backend, client] = [await aPeer(echoDatagram), await aPeer()];
+    const port = await freeUdpPort();
+    await destination.apply([], [aService("dns", backend.port, { protocol: "udp" })]);
+    await source.apply([aListener(port, { peer: destination.uid, service: "dns" }, { protocol: "udp" })]);
+    source.meet([destination.peer]);
+    destination.meet([source.peer], [grant(source, "dns", "udp")]);
+    const ask = (): void => client.socket.send("?", port, "127.0.0.1");
+    await waitFor("an answer", () => {
+      ask();
+      return client.received.length > 0;
+    });
+    source.gates.out.setRate(SLOW);
+    await waitFor("datagrams are dropped", () => {
+      for (let i = 0; i < 20; i += 1) client.socket.send("x".repeat(1000), port, "127.0.0.1");
+      return source.counters().datagramsDropped > 100;
+    });
+    source.gates.out.setRate(undefined);
+    const before = client.received.filter((text) => text === "?").length;
+    await waitFor("answers again", () => {
+      ask();
+      return client.received.filter((text) => text === "?").length > before + 3;
+    });
+  });
+});

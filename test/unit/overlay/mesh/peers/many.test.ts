@@ -1,0 +1,132 @@
+import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
+import type { Socket } from "node:net";
+import { describe, expect, it } from "vitest";
+import { aClient, echo, type Client } from "../../../../support/overlay-rig.ts";
+import { remoteService } from "../../../../support/peer-rig.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
+
+const closed = (client: Client): Promise<string> => waitFor("the client hears of its end", () => client.fate(), 60_000);
+
+describe("one session with many flows", () => {
+  it("lives through ten thousand ordinary closes", { timeout: 120_000 }, async () => {
+    const { rig, source, port } = await remoteService(echo);
+    let fates = 0;
+    for (let done = 0; done < 10_000; done += 100) {
+      await Promise.all(
+        Array.from({ length: 100 }, async () => {
+          const client = aClient(port);
+          client.socket.end("x");
+          await Promise.race([once(client.socket, "end"), once(client.socket, "error")]);
+          if (client.text() === "x" && client.fate() === "end") fates += 1;
+          client.socket.destroy();
+        }),
+      );
+    }
+    expect(fates).toBe(10_000);
+    expect(rig.splices).toHaveLength(1);
+    expect(source.counters()).toMatchObject({ flows: 10_000, refusals: {}, errors: {} });
+    expect(source.flows.states()).toMatchObject([{ flows: 10_000 }]);
+  });
+
+  it("lives through three thousand resets from both sides", { timeout: 120_000 }, async () => {
+    const { rig, source, port } = await remoteService((socket) => {
+      socket
+        .on("error", () => undefined)
+        .on("data", (data: Buffer) => {
+          if (data.toString() === "reset me") socket.resetAndDestroy();
+          else socket.write(data);
+        });
+    });
+    for (let done = 0; done < 3000; done += 100) {
+      await Promise.all(
+        Array.from({ length: 100 }, async (_, i) => {
+          const client = aClient(port);
+          client.socket.write(i % 2 === 0 ? "reset me" : "hello");
+          if (i % 2 === 0) expect(await closed(client)).toBe("ECONNRESET");
+          else {
+            await once(client.socket, "data");
+            client.socket.resetAndDestroy();
+          }
+        }),
+      );
+    }
+    await waitFor("all are over", () => source.counters().activeFlows === 0);
+    expect(rig.splices).toHaveLength(1);
+    expect(source.counters()).toMatchObject({ flows: 3000, refusals: {}, errors: { reset: 3000 } });
+  });
+
+  it("carries the others on while one of two hundred is not read", { timeout: 120_000 }, async () => {
+    const size = 300_000;
+    const { rig, source, port } = await remoteService((socket) => {
+      socket
+        .on("error", () => undefined)
+        .on("data", (data: Buffer) => {
+          // The first byte says how much is wanted: all of it, or more than anybody would read.
+          socket.write(Buffer.alloc(data[0] === 1 ? 64 * 1024 * 1024 : size, "y"));
+        });
+    });
+    const stalled = aClient(port);
+    stalled.socket.pause();
+    stalled.socket.write(Buffer.of(1));
+    await waitFor("the stalled one fills", () => source.counters().bytesOut > 2_000_000);
+    const others = Array.from({ length: 199 }, () => aClient(port));
+    for (const client of others) client.socket.write(Buffer.of(2));
+    await waitFor(
+      "the others have all of theirs",
+      () => others.every((client) => client.received.reduce((sum, { length }) => sum + length, 0) === size),
+      60_000,
+    );
+    expect(rig.splices).toHaveLength(1);
+    expect(stalled.fate()).toBeUndefined();
+    expect(source.counters()).toMatchObject({ activeFlows: 200, errors: {} });
+    // What is waiting for the one that does not read is bounded, by its window and what its socket holds.
+    expect(source.counters().bytesOut).toBeLessThan(199 * size + 16 * 1024 * 1024);
+  });
+
+  it("carries a large upload whole while its reader is slow", { timeout: 120_000 }, async () => {
+    const size = 64 * 1024 * 1024;
+    const hash = createHash("sha256");
+    let received = 0;
+    const { source, destination, port } = await remoteService((socket: Socket) => {
+      socket.on("data", (chunk: Buffer) => {
+        hash.update(chunk);
+        received += chunk.length;
+        socket.pause();
+        setImmediate(() => socket.resume());
+      });
+      socket.on("end", () => socket.end("done"));
+    });
+    const client = aClient(port);
+    const sent = createHash("sha256");
+    for (let at = 0; at < size; at += 262_144) {
+      const piece = randomBytes(262_144);
+      sent.update(piece);
+      if (!client.socket.write(piece)) await once(client.socket, "drain");
+    }
+    client.socket.end();
+    expect(await closed(client)).toBe("end");
+    expect(client.text()).toBe("done");
+    expect(received).toBe(size);
+    expect(hash.digest("hex")).toBe(sent.digest("hex"));
+    expect(await source.nextFlow()).toMatchObject({ sourceBytes: size, destBytes: 4 });
+    expect(await destination.nextFlow()).toMatchObject({ sourceBytes: size, destBytes: 4 });
+  });
+
+  it("gives a client that stops reading no more than is bounded, and drops nothing when it reads on", async () => {
+    const size = 48 * 1024 * 1024;
+    const data = randomBytes(size);
+    const { port, destination } = await remoteService((socket) => socket.end(data));
+    const client = aClient(port);
+    client.socket.pause();
+    await waitFor("the flow stands still", async () => {
+      const before = destination.flows.states()[0]?.bytesOut ?? 0;
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      return before > 0 && destination.flows.states()[0]?.bytesOut === before;
+    });
+    expect(destination.flows.states()[0]?.bytesOut).toBeLessThan(size / 2);
+    client.socket.resume();
+    expect(await closed(client)).toBe("end");
+    expect(Buffer.concat(client.received).equals(data)).toBe(true);
+  });
+});

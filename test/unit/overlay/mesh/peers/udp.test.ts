@@ -1,0 +1,233 @@
+import { once } from "node:events";
+import { connect as connectHttp2, performServerHandshake, type ServerHttp2Stream } from "node:http2";
+import { describe, expect, it } from "vitest";
+import { DatagramPipe, type DatagramPipeOptions } from "../../../../../src/overlay/mesh/peers/datagram-pipe.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
+import { aListener, aService } from "../../../../support/overlay-rig.ts";
+import { grant, peerRig, socketPair } from "../../../../support/peer-rig.ts";
+import { aPeer, echoDatagram, freeUdpPort, type Peer } from "../../../../support/udp-peer.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
+
+/** A UDP connector on one node that leads to a service of another. */
+async function remoteUdp(backend: Peer, more: Parameters<typeof aListener>[2] = {}) {
+  const rig = peerRig();
+  const [source, destination] = await Promise.all([rig.node(1), rig.node(2)]);
+  const port = await freeUdpPort();
+  await destination.apply([], [aService("dns", backend.port, { protocol: "udp", idleTimeoutMs: 60_000 })]);
+  const target = { peer: destination.uid, service: "dns" };
+  await source.apply([aListener(port, target, { protocol: "udp", idleTimeoutMs: 60_000, ...more })]);
+  source.meet([destination.peer]);
+  destination.meet([source.peer], [grant(source, "dns", "udp")]);
+  return { rig, source, destination, port };
+}
+
+describe("udp to another node", () => {
+  it("keeps datagrams whole and clients apart, large and empty ones too", async () => {
+    const backend = await aPeer(echoDatagram);
+    const { rig, source, destination, port } = await remoteUdp(backend);
+    const [one, two] = [await aPeer(), await aPeer()];
+    const large = "x".repeat(9000);
+    for (const text of ["a", "bb", "", large]) one.socket.send(text, port, "127.0.0.1");
+    two.socket.send("from two", port, "127.0.0.1");
+    await waitFor("the echoes", () => one.received.length === 4 && two.received.length === 1);
+    expect(one.received.toSorted()).toEqual(["", "a", "bb", large]);
+    expect(two.received).toEqual(["from two"]);
+    expect(rig.splices).toHaveLength(1);
+    expect(source.counters()).toMatchObject({ flows: 2, activeFlows: 2, bytesIn: 9011, bytesOut: 9011 });
+    expect(destination.plane.activeFlows).toBe(2);
+  });
+
+  it("is recorded at both ends", async () => {
+    const backend = await aPeer(echoDatagram);
+    const { source, destination, port } = await remoteUdp(backend);
+    const client = await aPeer();
+    client.socket.send("hello", port, "127.0.0.1");
+    await waitFor("the echo", () => client.received.length === 1);
+    destination.meet([source.peer]);
+    const common = { service: "dns", protocol: "udp", sourceBytes: 5, destBytes: 5, reason: "not-granted" };
+    expect(await source.nextFlow()).toMatchObject({ ...common, peer: destination.uid, sourcePort: client.port });
+    expect(await destination.nextFlow()).toMatchObject({
+      ...common,
+      connector: "",
+      peer: source.uid,
+      sourceIp: "127.0.0.1",
+      destIp: "127.0.0.1",
+      destPort: backend.port,
+    });
+  });
+
+  it("is refused with its reason, in silence to the client", async () => {
+    const backend = await aPeer(echoDatagram);
+    const { source, destination, port } = await remoteUdp(backend);
+    const ask = async (): Promise<unknown> => {
+      const client = await aPeer();
+      client.socket.send("hello", port, "127.0.0.1");
+      const { reason } = await source.nextFlow();
+      expect(client.received).toEqual([]);
+      return reason;
+    };
+    destination.meet([source.peer], [grant(source, "dns", "tcp")]);
+    expect(await ask()).toBe("not-granted");
+    destination.meet([source.peer], [grant(source, "dns", "udp")]);
+    await destination.apply([], [aService("dns", backend.port)]);
+    expect(await ask()).toBe("protocol-mismatch");
+    await destination.apply([], []);
+    expect(await ask()).toBe("unknown-service");
+    const closed = await freeUdpPort();
+    await destination.apply([], [aService("dns", closed, { protocol: "udp" })]);
+    expect(await ask()).toBe("connect-refused");
+    expect(source.counters()).toMatchObject({ flows: 4, activeFlows: 0 });
+  });
+
+  it("ends with its tunnel, and the next datagram makes another", async () => {
+    const backend = await aPeer(echoDatagram);
+    const { rig, source, port } = await remoteUdp(backend);
+    const client = await aPeer();
+    client.socket.send("one", port, "127.0.0.1");
+    await waitFor("the echo", () => client.received.length === 1);
+    rig.splices[0]?.[0].destroy();
+    expect(await source.nextFlow()).toMatchObject({ reason: "tunnel-lost" });
+    await waitFor("another echo", () => {
+      client.socket.send("two", port, "127.0.0.1");
+      return client.received.includes("two");
+    });
+  });
+
+  it("ends what is idle, at both ends", async () => {
+    const backend = await aPeer(echoDatagram);
+    const { source, destination, port } = await remoteUdp(backend, { idleTimeoutMs: 1000 });
+    const client = await aPeer();
+    client.socket.send("one", port, "127.0.0.1");
+    await waitFor("the echo", () => client.received.length === 1);
+    expect((await source.nextFlow()).reason).toBeUndefined();
+    expect((await destination.nextFlow()).reason).toBeUndefined();
+    expect(source.counters()).toMatchObject({ activeFlows: 0, errors: {}, refusals: {} });
+  });
+
+  it("sends an address that has not answered no more than three times what it sent", async () => {
+    const backend = await aPeer((_, from, socket) => {
+      for (let i = 0; i < 10; i += 1) socket.send("y".repeat(100), from.port, from.address);
+    });
+    const { source, port } = await remoteUdp(backend);
+    const client = await aPeer();
+    client.socket.send("x".repeat(100), port, "127.0.0.1");
+    await waitFor("its share", () => client.received.length === 3);
+    expect(source.counters().bytesOut).toBe(300);
+    client.socket.send("x", port, "127.0.0.1");
+    await waitFor("all of what follows", () => client.received.length === 13);
+  });
+
+  it("takes no more than a hundred new addresses a second, without cost to those it has", async () => {
+    const backend = await aPeer(echoDatagram);
+    const { source, destination, port } = await remoteUdp(backend);
+    const old = await aPeer();
+    old.socket.send("old", port, "127.0.0.1");
+    await waitFor("the echo", () => old.received.length === 1);
+    const flood = await Promise.all(Array.from({ length: 300 }, () => aPeer()));
+    for (const [i, { socket }] of flood.entries()) {
+      socket.send("new", port, "127.0.0.1");
+      // No more at a time than the kernel keeps for the listener.
+      if (i % 50 === 49) await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    await waitFor("all were seen", () => source.counters().flows === 301);
+    expect(source.counters().refusals["too-many-flows"]).toBeGreaterThanOrEqual(100);
+    expect(source.counters().activeFlows).toBeLessThanOrEqual(201);
+    old.socket.send("again", port, "127.0.0.1");
+    await waitFor("it is served", () => old.received.includes("again"));
+    expect(destination.plane.activeFlows).toBeLessThanOrEqual(201);
+  });
+});
+
+const pipeOf = (options: DatagramPipeOptions): DatagramPipe => new DatagramPipe(options);
+
+describe("datagrams over a stream", () => {
+  /** Both ends of a stream; `pause` makes the far one read nothing. */
+  async function pair() {
+    const [near, far] = await socketPair();
+    const server = performServerHandshake(far, {});
+    const client = connectHttp2("http://x", { createConnection: () => near });
+    const stream = client.request({ ":method": "CONNECT", ":authority": "x:443" }, { endStream: false });
+    const [served] = (await once(server, "stream")) as [ServerHttp2Stream];
+    served.on("error", () => undefined).respond({ ":status": 200 });
+    await once(stream, "response");
+    return { stream, served };
+  }
+
+  it("drop what is too much or too old rather than delay it, and count it", async () => {
+    const clock = new FakeClock();
+    const { stream, served } = await pair();
+    served.pause();
+    let dropped = 0;
+    const ended: number[] = [];
+    const pipe = new DatagramPipe({
+      stream,
+      clock,
+      onDatagram: () => undefined,
+      onDrop: () => (dropped += 1),
+      onEnd: (code) => ended.push(code),
+    });
+    // Until the window of the stream and everything behind it is full.
+    await waitFor("nothing more fits", () => {
+      pipe.send(Buffer.alloc(1000, "old"));
+      return dropped > 0;
+    });
+    const before = dropped;
+    for (let i = 0; i < 1000; i += 1) expect(pipe.send(Buffer.alloc(1000))).toBe(false);
+    expect(dropped).toBe(before + 1000);
+    // What waited that long is given up for what is new.
+    await clock.advance(600);
+    expect(pipe.send(Buffer.from("new"))).toBe(true);
+    expect(dropped).toBeGreaterThan(before + 1000);
+    const heard: string[] = [];
+    const reader = new DatagramPipe({
+      stream: served,
+      clock,
+      onDatagram: (datagram) => heard.push(datagram.toString()),
+      onDrop: () => undefined,
+      onEnd: () => undefined,
+    });
+    served.resume();
+    await waitFor("the new one arrives", () => heard.includes("new"));
+    reader.close();
+    await waitFor("the end arrives", () => ended.length === 1);
+    expect(ended).toEqual([0]);
+  });
+
+  it.each([
+    ["a capsule that is too long", "00ffffffffffffffff"],
+    ["a datagram without a context", "0000"],
+  ])("end for %s, and nothing else of the session does", async (_, hex) => {
+    const { stream, served } = await pair();
+    const heard: Buffer[] = [];
+    const ended: number[] = [];
+    pipeOf({
+      stream: served,
+      clock: new FakeClock(),
+      onDatagram: (datagram) => heard.push(datagram),
+      onDrop: () => undefined,
+      onEnd: (code) => ended.push(code),
+    });
+    stream.on("error", () => undefined).write(Buffer.from(hex, "hex"));
+    await waitFor("it has ended", () => ended.length === 1);
+    await waitFor("the sender hears of it", () => stream.closed);
+    expect(ended).toEqual([1]);
+    expect(stream.rstCode).toBe(1);
+    expect(heard).toEqual([]);
+    expect(stream.session?.destroyed ?? false).toBe(false);
+  });
+
+  it("end when they are cut within a capsule", async () => {
+    const { stream, served } = await pair();
+    const ended: number[] = [];
+    pipeOf({
+      stream: served,
+      clock: new FakeClock(),
+      onDatagram: () => undefined,
+      onDrop: () => undefined,
+      onEnd: (code) => ended.push(code),
+    });
+    stream.on("error", () => undefined).end(Buffer.from("000500", "hex"));
+    await waitFor("it has ended", () => ended.length === 1);
+    expect(ended).toEqual([1]);
+  });
+});
