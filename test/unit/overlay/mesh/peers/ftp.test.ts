@@ -35,7 +35,7 @@ function ask(source: PeerNode, peer: string, service: string, more: Partial<Remo
       {
         opened(stream) {
           stream.on("error", () => undefined).on("data", (chunk: Buffer) => heard.push(chunk));
-          resolve({ write: (text) => void stream.write(text), destroy: () => void stream.close(8) });
+          resolve({ write: (text) => void stream.write(text), destroy: () => stream.close(8) });
         },
         failed: resolve,
       },
