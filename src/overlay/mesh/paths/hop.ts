@@ -116,7 +116,9 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
 
   /** Begins to probe; resolves when three probes were answered. @throws {SessionError} `tunnel-lost` when it ends before. */
   async prove(): Promise<void> {
-    const cancel = this.#clock.after(PROVE_MS, () => this.destroy("three probes were not answered in time"));
+    const cancel = this.#clock.after(PROVE_MS, () => {
+      if (this.isOpen) this.destroy("three probes were not answered in time");
+    });
     const end = await Promise.race([this.#prober.prove(ANSWERS_TO_PROVE), this.ended]);
     cancel();
     if (end !== undefined) throw new SessionError("tunnel-lost", end.cause);
@@ -162,6 +164,8 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
 
   #ping(onAnswer: () => void): void {
     if (this.session.destroyed) return;
+    // Node sends none on a session that takes nothing new; what goes on there may be quiet for long, and is not dead for it.
+    if (this.session.closed) return this.#prober.close();
     this.session.ping((error: Error | null) => {
       if (error === null) onAnswer();
     });
