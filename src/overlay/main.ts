@@ -2,7 +2,7 @@ import { networkInterfaces } from "node:os";
 import { parseArgs } from "node:util";
 import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
-import { preferSpeed } from "../host/engine-flags.ts";
+import { makeRoom, preferSpeed } from "../host/engine-flags.ts";
 import { hostFiles } from "../host/files.ts";
 import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile } from "../host/pid-file.ts";
@@ -41,6 +41,7 @@ export async function run(argv: readonly string[]): Promise<number> {
       localAddresses,
       descriptorLimit: descriptorLimit(hostReader()),
       onFirstFlow: preferSpeed,
+      makeRoom,
     });
     const pidFile = await writePidFile(runDir, "overlay");
     log.info({ version: buildInfo.version, stateDir, runDir }, "overlay started");

@@ -20,6 +20,10 @@ export interface MeshPartOptions {
   readonly askName: AskName;
   readonly localAddresses: () => readonly string[];
   readonly onFault: (fault: OverlayFault) => void;
+  /** Called with each mesh: tunnels are work from their first handshake on. */
+  readonly onFirstFlow: () => void;
+  /** Called now and then while there is a mesh. */
+  readonly makeRoom: () => void;
 }
 
 const NO_MESH: MeshState = {
@@ -30,6 +34,7 @@ const NO_MESH: MeshState = {
 };
 const IDENTITY_FILE = "identity.json";
 const MAX_PERFS = 1;
+const ROOM_MS = 60_000;
 
 /** The mesh as the overlay has it: loaded with the first need, so that a node that knows no other does without TLS and HTTP/2. */
 export class MeshPart {
@@ -40,6 +45,7 @@ export class MeshPart {
   #loading: Promise<Mesh> | undefined;
   #taker: ControlPeer | undefined;
   #isClosed = false;
+  #cancelRoom: (() => void) | undefined;
 
   constructor(options: MeshPartOptions) {
     this.#options = options;
@@ -49,6 +55,7 @@ export class MeshPart {
   /** Puts a mesh into force, or ends the one there is. */
   async apply(mesh: OverlayMesh | undefined): Promise<void> {
     if (mesh === undefined && this.#loading === undefined) return;
+    if (mesh !== undefined) this.#work();
     const loaded = await this.#load();
     if (!this.#isClosed) await loaded.apply(mesh);
   }
@@ -102,9 +109,21 @@ export class MeshPart {
 
   close(): void {
     this.#isClosed = true;
+    this.#cancelRoom?.();
     for (const perf of this.#perfs.values()) perf.abort();
     this.#mesh?.close();
     this.reports.close();
+  }
+
+  #work(): void {
+    const { clock, onFirstFlow, makeRoom } = this.#options;
+    onFirstFlow();
+    const again = (): void => {
+      makeRoom();
+      this.#cancelRoom = clock.after(ROOM_MS, again);
+    };
+    this.#cancelRoom?.();
+    again();
   }
 
   #load(): Promise<Mesh> {

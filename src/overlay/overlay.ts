@@ -34,6 +34,8 @@ export interface OverlayOptions {
   readonly localAddresses: () => readonly string[];
   readonly descriptorLimit: number;
   readonly onFirstFlow: () => void;
+  /** Lets the heap be as large as work needs; called now and then. */
+  readonly makeRoom: () => void;
 }
 
 /** The running overlay. */
@@ -188,8 +190,6 @@ class RunningOverlay implements Overlay {
     this.#plane.shareWith(bound);
     if (table === undefined) await this.#loadTable();
     else await this.#enforce(table);
-    // The other nodes are reached by this process before they are not by that one.
-    await this.#mesh.settled();
     // A predecessor that dies now leaves nothing to be drained.
     await client.peer.request("drain", { deadlineMs: MAX_DRAIN_MS }).catch((error: unknown) => {
       log.warn({ pid, reason: toError(error).message }, "the predecessor is gone");
@@ -274,8 +274,16 @@ class RunningOverlay implements Overlay {
   }
 
   async #enforce(table: OverlayTable): Promise<void> {
+    const isFirst = this.#table === undefined;
+    if (isFirst) {
+      // What comes by tunnels needs the services, and what is listened for may need the tunnels.
+      await this.#plane.apply({ ...table, listeners: [] });
+      await this.#mesh.apply(table.mesh);
+      // The other nodes are reached by a successor before they are not by its predecessor.
+      if (this.#predecessor !== undefined) await this.#mesh.settled();
+    }
     await this.#plane.apply(table);
-    await this.#mesh.apply(table.mesh);
+    if (!isFirst) await this.#mesh.apply(table.mesh);
     this.#table = table;
     this.#hash = tableHash(table);
     const { version, listeners } = table;

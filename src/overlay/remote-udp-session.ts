@@ -4,6 +4,7 @@ import type { Dial } from "./dial.ts";
 import { DatagramPipe } from "./mesh/peers/datagram-pipe.ts";
 import { codeOf, reasonOfCode } from "./mesh/peers/wire.ts";
 import type { Remote, RemoteTarget } from "./remote.ts";
+import { UNPROVEN_BYTES } from "./tftp.ts";
 import { hasRoom } from "./udp-binding.ts";
 import { AMPLIFICATION, type UdpFlow } from "./udp-session.ts";
 
@@ -12,6 +13,7 @@ export interface RemoteUdpSessionOptions {
   readonly sourcePort: number;
   readonly target: RemoteTarget;
   readonly remote: Remote;
+  readonly isTransfer?: boolean;
   readonly clock: Clock;
   readonly startedAt: number;
   /** Sends to the client, or tells that it could not. */
@@ -55,8 +57,9 @@ export class RemoteUdpSession implements UdpFlow {
   start(): void {
     const { remote, target, clock, onDrop } = this.#options;
     const client = { ip: this.sourceIp, port: this.sourcePort };
+    const application = this.#options.isTransfer === true ? "tftp" : undefined;
     this.#dial = remote.dial(
-      { target, protocol: "udp", client },
+      { target, protocol: "udp", application, client },
       {
         opened: (stream, lost) => {
           this.#dial = undefined;
@@ -94,7 +97,8 @@ export class RemoteUdpSession implements UdpFlow {
   }
 
   #answer(datagram: Buffer): void {
-    const isTooMuch = this.bytesOut + datagram.length > AMPLIFICATION * this.bytesIn;
+    const unproven = Math.max(AMPLIFICATION * this.bytesIn, this.#options.isTransfer === true ? UNPROVEN_BYTES : 0);
+    const isTooMuch = this.bytesOut + datagram.length > unproven;
     if ((!this.#hasAnswered && isTooMuch) || !this.#options.reply(datagram)) return this.#options.onDrop();
     this.bytesOut += datagram.length;
   }

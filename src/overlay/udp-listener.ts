@@ -5,7 +5,9 @@ import { Counters } from "./counters.ts";
 import { Limits } from "./limits.ts";
 import { flowRecord, stateOf, type Listener, type ListenerOptions } from "./listener.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
+import { bindReason } from "./reasons.ts";
 import { RemoteUdpSession } from "./remote-udp-session.ts";
+import { isTransferRequest, TransferPort } from "./tftp.ts";
 import { UdpBinding } from "./udp-binding.ts";
 import { UdpSession, type UdpFlow } from "./udp-session.ts";
 
@@ -92,10 +94,30 @@ export class UdpListener implements Listener {
   readonly #take = (datagram: Buffer, from: RemoteInfo, binding: UdpBinding): void => {
     const now = this.#options.clock.elapsed();
     const key = `${binding.address} ${from.port} ${from.address}`;
-    const session = this.#sessions.get(key) ?? this.#begin(key, from, binding, now);
+    const isStray = this.#isTransfer && !this.#makeWay(key, datagram);
+    const session = isStray ? undefined : (this.#sessions.get(key) ?? this.#begin(key, from, binding, now));
+    this.#pass(datagram, session, now);
+  };
+
+  #pass(datagram: Buffer, session: UdpFlow | undefined, now: number): void {
     if (session === undefined || !this.#limits.gates.in.admits(datagram.length)) this.#counters.datagramsDropped += 1;
     else session.take(datagram, now);
-  };
+  }
+
+  get #isTransfer(): boolean {
+    return this.#spec.application === "tftp";
+  }
+
+  /**
+   * Whether a datagram at the well-known port of TFTP belongs there. A request of a client that was answered already begins another
+   * transfer; until then it repeats the first.
+   */
+  #makeWay(key: string, datagram: Buffer): boolean {
+    if (!isTransferRequest(datagram)) return false;
+    const session = this.#sessions.get(key);
+    if (session !== undefined && session.bytesOut > 0) session.end(undefined);
+    return true;
+  }
 
   #begin(key: string, from: RemoteInfo, binding: UdpBinding, now: number): UdpFlow | undefined {
     if (now - this.#second >= SECOND_MS) {
@@ -103,14 +125,14 @@ export class UdpListener implements Listener {
       this.#newInSecond = 0;
       this.#refusedInSecond = 0;
     }
-    const session = this.#judge(from.address) ?? this.#sessionOf(key, from, binding, now);
+    const session = this.#judge(from.address, this.#isTransfer ? 2 : 1) ?? this.#sessionOf(key, from, binding, now);
     if (typeof session === "string") {
       this.#refuse(from, session);
       return undefined;
     }
     this.#newInSecond += 1;
     this.#counters.flows += 1;
-    this.#options.budget.take(1);
+    this.#options.budget.take(this.#isTransfer ? 2 : 1);
     this.#sessions.set(key, session);
     this.#options.onBusy();
     session.start();
@@ -121,25 +143,42 @@ export class UdpListener implements Listener {
     const { targets, names, own, clock, remote } = this.#options;
     const target = targets.find(this.#spec);
     if (typeof target === "string") return target;
+    const way = remote();
+    if ("peer" in target && way === undefined) return "no-path";
+    const isTransfer = this.#isTransfer;
+    const port = isTransfer ? this.#portOf(key, from, binding) : undefined;
+    const send = (datagram: Buffer): boolean => port?.send(datagram) ?? binding.send(datagram, from.port, from.address);
     const common = {
       sourceIp: from.address,
       sourcePort: from.port,
       startedAt: clock.now(),
-      reply: (datagram: Buffer) =>
-        this.#limits.gates.out.admits(datagram.length) && binding.send(datagram, from.port, from.address),
+      isTransfer,
+      reply: (datagram: Buffer) => this.#limits.gates.out.admits(datagram.length) && send(datagram),
       onDrop: () => void (this.#counters.datagramsDropped += 1),
-      onEnd: (ended: UdpFlow, reason: OverlayReason | undefined) => this.#ended(key, ended, reason),
+      onEnd: (ended: UdpFlow, reason: OverlayReason | undefined) => {
+        port?.close();
+        this.#ended(key, ended, reason, isTransfer ? 2 : 1);
+      },
     };
     if (!("peer" in target)) return new UdpSession({ ...common, target, names, own, now });
-    const way = remote();
     return way === undefined ? "no-path" : new RemoteUdpSession({ ...common, target, remote: way, clock });
   }
 
-  #judge(sourceIp: string): OverlayReason | undefined {
+  #portOf(key: string, from: RemoteInfo, { address }: UdpBinding): TransferPort {
+    return new TransferPort({
+      address,
+      client: { ip: from.address, port: from.port },
+      onDatagram: (datagram) => this.#pass(datagram, this.#sessions.get(key), this.#options.clock.elapsed()),
+      onDrop: () => void (this.#counters.datagramsDropped += 1),
+      onError: (error) => this.#sessions.get(key)?.end(bindReason(error)),
+    });
+  }
+
+  #judge(sourceIp: string, sockets: number): OverlayReason | undefined {
     if (!this.#limits.allows(sourceIp)) return "source-not-permitted";
     const isFull = this.#sessions.size >= Math.min(this.#spec.maxFlows, MAX_CLIENTS);
     if (isFull || this.#newInSecond >= MAX_NEW_A_SECOND) return "too-many-flows";
-    return this.#options.budget.hasRoom(1) ? undefined : "out-of-resources";
+    return this.#options.budget.hasRoom(sockets) ? undefined : "out-of-resources";
   }
 
   #refuse(from: RemoteInfo, reason: OverlayReason): void {
@@ -154,9 +193,9 @@ export class UdpListener implements Listener {
     this.#options.flows.add(flowRecord(this.#spec, source, startedAt, reason));
   }
 
-  #ended(key: string, session: UdpFlow, reason: OverlayReason | undefined): void {
+  #ended(key: string, session: UdpFlow, reason: OverlayReason | undefined, sockets: number): void {
     this.#sessions.delete(key);
-    this.#options.budget.give(1);
+    this.#options.budget.give(sockets);
     this.#counters.ended(session, reason);
     if (reason === "out-of-resources") this.#options.shortage.note(this);
     this.#options.flows.add(flowRecord(this.#spec, session, this.#options.clock.now(), reason));

@@ -1,11 +1,12 @@
-import { createSocket, type Socket } from "node:dgram";
+import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { isIP } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { DialTarget } from "./dial.ts";
 import type { NameCache } from "./name-cache.ts";
-import type { OwnSockets } from "./own-sockets.ts";
+import { plainAddress, type OwnSockets } from "./own-sockets.ts";
 import { connectReason } from "./reasons.ts";
 import type { Recorded } from "./listener.ts";
+import { UNPROVEN_BYTES } from "./tftp.ts";
 import { hasRoom, sendBounded } from "./udp-binding.ts";
 
 export interface UdpSessionOptions {
@@ -14,6 +15,8 @@ export interface UdpSessionOptions {
   readonly target: DialTarget;
   readonly names: NameCache;
   readonly own: OwnSockets;
+  /** The service answers from a port of its own, where all that follows goes (RFC 1350 §4). */
+  readonly isTransfer?: boolean;
   readonly startedAt: number;
   /** Monotonic milliseconds. */
   readonly now: number;
@@ -55,6 +58,8 @@ export class UdpSession implements UdpFlow {
   #waitingBytes = 0;
   #socket: Socket | undefined;
   #destination: string | undefined;
+  /** The port that the service answered a transfer from. */
+  #pinned: number | undefined;
   #origin: { readonly ip: string; readonly port: number } | undefined;
   #hasAnswered = false;
   #isOver = false;
@@ -74,7 +79,9 @@ export class UdpSession implements UdpFlow {
   }
 
   get destination(): { readonly ip: string; readonly port: number } | undefined {
-    return this.#destination === undefined ? undefined : { ip: this.#destination, port: this.target.port };
+    return this.#destination === undefined
+      ? undefined
+      : { ip: this.#destination, port: this.#pinned ?? this.target.port };
   }
 
   /** Where its socket is bound. */
@@ -91,7 +98,7 @@ export class UdpSession implements UdpFlow {
     this.bytesIn += datagram.length;
     if (this.bytesOut > 0) this.#hasAnswered = true;
     if (this.#socket !== undefined && this.#waiting === undefined) {
-      if (!sendBounded(this.#socket, datagram)) this.#options.onDrop();
+      if (!this.#send(this.#socket, datagram)) this.#options.onDrop();
     } else if (this.#waiting !== undefined && hasRoom(this.#waiting.length, this.#waitingBytes, datagram.length)) {
       this.#waiting.push(datagram);
       this.#waitingBytes += datagram.length;
@@ -116,10 +123,17 @@ export class UdpSession implements UdpFlow {
     const socket = createSocket(isIP(address) === 6 ? "udp6" : "udp4");
     this.#socket = socket;
     socket.on("error", (error) => this.end(connectReason(error, this.target.sourceAddress !== undefined)));
-    socket.on("message", (datagram) => this.#answer(datagram));
-    const connect = (): void => socket.connect(this.target.port, address, () => this.#connected(address));
-    if (this.target.sourceAddress === undefined) connect();
-    else socket.bind({ address: this.target.sourceAddress, exclusive: true }, connect);
+    socket.on("message", (datagram, from) => {
+      if (this.#isFromService(from)) this.#answer(datagram);
+      else this.#options.onDrop();
+    });
+    const { sourceAddress } = this.target;
+    const connected = (): void => this.#connected(address);
+    const connect = (): void => void socket.connect(this.target.port, address, connected);
+    const onBound = this.#options.isTransfer === true ? connected : connect;
+    if (sourceAddress !== undefined) socket.bind({ address: sourceAddress, exclusive: true }, onBound);
+    else if (this.#options.isTransfer === true) socket.bind({ exclusive: true }, onBound);
+    else connect();
   }
 
   async #address(): Promise<string | { readonly reason: OverlayReason }> {
@@ -136,16 +150,32 @@ export class UdpSession implements UdpFlow {
     if (this.#isOver || this.#socket === undefined) return;
     this.#destination = address;
     const { address: ip, port } = this.#socket.address();
-    this.#origin = { ip, port };
+    // Where it leaves from is not told of a socket that is not connected.
+    if (ip !== "0.0.0.0" && ip !== "::") this.#origin = { ip, port };
     const waiting = this.#waiting ?? [];
     this.#waiting = undefined;
     this.#options.onConnected?.();
-    for (const datagram of waiting) if (!sendBounded(this.#socket, datagram)) this.#options.onDrop();
+    for (const datagram of waiting) if (!this.#send(this.#socket, datagram)) this.#options.onDrop();
+  }
+
+  #send(socket: Socket, datagram: Buffer): boolean {
+    if (this.#options.isTransfer !== true) return sendBounded(socket, datagram);
+    return sendBounded(socket, datagram, this.#pinned ?? this.target.port, this.#destination);
+  }
+
+  /** The first port that answers a transfer is the one from then on. */
+  #isFromService({ address, port }: RemoteInfo): boolean {
+    if (this.#options.isTransfer !== true) return true;
+    if (this.#destination === undefined || plainAddress(address) !== plainAddress(this.#destination)) return false;
+    if (this.#pinned === undefined && this.#options.own.leadsHere("udp", address, port)) return false;
+    this.#pinned ??= port;
+    return port === this.#pinned;
   }
 
   #answer(datagram: Buffer): void {
     if (this.#isOver) return;
-    const isTooMuch = this.bytesOut + datagram.length > AMPLIFICATION * this.bytesIn;
+    const unproven = Math.max(AMPLIFICATION * this.bytesIn, this.#options.isTransfer === true ? UNPROVEN_BYTES : 0);
+    const isTooMuch = this.bytesOut + datagram.length > unproven;
     if ((!this.#hasAnswered && isTooMuch) || !this.#options.reply(datagram)) return this.#options.onDrop();
     this.bytesOut += datagram.length;
   }

@@ -71,7 +71,7 @@ test("what one connector lacks is named and mends itself, and the others go on",
   const elsewhere = await connect(lost, { node: "elsewhere", localIp: "127.0.0.3" });
   const lasting = {
     [`connectors.items.${files}`]: "protocol-mismatch",
-    [`connectors.items.${elsewhere}.node`]: "unsupported",
+    [`connectors.items.${elsewhere}.node`]: "unknown-node",
     [`connectors.items.${nowhere}`]: "unknown-service",
   };
   const faults = {

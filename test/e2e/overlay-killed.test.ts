@@ -82,7 +82,7 @@ test("with agent and overlay gone, the agent alone brings back what was served",
   renameSync(directory, `${directory}.away`);
   writeFileSync(directory, "");
   await stage.startAgain();
-  await stage.untilNamed({ services: "file-failed", connectors: "file-failed" });
+  await stage.untilNamed({ gateway: "file-failed", services: "file-failed", connectors: "file-failed" });
   expect(stage.applied()).toMatchObject({ sections: { connectors: { state: "failed" } } });
   rmSync(directory);
   renameSync(`${directory}.away`, directory);

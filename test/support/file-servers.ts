@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
-import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
+import { userInfo } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { freePort } from "./programs.ts";
@@ -54,6 +55,24 @@ export async function aVsftpd(dir: string, more: Readonly<Record<string, string>
     chmodSync(root, 0o755);
   });
   await waitFor("vsftpd answers", () => answers(port));
+  return { port, root };
+}
+
+const TFTPD = "/usr/sbin/in.tftpd";
+
+/** A real TFTP server on 127.0.0.1, below `dir`, where clients may write too; it ends with the test. */
+export async function aTftpd(dir: string): Promise<FileServer> {
+  if (!existsSync(TFTPD)) throw new Error("in.tftpd is missing: apt-get install tftpd-hpa");
+  const port = await freePort();
+  const root = join(dir, "tftp");
+  mkdirSync(root, { recursive: true });
+  const where = ["--address", `127.0.0.1:${port}`, "--user", userInfo().username];
+  const child = spawn(TFTPD, ["--foreground", ...where, "--secure", "--create", root], {
+    stdio: ["ignore", "inherit", "inherit"],
+  });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  const local = port.toString(16).toUpperCase().padStart(4, "0");
+  await waitFor("in.tftpd listens", () => readFileSync("/proc/net/udp", "utf8").includes(`0100007F:${local} `));
   return { port, root };
 }
 

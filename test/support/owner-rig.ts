@@ -83,6 +83,7 @@ function inThisProcess(stateDir: string, runDir: string, running: RunningOverlay
       localAddresses: () => [],
       descriptorLimit: 100_000,
       onFirstFlow: () => undefined,
+      makeRoom: () => undefined,
     });
     onTestFinished(async () => (await starting.catch(() => undefined))?.close());
     const ended = starting.then(

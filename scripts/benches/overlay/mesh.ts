@@ -23,6 +23,8 @@ export interface Mesh extends Carrier {
   readonly source: OverlayNode;
   readonly destination: OverlayNode;
   readonly gateways: readonly OverlayNode[];
+  /** The gateway that most flows go through at this moment. @throws when there are none. */
+  carrying(): Promise<OverlayNode>;
   /** Waits until both edges have all their paths. */
   settled(): Promise<void>;
 }
@@ -105,6 +107,13 @@ export async function startMesh(dir: string, sites: Sites, to: Ports, options: M
     destination: b2,
     gateways: gatewayNodes,
     settled,
+    async carrying() {
+      const { sessions } = await a2.state();
+      const [busiest] = sessions.toSorted((one, two) => two.activeFlows - one.activeFlows);
+      const node = gatewayNodes[members.findIndex(({ peer }) => peer.uid === busiest?.gateway)];
+      if (node === undefined || busiest?.activeFlows === 0) throw new Error("no gateway carries anything");
+      return node;
+    },
     async end() {
       await Promise.all(nodes.map((node) => node.end()));
     },

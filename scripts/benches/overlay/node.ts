@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, rmSync } from "node:fs";
+import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { z } from "zod";
 import { connectControl, type ControlClient } from "../../../src/host/overlay-control.ts";
@@ -46,6 +46,17 @@ export async function aPeer(number: number, key: PublicKey): Promise<MeshPeer> {
   return { uid, fqdn: `n${number}.bench`, key: await thumbprint(key) };
 }
 
+const nothing = (): void => undefined;
+const notices = {
+  "flows.ended": nothing,
+  "listeners.changed": nothing,
+  "services.changed": nothing,
+  "mesh.changed": nothing,
+  "mesh.events": nothing,
+  "rtt.closed": nothing,
+  fault: nothing,
+};
+
 /** Starts it in `dir` and gives it its identity. */
 export async function startNode(dir: string, member: Member, options: StartOptions): Promise<OverlayNode> {
   mkdirSync(dir, { recursive: true });
@@ -59,21 +70,12 @@ export async function startNode(dir: string, member: Member, options: StartOptio
   let current: Content = { services: [], listeners: [] };
   const meet = async (): Promise<ControlClient> => {
     if (control !== undefined) return control;
-    await until("the overlay listens", () => existsSync(socket));
-    const nothing = (): void => undefined;
-    const fresh = await connectControl(
-      socket,
-      {
-        "flows.ended": nothing,
-        "listeners.changed": nothing,
-        "services.changed": nothing,
-        "mesh.changed": nothing,
-        "mesh.events": nothing,
-        "rtt.closed": nothing,
-        fault: nothing,
-      },
-      () => (control = undefined),
-    );
+    let fresh: ControlClient | undefined;
+    await until("the overlay listens", async () => {
+      fresh = await connectControl(socket, notices, () => (control = undefined));
+      return true;
+    });
+    if (fresh === undefined) throw new Error("nobody listens");
     await fresh.peer.request("identity.set", member.identity);
     return (control = fresh);
   };

@@ -4,12 +4,13 @@ import type { Clock } from "../../host/clock.ts";
 import type { ClientState, MeshEvent } from "../../protocol/overlay-mesh.ts";
 import { clientSession, HOP_STREAMS, serverSession } from "./http2.ts";
 import { countRequests, Hop, type HopUser, type OutwardHop } from "./paths/hop.ts";
+import { restFrom } from "./rest.ts";
 import type { MeshProtocol } from "./tls.ts";
 
 export interface ClientsOptions {
   readonly clock: Clock;
-  /** A node has opened a stream on a session of its own. */
-  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: string) => void;
+  /** A node has opened a stream on a session of its own; false when it did so too often for nothing. */
+  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: string) => boolean;
   /** Somebody came, went or was measured for the first time. */
   readonly onChanged: () => void;
   readonly onEvent: (event: MeshEvent) => void;
@@ -34,6 +35,9 @@ const MAX_SESSIONS = 16;
 const KEPT_MS = 24 * 3_600_000;
 const MAX_KEPT = 10_000;
 const MAX_CAUSE = 512;
+/** Less than what a session may be silent for. */
+const REST_MS = 500;
+const DRAINING = "this overlay is draining";
 
 /** The nodes that dial this node's gateway, and the sessions that each of them has. */
 export class Clients {
@@ -77,8 +81,7 @@ export class Clients {
   /** Asks everybody to go elsewhere; what runs goes on. */
   drain(): void {
     this.#isDraining = true;
-    for (const { hops } of this.#clients.values())
-      for (const hop of hops.keys()) hop.retire("this overlay is draining");
+    for (const { hops } of this.#clients.values()) for (const hop of hops.keys()) hop.retire(DRAINING);
   }
 
   states(): ClientState[] {
@@ -88,15 +91,22 @@ export class Clients {
 
   #serve(socket: TLSSocket, client: Client): Hop<ServerHttp2Session> {
     const hop = this.#hop(socket, client, (proved) => serverSession(proved, this.#options));
+    let restsUntil = 0;
     hop.session.on("stream", (stream, headers) => {
       hop.hold(stream);
-      this.#options.onStream(stream, headers, client.peer);
+      if (this.#options.onStream(stream, headers, client.peer)) return;
+      const now = this.#options.clock.elapsed();
+      if (now < restsUntil) return;
+      // Refusing costs something too: whoever goes on is read from so seldom that it comes to little.
+      restsUntil = now + REST_MS;
+      restFrom(socket, this.#options.clock, REST_MS);
     });
     return hop;
   }
 
   #hop<S extends Hop["session"]>(socket: TLSSocket, client: Client, make: (socket: TLSSocket) => S): Hop<S> {
     const user: HopUser = {
+      isProbed: true,
       sent: () => undefined,
       answered: (_sentAt, rttMs) => {
         const isFirst = client.rttMs === undefined;
@@ -114,6 +124,7 @@ export class Clients {
     hop.prove().catch(() => undefined);
     void hop.ended.then(({ cause, since }) => this.#ended(client, hop, cause, since));
     if (client.hops.size === 1) this.#came(client);
+    if (this.#isDraining) hop.retire(DRAINING);
     this.#options.onChanged();
   }
 
@@ -177,7 +188,12 @@ export class Clients {
 
 /** What is measured and quick before what is not; among equals the newest, which comes first already. */
 function byQuality(a: OutwardHop, b: OutwardHop): number {
-  return a.loss - b.loss || (a.rttMs ?? Infinity) - (b.rttMs ?? Infinity) || 0;
+  return (
+    Number(a.isInTrouble) - Number(b.isInTrouble) ||
+    a.loss - b.loss ||
+    (a.rttMs ?? Infinity) - (b.rttMs ?? Infinity) ||
+    0
+  );
 }
 
 function stateOf({ peer, hops, since, reason, remote, rttMs, past }: Client): ClientState {

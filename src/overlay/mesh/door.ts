@@ -4,6 +4,7 @@ import type { Clock } from "../../host/clock.ts";
 import { errnoOf } from "../../errors.ts";
 import { parseCidr } from "../../lib/cidr.ts";
 import { plainAddress } from "../own-sockets.ts";
+import { Allowance } from "./allowance.ts";
 import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "./tls.ts";
 
 /** Why a connection was turned away before anything was done for it. */
@@ -14,6 +15,9 @@ export interface DoorLimits {
   readonly proofMs: number;
   readonly perSource: number;
   readonly inAll: number;
+  /** Failures of one address, at once and a second, after which it is not listened to. */
+  readonly failures: number;
+  readonly failuresPerSecond: number;
 }
 
 export interface DoorOptions {
@@ -26,7 +30,8 @@ export interface DoorOptions {
   readonly limits?: Partial<DoorLimits>;
 }
 
-const LIMITS: DoorLimits = { proofMs: 10_000, perSource: 16, inAll: 1024 };
+const LIMITS: DoorLimits = { proofMs: 10_000, perSource: 16, inAll: 1024, failures: 64, failuresPerSecond: 2 };
+const MAX_SOURCES = 4096;
 /** When all places are taken, whoever has had one for this long makes room: a handshake is over sooner. */
 const YIELD_AFTER_MS = 2000;
 
@@ -45,6 +50,8 @@ export class Door {
   /** The longest waiting first. */
   readonly #waiting = new Set<Waiting>();
   readonly #bySource = new Map<string, number>();
+  /** What is left to those that have failed; a handshake is the dearest thing that a stranger can have. */
+  readonly #failing = new Map<string, Allowance>();
 
   constructor(options: DoorOptions) {
     this.#options = options;
@@ -60,7 +67,8 @@ export class Door {
     const identity = this.#options.identity();
     const source = sourceOf(raw.remoteAddress);
     if (identity === undefined || source === undefined) return turnAway(raw);
-    if ((this.#bySource.get(source) ?? 0) >= this.#limits.perSource || !this.#hasPlace()) {
+    const isLimited = this.#failing.get(source)?.isUsedUp === true;
+    if (isLimited || (this.#bySource.get(source) ?? 0) >= this.#limits.perSource || !this.#hasPlace()) {
       this.#count("too-many");
       return turnAway(raw);
     }
@@ -95,11 +103,11 @@ export class Door {
       const peer = this.#options.peerOf(key);
       if (peer === undefined) {
         socket.on("error", ignore).destroy();
-        this.#count("unknown-key");
+        this.#failed("unknown-key", waiting.source);
       } else this.#options.onPeer(peer, protocol, socket, key);
     } catch (error) {
       const code = errnoOf(error);
-      this.#count(code === "alpn" || code === "unknown-key" ? code : why);
+      this.#failed(code === "alpn" || code === "unknown-key" ? code : why, waiting.source);
       turnAway(raw);
     } finally {
       cancel();
@@ -122,6 +130,17 @@ export class Door {
     const left = (this.#bySource.get(waiting.source) ?? 1) - 1;
     if (left > 0) this.#bySource.set(waiting.source, left);
     else this.#bySource.delete(waiting.source);
+  }
+
+  #failed(why: Refusal, source: string): void {
+    this.#count(why);
+    const { failures, failuresPerSecond } = this.#limits;
+    const left = this.#failing.get(source) ?? new Allowance(this.#options.clock, failures, failuresPerSecond);
+    left.take();
+    this.#failing.delete(source);
+    this.#failing.set(source, left);
+    const [longest] = this.#failing.keys();
+    if (this.#failing.size > MAX_SOURCES && longest !== undefined) this.#failing.delete(longest);
   }
 
   #count(why: Refusal): void {

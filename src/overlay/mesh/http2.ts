@@ -66,7 +66,7 @@ function optionsOf({ maxStreams = HOP_STREAMS }: SessionLimits): ServerSessionOp
     maxSettings: 16,
     maxOutstandingPings: 8,
     maxSessionInvalidFrames: 100,
-    maxSessionRejectedStreams: 100,
+    maxSessionRejectedStreams: 10_000,
     maxSessionMemory: SESSION_MEMORY_MB,
     ...NO_RESET_GUARD,
     ...UNTYPED,

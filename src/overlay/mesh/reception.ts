@@ -5,7 +5,7 @@ import type { OverlayReason } from "../../protocol/overlay.ts";
 import { Uid } from "../../protocol/values.ts";
 import { Allowance } from "./allowance.ts";
 import { refuse, type Passage, type Relay } from "./relay.ts";
-import { REFUSED_STREAM } from "./stream-codes.ts";
+import { NO_ERROR, REFUSED_STREAM } from "./stream-codes.ts";
 import type { UnreadBytes } from "./unread.ts";
 import type { Inward, Way } from "./ways.ts";
 
@@ -47,16 +47,21 @@ export class Reception {
     for (const peer of this.#resets.keys()) if (!peers.has(peer)) this.#resets.delete(peer);
   }
 
-  /** Takes a stream on a session whose key proved that it comes from `from.peer`. */
+  /** Takes a stream on a session whose key proved that it comes from `from.peer`; false when it came too often for nothing. */
   receive(
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
     from: { readonly peer: string; readonly way: Way },
-  ): void {
+  ): boolean {
     if (this.#resets.get(from.peer)?.isUsedUp === true) {
       stream.close(REFUSED_STREAM);
-      return;
+      return false;
     }
+    this.#take(stream, headers, from);
+    return true;
+  }
+
+  #take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, from: { peer: string; way: Way }): void {
     stream.once("close", () => this.#closed(from.peer, stream));
     this.#options.unread.watch(from.peer, stream);
     const purpose = this.#self === undefined ? REFUSED : purposeOf(headers, this.#self);
@@ -80,9 +85,9 @@ export class Reception {
     return { from, source, dest, hops };
   }
 
-  /** Whoever resets what was not answered yet costs work for nothing, and gets less of it the more it does so. */
+  /** Whoever resets what was not opened yet costs work for nothing, and gets less of it the more it does so. */
   #closed(peer: string, stream: ServerHttp2Stream): void {
-    if (stream.headersSent) return;
+    if (stream.rstCode === NO_ERROR || stream.sentHeaders?.[":status"] === 200) return;
     const resets = this.#resets.get(peer) ?? new Allowance(this.#options.clock, RESET_BURST, RESETS_PER_SECOND);
     this.#resets.set(peer, resets);
     resets.take();

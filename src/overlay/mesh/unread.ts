@@ -21,6 +21,8 @@ export interface UnreadOptions {
 export const STREAM_WINDOW_BYTES = 2 * 1024 * 1024;
 
 const LOOK_MS = 10;
+/** Where nothing has come since, the next look may wait. */
+const MAX_LOOK_MS = 80;
 /** What a chunk costs beside its bytes: many small ones hold far more than they carry. */
 const CHUNK_BYTES = 512;
 
@@ -39,6 +41,8 @@ export class UnreadBytes {
   readonly #sinks = new WeakMap<Watched, Writable>();
   #count = 0;
   #cancel: (() => void) | undefined;
+  #held = 0;
+  #waitMs = LOOK_MS;
 
   constructor({ clock, memoryBytes, onReset = () => undefined }: UnreadOptions) {
     this.#clock = clock;
@@ -101,7 +105,7 @@ export class UnreadBytes {
   }
 
   #arm(): void {
-    this.#cancel ??= this.#clock.after(LOOK_MS, () => {
+    this.#cancel ??= this.#clock.after(this.#waitMs, () => {
       this.#cancel = undefined;
       this.#look();
     });
@@ -114,6 +118,9 @@ export class UnreadBytes {
       mustLookAgain ||= streams.size * STREAM_WINDOW_BYTES > this.#perPeer;
     }
     this.#cut(this.#inAll, [...this.#stalled]);
+    const held = this.held();
+    this.#waitMs = held > this.#held || !mustLookAgain ? LOOK_MS : Math.min(this.#waitMs * 2, MAX_LOOK_MS);
+    this.#held = held;
     if (mustLookAgain) this.#arm();
   }
 

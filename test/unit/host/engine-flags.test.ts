@@ -7,7 +7,8 @@ import { collectGarbage } from "../../../src/host/engine-flags.ts";
 const MODULE = join(import.meta.dirname, "../../../src/host/engine-flags.ts");
 
 test("V8 knows every flag and takes it while it runs", () => {
-  const program = `const { preferSmallMemory } = await import(${JSON.stringify(MODULE)}); preferSmallMemory();`;
+  const module = `await import(${JSON.stringify(MODULE)})`;
+  const program = `const { makeRoom, preferSmallMemory } = ${module}; preferSmallMemory(); makeRoom();`;
   const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", program], {
     encoding: "utf8",
   });

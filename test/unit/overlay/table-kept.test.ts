@@ -34,6 +34,7 @@ test("a table that a full disk did not take is kept once there is room, unless a
     localAddresses: () => [],
     descriptorLimit: 1000,
     onFirstFlow: () => undefined,
+    makeRoom: () => undefined,
   });
   onTestFinished(() => overlay.close());
   const faults: string[] = [];

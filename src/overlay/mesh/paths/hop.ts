@@ -6,6 +6,8 @@ import { Prober } from "./prober.ts";
 
 /** Told of the probes of a session; times are those of the wall clock. */
 export interface HopUser {
+  /** The other side dialled, and probes the session itself. */
+  readonly isProbed?: true;
   sent(at: number): void;
   answered(sentAt: number, rttMs: number): void;
   /** A probe is overdue and nothing else came. */
@@ -78,6 +80,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
         bytesRead: () => socket.bytesRead,
         bytesWritten: () => socket.bytesWritten,
         hasStreams: () => this.#streams > 0,
+        isProbed: () => user.isProbed === true,
       },
       {
         sent: (at) => user.sent(at),

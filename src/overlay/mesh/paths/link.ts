@@ -87,6 +87,11 @@ export class Link {
     return this.#upSince;
   }
 
+  /** Whether it is not known yet if it can be had. */
+  get isUntried(): boolean {
+    return this.#state === "connecting" && !this.#life.signal.aborted;
+  }
+
   get rttMs(): number | undefined {
     return this.#current?.rttMs;
   }

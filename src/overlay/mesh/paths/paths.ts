@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { SessionError, toError } from "../../../errors.ts";
+import { untilAborted } from "../../../lib/until-aborted.ts";
 import type { MeshEvent, MeshPath, OverlayMesh, PathState, RttBucket } from "../../../protocol/overlay-mesh.ts";
 import type { Way, WayWish, Ways } from "../ways.ts";
 import { choose, isSame, NO_CHOICE, ranked, type Choice } from "./choice.ts";
@@ -46,6 +47,8 @@ export class Paths implements Ways {
   #mesh: OverlayMesh | undefined;
   #choice: Choice = NO_CHOICE;
   #cancelMinute: (() => void) | undefined;
+  /** Whoever waits for a path to stand otherwise. */
+  readonly #waiting: (() => void)[] = [];
 
   constructor(options: PathsOptions) {
     this.#options = options;
@@ -83,20 +86,30 @@ export class Paths implements Ways {
   direct(peer: string, { signal, path }: WayWish): ReturnType<Ways["direct"]> {
     const links = [...this.#links.values()].filter(({ way }) => way.gateway === peer);
     if (links.length === 0) return undefined;
-    return this.#first(this.#inOrder(links, path), signal, async (link) => {
-      const { session } = await link.outward(signal);
-      return { session, way: link.way };
-    });
+    return this.#first(
+      () => this.#inOrder(links, path),
+      links,
+      signal,
+      async (link) => {
+        const { session } = await link.outward(signal);
+        return { session, way: link.way };
+      },
+    );
   }
 
   splice(peer: string, wish: RelayWish): ReturnType<Ways["splice"]> {
     const { signal, path, except } = wish;
     const links = [...this.#links.values()].filter(({ way }) => way.gateway !== except);
     const headers = headersOf(peer, wish);
-    return this.#first(this.#towards(peer, this.#inOrder(links, path)), signal, async (link) => {
-      const hop = await link.outward(signal);
-      return { stream: await openStream(this.#options.clock, hop.session, headers, signal), way: link.way };
-    });
+    return this.#first(
+      () => this.#towards(peer, this.#inOrder(links, path)),
+      links,
+      signal,
+      async (link) => {
+        const hop = await link.outward(signal);
+        return { stream: await openStream(this.#options.clock, hop.session, headers, signal), way: link.way };
+      },
+    );
   }
 
   /** The network has changed: dials what waits and probes what is up. */
@@ -131,6 +144,7 @@ export class Paths implements Ways {
       onEvent,
       onMeasured: () => this.#choose(),
       onChanged: (cameUp) => {
+        for (const go of this.#waiting.splice(0)) go();
         if (cameUp) for (const link of this.#links.values()) link.hasten();
         this.#choose();
         if (cameUp) this.#options.onUp?.();
@@ -158,10 +172,19 @@ export class Paths implements Ways {
   }
 
   /** Tries one link after another; a gateway that answered for itself is not asked again by another path. */
-  async #first<T>(links: readonly Link[], signal: AbortSignal, attempt: (link: Link) => Promise<T>): Promise<T> {
+  async #first<T>(
+    inOrder: () => readonly Link[],
+    links: readonly Link[],
+    signal: AbortSignal,
+    attempt: (link: Link) => Promise<T>,
+  ): Promise<T> {
+    // Just started, nobody knows yet which of them are up: what comes then is worth the wait for the first verdict.
+    while (links.every(({ upSince }) => upSince === undefined) && links.some(({ isUntried }) => isUntried)) {
+      await untilAborted(this.#verdict(), signal);
+    }
     const answered = new Set<string>();
     const failures: SessionError[] = [];
-    for (const link of links) {
+    for (const link of inOrder()) {
       if (answered.has(link.way.gateway)) continue;
       try {
         return await attempt(link);
@@ -174,6 +197,10 @@ export class Paths implements Ways {
     }
     const telling = TELLING.map((code) => failures.find((failure) => failure.code === code));
     throw telling.find((failure) => failure !== undefined) ?? failures[0] ?? this.#noPath();
+  }
+
+  #verdict(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   #noPath(): SessionError {
@@ -214,6 +241,7 @@ export class Paths implements Ways {
       this.#closeMinutes([link], true);
       link.close(cause);
     }
+    for (const go of this.#waiting.splice(0)) go();
   }
 
   /** A node without a mesh was told to have none; no gateway has left anything then. */

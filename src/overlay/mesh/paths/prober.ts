@@ -8,6 +8,8 @@ export interface Probed {
   bytesRead(): number;
   bytesWritten(): number;
   hasStreams(): boolean;
+  /** Whether the other side probes as well. */
+  isProbed(): boolean;
 }
 
 export interface ProberUser {
@@ -67,7 +69,7 @@ export class Prober {
 
   /** Probes at once, and soon again if nothing comes back. */
   probeNow(): void {
-    this.#state = { ...this.#state, lastSentAt: -Infinity };
+    this.#state = { ...this.#state, lastSentAt: -Infinity, restedAt: -Infinity };
     this.#look();
   }
 
@@ -87,7 +89,8 @@ export class Prober {
     const read = this.#session.bytesRead();
     const moved = read + this.#session.bytesWritten();
     const isBusy = this.#session.hasStreams() && moved - this.#moved > PROBE_BYTES;
-    const [state, probe] = look(this.#state, { gotBytes: read !== this.#read, isBusy }, now);
+    const mayRest = this.#session.isProbed();
+    const [state, probe] = look(this.#state, { gotBytes: read !== this.#read, isBusy, mayRest }, now);
     this.#state = state;
     this.#read = read;
     this.#moved = moved;
@@ -106,6 +109,8 @@ export class Prober {
     this.#user.sent(sentAt);
     this.#session.ping(() => {
       if (this.#isClosed) return;
+      // An answer is no sign that the other side sends anything of its own.
+      this.#read = this.#session.bytesRead();
       const [state, rttMs] = answered(this.#state, id, this.#clock.elapsed());
       this.#state = state;
       if (rttMs === undefined) return;

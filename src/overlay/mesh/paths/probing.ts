@@ -10,6 +10,8 @@ interface Pending {
 export interface Probing {
   readonly lastId: number;
   readonly lastSentAt: number;
+  /** When one was last left out, because the other side's own had come. */
+  readonly restedAt: number;
   /** When it was last looked at. */
   readonly lookedAt: number;
   readonly pending: readonly Pending[];
@@ -31,6 +33,8 @@ export interface Findings {
   readonly gotBytes: boolean;
   /** More moved than probes and their answers. */
   readonly isBusy: boolean;
+  /** The other side probes too, so that what comes from it says as much as an answer while nothing moves. */
+  readonly mayRest?: boolean;
 }
 
 /** What is to be done after a look; `since` is when the first of the unanswered probes was sent. */
@@ -42,6 +46,8 @@ export type Probe =
 /** How often a session is probed under traffic. */
 export const BUSY_MS = 500;
 const IDLE_MS = 5000;
+/** However much comes, the round trip is measured this often. */
+const MEASURE_MS = 30_000;
 /** What moved so lately may have stopped because nothing gets through. */
 const BUSY_FOR_MS = 5000;
 const OVERDUE_MS = 500;
@@ -55,6 +61,7 @@ export function newProbing(now: number): Probing {
   return {
     lastId: 0,
     lastSentAt: -Infinity,
+    restedAt: -Infinity,
     lookedAt: now,
     pending: [],
     missed: 0,
@@ -70,7 +77,7 @@ export function newProbing(now: number): Probing {
  * One look: who is overdue, who is lost, whether the session is down, and whether the next probe is due. It is down when three probes
  * in a row were overdue and no byte arrived since the first of them was sent. Pure.
  */
-export function look(before: Probing, { gotBytes, isBusy }: Findings, now: number): readonly [Probing, Probe] {
+export function look(before: Probing, { gotBytes, isBusy, mayRest }: Findings, now: number): readonly [Probing, Probe] {
   const overdueMs = overdueAfter(before);
   const isOverdue = ({ sentAt }: Pending): boolean => now - sentAt >= overdueMs;
   const fresh = before.pending.filter((one) => !one.isSettled && isOverdue(one));
@@ -89,6 +96,8 @@ export function look(before: Probing, { gotBytes, isBusy }: Findings, now: numbe
   };
   if (missed >= MISSES_TO_DOWN) return [state, { kind: "down", since: state.troubleAt ?? now }];
   if (now < dueAt(state)) return [state, { kind: "none" }];
+  const rests = mayRest === true && gotBytes && !state.isHurried && now - state.lastSentAt < MEASURE_MS;
+  if (rests) return [{ ...state, restedAt: now }, { kind: "none" }];
   const id = state.lastId + 1;
   const pending = [...state.pending, { id, sentAt: now, isSettled: false }];
   return [
@@ -130,8 +139,8 @@ export function withDecided(recent: readonly boolean[], isAnswered: boolean, tim
   return times === 0 ? recent : [...recent, ...Array.from({ length: times }, () => isAnswered)].slice(-RECENT);
 }
 
-function dueAt({ lastSentAt, isHurried }: Probing): number {
-  return lastSentAt + (isHurried ? BUSY_MS : IDLE_MS);
+function dueAt({ lastSentAt, restedAt, isHurried }: Probing): number {
+  return isHurried ? lastSentAt + BUSY_MS : Math.max(lastSentAt, restedAt) + IDLE_MS;
 }
 
 /** On a long way an answer that takes its time is not late. */

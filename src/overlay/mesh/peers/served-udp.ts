@@ -34,6 +34,7 @@ export class ServedUdp implements ServedFlow {
       target: offered.target,
       names,
       own,
+      isTransfer: request.application === "tftp",
       startedAt,
       now: clock.elapsed(),
       reply: (datagram) => this.#pipe?.send(datagram) ?? false,

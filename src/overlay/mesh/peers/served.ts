@@ -19,6 +19,11 @@ export type Local = Pick<
 >;
 
 const LITERAL_IDLE_MS = { tcp: 900_000, udp: 60_000 } as const;
+/**
+ * The one port at which a literal address is believed to be an FTP server's: of whatever says back what it is told a peer could
+ * otherwise have any port of that host announced.
+ */
+const FTP_PORT = 21;
 const SECOND_MS = 1000;
 /** A peer that asks in vain over and over must not push the records of others out. */
 const RECORDED_A_SECOND = 100;
@@ -132,6 +137,7 @@ export class Served {
     const literal = literalOf(service);
     if (literal === undefined) return this.#local.targets.service(service, request);
     if (isForbidden(literal.host)) return "not-granted";
+    if (request.application === "ftp" && literal.port !== FTP_PORT) return "protocol-mismatch";
     return { target: literalTarget(literal), idleTimeoutMs: LITERAL_IDLE_MS[protocol] };
   }
 

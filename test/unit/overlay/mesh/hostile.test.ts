@@ -87,6 +87,21 @@ describe("whoever has proved nothing", () => {
   });
 });
 
+describe("whoever keeps failing", () => {
+  it("is not listened to for a while, so that handshakes cost no more than that; others are", async () => {
+    const clock = new FakeClock();
+    const rig = await gatewayRig([a], { clock, limits: { failures: 3 } });
+    for (let failure = 0; failure < 3; failure += 1) {
+      const socket = await dialHop(rig.port, stranger, "h2");
+      await closed(socket.resume());
+    }
+    await expect(dialHop(rig.port, a, "h2")).rejects.toMatchObject({ code: "tls" });
+    expect(rig.server.state().refused).toEqual({ "unknown-key": 3, "too-many": 1 });
+    await clock.advance(1000);
+    await outward(rig.port, a);
+  });
+});
+
 describe("a node that proved its key and misbehaves", () => {
   const both = async (more: Parameters<typeof gatewayRig>[1] = {}) => {
     const rig = await gatewayRig([a, b, stranger], more);
@@ -146,17 +161,26 @@ describe("a node that proved its key and misbehaves", () => {
     await works(good, b.uid);
   });
 
-  it("gets little for rapid resets, and keeps its session (CVE-2023-44487)", async () => {
+  it("gets little for rapid resets, is read from no more for a while, and keeps its session (CVE-2023-44487)", async () => {
     const { rig, good, opened } = await both();
     const socket = await rawSession(rig.port);
-    const streams = Array.from({ length: 20_000 }, (_, at) => at * 2 + 1);
-    for (let from = 0; from < streams.length; from += 500) {
-      const chunk = streams.slice(from, from + 500).flatMap((id) => [connectFrame(id, `${b.uid}:443`), resetFrame(id)]);
-      if (!socket.write(Buffer.concat(chunk))) await once(socket, "drain");
-    }
-    await works(good, b.uid);
+    const flood = async (): Promise<void> => {
+      for (let from = 0; from < 200_000; from += 500) {
+        const ids = Array.from({ length: 500 }, (_, at) => (from + at) * 2 + 1);
+        const frames = ids.flatMap((id) => [connectFrame(id, `${b.uid}:443`), resetFrame(id)]);
+        if (!socket.write(Buffer.concat(frames))) await once(socket, "drain");
+      }
+    };
+    // It is held back, and never comes to its end.
+    let isDone = false;
+    void flood().then(
+      () => (isDone = true),
+      () => undefined,
+    );
+    await waitFor("it gives up nothing", () => opened() > 50);
+    for (let turn = 0; turn < 20; turn += 1) await works(good, b.uid);
     expect(opened()).toBeLessThan(1000);
-    expect(socket.destroyed).toBe(false);
+    expect([isDone, socket.destroyed]).toEqual([false, false]);
   });
 
   it("names another as the source, and is taken for itself", async () => {
@@ -202,6 +226,26 @@ describe("what a gateway bears", () => {
     expect([session.destroyed, node.destroyed]).toEqual([false, false]);
     expect(rig.server.clients()).toMatchObject([{ sessions: 1 }, { sessions: 1 }]);
   }, 120_000);
+
+  it("hundreds of resets in the midst of data, from either side", async () => {
+    const rig = await gatewayRig([a, b]);
+    let turn = 0;
+    const node = await inward(rig, b, (stream) => {
+      stream.respond({ ":status": 200 });
+      turn += 1;
+      if (turn % 2 === 0) stream.once("data", () => stream.close(8)).write(Buffer.alloc(100_000));
+      else stream.resume().write(Buffer.alloc(100_000));
+    });
+    const session = await outward(rig.port, a);
+    for (let count = 0; count < 400; count += 1) {
+      const { stream } = await connectTo(session, b.uid);
+      stream.write(Buffer.alloc(300_000));
+      stream.once("data", () => stream.close(8));
+      await closed(stream);
+    }
+    await waitFor("all is over", () => rig.server.activeRelays === 0);
+    expect([session.destroyed, node.destroyed]).toEqual([false, false]);
+  });
 
   it("two hundred streams that nobody reads, in bounded memory", async () => {
     const memoryBytes = 128 * 1024 * 1024;

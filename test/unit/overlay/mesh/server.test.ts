@@ -277,6 +277,19 @@ describe("where a gateway listens", () => {
     await taken(rig.port);
   });
 
+  it("is shared with a predecessor, which then sends everybody there", async () => {
+    const before = await gatewayRig([a]);
+    const session = await outward(before.port, a);
+    const after = await gatewayRig([a], { isBeside: (_protocol, _address, port) => port === before.port });
+    await after.apply([a], { server: { addresses: [HOST], port: before.port } });
+    expect(after.server.state().state).toBe("listening");
+    await before.server.drain();
+    await closed(session);
+    await outward(before.port, a);
+    expect(after.server.clients()).toMatchObject([{ peer: a.uid, state: "up" }]);
+    expect(before.events).toEqual([]);
+  });
+
   it("is given up by a drain, while what is carried goes on", async () => {
     const rig = await gatewayRig([a, b]);
     const node = await inward(rig, b);

@@ -171,6 +171,27 @@ describe("paths to gateways", () => {
     await expect(paths.direct(G1, { signal: AbortSignal.timeout(1000) })).rejects.toMatchObject({ code: "no-path" });
   });
 
+  it("whoever asks before anything is known of them waits for the first verdict, and no longer", async () => {
+    const { paths, until, state, splice } = await rig();
+    const gateway = await testGateway();
+    const proxy = await FaultProxy.start(await freePort(), gateway.port);
+    await proxy.set({ kind: "hang" });
+    paths.apply(mesh([pathTo(G1, proxy.port)], { [G1]: gateway.key }));
+    const asked = splice();
+    const given = paths.splice(PEER, { signal: AbortSignal.abort(new Error("given up")) });
+    await expect(given).rejects.toThrow("given up");
+    asked.catch(() => undefined);
+    await until("the path is down", () => state(G1)?.state === "down");
+    await expect(asked).rejects.toMatchObject({ code: "no-path" });
+    paths.apply(undefined);
+    paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
+    expect((await splice()).way.gateway).toBe(G1);
+    paths.apply(mesh([pathTo(G2, proxy.port)], { [G2]: gateway.key }));
+    const removed = splice();
+    paths.apply(undefined);
+    await expect(removed).rejects.toMatchObject({ code: "no-path" });
+  });
+
   it("the wrong key at the right address is not spoken to, for ever", async () => {
     const { paths, until, state } = await rig();
     const gateway = await testGateway();

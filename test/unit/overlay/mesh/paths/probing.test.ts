@@ -55,6 +55,20 @@ describe("probes", () => {
     expect(sent).toEqual([0, 500, 1000, 1500, 2000]);
   });
 
+  it("rest where the other side's own arrive, but for a measure every half minute", () => {
+    const findings: Findings = { ...BYTES, mayRest: true };
+    expect(run(newProbing(0), 0, 65_000, { rtt: 20, findings }).sent).toEqual([0, 30_000, 60_000]);
+    const busy = run(newProbing(0), 0, 1000, { rtt: 20, findings: { ...BUSY, mayRest: true }, hasStreams: true });
+    expect(busy.sent).toEqual([0, 500, 1000]);
+  });
+
+  it("do not rest once nothing arrives, and find the session down as soon as any", () => {
+    const resting = run(newProbing(0), 0, 20_000, { rtt: 20, findings: { ...BYTES, mayRest: true } });
+    const silent = run(resting.state, 25_000, 60_000, { findings: { ...QUIET, mayRest: true } });
+    expect(silent.sent[0]).toBe(25_000);
+    expect(silent.downAt).toBe(26_500);
+  });
+
   it("open streams are looked at twice a second, and without traffic still probed every five", () => {
     const [state] = look(newProbing(0), QUIET, 0);
     const [idle] = answered(state, 1, 10);

@@ -1,0 +1,51 @@
+import { createSocket, type Socket } from "node:dgram";
+import { isIP } from "node:net";
+import { plainAddress } from "./own-sockets.ts";
+import { sendBounded } from "./udp-binding.ts";
+
+/** What an address that has not answered is sent at most, however little it asked with: the first block and two repetitions. */
+export const UNPROVEN_BYTES = 3 * (4 + 512);
+
+/** Whether a datagram asks for a transfer (RFC 1350 §5: RRQ and WRQ); everything else belongs to one. */
+export function isTransferRequest(datagram: Uint8Array): boolean {
+  return datagram.length >= 4 && datagram[0] === 0 && (datagram[1] === 1 || datagram[1] === 2);
+}
+
+export interface TransferPortOptions {
+  /** Of this node. */
+  readonly address: string;
+  readonly client: { readonly ip: string; readonly port: number };
+  readonly onDatagram: (datagram: Buffer) => void;
+  /** Somebody else's datagram came. */
+  readonly onDrop: () => void;
+  readonly onError: (error: Error) => void;
+}
+
+/** The port of this node for one transfer (RFC 1350 §4, the transfer identifier), for one client alone. */
+export class TransferPort {
+  readonly #socket: Socket;
+  readonly #client: TransferPortOptions["client"];
+  #isClosed = false;
+
+  constructor({ address, client, onDatagram, onDrop, onError }: TransferPortOptions) {
+    this.#client = client;
+    this.#socket = createSocket(isIP(address) === 6 ? "udp6" : "udp4").on("error", onError);
+    this.#socket.on("message", (datagram, from) => {
+      const isClient = from.port === client.port && plainAddress(from.address) === plainAddress(client.ip);
+      if (isClient) onDatagram(datagram);
+      else onDrop();
+    });
+    this.#socket.bind({ address, exclusive: true });
+  }
+
+  /** Sends to the client, unless too many wait already. */
+  send(datagram: Buffer): boolean {
+    return !this.#isClosed && sendBounded(this.#socket, datagram, this.#client.port, this.#client.ip);
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#socket.close();
+  }
+}

@@ -1,0 +1,44 @@
+import type { Http2Stream } from "node:http2";
+import { expect, it } from "vitest";
+import { aServer, aService, echo } from "../../../../support/overlay-rig.ts";
+import { grant, remoteService, type RemoteService } from "../../../../support/peer-rig.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
+
+const CLIENT = { ip: "127.0.0.1", port: 1 };
+
+/** Opens a flow as a node would whose overlay is not ours. */
+function open(
+  { source, destination }: RemoteService,
+  label: string,
+  more: { application?: "ftp"; flow?: string; data?: { control: string; port: number } },
+): Promise<Http2Stream | string> {
+  const target = { peer: destination.uid, label };
+  return new Promise((resolve) => {
+    source.flows.remote.dial(
+      { target, protocol: "tcp", client: CLIENT, ...more },
+      { opened: (stream) => resolve(stream.on("error", () => undefined)), failed: resolve },
+    );
+  });
+}
+
+it("lets nobody reach another port of a server that says what it is told, by calling it FTP", async () => {
+  const stage = await remoteService(echo);
+  const { source, destination, target } = stage;
+  const secret = await aServer((socket) => socket.end("secret"));
+  const literal = `127.0.0.1:${target}`;
+  await destination.apply([], [aService("web", target)]);
+  destination.meet([source.peer], [grant(source, "web"), grant(source, literal)]);
+  const control = "10000000-0000-4000-8000-0000000000c0";
+  for (const label of ["web", literal]) {
+    const stream = await open(stage, label, { application: "ftp", flow: control });
+    if (typeof stream === "string") {
+      expect(stream).toBe("protocol-mismatch");
+      continue;
+    }
+    let heard = "";
+    stream.on("data", (chunk: Buffer) => (heard += chunk.toString()));
+    stream.write(`220 hello\r\nEPSV\r\n229 here (|||${secret}|)\r\n`);
+    await waitFor("it is said back", () => heard.includes("229 "));
+    expect(await open(stage, label, { data: { control, port: secret } })).toBe("not-granted");
+  }
+});
