@@ -523,7 +523,7 @@ describe("paths to gateways", () => {
   });
 
   it("draining takes nothing new and lets go on what runs", async () => {
-    const { paths, until, state, splice } = await rig();
+    const { paths, clock, until, state, splice } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
     await until("it is up", () => isUp(state(G1)));
@@ -531,6 +531,12 @@ describe("paths to gateways", () => {
     paths.drain();
     await until("the inward session is closed", () => gateway.inward.length === 0);
     await echoes(stream, "still here");
+    // Nobody says anything for a minute, and the session that is about to go cannot be probed.
+    for (let i = 0; i < 120; i += 1) {
+      await clock.advance(500);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await echoes(stream, "and after a while");
     stream.destroy();
     await until("the outward one too", () => gateway.outward.length === 0);
     expect(gateway.connections).toBe(2);
