@@ -10,7 +10,8 @@ export default defineConfig({
           include: ["test/e2e/**/*.test.ts"],
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          fileParallelism: false,
+          // They mostly wait; more than two at a time would make the slow ones late.
+          maxWorkers: 2,
         },
       },
     ],

@@ -82,7 +82,7 @@ export class DataPlane {
       budget,
       shortage: this.#shortage,
       pool: bufferPool(),
-      ports: new DataPorts(clock, this.#own),
+      ports: new DataPorts(clock, this.#own, () => budget.hasRoom(1 + SOCKETS_PER_FLOW)),
       starter: starter(clock),
       flows: options.flows,
       remote: () => this.#remote,

@@ -129,7 +129,7 @@ export class UdpSession implements UdpFlow {
     });
     const { sourceAddress } = this.target;
     const connected = (): void => this.#connected(address);
-    const connect = (): void => void socket.connect(this.target.port, address, connected);
+    const connect = (): void => socket.connect(this.target.port, address, connected);
     const onBound = this.#options.isTransfer === true ? connected : connect;
     if (sourceAddress !== undefined) socket.bind({ address: sourceAddress, exclusive: true }, onBound);
     else if (this.#options.isTransfer === true) socket.bind({ exclusive: true }, onBound);

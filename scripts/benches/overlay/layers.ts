@@ -9,7 +9,7 @@ import type { Duplex } from "node:stream";
 import type { TlsOptions } from "node:tls";
 import { aKey, certificateOf } from "./certificate.ts";
 
-const STREAM_WINDOW = 2 * 1024 * 1024;
+const STREAM_WINDOW = 4 * 1024 * 1024;
 /** Never what limits: Node returns what has arrived at once. */
 const SESSION_WINDOW = 64 * 1024 * 1024;
 

@@ -26,16 +26,19 @@ const BACKLOG = 8;
 export class DataPorts {
   readonly #clock: Clock;
   readonly #own: OwnSockets;
+  readonly #hasRoom: () => boolean;
   readonly #open = new Set<DataPort>();
 
-  constructor(clock: Clock, own: OwnSockets) {
+  /** `hasRoom` tells whether the process can take the connection that is to come. */
+  constructor(clock: Clock, own: OwnSockets, hasRoom: () => boolean) {
     this.#clock = clock;
     this.#own = own;
+    this.#hasRoom = hasRoom;
   }
 
   /** Listens at once, or not at all. It ends with the first connection of the client, when it is closed, or after half a minute. */
   open({ address, clientIp, onConnection }: DataPortOptions): DataPort | undefined {
-    if (this.#open.size >= MAX_PORTS) return undefined;
+    if (this.#open.size >= MAX_PORTS || !this.#hasRoom()) return undefined;
     const bound = bind(address);
     if (bound === undefined) return undefined;
     const { port } = bound.address();

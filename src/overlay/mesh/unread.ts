@@ -17,8 +17,11 @@ export interface UnreadOptions {
   readonly onReset?: (peer: string) => void;
 }
 
-/** What one stream may send before anybody reads it. */
-export const STREAM_WINDOW_BYTES = 2 * 1024 * 1024;
+/**
+ * What one stream may send before anybody reads it. The other side is told of room only when half of it is free, so that 4 MiB are
+ * what one flow needs for more than 500 Mb/s at a round trip of 20 ms; with 2 MiB it reached 350.
+ */
+export const STREAM_WINDOW_BYTES = 4 * 1024 * 1024;
 
 const LOOK_MS = 10;
 /** Where nothing has come since, the next look may wait. */

@@ -1,16 +1,10 @@
-import { generateKeyPairSync } from "node:crypto";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { ControlClient } from "../../../src/host/overlay-control.ts";
-import {
-  OverlayIdentity,
-  type MeshEvent,
-  type MeshPath,
-  type MeshState,
-  type RttBucket,
-} from "../../../src/protocol/overlay-mesh.ts";
+import type { MeshEvent, MeshPath, MeshState, OverlayIdentity, RttBucket } from "../../../src/protocol/overlay-mesh.ts";
 import type { OverlayTable } from "../../../src/protocol/overlay.ts";
+import { overlayIdentity } from "../../support/mesh-identity.ts";
 import { asAgent, aTable, startOverlayProcess } from "../../support/overlay-rig.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { testGateway, type TestGateway } from "../../support/test-gateway.ts";
@@ -19,9 +13,8 @@ import { waitFor } from "../../support/wait-for.ts";
 const SELF = "00000000-0000-4000-8000-000000000001";
 const GATEWAY = "00000000-0000-4000-8000-00000000000a";
 
-function anIdentity(uid = SELF): OverlayIdentity {
-  const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
-  return OverlayIdentity.parse({ uid, key: privateKey.export({ format: "jwk" }) });
+function anIdentity(): OverlayIdentity {
+  return overlayIdentity(SELF);
 }
 
 function tableTo(gateway: TestGateway, paths: MeshPath[] = [aPath(gateway)]): OverlayTable {

@@ -162,7 +162,8 @@ describe("a node that proved its key and misbehaves", () => {
   });
 
   it("gets little for rapid resets, is read from no more for a while, and keeps its session (CVE-2023-44487)", async () => {
-    const { rig, good, opened } = await both();
+    const clock = new FakeClock();
+    const { rig, good, opened } = await both({ clock });
     const socket = await rawSession(rig.port);
     const flood = async (): Promise<void> => {
       for (let from = 0; from < 200_000; from += 500) {
@@ -177,8 +178,17 @@ describe("a node that proved its key and misbehaves", () => {
       () => (isDone = true),
       () => undefined,
     );
-    await waitFor("it gives up nothing", () => opened() > 50);
-    for (let turn = 0; turn < 20; turn += 1) await works(good, b.uid);
+    await waitFor("it has opened many", () => opened() > 50);
+    const read = () => rig.server.clients().find(({ peer }) => peer === stranger.uid)?.bytesIn ?? 0;
+    let before = -1;
+    await waitFor("it is read from no more", async () => {
+      const isSame = read() === before;
+      before = read();
+      await works(good, b.uid);
+      return isSame;
+    });
+    await clock.advance(500);
+    await waitFor("it is read from again", () => read() > before);
     expect(opened()).toBeLessThan(1000);
     expect([isDone, socket.destroyed]).toEqual([false, false]);
   });
@@ -267,7 +277,8 @@ describe("what a gateway bears", () => {
       return rig.cut.length > 100;
     });
     await waitFor("the rest is within the bound", () => rig.unread.held(a.uid) <= memoryBytes / 8);
-    expect(most).toBeLessThan(memoryBytes / 4);
+    // Between two looks more may arrive than is allowed to stay.
+    expect(most).toBeLessThan(memoryBytes / 2);
     expect(new Set(rig.cut)).toEqual(new Set([a.uid]));
     expect(session.destroyed).toBe(false);
   }, 60_000);

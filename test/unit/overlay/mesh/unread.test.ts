@@ -64,7 +64,7 @@ describe("what arrived and is not read", () => {
   });
 
   it("does not look where all windows together could not exceed it, and never again once all flows", async () => {
-    const { clock, unread } = bound(64 * MIB);
+    const { clock, unread } = bound(128 * MIB);
     const streams = Array.from({ length: 5 }, () => stalled(MIB));
     for (const stream of streams.slice(0, 4)) unread.watch("a", stream);
     expect(clock.pendingTimers).toBe(0);
