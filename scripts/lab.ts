@@ -27,6 +27,7 @@ const USAGE = `usage: scripts/lab VERB
   roam EDGE|GATEWAY            gives it another public address
   pause HOST, resume HOST      stops the programs of a host, whose kernel goes on taking connections
   restart PROGRAM HOST         agent or overlay of a node, or the controller
+  upgrade NODE                 replaces its overlay as an upgrade does, without cutting a flow
   check                        runs the tour on a lab of its own and says which step failed`;
 
 async function main([verb = "", ...args]: readonly string[]): Promise<number> {
@@ -79,6 +80,9 @@ async function main([verb = "", ...args]: readonly string[]): Promise<number> {
       break;
     case "restart":
       await Lab.open(DIR).restart(programOf(first), first === "controller" ? first : second);
+      break;
+    case "upgrade":
+      await Lab.open(DIR).upgrade(first);
       break;
     default:
       console.error(USAGE);

@@ -162,6 +162,20 @@ export class Lab {
     await until(`another ${program} runs on ${host}`, () => (this.pidOf(host, program) ?? before) !== before);
   }
 
+  /** Replaces the overlay of a node as an upgrade does: the successor takes over, and the one before serves what it has to its end. */
+  async upgrade(node: string): Promise<void> {
+    const before = this.pidOf(node, "overlay");
+    if (before === undefined) throw new LabError(`no overlay runs on ${node}`);
+    const { own, state, run } = placesOf(this.dir, node);
+    const args = ["overlay", "--state", join(state, "overlay"), "--run", run, "--successor"];
+    const log = join(own, "successor.log");
+    startAside(this.network.on(node), [...HOLDFAST, ...args], log);
+    await until(
+      `another overlay serves on ${node}; see ${log}`,
+      () => (this.pidOf(node, "overlay") ?? before) !== before,
+    );
+  }
+
   /** Registers a node under its name and knows it by its uid from then on. */
   async addNode(name: string): Promise<void> {
     const { own } = placesOf(this.dir, name);

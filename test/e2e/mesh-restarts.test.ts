@@ -27,6 +27,23 @@ test("no agent that is killed and started again cuts a flow, and nor does the co
   await untilAllUp(lab, ["a", "b"]);
 });
 
+test("overlays that are upgraded cut no flow, be it at the source, at the destination or at the gateway", async () => {
+  const { lab } = stage;
+  await untilAllUp(lab, ["a", "b"]);
+  const flows = [await untilServed(lab, "a", PORT)];
+  for (const node of [await carrierOf(lab, "a"), "b", "a"]) {
+    await lab.upgrade(node);
+    for (const flow of flows) await talk(flow, `${node} is upgraded `);
+    flows.push(await untilServed(lab, "a", PORT));
+  }
+  await untilAllUp(lab, ["a", "b"]);
+  for (const flow of flows) {
+    await talk(flow, "to the end");
+    flow.end();
+    expect(await untilOver(flow)).toBe("end");
+  }
+});
+
 test("without any control plane the tunnels stay, and new flows pass", async () => {
   const { lab } = stage;
   healAfter(lab);

@@ -230,7 +230,7 @@ describe("in the first minute and at the end", () => {
     expect(rig.told()).toEqual([
       "UNKNOWN INFO Data Plane Failover: Traffic goes by gw2 instead of gw1 in 1500 ms: three probes went unanswered",
     ]);
-    rig.names.delete(uidOf(2));
+    rig.gateways.delete(uidOf(2));
     rig.mesh.happened([event("gateway-removed", { cause: "the document" })]);
     expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);
   });
