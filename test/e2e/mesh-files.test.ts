@@ -24,14 +24,7 @@ test("files of FTP and TFTP servers come from another site through a gateway", a
   await stage.connector("a", { node: "b", service: "files", port: 7101, protocol: "ftp" });
   await stage.connector("a", { node: "b", service: "boot", port: 7102, protocol: "tftp" });
   const fetch = async (url: string): Promise<string> => {
-    const [command = "", ...args] = [
-      ...lab.network.on("a"),
-      "curl",
-      "-sS",
-      "--max-time",
-      "10",
-      "--no-ftp-skip-pasv-ip",
-    ];
+    const [command, ...args] = [...lab.network.on("a"), "curl", "-sS", "--max-time", "10", "--no-ftp-skip-pasv-ip"];
     const { stdout } = await run(command, [...args, url]);
     return stdout;
   };

@@ -47,7 +47,7 @@ export async function aVsftpd(dir: string, within: readonly string[] = []): Prom
   );
   // It refuses a root that its users could write to.
   chmodSync(root, 0o555);
-  const [command = VSFTPD, ...args] = [...within, VSFTPD, config];
+  const [command, ...args] = [...within, VSFTPD, config];
   const child = spawn(command, args, { stdio: ["ignore", "inherit", "inherit"] });
   onTestFinished(() => {
     child.kill("SIGKILL");
@@ -66,7 +66,7 @@ export async function aTftpd(dir: string, within: readonly string[] = []): Promi
   const root = join(dir, "tftp");
   mkdirSync(root, { recursive: true });
   const where = ["--address", `127.0.0.1:${port}`, "--user", userInfo().username];
-  const [command = TFTPD, ...args] = [...within, TFTPD, "--foreground", ...where, "--secure", "--create", root];
+  const [command, ...args] = [...within, TFTPD, "--foreground", ...where, "--secure", "--create", root];
   const child = spawn(command, args, { stdio: ["ignore", "inherit", "inherit"] });
   onTestFinished(() => void child.kill("SIGKILL"));
   await waitFor("in.tftpd listens", () => listens("udp", port, within));
@@ -76,6 +76,6 @@ export async function aTftpd(dir: string, within: readonly string[] = []): Promi
 /** Whether a port of 127.0.0.1 has a socket, in the network that commands run in (proc_net(5)). */
 function listens(protocol: "tcp" | "udp", port: number, within: readonly string[]): boolean {
   const local = `0100007F:${port.toString(16).toUpperCase().padStart(4, "0")} `;
-  const [command = "cat", ...args] = [...within, "cat", `/proc/net/${protocol}`];
+  const [command, ...args] = [...within, "cat", `/proc/net/${protocol}`];
   return execFileSync(command, args, { encoding: "utf8" }).includes(local);
 }
