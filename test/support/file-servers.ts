@@ -1,6 +1,5 @@
-import { spawn } from "node:child_process";
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
+import { execFileSync, spawn } from "node:child_process";
+import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
@@ -15,8 +14,8 @@ export interface FileServer {
 
 const VSFTPD = "/usr/sbin/vsftpd";
 
-/** A real FTP server for anonymous users on 127.0.0.1, below `dir`; it ends with the test. */
-export async function aVsftpd(dir: string, more: Readonly<Record<string, string>> = {}): Promise<FileServer> {
+/** A real FTP server for anonymous users on 127.0.0.1, below `dir`, run by the command `within`; it ends with the test. */
+export async function aVsftpd(dir: string, within: readonly string[] = []): Promise<FileServer> {
   if (!existsSync(VSFTPD)) throw new Error("vsftpd is missing: apt-get install vsftpd");
   const port = await freePort();
   const root = join(dir, "ftp");
@@ -39,7 +38,6 @@ export async function aVsftpd(dir: string, more: Readonly<Record<string, string>
     connect_from_port_20: "NO",
     // It would tell its own address, which nobody may believe.
     pasv_address: "192.0.2.1",
-    ...more,
   };
   writeFileSync(
     config,
@@ -49,41 +47,35 @@ export async function aVsftpd(dir: string, more: Readonly<Record<string, string>
   );
   // It refuses a root that its users could write to.
   chmodSync(root, 0o555);
-  const child = spawn(VSFTPD, [config], { stdio: ["ignore", "inherit", "inherit"] });
+  const [command, ...args] = [...within, VSFTPD, config];
+  const child = spawn(command, args, { stdio: ["ignore", "inherit", "inherit"] });
   onTestFinished(() => {
     child.kill("SIGKILL");
     chmodSync(root, 0o755);
   });
-  await waitFor("vsftpd answers", () => answers(port));
+  await waitFor("vsftpd listens", () => listens("tcp", port, within));
   return { port, root };
 }
 
 const TFTPD = "/usr/sbin/in.tftpd";
 
 /** A real TFTP server on 127.0.0.1, below `dir`, where clients may write too; it ends with the test. */
-export async function aTftpd(dir: string): Promise<FileServer> {
+export async function aTftpd(dir: string, within: readonly string[] = []): Promise<FileServer> {
   if (!existsSync(TFTPD)) throw new Error("in.tftpd is missing: apt-get install tftpd-hpa");
   const port = await freePort();
   const root = join(dir, "tftp");
   mkdirSync(root, { recursive: true });
   const where = ["--address", `127.0.0.1:${port}`, "--user", userInfo().username];
-  const child = spawn(TFTPD, ["--foreground", ...where, "--secure", "--create", root], {
-    stdio: ["ignore", "inherit", "inherit"],
-  });
+  const [command, ...args] = [...within, TFTPD, "--foreground", ...where, "--secure", "--create", root];
+  const child = spawn(command, args, { stdio: ["ignore", "inherit", "inherit"] });
   onTestFinished(() => void child.kill("SIGKILL"));
-  const local = port.toString(16).toUpperCase().padStart(4, "0");
-  await waitFor("in.tftpd listens", () => readFileSync("/proc/net/udp", "utf8").includes(`0100007F:${local} `));
+  await waitFor("in.tftpd listens", () => listens("udp", port, within));
   return { port, root };
 }
 
-/** Whether something accepts connections at a port of 127.0.0.1. */
-export function answers(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, "127.0.0.1")
-      .on("error", () => resolve(false))
-      .on("data", () => {
-        socket.destroy();
-        resolve(true);
-      });
-  });
+/** Whether a port of 127.0.0.1 has a socket, in the network that commands run in (proc_net(5)). */
+function listens(protocol: "tcp" | "udp", port: number, within: readonly string[]): boolean {
+  const local = `0100007F:${port.toString(16).toUpperCase().padStart(4, "0")} `;
+  const [command, ...args] = [...within, "cat", `/proc/net/${protocol}`];
+  return execFileSync(command, args, { encoding: "utf8" }).includes(local);
 }

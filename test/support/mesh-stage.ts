@@ -28,7 +28,7 @@ export interface ConnectorItem {
   readonly node: string;
   readonly service: string;
   readonly port: number;
-  readonly protocol?: "tcp" | "udp";
+  readonly protocol?: "tcp" | "udp" | "ftp" | "tftp";
 }
 
 /** Builds the lab, and what `furnish` adds, before the tests of the file that calls it; takes it away after them. */
