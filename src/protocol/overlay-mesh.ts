@@ -129,7 +129,7 @@ export const ServerState = z.object({
   state: z.enum(["listening", "failed", "off"]),
   reason: z.string().max(64).optional(),
   message: z.string().max(1024).optional(),
-  /** Connections turned away before a key was proved, by why: `too-many`, `timeout`, `tls`, `unknown-key`, `alpn`. */
+  /** Connections turned away before a key was proved, by why: `too-many`, `timeout`, `closed`, `tls`, `unknown-key`, `alpn`. */
   refused: z.record(z.string().max(64), Version),
   /** Spliced streams between other nodes, now and in all, and the bytes they carried. */
   relays: z.object({ active: Version, total: Version, bytes: Version }),

@@ -21,10 +21,10 @@ export class Allowance {
     return this.#left < 1;
   }
 
-  /** Takes one; false when there was none left. */
-  take(): boolean {
+  /** Takes one, or so much of one; false when there was not one left. */
+  take(cost = 1): boolean {
     if (this.isUsedUp) return false;
-    this.#left -= 1;
+    this.#left -= cost;
     return true;
   }
 

@@ -8,7 +8,7 @@ import { Allowance } from "./allowance.ts";
 import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "./tls.ts";
 
 /** Why a connection was turned away before anything was done for it. */
-export type Refusal = "too-many" | "timeout" | "tls" | "unknown-key" | "alpn";
+export type Refusal = "too-many" | "timeout" | "closed" | "tls" | "unknown-key" | "alpn";
 
 /** What connections may take that have proved nothing. */
 export interface DoorLimits {
@@ -34,6 +34,9 @@ const LIMITS: DoorLimits = { proofMs: 10_000, perSource: 16, inAll: 1024, failur
 const MAX_SOURCES = 4096;
 /** When all places are taken, whoever has had one for this long makes room: a handshake is over sooner. */
 const YIELD_AFTER_MS = 2000;
+
+/** What it costs to leave without a byte, of a failure: no handshake, and traces of hops do it, of every node behind one NAT. */
+const CLOSED_COST = 1 / 16;
 
 interface Waiting {
   readonly raw: Socket;
@@ -107,7 +110,9 @@ export class Door {
       } else this.#options.onPeer(peer, protocol, socket, key);
     } catch (error) {
       const code = errnoOf(error);
-      this.#failed(code === "alpn" || code === "unknown-key" ? code : why, waiting.source);
+      if (code === "alpn" || code === "unknown-key") why = code;
+      else if (raw.bytesRead === 0 && !abort.signal.aborted) why = "closed";
+      this.#failed(why, waiting.source);
       turnAway(raw);
     } finally {
       cancel();
@@ -136,7 +141,7 @@ export class Door {
     this.#count(why);
     const { failures, failuresPerSecond } = this.#limits;
     const left = this.#failing.get(source) ?? new Allowance(this.#options.clock, failures, failuresPerSecond);
-    left.take();
+    left.take(why === "closed" ? CLOSED_COST : 1);
     this.#failing.delete(source);
     this.#failing.set(source, left);
     const [longest] = this.#failing.keys();

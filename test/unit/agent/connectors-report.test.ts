@@ -145,7 +145,7 @@ describe("a connector that does not listen", () => {
         reason: {
           code: "unknown-node",
           message:
-            "node: this node knows no node branch-2: check the name, and that the node is registered in this domain",
+            "node: this node knows no node branch-2: check the name, and that the node is registered in this domain and ACTIVE",
         },
       },
     ],

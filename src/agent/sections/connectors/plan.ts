@@ -197,7 +197,7 @@ export function unknownNodes(desired: readonly Connector[], nodes: Nodes): reado
     .filter((connector) => connector.enabled && nodes.find(connector.node) === undefined)
     .map(({ path, node }) => {
       const at = `${path}.node`;
-      const text = `this node knows no node ${node}: check the name, and that the node is registered in this domain`;
+      const text = `this node knows no node ${node}: check the name, and that the node is registered in this domain and ACTIVE`;
       return { path: at, code: "unknown-node", message: `${at}: ${text}` };
     });
 }

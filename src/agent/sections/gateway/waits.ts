@@ -35,7 +35,7 @@ const MAX_ISSUES = 1000;
 
 /** That a name is of no node of the domain, and what to do. */
 export function unknownNode(path: string, name: string): Issue {
-  const text = `this node knows no node ${name}: check the name, and that the node is registered in this domain`;
+  const text = `this node knows no node ${name}: check the name, and that the node is registered in this domain and ACTIVE`;
   return { path, code: "unknown-node", message: `${path}: ${text}` };
 }
 

@@ -69,7 +69,7 @@ describe("whoever has proved nothing", () => {
     const other = raw(rig.port, "127.0.0.2");
     await once(other, "connect");
     silent.find((socket) => !socket.closed)?.destroy();
-    await waitFor("a place is free again", () => rig.server.state().refused["tls"] === 1);
+    await waitFor("a place is free again", () => rig.server.state().refused["closed"] === 1);
     await outward(rig.port, a);
   });
 
@@ -99,6 +99,20 @@ describe("whoever keeps failing", () => {
     expect(rig.server.state().refused).toEqual({ "unknown-key": 3, "too-many": 1 });
     await clock.advance(1000);
     await outward(rig.port, a);
+  });
+
+  it("has more patience shown to it where it leaves without a byte, as traces of hops do, but not without end", async () => {
+    const clock = new FakeClock();
+    const rig = await gatewayRig([a], { clock, limits: { failures: 2 } });
+    for (let probe = 1; probe <= 16; probe += 1) {
+      raw(rig.port).end();
+      await waitFor("it has left", () => rig.server.state().refused["closed"] === probe);
+    }
+    await outward(rig.port, a);
+    raw(rig.port).end();
+    await waitFor("it has left, too", () => rig.server.state().refused["closed"] === 17);
+    await expect(dialHop(rig.port, a, "h2")).rejects.toMatchObject({ code: "tls" });
+    expect(rig.server.state().refused).toEqual({ closed: 17, "too-many": 1 });
   });
 });
 
