@@ -5,7 +5,9 @@ import type { InterfaceRoute, NetworkInterface, SubInterface } from "./network-c
 import {
   clusterFields,
   DEFAULT_VRF,
+  InterfaceAddress,
   InterfaceRouteItem,
+  list,
   NETWORK_LIMITS,
   ownFields,
   sharedFields,
@@ -26,7 +28,7 @@ const { nic, requires } = sharedFields;
 const Identity = z.object({ nic });
 const Own = z.object({ nic, requires, ...ownFields });
 const Inherited = z.object(clusterFields);
-const Vlan = z.object(vlanFields);
+const Vlan = z.object({ ...vlanFields, ip: InterfaceAddress.optional(), clusterIPs: list(InterfaceAddress, 64) });
 
 /** Fields without which an interface still has its addresses. */
 const SOFT: ReadonlySet<string> = new Set([
@@ -105,7 +107,7 @@ function interfaceOf(
     addIps: addresses(own.addIps, ip),
     ignoreHealthCheck: own.ignoreHealthCheck ?? false,
     routes,
-    subInterfaces: readVlans(reader, at, own.nic, names),
+    subInterfaces: readVlans(reader, at, own.nic, names, isMember),
     ...(isMember ? fromCluster(reader, at, ip, own.addIps ?? []) : ignoreCluster(reader, at)),
   };
 }
@@ -161,13 +163,25 @@ function uniqueRoutes<T extends ReadRoute>(
   });
 }
 
-function readVlans(reader: NetworkReader, parent: RawItem, nicName: string, names: NetworkNames): SubInterface[] {
+function readVlans(
+  reader: NetworkReader,
+  parent: RawItem,
+  nicName: string,
+  names: NetworkNames,
+  isMember: boolean,
+): SubInterface[] {
   const { entries } = reader.entries(parent, parent.fields, "subInterfaces", NETWORK_LIMITS.subInterfaces);
   const first = new Map<number, string>();
   return entries.flatMap((entry): SubInterface[] => {
     const at = { ...entry, id: `${nicName}.${String(entry.fields["vlanID"]).slice(0, 16)}` };
-    const item = reader.judge(at, Vlan, VLAN_SOFT);
+    const { clusterIPs: _notOurs, ...fields } = entry.fields;
+    const item = reader.judge(isMember ? at : { ...at, fields }, Vlan, VLAN_SOFT);
     if (item === undefined) return [];
+    const [ip, ...more] = [item.ip, ...(item.addIps ?? []), ...(item.clusterIPs ?? [])].filter(isText);
+    if (ip === undefined || (item.ip === undefined && item.clusterIPs === undefined)) {
+      reader.reject("E_REQUIRED", at, "ip", "is required");
+      return [];
+    }
     const other = first.get(item.vlanID);
     if (other !== undefined) {
       reader.conflict("E_NAME_DUPLICATE", at, "vlanID", `${item.vlanID} is in ${other} already`);
@@ -184,13 +198,14 @@ function readVlans(reader: NetworkReader, parent: RawItem, nicName: string, name
       const route = reader.judge(place, VlanRouteItem);
       return route === undefined ? [] : [{ item: route, at: place }];
     });
-    const { vlanID, ip, addIps, description } = item;
+    const { vlanID, clusterIPs, description } = item;
     return [
       {
         vlanId: vlanID,
         link,
         ip,
-        addIps: addresses(addIps, ip),
+        addIps: addresses(more, ip),
+        ...(clusterIPs === undefined ? {} : { roleBound: clusterIPs }),
         ...vrfOf(item.vrf),
         routes: uniqueRoutes(reader, routes),
         ...(description === undefined ? {} : { description }),
@@ -199,7 +214,8 @@ function readVlans(reader: NetworkReader, parent: RawItem, nicName: string, name
   });
 }
 
-const VLAN_SOFT: ReadonlySet<string> = new Set(["description", "addIps"]);
+const VLAN_SOFT: ReadonlySet<string> = new Set(["description", "addIps", "clusterIPs"]);
+const isText = (text: string | undefined): text is string => text !== undefined;
 
 /** What a member has from its cluster. */
 function fromCluster(

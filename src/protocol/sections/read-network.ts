@@ -96,7 +96,8 @@ function read(reader: NetworkReader, raw: JsonObject, context: NetworkContext): 
   noteOverlaps(reader, addresses);
   noteBridgeOverlaps(reader, [...addresses, ...tunnelAddresses(tunnels)], bridgeCidr);
   return {
-    isPresent: true,
+    // The merge leaves them out of what a cluster gives to a member that has no section of its own.
+    isPresent: !context.isMember || isPresent(raw["interfaces"]),
     interfaces: withOneDefault(reader, interfaces, nics),
     vrfs: heads.map(({ head: { name, description, forwarding = false }, at: { path, id, fields } }): Vrf => {
       const about = description === undefined ? { name, forwarding } : { name, description, forwarding };
