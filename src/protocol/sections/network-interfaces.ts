@@ -81,7 +81,7 @@ function interfaceOf(
   const { description, gateway, mtu } = own;
   const ip = dhcp ? undefined : own.ip;
   if (dhcp && own.ip !== undefined) {
-    reader.tolerate("E_DEPENDENCY", at, "ip", "has no place beside dhcp, which gives the address");
+    reader.tolerate("E_DEPENDENCY", at, "ip", "has no place beside dhcp, which gives the address", "ignored");
   }
   if (!dhcp && ip === undefined && !isPresent(at.fields["subInterfaces"]) && !isPresent(at.fields["clusterIP"])) {
     reader.note("E_REQUIRED", at, "ip", "is required without dhcp: the interface has no address");
@@ -133,7 +133,7 @@ function fixedOf(reader: NetworkReader, at: RawItem, own: z.output<typeof Own>):
   const { speed, duplex } = own;
   if (speed !== undefined && (duplex === "full" || duplex === "half")) return { fixed: { speedMbps: speed, duplex } };
   const missing = speed === undefined ? "speed" : "duplex";
-  reader.tolerate("E_REQUIRED", at, missing, "is required with mode manual; speed and duplex are negotiated");
+  reader.tolerate("E_REQUIRED", at, missing, "is required with mode manual", "speed and duplex are negotiated");
   return {};
 }
 
@@ -250,7 +250,7 @@ function ignoreCluster(reader: NetworkReader, at: RawItem): Record<string, never
   for (const name of Object.keys(clusterFields)) {
     const value = at.fields[name];
     if (!isPresent(value) || value === "" || (Array.isArray(value) && value.length === 0)) continue;
-    reader.tolerate("E_CLUSTER_FIELD", at, name, "is only for the configuration of a cluster");
+    reader.tolerate("E_CLUSTER_FIELD", at, name, "is only for the configuration of a cluster", "ignored");
   }
   return {};
 }

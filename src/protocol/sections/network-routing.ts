@@ -176,7 +176,7 @@ function portsOf(
 ): { readonly ports?: PortRange } {
   if (ports === undefined) return {};
   if (protocol !== "tcp" && protocol !== "udp") {
-    reader.tolerate("E_DEPENDENCY", at, "ports", `only tcp and udp have ports; ignored with ${protocol}`);
+    reader.tolerate("E_DEPENDENCY", at, "ports", "only tcp and udp have ports", `ignored with ${protocol}`);
     return {};
   }
   const [first = 0, last = first] = ports.split("-").map(Number);
