@@ -4,6 +4,7 @@ import { isPresent, type RawItem } from "./forms.ts";
 import type { InterfaceRoute, NetworkInterface, SubInterface } from "./network-config.ts";
 import {
   clusterFields,
+  CloudRouteItem,
   DEFAULT_VRF,
   InterfaceAddress,
   InterfaceRouteItem,
@@ -27,7 +28,10 @@ export interface Interfaces {
 const { nic, requires } = sharedFields;
 const Identity = z.object({ nic });
 const Own = z.object({ nic, requires, ...ownFields });
-const Inherited = z.object(clusterFields);
+const Inherited = z.object({
+  clusterIP: clusterFields.clusterIP,
+  clusterRouteTables: clusterFields.clusterRouteTables,
+});
 const Vlan = z.object({ ...vlanFields, ip: InterfaceAddress.optional(), clusterIPs: list(InterfaceAddress, 64) });
 
 /** Fields without which an interface still has its addresses. */
@@ -85,6 +89,9 @@ function interfaceOf(
   }
   if (!dhcp && ip === undefined && !isPresent(at.fields["subInterfaces"]) && !isPresent(at.fields["clusterIP"])) {
     reader.note("E_REQUIRED", at, "ip", "is required without dhcp: the interface has no address");
+  }
+  if (ip !== undefined && gateway !== undefined && ![ip, ...(own.addIps ?? [])].some((one) => holds(one, gateway))) {
+    reader.note("E_RANGE", at, "gateway", `${gateway} is in no network of this interface`);
   }
   const routes = uniqueRoutes(
     reader,
@@ -224,14 +231,20 @@ function fromCluster(
   ip: string | undefined,
   more: readonly string[],
 ): Pick<NetworkInterface, "clusterIp" | "cloudRoutes" | "clusterRouteTables"> {
-  const fields = Object.fromEntries(Object.keys(clusterFields).map((name) => [name, at.fields[name]]));
-  const inherited = reader.judge({ ...at, fields }, Inherited, new Set(Object.keys(clusterFields)));
-  const { clusterIP, cloudRoutes = [], clusterRoutes = [], clusterRouteTables = [] } = inherited ?? {};
+  const names = Object.keys(Inherited.shape);
+  const fields = Object.fromEntries(names.map((name) => [name, at.fields[name]]));
+  const { clusterIP, clusterRouteTables = [] } = reader.judge({ ...at, fields }, Inherited, new Set(names)) ?? {};
   const subnets = [ip, ...more].filter((text) => text !== undefined);
   if (clusterIP !== undefined && subnets.length > 0 && !subnets.some((subnet) => holds(subnet, clusterIP))) {
     reader.note("E_RANGE", at, "clusterIP", `${clusterIP} is in no network of this interface`);
   }
-  const routes = new Map([...cloudRoutes, ...clusterRoutes].map(({ route, description }) => [route, description]));
+  const cloudRoutes = (["cloudRoutes", "clusterRoutes"] as const).flatMap((name) =>
+    reader.entries(at, at.fields, name, NETWORK_LIMITS.cloudRoutes).entries.flatMap((entry) => {
+      const item = reader.judge(entry, CloudRouteItem);
+      return item === undefined ? [] : [item];
+    }),
+  );
+  const routes = new Map(cloudRoutes.map(({ route, description }) => [route, description]));
   return {
     ...(clusterIP === undefined ? {} : { clusterIp: clusterIP }),
     ...(routes.size === 0
