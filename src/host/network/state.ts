@@ -124,6 +124,8 @@ export interface NetworkTarget {
   readonly sysctls: ReadonlyMap<string, string>;
   readonly dhcp: ReadonlySet<string>;
   readonly nameServers?: readonly string[];
+  /** It was observed: what is not in it goes also where a lease has yet to come. */
+  readonly isExact?: boolean;
 }
 
 /** An address as it shall be. */
