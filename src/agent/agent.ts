@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
+import { hostConntrack } from "../host/conntrack.ts";
 import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
@@ -178,6 +179,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       exec,
       files,
       power,
+      conntrack: hostConntrack({
+        exec,
+        record: async (former) => state.adjusted.save({ ...former, ...valueOf(await state.adjusted.load()) }),
+      }),
       cleanStop,
       speedTestTarget: () => speedTestTarget({ settings, documents, registration, dialler }),
       applying,

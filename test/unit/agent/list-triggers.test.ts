@@ -2,6 +2,7 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { listTriggers } from "../../../src/agent/list-triggers.ts";
 import { systemClock } from "../../../src/host/clock.ts";
+import { hostConntrack } from "../../../src/host/conntrack.ts";
 import { hostExec } from "../../../src/host/exec.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import { hostPower } from "../../../src/host/power.ts";
@@ -16,6 +17,7 @@ const triggers = listTriggers({
   exec,
   files: hostFiles(),
   power: hostPower(exec, { isManaged: false, unit: "" }),
+  conntrack: hostConntrack({ exec, record: () => Promise.resolve() }),
   cleanStop: { mark: () => Promise.resolve(), clear: () => Promise.resolve() },
   speedTestTarget: () => undefined,
   applying: {
