@@ -1,7 +1,6 @@
 import type { Logger } from "pino";
 import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
-import { hostConntrack } from "../host/conntrack.ts";
 import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
@@ -25,6 +24,7 @@ import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
+import { openNetworkView } from "./open-network-view.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
@@ -136,7 +136,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const sectionsOf = (current: Desired) => listSections({ overlay, documents: { current }, domain, reader });
   const sections = listSections({ overlay, documents, domain, reader });
   const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, onFault: fault });
-  applying.onSettled(() => mesh.look());
+  const networkView = openNetworkView({ clock, exec, log, state, documents, config: () => applying.config() });
+  applying.onSettled(() => {
+    mesh.look();
+    networkView.natWatch.look();
+  });
 
   // Shadow and heartbeat.
   let health: HealthChecks | undefined;
@@ -179,10 +183,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       exec,
       files,
       power,
-      conntrack: hostConntrack({
-        exec,
-        record: async (former) => state.adjusted.save({ ...former, ...valueOf(await state.adjusted.load()) }),
-      }),
+      networkView,
       cleanStop,
       speedTestTarget: () => speedTestTarget({ settings, documents, registration, dialler }),
       applying,
@@ -347,6 +348,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     overlay,
     domain,
     targets: () => networkTargets(registration(), settings.proxies, overlay.view.mesh),
+    networkView,
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());
@@ -376,6 +378,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     async close() {
       ending.abort(new InputError("cancelled", "the agent is stopping"));
       machine.close();
+      networkView.natWatch.close();
       health?.close();
       await dispatcher.close();
       await applying.close();

@@ -1,17 +1,18 @@
 import type { Logger } from "pino";
 import type { Clock } from "../host/clock.ts";
-import type { Conntrack } from "../host/conntrack.ts";
 import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import type { Power } from "../host/power.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { WhyReport } from "../protocol/reconcile.ts";
+import type { NetworkView } from "./open-network-view.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
 import { configShow } from "./triggers/config-show.ts";
 import { flows } from "./triggers/flows.ts";
 import { gatewayPerf } from "./triggers/gateway-perf.ts";
 import { gatewayPing } from "./triggers/gateway-ping.ts";
 import { gatewayRoutes } from "./triggers/gateway-routes.ts";
+import { natHits } from "./triggers/nat-hits.ts";
 import { nodeReboot } from "./triggers/node-reboot.ts";
 import { nodeRestartService } from "./triggers/node-restart-service.ts";
 import { plan, type PlanConfig } from "./triggers/plan.ts";
@@ -33,7 +34,7 @@ export interface TriggerDeps {
   readonly exec: Exec;
   readonly files: Files;
   readonly power: Power;
-  readonly conntrack: Conntrack;
+  readonly networkView: Pick<NetworkView, "conntrack" | "nats" | "natWatch">;
   readonly cleanStop: CleanStop;
   readonly speedTestTarget: () => TransferTarget | undefined;
   readonly applying: {
@@ -49,7 +50,7 @@ export interface TriggerDeps {
 
 /** Every trigger event that this node answers. */
 export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
-  const { clock, exec, files, power, conntrack, cleanStop, speedTestTarget, applying, tunnels, log, announceRestart } =
+  const { clock, exec, files, power, networkView, cleanStop, speedTestTarget, applying, tunnels, log, announceRestart } =
     deps;
   return [
     nodeRestartService({ power, clock, cleanStop, announce: announceRestart }),
@@ -60,7 +61,8 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     tgNc(exec),
     tgArping(exec, files),
     tgTcpdump(exec, files, clock),
-    flows(conntrack, log),
+    flows(networkView.conntrack, log),
+    natHits(() => networkView.nats(), networkView.natWatch),
     gatewayRoutes(tunnels, clock, log),
     gatewayPing(tunnels, clock),
     gatewayPerf(tunnels, clock),

@@ -142,17 +142,22 @@ export function removalArguments(filter: FlowFilter): readonly (readonly string[
   );
   return fitting.flatMap((family) => {
     const protocols = protocol === undefined ? (hasPorts ? ["tcp", "udp"] : [undefined]) : [nameOf(protocol, family)];
-    return protocols.map((name) => [
-      "-D",
-      "-f",
-      family === 4 ? "ipv4" : "ipv6",
-      ...(name === undefined ? [] : ["-p", name]),
-      ...(source === undefined ? [] : ["--orig-src", source]),
-      ...(dest === undefined ? [] : ["--orig-dst", dest]),
-      ...(sourcePort === undefined ? [] : ["--orig-port-src", String(sourcePort)]),
-      ...(destPort === undefined ? [] : ["--orig-port-dst", String(destPort)]),
-    ]);
+    return protocols.map((name) => removalLine(family, name, filter));
   });
+}
+
+function removalLine(family: 4 | 6, protocol: string | undefined, filter: FlowFilter): readonly string[] {
+  const { source, dest, sourcePort, destPort } = filter;
+  return [
+    "-D",
+    "-f",
+    family === 4 ? "ipv4" : "ipv6",
+    ...(protocol === undefined ? [] : ["-p", protocol]),
+    ...(source === undefined ? [] : ["--orig-src", source]),
+    ...(dest === undefined ? [] : ["--orig-dst", dest]),
+    ...(sourcePort === undefined ? [] : ["--orig-port-src", String(sourcePort)]),
+    ...(destPort === undefined ? [] : ["--orig-port-dst", String(destPort)]),
+  ];
 }
 
 function nameOf(protocol: "icmp" | "tcp" | "udp", family: 4 | 6): string {

@@ -64,8 +64,10 @@ export function startNatWatch({ clock, read, size, onError }: NatWatchOptions): 
   const stop = new AbortController();
   let book: NatBook | undefined;
   let cancel: (() => void) | undefined;
+  let hasTried = false;
 
   async function sample(signal: AbortSignal): Promise<NatBook> {
+    hasTried = true;
     const counters = await read(signal);
     book = nextNatBook(book, counters, Math.floor(clock.now() / 1000));
     return book;
@@ -92,7 +94,7 @@ export function startNatWatch({ clock, read, size, onError }: NatWatchOptions): 
       // Of translations that come later every hit is new.
       book = book === undefined ? undefined : new Map();
     } else if (cancel === undefined) {
-      schedule(book === undefined ? 0 : count >= SLOW_FROM ? SLOW_SAMPLE_MS : SAMPLE_MS);
+      schedule(!hasTried ? 0 : count >= SLOW_FROM ? SLOW_SAMPLE_MS : SAMPLE_MS);
     }
   }
 

@@ -12,12 +12,17 @@ import { ScriptedTunnels } from "../../support/scripted-tunnels.ts";
 
 const clock = systemClock();
 const exec = hostExec(clock);
+const unasked = (): void => undefined;
 const triggers = listTriggers({
   clock,
   exec,
   files: hostFiles(),
   power: hostPower(exec, { isManaged: false, unit: "" }),
-  conntrack: hostConntrack({ exec, record: () => Promise.resolve() }),
+  networkView: {
+    conntrack: hostConntrack({ exec, record: () => Promise.resolve() }),
+    nats: () => [],
+    natWatch: { look: unasked, hits: () => Promise.resolve(new Map()), reset: () => 0, close: unasked },
+  },
   cleanStop: { mark: () => Promise.resolve(), clear: () => Promise.resolve() },
   speedTestTarget: () => undefined,
   applying: {
