@@ -53,6 +53,8 @@ export interface SubInterface {
   readonly link: string;
   readonly ip: string;
   readonly addIps: readonly string[];
+  /** Those of `ip` and `addIps` that come from the cluster: only the active member holds them. */
+  readonly roleBound?: readonly string[];
   readonly vrf?: string;
   readonly routes: readonly (InterfaceRoute & { readonly next: string })[];
   readonly description?: string;

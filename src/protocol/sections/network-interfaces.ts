@@ -4,8 +4,11 @@ import { isPresent, type RawItem } from "./forms.ts";
 import type { InterfaceRoute, NetworkInterface, SubInterface } from "./network-config.ts";
 import {
   clusterFields,
+  CloudRouteItem,
   DEFAULT_VRF,
+  InterfaceAddress,
   InterfaceRouteItem,
+  list,
   NETWORK_LIMITS,
   ownFields,
   sharedFields,
@@ -25,8 +28,11 @@ export interface Interfaces {
 const { nic, requires } = sharedFields;
 const Identity = z.object({ nic });
 const Own = z.object({ nic, requires, ...ownFields });
-const Inherited = z.object(clusterFields);
-const Vlan = z.object(vlanFields);
+const Inherited = z.object({
+  clusterIP: clusterFields.clusterIP,
+  clusterRouteTables: clusterFields.clusterRouteTables,
+});
+const Vlan = z.object({ ...vlanFields, ip: InterfaceAddress.optional(), clusterIPs: list(InterfaceAddress, 64) });
 
 /** Fields without which an interface still has its addresses. */
 const SOFT: ReadonlySet<string> = new Set([
@@ -79,10 +85,13 @@ function interfaceOf(
   const { description, gateway, mtu } = own;
   const ip = dhcp ? undefined : own.ip;
   if (dhcp && own.ip !== undefined) {
-    reader.tolerate("E_DEPENDENCY", at, "ip", "has no place beside dhcp, which gives the address");
+    reader.tolerate("E_DEPENDENCY", at, "ip", "has no place beside dhcp, which gives the address", "ignored");
   }
   if (!dhcp && ip === undefined && !isPresent(at.fields["subInterfaces"]) && !isPresent(at.fields["clusterIP"])) {
     reader.note("E_REQUIRED", at, "ip", "is required without dhcp: the interface has no address");
+  }
+  if (ip !== undefined && gateway !== undefined && ![ip, ...(own.addIps ?? [])].some((one) => holds(one, gateway))) {
+    reader.note("E_RANGE", at, "gateway", `${gateway} is in no network of this interface`);
   }
   const routes = uniqueRoutes(
     reader,
@@ -105,7 +114,7 @@ function interfaceOf(
     addIps: addresses(own.addIps, ip),
     ignoreHealthCheck: own.ignoreHealthCheck ?? false,
     routes,
-    subInterfaces: readVlans(reader, at, own.nic, names),
+    subInterfaces: readVlans(reader, at, own.nic, names, isMember),
     ...(isMember ? fromCluster(reader, at, ip, own.addIps ?? []) : ignoreCluster(reader, at)),
   };
 }
@@ -131,7 +140,7 @@ function fixedOf(reader: NetworkReader, at: RawItem, own: z.output<typeof Own>):
   const { speed, duplex } = own;
   if (speed !== undefined && (duplex === "full" || duplex === "half")) return { fixed: { speedMbps: speed, duplex } };
   const missing = speed === undefined ? "speed" : "duplex";
-  reader.tolerate("E_REQUIRED", at, missing, "is required with mode manual; speed and duplex are negotiated");
+  reader.tolerate("E_REQUIRED", at, missing, "is required with mode manual", "speed and duplex are negotiated");
   return {};
 }
 
@@ -161,13 +170,25 @@ function uniqueRoutes<T extends ReadRoute>(
   });
 }
 
-function readVlans(reader: NetworkReader, parent: RawItem, nicName: string, names: NetworkNames): SubInterface[] {
+function readVlans(
+  reader: NetworkReader,
+  parent: RawItem,
+  nicName: string,
+  names: NetworkNames,
+  isMember: boolean,
+): SubInterface[] {
   const { entries } = reader.entries(parent, parent.fields, "subInterfaces", NETWORK_LIMITS.subInterfaces);
   const first = new Map<number, string>();
   return entries.flatMap((entry): SubInterface[] => {
     const at = { ...entry, id: `${nicName}.${String(entry.fields["vlanID"]).slice(0, 16)}` };
-    const item = reader.judge(at, Vlan, VLAN_SOFT);
+    const { clusterIPs: _notOurs, ...fields } = entry.fields;
+    const item = reader.judge(isMember ? at : { ...at, fields }, Vlan, VLAN_SOFT);
     if (item === undefined) return [];
+    const [ip, ...more] = [item.ip, ...(item.addIps ?? []), ...(item.clusterIPs ?? [])].filter(isText);
+    if (ip === undefined || (item.ip === undefined && item.clusterIPs === undefined)) {
+      reader.reject("E_REQUIRED", at, "ip", "is required");
+      return [];
+    }
     const other = first.get(item.vlanID);
     if (other !== undefined) {
       reader.conflict("E_NAME_DUPLICATE", at, "vlanID", `${item.vlanID} is in ${other} already`);
@@ -184,13 +205,14 @@ function readVlans(reader: NetworkReader, parent: RawItem, nicName: string, name
       const route = reader.judge(place, VlanRouteItem);
       return route === undefined ? [] : [{ item: route, at: place }];
     });
-    const { vlanID, ip, addIps, description } = item;
+    const { vlanID, clusterIPs, description } = item;
     return [
       {
         vlanId: vlanID,
         link,
         ip,
-        addIps: addresses(addIps, ip),
+        addIps: addresses(more, ip),
+        ...(clusterIPs === undefined ? {} : { roleBound: clusterIPs }),
         ...vrfOf(item.vrf),
         routes: uniqueRoutes(reader, routes),
         ...(description === undefined ? {} : { description }),
@@ -199,7 +221,8 @@ function readVlans(reader: NetworkReader, parent: RawItem, nicName: string, name
   });
 }
 
-const VLAN_SOFT: ReadonlySet<string> = new Set(["description", "addIps"]);
+const VLAN_SOFT: ReadonlySet<string> = new Set(["description", "addIps", "clusterIPs"]);
+const isText = (text: string | undefined): text is string => text !== undefined;
 
 /** What a member has from its cluster. */
 function fromCluster(
@@ -208,14 +231,20 @@ function fromCluster(
   ip: string | undefined,
   more: readonly string[],
 ): Pick<NetworkInterface, "clusterIp" | "cloudRoutes" | "clusterRouteTables"> {
-  const fields = Object.fromEntries(Object.keys(clusterFields).map((name) => [name, at.fields[name]]));
-  const inherited = reader.judge({ ...at, fields }, Inherited, new Set(Object.keys(clusterFields)));
-  const { clusterIP, cloudRoutes = [], clusterRoutes = [], clusterRouteTables = [] } = inherited ?? {};
+  const names = Object.keys(Inherited.shape);
+  const fields = Object.fromEntries(names.map((name) => [name, at.fields[name]]));
+  const { clusterIP, clusterRouteTables = [] } = reader.judge({ ...at, fields }, Inherited, new Set(names)) ?? {};
   const subnets = [ip, ...more].filter((text) => text !== undefined);
   if (clusterIP !== undefined && subnets.length > 0 && !subnets.some((subnet) => holds(subnet, clusterIP))) {
     reader.note("E_RANGE", at, "clusterIP", `${clusterIP} is in no network of this interface`);
   }
-  const routes = new Map([...cloudRoutes, ...clusterRoutes].map(({ route, description }) => [route, description]));
+  const cloudRoutes = (["cloudRoutes", "clusterRoutes"] as const).flatMap((name) =>
+    reader.entries(at, at.fields, name, NETWORK_LIMITS.cloudRoutes).entries.flatMap((entry) => {
+      const item = reader.judge(entry, CloudRouteItem);
+      return item === undefined ? [] : [item];
+    }),
+  );
+  const routes = new Map(cloudRoutes.map(({ route, description }) => [route, description]));
   return {
     ...(clusterIP === undefined ? {} : { clusterIp: clusterIP }),
     ...(routes.size === 0
@@ -234,7 +263,7 @@ function ignoreCluster(reader: NetworkReader, at: RawItem): Record<string, never
   for (const name of Object.keys(clusterFields)) {
     const value = at.fields[name];
     if (!isPresent(value) || value === "" || (Array.isArray(value) && value.length === 0)) continue;
-    reader.tolerate("E_CLUSTER_FIELD", at, name, "is only for the configuration of a cluster");
+    reader.tolerate("E_CLUSTER_FIELD", at, name, "is only for the configuration of a cluster", "ignored");
   }
   return {};
 }
