@@ -24,6 +24,7 @@ import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
+import { openNetworkView } from "./open-network-view.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
@@ -135,7 +136,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const sectionsOf = (current: Desired) => listSections({ overlay, documents: { current }, domain, reader });
   const sections = listSections({ overlay, documents, domain, reader });
   const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, onFault: fault });
-  applying.onSettled(() => mesh.look());
+  const networkView = openNetworkView({ clock, exec, log, state, documents, config: () => applying.config() });
+  applying.onSettled(() => {
+    mesh.look();
+    networkView.natWatch.look();
+  });
 
   // Shadow and heartbeat.
   let health: HealthChecks | undefined;
@@ -178,6 +183,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       exec,
       files,
       power,
+      networkView,
       cleanStop,
       speedTestTarget: () => speedTestTarget({ settings, documents, registration, dialler }),
       applying,
@@ -342,6 +348,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     overlay,
     domain,
     targets: () => networkTargets(registration(), settings.proxies, overlay.view.mesh),
+    networkView,
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());
@@ -371,6 +378,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     async close() {
       ending.abort(new InputError("cancelled", "the agent is stopping"));
       machine.close();
+      networkView.natWatch.close();
       health?.close();
       await dispatcher.close();
       await applying.close();
