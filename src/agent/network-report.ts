@@ -14,14 +14,16 @@ export function networkReport({ links, addresses, routes, rules, neighbours }: O
   };
   return {
     schema: 1,
-    links: bounded("links", links).map(({ name, kind, parent, vlanId, master, mac, mtu, isUp, hasCarrier, isOurs }) => ({
-      name,
-      ...optional({ kind, parent, vlanId, master, mac }),
-      mtu,
-      isUp,
-      hasCarrier,
-      isOurs,
-    })),
+    links: bounded("links", links).map(
+      ({ name, kind, parent, vlanId, master, mac, mtu, isUp, hasCarrier, isOurs }) => ({
+        name,
+        ...optional({ kind, parent, vlanId, master, mac }),
+        mtu,
+        isUp,
+        hasCarrier,
+        isOurs,
+      }),
+    ),
     addresses: bounded("addresses", addresses).map(({ link, address, isOurs, isDynamic }) => ({
       link,
       address,

@@ -59,7 +59,8 @@ export function parseRouteTo(address: string, stdout: string): RouteAnswer {
     .split("\n")
     .filter((line) => line.trim() !== "")
     .map(firstOf);
-  if (taken === undefined) throw new HostError("bad-output", "cannot read what ip says of a route", { details: { tool: "ip" } });
+  if (taken === undefined)
+    throw new HostError("bad-output", "cannot read what ip says of a route", { details: { tool: "ip" } });
   const [via, link, source] = [textOf(taken["gateway"]), textOf(taken["dev"]), textOf(taken["prefsrc"])];
   const table = count(taken["table"]);
   const destination = textOf(matched?.["dst"]);

@@ -57,7 +57,12 @@ test("every translation with its hits, also one that was never hit", async () =>
           initialHit: null,
           latestHit: null,
         },
-        expect.objectContaining({ trackerID: "red:1", type: "inside", insideCIDR: "0.0.0.0/0", outsideCIDR: "" }) as object,
+        expect.objectContaining({
+          trackerID: "red:1",
+          type: "inside",
+          insideCIDR: "0.0.0.0/0",
+          outsideCIDR: "",
+        }) as object,
       ],
       total: 3,
     },

@@ -24,7 +24,8 @@ test("the way and the route that it comes from", () => {
 });
 
 test("an own address; the default route; a kernel that does not tell the route", () => {
-  const local = '[{"type":"2","dst":"10.5.0.1","dev":"lo","table":"255","prefsrc":"10.5.0.1","flags":[],"uid":0,"cache":["local"]}]';
+  const local =
+    '[{"type":"2","dst":"10.5.0.1","dev":"lo","table":"255","prefsrc":"10.5.0.1","flags":[],"uid":0,"cache":["local"]}]';
   expect(parseRouteTo("10.5.0.1", local)).toEqual({
     schema: 1,
     to: "10.5.0.1",
