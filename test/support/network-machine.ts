@@ -1,0 +1,161 @@
+import { spawn, spawnSync } from "node:child_process";
+import { rmSync } from "node:fs";
+import { CONTROLLER_PORT, PRIVATE_NET, privateAddressOf, siteOf } from "../../scripts/labs/layout.ts";
+import type { Lab } from "../../scripts/labs/lab.ts";
+import { HOLDFAST, placesOf } from "../../scripts/labs/programs.ts";
+import { ownFiles } from "../../scripts/labs/own-files.ts";
+import { run } from "../../scripts/labs/shell.ts";
+import { machineState, type MachineState } from "./machine-state.ts";
+import { waitFor } from "./wait-for.ts";
+
+/** What the distribution gives the LAN link's other end. */
+export const LAN_HOST = "10.9.0.2";
+
+export interface Finished {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/**
+ * An edge of a lab as a machine: `eth0` is its WAN, set by a distribution that knows nothing of us, and `eth1` a LAN with one other host,
+ * left down. It can lose its power.
+ */
+export class NetworkMachine {
+  readonly lab: Lab;
+  readonly name: string;
+  readonly #mac: string;
+
+  constructor(lab: Lab, name: string) {
+    this.lab = lab;
+    this.name = name;
+    this.#mac = this.sh("cat /sys/class/net/eth0/address").trim();
+    run(["ip", "netns", "add", this.#lanSpace]);
+    this.#plugLan();
+  }
+
+  /** Put before a command line, to run it on this machine. */
+  get within(): readonly string[] {
+    return this.lab.network.on(this.name);
+  }
+
+  /** The same for the host on its LAN. */
+  get lan(): readonly string[] {
+    return ["ip", "netns", "exec", this.#lanSpace];
+  }
+
+  get uid(): string {
+    return this.lab.uidOf(this.name);
+  }
+
+  /** The router that the distribution's default route leads to. */
+  get router(): readonly string[] {
+    return this.lab.network.on(this.#site.name);
+  }
+
+  state(): MachineState {
+    return machineState(this.within);
+  }
+
+  /** Runs a line of shell on the machine, as root there would. */
+  sh(line: string, where = this.within): string {
+    return run([...where, "sh", "-c", line]);
+  }
+
+  /** Asks for a section, as a person would by the API. */
+  put(section: unknown, query = ""): Promise<{ status: number; text: string }> {
+    return this.lab.ask("PUT", `/node/${this.uid}/config/network${query}`, section);
+  }
+
+  /** Runs a verb of ours to its end. */
+  holdfast(...args: readonly string[]): Promise<Finished> {
+    const { state, run } = placesOf(this.lab.dir, this.name);
+    const places = args[0] === "guard" ? ["--state", state, "--run", run] : ["--run", run];
+    const { own } = placesOf(this.lab.dir, this.name);
+    const [file = "", ...rest] = [...this.within, ...ownFiles(own), ...HOLDFAST, ...args, ...places];
+    const child = spawn(file, rest, { stdio: ["ignore", "pipe", "pipe"] });
+    let stdout = "";
+    let stderr = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
+    child.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text));
+    return new Promise((resolve) => child.once("close", (code) => resolve({ code, stdout, stderr })));
+  }
+
+  /** Whether a TCP connection to the control plane comes about. */
+  reachesController(): boolean {
+    const address = this.lab.addressOf("controller");
+    const command = ["timeout", "2", "bash", "-c", `exec 3<>/dev/tcp/${address}/${CONTROLLER_PORT}`];
+    const [file = "", ...args] = [...this.within, ...command];
+    return spawnSync(file, args).status === 0;
+  }
+
+  /** What the agent has written to its log. */
+  log(): string {
+    return run(["cat", `${placesOf(this.lab.dir, this.name).own}/agent.log`]);
+  }
+
+  /** Takes the power away: every process ends at once, and with them everything that was in the kernel. */
+  async cutPower(): Promise<void> {
+    const pids = (): readonly number[] => this.lab.network.pids(this.name);
+    for (const pid of pids()) if (isThere(pid)) process.kill(pid, "SIGKILL");
+    await waitFor("nothing runs on the machine", () => pids().length === 0);
+    run(["ip", "-n", this.#space, "link", "del", "eth0"]);
+    run(["ip", "-n", this.#space, "link", "del", "eth1"]);
+    run(["ip", "netns", "del", this.#space]);
+    rmSync(placesOf(this.lab.dir, this.name).run, { recursive: true, force: true });
+  }
+
+  /** Gives it back: the distribution sets what it sets at every start, and nothing of ours runs. */
+  boot(): void {
+    run(["ip", "netns", "add", this.#space]);
+    const site = this.#site;
+    const batch = (space: string, lines: readonly string[]): string =>
+      run(["ip", "-n", space, "-batch", "-"], `${lines.join("\n")}\n`);
+    const siteSpace = this.router.at(-1) ?? "";
+    batch(this.#space, [
+      "link set lo up",
+      `link add name eth0 address ${this.#mac} type veth peer name ${this.name} netns ${siteSpace}`,
+      `address add ${privateAddressOf(site, this.name)}/24 dev eth0`,
+      "link set dev eth0 up",
+    ]);
+    batch(siteSpace, [`link set dev ${this.name} master lan up`]);
+    batch(this.#space, [`route add default via ${PRIVATE_NET}.1`]);
+    this.#plugLan();
+  }
+
+  #plugLan(): void {
+    const lines = [
+      `link add name eth1 netns ${this.#space} address 02:00:00:00:09:01 type veth peer name eth0 netns ${this.#lanSpace}`,
+    ];
+    run(["ip", "-batch", "-"], `${lines.join("\n")}\n`);
+    const lan = [
+      "link set lo up",
+      `address add ${LAN_HOST}/24 dev eth0`,
+      "link set dev eth0 up",
+      "route add default via 10.9.0.1",
+    ];
+    run(["ip", "-n", this.#lanSpace, "-batch", "-"], `${lan.join("\n")}\n`);
+  }
+
+  get #space(): string {
+    return this.within.at(-1) ?? "";
+  }
+
+  get #lanSpace(): string {
+    return `${this.#space}-lan`;
+  }
+
+  get #site() {
+    const site = siteOf(this.lab.state.layout, this.name);
+    if (site === undefined) throw new Error(`${this.name} is at no site`);
+    return site;
+  }
+}
+
+function isThere(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}

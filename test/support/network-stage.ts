@@ -1,0 +1,46 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect } from "vitest";
+import { openGateways } from "../../scripts/labs/furnish.ts";
+import { Lab } from "../../scripts/labs/lab.ts";
+import { layoutOf, type Site } from "../../scripts/labs/layout.ts";
+import { NetworkMachine } from "./network-machine.ts";
+
+/** A lab whose edges are machines that own their networks. Needs root. */
+export interface NetworkStage {
+  readonly lab: Lab;
+  readonly machine: (name: string) => NetworkMachine;
+}
+
+/** Builds a lab with these edges before the tests of the file that calls it, and takes it away after them. */
+export function networkStage(
+  edges: Readonly<Record<string, Site["others"]>>,
+  { gateways = [] }: { readonly gateways?: readonly string[] } = {},
+): NetworkStage {
+  const dir = mkdtempSync(join(tmpdir(), "hf-lab-"));
+  let built: Lab | undefined;
+  const machines = new Map<string, NetworkMachine>();
+  beforeAll(async () => {
+    expect(process.getuid?.(), "these tests need root, since they make network namespaces").toBe(0);
+    const lab = await Lab.up(dir, layoutOf(gateways, edges));
+    built = lab;
+    await openGateways(lab);
+    for (const name of Object.keys(edges)) machines.set(name, new NetworkMachine(lab, name));
+  });
+  afterAll(async () => {
+    await Lab.down(dir);
+    rmSync(dir, { recursive: true, force: true });
+  });
+  return {
+    get lab() {
+      if (built === undefined) throw new Error("the lab is not up");
+      return built;
+    },
+    machine(name) {
+      const machine = machines.get(name);
+      if (machine === undefined) throw new Error(`no machine is called ${name}`);
+      return machine;
+    },
+  };
+}
