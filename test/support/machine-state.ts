@@ -27,8 +27,8 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** Reads everything; `within` is put before the command, to run it where it is to look. */
 export function machineState(within: readonly string[]): MachineState {
-  const [file = "", ...args] = [...within, "sh", "-c", READ];
-  const text = execFileSync(file, args, { encoding: "utf8", maxBuffer: 1 << 28 });
+  const [file, ...args] = [...within, "sh", "-c", READ];
+  const text = execFileSync(file ?? "", args, { encoding: "utf8", maxBuffer: 1 << 28 });
   const [links = "", addresses = "", routes = "", rules = "", nftables = "", sysctls = ""] = text
     .split("\u001E")
     .map((part) => part.trim());

@@ -1,15 +1,21 @@
 import { spawn, spawnSync } from "node:child_process";
-import { rmSync } from "node:fs";
+import { randomUUID } from "node:crypto";
+import { copyFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { CONTROLLER_PORT, PRIVATE_NET, privateAddressOf, siteOf } from "../../scripts/labs/layout.ts";
 import type { Lab } from "../../scripts/labs/lab.ts";
 import { HOLDFAST, placesOf } from "../../scripts/labs/programs.ts";
 import { ownFiles } from "../../scripts/labs/own-files.ts";
 import { run } from "../../scripts/labs/shell.ts";
+import { askAgent } from "../../scripts/labs/ask-agent.ts";
+import { Status } from "../../src/protocol/local-api.ts";
 import { machineState, type MachineState } from "./machine-state.ts";
 import { waitFor } from "./wait-for.ts";
 
 /** What the distribution gives the LAN link's other end. */
 export const LAN_HOST = "10.9.0.2";
+
+const BOOT_ID = "/proc/sys/kernel/random/boot_id";
 
 export interface Finished {
   readonly code: number | null;
@@ -25,11 +31,15 @@ export class NetworkMachine {
   readonly lab: Lab;
   readonly name: string;
   readonly #mac: string;
+  /** A machine gets another at every start. */
+  readonly #bootIdFile: string;
 
   constructor(lab: Lab, name: string) {
     this.lab = lab;
     this.name = name;
     this.#mac = this.sh("cat /sys/class/net/eth0/address").trim();
+    this.#bootIdFile = join(placesOf(lab.dir, name).own, "boot-id");
+    copyFileSync(BOOT_ID, this.#bootIdFile);
     run(["ip", "netns", "add", this.#lanSpace]);
     this.#plugLan();
   }
@@ -71,9 +81,8 @@ export class NetworkMachine {
   holdfast(...args: readonly string[]): Promise<Finished> {
     const { state, run } = placesOf(this.lab.dir, this.name);
     const places = args[0] === "guard" ? ["--state", state, "--run", run] : ["--run", run];
-    const { own } = placesOf(this.lab.dir, this.name);
-    const [file = "", ...rest] = [...this.within, ...ownFiles(own), ...HOLDFAST, ...args, ...places];
-    const child = spawn(file, rest, { stdio: ["ignore", "pipe", "pipe"] });
+    const [file, ...rest] = [...this.within, ...this.#ownFiles, ...HOLDFAST, ...args, ...places];
+    const child = spawn(file ?? "", rest, { stdio: ["ignore", "pipe", "pipe"] });
     let stdout = "";
     let stderr = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
@@ -85,8 +94,52 @@ export class NetworkMachine {
   reachesController(): boolean {
     const address = this.lab.addressOf("controller");
     const command = ["timeout", "2", "bash", "-c", `exec 3<>/dev/tcp/${address}/${CONTROLLER_PORT}`];
-    const [file = "", ...args] = [...this.within, ...command];
-    return spawnSync(file, args).status === 0;
+    const [file, ...args] = [...this.within, ...command];
+    return spawnSync(file ?? "", args).status === 0;
+  }
+
+  /** What the agent says of itself. */
+  async status(): Promise<Status> {
+    return Status.parse(await askAgent(this.lab, this.name, "/v1/status"));
+  }
+
+  /** Asks for a section by the API, and waits until it is in force, and proven. */
+  async apply(section: unknown, limitMs = 30_000): Promise<Status> {
+    const { documents } = await this.status();
+    const { status, text } = await this.put(section);
+    if (status !== 200) throw new Error(`HTTP ${status}: ${text}`);
+    return this.untilSettled((documents.node?.version ?? 0) + 1, limitMs);
+  }
+
+  /** Waits until the node has made up its mind about its document, which has at least this version. */
+  async untilSettled(least = 1, limitMs = 30_000): Promise<Status> {
+    let seen = "nothing";
+    const look = async (): Promise<Status | undefined> => {
+      const status = await this.status();
+      const { network } = status.sections;
+      const version = status.documents.node?.version ?? 0;
+      seen = JSON.stringify({ session: status.session.state, documents: status.documents, network });
+      return version >= least && network?.version === version && network.state === "converged" ? status : undefined;
+    };
+    return waitFor(`${this.name} is settled`, look, limitMs).catch((error: unknown) => {
+      throw new Error(`${this.name} is not settled: ${seen}\n${this.log().slice(-3000)}`, { cause: error });
+    });
+  }
+
+  /** What the control plane knows of the node. */
+  async record(): Promise<Readonly<Record<string, unknown>>> {
+    return (await this.lab.call("GET", `/node/${this.uid}`)) as Readonly<Record<string, unknown>>;
+  }
+
+  /** What the node has reported to the control plane. */
+  async reported(): Promise<Readonly<Record<string, unknown>>> {
+    const { shadow } = (await this.record()) as { shadow?: { reported?: Record<string, unknown> } };
+    return shadow?.reported ?? {};
+  }
+
+  /** Starts the agent; `within` is put before its command line, after it has its own files. */
+  start(within: readonly string[] = []): Promise<void> {
+    return this.lab.startAgent(this.name, [...this.#ownFiles, ...within]);
   }
 
   /** What the agent has written to its log. */
@@ -94,11 +147,18 @@ export class NetworkMachine {
     return run(["cat", `${placesOf(this.lab.dir, this.name).own}/agent.log`]);
   }
 
+  /** Ends every process of the machine at once; the kernel keeps what it has. */
+  async endEverything(): Promise<void> {
+    const pids = (): readonly number[] => this.lab.network.pids(this.name);
+    await waitFor("nothing runs on the machine", () => {
+      for (const pid of pids()) if (isThere(pid)) process.kill(pid, "SIGKILL");
+      return pids().length === 0;
+    });
+  }
+
   /** Takes the power away: every process ends at once, and with them everything that was in the kernel. */
   async cutPower(): Promise<void> {
-    const pids = (): readonly number[] => this.lab.network.pids(this.name);
-    for (const pid of pids()) if (isThere(pid)) process.kill(pid, "SIGKILL");
-    await waitFor("nothing runs on the machine", () => pids().length === 0);
+    await this.endEverything();
     run(["ip", "-n", this.#space, "link", "del", "eth0"]);
     run(["ip", "-n", this.#space, "link", "del", "eth1"]);
     run(["ip", "netns", "del", this.#space]);
@@ -107,6 +167,7 @@ export class NetworkMachine {
 
   /** Gives it back: the distribution sets what it sets at every start, and nothing of ours runs. */
   boot(): void {
+    writeFileSync(this.#bootIdFile, `${randomUUID()}\n`);
     run(["ip", "netns", "add", this.#space]);
     const site = this.#site;
     const batch = (space: string, lines: readonly string[]): string =>
@@ -135,6 +196,12 @@ export class NetworkMachine {
       "route add default via 10.9.0.1",
     ];
     run(["ip", "-n", this.#lanSpace, "-batch", "-"], `${lan.join("\n")}\n`);
+  }
+
+  /** What every process of ours on it sees of its own. */
+  get #ownFiles(): readonly string[] {
+    const mount = `mount --bind ${this.#bootIdFile} ${BOOT_ID} && exec "$0" "$@"`;
+    return [...ownFiles(placesOf(this.lab.dir, this.name).own), "sh", "-c", mount];
   }
 
   get #space(): string {
