@@ -1,10 +1,10 @@
 import { spawn, spawnSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { copyFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { CONTROLLER_PORT, PRIVATE_NET, privateAddressOf, siteOf } from "../../scripts/labs/layout.ts";
 import type { Lab } from "../../scripts/labs/lab.ts";
-import { HOLDFAST, placesOf } from "../../scripts/labs/programs.ts";
+import { HOLDFAST, placesOf, startAside } from "../../scripts/labs/programs.ts";
 import { ownFiles } from "../../scripts/labs/own-files.ts";
 import { run } from "../../scripts/labs/shell.ts";
 import { askAgent } from "../../scripts/labs/ask-agent.ts";
@@ -15,6 +15,7 @@ import { waitFor } from "./wait-for.ts";
 /** What the distribution gives the LAN link's other end. */
 export const LAN_HOST = "10.9.0.2";
 
+const PORTAL = join(import.meta.dirname, "portal-program.ts");
 const BOOT_ID = "/proc/sys/kernel/random/boot_id";
 
 export interface Finished {
@@ -41,7 +42,7 @@ export class NetworkMachine {
     this.#bootIdFile = join(placesOf(lab.dir, name).own, "boot-id");
     copyFileSync(BOOT_ID, this.#bootIdFile);
     run(["ip", "netns", "add", this.#lanSpace]);
-    this.#plugLan();
+    this.plugLan();
   }
 
   /** Put before a command line, to run it on this machine. */
@@ -126,6 +127,12 @@ export class NetworkMachine {
     });
   }
 
+  /** Waits until there is a session. */
+  async untilOnline(): Promise<void> {
+    const isOnline = async (): Promise<boolean> => (await this.status()).session.state === "online";
+    await waitFor(`${this.name} is online`, isOnline, 90_000);
+  }
+
   /** What the control plane knows of the node. */
   async record(): Promise<Readonly<Record<string, unknown>>> {
     return (await this.lab.call("GET", `/node/${this.uid}`)) as Readonly<Record<string, unknown>>;
@@ -137,9 +144,22 @@ export class NetworkMachine {
     return shadow?.reported ?? {};
   }
 
+  /** What happened to it, as the control plane was told, newest first. */
+  async events(): Promise<readonly Readonly<Record<string, unknown>>[]> {
+    const found = await this.lab.call("GET", `/v2/event/${this.uid}?limit=100&sort=timestamp:desc`);
+    return found as readonly Readonly<Record<string, unknown>>[];
+  }
+
   /** Starts the agent; `within` is put before its command line, after it has its own files. */
   start(within: readonly string[] = []): Promise<void> {
     return this.lab.startAgent(this.name, [...this.#ownFiles, ...within]);
+  }
+
+  /** Starts a captive portal on a machine of the site; it ends with the lab. */
+  async startPortal(host: string, port: number): Promise<void> {
+    const log = join(this.lab.dir, `${host}-portal.log`);
+    startAside(this.lab.network.on(host), [process.execPath, PORTAL, String(port)], log);
+    await waitFor(`the portal on ${host}`, () => readFileSync(log, "utf8").includes("ready"));
   }
 
   /** What the agent has written to its log. */
@@ -181,10 +201,11 @@ export class NetworkMachine {
     ]);
     batch(siteSpace, [`link set dev ${this.name} master lan up`]);
     batch(this.#space, [`route add default via ${PRIVATE_NET}.1`]);
-    this.#plugLan();
+    this.plugLan();
   }
 
-  #plugLan(): void {
+  /** Plugs the LAN in, into a card that was not there before. */
+  plugLan(): void {
     const lines = [
       `link add name eth1 netns ${this.#space} address 02:00:00:00:09:01 type veth peer name eth0 netns ${this.#lanSpace}`,
     ];

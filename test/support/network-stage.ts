@@ -7,6 +7,16 @@ import { Lab } from "../../scripts/labs/lab.ts";
 import { layoutOf, type Site } from "../../scripts/labs/layout.ts";
 import { NetworkMachine } from "./network-machine.ts";
 
+/** The shortest time that a change may be given to prove itself. */
+export const WINDOW_SECONDS = 30;
+
+/** A section with an interface as the WAN, and an address on the LAN. */
+export function lanSection<T extends object>(wan: T): { readonly interfaces: readonly (T | typeof LAN)[] } {
+  return { interfaces: [wan, LAN] };
+}
+
+const LAN = { nic: "eth1", ip: "10.9.0.1/24" };
+
 /** A lab whose edges are machines that own their networks. Needs root. */
 export interface NetworkStage {
   readonly lab: Lab;
