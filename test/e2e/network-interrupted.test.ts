@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { differences, type MachineState } from "../support/machine-state.ts";
-import type { NetworkMachine } from "../support/network-machine.ts";
+import type { EdgeMachine } from "../support/edge-machine.ts";
 import { lanSection, networkStage, WINDOW_SECONDS } from "../support/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -8,7 +8,7 @@ const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
 const stage = networkStage({ killed: [], hung: [], rebooted: [], newer: [] });
 
 /** Makes a change that cannot be proven, and gives what was there before it. */
-async function inTheWindow(machine: NetworkMachine): Promise<MachineState> {
+async function inTheWindow(machine: EdgeMachine): Promise<MachineState> {
   await machine.apply(lanSection(WAN));
   const good = machine.state();
   await machine.put(lanSection({ ...WAN, gateway: "192.168.1.99" }));
@@ -16,12 +16,12 @@ async function inTheWindow(machine: NetworkMachine): Promise<MachineState> {
   return good;
 }
 
-function untilAsBefore(machine: NetworkMachine, good: MachineState): Promise<true> {
+function untilAsBefore(machine: EdgeMachine, good: MachineState): Promise<true> {
   const isBack = (): boolean => differences(good, machine.state()).length === 0;
   return waitFor(`the network of ${machine.name} is as it was`, isBack, (WINDOW_SECONDS + 15) * 1000);
 }
 
-async function killed(machine: NetworkMachine): Promise<void> {
+async function killed(machine: EdgeMachine): Promise<void> {
   const good = await inTheWindow(machine);
   await machine.lab.endAgent(machine.name, "SIGKILL");
   await untilAsBefore(machine, good);
@@ -32,7 +32,7 @@ async function killed(machine: NetworkMachine): Promise<void> {
   expect(differences(good, machine.state())).toEqual([]);
 }
 
-async function hung(machine: NetworkMachine): Promise<void> {
+async function hung(machine: EdgeMachine): Promise<void> {
   const good = await inTheWindow(machine);
   const pid = machine.lab.pidOf(machine.name, "agent") ?? 0;
   process.kill(pid, "SIGSTOP");
@@ -43,7 +43,7 @@ async function hung(machine: NetworkMachine): Promise<void> {
   expect(differences(good, machine.state())).toEqual([]);
 }
 
-async function rebooted(machine: NetworkMachine): Promise<void> {
+async function rebooted(machine: EdgeMachine): Promise<void> {
   const good = await inTheWindow(machine);
   await machine.cutPower();
   machine.boot();
@@ -54,7 +54,7 @@ async function rebooted(machine: NetworkMachine): Promise<void> {
   await isTold(machine);
 }
 
-async function newer(machine: NetworkMachine): Promise<void> {
+async function newer(machine: EdgeMachine): Promise<void> {
   const good = await inTheWindow(machine);
   // Nobody can be asked over this network, so the next version comes when the old one is back.
   await machine.put(lanSection({ ...WAN, mtu: 1400 }));
@@ -65,7 +65,7 @@ async function newer(machine: NetworkMachine): Promise<void> {
 }
 
 /** The control plane has been told that the change was taken back. */
-function isTold(machine: NetworkMachine): Promise<unknown> {
+function isTold(machine: EdgeMachine): Promise<unknown> {
   return waitFor(
     `the control plane knows of ${machine.name}`,
     async () => /taken back/i.test(JSON.stringify(await machine.events())),

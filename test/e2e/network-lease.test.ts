@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startAside } from "../../scripts/labs/programs.ts";
 import { differences } from "../support/machine-state.ts";
-import type { NetworkMachine } from "../support/network-machine.ts";
+import type { EdgeMachine } from "../support/edge-machine.ts";
 import { networkStage, WINDOW_SECONDS } from "../support/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -10,7 +10,7 @@ const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
 const stage = networkStage({ a: [] });
 
 /** Gives leases out on the LAN; the function ends that. */
-async function serveLeases(machine: NetworkMachine, address: string): Promise<() => void> {
+async function serveLeases(machine: EdgeMachine, address: string): Promise<() => void> {
   const log = join(machine.lab.dir, "dnsmasq.log");
   const options = ["--port=0", "--no-daemon", "--conf-file=/dev/null", "--leasefile-ro", "--dhcp-authoritative"];
   const range = [`--dhcp-range=${address},${address},255.255.255.0,2m`, "--interface=eth0", "--no-ping"];

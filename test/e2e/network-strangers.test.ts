@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { differences, type MachineState } from "../support/machine-state.ts";
-import type { NetworkMachine } from "../support/network-machine.ts";
+import type { EdgeMachine } from "../support/edge-machine.ts";
 import { lanSection, networkStage, WINDOW_SECONDS } from "../support/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -43,7 +43,7 @@ function lost(before: MachineState, after: MachineState): readonly string[] {
   return differences(before, after).filter((line) => /^(?:addresses|routes|rules|nftables): - /.test(line));
 }
 
-async function lookAround(machine: NetworkMachine): Promise<MachineState> {
+async function lookAround(machine: EdgeMachine): Promise<MachineState> {
   for (const line of STRANGERS.trim().split("\n")) machine.sh(line);
   machine.sh(
     `nft -f - <<'END'\n${FILTERS.replaceAll("; }", "\n}").replaceAll("{ ", "{\n").replaceAll("; ", "\n")}\nEND`,

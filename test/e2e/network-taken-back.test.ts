@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { differences } from "../support/machine-state.ts";
-import type { NetworkMachine } from "../support/network-machine.ts";
+import type { EdgeMachine } from "../support/edge-machine.ts";
 import { lanSection, networkStage, WINDOW_SECONDS } from "../support/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -10,7 +10,7 @@ interface Fault {
   readonly why: string;
   readonly section: object;
   /** What has to be otherwise around the machine for it to hurt. */
-  readonly before?: (machine: NetworkMachine) => void | Promise<void>;
+  readonly before?: (machine: EdgeMachine) => void | Promise<void>;
   /** What the evidence speaks of. */
   readonly evidence: RegExp;
 }
@@ -111,7 +111,7 @@ async function suffer({ machine: name, section, before, evidence }: Fault): Prom
 }
 
 /** A machine of the site answers whatever is asked, in the name of whoever it was asked of. */
-async function openPortal(machine: NetworkMachine): Promise<void> {
+async function openPortal(machine: EdgeMachine): Promise<void> {
   const box = machine.lab.network.on("portal-box");
   machine.sh("echo 1 > /proc/sys/net/ipv4/ip_forward", box);
   machine.sh("nft add table ip portal", box);
@@ -121,7 +121,7 @@ async function openPortal(machine: NetworkMachine): Promise<void> {
 }
 
 /** The router knows who has the address, as after an answer to its question. */
-function claimAddress(machine: NetworkMachine): void {
+function claimAddress(machine: EdgeMachine): void {
   const mac = machine.sh("cat /sys/class/net/eth0/address", machine.lab.network.on("twin-box")).trim();
   machine.sh(`ip neigh replace 192.168.1.5 lladdr ${mac} dev lan nud permanent`, machine.router);
 }

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { differences } from "../support/machine-state.ts";
-import type { NetworkMachine } from "../support/network-machine.ts";
+import type { EdgeMachine } from "../support/edge-machine.ts";
 import { lanSection, networkStage } from "../support/network-stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
@@ -24,7 +24,7 @@ const after = {
 };
 
 /** Its agent runs with tools that can be told to fail, and has the network from before. */
-async function withTools(name: string): Promise<readonly [NetworkMachine, WrappedTools]> {
+async function withTools(name: string): Promise<readonly [EdgeMachine, WrappedTools]> {
   const machine = stage.machine(name);
   const tools = new WrappedTools(join(tempDir(), "tools"));
   await machine.lab.endAgent(name);

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { cut, heal } from "../../scripts/labs/faults.ts";
 import { placesOf } from "../../scripts/labs/programs.ts";
 import { differences, type MachineState } from "./machine-state.ts";
-import type { NetworkMachine } from "./network-machine.ts";
+import type { EdgeMachine } from "./edge-machine.ts";
 import { describePoint, type Point } from "./strace.ts";
 import { killPointsOf, traceRunning } from "./strace-running.ts";
 import { tempDir } from "./temp-dir.ts";
@@ -30,7 +30,7 @@ export function describeNetworkPoint(at: NetworkPoint): string {
  * agent is online with the old section each time; after the kill nobody reaches the control plane.
  */
 export class NetworkKills {
-  readonly #machine: NetworkMachine;
+  readonly #machine: EdgeMachine;
   readonly #sections: { readonly before: Section; readonly after: Section };
   readonly #tools: WrappedTools;
   readonly #template = join(tempDir(), "state");
@@ -41,7 +41,7 @@ export class NetworkKills {
   /** How many kills came too late, since a run made fewer calls than the one that was recorded; they came after the change. */
   late = 0;
 
-  constructor(machine: NetworkMachine, before: Section, after: Section) {
+  constructor(machine: EdgeMachine, before: Section, after: Section) {
     this.#machine = machine;
     this.#sections = { before, after };
     this.#tools = new WrappedTools(join(tempDir(), "tools"));

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect } from "vitest";
 import { openGateways } from "../../scripts/labs/furnish.ts";
 import { Lab } from "../../scripts/labs/lab.ts";
 import { layoutOf, type Site } from "../../scripts/labs/layout.ts";
-import { NetworkMachine } from "./network-machine.ts";
+import { EdgeMachine } from "./edge-machine.ts";
 
 /** The shortest time that a change may be given to prove itself. */
 export const WINDOW_SECONDS = 30;
@@ -20,7 +20,7 @@ const LAN = { nic: "eth1", ip: "10.9.0.1/24" };
 /** A lab whose edges are machines that own their networks. Needs root. */
 export interface NetworkStage {
   readonly lab: Lab;
-  readonly machine: (name: string) => NetworkMachine;
+  readonly machine: (name: string) => EdgeMachine;
 }
 
 /** Builds a lab with these edges before the tests of the file that calls it, and takes it away after them. */
@@ -30,13 +30,13 @@ export function networkStage(
 ): NetworkStage {
   const dir = mkdtempSync(join(tmpdir(), "hf-lab-"));
   let built: Lab | undefined;
-  const machines = new Map<string, NetworkMachine>();
+  const machines = new Map<string, EdgeMachine>();
   beforeAll(async () => {
     expect(process.getuid?.(), "these tests need root, since they make network namespaces").toBe(0);
     const lab = await Lab.up(dir, layoutOf(gateways, edges));
     built = lab;
     await openGateways(lab);
-    for (const name of Object.keys(edges)) machines.set(name, new NetworkMachine(lab, name));
+    for (const name of Object.keys(edges)) machines.set(name, new EdgeMachine(lab, name));
   });
   afterAll(async () => {
     await Lab.down(dir);

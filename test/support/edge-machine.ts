@@ -28,7 +28,7 @@ export interface Finished {
  * An edge of a lab as a machine: `eth0` is its WAN, set by a distribution that knows nothing of us, and `eth1` a LAN with one other host,
  * left down. It can lose its power.
  */
-export class NetworkMachine {
+export class EdgeMachine {
   readonly lab: Lab;
   readonly name: string;
   readonly #mac: string;
