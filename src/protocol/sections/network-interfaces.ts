@@ -4,6 +4,7 @@ import { isPresent, type RawItem } from "./forms.ts";
 import type { InterfaceRoute, NetworkInterface, SubInterface } from "./network-config.ts";
 import {
   clusterFields,
+  CloudRouteItem,
   DEFAULT_VRF,
   InterfaceAddress,
   InterfaceRouteItem,
@@ -27,7 +28,10 @@ export interface Interfaces {
 const { nic, requires } = sharedFields;
 const Identity = z.object({ nic });
 const Own = z.object({ nic, requires, ...ownFields });
-const Inherited = z.object(clusterFields);
+const Inherited = z.object({
+  clusterIP: clusterFields.clusterIP,
+  clusterRouteTables: clusterFields.clusterRouteTables,
+});
 const Vlan = z.object({ ...vlanFields, ip: InterfaceAddress.optional(), clusterIPs: list(InterfaceAddress, 64) });
 
 /** Fields without which an interface still has its addresses. */
@@ -81,10 +85,13 @@ function interfaceOf(
   const { description, gateway, mtu } = own;
   const ip = dhcp ? undefined : own.ip;
   if (dhcp && own.ip !== undefined) {
-    reader.tolerate("E_DEPENDENCY", at, "ip", "has no place beside dhcp, which gives the address");
+    reader.tolerate("E_DEPENDENCY", at, "ip", "has no place beside dhcp, which gives the address", "ignored");
   }
   if (!dhcp && ip === undefined && !isPresent(at.fields["subInterfaces"]) && !isPresent(at.fields["clusterIP"])) {
     reader.note("E_REQUIRED", at, "ip", "is required without dhcp: the interface has no address");
+  }
+  if (ip !== undefined && gateway !== undefined && ![ip, ...(own.addIps ?? [])].some((one) => holds(one, gateway))) {
+    reader.note("E_RANGE", at, "gateway", `${gateway} is in no network of this interface`);
   }
   const routes = uniqueRoutes(
     reader,
@@ -133,7 +140,7 @@ function fixedOf(reader: NetworkReader, at: RawItem, own: z.output<typeof Own>):
   const { speed, duplex } = own;
   if (speed !== undefined && (duplex === "full" || duplex === "half")) return { fixed: { speedMbps: speed, duplex } };
   const missing = speed === undefined ? "speed" : "duplex";
-  reader.tolerate("E_REQUIRED", at, missing, "is required with mode manual; speed and duplex are negotiated");
+  reader.tolerate("E_REQUIRED", at, missing, "is required with mode manual", "speed and duplex are negotiated");
   return {};
 }
 
@@ -224,14 +231,20 @@ function fromCluster(
   ip: string | undefined,
   more: readonly string[],
 ): Pick<NetworkInterface, "clusterIp" | "cloudRoutes" | "clusterRouteTables"> {
-  const fields = Object.fromEntries(Object.keys(clusterFields).map((name) => [name, at.fields[name]]));
-  const inherited = reader.judge({ ...at, fields }, Inherited, new Set(Object.keys(clusterFields)));
-  const { clusterIP, cloudRoutes = [], clusterRoutes = [], clusterRouteTables = [] } = inherited ?? {};
+  const names = Object.keys(Inherited.shape);
+  const fields = Object.fromEntries(names.map((name) => [name, at.fields[name]]));
+  const { clusterIP, clusterRouteTables = [] } = reader.judge({ ...at, fields }, Inherited, new Set(names)) ?? {};
   const subnets = [ip, ...more].filter((text) => text !== undefined);
   if (clusterIP !== undefined && subnets.length > 0 && !subnets.some((subnet) => holds(subnet, clusterIP))) {
     reader.note("E_RANGE", at, "clusterIP", `${clusterIP} is in no network of this interface`);
   }
-  const routes = new Map([...cloudRoutes, ...clusterRoutes].map(({ route, description }) => [route, description]));
+  const cloudRoutes = (["cloudRoutes", "clusterRoutes"] as const).flatMap((name) =>
+    reader.entries(at, at.fields, name, NETWORK_LIMITS.cloudRoutes).entries.flatMap((entry) => {
+      const item = reader.judge(entry, CloudRouteItem);
+      return item === undefined ? [] : [item];
+    }),
+  );
+  const routes = new Map(cloudRoutes.map(({ route, description }) => [route, description]));
   return {
     ...(clusterIP === undefined ? {} : { clusterIp: clusterIP }),
     ...(routes.size === 0
@@ -250,7 +263,7 @@ function ignoreCluster(reader: NetworkReader, at: RawItem): Record<string, never
   for (const name of Object.keys(clusterFields)) {
     const value = at.fields[name];
     if (!isPresent(value) || value === "" || (Array.isArray(value) && value.length === 0)) continue;
-    reader.tolerate("E_CLUSTER_FIELD", at, name, "is only for the configuration of a cluster");
+    reader.tolerate("E_CLUSTER_FIELD", at, name, "is only for the configuration of a cluster", "ignored");
   }
   return {};
 }

@@ -2,6 +2,8 @@ import { DEFAULT_VRF } from "./network-fields.ts";
 import type { NetworkReader, Place } from "./network-reader.ts";
 
 const LONGEST = 15;
+/** Names below /proc/sys/net/ipv4/conf that are no links, and the link that is never set down. */
+const RESERVED: ReadonlySet<string> = new Set(["all", DEFAULT_VRF, "lo"]);
 
 /** The names of links, tunnels and VRFs in the section, which share one namespace on the machine. */
 export class NetworkNames {
@@ -9,9 +11,19 @@ export class NetworkNames {
   readonly #vrfs = new Set([DEFAULT_VRF]);
   /** The links of VLANs by the name they would have if there were room. */
   readonly #vlans = new Map<string, string>();
+  /** What no VLAN's link may be called. */
+  readonly #taken: Set<unknown>;
 
-  /** Takes a name; of two entries with one name the later is rejected, and this is false. */
+  constructor(nics: Iterable<unknown>) {
+    this.#taken = new Set(nics);
+  }
+
+  /** Takes a name; one that Linux keeps, and the later of two that are alike, is rejected, and this is false. */
   claim(reader: NetworkReader, at: Place, field: string, name: string): boolean {
+    if (RESERVED.has(name)) {
+      reader.conflict("E_NAME_FORMAT", at, field, `${name} is a name that Linux keeps for itself`);
+      return false;
+    }
     const other = this.#paths.get(name);
     if (other === undefined) this.#paths.set(name, at.path);
     else reader.conflict("E_NAME_DUPLICATE", at, field, `${name} is in ${other} already`);
@@ -34,6 +46,7 @@ export class NetworkNames {
     if (known !== undefined) return known;
     const link = full.length <= LONGEST ? full : this.#shortened(nic, id, full);
     this.#vlans.set(full, link);
+    this.#taken.add(link);
     return link;
   }
 
@@ -47,12 +60,11 @@ export class NetworkNames {
   }
 
   #shortened(nic: string, id: number, full: string): string {
-    const taken = new Set([...this.#paths.keys(), ...this.#vlans.values()]);
     for (let salt = 0; ; salt++) {
       const digest = digestOf(salt === 0 ? full : `${full} ${salt}`);
       const tail = `${digest}.${id}`;
       const link = nic.slice(0, LONGEST - tail.length) + tail;
-      if (!taken.has(link)) return link;
+      if (!this.#taken.has(link)) return link;
     }
   }
 }

@@ -29,11 +29,10 @@ export class NetworkReader {
     this.notices.push(configIssue(code, at, field, text));
   }
 
-  /** Notes what goes on in a stored section and is refused in a new one. */
-  tolerate(code: ConfigCode, at: Place, field: string, text: string): void {
-    const issue = configIssue(code, at, field, text);
-    this.notices.push(issue);
-    this.conflicts.push(issue);
+  /** Notes what goes on in a stored section, with what comes of it, and is refused in a new one. */
+  tolerate(code: ConfigCode, at: Place, field: string, text: string, outcome: string): void {
+    this.notices.push(configIssue(code, at, field, `${text}; ${outcome}`));
+    this.conflicts.push(configIssue(code, at, field, text));
   }
 
   /** Rejects what is wrong by itself, which a schema tells the API. */
@@ -126,10 +125,10 @@ export class NetworkReader {
     const cidr = parseCidr(value);
     if (cidr === undefined) return value;
     if (cidr.hadHostBits) {
-      const text = `${value} has host bits; taken as ${cidr.text}`;
+      const [text, outcome] = [`${value} has host bits`, `taken as ${cidr.text}`];
       // Only translations are written in one spelling by newer control planes.
-      if (at.path.includes(".nats.")) this.tolerate("E_CIDR_HOSTBITS", at, name, text);
-      else this.note("E_CIDR_HOSTBITS", at, name, text);
+      if (at.path.includes(".nats.")) this.tolerate("E_CIDR_HOSTBITS", at, name, text, outcome);
+      else this.note("E_CIDR_HOSTBITS", at, name, `${text}; ${outcome}`);
     } else if (!value.includes("/")) {
       this.note("E_CIDR_INVALID", at, name, `${value} has no prefix length; taken as ${cidr.text}`);
     }

@@ -35,9 +35,10 @@ export function readRouting(
   };
 }
 
-/** By line; those without one last, in the order in which they are written. */
+/** By line; those without one last, in the order in which they are written, and those whose line cannot be read first. */
 function inOrder<T>(found: readonly { readonly value: T; readonly at: RawItem }[]): T[] {
-  const lineOf = ({ fields }: RawItem): number => toNumber(fields["line"]) ?? Infinity;
+  const lineOf = ({ fields: { line } }: RawItem): number =>
+    isPresent(line) && line !== "" ? (toNumber(line) ?? -Infinity) : Infinity;
   const places = found.map(({ value, at }) => ({ value, line: lineOf(at) }));
   return places.toSorted((a, b) => (a.line === b.line ? 0 : a.line - b.line)).map(({ value }) => value);
 }
@@ -176,7 +177,7 @@ function portsOf(
 ): { readonly ports?: PortRange } {
   if (ports === undefined) return {};
   if (protocol !== "tcp" && protocol !== "udp") {
-    reader.tolerate("E_DEPENDENCY", at, "ports", `only tcp and udp have ports; ignored with ${protocol}`);
+    reader.tolerate("E_DEPENDENCY", at, "ports", "only tcp and udp have ports", `ignored with ${protocol}`);
     return {};
   }
   const [first = 0, last = first] = ports.split("-").map(Number);

@@ -84,9 +84,10 @@ export function networkOf(
 function read(reader: NetworkReader, raw: JsonObject, context: NetworkContext): NetworkConfig {
   const listed = (name: "interfaces" | "vrfs" | "tunnels"): RawItem[] =>
     reader.entries(SECTION, raw, name, NETWORK_LIMITS[name]).entries;
-  const names = new NetworkNames();
   const [nics, tunnels] = [listed("interfaces"), listed("tunnels")];
-  const heads = readVrfs(reader, listed("vrfs"), names);
+  const nicNames = new Set(nics.map(({ fields }) => fields["nic"]));
+  const names = new NetworkNames(nicNames);
+  const heads = readVrfs(reader, listed("vrfs"), names, nicNames);
   const { interfaces, held, left } = readInterfaces(reader, nics, names, context.isMember);
   const readable = readTunnels(reader, tunnels, names, context);
   const at: RawItem = { ...SECTION, index: 0, fields: raw };
@@ -113,14 +114,13 @@ function read(reader: NetworkReader, raw: JsonObject, context: NetworkContext): 
   };
 }
 
-function readVrfs(reader: NetworkReader, entries: readonly RawItem[], names: NetworkNames) {
+function readVrfs(reader: NetworkReader, entries: readonly RawItem[], names: NetworkNames, nics: ReadonlySet<unknown>) {
   return entries.flatMap((at) => {
     const head = reader.judge(at, VrfHead);
     if (head === undefined) return [];
-    if (names.hasVrf(head.name)) {
-      const text =
-        head.name === "default" ? "is the name of the default context" : "is the name of another VRF already";
-      reader.conflict("E_NAME_DUPLICATE", at, "name", `${head.name} ${text}`);
+    // The interface goes before: it may be the way to the control plane.
+    if (nics.has(head.name)) {
+      reader.conflict("E_NAME_DUPLICATE", at, "name", `${head.name} is the name of an interface already`);
       return [];
     }
     if (!names.claim(reader, at, "name", head.name)) return [];
