@@ -24,6 +24,7 @@ import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
+import { openCommit } from "./open-commit.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
@@ -112,6 +113,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
 
   const exec = hostExec(clock);
+  const dialler = hostDialler(clock, settings.proxies);
   const domain = domainReader();
   const dataPlane = openOverlay({
     settings,
@@ -134,7 +136,17 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { overlay, mesh } = dataPlane;
   const sectionsOf = (current: Desired) => listSections({ overlay, documents: { current }, domain, reader });
   const sections = listSections({ overlay, documents, domain, reader });
-  const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, onFault: fault });
+  const commit = openCommit({
+    settings,
+    exec,
+    dialler,
+    bootId,
+    overlay: () => overlay,
+    registration: () => node?.registration,
+    knownAddresses: () => knownAddresses?.list ?? [],
+    session: () => session,
+  });
+  const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, commit, onFault: fault });
   applying.onSettled(() => mesh.look());
 
   // Shadow and heartbeat.
@@ -191,12 +203,12 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
 
   // The control plane.
-  const dialler = hostDialler(clock, settings.proxies);
   const http = hostHttpClient(dialler, () => clock.now());
   const ending = new AbortController();
   let node: ManagedNode | undefined;
   let session: Session | undefined;
   let counter: SessionCounter | undefined;
+  let knownAddresses: KnownAddresses | undefined;
   let clockOffsetSeconds: number | undefined;
 
   /** By how much the wall clock is ahead of session time, now or at the start of the last session. */
@@ -213,6 +225,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     }
     void overlay.identify({ uid: registration.node.uid, key: keys.overlay }, ending.signal).catch(notSaved);
     const addresses = await KnownAddresses.open(identity.addresses, notSaved);
+    knownAddresses = addresses;
     const managed = new ManagedNode({
       clock,
       random,
@@ -260,6 +273,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       onOnline: (connection) => {
         clockOffsetSeconds = clockOffset();
         managed.online(connection);
+        applying.committing.commit.sessionOpened();
         mesh.look();
       },
       onOffline: () => {
