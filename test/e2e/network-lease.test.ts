@@ -2,8 +2,8 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startAside } from "../../scripts/labs/programs.ts";
 import { differences } from "../support/machine-state.ts";
-import type { EdgeMachine } from "../support/edge-machine.ts";
-import { networkStage, WINDOW_SECONDS } from "../support/network-stage.ts";
+import { WINDOW_SECONDS, type EdgeMachine } from "../support/edge-machine.ts";
+import { networkStage } from "../support/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };

@@ -12,6 +12,8 @@ import { Status } from "../../src/protocol/local-api.ts";
 import { machineState, type MachineState } from "./machine-state.ts";
 import { waitFor } from "./wait-for.ts";
 
+/** The shortest time that a change may be given to prove itself. */
+export const WINDOW_SECONDS = 30;
 /** What the distribution gives the LAN link's other end. */
 export const LAN_HOST = "10.9.0.2";
 
@@ -73,8 +75,8 @@ export class EdgeMachine {
     return run([...where, "sh", "-c", line]);
   }
 
-  /** Asks for a section, as a person would by the API. */
-  put(section: unknown, query = ""): Promise<{ status: number; text: string }> {
+  /** Asks for a section, as a person would by the API; by default it has little time to prove itself. */
+  put(section: unknown, query = `?confirm=${WINDOW_SECONDS}`): Promise<{ status: number; text: string }> {
     return this.lab.ask("PUT", `/node/${this.uid}/config/network${query}`, section);
   }
 

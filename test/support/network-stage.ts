@@ -7,9 +7,6 @@ import { Lab } from "../../scripts/labs/lab.ts";
 import { layoutOf, type Site } from "../../scripts/labs/layout.ts";
 import { EdgeMachine } from "./edge-machine.ts";
 
-/** The shortest time that a change may be given to prove itself. */
-export const WINDOW_SECONDS = 30;
-
 /** A section with an interface as the WAN, and an address on the LAN. */
 export function lanSection<T extends object>(wan: T): { readonly interfaces: readonly (T | typeof LAN)[] } {
   return { interfaces: [wan, LAN] };

@@ -2,6 +2,7 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { machineState, type MachineState } from "../../../test/support/machine-state.ts";
 import { delay, startTool, until } from "../programs.ts";
 
 /** A machine that netplan looks after. */
@@ -10,8 +11,9 @@ export interface NetplanMachine {
   apply(yaml: string): Promise<void>;
   /** Starts `netplan try` on a text, and gives what it took until `isDone`, in milliseconds, while it goes on waiting for ENTER. */
   try(yaml: string, timeoutSeconds: number, isDone: () => boolean): Promise<{ readonly ms: number; kill(): void }>;
-  /** Put before a command line, to run it there. */
-  readonly within: readonly string[];
+  state(): MachineState;
+  /** How many routes there are in the table main. */
+  routes(): number;
   end(): Promise<void>;
 }
 
@@ -70,9 +72,8 @@ export async function startNetplan(dir: string, yaml: string): Promise<NetplanMa
   });
   const write = (text: string): void => void run("sh", "-c", `cat > /${CONFIG} <<'END'\n${text}\nEND`);
   return {
-    get within() {
-      return within;
-    },
+    state: () => machineState(["ip", "netns", "exec", SPACE]),
+    routes: () => execFileSync("ip", ["-n", SPACE, "route"], { encoding: "utf8" }).trim().split("\n").length,
     async apply(text) {
       write(text);
       run("netplan", "apply");
@@ -89,7 +90,7 @@ export async function startNetplan(dir: string, yaml: string): Promise<NetplanMa
       return {
         ms,
         kill: () => {
-          run("pkill", "-KILL", "-f", "netplan/netplan.script|sbin/netplan try|netplan try");
+          run("pkill", "-KILL", "-f", "netplan try");
           void tool.end("SIGKILL");
         },
       };
