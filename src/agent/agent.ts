@@ -24,6 +24,8 @@ import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
+import { openCommit } from "./open-commit.ts";
+import { openNetworkView } from "./open-network-view.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
@@ -112,6 +114,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
 
   const exec = hostExec(clock);
+  const dialler = hostDialler(clock, settings.proxies);
   const domain = domainReader();
   const dataPlane = openOverlay({
     settings,
@@ -134,8 +137,22 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { overlay, mesh } = dataPlane;
   const sectionsOf = (current: Desired) => listSections({ overlay, documents: { current }, domain, reader });
   const sections = listSections({ overlay, documents, domain, reader });
-  const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, onFault: fault });
-  applying.onSettled(() => mesh.look());
+  const commit = openCommit({
+    settings,
+    exec,
+    dialler,
+    bootId,
+    overlay: () => overlay,
+    registration: () => node?.registration,
+    knownAddresses: () => knownAddresses?.list ?? [],
+    session: () => session,
+  });
+  const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, commit, onFault: fault });
+  const networkView = openNetworkView({ clock, exec, log, state, documents, config: () => applying.config() });
+  applying.onSettled(() => {
+    mesh.look();
+    networkView.natWatch.look();
+  });
 
   // Shadow and heartbeat.
   let health: HealthChecks | undefined;
@@ -178,6 +195,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       exec,
       files,
       power,
+      networkView,
       cleanStop,
       speedTestTarget: () => speedTestTarget({ settings, documents, registration, dialler }),
       applying,
@@ -191,12 +209,12 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
 
   // The control plane.
-  const dialler = hostDialler(clock, settings.proxies);
   const http = hostHttpClient(dialler, () => clock.now());
   const ending = new AbortController();
   let node: ManagedNode | undefined;
   let session: Session | undefined;
   let counter: SessionCounter | undefined;
+  let knownAddresses: KnownAddresses | undefined;
   let clockOffsetSeconds: number | undefined;
 
   /** By how much the wall clock is ahead of session time, now or at the start of the last session. */
@@ -213,6 +231,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     }
     void overlay.identify({ uid: registration.node.uid, key: keys.overlay }, ending.signal).catch(notSaved);
     const addresses = await KnownAddresses.open(identity.addresses, notSaved);
+    knownAddresses = addresses;
     const managed = new ManagedNode({
       clock,
       random,
@@ -260,6 +279,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       onOnline: (connection) => {
         clockOffsetSeconds = clockOffset();
         managed.online(connection);
+        applying.committing.commit.sessionOpened();
         mesh.look();
       },
       onOffline: () => {
@@ -342,6 +362,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     overlay,
     domain,
     targets: () => networkTargets(registration(), settings.proxies, overlay.view.mesh),
+    networkView,
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());
@@ -371,6 +392,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     async close() {
       ending.abort(new InputError("cancelled", "the agent is stopping"));
       machine.close();
+      networkView.natWatch.close();
       health?.close();
       await dispatcher.close();
       await applying.close();

@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
+import { z } from "zod";
 
 /** A process named so that a later one with the same number is not taken for it. */
 export interface ProcessId {
@@ -7,8 +8,23 @@ export interface ProcessId {
   readonly startTicks: string;
 }
 
+/** A process as it is named on disk; it says nothing after a reboot. */
+export const ProcessName = z.object({ pid: z.int().min(1), startTicks: z.string().max(32) });
+
+/** This process. */
+export function ownProcess(): ProcessId {
+  return { pid: process.pid, startTicks: readStat(process.pid)?.startTicks ?? "" };
+}
+
+/** Whether the very process still lives, be it stopped or hung; one that only waits to be reaped does not. */
+export function isLiving({ pid, startTicks }: ProcessId): boolean {
+  const stat = readStat(pid);
+  return stat !== undefined && stat.startTicks === startTicks && stat.state !== "Z" && stat.state !== "X";
+}
+
 interface Stat extends ProcessId {
   readonly parent: number;
+  readonly state: string;
 }
 
 /** Every living process below `root`, whatever session or group it moved to; empty where /proc cannot be read. */
@@ -28,6 +44,13 @@ export function descendantsOf(root: number): readonly ProcessId[] {
     }
   }
   return [...found.values()];
+}
+
+/** The process that a copy of its proc_pid_stat(5) names, while it lives; one that nobody has waited for is gone as well. */
+export function findProcess(stat: string): ProcessId | undefined {
+  const { pid, startTicks } = parseStat(stat);
+  const found = Number.isInteger(pid) ? readStat(pid) : undefined;
+  return found?.startTicks === startTicks && isLiving(found) ? { pid, startTicks } : undefined;
 }
 
 /** Sends a signal to a whole process group (kill(2)); one that is gone is fine. */
@@ -68,7 +91,17 @@ function readStat(pid: number): Stat | undefined {
   } catch {
     return undefined;
   }
+  return parseStat(text);
+}
+
+/** A text of proc_pid_stat(5). */
+function parseStat(text: string): Stat {
   // The command in parentheses may itself hold spaces and parentheses; the fields after the last one are plain.
-  const [, parent, ...rest] = text.slice(text.lastIndexOf(")") + 2).split(" ");
-  return { pid, parent: Number(parent), startTicks: rest[17] ?? "" };
+  const [state = "", parent, ...rest] = text.slice(text.lastIndexOf(")") + 2).split(" ");
+  return {
+    pid: Number.parseInt(text, 10),
+    parent: Number(parent),
+    state,
+    startTicks: rest[17] ?? "",
+  };
 }

@@ -76,6 +76,8 @@ export interface Reconciler {
   readonly name: string;
   readonly needsDataPlane: boolean;
   readonly deadlineMs: number;
+  /** Whether it may have steps that could cut the node off. */
+  readonly canCutOff: boolean;
   /** Parses once; what comes back plans for this desired state as often as it is asked. */
   prepare(raw: unknown): Prepared;
   /** Carries out a stored undo. */
@@ -139,6 +141,7 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
     name,
     needsDataPlane: section.needsDataPlane ?? false,
     deadlineMs: section.deadlineMs ?? DEADLINE_MS,
+    canCutOff: stored !== undefined,
     prepare(raw) {
       const { desired, rejected, notices = [], isUnusable = false } = parse(raw);
       return {

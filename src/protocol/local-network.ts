@@ -1,0 +1,94 @@
+import { z } from "zod";
+import { Version } from "./values.ts";
+
+const Name = z.string().max(64);
+const Address = z.string().max(64);
+
+/** A link as the kernel has it. */
+const LinkView = z.object({
+  name: Name,
+  /** `vlan`, `veth`, …; absent for a device. */
+  kind: Name.optional(),
+  parent: Name.optional(),
+  vlanId: Version.optional(),
+  master: Name.optional(),
+  mac: Name.optional(),
+  mtu: Version,
+  isUp: z.boolean(),
+  hasCarrier: z.boolean(),
+  /** This agent made it. */
+  isOurs: z.boolean(),
+});
+
+const AddressView = z.object({ link: Name, address: Address, isOurs: z.boolean(), isDynamic: z.boolean() });
+
+/** A route of an IPv4 table; 254 is main. */
+export const RouteView = z.object({
+  table: Version,
+  kind: Name,
+  destination: Address,
+  via: Address.optional(),
+  link: Name.optional(),
+  metric: Version,
+  /** rtm_protocol: 218 is ours. */
+  protocol: Version,
+  source: Address.optional(),
+  isOurs: z.boolean(),
+});
+export type RouteView = z.infer<typeof RouteView>;
+
+/** A policy rule; the lowest priority number comes first. */
+export const RuleView = z.object({
+  priority: Version,
+  from: Address.optional(),
+  to: Address.optional(),
+  inLink: Name.optional(),
+  outLink: Name.optional(),
+  mark: Version.optional(),
+  mask: Version.optional(),
+  table: Version,
+  isOurs: z.boolean(),
+});
+export type RuleView = z.infer<typeof RuleView>;
+
+const NeighbourView = z.object({ link: Name, address: Address, mac: Name.optional(), states: z.array(Name).max(8) });
+
+/** How many of each kind a report has at most. */
+export const NETWORK_REPORT_LIMITS = {
+  links: 2000,
+  addresses: 5000,
+  routes: 20_000,
+  rules: 5000,
+  neighbours: 5000,
+} as const;
+
+/** What there is on this machine: IPv4, and of this network namespace alone. */
+export const NetworkReport = z.object({
+  schema: z.literal(1),
+  links: z.array(LinkView).max(NETWORK_REPORT_LIMITS.links),
+  addresses: z.array(AddressView).max(NETWORK_REPORT_LIMITS.addresses),
+  routes: z.array(RouteView).max(NETWORK_REPORT_LIMITS.routes),
+  rules: z.array(RuleView).max(NETWORK_REPORT_LIMITS.rules),
+  neighbours: z.array(NeighbourView).max(NETWORK_REPORT_LIMITS.neighbours),
+  /** How many there are of what is not listed whole. */
+  truncated: z.record(z.string().max(16), Version),
+});
+export type NetworkReport = z.infer<typeof NetworkReport>;
+
+/** Query of `GET /v1/route`. */
+export const RouteQuery = z.object({ to: z.ipv4() });
+
+/** The route that a packet of this machine would take to an address, or that none leads there. */
+export const RouteAnswer = z.object({
+  schema: z.literal(1),
+  to: Address,
+  /** `unreachable` where no route leads there, or one that refuses. */
+  kind: Name,
+  via: Address.optional(),
+  link: Name.optional(),
+  source: Address.optional(),
+  table: Version.optional(),
+  /** Of the route that was chosen, where the kernel says which. */
+  matched: z.object({ destination: Address, protocol: Version, metric: Version, isOurs: z.boolean() }).optional(),
+});
+export type RouteAnswer = z.infer<typeof RouteAnswer>;
