@@ -368,3 +368,11 @@ describe("what a member has from its cluster", () => {
     expect(read({ darkMode: true }).config.isPresent).toBe(true);
   });
 });
+
+describe("warnings", () => {
+  it("are not without end", () => {
+    const interfaces = Array.from({ length: 200 }, (_, at) => ({ nic: `eth${at}`, ip: "172.18.0.9/24" }));
+    const { config, notices } = read({ interfaces });
+    expect([config.interfaces.length, notices.length]).toEqual([200, 128]);
+  });
+});
