@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import {
@@ -24,6 +24,11 @@ function toolDirectory(...tools: readonly string[]): string {
   mkdirSync(dir);
   for (const tool of tools) symlinkSync(`/usr/sbin/${tool}`, join(dir, tool));
   return dir;
+}
+
+/** A tool of the test's own. */
+function script(dir: string, name: string, text: string): void {
+  writeFileSync(join(dir, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
 }
 
 describe("observing", () => {
@@ -113,6 +118,24 @@ describe("lines for ip", () => {
     expect((await restarted.observe()).addresses).toContainEqual({ ...mine, ...seen, isOurs: false });
   });
 
+  it("marks addresses by their protocol where ip knows it", async () => {
+    const dir = tempDir();
+    const tools = toolDirectory("nft");
+    script(
+      tools,
+      "ip",
+      `case "$*" in
+      "-force -batch -") cat >/dev/null; echo "Usage: ip address [ proto PROTOCOL ]" >&2; exit 255 ;;
+      "-batch -") cat >${dir}/batch ;;
+      *) exec /usr/sbin/ip "$@" ;; esac`,
+    );
+    const machine = await networkMachine(dir, { searchPath: `${tools}:/usr/bin:/bin` }, PAIR);
+    await machine.apply({ kind: "ip", lines: [addressLine(address), deleteAddressLine(address)] });
+    expect(readFileSync(`${dir}/batch`, "utf8")).toBe(
+      "address replace 192.0.2.1/24 brd + dev va label va:hf proto 218\naddress delete 192.0.2.1/24 dev va\n",
+    );
+  });
+
   it("names the line that failed, in ip's own words, and stops there", async () => {
     const machine = await networkMachine(tempDir(), {}, PAIR);
     const unreachable = routeLine({ ...route, destination: "10.0.0.0/8", via: "203.0.113.1", link: "va" });
@@ -184,8 +207,7 @@ describe("what else is changed", () => {
   it("remembers what speed it fixed", async () => {
     const dir = tempDir();
     const tools = toolDirectory("ip", "nft");
-    writeFileSync(join(tools, "ethtool"), `#!/bin/sh\necho "$*" >>${dir}/told\n`);
-    chmodSync(join(tools, "ethtool"), 0o755);
+    script(tools, "ethtool", `echo "$*" >>${dir}/told`);
     const searchPath = `${tools}:/usr/bin:/bin`;
     const machine = await networkMachine(dir, { searchPath }, "ip link add va type bridge");
     const fixed = { speedMbps: 100, duplex: "half" } as const;
@@ -230,6 +252,19 @@ describe("features", () => {
     expect(features).toMatchObject({ vlan: false, nft: false, dhcp: false });
     const reason = "it could not be tried in a network namespace: unshare is not installed";
     expect(features.reasons).toMatchObject({ vlan: reason, nft: reason, dhcp: "no DHCP client is installed" });
+  });
+
+  it("tries in a user namespace where it may not make another", async () => {
+    const tools = toolDirectory("ip", "nft");
+    script(
+      tools,
+      "unshare",
+      `[ "$1" != -n ] || { echo "unshare: unshare failed: Operation not permitted" >&2; exit 1; }
+      shift; exec /usr/bin/unshare -n "$@"`,
+    );
+    const machine = await networkMachine(tempDir(), { searchPath: `${tools}:/usr/bin:/bin` });
+    expect(await machine.features()).toMatchObject({ nft: true, bridge: true });
+    expect(machine.ran()).toStrictEqual(["unshare", "unshare", "unshare", "unshare"]);
   });
 
   it("tells a missing nft from one that refuses", async () => {

@@ -35,6 +35,13 @@ describe("the ledger", () => {
     });
   });
 
+  it("loses nothing of what is told at once", async () => {
+    const dir = tempDir();
+    const one = ledger(dir);
+    await Promise.all([one.change({ isUsed: true }), one.change({ addresses: [address] }), one.change({ resolver })]);
+    expect(await ledger(dir).content()).toMatchObject({ isUsed: true, addresses: [address], resolver });
+  });
+
   it("forgets what a reboot took with it", async () => {
     const dir = tempDir();
     await ledger(dir).change({

@@ -22,7 +22,10 @@ const signal = new AbortController().signal;
 const FORMER = "search example.net\nnameserver 192.0.2.1\noptions timeout:1\n";
 
 /** Name servers of a machine whose resolv.conf is a file in a directory of its own. */
-function servers(texts: Readonly<Record<string, string>> = {}, exitCode = 0) {
+function servers(
+  texts: Readonly<Record<string, string>> = {},
+  refusal: (args: readonly string[]) => string = () => "",
+) {
   const dir = tempDir();
   const path = join(dir, "resolv.conf");
   const told: string[] = [];
@@ -31,8 +34,9 @@ function servers(texts: Readonly<Record<string, string>> = {}, exitCode = 0) {
   const tools = {
     run: (file: string, args: readonly string[]): Promise<ExecResult> => {
       told.push([file, ...args].join(" "));
-      const result = { exitCode, signal: undefined, stdout: "", stderr: "no link\n", truncated: false };
-      return Promise.resolve(result);
+      const stderr = refusal(args);
+      const exitCode = stderr === "" ? 0 : 1;
+      return Promise.resolve({ exitCode, signal: undefined, stdout: "", stderr, truncated: false });
     },
   };
   const make = () =>
@@ -98,13 +102,21 @@ describe("a plain file", () => {
     const { path, make } = servers();
     writeFileSync(path, FORMER);
     await make().set(["198.51.100.1"], signal);
-    const { text: marked } = { text: readFileSync(path, "utf8") };
     const other = servers();
-    writeFileSync(other.path, marked);
+    writeFileSync(other.path, readFileSync(path));
     expect(await other.make().observe()).toStrictEqual(["198.51.100.1"]);
     await other.make().set(["198.51.100.2"], signal);
     await other.make().set(undefined, signal);
     expect(other.text()).toBe("nameserver 198.51.100.1\nsearch example.net\noptions timeout:1\n");
+  });
+
+  it("that is too large to be kept is not touched", async () => {
+    const { path, make, text } = servers();
+    const large = FORMER + "# more\n".repeat(10_000);
+    writeFileSync(path, large);
+    await expect(make().set(["198.51.100.1"], signal)).rejects.toMatchObject({ code: "resolver-failed" });
+    expect(text()).toBe(large);
+    expect(await make().observe()).toBeUndefined();
   });
 
   it("says that it cannot be written", async () => {
@@ -173,9 +185,18 @@ eth0\t00000000\t0102A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0
     const without = servers({ "/proc/net/route": "" });
     writeFileSync(without.path, "nameserver 127.0.0.53\n");
     await expect(without.make().set(["198.51.100.1"], signal)).rejects.toMatchObject({ code: "resolver-failed" });
-    const refusing = servers(asked(), 1);
+    const refusing = servers(asked(), () => "no link\n");
     writeFileSync(refusing.path, "nameserver 127.0.0.53\n");
     const expected = { code: "resolver-failed", message: "resolvectl: no link" };
     await expect(refusing.make().set(["198.51.100.1"], signal)).rejects.toMatchObject(expected);
+  });
+
+  it("is not asked about a link that is gone", async () => {
+    const gone = (args: readonly string[]) => (args[0] === "revert" ? 'Failed to resolve "eth0": No such device' : "");
+    const { path, make } = servers(asked("198.51.100.1"), gone);
+    writeFileSync(path, "nameserver 127.0.0.53\n");
+    await make().set(["198.51.100.1"], signal);
+    await make().set(undefined, signal);
+    expect(await make().observe()).toBeUndefined();
   });
 });
