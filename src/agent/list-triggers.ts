@@ -4,12 +4,14 @@ import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import type { Power } from "../host/power.ts";
 import type { Config } from "../protocol/documents.ts";
+import type { NetworkReport } from "../protocol/local-network.ts";
 import type { WhyReport } from "../protocol/reconcile.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
 import { configShow } from "./triggers/config-show.ts";
 import { gatewayPerf } from "./triggers/gateway-perf.ts";
 import { gatewayPing } from "./triggers/gateway-ping.ts";
 import { gatewayRoutes } from "./triggers/gateway-routes.ts";
+import { networkKeep, networkRevert } from "./triggers/network-commit.ts";
 import { nodeReboot } from "./triggers/node-reboot.ts";
 import { nodeRestartService } from "./triggers/node-restart-service.ts";
 import { plan, type PlanConfig } from "./triggers/plan.ts";
@@ -36,6 +38,8 @@ export interface TriggerDeps {
     readonly rollback: RollBack;
     why(): WhyReport;
     config(): Config;
+    keepNetwork(): Promise<NetworkReport>;
+    revertNetwork(): Promise<NetworkReport>;
   };
   readonly tunnels: Tunnels;
   readonly log: Logger;
@@ -60,5 +64,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     why(() => applying.why()),
     configShow(() => applying.config()),
     rollback((request, signal) => applying.rollback(request, signal)),
+    networkKeep(() => applying.keepNetwork()),
+    networkRevert(() => applying.revertNetwork()),
   ];
 }

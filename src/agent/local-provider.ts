@@ -26,7 +26,7 @@ export interface LocalProviderDeps {
   readonly documents: DesiredDocuments;
   /** Looks again at a document that may have been refused for its floor. */
   readonly retry: (name: FloorName) => void;
-  readonly applying: Pick<Applying, "plan" | "why" | "config" | "rollback">;
+  readonly applying: Pick<Applying, "plan" | "why" | "config" | "rollback" | "network" | "tryNetwork" | "keepNetwork" | "revertNetwork">;
   readonly overlay: Pick<Overlay, "status" | "view" | "counters" | "mesh">;
   /** Reads the domain document in force. */
   readonly domain: ReadDomain;
@@ -101,6 +101,10 @@ export function localProvider({
     targets,
     config: () => applying.config(),
     rollback: (request, signal) => applying.rollback(request, signal),
+    network: () => applying.network(),
+    tryNetwork: (request, signal) => applying.tryNetwork(request, signal),
+    keepNetwork: () => applying.keepNetwork(),
+    revertNetwork: () => applying.revertNetwork(),
     wake,
   };
 }

@@ -68,6 +68,16 @@ export const SpeedTest = z
   .meta({ id: "SpeedTest", description: "Body of `speed-test`" });
 export type SpeedTest = z.infer<typeof SpeedTest>;
 
+export const NetworkKeep = z
+  .strictObject({})
+  .meta({ id: "NetworkKeep", description: "Body of `network-keep`: nothing to say" });
+export type NetworkKeep = z.infer<typeof NetworkKeep>;
+
+export const NetworkRevert = z
+  .strictObject({})
+  .meta({ id: "NetworkRevert", description: "Body of `network-revert`: nothing to say" });
+export type NetworkRevert = z.infer<typeof NetworkRevert>;
+
 /** The body of each event that needs one, for whoever describes events. */
 export const triggerBodies = {
   "gateway-routes": GatewayRoutes,
@@ -81,4 +91,6 @@ export const triggerBodies = {
   plan: PlanDocument,
   rollback: RollbackRequest,
   "config-show": ConfigShowRequest,
+  "network-keep": NetworkKeep,
+  "network-revert": NetworkRevert,
 } as const;

@@ -4,6 +4,8 @@ export const triggerEvents = [
   "gateway-perf",
   "gateway-ping",
   "gateway-routes",
+  "network-keep",
+  "network-revert",
   "node-reboot",
   "node-restart-service",
   "plan",

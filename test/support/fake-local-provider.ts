@@ -15,6 +15,7 @@ import type {
 import type { Config } from "../../src/protocol/documents.ts";
 import type { GatewaysReport, PeersReport } from "../../src/protocol/local-mesh.ts";
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
+import type { NetworkReport, NetworkTryRequest } from "../../src/protocol/local-network.ts";
 import type { NetworkTargets } from "../../src/protocol/network-targets.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
 
@@ -157,6 +158,27 @@ export class FakeLocalProvider implements LocalProvider {
   targets(): NetworkTargets {
     if (this.thrown !== undefined) throw this.thrown;
     return this.targetsNow;
+  }
+
+  networkNow: NetworkReport = { schema: 1 };
+
+  network(): NetworkReport {
+    return this.networkNow;
+  }
+
+  tryNetwork({ minutes }: NetworkTryRequest): Promise<NetworkReport> {
+    this.asked.push(`network try ${minutes}`);
+    return Promise.resolve(this.networkNow);
+  }
+
+  keepNetwork(): Promise<NetworkReport> {
+    this.asked.push("network keep");
+    return Promise.resolve(this.networkNow);
+  }
+
+  revertNetwork(): Promise<NetworkReport> {
+    this.asked.push("network revert");
+    return Promise.resolve(this.networkNow);
   }
 
   wake(): void {

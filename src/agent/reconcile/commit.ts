@@ -258,6 +258,7 @@ export class Commit {
   async #find(): Promise<"nothing" | "to-restore" | "damaged"> {
     if (!this.#isLoaded) await this.#load();
     await this.takeGuardResult();
+    await this.#options.checkpoint.forgetTaken();
     const { pending, isDamaged } = await this.#options.checkpoint.find();
     this.#isDistrustful = isDamaged;
     if (isDamaged) return "damaged";
