@@ -26,7 +26,10 @@ export interface LocalProviderDeps {
   readonly documents: DesiredDocuments;
   /** Looks again at a document that may have been refused for its floor. */
   readonly retry: (name: FloorName) => void;
-  readonly applying: Pick<Applying, "plan" | "why" | "config" | "rollback" | "network" | "tryNetwork" | "keepNetwork" | "revertNetwork">;
+  readonly applying: Pick<
+    Applying,
+    "plan" | "why" | "config" | "rollback" | "network" | "tryNetwork" | "keepNetwork" | "revertNetwork"
+  >;
   readonly overlay: Pick<Overlay, "status" | "view" | "counters" | "mesh">;
   /** Reads the domain document in force. */
   readonly domain: ReadDomain;

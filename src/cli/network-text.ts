@@ -38,7 +38,9 @@ function whatText({ isLocal, versions, before }: PendingChange): string {
   const { session, gateways } = before;
   const whose = isLocal ? "of this machine" : versionsText(versions);
   const gateway = gateways === 0 ? "" : gateways === 1 ? " and the gateway" : ` and one of ${gateways} gateways`;
-  const proof = session ? `must reach the control plane${gateway} again` : "there was no session: only keeping it, or a session, confirms";
+  const proof = session
+    ? `must reach the control plane${gateway} again`
+    : "there was no session: only keeping it, or a session, confirms";
   return `${whose}; ${proof}`;
 }
 

@@ -286,8 +286,18 @@ export const verbs: readonly Verb[] = [
       "back. 'try' puts the network of a file in the place of the control plane's for so many minutes, unless 'keep' comes before they are " +
       "over; what is kept lasts until the machine starts anew or the control plane changes the network. 'revert' takes a change back at once.",
     arguments: [
-      { name: "action", isRequired: false, help: "show (default), try, keep or revert", complete: ["show", "try", "keep", "revert"] },
-      { name: "file", isRequired: false, help: "for try: JSON with the section network, or - for standard input", complete: "file" },
+      {
+        name: "action",
+        isRequired: false,
+        help: "show (default), try, keep or revert",
+        complete: ["show", "try", "keep", "revert"],
+      },
+      {
+        name: "file",
+        isRequired: false,
+        help: "for try: JSON with the section network, or - for standard input",
+        complete: "file",
+      },
     ],
     options: {
       minutes: { value: "MINUTES", help: "how long a try lasts: 10 (default), 30 or 60", complete: ["10", "30", "60"] },

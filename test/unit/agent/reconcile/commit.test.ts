@@ -18,7 +18,9 @@ import { engineRig } from "./rig.ts";
 const NOBODY = [{ target: "control plane 192.0.2.1:443", message: "connection timed out" }];
 
 /** An engine whose only section could cut the node off; it has `a: old`, which is proven. */
-async function rig(options: { dir?: string; machine?: MemoryMachine; clock?: FakeClock; commit?: Partial<CommitOptions> } = {}) {
+async function rig(
+  options: { dir?: string; machine?: MemoryMachine; clock?: FakeClock; commit?: Partial<CommitOptions> } = {},
+) {
   const { dir = join(tempDir(), "desired"), machine = new MemoryMachine(), clock = new FakeClock() } = options;
   mkdirSync(dir, { recursive: true });
   const prover = new ScriptedProver();
@@ -33,7 +35,7 @@ async function rig(options: { dir?: string; machine?: MemoryMachine; clock?: Fak
       prover,
       request: () => request,
       onTakenBack: (report) => void takenBack.push(report),
-      watch: (id, waitMs) => {
+      watch: (_id, waitMs) => {
         watched.push(`watch ${waitMs}`);
         return Promise.resolve({ end: () => Promise.resolve(void watched.push("end")) });
       },
@@ -195,7 +197,10 @@ describe("a change for good", () => {
     }
     expect(one.a()).toBe("old");
     await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
-    expect(one.commit.withholding.held).toMatchObject({ attempts: 3, last: { code: "step-failed", step: { kind: "set" } } });
+    expect(one.commit.withholding.held).toMatchObject({
+      attempts: 3,
+      last: { code: "step-failed", step: { kind: "set" } },
+    });
     expect(one.takenBack).toHaveLength(3);
   });
 });
@@ -243,7 +248,9 @@ describe("a trial", () => {
     await one.clock.advance(470_000);
     expect(one.a()).toBe("new");
     await one.until("old");
-    expect(one.takenBack).toMatchObject([{ code: "not-kept", mode: "try", evidence: expect.stringContaining("10 min") }]);
+    expect(one.takenBack).toMatchObject([
+      { code: "not-kept", mode: "try", evidence: expect.stringContaining("10 min") },
+    ]);
     await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
   });
 
