@@ -4,23 +4,28 @@ import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import type { Power } from "../host/power.ts";
 import type { Config } from "../protocol/documents.ts";
-import type { NetworkReport } from "../protocol/local-network.ts";
+import type { CommitReport } from "../protocol/local-commit.ts";
 import type { WhyReport } from "../protocol/reconcile.ts";
+import type { NetworkView } from "./open-network-view.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
 import { configShow } from "./triggers/config-show.ts";
+import { flows } from "./triggers/flows.ts";
 import { gatewayPerf } from "./triggers/gateway-perf.ts";
 import { gatewayPing } from "./triggers/gateway-ping.ts";
 import { gatewayRoutes } from "./triggers/gateway-routes.ts";
 import { networkKeep, networkRevert } from "./triggers/network-commit.ts";
+import { natHits } from "./triggers/nat-hits.ts";
 import { nodeReboot } from "./triggers/node-reboot.ts";
 import { nodeRestartService } from "./triggers/node-restart-service.ts";
 import { plan, type PlanConfig } from "./triggers/plan.ts";
 import { rollback, type RollBack } from "./triggers/rollback.ts";
 import { speedTest } from "./triggers/speed-test.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
+import { tgArping } from "./triggers/tg-arping.ts";
 import { tgMtr } from "./triggers/tg-mtr.ts";
 import { tgNc } from "./triggers/tg-nc.ts";
 import { tgPing } from "./triggers/tg-ping.ts";
+import { tgTcpdump } from "./triggers/tg-tcpdump.ts";
 import { tgTraceroute } from "./triggers/tg-traceroute.ts";
 import { why } from "./triggers/why.ts";
 import type { Trigger } from "./triggers/trigger.ts";
@@ -31,6 +36,7 @@ export interface TriggerDeps {
   readonly exec: Exec;
   readonly files: Files;
   readonly power: Power;
+  readonly networkView: Pick<NetworkView, "conntrack" | "nats" | "natWatch">;
   readonly cleanStop: CleanStop;
   readonly speedTestTarget: () => TransferTarget | undefined;
   readonly applying: {
@@ -38,8 +44,8 @@ export interface TriggerDeps {
     readonly rollback: RollBack;
     why(): WhyReport;
     config(): Config;
-    keepNetwork(): Promise<NetworkReport>;
-    revertNetwork(): Promise<NetworkReport>;
+    keepNetwork(): Promise<CommitReport>;
+    revertNetwork(): Promise<CommitReport>;
   };
   readonly tunnels: Tunnels;
   readonly log: Logger;
@@ -48,7 +54,19 @@ export interface TriggerDeps {
 
 /** Every trigger event that this node answers. */
 export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
-  const { clock, exec, files, power, cleanStop, speedTestTarget, applying, tunnels, log, announceRestart } = deps;
+  const {
+    clock,
+    exec,
+    files,
+    power,
+    networkView,
+    cleanStop,
+    speedTestTarget,
+    applying,
+    tunnels,
+    log,
+    announceRestart,
+  } = deps;
   return [
     nodeRestartService({ power, clock, cleanStop, announce: announceRestart }),
     nodeReboot({ power, clock, cleanStop }),
@@ -56,6 +74,10 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     tgTraceroute(exec, files, tunnels),
     tgMtr(exec, files),
     tgNc(exec),
+    tgArping(exec, files),
+    tgTcpdump(exec, files, clock),
+    flows(networkView.conntrack, log),
+    natHits(() => networkView.nats(), networkView.natWatch),
     gatewayRoutes(tunnels, clock, log),
     gatewayPing(tunnels, clock),
     gatewayPerf(tunnels, clock),

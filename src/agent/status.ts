@@ -3,7 +3,7 @@ import { buildInfo } from "../lib/build-info.ts";
 import { holdfastCommand, type GivenDirectories } from "../lib/command-line.ts";
 import type { DataPlane } from "../protocol/local-mesh.ts";
 import type { FloorName, Health, HealthItem, SessionStatus, Status } from "../protocol/local-api.ts";
-import type { PendingChange } from "../protocol/local-network.ts";
+import type { PendingChange } from "../protocol/local-commit.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import type { Registration } from "./identity/identity.ts";

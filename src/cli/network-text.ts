@@ -1,10 +1,10 @@
 import { formatDuration, formatMoment } from "../lib/durations.ts";
-import type { NetworkReport, PendingChange, TakenBackChange } from "../protocol/local-network.ts";
+import type { CommitReport, PendingChange, TakenBackChange } from "../protocol/local-commit.ts";
 import { layOut } from "./terminal.ts";
 import type { Paint } from "./overlay-text.ts";
 
 /** How changes of the network stand, for a person; times relative to `now` (Unix milliseconds). */
-export function networkText(report: NetworkReport, now: number, columns: number, paint: Paint): string {
+export function networkText(report: CommitReport, now: number, columns: number, paint: Paint): string {
   const { pending, lastTakenBack, kept } = report;
   const rows: (readonly [string, string])[] = [];
   if (pending === undefined) rows.push(["pending", "nothing"]);

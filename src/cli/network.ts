@@ -4,7 +4,7 @@ import { parseStrictJson } from "../lib/strict-json.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { TRY_MINUTES } from "../protocol/commit.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
-import { NetworkReport, type NetworkTryRequest } from "../protocol/local-network.ts";
+import { CommitReport, type NetworkTryRequest } from "../protocol/local-commit.ts";
 import { PLAN_REQUEST_LIMITS } from "../protocol/reconcile.ts";
 import { JsonObject } from "../protocol/values.ts";
 import { adminRequest, ask, type AgentRequest } from "./client.ts";
@@ -13,10 +13,10 @@ import type { ExitClass } from "./exit-codes.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 
 export const networkVerb: VerbProgram = {
-  output: NetworkReport,
+  output: CommitReport,
   async run(call) {
     const before = call.clock.now();
-    const report = await ask(call, await requestOf(call), NetworkReport);
+    const report = await ask(call, await requestOf(call), CommitReport);
     const { columns } = call.terminal.size();
     const paint = call.terminal.style.bind(call.terminal);
     const text = networkText(plainValue(report), call.clock.now(), columns, paint);
@@ -30,7 +30,7 @@ async function requestOf(call: Call): Promise<AgentRequest> {
   if (action !== "try" && file !== undefined) throw new InputError("usage", `network ${action} takes no argument`);
   switch (action) {
     case "show":
-      return { method: "GET", path: "/v1/network", socket: READ_SOCKET };
+      return { method: "GET", path: "/v1/network/change", socket: READ_SOCKET };
     case "keep":
     case "revert":
       return adminRequest(`/v1/network/${action}`, {});
@@ -68,7 +68,7 @@ function networkOf(path: string, text: string): JsonObject {
 }
 
 /** A try that was taken back has failed; what is shown is as it is. */
-function exitOf(action: string | undefined, { pending, lastTakenBack }: NetworkReport, since: number): ExitClass {
+function exitOf(action: string | undefined, { pending, lastTakenBack }: CommitReport, since: number): ExitClass {
   const isFresh = lastTakenBack !== undefined && lastTakenBack.at >= since;
   return action === "try" && pending === undefined && isFresh ? "failed" : "ok";
 }

@@ -5,7 +5,7 @@ import type { Clock } from "../host/clock.ts";
 import type { ConfirmRequest } from "../protocol/commit.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import { signJws } from "../protocol/jws.ts";
-import { sectionSuits, type SectionName } from "../protocol/sections.ts";
+import { sectionOwners, sectionSuits, type SectionName } from "../protocol/sections.ts";
 import type { MetricSample } from "../protocol/telemetry.ts";
 import {
   Base64Url32,
@@ -209,6 +209,23 @@ export class FleetService implements Fleet {
       events.change(clusterLabel(cluster), user, `Cluster ${fqdn} deleted`);
       return cluster.members;
     });
+  }
+
+  setClusterSection(fqdn: string, section: SectionName, body: JsonObject | undefined, user: string): ClusterRecord {
+    const { store, events } = this.#deps;
+    const cluster = this.#cluster(fqdn);
+    if (!sectionOwners[section].clusters) throw new InputError("not-supported", `clusters have no section ${section}`);
+    if (body !== undefined) checkSection(section, body);
+    const { [section]: _replaced, ...others } = cluster.config;
+    const config = body === undefined ? others : { ...others, [section]: body };
+    if (isDeepStrictEqual(config, cluster.config)) return cluster;
+    this.#announce(() => {
+      store.clusters.setConfig(fqdn, config);
+      const verb = body === undefined ? "removed" : "changed";
+      events.change(clusterLabel(cluster), user, `Configuration of ${section} of cluster ${fqdn} ${verb}`);
+      return cluster.members;
+    });
+    return this.#cluster(fqdn);
   }
 
   setClusterTag(fqdn: string, name: string, value: string | undefined, user: string): ClusterRecord {

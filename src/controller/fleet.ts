@@ -192,6 +192,8 @@ export interface Fleet {
   cluster(fqdn: string): ClusterRecord | undefined;
   createCluster(request: { name: string }, user: string): ClusterRecord;
   deleteCluster(fqdn: string, user: string): void;
+  /** Replaces a section that members inherit; undefined removes it. */
+  setClusterSection(fqdn: string, section: SectionName, body: JsonObject | undefined, user: string): ClusterRecord;
   setClusterTag(fqdn: string, name: string, value: string | undefined, user: string): ClusterRecord;
 
   /**

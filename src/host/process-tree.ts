@@ -46,6 +46,13 @@ export function descendantsOf(root: number): readonly ProcessId[] {
   return [...found.values()];
 }
 
+/** The process that a copy of its proc_pid_stat(5) names, while it lives; one that nobody has waited for is gone as well. */
+export function findProcess(stat: string): ProcessId | undefined {
+  const { pid, startTicks } = parseStat(stat);
+  const found = Number.isInteger(pid) ? readStat(pid) : undefined;
+  return found?.startTicks === startTicks && isLiving(found) ? { pid, startTicks } : undefined;
+}
+
 /** Sends a signal to a whole process group (kill(2)); one that is gone is fine. */
 export function signalGroup(leader: number, signal: NodeJS.Signals): void {
   send(-leader, signal);
@@ -84,7 +91,17 @@ function readStat(pid: number): Stat | undefined {
   } catch {
     return undefined;
   }
+  return parseStat(text);
+}
+
+/** A text of proc_pid_stat(5). */
+function parseStat(text: string): Stat {
   // The command in parentheses may itself hold spaces and parentheses; the fields after the last one are plain.
   const [state = "", parent, ...rest] = text.slice(text.lastIndexOf(")") + 2).split(" ");
-  return { pid, parent: Number(parent), state, startTicks: rest[17] ?? "" };
+  return {
+    pid: Number.parseInt(text, 10),
+    parent: Number(parent),
+    state,
+    startTicks: rest[17] ?? "",
+  };
 }

@@ -4,7 +4,7 @@ import type { JsonLimits } from "../lib/strict-json.ts";
 import { DocumentName, NodeIdentity } from "./claims.ts";
 import { DataPlane } from "./local-mesh.ts";
 import { OverlayState } from "./local-overlay.ts";
-import { PendingChange } from "./local-network.ts";
+import { PendingChange } from "./local-commit.ts";
 import { SectionReport } from "./methods.ts";
 import { JsonObject, LifecycleState, NodeState, UnixMilliseconds, Version } from "./values.ts";
 

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ConnectorsSection } from "./sections/connectors.ts";
 import { GatewaySection } from "./sections/gateway.ts";
+import { ClusterNetworkSection, NetworkSection } from "./sections/network.ts";
 import { ServicesSection } from "./sections/services.ts";
 import type { JsonObject, NodeType } from "./values.ts";
 
@@ -56,4 +57,10 @@ export const sectionSchemas: Readonly<Partial<Record<SectionName, z.ZodType<Json
   connectors: ConnectorsSection,
   services: ServicesSection,
   gateway: GatewaySection,
+  network: NetworkSection,
+};
+
+/** The schema of each section of a cluster that is not the node's. */
+export const clusterSectionSchemas: Readonly<Partial<Record<SectionName, z.ZodType<JsonObject>>>> = {
+  network: ClusterNetworkSection,
 };

@@ -174,6 +174,16 @@ export class FakeFleet implements Fleet {
     this.clusterRecords.delete(fqdn);
   }
 
+  setClusterSection(fqdn: string, section: SectionName, body: JsonObject | undefined, user: string): ClusterRecord {
+    const record = this.clusterRecords.get(fqdn);
+    if (record === undefined) throw new InputError("not-found", `there is no cluster ${fqdn}`);
+    this.users.push(user);
+    const { [section]: _, ...rest } = record.config;
+    const changed = { ...record, config: body === undefined ? rest : { ...rest, [section]: body } };
+    this.clusterRecords.set(fqdn, changed);
+    return changed;
+  }
+
   setClusterTag(fqdn: string, name: string, value: string | undefined, user: string): ClusterRecord {
     const record = this.clusterRecords.get(fqdn);
     if (record === undefined) throw new InputError("not-found", `there is no cluster ${fqdn}`);

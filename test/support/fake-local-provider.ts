@@ -14,8 +14,9 @@ import type {
 
 import type { Config } from "../../src/protocol/documents.ts";
 import type { GatewaysReport, PeersReport } from "../../src/protocol/local-mesh.ts";
+import type { NetworkReport, RouteAnswer } from "../../src/protocol/local-network.ts";
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
-import type { NetworkReport, NetworkTryRequest } from "../../src/protocol/local-network.ts";
+import type { CommitReport, NetworkTryRequest } from "../../src/protocol/local-commit.ts";
 import type { NetworkTargets } from "../../src/protocol/network-targets.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
 
@@ -104,6 +105,27 @@ export class FakeLocalProvider implements LocalProvider {
     return { name, from: 7, to: 0 };
   }
 
+  currentNetwork: NetworkReport = {
+    schema: 1,
+    links: [],
+    addresses: [],
+    routes: [],
+    rules: [],
+    neighbours: [],
+    truncated: {},
+  };
+  way: Omit<RouteAnswer, "to"> = { schema: 1, kind: "none" };
+
+  async observeNetwork(): Promise<NetworkReport> {
+    if (this.thrown !== undefined) throw this.thrown;
+    return this.currentNetwork;
+  }
+
+  async routeTo(address: string): Promise<RouteAnswer> {
+    this.asked.push({ routeTo: address });
+    return { ...this.way, to: address };
+  }
+
   currentPlan: PlanReport = { schema: 1, sections: [], notes: [] };
   reasons: Reason[] = [];
   currentConfig: Config = {};
@@ -160,23 +182,23 @@ export class FakeLocalProvider implements LocalProvider {
     return this.targetsNow;
   }
 
-  networkNow: NetworkReport = { schema: 1 };
+  networkNow: CommitReport = { schema: 1 };
 
-  network(): NetworkReport {
+  network(): CommitReport {
     return this.networkNow;
   }
 
-  tryNetwork({ minutes }: NetworkTryRequest): Promise<NetworkReport> {
+  tryNetwork({ minutes }: NetworkTryRequest): Promise<CommitReport> {
     this.asked.push(`network try ${minutes}`);
     return Promise.resolve(this.networkNow);
   }
 
-  keepNetwork(): Promise<NetworkReport> {
+  keepNetwork(): Promise<CommitReport> {
     this.asked.push("network keep");
     return Promise.resolve(this.networkNow);
   }
 
-  revertNetwork(): Promise<NetworkReport> {
+  revertNetwork(): Promise<CommitReport> {
     this.asked.push("network revert");
     return Promise.resolve(this.networkNow);
   }

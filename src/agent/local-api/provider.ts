@@ -10,7 +10,8 @@ import type {
 } from "../../protocol/local-api.ts";
 import type { Config } from "../../protocol/documents.ts";
 import type { GatewaysReport, PeersReport } from "../../protocol/local-mesh.ts";
-import type { NetworkReport, NetworkTryRequest } from "../../protocol/local-network.ts";
+import type { CommitReport, NetworkTryRequest } from "../../protocol/local-commit.ts";
+import type { NetworkReport, RouteAnswer } from "../../protocol/local-network.ts";
 import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";
 import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
@@ -43,17 +44,21 @@ export interface LocalProvider {
   peers(signal: AbortSignal): Promise<PeersReport>;
   /** Whom this node must reach, the proxy's password included. */
   targets(): NetworkTargets;
+  /** Links, addresses, routes, rules and neighbours of this machine at this moment. */
+  observeNetwork(signal: AbortSignal): Promise<NetworkReport>;
+  /** The route that this machine would take to an IPv4 address. */
+  routeTo(address: string, signal: AbortSignal): Promise<RouteAnswer>;
   /** The effective configuration, secrets included. */
   config(): Config;
   /** Puts the document before into force, or plans it. */
   rollback(request: RollbackRequest, signal: AbortSignal): Promise<RollbackReport>;
   /** How changes of the network stand. */
-  network(): NetworkReport;
+  network(): CommitReport;
   /** Tries a network on this machine; resolves once it is proven or taken back. */
-  tryNetwork(request: NetworkTryRequest, signal: AbortSignal): Promise<NetworkReport>;
+  tryNetwork(request: NetworkTryRequest, signal: AbortSignal): Promise<CommitReport>;
   /** Keeps the pending change of the network, or takes it back. */
-  keepNetwork(): Promise<NetworkReport>;
-  revertNetwork(): Promise<NetworkReport>;
+  keepNetwork(): Promise<CommitReport>;
+  revertNetwork(): Promise<CommitReport>;
   /** Ends the wait before the next connection attempt. */
   wake(): void;
 }

@@ -4,7 +4,8 @@ import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { LogsQuery, RegisterRequest, ResetFloorRequest } from "../../protocol/local-api.ts";
-import { NetworkTryRequest } from "../../protocol/local-network.ts";
+import { NetworkTryRequest } from "../../protocol/local-commit.ts";
+import { RouteQuery } from "../../protocol/local-network.ts";
 import { PLAN_REQUEST_LIMITS, PlanRequest, RollbackRequest } from "../../protocol/reconcile.ts";
 import { EventName } from "../../protocol/values.ts";
 import type { LocalProvider } from "./provider.ts";
@@ -86,6 +87,21 @@ export const routes: readonly Route[] = [
   },
   {
     method: "GET",
+    path: "/v1/network",
+    isAdmin: false,
+    answer: async ({ response, provider, signal }) => sendJson(response, 200, await provider.observeNetwork(signal)),
+  },
+  {
+    method: "GET",
+    path: "/v1/route",
+    isAdmin: false,
+    async answer({ response, url, provider, signal }) {
+      const { to } = parse(RouteQuery, Object.fromEntries(url.searchParams));
+      sendJson(response, 200, await provider.routeTo(to, signal));
+    },
+  },
+  {
+    method: "GET",
     path: "/v1/targets",
     isAdmin: true,
     answer: async ({ response, provider }) => sendJson(response, 200, provider.targets()),
@@ -116,7 +132,7 @@ export const routes: readonly Route[] = [
   },
   {
     method: "GET",
-    path: "/v1/network",
+    path: "/v1/network/change",
     isAdmin: false,
     answer: async ({ response, provider }) => sendJson(response, 200, provider.network()),
   },

@@ -1,3 +1,4 @@
+import { parseCidr } from "../../lib/cidr.ts";
 import { asObject, listOf, scalarOf, textOf } from "../../lib/json-shape.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { Findings } from "./merge.ts";
@@ -11,13 +12,26 @@ const INHERITED: ReadonlySet<string> = new Set(["nic", "routes", "subInterfaces"
 /** Lists and values of which the cluster's replaces the node's as a whole. */
 const REPLACED: ReadonlySet<string> = new Set(["routes", "nats", "acls", "rules", "darkMode", "forwarding"]);
 
-/** Merges the cluster's network into a member's: interfaces field by field, tunnels and VRFs by name, lists as a whole. Pure. */
+/** Lists that are matched entry by entry. */
+const MATCHED: ReadonlySet<string> = new Set(["interfaces", "tunnels", "vrfs"]);
+
+/**
+ * Merges the cluster's network into a member's: interfaces field by field, tunnels and VRFs by name, lists as a whole. The addresses of
+ * a cluster's VLAN come as its `clusterIPs`, for the active member alone. A member without interfaces of its own has none after. Pure.
+ */
 export function mergeNetwork(ours: JsonObject, theirs: JsonObject, findings: Findings): JsonObject {
   const merged: JsonObject = { ...ours };
   for (const [field, value] of Object.entries(theirs)) {
-    if (field === "interfaces") merged["interfaces"] = mergeInterfaces(listOf(ours[field]), listOf(value), findings);
-    else if (field === "tunnels" || field === "vrfs") {
-      merged[field] = replaceByKey(`network.${field}`, listOf(ours[field]), listOf(value), nameOf, findings);
+    if (MATCHED.has(field)) {
+      if (!Array.isArray(value)) {
+        findings.errors.push({
+          path: `network.${field}`,
+          code: "wrong-form",
+          message: `network.${field}: must be a list`,
+        });
+      } else if (field !== "interfaces" && (ours[field] === undefined || Array.isArray(ours[field]))) {
+        merged[field] = replaceByKey(`network.${field}`, listOf(ours[field]), value, nameOf, findings);
+      }
     } else if (REPLACED.has(field)) {
       if (ours[field] !== undefined) findings.shadowed.push({ path: `network.${field}`, by: `network.${field}` });
       merged[field] = value;
@@ -26,14 +40,16 @@ export function mergeNetwork(ours: JsonObject, theirs: JsonObject, findings: Fin
       findings.errors.push({ path, code: "node-only", message: `${path}: not a field of a cluster` });
     }
   }
-  if (theirs["interfaces"] === undefined && ours["interfaces"] !== undefined) {
-    merged["interfaces"] = mergeInterfaces(listOf(ours["interfaces"]), [], findings);
-  }
+  // What has not the form of a list stays as it is: an empty one would take every address away.
+  const own = ours["interfaces"];
+  const interfaces = mergeInterfaces(listOf(own), listOf(theirs["interfaces"]), findings);
+  if (Array.isArray(own)) merged["interfaces"] = interfaces;
   return merged;
 }
 
 function mergeInterfaces(ours: readonly unknown[], theirs: readonly unknown[], findings: Findings): unknown[] {
-  const inherited = new Map(theirs.flatMap((value) => entry(asObject(value), nicOf)));
+  // Of two entries for one interface the first is in force.
+  const inherited = new Map(theirs.flatMap((value) => entry(asObject(value), nicOf)).toReversed());
   const merged = ours.map((value) => {
     const own = asObject(value);
     const nic = own === undefined ? undefined : nicOf(own);
@@ -58,6 +74,10 @@ function mergeInterface(nic: string, own: Value, cluster: Value, findings: Findi
   }
   const merged: Record<string, unknown> = { ...own };
   for (const field of CLUSTER_ONLY) {
+    if (isSaid(own[field])) {
+      const message = `${path}.${field}: only for the configuration of a cluster`;
+      findings.errors.push({ path: `${path}.${field}`, code: "cluster-only", message });
+    }
     delete merged[field];
     if (cluster[field] !== undefined) merged[field] = cluster[field];
   }
@@ -70,11 +90,52 @@ function mergeInterface(nic: string, own: Value, cluster: Value, findings: Findi
       findings,
     );
   }
-  if (cluster["subInterfaces"] !== undefined) {
-    const [mine, inherited] = [listOf(own["subInterfaces"]), listOf(cluster["subInterfaces"])];
-    merged["subInterfaces"] = replaceByKey(`${path}.subInterfaces`, mine, inherited, vlanOf, findings);
+  const [mine, inherited] = [own["subInterfaces"], cluster["subInterfaces"]];
+  if (mine !== undefined || inherited !== undefined) {
+    merged["subInterfaces"] =
+      mine === undefined || Array.isArray(mine)
+        ? mergeVlans(`${path}.subInterfaces`, listOf(mine), listOf(inherited), findings)
+        : mine;
   }
   return merged;
+}
+
+/** The union by number: of a VLAN that both have the addresses stay the member's own. */
+function mergeVlans(path: string, ours: readonly unknown[], theirs: readonly unknown[], findings: Findings): unknown[] {
+  const own = new Map<string, Value>();
+  const alone: unknown[] = [];
+  const inherited = new Set(theirs.flatMap((value) => entry(asObject(value), vlanOf).map(([id]) => id)));
+  for (const value of ours) {
+    const [[id, vlan] = []] = entry(asObject(value), vlanOf);
+    if (id === undefined || vlan === undefined) alone.push(value);
+    else if (!inherited.has(id) || own.has(id)) alone.push(withoutClusterIps(vlan));
+    else own.set(id, withoutClusterIps(vlan));
+  }
+  const merged = theirs.map((value) => {
+    const [[id, vlan] = []] = entry(asObject(value), vlanOf);
+    return id === undefined || vlan === undefined ? value : mergeVlan(`${path}.${id}`, own.get(id), vlan, findings);
+  });
+  return [...merged, ...alone];
+}
+
+function mergeVlan(path: string, own: Value | undefined, cluster: Value, findings: Findings): Value {
+  const { ip, addIps, ...shared } = cluster;
+  const clusterIPs = [ip, ...listOf(addIps)].filter(isSaid);
+  if (own === undefined) return { ...shared, clusterIPs };
+  for (const field of Object.keys(shared)) {
+    if (field === "vlanID" || field === "routes" || !isSaid(own[field])) continue;
+    findings.shadowed.push({ path: `${path}.${field}`, by: `${path}.${field}` });
+  }
+  const [mine, theirs] = [listOf(own["routes"]), listOf(shared["routes"])];
+  const routes = replaceByKey(`${path}.routes`, mine, theirs, routeOf, findings);
+  return { ...own, ...shared, routes, clusterIPs };
+}
+
+const withoutClusterIps = ({ clusterIPs: _notOurs, ...own }: Value): Value => own;
+
+/** Whether a field says anything. */
+function isSaid(value: unknown): boolean {
+  return value !== undefined && value !== null && value !== "" && !(Array.isArray(value) && value.length === 0);
 }
 
 /** The union; of two with the same key the cluster's is in force as a whole. */
@@ -103,5 +164,9 @@ function entry(value: Value | undefined, keyOf: (value: Value) => string | undef
 
 const nameOf = (value: Value): string | undefined => textOf(value["name"]);
 const nicOf = (value: Value): string | undefined => textOf(value["nic"]);
-const routeOf = (value: Value): string | undefined => textOf(value["route"]);
+/** Two spellings of one network are one route. */
+function routeOf(value: Value): string | undefined {
+  const route = textOf(value["route"]);
+  return route === undefined ? undefined : (parseCidr(route)?.text ?? route);
+}
 const vlanOf = (value: Value): string | undefined => scalarOf(value["vlanID"]);

@@ -62,6 +62,10 @@ export function effective(node: Config, cluster: Config | undefined): Effective 
         findings.errors.push({ path: section, code: "node-only", message: `${section}: not a section of a cluster` });
     }
   }
+  // What is a cluster's is nothing that a member can give itself.
+  if (cluster.network === undefined && node.network !== undefined) {
+    config.network = mergeNetwork(node.network, {}, findings);
+  }
   return { config, shadowed: findings.shadowed, errors: findings.errors };
 }
 

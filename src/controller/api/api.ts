@@ -8,6 +8,7 @@ import { authenticate, challengeFor } from "./caller.ts";
 import { clusterRoutes } from "./clusters.ts";
 import { eventRoutes } from "./events.ts";
 import { flowRoutes } from "./flows.ts";
+import { networkConfigRoutes } from "./network-config.ts";
 import { nodeConfigRoutes } from "./node-config.ts";
 import { nodeItemRoutes } from "./node-items.ts";
 import { nodeRoutes } from "./nodes.ts";
@@ -30,6 +31,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...oauthRoutes(deps),
     ...nodeRoutes(deps),
     ...nodeConfigRoutes(deps),
+    ...networkConfigRoutes(deps),
     ...nodeItemRoutes(deps),
     ...tagRoutes(deps),
     ...triggerRoutes(deps),

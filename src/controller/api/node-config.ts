@@ -9,7 +9,8 @@ import {
   type SectionName,
 } from "../../protocol/sections.ts";
 import { isItemSection, isV2, type ItemSection } from "../../protocol/sections/forms.ts";
-import { JsonObject, Uid } from "../../protocol/values.ts";
+import { JsonObject, Uid, type NodeType } from "../../protocol/values.ts";
+import { missingTunnelSecrets } from "../../protocol/sections/network-tunnels.ts";
 import { tgrn } from "../model/permissions.ts";
 import { keepSecrets, hideSecrets } from "../../protocol/secrets.ts";
 import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
@@ -71,9 +72,9 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
     answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
     handle: ({ params: { nodeID }, query, body, caller }) => {
       const record = nodeOf(fleet, nodeID);
-      if (!sectionSuits(section, record.type)) throw notForAgents(section);
+      refuseForAgents(section, record.type);
       if (isItemSection(section)) checkForm(section, record.config[section] ?? {}, body);
-      const whole = keepSecrets(section, body, record.config[section]);
+      const whole = withStoredSecrets(section, body, record.config[section]);
       const changed = fleet.setSection(nodeID, section, whole, caller.name, confirmOf(query));
       return changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
     },
@@ -93,7 +94,7 @@ function remove({ fleet }: ApiDeps, { section, path, operation }: SectionPath): 
     answers: { ...changeAnswer, ...refusals, ...notFound, ...violations },
     handle: ({ params: { nodeID }, query, caller }) => {
       const record = nodeOf(fleet, nodeID);
-      if (!sectionSuits(section, record.type)) throw notForAgents(section);
+      refuseForAgents(section, record.type);
       const changed = fleet.setSection(nodeID, section, undefined, caller.name, confirmOf(query));
       return changeResponse(changed, caller, { config: {} });
     },
@@ -129,5 +130,16 @@ function checkForm(section: ItemSection, stored: JsonObject, body: JsonObject): 
   }
 }
 
-const notForAgents = (section: SectionName): InputError =>
-  new InputError("not-supported", `agents have no section ${section}`, { details: { field: section } });
+/** A section with the stored secrets in place of those that were not sent. @throws {Violations} when one was never sent. */
+export function withStoredSecrets(section: SectionName, body: JsonObject, stored: unknown): JsonObject {
+  const whole = keepSecrets(section, body, stored);
+  const missing = section === "network" ? missingTunnelSecrets(whole) : [];
+  if (missing.length > 0) throw new Violations(missing);
+  return whole;
+}
+
+/** Refuses a section that the operating system of an agent has in its place. @throws {InputError} `not-supported`. */
+export function refuseForAgents(section: SectionName, type: NodeType): void {
+  if (sectionSuits(section, type)) return;
+  throw new InputError("not-supported", `agents have no section ${section}`, { details: { field: section } });
+}

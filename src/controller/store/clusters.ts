@@ -9,6 +9,7 @@ export interface ClusterStore {
   all(): readonly ClusterRecord[];
   get(fqdn: string): ClusterRecord | undefined;
   add(cluster: Pick<ClusterRecord, "fqdn" | "name" | "domain" | "createdAt">): void;
+  setConfig(fqdn: string, config: Config): void;
   setTags(fqdn: string, tags: Readonly<Record<string, string>>): void;
   remove(fqdn: string): void;
 }
@@ -18,6 +19,7 @@ export function clusterStore(sql: DatabaseSync): ClusterStore {
   const one = sql.prepare("SELECT * FROM clusters WHERE fqdn = ?");
   const members = sql.prepare("SELECT uid FROM nodes WHERE cluster = ? ORDER BY uid");
   const add = sql.prepare("INSERT INTO clusters (fqdn, name, domain, created_at) VALUES (?, ?, ?, ?)");
+  const setConfig = sql.prepare("UPDATE clusters SET config = ? WHERE fqdn = ?");
   const setTags = sql.prepare("UPDATE clusters SET tags = ? WHERE fqdn = ?");
   const remove = sql.prepare("DELETE FROM clusters WHERE fqdn = ?");
   const read = (row: Row): ClusterRecord => {
@@ -39,6 +41,7 @@ export function clusterStore(sql: DatabaseSync): ClusterStore {
       return row === undefined ? undefined : read(row);
     },
     add: ({ fqdn, name, domain, createdAt }) => void add.run(fqdn, name, domain, createdAt),
+    setConfig: (fqdn, config) => void setConfig.run(JSON.stringify(config), fqdn),
     setTags: (fqdn, tags) => void setTags.run(JSON.stringify(tags), fqdn),
     remove: (fqdn) => void remove.run(fqdn),
   };

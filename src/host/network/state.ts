@@ -21,9 +21,11 @@ export interface LinkState {
   readonly hasCarrier: boolean;
   /** RFC 2863, in lower case. */
   readonly operState: string;
-  /** We made it: its name begins with `hf-`, or it has an altname `holdfast:…`. */
+  /** We made it: its name begins with `hf-`, it has an altname `holdfast:…`, or it is of the link group 218. */
   readonly isOurs: boolean;
   readonly altnames: readonly string[];
+  /** Speed and duplex that we fixed, as far as the driver does not say otherwise; absent: negotiated, or not for us to say. */
+  readonly fixed?: { readonly speedMbps: number; readonly duplex: "full" | "half" };
 }
 
 /** An IPv4 address of a link. */
@@ -34,6 +36,8 @@ export interface AddressState {
   readonly isOurs: boolean;
   /** Given by a DHCP client: it has a lifetime. */
   readonly isDynamic: boolean;
+  /** The kernel made no route to its subnet (IFA_F_NOPREFIXROUTE). */
+  readonly hasNoRoute?: boolean;
 }
 
 export type RouteKind = "unicast" | "unreachable" | "blackhole" | "prohibit";
@@ -78,12 +82,14 @@ export interface NeighbourState {
 }
 
 /**
- * The table `inet holdfast`. `text` is what the kernel lists, without counters and handles, as a digest; it tells whether somebody changed
- * the table since it was loaded. `digest` is of the text that was loaded, kept as the table's comment.
+ * The table `inet holdfast`. `digest` is of the text that was loaded, kept as the table's comment; empty when somebody changed the
+ * table since. `text` is what the kernel lists, without counters and handles, as a digest.
  */
 export interface FirewallState {
   readonly digest: string;
   readonly text: string;
+  /** Somebody changed it since it was loaded. */
+  readonly isAltered?: boolean;
 }
 
 /** Everything about this network namespace that the section looks at. Foreign things are in it too, to be left alone. */
@@ -98,7 +104,7 @@ export interface NetworkState {
   readonly sysctls: ReadonlyMap<string, string>;
   /** Links on which our DHCP client runs. */
   readonly dhcp: ReadonlySet<string>;
-  /** The name servers that this machine asks, when they are ours to set. */
+  /** The name servers that this machine asks, from when we set them until they are handed back. */
   readonly nameServers?: readonly string[];
 }
 
@@ -108,14 +114,26 @@ export interface NetworkState {
  */
 export interface NetworkTarget {
   readonly links: readonly LinkTarget[];
-  readonly addresses: readonly { readonly link: string; readonly address: string }[];
+  readonly addresses: readonly AddressTarget[];
   readonly routes: readonly Omit<RouteState, "protocol">[];
   readonly rules: readonly Omit<RuleState, "protocol">[];
   /** The whole text of the table for `nft -f`, without its comment; absent: no table. */
   readonly firewall?: string;
+  /** Whatever table is there stays as it is. */
+  readonly keepsFirewall?: boolean;
   readonly sysctls: ReadonlyMap<string, string>;
   readonly dhcp: ReadonlySet<string>;
   readonly nameServers?: readonly string[];
+  /** It was observed: what is not in it goes also where a lease has yet to come. */
+  readonly isExact?: boolean;
+}
+
+/** An address as it shall be. */
+export interface AddressTarget {
+  readonly link: string;
+  readonly address: string;
+  /** Without the route to its subnet that the kernel makes in the table main. */
+  readonly hasNoRoute?: boolean;
 }
 
 /** A link as it shall be. One with a `kind` is made and taken away by us; any other exists, and is only adjusted. */

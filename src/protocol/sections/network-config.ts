@@ -11,6 +11,10 @@ export interface NetworkConfig {
   /** Between interfaces of the default context. */
   readonly forwarding: boolean;
   readonly bridgeCidr: string;
+  /** Interfaces that belong to a VRF that does not exist: they are kept down, without addresses, and are in no list above. */
+  readonly held?: readonly string[];
+  /** Interfaces whose entry cannot be used: what is on them stays, and they are in no list above. */
+  readonly left?: readonly string[];
 }
 
 /** An interface; addresses are written with their prefix length, as `192.0.2.1/24`. */
@@ -32,6 +36,9 @@ export interface NetworkInterface {
   readonly subInterfaces: readonly SubInterface[];
   /** Only from a cluster: held by the active member. */
   readonly clusterIp?: string;
+  /** Only from a cluster: published in the route tables of the cloud by the active member. */
+  readonly cloudRoutes?: readonly Pick<InterfaceRoute, "route" | "description">[];
+  readonly clusterRouteTables?: readonly string[];
 }
 
 export interface InterfaceRoute {
@@ -46,6 +53,8 @@ export interface SubInterface {
   readonly link: string;
   readonly ip: string;
   readonly addIps: readonly string[];
+  /** Those of `ip` and `addIps` that come from the cluster: only the active member holds them. */
+  readonly roleBound?: readonly string[];
   readonly vrf?: string;
   readonly routes: readonly (InterfaceRoute & { readonly next: string })[];
   readonly description?: string;
@@ -74,7 +83,7 @@ export interface VrfRoute {
   readonly description?: string;
 }
 
-/** A translation; an absent match is any. Blocks of a pair have the same length. */
+/** A translation; an absent match is any. Blocks of a pair have the same length, or what is translated to is one address (`/32`). */
 export interface Nat {
   readonly source?: string;
   readonly dest?: string;
@@ -113,6 +122,7 @@ export interface PolicyRule {
   readonly in?: string;
   readonly action: "accept" | "drop" | "reject" | "forward" | "dnat" | "mirror" | "log";
   readonly iface?: string;
+  /** `default` is the default context. */
   readonly vrf?: string;
   readonly snat: boolean;
   readonly dnat?: { readonly address: string; readonly port?: number };

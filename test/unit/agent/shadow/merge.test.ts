@@ -91,6 +91,30 @@ const cases: readonly Case[] = [
         cloudRoutes: [{ route: "198.51.100.0/24" }],
       },
     ]),
+    errors: ["network.interfaces.eth1.clusterIP"],
+  },
+  {
+    name: "what is a cluster's is ignored on a member whose cluster has no network, and an empty list is not worth a word",
+    node: networkOf([{ nic: "eth1", clusterIP: "192.0.2.9", cloudRoutes: [], clusterRouteTables: ["rtb-1"] }]),
+    cluster: {},
+    config: networkOf([{ nic: "eth1" }]),
+    errors: ["network.interfaces.eth1.clusterIP", "network.interfaces.eth1.clusterRouteTables"],
+  },
+  {
+    name: "without interfaces of its own a member has none from the cluster",
+    cluster: networkOf([{ nic: "eth1", clusterIP: "192.0.2.1" }], { darkMode: true }),
+    node: {},
+    config: { network: { darkMode: true } },
+    errors: ["network.interfaces.eth1"],
+  },
+  {
+    name: "of two entries of a cluster for one interface the first is in force",
+    node: networkOf([{ nic: "eth1" }]),
+    cluster: networkOf([
+      { nic: "eth1", clusterIP: "192.0.2.1" },
+      { nic: "eth1", clusterIP: "192.0.2.2" },
+    ]),
+    config: networkOf([{ nic: "eth1", clusterIP: "192.0.2.1" }]),
   },
   {
     name: "addressing at the cluster and an interface the member lacks are errors",
@@ -107,25 +131,41 @@ const cases: readonly Case[] = [
     node: networkOf([
       {
         nic: "eth1",
-        routes: [{ route: "10.0.0.0/8", next: "192.0.2.7" }, { route: "10.9.0.0/16" }],
-        subInterfaces: [{ vlanID: 5, ip: "own" }, { vlanID: 6 }],
+        routes: [{ route: "10.1.2.3/8", next: "192.0.2.7" }, { route: "10.9.0.0/16" }],
+        subInterfaces: [
+          { vlanID: "5", ip: "own", vrf: "mine", routes: [{ route: "10.4.0.0/16", next: "192.0.2.5" }] },
+          { vlanID: 6, clusterIPs: ["stray"] },
+        ],
       },
     ]),
     cluster: networkOf([
       {
         nic: "eth1",
         routes: [{ route: "10.0.0.0/8", next: "192.0.2.8" }],
-        subInterfaces: [{ vlanID: 5, ip: "theirs" }],
+        subInterfaces: [
+          { vlanID: 5, ip: "theirs", addIps: ["more"], vrf: "shared" },
+          { vlanID: 7, ip: "alone" },
+        ],
       },
     ]),
     config: networkOf([
       {
         nic: "eth1",
         routes: [{ route: "10.0.0.0/8", next: "192.0.2.8" }, { route: "10.9.0.0/16" }],
-        subInterfaces: [{ vlanID: 5, ip: "theirs" }, { vlanID: 6 }],
+        subInterfaces: [
+          {
+            vlanID: 5,
+            ip: "own",
+            vrf: "shared",
+            routes: [{ route: "10.4.0.0/16", next: "192.0.2.5" }],
+            clusterIPs: ["theirs", "more"],
+          },
+          { vlanID: 7, clusterIPs: ["alone"] },
+          { vlanID: 6 },
+        ],
       },
     ]),
-    shadowed: ["network.interfaces.eth1.routes.10.0.0.0/8", "network.interfaces.eth1.subInterfaces.5"],
+    shadowed: ["network.interfaces.eth1.routes.10.0.0.0/8", "network.interfaces.eth1.subInterfaces.5.vrf"],
   },
   {
     name: "tunnels and VRFs go by name, lists and switches as a whole",
@@ -187,6 +227,14 @@ describe("the merge of a cluster's configuration into a member's", () => {
       network: { interfaces: {}, vrfs: 1 },
       vpn: {},
     };
-    expect(effective(odd, odd).config.network).toEqual({ interfaces: [], vrfs: [] });
+    // What is no list stays as it is, to be refused: an empty list would take every address away.
+    const { config, errors } = effective(odd, odd);
+    expect(config.network).toEqual({ interfaces: {}, vrfs: 1 });
+    expect(errors.map(({ code, path }) => `${code} ${path}`)).toEqual([
+      "wrong-form network.interfaces",
+      "wrong-form network.vrfs",
+    ]);
+    const shaped = { network: { interfaces: [{ nic: "eth1", subInterfaces: 5 }], vrfs: [{ name: "a" }] } };
+    expect(effective(shaped, odd).config.network).toEqual(shaped.network);
   });
 });

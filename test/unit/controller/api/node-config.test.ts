@@ -15,7 +15,6 @@ beforeEach(async () => {
 /** Sections that take any object; those with a schema of their own have tests of their own. */
 const SECTIONS = [
   ["snmp", "snmp", true],
-  ["network", "config/network", false],
   ["alert", "config/alert", false],
   ["cluster", "config/cluster", false],
   ["apigw", "config/ztnagw", false],

@@ -1,0 +1,94 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { hideSecrets } from "../../protocol/secrets.ts";
+import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections.ts";
+import { ClusterNetworkSection } from "../../protocol/sections/network.ts";
+import { Fqdn, JsonObject } from "../../protocol/values.ts";
+import { tgrn } from "../model/permissions.ts";
+import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
+import { NodeParams, refuseForAgents, withStoredSecrets } from "./node-config.ts";
+import { nodeOf } from "./nodes.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { badBody, notFound, refusals, violations } from "./shapes.ts";
+
+const ClusterParams = z.object({ clusterFQDN: Fqdn });
+const onCluster = ({ clusterFQDN = "" }: { readonly clusterFQDN?: string }): string => tgrn.cluster(clusterFQDN);
+const clusterAccess = { to: "resource", permissions: ["nodes::configure:network"], resource: onCluster } as const;
+const shown = {
+  200: { description: "The section; every secret in it is the empty text", schema: JsonObject },
+} as const;
+
+/** The section `network` by itself: read of a node, and read, replaced and removed of a cluster. */
+export function networkConfigRoutes({ fleet }: ApiDeps): readonly Route[] {
+  return [
+    route({
+      method: "GET",
+      path: "/node/{nodeID}/config/network",
+      operationId: "getNodeNetwork",
+      summary: "Get the section network of a node",
+      tag: "Node configuration",
+      access: { to: "resource", permissions: ["nodes::read"], resource: ({ nodeID }) => tgrn.node(nodeID) },
+      params: NodeParams,
+      answers: { ...shown, ...refusals, ...notFound, ...violations },
+      handle: ({ params: { nodeID } }) => {
+        const { type, config, fqdn } = nodeOf(fleet, nodeID);
+        refuseForAgents("network", type);
+        return sectionResponse(config.network, fqdn);
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/cluster/{clusterFQDN}/config/network",
+      operationId: "getClusterNetwork",
+      summary: "Get the section network of a cluster",
+      tag: "Cluster configuration",
+      access: { to: "resource", permissions: ["nodes::read"], resource: onCluster },
+      params: ClusterParams,
+      answers: { ...shown, ...refusals, ...notFound },
+      handle: ({ params: { clusterFQDN } }) => {
+        const { config, fqdn } = clusterOf(fleet, clusterFQDN);
+        return sectionResponse(config.network, fqdn);
+      },
+    }),
+    route({
+      method: "PUT",
+      path: "/cluster/{clusterFQDN}/config/network",
+      operationId: "setClusterNetwork",
+      summary: "Replace the section network of a cluster, which all its members share",
+      tag: "Cluster configuration",
+      access: clusterAccess,
+      params: ClusterParams,
+      body: {
+        schema: ClusterNetworkSection,
+        root: "network",
+        limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH },
+      },
+      answers: { ...clusterChangeAnswer, ...refusals, ...notFound, ...badBody },
+      handle: ({ params: { clusterFQDN }, body, caller }) => {
+        const whole = withStoredSecrets("network", body, clusterOf(fleet, clusterFQDN).config.network);
+        const changed = fleet.setClusterSection(clusterFQDN, "network", whole, caller.name);
+        return clusterChangeResponse(changed, caller, { config: hideSecrets({ network: body }) });
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/cluster/{clusterFQDN}/config/network",
+      operationId: "deleteClusterNetwork",
+      summary: "Remove the section network of a cluster",
+      tag: "Cluster configuration",
+      access: clusterAccess,
+      params: ClusterParams,
+      answers: { ...clusterChangeAnswer, ...refusals, ...notFound },
+      handle: ({ params: { clusterFQDN }, caller }) => {
+        clusterOf(fleet, clusterFQDN);
+        const changed = fleet.setClusterSection(clusterFQDN, "network", undefined, caller.name);
+        return clusterChangeResponse(changed, caller, { config: {} });
+      },
+    }),
+  ];
+}
+
+function sectionResponse(section: JsonObject | undefined, fqdn: string): Response {
+  if (section === undefined) throw new InputError("not-found", `${fqdn} has no section network`);
+  return Response.json(hideSecrets({ network: section })["network"]);
+}

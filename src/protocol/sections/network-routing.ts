@@ -1,0 +1,217 @@
+import type { z } from "zod";
+import { isPresent, toNumber, type RawItem } from "./forms.ts";
+import type { JsonObject } from "../values.ts";
+import type { Acl, L4Protocol, Nat, PolicyRule, PortRange, Routing, VrfRoute } from "./network-config.ts";
+import { Network, NETWORK_LIMITS } from "./network-fields.ts";
+import type { NetworkNames } from "./network-names.ts";
+import type { NetworkReader, Place } from "./network-reader.ts";
+import { AclItem, NatItem, RuleItem, VrfRouteItem } from "./network-routing-fields.ts";
+
+const ANY = "0.0.0.0/0";
+const DROP_ALL: Acl = { protocol: "any", source: ANY, dest: ANY, action: "drop" };
+
+/** Reads the lists of one routing context: a VRF, or without its name the default one. */
+export function readRouting(
+  reader: NetworkReader,
+  at: Place,
+  fields: JsonObject,
+  names: NetworkNames,
+  isDefault: boolean,
+): Routing {
+  const items = <T, R>(name: "routes" | "nats" | "rules", schema: z.ZodType<T>, read: (item: T, at: RawItem) => R[]) =>
+    reader.entries(at, fields, name, NETWORK_LIMITS[name]).entries.flatMap((entry) => {
+      const item = reader.judge(entry, schema);
+      return item === undefined ? [] : read(item, entry).map((value) => ({ value, at: entry }));
+    });
+  const rules = items("rules", RuleItem, (item, entry) => ruleOf(reader, entry, item, names));
+  return {
+    routes: uniqueRoutes(
+      reader,
+      items("routes", VrfRouteItem, (item, entry) => routeOf(reader, entry, item, names)),
+    ),
+    nats: items("nats", NatItem, (item, entry) => natOf(reader, entry, item)).map(({ value }) => value),
+    ...aclsOf(reader, at, fields, isDefault),
+    rules: inOrder(rules),
+  };
+}
+
+/** By line; those without one last, in the order in which they are written, and those whose line cannot be read first. */
+function inOrder<T>(found: readonly { readonly value: T; readonly at: RawItem }[]): T[] {
+  const lineOf = ({ fields: { line } }: RawItem): number =>
+    isPresent(line) && line !== "" ? (toNumber(line) ?? -Infinity) : Infinity;
+  const places = found.map(({ value, at }) => ({ value, line: lineOf(at) }));
+  return places.toSorted((a, b) => (a.line === b.line ? 0 : a.line - b.line)).map(({ value }) => value);
+}
+
+function routeOf(
+  reader: NetworkReader,
+  at: RawItem,
+  item: z.output<typeof VrfRouteItem>,
+  names: NetworkNames,
+): VrfRoute[] {
+  const { dest, via, metric } = item;
+  if (item.dev === undefined && via === undefined) {
+    reader.conflict("E_REQUIRED", at, "dev", "is required without via");
+    return [];
+  }
+  const dev = linkOf(reader, at, "dev", item.dev, names);
+  return [{ dest, ...optional({ dev, via, metric }), ...aboutOf(item) }];
+}
+
+/** Of two that the kernel cannot tell apart, by destination and metric, the later loses. */
+function uniqueRoutes(
+  reader: NetworkReader,
+  found: readonly { readonly value: VrfRoute; readonly at: RawItem }[],
+): VrfRoute[] {
+  const first = new Map<string, string>();
+  return found.flatMap(({ value, at }) => {
+    const key = `${value.dest} ${value.metric ?? ""}`;
+    const other = first.get(key);
+    if (other !== undefined) {
+      reader.conflict("E_NAME_DUPLICATE", at, "dest", `${value.dest} with this metric is in ${other} already`);
+      return [];
+    }
+    first.set(key, at.path);
+    return [value];
+  });
+}
+
+function natOf(reader: NetworkReader, at: RawItem, item: z.output<typeof NatItem>): Nat[] {
+  const { toSource, toDest } = item;
+  const masquerade = item.masquerade ?? false;
+  const source = item.source === ANY ? undefined : item.source;
+  const dest = item.dest === ANY ? undefined : item.dest;
+  const issues = reader.rejected.length;
+  if (toSource === undefined && toDest === undefined && !masquerade) {
+    reader.conflict("E_REQUIRED", at, "", "translates nothing: it needs toSource, toDest or masquerade");
+  }
+  if (masquerade && toSource !== undefined) {
+    reader.conflict("E_DEPENDENCY", at, "toSource", "has no place beside masquerade");
+  }
+  for (const [from, to, field] of [
+    [source, toSource, "toSource"],
+    [dest, toDest, "toDest"],
+  ] as const) {
+    if (to === undefined || lengthOf(to) === 32 || lengthOf(to) === lengthOf(from ?? ANY)) continue;
+    const text = `${to} has another prefix length than ${from ?? "any"}; only one address may stand for many`;
+    reader.conflict("E_PREFIX_MISMATCH", at, field, text);
+  }
+  if (reader.rejected.length > issues) return [];
+  return [{ ...optional({ source, dest, toSource, toDest }), masquerade, ...aboutOf(item) }];
+}
+
+/**
+ * What may pass. An entry that denies and cannot be used denies more than it says, and a list of which nothing can be used lets nothing
+ * pass: what is left out must not come to mean that more is allowed.
+ */
+function aclsOf(reader: NetworkReader, at: Place, fields: JsonObject, isDefault: boolean): Pick<Routing, "acls"> {
+  const { acls: list } = fields;
+  if (!isPresent(list)) return {};
+  const { entries, isWhole } = reader.entries(at, fields, "acls", NETWORK_LIMITS.acls);
+  // Nothing in a VRF is already no.
+  const nothing = isDefault ? [DROP_ALL] : [];
+  if (!isWhole) return { acls: nothing };
+  const found = entries.flatMap((entry) => {
+    const item = reader.judge(entry, AclItem);
+    if (item !== undefined) return [{ value: aclOf(reader, entry, item), at: entry }];
+    const guard = guardOf(entry.fields);
+    return guard === undefined ? [] : [{ value: guard, at: entry }];
+  });
+  const isEmpty = Array.isArray(list) && list.length === 0;
+  return { acls: found.length === 0 && !isEmpty ? nothing : inOrder(found) };
+}
+
+function aclOf(reader: NetworkReader, at: RawItem, item: z.output<typeof AclItem>): Acl {
+  const { protocol, source, dest, line } = item;
+  const action = item.action === "accept" ? "allow" : item.action;
+  return { protocol, source, dest, ...portsOf(reader, at, item), action, ...optional({ line }), ...aboutOf(item) };
+}
+
+function guardOf({ action, source, dest }: JsonObject): Acl | undefined {
+  if (action === "allow" || action === "accept") return undefined;
+  const [from, to] = [source, dest].map((value) => Network.safeParse(value).data ?? ANY);
+  return { ...DROP_ALL, source: from ?? ANY, dest: to ?? ANY };
+}
+
+function ruleOf(
+  reader: NetworkReader,
+  at: RawItem,
+  item: z.output<typeof RuleItem>,
+  names: NetworkNames,
+): PolicyRule[] {
+  const { protocol, source, dest, action, line, vrf, dmac } = item;
+  if (action === "forward" && item.iface === undefined && vrf === undefined) {
+    reader.conflict("E_REQUIRED", at, "iface", "is required with action forward, or vrf");
+    return [];
+  }
+  if (action === "dnat" && item.dnat === undefined) {
+    reader.conflict("E_REQUIRED", at, "dnat", "is required with action dnat");
+    return [];
+  }
+  if (!names.hasVrf(vrf)) {
+    reader.unknown(at, "vrf", `there is no VRF ${vrf}; the rule is left out`);
+    return [];
+  }
+  const [address = "", port] = item.dnat?.split(":") ?? [];
+  return [
+    {
+      protocol,
+      source,
+      dest,
+      ...portsOf(reader, at, item),
+      ...optional({ in: linkOf(reader, at, "in", item.in, names) }),
+      action,
+      ...optional({ iface: linkOf(reader, at, "iface", item.iface, names), vrf, line }),
+      snat: item.snat ?? false,
+      ...(item.dnat === undefined ? {} : { dnat: { address, ...(port === undefined ? {} : { port: Number(port) }) } }),
+      ...optional({ dmac: dmac?.toLowerCase() }),
+      ...aboutOf(item),
+    },
+  ];
+}
+
+function portsOf(
+  reader: NetworkReader,
+  at: RawItem,
+  { protocol, ports }: { readonly protocol: L4Protocol; readonly ports?: string | undefined },
+): { readonly ports?: PortRange } {
+  if (ports === undefined) return {};
+  if (protocol !== "tcp" && protocol !== "udp") {
+    reader.tolerate("E_DEPENDENCY", at, "ports", "only tcp and udp have ports", `ignored with ${protocol}`);
+    return {};
+  }
+  const [first = 0, last = first] = ports.split("-").map(Number);
+  return { ports: { first, last } };
+}
+
+const lengthOf = (network: string): number => Number(network.split("/")[1] ?? 32);
+
+/** A link by its name on the machine; one that nothing in the section speaks of may still be there. */
+function linkOf(
+  reader: NetworkReader,
+  at: RawItem,
+  field: string,
+  name: string | undefined,
+  names: NetworkNames,
+): string | undefined {
+  if (name === undefined) return undefined;
+  const link = names.link(name);
+  if (!names.has(link)) reader.note("E_REF_UNKNOWN", at, field, `no entry of this section is ${name}`);
+  return link;
+}
+
+function aboutOf({
+  uid,
+  description,
+}: {
+  readonly uid?: string | undefined;
+  readonly description?: string | undefined;
+}) {
+  return optional({ uid, description });
+}
+
+/** The fields that are there. */
+function optional<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  const present = Object.entries(fields).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(present) as { [K in keyof T]?: Exclude<T[K], undefined> };
+}
