@@ -169,11 +169,7 @@ export const networkStates: fc.Arbitrary<NetworkState> = fc
           ...(found.firewall === undefined
             ? {}
             : {
-                firewall: {
-                  digest: firewallDigest(found.firewall),
-                  text: found.firewall,
-                  ...(found.isAltered ? { isAltered: true } : {}),
-                },
+                firewall: { digest: found.isAltered ? "" : firewallDigest(found.firewall), text: found.firewall },
               }),
           sysctls: new Map([
             ...SYSCTLS.map((name, index) => [name, found.values[index] ?? "0"] as const),

@@ -158,7 +158,7 @@ function firewallChange(state: NetworkState, target: NetworkTarget): Change | un
   const { firewall: text } = target;
   if (target.keepsFirewall === true) return undefined;
   if (text === undefined) return state.firewall === undefined ? undefined : { kind: "nft", text: undefined };
-  const isThere = state.firewall?.digest === firewallDigest(text) && state.firewall.isAltered !== true;
+  const isThere = state.firewall?.digest === firewallDigest(text);
   return isThere ? undefined : { kind: "nft", text };
 }
 
