@@ -24,6 +24,7 @@ import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
+import { openNetwork } from "./open-network.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
@@ -132,8 +133,12 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRecords: () => pusher.look(),
   });
   const { overlay, mesh } = dataPlane;
-  const sectionsOf = (current: Desired) => listSections({ overlay, documents: { current }, domain, reader });
-  const sections = listSections({ overlay, documents, domain, reader });
+  const dialler = hostDialler(clock, settings.proxies);
+  const onOwned = (): void => applying.engine.look("owner", ["network"]);
+  const network = await openNetwork({ settings, clock, exec, files, reader, dialler, onOwned });
+  const deps = { overlay, domain, reader, network: network.section };
+  const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });
+  const sections = listSections({ ...deps, documents });
   const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, onFault: fault });
   applying.onSettled(() => mesh.look());
 
@@ -191,7 +196,6 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
 
   // The control plane.
-  const dialler = hostDialler(clock, settings.proxies);
   const http = hostHttpClient(dialler, () => clock.now());
   const ending = new AbortController();
   let node: ManagedNode | undefined;
@@ -254,7 +258,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       clock,
       random,
       log: log.child({ component: "session" }),
-      open: webSocketTransport(dialler, () => clock.now()),
+      open: webSocketTransport(network.dialler, () => clock.now()),
       party,
       handlers: (connection) => managed.handlers(connection),
       onOnline: (connection) => {
@@ -276,7 +280,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       repositoryUrl: settings.repositoryUrl,
       onResults: () => reporting.look(),
     });
-    session.start();
+    // What was last good is in force before anybody is called.
+    await applying.enforced(ending.signal);
+    if (!ending.signal.aborted) session.start();
   }
 
   // The machine.
@@ -376,6 +382,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await applying.close();
       dataPlane.close();
       session?.close();
+      network.owner.close();
       await localApi.close();
       events.close();
       pusher.close();

@@ -9,6 +9,7 @@ export interface ProcessId {
 
 interface Stat extends ProcessId {
   readonly parent: number;
+  readonly isEnded: boolean;
 }
 
 /** Every living process below `root`, whatever session or group it moved to; empty where /proc cannot be read. */
@@ -28,6 +29,13 @@ export function descendantsOf(root: number): readonly ProcessId[] {
     }
   }
   return [...found.values()];
+}
+
+/** The process that a copy of its proc_pid_stat(5) names, while it lives; one that nobody has waited for is gone as well. */
+export function findProcess(stat: string): ProcessId | undefined {
+  const { pid, startTicks } = parseStat(stat);
+  const found = Number.isInteger(pid) ? readStat(pid) : undefined;
+  return found === undefined || found.isEnded || found.startTicks !== startTicks ? undefined : { pid, startTicks };
 }
 
 /** Sends a signal to a whole process group (kill(2)); one that is gone is fine. */
@@ -68,7 +76,17 @@ function readStat(pid: number): Stat | undefined {
   } catch {
     return undefined;
   }
+  return parseStat(text);
+}
+
+/** A text of proc_pid_stat(5). */
+function parseStat(text: string): Stat {
   // The command in parentheses may itself hold spaces and parentheses; the fields after the last one are plain.
-  const [, parent, ...rest] = text.slice(text.lastIndexOf(")") + 2).split(" ");
-  return { pid, parent: Number(parent), startTicks: rest[17] ?? "" };
+  const [state = "", parent, ...rest] = text.slice(text.lastIndexOf(")") + 2).split(" ");
+  return {
+    pid: Number.parseInt(text, 10),
+    parent: Number(parent),
+    isEnded: "ZX".includes(state),
+    startTicks: rest[17] ?? "",
+  };
 }

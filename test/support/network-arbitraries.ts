@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { linkSysctl } from "../../src/host/network/diff.ts";
-import { firewallDigest } from "../../src/host/network/firewall-digest.ts";
+import { firewallDigest } from "../../src/host/network/firewall.ts";
 import {
   OUR_PROTOCOL,
   type LinkState,

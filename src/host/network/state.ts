@@ -21,10 +21,10 @@ export interface LinkState {
   readonly hasCarrier: boolean;
   /** RFC 2863, in lower case. */
   readonly operState: string;
-  /** We made it: its name begins with `hf-`, or it has an altname `holdfast:…`. */
+  /** We made it: its name begins with `hf-`, it has an altname `holdfast:…`, or it is of the link group 218. */
   readonly isOurs: boolean;
   readonly altnames: readonly string[];
-  /** Speed and duplex that are set by hand (ethtool(8)); absent: negotiated, or the driver does not say. */
+  /** Speed and duplex that we fixed, as far as the driver does not say otherwise; absent: negotiated, or not for us to say. */
   readonly fixed?: { readonly speedMbps: number; readonly duplex: "full" | "half" };
 }
 
@@ -82,8 +82,8 @@ export interface NeighbourState {
 }
 
 /**
- * The table `inet holdfast`. `text` is what the kernel lists, without counters and handles, as a digest; it tells whether somebody changed
- * the table since it was loaded. `digest` is of the text that was loaded, kept as the table's comment.
+ * The table `inet holdfast`. `digest` is of the text that was loaded, kept as the table's comment; empty when somebody changed the
+ * table since. `text` is what the kernel lists, without counters and handles, as a digest.
  */
 export interface FirewallState {
   readonly digest: string;
@@ -102,7 +102,7 @@ export interface NetworkState {
   readonly sysctls: ReadonlyMap<string, string>;
   /** Links on which our DHCP client runs. */
   readonly dhcp: ReadonlySet<string>;
-  /** The name servers that this machine asks, when they are ours to set. */
+  /** The name servers that this machine asks, from when we set them until they are handed back. */
   readonly nameServers?: readonly string[];
 }
 

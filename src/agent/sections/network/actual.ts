@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { NetworkFeatures as Features } from "../../../host/network/features.ts";
 import type { NetworkState } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
@@ -9,14 +10,8 @@ export interface Carrier {
   readonly remote: string;
 }
 
-/** What the kernel and the tools of this machine can do, and why not. */
-export interface NetworkFeatures {
-  readonly vlan: boolean;
-  readonly vrf: boolean;
-  readonly nft: boolean;
-  readonly dhcp: boolean;
-  readonly reasons: ReadonlyMap<string, string>;
-}
+/** What of the kernel and the tools of this machine the section depends on. */
+export type NetworkFeatures = Pick<Features, "vlan" | "vrf" | "nft" | "dhcp" | "reasons">;
 
 /** What of the machine was found before it was adjusted, and what else has to outlive the agent. */
 export const NetworkRecord = z.object({

@@ -1,4 +1,4 @@
-import { firewallDigest } from "../../../host/network/firewall-digest.ts";
+import { firewallDigest } from "../../../host/network/firewall.ts";
 import type { NetworkTarget } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkActual, NetworkDesired } from "./actual.ts";

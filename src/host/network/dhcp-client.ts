@@ -1,0 +1,74 @@
+/** The DHCP clients that are driven, in the order of preference. */
+export const DHCP_CLIENTS = ["dhcpcd", "dhclient", "udhcpc"] as const;
+export type DhcpClient = (typeof DHCP_CLIENTS)[number];
+
+export interface DhcpPaths {
+  /** The script of `dhcp-script.ts`. */
+  readonly script: string;
+  /** The configuration of dhclient. */
+  readonly config: string;
+  /** dhclient's leases of this link. */
+  readonly leases: string;
+  /** dhclient's own pid file. */
+  readonly pid: string;
+  /** Where the script remembers the address. */
+  readonly lease: string;
+}
+
+/** How a client is started in the foreground, and ended so that it gives the lease back. */
+export interface DhcpCommand {
+  readonly args: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+  /** The signal after which it releases the lease and ends. */
+  readonly stopSignal: "SIGALRM" | "SIGTERM";
+  /** Run before the signal is sent, where a signal does not release. */
+  readonly stopArgs?: readonly string[];
+}
+
+/** The command line of a client for one link: IPv4 alone, routes with this metric, neither the resolver nor the host's name touched. */
+export function dhcpCommand(client: DhcpClient, link: string, metric: number, paths: DhcpPaths): DhcpCommand {
+  const environment = { HOLDFAST_METRIC: `${metric}`, HOLDFAST_LEASE: paths.lease };
+  switch (client) {
+    case "dhcpcd": {
+      // It sets addresses and routes itself; its hooks, which would write resolv.conf, are switched off, as are its own files.
+      const quiet = ["-4", "-B", "-q", "-f", "/dev/null", "-c", "/bin/true", "--noipv4ll"];
+      const options = ["-o", "routers", "-o", "classless_static_routes", "-m", `${metric}`];
+      return { args: [...quiet, ...options, link], environment: {}, stopSignal: "SIGALRM" };
+    }
+    case "dhclient": {
+      const files = ["-cf", paths.config, "-sf", paths.script, "-lf", paths.leases, "-pf", paths.pid];
+      // It hands its script nothing of its own environment.
+      const handed = Object.entries(environment).flatMap(([name, value]) => ["-e", `${name}=${value}`]);
+      const common = ["-4", "-q", ...files, ...handed];
+      return {
+        args: ["-d", ...common, link],
+        environment,
+        stopSignal: "SIGTERM",
+        stopArgs: ["-r", ...common, link],
+      };
+    }
+    case "udhcpc":
+      return {
+        args: ["-f", "-S", "-R", "-O", "staticroutes", "-i", link, "-s", paths.script],
+        environment,
+        stopSignal: "SIGTERM",
+      };
+  }
+}
+
+/** The unit of a link's client: in an instance name only some characters stand for themselves (systemd.unit(5)). */
+export function dhcpUnit(link: string): string {
+  const escaped = [...Buffer.from(link)].map((byte) => {
+    const character = String.fromCodePoint(byte);
+    return /[a-zA-Z0-9:_.]/.test(character) ? character : `\\x${byte.toString(16).padStart(2, "0")}`;
+  });
+  return `holdfast-dhcp@${escaped.join("")}.service`;
+}
+
+/** The link of a unit's name; undefined for another unit. */
+export function linkOfUnit(unit: string): string | undefined {
+  const instance = /^holdfast-dhcp@(.+)\.service$/.exec(unit)?.[1];
+  return instance?.replaceAll(/\\x([0-9a-f]{2})/g, (_, byte: string) =>
+    String.fromCodePoint(Number.parseInt(byte, 16)),
+  );
+}

@@ -1,0 +1,145 @@
+/**
+ * The script that dhclient-script(8) and udhcpc's default.script stand for: sets the address with its lifetime and the routes of the
+ * lease, and touches neither the resolver nor the host's name. Addresses come with a lifetime, so that what a client leaves behind
+ * goes by itself; routes are bound to the address by their source and go with it.
+ * `HOLDFAST_METRIC` is the metric of the routes, `HOLDFAST_LEASE` the file that remembers the address: others that came by DHCP are
+ * not ours.
+ */
+export const DHCP_SCRIPT = `#!/bin/sh
+# Written by holdfast.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+event=\${reason:-$1}
+link=$interface
+metric=\${HOLDFAST_METRIC:-1024}
+
+prefix_of() {
+  bits=0
+  IFS=.
+  for byte in $1; do
+    while [ "$byte" -gt 0 ]; do
+      bits=$((bits + byte % 2))
+      byte=$((byte / 2))
+    done
+  done
+  unset IFS
+  echo "$bits"
+}
+
+# $1 destination, $2 gateway
+add_route() {
+  if [ "$2" = 0.0.0.0 ]; then
+    ip -4 route replace "$1" dev "$link" metric "$metric" proto 16 src "$address"
+  else
+    # The gateway may lie outside the subnet.
+    ip -4 route replace "$1" via "$2" dev "$link" onlink metric "$metric" proto 16 src "$address"
+  fi
+}
+
+# Takes away the address of an earlier lease, unless it is $1.
+remember() {
+  former=$(cat "$HOLDFAST_LEASE" 2>/dev/null)
+  echo "$1" >"$HOLDFAST_LEASE"
+  [ -z "$former" ] || [ "$former" = "$1" ] || ip -4 address delete "$former" dev "$link"
+}
+
+configure() {
+  ip link set dev "$link" up
+  ip -4 address replace "$address/$prefix" brd + dev "$link" valid_lft "$lease" preferred_lft "$lease" noprefixroute ||
+    ip -4 address replace "$address/$prefix" dev "$link" valid_lft "$lease" preferred_lft "$lease" noprefixroute
+  remember "$address/$prefix"
+  [ "$prefix" = 32 ] || add_route "$(network_of "$address" "$prefix")/$prefix" 0.0.0.0
+  if [ -n "$classless" ]; then
+    # RFC 3442: with it the routers do not count.
+    set -- $classless
+    while [ $# -ge 2 ]; do
+      add_route "$1" "$2"
+      shift 2
+    done
+  elif [ -n "$routers" ]; then
+    add_route default "\${routers%% *}"
+  fi
+}
+
+# $1 address, $2 prefix length
+network_of() {
+  left=$2
+  network=
+  IFS=.
+  for byte in $1; do
+    if [ "$left" -ge 8 ]; then
+      part=$byte
+      left=$((left - 8))
+    else
+      size=$((1 << (8 - left)))
+      part=$((byte / size * size))
+      left=0
+    fi
+    network="$network\${network:+.}$part"
+  done
+  unset IFS
+  echo "$network"
+}
+
+# Bytes of option 121: length, the significant ones of the destination, the gateway.
+classless_of() {
+  set -- $1
+  while [ $# -ge 5 ]; do
+    length=$1
+    shift
+    dest=
+    for at in 1 2 3 4; do
+      if [ $(((at - 1) * 8)) -lt "$length" ]; then
+        dest="$dest\${dest:+.}$1"
+        shift
+      else
+        dest="$dest\${dest:+.}0"
+      fi
+    done
+    [ $# -ge 4 ] || return
+    printf '%s ' "$dest/$length" "$1.$2.$3.$4"
+    shift 4
+  done
+}
+
+case $event in
+BOUND | RENEW | REBIND | REBOOT)
+  address=$new_ip_address
+  prefix=$(prefix_of "\${new_subnet_mask:-255.255.255.255}")
+  lease=\${new_dhcp_lease_time:-3600}
+  routers=$new_routers
+  classless=$(classless_of "$new_rfc3442_classless_static_routes")
+  configure
+  ;;
+bound | renew)
+  address=$ip
+  prefix=\${mask:-32}
+  lease=\${lease:-3600}
+  routers=$router
+  classless=$staticroutes
+  configure
+  ;;
+PREINIT)
+  ip link set dev "$link" up
+  ;;
+deconfig)
+  ip link set dev "$link" up
+  remember ""
+  ;;
+EXPIRE | FAIL | RELEASE | STOP)
+  remember ""
+  ;;
+TIMEOUT)
+  # An old lease that nobody confirms is none.
+  exit 1
+  ;;
+esac
+exit 0
+`;
+
+/** dhclient.conf(5): RFC 3442 routes come as bytes, and nothing is asked for that is not used. */
+export const DHCLIENT_CONFIG = `# Written by holdfast.
+option rfc3442-classless-static-routes code 121 = array of unsigned integer 8;
+request subnet-mask, broadcast-address, rfc3442-classless-static-routes, routers;
+timeout 30;
+retry 10;
+`;

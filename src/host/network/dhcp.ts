@@ -1,0 +1,236 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { HostError } from "../../errors.ts";
+import type { Clock } from "../clock.ts";
+import { SEARCH_PATH } from "../exec.ts";
+import type { Files } from "../files.ts";
+import { findProcess, signalGroup, signalProcess, type ProcessId } from "../process-tree.ts";
+import type { Reader } from "../reader.ts";
+import {
+  DHCP_CLIENTS,
+  dhcpCommand,
+  dhcpUnit,
+  linkOfUnit,
+  type DhcpClient,
+  type DhcpCommand,
+  type DhcpPaths,
+} from "./dhcp-client.ts";
+import { DHCLIENT_CONFIG, DHCP_SCRIPT } from "./dhcp-script.ts";
+import { refusal, type ToolRunner } from "./tool.ts";
+
+export interface DhcpOptions {
+  readonly tools: ToolRunner;
+  readonly files: Files;
+  readonly reader: Reader;
+  readonly clock: Clock;
+  readonly stateDir: string;
+  readonly runDir: string;
+  /** systemd runs this program, and so can run the clients; otherwise they are detached children. */
+  readonly isManaged: boolean;
+  /** Those to choose from, the best first. */
+  readonly clients?: readonly DhcpClient[];
+}
+
+/** The routes of a lease come after all that are configured, and before those of most other programs. */
+const FIRST_METRIC = 300;
+/** A client that cannot work with its options ends at once. */
+const PROVEN_MS = 300;
+const STOP_WITHIN_MS = 5000;
+const LOOK_EVERY_MS = 50;
+/** Leaves its proc_pid_stat(5) behind and becomes the client: nobody has to write down the id of a process that already works. */
+const LAUNCH = 'cat /proc/$$/stat >"$0" && exec "$@"';
+const TRANSIENT_UNITS = "/run/systemd/transient";
+
+/** DHCP clients of ours, one for each link; they live on without us. */
+export class DhcpClients {
+  readonly #options: DhcpOptions;
+
+  constructor(options: DhcpOptions) {
+    this.#options = options;
+  }
+
+  /** The links that have one. */
+  async observe(): Promise<ReadonlySet<string>> {
+    const { isManaged, reader, files, runDir } = this.#options;
+    if (isManaged) {
+      const units = reader.list(TRANSIENT_UNITS) ?? [];
+      return new Set(units.map(linkOfUnit).filter((link) => link !== undefined));
+    }
+    const links = (await files.list(runDir)).flatMap((name) => /^dhcp-(.+)\.pid$/.exec(name)?.[1] ?? []);
+    return new Set(links.filter((link) => this.#find(link) !== undefined));
+  }
+
+  /** The client that would be started; undefined when none is installed. */
+  choose(): { readonly client: DhcpClient; readonly path: string } | undefined {
+    const { reader, clients = DHCP_CLIENTS } = this.#options;
+    for (const client of clients) {
+      // One that manages every link of the machine would take our command for its own.
+      if (client === "dhcpcd" && ["/run/dhcpcd/pid", "/run/dhcpcd.pid"].some((path) => reader.read(path) !== undefined))
+        continue;
+      const path = SEARCH_PATH.split(":")
+        .map((dir) => `${dir}/${client}`)
+        .find((path) => reader.fingerprint(path) !== undefined);
+      if (path !== undefined) return { client, path };
+    }
+    return undefined;
+  }
+
+  /**
+   * Starts a client, unless there is one.
+   * @throws {HostError} `unsupported` when none is installed, `dhcp-failed`.
+   */
+  async start(link: string, signal: AbortSignal): Promise<void> {
+    if ((await this.observe()).has(link)) return;
+    const chosen = this.choose();
+    if (chosen === undefined) {
+      const names = DHCP_CLIENTS.join(", ");
+      throw new HostError("unsupported", `DHCP on ${link} needs one of ${names}, and none is installed`);
+    }
+    const { files, stateDir, isManaged } = this.#options;
+    const index = await this.#indexOf(link, signal);
+    const paths = this.#paths(link);
+    await files.makeDirectory(`${stateDir}/dhcp`, 0o700);
+    await files.writeAtomic(paths.script, DHCP_SCRIPT, 0o700);
+    await files.writeAtomic(paths.config, DHCLIENT_CONFIG, 0o600);
+    const command = dhcpCommand(chosen.client, link, FIRST_METRIC + (index % 700), paths);
+    if (isManaged) await this.#startUnit(link, chosen.path, command, signal);
+    else await this.#startChild(link, chosen.path, command, signal);
+  }
+
+  /**
+   * Ends the client, which gives its lease back.
+   * @throws {HostError} `dhcp-failed`.
+   */
+  async stop(link: string, signal: AbortSignal): Promise<void> {
+    const { files, tools, isManaged } = this.#options;
+    if (isManaged) {
+      const stopped = await tools.run("systemctl", ["stop", "--", dhcpUnit(link)], signal);
+      // 5: it is not loaded (systemctl(1)).
+      if (stopped.exitCode !== 0 && stopped.exitCode !== 5) throw refusal("dhcp-failed", "systemctl", stopped);
+    } else await this.#stopChild(link, signal);
+    const { lease } = this.#paths(link);
+    const left = (await files.read(lease))?.trim() ?? "";
+    // The client could not clean up behind itself.
+    if (left !== "") await tools.run("ip", ["-4", "address", "delete", left, "dev", link], signal);
+    await files.remove(lease);
+    await files.remove(this.#pidPath(link));
+  }
+
+  /** The sysfs that is mounted may be another network namespace's. */
+  async #indexOf(link: string, signal: AbortSignal): Promise<number> {
+    const shown = await this.#options.tools.run("ip", ["-o", "link", "show", "dev", link], signal);
+    if (shown.exitCode !== 0) throw refusal("dhcp-failed", "ip", shown);
+    return Number.parseInt(shown.stdout, 10);
+  }
+
+  async #startUnit(link: string, path: string, command: DhcpCommand, signal: AbortSignal): Promise<void> {
+    const { args, environment, stopSignal, stopArgs } = command;
+    const stop = stopArgs === undefined ? [] : [`--property=ExecStop=${[path, ...stopArgs].map(quoted).join(" ")}`];
+    const started = await this.#options.tools.run(
+      "systemd-run",
+      [
+        "--quiet",
+        "--collect",
+        "--service-type=exec",
+        `--unit=${dhcpUnit(link)}`,
+        "--property=Restart=always",
+        "--property=RestartSec=5",
+        `--property=KillSignal=${stopSignal}`,
+        ...stop,
+        ...Object.entries(environment).map(([name, value]) => `--setenv=${name}=${value}`),
+        "--",
+        path,
+        ...args,
+      ],
+      signal,
+    );
+    if (started.exitCode !== 0) throw refusal("dhcp-failed", "systemd-run", started);
+  }
+
+  async #startChild(
+    link: string,
+    path: string,
+    { args, environment }: DhcpCommand,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { clock } = this.#options;
+    signal.throwIfAborted();
+    const child = spawn("/bin/sh", ["-c", LAUNCH, this.#pidPath(link), path, ...args], {
+      detached: true,
+      stdio: "ignore",
+      cwd: "/",
+      env: { PATH: SEARCH_PATH, LC_ALL: "C", TZ: "UTC", ...environment },
+    });
+    child.unref();
+    const ended = endOf(child);
+    const proven = new AbortController();
+    const stays = clock.sleep(PROVEN_MS, AbortSignal.any([signal, proven.signal])).then(() => undefined);
+    const how = await Promise.race([ended, stays]).finally(() => proven.abort());
+    if (how === undefined) return;
+    throw new HostError("dhcp-failed", `${path} on ${link} ended at once: ${how}`, { details: { link } });
+  }
+
+  async #stopChild(link: string, signal: AbortSignal): Promise<void> {
+    const running = this.#find(link);
+    if (running === undefined) return;
+    const { id, client } = running;
+    const { tools } = this.#options;
+    const { stopArgs, stopSignal } = dhcpCommand(client, link, 0, this.#paths(link));
+    if (stopArgs !== undefined) await tools.run(client, stopArgs, signal);
+    signalProcess(id, stopSignal);
+    if (await this.#isGone(link, signal)) return;
+    signalGroup(id.pid, "SIGKILL");
+    if (await this.#isGone(link, signal)) return;
+    throw new HostError("dhcp-failed", `the DHCP client on ${link} cannot be ended`, {
+      details: { link, pid: id.pid },
+    });
+  }
+
+  async #isGone(link: string, signal: AbortSignal): Promise<boolean> {
+    const { clock } = this.#options;
+    const until = clock.elapsed() + STOP_WITHIN_MS;
+    while (this.#find(link) !== undefined) {
+      if (clock.elapsed() > until) return false;
+      await clock.sleep(LOOK_EVERY_MS, signal);
+    }
+    return true;
+  }
+
+  /** The client that the link's pid file names, as long as it lives. */
+  #find(link: string): { readonly id: ProcessId; readonly client: DhcpClient } | undefined {
+    const { reader } = this.#options;
+    const id = findProcess(reader.read(this.#pidPath(link)) ?? "");
+    if (id === undefined) return undefined;
+    const [title = ""] = (reader.read(`/proc/${id.pid}/cmdline`) ?? "").split("\0");
+    const name = title.slice(title.lastIndexOf("/") + 1);
+    const client = DHCP_CLIENTS.find((client) => name.startsWith(client));
+    return client === undefined ? undefined : { id, client };
+  }
+
+  #pidPath(link: string): string {
+    return `${this.#options.runDir}/dhcp-${link}.pid`;
+  }
+
+  #paths(link: string): DhcpPaths {
+    const { stateDir, runDir } = this.#options;
+    return {
+      script: `${stateDir}/dhcp/script`,
+      config: `${stateDir}/dhcp/dhclient.conf`,
+      leases: `${stateDir}/dhcp/${link}.leases`,
+      pid: `${runDir}/dhclient-${link}.pid`,
+      lease: `${runDir}/dhcp-${link}.lease`,
+    };
+  }
+}
+
+function endOf(child: ChildProcess): Promise<string> {
+  return new Promise((resolve) => {
+    child
+      .once("error", (error) => resolve(error.message))
+      .once("exit", (status, signal) => resolve(signal ?? `exit status ${status}`));
+  });
+}
+
+/** A word of a command line in a unit (systemd.service(5)). */
+function quoted(word: string): string {
+  return `"${word.replaceAll(/["\\]/g, "\\$&").replaceAll("%", "%%").replaceAll("$", "$$$$")}"`;
+}

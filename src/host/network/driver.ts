@@ -1,0 +1,186 @@
+import { HostError } from "../../errors.ts";
+import type { Clock } from "../clock.ts";
+import type { Exec } from "../exec.ts";
+import type { Files } from "../files.ts";
+import type { Reader } from "../reader.ts";
+import type { Change } from "./change.ts";
+import type { DhcpClient } from "./dhcp-client.ts";
+import { DhcpClients } from "./dhcp.ts";
+import { refusedLines, tryFeatures, type NetworkFeatures } from "./features.ts";
+import { Firewall } from "./firewall.ts";
+import { parseNeighbours, parseShown, SHOW_ALL } from "./ip-output.ts";
+import { NetworkLedger, type LedgerContent } from "./ledger.ts";
+import { LinkSpeed } from "./link-speed.ts";
+import { addressLabel, addressOfLine } from "./lines.ts";
+import { NameServers } from "./name-servers.ts";
+import { OUR_PROTOCOL, type AddressState, type NeighbourState, type NetworkState } from "./state.ts";
+import { readSysctls, writeSysctl } from "./sysctls.ts";
+import { refusal, toolRunner } from "./tool.ts";
+
+/** The network of the machine, in this process's network namespace. */
+export interface NetworkDriver {
+  /** What the machine can do; tried once, in a scratch namespace. */
+  features(signal: AbortSignal): Promise<NetworkFeatures>;
+  /**
+   * Reads everything, in two processes.
+   * @throws {HostError} `tool-missing` without ip(8), `bad-output`, `too-much-output`, or what the tools refuse.
+   */
+  observe(wanted: { readonly sysctls: Iterable<string> }, signal: AbortSignal): Promise<NetworkState>;
+  /** IPv4 neighbours, as the kernel knows them. */
+  observeNeighbours(signal: AbortSignal): Promise<readonly NeighbourState[]>;
+  /**
+   * Carries out one change.
+   * @throws {HostError} naming what failed; of lines for ip those before it are in force (`details.line` counts from 1).
+   */
+  apply(change: Change, signal: AbortSignal): Promise<void>;
+  /** Whether anything may be ours: without, there is nothing to observe when nothing is wanted. Starts no process. */
+  mayOwn(): Promise<boolean>;
+  /** Notes that nothing is ours any more. The next change takes it back. */
+  disown(): Promise<void>;
+}
+
+export interface NetworkDriverOptions {
+  readonly exec: Exec;
+  readonly files: Files;
+  readonly reader: Reader;
+  readonly clock: Clock;
+  /** Keeps `network.json` and the files of DHCP clients. */
+  readonly stateDir: string;
+  /** Keeps what ends with this start of the machine. */
+  readonly runDir: string;
+  /** Whether systemd runs this program. */
+  readonly isManaged: boolean;
+  /** By default `/etc/resolv.conf`. */
+  readonly resolverPath?: string;
+  /** By default all that can be driven. */
+  readonly dhcpClients?: readonly DhcpClient[];
+  /** Of one tool. */
+  readonly maxOutputBytes?: number;
+}
+
+/** Drives ip(8), nft(8), ethtool(8), a DHCP client and the resolver. */
+export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
+  const { exec, files, reader, stateDir } = options;
+  const tools = toolRunner(exec, options.maxOutputBytes);
+  const ledger = new NetworkLedger(files, reader, stateDir);
+  const firewall = new Firewall(tools, ledger);
+  const speed = new LinkSpeed(tools, reader, ledger);
+  const nameServers = new NameServers({
+    tools,
+    reader,
+    ledger,
+    ...(options.resolverPath === undefined ? {} : { path: options.resolverPath }),
+  });
+  const { clock, runDir, isManaged, dhcpClients: clients } = options;
+  const base = { tools, files, reader, clock, stateDir, runDir, isManaged };
+  const dhcp = new DhcpClients(clients === undefined ? base : { ...base, clients });
+  let features: NetworkFeatures | undefined;
+  /** As they were seen last: what is gone from the machine need not stay in the ledger. */
+  let addresses: readonly AddressState[] | undefined;
+
+  const tryOnce = async (signal: AbortSignal): Promise<NetworkFeatures> => {
+    features ??= await tryFeatures(tools, dhcp.choose() !== undefined, signal);
+    return features;
+  };
+
+  const runLines = async (lines: readonly string[], signal: AbortSignal): Promise<void> => {
+    const unmarked = listed(await ledger.content(), addresses, lines);
+    await ledger.change({ addresses: unmarked.before });
+    const knows = lines.some(isNewAddress) && (await tryOnce(signal)).addressProtocol;
+    const marked = knows ? lines.map((line) => (isNewAddress(line) ? `${line} proto ${OUR_PROTOCOL}` : line)) : lines;
+    const done = await tools.run("ip", ["-batch", "-"], signal, [...marked, ""].join("\n"));
+    if (done.exitCode === 0) await ledger.change({ addresses: unmarked.after });
+    else {
+      const [[number, said] = []] = refusedLines(done.stderr);
+      if (number === undefined) throw refusal("ip-failed", "ip", done);
+      const line = lines[number - 1] ?? "";
+      throw new HostError("ip-failed", `ip: line ${number}, ${line}: ${said}`, {
+        details: { tool: "ip", line: number, text: line, said },
+      });
+    }
+  };
+
+  return {
+    features: tryOnce,
+    async observe({ sysctls }, signal) {
+      const { addresses: unmarked } = await ledger.content();
+      const isListed = (link: string, address: string): boolean =>
+        unmarked.some((one) => one.link === link && one.address === address);
+      const shown = await tools.run("ip", ["-4", "-N", "-json", "-details", "-batch", "-"], signal, SHOW_ALL);
+      if (shown.exitCode !== 0) throw refusal("ip-failed", "ip", shown);
+      const { links, ...rest } = parseShown(shown.stdout, isListed);
+      addresses = rest.addresses;
+      const table = await firewall.observe(signal);
+      const servers = await nameServers.observe();
+      const fixed = await speed.observe();
+      return {
+        ...rest,
+        links: links.map((link) => withFixed(link, fixed)),
+        ...(table === undefined ? {} : { firewall: table }),
+        sysctls: readSysctls(reader, sysctls),
+        dhcp: await dhcp.observe(),
+        ...(servers === undefined ? {} : { nameServers: servers }),
+      };
+    },
+    async observeNeighbours(signal) {
+      const shown = await tools.run("ip", ["-4", "-N", "-json", "neighbour", "show"], signal);
+      if (shown.exitCode !== 0) throw refusal("ip-failed", "ip", shown);
+      return parseNeighbours(shown.stdout);
+    },
+    async apply(change, signal) {
+      signal.throwIfAborted();
+      await ledger.change({ isUsed: true });
+      switch (change.kind) {
+        case "ip":
+          return runLines(change.lines, signal);
+        case "nft":
+          return firewall.load(change.text, signal);
+        case "sysctl":
+          for (const [name, value] of change.values) await writeSysctl(name, value);
+          return;
+        case "ethtool":
+          return speed.set(change.link, change.fixed, signal);
+        case "dhcp":
+          return change.run ? dhcp.start(change.link, signal) : dhcp.stop(change.link, signal);
+        case "resolver":
+          return nameServers.set(change.servers, signal);
+      }
+    },
+    mayOwn: async () => (await ledger.content()).isUsed,
+    disown: () => ledger.change({ isUsed: false, addresses: [], fixed: [], firewall: undefined }),
+  };
+}
+
+const isNewAddress = (line: string): boolean => addressOfLine(line)?.isAdded === true;
+
+function withFixed<T extends { readonly name: string }>(
+  link: T,
+  fixed: ReadonlyMap<string, { readonly speedMbps: number; readonly duplex: "full" | "half" }>,
+) {
+  const found = fixed.get(link.name);
+  return found === undefined ? link : { ...link, fixed: found };
+}
+
+/** The unmarked addresses of ours to list before the lines are run, so that none of them is ever a stranger's, and after. */
+function listed(
+  { addresses }: LedgerContent,
+  seen: readonly AddressState[] | undefined,
+  lines: readonly string[],
+): { readonly before: LedgerContent["addresses"]; readonly after: LedgerContent["addresses"] } {
+  const keyOf = ({ link, address }: { readonly link: string; readonly address: string }): string =>
+    `${link} ${address}`;
+  const present = seen === undefined ? undefined : new Set(seen.map(keyOf));
+  const kept = new Map(
+    addresses.filter((one) => present?.has(keyOf(one)) ?? true).map((one) => [keyOf(one), one] as const),
+  );
+  const removed = new Set<string>();
+  for (const line of lines) {
+    const about = addressOfLine(line);
+    if (about === undefined || addressLabel(about.link) !== undefined) continue;
+    const { link, address, isAdded } = about;
+    if (isAdded) kept.set(keyOf(about), { link, address });
+    else removed.add(keyOf(about));
+  }
+  const before = [...kept.values()];
+  return { before, after: before.filter((one) => !removed.has(keyOf(one))) };
+}

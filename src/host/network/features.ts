@@ -1,0 +1,121 @@
+import { HostError } from "../../errors.ts";
+import type { ExecResult } from "../exec.ts";
+import type { ToolRunner } from "./tool.ts";
+
+const LINK_KINDS = ["vlan", "vrf", "bridge", "bond", "dummy", "gre", "xfrm", "wireguard"] as const;
+type LinkKind = (typeof LINK_KINDS)[number];
+
+/** What this machine can do, as far as trying tells. */
+export interface NetworkFeatures extends Readonly<Record<LinkKind, boolean>> {
+  /** nftables with address translation by maps. */
+  readonly nft: boolean;
+  /** A DHCP client is installed. */
+  readonly dhcp: boolean;
+  /** Addresses carry a protocol (IFA_PROTO), in ip(8) as well. */
+  readonly addressProtocol: boolean;
+  /** Why not, by the name of the feature. */
+  readonly reasons: ReadonlyMap<string, string>;
+}
+
+/** The first line makes what the others stand on. */
+const LINES: Readonly<Record<LinkKind, string>> = {
+  vlan: "link add link hf-a name hf-vlan type vlan id 5",
+  vrf: "link add name hf-vrf type vrf table 1000",
+  bridge: "link add name hf-bridge type bridge",
+  bond: "link add name hf-bond type bond",
+  dummy: "link add name hf-dummy type dummy",
+  gre: "link add name hf-gre type gre remote 192.0.2.1 local 192.0.2.2",
+  xfrm: "link add name hf-xfrm type xfrm dev hf-a if_id 5",
+  wireguard: "link add name hf-wg type wireguard",
+};
+/** Asking for help ends a batch, so that comes last. */
+const BATCH = [
+  "link add name hf-a type veth peer name hf-b",
+  ...LINK_KINDS.map((kind) => LINES[kind]),
+  "address help",
+  "",
+].join("\n");
+const TABLE = `table inet holdfast {
+comment "holdfast"
+map m { type ipv4_addr : interval ipv4_addr; flags interval; counter; elements = { 10.0.0.0/24 : 10.1.0.0/24 } }
+chain c { type nat hook prerouting priority dstnat
+dnat ip prefix to ip daddr map @m
+}
+}
+`;
+
+/** Tries everything in a network namespace of its own, which ends with the tool; `dhcp` tells whether there is a client. */
+export async function tryFeatures(tools: ToolRunner, hasDhcp: boolean, signal: AbortSignal): Promise<NetworkFeatures> {
+  const reasons = new Map<string, string>();
+  const links = await inScratch(tools, ["ip", "-force", "-batch", "-"], BATCH, signal);
+  const refused = typeof links === "string" ? undefined : refusedLines(links.stderr);
+  LINK_KINDS.forEach((kind, at) => {
+    // The lines are counted from 1, and the first is not a kind's.
+    const reason = typeof links === "string" ? links : refused?.get(at + 2);
+    if (reason !== undefined) reasons.set(kind, reason);
+  });
+  if (typeof links === "string") reasons.set("addressProtocol", links);
+  else if (!/\bproto\b/.test(links.stderr)) reasons.set("addressProtocol", "ip knows no protocol of an address");
+  const table = await inScratch(tools, ["nft", "-f", "-"], TABLE, signal);
+  if (typeof table === "string") reasons.set("nft", table);
+  else if (table.exitCode !== 0) reasons.set("nft", firstLine(table));
+  if (!hasDhcp) reasons.set("dhcp", "no DHCP client is installed");
+  const has = (name: string): boolean => !reasons.has(name);
+  return {
+    vlan: has("vlan"),
+    vrf: has("vrf"),
+    bridge: has("bridge"),
+    bond: has("bond"),
+    dummy: has("dummy"),
+    gre: has("gre"),
+    xfrm: has("xfrm"),
+    wireguard: has("wireguard"),
+    nft: has("nft"),
+    dhcp: has("dhcp"),
+    addressProtocol: has("addressProtocol"),
+    reasons,
+  };
+}
+
+/** What of each line `ip -force -batch` said it could not do, by its number. */
+export function refusedLines(stderr: string): ReadonlyMap<number, string> {
+  const refused = new Map<number, string>();
+  let said: string[] = [];
+  for (const line of stderr.split("\n")) {
+    const number = /^Command failed [^:]*:(\d+)$/.exec(line)?.[1];
+    if (number === undefined) said.push(line.trim());
+    else {
+      const text = said.filter((part) => part !== "").join(" ");
+      refused.set(Number(number), text.replace(/^(?:Error|RTNETLINK answers): /, ""));
+      said = [];
+    }
+  }
+  return refused;
+}
+
+/** What comes of a command in a namespace of its own, or why it could not be run. Where root may not make one, a user namespace may. */
+async function inScratch(
+  tools: ToolRunner,
+  command: readonly string[],
+  input: string,
+  signal: AbortSignal,
+): Promise<ExecResult | string> {
+  let reason = "";
+  for (const flags of ["-n", "-rn"]) {
+    try {
+      const result = await tools.run("unshare", [flags, "--", ...command], signal, input);
+      // What unshare(1) says of a command that it cannot find.
+      if (result.exitCode === 127) return `${command[0]} is not installed`;
+      if (!result.stderr.startsWith("unshare: ")) return result;
+      reason = firstLine(result);
+    } catch (error) {
+      if (!(error instanceof HostError)) throw error;
+      reason = error.message;
+    }
+  }
+  return `it could not be tried in a network namespace: ${reason}`;
+}
+
+function firstLine({ stderr, exitCode }: ExecResult): string {
+  return stderr.trim().split("\n")[0] || `exit status ${exitCode}`;
+}

@@ -1,0 +1,88 @@
+import { createHash } from "node:crypto";
+import { HostError } from "../../errors.ts";
+import type { NetworkLedger } from "./ledger.ts";
+import type { FirewallState } from "./state.ts";
+import { refusal, type ToolRunner } from "./tool.ts";
+
+const HEAD = "table inet holdfast {\n";
+const COMMENT = /^\tcomment "holdfast:([0-9a-f]{64})"$/m;
+
+/** Names a text of the table, as the table's comment does. */
+export function firewallDigest(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
+
+/** The table `inet holdfast` of nftables (nft(8)); no other is touched. */
+export class Firewall {
+  readonly #tools: ToolRunner;
+  readonly #ledger: NetworkLedger;
+
+  constructor(tools: ToolRunner, ledger: NetworkLedger) {
+    this.#tools = tools;
+    this.#ledger = ledger;
+  }
+
+  /**
+   * The table as it stands; undefined when there is none, or no nftables.
+   * @throws {HostError} `nft-failed`.
+   */
+  async observe(signal: AbortSignal): Promise<FirewallState | undefined> {
+    const listed = await this.#list(signal);
+    if (listed === undefined) return undefined;
+    const digest = COMMENT.exec(listed)?.[1] ?? "";
+    const text = firewallDigest(listed);
+    const known = (await this.#ledger.content()).firewall;
+    if (known?.digest === digest) return { digest: known.listing === text ? digest : "", text };
+    // Loaded and not looked at since: this is what it lists as.
+    if (digest !== "") await this.#ledger.change({ firewall: { digest, listing: text } });
+    return { digest, text };
+  }
+
+  /**
+   * Puts the text in place of the table in one transaction, after nft has checked it; without a text the table goes.
+   * @throws {HostError} `nft-refused` when the check fails, `nft-failed` when what passed it cannot be loaded; then nothing is changed.
+   */
+  async load(text: string | undefined, signal: AbortSignal): Promise<void> {
+    const replaced = "add table inet holdfast\ndelete table inet holdfast\n";
+    const script = text === undefined ? replaced : `${replaced}${commented(text)}`;
+    if (text !== undefined) {
+      const checked = await this.#tools.run("nft", ["-c", "-f", "-"], signal, script);
+      if (checked.exitCode !== 0) throw refusal("nft-refused", "nft", checked);
+    }
+    await this.#ledger.change({ firewall: undefined });
+    const loaded = await this.#tools.run("nft", ["-f", "-"], signal, script);
+    if (loaded.exitCode !== 0) throw refusal("nft-failed", "nft", loaded);
+  }
+
+  async #list(signal: AbortSignal): Promise<string | undefined> {
+    try {
+      const listed = await this.#tools.run("nft", ["-s", "list", "table", "inet", "holdfast"], signal);
+      if (listed.exitCode === 0) return listed.stdout;
+      if (listed.stderr.includes("No such file or directory")) return undefined;
+      throw refusal("nft-failed", "nft", listed);
+    } catch (error) {
+      if (error instanceof HostError && error.code === "tool-missing") return undefined;
+      throw error;
+    }
+  }
+}
+
+/** The text with its digest as the table's comment. Only a single table is taken, and only ours. */
+function commented(text: string): string {
+  if (!text.startsWith(HEAD) || !isOneBlock(text)) {
+    throw new HostError("nft-refused", "the text is not the table inet holdfast alone");
+  }
+  return `${HEAD}comment "holdfast:${firewallDigest(text)}"\n${text.slice(HEAD.length)}`;
+}
+
+/** Whether the first brace is closed by the last character, blanks aside. Braces in quotes do not count. */
+function isOneBlock(text: string): boolean {
+  const bare = text.replaceAll(/"[^"\n]*"/g, "").trimEnd();
+  let depth = 0;
+  for (let at = bare.indexOf("{"); at < bare.length; at += 1) {
+    if (bare[at] === "{") depth += 1;
+    else if (bare[at] === "}") depth -= 1;
+    if (depth === 0) return at === bare.length - 1;
+  }
+  return false;
+}

@@ -1,0 +1,60 @@
+import { HostError } from "../../errors.ts";
+import { readLink } from "../links.ts";
+import type { Reader } from "../reader.ts";
+import type { NetworkLedger } from "./ledger.ts";
+import type { LinkState } from "./state.ts";
+import { refusal, type ToolRunner } from "./tool.ts";
+
+type Fixed = NonNullable<LinkState["fixed"]>;
+
+/** Speed and duplex of links, through ethtool(8). What was fixed here is in the ledger: the kernel does not tell who did. */
+export class LinkSpeed {
+  readonly #tools: ToolRunner;
+  readonly #reader: Reader;
+  readonly #ledger: NetworkLedger;
+
+  constructor(tools: ToolRunner, reader: Reader, ledger: NetworkLedger) {
+    this.#tools = tools;
+    this.#reader = reader;
+    this.#ledger = ledger;
+  }
+
+  /** What is fixed, by link; where the driver shows another speed or duplex than we fixed, that. */
+  async observe(): Promise<ReadonlyMap<string, Fixed>> {
+    const { fixed } = await this.#ledger.content();
+    return new Map(
+      fixed.map(({ link, speedMbps, duplex }) => {
+        // A link without a carrier shows neither.
+        const shown = readLink(this.#reader, link);
+        return [link, { speedMbps: shown?.speedMbps ?? speedMbps, duplex: shown?.duplex ?? duplex }];
+      }),
+    );
+  }
+
+  /**
+   * Fixes speed and duplex, or lets the link negotiate them again.
+   * @throws {HostError} `unsupported` without ethtool, or when the driver cannot do it; `ethtool-failed`.
+   */
+  async set(link: string, fixed: Fixed | undefined, signal: AbortSignal): Promise<void> {
+    const before = (await this.#ledger.content()).fixed;
+    const others = before.filter((one) => one.link !== link);
+    if (fixed !== undefined) await this.#ledger.change({ fixed: [...others, { link, ...fixed }] });
+    const wanted =
+      fixed === undefined
+        ? ["autoneg", "on"]
+        : ["autoneg", "off", "speed", `${fixed.speedMbps}`, "duplex", fixed.duplex];
+    try {
+      const set = await this.#tools.run("ethtool", ["-s", link, ...wanted], signal);
+      if (set.exitCode !== 0) {
+        const cannot = /not supported|not implemented|Invalid argument/i.test(set.stderr);
+        throw refusal(cannot ? "unsupported" : "ethtool-failed", "ethtool", set);
+      }
+    } catch (error) {
+      // What was refused is not in force.
+      await this.#ledger.change({ fixed: before });
+      if (!(error instanceof HostError) || error.code !== "tool-missing") throw error;
+      throw new HostError("unsupported", "speed and duplex need ethtool, which is not installed", { cause: error });
+    }
+    if (fixed === undefined) await this.#ledger.change({ fixed: others });
+  }
+}

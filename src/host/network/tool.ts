@@ -1,0 +1,37 @@
+import { HostError } from "../../errors.ts";
+import type { Exec, ExecResult } from "../exec.ts";
+
+/** A machine with a full routing table of the internet stays below it. */
+const MAX_OUTPUT_BYTES = 128 * 1024 * 1024;
+const DEADLINE_MS = 60_000;
+
+/** Runs ip, nft and their like; what one of them says when it fails is handed over whole. */
+export interface ToolRunner {
+  /**
+   * Runs a tool to its end. A non-zero exit is a result.
+   * @throws {HostError} `tool-missing`, `exec-failed`, `timeout`, or `too-much-output`.
+   */
+  run(file: string, args: readonly string[], signal: AbortSignal, input?: string): Promise<ExecResult>;
+}
+
+/** Tools over `exec`, bounded in time and output. */
+export function toolRunner(exec: Exec, maxOutputBytes = MAX_OUTPUT_BYTES): ToolRunner {
+  return {
+    async run(file, args, signal, input) {
+      const options = { signal, deadlineMs: DEADLINE_MS, maxOutputBytes, ...(input === undefined ? {} : { input }) };
+      const result = await exec.run(file, args, options);
+      if (!result.truncated) return result;
+      throw new HostError("too-much-output", `${file} wrote more than ${maxOutputBytes} bytes`, {
+        details: { tool: file },
+      });
+    },
+  };
+}
+
+/** The error for a tool that refused, in its own words. */
+export function refusal(code: string, file: string, { exitCode, stderr }: ExecResult): HostError {
+  const said = stderr.trim().slice(0, 2000);
+  return new HostError(code, `${file}: ${said === "" ? `exit status ${exitCode}` : said}`, {
+    details: { tool: file, exitCode },
+  });
+}
