@@ -22,11 +22,11 @@ export function wanOf(
   );
 }
 
-/** The link that carries the session, or else would: that with its address, or with the default route. */
+/** The interface that carries the session, or else would: that with its address, or with the default route; of a VLAN its parent. */
 export function wanLinkOf(state: NetworkState, carrier: Carrier | undefined): string | undefined {
   const own = state.addresses.find(({ address }) => address.split("/", 1)[0] === carrier?.local);
-  if (own !== undefined && own.link !== "lo") return own.link;
-  return defaultRoute(state)?.link;
+  const link = own !== undefined && own.link !== "lo" ? own.link : defaultRoute(state)?.link;
+  return state.links.find(({ name, isOurs }) => name === link && isOurs)?.parent ?? link;
 }
 
 /** The default route that is taken: the first of those with the lowest metric. */
