@@ -26,6 +26,7 @@ import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
 import { openCommit } from "./open-commit.ts";
 import { openNetworkView } from "./open-network-view.ts";
+import { openNetwork } from "./open-network.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
@@ -135,14 +136,13 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRecords: () => pusher.look(),
   });
   const { overlay, mesh } = dataPlane;
-  const sectionsOf = (current: Desired) => listSections({ overlay, documents: { current }, domain, reader });
-  const sections = listSections({ overlay, documents, domain, reader });
+  const onOwned = (): void => applying.engine.look("owner", ["network"]);
+  const network = await openNetwork({ settings, clock, exec, files, reader, dialler, onOwned });
+  const deps = { overlay, domain, reader, network: network.section };
+  const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });
+  const sections = listSections({ ...deps, documents });
   const commit = openCommit({
-    settings,
-    exec,
-    dialler,
-    bootId,
-    overlay: () => overlay,
+    ...{ settings, exec, dialler, bootId, overlay },
     registration: () => node?.registration,
     knownAddresses: () => knownAddresses?.list ?? [],
     session: () => session,
@@ -273,7 +273,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       clock,
       random,
       log: log.child({ component: "session" }),
-      open: webSocketTransport(dialler, () => clock.now()),
+      open: webSocketTransport(network.dialler, () => clock.now()),
       party,
       handlers: (connection) => managed.handlers(connection),
       onOnline: (connection) => {
@@ -296,7 +296,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       repositoryUrl: settings.repositoryUrl,
       onResults: () => reporting.look(),
     });
-    session.start();
+    // What was last good is in force before anybody is called.
+    await applying.enforced(ending.signal);
+    if (!ending.signal.aborted) session.start();
   }
 
   // The machine.
@@ -336,6 +338,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         : { ...session.status(), url: node?.registration.node.session ?? "" },
     desired: documents.current,
     applied: node?.applied ?? new Map(),
+    pendingChange: applying.committing.pending(),
     telemetry: spool.status(),
     network: machine.engine,
     overlay: overlay.status(),
@@ -398,6 +401,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await applying.close();
       dataPlane.close();
       session?.close();
+      network.owner.close();
       await localApi.close();
       events.close();
       pusher.close();

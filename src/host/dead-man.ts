@@ -12,8 +12,10 @@ export interface DeadMan {
 }
 
 export interface DeadManRequest {
-  /** The state directory of the node. */
+  /** The directories of the node, and whether systemd runs it. */
   readonly stateDir: string;
+  readonly runDir: string;
+  readonly isManaged: boolean;
   /** The pending change. */
   readonly id: string;
   readonly waitMs: number;
@@ -28,14 +30,14 @@ const SYSTEMD_MS = 10_000;
  * The dead-man of this program: a timer of its own under systemd, which would otherwise end it along with the agent's unit; else a shell
  * that sleeps in a session of its own, since a runtime that only waits would hold 40 MB.
  */
-export function hostDeadMan(exec: Pick<Exec, "run">, { isManaged }: { readonly isManaged: boolean }): StartDeadMan {
-  return async (request, signal) => (isManaged ? timer(exec, request, signal) : sleeper(request));
+export function hostDeadMan(exec: Pick<Exec, "run">): StartDeadMan {
+  return async (request, signal) => (request.isManaged ? timer(exec, request, signal) : sleeper(request));
 }
 
 /** The command line that waits and then becomes `holdfast guard watch` of the same program. */
-export function watchCommand({ stateDir, id, waitMs }: DeadManRequest): readonly [file: string, ...args: string[]] {
-  const seconds = String(Math.ceil(Math.max(0, waitMs) / 1000));
-  return ["/bin/sh", "-c", 'sleep "$1"; shift; exec "$@"', "holdfast-guard", seconds, ...guardCommand(stateDir, id)];
+export function watchCommand(request: DeadManRequest): readonly [file: string, ...args: string[]] {
+  const seconds = String(Math.ceil(Math.max(0, request.waitMs) / 1000));
+  return ["/bin/sh", "-c", 'sleep "$1"; shift; exec "$@"', "holdfast-guard", seconds, ...guardCommand(request)];
 }
 
 /**
@@ -52,9 +54,10 @@ export function becomeSleeper(request: DeadManRequest): void {
   }
 }
 
-function guardCommand(stateDir: string, id: string): string[] {
+function guardCommand({ stateDir, runDir, isManaged, id }: DeadManRequest): string[] {
   const [node = process.execPath, entry = ""] = process.argv;
-  return [node, ...process.execArgv, entry, "guard", "watch", "--state", stateDir, "--id", id];
+  const where = ["--state", stateDir, "--run", runDir, ...(isManaged ? ["--managed"] : [])];
+  return [node, ...process.execArgv, entry, "guard", "watch", ...where, "--id", id];
 }
 
 async function timer(exec: Pick<Exec, "run">, request: DeadManRequest, signal: AbortSignal): Promise<DeadMan> {
@@ -62,7 +65,7 @@ async function timer(exec: Pick<Exec, "run">, request: DeadManRequest, signal: A
   const options = { signal, deadlineMs: SYSTEMD_MS, maxOutputBytes: 16_384 };
   const seconds = Math.ceil(Math.max(1000, request.waitMs) / 1000);
   const about = ["--quiet", "--collect", `--unit=${unit}`, `--on-active=${seconds}s`];
-  const args = [...about, "--timer-property=AccuracySec=1s", "--", ...guardCommand(request.stateDir, request.id)];
+  const args = [...about, "--timer-property=AccuracySec=1s", "--", ...guardCommand(request)];
   const { exitCode, stderr } = await exec.run("systemd-run", args, options);
   if (exitCode !== 0) throw new HostError("guard-failed", `systemd-run: ${stderr.trim() || `exit status ${exitCode}`}`);
   return {
