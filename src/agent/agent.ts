@@ -25,6 +25,7 @@ import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
 import { openCommit } from "./open-commit.ts";
+import { openNetworkView } from "./open-network-view.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
@@ -147,7 +148,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     session: () => session,
   });
   const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, commit, onFault: fault });
-  applying.onSettled(() => mesh.look());
+  const networkView = openNetworkView({ clock, exec, log, state, documents, config: () => applying.config() });
+  applying.onSettled(() => {
+    mesh.look();
+    networkView.natWatch.look();
+  });
 
   // Shadow and heartbeat.
   let health: HealthChecks | undefined;
@@ -190,6 +195,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       exec,
       files,
       power,
+      networkView,
       cleanStop,
       speedTestTarget: () => speedTestTarget({ settings, documents, registration, dialler }),
       applying,
@@ -356,6 +362,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     overlay,
     domain,
     targets: () => networkTargets(registration(), settings.proxies, overlay.view.mesh),
+    networkView,
     wake: () => session?.wake("operator"),
     async register(license) {
       const { type } = readLicense(license.trim());
@@ -385,6 +392,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     async close() {
       ending.abort(new InputError("cancelled", "the agent is stopping"));
       machine.close();
+      networkView.natWatch.close();
       health?.close();
       await dispatcher.close();
       await applying.close();

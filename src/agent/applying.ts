@@ -6,7 +6,7 @@ import { Checkpoint } from "../checkpoint/checkpoint.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import type { Config, NodeDocument } from "../protocol/documents.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../protocol/reconcile.ts";
-import type { NetworkReport, NetworkTryRequest, PendingChange } from "../protocol/local-network.ts";
+import type { CommitReport, NetworkTryRequest, PendingChange } from "../protocol/local-commit.ts";
 import { sectionNames } from "../protocol/sections.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import { Committing, type CommittingOptions } from "./committing.ts";
@@ -125,7 +125,7 @@ export class Applying {
   }
 
   /** How changes of the network stand that could cut the node off. */
-  network(): NetworkReport {
+  network(): CommitReport {
     return this.committing.report();
   }
 
@@ -133,7 +133,7 @@ export class Applying {
    * Tries a network in the place of the documents' own, unless anything of it cannot be used; resolves once it is proven or taken back.
    * @throws {InputError} `invalid-body` naming what is wrong with it; `not-configured`, `not-supported`, `busy`.
    */
-  async tryNetwork({ network, minutes }: NetworkTryRequest, signal: AbortSignal): Promise<NetworkReport> {
+  async tryNetwork({ network, minutes }: NetworkTryRequest, signal: AbortSignal): Promise<CommitReport> {
     const config = { ...this.#effective().config, network };
     const plans = await this.engine.preview(config, this.#state?.is !== "INACTIVE", signal);
     const plan = plans.find(({ section }) => section === "network");
@@ -150,13 +150,13 @@ export class Applying {
   }
 
   /** Keeps the change of the network that is pending. @throws {InputError} `not-found`, `busy`. */
-  async keepNetwork(): Promise<NetworkReport> {
+  async keepNetwork(): Promise<CommitReport> {
     await this.engine.keep();
     return this.network();
   }
 
   /** Takes the change of the network back that is pending. @throws {InputError} `not-found`. */
-  async revertNetwork(): Promise<NetworkReport> {
+  async revertNetwork(): Promise<CommitReport> {
     await this.engine.revert();
     return this.network();
   }

@@ -8,7 +8,7 @@ import type { Files } from "../host/files.ts";
 import type { ProcessId } from "../host/process-tree.ts";
 import { CONFIRM_SECONDS } from "../protocol/commit.ts";
 import type { Config } from "../protocol/documents.ts";
-import type { NetworkReport, PendingChange, TakenBackChange } from "../protocol/local-network.ts";
+import type { CommitReport, PendingChange, TakenBackChange } from "../protocol/local-commit.ts";
 import { SectionName } from "../protocol/sections.ts";
 import { JsonObject } from "../protocol/values.ts";
 import { effectiveOf } from "./effective-config.ts";
@@ -115,7 +115,7 @@ export class Committing {
     this.#options.onChange();
   }
 
-  report(): NetworkReport {
+  report(): CommitReport {
     const pending = this.pending();
     const last = this.commit.lastTakenBack;
     const { kept } = this.commit;

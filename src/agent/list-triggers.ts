@@ -5,20 +5,25 @@ import type { Files } from "../host/files.ts";
 import type { Power } from "../host/power.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { WhyReport } from "../protocol/reconcile.ts";
+import type { NetworkView } from "./open-network-view.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
 import { configShow } from "./triggers/config-show.ts";
+import { flows } from "./triggers/flows.ts";
 import { gatewayPerf } from "./triggers/gateway-perf.ts";
 import { gatewayPing } from "./triggers/gateway-ping.ts";
 import { gatewayRoutes } from "./triggers/gateway-routes.ts";
+import { natHits } from "./triggers/nat-hits.ts";
 import { nodeReboot } from "./triggers/node-reboot.ts";
 import { nodeRestartService } from "./triggers/node-restart-service.ts";
 import { plan, type PlanConfig } from "./triggers/plan.ts";
 import { rollback, type RollBack } from "./triggers/rollback.ts";
 import { speedTest } from "./triggers/speed-test.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
+import { tgArping } from "./triggers/tg-arping.ts";
 import { tgMtr } from "./triggers/tg-mtr.ts";
 import { tgNc } from "./triggers/tg-nc.ts";
 import { tgPing } from "./triggers/tg-ping.ts";
+import { tgTcpdump } from "./triggers/tg-tcpdump.ts";
 import { tgTraceroute } from "./triggers/tg-traceroute.ts";
 import { why } from "./triggers/why.ts";
 import type { Trigger } from "./triggers/trigger.ts";
@@ -29,6 +34,7 @@ export interface TriggerDeps {
   readonly exec: Exec;
   readonly files: Files;
   readonly power: Power;
+  readonly networkView: Pick<NetworkView, "conntrack" | "nats" | "natWatch">;
   readonly cleanStop: CleanStop;
   readonly speedTestTarget: () => TransferTarget | undefined;
   readonly applying: {
@@ -44,7 +50,19 @@ export interface TriggerDeps {
 
 /** Every trigger event that this node answers. */
 export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
-  const { clock, exec, files, power, cleanStop, speedTestTarget, applying, tunnels, log, announceRestart } = deps;
+  const {
+    clock,
+    exec,
+    files,
+    power,
+    networkView,
+    cleanStop,
+    speedTestTarget,
+    applying,
+    tunnels,
+    log,
+    announceRestart,
+  } = deps;
   return [
     nodeRestartService({ power, clock, cleanStop, announce: announceRestart }),
     nodeReboot({ power, clock, cleanStop }),
@@ -52,6 +70,10 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     tgTraceroute(exec, files, tunnels),
     tgMtr(exec, files),
     tgNc(exec),
+    tgArping(exec, files),
+    tgTcpdump(exec, files, clock),
+    flows(networkView.conntrack, log),
+    natHits(() => networkView.nats(), networkView.natWatch),
     gatewayRoutes(tunnels, clock, log),
     gatewayPing(tunnels, clock),
     gatewayPerf(tunnels, clock),

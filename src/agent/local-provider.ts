@@ -9,6 +9,7 @@ import { addressesByLink } from "./list-sections.ts";
 import type { ReadDomain } from "../protocol/domain-view.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
 import { gatewaysReport, peersReport, type MeshReading } from "./mesh-report.ts";
+import type { NetworkView } from "./open-network-view.ts";
 import { overlayStateOf, type OverlayReading } from "./overlay-reading.ts";
 import { parsedSections } from "./parsed-sections.ts";
 import { servicesReport } from "./services-report.ts";
@@ -31,6 +32,7 @@ export interface LocalProviderDeps {
   /** Reads the domain document in force. */
   readonly domain: ReadDomain;
   readonly targets: LocalProvider["targets"];
+  readonly networkView: Pick<NetworkView, "report" | "routeTo">;
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
 }
@@ -47,6 +49,7 @@ export function localProvider({
   overlay,
   domain,
   targets,
+  networkView,
   wake,
   register,
 }: LocalProviderDeps): LocalProvider {
@@ -99,6 +102,8 @@ export function localProvider({
     gateways: async (signal) => gatewaysReport(await readMesh(signal)),
     peers: async (signal) => peersReport(await readMesh(signal)),
     targets,
+    observeNetwork: (signal) => networkView.report(signal),
+    routeTo: (address, signal) => networkView.routeTo(address, signal),
     config: () => applying.config(),
     rollback: (request, signal) => applying.rollback(request, signal),
     wake,

@@ -2,18 +2,25 @@ import { normaliseConnectors, type Connector } from "../protocol/sections/connec
 import { normaliseGateway, type NormalisedGateway } from "../protocol/sections/gateway.ts";
 import type { Normalised } from "../protocol/sections/items.ts";
 import { normaliseServices, type Service } from "../protocol/sections/services.ts";
+import { readNetwork, type ReadNetwork } from "../protocol/sections/read-network.ts";
 import type { NodeType } from "../protocol/values.ts";
 
-/** The overlay's sections in one form, each raw value read once for as long as it is in use. */
+/** Sections in one form, each raw value read once for as long as it is in use. */
 export interface ParsedSections {
   connectors(raw: unknown, nodeType: NodeType): Normalised<Connector>;
   services(raw: unknown, isMember: boolean): Normalised<Service>;
   gateway(raw: unknown, nodeType: NodeType): NormalisedGateway;
+  network(raw: unknown, nodeType: NodeType, isMember: boolean): ReadNetwork;
 }
 
 /** Reading a thousand items takes longer than all else in a report, and reports are asked for every second. */
 export function parsedSections(): ParsedSections {
+  const network = {
+    alone: once((raw, nodeType: NodeType) => readNetwork(raw, { nodeType, isMember: false })),
+    member: once((raw, nodeType: NodeType) => readNetwork(raw, { nodeType, isMember: true })),
+  };
   return {
+    network: (raw, nodeType, isMember) => (isMember ? network.member : network.alone)(raw, nodeType),
     connectors: once((raw, nodeType: NodeType) => normaliseConnectors(raw, { nodeType })),
     gateway: once((raw, nodeType: NodeType) => normaliseGateway(raw, { nodeType })),
     services: once((raw, isMember: boolean) => normaliseServices(raw, { isMember })),

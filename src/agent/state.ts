@@ -11,6 +11,7 @@ import { spoolMigration } from "./telemetry/spool.ts";
 import { journalMigration } from "./triggers/journal.ts";
 
 const Acknowledged = z.object({ version: Version, facts: ShadowMap });
+const Adjusted = z.record(z.string().max(128), z.string().max(128));
 
 /** The agent's state directory, held by this process alone. */
 export interface AgentState {
@@ -18,6 +19,8 @@ export interface AgentState {
   readonly run: StateFile<RunRecord>;
   readonly openEvents: StateFile<z.infer<typeof OpenEvents>>;
   readonly reported: StateFile<z.infer<typeof Acknowledged>>;
+  /** What settings of the kernel were before a request changed them, by their dotted names. */
+  readonly adjusted: StateFile<z.infer<typeof Adjusted>>;
   /** Writes to the database and beside it; rejects while the disk refuses either. */
   probe(): Promise<void>;
   close(): Promise<void>;
@@ -45,6 +48,7 @@ export async function openState(files: Files, stateDir: string): Promise<AgentSt
     run: at("run", RunRecord),
     openEvents: at("open-events", OpenEvents),
     reported: at("shadow", Acknowledged),
+    adjusted: at("adjusted", Adjusted),
     async probe() {
       const version = Number(database.sql.prepare("PRAGMA user_version").get()?.["user_version"]);
       database.sql.exec(`PRAGMA user_version=${version}`);

@@ -7,6 +7,7 @@ import { pathName } from "./mesh-text.ts";
 import { measurement } from "./measurement.ts";
 import type { ExitClass } from "./exit-codes.ts";
 import type { Call, VerbProgram } from "./verb.ts";
+import { wholeOption } from "./whole-option.ts";
 
 /** One probe: what answered it and by which way, or that nothing did. */
 const ProbeLine = z.union([
@@ -65,24 +66,16 @@ function request(call: Call): { readonly dest: string; readonly body: GatewayPin
   const dest = call.positionals[0] ?? "";
   if (!Host.safeParse(dest).success) throw new InputError("usage", `'${dest}' cannot be the name of a node`);
   const { path } = call.values;
-  const count = number(call, "count", 1, 600);
+  const count = wholeOption(call, "count", 1, 600);
   const body = {
     dest,
     sendJson: true,
-    interval: number(call, "interval", 1, 60) ?? 1,
-    size: number(call, "size", 8, 65_000) ?? 64,
+    interval: wholeOption(call, "interval", 1, 60) ?? 1,
+    size: wholeOption(call, "size", 8, 65_000) ?? 64,
     ...(count === undefined ? {} : { count }),
     ...(typeof path === "string" ? { gwPath: path } : {}),
   };
   return { dest, body };
-}
-
-function number({ values }: Call, name: string, low: number, high: number): number | undefined {
-  const text = values[name];
-  if (text === undefined) return undefined;
-  const value = typeof text === "string" && /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
-  if (value >= low && value <= high) return value;
-  throw new InputError("usage", `--${name} needs a whole number from ${low} to ${high}, not ${String(text)}`);
 }
 
 function explained(error: unknown): unknown {

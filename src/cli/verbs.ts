@@ -1,15 +1,8 @@
 import { sectionNames } from "../protocol/sections.ts";
 import { triggerEvents } from "../protocol/trigger-events.ts";
-import type { ArgumentSpec, OptionSpec, Verb } from "./verb.ts";
-
-const DIRECTORIES = {
-  state: { value: "DIR", help: "state directory (HOLDFAST_STATE, else /var/lib/holdfast)", complete: "directory" },
-  run: { value: "DIR", help: "run directory (HOLDFAST_RUN, else /run/holdfast)", complete: "directory" },
-  help: { short: "h", help: "show this help" },
-} as const satisfies Record<string, OptionSpec>;
-const JSON_OPTION = { json: { help: "print JSON; 'holdfast help --json-schema <verb>' prints its schema" } } as const;
-const TIMEOUT = { timeout: { value: "SECONDS", help: "how long the agent may stay silent" } } as const;
-const WATCH = { watch: { short: "w", help: "show it again every second until Ctrl-C" } } as const;
+import { networkVerbs } from "./network-verbs.ts";
+import { DIRECTORIES, JSON_OPTION, TIMEOUT, WATCH } from "./verb-options.ts";
+import type { ArgumentSpec, Verb } from "./verb.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 const license: ArgumentSpec = {
@@ -221,6 +214,7 @@ export const verbs: readonly Verb[] = [
     example: "holdfast speedtest download",
     load: async () => (await import("./speedtest.ts")).speedtestVerb,
   },
+  ...networkVerbs,
   {
     name: "plan",
     summary: "show what a configuration would do on this machine, without doing it",

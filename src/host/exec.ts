@@ -251,10 +251,28 @@ function lowerPriority(pid: number): void {
   }
 }
 
+/** The Debian packages of the tools whose absence an operator can mend. */
+const PACKAGES: Readonly<Record<string, string>> = {
+  arping: "arping",
+  conntrack: "conntrack",
+  ip: "iproute2",
+  mtr: "mtr-tiny",
+  nft: "nftables",
+  ping: "iputils-ping",
+  tcpdump: "tcpdump",
+  traceroute: "traceroute",
+};
+
 function startError(file: string, cause: unknown): HostError {
   const details = { tool: file };
   if (errnoOf(cause) === "ENOENT") {
-    return new HostError("tool-missing", `${file} is not installed`, { cause, details });
+    const source = PACKAGES[file];
+    const message = `${file} is not installed`;
+    if (source === undefined) return new HostError("tool-missing", message, { cause, details });
+    return new HostError("tool-missing", `${message}: on Debian it is in the package ${source}`, {
+      cause,
+      details: { ...details, package: source },
+    });
   }
   return new HostError("exec-failed", `cannot start ${file}: ${toError(cause).message}`, { cause, details });
 }

@@ -50,7 +50,7 @@ export function descendantsOf(root: number): readonly ProcessId[] {
 export function findProcess(stat: string): ProcessId | undefined {
   const { pid, startTicks } = parseStat(stat);
   const found = Number.isInteger(pid) ? readStat(pid) : undefined;
-  return found === undefined || "ZX".includes(found.state) || found.startTicks !== startTicks ? undefined : { pid, startTicks };
+  return found?.startTicks === startTicks && isLiving(found) ? { pid, startTicks } : undefined;
 }
 
 /** Sends a signal to a whole process group (kill(2)); one that is gone is fine. */

@@ -1,51 +1,94 @@
 import { z } from "zod";
-import { TRY_MINUTES, WhyTakenBack } from "./commit.ts";
-import { JsonObject, UnixMilliseconds, Version } from "./values.ts";
+import { Version } from "./values.ts";
 
-const Versions = z.partialRecord(z.enum(["node", "cluster", "domain"]), Version);
+const Name = z.string().max(64);
+const Address = z.string().max(64);
 
-/** A change of the network that is being applied or proven, or tried until its time is over. */
-export const PendingChange = z.object({
-  mode: z.enum(["save", "try"]),
-  state: z.enum(["applying", "proving", "awaiting-keep"]),
-  since: UnixMilliseconds,
-  /** By the wall clock as it was set at the beginning; `secondsLeft` is what counts. */
-  deadline: UnixMilliseconds,
-  secondsLeft: z.number().min(0),
-  versions: Versions,
-  /** Tried on this machine, and not of a document. */
-  isLocal: z.boolean(),
-  /** Who is to be reached again: the control plane, and one of so many gateways. */
-  before: z.object({ session: z.boolean(), gateways: z.int().min(0) }),
-  /** Who was not reached at the last try, a line each. */
-  unreached: z.array(z.string().max(1024)).max(64),
+/** A link as the kernel has it. */
+const LinkView = z.object({
+  name: Name,
+  /** `vlan`, `veth`, …; absent for a device. */
+  kind: Name.optional(),
+  parent: Name.optional(),
+  vlanId: Version.optional(),
+  master: Name.optional(),
+  mac: Name.optional(),
+  mtu: Version,
+  isUp: z.boolean(),
+  hasCarrier: z.boolean(),
+  /** This agent made it. */
+  isOurs: z.boolean(),
 });
-export type PendingChange = z.infer<typeof PendingChange>;
 
-/** A change that was taken back: when, by whom, and what spoke against it. */
-export const TakenBackChange = z.object({
-  at: UnixMilliseconds,
-  by: z.enum(["agent", "guard"]),
-  ...WhyTakenBack.shape,
-  mode: z.enum(["save", "try"]),
-  isLocal: z.boolean(),
-  versions: Versions,
-  /** It is tried again, it is not until it is changed, or another one is in force since. */
-  is: z.enum(["waiting", "refused", "over"]),
-  failed: z.array(z.string().max(512)).max(64),
+const AddressView = z.object({ link: Name, address: Address, isOurs: z.boolean(), isDynamic: z.boolean() });
+
+/** A route of an IPv4 table; 254 is main. */
+export const RouteView = z.object({
+  table: Version,
+  kind: Name,
+  destination: Address,
+  via: Address.optional(),
+  link: Name.optional(),
+  metric: Version,
+  /** rtm_protocol: 218 is ours. */
+  protocol: Version,
+  source: Address.optional(),
+  isOurs: z.boolean(),
 });
-export type TakenBackChange = z.infer<typeof TakenBackChange>;
+export type RouteView = z.infer<typeof RouteView>;
 
-/** How changes of the network stand on this node. */
+/** A policy rule; the lowest priority number comes first. */
+export const RuleView = z.object({
+  priority: Version,
+  from: Address.optional(),
+  to: Address.optional(),
+  inLink: Name.optional(),
+  outLink: Name.optional(),
+  mark: Version.optional(),
+  mask: Version.optional(),
+  table: Version,
+  isOurs: z.boolean(),
+});
+export type RuleView = z.infer<typeof RuleView>;
+
+const NeighbourView = z.object({ link: Name, address: Address, mac: Name.optional(), states: z.array(Name).max(8) });
+
+/** How many of each kind a report has at most. */
+export const NETWORK_REPORT_LIMITS = {
+  links: 2000,
+  addresses: 5000,
+  routes: 20_000,
+  rules: 5000,
+  neighbours: 5000,
+} as const;
+
+/** What there is on this machine: IPv4, and of this network namespace alone. */
 export const NetworkReport = z.object({
   schema: z.literal(1),
-  pending: PendingChange.optional(),
-  lastTakenBack: TakenBackChange.optional(),
-  /** What is in force in the place of the documents' network, until the machine starts anew. */
-  kept: z.object({ since: UnixMilliseconds }).optional(),
+  links: z.array(LinkView).max(NETWORK_REPORT_LIMITS.links),
+  addresses: z.array(AddressView).max(NETWORK_REPORT_LIMITS.addresses),
+  routes: z.array(RouteView).max(NETWORK_REPORT_LIMITS.routes),
+  rules: z.array(RuleView).max(NETWORK_REPORT_LIMITS.rules),
+  neighbours: z.array(NeighbourView).max(NETWORK_REPORT_LIMITS.neighbours),
+  /** How many there are of what is not listed whole. */
+  truncated: z.record(z.string().max(16), Version),
 });
 export type NetworkReport = z.infer<typeof NetworkReport>;
 
-/** A network to try on this machine, as a document would have it. */
-export const NetworkTryRequest = z.strictObject({ network: JsonObject, minutes: z.literal([...TRY_MINUTES]) });
-export type NetworkTryRequest = z.infer<typeof NetworkTryRequest>;
+/** Query of `GET /v1/route`. */
+export const RouteQuery = z.object({ to: z.ipv4() });
+
+/** The route that a packet of this machine would take to an address, or that none leads there. */
+export const RouteAnswer = z.object({
+  schema: z.literal(1),
+  to: Address,
+  /** `unreachable` where no route leads there, or one that refuses. */
+  kind: Name,
+  via: Address.optional(),
+  link: Name.optional(),
+  source: Address.optional(),
+  table: Version.optional(),
+  /** Of the route that was chosen, where the kernel says which. */
+  matched: z.object({ destination: Address, protocol: Version, metric: Version, isOurs: z.boolean() }).optional(),
+});
+export type RouteAnswer = z.infer<typeof RouteAnswer>;

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { parseCidr } from "../lib/cidr.ts";
 import { PathId } from "./overlay-mesh.ts";
 import { ConfigShowRequest, PlanDocument, RollbackRequest } from "./reconcile.ts";
 import { Host, IpAddress, LinkName, Port } from "./values.ts";
@@ -68,14 +69,90 @@ export const SpeedTest = z
   .meta({ id: "SpeedTest", description: "Body of `speed-test`" });
 export type SpeedTest = z.infer<typeof SpeedTest>;
 
+export const TgArping = z
+  .object({ iface: LinkName, host: z.ipv4().meta({ description: "The address that is asked for" }) })
+  .meta({ id: "TgArping", description: "Body of `tg-arping`" });
+export type TgArping = z.infer<typeof TgArping>;
+
+/** What a filter may be made of: printable ASCII, as pcap-filter(7) is written in. */
+const CaptureFilter = z
+  .string()
+  .max(512)
+  .regex(/^[\x20-\x7e]*$/, "printable ASCII only")
+  .transform((text) => text.trim());
+
+export const TgTcpdump = z
+  .object({
+    iface: LinkName,
+    filter: CaptureFilter.default("").meta({ description: "Which packets, by pcap-filter(7)" }),
+    packetCount: z.int().min(0).max(10_000).default(0).meta({ description: "0: until it is cancelled" }),
+    maxBytes: z.int().min(1024).max(50_000_000).default(1_048_576).meta({ description: "Bytes of text" }),
+    snaplen: z.int().min(34).max(128).default(96).meta({ description: "Bytes of a packet that are looked at" }),
+  })
+  .meta({ id: "TgTcpdump", description: "Body of `tg-tcpdump`" });
+export type TgTcpdump = z.infer<typeof TgTcpdump>;
+
+/** An address or a block; the empty text of an empty field is none. */
+const Block = z
+  .string()
+  .max(49)
+  .transform((text, context) => {
+    if (text === "") return undefined;
+    const block = parseCidr(text);
+    if (block === undefined) context.addIssue({ code: "custom", message: "must be an IP address or a CIDR" });
+    return block?.text;
+  });
+
+/** 0 is what an empty field is sent as. */
+const PortOrNone = z.int().min(0).max(65_535).default(0);
+
+export const Flows = z
+  .object({
+    action: z.enum(["read", "delete"]).default("read"),
+    protocol: z.enum(["icmp", "tcp", "udp", "any"]).default("any"),
+    source: Block.optional().meta({ description: "Address or CIDR of the side that began the flow" }),
+    dest: Block.optional().meta({ description: "Address or CIDR that it was sent to" }),
+    sourcePort: PortOrNone,
+    destPort: PortOrNone,
+    containerId: z.string().max(128).default(""),
+    networkId: z.union([z.int().min(0), z.string().max(64)]).default(0),
+    confirm: z.boolean().default(false).meta({ description: "Needed to delete without any filter" }),
+  })
+  .refine(({ protocol, sourcePort, destPort }) => protocol !== "icmp" || sourcePort + destPort === 0, {
+    path: ["protocol"],
+    message: "icmp has no ports",
+  })
+  .meta({ id: "Flows", description: "Body of `flows`" });
+export type Flows = z.infer<typeof Flows>;
+
+/** Free text to compare with; empty is any. */
+const Wanted = z.string().max(128).default("");
+
+export const NatHits = z
+  .object({
+    action: z.enum(["GET", "RESET", "RESET_ALL"]),
+    trackerID: Wanted,
+    networkName: Wanted,
+    interfaceName: Wanted,
+    insideCIDR: Wanted,
+    outsideCIDR: Wanted,
+    networkGroup: Wanted,
+  })
+  .meta({ id: "NatHits", description: "Body of `nat-hits`" });
+export type NatHits = z.infer<typeof NatHits>;
+
 /** The body of each event that needs one, for whoever describes events. */
 export const triggerBodies = {
+  flows: Flows,
   "gateway-routes": GatewayRoutes,
   "gateway-ping": GatewayPing,
   "gateway-perf": GatewayPerf,
+  "nat-hits": NatHits,
+  "tg-arping": TgArping,
   "tg-mtr": TgMtrBody,
   "tg-ping": TgPing,
   "tg-nc": TgNc,
+  "tg-tcpdump": TgTcpdump,
   "tg-traceroute": TgTracerouteBody,
   "speed-test": SpeedTest,
   plan: PlanDocument,

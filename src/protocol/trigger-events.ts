@@ -1,17 +1,21 @@
 /** The trigger events this build answers, for help and completion; the set of names on the wire stays open. */
 export const triggerEvents = [
   "config-show",
+  "flows",
   "gateway-perf",
   "gateway-ping",
   "gateway-routes",
+  "nat-hits",
   "node-reboot",
   "node-restart-service",
   "plan",
   "rollback",
   "speed-test",
+  "tg-arping",
   "tg-mtr",
   "tg-nc",
   "tg-ping",
+  "tg-tcpdump",
   "tg-traceroute",
   "why",
 ] as const;

@@ -14,6 +14,7 @@ import type {
 
 import type { Config } from "../../src/protocol/documents.ts";
 import type { GatewaysReport, PeersReport } from "../../src/protocol/local-mesh.ts";
+import type { NetworkReport, RouteAnswer } from "../../src/protocol/local-network.ts";
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
 import type { NetworkTargets } from "../../src/protocol/network-targets.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
@@ -101,6 +102,27 @@ export class FakeLocalProvider implements LocalProvider {
     this.asked.push({ name });
     if (name === "cluster") throw new InputError("not-found", "there is no cluster document");
     return { name, from: 7, to: 0 };
+  }
+
+  currentNetwork: NetworkReport = {
+    schema: 1,
+    links: [],
+    addresses: [],
+    routes: [],
+    rules: [],
+    neighbours: [],
+    truncated: {},
+  };
+  way: Omit<RouteAnswer, "to"> = { schema: 1, kind: "none" };
+
+  async observeNetwork(): Promise<NetworkReport> {
+    if (this.thrown !== undefined) throw this.thrown;
+    return this.currentNetwork;
+  }
+
+  async routeTo(address: string): Promise<RouteAnswer> {
+    this.asked.push({ routeTo: address });
+    return { ...this.way, to: address };
   }
 
   currentPlan: PlanReport = { schema: 1, sections: [], notes: [] };

@@ -10,6 +10,7 @@ import type {
 } from "../../protocol/local-api.ts";
 import type { Config } from "../../protocol/documents.ts";
 import type { GatewaysReport, PeersReport } from "../../protocol/local-mesh.ts";
+import type { NetworkReport, RouteAnswer } from "../../protocol/local-network.ts";
 import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";
 import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
@@ -42,6 +43,10 @@ export interface LocalProvider {
   peers(signal: AbortSignal): Promise<PeersReport>;
   /** Whom this node must reach, the proxy's password included. */
   targets(): NetworkTargets;
+  /** Links, addresses, routes, rules and neighbours of this machine at this moment. */
+  observeNetwork(signal: AbortSignal): Promise<NetworkReport>;
+  /** The route that this machine would take to an IPv4 address. */
+  routeTo(address: string, signal: AbortSignal): Promise<RouteAnswer>;
   /** The effective configuration, secrets included. */
   config(): Config;
   /** Puts the document before into force, or plans it. */

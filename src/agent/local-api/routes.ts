@@ -4,6 +4,7 @@ import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { LogsQuery, RegisterRequest, ResetFloorRequest } from "../../protocol/local-api.ts";
+import { RouteQuery } from "../../protocol/local-network.ts";
 import { PLAN_REQUEST_LIMITS, PlanRequest, RollbackRequest } from "../../protocol/reconcile.ts";
 import { EventName } from "../../protocol/values.ts";
 import type { LocalProvider } from "./provider.ts";
@@ -82,6 +83,21 @@ export const routes: readonly Route[] = [
     path: "/v1/peers",
     isAdmin: false,
     answer: async ({ response, provider, signal }) => sendJson(response, 200, await provider.peers(signal)),
+  },
+  {
+    method: "GET",
+    path: "/v1/network",
+    isAdmin: false,
+    answer: async ({ response, provider, signal }) => sendJson(response, 200, await provider.observeNetwork(signal)),
+  },
+  {
+    method: "GET",
+    path: "/v1/route",
+    isAdmin: false,
+    async answer({ response, url, provider, signal }) {
+      const { to } = parse(RouteQuery, Object.fromEntries(url.searchParams));
+      sendJson(response, 200, await provider.routeTo(to, signal));
+    },
   },
   {
     method: "GET",

@@ -1,8 +1,8 @@
 import type { z } from "zod";
-import { InputError } from "../../errors.ts";
 import type { Exec } from "../../host/exec.ts";
 import type { Files } from "../../host/files.ts";
 import { TgMtrBody } from "../../protocol/trigger-bodies.ts";
+import { needLink } from "./known-link.ts";
 import { flagList, numberFlag, plainFlags, type AllowedFlags } from "./tool-flags.ts";
 import type { StreamTrigger } from "./trigger.ts";
 
@@ -59,9 +59,7 @@ export function tgMtr(exec: Exec, files: Files): StreamTrigger<TgMtr> {
     async handle(request, { wait, signal, emit }) {
       const { options } = request;
       const link = valueOf(options, "-I");
-      if (link !== undefined && !(await files.list("/sys/class/net")).includes(link)) {
-        throw new InputError("not-found", `no interface ${link}`, { details: { field: "options" } });
-      }
+      if (link !== undefined) await needLink(files, link, "options");
       const count = Number(valueOf(options, "-c") ?? COUNT);
       const interval = Number(valueOf(options, "-i") ?? INTERVAL_SECONDS);
       const trace = exec.spawn("mtr", mtrArguments(request, wait), {

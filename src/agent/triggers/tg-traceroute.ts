@@ -1,8 +1,8 @@
 import type { z } from "zod";
-import { InputError } from "../../errors.ts";
 import type { Exec } from "../../host/exec.ts";
 import type { Files } from "../../host/files.ts";
 import { TgTracerouteBody } from "../../protocol/trigger-bodies.ts";
+import { needLink } from "./known-link.ts";
 import { flagList, numberFlag, plainFlags, type AllowedFlags } from "./tool-flags.ts";
 import type { StreamTrigger } from "./trigger.ts";
 import { traceTunnel } from "./tunnel-trace.ts";
@@ -41,9 +41,7 @@ export function tgTraceroute(exec: Exec, files: Files, tunnels: Tunnels): Stream
         }
         return { exitCode: 0 };
       }
-      if (iface !== undefined && !(await files.list("/sys/class/net")).includes(iface)) {
-        throw new InputError("not-found", `no interface ${iface}`, { details: { field: "iface" } });
-      }
+      if (iface !== undefined) await needLink(files, iface, "iface");
       const link = iface === undefined ? [] : ["-i", iface];
       const trace = exec.spawn("traceroute", [...link, ...filter, "--", host], { signal });
       for await (const chunk of trace.output) await emit(chunk);

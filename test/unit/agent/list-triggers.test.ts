@@ -2,6 +2,7 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { listTriggers } from "../../../src/agent/list-triggers.ts";
 import { systemClock } from "../../../src/host/clock.ts";
+import { hostConntrack } from "../../../src/host/conntrack.ts";
 import { hostExec } from "../../../src/host/exec.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import { hostPower } from "../../../src/host/power.ts";
@@ -11,11 +12,17 @@ import { ScriptedTunnels } from "../../support/scripted-tunnels.ts";
 
 const clock = systemClock();
 const exec = hostExec(clock);
+const unasked = (): void => undefined;
 const triggers = listTriggers({
   clock,
   exec,
   files: hostFiles(),
   power: hostPower(exec, { isManaged: false, unit: "" }),
+  networkView: {
+    conntrack: hostConntrack({ exec, record: () => Promise.resolve() }),
+    nats: () => [],
+    natWatch: { look: unasked, hits: () => Promise.resolve(new Map()), reset: () => 0, close: unasked },
+  },
   cleanStop: { mark: () => Promise.resolve(), clear: () => Promise.resolve() },
   speedTestTarget: () => undefined,
   applying: {

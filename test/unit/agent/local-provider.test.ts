@@ -45,6 +45,7 @@ test("a floor that was reset makes its document due again", async () => {
     domain: () => undefined,
     retry: (name) => void retried.push(name),
     targets: unasked,
+    networkView: { report: unasked, routeTo: unasked },
     wake: () => undefined,
     register: () => Promise.reject(new Error("not asked for")),
   });
@@ -81,6 +82,7 @@ describe("connectors and services", () => {
       domain: () => undefined,
       retry: () => undefined,
       targets: unasked,
+      networkView: { report: unasked, routeTo: unasked },
       wake: () => undefined,
       register: () => Promise.reject(new Error("not asked for")),
     });

@@ -1,0 +1,64 @@
+import type { ObservedNetwork } from "../host/network/observed.ts";
+import { OUR_PROTOCOL } from "../host/network/state.ts";
+import { NETWORK_REPORT_LIMITS, type NetworkReport } from "../protocol/local-network.ts";
+
+type Kind = keyof typeof NETWORK_REPORT_LIMITS;
+
+/** What is observed, for people: bounded, and with the number of what is left out. Pure. */
+export function networkReport({ links, addresses, routes, rules, neighbours }: ObservedNetwork): NetworkReport {
+  const truncated: Record<string, number> = {};
+  const bounded = <T>(kind: Kind, all: readonly T[]): T[] => {
+    const limit = NETWORK_REPORT_LIMITS[kind];
+    if (all.length > limit) truncated[kind] = all.length;
+    return all.slice(0, limit);
+  };
+  return {
+    schema: 1,
+    links: bounded("links", links).map(
+      ({ name, kind, parent, vlanId, master, mac, mtu, isUp, hasCarrier, isOurs }) => ({
+        name,
+        ...optional({ kind, parent, vlanId, master, mac }),
+        mtu,
+        isUp,
+        hasCarrier,
+        isOurs,
+      }),
+    ),
+    addresses: bounded("addresses", addresses).map(({ link, address, isOurs, isDynamic }) => ({
+      link,
+      address,
+      isOurs,
+      isDynamic,
+    })),
+    routes: bounded("routes", routes).map(({ table, kind, destination, via, link, metric, protocol, source }) => ({
+      table,
+      kind,
+      destination,
+      ...optional({ via, link, source }),
+      metric,
+      protocol,
+      isOurs: protocol === OUR_PROTOCOL,
+    })),
+    rules: bounded("rules", rules).map(({ priority, from, to, inLink, outLink, mark, mask, table, protocol }) => ({
+      priority,
+      ...optional({ from, to, inLink, outLink, mark, mask }),
+      table,
+      isOurs: protocol === OUR_PROTOCOL,
+    })),
+    neighbours: bounded("neighbours", neighbours).map(({ link, address, mac, states }) => ({
+      link,
+      address,
+      ...optional({ mac }),
+      states: states.slice(0, 8),
+    })),
+    truncated,
+  };
+}
+
+type Known<Fields> = { readonly [Key in keyof Fields]?: Exclude<Fields[Key], undefined> };
+
+/** Those fields that there are. */
+function optional<Fields extends Readonly<Record<string, unknown>>>(fields: Fields): Known<Fields> {
+  // TypeScript cannot see that a filtered object lacks exactly what was undefined.
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Known<Fields>;
+}

@@ -1,0 +1,102 @@
+import { HostError, InputError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { Exec } from "../../host/exec.ts";
+import type { Files } from "../../host/files.ts";
+import { TgTcpdump } from "../../protocol/trigger-bodies.ts";
+import { needLink } from "./known-link.ts";
+import { LineCap } from "./line-cap.ts";
+import type { StreamTrigger } from "./trigger.ts";
+
+/** A capture of the link that carries its own output would feed on itself. */
+const LINES_PER_SECOND = 500;
+/** Somebody who waits gets what these let through. */
+const WAIT_PACKETS = 1000;
+const WAIT_MS = 30_000;
+const COMPILE = { deadlineMs: 10_000, maxOutputBytes: 256 * 1024 };
+
+/** Shows packets of a link, a line of headers each, with tcpdump(8); the filter is tried out first. Ends with its session. */
+export function tgTcpdump(exec: Exec, files: Files, clock: Clock): StreamTrigger<TgTcpdump> {
+  return {
+    event: "tg-tcpdump",
+    kind: "stream",
+    request: TgTcpdump,
+    deadlineMs: 60_000,
+    needsDataPlane: false,
+    readOnly: true,
+    agents: true,
+    async handle(request, { wait, signal, emit }) {
+      await needLink(files, request.iface, "iface");
+      await checkFilter(exec, request, signal);
+      const capture = exec.spawn("tcpdump", captureArguments(request, wait), { signal });
+      const cap = new LineCap({ perSecond: LINES_PER_SECOND, maxBytes: request.maxBytes });
+      const cancel = wait ? clock.after(WAIT_MS, () => capture.kill()) : (): void => undefined;
+      const said = async (part: { readonly lines: string; readonly note: string }): Promise<void> => {
+        if (part.note !== "") await emit({ kind: "stderr", data: part.note });
+        if (part.lines !== "") await emit({ kind: "stdout", data: part.lines });
+      };
+      let complaint = "";
+      try {
+        for await (const { kind, data } of capture.output) {
+          if (kind === "stderr") {
+            complaint = (complaint + data).slice(-1024);
+            await emit({ kind, data });
+            continue;
+          }
+          const wasFull = cap.isFull;
+          await said(cap.take(data, clock.elapsed()));
+          if (!cap.isFull || wasFull) continue;
+          await emit({ kind: "stderr", data: `ended after ${request.maxBytes} bytes of text\n` });
+          capture.kill();
+        }
+        await said(cap.end());
+        const exitCode = await capture.exitCode;
+        if (complaint.includes("Couldn't change to")) throw cannotChangeUser();
+        return { exitCode };
+      } finally {
+        cancel();
+      }
+    },
+  };
+}
+
+/** The command line of a capture: never the packets' content, neither as text nor into a file. */
+export function captureArguments(
+  { iface, filter, packetCount, snaplen }: Omit<TgTcpdump, "maxBytes">,
+  wait: boolean,
+): string[] {
+  const count = packetCount === 0 && wait ? WAIT_PACKETS : packetCount;
+  const bound = count === 0 ? [] : ["-c", String(count)];
+  return ["-n", "-l", "-i", iface, "-s", String(snaplen), ...bound, ...filterArguments(filter)];
+}
+
+/** One argument, so that no word of it can be an option. */
+function filterArguments(filter: string): string[] {
+  return filter === "" ? [] : ["--", filter];
+}
+
+/** @throws {InputError} `invalid-body` with what tcpdump says of the filter; {HostError} `exec-failed`, when it cannot say. */
+async function checkFilter(exec: Exec, { iface, filter }: TgTcpdump, signal: AbortSignal): Promise<void> {
+  if (filter === "") return;
+  const tried = await exec.run("tcpdump", ["-d", "-n", "-i", iface, ...filterArguments(filter)], {
+    signal,
+    ...COMPILE,
+  });
+  // A filter whose program is too long to be shown is fine.
+  if (tried.exitCode === 0 || tried.truncated) return;
+  const said = tried.stderr
+    .trim()
+    .replace(/^tcpdump: /u, "")
+    .slice(0, 512);
+  if (/No such device|permission/iu.test(said)) throw new HostError("exec-failed", `tcpdump: ${said}`);
+  throw new InputError("invalid-body", `tg-tcpdump: filter: ${said}`, { details: { field: "filter" } });
+}
+
+function cannotChangeUser(): HostError {
+  return new HostError(
+    "exec-failed",
+    "tcpdump could not give up its rights: the agent lacks CAP_SETUID and CAP_SETGID",
+    {
+      details: { tool: "tcpdump" },
+    },
+  );
+}

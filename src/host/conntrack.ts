@@ -1,0 +1,187 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { errnoOf, HostError, toError } from "../errors.ts";
+import { addressFilter } from "../lib/address-filter.ts";
+import { parseFlow, type TrackedFlow } from "./conntrack-line.ts";
+import type { Exec } from "./exec.ts";
+
+/** Which flows; what is absent is any. Addresses and ports are those that a flow began with. */
+export interface FlowFilter {
+  readonly protocol?: "icmp" | "tcp" | "udp";
+  /** Blocks, as `10.0.0.0/8`. */
+  readonly source?: string;
+  readonly dest?: string;
+  readonly sourcePort?: number;
+  readonly destPort?: number;
+}
+
+export interface FlowList {
+  readonly flows: readonly TrackedFlow[];
+  /** There are more than were asked for. */
+  readonly isTruncated: boolean;
+}
+
+/** The flows that the kernel of this network namespace tracks, by conntrack(8). */
+export interface Conntrack {
+  /** Lists matching flows, at most `limit`. @throws {HostError} `tool-missing`, `exec-failed`. */
+  list(filter: FlowFilter, limit: number, signal: AbortSignal): Promise<FlowList>;
+  /** Makes the kernel forget matching flows; none is a result. Answers how many. @throws as `list`. */
+  remove(filter: FlowFilter, signal: AbortSignal): Promise<number>;
+  /**
+   * Lets the kernel count bytes and keep the time of flows that begin from now on; answers whether it does.
+   */
+  account(): Promise<boolean>;
+}
+
+export interface ConntrackOptions {
+  readonly exec: Exec;
+  /** Keeps what a setting was before it is changed. */
+  readonly record: (former: Readonly<Record<string, string>>) => Promise<void>;
+  /** Where /proc is, for tests. */
+  readonly root?: string;
+}
+
+const SETTINGS = ["net.netfilter.nf_conntrack_acct", "net.netfilter.nf_conntrack_timestamp"] as const;
+const MAX_COMPLAINT = 512;
+
+/** The flows of this machine. */
+export function hostConntrack({ exec, record, root = "/" }: ConntrackOptions): Conntrack {
+  return {
+    async list(filter, limit, signal) {
+      const isWanted = flowMatcher(filter);
+      const flows: TrackedFlow[] = [];
+      let isTruncated = false;
+      const tool = exec.spawn("conntrack", listArguments(filter), { signal });
+      let complaint = "";
+      let rest = "";
+      for await (const { kind, data } of tool.output) {
+        if (kind === "stderr") {
+          complaint = (complaint + data).slice(0, MAX_COMPLAINT);
+          continue;
+        }
+        const lines = (rest + data).split("\n");
+        rest = lines.pop() ?? "";
+        for (const line of lines) {
+          const flow = parseFlow(line);
+          if (flow === undefined || !isWanted(flow)) continue;
+          isTruncated = flows.length >= limit;
+          if (isTruncated) break;
+          flows.push(flow);
+        }
+        // Leaving the loop ends the tool.
+        if (isTruncated) return { flows, isTruncated };
+      }
+      signal.throwIfAborted();
+      const exitCode = await tool.exitCode;
+      if (exitCode !== 0) throw failed(exitCode, complaint);
+      return { flows, isTruncated };
+    },
+
+    async remove(filter, signal) {
+      let count = 0;
+      for (const args of removalArguments(filter)) {
+        const tool = exec.spawn("conntrack", args, { signal });
+        let said = "";
+        for await (const { kind, data } of tool.output) {
+          if (kind === "stderr") said = (said + data).slice(-MAX_COMPLAINT);
+        }
+        signal.throwIfAborted();
+        const exitCode = await tool.exitCode;
+        const deleted = /(\d+) flow entries have been deleted/u.exec(said)?.[1];
+        // It exits with 1 where there was none to delete.
+        if (deleted === undefined || exitCode > 1) throw failed(exitCode, said);
+        count += Number(deleted);
+      }
+      return count;
+    },
+
+    async account() {
+      const off: Record<string, string> = {};
+      for (const name of SETTINGS) {
+        const value = await readSetting(at(name));
+        if (value === undefined) return false;
+        if (value !== "1") off[name] = value;
+      }
+      if (Object.keys(off).length === 0) return true;
+      await record(off);
+      try {
+        for (const name of Object.keys(off)) await writeFile(at(name), "1");
+      } catch (error) {
+        throw new HostError("access-denied", `flows cannot be counted: ${toError(error).message}`, { cause: error });
+      }
+      return true;
+    },
+  };
+
+  function at(setting: string): string {
+    return join(root, "/proc/sys", setting.replaceAll(".", "/"));
+  }
+}
+
+async function readSetting(path: string): Promise<string | undefined> {
+  try {
+    return (await readFile(path, "utf8")).trim();
+  } catch (error) {
+    if (errnoOf(error) === "ENOENT") return undefined;
+    throw new HostError("file-failed", `${path}: ${toError(error).message}`, { cause: error });
+  }
+}
+
+/** ICMP has two names, so the tool is not asked to filter it. */
+export function listArguments({ protocol }: FlowFilter): string[] {
+  const only = protocol === undefined || protocol === "icmp" ? [] : ["-p", protocol];
+  return ["-L", "-o", "extended,id,timestamp", ...only];
+}
+
+/** One command line for each family, and each protocol where ports need one; the tool deletes what it finds by itself. */
+export function removalArguments(filter: FlowFilter): readonly (readonly string[])[] {
+  const { protocol, source, dest, sourcePort, destPort } = filter;
+  const hasPorts = sourcePort !== undefined || destPort !== undefined;
+  const fitting = ([4, 6] as const).filter((family) =>
+    [source, dest].every((block) => block === undefined || block.includes(":") === (family === 6)),
+  );
+  return fitting.flatMap((family) => {
+    const protocols = protocol === undefined ? (hasPorts ? ["tcp", "udp"] : [undefined]) : [nameOf(protocol, family)];
+    return protocols.map((name) => removalLine(family, name, filter));
+  });
+}
+
+function removalLine(family: 4 | 6, protocol: string | undefined, filter: FlowFilter): readonly string[] {
+  const { source, dest, sourcePort, destPort } = filter;
+  return [
+    "-D",
+    "-f",
+    family === 4 ? "ipv4" : "ipv6",
+    ...(protocol === undefined ? [] : ["-p", protocol]),
+    ...(source === undefined ? [] : ["--orig-src", source]),
+    ...(dest === undefined ? [] : ["--orig-dst", dest]),
+    ...(sourcePort === undefined ? [] : ["--orig-port-src", String(sourcePort)]),
+    ...(destPort === undefined ? [] : ["--orig-port-dst", String(destPort)]),
+  ];
+}
+
+function nameOf(protocol: "icmp" | "tcp" | "udp", family: 4 | 6): string {
+  return protocol === "icmp" && family === 6 ? "icmpv6" : protocol;
+}
+
+/** Whether a flow is one of those meant. */
+export function flowMatcher(filter: FlowFilter): (flow: TrackedFlow) => boolean {
+  const { protocol, sourcePort, destPort } = filter;
+  const isFrom = filter.source === undefined ? undefined : addressFilter(filter.source);
+  const isTo = filter.dest === undefined ? undefined : addressFilter(filter.dest);
+  return ({ family, protocol: own, original }) =>
+    (protocol === undefined || own === nameOf(protocol, family)) &&
+    (sourcePort === undefined || original.sourcePort === sourcePort) &&
+    (destPort === undefined || original.destPort === destPort) &&
+    (isFrom === undefined || isFrom(original.source)) &&
+    (isTo === undefined || isTo(original.dest));
+}
+
+function failed(exitCode: number, complaint: string): HostError {
+  const said =
+    complaint
+      .trim()
+      .split("\n")[0]
+      ?.replace(/^conntrack v[\d.]+ \(conntrack-tools\): /u, "") ?? "";
+  return new HostError("exec-failed", `conntrack ended with ${exitCode}: ${said}`, { details: { tool: "conntrack" } });
+}

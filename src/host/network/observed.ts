@@ -1,0 +1,110 @@
+import { HostError } from "../../errors.ts";
+import { asObject, listOf, scalarOf, textOf } from "../../lib/json-shape.ts";
+import { toCount } from "../../lib/text-fields.ts";
+import type { RouteAnswer } from "../../protocol/local-network.ts";
+import type { Exec, ExecResult } from "../exec.ts";
+import { parseNeighbours, parseShown, SHOW_ALL, type IpOutput } from "./ip-output.ts";
+import { OUR_PROTOCOL, type NeighbourState } from "./state.ts";
+
+/** What is looked at for people: everything of the section and the neighbours. */
+export interface ObservedNetwork extends IpOutput {
+  readonly neighbours: readonly NeighbourState[];
+}
+
+/** Looks at the IPv4 network of this namespace through ip(8), two processes a time, and changes nothing. */
+export interface NetworkObserver {
+  /** @throws {HostError} `tool-missing`, `exec-failed`, `bad-output`. */
+  observe(signal: AbortSignal): Promise<ObservedNetwork>;
+  /** The route to an address. @throws as `observe`. */
+  routeTo(address: string, signal: AbortSignal): Promise<RouteAnswer>;
+}
+
+const SHOW = ["-4", "-N", "-json", "-details"] as const;
+const BOUNDS = { deadlineMs: 10_000, maxOutputBytes: 128 * 1024 * 1024 };
+
+/** What the kernel answers where no packet may leave (rtnetlink(7), errno(3)). */
+const REFUSALS: readonly (readonly [RegExp, string])[] = [
+  [/Network is unreachable/u, "none"],
+  [/No route to host/u, "unreachable"],
+  [/Permission denied/u, "prohibit"],
+  [/Invalid argument/u, "blackhole"],
+];
+/** rtm_type of rtnetlink(7). */
+const KINDS: Readonly<Record<string, string>> = { 1: "unicast", 2: "local", 3: "broadcast", 5: "multicast" };
+
+/** The network of this machine. `isListed` tells of an address without a mark whether it is ours all the same. */
+export function networkObserver(
+  exec: Exec,
+  isListed: (link: string, address: string) => boolean = () => false,
+): NetworkObserver {
+  return {
+    async observe(signal) {
+      const shown = await exec.run("ip", [...SHOW, "-batch", "-"], { signal, input: SHOW_ALL, ...BOUNDS });
+      const neighbours = await exec.run("ip", ["-4", "-N", "-json", "neighbour", "show"], { signal, ...BOUNDS });
+      return { ...parseShown(needed(shown), isListed), neighbours: parseNeighbours(needed(neighbours)) };
+    },
+    async routeTo(address, signal) {
+      const input = `route get ${address}\nroute get fibmatch ${address}\n`;
+      const found = await exec.run("ip", [...SHOW, "-batch", "-"], { signal, input, ...BOUNDS });
+      const refusal = REFUSALS.find(([said]) => said.test(found.stderr))?.[1];
+      if (refusal !== undefined) return { schema: 1, to: address, kind: refusal };
+      return parseRouteTo(address, needed(found));
+    },
+  };
+}
+
+/** Reads `ip -N -json route get` and, on the line after it, `route get fibmatch`. @throws {HostError} `bad-output`. */
+export function parseRouteTo(address: string, stdout: string): RouteAnswer {
+  const [taken, matched] = stdout
+    .split("\n")
+    .filter((line) => line.trim() !== "")
+    .map(firstOf);
+  if (taken === undefined)
+    throw new HostError("bad-output", "cannot read what ip says of a route", { details: { tool: "ip" } });
+  const [via, link, source] = [textOf(taken["gateway"]), textOf(taken["dev"]), textOf(taken["prefsrc"])];
+  const table = count(taken["table"]);
+  const destination = textOf(matched?.["dst"]);
+  const protocol = count(matched?.["protocol"]);
+  return {
+    schema: 1,
+    to: address,
+    kind: KINDS[scalarOf(taken["type"]) ?? "1"] ?? "unicast",
+    ...(via === undefined ? {} : { via }),
+    ...(link === undefined ? {} : { link }),
+    ...(source === undefined ? {} : { source }),
+    ...(table === undefined ? {} : { table }),
+    ...(destination === undefined || protocol === undefined
+      ? {}
+      : {
+          matched: {
+            destination: blockOf(destination),
+            protocol,
+            metric: count(matched?.["metric"]) ?? 0,
+            isOurs: protocol === OUR_PROTOCOL,
+          },
+        }),
+  };
+}
+
+function firstOf(line: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    return asObject(listOf(JSON.parse(line))[0]);
+  } catch {
+    return undefined;
+  }
+}
+
+function blockOf(destination: string): string {
+  if (destination === "default") return "0.0.0.0/0";
+  return destination.includes("/") ? destination : `${destination}/32`;
+}
+
+function count(value: unknown): number | undefined {
+  return toCount(scalarOf(value));
+}
+
+function needed({ exitCode, stdout, stderr, truncated }: ExecResult): string {
+  if (exitCode === 0 && !truncated) return stdout;
+  const said = truncated ? "its answer is too long" : stderr.trim().slice(0, 512);
+  throw new HostError("exec-failed", `ip: ${said}`, { details: { tool: "ip", exitCode } });
+}

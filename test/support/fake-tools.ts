@@ -1,0 +1,27 @@
+import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { systemClock } from "../../src/host/clock.ts";
+import { hostExec, SEARCH_PATH, type Exec } from "../../src/host/exec.ts";
+import { tempDir } from "./temp-dir.ts";
+
+/** Programs of these names that do what their shell lines say, before those of the machine. */
+export interface FakeTools {
+  readonly exec: Exec;
+  /** The command lines that were given to a tool, in their order. */
+  calls(tool: string): readonly string[];
+}
+
+/** Puts shell scripts in the place of tools; each notes its command line. */
+export function fakeTools(scripts: Readonly<Record<string, string>>): FakeTools {
+  const directory = tempDir();
+  const notes = (tool: string): string => join(directory, `${tool}.calls`);
+  for (const [tool, script] of Object.entries(scripts)) {
+    writeFileSync(notes(tool), "");
+    writeFileSync(join(directory, tool), `#!/bin/sh\necho "$*" >>'${notes(tool)}'\n${script}\n`);
+    chmodSync(join(directory, tool), 0o755);
+  }
+  return {
+    exec: hostExec(systemClock(), `${directory}:${SEARCH_PATH}`),
+    calls: (tool) => readFileSync(notes(tool), "utf8").split("\n").slice(0, -1),
+  };
+}

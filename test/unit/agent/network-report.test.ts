@@ -1,0 +1,77 @@
+import { expect, test } from "vitest";
+import { networkReport } from "../../../src/agent/network-report.ts";
+import type { ObservedNetwork } from "../../../src/host/network/observed.ts";
+import type { RouteState } from "../../../src/host/network/state.ts";
+import { NETWORK_REPORT_LIMITS, NetworkReport } from "../../../src/protocol/local-network.ts";
+
+const route: RouteState = {
+  table: 254,
+  kind: "unicast",
+  destination: "10.9.0.0/16",
+  via: "10.5.0.9",
+  link: "v0",
+  metric: 50,
+  protocol: 218,
+  scope: "global",
+  isOnLink: false,
+};
+const observed: ObservedNetwork = {
+  links: [
+    {
+      name: "v0",
+      index: 2,
+      kind: "veth",
+      mtu: 1500,
+      mac: "02:00:00:00:00:01",
+      isUp: true,
+      hasCarrier: false,
+      operState: "lowerlayerdown",
+      isOurs: false,
+      altnames: [],
+    },
+  ],
+  addresses: [{ link: "v0", address: "10.5.0.1/24", isOurs: true, isDynamic: false }],
+  routes: [route, { ...route, protocol: 3 }],
+  rules: [{ priority: 5200, protocol: 218, to: "11.0.0.0/8", mark: 1, mask: 255, table: 1000 }],
+  neighbours: [{ link: "v0", address: "10.5.0.9", states: ["reachable"] }],
+};
+
+test("what is observed, in the form of the local API", () => {
+  const report = networkReport(observed);
+  expect(NetworkReport.parse(report)).toEqual(report);
+  expect(report).toEqual({
+    schema: 1,
+    links: [
+      {
+        name: "v0",
+        kind: "veth",
+        mac: "02:00:00:00:00:01",
+        mtu: 1500,
+        isUp: true,
+        hasCarrier: false,
+        isOurs: false,
+      },
+    ],
+    addresses: [{ link: "v0", address: "10.5.0.1/24", isOurs: true, isDynamic: false }],
+    routes: [218, 3].map((protocol) => ({
+      table: 254,
+      kind: "unicast",
+      destination: "10.9.0.0/16",
+      via: "10.5.0.9",
+      link: "v0",
+      metric: 50,
+      protocol,
+      isOurs: protocol === 218,
+    })),
+    rules: [{ priority: 5200, to: "11.0.0.0/8", mark: 1, mask: 255, table: 1000, isOurs: true }],
+    neighbours: [{ link: "v0", address: "10.5.0.9", states: ["reachable"] }],
+    truncated: {},
+  });
+});
+
+test("a machine with a full table is reported in part, and with the number of all", () => {
+  const routes = Array.from({ length: NETWORK_REPORT_LIMITS.routes + 7 }, () => route);
+  const report = networkReport({ ...observed, routes });
+  expect(report.routes).toHaveLength(NETWORK_REPORT_LIMITS.routes);
+  expect(report.truncated).toEqual({ routes: NETWORK_REPORT_LIMITS.routes + 7 });
+});

@@ -1,0 +1,34 @@
+import { expect, test } from "vitest";
+import { LineCap } from "../../../../src/agent/triggers/line-cap.ts";
+
+const cap = (perSecond = 2, maxBytes = 1000): LineCap => new LineCap({ perSecond, maxBytes });
+
+test("only whole lines pass, wherever the pieces were cut", () => {
+  const lines = cap();
+  expect(lines.take("on", 0)).toEqual({ lines: "", note: "" });
+  expect(lines.take("e\ntw", 0)).toEqual({ lines: "one\n", note: "" });
+  expect(lines.end()).toEqual({ lines: "tw\n", note: "" });
+  expect(lines.end()).toEqual({ lines: "", note: "" });
+});
+
+test("what is too much for a second is left out, and said once it is over", () => {
+  const lines = cap();
+  expect(lines.take("1\n2\n3\n4\n", 5000)).toEqual({ lines: "1\n2\n", note: "" });
+  expect(lines.take("5\n", 5999)).toEqual({ lines: "", note: "" });
+  expect(lines.take("6\n", 6000)).toEqual({ lines: "6\n", note: "3 lines left out: more than 2 in a second\n" });
+  expect(lines.take("7\n8\n", 6001)).toEqual({ lines: "7\n", note: "" });
+  expect(lines.end().note).toBe("1 lines left out: more than 2 in a second\n");
+});
+
+test("after so many bytes nothing passes", () => {
+  const lines = cap(100, 6);
+  expect(lines.take("ab\ncd\nef\n", 0).lines).toBe("ab\ncd\n");
+  expect(lines.isFull).toBe(true);
+  expect(lines.take("x\n", 9999).lines).toBe("");
+});
+
+test("a line without end is cut, and takes no more memory than that", () => {
+  const lines = cap(100, 1_000_000);
+  for (let turn = 0; turn < 10; turn += 1) lines.take("x".repeat(10_000), 0);
+  expect(lines.take("\n", 0).lines).toHaveLength(16 * 1024 + 1);
+});
