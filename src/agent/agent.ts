@@ -26,6 +26,7 @@ import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
 import { openCommit } from "./open-commit.ts";
 import { openNetworkView } from "./open-network-view.ts";
+import { openNetwork } from "./open-network.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
@@ -135,8 +136,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRecords: () => pusher.look(),
   });
   const { overlay, mesh } = dataPlane;
-  const sectionsOf = (current: Desired) => listSections({ overlay, documents: { current }, domain, reader });
-  const sections = listSections({ overlay, documents, domain, reader });
+  const onOwned = (): void => applying.engine.look("owner", ["network"]);
+  const network = await openNetwork({ settings, clock, exec, files, reader, dialler, onOwned });
+  const deps = { overlay, domain, reader, network: network.section };
+  const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });
+  const sections = listSections({ ...deps, documents });
   const commit = openCommit({
     settings,
     exec,
@@ -273,7 +277,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       clock,
       random,
       log: log.child({ component: "session" }),
-      open: webSocketTransport(dialler, () => clock.now()),
+      open: webSocketTransport(network.dialler, () => clock.now()),
       party,
       handlers: (connection) => managed.handlers(connection),
       onOnline: (connection) => {
@@ -296,7 +300,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       repositoryUrl: settings.repositoryUrl,
       onResults: () => reporting.look(),
     });
-    session.start();
+    // What was last good is in force before anybody is called.
+    await applying.enforced(ending.signal);
+    if (!ending.signal.aborted) session.start();
   }
 
   // The machine.
@@ -398,6 +404,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await applying.close();
       dataPlane.close();
       session?.close();
+      network.owner.close();
       await localApi.close();
       events.close();
       pusher.close();

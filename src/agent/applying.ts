@@ -39,6 +39,9 @@ export interface ApplyingOptions {
   readonly onFault: (code: string, message: string) => void;
 }
 
+/** A section that cannot be put to work must not keep the node from being reached. */
+const ENFORCE_WITHIN_MS = 20_000;
+
 /** Puts the documents in force to work on this machine: merges them, hands them to the engine, and says what became of them. */
 export class Applying {
   readonly #options: ApplyingOptions;
@@ -97,6 +100,14 @@ export class Applying {
     void this.committing.heed();
     const config = this.config();
     this.engine.set({ version: versionsOf(current), config, isActive: body.state === "ACTIVE" });
+  }
+
+  /** Resolves when what is in force has been put to work, or has had its time. */
+  async enforced(signal: AbortSignal): Promise<void> {
+    const waiting = new AbortController();
+    const sleeping = this.#options.clock.sleep(ENFORCE_WITHIN_MS, AbortSignal.any([signal, waiting.signal]));
+    await Promise.race([this.engine.idle(), sleeping.catch(() => undefined)]);
+    waiting.abort();
   }
 
   /** What became of the documents in force; undefined until the engine has answered for them. */

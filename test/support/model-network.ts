@@ -1,6 +1,7 @@
 import { HostError } from "../../src/errors.ts";
+import type { NetworkFeatures } from "../../src/agent/sections/network/actual.ts";
 import type { Change } from "../../src/host/network/change.ts";
-import { firewallDigest } from "../../src/host/network/firewall-digest.ts";
+import { firewallDigest } from "../../src/host/network/firewall.ts";
 import {
   OUR_PROTOCOL,
   type AddressState,
@@ -12,6 +13,12 @@ import {
 import { parseCidr } from "../../src/lib/cidr.ts";
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+/** What a link has from the start. */
+const DEFAULTS: readonly (readonly [string, string])[] = [
+  ["rp_filter", "1"],
+  ["promote_secondaries", "0"],
+];
 
 /** A link for a model: a device that is on, unless said otherwise. */
 export function aLink(name: string, more: Partial<LinkState> = {}): LinkState {
@@ -39,6 +46,8 @@ export class ModelNetwork {
   /** Called before each line of ip(8), for tests that look in between. */
   onLine: (line: string) => void = () => undefined;
   observations = 0;
+  isUsed = false;
+  can: NetworkFeatures = { vlan: true, vrf: false, nft: true, dhcp: true, reasons: new Map() };
 
   constructor(state: Partial<NetworkState> = {}) {
     this.links = [...(state.links ?? [])].map((link) => ({ ...link }));
@@ -78,8 +87,22 @@ export class ModelNetwork {
     }
   }
 
+  features(): Promise<NetworkFeatures> {
+    return Promise.resolve(this.can);
+  }
+
+  mayOwn(): Promise<boolean> {
+    return Promise.resolve(this.isUsed);
+  }
+
+  disown(): Promise<void> {
+    this.isUsed = false;
+    return Promise.resolve();
+  }
+
   #apply(change: Change): void {
     this.applied.push(change);
+    this.isUsed = true;
     switch (change.kind) {
       case "ip":
         for (const line of change.lines) this.line(line);
@@ -182,6 +205,9 @@ export class ModelNetwork {
     if (this.links.some((link) => link.name === name)) refuse("File exists");
     const kind = value("type") ?? "";
     const isVlan = kind === "vlan";
+    for (const [sysctl, value] of DEFAULTS) {
+      this.sysctls.set(`net.ipv4.conf.${name.replaceAll(".", "/")}.${sysctl}`, value);
+    }
     this.links.push(
       aLink(name, {
         kind,
@@ -218,6 +244,9 @@ export class ModelNetwork {
     this.links = this.links.filter((link) => link.name !== name);
     this.addresses = this.addresses.filter(({ link }) => link !== name);
     this.#flush(name);
+    for (const sysctl of this.sysctls.keys()) {
+      if (sysctl.startsWith(`net.ipv4.conf.${name.replaceAll(".", "/")}.`)) this.sysctls.delete(sysctl);
+    }
   }
 
   #deleteAddress(address: string, link: string, refuse: (why: string) => never): void {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { linkSysctl } from "../../src/host/network/diff.ts";
-import { firewallDigest } from "../../src/host/network/firewall-digest.ts";
+import { firewallDigest } from "../../src/host/network/firewall.ts";
 import {
   OUR_PROTOCOL,
   type LinkState,
@@ -169,11 +169,7 @@ export const networkStates: fc.Arbitrary<NetworkState> = fc
           ...(found.firewall === undefined
             ? {}
             : {
-                firewall: {
-                  digest: firewallDigest(found.firewall),
-                  text: found.firewall,
-                  ...(found.isAltered ? { isAltered: true } : {}),
-                },
+                firewall: { digest: found.isAltered ? "" : firewallDigest(found.firewall), text: found.firewall },
               }),
           sysctls: new Map([
             ...SYSCTLS.map((name, index) => [name, found.values[index] ?? "0"] as const),

@@ -142,12 +142,22 @@ class Pass {
         });
         return undefined;
       }
+      if (prepared.unsupported !== undefined) {
+        this.#unsupported(section, raw, prepared.unsupported);
+        return undefined;
+      }
       const view = await this.#look(section, prepared);
       return { section, prepared, view, failures: [], planned: [], steps: 0, isOver: false };
     } catch (error) {
       this.#failed(section.name, error, prepared);
       return undefined;
     }
+  }
+
+  /** What is not desired lacks nothing. */
+  #unsupported({ name }: Reconciler, raw: unknown, reason: string): void {
+    const outcome = raw === undefined ? ({ state: "converged" } as const) : ({ state: "unsupported", reason } as const);
+    this.#results.push({ name, outcome, rejected: [], notices: [], looked: [], planned: [], steps: 0 });
   }
 
   async #take(turn: Turn, later: readonly Turn[]): Promise<TurnEnd> {

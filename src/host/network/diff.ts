@@ -2,7 +2,7 @@ import { parseCidr } from "../../lib/cidr.ts";
 import type { Change } from "./change.ts";
 import { diffLinks, type LinkPlan } from "./diff-links.ts";
 import { diffRoutes, waitingForLease } from "./diff-routes.ts";
-import { firewallDigest } from "./firewall-digest.ts";
+import { firewallDigest } from "./firewall.ts";
 import { addressLine, deleteAddressLine, deleteRuleLine, ruleLine } from "./lines.ts";
 import {
   OUR_PROTOCOL,
@@ -158,7 +158,7 @@ function firewallChange(state: NetworkState, target: NetworkTarget): Change | un
   const { firewall: text } = target;
   if (target.keepsFirewall === true) return undefined;
   if (text === undefined) return state.firewall === undefined ? undefined : { kind: "nft", text: undefined };
-  const isThere = state.firewall?.digest === firewallDigest(text) && state.firewall.isAltered !== true;
+  const isThere = state.firewall?.digest === firewallDigest(text);
   return isThere ? undefined : { kind: "nft", text };
 }
 

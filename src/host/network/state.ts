@@ -88,8 +88,6 @@ export interface NeighbourState {
 export interface FirewallState {
   readonly digest: string;
   readonly text: string;
-  /** Somebody changed it since it was loaded. */
-  readonly isAltered?: boolean;
 }
 
 /** Everything about this network namespace that the section looks at. Foreign things are in it too, to be left alone. */

@@ -84,7 +84,7 @@ function ours(
     addresses: sorted(addresses.filter(({ isOurs }) => isOurs)),
     routes: sorted(alone(routes, before.routes)),
     rules: sorted(alone(rules, before.rules)),
-    firewall: firewall?.digest,
+    firewall: firewall?.text,
     sysctls: [...sysctls].sort(),
     dhcp: [...dhcp],
     nameServers,
