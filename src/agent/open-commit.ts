@@ -12,7 +12,7 @@ import type { Session } from "./session/session.ts";
 import type { AgentSettings } from "./settings.ts";
 
 export interface OpenCommitOptions {
-  readonly settings: Pick<AgentSettings, "stateDir" | "unit" | "proxies">;
+  readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "unit" | "proxies">;
   readonly exec: Exec;
   readonly dialler: Dialler;
   readonly bootId: string;
@@ -38,7 +38,7 @@ export function openCommit(options: OpenCommitOptions): ApplyingOptions["commit"
       gatewaysUp: () =>
         (overlay().view.standing?.paths ?? []).flatMap(({ gateway, state }) => (state === "up" ? [gateway] : [])),
     }),
-    watch: (id, waitMs, signal) => start({ stateDir: settings.stateDir, id, waitMs }, signal),
+    watch: (id, waitMs, signal) => start({ stateDir: settings.stateDir, runDir: settings.runDir, id, waitMs }, signal),
     // Its old socket may lead nowhere any more.
     onProven: () => session()?.wake("network"),
   };

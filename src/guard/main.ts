@@ -9,8 +9,9 @@ import { restore, watch, type GuardDeps } from "./guard.ts";
 import { listRestorables } from "./restorables.ts";
 
 const DEFAULT_STATE_DIR = "/var/lib/holdfast";
+const DEFAULT_RUN_DIR = "/run/holdfast";
 const OPTIONS = { state: { type: "string" }, id: { type: "string" }, run: { type: "string" } } as const;
-const USAGE = "usage: holdfast guard restore|watch [--state DIR]";
+const USAGE = "usage: holdfast guard restore|watch [--state DIR] [--run DIR]";
 
 /** Runs `holdfast guard`; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {
@@ -19,8 +20,11 @@ export async function run(argv: readonly string[]): Promise<number> {
   const stop = (): void => ending.abort(new InputError("cancelled", "told to stop"));
   process.once("SIGTERM", stop).once("SIGINT", stop);
   try {
-    const { task, stateDir, id } = readArguments(argv);
-    const deps = guardDeps(stateDir, listRestorables(), ending.signal);
+    const { task, stateDir, runDir, id } = readArguments(argv);
+    // Only a managed install keeps its run directory where systemd makes it.
+    const isManaged = runDir === DEFAULT_RUN_DIR && hostReader().list("/run/systemd/system") !== undefined;
+    const restorables = listRestorables({ clock: systemClock(), stateDir, runDir, isManaged });
+    const deps = guardDeps({ stateDir, runDir }, restorables, ending.signal);
     return await (task === "restore" ? restore(deps, ending.signal) : watch(deps, id, ending.signal));
   } catch (thrown) {
     const error = toError(thrown);
@@ -30,7 +34,11 @@ export async function run(argv: readonly string[]): Promise<number> {
 }
 
 /** What the guard works with on this machine. */
-export function guardDeps(stateDir: string, restorables: GuardDeps["restorables"], signal: AbortSignal): GuardDeps {
+export function guardDeps(
+  { stateDir, runDir }: Pick<GuardArguments, "stateDir" | "runDir">,
+  restorables: GuardDeps["restorables"],
+  signal: AbortSignal,
+): GuardDeps {
   const clock = systemClock();
   return {
     files: hostFiles(),
@@ -39,7 +47,7 @@ export function guardDeps(stateDir: string, restorables: GuardDeps["restorables"
     stateDir,
     restorables,
     async wait(ms, id) {
-      becomeSleeper({ stateDir, id, waitMs: ms });
+      becomeSleeper({ stateDir, runDir, id, waitMs: ms });
       await clock.sleep(ms, signal);
     },
     print: (line) => void process.stdout.write(`${new Date(clock.now()).toISOString()} ${line}\n`),
@@ -49,6 +57,7 @@ export function guardDeps(stateDir: string, restorables: GuardDeps["restorables"
 interface GuardArguments {
   readonly task: "restore" | "watch";
   readonly stateDir: string;
+  readonly runDir: string;
   readonly id: string | undefined;
 }
 
@@ -62,7 +71,7 @@ function readArguments(argv: readonly string[]): GuardArguments {
     });
     const [task, ...rest] = positionals;
     if ((task !== "restore" && task !== "watch") || rest.length > 0) throw new InputError("usage", USAGE);
-    return { task, stateDir: values.state ?? DEFAULT_STATE_DIR, id: values.id };
+    return { task, stateDir: values.state ?? DEFAULT_STATE_DIR, runDir: values.run ?? DEFAULT_RUN_DIR, id: values.id };
   } catch (error) {
     if (error instanceof InputError) throw error;
     throw new InputError("usage", toError(error).message, { cause: error });

@@ -14,6 +14,8 @@ export interface DeadMan {
 export interface DeadManRequest {
   /** The state directory of the node. */
   readonly stateDir: string;
+  /** Its run directory. */
+  readonly runDir: string;
   /** The pending change. */
   readonly id: string;
   readonly waitMs: number;
@@ -33,9 +35,9 @@ export function hostDeadMan(exec: Pick<Exec, "run">, { isManaged }: { readonly i
 }
 
 /** The command line that waits and then becomes `holdfast guard watch` of the same program. */
-export function watchCommand({ stateDir, id, waitMs }: DeadManRequest): readonly [file: string, ...args: string[]] {
+export function watchCommand({ waitMs, ...pending }: DeadManRequest): readonly [file: string, ...args: string[]] {
   const seconds = String(Math.ceil(Math.max(0, waitMs) / 1000));
-  return ["/bin/sh", "-c", 'sleep "$1"; shift; exec "$@"', "holdfast-guard", seconds, ...guardCommand(stateDir, id)];
+  return ["/bin/sh", "-c", 'sleep "$1"; shift; exec "$@"', "holdfast-guard", seconds, ...guardCommand(pending)];
 }
 
 /**
@@ -52,9 +54,9 @@ export function becomeSleeper(request: DeadManRequest): void {
   }
 }
 
-function guardCommand(stateDir: string, id: string): string[] {
+function guardCommand({ stateDir, runDir, id }: Omit<DeadManRequest, "waitMs">): string[] {
   const [node = process.execPath, entry = ""] = process.argv;
-  return [node, ...process.execArgv, entry, "guard", "watch", "--state", stateDir, "--id", id];
+  return [node, ...process.execArgv, entry, "guard", "watch", "--state", stateDir, "--run", runDir, "--id", id];
 }
 
 async function timer(exec: Pick<Exec, "run">, request: DeadManRequest, signal: AbortSignal): Promise<DeadMan> {
@@ -62,7 +64,7 @@ async function timer(exec: Pick<Exec, "run">, request: DeadManRequest, signal: A
   const options = { signal, deadlineMs: SYSTEMD_MS, maxOutputBytes: 16_384 };
   const seconds = Math.ceil(Math.max(1000, request.waitMs) / 1000);
   const about = ["--quiet", "--collect", `--unit=${unit}`, `--on-active=${seconds}s`];
-  const args = [...about, "--timer-property=AccuracySec=1s", "--", ...guardCommand(request.stateDir, request.id)];
+  const args = [...about, "--timer-property=AccuracySec=1s", "--", ...guardCommand(request)];
   const { exitCode, stderr } = await exec.run("systemd-run", args, options);
   if (exitCode !== 0) throw new HostError("guard-failed", `systemd-run: ${stderr.trim() || `exit status ${exitCode}`}`);
   return {
