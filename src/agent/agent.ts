@@ -342,6 +342,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         : { ...session.status(), url: node?.registration.node.session ?? "" },
     desired: documents.current,
     applied: node?.applied ?? new Map(),
+    pendingChange: applying.committing.pending(),
     telemetry: spool.status(),
     network: machine.engine,
     overlay: overlay.status(),

@@ -122,13 +122,17 @@ export class Checkpoint {
     this.#open = undefined;
     // What is left belongs to no pass any more.
     await this.#progress.remove().catch(() => undefined);
-    await this.#taken.remove().catch(() => undefined);
   }
 
   async #refuseTaken(): Promise<void> {
     const taken = valueOf(await this.#taken.load());
     if (taken === undefined || taken.id !== this.#open?.id) return;
     throw new HostError("checkpoint-taken", "the change is being taken back by the guard: its time was over");
+  }
+
+  /** Forgets that somebody took a change over, once whoever made it knows. */
+  async forgetTaken(): Promise<void> {
+    await this.#taken.remove().catch(() => undefined);
   }
 
   /** Ends it although not everything could be taken back. */

@@ -96,12 +96,15 @@ export class Commit {
     );
   }
 
-  /** The value of a section to apply: the desired one, or while that is kept back what was confirmed before. */
-  effective(section: string, raw: unknown): unknown {
-    if (this.whyNot(section, raw) === undefined) return raw;
+  /**
+   * What to do about a section: apply the desired value, or while that is kept back what was confirmed before. Where nothing ever was, the
+   * section rests: what it has is what the restore left.
+   */
+  effective(section: string, raw: unknown): { readonly value: unknown } | "rest" {
+    if (this.whyNot(section, raw) === undefined) return { value: raw };
     const { kept } = this;
     const own = kept !== undefined && Object.hasOwn(kept.sections, section) ? kept.sections : this.#confirmed.sections;
-    return own[section] ?? undefined;
+    return Object.hasOwn(own, section) ? { value: own[section] ?? undefined } : "rest";
   }
 
   /** Why a desired value is not applied; undefined when it is. */
@@ -258,6 +261,7 @@ export class Commit {
   async #find(): Promise<"nothing" | "to-restore" | "damaged"> {
     if (!this.#isLoaded) await this.#load();
     await this.takeGuardResult();
+    await this.#options.checkpoint.forgetTaken();
     const { pending, isDamaged } = await this.#options.checkpoint.find();
     this.#isDistrustful = isDamaged;
     if (isDamaged) return "damaged";

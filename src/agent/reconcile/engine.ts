@@ -171,7 +171,10 @@ export class Engine {
     const generation = this.#generation;
     const wanted = sections.filter(({ name }) => this.#wanted.has(name));
     this.#wanted.clear();
-    const work = wanted.map((section) => ({ section, raw: commit.effective(section.name, rawOf(section, desired)) }));
+    const work = wanted.flatMap((section): Work[] => {
+      const effective = commit.effective(section.name, rawOf(section, desired));
+      return effective === "rest" ? [] : [{ section, raw: effective.value }];
+    });
     for (const { section, raw } of work) {
       const track = this.#track(section.name);
       track.retryAt = undefined;
@@ -199,6 +202,7 @@ export class Engine {
     if (result.restored !== undefined) this.#restored(result.restored, result.evidence);
     if (result.end === "done") await this.#adopt(result, work);
     if (result.end !== "stale") this.#take(result, work, desired);
+    for (const section of wanted) if (work.every((one) => one.section !== section)) this.#rest(section, desired);
     if (result.end !== "stale" || result.restored !== undefined) this.#options.onReport();
   }
 
@@ -246,6 +250,12 @@ export class Engine {
       else
         this.#answer(this.#withheld(section, result, desired), jsonOf(this.#track(section.name), raw), desired.version);
     }
+  }
+
+  /** A section that is left as it is, since nothing better is known. */
+  #rest(section: Reconciler, desired: DesiredState): void {
+    const result: SectionResult = { name: section.name, outcome: { state: "converged" }, planned: [], steps: 0 };
+    this.#answer(this.#withheld(section, result, desired), "", desired.version);
   }
 
   /** What is kept back has failed, however well that stands which is in force in its place. */
