@@ -49,7 +49,7 @@ async function agent({ dir, config, mode, seconds }: ChildTask): Promise<void> {
     checkpoint,
     bootId: parseBootId(readFileSync("/proc/sys/kernel/random/boot_id", "utf8")) ?? "",
     prover: fileProver(dir),
-    watch: (id, waitMs, signal) => start({ stateDir: dir, id, waitMs }, signal),
+    watch: (id, waitMs, signal) => start({ stateDir: dir, runDir: dir, id, waitMs }, signal),
     request: () => ({ mode, seconds, isLocal: false }),
     onRelease: () => engine.look("commit"),
     onStanding: say,
@@ -82,7 +82,7 @@ async function main([program = "", task = "", ...rest]: readonly string[]): Prom
   const value = (name: string): string | undefined => rest[rest.indexOf(name) + 1];
   const dir = value("--state") ?? "";
   const { signal } = new AbortController();
-  const deps = guardDeps(dir, fileSections(hostFiles(), dir), signal);
+  const deps = guardDeps({ stateDir: dir, runDir: dir }, fileSections(hostFiles(), dir), signal);
   process.exitCode = await (task === "restore" ? restore(deps, signal) : watch(deps, value("--id"), signal));
 }
 
