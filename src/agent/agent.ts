@@ -136,7 +136,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const sectionsOf = (current: Desired) => listSections({ overlay, documents: { current }, domain, reader });
   const sections = listSections({ overlay, documents, domain, reader });
   const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, onFault: fault });
-  const networkView = openNetworkView({ clock, exec, log, state, documents, config: () => applying.config() });
+  const config = () => applying.config();
+  const networkView = openNetworkView({ ...options, files, exec, state, documents, config });
   applying.onSettled(() => {
     mesh.look();
     networkView.natWatch.look();

@@ -50,8 +50,19 @@ export interface TriggerDeps {
 
 /** Every trigger event that this node answers. */
 export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
-  const { clock, exec, files, power, networkView, cleanStop, speedTestTarget, applying, tunnels, log, announceRestart } =
-    deps;
+  const {
+    clock,
+    exec,
+    files,
+    power,
+    networkView,
+    cleanStop,
+    speedTestTarget,
+    applying,
+    tunnels,
+    log,
+    announceRestart,
+  } = deps;
   return [
     nodeRestartService({ power, clock, cleanStop, announce: announceRestart }),
     nodeReboot({ power, clock, cleanStop }),

@@ -42,7 +42,8 @@ export const captureVerb: VerbProgram = {
 
 function request(call: Call): Readonly<Record<string, unknown>> {
   const [iface = "", filter = ""] = call.positionals;
-  if (!LinkName.safeParse(iface).success) throw new InputError("usage", `'${iface}' cannot be the name of an interface`);
+  if (!LinkName.safeParse(iface).success)
+    throw new InputError("usage", `'${iface}' cannot be the name of an interface`);
   if (filter.length > 512) throw new InputError("usage", "a filter has at most 512 characters");
   const count = wholeOption(call, "count", 1, 10_000);
   return { iface, filter, maxBytes: 50_000_000, ...(count === undefined ? {} : { packetCount: count }) };

@@ -87,7 +87,9 @@ function flowText({ sip, dip, p, sport, dport, lid, state, br, bw, con, meta }: 
     lid === undefined ? "" : `id ${lid}`,
     bw === undefined || br === undefined ? "" : `${formatBytes(bw)} sent, ${formatBytes(br)} received`,
     con === undefined ? "" : formatSpan(con * 1000),
-    meta === undefined ? "" : `translated, answers ${end(meta.reply["sip"], meta.reply["sport"])} → ${end(meta.reply["dip"], meta.reply["dport"])}`,
+    meta === undefined
+      ? ""
+      : `translated, answers ${end(meta.reply["sip"], meta.reply["sport"])} → ${end(meta.reply["dip"], meta.reply["dport"])}`,
   ].filter((part) => part !== "");
   return `${p} ${end(sip, sport)} → ${end(dip, dport)}${parts.length === 0 ? "" : `: ${parts.join(", ")}`}`;
 }

@@ -25,12 +25,15 @@ export const natsVerb: VerbProgram = {
   async run(call) {
     const { terminal, settings, values, positionals } = call;
     const tracker = positionals[0];
-    if (tracker === "" || (tracker?.length ?? 0) > 128) throw new InputError("usage", "a tracker id has 1 to 128 characters");
+    if (tracker === "" || (tracker?.length ?? 0) > 128)
+      throw new InputError("usage", "a tracker id has 1 to 128 characters");
     const filter = tracker === undefined ? {} : { trackerID: tracker };
     if (values["reset"] === true) {
       const action = tracker === undefined ? "RESET_ALL" : "RESET";
       const answer = await triggerAnswer(call, "nat-hits", { action, ...filter }, NatReset);
-      terminal.out(settings.isJson ? `${safeJson(answer)}\n` : `${formatCount(answer.reset, "translation")} counted anew\n`);
+      terminal.out(
+        settings.isJson ? `${safeJson(answer)}\n` : `${formatCount(answer.reset, "translation")} counted anew\n`,
+      );
       return tracker !== undefined && answer.reset === 0 ? "failed" : "ok";
     }
     const answer = await triggerAnswer(call, "nat-hits", { action: "GET", ...filter }, NatList);
@@ -41,7 +44,9 @@ export const natsVerb: VerbProgram = {
 
 function listText({ terminal, clock, positionals }: Call, { nats, total, truncated }: z.infer<typeof NatList>): string {
   if (nats.length === 0) {
-    return positionals[0] === undefined ? "no translation in the configuration in force\n" : "no translation of this tracker id\n";
+    return positionals[0] === undefined
+      ? "no translation in the configuration in force\n"
+      : "no translation of this tracker id\n";
   }
   const now = clock.now();
   const lines = nats.map(({ trackerID, type, networkName, insideCIDR, outsideCIDR, hits, latestHit }) => {

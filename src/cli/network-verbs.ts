@@ -54,7 +54,8 @@ export const networkVerbs: readonly Verb[] = [
   {
     name: "capture",
     summary: "show the packets of an interface, a line of headers each",
-    about: "Never their content, and at most 500 lines a second. Ctrl-C ends it. With --json each line is one object. Needs root.",
+    about:
+      "Never their content, and at most 500 lines a second. Ctrl-C ends it. With --json each line is one object. Needs root.",
     arguments: [
       { name: "interface", isRequired: true, help: "the interface", complete: "none" },
       { name: "filter", isRequired: false, help: "which packets, as one argument in pcap-filter(7)", complete: "none" },

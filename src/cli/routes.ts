@@ -20,7 +20,15 @@ type RouteList = z.infer<typeof RouteList>;
 const MAX_TABLE = 4_294_967_295;
 const TABLES: Readonly<Record<number, string>> = { 253: "default", 254: "main", 255: "local" };
 /** rtm_protocol of rtnetlink(7), by which an operator knows who made a route. */
-const MAKERS: Readonly<Record<number, string>> = { 2: "kernel", 3: "boot", 4: "static", 9: "ra", 16: "dhcp", 186: "bgp", 188: "ospf" };
+const MAKERS: Readonly<Record<number, string>> = {
+  2: "kernel",
+  3: "boot",
+  4: "static",
+  9: "ra",
+  16: "dhcp",
+  186: "bgp",
+  188: "ospf",
+};
 
 export const routesVerb: VerbProgram = {
   output: z.union([RouteList, RouteAnswer]),

@@ -7,6 +7,8 @@ export const DIRECTORIES = {
   help: { short: "h", help: "show this help" },
 } as const satisfies Record<string, OptionSpec>;
 /** Output for programs. */
-export const JSON_OPTION = { json: { help: "print JSON; 'holdfast help --json-schema <verb>' prints its schema" } } as const;
+export const JSON_OPTION = {
+  json: { help: "print JSON; 'holdfast help --json-schema <verb>' prints its schema" },
+} as const;
 export const TIMEOUT = { timeout: { value: "SECONDS", help: "how long the agent may stay silent" } } as const;
 export const WATCH = { watch: { short: "w", help: "show it again every second until Ctrl-C" } } as const;

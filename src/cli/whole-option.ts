@@ -5,7 +5,12 @@ import type { Call } from "./verb.ts";
  * The whole number that an option gives; undefined without it.
  * @throws {InputError} `usage` for anything else.
  */
-export function wholeOption({ values }: Pick<Call, "values">, name: string, low: number, high: number): number | undefined {
+export function wholeOption(
+  { values }: Pick<Call, "values">,
+  name: string,
+  low: number,
+  high: number,
+): number | undefined {
   const text = values[name];
   if (text === undefined) return undefined;
   const value = typeof text === "string" && /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;

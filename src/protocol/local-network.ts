@@ -54,7 +54,13 @@ export type RuleView = z.infer<typeof RuleView>;
 const NeighbourView = z.object({ link: Name, address: Address, mac: Name.optional(), states: z.array(Name).max(8) });
 
 /** How many of each kind a report has at most. */
-export const NETWORK_REPORT_LIMITS = { links: 2000, addresses: 5000, routes: 20_000, rules: 5000, neighbours: 5000 } as const;
+export const NETWORK_REPORT_LIMITS = {
+  links: 2000,
+  addresses: 5000,
+  routes: 20_000,
+  rules: 5000,
+  neighbours: 5000,
+} as const;
 
 /** What there is on this machine: IPv4, and of this network namespace alone. */
 export const NetworkReport = z.object({

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { NatHits as Hits, NatWatch } from "../../../../src/agent/telemetry/nat-watch.ts";
+import type { NatHits as Hits, NatWatch } from "../../../../src/agent/triggers/nat-watch.ts";
 import { natHits, natRow, natsAnswer } from "../../../../src/agent/triggers/nat-hits.ts";
 import { HostError } from "../../../../src/errors.ts";
 import type { TrackedNat } from "../../../../src/protocol/sections/nat-tracker.ts";
@@ -57,7 +57,12 @@ test("every translation with its hits, also one that was never hit", async () =>
           initialHit: null,
           latestHit: null,
         },
-        expect.objectContaining({ trackerID: "red:1", type: "inside", insideCIDR: "0.0.0.0/0", outsideCIDR: "" }) as object,
+        expect.objectContaining({
+          trackerID: "red:1",
+          type: "inside",
+          insideCIDR: "0.0.0.0/0",
+          outsideCIDR: "",
+        }) as object,
       ],
       total: 3,
     },

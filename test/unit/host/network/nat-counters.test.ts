@@ -18,8 +18,12 @@ test("elements of maps and sets, and rules, by their comments", () => {
 });
 
 test("places in one chain are added up; of several chains and maps the highest counts", () => {
-  const rule = (chain: string, packets: number) => ({ rule: { chain, comment: "n", expr: [{ counter: { packets } }] } });
-  const map = (name: string, packets: number) => ({ map: { name, elem: [[{ elem: { comment: "n", counter: { packets } } }, "x"]] } });
+  const rule = (chain: string, packets: number) => ({
+    rule: { chain, comment: "n", expr: [{ counter: { packets } }] },
+  });
+  const map = (name: string, packets: number) => ({
+    map: { name, elem: [[{ elem: { comment: "n", counter: { packets } } }, "x"]] },
+  });
   const of = (...nftables: unknown[]) => parseNatCounters(JSON.stringify({ nftables })).get("n");
   expect(of(rule("pre", 2), rule("pre", 3), rule("post", 4))).toBe(5);
   expect(of(map("a", 9), map("b", 4), rule("post", 1))).toBe(9);
