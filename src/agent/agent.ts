@@ -136,11 +136,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const sectionsOf = (current: Desired) => listSections({ overlay, documents: { current }, domain, reader });
   const sections = listSections({ overlay, documents, domain, reader });
   const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, onFault: fault });
-  const config = () => applying.config();
-  const networkView = openNetworkView({ ...options, files, exec, state, documents, config });
+  const networkView = openNetworkView({ ...options, files, exec, events, state, documents, applying });
   applying.onSettled(() => {
     mesh.look();
-    networkView.natWatch.look();
+    networkView.look();
   });
 
   // Shadow and heartbeat.
@@ -150,6 +149,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     random,
     log,
     reader,
+    runDir: settings.runDir,
     acknowledged: valueOf(await state.reported.load()),
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
     applied: () => node?.applied,
@@ -379,7 +379,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     async close() {
       ending.abort(new InputError("cancelled", "the agent is stopping"));
       machine.close();
-      networkView.natWatch.close();
+      networkView.close();
       health?.close();
       await dispatcher.close();
       await applying.close();

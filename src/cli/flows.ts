@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
 import { parseCidr } from "../lib/cidr.ts";
-import { formatBytes, formatCount, formatSpan } from "../lib/durations.ts";
+import { formatBytes, formatCount, formatDuration } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { Version } from "../protocol/values.ts";
 import { triggerAnswer } from "./trigger-answer.ts";
@@ -86,7 +86,7 @@ function flowText({ sip, dip, p, sport, dport, lid, state, br, bw, con, meta }: 
     p === "tcp" ? state : "",
     lid === undefined ? "" : `id ${lid}`,
     bw === undefined || br === undefined ? "" : `${formatBytes(bw)} sent, ${formatBytes(br)} received`,
-    con === undefined ? "" : formatSpan(con * 1000),
+    con === undefined ? "" : formatDuration(con * 1000),
     meta === undefined
       ? ""
       : `translated, answers ${end(meta.reply["sip"], meta.reply["sport"])} → ${end(meta.reply["dip"], meta.reply["dport"])}`,

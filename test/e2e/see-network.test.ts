@@ -95,7 +95,9 @@ test("flows that the kernel tracks: shown, counted, deleted", async () => {
     result: { tcp: [shown] },
     total: 1,
   });
-  expect((await cli("flows", "-p", "tcp")).stdout).toMatch(/^tcp 10\.77\.0\.1:\d+ → 10\.77\.0\.2:8080: ESTABLISHED, /);
+  expect((await cli("flows", "-p", "tcp", "-d", "10.77.0.2")).stdout).toMatch(
+    /^tcp 10\.77\.0\.1:\d+ → 10\.77\.0\.2:8080: ESTABLISHED, /,
+  );
   expect(await run("flows", { action: "delete" })).toMatchObject({
     status: 422,
     body: { details: { field: "confirm" } },

@@ -6,11 +6,11 @@ import type { PrivateNetwork } from "./private-stage.ts";
 /** Another machine on a wire of its own to a private network made by root: `wan0` with 10.77.0.1 there, 10.77.0.2 here. */
 export interface Neighbour {
   /** Runs a shell line on the private network's side and gives what it prints. */
-  here(line: string): string;
+  readonly here: (line: string) => string;
   /** Runs a shell line on the neighbour. */
-  there(line: string): string;
+  readonly there: (line: string) => string;
   /** Starts a program on either side, until the test ends. */
-  start(side: "here" | "there", ...command: readonly string[]): void;
+  readonly start: (side: "here" | "there", ...command: readonly string[]) => void;
 }
 
 /** Plugs the wire in. */
