@@ -43,12 +43,12 @@ export function compileNats(contexts: readonly Context[]): CompiledNats {
       used.has(nameIn(context, what)) ? nameIn(context, what) : undefined;
   const base = [
     {
-      name: "dnat",
+      name: "to_dest",
       hook: "nat hook prerouting priority dstnat",
       lines: byContext("iifname", contexts, "jump", chainOf("dnat")),
     },
     {
-      name: "snat",
+      name: "to_source",
       hook: "nat hook postrouting priority srcnat",
       lines: byContext("oifname", contexts, "jump", chainOf("snat")),
     },

@@ -43,23 +43,23 @@ export function compilePolicy(
         waits.push(networkIssue(`${path}.rules`, "unsupported", `${name}: ${done}`));
       }
     }
-    chains.push({ name: nameIn(context, "policy"), lines });
+    chains.push({ name: nameIn(context, "steer"), lines });
   }
   const used = new Set(chains.filter(({ lines }) => lines.length > 0).map(({ name }) => name));
   const chainOf = (context: Context): string | undefined => {
-    const name = nameIn(context, "policy");
+    const name = nameIn(context, "steer");
     return used.has(name) ? name : undefined;
   };
   return {
     chains: [
       ...chains,
       {
-        name: "policy",
+        name: "steer",
         hook: "filter hook prerouting priority mangle",
         lines: byContext("iifname", contexts, "jump", chainOf),
       },
-      { name: "policy_dnat", hook: "nat hook prerouting priority dstnat - 5", lines: marks.dnats },
-      { name: "policy_snat", hook: "nat hook postrouting priority srcnat - 5", lines: marks.snats },
+      { name: "steer_dest", hook: "nat hook prerouting priority dstnat - 5", lines: marks.dnats },
+      { name: "steer_source", hook: "nat hook postrouting priority srcnat - 5", lines: marks.snats },
     ],
     marked: marks.tables,
     routes: marks.routes,
