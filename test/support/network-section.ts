@@ -16,8 +16,15 @@ export function aMachine(): ModelNetwork {
     addresses: [{ link: "eth0", address: "198.51.100.10/24", isOurs: false, isDynamic: false }],
     routes: [
       {
-        ...{ table: 254, kind: "unicast", destination: "0.0.0.0/0", via: "198.51.100.1", link: "eth0" },
-        ...{ metric: 0, protocol: 4, scope: "global", isOnLink: false },
+        table: 254,
+        kind: "unicast",
+        destination: "0.0.0.0/0",
+        via: "198.51.100.1",
+        link: "eth0",
+        metric: 0,
+        protocol: 4,
+        scope: "global",
+        isOnLink: false,
       },
     ],
     sysctls: new Map([

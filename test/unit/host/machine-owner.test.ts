@@ -29,7 +29,7 @@ test("when the owner is gone another takes over by itself, and is told", async (
   await first.claim();
   await second.claim();
   first.close();
-  clock.advance(30_000);
+  await clock.advance(30_000);
   await waitFor("the other to take over", () => second.isOwner && told === 1);
 });
 

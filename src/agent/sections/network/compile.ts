@@ -66,13 +66,13 @@ export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): 
 
 /** The sysctls that the section may set, whatever the machine is like. */
 export function sysctlNames(config: NetworkConfig | undefined, record: NetworkRecord): readonly string[] {
-  const links = (config?.interfaces ?? []).flatMap(({ nic, subInterfaces }) => [
-    nic,
-    ...subInterfaces.map(({ link }) => link),
-  ]);
+  const nics = config?.interfaces ?? [];
+  const vlans = nics.flatMap(({ subInterfaces }) => subInterfaces);
+  const links = [...nics.map(({ nic }) => nic), ...vlans.map(({ link }) => link)];
   const each = new Set([...links, ...Object.keys(record.links)]);
   return [
-    ...["net.ipv4.ip_forward", "net.ipv4.conf.all.rp_filter"],
+    "net.ipv4.ip_forward",
+    "net.ipv4.conf.all.rp_filter",
     ...FLOW_SYSCTLS.map(([name]) => name),
     ...Object.keys(record.sysctls),
     ...[...each].flatMap((link) => [linkSysctl(link, "rp_filter"), linkSysctl(link, "promote_secondaries")]),
@@ -128,7 +128,10 @@ function keptThings({ config }: NetworkDesired, actual: NetworkActual, hasWan: b
 
 function madeAgain({ name, parent, vlanId, mtu, isUp, master }: NetworkState["links"][number]): LinkTarget {
   return {
-    ...{ name, kind: "vlan", mtu, isUp },
+    name,
+    kind: "vlan",
+    mtu,
+    isUp,
     ...(parent === undefined ? {} : { parent }),
     ...(vlanId === undefined ? {} : { vlanId }),
     ...(master === undefined ? {} : { master }),

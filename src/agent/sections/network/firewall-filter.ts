@@ -1,8 +1,7 @@
 import type { Acl } from "../../../protocol/sections/network-config.ts";
 import type { NetworkActual } from "./actual.ts";
 import { addressesOf, type Context } from "./contexts.ts";
-import { MARK_MASK } from "./firewall-rules.ts";
-import { byContext, linkSet, matchText, nameIn, rejectLines, type Chain } from "./firewall-text.ts";
+import { byContext, linkSet, matchText, nameIn, rejectLines, type Chain, inOrder, MARK_MASK } from "./firewall-text.ts";
 
 const ESTABLISHED = "ct state established,related accept";
 
@@ -43,11 +42,6 @@ function fromLines(context: Context): readonly string[] {
     ...acls,
     isOpen ? "accept" : "drop",
   ];
-}
-
-/** Numbered lines first, by their number; the others in their order. */
-export function inOrder<T extends { readonly line?: number }>(items: readonly T[]): readonly T[] {
-  return items.toSorted((a, b) => (a.line ?? Number.MAX_SAFE_INTEGER) - (b.line ?? Number.MAX_SAFE_INTEGER));
 }
 
 function aclLines(acl: Acl): readonly string[] {

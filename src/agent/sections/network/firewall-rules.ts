@@ -5,16 +5,13 @@ import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from ".
 import { endOf, routeOnLink, routeVia } from "./compile-routes.ts";
 import type { MarkedTable } from "./compile-rules.ts";
 import type { Context } from "./contexts.ts";
-import { inOrder } from "./firewall-filter.ts";
-import { byContext, matchText, nameIn, rejectLines, type Chain } from "./firewall-text.ts";
+import { byContext, matchText, nameIn, rejectLines, type Chain, inOrder, MARK_MASK } from "./firewall-text.ts";
 
-/** The bits of a packet's mark that are ours; what others keep in the rest stays. */
-const MASK = 0x0ff0_0000;
+const MASK = Number(MARK_MASK);
 const SHIFT = 20;
 const MAX_MARKS = 255;
 /** Tables of one interface each, beyond those of VRFs. */
 const FIRST_TABLE = 100_000;
-export const MARK_MASK = hex(MASK);
 
 export interface CompiledRules {
   readonly chains: readonly Chain[];

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { z } from "zod";
+import type { z } from "zod";
 import type { Change } from "../../../host/network/change.ts";
 import { diffNetwork } from "../../../host/network/diff.ts";
 import { waitingForLease } from "../../../host/network/diff-routes.ts";
@@ -80,7 +80,11 @@ function stepsOf(
     seen.set(name, times);
     const subject = times === 1 ? name : `${name}-${times}`;
     return {
-      ...{ kind: change.kind, subject, guarded: true, change, target },
+      kind: change.kind,
+      subject,
+      guarded: true,
+      change,
+      target,
       ...(index === 0 ? { before: unionOf(known, record) } : {}),
       ...(index === changes.length - 1 ? { after: record } : {}),
     };
