@@ -23,7 +23,14 @@ const DEFAULTS: readonly (readonly [string, string])[] = [
 /** A link for a model: a device that is on, unless said otherwise. */
 export function aLink(name: string, more: Partial<LinkState> = {}): LinkState {
   return {
-    ...{ name, index: 2, mtu: 1500, isUp: true, hasCarrier: true, operState: "up", isOurs: false, altnames: [] },
+    name,
+    index: 2,
+    mtu: 1500,
+    isUp: true,
+    hasCarrier: true,
+    operState: "up",
+    isOurs: false,
+    altnames: [],
     ...more,
   };
 }
@@ -50,7 +57,7 @@ export class ModelNetwork {
   can: NetworkFeatures = { vlan: true, vrf: false, nft: true, dhcp: true, reasons: new Map() };
 
   constructor(state: Partial<NetworkState> = {}) {
-    this.links = [...(state.links ?? [])].map((link) => ({ ...link }));
+    this.links = structuredClone([...(state.links ?? [])]);
     this.addresses = [...(state.addresses ?? [])];
     this.routes = [...(state.routes ?? [])];
     this.rules = [...(state.rules ?? [])];

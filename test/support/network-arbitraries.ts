@@ -1,3 +1,4 @@
+/* oxlint-disable oxc/no-map-spread -- arbitraries are made once, and their maps are no loops */
 import fc from "fast-check";
 import { linkSysctl } from "../../src/host/network/diff.ts";
 import { firewallDigest } from "../../src/host/network/firewall.ts";

@@ -48,10 +48,9 @@ export function diffLinks(state: NetworkState, target: NetworkTarget): LinkPlan 
   const inOrder = made.filter(({ name }) => isMade.has(name)).toSorted((a, b) => rank(a) - rank(b));
   return {
     added: [
-      ...inOrder.flatMap((link) => [
-        ...(renewed.has(link.name) ? [deleteLinkLine(link.name)] : []),
-        ...addLinkLines(link),
-      ]),
+      ...inOrder.flatMap((link) =>
+        (renewed.has(link.name) ? [deleteLinkLine(link.name)] : []).concat(addLinkLines(link)),
+      ),
       ...settings
         .toSorted((a, b) => rank(a.link) - rank(b.link))
         .flatMap(({ set: { isUp, ...others } }) => setLinkLine(isUp === true ? { ...others, isUp } : others) ?? []),

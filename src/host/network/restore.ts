@@ -2,7 +2,7 @@ import { z } from "zod";
 import { HostError, toError } from "../../errors.ts";
 import type { Change } from "./change.ts";
 import { diffNetwork, sysctlsOf } from "./diff.ts";
-import { OUR_PROTOCOL, type NetworkState, type NetworkTarget } from "./state.ts";
+import { OUR_PROTOCOL, type LinkState, type LinkTarget, type NetworkState, type NetworkTarget } from "./state.ts";
 
 const Fixed = z.object({ speedMbps: z.number(), duplex: z.enum(["full", "half"]) });
 const text = z.exactOptional(z.string());
@@ -92,19 +92,8 @@ export function loadTarget({ sysctls, dhcp, ...rest }: StoredTarget): NetworkTar
  */
 export function undoTarget(state: NetworkState, target: NetworkTarget, firewall: string | undefined): NetworkTarget {
   const adjusted = new Set(target.links.map(({ name }) => name));
-  const isAdjusted = new Set(state.links.filter(({ name, isOurs }) => isOurs || adjusted.has(name)));
   return {
-    links: [...isAdjusted].map(({ name, isOurs, kind, parent, vlanId, table, master, mtu, isUp, fixed }) => ({
-      name,
-      ...(isOurs && (kind === "vlan" || kind === "vrf") ? { kind } : {}),
-      ...(isOurs && parent !== undefined ? { parent } : {}),
-      ...(isOurs && vlanId !== undefined ? { vlanId } : {}),
-      ...(isOurs && table !== undefined ? { table } : {}),
-      ...(master === undefined ? {} : { master }),
-      mtu,
-      isUp,
-      ...(fixed === undefined ? {} : { fixed }),
-    })),
+    links: state.links.filter(({ name, isOurs }) => isOurs || adjusted.has(name)).map(linkAsIs),
     addresses: state.addresses.flatMap(({ link, address, isOurs, hasNoRoute }) =>
       isOurs ? [{ link, address, ...(hasNoRoute === true ? { hasNoRoute } : {}) }] : [],
     ),
@@ -115,6 +104,21 @@ export function undoTarget(state: NetworkState, target: NetworkTarget, firewall:
     dhcp: state.dhcp,
     isExact: true,
     ...(state.nameServers === undefined ? {} : { nameServers: state.nameServers }),
+  };
+}
+
+function linkAsIs({ isOurs, kind, parent, vlanId, table, ...link }: LinkState): LinkTarget {
+  const { name, master, mtu, isUp, fixed } = link;
+  return {
+    name,
+    ...(isOurs && (kind === "vlan" || kind === "vrf") ? { kind } : {}),
+    ...(isOurs && parent !== undefined ? { parent } : {}),
+    ...(isOurs && vlanId !== undefined ? { vlanId } : {}),
+    ...(isOurs && table !== undefined ? { table } : {}),
+    ...(master === undefined ? {} : { master }),
+    mtu,
+    isUp,
+    ...(fixed === undefined ? {} : { fixed }),
   };
 }
 

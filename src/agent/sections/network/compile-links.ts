@@ -110,5 +110,7 @@ function gatewayOf({ nic, dhcp, gateway }: NetworkInterface, state: NetworkState
 function addressTargets(member: Member, { features }: NetworkActual): readonly AddressTarget[] {
   const isApart = vrfOf(member) !== undefined && !features.vrf;
   const seen = [...new Set(member.addresses)];
-  return seen.map((address) => ({ link: member.link, address, ...(isApart ? { hasNoRoute: true } : {}) }));
+  return seen.map((address) =>
+    isApart ? { link: member.link, address, hasNoRoute: true } : { link: member.link, address },
+  );
 }

@@ -97,8 +97,12 @@ export function routeOnLink(destination: string, link: string, at: At): RouteTar
 /** What is not found in the table is not looked for elsewhere. */
 export function endOf(table: number): RouteTarget {
   return {
-    ...{ table, metric: LAST_METRIC, kind: "unreachable", destination: "0.0.0.0/0" },
-    ...{ scope: "global", isOnLink: false },
+    table,
+    metric: LAST_METRIC,
+    kind: "unreachable",
+    destination: "0.0.0.0/0",
+    scope: "global",
+    isOnLink: false,
   };
 }
 

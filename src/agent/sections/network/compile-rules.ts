@@ -27,14 +27,14 @@ export function compileRules(
   const members = features.vrf ? [] : membersApart(contexts);
   return [
     ...marked.map(({ mark, mask, table }) => ({ priority: PRIORITY.mark, mark, mask, table })),
-    ...members.flatMap(({ member: { link, addresses }, table }) => [
-      { priority: PRIORITY.inLink, inLink: link, table },
-      { priority: PRIORITY.outLink, outLink: link, table },
-      ...[...new Set(addresses.map((address) => address.split("/", 1)[0] ?? ""))].map((address) => ({
+    ...members.map(({ member: { link }, table }) => ({ priority: PRIORITY.inLink, inLink: link, table })),
+    ...members.map(({ member: { link }, table }) => ({ priority: PRIORITY.outLink, outLink: link, table })),
+    ...members.flatMap(({ member: { addresses }, table }) =>
+      [...new Set(addresses.map((address) => address.split("/", 1)[0] ?? ""))].map((address) => ({
         priority: PRIORITY.from,
         from: `${address}/32`,
         table,
       })),
-    ]),
+    ),
   ];
 }

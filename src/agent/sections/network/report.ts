@@ -10,7 +10,7 @@ export function reportNetwork(state: NetworkState, features: NetworkFeatures): R
   if (state.links.length === 0) return {};
   const links = state.links.filter(({ name }) => name !== "lo");
   const route = defaultRoute(state);
-  const ours = <T extends { readonly protocol: number }>(list: readonly T[]): number =>
+  const ours = (list: readonly { readonly protocol: number }[]): number =>
     list.filter(({ protocol }) => protocol === 218).length;
   return {
     ...(route === undefined ? {} : { default: `${route.via ?? "on-link"} ${route.link ?? ""}`.trim() }),

@@ -44,8 +44,12 @@ const DEADLINE_MS = 180_000;
 
 const NO_FEATURES: NetworkFeatures = { vlan: false, vrf: false, nft: false, dhcp: false, reasons: new Map() };
 const NOTHING: NetworkState = {
-  ...{ links: [], addresses: [], routes: [], rules: [] },
-  ...{ sysctls: new Map<string, string>(), dhcp: new Set<string>() },
+  links: [],
+  addresses: [],
+  routes: [],
+  rules: [],
+  sysctls: new Map<string, string>(),
+  dhcp: new Set<string>(),
 };
 
 /** `network`: interfaces, routes, VRFs, translations and the firewall of this machine. */

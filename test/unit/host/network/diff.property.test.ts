@@ -80,12 +80,27 @@ function ours(
   const sorted = (list: readonly object[]): readonly string[] =>
     list.map((one) => JSON.stringify(one, Object.keys(one).sort())).sort();
   return {
-    links: sorted(links.map(({ index, operState, hasCarrier, altnames, ...link }) => link)),
+    links: sorted(
+      links.map(({ name, kind, parent, vlanId, master, table, mtu, isUp, fixed }) => ({
+        name,
+        kind,
+        parent,
+        vlanId,
+        master,
+        table,
+        mtu,
+        isUp,
+        fixed,
+      })),
+    ),
     addresses: sorted(addresses.filter(({ isOurs }) => isOurs)),
     routes: sorted(alone(routes, before.routes)),
     rules: sorted(alone(rules, before.rules)),
     firewall: firewall?.text,
-    sysctls: [...sysctls].sort(),
+    sysctls: [...sysctls]
+      .filter(([name]) => before.sysctls.has(name))
+      .map(([name, value]) => `${name}=${value}`)
+      .sort(),
     dhcp: [...dhcp],
     nameServers,
   };
@@ -93,7 +108,13 @@ function ours(
 
 /** Ours without those that a stranger had made alike, since either will do. */
 function alone<T extends { readonly protocol: number }>(list: readonly T[], before: readonly T[]): readonly T[] {
-  const text = ({ protocol, ...one }: T): string => JSON.stringify(one, Object.keys(one).sort());
+  const text = (one: T): string =>
+    JSON.stringify(
+      one,
+      Object.keys(one)
+        .filter((key) => key !== "protocol")
+        .sort(),
+    );
   const foreign = new Set(before.filter(({ protocol }) => protocol !== OUR_PROTOCOL).map(text));
   return list.filter((one) => one.protocol === OUR_PROTOCOL && !foreign.has(text(one)));
 }
