@@ -154,6 +154,12 @@ export class Lab {
     return endProgram(this.dir, node, "agent", signal);
   }
 
+  /** Kills a program. */
+  async kill(program: ProgramName, host: string): Promise<void> {
+    if (this.pidOf(host, program) === undefined) throw new LabError(`no ${program} runs on ${host}`);
+    await endProgram(this.dir, host, program, "SIGKILL");
+  }
+
   /** Ends a program and starts it again; an overlay is started by its agent. */
   async restart(program: ProgramName, host: string, signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
     const before = this.pidOf(host, program);

@@ -16,10 +16,8 @@ async function inTheWindow(machine: EdgeMachine): Promise<MachineState> {
   return good;
 }
 
-function untilAsBefore(machine: EdgeMachine, good: MachineState): Promise<true> {
-  const isBack = (): boolean => differences(good, machine.state()).length === 0;
-  return waitFor(`the network of ${machine.name} is as it was`, isBack, (WINDOW_SECONDS + 15) * 1000);
-}
+const untilAsBefore = (machine: EdgeMachine, good: MachineState): Promise<void> =>
+  machine.untilAs(good, (WINDOW_SECONDS + 15) * 1000);
 
 async function killed(machine: EdgeMachine): Promise<void> {
   const good = await inTheWindow(machine);

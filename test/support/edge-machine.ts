@@ -9,7 +9,7 @@ import { ownFiles } from "../../scripts/labs/own-files.ts";
 import { run } from "../../scripts/labs/shell.ts";
 import { askAgent } from "../../scripts/labs/ask-agent.ts";
 import { Status } from "../../src/protocol/local-api.ts";
-import { machineState, type MachineState } from "./machine-state.ts";
+import { differences, machineState, type MachineState } from "./machine-state.ts";
 import { waitFor } from "./wait-for.ts";
 
 /** The shortest time that a change may be given to prove itself. */
@@ -68,6 +68,22 @@ export class EdgeMachine {
 
   state(): MachineState {
     return machineState(this.within);
+  }
+
+  /** Waits until the network is as it was, but for what `isAside` lets pass; fails with what is otherwise. */
+  async untilAs(
+    before: MachineState,
+    limitMs: number,
+    isAside: (line: string) => boolean = () => false,
+  ): Promise<void> {
+    let left: readonly string[] = [];
+    const isSame = (): boolean => {
+      left = differences(before, this.state()).filter((line) => !isAside(line));
+      return left.length === 0;
+    };
+    await waitFor(`the network of ${this.name} is as it was`, isSame, limitMs).catch(() => {
+      throw new Error(`${this.name} differs:\n${left.join("\n")}\n${this.log().slice(-4000)}`);
+    });
   }
 
   /** Runs a line of shell on the machine, as root there would. */

@@ -30,15 +30,19 @@ export function aMachine(): ModelNetwork {
   });
 }
 
+/** What an agent has noted of the machine. */
+export interface Notes {
+  record: NetworkRecord;
+}
+
 /** The section over a model; `carrier` is the socket of its control session. */
-export function networkOver(model: ModelNetwork, carrier?: Carrier) {
-  let record: NetworkRecord = EMPTY_RECORD;
+export function networkOver(model: ModelNetwork, carrier?: Carrier, notes: Notes = { record: EMPTY_RECORD }) {
   return networkSection({
     driver: model,
     record: {
-      load: () => Promise.resolve(record),
+      load: () => Promise.resolve(notes.record),
       save: (next) => {
-        record = structuredClone(next);
+        notes.record = structuredClone(next);
         return Promise.resolve();
       },
     },
@@ -50,8 +54,8 @@ export function networkOver(model: ModelNetwork, carrier?: Carrier) {
 }
 
 /** How much is ours, apart from what is left to the WAN. */
-export function countOurs(state: NetworkState): number {
-  const wan = wanLinkOf(state, undefined);
+export function countOurs(state: NetworkState, { record }: Notes): number {
+  const wan = wanLinkOf({ state, record, carrier: undefined });
   const isApart = (link: string | undefined): boolean => link !== wan && link?.split(".", 1)[0] !== wan;
   return [
     ...state.links.filter(({ isOurs, name }) => isOurs && isApart(name)),

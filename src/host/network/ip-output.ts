@@ -79,7 +79,7 @@ const Links = listOf(
     linkinfo: z
       .object({
         info_kind: z.string().optional(),
-        info_data: z.object({ id: z.unknown(), table: z.unknown() }).optional(),
+        info_data: z.object({ id: z.unknown().optional(), table: z.unknown().optional() }).optional(),
       })
       .optional(),
   }),

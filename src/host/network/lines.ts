@@ -105,7 +105,7 @@ export function deleteRuleLine(rule: RuleTarget): string {
 /** The address that a line of `addressLine` or `deleteAddressLine` is about. */
 export function addressOfLine(line: string): (AddressTarget & { readonly isAdded: boolean }) | undefined {
   const [object, verb, address, ...rest] = line.split(" ");
-  const link = rest[rest.indexOf("dev") + 1];
+  const link = rest.includes("dev") ? rest[rest.indexOf("dev") + 1] : undefined;
   if (object !== "address" || address === undefined || link === undefined) return undefined;
   return { address, link, isAdded: verb === "replace" };
 }

@@ -78,8 +78,9 @@ function gatewaySubject(): Subject<unknown> {
 /** The network's section over a model of the kernel; what an agent leaves there that has lost its notes is a disturbance. */
 function networkSubject(): Subject<unknown> {
   const model = aMachine();
+  const notes = { record: EMPTY_RECORD };
   return {
-    section: reconciler(networkOver(model)),
+    section: reconciler(networkOver(model, undefined, notes)),
     async disturb(raw) {
       const section = networkOver(model);
       const { desired, isUnusable = false } = section.parse(raw);
@@ -87,7 +88,7 @@ function networkSubject(): Subject<unknown> {
       for (const step of section.plan(desired, await section.observe(forever, desired)))
         await section.apply(step, forever);
     },
-    count: () => countOurs(model.state()),
+    count: () => countOurs(model.state(), notes),
   };
 }
 

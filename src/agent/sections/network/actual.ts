@@ -21,6 +21,8 @@ export const NetworkRecord = z.object({
   vrfs: z.record(z.string(), z.number()),
   /** The texts of the firewall that was loaded and of the one before, by digest. */
   firewalls: z.array(z.object({ digest: z.string(), text: z.string() })),
+  /** The interface that was the WAN: what a plan does to the default route must not make another of it. */
+  wan: z.exactOptional(z.string()),
 });
 export type NetworkRecord = z.infer<typeof NetworkRecord>;
 

@@ -22,8 +22,8 @@ export interface CompiledNetwork {
 /** Says what the machine shall be. Pure. */
 export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): CompiledNetwork {
   const { config } = desired;
-  const { state, record, carrier } = actual;
-  const wan = wanOf(config.interfaces, state, carrier);
+  const { state, record } = actual;
+  const wan = wanOf(config.interfaces, actual);
   const compiled = compileLinks(desired, actual);
   const contexts = contextsOf(desired, actual, compiled.members);
   const routes = compileRoutes(desired, actual, contexts, wan);
@@ -49,6 +49,7 @@ export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): 
     target,
     waits: [...compiled.waits, ...routes.waits, ...firewall.waits, ...tunnelWaits(desired)],
     record: {
+      ...wanRecord(wan?.nic ?? wanLinkOf(actual)),
       links: formerLinks(new Set(compiled.links.map(({ name }) => name)), kept.links, actual),
       sysctls: Object.fromEntries(
         [...sysctls.keys()].flatMap((name) => {
@@ -107,8 +108,9 @@ interface Kept extends Pick<NetworkTarget, "addresses" | "routes" | "rules" | "d
  * What stays although it is not in the document: on an interface whose entry cannot be used, and on the WAN when the document names no
  * other.
  */
-function keptThings({ config }: NetworkDesired, { state, carrier }: NetworkActual, hasWan: boolean): Kept {
-  const wan = hasWan ? undefined : wanLinkOf(state, carrier);
+function keptThings({ config }: NetworkDesired, actual: NetworkActual, hasWan: boolean): Kept {
+  const { state } = actual;
+  const wan = hasWan ? undefined : wanLinkOf(actual);
   const isNamed = config.interfaces.some(({ nic }) => nic === wan) || (config.held ?? []).includes(wan ?? "");
   const isWanKept = wan !== undefined && !isNamed;
   const left = new Set(config.left ?? []);
@@ -149,6 +151,8 @@ function releasedLinks(named: ReadonlySet<string>, { state, record }: NetworkAct
     named.has(name) ? [] : switchedOff(name, mtu, state),
   );
 }
+
+const wanRecord = (wan: string | undefined): Pick<NetworkRecord, "wan"> => (wan === undefined ? {} : { wan });
 
 /** How the links were that are adjusted; of one that is only left as it is, what is known of it. */
 function formerLinks(

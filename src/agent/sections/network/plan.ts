@@ -115,6 +115,7 @@ function subjectOf(change: Change): string {
 function unionOf(known: NetworkRecord, needed: NetworkRecord): NetworkRecord {
   const firewalls = new Map([...known.firewalls, ...needed.firewalls].map((one) => [one.digest, one]));
   return {
+    ...needed,
     links: { ...needed.links, ...known.links },
     sysctls: { ...needed.sysctls, ...known.sysctls },
     vrfs: { ...known.vrfs, ...needed.vrfs },
@@ -128,6 +129,7 @@ function commonOf(known: NetworkRecord, needed: NetworkRecord): NetworkRecord {
     Object.fromEntries(Object.entries(one).filter(([name]) => Object.hasOwn(other, name)));
   const digests = new Set(needed.firewalls.map(({ digest }) => digest));
   return {
+    ...known,
     links: common(known.links, needed.links),
     sysctls: common(known.sysctls, needed.sysctls),
     vrfs: common(known.vrfs, needed.vrfs),
@@ -135,8 +137,9 @@ function commonOf(known: NetworkRecord, needed: NetworkRecord): NetworkRecord {
   };
 }
 
-function refusal(desired: NetworkDesired, { state, carrier }: NetworkActual): Issue {
-  const wan = wanOf(desired.config.interfaces, state, carrier);
+function refusal(desired: NetworkDesired, actual: NetworkActual): Issue {
+  const { carrier } = actual;
+  const wan = wanOf(desired.config.interfaces, actual);
   const path = wan === undefined ? "network.interfaces" : pathOf(desired, wan.nic);
   const text = `nothing is changed: no address and route of it would lead to the control plane at ${carrier?.remote}`;
   return networkIssue(path, "cuts-off", text);
