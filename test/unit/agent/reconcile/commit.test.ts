@@ -314,12 +314,13 @@ describe("a trial", () => {
 });
 
 describe("the next agent", () => {
-  async function cutShort(mode: "save" | "try" = "save") {
+  async function cutShort(mode: "save" | "try" = "save", isTried = true) {
     const one = await proven();
     one.prover.unreached = NOBODY;
+    one.prover.isSilent = !isTried;
     one.ask({ mode, seconds: 600 });
     void one.want({ model: { a: "new" } }).catch(() => undefined);
-    await waitFor("it is being proven", () => one.state() === "proving");
+    await waitFor("it is being proven", () => (isTried ? one.commit.window?.unreached : one.state() === "proving"));
     await one.engine.close();
     expect(await one.checkpoint.isPending()).toBe(true);
     return one;
@@ -329,14 +330,25 @@ describe("the next agent", () => {
     await next.engine.idle();
   };
 
-  test("restores what was being proven, and tries again when a session comes", async () => {
-    const { dir, machine, clock } = await cutShort();
+  test("restores what was cut short before anybody was tried, and tries again when a session comes", async () => {
+    const { dir, machine, clock } = await cutShort("save", false);
     const next = await rig({ dir, machine, clock });
     await wantNew(next);
     expect([next.a(), next.takenBack[0]?.code]).toEqual(["old", "interrupted"]);
     next.commit.sessionOpened();
     await next.engine.idle();
     expect([next.a(), next.commit.withholding.held]).toEqual(["new", undefined]);
+  });
+
+  test("refuses what had reached nobody when it was cut short, once there is a session over the old one", async () => {
+    const { dir, machine, clock } = await cutShort();
+    const next = await rig({ dir, machine, clock });
+    await wantNew(next);
+    expect(next.takenBack[0]?.evidence).toContain("before that: control plane 192.0.2.1:443: connection timed out");
+    next.commit.sessionOpened();
+    await waitFor("it is refused", () => next.commit.withholding.held?.is === "refused");
+    await next.engine.idle();
+    expect(next.a()).toBe("old");
   });
 
   test("after a reboot has the old one in force without any control plane; a trial is over then", async () => {
