@@ -119,7 +119,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });
   const sections = listSections({ ...deps, documents });
   const commit = openCommit({
-    ...{ settings, exec, dialler, bootId, overlay },
+    settings,
+    exec,
+    dialler,
+    bootId,
+    overlay,
     registration: () => node?.registration,
     knownAddresses: () => knownAddresses?.list ?? [],
     session: () => session,
