@@ -1,16 +1,12 @@
-import type { Logger } from "pino";
 import { InputError, toError } from "../errors.ts";
-import type { Clock } from "../host/clock.ts";
 import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
-import type { Files } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
-import type { LogMemory } from "../host/log.ts";
 import { valueOf } from "../host/state-file.ts";
 import { hostPower } from "../host/power.ts";
 import { parseBootId } from "../host/proc.ts";
-import type { Reader } from "../host/reader.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
+import type { Agent, AgentOptions } from "./agent-options.ts";
 import { Applying } from "./applying.ts";
 import { repositoryState, usedRatioOf } from "./gathering.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
@@ -31,7 +27,6 @@ import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
-import type { AgentSettings } from "./settings.ts";
 import { domainReader } from "../protocol/domain-view.ts";
 import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments, type Desired } from "./shadow/desired.ts";
@@ -49,24 +44,6 @@ import { Journal } from "./triggers/journal.ts";
 import { agentTunnels } from "./tunnels.ts";
 import { watchHealth } from "./watch-health.ts";
 import { watchMachine } from "./watch-machine.ts";
-
-export interface AgentOptions {
-  readonly settings: AgentSettings;
-  readonly clock: Clock;
-  readonly files: Files;
-  readonly reader: Reader;
-  readonly log: Logger;
-  readonly memory: LogMemory;
-  readonly random: () => number;
-}
-
-/** The running agent. */
-export interface Agent {
-  /** Looks at once whether the control plane can be reached. */
-  wake(): void;
-  /** Ends everything in order and leaves the mark of a clean stop. */
-  close(): Promise<void>;
-}
 
 /** Builds every part, lists every trigger, and starts: first from the last good state, then towards the control plane. */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
@@ -142,7 +119,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });
   const sections = listSections({ ...deps, documents });
   const commit = openCommit({
-    ...{ settings, exec, dialler, bootId, overlay },
+    settings,
+    exec,
+    dialler,
+    bootId,
+    overlay,
     registration: () => node?.registration,
     knownAddresses: () => knownAddresses?.list ?? [],
     session: () => session,

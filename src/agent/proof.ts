@@ -35,7 +35,6 @@ export function proof(options: ProofOptions): Prover {
         tryControlPlane(options, signal),
         tryGateways(options, before, signal),
       ]);
-      signal.throwIfAborted();
       return [...(controlPlane === undefined ? [] : [controlPlane]), ...gateways];
     },
     async controlPlane(signal) {

@@ -22,6 +22,8 @@ export const TakenBack = z.object({
   at: z.number(),
   by: z.enum(["agent", "guard"]),
   ...WhyTakenBack.shape,
+  /** At least one try to reach everybody had failed when it ended. */
+  wasTried: z.boolean().optional(),
   mode: WindowMode,
   isLocal: z.boolean(),
   versions: Versions,

@@ -9,6 +9,7 @@ import { isExpired, leftOf, type Moment } from "./window.ts";
 export const GRACE_MS = 5000;
 const MAX_LINES = 64;
 const MAX_LINE = 512;
+const MAX_EVIDENCE = 2048;
 
 export interface RestoreDeps {
   readonly files: Files;
@@ -73,6 +74,11 @@ export function failuresOf({ failed, isDamaged }: Restored): string[] {
   return [...(isDamaged ? ["the stored undo was damaged"] : []), ...lines].slice(0, MAX_LINES);
 }
 
+/** Why a change ended, and what its first try had found. */
+export function withTry(evidence: string, unreached: string | undefined): string {
+  return unreached === undefined ? evidence : `${evidence}; before that: ${unreached}`.slice(0, MAX_EVIDENCE);
+}
+
 function momentOf({ clock, bootId }: RestoreDeps): Moment {
   return { bootId, sinceBoot: clock.sinceBoot() };
 }
@@ -85,14 +91,11 @@ function reportOf(pending: Pending, restored: Restored, deps: RestoreDeps): Take
     const evidence = "the agent ended in the middle of the change";
     return { ...about, code: "interrupted", evidence, mode: "save", isLocal: false, versions: {} };
   }
-  const { mode, isLocal, versions } = window;
-  return {
-    ...about,
-    ...whyOf(window.bootId !== now.bootId, isLiving(window.owner), isExpired(window, now)),
-    mode,
-    isLocal,
-    versions,
-  };
+  const { mode, isLocal, versions, unreached } = window;
+  const why = whyOf(window.bootId !== now.bootId, isLiving(window.owner), isExpired(window, now));
+  const evidence = withTry(why.evidence, unreached);
+  const wasTried = unreached === undefined ? {} : { wasTried: true };
+  return { ...about, code: why.code, evidence, ...wasTried, mode, isLocal, versions };
 }
 
 function whyOf(isRebooted: boolean, isLiving: boolean, isExpired: boolean): Pick<TakenBack, "code" | "evidence"> {

@@ -31,6 +31,8 @@ export const Window = z.object({
   versions: z.record(z.string().max(64), z.number()),
   /** The desired value of each section that could cut the node off, as it is tried. */
   guards: z.record(z.string().max(64), z.unknown()),
+  /** Who was not reached at the first try after the last step. */
+  unreached: z.string().max(2048).optional(),
   /** The sections are not of the documents: somebody tries them on this machine. */
   isLocal: z.boolean(),
 });
@@ -75,6 +77,18 @@ export type WindowEnd =
   | { readonly do: "store"; readonly window: Window }
   | { readonly do: "confirm" }
   | { readonly do: "restore"; readonly reason: RestoreReason };
+
+/** A window whose first step is yet to be taken. `openedAt` is in Unix milliseconds. Pure. */
+export function openWindow(
+  { mode, seconds }: WindowRequest,
+  about: Pick<Window, "owner" | "before" | "versions" | "guards" | "isLocal">,
+  openedAt: number,
+  { bootId, sinceBoot }: Moment,
+): Window {
+  const ms = seconds * 1000;
+  const times = { openedAt, deadlineAt: openedAt + ms, deadline: sinceBoot + ms };
+  return { mode, state: "applying", bootId, ...times, seconds, ...about };
+}
 
 /** One step of a window's life. Pure; a clock that was set changes nothing, and another boot ends it. */
 export function afterEvent(window: Window, event: WindowEvent, now: Moment): WindowEnd {

@@ -49,7 +49,7 @@ function startAgent(dir: string, task: Partial<ChildTask> = {}): Running {
 }
 
 function guard(dir: string, task: "restore" | "watch", within: readonly string[] = [], env: NodeJS.ProcessEnv = {}) {
-  const [command = "", ...rest] = [...within, process.execPath, CHILD, "guard", task, "--state", dir];
+  const [command, ...rest] = [...within, process.execPath, CHILD, "guard", task, "--state", dir];
   return spawnSync(command, rest, { encoding: "utf8", env: { ...process.env, ...env } });
 }
 
@@ -186,10 +186,12 @@ describe("holdfast guard restore", () => {
   test("at boot takes back what a power cut left, and does nothing the second time", async () => {
     const dir = machine();
     await leftBehind(dir);
-    expect(guard(dir, "restore")).toMatchObject({ status: 0, stdout: expect.stringContaining("taken back: 1 steps") });
+    const first = guard(dir, "restore");
+    expect([first.status, first.stdout]).toEqual([0, expect.stringContaining("taken back: 1 steps")]);
     expect(await stateOf(dir)).toEqual(OLD);
     expect((await resultOf(dir))?.takenBack).toMatchObject({ code: "rebooted", by: "guard" });
-    expect(guard(dir, "restore")).toMatchObject({ status: 0, stdout: expect.stringContaining("nothing is pending") });
+    const second = guard(dir, "restore");
+    expect([second.status, second.stdout]).toEqual([0, expect.stringContaining("nothing is pending")]);
   });
 
   test("may run several times at once", async () => {

@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { Commit } from "../../src/agent/reconcile/commit.ts";
 import type { CommitOptions } from "../../src/agent/reconcile/commit-options.ts";
-import { provenAtOnce, type Prover, type Unreached } from "../../src/agent/reconcile/prover.ts";
+import { provenAtOnce, type Before, type Prover, type Unreached } from "../../src/agent/reconcile/prover.ts";
 import { Checkpoint } from "../../src/checkpoint/checkpoint.ts";
 import { commitFiles } from "../../src/checkpoint/commit-files.ts";
 import type { Clock } from "../../src/host/clock.ts";
@@ -61,9 +61,13 @@ export class ScriptedProver implements Prover {
     return { session: this.session, gateways: this.gateways };
   }
 
-  attempt(): Promise<readonly Unreached[]> {
+  /** Nobody answers at all, until the try is given up. */
+  isSilent = false;
+
+  attempt(_before: Before, signal: AbortSignal): Promise<readonly Unreached[]> {
     this.attempts += 1;
-    return Promise.resolve(this.unreached);
+    if (!this.isSilent) return Promise.resolve(this.unreached);
+    return new Promise((resolve) => signal.addEventListener("abort", () => resolve(this.unreached), { once: true }));
   }
 
   controlPlane(): Promise<Unreached | undefined> {

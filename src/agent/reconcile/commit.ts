@@ -1,10 +1,11 @@
 import { HostError, InputError, toError } from "../../errors.ts";
 import type { Entry, Restorable, Restored } from "../../checkpoint/checkpoint.ts";
 import type { Confirmed, TakenBack } from "../../checkpoint/commit-files.ts";
-import { failuresOf } from "../../checkpoint/restore-pending.ts";
+import { failuresOf, withTry } from "../../checkpoint/restore-pending.ts";
 import {
   afterEvent,
   leftOf,
+  openWindow,
   type Moment,
   type RestoreReason,
   type Window,
@@ -13,18 +14,16 @@ import {
 } from "../../checkpoint/window.ts";
 import { valueOf } from "../../host/state-file.ts";
 import type { CommitOptions, Watcher } from "./commit-options.ts";
-import { endText, MAX_EVIDENCE, type Unreached } from "./prover.ts";
+import { endText, evidenceText, MAX_EVIDENCE, type Unreached } from "./prover.ts";
 import type { Step } from "./section.ts";
 import type { Versions } from "./standing.ts";
+import { pause, tryOnce } from "./trying.ts";
 import { isSameValue, Withholding, type Guards } from "./withholding.ts";
 
 /** How the last step of a pass was followed. */
 export type Settled =
   | { readonly is: "confirmed" | "trial" }
   | { readonly is: "failed"; readonly reason: RestoreReason };
-
-const ATTEMPT_MS = 5000;
-const EVERY_MS = 1000;
 
 /** The confirmed commit of this machine: one window at a time, what was last proven, and what is kept back. */
 export class Commit {
@@ -132,31 +131,19 @@ export class Commit {
    * @throws {HostError} `busy` while a trial lasts; when the disk refuses, or nobody can watch. Then nothing may be applied.
    */
   async open(entries: readonly Entry[], guards: Guards, versions: Versions, signal: AbortSignal): Promise<void> {
-    const { checkpoint, clock, request, prover, bootId, owner } = this.#options;
+    const { checkpoint, clock, request, prover, owner } = this.#options;
     if (this.window !== undefined)
       throw new HostError("busy", "another change is being tried; this one waits for its end");
-    const { mode, seconds, isLocal } = request();
-    const { bootId: boot, sinceBoot } = this.#now();
-    const [openedAt, waitMs] = [clock.now(), seconds * 1000];
-    const window: Window = {
-      mode,
-      state: "applying",
-      bootId: boot,
-      openedAt,
-      deadlineAt: openedAt + waitMs,
-      deadline: sinceBoot + waitMs,
-      seconds,
-      owner: { pid: owner.pid, startTicks: owner.startTicks },
-      before: prover.before(),
-      versions,
-      guards,
-      isLocal,
-    };
+    const asked = request();
+    const openedAt = clock.now();
+    const { pid, startTicks } = owner;
+    const about = { owner: { pid, startTicks }, before: prover.before(), versions, guards, isLocal: asked.isLocal };
+    const window = openWindow(asked, about, openedAt, this.#now());
     await checkpoint.open(entries, openedAt, window);
     this.#asked = undefined;
     this.#unreached = [];
     try {
-      this.#watcher = await this.#options.watch(checkpoint.pending?.id ?? bootId, waitMs, signal);
+      this.#watcher = await this.#options.watch(checkpoint.pending?.id ?? "", asked.seconds * 1000, signal);
     } catch (error) {
       await checkpoint.abandon();
       throw error;
@@ -166,6 +153,7 @@ export class Commit {
 
   /** Decides after the last step; until then the pass waits. Rejects when aborted: the window then stays for the next start. */
   async settle(isSuperseded: () => boolean, signal: AbortSignal): Promise<Settled> {
+    const { clock } = this.#options;
     this.#hasSession = false;
     let end = await this.#after({ type: "applied" });
     while (end === undefined) {
@@ -173,7 +161,7 @@ export class Commit {
       end = (await this.#afterAsking(isSuperseded)) ?? (await this.#afterTrying(signal));
       if (this.window?.state === "awaiting-keep") return { is: "trial" };
       end ??= await this.#afterAsking(isSuperseded);
-      if (end === undefined) await this.#pause(signal);
+      if (end === undefined) await pause(clock, (ring) => (this.#ring = ring), signal);
     }
     return end;
   }
@@ -222,13 +210,15 @@ export class Commit {
     if (window === undefined || reason === "superseded" || id === this.#notedId) return;
     this.#notedId = id;
     const evidence = failure?.error.message ?? endText(reason, window, this.#unreached);
-    const { mode, isLocal, versions, guards } = window;
+    const { mode, isLocal, versions, guards, unreached } = window;
+    const isCut = reason === "interrupted" || reason === "rebooted";
     const { kind, subject } = failure?.step ?? { kind: "", subject: "" };
     await this.#note(guards, {
       at: this.#options.clock.now(),
       by: "agent",
       code: reason,
-      evidence: evidence.slice(0, MAX_EVIDENCE),
+      evidence: withTry(evidence, isCut ? unreached : undefined).slice(0, MAX_EVIDENCE),
+      ...(isCut && unreached !== undefined ? { wasTried: true } : {}),
       ...(failure === undefined ? {} : { step: { kind: kind.slice(0, 64), subject: subject.slice(0, 512) } }),
       mode,
       isLocal,
@@ -338,37 +328,16 @@ export class Commit {
       this.#unreached = [{ target: "control plane", message: "there was no session before the change, and none came" }];
       return this.#hasSession ? this.#after({ type: "proved" }) : undefined;
     }
-    const trying = new AbortController();
-    const cut = (): void => trying.abort();
-    const takeBack = clock.after(Math.min(ATTEMPT_MS, this.leftMs ?? 0), cut);
-    signal.addEventListener("abort", cut, { once: true });
-    this.#ring = cut;
-    try {
-      this.#unreached = await prover.attempt(window.before, trying.signal);
-    } catch (error) {
-      if (!trying.signal.aborted) throw error;
-      return undefined;
-    } finally {
-      takeBack();
-      signal.removeEventListener("abort", cut);
-      this.#ring = () => undefined;
+    const about = { prover, clock, window, leftMs: this.leftMs ?? 0 };
+    const unreached = await tryOnce(about, (ring) => (this.#ring = ring), signal);
+    if (unreached === undefined) return undefined;
+    this.#unreached = unreached;
+    if (this.#unreached.length === 0) return this.#after({ type: "proved" });
+    // For whoever has to judge it should this agent end.
+    if (window.unreached === undefined) {
+      await this.#options.checkpoint.setWindow({ ...window, unreached: evidenceText(unreached) });
     }
-    return this.#unreached.length === 0 ? this.#after({ type: "proved" }) : undefined;
-  }
-
-  async #pause(signal: AbortSignal): Promise<void> {
-    const { clock } = this.#options;
-    await new Promise<void>((resolve) => {
-      const done = (): void => {
-        takeBack();
-        signal.removeEventListener("abort", done);
-        this.#ring = () => undefined;
-        resolve();
-      };
-      const takeBack = clock.after(EVERY_MS, done);
-      signal.addEventListener("abort", done, { once: true });
-      this.#ring = done;
-    });
+    return undefined;
   }
 
   async #after(event: WindowEvent): Promise<Settled | undefined> {

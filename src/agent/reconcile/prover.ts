@@ -13,9 +13,9 @@ export interface Unreached {
 export interface Prover {
   /** What is reached at this moment. */
   before(): Before;
-  /** Tries everybody once who has to be reached; empty when that was so. Rejects only when aborted. */
+  /** Tries everybody once who has to be reached; empty when that was so. Aborted, it soon says who was not. */
   attempt(before: Before, signal: AbortSignal): Promise<readonly Unreached[]>;
-  /** Tries the control plane alone, once; undefined when it is reached. */
+  /** Tries the control plane alone, once; undefined when it is reached. Rejects when aborted. */
   controlPlane(signal: AbortSignal): Promise<Unreached | undefined>;
 }
 

@@ -96,7 +96,9 @@ export class Withholding {
   sessionOpened(): void {
     const held = this.#held;
     if (held === undefined || this.#isReleased || held.is === "refused" || this.#judging !== undefined) return;
-    const isOver = held.last.code === "rebooted" && held.last.mode === "try";
+    const { code, mode, wasTried = false } = held.last;
+    // Cut short after nobody was reached, it is judged by that.
+    const isOver = (code === "rebooted" && mode === "try") || wasTried;
     if (isOver || held.attempts >= MAX_ATTEMPTS) {
       this.#run(() => this.#refuse(held));
       return;

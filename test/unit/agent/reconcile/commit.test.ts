@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { CommitOptions } from "../../../../src/agent/reconcile/commit-options.ts";
@@ -248,9 +248,8 @@ describe("a trial", () => {
     await one.clock.advance(470_000);
     expect(one.a()).toBe("new");
     await one.until("old");
-    expect(one.takenBack).toMatchObject([
-      { code: "not-kept", mode: "try", evidence: expect.stringContaining("10 min") },
-    ]);
+    expect(one.takenBack).toMatchObject([{ code: "not-kept", mode: "try" }]);
+    expect(one.takenBack[0]?.evidence).toContain("10 min");
     await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
   });
 
@@ -314,12 +313,13 @@ describe("a trial", () => {
 });
 
 describe("the next agent", () => {
-  async function cutShort(mode: "save" | "try" = "save") {
+  async function cutShort(mode: "save" | "try" = "save", isTried = true) {
     const one = await proven();
     one.prover.unreached = NOBODY;
+    one.prover.isSilent = !isTried;
     one.ask({ mode, seconds: 600 });
     void one.want({ model: { a: "new" } }).catch(() => undefined);
-    await waitFor("it is being proven", () => one.state() === "proving");
+    await waitFor("it is being proven", () => (isTried ? one.commit.window?.unreached : one.state() === "proving"));
     await one.engine.close();
     expect(await one.checkpoint.isPending()).toBe(true);
     return one;
@@ -329,14 +329,25 @@ describe("the next agent", () => {
     await next.engine.idle();
   };
 
-  test("restores what was being proven, and tries again when a session comes", async () => {
-    const { dir, machine, clock } = await cutShort();
+  test("restores what was cut short before anybody was tried, and tries again when a session comes", async () => {
+    const { dir, machine, clock } = await cutShort("save", false);
     const next = await rig({ dir, machine, clock });
     await wantNew(next);
     expect([next.a(), next.takenBack[0]?.code]).toEqual(["old", "interrupted"]);
     next.commit.sessionOpened();
     await next.engine.idle();
     expect([next.a(), next.commit.withholding.held]).toEqual(["new", undefined]);
+  });
+
+  test("refuses what had reached nobody when it was cut short, once there is a session over the old one", async () => {
+    const { dir, machine, clock } = await cutShort();
+    const next = await rig({ dir, machine, clock });
+    await wantNew(next);
+    expect(next.takenBack[0]?.evidence).toContain("before that: control plane 192.0.2.1:443: connection timed out");
+    next.commit.sessionOpened();
+    await waitFor("it is refused", () => next.commit.withholding.held?.is === "refused");
+    await next.engine.idle();
+    expect(next.a()).toBe("old");
   });
 
   test("after a reboot has the old one in force without any control plane; a trial is over then", async () => {
@@ -402,7 +413,7 @@ test("an agent that hung finds out that the guard took its change back, and does
     subject === "b" ? new Promise<void>((resolve) => (release = () => resolve())) : undefined;
   const wanted = one.want({ model: { a: "new", b: "1", c: "1" } });
   await waitFor("it hangs", () => one.a() === "new");
-  const { id } = JSON.parse(readFileSync(join(one.dir, "checkpoint.json"), "utf8")).body as { id: string };
+  const id = one.checkpoint.pending?.id ?? "";
   const guard = new Checkpoint(hostFiles(), one.dir);
   expect(await guard.takeOver(id, 0)).toBe(true);
   const files = commitFiles(hostFiles(), one.dir);

@@ -1,0 +1,24 @@
+import type { Logger } from "pino";
+import type { Clock } from "../host/clock.ts";
+import type { Files } from "../host/files.ts";
+import type { LogMemory } from "../host/log.ts";
+import type { Reader } from "../host/reader.ts";
+import type { AgentSettings } from "./settings.ts";
+
+export interface AgentOptions {
+  readonly settings: AgentSettings;
+  readonly clock: Clock;
+  readonly files: Files;
+  readonly reader: Reader;
+  readonly log: Logger;
+  readonly memory: LogMemory;
+  readonly random: () => number;
+}
+
+/** The running agent. */
+export interface Agent {
+  /** Looks at once whether the control plane can be reached. */
+  wake(): void;
+  /** Ends everything in order and leaves the mark of a clean stop. */
+  close(): Promise<void>;
+}
