@@ -9,7 +9,7 @@ const stage = networkStage({ killed: [], hung: [], rebooted: [], newer: [] });
 
 /** Makes a change that cannot be proven, and gives what was there before it. */
 async function inTheWindow(machine: EdgeMachine): Promise<MachineState> {
-  await machine.apply(lanSection(WAN));
+  await machine.own(lanSection(WAN));
   const good = machine.state();
   await machine.put(lanSection({ ...WAN, gateway: "192.168.1.99" }));
   await waitFor("the change is made", () => !machine.reachesController());

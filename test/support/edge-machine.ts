@@ -130,6 +130,19 @@ export class EdgeMachine {
     return this.untilSettled((documents.node?.version ?? 0) + 1, limitMs);
   }
 
+  /** Applies a section, and takes away what the distribution had set on the WAN: from then on all of it is ours. */
+  async own(section: unknown): Promise<void> {
+    await this.apply(section);
+    this.sh("ip address flush dev eth0");
+    await waitFor(`${this.name} has set its WAN`, () => {
+      const { addresses, routes } = this.state();
+      const isOurs = addresses.some((line) => line.includes("label=eth0:hf"));
+      return isOurs && routes.some((line) => line.includes("dst=default") && line.includes("protocol=218"));
+    });
+    await this.untilOnline();
+    await waitFor(`${this.name} reaches its control plane`, () => this.reachesController());
+  }
+
   /** Waits until the node has made up its mind about its document, which has at least this version. */
   async untilSettled(least = 1, limitMs = 30_000): Promise<Status> {
     let seen = "nothing";
