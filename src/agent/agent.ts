@@ -142,20 +142,16 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });
   const sections = listSections({ ...deps, documents });
   const commit = openCommit({
-    settings,
-    exec,
-    dialler,
-    bootId,
-    overlay: () => overlay,
+    ...{ settings, exec, dialler, bootId, overlay },
     registration: () => node?.registration,
     knownAddresses: () => knownAddresses?.list ?? [],
     session: () => session,
   });
   const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, commit, onFault: fault });
-  const networkView = openNetworkView({ clock, exec, log, state, documents, config: () => applying.config() });
+  const networkView = openNetworkView({ ...options, files, exec, events, state, documents, applying });
   applying.onSettled(() => {
     mesh.look();
-    networkView.natWatch.look();
+    networkView.look();
   });
 
   // Shadow and heartbeat.
@@ -165,6 +161,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     random,
     log,
     reader,
+    runDir: settings.runDir,
     acknowledged: valueOf(await state.reported.load()),
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
     applied: () => node?.applied,
@@ -399,7 +396,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     async close() {
       ending.abort(new InputError("cancelled", "the agent is stopping"));
       machine.close();
-      networkView.natWatch.close();
+      networkView.close();
       health?.close();
       await dispatcher.close();
       await applying.close();

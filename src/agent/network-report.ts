@@ -1,6 +1,10 @@
-import type { ObservedNetwork } from "../host/network/observed.ts";
-import { OUR_PROTOCOL } from "../host/network/state.ts";
+import { OUR_PROTOCOL, type NeighbourState, type NetworkState } from "../host/network/state.ts";
 import { NETWORK_REPORT_LIMITS, type NetworkReport } from "../protocol/local-network.ts";
+
+/** What is looked at for people. */
+export interface ObservedNetwork extends Pick<NetworkState, "links" | "addresses" | "routes" | "rules"> {
+  readonly neighbours: readonly NeighbourState[];
+}
 
 type Kind = keyof typeof NETWORK_REPORT_LIMITS;
 

@@ -16,7 +16,7 @@ export interface OpenCommitOptions {
   readonly exec: Exec;
   readonly dialler: Dialler;
   readonly bootId: string;
-  readonly overlay: () => Pick<Overlay, "view">;
+  readonly overlay: Pick<Overlay, "view">;
   readonly registration: () => Registration | undefined;
   readonly knownAddresses: () => readonly string[];
   readonly session: () => Session | undefined;
@@ -25,20 +25,21 @@ export interface OpenCommitOptions {
 /** What a change is proven by on this machine, and who watches it. */
 export function openCommit(options: OpenCommitOptions): ApplyingOptions["commit"] {
   const { settings, exec, dialler, bootId, overlay, registration, knownAddresses, session } = options;
-  const start = hostDeadMan(exec, { isManaged: settings.unit !== undefined });
+  const { stateDir, runDir, unit } = settings;
+  const start = hostDeadMan(exec);
   return {
     bootId,
     owner: ownProcess(),
     prover: proof({
       dialler,
       resolve: systemResolve(),
-      targets: () => networkTargets(registration(), settings.proxies, overlay().view.mesh),
+      targets: () => networkTargets(registration(), settings.proxies, overlay.view.mesh),
       knownAddresses,
       hasSession: () => session()?.connection !== undefined,
       gatewaysUp: () =>
-        (overlay().view.standing?.paths ?? []).flatMap(({ gateway, state }) => (state === "up" ? [gateway] : [])),
+        (overlay.view.standing?.paths ?? []).flatMap(({ gateway, state }) => (state === "up" ? [gateway] : [])),
     }),
-    watch: (id, waitMs, signal) => start({ stateDir: settings.stateDir, runDir: settings.runDir, id, waitMs }, signal),
+    watch: (id, waitMs, signal) => start({ stateDir, runDir, isManaged: unit !== undefined, id, waitMs }, signal),
     // Its old socket may lead nowhere any more.
     onProven: () => session()?.wake("network"),
   };

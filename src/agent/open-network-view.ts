@@ -3,30 +3,46 @@ import { toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { hostConntrack, type Conntrack } from "../host/conntrack.ts";
 import type { Exec } from "../host/exec.ts";
+import type { Files } from "../host/files.ts";
+import { readAddresses4, readLink } from "../host/links.ts";
 import { natCounters } from "../host/network/nat-counters.ts";
-import { networkObserver } from "../host/network/observed.ts";
+import { networkDriver } from "../host/network/driver.ts";
+import { routeFinder } from "../host/network/route-to.ts";
+import type { Reader } from "../host/reader.ts";
 import { valueOf } from "../host/state-file.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { NetworkReport, RouteAnswer } from "../protocol/local-network.ts";
+import type { NetworkConfig } from "../protocol/sections/network-config.ts";
 import { trackedNats, type TrackedNat } from "../protocol/sections/nat-tracker.ts";
+import { watchNetworkSection } from "./network-conditions.ts";
 import { networkReport } from "./network-report.ts";
 import { parsedSections } from "./parsed-sections.ts";
+import type { Standing } from "./reconcile/standing.ts";
+import type { AgentSettings } from "./settings.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { AgentState } from "./state.ts";
-import { startNatWatch, type NatWatch } from "./telemetry/nat-watch.ts";
+import type { EventLog } from "./telemetry/events.ts";
+import { startArpProbe, type HeldAddress } from "./telemetry/arp-watch.ts";
+import { startNatWatch, type NatWatch } from "./triggers/nat-watch.ts";
 
 export interface NetworkViewOptions {
   readonly clock: Clock;
   readonly exec: Exec;
+  readonly reader: Reader;
+  readonly files: Files;
+  readonly settings: Pick<AgentSettings, "unit" | "stateDir" | "runDir">;
   readonly log: Logger;
   readonly state: Pick<AgentState, "adjusted">;
   readonly documents: { readonly current: Desired };
-  /** The configuration in force. */
-  readonly config: () => Config;
+  readonly events: EventLog;
+  readonly applying: { config(): Config; readonly engine: { readonly standings: readonly Standing[] } };
 }
 
 /** All of the network of this machine that is looked at and not set. */
 export interface NetworkView {
+  /** Looks again at what the configuration has become. */
+  look(): void;
+  close(): void;
   readonly conntrack: Conntrack;
   /** The translations of the configuration in force. */
   nats(): readonly TrackedNat[];
@@ -38,14 +54,28 @@ export interface NetworkView {
 }
 
 /** Builds what looks at the network; starts no process until it is asked, or has hits to count. */
-export function openNetworkView({ clock, exec, log, state, documents, config }: NetworkViewOptions): NetworkView {
+export function openNetworkView(options: NetworkViewOptions): NetworkView {
+  const { clock, exec, reader, files, settings, log, state, events, documents, applying } = options;
+  const { stateDir, runDir } = settings;
+  const driver = networkDriver({
+    exec,
+    files,
+    reader,
+    clock,
+    stateDir,
+    runDir,
+    isManaged: settings.unit !== undefined,
+  });
   const parsed = parsedSections();
-  const observer = networkObserver(exec);
-  const nats = (): readonly TrackedNat[] => {
-    const raw = config()["network"];
+  const section = (): NetworkConfig | undefined => {
+    const raw = applying.config()["network"];
     const node = documents.current.node?.body;
-    if (raw === undefined || node === undefined || node.type !== "Node") return [];
-    return trackedNats(parsed.network(raw, node.type, node.cluster !== undefined).config);
+    if (raw === undefined || node === undefined || node.type !== "Node") return undefined;
+    return parsed.network(raw, node.type, node.cluster !== undefined).config;
+  };
+  const nats = (): readonly TrackedNat[] => {
+    const config = section();
+    return config === undefined ? [] : trackedNats(config);
   };
   const natWatch = startNatWatch({
     clock,
@@ -53,15 +83,52 @@ export function openNetworkView({ clock, exec, log, state, documents, config }: 
     size: () => nats().length,
     onError: (error) => log.debug({ err: toError(error) }, "hits of translations could not be read"),
   });
+  const arp = startArpProbe({
+    clock,
+    exec,
+    held: () => heldAddresses(section(), reader),
+    onChange: () => conditions.look(),
+    onError: (error) => log.debug({ err: error }, "nobody could be asked for the cluster address"),
+  });
+  const conditions = watchNetworkSection({
+    clock,
+    events,
+    standings: () => applying.engine.standings,
+    others: () => arp.conditions(),
+  });
   return {
+    look() {
+      natWatch.look();
+      arp.look();
+      conditions.look();
+    },
+    close() {
+      natWatch.close();
+      arp.close();
+      conditions.close();
+    },
     conntrack: hostConntrack({
       exec,
+      reader,
       // What a setting was before the first change is what it is to be again.
       record: async (former) => state.adjusted.save({ ...former, ...valueOf(await state.adjusted.load()) }),
     }),
     nats,
     natWatch,
-    report: async (signal) => networkReport(await observer.observe(signal)),
-    routeTo: (address, signal) => observer.routeTo(address, signal),
+    async report(signal) {
+      const observed = await driver.observe({ sysctls: [] }, signal);
+      return networkReport({ ...observed, neighbours: await driver.observeNeighbours(signal) });
+    },
+    routeTo: routeFinder(exec),
   };
+}
+
+/** Those addresses of the cluster that this member holds. */
+function heldAddresses(config: NetworkConfig | undefined, reader: Reader): readonly HeldAddress[] {
+  const wanted = config?.interfaces.flatMap(({ clusterIp }) => (clusterIp === undefined ? [] : [clusterIp])) ?? [];
+  if (wanted.length === 0) return [];
+  return readAddresses4(reader).flatMap(({ address, link }) => {
+    const mac = wanted.some((one) => one.split("/")[0] === address) ? readLink(reader, link)?.mac : undefined;
+    return mac === undefined ? [] : [{ address, link, mac }];
+  });
 }

@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../host/clock.ts";
+import { readAddresses } from "../host/links.ts";
 import type { Reader } from "../host/reader.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
@@ -19,6 +20,7 @@ export interface OpenReportsOptions extends Pick<ReportingOptions, "acknowledged
   readonly random: () => number;
   readonly log: Logger;
   readonly reader: Reader;
+  readonly runDir: string;
   /** What became of the documents; undefined before there is a registration. */
   readonly applied: () => AppliedReports | undefined;
   readonly health: () => HealthChecks | undefined;
@@ -34,14 +36,27 @@ export function openReports(options: OpenReportsOptions): {
   readonly reporting: ShadowReporting;
   readonly beating: Beating;
 } {
-  const { clock, random, log, reader, acknowledged, keep, applied, health, config, dataPlane, spool, hasFaults } =
-    options;
+  const {
+    clock,
+    random,
+    log,
+    reader,
+    runDir,
+    acknowledged,
+    keep,
+    applied,
+    health,
+    config,
+    dataPlane,
+    spool,
+    hasFaults,
+  } = options;
   const reporting = new ShadowReporting({
     clock,
     log: log.child({ component: "shadow" }),
     acknowledged,
     facts: () => ({
-      ...shadowFacts(readMachine(reader, clock), {
+      ...shadowFacts(readMachine(reader, clock, readAddresses, runDir), {
         packageVersion: packageVersion(buildInfo),
         build: buildInfo.build,
         version: secondsOf(applied()?.get("node")?.at),

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
 import { parseCidr } from "../lib/cidr.ts";
-import { formatBytes, formatCount, formatSpan } from "../lib/durations.ts";
+import { formatBytes, formatCount, formatDuration } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { Version } from "../protocol/values.ts";
 import { triggerAnswer } from "./trigger-answer.ts";

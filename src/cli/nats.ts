@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
-import { formatCount, formatSpan } from "../lib/durations.ts";
+import { formatCount, formatDuration } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { Version } from "../protocol/values.ts";
 import { triggerAnswer } from "./trigger-answer.ts";
@@ -53,7 +53,7 @@ function listText({ terminal, clock, positionals }: Call, { nats, total, truncat
     const where = networkName === "" ? "" : ` in ${networkName}`;
     const outside = outsideCIDR === "" ? "the interface's address" : outsideCIDR;
     const way = type === "inside" ? `${insideCIDR} → ${outside}` : `${outside} → ${insideCIDR}`;
-    const last = latestHit === null ? "" : `, last ${formatSpan(now - latestHit * 1000)} ago`;
+    const last = latestHit === null ? "" : `, last ${formatDuration(now - latestHit * 1000)} ago`;
     return `${terminal.style("bold", trackerID)} ${way}${where}: ${formatCount(hits, "hit")}${last}\n`;
   });
   return lines.join("") + (truncated === true ? `not all: there are ${total}\n` : "");

@@ -313,7 +313,8 @@ export const verbs: readonly Verb[] = [
     arguments: [{ name: "task", isRequired: true, help: "restore or watch", complete: ["restore", "watch"] }],
     options: {
       state: { value: "DIR", help: "state directory of the agent (/var/lib/holdfast)", complete: "directory" },
-      run: { value: "DIR", help: "taken as every verb takes it, and not used", complete: "directory" },
+      run: { value: "DIR", help: "run directory of the agent (/run/holdfast)", complete: "directory" },
+      managed: { help: "systemd runs the agent" },
       id: { value: "UUID", help: "for watch: the change to watch, and no other" },
       help: DIRECTORIES.help,
     },

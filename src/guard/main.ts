@@ -10,8 +10,13 @@ import { listRestorables } from "./restorables.ts";
 
 const DEFAULT_STATE_DIR = "/var/lib/holdfast";
 const DEFAULT_RUN_DIR = "/run/holdfast";
-const OPTIONS = { state: { type: "string" }, id: { type: "string" }, run: { type: "string" } } as const;
-const USAGE = "usage: holdfast guard restore|watch [--state DIR] [--run DIR]";
+const OPTIONS = {
+  state: { type: "string" },
+  run: { type: "string" },
+  id: { type: "string" },
+  managed: { type: "boolean" },
+} as const;
+const USAGE = "usage: holdfast guard restore|watch [--state DIR]";
 
 /** Runs `holdfast guard`; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {
@@ -20,11 +25,8 @@ export async function run(argv: readonly string[]): Promise<number> {
   const stop = (): void => ending.abort(new InputError("cancelled", "told to stop"));
   process.once("SIGTERM", stop).once("SIGINT", stop);
   try {
-    const { task, stateDir, runDir, id } = readArguments(argv);
-    // Only a managed install keeps its run directory where systemd makes it.
-    const isManaged = runDir === DEFAULT_RUN_DIR && hostReader().list("/run/systemd/system") !== undefined;
-    const restorables = listRestorables({ clock: systemClock(), stateDir, runDir, isManaged });
-    const deps = guardDeps({ stateDir, runDir }, restorables, ending.signal);
+    const { task, id, ...where } = readArguments(argv);
+    const deps = guardDeps(where, listRestorables({ clock: systemClock(), ...where }), ending.signal);
     return await (task === "restore" ? restore(deps, ending.signal) : watch(deps, id, ending.signal));
   } catch (thrown) {
     const error = toError(thrown);
@@ -35,7 +37,7 @@ export async function run(argv: readonly string[]): Promise<number> {
 
 /** What the guard works with on this machine. */
 export function guardDeps(
-  { stateDir, runDir }: Pick<GuardArguments, "stateDir" | "runDir">,
+  where: NodeDirectories,
   restorables: GuardDeps["restorables"],
   signal: AbortSignal,
 ): GuardDeps {
@@ -44,20 +46,25 @@ export function guardDeps(
     files: hostFiles(),
     clock,
     bootId: parseBootId(hostReader().read("/proc/sys/kernel/random/boot_id") ?? "") ?? "",
-    stateDir,
+    stateDir: where.stateDir,
     restorables,
     async wait(ms, id) {
-      becomeSleeper({ stateDir, runDir, id, waitMs: ms });
+      becomeSleeper({ ...where, id, waitMs: ms });
       await clock.sleep(ms, signal);
     },
     print: (line) => void process.stdout.write(`${new Date(clock.now()).toISOString()} ${line}\n`),
   };
 }
 
-interface GuardArguments {
-  readonly task: "restore" | "watch";
+interface NodeDirectories {
   readonly stateDir: string;
   readonly runDir: string;
+  /** Whether a package installed this program under systemd. */
+  readonly isManaged: boolean;
+}
+
+interface GuardArguments extends NodeDirectories {
+  readonly task: "restore" | "watch";
   readonly id: string | undefined;
 }
 
@@ -71,7 +78,8 @@ function readArguments(argv: readonly string[]): GuardArguments {
     });
     const [task, ...rest] = positionals;
     if ((task !== "restore" && task !== "watch") || rest.length > 0) throw new InputError("usage", USAGE);
-    return { task, stateDir: values.state ?? DEFAULT_STATE_DIR, runDir: values.run ?? DEFAULT_RUN_DIR, id: values.id };
+    const { state: stateDir = DEFAULT_STATE_DIR, run: runDir = DEFAULT_RUN_DIR, managed = false, id } = values;
+    return { task, stateDir, runDir, isManaged: managed, id };
   } catch (error) {
     if (error instanceof InputError) throw error;
     throw new InputError("usage", toError(error).message, { cause: error });

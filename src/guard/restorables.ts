@@ -10,18 +10,20 @@ export interface RestorableOptions {
   readonly clock: Clock;
   readonly stateDir: string;
   readonly runDir: string;
-  /** Whether systemd runs the agent. */
+  /** Whether a package installed this program under systemd. */
   readonly isManaged: boolean;
 }
 
 /** Whoever can take back a step of a section without the agent, by the section's name. */
-export function listRestorables({ clock, ...places }: RestorableOptions): readonly Restorable[] {
+export function listRestorables({ clock, stateDir, runDir, isManaged }: RestorableOptions): readonly Restorable[] {
+  const [exec, files, reader] = [hostExec(clock), hostFiles(), hostReader()];
+  const driver = networkDriver({ exec, files, reader, clock, stateDir, runDir, isManaged });
   return [
     {
       name: "network",
       async applyStored(step, signal) {
-        const base = { exec: hostExec(clock), files: hostFiles(), reader: hostReader(), clock };
-        await restoreNetwork(networkDriver({ ...base, ...places }), loadTarget(NetworkUndo.parse(step).target), signal);
+        const { target } = NetworkUndo.parse(step);
+        await restoreNetwork(driver, loadTarget(target), signal);
       },
     },
   ];

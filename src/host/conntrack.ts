@@ -1,9 +1,9 @@
-import { readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { errnoOf, HostError, toError } from "../errors.ts";
+import { HostError } from "../errors.ts";
 import { addressFilter } from "../lib/address-filter.ts";
 import { parseFlow, type TrackedFlow } from "./conntrack-line.ts";
 import type { Exec } from "./exec.ts";
+import { readSysctls, writeSysctl } from "./network/sysctls.ts";
+import type { Reader } from "./reader.ts";
 
 /** Which flows; what is absent is any. Addresses and ports are those that a flow began with. */
 export interface FlowFilter {
@@ -37,15 +37,16 @@ export interface ConntrackOptions {
   readonly exec: Exec;
   /** Keeps what a setting was before it is changed. */
   readonly record: (former: Readonly<Record<string, string>>) => Promise<void>;
-  /** Where /proc is, for tests. */
-  readonly root?: string;
+  readonly reader: Reader;
+  /** By default the kernel's. */
+  readonly write?: (name: string, value: string) => Promise<void>;
 }
 
 const SETTINGS = ["net.netfilter.nf_conntrack_acct", "net.netfilter.nf_conntrack_timestamp"] as const;
 const MAX_COMPLAINT = 512;
 
 /** The flows of this machine. */
-export function hostConntrack({ exec, record, root = "/" }: ConntrackOptions): Conntrack {
+export function hostConntrack({ exec, record, reader, write = writeSysctl }: ConntrackOptions): Conntrack {
   return {
     async list(filter, limit, signal) {
       const isWanted = flowMatcher(filter);
@@ -96,35 +97,15 @@ export function hostConntrack({ exec, record, root = "/" }: ConntrackOptions): C
     },
 
     async account() {
-      const off: Record<string, string> = {};
-      for (const name of SETTINGS) {
-        const value = await readSetting(at(name));
-        if (value === undefined) return false;
-        if (value !== "1") off[name] = value;
-      }
-      if (Object.keys(off).length === 0) return true;
-      await record(off);
-      try {
-        for (const name of Object.keys(off)) await writeFile(at(name), "1");
-      } catch (error) {
-        throw new HostError("access-denied", `flows cannot be counted: ${toError(error).message}`, { cause: error });
-      }
+      const values = readSysctls(reader, SETTINGS);
+      if (values.size < SETTINGS.length) return false;
+      const off = [...values].filter(([, value]) => value !== "1");
+      if (off.length === 0) return true;
+      await record(Object.fromEntries(off));
+      for (const [name] of off) await write(name, "1");
       return true;
     },
   };
-
-  function at(setting: string): string {
-    return join(root, "/proc/sys", setting.replaceAll(".", "/"));
-  }
-}
-
-async function readSetting(path: string): Promise<string | undefined> {
-  try {
-    return (await readFile(path, "utf8")).trim();
-  } catch (error) {
-    if (errnoOf(error) === "ENOENT") return undefined;
-    throw new HostError("file-failed", `${path}: ${toError(error).message}`, { cause: error });
-  }
 }
 
 /** ICMP has two names, so the tool is not asked to filter it. */

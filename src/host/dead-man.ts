@@ -12,10 +12,10 @@ export interface DeadMan {
 }
 
 export interface DeadManRequest {
-  /** The state directory of the node. */
+  /** The directories of the node, and whether systemd runs it. */
   readonly stateDir: string;
-  /** Its run directory. */
   readonly runDir: string;
+  readonly isManaged: boolean;
   /** The pending change. */
   readonly id: string;
   readonly waitMs: number;
@@ -30,14 +30,14 @@ const SYSTEMD_MS = 10_000;
  * The dead-man of this program: a timer of its own under systemd, which would otherwise end it along with the agent's unit; else a shell
  * that sleeps in a session of its own, since a runtime that only waits would hold 40 MB.
  */
-export function hostDeadMan(exec: Pick<Exec, "run">, { isManaged }: { readonly isManaged: boolean }): StartDeadMan {
-  return async (request, signal) => (isManaged ? timer(exec, request, signal) : sleeper(request));
+export function hostDeadMan(exec: Pick<Exec, "run">): StartDeadMan {
+  return async (request, signal) => (request.isManaged ? timer(exec, request, signal) : sleeper(request));
 }
 
 /** The command line that waits and then becomes `holdfast guard watch` of the same program. */
-export function watchCommand({ waitMs, ...pending }: DeadManRequest): readonly [file: string, ...args: string[]] {
-  const seconds = String(Math.ceil(Math.max(0, waitMs) / 1000));
-  return ["/bin/sh", "-c", 'sleep "$1"; shift; exec "$@"', "holdfast-guard", seconds, ...guardCommand(pending)];
+export function watchCommand(request: DeadManRequest): readonly [file: string, ...args: string[]] {
+  const seconds = String(Math.ceil(Math.max(0, request.waitMs) / 1000));
+  return ["/bin/sh", "-c", 'sleep "$1"; shift; exec "$@"', "holdfast-guard", seconds, ...guardCommand(request)];
 }
 
 /**
@@ -54,9 +54,10 @@ export function becomeSleeper(request: DeadManRequest): void {
   }
 }
 
-function guardCommand({ stateDir, runDir, id }: Omit<DeadManRequest, "waitMs">): string[] {
+function guardCommand({ stateDir, runDir, isManaged, id }: DeadManRequest): string[] {
   const [node = process.execPath, entry = ""] = process.argv;
-  return [node, ...process.execArgv, entry, "guard", "watch", "--state", stateDir, "--run", runDir, "--id", id];
+  const where = ["--state", stateDir, "--run", runDir, ...(isManaged ? ["--managed"] : [])];
+  return [node, ...process.execArgv, entry, "guard", "watch", ...where, "--id", id];
 }
 
 async function timer(exec: Pick<Exec, "run">, request: DeadManRequest, signal: AbortSignal): Promise<DeadMan> {

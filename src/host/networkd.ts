@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { fieldsOf, shellFields } from "../lib/text-fields.ts";
 import type { Link } from "./links.ts";
+import { linkOfUnit } from "./network/dhcp-client.ts";
 import type { Reader } from "./reader.ts";
 
 /** How a link gets its address and which servers it brings, as far as the machine's network service says. */
@@ -10,12 +11,55 @@ export interface LinkConfiguration {
   readonly nameServers: readonly string[];
 }
 
+const TRANSIENT_UNITS = "/run/systemd/transient";
+const CONNECTIONS = ["/run/NetworkManager/system-connections", "/etc/NetworkManager/system-connections"];
+const MAX_CONNECTIONS = 256;
 const DHCLIENT_DIRECTORIES = ["/var/lib/dhcp", "/var/lib/dhclient"];
 
-/** Reads systemd-networkd's state (also behind netplan), else dhclient's leases. `now` in Unix milliseconds. */
-export function readLinkConfiguration(reader: Reader, link: Link, now: number): LinkConfiguration {
-  const byNetworkd = link.index === undefined ? undefined : networkdConfiguration(reader, link.index);
-  return byNetworkd ?? { usesDhcp: hasDhclientLease(reader, link.name, now) ? true : undefined, nameServers: [] };
+/**
+ * Reads who gives a link its address: our own DHCP client, whose files are in `runDir`, else systemd-networkd (also behind netplan), else
+ * NetworkManager, else dhclient's leases. `now` in Unix milliseconds.
+ */
+export function readLinkConfiguration(
+  reader: Reader,
+  link: Link,
+  now: number,
+  runDir = "/run/holdfast",
+): LinkConfiguration {
+  const service =
+    link.index === undefined
+      ? undefined
+      : (networkdConfiguration(reader, link.index) ?? networkManagerConfiguration(reader, link.index));
+  if (hasOwnClient(reader, link.name, runDir)) return { usesDhcp: true, nameServers: service?.nameServers ?? [] };
+  return service ?? { usesDhcp: hasDhclientLease(reader, link.name, now) ? true : undefined, nameServers: [] };
+}
+
+/** As a unit of systemd's, or as a detached child that says whose it is. */
+function hasOwnClient(reader: Reader, link: string, runDir: string): boolean {
+  const units = reader.list(TRANSIENT_UNITS) ?? [];
+  if (units.some((unit) => linkOfUnit(unit) === link)) return true;
+  const pid = /^\d+/.exec(reader.read(`${runDir}/dhcp-${link}.pid`) ?? "")?.[0];
+  return pid !== undefined && reader.read(`/proc/${pid}/comm`) !== undefined;
+}
+
+/** What NetworkManager does with a link: its device file names the connection, and that says how (nm-settings-keyfile(5)). */
+function networkManagerConfiguration(reader: Reader, index: number): LinkConfiguration | undefined {
+  const device = reader.read(`/run/NetworkManager/devices/${index}`);
+  const uuid = device === undefined ? undefined : /^connection-uuid=(\S+)/m.exec(device)?.[1];
+  if (device === undefined || uuid === undefined || !/^managed=true/m.test(device)) return undefined;
+  for (const directory of CONNECTIONS) {
+    for (const file of (reader.list(directory) ?? []).slice(0, MAX_CONNECTIONS)) {
+      const text = reader.read(`${directory}/${file}`) ?? "";
+      if (/^uuid=(\S+)/m.exec(text)?.[1] !== uuid) continue;
+      const ipv4 = text.split(/^\s*\[/m).find((part) => part.startsWith("ipv4]")) ?? "";
+      const servers = /^dns=(.*)$/m.exec(ipv4)?.[1] ?? "";
+      return {
+        usesDhcp: /^method=(\S+)/m.exec(ipv4)?.[1] === "auto",
+        nameServers: servers.split(/[;,\s]+/).filter((server) => isIP(server) !== 0),
+      };
+    }
+  }
+  return { usesDhcp: undefined, nameServers: [] };
 }
 
 function networkdConfiguration(reader: Reader, index: number): LinkConfiguration | undefined {

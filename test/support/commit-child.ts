@@ -38,7 +38,7 @@ async function agent({ dir, config, mode, seconds }: ChildTask): Promise<void> {
   const clock = systemClock();
   const files = hostFiles();
   const checkpoint = new Checkpoint(files, join(dir, "desired"));
-  const start = hostDeadMan(hostExec(clock), { isManaged: false });
+  const start = hostDeadMan(hostExec(clock));
   const say = (): void => {
     const { window, withholding, lastTakenBack } = commit;
     const state = { window: window?.state, held: withholding.held?.is, last: lastTakenBack?.code, standings };
@@ -49,7 +49,7 @@ async function agent({ dir, config, mode, seconds }: ChildTask): Promise<void> {
     checkpoint,
     bootId: parseBootId(readFileSync("/proc/sys/kernel/random/boot_id", "utf8")) ?? "",
     prover: fileProver(dir),
-    watch: (id, waitMs, signal) => start({ stateDir: dir, runDir: dir, id, waitMs }, signal),
+    watch: (id, waitMs, signal) => start({ stateDir: dir, runDir: dir, isManaged: false, id, waitMs }, signal),
     request: () => ({ mode, seconds, isLocal: false }),
     onRelease: () => engine.look("commit"),
     onStanding: say,
@@ -82,7 +82,8 @@ async function main([program = "", task = "", ...rest]: readonly string[]): Prom
   const value = (name: string): string | undefined => rest[rest.indexOf(name) + 1];
   const dir = value("--state") ?? "";
   const { signal } = new AbortController();
-  const deps = guardDeps({ stateDir: dir, runDir: dir }, fileSections(hostFiles(), dir), signal);
+  const about = { stateDir: dir, runDir: dir, isManaged: false };
+  const deps = guardDeps(about, fileSections(hostFiles(), dir), signal);
   process.exitCode = await (task === "restore" ? restore(deps, signal) : watch(deps, value("--id"), signal));
 }
 

@@ -18,8 +18,11 @@ export interface PrivateNetwork {
   readonly isServed: (address: string, port: number) => Promise<boolean>;
 }
 
-/** Needs user and network namespaces, no root. What it starts ends with the test. */
-export async function privateNetwork(dir: string, port: number): Promise<PrivateNetwork> {
+/**
+ * Needs user and network namespaces, and no root unless it is asked for: some tools give up rights that only root has to give, and
+ * /sys then shows the links of this network. What it starts ends with the test.
+ */
+export async function privateNetwork(dir: string, port: number, as: "user" | "root" = "user"): Promise<PrivateNetwork> {
   const path = join(dir, "way-out.sock");
   const script = join(dir, "inside.mjs");
   const sockets = new Set<Socket>();
@@ -44,8 +47,9 @@ export async function privateNetwork(dir: string, port: number): Promise<Private
     });
     console.log("ready");`,
   );
-  const inside = 'ip link set lo up && echo 1024 > /proc/sys/net/ipv4/ip_unprivileged_port_start && exec "$0" "$@"';
-  const holder = spawn("unshare", ["-rn", "sh", "-c", inside, process.execPath, script], {
+  const prepare = as === "root" ? "mount -t sysfs sysfs /sys && " : "";
+  const inside = `${prepare}ip link set lo up && echo 1024 > /proc/sys/net/ipv4/ip_unprivileged_port_start && exec "$0" "$@"`;
+  const holder = spawn("unshare", [as === "root" ? "-nm" : "-rn", "sh", "-c", inside, process.execPath, script], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   onTestFinished(() => {
@@ -54,7 +58,8 @@ export async function privateNetwork(dir: string, port: number): Promise<Private
     for (const socket of sockets) socket.destroy();
   });
   await once(holder.stdout, "data");
-  const within = inNetworkOf(holder.pid ?? 0);
+  const pid = holder.pid ?? 0;
+  const within = as === "root" ? ["nsenter", "-t", String(pid), "-n", "-m"] : inNetworkOf(pid);
   const [enter = "", ...entering] = within;
   return {
     within,

@@ -9,11 +9,12 @@ import type { Reader } from "../../host/reader.ts";
 import { readNameServers } from "../../host/resolver.ts";
 import type { MachineReadings } from "./facts.ts";
 
-/** Reads everything that the shadow tells about the machine; starts no process. */
+/** Reads everything that the shadow tells about the machine; starts no process. `runDir` is the agent's. */
 export function readMachine(
   reader: Reader,
   clock: Pick<Clock, "now">,
   addresses: () => readonly LinkAddress[] = readAddresses,
+  runDir = "/run/holdfast",
 ): MachineReadings {
   const text = (path: string): string => reader.read(path) ?? "";
   const cpu = parseCpuTimes(text("/proc/stat"));
@@ -33,7 +34,7 @@ export function readMachine(
     addresses: addresses(),
     routes: [...parseRoutes(text("/proc/net/route")), ...parseRoutes6(text("/proc/net/ipv6_route"))],
     linkConfigurations: new Map(
-      links.map((link) => [link.name, readLinkConfiguration(reader, link, clock.now())] as const),
+      links.map((link) => [link.name, readLinkConfiguration(reader, link, clock.now(), runDir)] as const),
     ),
   };
 }

@@ -6,6 +6,7 @@ import { hostConntrack } from "../../../src/host/conntrack.ts";
 import { hostExec } from "../../../src/host/exec.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import { hostPower } from "../../../src/host/power.ts";
+import { hostReader } from "../../../src/host/reader.ts";
 import { triggerEvents } from "../../../src/protocol/trigger-events.ts";
 import { EventName } from "../../../src/protocol/values.ts";
 import { ScriptedTunnels } from "../../support/scripted-tunnels.ts";
@@ -19,7 +20,7 @@ const triggers = listTriggers({
   files: hostFiles(),
   power: hostPower(exec, { isManaged: false, unit: "" }),
   networkView: {
-    conntrack: hostConntrack({ exec, record: () => Promise.resolve() }),
+    conntrack: hostConntrack({ exec, reader: hostReader(), record: () => Promise.resolve() }),
     nats: () => [],
     natWatch: { look: unasked, hits: () => Promise.resolve(new Map()), reset: () => 0, close: unasked },
   },

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { networkReport } from "../../../src/agent/network-report.ts";
-import type { ObservedNetwork } from "../../../src/host/network/observed.ts";
+import { networkReport, type ObservedNetwork } from "../../../src/agent/network-report.ts";
 import type { RouteState } from "../../../src/host/network/state.ts";
 import { NETWORK_REPORT_LIMITS, NetworkReport } from "../../../src/protocol/local-network.ts";
 

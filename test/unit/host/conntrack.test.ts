@@ -1,14 +1,16 @@
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { hostConntrack, listArguments, removalArguments, type FlowFilter } from "../../../src/host/conntrack.ts";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostExec } from "../../../src/host/exec.ts";
+import { hostReader } from "../../../src/host/reader.ts";
 import { fakeTools } from "../../support/fake-tools.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { machineRoot } from "../../support/machine-root.ts";
 
 const signal = new AbortController().signal;
-const record = (): Promise<void> => Promise.resolve();
+const record = (_former: Readonly<Record<string, string>>): Promise<void> => Promise.resolve();
+const reader = hostReader("/nowhere");
 const line = (port: number, source = "10.0.0.1"): string =>
   `ipv4     2 tcp      6 9 ESTABLISHED src=${source} dst=10.0.0.2 sport=${port} dport=80 src=10.0.0.2 dst=${source} sport=80 dport=${port} mark=0 use=1 id=1`;
 
@@ -39,7 +41,7 @@ test.each<[FlowFilter, readonly string[]]>([
 
 test("flows are filtered here, and the tool is ended once there are enough", async () => {
   const flood = `printf '%s\\n' '${line(1)}' '${line(2, "11.0.0.1")}' '${line(3)}' noise '${line(4)}'; sleep 60`;
-  const conntrack = hostConntrack({ exec: fakeTools({ conntrack: flood }).exec, record });
+  const conntrack = hostConntrack({ exec: fakeTools({ conntrack: flood }).exec, reader, record });
   const found = await conntrack.list({ source: "10.0.0.0/8" }, 2, signal);
   expect(found.isTruncated).toBe(true);
   expect(found.flows.map(({ original }) => original.sourcePort)).toEqual([1, 3]);
@@ -48,6 +50,7 @@ test("flows are filtered here, and the tool is ended once there are enough", asy
 test("a limit that is just reached truncates nothing, and a line that ends without a newline is no line", async () => {
   const conntrack = hostConntrack({
     exec: fakeTools({ conntrack: `echo '${line(1)}'; printf '%s' '${line(2)}'` }).exec,
+    reader,
     record,
   });
   expect(await conntrack.list({}, 1, signal)).toMatchObject({
@@ -59,7 +62,11 @@ test("a limit that is just reached truncates nothing, and a line that ends witho
 test("what the tool says on failure is told, and a missing one is named with its package", async () => {
   const denied =
     "conntrack v1.4.7 (conntrack-tools): Operation failed: sorry, you must be root or get CAP_NET_ADMIN capability to do this";
-  const conntrack = hostConntrack({ exec: fakeTools({ conntrack: `echo '${denied}' >&2; exit 1` }).exec, record });
+  const conntrack = hostConntrack({
+    exec: fakeTools({ conntrack: `echo '${denied}' >&2; exit 1` }).exec,
+    reader,
+    record,
+  });
   const failure = {
     code: "exec-failed",
     message:
@@ -67,7 +74,7 @@ test("what the tool says on failure is told, and a missing one is named with its
   };
   await expect(conntrack.list({}, 1, signal)).rejects.toMatchObject(failure);
   await expect(conntrack.remove({}, signal)).rejects.toMatchObject(failure);
-  const bare = hostConntrack({ exec: hostExec(systemClock(), "/nowhere"), record });
+  const bare = hostConntrack({ exec: hostExec(systemClock(), "/nowhere"), reader, record });
   await expect(bare.list({}, 1, signal)).rejects.toMatchObject({
     code: "tool-missing",
     message: "conntrack is not installed: on Debian it is in the package conntrack",
@@ -82,7 +89,7 @@ case "$*" in
   *) echo 'conntrack v1.4.7 (conntrack-tools): 12 flow entries have been deleted.' >&2;;
 esac`;
   const tools = fakeTools({ conntrack: script });
-  const conntrack = hostConntrack({ exec: tools.exec, record });
+  const conntrack = hostConntrack({ exec: tools.exec, reader, record });
   expect(await conntrack.remove({ destPort: 53 }, signal)).toBe(24);
   expect(tools.calls("conntrack")).toEqual([
     "-D -f ipv4 -p tcp --orig-port-dst 53",
@@ -93,6 +100,7 @@ esac`;
   await expect(
     hostConntrack({
       exec: fakeTools({ conntrack: "echo 'mismatched address family' >&2; exit 2" }).exec,
+      reader,
       record,
     }).remove({}, signal),
   ).rejects.toMatchObject({ code: "exec-failed" });
@@ -100,44 +108,46 @@ esac`;
 
 test("an abort ends the tool", async () => {
   const abort = new AbortController();
-  const conntrack = hostConntrack({ exec: fakeTools({ conntrack: "sleep 60" }).exec, record });
+  const conntrack = hostConntrack({ exec: fakeTools({ conntrack: "sleep 60" }).exec, reader, record });
   const listing = conntrack.list({}, 1, abort.signal);
   abort.abort(new Error("enough"));
   await expect(listing).rejects.toThrow("enough");
 });
 
-function sysctls(values: Readonly<Record<string, string>>) {
-  const root = tempDir();
-  const directory = join(root, "proc/sys/net/netfilter");
-  mkdirSync(directory, { recursive: true });
-  for (const [name, value] of Object.entries(values)) writeFileSync(join(directory, name), `${value}\n`);
-  return { root, read: (name: string) => readFileSync(join(directory, name), "utf8").trim() };
+function stage(values: Readonly<Record<string, string>>, keep: typeof record = record) {
+  const { root, reader: machine } = machineRoot(
+    Object.fromEntries(
+      Object.entries(values).map(([name, value]) => [`/proc/sys/net/netfilter/${name}`, `${value}\n`]),
+    ),
+  );
+  const done: unknown[] = [];
+  const conntrack = hostConntrack({
+    exec: hostExec(systemClock()),
+    reader: machine,
+    record: async (former) => {
+      done.push(former);
+      await keep(former);
+    },
+    write: async (name, value) => {
+      done.push([name, value]);
+      writeFileSync(join(root, "proc/sys", name.replaceAll(".", "/")), value);
+    },
+  });
+  return { conntrack, done };
 }
 
 test("counting is switched on where it is off, and what it was is kept before", async () => {
-  const { root, read } = sysctls({ nf_conntrack_acct: "0", nf_conntrack_timestamp: "1" });
-  const kept: unknown[] = [];
-  const conntrack = hostConntrack({
-    exec: hostExec(systemClock()),
-    root,
-    record: async (former) => {
-      kept.push([former, read("nf_conntrack_acct")]);
-    },
-  });
+  const { conntrack, done } = stage({ nf_conntrack_acct: "0", nf_conntrack_timestamp: "1" });
   expect(await conntrack.account()).toBe(true);
   expect(await conntrack.account()).toBe(true);
-  expect(kept).toEqual([[{ "net.netfilter.nf_conntrack_acct": "0" }, "0"]]);
-  expect(read("nf_conntrack_acct")).toBe("1");
+  expect(done).toEqual([{ "net.netfilter.nf_conntrack_acct": "0" }, ["net.netfilter.nf_conntrack_acct", "1"]]);
 });
 
 test("what cannot be recorded is not changed, and a kernel without these settings counts nothing", async () => {
-  const { root, read } = sysctls({ nf_conntrack_acct: "0", nf_conntrack_timestamp: "0" });
-  const refusing = hostConntrack({
-    exec: hostExec(systemClock()),
-    root,
-    record: () => Promise.reject(new Error("the disk is full")),
-  });
-  await expect(refusing.account()).rejects.toThrow("the disk is full");
-  expect(read("nf_conntrack_acct")).toBe("0");
-  expect(await hostConntrack({ exec: hostExec(systemClock()), root: tempDir(), record }).account()).toBe(false);
+  const { conntrack, done } = stage({ nf_conntrack_acct: "0", nf_conntrack_timestamp: "0" }, () =>
+    Promise.reject(new Error("the disk is full")),
+  );
+  await expect(conntrack.account()).rejects.toThrow("the disk is full");
+  expect(done).toHaveLength(1);
+  expect(await stage({}).conntrack.account()).toBe(false);
 });

@@ -47,3 +47,35 @@ test("dhclient: a lease counts for its link until it expires", () => {
   expect(isLeased("lease {", "eth0", NOW)).toBe(false);
   expect(configurationOf({ "/var/lib/dhcp/dhclient.leases": lease("eth0.5", "never") }).usesDhcp).toBe(true);
 });
+
+test("our own client, whoever else has the link: a unit, or a process that lives", () => {
+  const networkd = {
+    "/run/systemd/netif/links/2": "NETWORK_FILE=/x.network\nDNS=192.0.2.53\n",
+    "/x.network": "[Network]\nDHCP=no\n",
+  };
+  expect(configurationOf({ ...networkd, "/run/systemd/transient/holdfast-dhcp@eth0.5.service": "" })).toEqual({
+    usesDhcp: true,
+    nameServers: ["192.0.2.53"],
+  });
+  expect(configurationOf({ ...networkd, "/run/systemd/transient/holdfast-dhcp@eth0.service": "" }).usesDhcp).toBe(
+    false,
+  );
+  const pid = { "/run/holdfast/dhcp-eth0.5.pid": "77 (udhcpc) S 1 77" };
+  expect(configurationOf({ ...pid, "/proc/77/comm": "udhcpc\n" }).usesDhcp).toBe(true);
+  expect(configurationOf(pid).usesDhcp).toBeUndefined();
+});
+
+test("NetworkManager: the connection of the device says how", () => {
+  const uuid = "0b1c6c9e-5a2f-4a63-9d0e-4f8f6f3a0001";
+  const device = { "/run/NetworkManager/devices/2": `[device]\nmanaged=true\nconnection-uuid=${uuid}\n` };
+  const connection = (method: string, id = uuid): Record<string, string> => ({
+    "/etc/NetworkManager/system-connections/wan.nmconnection": `[connection]\nid=wan\nuuid=${id}\n\n[ipv4]\ndns=192.0.2.1;192.0.2.2;nonsense;\nmethod=${method}\n\n[ipv6]\nmethod=auto\n`,
+  });
+  expect(configurationOf({ ...device, ...connection("auto") })).toEqual({
+    usesDhcp: true,
+    nameServers: ["192.0.2.1", "192.0.2.2"],
+  });
+  expect(configurationOf({ ...device, ...connection("manual") }).usesDhcp).toBe(false);
+  expect(configurationOf({ ...device, ...connection("auto", "another") }).usesDhcp).toBeUndefined();
+  expect(configurationOf({ "/run/NetworkManager/devices/2": "[device]\nmanaged=false\n" }).usesDhcp).toBeUndefined();
+});

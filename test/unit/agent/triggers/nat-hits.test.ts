@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { NatHits as Hits, NatWatch } from "../../../../src/agent/telemetry/nat-watch.ts";
+import type { NatHits as Hits, NatWatch } from "../../../../src/agent/triggers/nat-watch.ts";
 import { natHits, natRow, natsAnswer } from "../../../../src/agent/triggers/nat-hits.ts";
 import { HostError } from "../../../../src/errors.ts";
 import type { TrackedNat } from "../../../../src/protocol/sections/nat-tracker.ts";

@@ -118,6 +118,18 @@ describe("lines for ip", () => {
     expect((await restarted.observe()).addresses).toContainEqual({ ...mine, ...seen, isOurs: false });
   });
 
+  it("has listed such an address before ip is asked for it", async () => {
+    const tools = toolDirectory("nft");
+    script(tools, "ip", `/usr/sbin/ip "$@"; [ "$1" != -batch ]`);
+    const searchPath = `${tools}:/usr/bin:/bin`;
+    const machine = await networkMachine(tempDir(), { searchPath }, `ip link add ${LONG} type veth peer name vb`);
+    const mine = { link: LONG, address: "192.0.2.1/24" };
+    const lines = [addressLine(mine)];
+    await expect(machine.apply({ kind: "ip", lines })).rejects.toMatchObject({ code: "ip-failed" });
+    const { addresses } = await (await machine.restart()).observe();
+    expect(addresses).toContainEqual({ ...mine, isDynamic: false, isOurs: true });
+  });
+
   it("marks addresses by their protocol where ip knows it", async () => {
     const dir = tempDir();
     const tools = toolDirectory("nft");

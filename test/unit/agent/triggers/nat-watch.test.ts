@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { nextNatBook, startNatWatch } from "../../../../src/agent/telemetry/nat-watch.ts";
+import { nextNatBook, startNatWatch } from "../../../../src/agent/triggers/nat-watch.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 const counters = (values: Readonly<Record<string, number>>) => new Map(Object.entries(values));

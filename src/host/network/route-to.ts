@@ -3,24 +3,13 @@ import { asObject, listOf, scalarOf, textOf } from "../../lib/json-shape.ts";
 import { toCount } from "../../lib/text-fields.ts";
 import type { RouteAnswer } from "../../protocol/local-network.ts";
 import type { Exec, ExecResult } from "../exec.ts";
-import { parseNeighbours, parseShown, SHOW_ALL, type IpOutput } from "./ip-output.ts";
-import { OUR_PROTOCOL, type NeighbourState } from "./state.ts";
+import { OUR_PROTOCOL } from "./state.ts";
 
-/** What is looked at for people: everything of the section and the neighbours. */
-export interface ObservedNetwork extends IpOutput {
-  readonly neighbours: readonly NeighbourState[];
-}
-
-/** Looks at the IPv4 network of this namespace through ip(8), two processes a time, and changes nothing. */
-export interface NetworkObserver {
-  /** @throws {HostError} `tool-missing`, `exec-failed`, `bad-output`. */
-  observe(signal: AbortSignal): Promise<ObservedNetwork>;
-  /** The route to an address. @throws as `observe`. */
-  routeTo(address: string, signal: AbortSignal): Promise<RouteAnswer>;
-}
+/** Finds the IPv4 route to an address, in one process. @throws {HostError} `tool-missing`, `exec-failed`, `bad-output`. */
+export type RouteTo = (address: string, signal: AbortSignal) => Promise<RouteAnswer>;
 
 const SHOW = ["-4", "-N", "-json", "-details"] as const;
-const BOUNDS = { deadlineMs: 10_000, maxOutputBytes: 128 * 1024 * 1024 };
+const BOUNDS = { deadlineMs: 10_000, maxOutputBytes: 64 * 1024 };
 
 /** What the kernel answers where no packet may leave (rtnetlink(7), errno(3)). */
 const REFUSALS: readonly (readonly [RegExp, string])[] = [
@@ -32,24 +21,14 @@ const REFUSALS: readonly (readonly [RegExp, string])[] = [
 /** rtm_type of rtnetlink(7). */
 const KINDS: Readonly<Record<string, string>> = { 1: "unicast", 2: "local", 3: "broadcast", 5: "multicast" };
 
-/** The network of this machine. `isListed` tells of an address without a mark whether it is ours all the same. */
-export function networkObserver(
-  exec: Exec,
-  isListed: (link: string, address: string) => boolean = () => false,
-): NetworkObserver {
-  return {
-    async observe(signal) {
-      const shown = await exec.run("ip", [...SHOW, "-batch", "-"], { signal, input: SHOW_ALL, ...BOUNDS });
-      const neighbours = await exec.run("ip", ["-4", "-N", "-json", "neighbour", "show"], { signal, ...BOUNDS });
-      return { ...parseShown(needed(shown), isListed), neighbours: parseNeighbours(needed(neighbours)) };
-    },
-    async routeTo(address, signal) {
-      const input = `route get ${address}\nroute get fibmatch ${address}\n`;
-      const found = await exec.run("ip", [...SHOW, "-batch", "-"], { signal, input, ...BOUNDS });
-      const refusal = REFUSALS.find(([said]) => said.test(found.stderr))?.[1];
-      if (refusal !== undefined) return { schema: 1, to: address, kind: refusal };
-      return parseRouteTo(address, needed(found));
-    },
+/** The routes of this network namespace by ip-route(8). */
+export function routeFinder(exec: Exec): RouteTo {
+  return async (address, signal) => {
+    const input = `route get ${address}\nroute get fibmatch ${address}\n`;
+    const found = await exec.run("ip", [...SHOW, "-batch", "-"], { signal, input, ...BOUNDS });
+    const refusal = REFUSALS.find(([said]) => said.test(found.stderr))?.[1];
+    if (refusal !== undefined) return { schema: 1, to: address, kind: refusal };
+    return parseRouteTo(address, needed(found));
   };
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { networkObserver, parseRouteTo } from "../../../../src/host/network/observed.ts";
+import { parseRouteTo, routeFinder } from "../../../../src/host/network/route-to.ts";
 import { fakeTools } from "../../../support/fake-tools.ts";
 
 const signal = new AbortController().signal;
@@ -54,12 +54,11 @@ test.each([
   ["RTNETLINK answers: Invalid argument", "blackhole"],
 ])("%s means %s", async (said, kind) => {
   const tools = fakeTools({ ip: `cat >/dev/null; echo '${said}' >&2; exit 2` });
-  expect(await networkObserver(tools.exec).routeTo("10.8.0.1", signal)).toEqual({ schema: 1, to: "10.8.0.1", kind });
+  expect(await routeFinder(tools.exec)("10.8.0.1", signal)).toEqual({ schema: 1, to: "10.8.0.1", kind });
 });
 
 test("any other refusal of ip is told", async () => {
   const tools = fakeTools({ ip: "cat >/dev/null; echo 'Cannot open netlink socket' >&2; exit 1" });
   const failure = { code: "exec-failed", message: "ip: Cannot open netlink socket" };
-  await expect(networkObserver(tools.exec).routeTo("10.8.0.1", signal)).rejects.toMatchObject(failure);
-  await expect(networkObserver(tools.exec).observe(signal)).rejects.toMatchObject(failure);
+  await expect(routeFinder(tools.exec)("10.8.0.1", signal)).rejects.toMatchObject(failure);
 });

@@ -1,0 +1,76 @@
+import type { Clock } from "../host/clock.ts";
+import { AgentError } from "../errors.ts";
+import type { Standing } from "./reconcile/standing.ts";
+import { STALE_OVER } from "./telemetry/arp-watch.ts";
+import { watchConditions, type Condition } from "./telemetry/condition-watch.ts";
+import type { EventLog } from "./telemetry/events.ts";
+
+const SECTION = "network";
+const ROUTE_ERROR = "Network Route Error";
+const NETWORK_ERROR = "Network Error";
+const ROUTES_OVER = "Routes are in force again";
+const LEASE = "lease:";
+const LEASE_OVER = "A DHCP lease was obtained";
+/** Lines of ip-route(8) as they are given to ip(8). */
+const ROUTE_LINE = /^route\s/u;
+
+/** What of the section `network` is worth an event: a route that is not in force, a lease that does not come. Pure. */
+export function networkConditions(standing: Standing | undefined): readonly Condition[] {
+  if (standing === undefined) return [];
+  return [...routeConditions(standing), ...leaseConditions(standing)];
+}
+
+function routeConditions({ outcome }: Standing): readonly Condition[] {
+  const about = { eventType: ROUTE_ERROR, object: "routes", level: "ERROR", over: ROUTES_OVER } as const;
+  if (outcome.state === "failed") {
+    const { error, step } = outcome;
+    const line = error instanceof AgentError ? error.details?.["text"] : undefined;
+    if (step?.kind !== "ip" || typeof line !== "string" || !ROUTE_LINE.test(line)) return [];
+    const details = { route: line, reason: error.message.slice(0, 512) };
+    return [{ ...about, message: `A route could not be put into force: ${line}`.slice(0, 512), details }];
+  }
+  if (outcome.state !== "diverged") return [];
+  // What was put into force and is gone again when it is looked at.
+  const left = outcome.remaining.filter(({ kind }) => kind === "ip");
+  if (left.length === 0) return [];
+  const details = { steps: left.slice(0, 16).map(({ kind, subject }) => `${kind} ${subject}`) };
+  return [{ ...about, message: "Routes or addresses do not stay as they were put into force", details }];
+}
+
+function leaseConditions({ issues }: Standing): readonly Condition[] {
+  return issues
+    .filter(({ code }) => code === "no-lease")
+    .map(({ path, message }) => ({
+      eventType: NETWORK_ERROR,
+      object: `${LEASE}${path}`,
+      level: "ERROR",
+      message: `WAN DHCP lease failure: ${message}`.slice(0, 512),
+      details: { path },
+      over: LEASE_OVER,
+    }));
+}
+
+/** Raises and clears the events of the section `network`. */
+export function watchNetworkSection({
+  clock,
+  events,
+  standings,
+  others,
+}: {
+  readonly clock: Clock;
+  readonly events: EventLog;
+  readonly standings: () => readonly Standing[];
+  /** What is found by other means: addresses for which somebody else answers. */
+  readonly others: () => readonly Condition[];
+}): { look(): void; close(): void } {
+  return watchConditions({
+    clock,
+    events,
+    read: () => [...networkConditions(standings().find(({ section }) => section === SECTION)), ...others()],
+    adopt: ({ eventType, object }) => {
+      if (eventType === ROUTE_ERROR) return ROUTES_OVER;
+      if (eventType !== NETWORK_ERROR) return undefined;
+      return object.startsWith(LEASE) ? LEASE_OVER : object.startsWith("arp:") ? STALE_OVER : undefined;
+    },
+  });
+}
