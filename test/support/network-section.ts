@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { EMPTY_RECORD, type Carrier, type NetworkRecord } from "../../src/agent/sections/network/actual.ts";
+import { INITIAL_FLOW_SYSCTLS } from "../../src/agent/sections/network/flow-times.ts";
 import { networkSection } from "../../src/agent/sections/network/section.ts";
 import { wanLinkOf } from "../../src/agent/sections/network/wan.ts";
 import { linkSysctl } from "../../src/host/network/diff.ts";
@@ -22,6 +23,7 @@ export function aMachine(): ModelNetwork {
     sysctls: new Map([
       ["net.ipv4.ip_forward", "0"],
       ["net.ipv4.conf.all.rp_filter", "0"],
+      ...INITIAL_FLOW_SYSCTLS,
       ...NICS.flatMap((name) => [
         [linkSysctl(name, "rp_filter"), "1"] as const,
         [linkSysctl(name, "promote_secondaries"), "0"] as const,

@@ -36,7 +36,9 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
     ...links.removed,
   ];
   const nft = firewallChange(state, target);
-  const { first, last } = sysctlChanges(state, target, links, addresses.promoting);
+  const appears = (name: string): boolean =>
+    links.makes(name) || (nft?.text !== undefined && name.startsWith("net.netfilter."));
+  const { first, last } = sysctlChanges(state, target, appears, addresses.promoting);
   // Packets are no longer forwarded before nothing holds them back any more.
   const isOpened = nft !== undefined && target.firewall === undefined;
   const nameServers = resolverChange(state, target);
@@ -154,7 +156,7 @@ function ruleKey(rule: Omit<RuleState, "protocol">): string {
   return [priority, from, to, inLink, outLink, mark, mark === undefined ? undefined : mask, table].join(" ");
 }
 
-function firewallChange(state: NetworkState, target: NetworkTarget): Change | undefined {
+function firewallChange(state: NetworkState, target: NetworkTarget): Extract<Change, { kind: "nft" }> | undefined {
   const { firewall: text } = target;
   if (target.keepsFirewall === true) return undefined;
   if (text === undefined) return state.firewall === undefined ? undefined : { kind: "nft", text: undefined };
@@ -173,7 +175,8 @@ function promotionOf(link: string): string {
 function sysctlChanges(
   state: NetworkState,
   target: NetworkTarget,
-  links: LinkPlan,
+  /** Whether a value is not there yet and will be. */
+  appears: (name: string) => boolean,
   promoting: ReadonlySet<string>,
 ): { readonly first: readonly Change[]; readonly last: readonly Change[] } {
   const promoted = [...promoting].map(promotionOf).filter((name) => state.sysctls.get(name) !== "1");
@@ -184,7 +187,7 @@ function sysctlChanges(
   const isPromoted = new Set(promoted);
   const values = [...target.sysctls].filter(([name, value]) => {
     const now = state.sysctls.get(name);
-    return !isPromoted.has(name) && now !== value && (now !== undefined || links.makes(name));
+    return !isPromoted.has(name) && now !== value && (now !== undefined || appears(name));
   });
   const all = [...values, ...back];
   return {

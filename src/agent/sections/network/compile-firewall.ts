@@ -1,9 +1,14 @@
 import { firewallDigest } from "../../../host/network/firewall.ts";
 import type { NetworkTarget } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
-import type { NetworkActual, NetworkDesired } from "./actual.ts";
+import { networkIssue, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import type { MarkedTable } from "./compile-rules.ts";
 import type { Context } from "./contexts.ts";
+import { FLOW_SYSCTLS } from "./flow-times.ts";
+import { forwardChains, localChains } from "./firewall-filter.ts";
+import { compileNats } from "./firewall-nats.ts";
+import { compilePolicy } from "./firewall-rules.ts";
+import { tableText } from "./firewall-text.ts";
 
 /** What of the section nftables carries out, and what that needs besides. */
 export interface CompiledFirewall {
@@ -15,11 +20,46 @@ export interface CompiledFirewall {
   readonly waits: readonly Issue[];
 }
 
-/** Writes the table `inet holdfast`. */
+/**
+ * Writes the table `inet holdfast`: what may pass between interfaces, where rules send it, what is translated, and what this machine
+ * answers. Packets are forwarded as soon as anything of that is asked for, and the table decides which.
+ */
 export function compileFirewall(
-  _desired: NetworkDesired,
-  _actual: NetworkActual,
-  _contexts: readonly Context[],
+  desired: NetworkDesired,
+  actual: NetworkActual,
+  contexts: readonly Context[],
 ): CompiledFirewall {
-  return { digest: firewallDigest(""), routes: [], marked: [], sysctls: [], waits: [] };
+  const { config } = desired;
+  const nothing = { digest: "", routes: [], marked: [], sysctls: [], waits: [] };
+  const isRouting = contexts.some(
+    ({ vrf, forwarding, routing: { nats, rules, acls } }) =>
+      forwarding || vrf !== undefined || nats.length > 0 || rules.length > 0 || (acls ?? []).length > 0,
+  );
+  if (!config.isPresent || (!isRouting && !config.darkMode)) return nothing;
+  const policy = compilePolicy(desired, actual, contexts);
+  const nats = compileNats(contexts);
+  const text = tableText(nats.sets, [
+    ...localChains(contexts, actual, config.darkMode),
+    ...(isRouting ? forwardChains(contexts, actual) : []),
+    ...policy.chains,
+    ...nats.chains,
+  ]);
+  if (text === undefined) return { ...nothing, waits: policy.waits };
+  if (!actual.features.nft) {
+    const reason = actual.features.reasons.get("nft") ?? "this machine has no nftables";
+    // What cannot be held back is not forwarded.
+    return { ...nothing, waits: [networkIssue("network", "unsupported", `no firewall: ${reason}`)] };
+  }
+  const passes = contexts.some(
+    ({ forwarding, routing: { nats, rules } }) => forwarding || nats.length > 0 || rules.length > 0,
+  );
+  const forwarding = passes ? [["net.ipv4.ip_forward", "1"] as const] : [];
+  return {
+    text,
+    digest: firewallDigest(text),
+    routes: policy.routes,
+    marked: policy.marked,
+    sysctls: isRouting ? [...forwarding, ...FLOW_SYSCTLS] : [],
+    waits: policy.waits,
+  };
 }

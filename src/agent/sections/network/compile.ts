@@ -8,6 +8,7 @@ import { compileLinks, switchedOff } from "./compile-links.ts";
 import { compileRoutes, membersApart } from "./compile-routes.ts";
 import { compileRules } from "./compile-rules.ts";
 import { contextsOf, MAIN_TABLE, tablesOf, type Context } from "./contexts.ts";
+import { FLOW_SYSCTLS, INITIAL_FLOW_SYSCTLS } from "./flow-times.ts";
 import { wanLinkOf, wanOf } from "./wan.ts";
 
 /** What the section comes to on this machine. */
@@ -53,7 +54,7 @@ export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): 
       links: formerLinks(new Set(compiled.links.map(({ name }) => name)), kept.links, actual),
       sysctls: Object.fromEntries(
         [...sysctls.keys()].flatMap((name) => {
-          const value = record.sysctls[name] ?? state.sysctls.get(name);
+          const value = record.sysctls[name] ?? state.sysctls.get(name) ?? INITIAL_FLOW_SYSCTLS.get(name);
           return value === undefined ? [] : [[name, value]];
         }),
       ),
@@ -77,17 +78,6 @@ export function sysctlNames(config: NetworkConfig | undefined, record: NetworkRe
     ...[...each].flatMap((link) => [linkSysctl(link, "rp_filter"), linkSysctl(link, "promote_secondaries")]),
   ];
 }
-
-/** How long the kernel remembers a flow, in seconds: before TCP is established, while it is, while it closes; UDP; ICMP. */
-export const FLOW_SYSCTLS: readonly (readonly [name: string, value: string])[] = [
-  ...["syn_sent", "syn_recv"].map((state) => [`tcp_timeout_${state}`, "15"] as const),
-  ["tcp_timeout_established", "900"] as const,
-  ...["fin_wait", "close_wait", "last_ack", "time_wait", "close"].map(
-    (state) => [`tcp_timeout_${state}`, "60"] as const,
-  ),
-  ...["udp_timeout", "udp_timeout_stream"].map((name) => [name, "60"] as const),
-  ["icmp_timeout", "5"] as const,
-].map(([name, value]) => [`net.netfilter.nf_conntrack_${name}`, value] as const);
 
 /** The check of sources knows nothing of rules by interface, and would drop what comes from within a VRF. */
 function apartSysctls(

@@ -9,7 +9,7 @@ import type { Issue } from "../../../protocol/reconcile.ts";
 import { networkIssue, NetworkRecord, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { compileNetwork, type CompiledNetwork } from "./compile.ts";
 import { cutsOff } from "./reach.ts";
-import { wanOf } from "./wan.ts";
+import { wanLinkOf, wanOf } from "./wan.ts";
 
 /** One change of the machine, of what it leads to; with the first goes the way back, and what has to be noted before it. */
 export interface ChangeStep {
@@ -139,8 +139,8 @@ function commonOf(known: NetworkRecord, needed: NetworkRecord): NetworkRecord {
 
 function refusal(desired: NetworkDesired, actual: NetworkActual): Issue {
   const { carrier } = actual;
-  const wan = wanOf(desired.config.interfaces, actual);
-  const path = wan === undefined ? "network.interfaces" : pathOf(desired, wan.nic);
+  const wan = wanOf(desired.config.interfaces, actual)?.nic ?? wanLinkOf(actual) ?? "";
+  const path = pathOf(desired, wan);
   const text = `nothing is changed: no address and route of it would lead to the control plane at ${carrier?.remote}`;
   return networkIssue(path, "cuts-off", text);
 }

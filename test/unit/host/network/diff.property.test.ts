@@ -85,7 +85,10 @@ function ours(
     routes: sorted(alone(routes, before.routes)),
     rules: sorted(alone(rules, before.rules)),
     firewall: firewall?.text,
-    sysctls: [...sysctls].sort(),
+    sysctls: [...sysctls]
+      .filter(([name]) => before.sysctls.has(name))
+      .map(([name, value]) => `${name}=${value}`)
+      .sort(),
     dhcp: [...dhcp],
     nameServers,
   };

@@ -1,0 +1,158 @@
+import { addressRange } from "../../../lib/cidr.ts";
+import type { Nat } from "../../../protocol/sections/network-config.ts";
+import type { Context } from "./contexts.ts";
+import { byContext, nameIn, type Chain, type NamedSet } from "./firewall-text.ts";
+
+/** From so many on, translations of one block have a map of their own: kernels are slow at joined keys that share a part. */
+const MANY = 8;
+const ANY = "0.0.0.0/0";
+
+interface Entry {
+  readonly source: string;
+  readonly dest: string;
+  /** What the address becomes; absent: that of the interface. */
+  readonly to?: string;
+}
+
+export interface CompiledNats {
+  readonly sets: readonly NamedSet[];
+  readonly chains: readonly Chain[];
+}
+
+/**
+ * The translations of all contexts: of destinations when a packet comes in, of sources when it leaves. Of those that overlap the first in
+ * the document is taken; the others are in maps of their own that are asked in turn. Each counts its flows.
+ */
+export function compileNats(contexts: readonly Context[]): CompiledNats {
+  const sets: NamedSet[] = [];
+  const chains: Chain[] = [];
+  for (const context of contexts) {
+    const { nats } = context.routing;
+    if (nats.length === 0) continue;
+    const dnat = nats.flatMap((nat) => (nat.toDest === undefined ? [] : [entryOf(nat, nat.toDest)]));
+    const snat = nats.flatMap((nat) =>
+      nat.toSource === undefined && !nat.masquerade ? [] : [entryOf(nat, nat.toSource)],
+    );
+    chains.push({ name: nameIn(context, "dnat"), lines: linesOf(dnat, "dnat", nameIn(context, "dnat"), sets) });
+    chains.push({ name: nameIn(context, "snat"), lines: linesOf(snat, "snat", nameIn(context, "snat"), sets) });
+  }
+  const used = new Set(chains.filter(({ lines }) => lines.length > 0).map(({ name }) => name));
+  const chainOf =
+    (what: string) =>
+    (context: Context): string | undefined =>
+      used.has(nameIn(context, what)) ? nameIn(context, what) : undefined;
+  const base = [
+    {
+      name: "to_dest",
+      hook: "nat hook prerouting priority dstnat",
+      lines: byContext("iifname", contexts, "jump", chainOf("dnat")),
+    },
+    {
+      name: "to_source",
+      hook: "nat hook postrouting priority srcnat",
+      lines: byContext("oifname", contexts, "jump", chainOf("snat")),
+    },
+  ];
+  return { sets, chains: [...chains, ...base] };
+}
+
+function entryOf({ source = ANY, dest = ANY }: Nat, to: string | undefined): Entry {
+  return { source, dest, ...(to === undefined ? {} : { to }) };
+}
+
+/** A line for each map or set, those of earlier entries first. */
+function linesOf(entries: readonly Entry[], what: "dnat" | "snat", name: string, sets: NamedSet[]): readonly string[] {
+  const lines: string[] = [];
+  // The packet that leaves has its new destination already; the old one is what the document means.
+  const dest = what === "dnat" ? "ip daddr" : "ct original ip daddr";
+  const add = (
+    type: string,
+    key: string,
+    match: string,
+    group: readonly Entry[],
+    keyOf: (one: Entry) => string,
+  ): void => {
+    for (const isMasquerade of [false, true]) {
+      const some = group.filter(({ to }) => (to === undefined) === isMasquerade);
+      if (some.length === 0) continue;
+      const set = `${name}_${sets.length}`;
+      if (isMasquerade) {
+        sets.push({ kind: "set", name: set, type, elements: some.map(keyOf) });
+        lines.push(`${match}${key} @${set} masquerade`);
+      } else {
+        const elements = some.map((one) => `${keyOf(one)} : ${one.to}`);
+        sets.push({ kind: "map", name: set, type: `${type} : interval ipv4_addr`, elements });
+        lines.push(`${match}${what} ip prefix to ${key} map @${set}`);
+      }
+    }
+  };
+  for (const group of groupsOf(entries)) {
+    const rest = new Set(group);
+    for (const [field, other] of [
+      ["source", "dest"],
+      ["dest", "source"],
+    ] as const) {
+      for (const [block, same] of grouped(rest, field)) {
+        const isAny = block === ANY;
+        if (!isAny && same.length < MANY) continue;
+        // A map whose keys are all addresses has none: the line itself says it.
+        const whole = isAny ? same.filter((entry) => entry[other] !== ANY) : same;
+        if (whole.length === 0) continue;
+        for (const entry of whole) rest.delete(entry);
+        const expression = { source: "ip saddr", dest };
+        const match = isAny ? "" : `${expression[field]} ${block} `;
+        add("ipv4_addr", expression[other], match, whole, (entry) => entry[other]);
+      }
+    }
+    const all = [...rest].filter((entry) => entry.source === ANY && entry.dest === ANY);
+    for (const { to } of all) {
+      lines.push(to === undefined ? "counter masquerade" : `counter ${what} ip to ${to.replace(/\/32$/, "")}`);
+    }
+    const joined = [...rest].filter((entry) => !all.includes(entry));
+    add("ipv4_addr . ipv4_addr", `ip saddr . ${dest}`, "", joined, (entry) => `${entry.source} . ${entry.dest}`);
+  }
+  return lines;
+}
+
+function grouped(entries: Iterable<Entry>, field: "source" | "dest"): ReadonlyMap<string, readonly Entry[]> {
+  const groups = new Map<string, Entry[]>();
+  for (const entry of entries) {
+    const group = groups.get(entry[field]);
+    if (group === undefined) groups.set(entry[field], [entry]);
+    else group.push(entry);
+  }
+  return groups;
+}
+
+/** Entries whose matches do not overlap, each group of them later than what it overlaps with. */
+function groupsOf(entries: readonly Entry[]): readonly (readonly Entry[])[] {
+  const seen: { readonly bounds: Bounds; readonly group: number }[] = [];
+  const groups: Entry[][] = [];
+  for (const entry of entries) {
+    const bounds = boundsOf(entry);
+    let group = 0;
+    for (const one of seen) if (one.group >= group && overlap(one.bounds, bounds)) group = one.group + 1;
+    seen.push({ bounds, group });
+    (groups[group] ??= []).push(entry);
+  }
+  return groups;
+}
+
+/** The first and last source, and the first and last destination. */
+type Bounds = readonly [number, number, number, number];
+
+function boundsOf({ source, dest }: Entry): Bounds {
+  return [...rangeOf(source), ...rangeOf(dest)];
+}
+
+function rangeOf(block: string): readonly [number, number] {
+  const range = addressRange(block);
+  // The family, as a digit, goes before the address.
+  return range === undefined ? [0, -1] : [numberOf(range.low), numberOf(range.high)];
+}
+
+const numberOf = (bytes: Uint8Array): number => Buffer.from(bytes).readUInt32BE(bytes.length - 4);
+
+function overlap(one: Bounds, other: Bounds): boolean {
+  return one[0] <= other[1] && other[0] <= one[1] && one[2] <= other[3] && other[2] <= one[3];
+}

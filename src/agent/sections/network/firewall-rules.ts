@@ -1,0 +1,164 @@
+import type { NetworkTarget } from "../../../host/network/state.ts";
+import type { Issue } from "../../../protocol/reconcile.ts";
+import type { PolicyRule } from "../../../protocol/sections/network-config.ts";
+import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
+import { endOf, routeOnLink, routeVia } from "./compile-routes.ts";
+import type { MarkedTable } from "./compile-rules.ts";
+import type { Context } from "./contexts.ts";
+import { inOrder } from "./firewall-filter.ts";
+import { byContext, matchText, nameIn, rejectLines, type Chain } from "./firewall-text.ts";
+
+/** The bits of a packet's mark that are ours; what others keep in the rest stays. */
+const MASK = 0x0ff0_0000;
+const SHIFT = 20;
+const MAX_MARKS = 255;
+/** Tables of one interface each, beyond those of VRFs. */
+const FIRST_TABLE = 100_000;
+export const MARK_MASK = hex(MASK);
+
+export interface CompiledRules {
+  readonly chains: readonly Chain[];
+  readonly marked: readonly MarkedTable[];
+  readonly routes: NetworkTarget["routes"];
+  readonly waits: readonly Issue[];
+}
+
+/** Policy rules: the first that matches decides where a packet goes, or that it goes nowhere. */
+export function compilePolicy(
+  desired: NetworkDesired,
+  actual: NetworkActual,
+  contexts: readonly Context[],
+): CompiledRules {
+  const marks = new Marks(contexts, actual);
+  const waits: Issue[] = [];
+  const chains: Chain[] = [];
+  for (const context of contexts) {
+    const path = context.vrf === undefined ? "network" : pathOf(desired, context.vrf);
+    const lines: string[] = [];
+    for (const [index, rule] of inOrder(context.routing.rules).entries()) {
+      const done = ruleLines(rule, marks);
+      if (typeof done !== "string") lines.push(...done);
+      else {
+        const name = rule.uid ?? (rule.line === undefined ? String(index) : `line ${rule.line}`);
+        waits.push(networkIssue(`${path}.rules`, "unsupported", `${name}: ${done}`));
+      }
+    }
+    chains.push({ name: nameIn(context, "steer"), lines });
+  }
+  const used = new Set(chains.filter(({ lines }) => lines.length > 0).map(({ name }) => name));
+  const chainOf = (context: Context): string | undefined => {
+    const name = nameIn(context, "steer");
+    return used.has(name) ? name : undefined;
+  };
+  return {
+    chains: [
+      ...chains,
+      {
+        name: "steer",
+        hook: "filter hook prerouting priority mangle",
+        lines: byContext("iifname", contexts, "jump", chainOf),
+      },
+      { name: "steer_dest", hook: "nat hook prerouting priority dstnat - 5", lines: marks.dnats },
+      { name: "steer_source", hook: "nat hook postrouting priority srcnat - 5", lines: marks.snats },
+    ],
+    marked: marks.tables,
+    routes: marks.routes,
+    waits,
+  };
+}
+
+/** The lines of a rule, or why it cannot be. */
+function ruleLines(rule: PolicyRule, marks: Marks): readonly string[] | string {
+  if (rule.dmac !== undefined) return "the destination MAC of what is routed cannot be set";
+  const entry = rule.in === undefined ? [] : [`iifname "${rule.in}"`];
+  const match = [...entry, matchText(rule)].join(" ").trim();
+  switch (rule.action) {
+    case "accept":
+      return [`${match} return`.trim()];
+    case "drop":
+      return [`${match} drop`.trim()];
+    case "reject":
+      return rejectLines(match, rule.protocol);
+    case "log":
+      return [
+        `${match} limit rate 10/second log prefix "holdfast${rule.line === undefined ? "" : ` ${rule.line}`}: "`.trim(),
+      ];
+    case "mirror":
+      return "nftables has no mirror in a table of both families";
+    case "forward":
+    case "dnat": {
+      const mark = rule.action === "dnat" ? marks.dnat(rule) : marks.forward(rule);
+      if (mark.startsWith("!")) return mark.slice(1);
+      return [`${match} meta mark set meta mark and ${hex(~MASK >>> 0)} or ${mark} return`.trim()];
+    }
+  }
+}
+
+/** One mark for each place that packets are sent to. A text that begins with `!` says why there is none. */
+class Marks {
+  readonly tables: MarkedTable[] = [];
+  readonly routes: NetworkTarget["routes"][number][] = [];
+  readonly dnats: string[] = [];
+  readonly snats: string[] = [];
+  readonly #contexts: readonly Context[];
+  readonly #actual: NetworkActual;
+  readonly #known = new Map<string, number>();
+
+  constructor(contexts: readonly Context[], actual: NetworkActual) {
+    this.#contexts = contexts;
+    this.#actual = actual;
+  }
+
+  forward({ iface, vrf, snat }: PolicyRule): string {
+    const key = `forward ${iface ?? ""} ${vrf ?? ""} ${snat}`;
+    const table = this.#tableOf(iface, vrf);
+    return typeof table === "string"
+      ? table
+      : this.#mark(key, snat, (mark) => this.tables.push({ mark, mask: MASK, table }));
+  }
+
+  dnat({ dnat, snat }: PolicyRule): string {
+    const { address = "", port } = dnat ?? {};
+    return this.#mark(`dnat ${address} ${port ?? ""} ${snat}`, snat, (mark) => {
+      const to =
+        port === undefined ? `dnat ip to ${address}` : `meta l4proto { tcp, udp } dnat ip to ${address}:${port}`;
+      this.dnats.push(`meta mark and ${MARK_MASK} == ${hex(mark)} counter ${to}`);
+    });
+  }
+
+  #mark(key: string, snat: boolean, make: (mark: number) => void): string {
+    const known = this.#known.get(key);
+    if (known !== undefined) return hex(known);
+    if (this.#known.size >= MAX_MARKS) return `!rules lead to more than ${MAX_MARKS} places`;
+    const mark = (this.#known.size + 1) << SHIFT;
+    this.#known.set(key, mark);
+    make(mark);
+    if (snat) this.snats.push(`meta mark and ${MARK_MASK} == ${hex(mark)} counter masquerade`);
+    return hex(mark);
+  }
+
+  #tableOf(iface: string | undefined, vrf: string | undefined): number | string {
+    if (iface === undefined) {
+      const context = this.#contexts.find((one) => (vrf === "default" ? one.vrf === undefined : one.vrf === vrf));
+      return context?.table ?? `!there is no VRF ${vrf}`;
+    }
+    const all = this.#contexts.flatMap(({ members }) => members);
+    const member = all.find(({ link }) => link === iface);
+    if (member === undefined) return `!${iface} is no interface that is in use`;
+    const index = this.#actual.state.links.find(({ name }) => name === iface)?.index ?? 0;
+    const table = FIRST_TABLE + index;
+    if (!this.routes.some((route) => route.table === table)) {
+      const at = { table, metric: 0 };
+      const route =
+        member.gateway === undefined
+          ? routeOnLink("0.0.0.0/0", iface, at)
+          : routeVia("0.0.0.0/0", member.gateway, member, at, this.#actual);
+      this.routes.push(route, endOf(table));
+    }
+    return table;
+  }
+}
+
+function hex(value: number): string {
+  return `0x${value.toString(16).padStart(8, "0")}`;
+}

@@ -1,0 +1,192 @@
+import { describe, expect, test } from "vitest";
+import type { Carrier } from "../../../../../src/agent/sections/network/actual.ts";
+import type { Change } from "../../../../../src/host/network/change.ts";
+import { aMachine, networkOver } from "../../../../support/network-section.ts";
+
+const signal = new AbortController().signal;
+const CARRIER: Carrier = { local: "198.51.100.10", remote: "203.0.113.9" };
+const WAN = { nic: "eth0", ip: "198.51.100.10/24", gateway: "198.51.100.1" };
+
+async function plan(
+  raw: unknown,
+  { carrier, model = aMachine() }: { carrier?: Carrier; model?: ReturnType<typeof aMachine> } = {},
+) {
+  const section = networkOver(model, carrier);
+  const { desired } = section.parse(raw);
+  const actual = await section.observe(signal, desired);
+  const steps = section.plan(desired, actual);
+  return {
+    section,
+    model,
+    steps,
+    waits: section.waits?.(desired, actual) ?? [],
+    details: steps.map((step) => section.describe?.(step, actual)),
+    lines: steps.flatMap((step) => ("change" in step ? linesOf(step.change) : [])),
+    text: steps
+      .flatMap((step) => ("change" in step && step.change.kind === "nft" ? [step.change.text ?? ""] : []))
+      .join(""),
+  };
+}
+
+const linesOf = (change: Change): readonly string[] => (change.kind === "ip" ? change.lines : []);
+
+test("what the distribution has set just so counts as there", async () => {
+  const { steps } = await plan({ interfaces: [WAN] });
+  expect(steps).toEqual([]);
+});
+
+test("without the section and without anything of ours nothing is even looked at", async () => {
+  const { model, steps } = await plan(undefined);
+  expect([model.observations, steps.length]).toEqual([0, 0]);
+});
+
+test("an address is there before the one that it replaces goes", async () => {
+  const { model, section } = await plan({ interfaces: [{ ...WAN, ip: "198.51.100.20/24" }] });
+  const wanted = section.parse({ interfaces: [{ ...WAN, ip: "198.51.100.20/24" }] }).desired;
+  for (const step of section.plan(wanted, await section.observe(signal, wanted))) await section.apply(step, signal);
+  const other = section.parse({ interfaces: [{ ...WAN, ip: "198.51.100.21/24" }] }).desired;
+  const held: number[] = [];
+  model.onLine = () => held.push(model.addresses.filter(({ isOurs }) => isOurs).length);
+  for (const step of section.plan(other, await section.observe(signal, other))) await section.apply(step, signal);
+  expect(Math.min(...held)).toBeGreaterThan(0);
+  expect(model.addresses.map(({ address }) => address)).toEqual(["198.51.100.10/24", "198.51.100.21/24"]);
+});
+
+describe("a plan that would cut the machine off", () => {
+  const lost = {
+    interfaces: [
+      { nic: "eth1", ip: "10.1.0.1/24" },
+      { ...WAN, gateway: "198.51.100.1" },
+    ],
+  };
+  const cut = {
+    interfaces: [{ nic: "eth1", ip: "10.1.0.1/24" }],
+    routes: [{ dest: "203.0.113.0/24", dev: "eth1" }],
+  };
+
+  test("is refused as a whole, by the path of what is wrong", async () => {
+    const model = aMachine();
+    model.addresses = [{ link: "eth0", address: "198.51.100.10/24", isOurs: true, isDynamic: false }];
+    model.routes = model.routes.map((route) => ({ ...route, protocol: 218 }));
+    const raw = { interfaces: [{ nic: "eth0", ip: "198.51.100.10/24" }] };
+    const { steps, waits } = await plan(raw, { carrier: CARRIER, model });
+    expect(steps).toEqual([]);
+    expect(waits).toEqual([expect.objectContaining({ path: "network.interfaces.0", code: "cuts-off" })]);
+  });
+
+  test("is none while another way is in the same target", async () => {
+    expect((await plan(lost, { carrier: CARRIER })).waits).toEqual([]);
+    // A route that is more special leads somewhere: whether somebody answers there is for the proof to find out.
+    expect((await plan(cut, { carrier: CARRIER })).steps.length).toBeGreaterThan(0);
+  });
+});
+
+test("the WAN stays when its entry goes, and other interfaces are switched off", async () => {
+  const model = aMachine();
+  const section = networkOver(model);
+  const full = {
+    interfaces: [
+      { ...WAN, addIps: ["198.51.100.77/32"] },
+      { nic: "eth1", ip: "10.1.0.1/24" },
+    ],
+  };
+  for (const raw of [full, {}]) {
+    const { desired } = section.parse(raw);
+    for (const step of section.plan(desired, await section.observe(signal, desired))) await section.apply(step, signal);
+  }
+  expect(model.addresses.map(({ address }) => address)).toEqual(["198.51.100.10/24", "198.51.100.77/32"]);
+  expect(model.links.map(({ name, isUp }) => [name, isUp])).toEqual([
+    ["eth0", true],
+    ["eth1", false],
+    ["eth2", false],
+  ]);
+});
+
+describe("a VRF without devices", () => {
+  const raw = {
+    interfaces: [
+      WAN,
+      { nic: "eth1", ip: "10.1.0.1/24", gateway: "10.1.0.254", vrf: "guest", routes: [{ route: "10.9.0.0/16" }] },
+    ],
+    vrfs: [{ name: "guest", forwarding: true }],
+  };
+
+  test("has a table that ends every lookup, and rules for its interfaces and addresses", async () => {
+    const { lines } = await plan(raw);
+    expect(lines).toEqual([
+      "link set dev eth1 up",
+      "address replace 10.1.0.1/24 brd + dev eth1 label eth1:hf noprefixroute",
+      "route prepend unreachable 0.0.0.0/0 metric 4278198272 table 1000 proto 218",
+      "route prepend unicast 10.1.0.0/24 dev eth1 table 1000 proto 218 scope link src 10.1.0.1",
+      "route prepend unicast 10.9.0.0/16 via 10.1.0.254 dev eth1 table 1000 proto 218 scope global",
+      "rule add priority 5500 from all iif eth1 table 1000 protocol 218",
+      "rule add priority 5501 from all oif eth1 table 1000 protocol 218",
+      "rule add priority 5502 from 10.1.0.1/32 table 1000 protocol 218",
+    ]);
+  });
+
+  test("passes nothing without an ACL, and hears nothing for the addresses of others", async () => {
+    const { text } = await plan(raw);
+    expect(text).toContain('chain from_1000 {\nmeta mark and 0x0ff00000 == 0 oifname != { "eth1" } drop\ndrop\n}');
+    expect(text).toContain('iifname { "eth1" } ip daddr != { 10.1.0.1 } fib daddr type local drop');
+    expect(text).toContain('iifname { "eth0" } ip daddr { 10.1.0.1 } drop');
+  });
+
+  test("an interface of a VRF that is not there is held down", async () => {
+    const { lines } = await plan({ interfaces: [WAN, { nic: "eth1", ip: "10.1.0.1/24", vrf: "nowhere" }] });
+    expect(lines).toEqual([]);
+  });
+});
+
+test("ACLs are tried by their line, and the others after them", async () => {
+  const acl = { protocol: "any", source: "10.0.0.0/8", dest: "0.0.0.0/0" };
+  const { text } = await plan({
+    interfaces: [WAN],
+    forwarding: true,
+    acls: [
+      { ...acl, action: "allow" },
+      { ...acl, protocol: "tcp", ports: "1-2", action: "drop", line: 7 },
+      { ...acl, protocol: "udp", action: "reject", line: 3 },
+    ],
+  });
+  expect(text).toContain(
+    [
+      "ip saddr 10.0.0.0/8 meta l4proto udp reject with icmpx admin-prohibited",
+      "ip saddr 10.0.0.0/8 tcp dport 1-2 drop",
+      "ip saddr 10.0.0.0/8 accept",
+      "drop",
+    ].join("\n"),
+  );
+});
+
+test("of translations that overlap the first is asked first, and each block of its length is one map", async () => {
+  const { text } = await plan({
+    interfaces: [WAN],
+    nats: [
+      { dest: "10.5.0.0/24", toDest: "10.6.0.0/24" },
+      { dest: "10.7.0.0/24", toDest: "10.8.0.0/24" },
+      { dest: "10.5.0.0/16", toDest: "10.9.0.0/16" },
+      { source: "10.5.0.0/16", masquerade: true },
+    ],
+  });
+  expect(text).toContain("10.5.0.0/24 : 10.6.0.0/24,\n10.7.0.0/24 : 10.8.0.0/24");
+  expect(text).toContain(
+    "chain dnat_254 {\ndnat ip prefix to ip daddr map @dnat_254_0\ndnat ip prefix to ip daddr map @dnat_254_1\n}",
+  );
+  expect(text).toContain("ip saddr @snat_254_2 masquerade");
+});
+
+test("a step says what comes and goes, and counts what is many", async () => {
+  const { details } = await plan({
+    interfaces: [
+      WAN,
+      {
+        nic: "eth1",
+        ip: "10.1.0.1/24",
+        routes: Array.from({ length: 9 }, (_, at) => ({ route: `10.${at + 20}.0.0/16`, next: "10.1.0.2" })),
+      },
+    ],
+  });
+  expect(details[0]).toContain("adds address 10.1.0.1/24 on eth1");
+  expect(details[0]).toMatch(/adds route 10\.20\.0\.0\/16 via 10\.1\.0\.2 on eth1, .* and 5 more/);
+});

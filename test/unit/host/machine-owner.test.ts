@@ -1,0 +1,41 @@
+import { expect, onTestFinished, test } from "vitest";
+import { MachineOwner } from "../../../src/host/machine-owner.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const owners = (name = `\0holdfast-test-${crypto.randomUUID()}`) => {
+  const clock = new FakeClock();
+  const make = (onOwned: () => void = () => undefined): MachineOwner => {
+    const owner = new MachineOwner({ clock, onOwned, name });
+    onTestFinished(() => owner.close());
+    return owner;
+  };
+  return { clock, make };
+};
+
+test("of two in one network namespace the first owns the machine", async () => {
+  const { make } = owners();
+  const [first, second] = [make(), make()];
+  expect(await first.claim()).toBe(true);
+  expect(await second.claim()).toBe(false);
+  expect([first.isOwner, second.isOwner]).toEqual([true, false]);
+});
+
+test("when the owner is gone another takes over by itself, and is told", async () => {
+  const { clock, make } = owners();
+  let told = 0;
+  const first = make();
+  const second = make(() => (told += 1));
+  await first.claim();
+  await second.claim();
+  first.close();
+  clock.advance(30_000);
+  await waitFor("the other to take over", () => second.isOwner && told === 1);
+});
+
+test("one that was closed claims nothing any more", async () => {
+  const { make } = owners();
+  const owner = make();
+  owner.close();
+  expect(await owner.claim()).toBe(false);
+});
