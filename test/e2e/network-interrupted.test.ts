@@ -23,7 +23,8 @@ interface Begun {
 
 /** Makes a change that cannot be proven, and gives what was there before it. */
 async function inTheWindow(machine: EdgeMachine): Promise<Begun> {
-  const { documents } = await machine.apply(lanSection(WAN));
+  await machine.own(lanSection(WAN));
+  const { documents } = await machine.status();
   const good = machine.state();
   await machine.put(lanSection({ ...WAN, gateway: DEAD_END }));
   await waitFor("the change is made", () => !machine.reachesController());
