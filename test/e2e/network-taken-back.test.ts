@@ -80,7 +80,7 @@ test("whatever cuts the node off is taken back in time, and the control plane is
 
 async function suffer({ machine: name, section, before, evidence }: Fault): Promise<void> {
   const machine = stage.machine(name);
-  await machine.apply(lanSection({ ...WAN, gateway: "192.168.1.1" }));
+  await machine.own(lanSection({ ...WAN, gateway: "192.168.1.1" }));
   await before?.(machine);
   const good = machine.state();
   const { documents } = await machine.status();
@@ -100,8 +100,8 @@ async function suffer({ machine: name, section, before, evidence }: Fault): Prom
     60_000,
   );
   expect(reported).toMatch(evidence);
-  const now = await machine.status();
-  expect(now.documents.node?.refused).toBe((documents.node?.version ?? 0) + 1);
+  const refused = (documents.node?.version ?? 0) + 1;
+  await waitFor("it is refused", async () => (await machine.status()).documents.node?.refused === refused, 60_000);
   // Another look changes nothing.
   expect(differences(good, machine.state())).toEqual([]);
 }

@@ -34,6 +34,8 @@ export class EdgeMachine {
   readonly lab: Lab;
   readonly name: string;
   readonly #mac: string;
+  /** The distribution leaves the WAN to us. */
+  #isBare = false;
   /** A machine gets another at every start. */
   readonly #bootIdFile: string;
 
@@ -130,6 +132,20 @@ export class EdgeMachine {
     return this.untilSettled((documents.node?.version ?? 0) + 1, limitMs);
   }
 
+  /** Applies a section, and takes away what the distribution had set on the WAN: from then on, over reboots, all of it is ours. */
+  async own(section: unknown): Promise<void> {
+    await this.apply(section);
+    this.#isBare = true;
+    this.sh("ip address flush dev eth0");
+    await waitFor(`${this.name} has set its WAN`, () => {
+      const { addresses, routes } = this.state();
+      const isOurs = addresses.some((line) => line.includes("label=eth0:hf"));
+      return isOurs && routes.some((line) => line.includes("dst=default") && line.includes("protocol=218"));
+    });
+    await this.untilOnline();
+    await waitFor(`${this.name} reaches its control plane`, () => this.reachesController());
+  }
+
   /** Waits until the node has made up its mind about its document, which has at least this version. */
   async untilSettled(least = 1, limitMs = 30_000): Promise<Status> {
     let seen = "nothing";
@@ -214,11 +230,11 @@ export class EdgeMachine {
     batch(this.#space, [
       "link set lo up",
       `link add name eth0 address ${this.#mac} type veth peer name ${this.name} netns ${siteSpace}`,
-      `address add ${privateAddressOf(site, this.name)}/24 dev eth0`,
+      ...(this.#isBare ? [] : [`address add ${privateAddressOf(site, this.name)}/24 dev eth0`]),
       "link set dev eth0 up",
     ]);
     batch(siteSpace, [`link set dev ${this.name} master lan up`]);
-    batch(this.#space, [`route add default via ${PRIVATE_NET}.1`]);
+    if (!this.#isBare) batch(this.#space, [`route add default via ${PRIVATE_NET}.1`]);
     this.plugLan();
   }
 
