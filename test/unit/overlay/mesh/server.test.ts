@@ -51,6 +51,7 @@ describe("a gateway", () => {
     ]);
     await waitFor("the splice is over", () => rig.server.activeRelays === 0);
     expect(rig.server.state()).toMatchObject({ state: "listening", relays: { active: 0, total: 1, bytes: 28 } });
+    expect(rig.streams()).toBe(1);
   });
 
   it("hands over what is for this node itself", async () => {
