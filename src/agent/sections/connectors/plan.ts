@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { ListenerState, OverlayListener, OverlayReason } from "../../../protocol/overlay.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
+import { forbiddenTargets } from "../../../protocol/sections/connector-targets.ts";
 import { takenBy, type Connector } from "../../../protocol/sections/connectors.ts";
 import { applicationOf } from "../../../protocol/sections/fields.ts";
 
@@ -185,9 +186,16 @@ export function keyOf({ transport, port, listen }: Connector): string {
 
 /** Names the connectors that do not listen though they should, or that no flow can pass. */
 export function waitingConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly Issue[] {
+  const enabled = desired.filter((connector) => connector.enabled);
+  const forbidden = forbiddenTargets(enabled, (node) => actual.nodes.find(node) === "here");
+  const ids = new Set(forbidden.map(({ id }) => id));
   return [
-    ...unknownNodes(desired, actual.nodes),
-    ...placesOf(desired, actual).flatMap((place) => waitingAt(place, actual)),
+    ...forbidden.map(({ path, code, message }) => ({ path, code, message })),
+    ...unknownNodes(
+      enabled.filter(({ id }) => !ids.has(id)),
+      actual.nodes,
+    ),
+    ...placesOf(desired, actual).flatMap((place) => (ids.has(place.connector.id) ? [] : waitingAt(place, actual))),
   ];
 }
 
