@@ -59,6 +59,7 @@ const OF_TARGET: ReadonlySet<OverlayReason> = new Set([
   "peer-unproven",
   "not-granted",
   "relay-refused",
+  "service-down",
 ]);
 
 export type ConnectorStep =
@@ -278,6 +279,8 @@ function explain(
       return `${to} leads back to a listener of this overlay`;
     case "unknown-service":
       return `there is no service ${to} on ${node === "local" ? "this node" : node}, or it is switched off`;
+    case "service-down":
+      return `the service ${to} on ${node} does not answer its health checks`;
     case "protocol-mismatch":
       return `the service ${to} is not ${protocol}`;
     case "unreachable":

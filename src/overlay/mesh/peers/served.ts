@@ -81,6 +81,7 @@ export class Served {
     }
     const startedAt = clock.now();
     const offered = this.#offer(peer, request);
+    if (request.isQuestion === true) return answer(stream, offered);
     if (typeof offered === "string") {
       refuse(stream, offered);
       this.#recordRefusal(servedRecord(peer, request, { reason: offered }, { startedAt, endedAt: startedAt }));
@@ -164,6 +165,13 @@ export class Served {
     this.#recordedInSecond += 1;
     if (this.#recordedInSecond <= RECORDED_A_SECOND) this.#local.flows.add(record);
   }
+}
+
+/** Says what a flow would have been told; such a question is no flow and has no record. */
+function answer(stream: ServerHttp2Stream, offered: Offered | OverlayReason): void {
+  if (typeof offered === "string") return refuse(stream, offered);
+  stream.on("error", () => undefined).resume();
+  stream.respond({ ":status": 200 }, { endStream: true });
 }
 
 const controlKey = (peer: string, flow: string): string => `${peer} ${flow}`;

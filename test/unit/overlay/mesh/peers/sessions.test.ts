@@ -160,7 +160,7 @@ describe("a peer session", () => {
     await Promise.all(clients.map(fateOf));
     expect(asked).toBeLessThan(20);
     expect(source.counters().activeFlows).toBe(0);
-    expect(source.plane.listeners()).toMatchObject([{ state: "listening" }]);
+    expect(source.plane.listeners()).toMatchObject([{ state: "failed", reason: "relay-refused" }]);
   });
 
   it("outlives a destination that starts anew: the flow ends, the next one works", async () => {
