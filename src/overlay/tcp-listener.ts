@@ -107,7 +107,6 @@ export class TcpListener implements Listener, BindingUser {
   }
 
   acceptFailed(reason: OverlayReason): void {
-    this.#counters.flows += 1;
     this.#countRefused(reason);
   }
 
@@ -117,7 +116,6 @@ export class TcpListener implements Listener, BindingUser {
     isFull: boolean,
     make: () => RunningFlow | OverlayReason,
   ): RunningFlow | undefined {
-    this.#counters.flows += 1;
     const flow = this.#judge(sourceIp, isFull) ?? make();
     if (typeof flow === "string") {
       this.#refuse(client, sourceIp, flow);

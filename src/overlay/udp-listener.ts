@@ -136,7 +136,6 @@ export class UdpListener implements Listener {
       return undefined;
     }
     this.#newInSecond += 1;
-    this.#counters.flows += 1;
     this.#options.budget.take(this.#isTransfer ? 2 : 1);
     this.#sessions.set(key, session);
     this.#options.onBusy();
@@ -187,7 +186,6 @@ export class UdpListener implements Listener {
   }
 
   #refuse(from: RemoteInfo, reason: OverlayReason): void {
-    this.#counters.flows += 1;
     this.#counters.refused(reason);
     if (reason === "out-of-resources") this.#options.shortage.note(this);
     // A flood from forged addresses must not push the records of others out.
