@@ -95,7 +95,8 @@ describe("holdfast ping", () => {
   ])("says what %s means", async (code, message, exit, shown) => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [{ kind: "error", code, message }];
-    expect(await holdfast(["ping", "edge-9", "--run", agent.runDir])).toMatchObject({ code: exit, stderr: shown });
+    const ping = await holdfast(["ping", "edge-9", "--run", agent.runDir]);
+    expect(ping).toMatchObject({ code: exit, stderr: shown, stdout: "" });
   });
 
   it("fails when the agent goes away in the middle", async () => {
