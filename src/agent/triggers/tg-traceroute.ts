@@ -6,7 +6,7 @@ import { TgTracerouteBody } from "../../protocol/trigger-bodies.ts";
 import { flagList, numberFlag, plainFlags, type AllowedFlags } from "./tool-flags.ts";
 import type { StreamTrigger } from "./trigger.ts";
 import { traceTunnel } from "./tunnel-trace.ts";
-import { findPeer, neededPeer, type Tunnels } from "./tunnels.ts";
+import { findPeer, neededPeer, takenForHost, type Tunnels } from "./tunnels.ts";
 
 const FLAGS: AllowedFlags = new Map([
   ...plainFlags("-n", "-4", "-6", "-I", "-T", "-U", "-F"),
@@ -44,6 +44,8 @@ export function tgTraceroute(exec: Exec, files: Files, tunnels: Tunnels): Stream
       if (iface !== undefined && !(await files.list("/sys/class/net")).includes(iface)) {
         throw new InputError("not-found", `no interface ${iface}`, { details: { field: "iface" } });
       }
+      const taken = iface === undefined ? takenForHost(tunnels.nodes(), host) : undefined;
+      if (taken !== undefined) await emit({ kind: "stdout", data: `${taken}\n` });
       const link = iface === undefined ? [] : ["-i", iface];
       const trace = exec.spawn("traceroute", [...link, ...filter, "--", host], { signal });
       for await (const chunk of trace.output) await emit(chunk);

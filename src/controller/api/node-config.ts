@@ -13,6 +13,7 @@ import { tgrn } from "../model/permissions.ts";
 import { keepSecrets, hideSecrets } from "../../protocol/secrets.ts";
 import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
 import { Violations } from "./problem.ts";
+import { checkTargets } from "./section-targets.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, notFound, refusals, violations } from "./shapes.ts";
 
@@ -59,6 +60,7 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
       const record = nodeOf(fleet, nodeID);
       if (!sectionSuits(section, record.type)) throw notForAgents(section);
       if (isItemSection(section)) checkForm(section, record.config[section] ?? {}, body);
+      checkTargets(section, body, record, ({ path }) => path);
       const whole = keepSecrets(section, body, record.config[section]);
       const changed = fleet.setSection(nodeID, section, whole, caller.name);
       return changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createServer, type Server } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { MAX_SESSIONS } from "../../../../src/overlay/mesh/clients.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import {
   closed,
@@ -219,12 +220,12 @@ describe("the nodes that dial a gateway", () => {
     expect(answer[":status"]).toBe(200);
   });
 
-  it("may have sixteen sessions, of which a newer one ends the oldest", async () => {
+  it("may have a bounded number of sessions, of which a newer one ends the oldest", async () => {
     const rig = await gatewayRig([a]);
     const first = await outward(rig.port, a);
-    for (let more = 0; more < 16; more += 1) await outward(rig.port, a);
+    for (let more = 0; more < MAX_SESSIONS; more += 1) await outward(rig.port, a);
     await waitFor("the first is ended", () => first.destroyed);
-    expect(rig.server.clients()).toMatchObject([{ sessions: 16 }]);
+    expect(rig.server.clients()).toMatchObject([{ sessions: MAX_SESSIONS }]);
   });
 });
 
