@@ -39,11 +39,13 @@ async function main(): Promise<number> {
       check: { type: "boolean", default: false },
       force: { type: "boolean", default: false },
       minutes: { type: "string", default: "1" },
+      only: { type: "string", default: "" },
     },
     allowPositionals: true,
   });
   const minutes = Number(values.minutes);
   if (!(minutes > 0)) throw new Error("--minutes needs a number above 0");
+  const only = values.only.split(",").filter((part) => part !== "");
   const [area, ...more] = positionals;
   if (area === undefined) {
     for (const { area, about } of benches) console.log(`${area.padEnd(12)}${about}`);
@@ -52,7 +54,7 @@ async function main(): Promise<number> {
   const bench = benches.find((candidate) => candidate.area === area);
   if (bench === undefined || more.length > 0) {
     console.error(
-      `usage: scripts/bench ${benches.map(({ area }) => area).join("|")} [--check] [--force] [--minutes N]`,
+      `usage: scripts/bench ${benches.map(({ area }) => area).join("|")} [--check] [--force] [--minutes N] [--only PART,PART]`,
     );
     return 2;
   }
@@ -62,7 +64,7 @@ async function main(): Promise<number> {
   }
   const dir = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
   try {
-    const figures = await bench.run({ minutes, dir, say: (line) => console.log(line) });
+    const figures = await bench.run({ minutes, only, dir, say: (line) => console.log(line) });
     console.log(`\n${table(figures)}\n\n${summary(area, figures)}`);
     return values.check && !figures.every(isMet) ? 1 : 0;
   } finally {

@@ -1,6 +1,6 @@
 // The lab's command line; scripts/lab is the way in.
 import { spawnSync } from "node:child_process";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { check } from "./labs/check.ts";
 import { blockUdp, cut, drop, heal, lag, pause, resume, roam } from "./labs/faults.ts";
@@ -18,7 +18,7 @@ const USAGE = `usage: scripts/lab VERB
   down [--keep]                ends everything and takes it away; with --keep the files stay
   status                       hosts, programs, faults
   exec HOST COMMAND...         runs a command on a host; holdfast is that of the node
-  api METHOD PATH [JSON]       calls the controller's API; {a} stands for the uid of node a
+  api METHOD PATH [JSON|-]     calls the controller's API; {a} stands for the uid of node a; - reads the JSON from stdin
   cut HOST                     nothing gets to a host or from it any more
   heal [HOST]                  takes every fault back, or those of one host
   lag EDGE MS                  round trips between an edge and the gateways take so much longer; 0 ends it
@@ -52,7 +52,9 @@ async function main([verb = "", ...args]: readonly string[]): Promise<number> {
     case "exec":
       return execute(Lab.open(DIR), first, args.slice(1));
     case "api": {
-      const { status, text } = await Lab.open(DIR).ask(first, second, third);
+      // An argument can have no more than 128 KiB (execve(2)).
+      const body = third === "-" ? readFileSync(0, "utf8") : third;
+      const { status, text } = await Lab.open(DIR).ask(first, second, body);
       console.log(text);
       return status < 400 ? 0 : 1;
     }

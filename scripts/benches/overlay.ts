@@ -24,25 +24,43 @@ export const overlay: Bench = {
   async run(options) {
     const why = whyNoSites();
     if (why !== undefined) return [skip("everything", why)];
-    const { dir, say } = options;
+    const { dir } = options;
     const sites = await makeSites(dir);
     const backend = startHelper("l4/backend.ts", ["0.0.0.0"], { netOf: sites.b.netOf });
     const to = JSON.parse(await backend.ask("ports")) as Ports;
     const load = startLoad({ netOf: sites.a.netOf });
     const figures = await carrying(options, sites, to, load);
-    say("20 ms away");
-    figures.push(...(await farAway(below(dir, "far"), load, sites, to, FIRST.far)));
-    say("faults");
-    figures.push(...(await recoveries(below(dir, "failing"), load, sites, to, FIRST.failing)));
+    const away = await parts(options, {
+      "20 ms away": () => farAway(below(dir, "far"), load, sites, to, FIRST.far),
+      faults: () => recoveries(below(dir, "failing"), load, sites, to, FIRST.failing),
+    });
     await Promise.all([load.end(), backend.end()]);
-    say("idle edges");
-    figures.push(...(await idleEdges(dir, sites, FIRST.idle)));
+    const idle = await parts(options, { "idle edges": () => idleEdges(dir, sites, FIRST.idle) });
+    figures.push(...away, ...idle);
     await sites.end();
     return figures;
   },
 };
 
-async function carrying({ dir, say }: BenchOptions, sites: Sites, to: Ports, load: Load): Promise<Figure[]> {
+const CARRYING = ["bulk", "new flows", "round trips", "one stalled"];
+
+/** The figures of each part that is wanted, one after the other. */
+async function parts(
+  { only, say }: BenchOptions,
+  measures: Readonly<Record<string, () => Promise<Figure[]>>>,
+): Promise<Figure[]> {
+  const figures: Figure[] = [];
+  for (const [name, measure] of Object.entries(measures)) {
+    if (only.length > 0 && !only.includes(name)) continue;
+    say(name);
+    figures.push(...(await measure()));
+  }
+  return figures;
+}
+
+async function carrying(options: BenchOptions, sites: Sites, to: Ports, load: Load): Promise<Figure[]> {
+  const { dir, only } = options;
+  if (only.length > 0 && !CARRYING.some((part) => only.includes(part))) return [];
   const carriers: Carriers = {
     overlay: await startMesh(below(dir, "mesh"), sites, to, { first: FIRST.overlay }),
     bare: await startBare(sites, to, { first: FIRST.bare }),
@@ -50,14 +68,12 @@ async function carrying({ dir, say }: BenchOptions, sites: Sites, to: Ports, loa
     nebula: whyNoNebula() ?? (await startNebula(dir, sites, to)),
     haproxy: whyNoHaproxy() ?? startHaproxies(dir, sites, to, FIRST.haproxy),
   };
-  say("bulk");
-  const figures = await bulk(load, carriers);
-  say("new flows");
-  figures.push(...(await newFlows(load, carriers)));
-  say("round trips");
-  figures.push(...(await roundTrips(load, carriers)));
-  say("one stalled");
-  figures.push(...(await oneStalled(load, carriers.overlay)));
+  const figures = await parts(options, {
+    bulk: () => bulk(load, carriers),
+    "new flows": () => newFlows(load, carriers),
+    "round trips": () => roundTrips(load, carriers),
+    "one stalled": () => oneStalled(load, carriers.overlay),
+  });
   const { overlay, bare, splices, nebula, haproxy } = carriers;
   for (const one of [overlay, bare, splices, nebula, haproxy]) if (typeof one !== "string") await one.end();
   return figures;

@@ -1,6 +1,7 @@
 // The controller's HTTP API, called from inside the lab's internet, since nothing of the lab is reachable from outside.
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { randomUUID } from "node:crypto";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { addressOf, CONTROLLER, CONTROLLER_PORT, INTERNET, type Layout } from "./layout.ts";
 import type { Network } from "./network.ts";
 import { LabError, runAside } from "./shell.ts";
@@ -26,6 +27,8 @@ export async function callApi(
 ): Promise<Answer> {
   const key = readFileSync(join(lab.dir, CONTROLLER, "admin.key"), "utf8").trim();
   const quoted = (text: string): string => JSON.stringify(text);
+  // What a line of curl's configuration holds is bounded, a file is not.
+  const file = resolve(lab.dir, `body-${randomUUID()}.json`);
   // Through standard input, so that no list of processes shows the key. The certificate is the controller's own.
   const config = [
     `url = ${quoted(`${originOf(lab.layout)}${path}`)}`,
@@ -33,11 +36,16 @@ export async function callApi(
     `header = ${quoted(`Authorization: ${key}`)}`,
     "silent\nshow-error\ninsecure\ngloboff\nmax-time = 60",
     `write-out = ${quoted("\n%{http_code}")}`,
-    ...(body === undefined ? [] : [`header = "content-type: application/json"`, `data-raw = ${quoted(textOf(body))}`]),
+    ...(body === undefined ? [] : [`header = "content-type: application/json"`, `data-binary = ${quoted(`@${file}`)}`]),
   ].join("\n");
-  const output = await runAside([...lab.network.on(INTERNET), "curl", "--config", "-"], config);
-  const end = output.lastIndexOf("\n");
-  return { status: Number(output.slice(end + 1)), text: output.slice(0, end) };
+  if (body !== undefined) writeFileSync(file, textOf(body), { mode: 0o600, flag: "wx" });
+  try {
+    const output = await runAside([...lab.network.on(INTERNET), "curl", "--config", "-"], config);
+    const end = output.lastIndexOf("\n");
+    return { status: Number(output.slice(end + 1)), text: output.slice(0, end) };
+  } finally {
+    rmSync(file, { force: true });
+  }
 }
 
 const textOf = (body: unknown): string => (typeof body === "string" ? body : JSON.stringify(body));

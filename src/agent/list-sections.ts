@@ -4,7 +4,7 @@ import type { Reader } from "../host/reader.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { NodeDocument } from "../protocol/documents.ts";
 import { reconciler, type Reconciler } from "./reconcile/section.ts";
-import { isOwnName } from "./own-node.ts";
+import { isOwnName } from "../protocol/own-name.ts";
 import type { ReadDomain } from "../protocol/domain-view.ts";
 import { connectorsSection } from "./sections/connectors/section.ts";
 import type { MeshSurroundings } from "./sections/gateway/mesh.ts";

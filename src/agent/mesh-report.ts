@@ -91,7 +91,7 @@ export function peersReport(reading: MeshReading): PeersReport {
   const clients = new Map(state?.clients.map((client) => [client.peer, client]));
   const sessions = sessionsByPeer(state, namesOf(domain));
   const grants = grantsBySource(mesh);
-  const hasRelay = state?.paths.some(({ state }) => state === "up") ?? false;
+  const up = new Set(state?.paths.flatMap(({ gateway, state }) => (state === "up" ? [gateway] : [])));
   const peers = [...(domain?.peers.values() ?? [])].filter(({ uid }) => uid !== mesh?.self);
   return {
     ...common(reading),
@@ -100,8 +100,7 @@ export function peersReport(reading: MeshReading): PeersReport {
         const { uid } = peer;
         const own = (state?.paths ?? []).filter(({ gateway }) => gateway === uid);
         return peerView(peer, {
-          isKnown: known.has(uid),
-          hasRelay,
+          mayBeReached: known.has(uid) && mayBeReached(peer, up, reading),
           paths: own,
           client: clients.get(uid),
           sessions: sessions.get(uid) ?? [],
@@ -157,8 +156,7 @@ const NO_SERVER: Pick<MeshStanding, "server" | "clients"> = {
 };
 
 interface PeerParts {
-  readonly isKnown: boolean;
-  readonly hasRelay: boolean;
+  readonly mayBeReached: boolean;
   readonly paths: readonly PathState[];
   readonly client: ClientState | undefined;
   readonly sessions: readonly PeerSessionView[];
@@ -166,7 +164,7 @@ interface PeerParts {
 }
 
 function peerView({ uid, name, fqdn, type, gateway, mayDial }: DomainPeer, parts: PeerParts): PeerView {
-  const { isKnown, hasRelay, paths, client, sessions, grants } = parts;
+  const { mayBeReached, paths, client, sessions, grants } = parts;
   const tunnels = [...paths, ...(client === undefined ? [] : [client])];
   const up = [...tunnels.filter(({ state }) => state === "up"), ...sessions].map(({ since }) => since);
   const since = up.length > 0 ? Math.min(...up) : latest(tunnels.map(({ since }) => since));
@@ -176,7 +174,7 @@ function peerView({ uid, name, fqdn, type, gateway, mayDial }: DomainPeer, parts
     name,
     fqdn,
     type,
-    state: up.length > 0 ? "connected" : isKnown && hasRelay ? "reachable" : "unreachable",
+    state: up.length > 0 ? "connected" : mayBeReached ? "reachable" : "unreachable",
     ...(since === undefined ? {} : { since }),
     isGateway: gateway !== undefined,
     mayDial: mayDial === true,
@@ -185,6 +183,23 @@ function peerView({ uid, name, fqdn, type, gateway, mayDial }: DomainPeer, parts
     grants: grants.slice(0, MAX_GRANTS),
     ...(grants.length > MAX_GRANTS ? { moreGrants: grants.length - MAX_GRANTS } : {}),
   };
+}
+
+/**
+ * Whether one of the gateways that are up may lead to a peer. Of another gateway only a hub, or a private one of a public one and the
+ * other way round, has a tunnel, unless a route says so.
+ */
+function mayBeReached(
+  { uid, gateway }: DomainPeer,
+  up: ReadonlySet<string>,
+  { domain, mesh }: Pick<MeshReading, "domain" | "mesh">,
+): boolean {
+  if (gateway === undefined) return up.size > 0;
+  if (mesh?.routes.some(({ to, via }) => to === uid && up.has(via)) === true) return true;
+  return [...up].some((other) => {
+    const type = domain?.peers.get(other)?.gateway?.type;
+    return type === "hub" || gateway.type === "hub" || (type !== undefined && type !== gateway.type);
+  });
 }
 
 function latest(times: readonly number[]): number | undefined {

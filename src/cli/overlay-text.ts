@@ -30,7 +30,6 @@ const STYLES: Readonly<Record<string, Style>> = {
   waiting: "yellow",
   unknown: "dim",
   off: "dim",
-  unsupported: "yellow",
   failed: "red",
   rejected: "red",
   unreachable: "red",

@@ -42,9 +42,11 @@ export const pingVerb: VerbProgram = {
     const { settings, terminal, signal } = call;
     const { dest, body } = request(call);
     const probes: ProbeLine[] = [];
-    if (!settings.isJson) terminal.out(`PING ${plainLine(dest)} through the tunnel, ${body.size} bytes\n`);
     try {
       for await (const probe of measurement(call, "gateway-ping", body, ProbeLine)) {
+        // Only then is it known that there is such a node.
+        if (probes.length === 0 && !settings.isJson)
+          terminal.out(`PING ${plainLine(dest)} through the tunnel, ${body.size} bytes\n`);
         probes.push(probe);
         terminal.out(settings.isJson ? `${safeJson(probe)}\n` : probeText(call, dest, probe));
       }

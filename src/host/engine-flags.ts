@@ -37,10 +37,18 @@ function nobodyMakes(): void {}
  */
 export const START_FLAGS = ["--no-opt", "--no-maglev", "--no-sparkplug", "--semi-space-growth-factor=1", "--gc-global"];
 
-/** Takes `START_FLAGS` back: for a program that has work to do. */
+/**
+ * Takes back what `START_FLAGS` say of compiling and collecting: for a program that has work to do. The young generation stays small;
+ * ten thousand handshakes would make it grow to 54 MB, and it shrinks only where next to nothing is allocated.
+ */
+export function compileAll(): void {
+  for (const flag of ["--opt", "--maglev", "--sparkplug", "--no-gc-global"]) setFlagsFromString(flag);
+}
+
+/** Takes `START_FLAGS` back, all of them: for a program that carries something. */
 export function preferSpeed(): void {
-  const flags = ["--opt", "--maglev", "--sparkplug", "--semi-space-growth-factor=2", "--no-gc-global"];
-  for (const flag of flags) setFlagsFromString(flag);
+  compileAll();
+  setFlagsFromString("--semi-space-growth-factor=2");
 }
 
 const ROOM_BYTES = 64 * 1024 * 1024;

@@ -1,13 +1,15 @@
 import type { ListenerCounters, OverlayReason } from "../protocol/overlay.ts";
 
-interface Moved {
+interface Counted {
   readonly bytesIn: number;
   readonly bytesOut: number;
+  readonly isConnected: boolean;
 }
 
 /** What one listener has counted of the flows that are over. */
 export class Counters {
-  flows = 0;
+  /** Those that were not refused. */
+  #flows = 0;
   bytesIn = 0;
   bytesOut = 0;
   datagramsDropped = 0;
@@ -19,27 +21,30 @@ export class Counters {
   }
 
   /** A flow is over: in order without a reason, else failed, or refused when it never reached its target. */
-  ended(flow: Moved & { readonly isConnected: boolean }, reason: OverlayReason | undefined): void {
+  ended(flow: Counted, reason: OverlayReason | undefined): void {
     this.bytesIn += flow.bytesIn;
     this.bytesOut += flow.bytesOut;
+    if (reason === undefined || flow.isConnected) this.#flows += 1;
     if (reason === undefined) return;
     if (flow.isConnected) this.#errors[reason] = (this.#errors[reason] ?? 0) + 1;
     else this.refused(reason);
   }
 
-  /** With the flows that still run. */
-  report(listener: { readonly key: string; readonly connector: string }, running: Iterable<Moved>): ListenerCounters {
+  /** With the flows that still run, of which those that have not reached their target may still be refused. */
+  report(listener: { readonly key: string; readonly connector: string }, running: Iterable<Counted>): ListenerCounters {
     let { bytesIn, bytesOut } = this;
+    let flows = this.#flows;
     let activeFlows = 0;
     for (const flow of running) {
       activeFlows += 1;
+      if (flow.isConnected) flows += 1;
       bytesIn += flow.bytesIn;
       bytesOut += flow.bytesOut;
     }
     return {
       key: listener.key,
       connector: listener.connector,
-      flows: this.flows,
+      flows,
       activeFlows,
       bytesIn,
       bytesOut,

@@ -3,12 +3,14 @@ import type {
   ListenerCounters,
   ListenerState,
   OverlayListener,
+  OverlayReason,
   OverlayService,
   OverlayTable,
   ServiceHealth,
 } from "../protocol/overlay.ts";
 import { bufferPool } from "./buffer-pool.ts";
 import { Dialer } from "./dial.ts";
+import { askAbout, farRefusals, type FarRefusals } from "./far-refusals.ts";
 import type { FlowLog } from "./flow-log.ts";
 import { DataPorts } from "./ftp/data-ports.ts";
 import { healthChecks, type HealthChecks } from "./health.ts";
@@ -50,6 +52,7 @@ export class DataPlane {
   readonly #health: HealthChecks;
   readonly #names: ReturnType<typeof nameCache>;
   readonly #shortage: Shortage<Listener>;
+  readonly #far: FarRefusals<Listener>;
   readonly #listenerOptions: ListenerOptions;
   #beside: ReadonlySet<string> = new Set();
   #table: OverlayTable = EMPTY_TABLE;
@@ -73,6 +76,11 @@ export class DataPlane {
       hasRoom: () => budget.hasRoom(SOCKETS_PER_FLOW),
       onChanged: () => this.#tellListeners(),
     });
+    this.#far = farRefusals({
+      clock,
+      ask: (listener) => this.#ask(listener),
+      onChanged: () => this.#tellListeners(),
+    });
     this.#listenerOptions = {
       clock,
       dialer,
@@ -81,6 +89,7 @@ export class DataPlane {
       own: this.#own,
       budget,
       shortage: this.#shortage,
+      far: this.#far,
       pool: bufferPool(),
       ports: new DataPorts(clock, this.#own, () => budget.hasRoom(1 + SOCKETS_PER_FLOW)),
       starter: starter(clock),
@@ -132,6 +141,7 @@ export class DataPlane {
     this.#isDraining = true;
     this.#cancelRetry?.();
     this.#health.close();
+    this.#far.close();
     await Promise.all([...this.#listeners.values()].map((listener) => listener.stopListening()));
   }
 
@@ -143,6 +153,7 @@ export class DataPlane {
     for (const listener of this.#listeners.values()) listener.close();
     this.#listenerOptions.ports.close();
     this.#shortage.close();
+    this.#far.close();
     this.#listeners.clear();
   }
 
@@ -210,6 +221,12 @@ export class DataPlane {
     if (failed.length === 0 || this.#isDraining) return;
     this.#cancelRetry?.();
     this.#cancelRetry = this.#options.clock.after(RETRY_MS, () => void this.#retry());
+  }
+
+  async #ask({ spec }: Listener): Promise<OverlayReason | undefined> {
+    const target = this.#listenerOptions.targets.find(spec);
+    if (typeof target === "string" || !("peer" in target) || this.#remote === undefined) return "no-path";
+    return askAbout(this.#options.clock, this.#remote, spec, target);
   }
 
   #tellListeners(): void {

@@ -8,6 +8,7 @@ import type {
 } from "../protocol/overlay.ts";
 import type { BufferPool } from "./buffer-pool.ts";
 import type { Dialer } from "./dial.ts";
+import type { FarRefusals } from "./far-refusals.ts";
 import type { FlowLog } from "./flow-log.ts";
 import type { DataPorts } from "./ftp/data-ports.ts";
 import type { NameCache } from "./name-cache.ts";
@@ -50,6 +51,8 @@ export interface ListenerOptions {
   readonly budget: SocketBudget;
   /** Which listeners refuse flows because the process or the machine has nothing left for them. */
   readonly shortage: Shortage<Listener>;
+  /** What other nodes said of the targets of listeners. */
+  readonly far: FarRefusals<Listener>;
   readonly pool: BufferPool;
   readonly ports: DataPorts;
   readonly starter: Starter;

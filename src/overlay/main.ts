@@ -2,7 +2,7 @@ import { networkInterfaces } from "node:os";
 import { parseArgs } from "node:util";
 import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
-import { makeRoom, preferSpeed } from "../host/engine-flags.ts";
+import { compileAll, makeRoom, preferSpeed } from "../host/engine-flags.ts";
 import { hostFiles } from "../host/files.ts";
 import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile } from "../host/pid-file.ts";
@@ -40,6 +40,7 @@ export async function run(argv: readonly string[]): Promise<number> {
       askName: askMachine,
       localAddresses,
       descriptorLimit: descriptorLimit(hostReader()),
+      onMesh: compileAll,
       onFirstFlow: preferSpeed,
       makeRoom,
     });

@@ -21,6 +21,8 @@ export interface MeshPartOptions {
   readonly localAddresses: () => readonly string[];
   readonly onFault: (fault: OverlayFault) => void;
   /** Called with each mesh: tunnels are work from their first handshake on. */
+  readonly onMesh: () => void;
+  /** Called with the first stream from another node. */
   readonly onFirstFlow: () => void;
   /** Called now and then while there is a mesh. */
   readonly makeRoom: () => void;
@@ -45,6 +47,7 @@ export class MeshPart {
   #loading: Promise<Mesh> | undefined;
   #taker: ControlPeer | undefined;
   #isClosed = false;
+  #hadStreams = false;
   #cancelRoom: (() => void) | undefined;
 
   constructor(options: MeshPartOptions) {
@@ -116,14 +119,20 @@ export class MeshPart {
   }
 
   #work(): void {
-    const { clock, onFirstFlow, makeRoom } = this.#options;
-    onFirstFlow();
+    const { clock, onMesh, makeRoom } = this.#options;
+    onMesh();
     const again = (): void => {
       makeRoom();
       this.#cancelRoom = clock.after(ROOM_MS, again);
     };
     this.#cancelRoom?.();
     again();
+  }
+
+  #carry(): void {
+    if (this.#hadStreams) return;
+    this.#hadStreams = true;
+    this.#options.onFirstFlow();
   }
 
   #load(): Promise<Mesh> {
@@ -141,6 +150,7 @@ export class MeshPart {
       askName,
       localAddresses,
       random: Math.random,
+      onStream: () => this.#carry(),
       onChanged: () => this.reports.changed(),
       onEvent: (event: MeshEvent) => {
         log.info(event, "mesh");

@@ -33,6 +33,7 @@ export interface OverlayOptions {
   readonly askName: AskName;
   readonly localAddresses: () => readonly string[];
   readonly descriptorLimit: number;
+  readonly onMesh: () => void;
   readonly onFirstFlow: () => void;
   /** Lets the heap be as large as work needs; called now and then. */
   readonly makeRoom: () => void;

@@ -1,4 +1,5 @@
-import { isIP, SocketAddress } from "node:net";
+import { isIP } from "node:net";
+import { plainAddress } from "../lib/plain-address.ts";
 
 type Transport = "tcp" | "udp";
 
@@ -57,15 +58,6 @@ export function meets(target: string, bound: readonly string[], localAddresses: 
   // The unspecified address dials the loopback, which a socket bound to another loopback address does not hear.
   const dialled = isAny(address) ? (address === "::" ? "::1" : "127.0.0.1") : address;
   return own.some((one) => (isAny(one) ? isIP(one) === isIP(address) : one === dialled));
-}
-
-/** Shortest form, without scope, and IPv4 for what is IPv4 mapped into IPv6 (RFC 4291 §2.5.5.2). */
-export function plainAddress(text: string): string {
-  const address = text.split("%")[0] ?? text;
-  if (isIP(address) !== 6) return address;
-  const short = new SocketAddress({ family: "ipv6", address }).address;
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(short)?.[1];
-  return mapped ?? short;
 }
 
 function isAny(address: string): boolean {

@@ -20,6 +20,8 @@ export interface RemoteRequest {
   /** It is a data connection of this control connection, to the port that the service announced there. */
   readonly data?: { readonly control: string; readonly port: number } | undefined;
   readonly client: { readonly ip: string; readonly port: number };
+  /** Nothing is to be carried: only what the other node would say is asked for. */
+  readonly isQuestion?: true;
 }
 
 /** Told of how it went, exactly once unless it was cancelled. */

@@ -56,7 +56,10 @@ export class TcpListener implements Listener, BindingUser {
     this.#spec = spec;
     this.#limits.change(spec);
     this.#bindings.keepOnly(spec);
-    if (drops === "all") this.#abort(() => true, "removed");
+    if (drops === "all") {
+      this.#options.far.forget(this);
+      this.#abort(() => true, "removed");
+    }
     if (drops === "forbidden") this.#abort(({ sourceIp }) => !this.#limits.allows(sourceIp), "source-not-permitted");
     return this.open();
   }
@@ -75,6 +78,7 @@ export class TcpListener implements Listener, BindingUser {
     this.#abort(() => true, "removed");
     this.#limits.close();
     this.#options.shortage.forget(this);
+    this.#options.far.forget(this);
   }
 
   sweep(now: number): void {
@@ -82,8 +86,9 @@ export class TcpListener implements Listener, BindingUser {
   }
 
   state(): ListenerState {
-    const { targets, shortage } = this.#options;
-    const fault = targets.fault(this.#spec) ?? (shortage.holdsFor(this) ? "out-of-resources" : undefined);
+    const { targets, shortage, far } = this.#options;
+    const fault =
+      targets.fault(this.#spec) ?? far.reasonFor(this) ?? (shortage.holdsFor(this) ? "out-of-resources" : undefined);
     return stateOf(this.#spec, this.#bindings.states, fault);
   }
 
@@ -102,7 +107,6 @@ export class TcpListener implements Listener, BindingUser {
   }
 
   acceptFailed(reason: OverlayReason): void {
-    this.#counters.flows += 1;
     this.#countRefused(reason);
   }
 
@@ -112,7 +116,6 @@ export class TcpListener implements Listener, BindingUser {
     isFull: boolean,
     make: () => RunningFlow | OverlayReason,
   ): RunningFlow | undefined {
-    this.#counters.flows += 1;
     const flow = this.#judge(sourceIp, isFull) ?? make();
     if (typeof flow === "string") {
       this.#refuse(client, sourceIp, flow);
@@ -212,6 +215,9 @@ export class TcpListener implements Listener, BindingUser {
     this.#flows.delete(flow);
     this.#controls.get(flow)?.close(reason);
     this.#controls.delete(flow);
+    // Of a data connection it says nothing of the service.
+    const isRefused = reason !== undefined && !flow.isConnected && !this.#dataFlows.has(flow);
+    if (isRefused && flow.target !== undefined && "peer" in flow.target) this.#options.far.note(this, reason);
     this.#dataFlows.get(flow)?.ended(flow);
     this.#dataFlows.delete(flow);
     this.#options.budget.give(SOCKETS_PER_FLOW);

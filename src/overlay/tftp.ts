@@ -1,6 +1,6 @@
 import { createSocket, type Socket } from "node:dgram";
 import { isIP } from "node:net";
-import { plainAddress } from "./own-sockets.ts";
+import { plainAddress } from "../lib/plain-address.ts";
 import { sendBounded } from "./udp-binding.ts";
 
 /** What an address that has not answered is sent at most, however little it asked with: the first block and two repetitions. */

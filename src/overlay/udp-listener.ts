@@ -53,7 +53,10 @@ export class UdpListener implements Listener {
     this.#spec = spec;
     this.#limits.change(spec);
     this.#bindings.keepOnly(spec);
-    if (drops === "all") this.#end(() => true, "removed");
+    if (drops === "all") {
+      this.#options.far.forget(this);
+      this.#end(() => true, "removed");
+    }
     if (drops === "forbidden") this.#end(({ sourceIp }) => !this.#limits.allows(sourceIp), "source-not-permitted");
     return this.open();
   }
@@ -74,6 +77,7 @@ export class UdpListener implements Listener {
     this.#end(() => true, "removed");
     this.#limits.close();
     this.#options.shortage.forget(this);
+    this.#options.far.forget(this);
   }
 
   sweep(now: number): void {
@@ -82,8 +86,9 @@ export class UdpListener implements Listener {
   }
 
   state(): ListenerState {
-    const { targets, shortage } = this.#options;
-    const fault = targets.fault(this.#spec) ?? (shortage.holdsFor(this) ? "out-of-resources" : undefined);
+    const { targets, shortage, far } = this.#options;
+    const fault =
+      targets.fault(this.#spec) ?? far.reasonFor(this) ?? (shortage.holdsFor(this) ? "out-of-resources" : undefined);
     return stateOf(this.#spec, this.#bindings.states, fault);
   }
 
@@ -131,7 +136,6 @@ export class UdpListener implements Listener {
       return undefined;
     }
     this.#newInSecond += 1;
-    this.#counters.flows += 1;
     this.#options.budget.take(this.#isTransfer ? 2 : 1);
     this.#sessions.set(key, session);
     this.#options.onBusy();
@@ -182,7 +186,6 @@ export class UdpListener implements Listener {
   }
 
   #refuse(from: RemoteInfo, reason: OverlayReason): void {
-    this.#counters.flows += 1;
     this.#counters.refused(reason);
     if (reason === "out-of-resources") this.#options.shortage.note(this);
     // A flood from forged addresses must not push the records of others out.
@@ -198,6 +201,8 @@ export class UdpListener implements Listener {
     this.#options.budget.give(sockets);
     this.#counters.ended(session, reason);
     if (reason === "out-of-resources") this.#options.shortage.note(this);
+    if (reason !== undefined && !session.isConnected && session.target !== undefined && "peer" in session.target)
+      this.#options.far.note(this, reason);
     this.#options.flows.add(flowRecord(this.#spec, session, this.#options.clock.now(), reason));
   }
 

@@ -44,13 +44,13 @@ export type ConnectorCounters = z.infer<typeof ConnectorCounters>;
 
 /**
  * A connector of the configuration in force. `waiting`: it should listen and does not yet; `failed`: it was tried and cannot, or no
- * flow can pass; `rejected`: it cannot be used as it is written; `unsupported`: not carried by this version. One that listens may
- * have a reason too: then flows do not get through.
+ * flow can pass; `rejected`: it cannot be used as it is written. One that listens may have a reason too: then flows do not get
+ * through.
  */
 export const ConnectorView = z.object({
   id: Id,
   description: Description.optional(),
-  state: z.enum(["listening", "failed", "waiting", "off", "rejected", "unsupported"]),
+  state: z.enum(["listening", "failed", "waiting", "off", "rejected"]),
   reason: ItemReason.optional(),
   /** What is written and not in force, however the connector stands. */
   ignored: z.array(ItemReason).max(16).optional(),
@@ -101,7 +101,7 @@ export const ServiceView = z.object({
   /** Absent where it is what is wrong. */
   name: z.string().max(253).optional(),
   description: Description.optional(),
-  state: z.enum(["offered", "waiting", "off", "rejected", "unsupported"]),
+  state: z.enum(["offered", "waiting", "off", "rejected"]),
   reason: ItemReason.optional(),
   protocol: z.string().max(16).optional(),
   target: z.object({ transport: Transport, host: z.string().max(253), port: Port }).optional(),

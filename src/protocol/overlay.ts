@@ -167,7 +167,7 @@ export type ListenerState = z.infer<typeof ListenerState>;
 export const ListenerCounters = z.object({
   key: z.string().max(512),
   connector: Text,
-  /** Accepted ones, refused or not. */
+  /** Those that have reached their target; the refused are in `refusals` alone. */
   flows: Version,
   activeFlows: Version,
   /** Bytes that clients sent, and that they were sent. */

@@ -28,7 +28,7 @@ const Peer = {
 export const GatewayPing = z
   .object({
     ...Peer,
-    interval: z.int().min(1).max(60).default(5).meta({ description: "Seconds between two probes" }),
+    interval: z.int().min(1).max(60).default(5).meta({ description: "Whole seconds between two probes" }),
     size: z.int().min(8).max(65_000).default(64).meta({ description: "Bytes of a probe" }),
     sendJson: z.boolean().default(false),
     count: z.int().min(1).max(600).optional(),

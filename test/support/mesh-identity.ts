@@ -15,15 +15,28 @@ export function meshIdentity(uid?: string): Promise<MeshIdentity> {
   return makeIdentity(overlayIdentity(uid));
 }
 
+const kinds = {
+  RSA: {
+    make: () => generateKeyPairSync("rsa", { modulusLength: 2048 }),
+    algorithm: { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" },
+  },
+  "P-384": {
+    make: () => generateKeyPairSync("ec", { namedCurve: "P-384" }),
+    algorithm: { name: "ECDSA", namedCurve: "P-384", hash: "SHA-256" },
+  },
+} as const;
+
 /** A certificate whose key is none that a node can have. */
-export async function rsaCertificate(): Promise<{ readonly cert: string; readonly key: string }> {
+export async function foreignCertificate(
+  kind: keyof typeof kinds,
+): Promise<{ readonly cert: string; readonly key: string }> {
   installReflectMetadata();
   const { X509CertificateGenerator } = await import("@peculiar/x509");
-  const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
-  const algorithm = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" };
+  const { make, algorithm } = kinds[kind];
+  const { privateKey, publicKey } = make();
   const certificate = await X509CertificateGenerator.createSelfSigned({
     serialNumber: "01",
-    name: "CN=rsa",
+    name: "CN=foreign",
     notBefore: new Date(0),
     notAfter: new Date("9999-12-31T23:59:59Z"),
     signingAlgorithm: algorithm,

@@ -37,6 +37,8 @@ export interface GatewayRig {
   }[];
   /** Peers whose streams were reset because too much of them was unread. */
   readonly cut: string[];
+  /** How often it was told of a stream. */
+  streams(): number;
   /** Puts a mesh into force, in which these may dial. */
   apply(nodes: readonly MeshIdentity[], more?: Partial<OverlayMesh>): Promise<void>;
 }
@@ -60,6 +62,7 @@ export async function gatewayRig(nodes: readonly MeshIdentity[] = [], given: Giv
   const events: MeshEvent[] = [];
   const tunnels: Duplex[] = [];
   const requests: { stream: ServerHttp2Stream; headers: IncomingHttpHeaders; peer: string }[] = [];
+  let streams = 0;
   const server = new MeshServer({
     clock,
     identity: () => identity,
@@ -72,6 +75,7 @@ export async function gatewayRig(nodes: readonly MeshIdentity[] = [], given: Giv
     onward: given.onward ?? (() => Promise.reject(new SessionError("no-path", "no other gateway"))),
     gates,
     unread,
+    onStream: () => void (streams += 1),
     onChanged: () => undefined,
     onEvent: (event) => void events.push(event),
     ...(given.limits === undefined ? {} : { limits: given.limits }),
@@ -83,7 +87,7 @@ export async function gatewayRig(nodes: readonly MeshIdentity[] = [], given: Giv
     return server.apply(mesh);
   };
   await apply(nodes);
-  return { server, identity, port, gates, unread, events, tunnels, requests, cut, apply };
+  return { server, identity, port, gates, unread, events, tunnels, requests, cut, apply, streams: () => streams };
 }
 
 export function aMesh(self: string, peers: readonly MeshPeer[], more: Partial<OverlayMesh> = {}): OverlayMesh {

@@ -82,6 +82,7 @@ function inThisProcess(stateDir: string, runDir: string, running: RunningOverlay
       askName: () => Promise.reject(new Error("no names here")),
       localAddresses: () => [],
       descriptorLimit: 100_000,
+      onMesh: () => undefined,
       onFirstFlow: () => undefined,
       makeRoom: () => undefined,
     });

@@ -43,7 +43,7 @@ export function meshConditions({ paths, clients, isOnline }: MeshPicture): reado
     ...(isAlone
       ? [
           condition(MESH_EVENTS.gateways, GATEWAYS, "WARNING", "Number of connected gateways has dropped to zero", {
-            level: "WARNING",
+            level: "INFO",
             message: "Number of connected gateways is no longer zero",
           }),
         ]

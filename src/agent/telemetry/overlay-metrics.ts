@@ -49,11 +49,11 @@ export function overlayMetrics(
 }
 
 /**
- * What the shadow says of connectors that had a flow: `connector.<id>.counters`, without the members that are 0. First those with
+ * What the shadow says of connectors that had a flow or refused one: `connector.<id>.counters`, without the members that are 0. First those with
  * refusals or errors, then by bytes, until 16 KiB are full; `connectors.others` sums up what is left out. Pure.
  */
 export function overlayFacts(current: OverlayReading): ShadowMap {
-  const used = totalsBy(current.counters).filter(({ flows }) => flows > 0);
+  const used = totalsBy(current.counters).filter(({ flows, refusals }) => flows + sum(refusals) > 0);
   const ranked = used
     .map((totals) => ({ totals, hasTrouble: sum(totals.refusals) + sum(totals.errors) > 0 }))
     .sort((a, b) => Number(b.hasTrouble) - Number(a.hasTrouble) || byTraffic(a.totals, b.totals))

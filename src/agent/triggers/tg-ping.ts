@@ -5,7 +5,7 @@ import { TgPing } from "../../protocol/trigger-bodies.ts";
 import { probes, ProbeTally } from "./echo-probes.ts";
 import { probeLine } from "./gateway-ping.ts";
 import type { StreamTrigger, TriggerContext } from "./trigger.ts";
-import { findPeer, neededPeer, wayText, type TunnelPeer, type Tunnels } from "./tunnels.ts";
+import { findPeer, neededPeer, takenForHost, wayText, type TunnelPeer, type Tunnels } from "./tunnels.ts";
 
 const WAIT_COUNT = 4;
 const SESSION_COUNT = 600;
@@ -32,6 +32,8 @@ export function tgPing(exec: Exec, tunnels: Tunnels, clock: Clock): StreamTrigge
       if (source === undefined && findPeer(tunnels.nodes(), host) !== undefined) {
         return pingPeer(neededPeer(tunnels.nodes(), host), packetsOf(request, wait), context);
       }
+      const taken = source === undefined ? takenForHost(tunnels.nodes(), host) : undefined;
+      if (taken !== undefined) await emit({ kind: "stdout", data: `${taken}\n` });
       const ping = exec.spawn("ping", pingArguments(request, wait), { signal });
       for await (const chunk of ping.output) await emit(chunk);
       return { exitCode: await ping.exitCode };

@@ -6,7 +6,7 @@ import { needLink } from "./known-link.ts";
 import { flagList, numberFlag, plainFlags, type AllowedFlags } from "./tool-flags.ts";
 import type { StreamTrigger } from "./trigger.ts";
 import { traceTunnel } from "./tunnel-trace.ts";
-import { findPeer, neededPeer, type Tunnels } from "./tunnels.ts";
+import { findPeer, neededPeer, takenForHost, type Tunnels } from "./tunnels.ts";
 
 const FLAGS: AllowedFlags = new Map([
   ...plainFlags("-n", "-4", "-6", "-I", "-T", "-U", "-F"),
@@ -42,6 +42,8 @@ export function tgTraceroute(exec: Exec, files: Files, tunnels: Tunnels): Stream
         return { exitCode: 0 };
       }
       if (iface !== undefined) await needLink(files, iface, "iface");
+      const taken = iface === undefined ? takenForHost(tunnels.nodes(), host) : undefined;
+      if (taken !== undefined) await emit({ kind: "stdout", data: `${taken}\n` });
       const link = iface === undefined ? [] : ["-i", iface];
       const trace = exec.spawn("traceroute", [...link, ...filter, "--", host], { signal });
       for await (const chunk of trace.output) await emit(chunk);

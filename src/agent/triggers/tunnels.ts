@@ -1,6 +1,7 @@
 import { HostError, InputError } from "../../errors.ts";
 import type { DomainGateway } from "../../protocol/domain-items.ts";
 import type { MeshState } from "../../protocol/overlay-mesh.ts";
+import { Uid } from "../../protocol/values.ts";
 
 /** Another node of the domain. `gateway` is how this node is to dial it; `mayDial` that it may dial this one's own. */
 export interface TunnelPeer {
@@ -71,14 +72,25 @@ export function findPeer(nodes: TunnelNodes | undefined, text: string): TunnelPe
 }
 
 /**
+ * What a text is taken for that could have been meant as a node and is none that this one knows; undefined of any other text. A dot
+ * at the end says that no node is meant.
+ */
+export function takenForHost(nodes: TunnelNodes | undefined, text: string): string | undefined {
+  const wanted = text.toLowerCase();
+  const isNodeLike = Uid.safeParse(wanted).success || !/[.:]/.test(wanted) || wanted.endsWith(`.${nodes?.domain}`);
+  if (nodes === undefined || !isNodeLike || wanted === "localhost") return undefined;
+  const what = isOwn(nodes, wanted) ? "is this node itself" : "is no node that this one knows";
+  return `${text} ${what}: taken for the name of a host`;
+}
+
+/**
  * The peer that a request means.
  * @throws {InputError} `not-found` for a name that no peer has, or this node's own; `inactive`.
  */
 export function neededPeer(nodes: TunnelNodes | undefined, dest: string): TunnelPeer {
   const peer = findPeer(nodes, dest);
   if (peer === undefined) {
-    const wanted = dest.toLowerCase();
-    const isSelf = nodes !== undefined && [nodes.self.uid, nodes.self.fqdn, nameOf(nodes.self.fqdn)].includes(wanted);
+    const isSelf = nodes !== undefined && isOwn(nodes, dest.toLowerCase());
     const message = isSelf ? `${dest} is this node itself` : `this node knows no node ${dest}`;
     throw new InputError("not-found", message, { details: { field: "dest" } });
   }
@@ -95,6 +107,10 @@ export function neededPath(mesh: MeshState | undefined, gwPath: string | undefin
   if (mesh?.paths.some(({ id }) => id === gwPath) === true) return { path: gwPath };
   if (gwPath === "") return {};
   throw new InputError("not-found", `this node has no gateway path ${gwPath}`, { details: { field: "gwPath" } });
+}
+
+function isOwn({ self }: TunnelNodes, wanted: string): boolean {
+  return [self.uid, self.fqdn, nameOf(self.fqdn)].includes(wanted);
 }
 
 /** A node's own name: the first label of its FQDN. */

@@ -11,6 +11,7 @@ import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../prot
 import { JsonObject } from "../../protocol/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
 import { accessTo, NodeParams } from "./node-config.ts";
+import { checkTargets } from "./section-targets.ts";
 import { nodeOf } from "./nodes.ts";
 import { Violations } from "./problem.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
@@ -200,10 +201,14 @@ function putItem(
   user: string,
 ): void {
   const { id } = item;
+  const node = nodeOf(fleet, nodeID);
   const others = v2Items(stored);
+  checkTargets(section, { version: 2, items: { [id]: item } }, node, ({ path }) =>
+    path.slice(`${section}.items.${id}.`.length),
+  );
   // Judged after all others, the item that is written is the one that is said to collide.
   const asLast = { ...stored, version: 2, items: { ...others, [id]: { ...item, index: Number.MAX_SAFE_INTEGER } } };
-  const issue = judge(asLast, nodeOf(fleet, nodeID)).find((found) => found.id === id && found.other !== undefined);
+  const issue = judge(asLast, node).find((found) => found.id === id && found.other !== undefined);
   if (issue !== undefined) {
     throw new InputError("item-collision", issue.message, { details: { id: issue.other, code: issue.code } });
   }

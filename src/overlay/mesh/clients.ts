@@ -30,8 +30,8 @@ interface Client {
   lostAt: number | undefined;
 }
 
-/** Of one node; whoever dials more often has lost the older ones without telling. */
-const MAX_SESSIONS = 16;
+/** Of one node, for two paths under full load; whoever dials more often has lost the older ones without telling. */
+export const MAX_SESSIONS = 96;
 const KEPT_MS = 24 * 3_600_000;
 const MAX_KEPT = 10_000;
 const MAX_CAUSE = 512;

@@ -3,7 +3,7 @@ import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../host/clock.ts";
 import { errnoOf } from "../../errors.ts";
 import { parseCidr } from "../../lib/cidr.ts";
-import { plainAddress } from "../own-sockets.ts";
+import { plainAddress } from "../../lib/plain-address.ts";
 import { Allowance } from "./allowance.ts";
 import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "./tls.ts";
 

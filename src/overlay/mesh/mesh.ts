@@ -23,6 +23,8 @@ export interface MeshOptions {
   readonly askName: AskName;
   readonly localAddresses: () => readonly string[];
   readonly random: () => number;
+  /** Called with each stream from another node. */
+  readonly onStream: () => void;
   readonly onChanged: () => void;
   readonly onEvent: (event: MeshEvent) => void;
   readonly onBuckets: (buckets: readonly RttBucket[]) => void;
@@ -82,6 +84,7 @@ export class Mesh {
       onward: (peer, wish) => this.#paths.splice(peer, wish),
       gates: this.#gates,
       unread: this.#unread,
+      onStream: options.onStream,
       onChanged,
       onEvent,
     });

@@ -14,6 +14,8 @@ export interface ReceptionOptions {
   readonly inward: Inward;
   readonly relay: Relay;
   readonly unread: UnreadBytes;
+  /** A stream was taken, whatever becomes of it. */
+  readonly onStream: () => void;
 }
 
 /** What a stream on a hop session is for. */
@@ -57,6 +59,7 @@ export class Reception {
       stream.close(REFUSED_STREAM);
       return false;
     }
+    this.#options.onStream();
     this.#take(stream, headers, from);
     return true;
   }

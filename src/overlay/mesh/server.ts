@@ -24,6 +24,8 @@ export interface MeshServerOptions extends Pick<ListenerOptions, "own" | "isBesi
   readonly onward: Onward;
   readonly gates: MeshGates;
   readonly unread: UnreadBytes;
+  /** Another node has opened a stream. */
+  readonly onStream: () => void;
   /** The gateway, a client or one of their states is another. */
   readonly onChanged: () => void;
   readonly onEvent: (event: MeshEvent) => void;
@@ -61,7 +63,7 @@ export class MeshServer implements Ways {
       inward: (peer) => this.#clients.inward(peer),
       maxActive: limits.maxRelays ?? MAX_RELAYS,
     });
-    this.#reception = new Reception({ clock, inward, relay: this.#relay, unread });
+    this.#reception = new Reception({ clock, inward, relay: this.#relay, unread, onStream: options.onStream });
     this.#door = new Door({
       clock,
       limits,

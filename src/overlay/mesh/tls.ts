@@ -25,6 +25,11 @@ export interface Proof {
 // The shorter key first: as good for this, and less work for each byte.
 const CIPHERS = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
 
+/** What OpenSSL calls P-256, and how RFC 5480 §2.2 has every certificate write a point of it: 4, x, y. */
+const P256 = "prime256v1";
+const POINT_BYTES = 65;
+const UNCOMPRESSED = 4;
+
 /** TLS 1.3 alone, without tickets (RFC 8446 §4.6.1): a resumed session would carry a proof from another time. */
 export function meshContext(key: string, cert: string): SecureContext {
   return createSecureContext({
@@ -93,16 +98,24 @@ export function whenProved(socket: TLSSocket, signal?: AbortSignal): Promise<Pro
 
 /** RFC 7638 thumbprint of the P-256 key that the other side has proved; undefined without a certificate of such a key. */
 export function peerKey(socket: TLSSocket): string | undefined {
-  const key = socket.getPeerX509Certificate()?.publicKey;
-  return key === undefined ? undefined : p256Thumbprint(key);
+  // Not by the certificate as an object: what such leave behind in the C library's memory is kilobytes for each session.
+  const { asn1Curve, pubkey } = socket.getPeerCertificate(false);
+  if (asn1Curve !== P256 || pubkey?.length !== POINT_BYTES || pubkey[0] !== UNCOMPRESSED) return undefined;
+  return thumbprintOf(pubkey.toString("base64url", 1, 33), pubkey.toString("base64url", 33));
 }
 
 /** RFC 7638 thumbprint of a P-256 key; undefined for any other. */
 export function p256Thumbprint(key: KeyObject): string | undefined {
   const jwk = P256PublicKey.safeParse(key.export({ format: "jwk" })).data;
   if (jwk === undefined) return undefined;
-  const { crv, kty, x, y } = jwk;
-  return createHash("sha256").update(JSON.stringify({ crv, kty, x, y })).digest("base64url");
+  return thumbprintOf(jwk.x, jwk.y);
+}
+
+/** Coordinates in base64url; the members of a JWK in the order of RFC 7638 §3. */
+function thumbprintOf(x: string, y: string): string {
+  return createHash("sha256")
+    .update(JSON.stringify({ crv: "P-256", kty: "EC", x, y }))
+    .digest("base64url");
 }
 
 function judge(socket: TLSSocket): Proof | Error {

@@ -1,5 +1,6 @@
 /** What can be wrong with desired configuration, by the name operators and programs know it. */
 export type ConfigCode =
+  | "E_ADDRESS_FORBIDDEN"
   | "E_BRIDGE_OVERLAP"
   | "E_CIDR_HOSTBITS"
   | "E_CIDR_INVALID"

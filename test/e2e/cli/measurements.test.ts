@@ -82,10 +82,9 @@ describe("holdfast ping", () => {
     agent.provider.triggerLines = [];
     agent.provider.isTriggerEndless = true;
     const running = startHoldfast(["ping", "edge-2", "--run", agent.runDir]);
-    await running.until(/PING/);
-    await expect.poll(() => agent.provider.asked).toHaveLength(1);
+    await expect.poll(() => agent.provider.asked, { timeout: 10_000 }).toHaveLength(1);
     running.child.kill("SIGINT");
-    expect((await running.finished).code).toBe(130);
+    expect(await running.finished).toMatchObject({ code: 130, stdout: "" });
   });
 
   it.each([
@@ -95,7 +94,8 @@ describe("holdfast ping", () => {
   ])("says what %s means", async (code, message, exit, shown) => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [{ kind: "error", code, message }];
-    expect(await holdfast(["ping", "edge-9", "--run", agent.runDir])).toMatchObject({ code: exit, stderr: shown });
+    const ping = await holdfast(["ping", "edge-9", "--run", agent.runDir]);
+    expect(ping).toMatchObject({ code: exit, stderr: shown, stdout: "" });
   });
 
   it("fails when the agent goes away in the middle", async () => {

@@ -7,6 +7,7 @@ import {
   peersReport,
   type MeshReading,
 } from "../../../src/agent/mesh-report.ts";
+import type { DomainGateway, DomainPeer } from "../../../src/protocol/domain-items.ts";
 import { GatewaysReport, PeersReport } from "../../../src/protocol/local-mesh.ts";
 import type {
   ClientState,
@@ -154,12 +155,32 @@ describe("peers", () => {
     expect(states(paths({ since: 5 }, { gateway: uidOf(3), state: "down", since: 9 }))).toEqual([
       "branch reachable",
       "gw1 connected 5",
-      "gw2 reachable 9",
+      "gw2 unreachable 9",
     ]);
     expect(states({ ...paths({ state: "down" }), sessions: [SESSION] })[0]).toBe("branch connected 700");
     expect(states({ paths: [], clients: [CLIENT] })[0]).toBe("branch connected 500");
     expect(states(paths({ state: "down" }))[0]).toBe("branch unreachable");
     expect(states(undefined)).toEqual(["branch unreachable", "gw1 unreachable", "gw2 unreachable"]);
+  });
+
+  it("that are gateways themselves are reachable only by gateways that have a tunnel to them", () => {
+    const [gw1, gw2] = [aPeer(2, "gw1"), aPeer(3, "gw2")];
+    const standing = paths({}, { gateway: uidOf(3), state: "down", since: 9 });
+    const of = (own: DomainGateway["type"], other: DomainGateway["type"], more: Partial<OverlayMesh> = {}) => {
+      const typed = (peer: DomainPeer, type: DomainGateway["type"]): DomainPeer => ({
+        ...peer,
+        gateway: { type, host: "192.0.2.1", port: 8443 },
+      });
+      const domain = aDomain([typed(gw1, own), typed(gw2, other)]);
+      return states(standing, { domain, mesh: { ...MESH, ...more } })[1];
+    };
+    expect(of("public", "public")).toBe("gw2 unreachable 9");
+    expect(of("private", "private")).toBe("gw2 unreachable 9");
+    expect(of("hub", "public")).toBe("gw2 reachable 9");
+    expect(of("public", "hub")).toBe("gw2 reachable 9");
+    expect(of("public", "private")).toBe("gw2 reachable 9");
+    const routes = [{ to: uidOf(3), via: uidOf(2), metric: 1 }];
+    expect(of("public", "public", { routes })).toBe("gw2 reachable 9");
   });
 
   it("that the overlay does not know yet are not reachable", () => {

@@ -15,10 +15,10 @@ test("V8 knows every flag and takes it while it runs", () => {
   expect({ status, stdout, stderr }).toEqual({ status: 0, stdout: "", stderr: "" });
 });
 
-test("what a start is spared comes back with the work", () => {
+test.each(["compileAll", "preferSpeed"])("what a start is spared comes back with the work: %s", (takeBack) => {
   const program = `
     const { setFlagsFromString } = await import("node:v8");
-    const { preferSpeed, START_FLAGS } = await import(${JSON.stringify(MODULE)});
+    const { ${takeBack}, START_FLAGS } = await import(${JSON.stringify(MODULE)});
     const isOptimised = (f) => (%GetOptimizationStatus(f) & 16) !== 0;
     const half = (n) => (n - (n % 2)) / 2;
     const work = () => {
@@ -28,7 +28,7 @@ test("what a start is spared comes back with the work", () => {
     };
     for (const flag of START_FLAGS) setFlagsFromString(flag);
     const before = work();
-    preferSpeed();
+    ${takeBack}();
     console.log(before, work());`;
   const args = ["--allow-natives-syntax", "--input-type=module", "-e", program];
   const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8" });

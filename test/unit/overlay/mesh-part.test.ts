@@ -1,6 +1,12 @@
 import { readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
-import { expect, test } from "vitest";
+import { pino } from "pino";
+import { expect, onTestFinished, test } from "vitest";
+import { hostFiles } from "../../../src/host/files.ts";
+import { MeshPart } from "../../../src/overlay/mesh-part.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { planeRig } from "../../support/overlay-rig.ts";
+import { tempDir } from "../../support/temp-dir.ts";
 
 /** Modules that a module needs to be there before it runs: neither types nor what is fetched later. */
 function neededBy(path: string): readonly string[] {
@@ -23,4 +29,39 @@ test("an overlay that knows no other node loads neither TLS nor HTTP/2", () => {
   expect(reached).toContain("src/overlay/mesh-part.ts");
   expect(reached).not.toContain("src/overlay/mesh/mesh.ts");
   expect([...builtins].filter(([name]) => /^node:(http2?|https|tls)$/.test(name))).toEqual([]);
+});
+
+/** The part over a plane of its own, on a clock that stands still. */
+function aPart(makeRoom: () => void) {
+  const clock = new FakeClock();
+  const part = new MeshPart({
+    plane: planeRig().plane,
+    stateDir: tempDir(),
+    clock,
+    files: hostFiles(),
+    log: pino({ level: "silent" }),
+    askName: () => Promise.reject(new Error("nobody is asked")),
+    localAddresses: () => [],
+    onFault: () => undefined,
+    onFirstFlow: () => undefined,
+    onMesh: () => undefined,
+    makeRoom,
+  });
+  onTestFinished(() => part.close());
+  return { clock, part };
+}
+
+test("room is made with a mesh and every minute while there is one, and not without", async () => {
+  let made = 0;
+  const { clock, part } = aPart(() => (made += 1));
+  await part.apply(undefined);
+  await clock.advance(300_000);
+  expect(made).toBe(0);
+  await part.apply({ self: "00000000-0000-4000-8000-000000000001", peers: [], paths: [], grants: [], routes: [] });
+  expect(made).toBe(1);
+  await clock.advance(180_000);
+  expect(made).toBe(4);
+  part.close();
+  await clock.advance(180_000);
+  expect(made).toBe(4);
 });

@@ -42,6 +42,32 @@ function bucket(time: number): RttBucket {
 }
 
 describe("what is told of the mesh", () => {
+  it("states that take long to tell so seldom that it is two hundredths of the time", async () => {
+    const clock = new FakeClock();
+    // Reading the states alone takes 20 ms.
+    const reading = { ...STATE };
+    const slow = {
+      now: () => clock.now(),
+      elapsed: () => clock.elapsed() + tookMs,
+      sinceBoot: () => clock.sinceBoot(),
+      sleep: (ms: number, signal?: AbortSignal) => clock.sleep(ms, signal),
+      after: (ms: number, run: () => void) => clock.after(ms, run),
+    };
+    let tookMs = 0;
+    const reports = new MeshReports(slow, () => {
+      tookMs += 20;
+      return reading;
+    });
+    const told = taker();
+    reports.deliverTo(told.peer);
+    for (let ms = 0; ms < 5000; ms += 50) {
+      reports.changed();
+      await clock.advance(50);
+    }
+    // One after the first tenth of a second, and then one a second.
+    expect(told.notices).toHaveLength(5);
+  });
+
   it("states at most every tenth of a second, and without what is asked for alone", async () => {
     const clock = new FakeClock();
     const reports = new MeshReports(clock, () => STATE);

@@ -33,6 +33,7 @@ test("a table that a full disk did not take is kept once there is room, unless a
     askName: () => Promise.reject(new Error("no names here")),
     localAddresses: () => [],
     descriptorLimit: 1000,
+    onMesh: () => undefined,
     onFirstFlow: () => undefined,
     makeRoom: () => undefined,
   });

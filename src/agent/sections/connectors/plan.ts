@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { ListenerState, OverlayListener, OverlayReason } from "../../../protocol/overlay.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
+import { forbiddenTargets } from "../../../protocol/sections/connector-targets.ts";
 import { takenBy, type Connector } from "../../../protocol/sections/connectors.ts";
 import { applicationOf } from "../../../protocol/sections/fields.ts";
 
@@ -58,6 +59,7 @@ const OF_TARGET: ReadonlySet<OverlayReason> = new Set([
   "peer-unproven",
   "not-granted",
   "relay-refused",
+  "service-down",
 ]);
 
 export type ConnectorStep =
@@ -185,9 +187,16 @@ export function keyOf({ transport, port, listen }: Connector): string {
 
 /** Names the connectors that do not listen though they should, or that no flow can pass. */
 export function waitingConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly Issue[] {
+  const enabled = desired.filter((connector) => connector.enabled);
+  const forbidden = forbiddenTargets(enabled, (node) => actual.nodes.find(node) === "here");
+  const ids = new Set(forbidden.map(({ id }) => id));
   return [
-    ...unknownNodes(desired, actual.nodes),
-    ...placesOf(desired, actual).flatMap((place) => waitingAt(place, actual)),
+    ...forbidden.map(({ path, code, message }) => ({ path, code, message })),
+    ...unknownNodes(
+      enabled.filter(({ id }) => !ids.has(id)),
+      actual.nodes,
+    ),
+    ...placesOf(desired, actual).flatMap((place) => (ids.has(place.connector.id) ? [] : waitingAt(place, actual))),
   ];
 }
 
@@ -270,6 +279,8 @@ function explain(
       return `${to} leads back to a listener of this overlay`;
     case "unknown-service":
       return `there is no service ${to} on ${node === "local" ? "this node" : node}, or it is switched off`;
+    case "service-down":
+      return `the service ${to} on ${node} does not answer its health checks`;
     case "protocol-mismatch":
       return `the service ${to} is not ${protocol}`;
     case "unreachable":

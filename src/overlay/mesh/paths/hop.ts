@@ -55,6 +55,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
   #close = (_end: HopEnd): void => undefined;
   #end = (_end: HopEnd): void => undefined;
   #streams = 0;
+  #claims = 0;
   #isOver = false;
   #last: Moved | undefined;
 
@@ -96,6 +97,17 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
 
   get streams(): number {
     return this.#streams;
+  }
+
+  /** The streams, and those that are about to be opened. */
+  get load(): number {
+    return this.#streams + this.#claims;
+  }
+
+  /** Keeps room for a stream that is opened in this turn of the event loop or not at all. */
+  claim(): void {
+    this.#claims += 1;
+    if (this.#claims === 1) this.#clock.after(0, () => (this.#claims = 0));
   }
 
   /** Whether streams may begin on it. */
@@ -140,6 +152,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
   /** Counts a stream until it closes. */
   hold(stream: Closes): void {
     this.#streams += 1;
+    if (this.#claims > 0) this.#claims -= 1;
     if (this.#streams === 1) this.onIdle(false);
     this.#prober.hurry();
     stream.once("close", () => {

@@ -1,4 +1,4 @@
-import { SessionError } from "../../../errors.ts";
+import { SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import { untilAborted } from "../../../lib/until-aborted.ts";
 import { countRequests, retireUnused, type OutwardHop } from "./hop.ts";
@@ -9,36 +9,51 @@ export interface OutwardOptions {
   readonly raise: (signal: AbortSignal) => Promise<OutwardHop>;
 }
 
-const MAX_SESSIONS = 2;
-/** With this many streams on each session, another is dialled if there may be one; beyond the other, none is taken. */
+/** So that 10,000 flows, the usual bound of a connector, find room on the way to a gateway that is their destination. */
+export const MAX_SESSIONS = 40;
+/** With this many streams on each session, another is dialled if there may be one; no session takes more than the other. */
 const LOADED_STREAMS = 200;
-const FULL_STREAMS = 256;
+export const FULL_STREAMS = 256;
 
-/** The sessions of one path on which this node opens streams: none until the first need, a second only under load. */
+interface Waiting {
+  readonly take: (hop: OutwardHop) => void;
+  readonly fail: (error: Error) => void;
+}
+
+/** The sessions of one path on which this node opens streams: none until the first need, more only under load. */
 export class Outward {
   readonly #options: OutwardOptions;
   #hops: readonly OutwardHop[] = [];
-  #raising: Promise<OutwardHop> | undefined;
+  #isRaising = false;
+  /** Those for whom there is no room before another session is up, in the order they came. */
+  #waiting: Waiting[] = [];
   #scope = new AbortController();
 
   constructor(options: OutwardOptions) {
     this.#options = options;
   }
 
-  /** The session with the fewest streams, dialled if need be. @throws {SessionError} `too-many-flows`, or why it cannot be had. */
+  /**
+   * The session with the fewest streams, dialled if need be, with room kept for one that is opened at once.
+   * @throws {SessionError} `too-many-flows`, or why it cannot be had.
+   */
   async take(signal: AbortSignal): Promise<OutwardHop> {
     signal.throwIfAborted();
-    const open = this.#hops.filter(({ isOpen }) => isOpen).sort((a, b) => a.streams - b.streams);
-    const [least] = open;
-    if (least !== undefined && least.streams < LOADED_STREAMS) return least;
-    const mayRaise = open.length < MAX_SESSIONS;
-    if (least !== undefined && least.streams < FULL_STREAMS) {
-      // Nobody waits for the second while the first has room.
-      if (mayRaise) void this.#raise().catch(() => undefined);
+    const open = this.#hops.filter(({ isOpen }) => isOpen);
+    const least = open.reduce<OutwardHop | undefined>(
+      (a, b) => (a === undefined || b.load < a.load ? b : a),
+      undefined,
+    );
+    if (least !== undefined && least.load < FULL_STREAMS) {
+      // Nobody waits for another one while there is room.
+      if (least.load >= LOADED_STREAMS && open.length < MAX_SESSIONS) this.#raise();
+      least.claim();
       return least;
     }
-    if (!mayRaise) throw new SessionError("too-many-flows", "the sessions to the gateway are full");
-    return untilAborted(this.#raise(), signal);
+    if (this.#waiting.length >= (MAX_SESSIONS - open.length) * FULL_STREAMS) throw full();
+    const taken = new Promise<OutwardHop>((take, fail) => void this.#waiting.push({ take, fail }));
+    this.#raise();
+    return untilAborted(taken, signal);
   }
 
   /** Takes no more for what there is, which goes on until its streams end. */
@@ -49,29 +64,60 @@ export class Outward {
 
   /** Ends every session at once, and gives up a dial under way. */
   drop(cause: string): void {
-    this.#scope.abort(new SessionError("tunnel-lost", cause));
+    const error = new SessionError("tunnel-lost", cause);
+    this.#scope.abort(error);
     this.#scope = new AbortController();
-    this.#raising = undefined;
+    this.#isRaising = false;
+    this.#refuse(error);
     for (const hop of this.#hops) hop.destroy(cause);
     this.#hops = [];
   }
 
-  #raise(): Promise<OutwardHop> {
-    const { clock, raise } = this.#options;
+  #raise(): void {
+    if (this.#isRaising) return;
+    this.#isRaising = true;
     const { signal } = this.#scope;
-    const raising = (this.#raising ??= raise(signal)
-      .then((hop) => {
-        countRequests(hop);
-        retireUnused(clock, hop);
-        this.#hops = [...this.#hops, hop];
-        void hop.closing.then(() => {
-          this.#hops = this.#hops.filter((one) => one !== hop);
-        });
-        return hop;
-      })
-      .finally(() => {
-        if (this.#raising === raising) this.#raising = undefined;
-      }));
-    return raising;
+    this.#options.raise(signal).then(
+      (hop) => {
+        // Whoever waited has been told already, and another dial may be under way.
+        if (signal.aborted) return hop.destroy("the path was given up meanwhile");
+        this.#keep(hop);
+        this.#isRaising = false;
+        this.#serve(hop);
+      },
+      (error: unknown) => {
+        if (signal.aborted) return;
+        this.#isRaising = false;
+        this.#refuse(toError(error));
+      },
+    );
   }
+
+  #keep(hop: OutwardHop): void {
+    countRequests(hop);
+    retireUnused(this.#options.clock, hop);
+    this.#hops = [...this.#hops, hop];
+    void hop.closing.then(() => {
+      this.#hops = this.#hops.filter((one) => one !== hop);
+    });
+  }
+
+  #serve(hop: OutwardHop): void {
+    const room = Math.max(0, FULL_STREAMS - hop.load);
+    for (const { take } of this.#waiting.splice(0, room)) {
+      hop.claim();
+      take(hop);
+    }
+    if (this.#waiting.length === 0) return;
+    if (this.#hops.length < MAX_SESSIONS) this.#raise();
+    else this.#refuse(full());
+  }
+
+  #refuse(error: Error): void {
+    for (const { fail } of this.#waiting.splice(0)) fail(error);
+  }
+}
+
+function full(): SessionError {
+  return new SessionError("too-many-flows", `${MAX_SESSIONS} sessions to the gateway are full`);
 }

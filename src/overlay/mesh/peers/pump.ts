@@ -6,6 +6,9 @@ type Edit = (chunk: Uint8Array) => Uint8Array;
 const FULL = 1;
 const LIMITED = 2;
 
+/** What is no part of bulk: its frames are larger. */
+const SHORT_BYTES = 2048;
+
 /** A gate that is passed through, and the bit that stands for waiting at it. */
 interface Turn {
   readonly gate: Gate;
@@ -22,6 +25,7 @@ export class Pump {
   readonly #turns: readonly Turn[];
   readonly #edit: Edit | undefined;
   #stops = 0;
+  #isInTurn = false;
   #isCorked = false;
   #isOver = false;
 
@@ -52,7 +56,7 @@ export class Pump {
   readonly #pass = (chunk: Buffer): void => {
     if (this.#isOver) return;
     this.bytes += chunk.length;
-    this.#cork();
+    this.#cork(chunk.length);
     const edited = this.#edit === undefined ? chunk : this.#edit(chunk);
     if (edited.length > 0 && !this.#to.write(edited)) this.#stops |= FULL;
     for (const { gate, user, bit } of this.#turns) {
@@ -61,15 +65,21 @@ export class Pump {
     if (this.#stops !== 0) this.#from.pause();
   };
 
-  /** What arrives in one turn, frame by frame, leaves in one call. */
-  #cork(): void {
+  /** What arrives in one turn, frame by frame, leaves in one call; but a short first frame is often alone, and goes at once. */
+  #cork(bytes: number): void {
     if (this.#isCorked) return;
+    if (!this.#isInTurn) {
+      this.#isInTurn = true;
+      process.nextTick(this.#endTurn);
+      if (bytes <= SHORT_BYTES) return;
+    }
     this.#isCorked = true;
     this.#to.cork();
-    process.nextTick(this.#uncork);
   }
 
-  readonly #uncork = (): void => {
+  readonly #endTurn = (): void => {
+    this.#isInTurn = false;
+    if (!this.#isCorked) return;
     this.#isCorked = false;
     this.#to.uncork();
   };

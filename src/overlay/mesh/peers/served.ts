@@ -5,7 +5,8 @@ import type { ListenerOptions } from "../../listener.ts";
 import { literalTarget, type Offered } from "../../targets.ts";
 import type { TunnelGates } from "../mesh-gates.ts";
 import type { UnreadBytes } from "../unread.ts";
-import { grantsOf, isForbidden, literalOf, type Grants } from "./grants.ts";
+import { isForbidden } from "../../../lib/forbidden-address.ts";
+import { grantsOf, literalOf, type Grants } from "./grants.ts";
 import { refuse, servedRecord, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
 import { ServedFtp } from "./served-ftp.ts";
 import { ServedTcp } from "./served-tcp.ts";
@@ -80,6 +81,7 @@ export class Served {
     }
     const startedAt = clock.now();
     const offered = this.#offer(peer, request);
+    if (request.isQuestion === true) return answer(stream, offered);
     if (typeof offered === "string") {
       refuse(stream, offered);
       this.#recordRefusal(servedRecord(peer, request, { reason: offered }, { startedAt, endedAt: startedAt }));
@@ -163,6 +165,13 @@ export class Served {
     this.#recordedInSecond += 1;
     if (this.#recordedInSecond <= RECORDED_A_SECOND) this.#local.flows.add(record);
   }
+}
+
+/** Says what a flow would have been told; such a question is no flow and has no record. */
+function answer(stream: ServerHttp2Stream, offered: Offered | OverlayReason): void {
+  if (typeof offered === "string") return refuse(stream, offered);
+  stream.on("error", () => undefined).resume();
+  stream.respond({ ":status": 200 }, { endStream: true });
 }
 
 const controlKey = (peer: string, flow: string): string => `${peer} ${flow}`;

@@ -22,6 +22,8 @@ export interface FlowRequest {
   readonly flow: string;
   /** Whom the source serves, as it says. */
   readonly client: { readonly ip: string; readonly port: number };
+  /** Nothing is to be carried: only what the answer would be is asked for. */
+  readonly isQuestion?: true | undefined;
 }
 
 const MAX_SERVICE = 253;
@@ -75,7 +77,7 @@ const reasonsOfCodes = new Map(
 
 /** The headers of a CONNECT (RFC 9113 §8.5), for UDP an extended one (RFC 8441 §4). */
 export function flowHeaders(peer: string, request: FlowRequest): OutgoingHttpHeaders {
-  const { service, protocol, application, flow, client, data } = request;
+  const { service, protocol, application, flow, client, data, isQuestion } = request;
   const udp =
     protocol === "udp"
       ? { ":protocol": "connect-udp", ":scheme": "https", ":path": "/", "capsule-protocol": "?1" }
@@ -89,6 +91,7 @@ export function flowHeaders(peer: string, request: FlowRequest): OutgoingHttpHea
     ...(data === undefined ? {} : { "holdfast-control": data.control, "holdfast-port": String(data.port) }),
     "holdfast-flow": flow,
     "holdfast-client": `${client.ip}:${client.port}`,
+    ...(isQuestion === true ? { "holdfast-ask": "1" } : {}),
   };
 }
 
@@ -101,7 +104,8 @@ export function readFlow(headers: IncomingHttpHeaders): FlowRequest | undefined 
   if (service === "" || typeof flow !== "string" || !FLOW_ID.test(flow)) return undefined;
   const client = readPlace(headers["holdfast-client"]);
   if (client === undefined) return undefined;
-  const common = { service, flow, client };
+  const isQuestion = headers["holdfast-ask"] === "1" ? ({ isQuestion: true } as const) : {};
+  const common = { service, flow, client, ...isQuestion };
   const isExtended = headers[":protocol"] === "connect-udp";
   if (!isExtended && headers[":protocol"] !== undefined) return undefined;
   switch (protocol) {

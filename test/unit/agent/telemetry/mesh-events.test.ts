@@ -61,7 +61,7 @@ const GW2 = { gateway: uidOf(3) } as const;
 const LOST = "EXCEEDED WARNING Data Plane Disruption: Node gw1 via Internet path abnormally disconnected";
 const BACK = "CLEARED INFO Data Plane Disruption: Node gw1 via Internet path is connected again";
 const NONE = "EXCEEDED WARNING All Gateways Disconnected: Number of connected gateways has dropped to zero";
-const SOME = "CLEARED WARNING All Gateways Disconnected: Number of connected gateways is no longer zero";
+const SOME = "CLEARED INFO All Gateways Disconnected: Number of connected gateways is no longer zero";
 
 describe("a path", () => {
   test("that is lost is told of once, and when it has been back for ten seconds, with how long it took", async () => {

@@ -115,10 +115,12 @@ describe("the metrics of a minute", () => {
 });
 
 describe("the facts of connectors", () => {
-  test("are what is not 0, of those that had a flow", () => {
+  test("are what is not 0, of those that had a flow or refused one", () => {
     const web = counters("web", { flows: 3, activeFlows: 1, bytesIn: 10, bytesOut: 20, refusals: { loop: 2 } });
+    const refusing = counters("shut", { refusals: { loop: 1 } });
     const udp = counters("web", { key: "udp web", flows: 1, datagramsDropped: 4, errors: { reset: 1 } });
-    expect(overlayFacts(reading(0, web, udp, counters("idle")))).toEqual({
+    expect(overlayFacts(reading(0, web, udp, counters("idle"), refusing))).toEqual({
+      "connector.shut.counters": { flows: 0, "refused.loop": 1 },
       "connector.web.counters": {
         flows: 4,
         active: 1,

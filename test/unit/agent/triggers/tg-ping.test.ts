@@ -149,6 +149,21 @@ describe("through the tunnel", () => {
     expect(scripted.asked).toEqual([]);
   });
 
+  test.each([
+    ["edge-9", "edge-9 is no node that this one knows: taken for the name of a host\n"],
+    ["edge-9.example.net", "edge-9.example.net is no node that this one knows: taken for the name of a host\n"],
+    ["Edge-1", "Edge-1 is this node itself: taken for the name of a host\n"],
+    ["edge-2.example.net.", ""],
+    ["www.example.invalid", ""],
+    ["127.0.0.1", ""],
+    ["localhost", ""],
+  ])("%s is taken for a host, which is said of what may have been meant as a node", async (host, said) => {
+    const { run } = rig([tgPing(exec, new ScriptedTunnels(), fast)]);
+    const pinged = messageOf(await run("tg-ping", { body: { host, count: 1 } }));
+    expect(pinged.startsWith(said)).toBe(true);
+    expect(pinged.includes("taken for")).toBe(said !== "");
+  });
+
   test("an INACTIVE node pings hosts and no peers", async () => {
     const scripted = new ScriptedTunnels();
     scripted.known = { ...someNodes, isActive: false };

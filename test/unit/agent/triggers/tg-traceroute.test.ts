@@ -106,6 +106,13 @@ test("a peer is traced through the tunnel: the gateway with its path, then the n
   ]);
 });
 
+test("a name that may have been meant as a node is said to be taken for a host", async () => {
+  const { run } = rig([tgTraceroute(hostExec(systemClock(), "/nowhere"), hostFiles(), new ScriptedTunnels())]);
+  const message = "edge-9 is no node that this one knows: taken for the name of a host\n";
+  const told = { error: { code: "tool-missing", details: { output: { message } } } };
+  expect(await run("tg-traceroute", { body: { host: "edge-9" } })).toMatchObject(told);
+});
+
 test("a gateway is one hop, and a node behind this node's own gateway too", async () => {
   const scripted = new ScriptedTunnels();
   expect((await traced(scripted, { host: "gw-1" })).slice(1)).toEqual([

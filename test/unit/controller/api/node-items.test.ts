@@ -309,3 +309,47 @@ describe("the OpenAPI document", () => {
     expect(JSON.stringify(create?.["requestBody"])).toContain('"required":["name","protocol","host","port"]');
   });
 });
+
+describe("a connector to an address that no node lets others reach", () => {
+  const path = (id = "") => `/v2/node/${uid}/config/connectors${id}`;
+  const bad = { ...SAMPLES.connectors, node: "branch", service: "169.254.169.254:80" };
+  const told = "169.254.169.254 is link-local, multicast, reserved or a cloud's metadata: no node lets others reach it";
+
+  it("is refused by its field, one by one and in a whole section", async () => {
+    const made = await bench.call("POST", path(), { json: bad });
+    expect([made.status, made.json]).toEqual([422, [`service: ${told}`]]);
+    expect(stored("connectors")).toBeUndefined();
+    const id = idOf((await bench.call("POST", path(), { json: SAMPLES.connectors })).json);
+    const before = stored("connectors");
+    const put = await bench.call("PUT", path(`/${id}`), { json: bad });
+    expect([put.status, put.json]).toEqual([422, [`service: ${told}`]]);
+    const items = { [id]: { ...bad, id } };
+    const whole = await bench.call("PUT", `/node/${uid}/config/connectors`, { json: { version: 2, items } });
+    expect([whole.status, whole.json]).toEqual([422, [`connectors.items.${id}.service: ${told}`]]);
+    expect(stored("connectors")).toBe(before);
+  });
+
+  it("is refused in a legacy list too, and by every way to write such an address", async () => {
+    const other = bench.fleet.add({ name: "old", config: {} }).uid;
+    const one = (at: number, id: string, service: string) => ({ ...bad, service, port: 8000 + at, id });
+    const list = [
+      one(0, A, "224.0.0.1:80"),
+      one(1, B, "10.0.0.1:80"),
+      one(2, NOBODY.replace(/0$/, "2"), "0.0.0.0:80"),
+      one(3, NOBODY.replace(/0$/, "3"), "web"),
+    ];
+    const answer = await bench.call("PUT", `/node/${other}/config/connectors`, { json: { connectors: list } });
+    expect(answer.status).toBe(422);
+    expect(answer.json).toEqual([
+      expect.stringMatching(/^connectors\.connectors\.0\.service: 224\.0\.0\.1 is /),
+      expect.stringMatching(/^connectors\.connectors\.2\.service: 0\.0\.0\.0 is /),
+    ]);
+  });
+
+  it("is the operator's own affair on the node itself, whatever it is called", async () => {
+    for (const [at, node] of ["local", "appliance", "Appliance", uid].entries()) {
+      const answer = await bench.call("POST", path(), { json: { ...bad, node, port: 8100 + at } });
+      expect(answer.status).toBe(201);
+    }
+  });
+});

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createServer, type Server } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { MAX_SESSIONS } from "../../../../src/overlay/mesh/clients.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import {
   closed,
@@ -51,6 +52,7 @@ describe("a gateway", () => {
     ]);
     await waitFor("the splice is over", () => rig.server.activeRelays === 0);
     expect(rig.server.state()).toMatchObject({ state: "listening", relays: { active: 0, total: 1, bytes: 28 } });
+    expect(rig.streams()).toBe(1);
   });
 
   it("hands over what is for this node itself", async () => {
@@ -218,12 +220,12 @@ describe("the nodes that dial a gateway", () => {
     expect(answer[":status"]).toBe(200);
   });
 
-  it("may have sixteen sessions, of which a newer one ends the oldest", async () => {
+  it("may have a bounded number of sessions, of which a newer one ends the oldest", async () => {
     const rig = await gatewayRig([a]);
     const first = await outward(rig.port, a);
-    for (let more = 0; more < 16; more += 1) await outward(rig.port, a);
+    for (let more = 0; more < MAX_SESSIONS; more += 1) await outward(rig.port, a);
     await waitFor("the first is ended", () => first.destroyed);
-    expect(rig.server.clients()).toMatchObject([{ sessions: 16 }]);
+    expect(rig.server.clients()).toMatchObject([{ sessions: MAX_SESSIONS }]);
   });
 });
 

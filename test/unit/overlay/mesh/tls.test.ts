@@ -4,7 +4,7 @@ import { connect as tlsConnect, createSecureContext, type ConnectionOptions, typ
 import { duplexPair } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { acceptTls, dialTls, peerKey, whenProved, type MeshIdentity } from "../../../../src/overlay/mesh/tls.ts";
-import { meshIdentity, rsaCertificate } from "../../../support/mesh-identity.ts";
+import { meshIdentity, foreignCertificate } from "../../../support/mesh-identity.ts";
 
 const gateway = await meshIdentity();
 const edge = await meshIdentity();
@@ -103,9 +103,9 @@ describe("mutual TLS between nodes", () => {
     await next(outcomes).toBe("unknown-key");
   });
 
-  it("knows no thumbprint for keys of another kind", async () => {
+  it.each(["RSA", "P-384"] as const)("knows no thumbprint for keys of another kind: %s", async (kind) => {
     const { port, outcomes } = await listener(gateway);
-    const { cert, key } = await rsaCertificate();
+    const { cert, key } = await foreignCertificate(kind);
     dialled(port, { secureContext: createSecureContext({ cert, key }), ALPNProtocols: ["h2"] });
     await next(outcomes).toBe("unknown-key");
   });

@@ -123,6 +123,22 @@ describe("what connectors wait for", () => {
     expect(issues[0]?.message).toMatch(/^connectors\.items\.a: \S/);
   });
 
+  test("names an address on another node that no node lets others reach, and nothing else of that connector", () => {
+    const target = { host: "169.254.169.254", port: 80 };
+    const message: unknown = expect.stringMatching(/^connectors\.items\.a\.service: 169\.254\.169\.254 is link-local/);
+    const told = [{ path: "connectors.items.a.service", code: "E_ADDRESS_FORBIDDEN", message }];
+    for (const node of ["branch", "nobody"]) {
+      const refused = state({ reason: "not-granted" });
+      const desired = aConnector("a", { node, target });
+      const listener = itsListener("a", { target: { peer: uidOf(3), ...target } });
+      expect(waitingConnectors([desired], actualOf([listener], [refused]))).toEqual(told);
+      expect(waitingConnectors([{ ...desired, enabled: false }], actualOf())).toEqual([]);
+    }
+    expect(waitingConnectors([aConnector("a", { node: "local", target })], actualOf())).toEqual([]);
+    const other = aConnector("a", { node: "branch", target: { host: "10.0.0.1", port: 80 } });
+    expect(waitingConnectors([other], actualOf())).toEqual([]);
+  });
+
   test("repeats what the machine said, and names the port", () => {
     const failed = state({ reason: "address-in-use", message: "0.0.0.0: bind EADDRINUSE" });
     expect(waitingConnectors([aConnector("a")], actualOf([itsListener("a")], [failed]))[0]?.message).toBe(

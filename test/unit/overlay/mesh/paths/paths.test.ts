@@ -523,16 +523,15 @@ describe("paths to gateways", () => {
     expect(stream?.destroyed).toBe(false);
   });
 
-  it("a second outward session comes under load, and beyond both flows are refused", async () => {
+  it("more outward sessions come under load, also for many flows at once", async () => {
     const { paths, until, state, splice } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
     await until("it is up", () => isUp(state(G1)));
     for (let i = 0; i < 201; i += 1) await splice();
     await waitFor("there are two", () => gateway.outward.length === 2);
-    for (let i = 0; i < 311; i += 1) await splice();
-    await expect(splice()).rejects.toMatchObject({ code: "too-many-flows" });
-    expect(gateway.outward).toHaveLength(2);
+    await Promise.all(Array.from({ length: 700 }, () => splice()));
+    expect(gateway.outward.length).toBeGreaterThanOrEqual(4);
   });
 
   it("draining takes nothing new and lets go on what runs", async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { grantsOf, isForbidden, literalOf } from "../../../../../src/overlay/mesh/peers/grants.ts";
+import { grantsOf, literalOf } from "../../../../../src/overlay/mesh/peers/grants.ts";
+import { isForbidden } from "../../../../../src/lib/forbidden-address.ts";
 import type { OverlayMesh } from "../../../../../src/protocol/overlay-mesh.ts";
 import { aClient, aListener, aService, echo, type Client } from "../../../../support/overlay-rig.ts";
 import { grant, remoteService, type RemoteService } from "../../../../support/peer-rig.ts";

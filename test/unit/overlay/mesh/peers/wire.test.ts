@@ -16,6 +16,7 @@ describe("the headers of a flow", () => {
     ["udp", { ...common, protocol: "udp" }],
     ["ftp", { ...common, protocol: "tcp", application: "ftp" }],
     ["tftp", { ...common, protocol: "udp", application: "tftp" }],
+    ["tcp", { ...common, protocol: "tcp", isQuestion: true }],
     ["ftp-data", { ...common, protocol: "tcp", data: { control: "0b-2", port: 40_000 } }],
   ])("say what is meant, for %s", (name, request) => {
     const headers = received(request);

@@ -1,4 +1,4 @@
-import type { NodeDocument } from "../protocol/documents.ts";
+import type { NodeDocument } from "./documents.ts";
 
 type OwnNames = Pick<NodeDocument, "uid" | "name" | "fqdn" | "cluster">;
 

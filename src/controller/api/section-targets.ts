@@ -1,0 +1,22 @@
+import { isOwnName } from "../../protocol/own-name.ts";
+import { forbiddenTargets } from "../../protocol/sections/connector-targets.ts";
+import { normaliseConnectors } from "../../protocol/sections/connectors.ts";
+import type { ConfigIssue } from "../../protocol/sections/issue.ts";
+import type { SectionName } from "../../protocol/sections.ts";
+import type { JsonObject } from "../../protocol/values.ts";
+import type { NodeRecord } from "../fleet.ts";
+import { Violations } from "./problem.ts";
+
+/** Refuses connectors of a node to what no other node would serve; `pathOf` is what each is called. @throws {Violations} */
+export function checkTargets(
+  section: SectionName,
+  body: JsonObject,
+  node: NodeRecord,
+  pathOf: (issue: ConfigIssue) => string,
+): void {
+  if (section !== "connectors") return;
+  const { items } = normaliseConnectors(body, { nodeType: node.type });
+  const found = forbiddenTargets(items, (name) => isOwnName(node, name));
+  if (found.length === 0) return;
+  throw new Violations(found.map((issue) => `${pathOf(issue)}: ${issue.message.slice(issue.path.length + 2)}`));
+}

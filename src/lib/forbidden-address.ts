@@ -1,0 +1,28 @@
+import { BlockList, isIP } from "node:net";
+import { plainAddress } from "./plain-address.ts";
+
+const forbidden = new BlockList();
+for (const [address, prefix] of [
+  ["0.0.0.0", 8],
+  ["169.254.0.0", 16],
+  ["224.0.0.0", 4],
+  ["240.0.0.0", 4],
+  // Where clouds answer with a machine's credentials, beside 169.254.169.254.
+  ["100.100.100.200", 32],
+  ["168.63.129.16", 32],
+] as const)
+  forbidden.addSubnet(address, prefix, "ipv4");
+for (const [address, prefix] of [
+  ["::", 128],
+  ["fe80::", 10],
+  ["ff00::", 8],
+  ["fd00:ec2::254", 128],
+] as const)
+  forbidden.addSubnet(address, prefix, "ipv6");
+
+/** Whether an address is none that a peer may name: link-local, multicast, reserved, or where clouds keep their metadata. */
+export function isForbidden(address: string): boolean {
+  const plain = plainAddress(address);
+  const family = isIP(plain);
+  return family === 0 || forbidden.check(plain, family === 6 ? "ipv6" : "ipv4");
+}

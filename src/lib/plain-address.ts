@@ -1,0 +1,10 @@
+import { isIP, SocketAddress } from "node:net";
+
+/** Shortest form, without scope, and IPv4 for what is IPv4 mapped into IPv6 (RFC 4291 §2.5.5.2). */
+export function plainAddress(text: string): string {
+  const address = text.split("%")[0] ?? text;
+  if (isIP(address) !== 6) return address;
+  const short = new SocketAddress({ family: "ipv6", address }).address;
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(short)?.[1];
+  return mapped ?? short;
+}

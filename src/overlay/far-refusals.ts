@@ -1,0 +1,133 @@
+import type { Clock } from "../host/clock.ts";
+import type { OverlayListener, OverlayReason } from "../protocol/overlay.ts";
+import type { Remote, RemoteTarget } from "./remote.ts";
+import { CANCEL } from "./mesh/stream-codes.ts";
+
+/** What other nodes said of the targets of listeners when they refused flows, until they say otherwise. */
+export interface FarRefusals<User> {
+  /** A flow of the user was refused. */
+  note(user: User, reason: OverlayReason): void;
+  reasonFor(user: User): OverlayReason | undefined;
+  /** Its target is another one, or it is gone. */
+  forget(user: User): void;
+  close(): void;
+}
+
+export interface FarRefusalsOptions<User> {
+  readonly clock: Clock;
+  /** Asks the other node what it would say to a flow, without one: undefined is that it would take it. */
+  readonly ask: (user: User) => Promise<OverlayReason | undefined>;
+  /** Called soon after any user is refused for another reason than before, or no longer. */
+  readonly onChanged: () => void;
+}
+
+/** What lies in the configuration of the other node, or of a gateway, and stays so for every flow until that changes. */
+const LASTING: ReadonlySet<OverlayReason> = new Set([
+  "unknown-service",
+  "not-granted",
+  "protocol-mismatch",
+  "service-down",
+  "relay-refused",
+]);
+const TELL_MS = 100;
+/** Two nodes get their documents one after the other, so the first answer may be old in a moment. */
+const FIRST_MS = 1000;
+const MAX_MS = 15_000;
+const AT_A_TIME = 16;
+const ANSWER_MS = 15_000;
+
+export function farRefusals<User>({ clock, ask, onChanged }: FarRefusalsOptions<User>): FarRefusals<User> {
+  const reasons = new Map<User, OverlayReason>();
+  let cancelTelling: (() => void) | undefined;
+  let cancelRound: (() => void) | undefined;
+  let isAsking = false;
+  let isClosed = false;
+  let pauseMs = FIRST_MS;
+
+  const changed = (): void => {
+    if (isClosed) return;
+    cancelTelling ??= clock.after(TELL_MS, () => {
+      cancelTelling = undefined;
+      onChanged();
+    });
+  };
+  const put = (user: User, reason: OverlayReason | undefined): void => {
+    if (reasons.get(user) === reason) return;
+    if (reason === undefined) reasons.delete(user);
+    else reasons.set(user, reason);
+    changed();
+  };
+  const askOne = async (user: User): Promise<void> => {
+    const before = reasons.get(user);
+    if (before === undefined || isClosed) return;
+    const answer = await ask(user);
+    // Meanwhile it may have been told otherwise; and whoever cannot be asked has said nothing new.
+    if (reasons.get(user) === before && (answer === undefined || LASTING.has(answer))) put(user, answer);
+  };
+  const round = async (): Promise<void> => {
+    isAsking = true;
+    const users = [...reasons.keys()].values();
+    const worker = async (): Promise<void> => {
+      for (const user of users) await askOne(user);
+    };
+    await Promise.all(Array.from({ length: AT_A_TIME }, worker));
+    isAsking = false;
+    pauseMs = Math.min(MAX_MS, pauseMs * 2);
+    arm();
+  };
+  const arm = (): void => {
+    if (isClosed || isAsking || reasons.size === 0) return;
+    cancelRound ??= clock.after(pauseMs, () => {
+      cancelRound = undefined;
+      void round();
+    });
+  };
+
+  return {
+    note(user, reason) {
+      if (!LASTING.has(reason) || reasons.get(user) === reason) return;
+      put(user, reason);
+      pauseMs = FIRST_MS;
+      cancelRound?.();
+      cancelRound = undefined;
+      arm();
+    },
+    reasonFor: (user) => reasons.get(user),
+    forget: (user) => put(user, undefined),
+    close() {
+      isClosed = true;
+      cancelTelling?.();
+      cancelRound?.();
+    },
+  };
+}
+
+/** Asks for what a listener leads to on another node, without a flow. Never rejects; undefined is that a flow would be taken. */
+export function askAbout(
+  clock: Clock,
+  remote: Remote,
+  { protocol, application, addresses: [ip = "0.0.0.0"], port }: OverlayListener,
+  target: RemoteTarget,
+): Promise<OverlayReason | undefined> {
+  return new Promise((resolve) => {
+    let cancel = (): void => undefined;
+    const end = (answer: OverlayReason | undefined): void => {
+      cancel();
+      resolve(answer);
+    };
+    const question = remote.dial(
+      { target, protocol, application, client: { ip, port }, isQuestion: true },
+      {
+        opened(stream) {
+          stream.on("error", () => undefined).close(CANCEL);
+          end(undefined);
+        },
+        failed: end,
+      },
+    );
+    cancel = clock.after(ANSWER_MS, () => {
+      question.cancel();
+      resolve("connect-timeout");
+    });
+  });
+}

@@ -1,0 +1,102 @@
+import { createSocket } from "node:dgram";
+import { describe, expect, it } from "vitest";
+import { farRefusals } from "../../../src/overlay/far-refusals.ts";
+import type { OverlayReason } from "../../../src/protocol/overlay.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { aClient, aListener, aService, echo } from "../../support/overlay-rig.ts";
+import { remoteService } from "../../support/peer-rig.ts";
+import { freePort } from "../../support/programs.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+function rig(answers: Partial<Record<string, OverlayReason>> = {}) {
+  const clock = new FakeClock();
+  const asked: string[] = [];
+  const told: (OverlayReason | undefined)[] = [];
+  const far = farRefusals<string>({
+    clock,
+    ask: async (user) => {
+      asked.push(user);
+      return answers[user];
+    },
+    onChanged: () => told.push(far.reasonFor("a")),
+  });
+  return { clock, asked, told, far, answers };
+}
+
+describe("what other nodes refuse", () => {
+  it("holds until the other node says otherwise when it is asked, less and less often", async () => {
+    const { clock, asked, told, far, answers } = rig({ a: "unknown-service" });
+    far.note("a", "unknown-service");
+    expect(far.reasonFor("a")).toBe("unknown-service");
+    await clock.advance(60_000);
+    expect(told).toEqual(["unknown-service"]);
+    // After 1, 2, 4, 8 and then every 15 seconds.
+    expect(asked).toHaveLength(7);
+    answers["a"] = "not-granted";
+    await clock.advance(15_100);
+    expect(told).toEqual(["unknown-service", "not-granted"]);
+    delete answers["a"];
+    await clock.advance(15_100);
+    expect(told).toEqual(["unknown-service", "not-granted", undefined]);
+    const count = asked.length;
+    await clock.advance(600_000);
+    expect(asked).toHaveLength(count);
+  });
+
+  it("is only what lasts, and is not taken back by somebody who cannot be asked", async () => {
+    const { clock, asked, far, answers } = rig();
+    far.note("a", "connect-refused");
+    far.note("a", "tunnel-lost");
+    expect(far.reasonFor("a")).toBeUndefined();
+    answers["a"] = "peer-absent";
+    far.note("a", "service-down");
+    await clock.advance(60_000);
+    expect(asked.length).toBeGreaterThan(3);
+    expect(far.reasonFor("a")).toBe("service-down");
+    far.forget("a");
+    expect(far.reasonFor("a")).toBeUndefined();
+  });
+
+  it("asks nothing any more once it is closed", async () => {
+    const { clock, asked, told, far } = rig({ a: "not-granted" });
+    far.note("a", "not-granted");
+    far.close();
+    await clock.advance(60_000);
+    expect([asked, told]).toEqual([[], []]);
+  });
+});
+
+describe("a connector to a service that the other node does not serve", () => {
+  it("says so, asks without a flow, and is in order again once it does", async () => {
+    const { source, destination, port, target } = await remoteService(echo);
+    await destination.apply([], []);
+    const client = aClient(port);
+    await waitFor("it is refused", () => client.fate());
+    await waitFor("it is told", () =>
+      source.listeners.some(({ state, reason }) => state === "failed" && reason === "unknown-service"),
+    );
+    expect(await source.nextFlow()).toMatchObject({ reason: "unknown-service" });
+    await destination.apply([], [aService("web", target)]);
+    await waitFor("it is in order", () => source.listeners.at(-1)?.state === "listening");
+    // The questions were no flows, at neither end.
+    expect(source.counters()).toMatchObject({ refusals: { "unknown-service": 1 } });
+    expect(destination.plane.activeFlows).toBe(0);
+    expect(destination.ended).toHaveLength(1);
+  });
+
+  it("says so of what is not granted, over UDP too, until it leads elsewhere", async () => {
+    const stage = await remoteService(echo);
+    const { source, destination } = stage;
+    await destination.apply([], [aService("names", stage.target, { protocol: "udp" })]);
+    destination.meet([source.peer], []);
+    const port = await freePort();
+    const listener = aListener(port, { peer: destination.uid, service: "names" }, { protocol: "udp" });
+    await source.apply([listener]);
+    const socket = createSocket("udp4");
+    socket.send("x", port, "127.0.0.1");
+    await waitFor("it is told", () => source.listeners.at(-1)?.reason === "not-granted");
+    socket.close();
+    await source.apply([{ ...listener, target: { peer: destination.uid, service: "other" } }]);
+    await waitFor("it is forgotten", () => source.listeners.at(-1)?.state === "listening");
+  });
+});
