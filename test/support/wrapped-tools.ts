@@ -56,11 +56,13 @@ export class WrappedTools {
   /** What was sent since `record`. */
   recorded(): readonly ToolRun[] {
     return TOOLS.flatMap((tool) =>
-      Array.from({ length: this.count(tool) }, (_, at) => {
-        const run = at + 1;
-        const text = readFileSync(join(this.#dir, `trace.${tool}.${run}`), "utf8");
-        const calls = [...text.matchAll(/^(?:\d+ +)?(sendmsg|sendto)\(/gm)].map(([, name = ""]) => name);
-        return { tool, run, args: readFileSync(join(this.#dir, `args.${tool}.${run}`), "utf8").trim(), calls };
+      Array.from({ length: this.count(tool) }, (_, at) => at + 1).flatMap((run): ToolRun[] => {
+        const path = join(this.#dir, `trace.${tool}.${run}`);
+        // Of one that starts at this moment nothing is known yet; the change was over before.
+        if (!existsSync(path)) return [];
+        const calls = [...readFileSync(path, "utf8").matchAll(/^(?:\d+ +)?(sendmsg|sendto)\(/gm)];
+        const args = readFileSync(join(this.#dir, `args.${tool}.${run}`), "utf8").trim();
+        return [{ tool, run, args, calls: calls.map(([, name = ""]) => name) }];
       }),
     );
   }
