@@ -116,7 +116,7 @@ case "$MODE $TOOL" in
   exec strace -f -qq -o $d/trace.$tool.$n -e trace=sendmsg,sendto -e signal=none $real "$@" ;;
 "kill $tool")
   [ $n -eq $RUN ] || exec $real "$@"
-  in=$d/input.$tool; cat > $in
+  in=$d/input.$tool.$$; cat > $in
   kill -STOP $AGENT
   case $CALL in
   start) ;;
@@ -127,7 +127,7 @@ case "$MODE $TOOL" in
   kill -KILL $AGENT
   exit 137 ;;
 "fail $tool" | "interrupt $tool")
-  in=$d/input.$tool; cat > $in
+  in=$d/input.$tool.$$; cat > $in
   done=$(cat $d/count.done 2>/dev/null || echo 0)
   if [ -s $in ] && [ $done -lt $TIMES ] && ${isChange}; then
     echo $(($done + 1)) > $d/count.done
