@@ -39,5 +39,5 @@ test("what somebody else changes of ours is put back, and counted", async () => 
 
 /** How often something of the section was put back. */
 function driftsOf(reported: Readonly<Record<string, unknown>>): number {
-  return Number(reported["config.network.drift"] ?? 0);
+  return Number(reported["config.network.drift.count"] ?? 0);
 }

@@ -14,7 +14,7 @@ const before: Section = {
     { dest: "10.30.0.0/16", dev: "eth1", via: "10.9.0.2" },
     { dest: "10.31.0.0/16", dev: "eth1", via: "10.9.0.2", metric: 20 },
   ],
-  nats: [{ source: "10.9.0.0/24", masquerade: true }],
+  darkMode: true,
 };
 /** Something of every kind comes, something goes, and something stays. */
 const after: Section = {

@@ -82,7 +82,7 @@ test("what other programs have on the machine stays, whatever is applied, taken 
   const refused = (documents.node?.version ?? 0) + 1;
   await waitFor("it is refused", async () => (await machine.status()).documents.node?.refused === refused);
 
-  await machine.apply({ interfaces: [WAN] });
+  await machine.apply(lanSection(WAN));
   const removed = machine.state();
   expect(lost(begun, removed)).toEqual([]);
   const left = differences(begun, removed).filter((line) => /^(?:routes|rules|nftables): \+ /.test(line));

@@ -54,7 +54,10 @@ test("a tool that fails in the middle of a change leaves the old network, and th
     const { documents } = await machine.status();
     fail(tools);
     await machine.put({ ...after, darkMode: machine.name === "table" });
-    await waitFor("it is taken back", () => machine.log().slice(logged).includes('"msg":"restored"'));
+    await waitFor("it is taken back", () => machine.log().slice(logged).includes('"msg":"restored"')).catch(() => {
+      const state = differences(old, machine.state()).join("\n");
+      throw new Error(`not taken back: ${machine.log().slice(logged)}\n${state}`);
+    });
     const restored = differences(old, machine.state());
     const log = machine.log().slice(logged);
     // A machine that refuses something is asked again after a while, which may be short.

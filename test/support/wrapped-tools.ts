@@ -97,8 +97,11 @@ export class WrappedTools {
 
 /** A change comes on standard input: lines for `ip -batch`, a file for `nft -f`; a mere check or a question is let through. */
 function wrapper(dir: string, tool: Tool): string {
+  const verbs = "add|set|replace|prepend|append|delete|change|property";
   const isChange =
-    tool === "ip" ? `! grep -qE '^ *[a-z-]+ +(show|list|help)' "$in"` : `case " $* " in *" -c "*|*list*) false;; esac`;
+    tool === "ip"
+      ? `[ "$1" = -batch ] && grep -qE '^(link|address|route|rule) +(${verbs}) ' "$in"`
+      : `case " $* " in *" -c "*|*list*) false;; esac`;
   return `#!/bin/sh
 d=${dir} tool=${tool} real=${dir}/real/${tool}
 [ -f $d/plan ] || exec $real "$@"
