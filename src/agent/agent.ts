@@ -154,7 +154,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
     applied: () => node?.applied,
     health: () => health,
-    config: () => applying.facts(),
+    config: () => ({ ...applying.facts(), ...networkView.facts() }),
     dataPlane,
     spool,
     hasFaults: () => faults.all.length > 0,

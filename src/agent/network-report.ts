@@ -8,7 +8,7 @@ export interface ObservedNetwork extends Pick<NetworkState, "links" | "addresses
 
 type Kind = keyof typeof NETWORK_REPORT_LIMITS;
 
-/** What is observed, for people: bounded, and with the number of what is left out. Pure. */
+/** What is observed, for people: bounded, and with the number of what is left out; JSON leaves out what is undefined. Pure. */
 export function networkReport({ links, addresses, routes, rules, neighbours }: ObservedNetwork): NetworkReport {
   const truncated: Record<string, number> = {};
   const bounded = <T>(kind: Kind, all: readonly T[]): T[] => {
@@ -21,7 +21,11 @@ export function networkReport({ links, addresses, routes, rules, neighbours }: O
     links: bounded("links", links).map(
       ({ name, kind, parent, vlanId, master, mac, mtu, isUp, hasCarrier, isOurs }) => ({
         name,
-        ...optional({ kind, parent, vlanId, master, mac }),
+        kind,
+        parent,
+        vlanId,
+        master,
+        mac,
         mtu,
         isUp,
         hasCarrier,
@@ -38,31 +42,30 @@ export function networkReport({ links, addresses, routes, rules, neighbours }: O
       table,
       kind,
       destination,
-      ...optional({ via, link, source }),
+      via,
+      link,
+      source,
       metric,
       protocol,
       isOurs: protocol === OUR_PROTOCOL,
     })),
     rules: bounded("rules", rules).map(({ priority, from, to, inLink, outLink, mark, mask, table, protocol }) => ({
       priority,
-      ...optional({ from, to, inLink, outLink, mark, mask }),
+      from,
+      to,
+      inLink,
+      outLink,
+      mark,
+      mask,
       table,
       isOurs: protocol === OUR_PROTOCOL,
     })),
     neighbours: bounded("neighbours", neighbours).map(({ link, address, mac, states }) => ({
       link,
       address,
-      ...optional({ mac }),
+      mac,
       states: states.slice(0, 8),
     })),
     truncated,
   };
-}
-
-type Known<Fields> = { readonly [Key in keyof Fields]?: Exclude<Fields[Key], undefined> };
-
-/** Those fields that there are. */
-function optional<Fields extends Readonly<Record<string, unknown>>>(fields: Fields): Known<Fields> {
-  // TypeScript cannot see that a filtered object lacks exactly what was undefined.
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Known<Fields>;
 }

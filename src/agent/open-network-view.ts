@@ -12,9 +12,10 @@ import type { Reader } from "../host/reader.ts";
 import { valueOf } from "../host/state-file.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { NetworkReport, RouteAnswer } from "../protocol/local-network.ts";
+import type { ShadowMap } from "../protocol/shadow.ts";
 import type { NetworkConfig } from "../protocol/sections/network-config.ts";
 import { trackedNats, type TrackedNat } from "../protocol/sections/nat-tracker.ts";
-import { watchNetworkSection } from "./network-conditions.ts";
+import { networkFacts, networkStanding, watchNetworkSection } from "./network-conditions.ts";
 import { networkReport } from "./network-report.ts";
 import { parsedSections } from "./parsed-sections.ts";
 import type { Standing } from "./reconcile/standing.ts";
@@ -43,6 +44,8 @@ export interface NetworkView {
   /** Looks again at what the configuration has become. */
   look(): void;
   close(): void;
+  /** What the shadow says besides what each link is. */
+  facts(): ShadowMap;
   readonly conntrack: Conntrack;
   /** The translations of the configuration in force. */
   nats(): readonly TrackedNat[];
@@ -107,6 +110,12 @@ export function openNetworkView(options: NetworkViewOptions): NetworkView {
       arp.close();
       conditions.close();
     },
+    facts: () =>
+      networkFacts(
+        documents.current.node?.body.type,
+        applying.config()["network"] !== undefined,
+        networkStanding(applying.engine.standings),
+      ),
     conntrack: hostConntrack({
       exec,
       reader,

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { networkConditions, watchNetworkSection } from "../../../src/agent/network-conditions.ts";
+import { networkConditions, networkFacts, watchNetworkSection } from "../../../src/agent/network-conditions.ts";
 import type { Standing } from "../../../src/agent/reconcile/standing.ts";
 import { createEventLog } from "../../../src/agent/telemetry/events.ts";
 import { HostError } from "../../../src/errors.ts";
@@ -66,7 +66,7 @@ test("what vanishes again, and a lease that does not come", () => {
       issues: [
         {
           path: "network.interfaces[0]",
-          id: "wan0",
+
           code: "no-lease",
           message: "no DHCP server has answered on wan0 yet",
         },
@@ -107,4 +107,16 @@ test("raised and cleared as the section goes on", async () => {
     "Network Route Error CLEARED",
   ]);
   watch.close();
+});
+
+test("whether the machine is as its configuration says is told of an appliance alone", () => {
+  expect(networkFacts("Node", true, standing())).toEqual({ "netplan.saved": "true" });
+  expect(networkFacts("Node", true, standing({ outcome: { state: "pending", reason: "x" } }))).toEqual({
+    "netplan.saved": "false",
+  });
+  expect(networkFacts("Node", false, standing())).toEqual({ "netplan.saved": "false" });
+  // Nothing has been looked at yet, and nothing is guessed.
+  expect(networkFacts("Node", true, undefined)).toEqual({});
+  expect(networkFacts("Agent", true, standing())).toEqual({});
+  expect(networkFacts(undefined, true, standing())).toEqual({});
 });
