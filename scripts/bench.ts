@@ -9,6 +9,7 @@ import { isMet, summary, table } from "./benches/figures.ts";
 import { heartbeat } from "./benches/heartbeat.ts";
 import { idle } from "./benches/idle.ts";
 import { l4 } from "./benches/l4.ts";
+import { network } from "./benches/network.ts";
 import { overlay } from "./benches/overlay.ts";
 import { pipeline } from "./benches/pipeline.ts";
 import { busyBetween } from "./benches/processes.ts";
@@ -27,6 +28,7 @@ const benches: readonly Bench[] = [
   reconcile,
   l4,
   overlay,
+  network,
 ];
 const BUSY = 0.25;
 const LOOK_MS = 2000;

@@ -27,6 +27,8 @@ const USAGE = `usage: scripts/lab VERB
   roam EDGE|GATEWAY            gives it another public address
   pause HOST, resume HOST      stops the programs of a host, whose kernel goes on taking connections
   restart PROGRAM HOST         agent or overlay of a node, or the controller
+  kill PROGRAM HOST            at once, as the kernel does when memory is short
+  start agent NODE             after it was killed
   upgrade NODE                 replaces its overlay as an upgrade does, without cutting a flow
   check                        runs the tour on a lab of its own and says which step failed`;
 
@@ -80,6 +82,13 @@ async function main([verb = "", ...args]: readonly string[]): Promise<number> {
       break;
     case "restart":
       await Lab.open(DIR).restart(programOf(first), first === "controller" ? first : second);
+      break;
+    case "kill":
+      await Lab.open(DIR).kill(programOf(first), first === "controller" ? first : second);
+      break;
+    case "start":
+      if (first !== "agent") throw new LabError("an overlay is started by its agent, and the controller with 'restart'");
+      await Lab.open(DIR).startAgent(second);
       break;
     case "upgrade":
       await Lab.open(DIR).upgrade(first);

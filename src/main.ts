@@ -11,6 +11,7 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
     return import("./agent/main.ts");
   },
   overlay: () => import("./overlay/main.ts"),
+  guard: () => import("./guard/main.ts"),
   controller: () => {
     preferSpeed();
     return import("./controller/main.ts");

@@ -37,11 +37,14 @@ export interface StartOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** A process whose network namespace it is to have. */
   readonly netOf?: number;
+  /** Put before the command line. */
+  readonly within?: readonly string[];
 }
 
 function launch(args: readonly string[], stdio: StdioOptions, options: StartOptions): ChildProcess {
-  const { flags = [], env = {}, netOf } = options;
-  const [program, all] = inNet(netOf, process.execPath, [...FLAGS, ...flags, ...args]);
+  const { flags = [], env = {}, netOf, within = [] } = options;
+  const [file = process.execPath, ...rest] = [...within, process.execPath, ...FLAGS, ...flags, ...args];
+  const [program, all] = inNet(netOf, file, rest);
   return spawn(program, all, { stdio, env: { ...process.env, ...env } });
 }
 

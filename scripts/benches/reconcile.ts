@@ -1,6 +1,8 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { pino } from "pino";
+import { provenAtOnce } from "../../src/agent/reconcile/prover.ts";
+import { ownProcess } from "../../src/host/process-tree.ts";
 import { Applying } from "../../src/agent/applying.ts";
 import { reconciler, type Reconciler } from "../../src/agent/reconcile/section.ts";
 import { DesiredDocuments, type Trust } from "../../src/agent/shadow/desired.ts";
@@ -134,6 +136,13 @@ class Rig {
       files,
       settings: { stateDir },
       documents,
+      commit: {
+        bootId: "0197f1a2-0000-4000-8000-00000000b007",
+        owner: ownProcess(),
+        prover: provenAtOnce,
+        watch: () => Promise.resolve({ end: () => Promise.resolve() }),
+        onProven: () => undefined,
+      },
       sections: [section],
       events: { raise: () => undefined, clear: () => undefined, notice: () => undefined },
       onFault: (code, message) => {

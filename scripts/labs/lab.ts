@@ -14,6 +14,7 @@ import {
   type Site,
 } from "./layout.ts";
 import { Network } from "./network.ts";
+import { ownFiles } from "./own-files.ts";
 import { endProgram, HOLDFAST, pidOf, placesOf, startAside, type ProgramName } from "./programs.ts";
 import { LabError, runAside, until } from "./shell.ts";
 import { newState, readState, writeState, type LabState } from "./state.ts";
@@ -143,13 +144,20 @@ export class Lab {
     const socket = join(run, "admin.sock");
     // One that was killed left its own.
     rmSync(socket, { force: true });
-    startAside([...this.network.on(node), ...within], [...HOLDFAST, ...args], join(own, "agent.log"));
+    const where = [...this.network.on(node), ...ownFiles(own), ...within];
+    startAside(where, [...HOLDFAST, ...args], join(own, "agent.log"));
     await until(`the agent of ${node} answers; see ${own}/agent.log`, () => existsSync(socket));
   }
 
   /** Ends the agent of a node; its overlay goes on. */
   endAgent(node: string, signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
     return endProgram(this.dir, node, "agent", signal);
+  }
+
+  /** Kills a program. */
+  async kill(program: ProgramName, host: string): Promise<void> {
+    if (this.pidOf(host, program) === undefined) throw new LabError(`no ${program} runs on ${host}`);
+    await endProgram(this.dir, host, program, "SIGKILL");
   }
 
   /** Ends a program and starts it again; an overlay is started by its agent. */

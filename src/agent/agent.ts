@@ -24,7 +24,9 @@ import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
+import { openCommit } from "./open-commit.ts";
 import { openNetworkView } from "./open-network-view.ts";
+import { openNetwork } from "./open-network.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openTelemetry } from "./open-telemetry.ts";
@@ -113,6 +115,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
 
   const exec = hostExec(clock);
+  const dialler = hostDialler(clock, settings.proxies);
   const domain = domainReader();
   const dataPlane = openOverlay({
     settings,
@@ -133,9 +136,18 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRecords: () => pusher.look(),
   });
   const { overlay, mesh } = dataPlane;
-  const sectionsOf = (current: Desired) => listSections({ overlay, documents: { current }, domain, reader });
-  const sections = listSections({ overlay, documents, domain, reader });
-  const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, onFault: fault });
+  const onOwned = (): void => applying.engine.look("owner", ["network"]);
+  const network = await openNetwork({ settings, clock, exec, files, reader, dialler, onOwned });
+  const deps = { overlay, domain, reader, network: network.section };
+  const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });
+  const sections = listSections({ ...deps, documents });
+  const commit = openCommit({
+    ...{ settings, exec, dialler, bootId, overlay },
+    registration: () => node?.registration,
+    knownAddresses: () => knownAddresses?.list ?? [],
+    session: () => session,
+  });
+  const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, commit, onFault: fault });
   const networkView = openNetworkView({ ...options, files, exec, events, state, documents, applying });
   applying.onSettled(() => {
     mesh.look();
@@ -198,12 +210,12 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
 
   // The control plane.
-  const dialler = hostDialler(clock, settings.proxies);
   const http = hostHttpClient(dialler, () => clock.now());
   const ending = new AbortController();
   let node: ManagedNode | undefined;
   let session: Session | undefined;
   let counter: SessionCounter | undefined;
+  let knownAddresses: KnownAddresses | undefined;
   let clockOffsetSeconds: number | undefined;
 
   /** By how much the wall clock is ahead of session time, now or at the start of the last session. */
@@ -220,6 +232,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     }
     void overlay.identify({ uid: registration.node.uid, key: keys.overlay }, ending.signal).catch(notSaved);
     const addresses = await KnownAddresses.open(identity.addresses, notSaved);
+    knownAddresses = addresses;
     const managed = new ManagedNode({
       clock,
       random,
@@ -261,12 +274,13 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       clock,
       random,
       log: log.child({ component: "session" }),
-      open: webSocketTransport(dialler, () => clock.now()),
+      open: webSocketTransport(network.dialler, () => clock.now()),
       party,
       handlers: (connection) => managed.handlers(connection),
       onOnline: (connection) => {
         clockOffsetSeconds = clockOffset();
         managed.online(connection);
+        applying.committing.commit.sessionOpened();
         mesh.look();
       },
       onOffline: () => {
@@ -283,7 +297,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       repositoryUrl: settings.repositoryUrl,
       onResults: () => reporting.look(),
     });
-    session.start();
+    // What was last good is in force before anybody is called.
+    await applying.enforced(ending.signal);
+    if (!ending.signal.aborted) session.start();
   }
 
   // The machine.
@@ -323,6 +339,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         : { ...session.status(), url: node?.registration.node.session ?? "" },
     desired: documents.current,
     applied: node?.applied ?? new Map(),
+    pendingChange: applying.committing.pending(),
     telemetry: spool.status(),
     network: machine.engine,
     overlay: overlay.status(),
@@ -385,6 +402,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await applying.close();
       dataPlane.close();
       session?.close();
+      network.owner.close();
       await localApi.close();
       events.close();
       pusher.close();

@@ -1,13 +1,17 @@
 import type { Logger } from "pino";
+import { InputError } from "../errors.ts";
 import type { Files } from "../host/files.ts";
 import type { Clock } from "../host/clock.ts";
-import { Checkpoint, confirmAtOnce } from "../checkpoint/checkpoint.ts";
+import { Checkpoint } from "../checkpoint/checkpoint.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import type { Config, NodeDocument } from "../protocol/documents.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../protocol/reconcile.ts";
-import { sectionNames, sectionSuits } from "../protocol/sections.ts";
+import type { CommitReport, NetworkTryRequest, PendingChange } from "../protocol/local-commit.ts";
+import { sectionNames } from "../protocol/sections.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
+import { Committing, type CommittingOptions } from "./committing.ts";
 import { ConfigEvents, type ConfigEventsOptions } from "./config-events.ts";
+import { effectiveOf } from "./effective-config.ts";
 import { Engine } from "./reconcile/engine.ts";
 import type { Random } from "./reconcile/retry.ts";
 import type { Reconciler } from "./reconcile/section.ts";
@@ -16,7 +20,7 @@ import type { AgentSettings } from "./settings.ts";
 import { judgeDocuments, type SectionAnswer, type Verdicts } from "./shadow/applied.ts";
 import { configFacts } from "./config-facts.ts";
 import type { Desired, DesiredDocuments } from "./shadow/desired.ts";
-import { effective, type Effective } from "./shadow/merge.ts";
+import type { Effective } from "./shadow/merge.ts";
 
 export interface ApplyingOptions {
   readonly clock: Clock;
@@ -24,7 +28,9 @@ export interface ApplyingOptions {
   readonly log: Logger;
   readonly files: Files;
   readonly settings: Pick<AgentSettings, "stateDir">;
-  readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack">;
+  readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack" | "isUnproven">;
+  /** Who proves a change that could cut the node off, who watches it from outside, and whose it is. */
+  readonly commit: Pick<CommittingOptions, "bootId" | "owner" | "prover" | "watch" | "onProven">;
   /** In the order in which they depend on each other. */
   readonly sections: readonly Reconciler[];
   /** The same over documents that are not in force, to plan what they would do; those in force stand in when absent. */
@@ -33,12 +39,16 @@ export interface ApplyingOptions {
   readonly onFault: (code: string, message: string) => void;
 }
 
+/** A section that cannot be put to work must not keep the node from being reached. */
+const ENFORCE_WITHIN_MS = 20_000;
+
 /** Puts the documents in force to work on this machine: merges them, hands them to the engine, and says what became of them. */
 export class Applying {
   readonly #options: ApplyingOptions;
   readonly #listeners = new Set<() => void>();
   readonly #events: ConfigEvents;
   readonly engine: Engine;
+  readonly committing: Committing;
   /** Since when the node is in its state, as far as this agent can tell, and which that is. */
   #state: { readonly is: NodeDocument["state"]; readonly since: number } | undefined;
   #merged: { readonly of: Desired; readonly effective: Effective } | undefined;
@@ -47,13 +57,31 @@ export class Applying {
     this.#options = options;
     const { clock, random, log, files, settings, sections, events, onFault } = options;
     this.#events = new ConfigEvents({ clock, events });
+    const dir = `${settings.stateDir}/desired`;
+    const checkpoint = new Checkpoint(files, dir);
+    this.committing = new Committing({
+      ...options.commit,
+      clock,
+      log: log.child({ component: "commit" }),
+      files,
+      dir,
+      checkpoint,
+      documents: options.documents,
+      events,
+      onChange: () => {
+        this.apply();
+        this.#settle();
+      },
+      onRelease: () => this.engine.look("commit"),
+      onStanding: () => this.#settle(),
+    });
     this.engine = new Engine({
       clock,
       random,
       log: log.child({ component: "reconcile" }),
       sections,
-      checkpoint: new Checkpoint(files, `${settings.stateDir}/desired`),
-      confirmation: confirmAtOnce,
+      checkpoint,
+      commit: this.committing.commit,
       onReport: () => this.#settle(),
       onFault,
     });
@@ -69,8 +97,17 @@ export class Applying {
       const since = this.#state === undefined ? receivedAt : this.#options.clock.now();
       this.#state = { is: body.state, since };
     }
-    const { config } = this.#effective();
+    void this.committing.heed();
+    const config = this.config();
     this.engine.set({ version: versionsOf(current), config, isActive: body.state === "ACTIVE" });
+  }
+
+  /** Resolves when what is in force has been put to work, or has had its time. */
+  async enforced(signal: AbortSignal): Promise<void> {
+    const waiting = new AbortController();
+    const sleeping = this.#options.clock.sleep(ENFORCE_WITHIN_MS, AbortSignal.any([signal, waiting.signal]));
+    await Promise.race([this.engine.idle(), sleeping.catch(() => undefined)]);
+    waiting.abort();
   }
 
   /** What became of the documents in force; undefined until the engine has answered for them. */
@@ -95,7 +132,44 @@ export class Applying {
 
   /** The effective configuration: all sections that are in force. */
   config(): Config {
-    return this.#effective().config;
+    return this.committing.override(this.#effective().config);
+  }
+
+  /** How changes of the network stand that could cut the node off. */
+  network(): CommitReport {
+    return this.committing.report();
+  }
+
+  /**
+   * Tries a network in the place of the documents' own, unless anything of it cannot be used; resolves once it is proven or taken back.
+   * @throws {InputError} `invalid-body` naming what is wrong with it; `not-configured`, `not-supported`, `busy`.
+   */
+  async tryNetwork({ network, minutes }: NetworkTryRequest, signal: AbortSignal): Promise<CommitReport> {
+    const config = { ...this.#effective().config, network };
+    const plans = await this.engine.preview(config, this.#state?.is !== "INACTIVE", signal);
+    const plan = plans.find(({ section }) => section === "network");
+    if (plan === undefined) throw new InputError("not-supported", "this node does not apply the section network");
+    const wrong = plan.error === undefined ? plan.issues : [{ message: plan.error.message }];
+    if (wrong.length > 0) {
+      const shown = wrong.slice(0, 10).map(({ message }) => message);
+      throw new InputError("invalid-body", shown.join("; ").slice(0, 2048));
+    }
+    await this.committing.begin(network, minutes);
+    await this.engine.idle();
+    this.committing.settled();
+    return this.network();
+  }
+
+  /** Keeps the change of the network that is pending. @throws {InputError} `not-found`, `busy`. */
+  async keepNetwork(): Promise<CommitReport> {
+    await this.engine.keep();
+    return this.network();
+  }
+
+  /** Takes the change of the network back that is pending. @throws {InputError} `not-found`. */
+  async revertNetwork(): Promise<CommitReport> {
+    await this.engine.revert();
+    return this.network();
   }
 
   /** What the shadow says of it. */
@@ -152,7 +226,8 @@ export class Applying {
 
   /** Everything that is not as it should be, or that one might not expect. */
   why(): WhyReport {
-    const reasons = [...rollbacks(this.#options.documents.current), ...this.#switchedOff()];
+    const pending = pendingReason(this.committing.pending());
+    const reasons = [...rollbacks(this.#options.documents.current), ...pending, ...this.#switchedOff()];
     return { schema: 1, reasons: [...reasons, ...whyOf(this.engine.standings)] };
   }
 
@@ -178,21 +253,9 @@ export class Applying {
   }
 
   close(): Promise<void> {
+    this.committing.commit.close();
     return this.engine.close();
   }
-}
-
-function effectiveOf(desired: Desired, config: Config = desired.node?.body.config ?? {}): Effective {
-  const type = desired.node?.body.type ?? "Node";
-  // The document of a cluster that was left stays until its successor comes.
-  const cluster = desired.cluster?.sub === desired.node?.body.cluster ? desired.cluster : undefined;
-  const merged = effective(config, cluster?.body.config);
-  const suited = Object.fromEntries(
-    sectionNames.flatMap((name) =>
-      sectionSuits(name, type) && merged.config[name] !== undefined ? [[name, merged.config[name]]] : [],
-    ),
-  );
-  return { ...merged, config: suited };
 }
 
 /** What is not as the control plane wants it because somebody took it back. */
@@ -200,10 +263,26 @@ function rollbacks(desired: Desired): Reason[] {
   return DocumentName.options.flatMap((name) => {
     const { refused, version } = desired[name] ?? {};
     if (refused === undefined) return [];
-    const message = `version ${refused.version} was rolled back; version ${version} is in force until a newer one comes`;
+    const { step, evidence } = refused.why ?? {};
+    const at = step === undefined ? "" : ` at ${step.kind} ${step.subject}`;
+    const why = evidence === undefined ? "" : `${at}: ${evidence}`;
+    const message = `version ${refused.version} was rolled back${why}; version ${version} is in force until a newer one comes`;
     const times = { since: refused.at, lastAttempt: refused.at };
     return [{ section: "documents", item: name, code: "rolled-back", message, ...times }];
   });
+}
+
+/** A change that has yet to prove itself, or to be kept. */
+function pendingReason(pending: PendingChange | undefined): Reason[] {
+  if (pending === undefined) return [];
+  const { state, mode, secondsLeft, since, unreached } = pending;
+  const until = `within ${secondsLeft} s it must be`;
+  const open = unreached.length === 0 ? "" : `; not reached: ${unreached.join("; ")}`;
+  const message =
+    state === "awaiting-keep"
+      ? `the network is on trial: ${until} kept, or it is taken back`
+      : `the network is changed${mode === "try" ? " on trial" : ""}: ${until} proven${open}`;
+  return [{ section: "network", code: "unconfirmed", message, since, lastAttempt: since, notice: true }];
 }
 
 function shadowNote({ path, by }: Effective["shadowed"][number]): PlanReport["notes"][number] {

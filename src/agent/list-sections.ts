@@ -2,12 +2,14 @@ import { readAddresses4 } from "../host/links.ts";
 import type { Overlay } from "../host/overlay.ts";
 import type { Reader } from "../host/reader.ts";
 import type { Desired } from "./shadow/desired.ts";
+import type { NodeDocument } from "../protocol/documents.ts";
 import { reconciler, type Reconciler } from "./reconcile/section.ts";
 import { isOwnName } from "./own-node.ts";
 import type { ReadDomain } from "../protocol/domain-view.ts";
 import { connectorsSection } from "./sections/connectors/section.ts";
 import type { MeshSurroundings } from "./sections/gateway/mesh.ts";
 import { gatewaySection } from "./sections/gateway/section.ts";
+import { networkSection, type NetworkOptions } from "./sections/network/section.ts";
 import { servicesSection } from "./sections/services/section.ts";
 
 export interface SectionDeps {
@@ -16,13 +18,14 @@ export interface SectionDeps {
   readonly documents: { readonly current: Desired };
   readonly domain: ReadDomain;
   readonly reader: Reader;
+  readonly network: Omit<NetworkOptions, "context" | "isActiveMember">;
 }
 
 /** Those that the overlay carries, and that depend on this machine's addresses. */
 export const OVERLAY_SECTIONS: readonly string[] = ["gateway", "services", "connectors"];
 
 /** Every section that this node carries out, in the order in which they depend on each other. */
-export function listSections({ overlay, documents, domain, reader }: SectionDeps): readonly Reconciler[] {
+export function listSections({ overlay, documents, domain, reader, network }: SectionDeps): readonly Reconciler[] {
   const node = () => documents.current.node?.body;
   const isHere = (name: string): boolean => isOwnName(node(), name);
   const addresses = () => addressesByLink(reader);
@@ -35,11 +38,24 @@ export function listSections({ overlay, documents, domain, reader }: SectionDeps
     local: new Set([...addresses().values()].flat()),
     hasIpv6: speaksIpv6(reader),
   });
+  const isMember = (): boolean => node()?.cluster !== undefined;
   return [
+    reconciler(
+      networkSection({
+        ...network,
+        context: () => ({ nodeType: nodeType(), isMember: isMember() }),
+        isActiveMember: () => isMember() && isConfiguredActive(node()),
+      }),
+    ),
     reconciler(gatewaySection({ overlay, nodeType, surroundings })),
-    reconciler(servicesSection({ overlay, addresses, isMember: () => node()?.cluster !== undefined })),
+    reconciler(servicesSection({ overlay, addresses, isMember })),
     reconciler(connectorsSection({ overlay, addresses, nodeType, isHere, peers })),
   ];
+}
+
+/** Whether the document makes this member the active one, which is its role for as long as nobody elects one. */
+function isConfiguredActive(node: NodeDocument | undefined): boolean {
+  return node?.config.cluster?.["master"] === true;
 }
 
 /** This machine's IPv4 addresses by link, in the order of the kernel: a running link's own before what was added. */

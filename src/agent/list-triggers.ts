@@ -4,6 +4,7 @@ import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import type { Power } from "../host/power.ts";
 import type { Config } from "../protocol/documents.ts";
+import type { CommitReport } from "../protocol/local-commit.ts";
 import type { WhyReport } from "../protocol/reconcile.ts";
 import type { NetworkView } from "./open-network-view.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
@@ -12,6 +13,7 @@ import { flows } from "./triggers/flows.ts";
 import { gatewayPerf } from "./triggers/gateway-perf.ts";
 import { gatewayPing } from "./triggers/gateway-ping.ts";
 import { gatewayRoutes } from "./triggers/gateway-routes.ts";
+import { networkKeep, networkRevert } from "./triggers/network-commit.ts";
 import { natHits } from "./triggers/nat-hits.ts";
 import { nodeReboot } from "./triggers/node-reboot.ts";
 import { nodeRestartService } from "./triggers/node-restart-service.ts";
@@ -42,6 +44,8 @@ export interface TriggerDeps {
     readonly rollback: RollBack;
     why(): WhyReport;
     config(): Config;
+    keepNetwork(): Promise<CommitReport>;
+    revertNetwork(): Promise<CommitReport>;
   };
   readonly tunnels: Tunnels;
   readonly log: Logger;
@@ -82,5 +86,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     why(() => applying.why()),
     configShow(() => applying.config()),
     rollback((request, signal) => applying.rollback(request, signal)),
+    networkKeep(() => applying.keepNetwork()),
+    networkRevert(() => applying.revertNetwork()),
   ];
 }

@@ -27,7 +27,10 @@ export interface LocalProviderDeps {
   readonly documents: DesiredDocuments;
   /** Looks again at a document that may have been refused for its floor. */
   readonly retry: (name: FloorName) => void;
-  readonly applying: Pick<Applying, "plan" | "why" | "config" | "rollback">;
+  readonly applying: Pick<
+    Applying,
+    "plan" | "why" | "config" | "rollback" | "network" | "tryNetwork" | "keepNetwork" | "revertNetwork"
+  >;
   readonly overlay: Pick<Overlay, "status" | "view" | "counters" | "mesh">;
   /** Reads the domain document in force. */
   readonly domain: ReadDomain;
@@ -106,6 +109,10 @@ export function localProvider({
     routeTo: (address, signal) => networkView.routeTo(address, signal),
     config: () => applying.config(),
     rollback: (request, signal) => applying.rollback(request, signal),
+    network: () => applying.network(),
+    tryNetwork: (request, signal) => applying.tryNetwork(request, signal),
+    keepNetwork: () => applying.keepNetwork(),
+    revertNetwork: () => applying.revertNetwork(),
     wake,
   };
 }

@@ -3,6 +3,7 @@ import { buildInfo } from "../lib/build-info.ts";
 import { holdfastCommand, type GivenDirectories } from "../lib/command-line.ts";
 import type { DataPlane } from "../protocol/local-mesh.ts";
 import type { FloorName, Health, HealthItem, SessionStatus, Status } from "../protocol/local-api.ts";
+import type { PendingChange } from "../protocol/local-commit.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import type { Registration } from "./identity/identity.ts";
@@ -23,6 +24,7 @@ export interface StatusInput {
   readonly session: SessionStatus;
   readonly desired: Desired;
   readonly applied: AppliedReports;
+  readonly pendingChange?: PendingChange | undefined;
   readonly telemetry: Status["telemetry"];
   readonly network: "netlink" | "poll";
   readonly overlay: OverlayStatus;
@@ -55,6 +57,7 @@ export function buildStatus(input: StatusInput): Status {
     tags: { ...node?.tags, ...input.desired.cluster?.body.tags },
     documents: documentsOf(input),
     sections: sectionsOf(input.applied),
+    ...(input.pendingChange === undefined ? {} : { pendingChange: input.pendingChange }),
     telemetry: input.telemetry,
     engines: { network: input.network, overlay: overlayStateOf(input.overlay), ...dataPlaneOf(input) },
     process: input.process,

@@ -2,13 +2,18 @@ import { z } from "zod";
 import { HostError, toError } from "../errors.ts";
 import type { Files } from "../host/files.ts";
 import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
+import { Window } from "./window.ts";
 
 /** The undo of one step of a pass, in the order in which the steps are applied; null where there is no way back. */
 export const Entry = z.object({ section: z.string().max(64), undo: z.unknown() });
 export type Entry = z.infer<typeof Entry>;
 
-const Pending = z.object({ id: z.uuid(), startedAt: z.number(), entries: z.array(Entry) });
-type Pending = z.infer<typeof Pending>;
+/** A pending change; without a window it only lasts until whoever made it ends. */
+const Pending = z.object({ id: z.uuid(), startedAt: z.number(), entries: z.array(Entry), window: Window.optional() });
+export type Pending = z.infer<typeof Pending>;
+/** Says that somebody else takes the pending change `id` back; whoever made it may not go on with it. */
+const TakenOver = z.object({ id: z.uuid(), at: z.number() });
+type TakenOver = z.infer<typeof TakenOver>;
 /** How many steps of the pass `id` may have changed the machine. */
 const Progress = z.object({ id: z.uuid(), reached: z.int().min(0) });
 type Progress = z.infer<typeof Progress>;
@@ -28,21 +33,13 @@ export interface Restored {
 }
 
 /**
- * Decides after the last step of a guarded pass whether the node can still be reached; answers with the evidence against it, or
- * undefined to confirm.
- */
-export type Confirmation = (signal: AbortSignal) => Promise<string | undefined>;
-
-/** Confirms without asking for a proof. */
-export const confirmAtOnce: Confirmation = () => Promise.resolve(undefined);
-
-/**
- * The pending change of one pass on disk: `checkpoint.json` has the undo of every step, `checkpoint-progress.json` how far the pass got.
- * Removing the former is what confirms or ends it, in one durable step.
+ * The pending change of one pass on disk: `checkpoint.json` has the undo of every step and the window, `checkpoint-progress.json` how far
+ * the pass got. Removing the former is what confirms or ends it, in one durable step. `checkpoint-taken.json` takes it from its maker.
  */
 export class Checkpoint {
   readonly #pending: StateFile<Pending>;
   readonly #progress: StateFile<Progress>;
+  readonly #taken: StateFile<TakenOver>;
   #open: Pending | undefined;
 
   /** @param dir an existing directory that only root may write to. */
@@ -53,14 +50,46 @@ export class Checkpoint {
       schema: Progress,
       keepsPrevious: false,
     });
+    this.#taken = stateFile(files, { path: `${dir}/checkpoint-taken.json`, schema: TakenOver, keepsPrevious: false });
+  }
+
+  /** The pending change that this process has opened or found; undefined when there is none. */
+  get pending(): Pending | undefined {
+    return this.#open;
   }
 
   /**
    * Stores the undo of every step before the first is applied.
    * @throws {HostError} when the disk refuses; then nothing may be applied.
    */
-  async open(entries: readonly Entry[], now: number): Promise<void> {
-    await this.#store({ id: crypto.randomUUID(), startedAt: now, entries: [...entries] });
+  async open(entries: readonly Entry[], now: number, window?: Window): Promise<void> {
+    const pending = { id: crypto.randomUUID(), startedAt: now, entries: [...entries] };
+    await this.#store(window === undefined ? pending : { ...pending, window });
+  }
+
+  /** Reads what is pending on disk and goes on with it; one that is damaged is set aside. */
+  async find(): Promise<{ readonly pending: Pending | undefined; readonly isDamaged: boolean }> {
+    const loaded = await this.#pending.load();
+    this.#open = valueOf(loaded);
+    return { pending: this.#open, isDamaged: loaded.is === "lost" };
+  }
+
+  /**
+   * Stores how far the window is.
+   * @throws {HostError} `checkpoint-taken` when somebody else takes the change back; the disk's own.
+   */
+  async setWindow(window: Window): Promise<void> {
+    await this.#refuseTaken();
+    await this.#store({ ...this.#opened(), window });
+  }
+
+  /** Takes the pending change from whoever made it; answers whether it is still the one that is pending. */
+  async takeOver(id: string, now: number): Promise<boolean> {
+    await this.#taken.save({ id, at: now });
+    // Whoever confirms looks for the note after it has removed the change, so that one of the two sees the other.
+    if ((await this.find()).pending?.id === id) return true;
+    await this.#taken.remove();
+    return false;
   }
 
   /** Replaces the undo of the steps from `first` on, none of which was begun. */
@@ -69,17 +98,47 @@ export class Checkpoint {
     await this.#store({ ...open, entries: [...open.entries.slice(0, first), ...entries] });
   }
 
-  /** Says that step `index` is about to change the machine. */
+  /**
+   * Says that step `index` is about to change the machine.
+   * @throws {HostError} `checkpoint-taken` when somebody else takes the change back; the disk's own.
+   */
   async mark(index: number): Promise<void> {
+    await this.#refuseTaken();
     await this.#progress.save({ id: this.#opened().id, reached: index + 1 });
   }
 
-  /** Ends the pass: what it did stays. */
+  /**
+   * Ends the pass: what it did stays.
+   * @throws {HostError} `checkpoint-taken` when somebody else takes it back; the disk's own.
+   */
   async confirm(): Promise<void> {
+    await this.#refuseTaken();
     await this.#pending.remove();
+    await this.#refuseTaken();
+    await this.#forget();
+  }
+
+  async #forget(): Promise<void> {
     this.#open = undefined;
     // What is left belongs to no pass any more.
     await this.#progress.remove().catch(() => undefined);
+  }
+
+  async #refuseTaken(): Promise<void> {
+    const taken = valueOf(await this.#taken.load());
+    if (taken === undefined || taken.id !== this.#open?.id) return;
+    throw new HostError("checkpoint-taken", "the change is being taken back by the guard: its time was over");
+  }
+
+  /** Forgets that somebody took a change over, once whoever made it knows. */
+  async forgetTaken(): Promise<void> {
+    await this.#taken.remove().catch(() => undefined);
+  }
+
+  /** Ends it although not everything could be taken back. */
+  async abandon(): Promise<void> {
+    await this.#pending.remove();
+    await this.#forget();
   }
 
   /** Whether a change is pending on disk; one that is damaged is set aside, and nothing can be restored from it. */
@@ -94,8 +153,8 @@ export class Checkpoint {
   async restore(sections: readonly Restorable[], signal: AbortSignal): Promise<Restored> {
     const loaded = await this.#pending.load();
     const pending = valueOf(loaded);
-    if (pending === undefined) return { undone: 0, failed: [], isDamaged: loaded.is === "lost" };
     this.#open = pending;
+    if (pending === undefined) return { undone: 0, failed: [], isDamaged: loaded.is === "lost" };
     const failed: { section: string; error: Error }[] = [];
     let undone = 0;
     for (let index = (await this.#reached(pending)) - 1; index >= 0; index -= 1) {
@@ -114,7 +173,7 @@ export class Checkpoint {
       // Past a failure every undo stays due. A disk that takes no writes is no reason to stop: an undo may be repeated.
       if (failed.length === 0) await this.#progress.save({ id: pending.id, reached: index }).catch(() => undefined);
     }
-    if (failed.length === 0) await this.confirm();
+    if (failed.length === 0) await this.abandon();
     return { undone, failed, isDamaged: false };
   }
 

@@ -2,6 +2,7 @@ import { formatBytes, formatCount, formatDuration, formatMoment } from "../lib/d
 import { plainValue } from "../lib/terminal-text.ts";
 import type { Status } from "../protocol/local-api.ts";
 import type { ExitClass } from "./exit-codes.ts";
+import { pendingText } from "./network-text.ts";
 import { overlayText, type Paint } from "./overlay-text.ts";
 import { layOut, type Style } from "./terminal.ts";
 
@@ -39,6 +40,7 @@ export function statusText(untrusted: Status, now: number, columns: number, pain
   if (overlay !== undefined) rows.push(["overlay", overlayText(overlay, now, paint)]);
   const { dataPlane } = status.engines;
   if (dataPlane !== undefined) rows.push(["gateways", dataPlaneRow(dataPlane, now, paint)]);
+  if (status.pendingChange !== undefined) rows.push(["network", pendingText(status.pendingChange, paint)]);
   const tags = Object.entries(status.tags).map(([name, value]) => `${name}=${value}`);
   if (tags.length > 0) rows.push(["tags", tags.join(", ")]);
   rows.push(["telemetry", telemetryRow(status)], ["agent", agentRow(status)], ["state", status.state.stateDir]);

@@ -273,6 +273,55 @@ export const verbs: readonly Verb[] = [
     load: async () => (await import("./rollback.ts")).rollbackVerb,
   },
   {
+    name: "network",
+    summary: "show how a change of the network stands; try, keep or take one back",
+    about:
+      "A change that could cut this node off must prove within its time that the control plane and a gateway are reached, or it is taken " +
+      "back. 'try' puts the network of a file in the place of the control plane's for so many minutes, unless 'keep' comes before they are " +
+      "over; what is kept lasts until the machine starts anew or the control plane changes the network. 'revert' takes a change back at once.",
+    arguments: [
+      {
+        name: "action",
+        isRequired: false,
+        help: "show (default), try, keep or revert",
+        complete: ["show", "try", "keep", "revert"],
+      },
+      {
+        name: "file",
+        isRequired: false,
+        help: "for try: JSON with the section network, or - for standard input",
+        complete: "file",
+      },
+    ],
+    options: {
+      minutes: { value: "MINUTES", help: "how long a try lasts: 10 (default), 30 or 60", complete: ["10", "30", "60"] },
+      ...JSON_OPTION,
+      ...TIMEOUT,
+      ...DIRECTORIES,
+    },
+    exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+    example: "holdfast network try network.json --minutes 10",
+    timeoutSeconds: 180,
+    load: async () => (await import("./network.ts")).networkVerb,
+  },
+  {
+    name: "guard",
+    summary: "take back a change that the agent could not confirm",
+    about:
+      "'restore' takes back a pending change at once unless a living agent has it and its time is not over; 'watch' waits for the end of its " +
+      "time first. The agent starts a watch of its own with every change that could cut the node off.",
+    arguments: [{ name: "task", isRequired: true, help: "restore or watch", complete: ["restore", "watch"] }],
+    options: {
+      state: { value: "DIR", help: "state directory of the agent (/var/lib/holdfast)", complete: "directory" },
+      run: { value: "DIR", help: "run directory of the agent (/run/holdfast)", complete: "directory" },
+      managed: { help: "systemd runs the agent" },
+      id: { value: "UUID", help: "for watch: the change to watch, and no other" },
+      help: DIRECTORIES.help,
+    },
+    exits: ["ok", "failed", "usage"],
+    example: "holdfast guard restore --state /var/lib/holdfast",
+  },
+  {
     name: "trigger",
     summary: "run a trigger event on this node and show its output",
     about:

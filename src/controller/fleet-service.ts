@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { InputError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
+import type { ConfirmRequest } from "../protocol/commit.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import { signJws } from "../protocol/jws.ts";
 import { sectionOwners, sectionSuits, type SectionName } from "../protocol/sections.ts";
@@ -144,7 +145,13 @@ export class FleetService implements Fleet {
     session.end("deleted");
   }
 
-  setSection(uid: string, section: SectionName, body: JsonObject | undefined, user: string): NodeRecord {
+  setSection(
+    uid: string,
+    section: SectionName,
+    body: JsonObject | undefined,
+    user: string,
+    confirm?: Omit<ConfirmRequest, "askedAt">,
+  ): NodeRecord {
     const node = this.#stored(uid);
     if (!sectionSuits(section, node.type)) {
       throw new InputError("not-supported", `${section} does not exist on nodes of type ${node.type}`);
@@ -153,7 +160,9 @@ export class FleetService implements Fleet {
     const { [section]: _replaced, ...others } = node.config;
     const config = body === undefined ? others : { ...others, [section]: body };
     const verb = body === undefined ? "removed" : "changed";
-    return this.#change(node, { config }, user, `Configuration of ${section} ${verb}`);
+    const asked = confirm === undefined ? {} : { confirm: { ...confirm, askedAt: Math.round(this.#deps.clock.now()) } };
+    const how = confirm?.tryMinutes === undefined ? "" : `, on trial for ${confirm.tryMinutes} minutes`;
+    return this.#change(node, { config, ...asked }, user, `Configuration of ${section} ${verb}${how}`);
   }
 
   setTag(uid: string, name: string, value: string | undefined, user: string): NodeRecord {

@@ -1,3 +1,4 @@
+import type { ConfirmRequest } from "../protocol/commit.ts";
 import type { Device } from "../protocol/claims.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { NodeKeys } from "../protocol/keys.ts";
@@ -29,6 +30,8 @@ export interface NodeRecord {
   readonly device: Device | undefined;
   readonly heartbeat: (Heartbeat & { readonly receivedAt: number }) | undefined;
   readonly config: Config;
+  /** How its newest change is to be confirmed, where that was asked for. */
+  readonly confirm?: ConfirmRequest | undefined;
   readonly reported: ShadowMap;
   /** Newest `document.applied` of each document. */
   readonly applied: Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>;
@@ -175,7 +178,13 @@ export interface Fleet {
   updateNode(uid: string, change: { state?: NodeState; cluster?: string | null }, user: string): NodeRecord;
   deleteNode(uid: string, user: string): Promise<void>;
   /** Replaces a section; undefined removes it. */
-  setSection(uid: string, section: SectionName, body: JsonObject | undefined, user: string): NodeRecord;
+  setSection(
+    uid: string,
+    section: SectionName,
+    body: JsonObject | undefined,
+    user: string,
+    confirm?: Omit<ConfirmRequest, "askedAt">,
+  ): NodeRecord;
   setTag(uid: string, name: string, value: string | undefined, user: string): NodeRecord;
   setLifecycleState(uid: string, state: LifecycleState, user: string): NodeRecord;
 

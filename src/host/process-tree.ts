@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
+import { z } from "zod";
 
 /** A process named so that a later one with the same number is not taken for it. */
 export interface ProcessId {
@@ -7,9 +8,23 @@ export interface ProcessId {
   readonly startTicks: string;
 }
 
+/** A process as it is named on disk; it says nothing after a reboot. */
+export const ProcessName = z.object({ pid: z.int().min(1), startTicks: z.string().max(32) });
+
+/** This process. */
+export function ownProcess(): ProcessId {
+  return { pid: process.pid, startTicks: readStat(process.pid)?.startTicks ?? "" };
+}
+
+/** Whether the very process still lives, be it stopped or hung; one that only waits to be reaped does not. */
+export function isLiving({ pid, startTicks }: ProcessId): boolean {
+  const stat = readStat(pid);
+  return stat !== undefined && stat.startTicks === startTicks && stat.state !== "Z" && stat.state !== "X";
+}
+
 interface Stat extends ProcessId {
   readonly parent: number;
-  readonly isEnded: boolean;
+  readonly state: string;
 }
 
 /** Every living process below `root`, whatever session or group it moved to; empty where /proc cannot be read. */
@@ -35,7 +50,7 @@ export function descendantsOf(root: number): readonly ProcessId[] {
 export function findProcess(stat: string): ProcessId | undefined {
   const { pid, startTicks } = parseStat(stat);
   const found = Number.isInteger(pid) ? readStat(pid) : undefined;
-  return found === undefined || found.isEnded || found.startTicks !== startTicks ? undefined : { pid, startTicks };
+  return found?.startTicks === startTicks && isLiving(found) ? { pid, startTicks } : undefined;
 }
 
 /** Sends a signal to a whole process group (kill(2)); one that is gone is fine. */
@@ -86,7 +101,7 @@ function parseStat(text: string): Stat {
   return {
     pid: Number.parseInt(text, 10),
     parent: Number(parent),
-    isEnded: "ZX".includes(state),
+    state,
     startTicks: rest[17] ?? "",
   };
 }

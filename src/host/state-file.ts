@@ -26,6 +26,8 @@ export interface StateFile<T> {
   load(): Promise<Loaded<T>>;
   /** Replaces the content in one durable step; whatever cuts it short leaves the old or the new one. */
   save(value: T): Promise<void>;
+  /** As `save`, and the copy before the last stays what it is: the last was no good one to fall back on. */
+  supersede(value: T): Promise<void>;
   /** The previous copy; undefined when there is none that is good. */
   previous(): Promise<T | undefined>;
   /** Replaces both copies in durable steps, the newest first, so that nothing of what was there comes back. */
@@ -102,6 +104,7 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     },
     previous: () => readSealed(files, previous, schema),
     save: (value) => inTurn(() => save(value)),
+    supersede: (value) => inTurn(() => files.writeAtomic(path, seal(value), MODE)),
     replace: (value) => inTurn(() => replace(value)),
     remove: () => inTurn(remove),
   };

@@ -4,6 +4,7 @@ import type { JsonLimits } from "../lib/strict-json.ts";
 import { DocumentName, NodeIdentity } from "./claims.ts";
 import { DataPlane } from "./local-mesh.ts";
 import { OverlayState } from "./local-overlay.ts";
+import { PendingChange } from "./local-commit.ts";
 import { SectionReport } from "./methods.ts";
 import { JsonObject, LifecycleState, NodeState, UnixMilliseconds, Version } from "./values.ts";
 
@@ -93,6 +94,8 @@ export const Status = z.object({
     }),
   ),
   sections: z.record(z.string().max(64), SectionReport.extend({ version: Version })),
+  /** A change of the network that is not confirmed yet. */
+  pendingChange: PendingChange.optional(),
   telemetry: z.record(z.string().max(64), z.object({ queued: Version, dropped: Version })),
   engines: z.looseObject({
     network: z.enum(["netlink", "poll"]),

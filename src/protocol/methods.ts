@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { DocumentName } from "./claims.ts";
+import { WhyTakenBack } from "./commit.ts";
 import { SectionName } from "./sections.ts";
 import { ShadowMap } from "./shadow.ts";
 import { TelemetryAck, TelemetryPush } from "./telemetry.ts";
@@ -38,6 +39,8 @@ export const DocumentApplied = z.object({
   durationMs: z.number().min(0),
   outcome: z.enum(["converged", "partial", "refused", "rolled-back"]),
   inForce: Version.optional(),
+  /** Why the node took it back by itself. */
+  evidence: WhyTakenBack.optional(),
   sections: z.partialRecord(SectionName, SectionReport),
 });
 export type DocumentApplied = z.infer<typeof DocumentApplied>;

@@ -69,6 +69,15 @@ export const SpeedTest = z
   .meta({ id: "SpeedTest", description: "Body of `speed-test`" });
 export type SpeedTest = z.infer<typeof SpeedTest>;
 
+export const NetworkKeep = z
+  .strictObject({})
+  .meta({ id: "NetworkKeep", description: "Body of `network-keep`: nothing to say" });
+export type NetworkKeep = z.infer<typeof NetworkKeep>;
+
+export const NetworkRevert = z
+  .strictObject({})
+  .meta({ id: "NetworkRevert", description: "Body of `network-revert`: nothing to say" });
+export type NetworkRevert = z.infer<typeof NetworkRevert>;
 export const TgArping = z
   .object({ iface: LinkName, host: z.ipv4().meta({ description: "The address that is asked for" }) })
   .meta({ id: "TgArping", description: "Body of `tg-arping`" });
@@ -158,4 +167,6 @@ export const triggerBodies = {
   plan: PlanDocument,
   rollback: RollbackRequest,
   "config-show": ConfigShowRequest,
+  "network-keep": NetworkKeep,
+  "network-revert": NetworkRevert,
 } as const;

@@ -5,6 +5,8 @@ export const triggerEvents = [
   "gateway-perf",
   "gateway-ping",
   "gateway-routes",
+  "network-keep",
+  "network-revert",
   "nat-hits",
   "node-reboot",
   "node-restart-service",

@@ -69,7 +69,7 @@ function strings(schema: z.core.$ZodType): fc.Arbitrary<string> {
   const [pattern] = patterns;
   const plain = fc.string({ unit: "grapheme", minLength: min ?? 0, maxLength: Math.min(max ?? 64, 64) });
   const matching = pattern === undefined ? plain : fc.stringMatching(withoutLookahead(pattern));
-  const source = format === "uuid" ? fc.uuid() : isRefined ? NAMES : matching;
+  const source = format === "uuid" ? fc.uuid() : isRefined && pattern === undefined ? NAMES : matching;
   return source.filter((text) => z.safeParse(schema, text).success);
 }
 

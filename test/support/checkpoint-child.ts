@@ -2,9 +2,10 @@ import { join } from "node:path";
 import { pino } from "pino";
 import { Engine } from "../../src/agent/reconcile/engine.ts";
 import { reconciler, type Reconciler } from "../../src/agent/reconcile/section.ts";
-import { Checkpoint, confirmAtOnce } from "../../src/checkpoint/checkpoint.ts";
+import { Checkpoint } from "../../src/checkpoint/checkpoint.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { hostFiles, type Files } from "../../src/host/files.ts";
+import { testCommit } from "./commit.ts";
 import { modelSection, type ModelMachine } from "./model-section.ts";
 
 /** A machine whose values are the files of a directory. */
@@ -63,7 +64,7 @@ async function main([task = "", dir = "", config = "", dieAt = "0"]: readonly st
       log: pino({ level: "silent" }),
       sections,
       checkpoint,
-      confirmation: confirmAtOnce,
+      commit: testCommit(join(dir, "desired"), systemClock(), { checkpoint, disk: files }),
       onReport: () => undefined,
       onFault: () => undefined,
     });

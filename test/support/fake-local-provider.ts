@@ -16,6 +16,7 @@ import type { Config } from "../../src/protocol/documents.ts";
 import type { GatewaysReport, PeersReport } from "../../src/protocol/local-mesh.ts";
 import type { NetworkReport, RouteAnswer } from "../../src/protocol/local-network.ts";
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
+import type { CommitReport, NetworkTryRequest } from "../../src/protocol/local-commit.ts";
 import type { NetworkTargets } from "../../src/protocol/network-targets.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
 
@@ -179,6 +180,27 @@ export class FakeLocalProvider implements LocalProvider {
   targets(): NetworkTargets {
     if (this.thrown !== undefined) throw this.thrown;
     return this.targetsNow;
+  }
+
+  networkNow: CommitReport = { schema: 1 };
+
+  network(): CommitReport {
+    return this.networkNow;
+  }
+
+  tryNetwork({ minutes }: NetworkTryRequest): Promise<CommitReport> {
+    this.asked.push(`network try ${minutes}`);
+    return Promise.resolve(this.networkNow);
+  }
+
+  keepNetwork(): Promise<CommitReport> {
+    this.asked.push("network keep");
+    return Promise.resolve(this.networkNow);
+  }
+
+  revertNetwork(): Promise<CommitReport> {
+    this.asked.push("network revert");
+    return Promise.resolve(this.networkNow);
   }
 
   wake(): void {

@@ -3,6 +3,7 @@ import { Applying } from "../../src/agent/applying.ts";
 import type { DesiredDocuments } from "../../src/agent/shadow/desired.ts";
 import { hostFiles } from "../../src/host/files.ts";
 import type { Clock } from "../../src/host/clock.ts";
+import { testProof } from "./commit.ts";
 import { FakeClock } from "./fake-clock.ts";
 
 /** What applies documents, with no section to apply them by. */
@@ -14,6 +15,7 @@ export function idleApplying(documents: DesiredDocuments, directory: string, clo
     files: hostFiles(directory),
     settings: { stateDir: "/s" },
     documents,
+    commit: testProof,
     sections: [],
     events: { raise: () => undefined, clear: () => undefined, notice: () => undefined },
     onFault: () => undefined,

@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { onTestFinished } from "vitest";
@@ -16,7 +16,6 @@ type Observed = Omit<NetworkState, "sysctls" | "dhcp"> & {
 
 /** A driver in a process of its own, in network and mount namespaces of its own. */
 export interface NetworkMachine {
-  readonly pid: number;
   /** Runs a shell script there and gives what it prints. */
   sh(script: string): string;
   observe(sysctls?: readonly string[]): Promise<Observed>;
@@ -32,7 +31,9 @@ export interface NetworkMachine {
 }
 
 const CHILD = join(import.meta.dirname, "network-child.ts");
-const OWN = process.getuid?.() === 0 ? ["unshare", "-nm"] : ["unshare", "-rnm"];
+/** With processes of its own, so that none of them outlives it. */
+const OWN = ["-nmp", "--fork", "--kill-child", "--mount-proc"];
+const USER = process.getuid?.() === 0 ? [] : ["-r"];
 const SETUP = "mount -t tmpfs tmpfs /run && mount -t sysfs sysfs /sys && ip link set lo up";
 
 /** Makes the namespaces and starts a driver there; needs root or user namespaces. Everything ends with the test. */
@@ -42,35 +43,22 @@ export async function networkMachine(
   prepare = "true",
 ): Promise<NetworkMachine> {
   mkdirSync(join(dir, "run"), { recursive: true });
-  const holder = spawn(
-    OWN[0] ?? "",
-    [...OWN.slice(1), "sh", "-c", `${SETUP} && ${prepare} && echo up && exec sleep 600`],
-    {
-      stdio: ["ignore", "pipe", "inherit"],
-    },
-  );
-  const pid = holder.pid ?? 0;
+  const script = `${SETUP} && ${prepare} && echo up && exec sleep 600`;
+  const holder = spawn("unshare", [...USER, ...OWN, "sh", "-c", script], { stdio: ["ignore", "pipe", "inherit"] });
   onTestFinished(() => void holder.kill("SIGKILL"));
   await once(holder.stdout, "data");
-  const enter = [
-    "nsenter",
-    "-t",
-    String(pid),
-    ...(OWN.includes("-rnm") ? ["-U", "--preserve-credentials"] : []),
-    "-n",
-    "-m",
-  ];
+  const [pid = ""] = readFileSync(`/proc/${holder.pid}/task/${holder.pid}/children`, "utf8").split(" ");
+  const enter = ["nsenter", "-t", pid, ...(USER.length > 0 ? ["-U", "--preserve-credentials"] : []), "-n", "-m", "-p"];
   const sh = (script: string): string =>
     execFileSync(enter[0] ?? "", [...enter.slice(1), "bash", "-c", script], {
       encoding: "utf8",
       stdio: ["ignore", "pipe", "pipe"],
     });
-  return driverIn(enter, pid, sh, { dir, ...options });
+  return driverIn(enter, sh, { dir, ...options });
 }
 
 async function driverIn(
   enter: readonly string[],
-  pid: number,
   sh: NetworkMachine["sh"],
   options: ChildOptions,
 ): Promise<NetworkMachine> {
@@ -98,7 +86,6 @@ async function driverIn(
     throw new HostError(reply.error.code, reply.error.message, { details: reply.error.details });
   };
   return {
-    pid,
     sh,
     observe: (sysctls = []) => call({ method: "observe", sysctls }),
     apply: (change) => call({ method: "apply", change }),
@@ -110,7 +97,7 @@ async function driverIn(
     async restart(changed = {}) {
       child.kill("SIGKILL");
       await once(child, "exit");
-      return driverIn(enter, pid, sh, { ...options, ...changed });
+      return driverIn(enter, sh, { ...options, ...changed });
     },
   };
 }

@@ -93,11 +93,15 @@ export function contract<Disturbance>(
         const first = await look(section, raw);
         if (first === undefined) return;
         const undos = first.steps.map(({ undo }) => undo());
-        expect(first.steps.filter(({ step }, index) => step.guarded && undos[index] === null)).toEqual([]);
-        if (undos.includes(null)) return;
+        // One undo may be of all that follows.
+        const isCovered = first.steps.map(
+          ({ step }, index) => !step.guarded || undos.slice(0, index + 1).some(isStored),
+        );
+        expect(isCovered).not.toContain(false);
+        if (!undos.some(isStored)) return;
         const done = at % (first.steps.length + 1);
         for (const { apply } of first.steps.slice(0, done)) await apply(signal);
-        for (const undo of undos.slice(0, done).reverse()) {
+        for (const undo of undos.slice(0, done).filter(isStored).reverse()) {
           // As it comes back from disk.
           const stored: unknown = JSON.parse(JSON.stringify(undo));
           await section.applyStored(stored, signal);
@@ -122,6 +126,8 @@ export function contract<Disturbance>(
     });
   });
 }
+
+const isStored = (undo: unknown): boolean => undo !== null;
 
 /** Carries a section to a value the way a pass does, and sees that nothing is left; what cannot be used changes nothing. */
 async function converge(section: Reconciler, raw: unknown): Promise<void> {

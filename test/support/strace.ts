@@ -162,7 +162,7 @@ function onceReady(child: ChildProcess): Promise<void> {
 }
 
 /** The main thread has the process's own id; the pool's one thread has its name from libuv. */
-function threadIds(pid: number): Readonly<Record<Thread, number>> {
+export function threadIds(pid: number): Readonly<Record<Thread, number>> {
   const tasks = readdirSync(`/proc/${pid}/task`);
   const pool = tasks.filter((tid) => readFileSync(`/proc/${pid}/task/${tid}/comm`, "utf8").trim() === "libuv-worker");
   if (pool.length !== 1) throw new Error(`expected one thread in the pool, found ${pool.length}`);
@@ -170,7 +170,7 @@ function threadIds(pid: number): Readonly<Record<Thread, number>> {
 }
 
 /** Until strace has stopped every thread: none does anything more that is not counted. */
-function untilAttached(tracer: ChildProcess, count: number): Promise<void> {
+export function untilAttached(tracer: ChildProcess, count: number): Promise<void> {
   let said = "";
   return new Promise((resolve, reject) => {
     tracer.once("error", reject);

@@ -10,6 +10,7 @@ import type {
 } from "../../protocol/local-api.ts";
 import type { Config } from "../../protocol/documents.ts";
 import type { GatewaysReport, PeersReport } from "../../protocol/local-mesh.ts";
+import type { CommitReport, NetworkTryRequest } from "../../protocol/local-commit.ts";
 import type { NetworkReport, RouteAnswer } from "../../protocol/local-network.ts";
 import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";
@@ -51,6 +52,13 @@ export interface LocalProvider {
   config(): Config;
   /** Puts the document before into force, or plans it. */
   rollback(request: RollbackRequest, signal: AbortSignal): Promise<RollbackReport>;
+  /** How changes of the network stand. */
+  network(): CommitReport;
+  /** Tries a network on this machine; resolves once it is proven or taken back. */
+  tryNetwork(request: NetworkTryRequest, signal: AbortSignal): Promise<CommitReport>;
+  /** Keeps the pending change of the network, or takes it back. */
+  keepNetwork(): Promise<CommitReport>;
+  revertNetwork(): Promise<CommitReport>;
   /** Ends the wait before the next connection attempt. */
   wake(): void;
 }

@@ -4,6 +4,7 @@ import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { LogsQuery, RegisterRequest, ResetFloorRequest } from "../../protocol/local-api.ts";
+import { NetworkTryRequest } from "../../protocol/local-commit.ts";
 import { RouteQuery } from "../../protocol/local-network.ts";
 import { PLAN_REQUEST_LIMITS, PlanRequest, RollbackRequest } from "../../protocol/reconcile.ts";
 import { EventName } from "../../protocol/values.ts";
@@ -128,6 +129,33 @@ export const routes: readonly Route[] = [
       const asked = parse(RollbackRequest, await readJson(request));
       sendJson(response, 200, await provider.rollback(asked, signal));
     },
+  },
+  {
+    method: "GET",
+    path: "/v1/network/change",
+    isAdmin: false,
+    answer: async ({ response, provider }) => sendJson(response, 200, provider.network()),
+  },
+  {
+    method: "POST",
+    path: "/v1/network/try",
+    isAdmin: true,
+    async answer({ request, response, provider, signal }) {
+      const asked = parse(NetworkTryRequest, await readJson(request, PLAN_REQUEST_LIMITS));
+      sendJson(response, 200, await provider.tryNetwork(asked, signal));
+    },
+  },
+  {
+    method: "POST",
+    path: "/v1/network/keep",
+    isAdmin: true,
+    answer: async ({ response, provider }) => sendJson(response, 200, await provider.keepNetwork()),
+  },
+  {
+    method: "POST",
+    path: "/v1/network/revert",
+    isAdmin: true,
+    answer: async ({ response, provider }) => sendJson(response, 200, await provider.revertNetwork()),
   },
   { method: "POST", path: "/v1/trigger/", prefix: true, isAdmin: true, answer: runTrigger },
   {

@@ -1,13 +1,16 @@
 import type { Logger } from "pino";
 import { HostError, InputError, toError } from "../../errors.ts";
-import type { Checkpoint, Confirmation, Restored } from "../../checkpoint/checkpoint.ts";
+import type { Checkpoint, Restored } from "../../checkpoint/checkpoint.ts";
+import type { RestoreReason } from "../../checkpoint/window.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { SectionPlan } from "../../protocol/reconcile.ts";
+import type { Commit } from "./commit.ts";
 import { boundedRestorable, runPass, type PassResult, type SectionResult, type Work } from "./pass.ts";
 import { preview } from "./preview.ts";
 import { retryAfter, type Random } from "./retry.ts";
 import type { Reconciler } from "./section.ts";
 import { standingAfter, type Standing, type Versions } from "./standing.ts";
+import { isSameValue } from "./withholding.ts";
 
 /** What the machine shall be: the effective sections, and the versions of the documents they were made of. */
 export interface DesiredState {
@@ -24,7 +27,7 @@ export interface EngineOptions {
   /** In the order in which they depend on each other. */
   readonly sections: readonly Reconciler[];
   readonly checkpoint: Checkpoint;
-  readonly confirmation: Confirmation;
+  readonly commit: Commit;
   /** After each pass that ended, and whenever a checkpoint was restored. */
   readonly onReport: () => void;
   /** What a person must know of: a checkpoint that was restored or could not be. */
@@ -84,6 +87,7 @@ export class Engine {
   set(desired: DesiredState): void {
     this.#desired = desired;
     this.#generation += 1;
+    this.#options.commit.nudge();
     this.#want(this.names);
   }
 
@@ -91,6 +95,20 @@ export class Engine {
   look(reason: string, names: readonly string[] = this.names): void {
     this.#options.log.debug({ reason, sections: names }, "looking again");
     this.#want(names);
+  }
+
+  /** Keeps the change that is being tried. @throws {InputError} `not-found`, `busy`. */
+  async keep(): Promise<void> {
+    this.#options.commit.keep();
+    this.#kick();
+    await this.idle();
+  }
+
+  /** Takes the change back that is being tried or proven; resolves once it is. @throws {InputError} `not-found`. */
+  async revert(): Promise<void> {
+    this.#options.commit.revert();
+    this.#kick();
+    await this.idle();
   }
 
   /** The steps that a configuration would take, by other sections if their surroundings are to be others. Changes nothing. */
@@ -140,6 +158,8 @@ export class Engine {
     await Promise.resolve();
     while (!this.#ending.signal.aborted) {
       if (this.#restore !== undefined && !(await this.#restorePending(this.#restore))) return;
+      const reason = await this.#options.commit.due(() => this.#isSuperseded());
+      if (reason !== undefined && !(await this.#endTrial(reason))) return;
       const desired = this.#desired;
       if (desired === undefined || this.#wanted.size === 0) return;
       await this.#pass(desired);
@@ -147,11 +167,14 @@ export class Engine {
   }
 
   async #pass(desired: DesiredState): Promise<void> {
-    const { sections, clock, checkpoint, confirmation, log } = this.#options;
+    const { sections, clock, checkpoint, commit, log } = this.#options;
     const generation = this.#generation;
     const wanted = sections.filter(({ name }) => this.#wanted.has(name));
     this.#wanted.clear();
-    const work = wanted.map((section) => ({ section, raw: rawOf(section, desired) }));
+    const work = wanted.flatMap((section): Work[] => {
+      const effective = commit.effective(section.name, rawOf(section, desired));
+      return effective === "rest" ? [] : [{ section, raw: effective.value }];
+    });
     for (const { section, raw } of work) {
       const track = this.#track(section.name);
       track.retryAt = undefined;
@@ -163,7 +186,9 @@ export class Engine {
     const from = clock.elapsed();
     let result: PassResult;
     try {
-      result = await runPass(work, { clock, log, checkpoint, confirmation, isStale, signal });
+      const isSuperseded = (): boolean => this.#generation !== generation && this.#isSuperseded();
+      const about = { clock, log, checkpoint, commit, versions: desired.version };
+      result = await runPass(work, { ...about, isStale, isSuperseded, signal });
     } catch (error) {
       signal.throwIfAborted();
       // The disk refused in the middle: what is pending is taken back before anything is begun anew.
@@ -175,8 +200,45 @@ export class Engine {
     const steps = result.results.reduce((sum, { steps }) => sum + steps, 0);
     log.debug({ end: result.end, steps, durationMs: Math.round(clock.elapsed() - from) }, "pass ended");
     if (result.restored !== undefined) this.#restored(result.restored, result.evidence);
+    if (result.end === "done") await this.#adopt(result, work);
     if (result.end !== "stale") this.#take(result, work, desired);
+    for (const section of wanted) if (work.every((one) => one.section !== section)) this.#rest(section, desired);
     if (result.end !== "stale" || result.restored !== undefined) this.#options.onReport();
+  }
+
+  /** What the machine has without a step was there already: it needs no proof to be put back. */
+  async #adopt({ results }: PassResult, work: readonly Work[]): Promise<void> {
+    for (const { section, raw } of work) {
+      const result = results.find(({ name }) => name === section.name);
+      if (!section.canCutOff || result?.outcome.state !== "converged" || result.planned.length > 0) continue;
+      await this.#options.commit.adopt(section.name, raw);
+    }
+  }
+
+  /** Whether something else is desired of a section that is being tried. */
+  #isSuperseded(): boolean {
+    const desired = this.#desired;
+    const guards = this.#options.commit.window?.guards ?? {};
+    if (desired === undefined) return false;
+    const { sections } = this.#options;
+    return Object.entries(guards).some(([name, raw]) => {
+      const section = sections.find((one) => one.name === name);
+      return section !== undefined && !isSameValue(raw, rawOf(section, desired));
+    });
+  }
+
+  /** Takes a trial back; resolves whether nothing is pending any more. */
+  async #endTrial(reason: RestoreReason): Promise<boolean> {
+    const { commit, clock, sections } = this.#options;
+    await commit.noteEnd(reason);
+    const restored = await commit.restore(
+      sections.map((section) => boundedRestorable(section, clock)),
+      this.#ending.signal,
+    );
+    this.#restored(restored, commit.lastTakenBack?.evidence);
+    for (const name of this.names) this.#wanted.add(name);
+    this.#options.onReport();
+    return this.#restore === undefined;
   }
 
   #take({ end, results, evidence }: PassResult, work: readonly Work[], desired: DesiredState): void {
@@ -185,8 +247,24 @@ export class Engine {
       const result = answers.find(({ name }) => name === section.name);
       // What was taken back along with another section's failed step is tried again without that section.
       if (result === undefined) this.#wanted.add(section.name);
-      else this.#answer(result, jsonOf(this.#track(section.name), raw), desired.version);
+      else
+        this.#answer(this.#withheld(section, result, desired), jsonOf(this.#track(section.name), raw), desired.version);
     }
+  }
+
+  /** A section that is left as it is, since nothing better is known. */
+  #rest(section: Reconciler, desired: DesiredState): void {
+    const result: SectionResult = { name: section.name, outcome: { state: "converged" }, planned: [], steps: 0 };
+    this.#answer(this.#withheld(section, result, desired), "", desired.version);
+  }
+
+  /** What is kept back has failed, however well that stands which is in force in its place. */
+  #withheld(section: Reconciler, result: SectionResult, desired: DesiredState): SectionResult {
+    const reason = this.#options.commit.whyNot(section.name, rawOf(section, desired));
+    if (reason === undefined || result.outcome.state !== "converged") return result;
+    // Its items are not those that were judged.
+    const { rejected: _rejected, notices: _notices, ...rest } = result;
+    return { ...rest, outcome: { state: "failed", error: new HostError("not-confirmed", reason) } };
   }
 
   #answer(result: SectionResult, raw: string, version: Versions): void {
@@ -212,11 +290,19 @@ export class Engine {
 
   /** Whether nothing is pending any more. */
   async #restorePending({ attempts, at }: { readonly attempts: number; readonly at: number }): Promise<boolean> {
-    const { checkpoint, clock, sections, log } = this.#options;
+    const { commit, clock, sections, log } = this.#options;
     if (clock.elapsed() < at) return false;
     const restorables = sections.map((section) => boundedRestorable(section, clock));
     try {
-      const restored = await checkpoint.restore(restorables, this.#ending.signal);
+      if (attempts === 0) {
+        const found = await commit.find();
+        if (found !== "to-restore") {
+          this.#restore = undefined;
+          if (found === "damaged") this.#restored({ undone: 0, failed: [], isDamaged: true }, undefined);
+          return true;
+        }
+      }
+      const restored = await commit.restore(restorables, this.#ending.signal);
       this.#restore = undefined;
       if (restored.undone > 0 || restored.failed.length > 0 || restored.isDamaged) this.#restored(restored, undefined);
       if (restored.failed.length === 0) return true;
@@ -226,9 +312,7 @@ export class Engine {
     }
     if (attempts + 1 >= MAX_RESTORES) {
       this.#options.onFault("restore-failed", "a change that was cut short could not be taken back; going on without");
-      await checkpoint
-        .confirm()
-        .catch((error: unknown) => log.error({ err: toError(error) }, "checkpoint not removed"));
+      await commit.abandon().catch((error: unknown) => log.error({ err: toError(error) }, "checkpoint not removed"));
       this.#restore = undefined;
       return true;
     }
@@ -247,14 +331,17 @@ export class Engine {
     if (failed.length > 0) this.#restore = { attempts: 0, at: 0 };
   }
 
-  /** One timer for whatever comes next: a retry, a restore, or the look for drift. */
+  /** One timer for whatever comes next: a retry, a restore, the end of a trial, or the look for drift. */
   #arm(): void {
     this.#takeBack();
     if (this.#ending.signal.aborted) return;
     const { clock } = this.#options;
-    if (this.#restore === undefined && this.#desired !== undefined && this.#wanted.size > 0) return this.#kick();
+    const { commit } = this.#options;
+    const isDue = commit.isAsked || (this.#desired !== undefined && this.#wanted.size > 0);
+    if (this.#restore === undefined && isDue) return this.#kick();
     const retries = [...this.#tracks.values()].flatMap(({ retryAt }) => retryAt ?? []);
-    const times = this.#restore === undefined ? [this.#driftAt, ...retries] : [this.#restore.at];
+    const trialEnd = commit.leftMs === undefined ? [] : [clock.elapsed() + commit.leftMs];
+    const times = this.#restore === undefined ? [this.#driftAt, ...retries, ...trialEnd] : [this.#restore.at];
     const delayMs = Math.max(0, Math.min(...times) - clock.elapsed());
     this.#takeBack = clock.after(delayMs, () => this.#ring());
   }
@@ -263,6 +350,8 @@ export class Engine {
     const now = this.#options.clock.elapsed();
     const isDriftDue = now >= this.#driftAt;
     if (isDriftDue) this.#driftAt = now + DRIFT_MS;
+    // Passes come after whatever is due without one.
+    if (this.#options.commit.window !== undefined) this.#kick();
     const due = [...this.#tracks].filter(([, { retryAt }]) => (retryAt === undefined ? isDriftDue : retryAt <= now));
     this.#want(due.map(([name]) => name));
   }

@@ -1,7 +1,9 @@
 import type { Logger } from "pino";
 import { HostError, InternalError, toError } from "../../errors.ts";
-import type { Checkpoint, Confirmation, Entry, Restored } from "../../checkpoint/checkpoint.ts";
+import type { Checkpoint, Entry, Restored } from "../../checkpoint/checkpoint.ts";
+import type { RestoreReason } from "../../checkpoint/window.ts";
 import type { Clock } from "../../host/clock.ts";
+import type { Commit } from "./commit.ts";
 import { withinDeadline } from "./deadline.ts";
 import type { Issue, Outcome, PlannedStep, Prepared, Reconciler, Step, View } from "./section.ts";
 import {
@@ -18,6 +20,7 @@ import {
   type Turn,
   type TurnEnd,
 } from "./turn.ts";
+import type { Versions } from "./standing.ts";
 
 /** One section and its raw desired value; undefined takes away what it has made. */
 export interface Work {
@@ -29,9 +32,13 @@ export interface PassOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly checkpoint: Checkpoint;
-  readonly confirmation: Confirmation;
+  readonly commit: Commit;
+  /** The versions of the documents that this is about. */
+  readonly versions: Versions;
   /** Whether something newer is desired; asked between steps. */
   readonly isStale: () => boolean;
+  /** Whether something else is desired of what could cut the node off; asked while it is being proven. */
+  readonly isSuperseded: () => boolean;
   /** Aborted when the agent stops: an open checkpoint then stays for the next start. */
   readonly signal: AbortSignal;
 }
@@ -86,6 +93,7 @@ class Pass {
   #isOpen = false;
   #begun = 0;
   #hasChanged = false;
+  #guardFailure: Failure | undefined;
 
   constructor(work: readonly Work[], options: PassOptions) {
     this.#work = work;
@@ -93,7 +101,7 @@ class Pass {
   }
 
   async run(): Promise<PassResult> {
-    const { isStale, checkpoint } = this.#options;
+    const { isStale, isSuperseded, commit, signal } = this.#options;
     const candidates: Candidate[] = [];
     for (const { section, raw } of this.#work) {
       if (isStale()) return { end: "stale", results: [] };
@@ -106,28 +114,16 @@ class Pass {
       if (end === "through") continue;
       const results = end === "stale" ? [] : this.#results;
       if (!this.#isOpen) return { end: "stale", results };
-      return { end: end === "stale" ? "stale" : "restored", results, restored: await this.#restore() };
+      const restored = await this.#restore(end === "stale" ? "superseded" : "step-failed");
+      return { end: end === "stale" ? "stale" : "restored", results, restored };
     }
     if (!this.#isOpen) return { end: "done", results: this.#results };
-    const evidence = isStale() ? undefined : await this.#evidence();
-    if (evidence === undefined && !isStale()) {
-      await checkpoint.confirm();
-      return { end: "done", results: this.#results };
-    }
-    const restored = await this.#restore();
-    if (evidence === undefined) return { end: "stale", results: [], restored };
+    const settled = await commit.settle(isSuperseded, signal);
+    if (settled.is !== "failed") return { end: "done", results: this.#results };
+    const restored = await this.#restore(settled.reason);
+    if (settled.reason === "superseded") return { end: "stale", results: [], restored };
+    const evidence = commit.lastTakenBack?.evidence ?? settled.reason;
     return { end: "restored", results: this.#results, restored, evidence };
-  }
-
-  /** Why the pass cannot be confirmed; a proof that cannot be had is none. */
-  async #evidence(): Promise<string | undefined> {
-    const { confirmation, signal } = this.#options;
-    try {
-      return await confirmation(signal);
-    } catch (error) {
-      signal.throwIfAborted();
-      return toError(error).message;
-    }
   }
 
   async #prepare(section: Reconciler, raw: unknown): Promise<Candidate | undefined> {
@@ -146,12 +142,22 @@ class Pass {
         });
         return undefined;
       }
+      if (prepared.unsupported !== undefined) {
+        this.#unsupported(section, raw, prepared.unsupported);
+        return undefined;
+      }
       const view = await this.#look(section, prepared);
       return { section, prepared, view, failures: [], planned: [], steps: 0, isOver: false };
     } catch (error) {
       this.#failed(section.name, error, prepared);
       return undefined;
     }
+  }
+
+  /** What is not desired lacks nothing. */
+  #unsupported({ name }: Reconciler, raw: unknown, reason: string): void {
+    const outcome = raw === undefined ? ({ state: "converged" } as const) : ({ state: "unsupported", reason } as const);
+    this.#results.push({ name, outcome, rejected: [], notices: [], looked: [], planned: [], steps: 0 });
   }
 
   async #take(turn: Turn, later: readonly Turn[]): Promise<TurnEnd> {
@@ -173,6 +179,8 @@ class Pass {
       this.#over(candidate, after);
       return end;
     } catch (error) {
+      // Somebody else takes the pass back, and no section is to blame.
+      if (isTaken(error)) throw error;
       candidate.isOver = true;
       this.#failed(section.name, error, prepared);
       return "through";
@@ -197,15 +205,16 @@ class Pass {
 
   /** Has the undo of all steps on disk as soon as one of them is guarded. */
   async #cover({ name }: Reconciler, steps: readonly PlannedStep[], later: readonly Turn[]): Promise<void> {
-    const { checkpoint, clock } = this.#options;
+    const { checkpoint, commit, versions, signal } = this.#options;
     const own = steps.map((planned) => ({ section: name, planned }));
     const ahead = [...own, ...later.flatMap(expected)];
-    const isGuarded = ({ planned }: Due): boolean => planned.step.guarded;
-    if (!this.#isOpen && !ahead.some(isGuarded)) return;
+    const guarded = ahead.filter((due) => this.#isGuarded(due));
+    if (!this.#isOpen && guarded.length === 0) return;
     try {
       if (!this.#isOpen) {
         const entries = ahead.map(entryOf);
-        await checkpoint.open(entries, clock.now());
+        const guards = Object.fromEntries(guarded.map(({ section }) => [section, this.#rawOf(section) ?? null]));
+        await commit.open(entries, guards, versions, signal);
         this.#isOpen = true;
         this.#entries = entries;
       } else if (!isSame(ahead, this.#covered.slice(this.#begun))) {
@@ -217,15 +226,25 @@ class Pass {
       this.#covered = [...this.#covered.slice(0, this.#begun), ...ahead];
     } catch (error) {
       // A later section's checkpoint must not hold up a section that needs none.
-      if (this.#isOpen || ahead.some((due) => due.section === name && isGuarded(due))) throw error;
+      if (this.#isOpen || guarded.some((due) => due.section === name)) throw error;
     }
+  }
+
+  /** Whether a step could cut the node off more than it is: what was proven before cannot. */
+  #isGuarded({ section, planned }: Due): boolean {
+    return planned.step.guarded && !this.#options.commit.isProven(section, this.#rawOf(section));
+  }
+
+  #rawOf(name: string): unknown {
+    return this.#work.find(({ section }) => section.name === name)?.raw;
   }
 
   async #apply(candidate: Candidate, planned: readonly PlannedStep[]): Promise<TurnEnd> {
     const { isStale, checkpoint, log, signal } = this.#options;
     const { section, failures } = candidate;
     const failed = new Set(failures.map(({ step }) => step.subject));
-    for (const { step, apply } of planned) {
+    for (const one of planned) {
+      const { step, apply } = one;
       if (isStale()) return "stale";
       const isHopeless = failures.length >= MAX_FAILURES || isTimeout(failures.at(-1)?.error);
       if (isHopeless || failed.has(step.subject)) {
@@ -242,10 +261,14 @@ class Pass {
         candidate.steps += 1;
       } catch (error) {
         signal.throwIfAborted();
+        if (isTaken(error)) throw error;
         log.warn({ section: section.name, kind: step.kind, subject: step.subject, err: toError(error) }, "step failed");
         failures.push({ step: shown(step), error: toError(error) });
         failed.add(step.subject);
-        if (step.guarded) return "guard-failed";
+        if (this.#isOpen && this.#isGuarded({ section: section.name, planned: one })) {
+          this.#guardFailure = failures.at(-1);
+          return "guard-failed";
+        }
       }
       log.debug({ section: section.name, kind: step.kind, subject: step.subject, of: planned.length }, "step");
     }
@@ -275,10 +298,11 @@ class Pass {
     return "through";
   }
 
-  async #restore(): Promise<Restored> {
-    const { checkpoint, signal, clock } = this.#options;
+  async #restore(reason: RestoreReason): Promise<Restored> {
+    const { commit, signal, clock } = this.#options;
+    await commit.noteEnd(reason, this.#guardFailure);
     const sections = this.#work.map(({ section }) => boundedRestorable(section, clock));
-    return checkpoint.restore(sections, signal);
+    return commit.restore(sections, signal);
   }
 
   #look(section: Reconciler, prepared: Prepared): Promise<View> {
@@ -322,6 +346,10 @@ function issueOf(section: string, { step, error }: Failure): Issue {
   const code = error instanceof HostError || error instanceof InternalError ? error.code : "internal";
   const path = step.subject === "" ? section : `${section}.${step.subject}`;
   return { path: path.slice(0, 512), code, message: `${step.kind}: ${error.message}`.slice(0, 1024) };
+}
+
+function isTaken(error: unknown): boolean {
+  return error instanceof HostError && error.code === "checkpoint-taken";
 }
 
 function isTimeout(error: Error | undefined): boolean {

@@ -21,6 +21,11 @@ export async function preview(work: readonly Work[], clock: Clock, signal: Abort
         plans.push({ ...base, issues: [...rejected, ...notices] });
         continue;
       }
+      if (prepared.unsupported !== undefined) {
+        const { unsupported } = prepared;
+        plans.push({ ...base, issues: [], ...(raw === undefined ? {} : { unsupported }) });
+        continue;
+      }
       const bounds = { clock, ms: section.deadlineMs, what: `${section.name}: observe`, signal };
       const view = await withinDeadline(bounds, (signal) => prepared.look(signal));
       const steps = view.steps.slice(0, MAX_STEPS).map(shownStep);

@@ -17,8 +17,10 @@ export interface Section<Desired, Actual, S extends Step> {
    * shapes. Pure: the same value is parsed once.
    */
   parse(raw: unknown): Parsed<Desired>;
-  /** Reads what the agent has on the machine now. Changes nothing. */
-  observe(signal: AbortSignal): Promise<Actual>;
+  /** Why this node does not carry out the section at all, asked while it is desired; then the machine is not even looked at. */
+  unsupported?(): string | undefined;
+  /** Reads what the agent has on the machine now, and for what is desired if that matters. Changes nothing. */
+  observe(signal: AbortSignal, desired?: Desired): Promise<Actual>;
   /** Lists the steps from actual to desired, in order. Pure; empty means converged. */
   plan(desired: Desired, actual: Actual): readonly S[];
   /**
@@ -76,6 +78,8 @@ export interface Reconciler {
   readonly name: string;
   readonly needsDataPlane: boolean;
   readonly deadlineMs: number;
+  /** Whether it may have steps that could cut the node off. */
+  readonly canCutOff: boolean;
   /** Parses once; what comes back plans for this desired state as often as it is asked. */
   prepare(raw: unknown): Prepared;
   /** Carries out a stored undo. */
@@ -87,6 +91,8 @@ export interface Prepared {
   readonly rejected: readonly Issue[];
   readonly notices: readonly Issue[];
   readonly isUnusable: boolean;
+  /** Why this node does not carry it out. */
+  readonly unsupported?: string;
   /** Observes and plans. */
   look(signal: AbortSignal): Promise<View>;
 }
@@ -139,14 +145,17 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
     name,
     needsDataPlane: section.needsDataPlane ?? false,
     deadlineMs: section.deadlineMs ?? DEADLINE_MS,
+    canCutOff: stored !== undefined,
     prepare(raw) {
       const { desired, rejected, notices = [], isUnusable = false } = parse(raw);
+      const unsupported = section.unsupported?.();
       return {
         rejected,
         notices,
         isUnusable,
+        ...(unsupported === undefined ? {} : { unsupported }),
         async look(signal) {
-          const actual = await section.observe(signal);
+          const actual = await section.observe(signal, desired);
           const typed = new Map<PlannedStep, S>();
           const planned = section.plan(desired, actual);
           const due = planned.length === 0 ? undefined : dueAnyway(desired, actual);

@@ -6,7 +6,7 @@ import type { Desired, Held } from "./desired.ts";
 import type { Effective } from "./merge.ts";
 
 /** What one document came to, before it is stamped with times. */
-export type Verdict = Pick<DocumentApplied, "outcome" | "sections" | "inForce">;
+export type Verdict = Pick<DocumentApplied, "outcome" | "sections" | "inForce" | "evidence">;
 export type Verdicts = Readonly<Partial<Record<DocumentApplied["name"], Verdict>>>;
 /** What became of a section that this version applies; `notices` are told with its issues and keep no document from being whole. */
 export interface SectionAnswer extends SectionReport {
@@ -37,7 +37,10 @@ export function judgeDocuments(
         return [name, { state, issues: fitting(told, share), steps }];
       }),
     );
-    if (refused !== undefined) return { outcome: "rolled-back", inForce: version, sections };
+    if (refused !== undefined) {
+      const evidence = refused.why === undefined ? {} : { evidence: refused.why };
+      return { outcome: "rolled-back", inForce: version, ...evidence, sections };
+    }
     const isComplete = passedOver.length === 0;
     const isWhole = isComplete && judged.every(([, { state, issues }]) => state === "converged" && issues.length === 0);
     return { outcome: isWhole ? "converged" : "partial", sections };

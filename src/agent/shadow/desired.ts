@@ -5,6 +5,7 @@ import { stateFile, valueOf, type Loaded, type StateFile } from "../../host/stat
 import { damageOf, type Damage } from "../../host/damage.ts";
 import { DocumentName, type DocumentClaims } from "../../protocol/claims.ts";
 import { NodeDocument } from "../../protocol/documents.ts";
+import type { WhyTakenBack } from "../../protocol/commit.ts";
 import type { FloorName, FloorReset } from "../../protocol/local-api.ts";
 import { verifyJws, type KeySet } from "../../protocol/jws.ts";
 import { Version } from "../../protocol/values.ts";
@@ -35,6 +36,8 @@ export class DesiredDocuments {
   #floors: Record<string, number> = {};
   #held: Desired = {};
   readonly damage: Damage[] = [];
+  /** Whether a version in force has yet to prove itself; it does not take the place of the one to go back to. */
+  isUnproven: (name: DocumentName, version: number) => boolean = () => false;
   #last: Promise<unknown> = Promise.resolve();
 
   private constructor(files: Files, stateDir: string) {
@@ -104,15 +107,15 @@ export class DesiredDocuments {
    * Puts the document before into force, in one durable step, until a version comes that is newer than the one refused by this.
    * @throws {InputError} as `rolledBack`; {HostError} when the disk refuses. What was in force stays.
    */
-  rollBack(name: DocumentName, now: number): Promise<RolledBack> {
-    return this.#inTurn(() => this.#rollBack(name, now));
+  rollBack(name: DocumentName, now: number, why?: WhyTakenBack): Promise<RolledBack> {
+    return this.#inTurn(() => this.#rollBack(name, now, why));
   }
 
-  async #rollBack(name: DocumentName, now: number): Promise<RolledBack> {
+  async #rollBack(name: DocumentName, now: number, why: WhyTakenBack | undefined): Promise<RolledBack> {
     const { from, to, stored, newest } = await this.#before(name);
     // For whoever looks into what went wrong.
     await this.#refused[name].save(newest);
-    const kept = { ...stored, refused: { version: from, at: now } };
+    const kept = { ...stored, refused: { version: from, at: now, ...(why === undefined ? {} : { why }) } };
     const desired = withDocument(this.#held, kept);
     await this.#files[name].replace(kept);
     this.#held = desired;
@@ -164,7 +167,8 @@ export class DesiredDocuments {
       this.#floors[floorKey(claims)] = claims.version;
       await this.#floorFile.save(this.#floors);
     }
-    await this.#files[name].save(stored);
+    const isUnproven = held !== undefined && this.isUnproven(name, held.version);
+    await (isUnproven ? this.#files[name].supersede(stored) : this.#files[name].save(stored));
     this.#hold(stored);
     return claims;
   }

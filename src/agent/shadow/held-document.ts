@@ -10,6 +10,7 @@ import {
   unknownSections,
   type SplitItems,
 } from "../../protocol/documents.ts";
+import { WhyTakenBack } from "../../protocol/commit.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { peekClaims } from "../../protocol/jws.ts";
 import { Jws, UnixMilliseconds, Version } from "../../protocol/values.ts";
@@ -32,8 +33,8 @@ export interface Held<Body> {
   readonly refused?: RefusedVersion;
 }
 
-/** A version that is not applied again; a newer one ends it. */
-export const RefusedVersion = z.object({ version: Version, at: UnixMilliseconds });
+/** A version that is not applied again; a newer one ends it. `why` says what spoke against it, unless a person wanted it. */
+export const RefusedVersion = z.object({ version: Version, at: UnixMilliseconds, why: WhyTakenBack.optional() });
 export type RefusedVersion = z.infer<typeof RefusedVersion>;
 
 /** A verified document as it is kept. */

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
+import { CONFIRM_SECONDS, TRY_MINUTES, type ConfirmRequest } from "../../protocol/commit.ts";
 import {
   SECTION_MAX_BYTES,
   SECTION_MAX_DEPTH,
@@ -14,6 +15,7 @@ import { tgrn } from "../model/permissions.ts";
 import { keepSecrets, hideSecrets } from "../../protocol/secrets.ts";
 import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
 import { Violations } from "./problem.ts";
+import { numberIn } from "./query.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, notFound, refusals, violations } from "./shapes.ts";
 
@@ -39,6 +41,17 @@ const SECTION_PATHS: readonly SectionPath[] = [
 /** The path parameters of everything below one node. */
 export const NodeParams = z.object({ nodeID: Uid });
 
+/** How a change of the network is to be confirmed by the node. */
+const ConfirmQuery = z.object({
+  confirm: numberIn(CONFIRM_SECONDS.min, CONFIRM_SECONDS.max)
+    .optional()
+    .meta({ description: "Seconds within which the node must prove that it is still reachable, or take it back" }),
+  try: z
+    .preprocess((value) => Number(value), z.literal([...TRY_MINUTES]))
+    .optional()
+    .meta({ description: "A trial of so many minutes: taken back unless it is kept before they are over" }),
+});
+
 /** Whole sections of a node's desired configuration: replace and remove. */
 export function nodeConfigRoutes(deps: ApiDeps): readonly Route[] {
   return SECTION_PATHS.flatMap((at) => (at.isRemovable ? [replace(deps, at), remove(deps, at)] : [replace(deps, at)]));
@@ -54,14 +67,15 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
     tag: "Node configuration",
     access: accessTo(section),
     params: NodeParams,
+    ...(section === "network" ? { query: ConfirmQuery } : {}),
     body: { schema, root: section, limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH } },
     answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
-    handle: ({ params: { nodeID }, body, caller }) => {
+    handle: ({ params: { nodeID }, query, body, caller }) => {
       const record = nodeOf(fleet, nodeID);
       refuseForAgents(section, record.type);
       if (isItemSection(section)) checkForm(section, record.config[section] ?? {}, body);
       const whole = withStoredSecrets(section, body, record.config[section]);
-      const changed = fleet.setSection(nodeID, section, whole, caller.name);
+      const changed = fleet.setSection(nodeID, section, whole, caller.name, confirmOf(query));
       return changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
     },
   });
@@ -76,13 +90,24 @@ function remove({ fleet }: ApiDeps, { section, path, operation }: SectionPath): 
     tag: "Node configuration",
     access: accessTo(section),
     params: NodeParams,
+    ...(section === "network" ? { query: ConfirmQuery } : {}),
     answers: { ...changeAnswer, ...refusals, ...notFound, ...violations },
-    handle: ({ params: { nodeID }, caller }) => {
+    handle: ({ params: { nodeID }, query, caller }) => {
       const record = nodeOf(fleet, nodeID);
       refuseForAgents(section, record.type);
-      return changeResponse(fleet.setSection(nodeID, section, undefined, caller.name), caller, { config: {} });
+      const changed = fleet.setSection(nodeID, section, undefined, caller.name, confirmOf(query));
+      return changeResponse(changed, caller, { config: {} });
     },
   });
+}
+
+function confirmOf(query: Partial<z.infer<typeof ConfirmQuery>>): Omit<ConfirmRequest, "askedAt"> | undefined {
+  const { confirm, try: tryMinutes } = query;
+  if (confirm === undefined && tryMinutes === undefined) return undefined;
+  return {
+    ...(confirm === undefined ? {} : { seconds: confirm }),
+    ...(tryMinutes === undefined ? {} : { tryMinutes }),
+  };
 }
 
 /** Who may write a section of a node. */

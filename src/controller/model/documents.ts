@@ -33,6 +33,7 @@ export function nodeDocument(node: DocumentNode, settings: NodeDocument["setting
     tags: sorted(node.tags),
     settings,
     config: sorted(node.config),
+    ...(node.confirm === undefined ? {} : { confirm: node.confirm }),
   };
 }
 

@@ -94,6 +94,9 @@ UPDATE nodes SET speed_token = uid;
 UPDATE documents SET jws = NULL, seal = NULL WHERE name = 'node';
 `;
 
+/** How the newest change of a node is to be confirmed. */
+const CONFIRM = "ALTER TABLE nodes ADD COLUMN confirm TEXT;";
+
 /** The schema, one script per version; a script that has been released is never edited. */
 export const migrations: readonly string[] = [
   FIRST,
@@ -103,4 +106,5 @@ export const migrations: readonly string[] = [
   flowsMigration,
   gatewayDetailsMigration,
   flowSourcesMigration,
+  CONFIRM,
 ];

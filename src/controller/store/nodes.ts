@@ -1,6 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import { Device } from "../../protocol/claims.ts";
+import { ConfirmRequest } from "../../protocol/commit.ts";
 import { Config } from "../../protocol/documents.ts";
 import { NodeKeys, type NodeThumbprints } from "../../protocol/keys.ts";
 import { Heartbeat } from "../../protocol/methods.ts";
@@ -44,6 +45,7 @@ export interface NodeChange {
   readonly cluster?: string | undefined;
   readonly tags?: Readonly<Record<string, string>>;
   readonly config?: Config;
+  readonly confirm?: ConfirmRequest | undefined;
 }
 
 export interface NodeStore {
@@ -116,7 +118,7 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
      VALUES (:uid, :name, :fqdn, :domain, :org, :type, :keys, :auth, :overlay, :wireguard, :device, :createdAt, :uid, :trail)`,
   );
   const change = sql.prepare(
-    "UPDATE nodes SET state = ?, lifecycle_state = ?, cluster = ?, tags = ?, config = ? WHERE uid = ?",
+    "UPDATE nodes SET state = ?, lifecycle_state = ?, cluster = ?, tags = ?, config = ?, confirm = ? WHERE uid = ?",
   );
   const connected = sql.prepare(
     "UPDATE nodes SET last_connect = ?, last_ip = ?, trail = ?, is_online = 1 WHERE uid = ?",
@@ -171,6 +173,8 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
         has("cluster") ? (wanted.cluster ?? null) : (maybeText(row, "cluster") ?? null),
         wanted.tags === undefined ? text(row, "tags") : JSON.stringify(wanted.tags),
         wanted.config === undefined ? text(row, "config") : JSON.stringify(wanted.config),
+        // It is about the newest change alone.
+        wanted.confirm === undefined ? null : JSON.stringify(wanted.confirm),
         uid,
       );
     },
@@ -230,6 +234,7 @@ function readNode(row: Row): StoredNode {
     device: maybeJson(row, "device", Device),
     heartbeat: maybeJson(row, "heartbeat", StoredHeartbeat),
     config: json(row, "config", Config),
+    confirm: maybeJson(row, "confirm", ConfirmRequest),
     reported: json(row, "reported", ShadowMap),
   };
 }

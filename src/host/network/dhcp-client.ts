@@ -68,7 +68,7 @@ export function dhcpUnit(link: string): string {
 /** The link of a unit's name; undefined for another unit. */
 export function linkOfUnit(unit: string): string | undefined {
   const instance = /^holdfast-dhcp@(.+)\.service$/.exec(unit)?.[1];
-  return instance?.replaceAll(/\\x([0-9a-f]{2})/g, (_, byte: string) =>
-    String.fromCodePoint(Number.parseInt(byte, 16)),
-  );
+  if (instance === undefined) return undefined;
+  const bytes = instance.replaceAll(/\\x([0-9a-f]{2})/g, (_, hex: string) => String.fromCodePoint(Number(`0x${hex}`)));
+  return Buffer.from(bytes, "latin1").toString("utf8");
 }

@@ -79,7 +79,7 @@ const Links = listOf(
     linkinfo: z
       .object({
         info_kind: z.string().optional(),
-        info_data: z.object({ id: z.unknown(), table: z.unknown() }).optional(),
+        info_data: z.object({ id: z.unknown().optional(), table: z.unknown().optional() }).optional(),
       })
       .optional(),
   }),
@@ -95,6 +95,7 @@ const Addresses = listOf(
         label: z.string().optional(),
         protocol: z.union([z.string(), z.number()]).optional(),
         valid_life_time: z.number().optional(),
+        noprefixroute: z.boolean().optional(),
       }),
     ).default([]),
   }),
@@ -150,12 +151,13 @@ export function parseShown(stdout: string, isListed: (link: string, address: str
   return {
     links: read(Links, links, "links").map(linkState),
     addresses: read(Addresses, addresses, "addresses").flatMap(({ ifname, addr_info }) =>
-      addr_info.flatMap(({ family, local, prefixlen, label, protocol, valid_life_time }) => {
+      addr_info.flatMap(({ family, local, prefixlen, label, protocol, valid_life_time, noprefixroute }) => {
         if (family !== "inet" || local === undefined) return [];
         const address = `${local}/${prefixlen}`;
         const isMarked = label !== undefined && label === addressLabel(ifname);
         const isOurs = isMarked || String(protocol) === String(OUR_PROTOCOL) || isListed(ifname, address);
-        return [{ link: ifname, address, isOurs, isDynamic: (valid_life_time ?? FOREVER) !== FOREVER }];
+        const isDynamic = (valid_life_time ?? FOREVER) !== FOREVER;
+        return [{ link: ifname, address, isOurs, isDynamic, ...(noprefixroute === true ? { hasNoRoute: true } : {}) }];
       }),
     ),
     routes: read(Routes, routes, "routes").flatMap(routeState),

@@ -42,6 +42,7 @@ export class NetworkLedger {
   readonly #dir: string;
   readonly #boot: string;
   #content: LedgerContent | undefined;
+  #last: Promise<void> = Promise.resolve();
 
   constructor(files: Files, reader: Reader, stateDir: string) {
     this.#file = stateFile(files, { path: `${stateDir}/network.json`, schema: Content, keepsPrevious: true });
@@ -56,8 +57,14 @@ export class NetworkLedger {
     return this.#content;
   }
 
-  /** Changes it in one durable step; nothing is written when nothing changes. */
-  async change(part: Partial<LedgerContent>): Promise<void> {
+  /** Changes it in one durable step, one after the other; nothing is written when nothing changes. */
+  change(part: Partial<LedgerContent>): Promise<void> {
+    const mine = this.#last.then(() => this.#write(part));
+    this.#last = mine.catch(() => undefined);
+    return mine;
+  }
+
+  async #write(part: Partial<LedgerContent>): Promise<void> {
     const before = await this.content();
     const after = Content.parse({ ...before, ...part });
     if (JSON.stringify(after) === JSON.stringify(before)) return;

@@ -1,5 +1,5 @@
 import { HostError } from "../../errors.ts";
-import { OUR_PROTOCOL, type AddressState, type LinkTarget, type RouteState, type RuleState } from "./state.ts";
+import { OUR_PROTOCOL, type AddressTarget, type LinkTarget, type RouteState, type RuleState } from "./state.ts";
 
 /** The first part of the altname that marks a link of ours whose name is not free for us to choose. */
 export const ALTNAME_PREFIX = "holdfast:";
@@ -13,7 +13,6 @@ export const LABEL_MARK = ":hf";
 /** Longest name of a link, and of a label (IFNAMSIZ of if.h, less its end). */
 const MAX_NAME = 15;
 
-type AddressTarget = Pick<AddressState, "link" | "address">;
 type RouteTarget = Omit<RouteState, "protocol">;
 type RuleTarget = Omit<RuleState, "protocol">;
 
@@ -64,11 +63,12 @@ export function deleteLinkLine(name: string): string {
  * Adds an address with our mark; one that is there stays, and stays whose it was. A block of four and more gets its broadcast
  * address, as every other tool gives it.
  */
-export function addressLine({ link, address }: AddressTarget): string {
+export function addressLine({ link, address, hasNoRoute }: AddressTarget): string {
   const label = addressLabel(link);
   const broadcast = Number(address.split("/")[1] ?? 32) <= 30 ? ["brd", "+"] : [];
   const mark = label === undefined ? [] : ["label", word(label)];
-  return ["address", "replace", word(address), ...broadcast, "dev", word(link), ...mark].join(" ");
+  const route = hasNoRoute === true ? ["noprefixroute"] : [];
+  return ["address", "replace", word(address), ...broadcast, "dev", word(link), ...mark, ...route].join(" ");
 }
 
 /**
@@ -105,7 +105,7 @@ export function deleteRuleLine(rule: RuleTarget): string {
 /** The address that a line of `addressLine` or `deleteAddressLine` is about. */
 export function addressOfLine(line: string): (AddressTarget & { readonly isAdded: boolean }) | undefined {
   const [object, verb, address, ...rest] = line.split(" ");
-  const link = rest[rest.indexOf("dev") + 1];
+  const link = rest.includes("dev") ? rest[rest.indexOf("dev") + 1] : undefined;
   if (object !== "address" || address === undefined || link === undefined) return undefined;
   return { address, link, isAdded: verb === "replace" };
 }

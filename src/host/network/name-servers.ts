@@ -18,6 +18,7 @@ export interface NameServersOptions {
 
 const MARK = "# Written by holdfast; what was here before comes back when the name servers are handed back.";
 const STUB = "127.0.0.53";
+const NO_LINK = /No such device|Unknown interface/i;
 const MAX_FORMER_BYTES = 65_536;
 
 /** The name servers that this machine asks: those of systemd-resolved where it is in charge, else resolv.conf(5) itself. */
@@ -99,10 +100,10 @@ export class NameServers {
       const target = (await lstat(this.#path)).isSymbolicLink() ? await readlink(this.#path) : undefined;
       const text = await readFile(this.#path, "utf8").catch(() => undefined);
       const mode = text === undefined ? undefined : (await stat(this.#path)).mode & 0o777;
-      if (text !== undefined && (Buffer.byteLength(text) > MAX_FORMER_BYTES || isMarked(text))) {
-        // What cannot be put back as it was is at least not kept as ours: its servers stay without the mark.
-        return { kind: "file", text: unmarked(text).slice(0, 4096), ...(mode === undefined ? {} : { mode }) };
-      }
+      if (text !== undefined && Buffer.byteLength(text) > MAX_FORMER_BYTES)
+        throw new Error("it is too large to be kept");
+      // What was there before is not known: the servers stay, without the mark.
+      if (text !== undefined && isMarked(text)) return { kind: "file", text: unmarked(text) };
       return {
         kind: "file",
         ...(text === undefined ? {} : { text }),
@@ -116,8 +117,13 @@ export class NameServers {
   }
 
   async #handBack(former: FormerResolver | undefined, signal: AbortSignal): Promise<void> {
-    if (former?.kind === "resolved") await this.#resolvectl(["revert", former.link], signal);
-    else {
+    if (former?.kind === "resolved") {
+      await this.#resolvectl(["revert", former.link], signal).catch((error: unknown) => {
+        // Without the link, or without systemd-resolved, nobody knows of our servers any more.
+        const isMoot = error instanceof HostError && (error.code === "tool-missing" || NO_LINK.test(error.message));
+        if (!isMoot) throw error;
+      });
+    } else {
       const text = this.#options.reader.read(this.#path) ?? "";
       // Who has written it since has taken it over.
       if (isMarked(text)) await this.#putBack(former ?? { kind: "file", text: unmarked(text) });

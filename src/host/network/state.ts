@@ -36,6 +36,8 @@ export interface AddressState {
   readonly isOurs: boolean;
   /** Given by a DHCP client: it has a lifetime. */
   readonly isDynamic: boolean;
+  /** The kernel made no route to its subnet (IFA_F_NOPREFIXROUTE). */
+  readonly hasNoRoute?: boolean;
 }
 
 export type RouteKind = "unicast" | "unreachable" | "blackhole" | "prohibit";
@@ -110,14 +112,26 @@ export interface NetworkState {
  */
 export interface NetworkTarget {
   readonly links: readonly LinkTarget[];
-  readonly addresses: readonly { readonly link: string; readonly address: string }[];
+  readonly addresses: readonly AddressTarget[];
   readonly routes: readonly Omit<RouteState, "protocol">[];
   readonly rules: readonly Omit<RuleState, "protocol">[];
   /** The whole text of the table for `nft -f`, without its comment; absent: no table. */
   readonly firewall?: string;
+  /** Whatever table is there stays as it is. */
+  readonly keepsFirewall?: boolean;
   readonly sysctls: ReadonlyMap<string, string>;
   readonly dhcp: ReadonlySet<string>;
   readonly nameServers?: readonly string[];
+  /** It was observed: what is not in it goes also where a lease has yet to come. */
+  readonly isExact?: boolean;
+}
+
+/** An address as it shall be. */
+export interface AddressTarget {
+  readonly link: string;
+  readonly address: string;
+  /** Without the route to its subnet that the kernel makes in the table main. */
+  readonly hasNoRoute?: boolean;
 }
 
 /** A link as it shall be. One with a `kind` is made and taken away by us; any other exists, and is only adjusted. */

@@ -51,6 +51,8 @@ const SOFT: ReadonlySet<string> = new Set([
   "uid",
 ]);
 
+const SOFT_WITH_DHCP: ReadonlySet<string> = new Set([...SOFT, "ip"]);
+
 /** Reads the interfaces item by item. */
 export function readInterfaces(
   reader: NetworkReader,
@@ -64,12 +66,17 @@ export function readInterfaces(
   for (const at of entries) {
     const named = reader.judge({ ...at, fields: { nic: at.fields["nic"] } }, Identity);
     if (named === undefined || !names.claim(reader, at, "nic", named.nic)) continue;
-    const own = reader.judge(withPrefix(at), Own, SOFT);
-    if (own === undefined) left.push(named.nic);
-    else if (!names.hasVrf(own.vrf)) {
-      reader.unknown(at, "vrf", `there is no VRF ${own.vrf}; the interface is held down`);
+    const { vrf, dhcp } = at.fields;
+    const isVrf = vrf === "" || !isPresent(vrf) || (typeof vrf === "string" && names.hasVrf(vrf));
+    if (!isVrf) {
+      const called = typeof vrf === "string" ? vrf.slice(0, 64) : "of this form";
+      reader.unknown(at, "vrf", `there is no VRF ${called}; the interface is held down`);
       held.push(named.nic);
-    } else interfaces.push(interfaceOf(reader, at, own, names, isMember));
+      continue;
+    }
+    const own = reader.judge(withPrefix(at), Own, dhcp === true ? SOFT_WITH_DHCP : SOFT);
+    if (own === undefined) left.push(named.nic);
+    else interfaces.push(interfaceOf(reader, at, own, names, isMember));
   }
   return { interfaces, held, left };
 }
@@ -196,6 +203,11 @@ function readVlans(
     }
     first.set(item.vlanID, at.path);
     const link = names.vlan(nicName, item.vlanID);
+    // The interface goes before: it may be the way to the control plane.
+    if (names.isNic(link)) {
+      reader.conflict("E_NAME_DUPLICATE", at, "vlanID", `${link} is the name of an interface already`);
+      return [];
+    }
     if (!names.claim(reader, at, "vlanID", link)) return [];
     if (!names.hasVrf(item.vrf)) {
       reader.unknown(at, "vrf", `there is no VRF ${item.vrf}; the VLAN is held down`);

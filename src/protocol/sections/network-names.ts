@@ -11,11 +11,18 @@ export class NetworkNames {
   readonly #vrfs = new Set([DEFAULT_VRF]);
   /** The links of VLANs by the name they would have if there were room. */
   readonly #vlans = new Map<string, string>();
+  readonly #nics: ReadonlySet<unknown>;
   /** What no VLAN's link may be called. */
   readonly #taken: Set<unknown>;
 
-  constructor(nics: Iterable<unknown>) {
+  constructor(nics: ReadonlySet<unknown>) {
+    this.#nics = nics;
     this.#taken = new Set(nics);
+  }
+
+  /** Whether an interface of the section has the name, used or not. */
+  isNic(name: string): boolean {
+    return this.#nics.has(name);
   }
 
   /** Takes a name; one that Linux keeps, and the later of two that are alike, is rejected, and this is false. */

@@ -3,6 +3,9 @@ import type { NetworkInterface } from "./network-config.ts";
 import { DEFAULT_VRF } from "./network-fields.ts";
 import type { NetworkReader, Place } from "./network-reader.ts";
 
+/** Most warnings of one kind: the first ones tell what is wrong. */
+const MAX_WARNINGS = 64;
+
 /** An address with its network, and the entry that has it. */
 export interface PlacedAddress {
   readonly at: Place;
@@ -55,7 +58,7 @@ export function noteOverlaps(reader: NetworkReader, addresses: readonly PlacedAd
       const other = open.findLast(({ link }) => link !== block.link);
       open.push(block);
       const key = `${block.link} ${other?.link}`;
-      if (other === undefined || told.has(key)) continue;
+      if (other === undefined || told.has(key) || told.size >= MAX_WARNINGS) continue;
       told.add(key);
       const text = `${block.address} overlaps ${other.address} of ${other.link}`;
       reader.note("E_SUBNET_OVERLAP", block.at, block.field, text);
@@ -71,16 +74,13 @@ export function noteBridgeOverlaps(
 ): void {
   const bridge = addressRange(bridgeCidr);
   if (bridge === undefined) return;
-  for (const { at, field, address } of addresses) {
+  const inside = addresses.filter(({ address }) => {
     const one = addressRange(address.split("/")[0] ?? "");
-    if (one === undefined || Buffer.compare(one.low, bridge.low) < 0 || Buffer.compare(one.low, bridge.high) > 0)
-      continue;
-    reader.note(
-      "E_BRIDGE_OVERLAP",
-      at,
-      field,
-      `${address} is inside bridgeCIDR ${bridgeCidr}; containers cannot reach it`,
-    );
+    return one !== undefined && Buffer.compare(one.low, bridge.low) >= 0 && Buffer.compare(one.low, bridge.high) <= 0;
+  });
+  for (const { at, field, address } of inside.slice(0, MAX_WARNINGS)) {
+    const text = `${address} is inside bridgeCIDR ${bridgeCidr}; containers cannot reach it`;
+    reader.note("E_BRIDGE_OVERLAP", at, field, text);
   }
 }
 

@@ -85,9 +85,8 @@ function read(reader: NetworkReader, raw: JsonObject, context: NetworkContext): 
   const listed = (name: "interfaces" | "vrfs" | "tunnels"): RawItem[] =>
     reader.entries(SECTION, raw, name, NETWORK_LIMITS[name]).entries;
   const [nics, tunnels] = [listed("interfaces"), listed("tunnels")];
-  const nicNames = new Set(nics.map(({ fields }) => fields["nic"]));
-  const names = new NetworkNames(nicNames);
-  const heads = readVrfs(reader, listed("vrfs"), names, nicNames);
+  const names = new NetworkNames(new Set(nics.map(({ fields }) => fields["nic"])));
+  const heads = readVrfs(reader, listed("vrfs"), names);
   const { interfaces, held, left } = readInterfaces(reader, nics, names, context.isMember);
   const readable = readTunnels(reader, tunnels, names, context);
   const at: RawItem = { ...SECTION, index: 0, fields: raw };
@@ -114,12 +113,12 @@ function read(reader: NetworkReader, raw: JsonObject, context: NetworkContext): 
   };
 }
 
-function readVrfs(reader: NetworkReader, entries: readonly RawItem[], names: NetworkNames, nics: ReadonlySet<unknown>) {
+function readVrfs(reader: NetworkReader, entries: readonly RawItem[], names: NetworkNames) {
   return entries.flatMap((at) => {
     const head = reader.judge(at, VrfHead);
     if (head === undefined) return [];
     // The interface goes before: it may be the way to the control plane.
-    if (nics.has(head.name)) {
+    if (names.isNic(head.name)) {
       reader.conflict("E_NAME_DUPLICATE", at, "name", `${head.name} is the name of an interface already`);
       return [];
     }

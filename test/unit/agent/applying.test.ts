@@ -9,6 +9,7 @@ import { InputError } from "../../../src/errors.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import { rootLogger } from "../../../src/host/log.ts";
 import type { Config } from "../../../src/protocol/documents.ts";
+import { testProof } from "../../support/commit.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { MemoryMachine, modelSection } from "../../support/model-section.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -52,10 +53,11 @@ function rig(
   const section = modelSection(machine, { name: "core" });
   const events: string[] = [];
   const refuse = (): Promise<never> => Promise.reject(new InputError("not-found", "nothing before"));
-  const documents: Writable<Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack">> = {
+  const documents: Writable<Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack" | "isUnproven">> = {
     current: {},
     rolledBack: refuse,
     rollBack: refuse,
+    isUnproven: () => false,
   };
   const applying = new Applying({
     clock,
@@ -64,6 +66,7 @@ function rig(
     files: hostFiles(),
     settings: { stateDir },
     documents,
+    commit: testProof,
     ...(sectionsOf === undefined ? {} : { sectionsOf }),
     sections: [reconciler({ ...section, parse: (raw) => ({ ...section.parse(raw), notices }) }), ...others],
     events: {

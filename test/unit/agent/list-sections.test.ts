@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { domainReader } from "../../../src/protocol/domain-view.ts";
 import { listSections } from "../../../src/agent/list-sections.ts";
+import { EMPTY_RECORD } from "../../../src/agent/sections/network/actual.ts";
 import { Issue } from "../../../src/protocol/reconcile.ts";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostFiles } from "../../../src/host/files.ts";
@@ -13,6 +14,7 @@ import { reconciler } from "../../../src/agent/reconcile/section.ts";
 import { SectionName } from "../../../src/protocol/sections.ts";
 import { aGatewayActual, gatewayOver, rawGateways } from "../../support/gateway-model.ts";
 import { modelOverlay, rawSections, sectionsOver } from "../../support/l4-model.ts";
+import { aMachine, countOurs, networkOver, rawNetworks } from "../../support/network-section.ts";
 import { contract, type Subject } from "../../support/section-contract.ts";
 
 type RawSections = typeof l4.raws extends fc.Arbitrary<infer T> ? T : never;
@@ -73,6 +75,23 @@ function gatewaySubject(): Subject<unknown> {
   };
 }
 
+/** The network's section over a model of the kernel; what an agent leaves there that has lost its notes is a disturbance. */
+function networkSubject(): Subject<unknown> {
+  const model = aMachine();
+  const notes = { record: EMPTY_RECORD };
+  return {
+    section: reconciler(networkOver(model, undefined, notes)),
+    async disturb(raw) {
+      const section = networkOver(model);
+      const { desired, isUnusable = false } = section.parse(raw);
+      if (isUnusable) return;
+      for (const step of section.plan(desired, await section.observe(forever, desired)))
+        await section.apply(step, forever);
+    },
+    count: () => countOurs(model.state(), notes),
+  };
+}
+
 /** Puts each section through its contract, by its name. */
 const contracts: ReadonlyMap<string, () => void> = new Map([
   ...(["services", "connectors"] as const).map(
@@ -86,6 +105,10 @@ const contracts: ReadonlyMap<string, () => void> = new Map([
           }),
       ] as const,
   ),
+  [
+    "network",
+    () => contract("network", networkSubject, { raws: rawNetworks(), disturbances: rawNetworks(), numRuns: 300 }),
+  ],
   ["gateway", () => contract("gateway", gatewaySubject, { raws: rawGateways(), disturbances: rawGateways() })] as const,
 ]);
 
@@ -108,6 +131,12 @@ const sections = listSections({
   documents: { current: {} },
   domain: domainReader(),
   reader: hostReader(),
+  network: {
+    driver: aMachine(),
+    record: { load: () => Promise.resolve(EMPTY_RECORD), save: () => Promise.resolve() },
+    carrier: () => undefined,
+    unsupported: () => undefined,
+  },
 });
 const names = sections.map(({ name }) => name);
 

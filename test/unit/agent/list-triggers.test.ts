@@ -30,6 +30,8 @@ const triggers = listTriggers({
     plan: () => Promise.resolve({ schema: 1, sections: [], notes: [] }),
     why: () => ({ schema: 1, reasons: [] }),
     config: () => ({}),
+    keepNetwork: () => Promise.resolve({ schema: 1 }),
+    revertNetwork: () => Promise.resolve({ schema: 1 }),
     rollback: ({ document }) => Promise.resolve({ schema: 1, document, from: 2, to: 1 }),
   },
   tunnels: new ScriptedTunnels(),

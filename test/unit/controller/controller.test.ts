@@ -182,6 +182,32 @@ test("a change beside the nodes and a dismissed alert are events that name who d
   ]);
 });
 
+test("the network of a cluster reaches its members with who changed it, and nobody else", async () => {
+  const controller = await runController();
+  const { fleet } = controller;
+  const [member, other] = [await addNode(controller, "edge"), await addNode(controller, "alone")];
+  const { fqdn } = fleet.createCluster({ name: "pair" }, "test");
+  fleet.updateNode(member.uid, { cluster: fqdn }, "test");
+  const session = await member.connect();
+  const network = { darkMode: true };
+  expect(fleet.setClusterSection(fqdn, "network", network, "ann").config).toEqual({ network });
+  const document = (await session.fetchDocument(controller.url, "cluster")) ?? "";
+  expect(peekClaims("holdfast-document+jwt", document).body).toMatchObject({ config: { network } });
+  const stranger = await other.connect();
+  await expect(stranger.peer.request("document.get", { name: "cluster", have: 0 })).rejects.toMatchObject({
+    code: "not-found",
+  });
+  expect(fleet.setClusterSection(fqdn, "network", undefined, "ann").config).toEqual({});
+  const refusal = { code: "not-supported" };
+  expect(() => fleet.setClusterSection(fqdn, "gateway", {}, "ann")).toThrow(expect.objectContaining(refusal));
+  const filter = { eventTypes: ["Configuration Change"], sort: { by: "timestamp", order: "asc" } } as const;
+  const changes = fleet.events({ ...filter, limit: 100, offset: 0 }).items;
+  expect(changes.filter(({ message }) => message.includes("network"))).toMatchObject([
+    { message: `Configuration of network of cluster ${fqdn} changed`, details: { user: "ann" }, fqdn },
+    { message: `Configuration of network of cluster ${fqdn} removed`, details: { user: "ann" }, fqdn },
+  ]);
+});
+
 test("what changes nothing leaves no event and no audit, and a change names only what changed", async () => {
   const controller = await runController();
   const { uid } = await addNode(controller, "edge");
@@ -200,6 +226,7 @@ test("what changes nothing leaves no event and no audit, and a change names only
     () => fleet.setLifecycleState(uid, "maintenance", "test"),
     () => fleet.updateNode(uid, { state: "INACTIVE", cluster: fqdn }, "test"),
     () => fleet.setClusterTag(fqdn, "site", "north", "test"),
+    () => fleet.setClusterSection(fqdn, "network", { darkMode: true }, "test"),
     () => fleet.updateNode(uid, { cluster: null }, "test"),
   ];
   for (const change of changes) {

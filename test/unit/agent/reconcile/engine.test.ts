@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
 import { whyOf } from "../../../../src/agent/reconcile/standing.ts";
 import { HostError } from "../../../../src/errors.ts";
+import { ScriptedProver } from "../../../support/commit.ts";
 import { settle } from "../../../support/fake-clock.ts";
 import { MemoryMachine, modelSection } from "../../../support/model-section.ts";
 import { waitFor } from "../../../support/wait-for.ts";
@@ -257,13 +258,21 @@ describe("a guarded pass", () => {
   });
 
   test("takes everything back when it is not confirmed", async () => {
+    const prover = new ScriptedProver();
+    prover.unreached = [{ target: "control plane", message: "nobody answers" }];
     const machine = new MemoryMachine();
     machine.values.set("a", "old");
     const rig = engineRig([reconciler(modelSection(machine, guarded))], {
-      confirmation: () => Promise.resolve("nobody answers"),
+      commitOptions: { prover },
     });
     rig.engine.start();
-    await rig.want({ model: { a: "new" } });
+    const wanted = rig.want({ model: { a: "new" } });
+    await waitFor("the change is made", () => machine.values.get("a") === "new");
+    await waitFor("the window is over", async () => {
+      await rig.clock.advance(1000);
+      return machine.values.get("a") === "old";
+    });
+    await wanted;
     expect(machine.values.get("a")).toBe("old");
     expect(rig.standing().outcome).toMatchObject({ state: "failed", error: { code: "not-confirmed" } });
   });

@@ -5,38 +5,52 @@ import { onTestFinished } from "vitest";
 import { Engine, type EngineOptions } from "../../../../src/agent/reconcile/engine.ts";
 import type { Reconciler } from "../../../../src/agent/reconcile/section.ts";
 import type { Standing } from "../../../../src/agent/reconcile/standing.ts";
-import { Checkpoint, confirmAtOnce } from "../../../../src/checkpoint/checkpoint.ts";
+import type { CommitOptions } from "../../../../src/agent/reconcile/commit-options.ts";
+import { Checkpoint } from "../../../../src/checkpoint/checkpoint.ts";
 import { hostFiles } from "../../../../src/host/files.ts";
+import { testCommit } from "../../../support/commit.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 /** An engine over sections of a test's own, on a clock that the test moves and with a checkpoint on a real disk. */
-export function engineRig(sections: readonly Reconciler[], options: Partial<EngineOptions> = {}) {
-  const clock = new FakeClock();
-  const dir = join(tempDir(), "desired");
-  mkdirSync(dir);
-  const checkpoint = new Checkpoint(hostFiles(), dir);
+export function engineRig(
+  sections: readonly Reconciler[],
+  options: Partial<EngineOptions> & {
+    readonly commitOptions?: Partial<CommitOptions>;
+    readonly dir?: string;
+    readonly clock?: FakeClock;
+  } = {},
+) {
+  const { commitOptions, dir = join(tempDir(), "desired"), clock = new FakeClock(), ...engineOptions } = options;
+  mkdirSync(dir, { recursive: true });
+  const checkpoint = engineOptions.checkpoint ?? new Checkpoint(hostFiles(), dir);
+  const onRelease = (): void => engine.look("commit");
+  const commit = testCommit(dir, clock, { checkpoint, onRelease, ...commitOptions });
   const faults: string[] = [];
   let reports = 0;
-  const engine = new Engine({
+  const engine: Engine = new Engine({
     clock,
     random: () => 1,
     log: pino({ level: "silent" }),
     sections,
     checkpoint,
-    confirmation: confirmAtOnce,
+    commit,
     onReport: () => {
       reports += 1;
     },
     onFault: (code) => faults.push(code),
-    ...options,
+    ...engineOptions,
   });
-  onTestFinished(() => engine.close());
+  onTestFinished(async () => {
+    await engine.close();
+    commit.close();
+  });
   let version = 0;
   return {
     engine,
     clock,
     checkpoint,
+    commit,
     dir,
     faults,
     reports: () => reports,

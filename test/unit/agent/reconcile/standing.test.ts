@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { reconciler, type Issue } from "../../../../src/agent/reconcile/section.ts";
 import { whyOf } from "../../../../src/agent/reconcile/standing.ts";
 import { HostError } from "../../../../src/errors.ts";
+import { ScriptedProver } from "../../../support/commit.ts";
 import { MemoryMachine, modelSection } from "../../../support/model-section.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { engineRig } from "./rig.ts";
@@ -123,11 +124,19 @@ describe("a pass that sees nothing", () => {
 
   test("a pass that is taken back keeps the rejected items", async () => {
     const machine = new MemoryMachine();
+    const prover = new ScriptedProver();
+    prover.unreached = [{ target: "control plane", message: "nobody answers" }];
     const rig = engineRig([reconciler(modelSection(machine, { isGuarded: () => true }))], {
-      confirmation: () => Promise.resolve("nobody answers"),
+      commitOptions: { prover },
     });
     rig.engine.start();
-    await rig.want({ model: { a: "1", bad: 7 } });
+    const wanted = rig.want({ model: { a: "1", bad: 7 } });
+    await waitFor("the change is made", () => machine.values.size === 1);
+    await waitFor("it is taken back", async () => {
+      await rig.clock.advance(1000);
+      return machine.values.size === 0;
+    });
+    await wanted;
     expect(rig.standing()).toMatchObject({ outcome: { state: "failed" }, rejected: 1 });
   });
 });

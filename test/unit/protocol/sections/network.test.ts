@@ -306,6 +306,14 @@ describe("the link of a VLAN", () => {
     expect(all.every((link) => link.length <= 15)).toBe(true);
   });
 
+  it("is another where an interface has the name already", () => {
+    const long = { nic: "enp0s31f6u1u2c3", subInterfaces: [vlan(7)] };
+    const [link] = links([long]);
+    const [other] = links([long, { nic: link }]);
+    expect(other).toMatch(/^enp0s31f6\w{4}\.7$/);
+    expect(other).not.toBe(link);
+  });
+
   it("is what routes and rules mean by its long name", () => {
     const { config, notices } = read({
       interfaces: [{ nic: "enp0s31f6u1u2", subInterfaces: [vlan(400)] }],
@@ -358,5 +366,13 @@ describe("what a member has from its cluster", () => {
     expect(read({ darkMode: true }, MEMBER).config).toMatchObject({ isPresent: false, darkMode: true });
     expect(read({ interfaces: [] }, MEMBER).config.isPresent).toBe(true);
     expect(read({ darkMode: true }).config.isPresent).toBe(true);
+  });
+});
+
+describe("warnings", () => {
+  it("are not without end", () => {
+    const interfaces = Array.from({ length: 200 }, (_, at) => ({ nic: `eth${at}`, ip: "172.18.0.9/24" }));
+    const { config, notices } = read({ interfaces });
+    expect([config.interfaces.length, notices.length]).toEqual([200, 128]);
   });
 });

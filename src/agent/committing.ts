@@ -1,0 +1,241 @@
+import type { Logger } from "pino";
+import { InputError } from "../errors.ts";
+import type { Checkpoint } from "../checkpoint/checkpoint.ts";
+import { commitFiles, type TakenBack } from "../checkpoint/commit-files.ts";
+import type { WindowRequest } from "../checkpoint/window.ts";
+import type { Clock } from "../host/clock.ts";
+import type { Files } from "../host/files.ts";
+import type { ProcessId } from "../host/process-tree.ts";
+import { CONFIRM_SECONDS } from "../protocol/commit.ts";
+import type { Config } from "../protocol/documents.ts";
+import type { CommitReport, PendingChange, TakenBackChange } from "../protocol/local-commit.ts";
+import { SectionName } from "../protocol/sections.ts";
+import { JsonObject } from "../protocol/values.ts";
+import { effectiveOf } from "./effective-config.ts";
+import { Commit } from "./reconcile/commit.ts";
+import type { CommitOptions } from "./reconcile/commit-options.ts";
+import { isSameValue, type Guards } from "./reconcile/withholding.ts";
+import type { DesiredDocuments } from "./shadow/desired.ts";
+import type { EventLog } from "./telemetry/events.ts";
+
+export interface CommittingOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly files: Files;
+  /** The state directory's `desired/`. */
+  readonly dir: string;
+  readonly checkpoint: Checkpoint;
+  readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack" | "isUnproven">;
+  readonly events: Pick<EventLog, "notice">;
+  readonly bootId: string;
+  readonly owner: ProcessId;
+  readonly prover: CommitOptions["prover"];
+  readonly watch: CommitOptions["watch"];
+  readonly onProven: () => void;
+  /** What is to be applied is otherwise than before: merged anew, or only looked at again. */
+  readonly onChange: () => void;
+  readonly onRelease: () => void;
+  readonly onStanding: () => void;
+}
+
+/** Confirmed commits as documents and people ask for them: how long, on trial or for good, and what going back means. */
+export class Committing {
+  readonly #options: CommittingOptions;
+  readonly commit: Commit;
+  /** What somebody tries on this machine, until a window is open for it. */
+  #trial: { readonly network: JsonObject; readonly minutes: number } | undefined;
+
+  constructor(options: CommittingOptions) {
+    this.#options = options;
+    const { clock, log, files, dir, checkpoint, documents, bootId, owner, prover, watch } = options;
+    this.commit = new Commit({
+      clock,
+      log,
+      bootId,
+      owner,
+      checkpoint,
+      files: commitFiles(files, dir),
+      prover,
+      watch,
+      request: () => this.#request(),
+      original: (section) => this.#original(section),
+      refuse: (takenBack, guards) => this.#refuse(takenBack, guards),
+      onTakenBack: (takenBack) => this.#takenBack(takenBack),
+      onProven: options.onProven,
+      onFound: () => {
+        if (this.commit.kept !== undefined || this.commit.window?.isLocal === true) options.onChange();
+      },
+      onRelease: options.onRelease,
+      onStanding: options.onStanding,
+    });
+    documents.isUnproven = (name, version) => {
+      const { window, confirmed, withholding } = this.commit;
+      const tried = window?.versions ?? (withholding.held?.is === "waiting" ? withholding.held.last.versions : {});
+      return tried[name] === version && confirmed.versions[name] !== version;
+    };
+  }
+
+  /** The configuration with what is tried or kept on this machine in the place of the documents' own. */
+  override(config: Config): Config {
+    const { window, kept } = this.commit;
+    if (window?.isLocal === true) return withSections(config, window.guards);
+    if (this.#trial !== undefined) return { ...config, network: this.#trial.network };
+    const isOver = Object.entries(kept?.over ?? {}).some(([name, raw]) => !isSameValue(valueOf(config, name), raw));
+    return kept === undefined || isOver ? config : withSections(config, kept.sections);
+  }
+
+  /** Lets a change be tried again that somebody asks for expressly after it was refused. */
+  async heed(): Promise<void> {
+    const { node } = this.#options.documents.current;
+    const { held } = this.commit.withholding;
+    if (node?.body.confirm === undefined || held === undefined) return;
+    if (node.version > (held.last.versions["node"] ?? 0)) await this.commit.withholding.forget(held.guards);
+  }
+
+  /**
+   * Puts a network in the place of the documents' own for so many minutes, unless it is kept before they are over.
+   * @throws {InputError} `not-configured`, `not-supported`, `busy`.
+   */
+  async begin(network: JsonObject, minutes: number): Promise<void> {
+    const { node } = this.#options.documents.current;
+    if (node === undefined) throw new InputError("not-configured", "this node has no configuration yet");
+    if (node.body.type !== "Node") throw new InputError("not-supported", "agents have no section network");
+    if (this.commit.window !== undefined || this.#trial !== undefined) {
+      throw new InputError("busy", "another change is pending: keep it or take it back first");
+    }
+    await this.commit.withholding.forget({ network });
+    this.#trial = { network, minutes };
+    this.#options.onChange();
+  }
+
+  /** Ends a trial of which no step was taken: there was nothing to change, or it could not be begun. */
+  settled(): void {
+    if (this.#trial === undefined || this.commit.window !== undefined) return;
+    this.#trial = undefined;
+    this.#options.onChange();
+  }
+
+  report(): CommitReport {
+    const pending = this.pending();
+    const last = this.commit.lastTakenBack;
+    const { kept } = this.commit;
+    return {
+      schema: 1,
+      ...(pending === undefined ? {} : { pending }),
+      ...(last === undefined ? {} : { lastTakenBack: this.#takenBackChange(last) }),
+      ...(kept === undefined ? {} : { kept: { since: kept.at } }),
+    };
+  }
+
+  /** The change that is being applied, proven or tried. */
+  pending(): PendingChange | undefined {
+    const { window, leftMs = 0, unreached } = this.commit;
+    if (window === undefined) return undefined;
+    const { mode, state, openedAt, deadlineAt, versions, isLocal, before } = window;
+    return {
+      mode,
+      state,
+      since: Math.round(openedAt),
+      deadline: Math.round(deadlineAt),
+      secondsLeft: Math.ceil(leftMs / 1000),
+      versions,
+      isLocal,
+      before: { session: before.session, gateways: before.gateways.length },
+      unreached:
+        state === "proving" ? unreached.map(({ target, message }) => `${target}: ${message}`.slice(0, 1024)) : [],
+    };
+  }
+
+  #takenBackChange(last: TakenBack): TakenBackChange {
+    const { at, by, code, evidence, step, mode, isLocal, versions, failed } = last;
+    const { held } = this.commit.withholding;
+    const { current } = this.#options.documents;
+    const isHeld = held !== undefined && !isLocal && held.last.at === at;
+    const isStill =
+      isHeld && Object.keys(held.guards).some((name) => isSameValue(held.guards[name], this.#original(name)));
+    const isGone = (["node", "cluster"] as const).some((name) => {
+      const refused = current[name]?.refused?.version;
+      return refused !== undefined && refused === versions[name];
+    });
+    return {
+      at: Math.round(at),
+      by,
+      code,
+      evidence,
+      ...(step === undefined ? {} : { step }),
+      mode,
+      isLocal,
+      versions,
+      is: isGone ? "refused" : isStill ? held.is : "over",
+      failed,
+    };
+  }
+
+  #request(): WindowRequest & { readonly isLocal: boolean } {
+    if (this.#trial !== undefined) return { mode: "try", seconds: this.#trial.minutes * 60, isLocal: true };
+    const { node } = this.#options.documents.current;
+    const isAsked = node !== undefined && this.commit.confirmed.versions["node"] !== node.version;
+    const { seconds = CONFIRM_SECONDS.usual, tryMinutes } = (isAsked ? node.body.confirm : undefined) ?? {};
+    if (tryMinutes !== undefined) return { mode: "try", seconds: tryMinutes * 60, isLocal: false };
+    return { mode: "save", seconds, isLocal: false };
+  }
+
+  #original(section: string): unknown {
+    return valueOf(effectiveOf(this.#options.documents.current).config, section);
+  }
+
+  #takenBack(takenBack: TakenBack): void {
+    if (takenBack.isLocal) this.#trial = undefined;
+    const { code, evidence, step, versions, mode, by } = takenBack;
+    const at = step === undefined ? "" : ` at ${step.kind} ${step.subject}`;
+    this.#options.events.notice({
+      eventType: "Configuration Update Failure",
+      object: "config.network",
+      level: "ERROR",
+      message: `A change of the network was taken back${at}: ${evidence}`.slice(0, 1024),
+      details: { code, mode, by, versions, ...(step === undefined ? {} : { step }) },
+    });
+    if (takenBack.isLocal) this.#options.onChange();
+  }
+
+  /** Has the document go back that brought the change, if there is one and what was before it is what was proven. */
+  async #refuse({ at, code, evidence, step, versions }: TakenBack, guards: Guards): Promise<boolean> {
+    const { documents, onChange, log } = this.#options;
+    for (const name of ["node", "cluster"] as const) {
+      if (documents.current[name]?.version !== versions[name] || versions[name] === undefined) continue;
+      const back = await documents.rolledBack(name).catch(() => undefined);
+      if (back === undefined) continue;
+      const { config } = effectiveOf(back.desired);
+      if (!Object.entries(guards).every(([section, raw]) => this.#isBack(section, valueOf(config, section), raw)))
+        continue;
+      const why = { code, evidence, ...(step === undefined ? {} : { step }) };
+      const { from, to } = await documents.rollBack(name, Math.round(at), why);
+      log.warn({ document: name, from, to, code, evidence }, "document refused");
+      onChange();
+      return true;
+    }
+    return false;
+  }
+
+  #isBack(section: string, value: unknown, tried: unknown): boolean {
+    const isKnown = Object.hasOwn(this.commit.confirmed.sections, section);
+    return isKnown ? isSameValue(this.commit.confirmed.sections[section], value) : !isSameValue(value, tried);
+  }
+}
+
+function valueOf(config: Config, section: string): unknown {
+  const name = SectionName.safeParse(section);
+  return name.success ? config[name.data] : undefined;
+}
+
+/** Sections by name; null where one is absent. */
+function withSections(config: Config, sections: Guards): Config {
+  const changed = { ...config };
+  for (const [section, raw] of Object.entries(sections)) {
+    const name = SectionName.safeParse(section);
+    const value = JsonObject.safeParse(raw);
+    if (name.success && value.success) changed[name.data] = value.data;
+    else if (name.success) delete changed[name.data];
+  }
+  return changed;
+}

@@ -1,0 +1,18 @@
+import type { Config } from "../protocol/documents.ts";
+import { sectionNames, sectionSuits } from "../protocol/sections.ts";
+import type { Desired } from "./shadow/desired.ts";
+import { effective, type Effective } from "./shadow/merge.ts";
+
+/** The configuration that documents come to on this node; `config` stands in for the node's own. Pure. */
+export function effectiveOf(desired: Desired, config: Config = desired.node?.body.config ?? {}): Effective {
+  const type = desired.node?.body.type ?? "Node";
+  // The document of a cluster that was left stays until its successor comes.
+  const cluster = desired.cluster?.sub === desired.node?.body.cluster ? desired.cluster : undefined;
+  const merged = effective(config, cluster?.body.config);
+  const suited = Object.fromEntries(
+    sectionNames.flatMap((name) =>
+      sectionSuits(name, type) && merged.config[name] !== undefined ? [[name, merged.config[name]]] : [],
+    ),
+  );
+  return { ...merged, config: suited };
+}

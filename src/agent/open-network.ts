@@ -1,0 +1,48 @@
+import type { Clock } from "../host/clock.ts";
+import type { Dialler } from "../host/dial.ts";
+import type { Exec } from "../host/exec.ts";
+import type { Files } from "../host/files.ts";
+import { MachineOwner } from "../host/machine-owner.ts";
+import { networkDriver, type NetworkDriver } from "../host/network/driver.ts";
+import type { Reader } from "../host/reader.ts";
+import { carryingDialler } from "./carrier.ts";
+import { networkRecord } from "./network-record.ts";
+import type { SectionDeps } from "./list-sections.ts";
+import type { AgentSettings } from "./settings.ts";
+
+export interface NetworkParts {
+  readonly driver: NetworkDriver;
+  readonly owner: MachineOwner;
+  /** For the control session alone. */
+  readonly dialler: Dialler;
+  /** What the section works with. */
+  readonly section: SectionDeps["network"];
+}
+
+export interface OpenNetworkOptions {
+  readonly clock: Clock;
+  readonly exec: Exec;
+  readonly files: Files;
+  readonly reader: Reader;
+  readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "unit">;
+  readonly dialler: Dialler;
+  /** Another node has let go of the machine. */
+  readonly onOwned: () => void;
+}
+
+/** The machine's network, which is ours to change unless another node of this network namespace was first. */
+export async function openNetwork(options: OpenNetworkOptions): Promise<NetworkParts> {
+  const { clock, exec, files, reader, settings, onOwned } = options;
+  const { stateDir, runDir, unit } = settings;
+  const owner = new MachineOwner({ clock, onOwned });
+  await owner.claim();
+  const dialler = carryingDialler(options.dialler);
+  const driver = networkDriver({ exec, files, reader, clock, stateDir, runDir, isManaged: unit !== undefined });
+  const section = {
+    driver,
+    record: networkRecord(files, stateDir),
+    carrier: () => dialler.carrier(),
+    unsupported: () => (owner.isOwner ? undefined : "another node owns this machine"),
+  };
+  return { driver, owner, dialler, section };
+}

@@ -1,0 +1,155 @@
+import { errnoOf, SessionError, toError } from "../errors.ts";
+import { dialRequestFor, type Dialler } from "../host/dial.ts";
+import { gatewayKey, httpHead, openTcp } from "../host/net-probe.ts";
+import type { Resolve } from "../host/system-resolve.ts";
+import { isLoopback } from "../lib/proxy.ts";
+import { SESSION_PATH } from "../protocol/envelope.ts";
+import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { Before, Prover, Unreached } from "./reconcile/prover.ts";
+
+export interface ProofOptions {
+  readonly dialler: Dialler;
+  readonly resolve: Resolve;
+  /** Whom this node must reach; asked anew for each try. */
+  readonly targets: () => NetworkTargets;
+  /** Addresses of the control plane that worked. */
+  readonly knownAddresses: () => readonly string[];
+  readonly hasSession: () => boolean;
+  /** The gateways, by uid, to which a path is up. */
+  readonly gatewaysUp: () => readonly string[];
+}
+
+const TIMEOUT_MS = 5000;
+const MAX_ADDRESSES = 4;
+const MAX_GATEWAYS = 64;
+
+/** Reached is who shakes hands by TLS with the key that is meant and, the control plane, answers anything over HTTP: over new connections. */
+export function proof(options: ProofOptions): Prover {
+  return {
+    before: () => ({
+      session: options.hasSession(),
+      gateways: [...new Set(options.gatewaysUp())].slice(0, MAX_GATEWAYS),
+    }),
+    async attempt(before, signal) {
+      const [controlPlane, gateways] = await Promise.all([
+        tryControlPlane(options, signal),
+        tryGateways(options, before, signal),
+      ]);
+      signal.throwIfAborted();
+      return [...(controlPlane === undefined ? [] : [controlPlane]), ...gateways];
+    },
+    async controlPlane(signal) {
+      const unreached = await tryControlPlane(options, signal);
+      signal.throwIfAborted();
+      return unreached;
+    },
+  };
+}
+
+async function tryControlPlane(
+  { dialler, targets, knownAddresses }: ProofOptions,
+  signal: AbortSignal,
+): Promise<Unreached | undefined> {
+  const { controlPlane } = targets();
+  if (controlPlane === undefined) return { target: "control plane", message: "this node is not registered" };
+  const url = new URL(SESSION_PATH, controlPlane.session.replace(/^ws/, "http"));
+  const request = dialRequestFor(url, controlPlane.pins, TIMEOUT_MS);
+  const target = `control plane ${hostAndPort(request.host, request.port)}`;
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]);
+  try {
+    if (request.tls === undefined && !isLoopback(request.host)) throw new SessionError("insecure", "it has no TLS");
+    const known = { knownAddresses: knownAddresses(), plainOnlyLoopback: true };
+    const { socket } = await dialler.dial({ ...request, ...known }, limit);
+    await httpHead(socket, url, limit);
+    return undefined;
+  } catch (error) {
+    return { target, message: reasonOf(error) };
+  }
+}
+
+/** Any one of those reached before is enough. */
+async function tryGateways(
+  { targets, resolve }: ProofOptions,
+  { gateways }: Before,
+  signal: AbortSignal,
+): Promise<readonly Unreached[]> {
+  const paths = targets().paths.filter(({ gateway }) => gateways.includes(gateway));
+  // Gateways that no document names any more cannot be reached, and need not be.
+  if (paths.length === 0) return [];
+  const found = new AbortController();
+  const limit = AbortSignal.any([signal, found.signal, AbortSignal.timeout(TIMEOUT_MS)]);
+  const tries = paths.map(async (path): Promise<Unreached | undefined> => {
+    try {
+      await tryPath(path, resolve, limit);
+      found.abort();
+      return undefined;
+    } catch (error) {
+      return { target: `gateway ${path.name} ${hostAndPort(path.host, path.port)}`, message: reasonOf(error) };
+    }
+  });
+  const ends = await Promise.all(tries);
+  return ends.some((end) => end === undefined) ? [] : ends.filter((end) => end !== undefined).slice(0, MAX_SHOWN);
+}
+
+const MAX_SHOWN = 8;
+
+async function tryPath(
+  { host, port, local, key }: NetworkTargets["paths"][number],
+  resolve: Resolve,
+  signal: AbortSignal,
+): Promise<void> {
+  const addresses = (await raced(resolve(host), signal)).slice(0, MAX_ADDRESSES);
+  let last = new Error("no address");
+  for (const address of addresses) {
+    try {
+      const shown = await gatewayKey(await openTcp({ address, port, local }, signal), signal);
+      if (key === undefined || shown === key) return;
+      last = new Error("it shows another key than the gateway's");
+    } catch (error) {
+      last = toError(error);
+    }
+    signal.throwIfAborted();
+  }
+  throw last;
+}
+
+/** What a name server takes its time for is not waited for. */
+function raced<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(toError(signal.reason));
+    signal.addEventListener("abort", onAbort, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}
+
+function hostAndPort(host: string, port: number): string {
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+const WORDS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "connection refused",
+  ECONNRESET: "connection reset",
+  EHOSTUNREACH: "no route to host",
+  ENETUNREACH: "network is unreachable",
+  ETIMEDOUT: "connection timed out",
+  EADDRNOTAVAIL: "the address to leave from is not there",
+  ENOTFOUND: "no such name",
+  EAI_AGAIN: "no name server answers",
+  EPERM: "forbidden by this machine's firewall",
+  EACCES: "forbidden by this machine's firewall",
+};
+
+/** What a failed try means, from the innermost error that says it. Pure. */
+export function reasonOf(thrown: unknown): string {
+  const outer = toError(thrown);
+  let error = outer;
+  for (let depth = 0; depth < 8; depth += 1) {
+    if (error.name === "TimeoutError" || error.name === "AbortError") return "connection timed out";
+    const words = WORDS[errnoOf(error) ?? ""];
+    if (words !== undefined) return words;
+    const inner: unknown = error instanceof AggregateError ? error.errors[0] : error.cause;
+    if (!(inner instanceof Error)) break;
+    error = inner;
+  }
+  return outer.message.slice(0, 256);
+}

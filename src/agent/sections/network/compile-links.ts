@@ -1,0 +1,114 @@
+import { OUR_PROTOCOL, type AddressTarget, type LinkTarget, type NetworkState } from "../../../host/network/state.ts";
+import type { Issue } from "../../../protocol/reconcile.ts";
+import type { NetworkInterface } from "../../../protocol/sections/network-config.ts";
+import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
+import { tablesOf, vrfOf, type Member } from "./contexts.ts";
+
+/** RTPROT_KERNEL: routes that come and go with addresses. */
+const KERNEL_PROTOCOL = 2;
+
+/** The links of the section, and what cannot be. */
+export interface CompiledLinks {
+  readonly links: readonly LinkTarget[];
+  readonly addresses: readonly AddressTarget[];
+  readonly members: readonly Member[];
+  readonly dhcp: ReadonlySet<string>;
+  readonly waits: readonly Issue[];
+}
+
+/** Interfaces, their VLANs and the devices of VRFs, with the addresses that each shall have. */
+export function compileLinks(desired: NetworkDesired, actual: NetworkActual): CompiledLinks {
+  const { config } = desired;
+  const { state, features, record } = actual;
+  const known = new Map(state.links.map((link) => [link.name, link]));
+  const waits: Issue[] = [];
+  const links: LinkTarget[] = vrfDevices(desired, actual);
+  const members: Member[] = [];
+  const dhcp = new Set<string>();
+  const wait = (name: string, code: string, text: string): void => {
+    waits.push(networkIssue(pathOf(desired, name), code, text));
+  };
+  const masterOf = (vrf: string | undefined): { master?: string } =>
+    vrf === undefined || !features.vrf ? {} : { master: vrf };
+  for (const nic of config.interfaces) {
+    const found = known.get(nic.nic);
+    if (found === undefined || found.isOurs) {
+      wait(nic.nic, "no-interface", `this machine has no interface ${nic.nic}`);
+      continue;
+    }
+    const mtu = nic.mtu ?? record.links[nic.nic]?.mtu ?? found.mtu;
+    links.push({
+      name: nic.nic,
+      ...masterOf(nic.vrf),
+      mtu,
+      isUp: true,
+      ...(nic.fixed === undefined ? {} : { fixed: nic.fixed }),
+    });
+    if (nic.dhcp && !features.dhcp) {
+      wait(nic.nic, "unsupported", features.reasons.get("dhcp") ?? "this machine has no DHCP client");
+    } else if (nic.dhcp && nic.vrf !== undefined && !features.vrf) {
+      wait(nic.nic, "unsupported", "DHCP within a VRF needs VRF devices, which this kernel has not");
+    } else if (nic.dhcp) dhcp.add(nic.nic);
+    members.push({ link: nic.nic, addresses: ownAddresses(nic, actual), ...gatewayOf(nic, state), nic });
+    for (const vlan of nic.subInterfaces) {
+      const other = known.get(vlan.link);
+      const isSame = other?.kind === "vlan" && other.parent === nic.nic && other.vlanId === vlan.vlanId;
+      if (!features.vlan && !isSame) {
+        wait(vlan.link, "unsupported", features.reasons.get("vlan") ?? "this kernel has no VLANs");
+      } else if (other !== undefined && !other.isOurs && !isSame) {
+        wait(vlan.link, "name-taken", `${vlan.link} is the name of another link`);
+      } else {
+        const { link: name, vlanId } = vlan;
+        links.push({ name, kind: "vlan", parent: nic.nic, vlanId, ...masterOf(vlan.vrf), mtu, isUp: true });
+        members.push({ link: name, addresses: [vlan.ip, ...vlan.addIps], nic, vlan });
+      }
+    }
+  }
+  for (const name of config.held ?? []) links.push(...switchedOff(name, undefined, state));
+  return { links, addresses: members.flatMap((member) => addressTargets(member, actual)), members, dhcp, waits };
+}
+
+/**
+ * A link that is switched off loses all its routes. One on which strangers have addresses or routes stays on, since nobody could give
+ * those back to them.
+ */
+export function switchedOff(name: string, mtu: number | undefined, state: NetworkState): readonly LinkTarget[] {
+  if (!state.links.some((link) => link.name === name && !link.isOurs)) return [];
+  const isForeign =
+    state.addresses.some(({ link, isOurs }) => link === name && !isOurs) ||
+    state.routes.some(
+      ({ link, protocol }) => link === name && protocol !== OUR_PROTOCOL && protocol !== KERNEL_PROTOCOL,
+    );
+  const isUp = isForeign && state.links.some((link) => link.name === name && link.isUp);
+  return [{ name, ...(mtu === undefined ? {} : { mtu }), isUp }];
+}
+
+/** Where the kernel has VRFs, each is a device that its members belong to. */
+function vrfDevices(desired: NetworkDesired, actual: NetworkActual): LinkTarget[] {
+  if (!actual.features.vrf) return [];
+  return [...tablesOf(desired, actual)].map(([name, table]) => ({ name, kind: "vrf", table, isUp: true }));
+}
+
+/** Its own, those added to it, and the cluster's while this member is the active one. */
+function ownAddresses(nic: NetworkInterface, { isActiveMember }: NetworkActual): readonly string[] {
+  const shared = nic.clusterIp === undefined || !isActiveMember ? [] : [`${nic.clusterIp}/32`];
+  return [...(nic.ip === undefined ? [] : [nic.ip]), ...nic.addIps, ...shared];
+}
+
+/** The next hop that it names, or that its lease has brought. */
+function gatewayOf({ nic, dhcp, gateway }: NetworkInterface, state: NetworkState): { gateway?: string } {
+  if (gateway !== undefined) return { gateway };
+  if (!dhcp) return {};
+  const leased = state.routes.find(
+    ({ link, destination, via, protocol }) =>
+      protocol !== OUR_PROTOCOL && link === nic && destination === "0.0.0.0/0" && via !== undefined,
+  );
+  return leased?.via === undefined ? {} : { gateway: leased.via };
+}
+
+/** Without VRF devices the route that the kernel makes for an address would be in everybody's way. */
+function addressTargets(member: Member, { features }: NetworkActual): readonly AddressTarget[] {
+  const isApart = vrfOf(member) !== undefined && !features.vrf;
+  const seen = [...new Set(member.addresses)];
+  return seen.map((address) => ({ link: member.link, address, ...(isApart ? { hasNoRoute: true } : {}) }));
+}

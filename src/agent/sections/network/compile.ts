@@ -1,0 +1,178 @@
+import { linkSysctl } from "../../../host/network/diff.ts";
+import { OUR_PROTOCOL, type LinkTarget, type NetworkState, type NetworkTarget } from "../../../host/network/state.ts";
+import type { Issue } from "../../../protocol/reconcile.ts";
+import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
+import { networkIssue, type NetworkActual, type NetworkDesired, type NetworkRecord } from "./actual.ts";
+import { compileFirewall } from "./compile-firewall.ts";
+import { compileLinks, switchedOff } from "./compile-links.ts";
+import { compileRoutes, membersApart } from "./compile-routes.ts";
+import { compileRules } from "./compile-rules.ts";
+import { contextsOf, MAIN_TABLE, tablesOf, type Context } from "./contexts.ts";
+import { wanLinkOf, wanOf } from "./wan.ts";
+
+/** What the section comes to on this machine. */
+export interface CompiledNetwork {
+  readonly target: NetworkTarget;
+  /** What of it cannot be put to work as the machine is. */
+  readonly waits: readonly Issue[];
+  /** What has to be known of the machine as it was. */
+  readonly record: NetworkRecord;
+}
+
+/** Says what the machine shall be. Pure. */
+export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): CompiledNetwork {
+  const { config } = desired;
+  const { state, record } = actual;
+  const wan = wanOf(config.interfaces, actual);
+  const compiled = compileLinks(desired, actual);
+  const contexts = contextsOf(desired, actual, compiled.members);
+  const routes = compileRoutes(desired, actual, contexts, wan);
+  const firewall = compileFirewall(desired, actual, contexts);
+  const kept = keptThings(desired, actual, wan !== undefined);
+  const named = new Set([...compiled.links.map(({ name }) => name), ...kept.links]);
+  const sysctls = new Map([...apartSysctls(contexts, actual), ...firewall.sysctls]);
+  // What nobody wants any more goes back to what it was.
+  const former = Object.entries(record.sysctls).filter(([name]) => !sysctls.has(name));
+  const nameServers = wan?.dns ?? [];
+  const wantsServers = nameServers.length > 0 ? { nameServers } : kept.nameServers;
+  const target: NetworkTarget = {
+    links: [...compiled.links, ...kept.madeLinks, ...releasedLinks(named, actual)],
+    addresses: [...compiled.addresses, ...kept.addresses],
+    routes: [...routes.routes, ...firewall.routes, ...kept.routes],
+    rules: [...compileRules(contexts, firewall.marked, actual), ...kept.rules],
+    ...(firewall.text === undefined ? {} : { firewall: firewall.text }),
+    sysctls: new Map([...sysctls, ...former]),
+    dhcp: new Set([...compiled.dhcp, ...kept.dhcp]),
+    ...wantsServers,
+  };
+  return {
+    target,
+    waits: [...compiled.waits, ...routes.waits, ...firewall.waits, ...tunnelWaits(desired)],
+    record: {
+      ...wanRecord(wan?.nic ?? wanLinkOf(actual)),
+      links: formerLinks(new Set(compiled.links.map(({ name }) => name)), kept.links, actual),
+      sysctls: Object.fromEntries(
+        [...sysctls.keys()].flatMap((name) => {
+          const value = record.sysctls[name] ?? state.sysctls.get(name);
+          return value === undefined ? [] : [[name, value]];
+        }),
+      ),
+      vrfs: Object.fromEntries(tablesOf(desired, actual)),
+      firewalls: firewall.text === undefined ? [] : [{ digest: firewall.digest, text: firewall.text }],
+    },
+  };
+}
+
+/** The sysctls that the section may set, whatever the machine is like. */
+export function sysctlNames(config: NetworkConfig | undefined, record: NetworkRecord): readonly string[] {
+  const links = (config?.interfaces ?? []).flatMap(({ nic, subInterfaces }) => [
+    nic,
+    ...subInterfaces.map(({ link }) => link),
+  ]);
+  const each = new Set([...links, ...Object.keys(record.links)]);
+  return [
+    ...["net.ipv4.ip_forward", "net.ipv4.conf.all.rp_filter"],
+    ...FLOW_SYSCTLS.map(([name]) => name),
+    ...Object.keys(record.sysctls),
+    ...[...each].flatMap((link) => [linkSysctl(link, "rp_filter"), linkSysctl(link, "promote_secondaries")]),
+  ];
+}
+
+/** How long the kernel remembers a flow, in seconds: before TCP is established, while it is, while it closes; UDP; ICMP. */
+export const FLOW_SYSCTLS: readonly (readonly [name: string, value: string])[] = [
+  ...["syn_sent", "syn_recv"].map((state) => [`tcp_timeout_${state}`, "15"] as const),
+  ["tcp_timeout_established", "900"] as const,
+  ...["fin_wait", "close_wait", "last_ack", "time_wait", "close"].map(
+    (state) => [`tcp_timeout_${state}`, "60"] as const,
+  ),
+  ...["udp_timeout", "udp_timeout_stream"].map((name) => [name, "60"] as const),
+  ["icmp_timeout", "5"] as const,
+].map(([name, value]) => [`net.netfilter.nf_conntrack_${name}`, value] as const);
+
+/** The check of sources knows nothing of rules by interface, and would drop what comes from within a VRF. */
+function apartSysctls(
+  contexts: readonly Context[],
+  { features }: NetworkActual,
+): readonly (readonly [string, string])[] {
+  if (features.vrf) return [];
+  return membersApart(contexts).map(({ member }) => [linkSysctl(member.link, "rp_filter"), "0"] as const);
+}
+
+interface Kept extends Pick<NetworkTarget, "addresses" | "routes" | "rules" | "dhcp"> {
+  readonly links: readonly string[];
+  readonly madeLinks: readonly LinkTarget[];
+  readonly nameServers: { readonly nameServers?: readonly string[] };
+}
+
+/**
+ * What stays although it is not in the document: on an interface whose entry cannot be used, and on the WAN when the document names no
+ * other.
+ */
+function keptThings({ config }: NetworkDesired, actual: NetworkActual, hasWan: boolean): Kept {
+  const { state } = actual;
+  const wan = hasWan ? undefined : wanLinkOf(actual);
+  const isNamed = config.interfaces.some(({ nic }) => nic === wan) || (config.held ?? []).includes(wan ?? "");
+  const isWanKept = wan !== undefined && !isNamed;
+  const left = new Set(config.left ?? []);
+  const nics = new Set([...left, ...(isWanKept ? [wan] : [])]);
+  const made = state.links.filter(({ isOurs, parent }) => isOurs && parent !== undefined && nics.has(parent));
+  const links = new Set([...nics, ...made.map(({ name }) => name)]);
+  const isKept = ({ table, link = "" }: NetworkTarget["routes"][number]): boolean =>
+    links.has(link) && (table === MAIN_TABLE || left.has(link));
+  return {
+    links: [...links],
+    madeLinks: made.map(madeAgain),
+    addresses: state.addresses.flatMap(({ link, address, isOurs, hasNoRoute }) =>
+      isOurs && links.has(link) ? [hasNoRoute === true ? { link, address, hasNoRoute } : { link, address }] : [],
+    ),
+    routes: state.routes.flatMap(({ protocol, ...route }) =>
+      protocol === OUR_PROTOCOL && isKept(route) ? [route] : [],
+    ),
+    rules: state.rules.flatMap(({ protocol, ...rule }) =>
+      protocol === OUR_PROTOCOL && (left.has(rule.inLink ?? "") || left.has(rule.outLink ?? "")) ? [rule] : [],
+    ),
+    dhcp: new Set([...state.dhcp].filter((link) => links.has(link))),
+    nameServers: isWanKept && state.nameServers !== undefined ? { nameServers: state.nameServers } : {},
+  };
+}
+
+function madeAgain({ name, parent, vlanId, mtu, isUp, master }: NetworkState["links"][number]): LinkTarget {
+  return {
+    ...{ name, kind: "vlan", mtu, isUp },
+    ...(parent === undefined ? {} : { parent }),
+    ...(vlanId === undefined ? {} : { vlanId }),
+    ...(master === undefined ? {} : { master }),
+  };
+}
+
+/** An interface that went from the document is switched off, and has its MTU back. */
+function releasedLinks(named: ReadonlySet<string>, { state, record }: NetworkActual): readonly LinkTarget[] {
+  return Object.entries(record.links).flatMap(([name, { mtu }]) =>
+    named.has(name) ? [] : switchedOff(name, mtu, state),
+  );
+}
+
+const wanRecord = (wan: string | undefined): Pick<NetworkRecord, "wan"> => (wan === undefined ? {} : { wan });
+
+/** How the links were that are adjusted; of one that is only left as it is, what is known of it. */
+function formerLinks(
+  named: ReadonlySet<string>,
+  kept: readonly string[],
+  { state, record }: NetworkActual,
+): NetworkRecord["links"] {
+  const isKept = (name: string): boolean => kept.includes(name) && Object.hasOwn(record.links, name);
+  const adjusted = state.links.filter(({ name, isOurs }) => !isOurs && (named.has(name) || isKept(name)));
+  return Object.fromEntries(adjusted.map(({ name, mtu, isUp }) => [name, record.links[name] ?? { mtu, isUp }]));
+}
+
+function tunnelWaits({ config }: NetworkDesired): readonly Issue[] {
+  return config.tunnels
+    .filter(({ enabled }) => enabled)
+    .map(({ type, name }, index) =>
+      networkIssue(
+        `network.tunnels.${index}`,
+        "unsupported",
+        `this version of the node makes no ${type} tunnels (${name})`,
+      ),
+    );
+}

@@ -1,0 +1,86 @@
+import type { NetworkActual } from "./actual.ts";
+import type { NetworkStep } from "./plan.ts";
+
+/** How many things of one sort are named. */
+const MAX_NAMED = 4;
+
+/** A step for people: what comes, what goes, and whether flows end. Pure. */
+export function describeNetworkStep(step: NetworkStep, { state }: NetworkActual): string {
+  switch (step.kind) {
+    case "restore":
+      return "puts the network back as it was";
+    case "forget":
+      return "forgets how things were that are as they were again";
+    default:
+  }
+  const { change } = step;
+  switch (change.kind) {
+    case "ip":
+      return describeLines(change.lines);
+    case "nft":
+      if (change.text === undefined)
+        return "takes the firewall away: what it held back passes, and translated flows end";
+      return `${state.firewall === undefined ? "loads the firewall" : "replaces the firewall"} in one go; established flows go on`;
+    case "sysctl":
+      return listed(change.values.map(([name, value]) => `${name} ${state.sysctls.get(name) ?? "?"} → ${value}`));
+    case "ethtool": {
+      const { link, fixed } = change;
+      const mode = fixed === undefined ? "negotiated" : `${fixed.speedMbps} Mbit/s ${fixed.duplex} duplex`;
+      return `${link}: speed and duplex ${mode}; the link goes down for a moment`;
+    }
+    case "dhcp":
+      return change.run ? `asks for a lease on ${change.link}` : `ends the lease on ${change.link}`;
+    case "resolver":
+      return `name servers: ${state.nameServers?.join(" ") ?? "the system's"} → ${change.servers?.join(" ") ?? "the system's"}`;
+  }
+}
+
+/** Lines of ip(8) in words; those of one sort are counted when they are many. */
+function describeLines(lines: readonly string[]): string {
+  const sorts = new Map<string, string[]>();
+  for (const line of lines) {
+    const found = wordsOf(line);
+    if (found === undefined) continue;
+    const [sort, thing] = found;
+    sorts.set(sort, [...(sorts.get(sort) ?? []), thing]);
+  }
+  const parts = [...sorts].map(([sort, things]) => `${sort} ${listed(things)}`);
+  const ends = lines.some((line) => line.startsWith("address delete")) ? "; flows of addresses that go end" : "";
+  return `${parts.join("; ")}${ends}`;
+}
+
+function wordsOf(line: string): readonly [string, string] | undefined {
+  const [object = "", verb = "", ...rest] = line.split(" ");
+  const after = (name: string): string => rest[rest.indexOf(name) + 1] ?? "";
+  const on = rest.includes("dev") ? ` on ${after("dev")}` : "";
+  const via = rest.includes("via") ? ` via ${after("via")}` : "";
+  switch (`${object} ${verb}`) {
+    case "link add":
+      return ["makes link", after("name")];
+    case "link set": {
+      const how = rest.filter((word) => word !== "dev" && word !== after("dev"));
+      return ["sets link", `${after("dev")} ${how.join(" ")}`];
+    }
+    case "link delete":
+      return ["removes link", after("dev")];
+    case "address replace":
+      return ["adds address", `${rest[0]}${on}`];
+    case "address delete":
+      return ["removes address", `${rest[0]}${on}`];
+    case "route prepend":
+      return ["adds route", `${rest[1]}${via}${on}`];
+    case "route delete":
+      return ["removes route", `${rest[1]}${via}${on}`];
+    case "rule add":
+      return ["adds rule", after("priority")];
+    case "rule delete":
+      return ["removes rule", after("priority")];
+    default:
+      return undefined;
+  }
+}
+
+function listed(things: readonly string[]): string {
+  if (things.length <= MAX_NAMED) return things.join(", ");
+  return `${things.slice(0, MAX_NAMED).join(", ")} and ${things.length - MAX_NAMED} more`;
+}

@@ -1,0 +1,146 @@
+import { isDeepStrictEqual } from "node:util";
+import { z } from "zod";
+import type { Change } from "../../../host/network/change.ts";
+import { diffNetwork } from "../../../host/network/diff.ts";
+import { waitingForLease } from "../../../host/network/diff-routes.ts";
+import { NetworkUndo, storeTarget, undoTarget } from "../../../host/network/restore.ts";
+import type { NetworkTarget } from "../../../host/network/state.ts";
+import type { Issue } from "../../../protocol/reconcile.ts";
+import { networkIssue, NetworkRecord, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
+import { compileNetwork, type CompiledNetwork } from "./compile.ts";
+import { cutsOff } from "./reach.ts";
+import { wanOf } from "./wan.ts";
+
+/** One change of the machine, of what it leads to; with the first goes the way back, and what has to be noted before it. */
+export interface ChangeStep {
+  readonly kind: Change["kind"];
+  readonly subject: string;
+  readonly guarded: true;
+  readonly change: Change;
+  readonly target: NetworkTarget;
+  readonly before?: NetworkRecord;
+  readonly after?: NetworkRecord;
+}
+
+/** Forgets how things were that are as they were again. */
+export interface ForgetStep {
+  readonly kind: "forget";
+  readonly subject: "record";
+  readonly guarded: false;
+  readonly after: NetworkRecord;
+}
+
+/** What takes a whole plan back, as it is stored. */
+export const RestoreStep = NetworkUndo.extend({ record: NetworkRecord });
+export type RestoreStep = z.infer<typeof RestoreStep>;
+
+export type NetworkStep = ChangeStep | ForgetStep | RestoreStep;
+
+/** What is to be done, and what keeps something from being done. */
+export interface NetworkPlan {
+  readonly steps: readonly NetworkStep[];
+  readonly waits: readonly Issue[];
+  /** Paths of what cannot be judged yet. */
+  readonly untold: readonly string[];
+}
+
+/** Plans the way to what is desired; nothing at all where that would cut the machine off from its control plane. Pure. */
+export function planNetwork(desired: NetworkDesired, actual: NetworkActual): NetworkPlan {
+  const compiled = compileNetwork(desired, actual);
+  const { target, waits } = compiled;
+  const { state, carrier } = actual;
+  if (cutsOff(state, target, carrier)) return { steps: [], waits: [...waits, refusal(desired, actual)], untold: [] };
+  const leases = [...waitingForLease(state, target)];
+  return {
+    steps: stepsOf(diffNetwork(state, target), compiled, actual),
+    waits: [
+      ...waits,
+      ...leases.map((link) =>
+        networkIssue(pathOf(desired, link), "no-lease", `no DHCP server has answered on ${link} yet`),
+      ),
+    ],
+    untold: [],
+  };
+}
+
+function stepsOf(
+  changes: readonly Change[],
+  { target, record }: CompiledNetwork,
+  actual: NetworkActual,
+): readonly NetworkStep[] {
+  const { record: known } = actual;
+  if (changes.length === 0) {
+    const after = commonOf(known, record);
+    return isDeepStrictEqual(after, known) ? [] : [{ kind: "forget", subject: "record", guarded: false, after }];
+  }
+  const seen = new Map<string, number>();
+  return changes.map((change, index): ChangeStep => {
+    const name = subjectOf(change);
+    const times = (seen.get(name) ?? 0) + 1;
+    seen.set(name, times);
+    const subject = times === 1 ? name : `${name}-${times}`;
+    return {
+      ...{ kind: change.kind, subject, guarded: true, change, target },
+      ...(index === 0 ? { before: unionOf(known, record) } : {}),
+      ...(index === changes.length - 1 ? { after: record } : {}),
+    };
+  });
+}
+
+/** The step that is stored to take the plan back whose first step this is; the others have none of their own. Pure. */
+export function undoOf(step: NetworkStep, { state, record }: NetworkActual): RestoreStep | undefined {
+  if (!("before" in step)) return undefined;
+  const text = record.firewalls.find(({ digest }) => digest === state.firewall?.digest)?.text;
+  const target = storeTarget(undoTarget(state, step.target, text));
+  return { kind: "restore", subject: "network", guarded: true, target, record };
+}
+
+function subjectOf(change: Change): string {
+  switch (change.kind) {
+    case "ip":
+      return "links";
+    case "nft":
+      return "firewall";
+    case "sysctl":
+      return "sysctls";
+    case "ethtool":
+    case "dhcp":
+      return change.link;
+    case "resolver":
+      return "dns";
+  }
+}
+
+/** What is known and what is needed, of the firewalls the last and the next. */
+function unionOf(known: NetworkRecord, needed: NetworkRecord): NetworkRecord {
+  const firewalls = new Map([...known.firewalls, ...needed.firewalls].map((one) => [one.digest, one]));
+  return {
+    ...needed,
+    links: { ...needed.links, ...known.links },
+    sysctls: { ...needed.sysctls, ...known.sysctls },
+    vrfs: { ...known.vrfs, ...needed.vrfs },
+    firewalls: [...firewalls.values()],
+  };
+}
+
+/** What is known and needed. */
+function commonOf(known: NetworkRecord, needed: NetworkRecord): NetworkRecord {
+  const common = <T>(one: Readonly<Record<string, T>>, other: object): Record<string, T> =>
+    Object.fromEntries(Object.entries(one).filter(([name]) => Object.hasOwn(other, name)));
+  const digests = new Set(needed.firewalls.map(({ digest }) => digest));
+  return {
+    ...known,
+    links: common(known.links, needed.links),
+    sysctls: common(known.sysctls, needed.sysctls),
+    vrfs: common(known.vrfs, needed.vrfs),
+    firewalls: known.firewalls.filter(({ digest }) => digests.has(digest)),
+  };
+}
+
+function refusal(desired: NetworkDesired, actual: NetworkActual): Issue {
+  const { carrier } = actual;
+  const wan = wanOf(desired.config.interfaces, actual);
+  const path = wan === undefined ? "network.interfaces" : pathOf(desired, wan.nic);
+  const text = `nothing is changed: no address and route of it would lead to the control plane at ${carrier?.remote}`;
+  return networkIssue(path, "cuts-off", text);
+}

@@ -1,0 +1,173 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Change } from "../../../host/network/change.ts";
+import { diffNetwork, sysctlsOf } from "../../../host/network/diff.ts";
+import { loadTarget, restoreNetwork } from "../../../host/network/restore.ts";
+import { OUR_PROTOCOL, type NetworkState } from "../../../host/network/state.ts";
+import { isObject } from "../../../protocol/sections/forms.ts";
+import { readNetwork, type NetworkContext } from "../../../protocol/sections/read-network.ts";
+import type { Section } from "../../reconcile/section.ts";
+import {
+  isEmptyRecord,
+  type Carrier,
+  type NetworkActual,
+  type NetworkDesired,
+  type NetworkFeatures,
+  type NetworkRecord,
+} from "./actual.ts";
+import { sysctlNames } from "./compile.ts";
+import { describeNetworkStep } from "./plan-detail.ts";
+import { planNetwork, RestoreStep, undoOf, type ChangeStep, type NetworkPlan, type NetworkStep } from "./plan.ts";
+import { reportNetwork } from "./report.ts";
+
+export interface NetworkOptions {
+  readonly driver: {
+    features(signal: AbortSignal): Promise<NetworkFeatures>;
+    observe(wanted: { readonly sysctls: Iterable<string> }, signal: AbortSignal): Promise<NetworkState>;
+    apply(change: Change, signal: AbortSignal): Promise<void>;
+    /** Whether anything on the machine may be ours. */
+    mayOwn(): Promise<boolean>;
+    /** Notes that nothing is. */
+    disown(): Promise<void>;
+  };
+  /** What was noted of the machine; it outlives the agent. */
+  readonly record: { load(): Promise<NetworkRecord>; save(record: NetworkRecord): Promise<void> };
+  /** The socket of the control session, or of the last one. */
+  readonly carrier: () => Carrier | undefined;
+  readonly context: () => NetworkContext;
+  readonly isActiveMember: () => boolean;
+  /** Why another has to do it. */
+  readonly unsupported: () => string | undefined;
+}
+
+/** A machine may have thousands of routes, and a DHCP client its time. */
+const DEADLINE_MS = 180_000;
+
+const NO_FEATURES: NetworkFeatures = { vlan: false, vrf: false, nft: false, dhcp: false, reasons: new Map() };
+const NOTHING: NetworkState = {
+  ...{ links: [], addresses: [], routes: [], rules: [] },
+  ...{ sysctls: new Map<string, string>(), dhcp: new Set<string>() },
+};
+
+/** `network`: interfaces, routes, VRFs, translations and the firewall of this machine. */
+export function networkSection(options: NetworkOptions): Section<NetworkDesired, NetworkActual, NetworkStep> {
+  const { driver, record, carrier, context, isActiveMember, unsupported } = options;
+  let last:
+    | { readonly desired: NetworkDesired; readonly actual: NetworkActual; readonly plan: NetworkPlan }
+    | undefined;
+  const planOf = (desired: NetworkDesired, actual: NetworkActual): NetworkPlan => {
+    if (last?.desired !== desired || last.actual !== actual) {
+      last = { desired, actual, plan: planNetwork(desired, actual) };
+    }
+    return last.plan;
+  };
+  let known: NetworkFeatures | undefined;
+  return {
+    name: "network",
+    deadlineMs: DEADLINE_MS,
+    stored: RestoreStep,
+    unsupported,
+    parse(raw) {
+      const { config, rejected, notices, isUnusable = false } = readNetwork(raw, context());
+      return { desired: { config, paths: pathsOf(raw) }, rejected, notices, isUnusable };
+    },
+    async observe(signal, desired) {
+      const noted = await record.load();
+      const mayOwn = await driver.mayOwn();
+      const about = { record: noted, carrier: carrier(), isActiveMember: isActiveMember() };
+      // Nothing is wanted and nothing was ever done: an idle agent starts no process.
+      if (desired?.config.isPresent === false && !mayOwn && isEmptyRecord(noted)) {
+        return { state: NOTHING, features: NO_FEATURES, ...about };
+      }
+      known ??= await driver.features(signal);
+      const state = await driver.observe({ sysctls: sysctlNames(desired?.config, noted) }, signal);
+      if (desired?.config.isPresent === false && isEmptyRecord(noted) && isBare(state)) await driver.disown();
+      return { state, features: known, ...about };
+    },
+    plan: (desired, actual) => planOf(desired, actual).steps,
+    // A lease and a session come and go, and nobody tampered with the network then.
+    asSurrounded: (actual, before) => ({
+      ...actual,
+      carrier: before.carrier,
+      isActiveMember: before.isActiveMember,
+      state: {
+        ...actual.state,
+        addresses: [
+          ...actual.state.addresses.filter(({ isDynamic }) => !isDynamic),
+          ...before.state.addresses.filter(({ isDynamic }) => isDynamic),
+        ],
+      },
+    }),
+    describe: describeNetworkStep,
+    undo: undoOf,
+    async apply(step, signal) {
+      switch (step.kind) {
+        case "forget":
+          return record.save(step.after);
+        case "restore":
+          await restoreNetwork(driver, loadTarget(step.target), signal);
+          return record.save(step.record);
+        default:
+          if (step.before !== undefined) await keep(step.before);
+          await carryOut(step, signal);
+          if (step.after !== undefined) await keep(step.after);
+      }
+    },
+    report: ({ state, features }) => reportNetwork(state, features),
+    waits: (desired, actual) => planOf(desired, actual).waits,
+    untold: (desired, actual) => planOf(desired, actual).untold,
+  };
+
+  /** Of lines that are cut short, or repeated after a crash, some are in force already: what is left is done once more, as it is then. */
+  async function carryOut({ change, target }: ChangeStep, signal: AbortSignal): Promise<void> {
+    try {
+      await driver.apply(change, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (change.kind !== "ip") throw error;
+      const state = await driver.observe({ sysctls: sysctlsOf(target) }, signal);
+      const left = diffNetwork(state, target).find(({ kind }) => kind === "ip");
+      if (left === undefined) return;
+      if (isDeepStrictEqual(left, change)) throw error;
+      await driver.apply(left, signal);
+    }
+  }
+
+  async function keep(wanted: NetworkRecord): Promise<void> {
+    if (!isDeepStrictEqual(await record.load(), wanted)) await record.save(wanted);
+  }
+}
+
+/** Whether nothing on the machine is ours. */
+function isBare({ links, addresses, routes, rules, firewall, dhcp, nameServers }: NetworkState): boolean {
+  const isOurs = links.some((link) => link.isOurs) || addresses.some((address) => address.isOurs);
+  const isMarked = [...routes, ...rules].some(({ protocol }) => protocol === OUR_PROTOCOL);
+  return !isOurs && !isMarked && firewall === undefined && dhcp.size === 0 && nameServers === undefined;
+}
+
+/** Where in the document the interfaces, VLANs and VRFs stand, by their names. */
+function pathsOf(raw: unknown): ReadonlyMap<string, string> {
+  const paths = new Map<string, string>();
+  const note = (name: unknown, path: string): void => {
+    if (typeof name === "string" && !paths.has(name)) paths.set(name, path);
+  };
+  for (const [path, fields] of entriesOf(raw, "network", "interfaces")) {
+    note(fields["nic"], path);
+    for (const [inner, vlan] of entriesOf(fields, path, "subInterfaces")) {
+      note(`${String(fields["nic"])}.${String(vlan["vlanID"])}`, inner);
+    }
+  }
+  for (const [path, fields] of entriesOf(raw, "network", "vrfs")) note(fields["name"], path);
+  return paths;
+}
+
+function entriesOf(
+  value: unknown,
+  path: string,
+  name: string,
+): readonly (readonly [string, Record<string, unknown>])[] {
+  const list = isObject(value) ? value[name] : undefined;
+  if (!Array.isArray(list)) return [];
+  return list.flatMap((fields: unknown, index) =>
+    isObject(fields) ? [[`${path}.${name}.${index}`, fields] as const] : [],
+  );
+}

@@ -1,0 +1,103 @@
+import type { Clock } from "../host/clock.ts";
+import type { Files } from "../host/files.ts";
+import { isLiving } from "../host/process-tree.ts";
+import { Checkpoint, type Pending, type Restorable, type Restored } from "./checkpoint.ts";
+import { commitFiles, type TakenBack } from "./commit-files.ts";
+import { isExpired, leftOf, type Moment } from "./window.ts";
+
+/** How long past its deadline a change is left to a living agent, in milliseconds. */
+export const GRACE_MS = 5000;
+const MAX_LINES = 64;
+const MAX_LINE = 512;
+
+export interface RestoreDeps {
+  readonly files: Files;
+  readonly clock: Clock;
+  readonly bootId: string;
+  /** The state directory's `desired/`. */
+  readonly dir: string;
+  readonly restorables: readonly Restorable[];
+  /** Runs the work alone among those who restore, as far as they can be waited for. */
+  readonly alone: <T>(work: () => Promise<T>) => Promise<T>;
+}
+
+/** What there was to do about a pending change. */
+export type PendingEnd =
+  | { readonly is: "none" }
+  /** A living agent has it, for so many milliseconds yet. */
+  | { readonly is: "held"; readonly forMs: number }
+  | { readonly is: "restored"; readonly id: string; readonly restored: Restored };
+
+/**
+ * Takes a pending change back unless a living agent has it and its time, with some grace, is not over; says so where the agent finds it.
+ * May be repeated, and run beside others who do the same.
+ */
+export async function restorePending(deps: RestoreDeps, signal: AbortSignal): Promise<PendingEnd> {
+  const { files, clock, dir, alone } = deps;
+  const { pending } = await new Checkpoint(files, dir).find();
+  if (pending === undefined) return { is: "none" };
+  const heldForMs = heldFor(pending, momentOf(deps));
+  if (heldForMs > 0) return { is: "held", forMs: heldForMs };
+  return alone(async () => {
+    const checkpoint = new Checkpoint(files, dir);
+    if (!(await checkpoint.takeOver(pending.id, clock.now()))) return { is: "none" };
+    const restored = await checkpoint.restore(deps.restorables, signal);
+    if (pending.window !== undefined) {
+      const takenBack = reportOf(pending, restored, deps);
+      const result = { id: pending.id, guards: pending.window.guards, takenBack };
+      // What could not be written down was done all the same.
+      await commitFiles(files, dir)
+        .guardResult.save(result)
+        .catch(() => undefined);
+    }
+    return { is: "restored", id: pending.id, restored };
+  });
+}
+
+/** For how many milliseconds yet a pending change is its agent's business alone. */
+export function heldFor({ window }: Pick<Pending, "window">, now: Moment): number {
+  if (window === undefined || window.bootId !== now.bootId || !isLiving(window.owner)) return 0;
+  return Math.max(0, window.deadline + GRACE_MS - now.sinceBoot);
+}
+
+/** For how many milliseconds the guard lets a pending change alone: its agent may come back until the deadline. */
+export function untilDue(pending: Pick<Pending, "window">, now: Moment): number {
+  const { window } = pending;
+  if (window === undefined) return 0;
+  return Math.max(leftOf(window, now), heldFor(pending, now));
+}
+
+/** What the restore came to, in the words of the report. */
+export function failuresOf({ failed, isDamaged }: Restored): string[] {
+  const lines = failed.map(({ section, error }) => `${section}: ${error.message}`.slice(0, MAX_LINE));
+  return [...(isDamaged ? ["the stored undo was damaged"] : []), ...lines].slice(0, MAX_LINES);
+}
+
+function momentOf({ clock, bootId }: RestoreDeps): Moment {
+  return { bootId, sinceBoot: clock.sinceBoot() };
+}
+
+function reportOf(pending: Pending, restored: Restored, deps: RestoreDeps): TakenBack {
+  const { window } = pending;
+  const now = momentOf(deps);
+  const about = { at: deps.clock.now(), by: "guard", failed: failuresOf(restored) } as const;
+  if (window === undefined) {
+    const evidence = "the agent ended in the middle of the change";
+    return { ...about, code: "interrupted", evidence, mode: "save", isLocal: false, versions: {} };
+  }
+  const { mode, isLocal, versions } = window;
+  return {
+    ...about,
+    ...whyOf(window.bootId !== now.bootId, isLiving(window.owner), isExpired(window, now)),
+    mode,
+    isLocal,
+    versions,
+  };
+}
+
+function whyOf(isRebooted: boolean, isLiving: boolean, isExpired: boolean): Pick<TakenBack, "code" | "evidence"> {
+  if (isRebooted) return { code: "rebooted", evidence: "the machine was started anew before the change was confirmed" };
+  if (isLiving) return { code: "hung", evidence: "the agent did not answer at the end of the confirm window" };
+  const when = isExpired ? "and did not come back within the confirm window" : "before the change was confirmed";
+  return { code: "interrupted", evidence: `the agent ended ${when}` };
+}

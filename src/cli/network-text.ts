@@ -1,0 +1,68 @@
+import { formatDuration, formatMoment } from "../lib/durations.ts";
+import type { CommitReport, PendingChange, TakenBackChange } from "../protocol/local-commit.ts";
+import { layOut } from "./terminal.ts";
+import type { Paint } from "./overlay-text.ts";
+
+/** How changes of the network stand, for a person; times relative to `now` (Unix milliseconds). */
+export function networkText(report: CommitReport, now: number, columns: number, paint: Paint): string {
+  const { pending, lastTakenBack, kept } = report;
+  const rows: (readonly [string, string])[] = [];
+  if (pending === undefined) rows.push(["pending", "nothing"]);
+  else {
+    rows.push(["pending", pendingText(pending, paint)], ["what", whatText(pending)]);
+    for (const line of pending.unreached) rows.push(["not reached", paint("red", line)]);
+  }
+  if (kept !== undefined) {
+    const what = "tried and kept on this machine, until it starts anew or the control plane says otherwise";
+    rows.push(["kept", `${formatMoment(kept.since, now)}: ${what}`]);
+  }
+  if (lastTakenBack !== undefined) rows.push(...takenBackRows(lastTakenBack, now, paint));
+  return layOut(rows, columns);
+}
+
+/** A pending change on one line: how far it is, and what is left of its time. */
+export function pendingText({ mode, state, secondsLeft }: PendingChange, paint: Paint): string {
+  const left = formatDuration(secondsLeft * 1000);
+  const name = mode === "try" ? "trial" : "change";
+  switch (state) {
+    case "applying":
+      return `${paint("yellow", name)} is being applied, ${left} left`;
+    case "proving":
+      return `${paint("yellow", name)} is being proven, ${left} left before it is taken back`;
+    case "awaiting-keep":
+      return `${paint("yellow", name)} is proven, ${left} left: 'holdfast network keep' keeps it`;
+  }
+}
+
+function whatText({ isLocal, versions, before }: PendingChange): string {
+  const { session, gateways } = before;
+  const whose = isLocal ? "of this machine" : versionsText(versions);
+  const gateway = gateways === 0 ? "" : gateways === 1 ? " and the gateway" : ` and one of ${gateways} gateways`;
+  const proof = session
+    ? `must reach the control plane${gateway} again`
+    : "there was no session: only keeping it, or a session, confirms";
+  return `${whose}; ${proof}`;
+}
+
+function takenBackRows(last: TakenBackChange, now: number, paint: Paint): (readonly [string, string])[] {
+  const { at, by, code, evidence, step, isLocal, versions, failed } = last;
+  const whose = isLocal ? "of this machine" : versionsText(versions);
+  const rows: (readonly [string, string])[] = [
+    ["taken back", `${formatMoment(at, now)} by the ${by}: ${whose}, ${NEXT[last.is]}`],
+    ["  why", `${paint("yellow", code)} ${evidence}`],
+  ];
+  if (step !== undefined) rows.push(["  step", `${step.kind} ${step.subject}`]);
+  for (const line of failed) rows.push(["  not restored", paint("red", line)]);
+  return rows;
+}
+
+const NEXT: Readonly<Record<TakenBackChange["is"], string>> = {
+  waiting: "tried again when the control plane is reached",
+  refused: "not tried again until it is changed",
+  over: "something else is in force since",
+};
+
+function versionsText(versions: PendingChange["versions"]): string {
+  const parts = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  return parts.length === 0 ? "of no document" : parts.join(", ");
+}

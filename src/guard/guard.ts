@@ -1,0 +1,61 @@
+import { Checkpoint, type Restorable } from "../checkpoint/checkpoint.ts";
+import { failuresOf, restorePending, untilDue, type PendingEnd } from "../checkpoint/restore-pending.ts";
+import { aloneIn } from "../host/checkpoint-lock.ts";
+import type { Clock } from "../host/clock.ts";
+import type { Files } from "../host/files.ts";
+
+export interface GuardDeps {
+  readonly files: Files;
+  readonly clock: Clock;
+  readonly bootId: string;
+  readonly stateDir: string;
+  /** Whoever can take back a step of a pending change. */
+  readonly restorables: readonly Restorable[];
+  /** Waits for so many milliseconds at next to no cost; may never return and run the program anew instead. */
+  readonly wait: (ms: number, id: string) => Promise<void>;
+  readonly print: (line: string) => void;
+}
+
+/** How often a restore is tried that fails in part, and how long is waited between. */
+const MAX_TRIES = 5;
+const RETRY_MS = 2000;
+const LOCK_MS = 10_000;
+
+/** Takes back a pending change that no living agent has; resolves to the exit status. */
+export async function restore(deps: GuardDeps, signal: AbortSignal): Promise<number> {
+  for (let tries = 1; ; tries += 1) {
+    const end = await attempt(deps, signal);
+    if (end.is !== "restored") {
+      deps.print(
+        end.is === "none" ? "nothing is pending" : `the agent has it: ${Math.ceil(end.forMs / 1000)} s are left`,
+      );
+      return 0;
+    }
+    const failures = failuresOf(end.restored);
+    deps.print(
+      `taken back: ${end.restored.undone} steps${failures.length === 0 ? "" : `, not: ${failures.join("; ")}`}`,
+    );
+    if (failures.length === 0) return 0;
+    if (tries >= MAX_TRIES) return 1;
+    await deps.clock.sleep(RETRY_MS, signal);
+  }
+}
+
+/** Waits until the time of the pending change `id` (or of any) is over, and takes it back unless its agent has. */
+export async function watch(deps: GuardDeps, id: string | undefined, signal: AbortSignal): Promise<number> {
+  for (;;) {
+    const { pending } = await new Checkpoint(deps.files, `${deps.stateDir}/desired`).find();
+    if (pending === undefined || (id !== undefined && pending.id !== id)) return 0;
+    const waitMs = untilDue(pending, { bootId: deps.bootId, sinceBoot: deps.clock.sinceBoot() });
+    if (waitMs <= 0) return restore(deps, signal);
+    await deps.wait(waitMs, pending.id);
+    signal.throwIfAborted();
+  }
+}
+
+function attempt(deps: GuardDeps, signal: AbortSignal): Promise<PendingEnd> {
+  const { files, clock, bootId, stateDir, restorables } = deps;
+  const dir = `${stateDir}/desired`;
+  const alone = <T>(work: () => Promise<T>): Promise<T> => aloneIn(dir, { clock, waitMs: LOCK_MS, signal }, work);
+  return restorePending({ files, clock, bootId, dir, restorables, alone }, signal);
+}

@@ -1,0 +1,30 @@
+import type { Restorable } from "../checkpoint/checkpoint.ts";
+import type { Clock } from "../host/clock.ts";
+import { hostExec } from "../host/exec.ts";
+import { hostFiles } from "../host/files.ts";
+import { networkDriver } from "../host/network/driver.ts";
+import { loadTarget, NetworkUndo, restoreNetwork } from "../host/network/restore.ts";
+import { hostReader } from "../host/reader.ts";
+
+export interface RestorableOptions {
+  readonly clock: Clock;
+  readonly stateDir: string;
+  readonly runDir: string;
+  /** Whether a package installed this program under systemd. */
+  readonly isManaged: boolean;
+}
+
+/** Whoever can take back a step of a section without the agent, by the section's name. */
+export function listRestorables({ clock, stateDir, runDir, isManaged }: RestorableOptions): readonly Restorable[] {
+  const [exec, files, reader] = [hostExec(clock), hostFiles(), hostReader()];
+  const driver = networkDriver({ exec, files, reader, clock, stateDir, runDir, isManaged });
+  return [
+    {
+      name: "network",
+      async applyStored(step, signal) {
+        const { target } = NetworkUndo.parse(step);
+        await restoreNetwork(driver, loadTarget(target), signal);
+      },
+    },
+  ];
+}

@@ -1,0 +1,81 @@
+import type { LinkPlan } from "./diff-links.ts";
+import { deleteRouteLine, routeLine } from "./lines.ts";
+import { OUR_PROTOCOL, type NetworkState, type NetworkTarget, type RouteState } from "./state.ts";
+
+type RouteTarget = NetworkTarget["routes"][number];
+
+export interface RoutePlan {
+  readonly added: readonly string[];
+  readonly removed: readonly string[];
+  /** Routes that the kernel drops with the last address of their link, and that are wanted all the same. */
+  readonly again: readonly string[];
+}
+
+/**
+ * A route of ours goes in before one with the same key, so the new one is in force before the old one goes. Routes on which others rest
+ * come first: a gateway has to be reachable when it is named.
+ */
+export function diffRoutes(
+  state: NetworkState,
+  target: NetworkTarget,
+  links: LinkPlan & { readonly emptied: ReadonlySet<string> },
+): RoutePlan {
+  const isLost = ({ link }: RouteTarget): boolean =>
+    link !== undefined && (links.renewed.has(link) || links.gone.has(link) || links.flushed.has(link));
+  const there = state.routes.filter((route) => !isLost(route));
+  const ours = new Set(there.filter(({ protocol }) => protocol === OUR_PROTOCOL).map(routeKey));
+  const foreign = firstOfKey(there);
+  const wanted = new Map(
+    target.routes.filter((route) => isPossible(route, links)).map((route) => [routeKey(route), route]),
+  );
+  const waiting = waitingForLease(state, target);
+  const isHeld = ({ link, table }: RouteTarget): boolean => table === 254 && link !== undefined && waiting.has(link);
+  const missing = [...wanted].flatMap(([key, route]) =>
+    ours.has(key) || isMet(route, foreign.get(slotOf(route))) ? [] : [route],
+  );
+  const isDropped = ({ link }: RouteTarget): boolean => link !== undefined && links.emptied.has(link);
+  const again = [...wanted.values()].filter(isDropped);
+  return {
+    added: inOrder(missing.filter((route) => !isDropped(route))).map(routeLine),
+    removed: there.flatMap((route) =>
+      route.protocol === OUR_PROTOCOL && !wanted.has(routeKey(route)) && !isHeld(route) ? [deleteRouteLine(route)] : [],
+    ),
+    again: inOrder(again).map(routeLine),
+  };
+}
+
+/** The links that wait for a lease; what they had before it stays until then. */
+export function waitingForLease(state: NetworkState, target: NetworkTarget): ReadonlySet<string> {
+  if (target.isExact === true) return new Set();
+  const leased = new Set(state.addresses.filter(({ isDynamic }) => isDynamic).map(({ link }) => link));
+  return new Set([...target.dhcp].filter((link) => !leased.has(link)));
+}
+
+function isPossible({ kind, link }: RouteTarget, links: LinkPlan): boolean {
+  return kind !== "unicast" || (link !== undefined && links.isUp(link));
+}
+
+function inOrder(routes: readonly RouteTarget[]): readonly RouteTarget[] {
+  return routes.toSorted((a, b) => Number(a.via !== undefined) - Number(b.via !== undefined));
+}
+
+/** The route that is taken for each table, destination and metric, when it is a stranger's. */
+function firstOfKey(routes: readonly RouteState[]): ReadonlyMap<string, RouteState> {
+  const first = new Map<string, RouteState>();
+  for (const route of routes) if (!first.has(slotOf(route))) first.set(slotOf(route), route);
+  return first;
+}
+
+/** A stranger's route does when it leads to the same place, however it came to be. */
+function isMet(route: RouteTarget, found: RouteState | undefined): boolean {
+  if (found === undefined || found.protocol === OUR_PROTOCOL || found.kind !== route.kind) return false;
+  return route.kind !== "unicast" || (found.via === route.via && found.link === route.link);
+}
+
+const slotOf = ({ table, destination, metric }: RouteTarget): string => `${table} ${destination} ${metric}`;
+
+function routeKey(route: RouteTarget): string {
+  const { kind, via, link, scope, isOnLink, source } = route;
+  const place = kind === "unicast" ? [via, link, scope, isOnLink, source] : [];
+  return [slotOf(route), kind, ...place].join(" ");
+}

@@ -1,0 +1,200 @@
+import { parseCidr } from "../../lib/cidr.ts";
+import type { Change } from "./change.ts";
+import { diffLinks, type LinkPlan } from "./diff-links.ts";
+import { diffRoutes, waitingForLease } from "./diff-routes.ts";
+import { firewallDigest } from "./firewall.ts";
+import { addressLine, deleteAddressLine, deleteRuleLine, ruleLine } from "./lines.ts";
+import {
+  OUR_PROTOCOL,
+  type AddressState,
+  type AddressTarget,
+  type NetworkState,
+  type NetworkTarget,
+  type RuleState,
+} from "./state.ts";
+
+/**
+ * What has to be done to get from what is there to what is wanted. Whatever replaces something is in force before that goes: the
+ * lines of `ip` add first and take away last. Pure; empty when the machine is as it is wanted.
+ */
+export function diffNetwork(state: NetworkState, target: NetworkTarget): readonly Change[] {
+  const links = diffLinks(state, target);
+  const addresses = diffAddresses(state, target, links);
+  const { emptied, interrupted } = addresses;
+  const flushed = new Set([...links.flushed, ...interrupted]);
+  const routes = diffRoutes(state, target, { ...links, flushed, emptied });
+  const rules = diffRules(state, target, links);
+  const lines = [
+    ...links.added,
+    ...addresses.added,
+    ...routes.added,
+    ...rules.added,
+    ...rules.removed,
+    ...routes.removed,
+    ...addresses.removed,
+    ...routes.again,
+    ...links.removed,
+  ];
+  const nft = firewallChange(state, target);
+  const { first, last } = sysctlChanges(state, target, links, addresses.promoting);
+  // Packets are no longer forwarded before nothing holds them back any more.
+  const isOpened = nft !== undefined && target.firewall === undefined;
+  const nameServers = resolverChange(state, target);
+  return [
+    ...first,
+    ...(lines.length === 0 ? [] : [{ kind: "ip", lines } as const]),
+    ...(isOpened ? last : []),
+    ...(nft === undefined ? [] : [nft]),
+    ...(isOpened ? [] : last),
+    ...links.ethtool,
+    ...[...target.dhcp]
+      .filter((link) => !state.dhcp.has(link) && links.has(link))
+      .map((link) => ({ kind: "dhcp", link, run: true }) as const),
+    ...(nameServers === undefined ? [] : [nameServers]),
+    ...[...state.dhcp]
+      .filter((link) => !target.dhcp.has(link))
+      .map((link) => ({ kind: "dhcp", link, run: false }) as const),
+  ];
+}
+
+/** The sysctls that a difference to the target depends on, by the names of sysctl(8). */
+export function* sysctlsOf(target: NetworkTarget): Iterable<string> {
+  yield* target.sysctls.keys();
+  for (const link of new Set(target.addresses.map(({ link }) => link))) yield promotionOf(link);
+}
+
+/** A sysctl of a link, by its name as sysctl(8) has it: a dot in the name of the link is a slash there. */
+export function linkSysctl(link: string, name: string): string {
+  return `net.ipv4.conf.${link.replaceAll(".", "/")}.${name}`;
+}
+
+interface AddressPlan {
+  readonly added: readonly string[];
+  readonly removed: readonly string[];
+  /** Links that lose an address whose subnet another one stays in: the kernel would take that along. */
+  readonly promoting: ReadonlySet<string>;
+  /** Links that lose their last address, and with it all their routes. */
+  readonly emptied: ReadonlySet<string>;
+  /** Links that are without any address for a moment, and lose all their routes in it. */
+  readonly interrupted: ReadonlySet<string>;
+}
+
+function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPlan): AddressPlan {
+  const there = state.addresses.filter(({ link }) => !links.renewed.has(link) && !links.gone.has(link));
+  const known = new Map(there.map((address) => [addressKey(address), address]));
+  const wanted = new Map(target.addresses.map((address) => [addressKey(address), address]));
+  const waiting = waitingForLease(state, target);
+  // A lease that ends with its client is not there for long.
+  const isLasting = (address: AddressState): boolean =>
+    !address.isDynamic || !state.dhcp.has(address.link) || target.dhcp.has(address.link);
+  const possible = [...wanted].filter(([, { link }]) => links.has(link));
+  const added = possible.flatMap(([key, address]) => {
+    const found = known.get(key);
+    return found === undefined || !isLasting(found) ? [address] : [];
+  });
+  // The kernel cannot give an address that is there its route, or take it.
+  const swapped = possible.flatMap(([key, { hasNoRoute = false, ...address }]) => {
+    const found = known.get(key);
+    const isOther = found?.isOurs === true && (found.hasNoRoute ?? false) !== hasNoRoute;
+    return isOther ? [{ ...address, hasNoRoute }] : [];
+  });
+  const removed = there.filter(
+    (address) => address.isOurs && !wanted.has(addressKey(address)) && !waiting.has(address.link),
+  );
+  const going = new Set(removed);
+  const left: readonly AddressTarget[] = [...there.filter((address) => !going.has(address)), ...added];
+  const subnets = new Set(left.map(subnetKey));
+  const inhabited = new Set(left.map(({ link }) => link));
+  const isAlone = ({ link }: AddressTarget): boolean =>
+    [...there, ...added].filter((other) => other.link === link).length === 1;
+  const promoting = removed.filter((address) => subnets.has(subnetKey(address)));
+  return {
+    added: [
+      ...added.map(addressLine),
+      ...swapped.flatMap((address) => [deleteAddressLine(address), addressLine(address)]),
+    ],
+    // With the first of a subnet go those after it.
+    removed: removed.toReversed().map(deleteAddressLine),
+    promoting: new Set([...promoting, ...swapped].map(({ link }) => link)),
+    emptied: new Set(removed.map(({ link }) => link).filter((link) => !inhabited.has(link))),
+    interrupted: new Set(swapped.filter(isAlone).map(({ link }) => link)),
+  };
+}
+
+function addressKey({ link, address }: AddressTarget): string {
+  return `${link} ${address}`;
+}
+
+function subnetKey({ link, address }: AddressTarget): string {
+  return `${link} ${parseCidr(address)?.text ?? address}`;
+}
+
+function diffRules(
+  state: NetworkState,
+  target: NetworkTarget,
+  links: LinkPlan,
+): { readonly added: readonly string[]; readonly removed: readonly string[] } {
+  const known = new Set(state.rules.map(ruleKey));
+  const wanted = new Map(target.rules.map((rule) => [ruleKey(rule), rule]));
+  return {
+    added: [...wanted].flatMap(([key, rule]) => (known.has(key) || !namesExist(rule, links) ? [] : [ruleLine(rule)])),
+    removed: state.rules.flatMap((rule) =>
+      rule.protocol === OUR_PROTOCOL && !wanted.has(ruleKey(rule)) ? [deleteRuleLine(rule)] : [],
+    ),
+  };
+}
+
+/** A rule may name a link that is not there yet, but nobody has a use for that. */
+function namesExist({ inLink, outLink }: Omit<RuleState, "protocol">, links: LinkPlan): boolean {
+  return (inLink === undefined || links.has(inLink)) && (outLink === undefined || links.has(outLink));
+}
+
+function ruleKey(rule: Omit<RuleState, "protocol">): string {
+  const { priority, from, to, inLink, outLink, mark, mask = 0xffff_ffff, table } = rule;
+  return [priority, from, to, inLink, outLink, mark, mark === undefined ? undefined : mask, table].join(" ");
+}
+
+function firewallChange(state: NetworkState, target: NetworkTarget): Change | undefined {
+  const { firewall: text } = target;
+  if (target.keepsFirewall === true) return undefined;
+  if (text === undefined) return state.firewall === undefined ? undefined : { kind: "nft", text: undefined };
+  const isThere = state.firewall?.digest === firewallDigest(text);
+  return isThere ? undefined : { kind: "nft", text };
+}
+
+function promotionOf(link: string): string {
+  return linkSysctl(link, "promote_secondaries");
+}
+
+/**
+ * Values to set before the lines of `ip`, and after. While an address of a subnet is replaced by another the link has to promote the
+ * second one; afterwards it does as it did.
+ */
+function sysctlChanges(
+  state: NetworkState,
+  target: NetworkTarget,
+  links: LinkPlan,
+  promoting: ReadonlySet<string>,
+): { readonly first: readonly Change[]; readonly last: readonly Change[] } {
+  const promoted = [...promoting].map(promotionOf).filter((name) => state.sysctls.get(name) !== "1");
+  const back = promoted.flatMap((name) => {
+    const former = target.sysctls.get(name) ?? state.sysctls.get(name);
+    return former === undefined || former === "1" ? [] : [[name, former] as const];
+  });
+  const isPromoted = new Set(promoted);
+  const values = [...target.sysctls].filter(([name, value]) => {
+    const now = state.sysctls.get(name);
+    return !isPromoted.has(name) && now !== value && (now !== undefined || links.makes(name));
+  });
+  const all = [...values, ...back];
+  return {
+    first: promoted.length === 0 ? [] : [{ kind: "sysctl", values: promoted.map((name) => [name, "1"] as const) }],
+    last: all.length === 0 ? [] : [{ kind: "sysctl", values: all }],
+  };
+}
+
+function resolverChange(state: NetworkState, target: NetworkTarget): Change | undefined {
+  const { nameServers: servers } = target;
+  const isSame = servers?.join(" ") === state.nameServers?.join(" ");
+  return isSame ? undefined : { kind: "resolver", servers };
+}

@@ -1,0 +1,163 @@
+import { z } from "zod";
+import { HostError, toError } from "../../errors.ts";
+import type { Change } from "./change.ts";
+import { diffNetwork, sysctlsOf } from "./diff.ts";
+import { OUR_PROTOCOL, type NetworkState, type NetworkTarget } from "./state.ts";
+
+const Fixed = z.object({ speedMbps: z.number(), duplex: z.enum(["full", "half"]) });
+const text = z.exactOptional(z.string());
+const count = z.exactOptional(z.number());
+
+/** A target as it is stored: plain JSON. */
+export const StoredTarget = z.object({
+  links: z.array(
+    z.object({
+      name: z.string(),
+      kind: z.exactOptional(z.enum(["vlan", "vrf"])),
+      parent: text,
+      vlanId: count,
+      table: count,
+      master: text,
+      mtu: count,
+      isUp: z.boolean(),
+      fixed: z.exactOptional(Fixed),
+    }),
+  ),
+  addresses: z.array(z.object({ link: z.string(), address: z.string(), hasNoRoute: z.exactOptional(z.boolean()) })),
+  routes: z.array(
+    z.object({
+      table: z.number(),
+      kind: z.enum(["unicast", "unreachable", "blackhole", "prohibit"]),
+      destination: z.string(),
+      via: text,
+      link: text,
+      metric: z.number(),
+      scope: z.enum(["global", "link", "host"]),
+      isOnLink: z.boolean(),
+      source: text,
+    }),
+  ),
+  rules: z.array(
+    z.object({
+      priority: z.number(),
+      from: text,
+      to: text,
+      inLink: text,
+      outLink: text,
+      mark: count,
+      mask: count,
+      table: z.number(),
+    }),
+  ),
+  firewall: text,
+  isExact: z.exactOptional(z.boolean()),
+  keepsFirewall: z.exactOptional(z.boolean()),
+  sysctls: z.record(z.string(), z.string()),
+  dhcp: z.array(z.string()),
+  nameServers: z.exactOptional(z.array(z.string())),
+});
+export type StoredTarget = z.infer<typeof StoredTarget>;
+
+/** What the section `network` stores to take a whole pass back: what the machine was before its first step. */
+export const NetworkUndo = z.object({
+  kind: z.literal("restore"),
+  subject: z.string(),
+  guarded: z.literal(true),
+  target: StoredTarget,
+});
+export type NetworkUndo = z.infer<typeof NetworkUndo>;
+
+/** A target for the disk. */
+export function storeTarget({ sysctls, dhcp, nameServers, ...rest }: NetworkTarget): StoredTarget {
+  return {
+    ...rest,
+    links: [...rest.links],
+    addresses: [...rest.addresses],
+    routes: [...rest.routes],
+    rules: [...rest.rules],
+    sysctls: Object.fromEntries(sysctls),
+    dhcp: [...dhcp],
+    ...(nameServers === undefined ? {} : { nameServers: [...nameServers] }),
+  };
+}
+
+/** A target from the disk. */
+export function loadTarget({ sysctls, dhcp, ...rest }: StoredTarget): NetworkTarget {
+  return { ...rest, sysctls: new Map(Object.entries(sysctls)), dhcp: new Set(dhcp) };
+}
+
+/**
+ * What leads back from the target to what there is: everything of ours as it is, and what the target adjusts as it is. `firewall` is the
+ * text that was loaded; when nobody knows it, the table of then stays whatever it becomes. Pure.
+ */
+export function undoTarget(state: NetworkState, target: NetworkTarget, firewall: string | undefined): NetworkTarget {
+  const adjusted = new Set(target.links.map(({ name }) => name));
+  const isAdjusted = new Set(state.links.filter(({ name, isOurs }) => isOurs || adjusted.has(name)));
+  return {
+    links: [...isAdjusted].map(({ name, isOurs, kind, parent, vlanId, table, master, mtu, isUp, fixed }) => ({
+      name,
+      ...(isOurs && (kind === "vlan" || kind === "vrf") ? { kind } : {}),
+      ...(isOurs && parent !== undefined ? { parent } : {}),
+      ...(isOurs && vlanId !== undefined ? { vlanId } : {}),
+      ...(isOurs && table !== undefined ? { table } : {}),
+      ...(master === undefined ? {} : { master }),
+      mtu,
+      isUp,
+      ...(fixed === undefined ? {} : { fixed }),
+    })),
+    addresses: state.addresses.flatMap(({ link, address, isOurs, hasNoRoute }) =>
+      isOurs ? [{ link, address, ...(hasNoRoute === true ? { hasNoRoute } : {}) }] : [],
+    ),
+    routes: state.routes.flatMap(({ protocol, ...route }) => (protocol === OUR_PROTOCOL ? [route] : [])),
+    rules: state.rules.flatMap(({ protocol, ...rule }) => (protocol === OUR_PROTOCOL ? [rule] : [])),
+    ...firewallBefore(state, firewall),
+    sysctls: state.sysctls,
+    dhcp: state.dhcp,
+    isExact: true,
+    ...(state.nameServers === undefined ? {} : { nameServers: state.nameServers }),
+  };
+}
+
+function firewallBefore(
+  state: NetworkState,
+  firewall: string | undefined,
+): Pick<NetworkTarget, "firewall" | "keepsFirewall"> {
+  if (state.firewall === undefined) return {};
+  return firewall === undefined ? { keepsFirewall: true } : { firewall };
+}
+
+/** What of the driver a restore needs. */
+export interface Restorer {
+  observe(wanted: { readonly sysctls: Iterable<string> }, signal: AbortSignal): Promise<NetworkState>;
+  apply(change: Change, signal: AbortSignal): Promise<void>;
+}
+
+const MAX_ROUNDS = 4;
+
+/**
+ * Brings the machine to the target from wherever it is, and looks again until nothing differs. A change that fails does not keep the
+ * others from being made; from the second round on each line stands for itself.
+ * @throws {HostError} the first failure of the last round, or `not-restored` when something still differs.
+ */
+export async function restoreNetwork(driver: Restorer, target: NetworkTarget, signal: AbortSignal): Promise<void> {
+  for (let round = 1; ; round += 1) {
+    const state = await driver.observe({ sysctls: sysctlsOf(target) }, signal);
+    const changes = diffNetwork(state, target);
+    if (changes.length === 0) return;
+    if (round > MAX_ROUNDS) throw new HostError("not-restored", `the network still differs: ${changes[0]?.kind}`);
+    let failure: Error | undefined;
+    for (const change of round === 1 ? changes : changes.flatMap(singly)) {
+      try {
+        await driver.apply(change, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        failure ??= toError(error);
+      }
+    }
+    if (failure !== undefined && round === MAX_ROUNDS) throw failure;
+  }
+}
+
+function singly(change: Change): readonly Change[] {
+  return change.kind === "ip" ? change.lines.map((line) => ({ kind: "ip", lines: [line] })) : [change];
+}

@@ -1,0 +1,27 @@
+import { z } from "zod";
+import { UnixMilliseconds } from "./values.ts";
+
+/** How long a change has to prove itself unless it is asked otherwise, and the least and most that may be asked, in seconds. */
+export const CONFIRM_SECONDS = { usual: 120, min: 30, max: 3600 } as const;
+/** How long a trial may last, in minutes. */
+export const TRY_MINUTES = [10, 30, 60] as const;
+
+/**
+ * How the change of a document is to be confirmed by the node, which ends with the document's version. `seconds` is the time to prove
+ * itself; with `tryMinutes` it is a trial, which must also be kept before that time is over.
+ */
+export const ConfirmRequest = z.object({
+  seconds: z.int().min(CONFIRM_SECONDS.min).max(CONFIRM_SECONDS.max).optional(),
+  tryMinutes: z.literal([...TRY_MINUTES]).optional(),
+  /** Tells a change that is asked for once more from the one before. */
+  askedAt: UnixMilliseconds,
+});
+export type ConfirmRequest = z.infer<typeof ConfirmRequest>;
+
+/** Why a change was taken back: a code, what was seen, and the step that failed if one did. */
+export const WhyTakenBack = z.object({
+  code: z.string().max(64),
+  evidence: z.string().max(2048),
+  step: z.object({ kind: z.string().max(64), subject: z.string().max(512) }).optional(),
+});
+export type WhyTakenBack = z.infer<typeof WhyTakenBack>;

@@ -1,0 +1,51 @@
+import { z } from "zod";
+import { TRY_MINUTES, WhyTakenBack } from "./commit.ts";
+import { JsonObject, UnixMilliseconds, Version } from "./values.ts";
+
+const Versions = z.partialRecord(z.enum(["node", "cluster", "domain"]), Version);
+
+/** A change of the network that is being applied or proven, or tried until its time is over. */
+export const PendingChange = z.object({
+  mode: z.enum(["save", "try"]),
+  state: z.enum(["applying", "proving", "awaiting-keep"]),
+  since: UnixMilliseconds,
+  /** By the wall clock as it was set at the beginning; `secondsLeft` is what counts. */
+  deadline: UnixMilliseconds,
+  secondsLeft: z.number().min(0),
+  versions: Versions,
+  /** Tried on this machine, and not of a document. */
+  isLocal: z.boolean(),
+  /** Who is to be reached again: the control plane, and one of so many gateways. */
+  before: z.object({ session: z.boolean(), gateways: z.int().min(0) }),
+  /** Who was not reached at the last try, a line each. */
+  unreached: z.array(z.string().max(1024)).max(64),
+});
+export type PendingChange = z.infer<typeof PendingChange>;
+
+/** A change that was taken back: when, by whom, and what spoke against it. */
+export const TakenBackChange = z.object({
+  at: UnixMilliseconds,
+  by: z.enum(["agent", "guard"]),
+  ...WhyTakenBack.shape,
+  mode: z.enum(["save", "try"]),
+  isLocal: z.boolean(),
+  versions: Versions,
+  /** It is tried again, it is not until it is changed, or another one is in force since. */
+  is: z.enum(["waiting", "refused", "over"]),
+  failed: z.array(z.string().max(512)).max(64),
+});
+export type TakenBackChange = z.infer<typeof TakenBackChange>;
+
+/** How changes of the network stand on this node. */
+export const CommitReport = z.object({
+  schema: z.literal(1),
+  pending: PendingChange.optional(),
+  lastTakenBack: TakenBackChange.optional(),
+  /** What is in force in the place of the documents' network, until the machine starts anew. */
+  kept: z.object({ since: UnixMilliseconds }).optional(),
+});
+export type CommitReport = z.infer<typeof CommitReport>;
+
+/** A network to try on this machine, as a document would have it. */
+export const NetworkTryRequest = z.strictObject({ network: JsonObject, minutes: z.literal([...TRY_MINUTES]) });
+export type NetworkTryRequest = z.infer<typeof NetworkTryRequest>;

@@ -1,0 +1,43 @@
+import { expect, test } from "vitest";
+import { differences } from "../support/machine-state.ts";
+import { lanSection, networkStage } from "../support/network-stage.ts";
+import { waitFor } from "../support/wait-for.ts";
+
+const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
+const stage = networkStage({ route: [], table: [], link: [] });
+/** Once a minute everything is looked at. */
+const LIMIT_MS = 75_000;
+
+/** What somebody else does to a machine, by its name. */
+const WAYS: Readonly<Record<string, string>> = {
+  route: "ip route del 10.30.0.0/16 dev eth1 proto 218 && ip route add 10.30.0.0/16 via 192.168.1.1",
+  table: "nft flush table inet holdfast",
+  link: "ip address del 10.9.0.1/24 dev eth1",
+};
+
+test("what somebody else changes of ours is put back, and counted", async () => {
+  const outcomes = await Promise.all(
+    Object.entries(WAYS).map(async ([name, line]) => {
+      const machine = stage.machine(name);
+      await machine.apply({
+        ...lanSection(WAN),
+        routes: [{ dest: "10.30.0.0/16", dev: "eth1", via: "10.9.0.2" }],
+        nats: [{ source: "10.9.0.0/24", masquerade: true }],
+      });
+      const ours = machine.state();
+      const before = driftsOf(await machine.reported());
+      machine.sh(line);
+      expect(differences(ours, machine.state())).not.toEqual([]);
+      const isBack = (): boolean => differences(ours, machine.state()).every((line) => line.includes(": + "));
+      await waitFor(`${line} is put back`, isBack, LIMIT_MS);
+      await waitFor("it is counted", async () => driftsOf(await machine.reported()) > before, LIMIT_MS);
+      return `${name}: put back`;
+    }),
+  );
+  expect(outcomes).toEqual(Object.keys(WAYS).map((name) => `${name}: put back`));
+}, 200_000);
+
+/** How often something of the section was put back. */
+function driftsOf(reported: Readonly<Record<string, unknown>>): number {
+  return Number(reported["config.network.drift"] ?? 0);
+}

@@ -1,0 +1,91 @@
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { differences } from "../support/machine-state.ts";
+import type { EdgeMachine } from "../support/edge-machine.ts";
+import { lanSection, networkStage } from "../support/network-stage.ts";
+import { tempDir } from "../support/temp-dir.ts";
+import { waitFor } from "../support/wait-for.ts";
+import { WrappedTools } from "../support/wrapped-tools.ts";
+
+const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
+const stage = networkStage({ lines: [], table: [], vanishing: [] });
+
+const before = { ...lanSection(WAN), nats: [{ source: "10.9.0.0/24", masquerade: true }] };
+const after = {
+  interfaces: [
+    { ...WAN, addIps: ["192.168.1.20/24"] },
+    { nic: "eth1", ip: "10.9.1.1/24", addIps: ["10.9.0.1/24"] },
+  ],
+  routes: [
+    { dest: "10.30.0.0/16", dev: "eth1", via: "10.9.0.2" },
+    { dest: "10.31.0.0/16", dev: "eth0", via: "192.168.1.1" },
+  ],
+  nats: [{ source: "10.9.1.0/24", masquerade: true }],
+};
+
+/** Its agent runs with tools that can be told to fail, and has the network from before. */
+async function withTools(name: string): Promise<readonly [EdgeMachine, WrappedTools]> {
+  const machine = stage.machine(name);
+  const tools = new WrappedTools(join(tempDir(), "tools"));
+  await machine.lab.endAgent(name);
+  await machine.start(tools.within);
+  await machine.untilOnline();
+  await machine.apply(before);
+  return [machine, tools];
+}
+
+test("a tool that fails in the middle of a change leaves the old network, and the reason is reported", async () => {
+  const [lines, table] = await Promise.all([withTools("lines"), withTools("table")]);
+  const ways = [
+    ...[0, 1, 3].map((count) => ({
+      of: lines,
+      fail: (tools: WrappedTools) => tools.failAfter("ip", count),
+      named: /ip/,
+    })),
+    { of: table, fail: (tools: WrappedTools) => tools.failAfter("nft", 0), named: /nft|firewall/ },
+  ] as const;
+  for (const {
+    of: [machine, tools],
+    fail,
+    named,
+  } of ways) {
+    const old = machine.state();
+    const { documents } = await machine.status();
+    fail(tools);
+    await machine.put({ ...after, darkMode: machine.name === "table" });
+    const version = (documents.node?.version ?? 0) + 1;
+    const status = await waitFor("it is taken back", async () => {
+      const status = await machine.status();
+      return status.documents.node?.refused === version ? status : undefined;
+    });
+    expect(differences(old, machine.state())).toEqual([]);
+    expect(status.session.state).toBe("online");
+    await waitFor("it is told why", async () => named.test(JSON.stringify(await machine.events())));
+    tools.leave();
+    // The same, once the tool does what it shall.
+    await machine.apply({ ...after, darkMode: machine.name === "table", interfaces: [...after.interfaces] });
+    expect(differences(old, machine.state())).not.toEqual([]);
+    await machine.apply(before);
+  }
+}, 180_000);
+
+test("an interface that vanishes in the middle of a change takes nothing else along, and comes back with its addresses", async () => {
+  const [machine, tools] = await withTools("vanishing");
+  tools.interruptAfter("ip", 1, `${join("$d", "real", "ip")} link del eth1`);
+  await machine.put(after);
+  await waitFor("it is gone", () => !machine.state().links.join("\n").includes("ifname=eth1"));
+  tools.leave();
+  await machine.untilOnline();
+  expect(machine.reachesController()).toBe(true);
+  expect(machine.state().addresses.join("\n")).toContain("192.168.1.2");
+  await waitFor("the node says what it lacks", async () => {
+    const { network } = (await machine.status()).sections;
+    return JSON.stringify(network).includes("eth1");
+  });
+  machine.plugLan();
+  await waitFor(
+    "the interface has its addresses again",
+    () => /ifname=eth1 .*local=10\.9\.0\.1 /.test(machine.state().addresses.join("\n")),
+    90_000,
+  );
+}, 180_000);

@@ -1,0 +1,138 @@
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+export type Tool = "ip" | "nft";
+
+/** A moment in the life of one run of a tool: its start, its end, or as it enters a call that sends to the kernel. */
+export interface ChildPoint {
+  readonly tool: Tool;
+  /** Which run of the tool it is since the plan was made, from 1. */
+  readonly run: number;
+  readonly moment: "start" | "end" | { readonly call: string; readonly nth: number };
+}
+
+/** What a tool sent to the kernel, in order: names of system calls. */
+export interface ToolRun {
+  readonly tool: Tool;
+  readonly run: number;
+  readonly args: string;
+  readonly calls: readonly string[];
+}
+
+const TOOLS: readonly Tool[] = ["ip", "nft"];
+
+/** The tools that an agent drives, each behind a script that makes it fail or die when a test plans that. */
+export class WrappedTools {
+  readonly #dir: string;
+
+  /** @param dir a directory of its own, made here. */
+  constructor(dir: string) {
+    this.#dir = dir;
+    mkdirSync(join(dir, "real"), { recursive: true });
+    for (const tool of TOOLS) {
+      copyFileSync(`/usr/sbin/${tool}`, join(dir, "real", tool));
+      writeFileSync(join(dir, tool), wrapper(dir, tool), { mode: 0o755 });
+    }
+  }
+
+  /** Put before a command line that has a mount namespace of its own already. */
+  get within(): readonly string[] {
+    const mounts = TOOLS.map((tool) => `mount --bind ${join(this.#dir, tool)} /usr/sbin/${tool}`);
+    return ["sh", "-c", `${mounts.join(" && ")} && exec "$0" "$@"`];
+  }
+
+  /** Lets every tool do what it does. */
+  leave(): void {
+    for (const name of readdirSync(this.#dir)) {
+      if (/^(?:plan|count|trace|args)\b/.test(name)) rmSync(join(this.#dir, name));
+    }
+  }
+
+  /** Writes down what every tool sends to the kernel from here on. */
+  record(): void {
+    this.#plan({ MODE: "record" });
+  }
+
+  /** What was sent since `record`. */
+  recorded(): readonly ToolRun[] {
+    return TOOLS.flatMap((tool) =>
+      Array.from({ length: this.count(tool) }, (_, at) => {
+        const run = at + 1;
+        const text = readFileSync(join(this.#dir, `trace.${tool}.${run}`), "utf8");
+        const calls = [...text.matchAll(/^(?:\d+ +)?(sendmsg|sendto)\(/gm)].map(([, name = ""]) => name);
+        return { tool, run, args: readFileSync(join(this.#dir, `args.${tool}.${run}`), "utf8").trim(), calls };
+      }),
+    );
+  }
+
+  /** How often a tool was started since the plan was made. */
+  count(tool: Tool): number {
+    const path = join(this.#dir, `count.${tool}`);
+    return existsSync(path) ? Number(readFileSync(path, "utf8")) : 0;
+  }
+
+  /** Kills the agent and the tool at the moment that is named: neither does anything more. */
+  killAt({ tool, run, moment }: ChildPoint, agent: number): void {
+    const at = typeof moment === "string" ? { CALL: moment } : { CALL: moment.call, NTH: moment.nth };
+    this.#plan({ MODE: "kill", TOOL: tool, RUN: run, AGENT: agent, ...at });
+  }
+
+  /** The next change that a tool reads from its input ends with a failure after so many of its lines, as often as is said. */
+  failAfter(tool: Tool, lines: number, times = 1): void {
+    this.#plan({ MODE: "fail", TOOL: tool, LINES: lines, TIMES: times, SCRIPT: ":" });
+  }
+
+  /** The next change that a tool reads from its input is interrupted after so many of its lines, by a line of shell, and goes on. */
+  interruptAfter(tool: Tool, lines: number, script: string): void {
+    this.#plan({ MODE: "interrupt", TOOL: tool, LINES: lines, TIMES: 1, SCRIPT: script });
+  }
+
+  #plan(values: Readonly<Record<string, string | number>>): void {
+    this.leave();
+    const quoted = (value: string | number): string => `'${String(value).replaceAll("'", "'\\''")}'`;
+    const lines = Object.entries(values).map(([name, value]) => `${name}=${quoted(value)}\n`);
+    writeFileSync(join(this.#dir, "plan"), lines.join(""));
+  }
+}
+
+/** A change comes on standard input: lines for `ip -batch`, a file for `nft -f`; a mere check or a question is let through. */
+function wrapper(dir: string, tool: Tool): string {
+  const isChange =
+    tool === "ip" ? `! grep -qE '^ *[a-z-]+ +(show|list|help)' "$in"` : `case " $* " in *" -c "*|*list*) false;; esac`;
+  return `#!/bin/sh
+d=${dir} tool=${tool} real=${dir}/real/${tool}
+[ -f $d/plan ] || exec $real "$@"
+. $d/plan
+n=$(($(cat $d/count.$tool 2>/dev/null || echo 0) + 1))
+echo $n > $d/count.$tool
+echo "$*" > $d/args.$tool.$n
+case "$MODE $TOOL" in
+"record ")
+  exec strace -f -qq -o $d/trace.$tool.$n -e trace=sendmsg,sendto -e signal=none $real "$@" ;;
+"kill $tool")
+  [ $n -eq $RUN ] || exec $real "$@"
+  in=$d/input.$tool; cat > $in
+  kill -STOP $AGENT
+  case $CALL in
+  start) ;;
+  end) $real "$@" < $in > /dev/null 2>&1 ;;
+  *) strace -f -qq -o /dev/null -e trace=$CALL -e inject=$CALL:signal=SIGKILL:when=$NTH $real "$@" < $in > /dev/null 2>&1 ;;
+  esac
+  touch $d/killed
+  kill -KILL $AGENT
+  exit 137 ;;
+"fail $tool" | "interrupt $tool")
+  in=$d/input.$tool; cat > $in
+  done=$(cat $d/count.done 2>/dev/null || echo 0)
+  if [ -s $in ] && [ $done -lt $TIMES ] && ${isChange}; then
+    echo $(($done + 1)) > $d/count.done
+    [ $tool = nft ] || head -n $LINES $in | $real "$@" || exit
+    eval "$SCRIPT"
+    if [ $MODE = fail ]; then echo "RTNETLINK answers: Cannot allocate memory" >&2; exit 1; fi
+    [ $tool = nft ] || { tail -n +$(($LINES + 1)) $in | exec $real "$@"; exit; }
+  fi
+  exec $real "$@" < $in ;;
+*) exec $real "$@" ;;
+esac
+`;
+}

@@ -1,0 +1,423 @@
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import type { CommitOptions } from "../../../../src/agent/reconcile/commit-options.ts";
+import { reconciler } from "../../../../src/agent/reconcile/section.ts";
+import { Checkpoint } from "../../../../src/checkpoint/checkpoint.ts";
+import { commitFiles, type TakenBack } from "../../../../src/checkpoint/commit-files.ts";
+import type { WindowRequest } from "../../../../src/checkpoint/window.ts";
+import { HostError } from "../../../../src/errors.ts";
+import { hostFiles } from "../../../../src/host/files.ts";
+import { ScriptedProver } from "../../../support/commit.ts";
+import { FakeClock, settle } from "../../../support/fake-clock.ts";
+import { MemoryMachine, modelSection } from "../../../support/model-section.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+import { waitFor } from "../../../support/wait-for.ts";
+import { engineRig } from "./rig.ts";
+
+const NOBODY = [{ target: "control plane 192.0.2.1:443", message: "connection timed out" }];
+
+/** An engine whose only section could cut the node off; it has `a: old`, which is proven. */
+async function rig(
+  options: { dir?: string; machine?: MemoryMachine; clock?: FakeClock; commit?: Partial<CommitOptions> } = {},
+) {
+  const { dir = join(tempDir(), "desired"), machine = new MemoryMachine(), clock = new FakeClock() } = options;
+  mkdirSync(dir, { recursive: true });
+  const prover = new ScriptedProver();
+  const takenBack: TakenBack[] = [];
+  const watched: string[] = [];
+  let request: WindowRequest & { isLocal: boolean } = { mode: "save", seconds: 60, isLocal: false };
+  const section = reconciler(modelSection(machine, { isGuarded: () => true }));
+  const one = engineRig([section], {
+    dir,
+    clock,
+    commitOptions: {
+      prover,
+      request: () => request,
+      onTakenBack: (report) => void takenBack.push(report),
+      watch: (_id, waitMs) => {
+        watched.push(`watch ${waitMs}`);
+        return Promise.resolve({ end: () => Promise.resolve(void watched.push("end")) });
+      },
+      ...options.commit,
+    },
+  });
+  one.engine.start();
+  const isThere = (value: string | undefined) => machine.values.get("a") === value;
+  return {
+    ...one,
+    machine,
+    prover,
+    takenBack,
+    watched,
+    ask: (changed: Partial<WindowRequest & { isLocal: boolean }>) => {
+      request = { ...request, ...changed };
+    },
+    a: () => machine.values.get("a"),
+    /** Lets time pass until the value is this one. */
+    until: (value: string | undefined, stepMs = 1000) =>
+      waitFor(`a is ${value}`, async () => {
+        if (isThere(value)) return true;
+        await clock.advance(stepMs);
+        return isThere(value);
+      }),
+    state: () => one.commit.window?.state,
+  };
+}
+
+async function proven(options: Parameters<typeof rig>[0] = {}) {
+  const one = await rig(options);
+  await one.want({ model: { a: "old" } });
+  expect([one.a(), one.commit.window]).toEqual(["old", undefined]);
+  return one;
+}
+
+describe("a change for good", () => {
+  test("is confirmed once everybody is reached again, and its watcher ends", async () => {
+    const one = await proven();
+    one.watched.length = 0;
+    one.prover.unreached = NOBODY;
+    const wanted = one.want({ model: { a: "new" } });
+    await waitFor("it is being proven", () => one.state() === "proving" && one.prover.attempts > 1);
+    await one.clock.advance(5000);
+    expect(one.commit.unreached).toEqual(NOBODY);
+    one.prover.unreached = [];
+    await waitFor("it is confirmed", async () => {
+      await one.clock.advance(1000);
+      return one.commit.window === undefined;
+    });
+    await wanted;
+    expect([one.a(), one.takenBack, one.watched]).toEqual(["new", [], ["watch 60000", "end"]]);
+    expect(one.commit.isProven("model", { a: "new" })).toBe(true);
+  });
+
+  test("is taken back at its deadline, with the evidence, and not tried again", async () => {
+    const one = await proven();
+    one.prover.unreached = NOBODY;
+    const wanted = one.want({ model: { a: "new" } });
+    await one.until("new");
+    await one.clock.advance(50_000);
+    expect(one.a()).toBe("new");
+    await one.until("old");
+    await wanted;
+    const evidence = "control plane 192.0.2.1:443: connection timed out";
+    expect(one.takenBack).toMatchObject([{ code: "not-proven", by: "agent", evidence, versions: { node: 2 } }]);
+    await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
+    one.prover.unreached = [];
+    one.engine.look("test");
+    await one.engine.idle();
+    expect(one.a()).toBe("old");
+    expect(one.standing().outcome).toMatchObject({ state: "failed", error: { code: "not-confirmed" } });
+    // Whatever else is desired ends it.
+    await one.want({ model: { a: "newer" } });
+    expect(one.a()).toBe("newer");
+  });
+
+  test("whose restore reaches nobody either is tried again when a session returns", async () => {
+    const one = await proven();
+    one.prover.unreached = NOBODY;
+    one.prover.afterRestore = NOBODY[0];
+    const wanted = one.want({ model: { a: "new" } });
+    await one.until("new");
+    await one.until("old");
+    await wanted;
+    await one.clock.advance(20_000);
+    expect(one.commit.withholding.held).toMatchObject({ is: "waiting", attempts: 1 });
+    one.prover.unreached = [];
+    one.prover.afterRestore = undefined;
+    one.commit.sessionOpened();
+    await one.engine.idle();
+    expect([one.a(), one.commit.withholding.held]).toEqual(["new", undefined]);
+  });
+
+  test("that is turned away by a control plane that restarts is refused only after three times", async () => {
+    const one = await proven();
+    one.prover.unreached = [{ target: "control plane 192.0.2.1:443", message: "connection refused" }];
+    const wanted = one.want({ model: { a: "new" } });
+    await one.until("new");
+    await one.until("old");
+    await wanted;
+    for (const attempts of [1, 2]) {
+      await settle();
+      expect(one.commit.withholding.held).toMatchObject({ is: "waiting", attempts });
+      one.commit.sessionOpened();
+      await one.until("new");
+      await one.until("old");
+    }
+    await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
+  });
+
+  test("is superseded by a newer one: restored first, then that is applied", async () => {
+    const one = await proven();
+    one.prover.unreached = NOBODY;
+    const seen: string[] = [];
+    one.machine.after = () => void seen.push(one.a() ?? "none");
+    const wanted = one.want({ model: { a: "new" } });
+    await waitFor("it is being proven", () => one.state() === "proving");
+    one.prover.unreached = [];
+    await one.want({ model: { a: "newer" } });
+    await wanted;
+    expect([seen, one.takenBack]).toEqual([["new", "old", "newer"], []]);
+  });
+
+  test("goes on when what is newer leaves it alone", async () => {
+    const one = await proven();
+    one.prover.unreached = NOBODY;
+    const wanted = one.want({ model: { a: "new" } });
+    await waitFor("it is being proven", () => one.state() === "proving");
+    one.engine.set({ version: { node: 3 }, config: { model: { a: "new" }, other: {} }, isActive: true });
+    await one.clock.advance(3000);
+    expect([one.a(), one.state()]).toEqual(["new", "proving"]);
+    one.prover.unreached = [];
+    await one.clock.advance(2000);
+    await wanted;
+    expect([one.a(), one.takenBack]).toEqual(["new", []]);
+  });
+
+  test("is not begun when nobody can watch it or the disk is full", async () => {
+    const refusal = new HostError("guard-failed", "no process");
+    const one = await rig({ commit: { watch: () => Promise.reject(refusal) } });
+    await one.want({ model: { a: "new" } });
+    expect([one.a(), await one.checkpoint.isPending()]).toEqual([undefined, false]);
+    expect(one.standing().outcome).toMatchObject({ state: "failed", error: { code: "guard-failed" } });
+  });
+
+  test("of which a step fails three times is refused with the step", async () => {
+    const one = await proven();
+    one.machine.before = (subject) => {
+      if (subject === "c") throw new HostError("exec-failed", "ip: line 3: RTNETLINK answers: File exists");
+    };
+    await one.want({ model: { a: "new", c: "1" } });
+    one.machine.before = (subject) => {
+      if (subject === "c" && one.a() === "new") throw new HostError("exec-failed", "ip: line 3: RTNETLINK answers");
+    };
+    for (let i = 0; i < 5; i += 1) {
+      await one.clock.advance(5000);
+      await one.engine.idle();
+    }
+    expect(one.a()).toBe("old");
+    await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
+    expect(one.commit.withholding.held).toMatchObject({
+      attempts: 3,
+      last: { code: "step-failed", step: { kind: "set" } },
+    });
+    expect(one.takenBack).toHaveLength(3);
+  });
+});
+
+describe("without a session before it, a change", () => {
+  test("is confirmed by keeping it, by a session, and by nothing else", async () => {
+    const one = await proven();
+    one.prover.session = false;
+    const wanted = one.want({ model: { a: "new" } });
+    await waitFor("it is being proven", () => one.state() === "proving");
+    await one.clock.advance(10_000);
+    expect(one.state()).toBe("proving");
+    const kept = one.engine.keep();
+    await settle();
+    await Promise.all([kept, wanted]);
+    expect([one.a(), one.takenBack]).toEqual(["new", []]);
+    const again = one.want({ model: { a: "newer" } });
+    await waitFor("it is being proven", () => one.state() === "proving");
+    one.commit.sessionOpened();
+    await waitFor("it is confirmed", async () => {
+      await one.clock.advance(1000);
+      return one.commit.window === undefined;
+    });
+    await again;
+    const last = one.want({ model: { a: "newest" } });
+    await one.until("newest");
+    await one.until("newer");
+    await last;
+    expect(one.takenBack[0]?.evidence).toContain("there was no session before the change");
+  });
+});
+
+describe("a trial", () => {
+  const TEN = { mode: "try", seconds: 600 } as const;
+
+  test("that nobody keeps ends with its time, and drift within it is put back", async () => {
+    const one = await proven();
+    one.ask(TEN);
+    await one.want({ model: { a: "new" } });
+    expect([one.a(), one.state()]).toEqual(["new", "awaiting-keep"]);
+    one.machine.values.set("a", "by hand");
+    await one.clock.advance(120_000);
+    await one.engine.idle();
+    expect([one.a(), one.state()]).toEqual(["new", "awaiting-keep"]);
+    await one.clock.advance(470_000);
+    expect(one.a()).toBe("new");
+    await one.until("old");
+    expect(one.takenBack).toMatchObject([
+      { code: "not-kept", mode: "try", evidence: expect.stringContaining("10 min") },
+    ]);
+    await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
+  });
+
+  test("stays when it is kept, and is taken back at once when it is not wanted", async () => {
+    const one = await proven();
+    one.ask(TEN);
+    await one.want({ model: { a: "new" } });
+    await one.engine.keep();
+    await one.clock.advance(700_000);
+    expect([one.a(), one.commit.window]).toEqual(["new", undefined]);
+    await one.want({ model: { a: "newer" } });
+    await one.engine.revert();
+    expect([one.a(), one.commit.window]).toEqual(["new", undefined]);
+    await expect(one.engine.keep()).rejects.toMatchObject({ code: "not-found" });
+    await expect(one.engine.revert()).rejects.toMatchObject({ code: "not-found" });
+  });
+
+  test("gives way to something newer and goes on past what leaves it alone", async () => {
+    const one = await proven();
+    one.ask(TEN);
+    await one.want({ model: { a: "new" } });
+    await one.want({ model: { a: "new" }, other: {} });
+    expect([one.a(), one.state()]).toEqual(["new", "awaiting-keep"]);
+    one.ask({ mode: "save", seconds: 60 });
+    await one.want({ model: { a: "newer" } });
+    expect([one.a(), one.commit.window, one.takenBack]).toEqual(["newer", undefined, []]);
+  });
+
+  test("is not moved by a wall clock that jumps, and counts the time that the machine sleeps", async () => {
+    const one = await proven();
+    one.ask(TEN);
+    await one.want({ model: { a: "new" } });
+    one.clock.setWall(Date.UTC(2040, 0, 1));
+    await one.clock.advance(60_000);
+    await one.engine.idle();
+    expect(one.a()).toBe("new");
+    one.clock.setWall(0);
+    await one.clock.advance(60_000);
+    expect(one.a()).toBe("new");
+    one.clock.sleepMachine(600_000);
+    one.engine.look("resumed");
+    await one.engine.idle();
+    expect(one.a()).toBe("old");
+  });
+
+  test("goes on in the next agent, and ends with its time there", async () => {
+    const first = await proven();
+    first.ask(TEN);
+    await first.want({ model: { a: "new" } });
+    await first.engine.close();
+    const { dir, machine, clock } = first;
+    const next = await rig({ dir, machine, clock });
+    next.engine.set({ version: { node: 2 }, config: { model: { a: "new" } }, isActive: true });
+    await next.engine.idle();
+    expect([next.a(), next.state()]).toEqual(["new", "awaiting-keep"]);
+    await clock.advance(590_000);
+    expect(next.a()).toBe("new");
+    await next.until("old");
+    expect(next.takenBack).toMatchObject([{ code: "not-kept" }]);
+  });
+});
+
+describe("the next agent", () => {
+  async function cutShort(mode: "save" | "try" = "save") {
+    const one = await proven();
+    one.prover.unreached = NOBODY;
+    one.ask({ mode, seconds: 600 });
+    void one.want({ model: { a: "new" } }).catch(() => undefined);
+    await waitFor("it is being proven", () => one.state() === "proving");
+    await one.engine.close();
+    expect(await one.checkpoint.isPending()).toBe(true);
+    return one;
+  }
+  const wantNew = async (next: Awaited<ReturnType<typeof rig>>) => {
+    next.engine.set({ version: { node: 2 }, config: { model: { a: "new" } }, isActive: true });
+    await next.engine.idle();
+  };
+
+  test("restores what was being proven, and tries again when a session comes", async () => {
+    const { dir, machine, clock } = await cutShort();
+    const next = await rig({ dir, machine, clock });
+    await wantNew(next);
+    expect([next.a(), next.takenBack[0]?.code]).toEqual(["old", "interrupted"]);
+    next.commit.sessionOpened();
+    await next.engine.idle();
+    expect([next.a(), next.commit.withholding.held]).toEqual(["new", undefined]);
+  });
+
+  test("after a reboot has the old one in force without any control plane; a trial is over then", async () => {
+    const { dir, machine, clock } = await cutShort("try");
+    const next = await rig({ dir, machine, clock, commit: { bootId: "0197f1a2-0000-4000-8000-0000000000ff" } });
+    next.prover.session = false;
+    await wantNew(next);
+    expect([next.a(), next.takenBack[0]?.code, next.commit.window]).toEqual(["old", "rebooted", undefined]);
+    next.commit.sessionOpened();
+    await waitFor("it is refused", () => next.commit.withholding.held?.is === "refused");
+    expect(next.a()).toBe("old");
+  });
+
+  test("puts what was proven in force at once, without proof or session", async () => {
+    const one = await proven();
+    await one.engine.close();
+    one.machine.values.clear();
+    const next = await rig({ dir: one.dir, machine: one.machine, clock: one.clock });
+    next.prover.session = false;
+    next.prover.unreached = NOBODY;
+    next.engine.set({ version: { node: 1 }, config: { model: { a: "old" } }, isActive: true });
+    await next.engine.idle();
+    expect([next.a(), next.commit.window, next.watched]).toEqual(["old", undefined, []]);
+  });
+
+  test("that finds a damaged checkpoint puts in force what was proven, and waits for a session with the rest", async () => {
+    const { dir, machine, clock } = await cutShort();
+    writeFileSync(join(dir, "checkpoint.json"), '{"format":1,"sha256":"no","body":{}}');
+    const next = await rig({ dir, machine, clock });
+    await wantNew(next);
+    expect([next.a(), next.faults]).toEqual(["old", ["damaged-file"]]);
+    next.commit.sessionOpened();
+    await next.engine.idle();
+    expect(next.a()).toBe("new");
+  });
+
+  test("reports what the guard did", async () => {
+    const one = await proven();
+    await one.engine.close();
+    const takenBack: TakenBack = {
+      at: 7,
+      by: "guard",
+      code: "interrupted",
+      evidence: "the agent ended",
+      mode: "save",
+      isLocal: false,
+      versions: { node: 2 },
+      failed: [],
+    };
+    const id = crypto.randomUUID();
+    await commitFiles(hostFiles(), one.dir).guardResult.save({ id, guards: { model: { a: "new" } }, takenBack });
+    const next = await rig({ dir: one.dir, machine: one.machine, clock: one.clock });
+    await wantNew(next);
+    expect([next.a(), next.takenBack]).toEqual(["old", [takenBack]]);
+    expect(await commitFiles(hostFiles(), one.dir).guardResult.load()).toEqual({ is: "absent" });
+  });
+});
+
+test("an agent that hung finds out that the guard took its change back, and does not go on with it", async () => {
+  const one = await proven();
+  let release = (): void => undefined;
+  one.machine.before = (subject) =>
+    subject === "b" ? new Promise<void>((resolve) => (release = () => resolve())) : undefined;
+  const wanted = one.want({ model: { a: "new", b: "1", c: "1" } });
+  await waitFor("it hangs", () => one.a() === "new");
+  const { id } = JSON.parse(readFileSync(join(one.dir, "checkpoint.json"), "utf8")).body as { id: string };
+  const guard = new Checkpoint(hostFiles(), one.dir);
+  expect(await guard.takeOver(id, 0)).toBe(true);
+  const files = commitFiles(hostFiles(), one.dir);
+  one.machine.before = () => undefined;
+  const section = reconciler(modelSection(one.machine, { isGuarded: () => true }));
+  await guard.restore([section], new AbortController().signal);
+  const about = { at: 1, by: "guard", code: "hung", evidence: "it hung", mode: "save", isLocal: false } as const;
+  const guards = { model: { a: "new", b: "1", c: "1" } };
+  await files.guardResult.save({ id, guards, takenBack: { ...about, versions: {}, failed: [] } });
+  expect(one.a()).toBe("old");
+  release();
+  await wanted;
+  await waitFor("it is as before", async () => {
+    await one.clock.advance(1000);
+    return one.a() === "old" && !one.machine.values.has("b") && one.commit.withholding.held !== undefined;
+  });
+  expect(one.takenBack).toMatchObject([{ code: "hung" }]);
+});

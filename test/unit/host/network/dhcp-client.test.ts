@@ -1,0 +1,109 @@
+import { describe, expect, it } from "vitest";
+import { systemClock } from "../../../../src/host/clock.ts";
+import type { ExecResult } from "../../../../src/host/exec.ts";
+import { hostFiles } from "../../../../src/host/files.ts";
+import { dhcpUnit, linkOfUnit } from "../../../../src/host/network/dhcp-client.ts";
+import { DhcpClients } from "../../../../src/host/network/dhcp.ts";
+import { hostReader, type Reader } from "../../../../src/host/reader.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+
+const signal = new AbortController().signal;
+
+/** A machine under systemd that has these clients installed. */
+function managed(installed: readonly string[], more: Partial<Reader> = {}, exitCode = 0) {
+  const told: (readonly string[])[] = [];
+  const reader: Reader = {
+    ...hostReader(),
+    read: () => undefined,
+    list: () => undefined,
+    fingerprint: (path) => (installed.includes(path) ? "there" : undefined),
+    ...more,
+  };
+  const dir = tempDir();
+  const clients = new DhcpClients({
+    tools: {
+      run: (file: string, args: readonly string[]): Promise<ExecResult> => {
+        told.push([file, ...args]);
+        const code = file === "ip" ? 0 : exitCode;
+        const stderr = code === 0 ? "" : "Failed\n";
+        return Promise.resolve({ exitCode: code, signal: undefined, stdout: "7: x", stderr, truncated: false });
+      },
+    },
+    files: hostFiles(),
+    reader,
+    clock: systemClock(),
+    stateDir: dir,
+    runDir: dir,
+    isManaged: true,
+  });
+  return { clients, told, dir };
+}
+
+describe("units", () => {
+  it.each([
+    ["eth0", "holdfast-dhcp@eth0.service"],
+    ["eth0.30", "holdfast-dhcp@eth0.30.service"],
+    ["wan-1", String.raw`holdfast-dhcp@wan\x2d1.service`],
+    ["ü\\", String.raw`holdfast-dhcp@\xc3\xbc\x5c.service`],
+  ])("are named for their link: %s", (link, unit) => {
+    expect(dhcpUnit(link)).toBe(unit);
+    expect(linkOfUnit(unit)).toBe(link);
+  });
+
+  it("of others are none", () => {
+    expect(linkOfUnit("holdfast-agent.service")).toBeUndefined();
+    expect(linkOfUnit("holdfast-dhcp@.service")).toBeUndefined();
+  });
+});
+
+describe("under systemd", () => {
+  it("runs the client in a unit of its own", async () => {
+    const { clients, told, dir } = managed(["/usr/sbin/dhclient", "/usr/sbin/udhcpc"]);
+    await clients.start("eth0", signal);
+    const files = `-cf ${dir}/dhcp/dhclient.conf -sf ${dir}/dhcp/script -lf ${dir}/dhcp/eth0.leases -pf ${dir}/dhclient-eth0.pid`;
+    const handed = `-e HOLDFAST_METRIC=307 -e HOLDFAST_LEASE=${dir}/dhcp-eth0.lease`;
+    expect(told.map((words) => words.join(" "))).toStrictEqual([
+      "ip -o link show dev eth0",
+      [
+        "systemd-run --quiet --collect --service-type=exec --unit=holdfast-dhcp@eth0.service --property=Restart=always",
+        "--property=RestartSec=5 --property=KillSignal=SIGTERM",
+        `--property=ExecStop=${`/usr/sbin/dhclient -r -4 -q ${files} ${handed} eth0`.replaceAll(/\S+/g, '"$&"')}`,
+        `--setenv=HOLDFAST_METRIC=307 --setenv=HOLDFAST_LEASE=${dir}/dhcp-eth0.lease --`,
+        `/usr/sbin/dhclient -d -4 -q ${files} ${handed} eth0`,
+      ].join(" "),
+    ]);
+  });
+
+  it("finds it again by its unit, and ends it", async () => {
+    const list = () => ["holdfast-dhcp@eth0.service", "other.service"];
+    const { clients, told } = managed(["/usr/sbin/udhcpc"], { list });
+    expect([...(await clients.observe())]).toStrictEqual(["eth0"]);
+    await clients.start("eth0", signal);
+    expect(told).toStrictEqual([]);
+    await clients.stop("eth0", signal);
+    expect(told).toStrictEqual([["systemctl", "stop", "--", "holdfast-dhcp@eth0.service"]]);
+  });
+
+  it("says what systemd says", async () => {
+    const { clients } = managed(["/usr/sbin/udhcpc"], {}, 1);
+    const expected = { code: "dhcp-failed", message: "systemd-run: Failed" };
+    await expect(clients.start("eth0", signal)).rejects.toMatchObject(expected);
+    await expect(clients.stop("eth0", signal)).rejects.toMatchObject({ message: "systemctl: Failed" });
+    // Nothing is loaded, so there is nothing to end.
+    await managed([], {}, 5).clients.stop("eth0", signal);
+  });
+});
+
+describe("the choice", () => {
+  it("takes the best that is installed", () => {
+    const all = ["/usr/sbin/udhcpc", "/sbin/dhclient", "/usr/sbin/dhcpcd"];
+    expect(managed(all).clients.choose()?.client).toBe("dhcpcd");
+    expect(managed(all.slice(0, 2)).clients.choose()).toStrictEqual({ client: "dhclient", path: "/sbin/dhclient" });
+    expect(managed([]).clients.choose()).toBeUndefined();
+  });
+
+  it("leaves a dhcpcd alone that manages the machine", () => {
+    const read = (path: string) => (path === "/run/dhcpcd/pid" ? "77\n" : undefined);
+    expect(managed(["/usr/sbin/dhcpcd"], { read }).clients.choose()).toBeUndefined();
+  });
+});

@@ -1,0 +1,98 @@
+import { existsSync, readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { DHCP_CLIENTS } from "../../../../src/host/network/dhcp-client.ts";
+import { networkMachine, type NetworkMachine } from "../../../support/network-machine.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+import { waitFor } from "../../../support/wait-for.ts";
+
+const isInstalled = (tool: string): boolean => existsSync(`/usr/sbin/${tool}`) || existsSync(`/sbin/${tool}`);
+const LAN = "ip link add cl type veth peer name sv && ip link set sv up";
+const run = (start: boolean) => ({ kind: "dhcp", link: "cl", run: start }) as const;
+
+/** A server in a namespace of its own at the other end of `cl`, whose leases last two minutes. */
+function serve(machine: NetworkMachine, dir: string): void {
+  machine.sh(`unshare -n sleep 300 >/dev/null 2>&1 & echo $! >/run/server; sleep 0.2
+    at="nsenter -t $(cat /run/server) -n"
+    ip link set sv netns $(cat /run/server)
+    $at ip address add 192.0.2.1/24 dev sv; $at ip link set sv up
+    routes=10.99.0.0/16,192.0.2.9,0.0.0.0/0,192.0.2.1
+    $at dnsmasq -u root -p 0 -i sv -F 192.0.2.100,192.0.2.120,255.255.255.0,2m --dhcp-option=121,$routes \\
+      --dhcp-option=6,192.0.2.53 --dhcp-leasefile=${dir}/served --log-facility=${dir}/server.log --log-dhcp -C /dev/null -x /run/dnsmasq.pid`);
+}
+
+describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
+  for (const client of DHCP_CLIENTS) {
+    it.skipIf(!isInstalled(client))(`has ${client} lease an address, outlives us, and ends`, async () => {
+      const dir = tempDir();
+      const machine = await networkMachine(dir, { dhcpClients: [client] }, LAN);
+      serve(machine, dir);
+      const resolver = readFileSync("/etc/resolv.conf", "utf8");
+      // An address that another client has leased stays through it all.
+      machine.sh("ip address add 203.0.113.5/24 dev cl valid_lft 900 preferred_lft 900");
+      await machine.apply(run(true));
+      const leased = await waitFor("a leased address", async () => {
+        const { addresses, routes } = await machine.observe();
+        const found = addresses.find(({ address }) => address.startsWith("192.0.2.1"));
+        return routes.some(({ destination }) => destination === "0.0.0.0/0") && found;
+      });
+      expect(leased).toMatchObject({ link: "cl", isDynamic: true, isOurs: false });
+      expect(leased.address).toMatch(/\/24$/);
+      const restarted = await machine.restart();
+      const { routes, dhcp } = await restarted.observe();
+      expect(dhcp).toStrictEqual(["cl"]);
+      const way = { table: 254, kind: "unicast", link: "cl", protocol: 16 };
+      const metric = 300 + Number.parseInt(machine.sh("ip -o link show cl"), 10);
+      const via = (destination: string, via: string): unknown =>
+        expect.objectContaining({ ...way, destination, via, metric });
+      expect(routes).toContainEqual(via("0.0.0.0/0", "192.0.2.1"));
+      expect(routes).toContainEqual(via("10.99.0.0/16", "192.0.2.9"));
+      expect(routes).toContainEqual(expect.objectContaining({ ...way, destination: "192.0.2.0/24", metric }));
+      expect(readFileSync("/etc/resolv.conf", "utf8")).toBe(resolver);
+      // Once is enough.
+      await restarted.apply(run(true));
+      await restarted.apply(run(false));
+      const after = await restarted.observe();
+      expect(after.dhcp).toStrictEqual([]);
+      expect(after.addresses.map(({ address }) => address)).toStrictEqual(["127.0.0.1/8", "203.0.113.5/24"]);
+      expect(after.routes.filter(({ protocol }) => protocol === 16)).toStrictEqual([]);
+      await waitFor("the lease given back", () => readFileSync(`${dir}/server.log`, "utf8").includes("DHCPRELEASE"));
+      await restarted.apply(run(false));
+    });
+  }
+
+  it.skipIf(!isInstalled("udhcpc"))("notices that a client was killed, and cleans up behind it", async () => {
+    const dir = tempDir();
+    const machine = await networkMachine(dir, { dhcpClients: ["udhcpc"] }, LAN);
+    serve(machine, dir);
+    await machine.apply(run(true));
+    const has = async () => (await machine.observe()).addresses.some(({ address }) => address.startsWith("192.0.2."));
+    await waitFor("a leased address", has);
+    machine.sh(`kill -KILL $(cut -d' ' -f1 ${dir}/run/dhcp-cl.pid)`);
+    await waitFor("no client", async () => (await machine.observe()).dhcp.length === 0);
+    expect(await has()).toBe(true);
+    await machine.apply(run(false));
+    expect(await has()).toBe(false);
+  });
+});
+
+describe("without a server", () => {
+  it("says that no client is installed", async () => {
+    const machine = await networkMachine(tempDir(), { dhcpClients: [] }, LAN);
+    await expect(machine.apply(run(true))).rejects.toMatchObject({ code: "unsupported" });
+  });
+
+  it.skipIf(!isInstalled("udhcpc"))("says that there is no such link", async () => {
+    const machine = await networkMachine(tempDir(), { dhcpClients: ["udhcpc"] });
+    await expect(machine.apply(run(true))).rejects.toMatchObject({ code: "dhcp-failed" });
+    await machine.apply(run(false));
+    expect((await machine.observe()).dhcp).toStrictEqual([]);
+  });
+
+  it.skipIf(!isInstalled("udhcpc"))("takes no other process for the client", async () => {
+    const dir = tempDir();
+    const machine = await networkMachine(dir, { dhcpClients: ["udhcpc"] }, LAN);
+    machine.sh(`cat /proc/self/stat >${dir}/run/dhcp-cl.pid; cat /proc/1/stat >${dir}/run/dhcp-sv.pid`);
+    machine.sh(`echo nonsense >${dir}/run/dhcp-lo.pid`);
+    expect((await machine.observe()).dhcp).toStrictEqual([]);
+  });
+});
