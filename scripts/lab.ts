@@ -87,7 +87,8 @@ async function main([verb = "", ...args]: readonly string[]): Promise<number> {
       await Lab.open(DIR).kill(programOf(first), first === "controller" ? first : second);
       break;
     case "start":
-      if (first !== "agent") throw new LabError("an overlay is started by its agent, and the controller with 'restart'");
+      if (first !== "agent")
+        throw new LabError("an overlay is started by its agent, and the controller with 'restart'");
       await Lab.open(DIR).startAgent(second);
       break;
     case "upgrade":

@@ -86,7 +86,7 @@ function flowText({ sip, dip, p, sport, dport, lid, state, br, bw, con, meta }: 
     p === "tcp" ? state : "",
     lid === undefined ? "" : `id ${lid}`,
     bw === undefined || br === undefined ? "" : `${formatBytes(bw)} sent, ${formatBytes(br)} received`,
-    con === undefined ? "" : formatSpan(con * 1000),
+    con === undefined ? "" : formatDuration(con * 1000),
     meta === undefined
       ? ""
       : `translated, answers ${end(meta.reply["sip"], meta.reply["sport"])} → ${end(meta.reply["dip"], meta.reply["dport"])}`,
