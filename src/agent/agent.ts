@@ -148,7 +148,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     session: () => session,
   });
   const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, commit, onFault: fault });
-  const networkView = openNetworkView({ ...options, files, exec, events, state, documents, applying });
+  const networkView = openNetworkView({ ...options, ...network, exec, events, state, documents, applying });
   applying.onSettled(() => {
     mesh.look();
     networkView.look();

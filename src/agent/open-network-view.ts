@@ -3,10 +3,9 @@ import { toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { hostConntrack, type Conntrack } from "../host/conntrack.ts";
 import type { Exec } from "../host/exec.ts";
-import type { Files } from "../host/files.ts";
 import { readAddresses4, readLink } from "../host/links.ts";
 import { natCounters } from "../host/network/nat-counters.ts";
-import { networkDriver } from "../host/network/driver.ts";
+import type { NetworkDriver } from "../host/network/driver.ts";
 import { routeFinder } from "../host/network/route-to.ts";
 import type { Reader } from "../host/reader.ts";
 import { valueOf } from "../host/state-file.ts";
@@ -19,7 +18,6 @@ import { networkFacts, networkStanding, watchNetworkSection } from "./network-co
 import { networkReport } from "./network-report.ts";
 import { parsedSections } from "./parsed-sections.ts";
 import type { Standing } from "./reconcile/standing.ts";
-import type { AgentSettings } from "./settings.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { AgentState } from "./state.ts";
 import type { EventLog } from "./telemetry/events.ts";
@@ -30,8 +28,7 @@ export interface NetworkViewOptions {
   readonly clock: Clock;
   readonly exec: Exec;
   readonly reader: Reader;
-  readonly files: Files;
-  readonly settings: Pick<AgentSettings, "unit" | "stateDir" | "runDir">;
+  readonly driver: Pick<NetworkDriver, "observe" | "observeNeighbours">;
   readonly log: Logger;
   readonly state: Pick<AgentState, "adjusted">;
   readonly documents: { readonly current: Desired };
@@ -58,17 +55,7 @@ export interface NetworkView {
 
 /** Builds what looks at the network; starts no process until it is asked, or has hits to count. */
 export function openNetworkView(options: NetworkViewOptions): NetworkView {
-  const { clock, exec, reader, files, settings, log, state, events, documents, applying } = options;
-  const { stateDir, runDir } = settings;
-  const driver = networkDriver({
-    exec,
-    files,
-    reader,
-    clock,
-    stateDir,
-    runDir,
-    isManaged: settings.unit !== undefined,
-  });
+  const { clock, exec, reader, driver, log, state, events, documents, applying } = options;
   const parsed = parsedSections();
   const section = (): NetworkConfig | undefined => {
     const raw = applying.config()["network"];
