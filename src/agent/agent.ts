@@ -129,7 +129,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     session: () => session,
   });
   const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, commit, onFault: fault });
-  const networkView = openNetworkView({ ...options, files, exec, events, state, documents, applying });
+  const networkView = openNetworkView({ ...options, ...network, exec, events, state, documents, applying });
   applying.onSettled(() => {
     mesh.look();
     networkView.look();
@@ -147,7 +147,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
     applied: () => node?.applied,
     health: () => health,
-    config: () => applying.facts(),
+    config: () => ({ ...applying.facts(), ...networkView.facts() }),
     dataPlane,
     spool,
     hasFaults: () => faults.all.length > 0,

@@ -1,5 +1,7 @@
 import type { Clock } from "../host/clock.ts";
 import { AgentError } from "../errors.ts";
+import type { ShadowMap } from "../protocol/shadow.ts";
+import type { NodeType } from "../protocol/values.ts";
 import type { Standing } from "./reconcile/standing.ts";
 import { STALE_OVER } from "./telemetry/arp-watch.ts";
 import { watchConditions, type Condition } from "./telemetry/condition-watch.ts";
@@ -50,6 +52,11 @@ function leaseConditions({ issues }: Standing): readonly Condition[] {
     }));
 }
 
+/** Where the section stands. */
+export function networkStanding(standings: readonly Standing[]): Standing | undefined {
+  return standings.find(({ section }) => section === SECTION);
+}
+
 /** Raises and clears the events of the section `network`. */
 export function watchNetworkSection({
   clock,
@@ -66,11 +73,25 @@ export function watchNetworkSection({
   return watchConditions({
     clock,
     events,
-    read: () => [...networkConditions(standings().find(({ section }) => section === SECTION)), ...others()],
+    read: () => [...networkConditions(networkStanding(standings())), ...others()],
     adopt: ({ eventType, object }) => {
       if (eventType === ROUTE_ERROR) return ROUTES_OVER;
       if (eventType !== NETWORK_ERROR) return undefined;
       return object.startsWith(LEASE) ? LEASE_OVER : object.startsWith("arp:") ? STALE_OVER : undefined;
     },
   });
+}
+
+/**
+ * Whether the machine's network is what is configured, for the shadow; without a section in the configuration it is not, so that what
+ * runs can be taken over. Nothing for an agent, which has no such section, and before the section was looked at. Pure.
+ */
+export function networkFacts(
+  nodeType: NodeType | undefined,
+  hasSection: boolean,
+  standing: Standing | undefined,
+): ShadowMap {
+  if (nodeType !== "Node") return {};
+  if (!hasSection) return { "netplan.saved": "false" };
+  return standing === undefined ? {} : { "netplan.saved": String(standing.outcome.state === "converged") };
 }

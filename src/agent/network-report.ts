@@ -1,4 +1,12 @@
-import { OUR_PROTOCOL, type NeighbourState, type NetworkState } from "../host/network/state.ts";
+import {
+  OUR_PROTOCOL,
+  type AddressState,
+  type LinkState,
+  type NeighbourState,
+  type NetworkState,
+  type RouteState,
+  type RuleState,
+} from "../host/network/state.ts";
 import { NETWORK_REPORT_LIMITS, type NetworkReport } from "../protocol/local-network.ts";
 
 /** What is looked at for people. */
@@ -18,45 +26,39 @@ export function networkReport({ links, addresses, routes, rules, neighbours }: O
   };
   return {
     schema: 1,
-    links: bounded("links", links).map(
-      ({ name, kind, parent, vlanId, master, mac, mtu, isUp, hasCarrier, isOurs }) => ({
-        name,
-        ...optional({ kind, parent, vlanId, master, mac }),
-        mtu,
-        isUp,
-        hasCarrier,
-        isOurs,
-      }),
-    ),
-    addresses: bounded("addresses", addresses).map(({ link, address, isOurs, isDynamic }) => ({
-      link,
-      address,
-      isOurs,
-      isDynamic,
-    })),
-    routes: bounded("routes", routes).map(({ table, kind, destination, via, link, metric, protocol, source }) => ({
-      table,
-      kind,
-      destination,
-      ...optional({ via, link, source }),
-      metric,
-      protocol,
-      isOurs: protocol === OUR_PROTOCOL,
-    })),
-    rules: bounded("rules", rules).map(({ priority, from, to, inLink, outLink, mark, mask, table, protocol }) => ({
-      priority,
-      ...optional({ from, to, inLink, outLink, mark, mask }),
-      table,
-      isOurs: protocol === OUR_PROTOCOL,
-    })),
-    neighbours: bounded("neighbours", neighbours).map(({ link, address, mac, states }) => ({
-      link,
-      address,
-      ...optional({ mac }),
-      states: states.slice(0, 8),
-    })),
+    links: bounded("links", links).map(linkView),
+    addresses: bounded("addresses", addresses).map(addressView),
+    routes: bounded("routes", routes).map(routeView),
+    rules: bounded("rules", rules).map(ruleView),
+    neighbours: bounded("neighbours", neighbours).map(neighbourView),
     truncated,
   };
+}
+
+type View<K extends Kind> = NetworkReport[K][number];
+
+function linkView(state: LinkState): View<"links"> {
+  const { name, kind, parent, vlanId, master, mac, mtu, isUp, hasCarrier, isOurs } = state;
+  return { name, ...optional({ kind, parent, vlanId, master, mac }), mtu, isUp, hasCarrier, isOurs };
+}
+
+function addressView({ link, address, isOurs, isDynamic }: AddressState): View<"addresses"> {
+  return { link, address, isOurs, isDynamic };
+}
+
+function routeView(state: RouteState): View<"routes"> {
+  const { table, kind, destination, via, link, metric, protocol, source } = state;
+  const isOurs = protocol === OUR_PROTOCOL;
+  return { table, kind, destination, ...optional({ via, link, source }), metric, protocol, isOurs };
+}
+
+function ruleView({ priority, from, to, inLink, outLink, mark, mask, table, protocol }: RuleState): View<"rules"> {
+  const known = optional({ from, to, inLink, outLink, mark, mask });
+  return { priority, ...known, table, isOurs: protocol === OUR_PROTOCOL };
+}
+
+function neighbourView({ link, address, mac, states }: NeighbourState): View<"neighbours"> {
+  return { link, address, ...optional({ mac }), states: states.slice(0, 8) };
 }
 
 type Known<Fields> = { readonly [Key in keyof Fields]?: Exclude<Fields[Key], undefined> };

@@ -3,22 +3,21 @@ import { toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { hostConntrack, type Conntrack } from "../host/conntrack.ts";
 import type { Exec } from "../host/exec.ts";
-import type { Files } from "../host/files.ts";
 import { readAddresses4, readLink } from "../host/links.ts";
 import { natCounters } from "../host/network/nat-counters.ts";
-import { networkDriver } from "../host/network/driver.ts";
+import type { NetworkDriver } from "../host/network/driver.ts";
 import { routeFinder } from "../host/network/route-to.ts";
 import type { Reader } from "../host/reader.ts";
 import { valueOf } from "../host/state-file.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { NetworkReport, RouteAnswer } from "../protocol/local-network.ts";
+import type { ShadowMap } from "../protocol/shadow.ts";
 import type { NetworkConfig } from "../protocol/sections/network-config.ts";
 import { trackedNats, type TrackedNat } from "../protocol/sections/nat-tracker.ts";
-import { watchNetworkSection } from "./network-conditions.ts";
+import { networkFacts, networkStanding, watchNetworkSection } from "./network-conditions.ts";
 import { networkReport } from "./network-report.ts";
 import { parsedSections } from "./parsed-sections.ts";
 import type { Standing } from "./reconcile/standing.ts";
-import type { AgentSettings } from "./settings.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { AgentState } from "./state.ts";
 import type { EventLog } from "./telemetry/events.ts";
@@ -29,8 +28,7 @@ export interface NetworkViewOptions {
   readonly clock: Clock;
   readonly exec: Exec;
   readonly reader: Reader;
-  readonly files: Files;
-  readonly settings: Pick<AgentSettings, "unit" | "stateDir" | "runDir">;
+  readonly driver: Pick<NetworkDriver, "observe" | "observeNeighbours">;
   readonly log: Logger;
   readonly state: Pick<AgentState, "adjusted">;
   readonly documents: { readonly current: Desired };
@@ -43,6 +41,8 @@ export interface NetworkView {
   /** Looks again at what the configuration has become. */
   look(): void;
   close(): void;
+  /** What the shadow says besides what each link is. */
+  facts(): ShadowMap;
   readonly conntrack: Conntrack;
   /** The translations of the configuration in force. */
   nats(): readonly TrackedNat[];
@@ -55,17 +55,7 @@ export interface NetworkView {
 
 /** Builds what looks at the network; starts no process until it is asked, or has hits to count. */
 export function openNetworkView(options: NetworkViewOptions): NetworkView {
-  const { clock, exec, reader, files, settings, log, state, events, documents, applying } = options;
-  const { stateDir, runDir } = settings;
-  const driver = networkDriver({
-    exec,
-    files,
-    reader,
-    clock,
-    stateDir,
-    runDir,
-    isManaged: settings.unit !== undefined,
-  });
+  const { clock, exec, reader, driver, log, state, events, documents, applying } = options;
   const parsed = parsedSections();
   const section = (): NetworkConfig | undefined => {
     const raw = applying.config()["network"];
@@ -107,6 +97,12 @@ export function openNetworkView(options: NetworkViewOptions): NetworkView {
       arp.close();
       conditions.close();
     },
+    facts: () =>
+      networkFacts(
+        documents.current.node?.body.type,
+        applying.config()["network"] !== undefined,
+        networkStanding(applying.engine.standings),
+      ),
     conntrack: hostConntrack({
       exec,
       reader,

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../host/clock.ts";
-import { readAddresses } from "../host/links.ts";
+import { readAddresses, readAddresses4, type LinkAddress } from "../host/links.ts";
 import type { Reader } from "../host/reader.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
@@ -56,18 +56,21 @@ export function openReports(options: OpenReportsOptions): {
     log: log.child({ component: "shadow" }),
     acknowledged,
     facts: () => ({
-      ...shadowFacts(readMachine(reader, clock, readAddresses, runDir), {
-        packageVersion: packageVersion(buildInfo),
-        build: buildInfo.build,
-        version: secondsOf(applied()?.get("node")?.at),
-        domainUpdatedAt: secondsOf(applied()?.get("domain")?.at),
-        publishTime: clock.now(),
-        startupError: hasFaults(),
-        config: config(),
-        isDnsHealthy: health()?.results().dns?.isHealthy,
-        isRepositoryReachable: repositoryState(health()),
-        isSshLocal: health()?.results().isSshLocal,
-      }),
+      ...shadowFacts(
+        readMachine(reader, clock, () => everyAddress(reader), runDir),
+        {
+          packageVersion: packageVersion(buildInfo),
+          build: buildInfo.build,
+          version: secondsOf(applied()?.get("node")?.at),
+          domainUpdatedAt: secondsOf(applied()?.get("domain")?.at),
+          publishTime: clock.now(),
+          startupError: hasFaults(),
+          config: config(),
+          isDnsHealthy: health()?.results().dns?.isHealthy,
+          isRepositoryReachable: repositoryState(health()),
+          isSshLocal: health()?.results().isSshLocal,
+        },
+      ),
       ...dataPlane.facts(),
     }),
     keep,
@@ -85,4 +88,10 @@ export function openReports(options: OpenReportsOptions): {
       }),
   });
   return { reporting, beating };
+}
+
+/** A cable that is pulled takes no IPv4 address out of the shadow. */
+function everyAddress(reader: Reader): readonly LinkAddress[] {
+  const running = readAddresses();
+  return [...readAddresses4(reader, running), ...running.filter(({ family }) => family === 6)];
 }

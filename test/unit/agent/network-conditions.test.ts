@@ -66,7 +66,6 @@ test("what vanishes again, and a lease that does not come", () => {
       issues: [
         {
           path: "network.interfaces[0]",
-          id: "wan0",
           code: "no-lease",
           message: "no DHCP server has answered on wan0 yet",
         },

@@ -3,7 +3,7 @@ import {
   afterEvent,
   isExpired,
   leftOf,
-  Window,
+  type Window,
   type WindowEnd,
   type WindowEvent,
 } from "../../../src/checkpoint/window.ts";
