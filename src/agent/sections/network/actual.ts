@@ -34,6 +34,13 @@ export function isEmptyRecord({ links, sysctls, vrfs, firewalls }: NetworkRecord
   return [links, sysctls, vrfs, firewalls].every((part) => Object.keys(part).length === 0);
 }
 
+/** A speed and duplex that the driver of a link cannot fix, and why. */
+export interface Unfixable {
+  readonly speedMbps: number;
+  readonly duplex: "full" | "half";
+  readonly reason: string;
+}
+
 /** The section after reading, and where in the document its parts stand. */
 export interface NetworkDesired {
   readonly config: NetworkConfig;
@@ -47,6 +54,8 @@ export interface NetworkActual {
   readonly features: NetworkFeatures;
   readonly record: NetworkRecord;
   readonly carrier: Carrier | undefined;
+  /** What the drivers of links have refused, by link. */
+  readonly unfixable: ReadonlyMap<string, Unfixable>;
   /** This node holds what the active member of its cluster holds. */
   readonly isActiveMember: boolean;
 }

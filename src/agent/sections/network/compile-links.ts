@@ -36,13 +36,15 @@ export function compileLinks(desired: NetworkDesired, actual: NetworkActual): Co
       wait(nic.nic, "no-interface", `this machine has no interface ${nic.nic}`);
       continue;
     }
+    const refused = refusalOf(nic, actual);
+    if (refused !== undefined) wait(nic.nic, "unsupported", refused);
     const mtu = nic.mtu ?? record.links[nic.nic]?.mtu ?? found.mtu;
     links.push({
       name: nic.nic,
       ...masterOf(nic.vrf),
       mtu,
       isUp: true,
-      ...(nic.fixed === undefined ? {} : { fixed: nic.fixed }),
+      ...(nic.fixed === undefined || refused !== undefined ? {} : { fixed: nic.fixed }),
     });
     if (nic.dhcp && !features.dhcp) {
       wait(nic.nic, "unsupported", features.reasons.get("dhcp") ?? "this machine has no DHCP client");
@@ -93,6 +95,14 @@ function vrfDevices(desired: NetworkDesired, actual: NetworkActual): LinkTarget[
 function ownAddresses(nic: NetworkInterface, { isActiveMember }: NetworkActual): readonly string[] {
   const shared = nic.clusterIp === undefined || !isActiveMember ? [] : [`${nic.clusterIp}/32`];
   return [...(nic.ip === undefined ? [] : [nic.ip]), ...nic.addIps, ...shared];
+}
+
+/** Why its speed cannot be fixed: the driver has said so. Another speed is tried. */
+function refusalOf({ nic, fixed }: NetworkInterface, { unfixable }: NetworkActual): string | undefined {
+  const refused = unfixable.get(nic);
+  const isSame = refused?.speedMbps === fixed?.speedMbps && refused?.duplex === fixed?.duplex;
+  if (refused === undefined || !isSame) return undefined;
+  return `its speed stays as it is: the driver cannot fix ${refused.speedMbps} Mbit/s ${refused.duplex} duplex (${refused.reason})`;
 }
 
 /** The next hop that it names, or that its lease has brought. */

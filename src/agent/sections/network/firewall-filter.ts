@@ -55,8 +55,12 @@ export function localChains(contexts: readonly Context[], actual: NetworkActual,
   const apart = actual.features.vrf ? [] : apartLines(contexts, actual);
   const dark = ["icmp type echo-request drop", "icmpv6 type echo-request drop"];
   const input = [...apart, ...(isDark ? dark : [])];
-  // What is closed answers with nothing.
-  const output = ["ct direction reply tcp flags & rst == rst drop", "icmp type destination-unreachable drop"];
+  // What is closed here answers with nothing. A refusal of what passes through has the other end's address, and without "fragmentation
+  // needed" (RFC 1191) large packets would vanish.
+  const output = [
+    "ct direction reply tcp flags & rst == rst fib saddr type local drop",
+    "icmp type destination-unreachable icmp code != { frag-needed, admin-prohibited } drop",
+  ];
   return [
     {
       name: "input",

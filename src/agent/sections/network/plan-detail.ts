@@ -3,6 +3,7 @@ import type { NetworkStep } from "./plan.ts";
 
 /** How many things of one sort are named. */
 const MAX_NAMED = 4;
+const MAIN_TABLE = "254";
 
 /** A step for people: what comes, what goes, and whether flows end. Pure. */
 export function describeNetworkStep(step: NetworkStep, { state }: NetworkActual): string {
@@ -22,7 +23,7 @@ export function describeNetworkStep(step: NetworkStep, { state }: NetworkActual)
         return "takes the firewall away: what it held back passes, and translated flows end";
       return `${state.firewall === undefined ? "loads the firewall" : "replaces the firewall"} in one go; established flows go on`;
     case "sysctl":
-      return listed(change.values.map(([name, value]) => `${name} ${state.sysctls.get(name) ?? "?"} → ${value}`));
+      return listed(change.values.map(([name, value]) => `${name} ${formerOf(name, value, state)}→ ${value}`));
     case "ethtool": {
       const { link, fixed } = change;
       const mode = fixed === undefined ? "negotiated" : `${fixed.speedMbps} Mbit/s ${fixed.duplex} duplex`;
@@ -33,6 +34,12 @@ export function describeNetworkStep(step: NetworkStep, { state }: NetworkActual)
     case "resolver":
       return `name servers: ${state.nameServers?.join(" ") ?? "the system's"} → ${change.servers?.join(" ") ?? "the system's"}`;
   }
+}
+
+/** What a setting has now; the step that puts it back comes when it has something else. */
+function formerOf(name: string, value: string, { sysctls }: NetworkActual["state"]): string {
+  const former = sysctls.get(name) ?? "?";
+  return former === value ? "" : `${former} `;
 }
 
 /** Lines of ip(8) in words; those of one sort are counted when they are many. */
@@ -68,16 +75,28 @@ function wordsOf(line: string): readonly [string, string] | undefined {
     case "address delete":
       return ["removes address", `${rest[0]}${on}`];
     case "route prepend":
-      return ["adds route", `${rest[1]}${via}${on}`];
+      return ["adds route", routeText(rest, `${via}${on}`, after("table"))];
     case "route delete":
-      return ["removes route", `${rest[1]}${via}${on}`];
+      return ["removes route", routeText(rest, `${via}${on}`, after("table"))];
     case "rule add":
-      return ["adds rule", after("priority")];
+      return ["adds rule", ruleText(rest)];
     case "rule delete":
-      return ["removes rule", after("priority")];
+      return ["removes rule", ruleText(rest)];
     default:
       return undefined;
   }
+}
+
+/** A default route of another table moves nothing by itself, and one that leads nowhere is a wall. */
+function routeText([kind = "", destination = ""]: readonly string[], way: string, table: string): string {
+  const what = kind === "unicast" ? destination : `${kind} ${destination}`;
+  return `${what}${way}${table === MAIN_TABLE ? "" : ` in table ${table}`}`;
+}
+
+/** Its priority, whom it takes, and where they go, as ip-rule(8) says it. */
+function ruleText(words: readonly string[]): string {
+  const [, priority, ...rest] = words.slice(0, words.indexOf("protocol"));
+  return `${priority} (${rest.join(" ")})`;
 }
 
 function listed(things: readonly string[]): string {

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { HostError } from "../../../errors.ts";
 import type { Change } from "../../../host/network/change.ts";
 import { diffNetwork, sysctlsOf } from "../../../host/network/diff.ts";
 import { loadTarget, restoreNetwork } from "../../../host/network/restore.ts";
@@ -13,6 +14,7 @@ import {
   type NetworkDesired,
   type NetworkFeatures,
   type NetworkRecord,
+  type Unfixable,
 } from "./actual.ts";
 import { sysctlNames } from "./compile.ts";
 import { describeNetworkStep } from "./plan-detail.ts";
@@ -65,6 +67,8 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     return last.plan;
   };
   let known: NetworkFeatures | undefined;
+  // Whether a driver can fix a speed is known only from trying.
+  let unfixable: ReadonlyMap<string, Unfixable> = new Map();
   return {
     name: "network",
     deadlineMs: DEADLINE_MS,
@@ -77,7 +81,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     async observe(signal, desired) {
       const noted = await record.load();
       const mayOwn = await driver.mayOwn();
-      const about = { record: noted, carrier: carrier(), isActiveMember: isActiveMember() };
+      const about = { record: noted, carrier: carrier(), isActiveMember: isActiveMember(), unfixable };
       // Nothing is wanted and nothing was ever done: an idle agent starts no process.
       if (desired?.config.isPresent === false && !mayOwn && isEmptyRecord(noted)) {
         return { state: NOTHING, features: NO_FEATURES, ...about };
@@ -127,6 +131,10 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
       await driver.apply(change, signal);
     } catch (error) {
       signal.throwIfAborted();
+      if (change.kind === "ethtool" && change.fixed !== undefined && isUnsupported(error)) {
+        unfixable = new Map([...unfixable, [change.link, { ...change.fixed, reason: error.message }]]);
+        return;
+      }
       if (change.kind !== "ip") throw error;
       const state = await driver.observe({ sysctls: sysctlsOf(target) }, signal);
       const left = diffNetwork(state, target).find(({ kind }) => kind === "ip");
@@ -139,6 +147,10 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
   async function keep(wanted: NetworkRecord): Promise<void> {
     if (!isDeepStrictEqual(await record.load(), wanted)) await record.save(wanted);
   }
+}
+
+function isUnsupported(error: unknown): error is HostError {
+  return error instanceof HostError && error.code === "unsupported";
 }
 
 /** Whether nothing on the machine is ours. */

@@ -52,6 +52,20 @@ test("an address is there before the one that it replaces goes", async () => {
   expect(model.addresses.map(({ address }) => address)).toEqual(["198.51.100.10/24", "198.51.100.21/24"]);
 });
 
+test("what a plan says of rules and of routes elsewhere names the packets and the table", async () => {
+  const rules = [{ protocol: "udp", source: "private", dest: "10.91.0.0/16", action: "forward", iface: "eth1" }];
+  const { details } = await plan({ interfaces: [WAN, { nic: "eth1", ip: "10.1.0.1/24" }], rules });
+  const [text] = details.filter((detail) => detail?.includes("rule"));
+  expect(text).toMatch(/0\.0\.0\.0\/0 on eth1 in table (\d+), unreachable 0\.0\.0\.0\/0 in table \1;/);
+  expect(text).toMatch(/adds rule \d+ \(from all fwmark 0x\w+\/0x\w+ table \d+\)/);
+});
+
+test("a node in the dark still says that packets are too large to pass, and refuses what passes", async () => {
+  const { text } = await plan({ interfaces: [WAN], darkMode: true });
+  expect(text).toContain("icmp type destination-unreachable icmp code != { frag-needed, admin-prohibited } drop");
+  expect(text).toContain("rst == rst fib saddr type local drop");
+});
+
 describe("a plan that would cut the machine off", () => {
   const lost = {
     interfaces: [

@@ -97,3 +97,17 @@ test("the address of the WAN changes within its subnet, and what a stranger has 
   expect(shown).toContain("5300:\tfrom 192.0.2.77 lookup 77");
   expect(shown).toContain("table inet docker");
 });
+
+test("a speed that the driver cannot fix is named, and the rest is in force", async () => {
+  const machine = await networkMachine(tempDir(), {}, MACHINE);
+  const section = sectionOver(machine, { record: EMPTY_RECORD });
+  const nic = { nic: "eth1", ip: "10.1.0.1/24", mode: "manual", duplex: "full" };
+  await converge(section, { interfaces: [{ ...nic, speed: 1000 }] });
+  const { waits } = await stepsOf(section, { interfaces: [{ ...nic, speed: 1000 }] });
+  expect(waits).toEqual([expect.objectContaining({ path: "network.interfaces.0", code: "unsupported" })]);
+  expect(waits[0]?.message).toContain("cannot fix 1000 Mbit/s full duplex");
+  expect(machine.sh("ip -4 address show dev eth1")).toContain("10.1.0.1/24");
+  // Another speed is another question.
+  const { steps } = await stepsOf(section, { interfaces: [{ ...nic, speed: 100 }] });
+  expect(steps.map(({ kind }) => kind)).toEqual(["ethtool"]);
+});
