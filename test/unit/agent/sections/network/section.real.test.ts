@@ -3,7 +3,7 @@ import { EMPTY_RECORD } from "../../../../../src/agent/sections/network/actual.t
 import { RestoreStep } from "../../../../../src/agent/sections/network/plan.ts";
 import { networkMachine } from "../../../../support/network-machine.ts";
 import type { Notes } from "../../../../support/network-section.ts";
-import { converge, dump, sectionOver } from "../../../../support/real-network.ts";
+import { converge, dump, sectionOver, stepsOf } from "../../../../support/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;
