@@ -113,15 +113,17 @@ test("a new address wakes a waiting node at once", async () => {
   const ip = (...args: string[]): void => {
     execFileSync(inside[0] ?? "", [...inside.slice(1), "ip", ...args]);
   };
+  let woken = -1;
   const waiting = await statusWhere(
     agent,
     "the next attempt is far away",
-    ({ session }) => {
-      if (session.state !== "waiting") return false;
-      // Each attempt that fails makes the next one later, whatever it was made for.
-      const isFar = (session.retryAt ?? 0) - Date.now() > 30_000;
-      if (!isFar) wake(agent);
-      return isFar;
+    ({ session: { state, attempt, retryAt = 0 } }) => {
+      if (state !== "waiting") return false;
+      if (retryAt - Date.now() > 30_000) return true;
+      // Each attempt that fails makes the next one later, whatever it was made for; woken once, it makes one.
+      if (attempt !== woken) wake(agent);
+      woken = attempt;
+      return false;
     },
     120_000,
   );
