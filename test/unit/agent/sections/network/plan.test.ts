@@ -169,7 +169,9 @@ test("of translations that overlap the first is asked first, and each block of i
       { source: "10.5.0.0/16", masquerade: true },
     ],
   });
-  expect(text).toContain("10.5.0.0/24 : 10.6.0.0/24,\n10.7.0.0/24 : 10.8.0.0/24");
+  expect(text).toContain(
+    '10.5.0.0/24 comment "default:0" : 10.6.0.0/24,\n10.7.0.0/24 comment "default:1" : 10.8.0.0/24',
+  );
   expect(text).toContain(
     "chain dnat_254 {\ndnat ip prefix to ip daddr map @dnat_254_0\ndnat ip prefix to ip daddr map @dnat_254_1\n}",
   );
