@@ -1,6 +1,6 @@
 import { OUR_PROTOCOL, type AddressTarget, type LinkTarget, type NetworkState } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
-import type { NetworkInterface } from "../../../protocol/sections/network-config.ts";
+import type { NetworkInterface, SubInterface } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { tablesOf, vrfOf, type Member } from "./contexts.ts";
 
@@ -60,7 +60,7 @@ export function compileLinks(desired: NetworkDesired, actual: NetworkActual): Co
       } else {
         const { link: name, vlanId } = vlan;
         links.push({ name, kind: "vlan", parent: nic.nic, vlanId, ...masterOf(vlan.vrf), mtu, isUp: true });
-        members.push({ link: name, addresses: [vlan.ip, ...vlan.addIps], nic, vlan });
+        members.push({ link: name, addresses: vlanAddresses(vlan, actual), nic, vlan });
       }
     }
   }
@@ -93,6 +93,14 @@ function vrfDevices(desired: NetworkDesired, actual: NetworkActual): LinkTarget[
 function ownAddresses(nic: NetworkInterface, { isActiveMember }: NetworkActual): readonly string[] {
   const shared = nic.clusterIp === undefined || !isActiveMember ? [] : [`${nic.clusterIp}/32`];
   return [...(nic.ip === undefined ? [] : [nic.ip]), ...nic.addIps, ...shared];
+}
+
+/** Of those that come from the cluster a member has none while another one is active. */
+function vlanAddresses(
+  { ip, addIps, roleBound = [] }: SubInterface,
+  { isActiveMember }: NetworkActual,
+): readonly string[] {
+  return [ip, ...addIps].filter((address) => isActiveMember || !roleBound.includes(address));
 }
 
 /** The next hop that it names, or that its lease has brought. */
