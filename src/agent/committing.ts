@@ -80,8 +80,9 @@ export class Committing {
     const { window, kept } = this.commit;
     if (window?.isLocal === true) return withSections(config, window.guards);
     if (this.#trial !== undefined) return { ...config, network: this.#trial.network };
-    const isOver = Object.entries(kept?.over ?? {}).some(([name, raw]) => !isSameValue(valueOf(config, name), raw));
-    return kept === undefined || isOver ? config : withSections(config, kept.sections);
+    return kept === undefined || isOver(kept, (name) => valueOf(config, name))
+      ? config
+      : withSections(config, kept.sections);
   }
 
   /** Lets a change be tried again that somebody asks for expressly after it was refused. */
@@ -108,22 +109,23 @@ export class Committing {
     this.#options.onChange();
   }
 
-  /** Ends a trial of which no step was taken: there was nothing to change, or it could not be begun. */
+  /** Forgets a trial, which is its window's from then on; without one no step was taken: nothing was to change, or it could not be begun. */
   settled(): void {
-    if (this.#trial === undefined || this.commit.window !== undefined) return;
+    if (this.#trial === undefined) return;
     this.#trial = undefined;
-    this.#options.onChange();
+    if (this.commit.window === undefined) this.#options.onChange();
   }
 
   report(): CommitReport {
     const pending = this.pending();
     const last = this.commit.lastTakenBack;
     const { kept } = this.commit;
+    const isKept = kept !== undefined && !isOver(kept, (name) => this.#original(name));
     return {
       schema: 1,
       ...(pending === undefined ? {} : { pending }),
       ...(last === undefined ? {} : { lastTakenBack: this.#takenBackChange(last) }),
-      ...(kept === undefined ? {} : { kept: { since: kept.at } }),
+      ...(isKept ? { kept: { since: kept.at } } : {}),
     };
   }
 
@@ -221,6 +223,11 @@ export class Committing {
     const isKnown = Object.hasOwn(this.commit.confirmed.sections, section);
     return isKnown ? isSameValue(this.commit.confirmed.sections[section], value) : !isSameValue(value, tried);
   }
+}
+
+/** Whether the documents say otherwise than when it was kept. */
+function isOver({ over }: { readonly over: Guards }, original: (section: string) => unknown): boolean {
+  return Object.entries(over).some(([name, raw]) => !isSameValue(original(name), raw));
 }
 
 function valueOf(config: Config, section: string): unknown {

@@ -59,7 +59,7 @@ test("an address is there before the one that it replaces goes", async () => {
 test("what a plan says of rules and of routes elsewhere names the packets and the table", async () => {
   const rules = [{ protocol: "udp", source: "private", dest: "10.91.0.0/16", action: "forward", iface: "eth1" }];
   const { details } = await plan({ interfaces: [WAN, { nic: "eth1", ip: "10.1.0.1/24" }], rules });
-  const [text] = details.filter((detail) => detail?.includes("rule"));
+  const text = details.find((detail) => detail?.includes("rule"));
   expect(text).toMatch(/0\.0\.0\.0\/0 on eth1 in table (\d+), unreachable 0\.0\.0\.0\/0 in table \1;/);
   expect(text).toMatch(/adds rule \d+ \(from all fwmark 0x\w+\/0x\w+ table \d+\)/);
 });
