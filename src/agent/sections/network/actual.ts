@@ -3,6 +3,7 @@ import type { NetworkRecord } from "../../../host/network/record.ts";
 import type { NetworkState } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
+import type { NatMemo } from "./firewall-nats.ts";
 
 /** The ends of the socket that carries the control session, or carried the last one. */
 export interface Carrier {
@@ -18,6 +19,8 @@ export interface NetworkDesired {
   readonly config: NetworkConfig;
   /** JSON paths by the names of interfaces, VLANs and VRFs. */
   readonly paths: ReadonlyMap<string, string>;
+  /** Only saves time. */
+  readonly memo?: NatMemo;
 }
 
 /** What the machine has, and what else a plan depends on. */

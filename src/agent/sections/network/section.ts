@@ -66,7 +66,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     unsupported,
     parse(raw) {
       const { config, rejected, notices, isUnusable = false } = readNetwork(raw, context());
-      return { desired: { config, paths: pathsOf(raw) }, rejected, notices, isUnusable };
+      return { desired: { config, paths: pathsOf(raw), memo: new WeakMap() }, rejected, notices, isUnusable };
     },
     async observe(signal, desired) {
       const noted = await record.load();
