@@ -3,9 +3,9 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { EMPTY_RECORD, type NetworkRecord } from "../../../src/agent/sections/network/actual.ts";
+import { EMPTY_RECORD, type NetworkRecord } from "../../../src/host/network/record.ts";
 import { networkSection } from "../../../src/agent/sections/network/section.ts";
-import type { RestoreStep } from "../../../src/agent/sections/network/plan.ts";
+import type { NetworkUndo } from "../../../src/host/network/restore.ts";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostExec, type Exec } from "../../../src/host/exec.ts";
 import { hostFiles } from "../../../src/host/files.ts";
@@ -53,7 +53,7 @@ const section = networkSection({
   isActiveMember: () => true,
   unsupported: () => undefined,
 });
-let undo: RestoreStep | undefined;
+let undo: NetworkUndo | undefined;
 let passes = 0;
 
 /** Reads, observes, plans, applies, and looks whether anything is left to do: all that a pass does. */
