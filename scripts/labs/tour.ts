@@ -3,6 +3,11 @@ import type { Stop } from "../demo-tour.ts";
 
 const LAB = "scripts/lab";
 const WEB = "http://192.168.1.2:8080";
+const CONTROLLER = "203.0.113.10";
+const INTERFACES = `"interfaces":[{"nic":"eth0","ip":"192.168.1.2/24","gateway":"192.168.1.1","addIps":["192.168.1.20/24"]}]`;
+const GOOD = `{${INTERFACES}}`;
+const WALL = `{${INTERFACES},"rules":[{"protocol":"any","source":"${CONTROLLER}/32","dest":"0.0.0.0/0","action":"drop"}]}`;
+const LOOK = "ip -4 address; ip -4 route; ip rule; nft -s list ruleset";
 
 /** The stops in order; each command is in the README as it stands here. */
 export const tour: readonly Stop[] = [
@@ -48,6 +53,42 @@ export const tour: readonly Stop[] = [
     expect: /^(?=[^]*"node":"gw1")(?=[^]*"node":"gw2")[^]*"numRtt":[1-9]\d*,"hops":\[\{"hop":1,"ip":"192.168.1.1"/,
     isEventual: true,
     limitMs: 80_000,
+  },
+  {
+    title: "a good change of C's network: proven over new connections, and confirmed",
+    command: [
+      `${LAB} api PUT '/node/{c}/config/network?confirm=30' '${GOOD}' > .lab/answer`,
+      `until ${LAB} exec c ip -4 -brief address | grep 192.168.1.20; do sleep 1; done`,
+      `until ${LAB} exec c holdfast network | grep -w nothing; do sleep 1; done`,
+    ].join("\n"),
+    expect: /192\.168\.1\.20[^]*pending +nothing/,
+  },
+  {
+    title:
+      "a change that cuts C off, since it drops all that comes from the control plane: it comes back by itself, and says why",
+    command: [
+      `${LAB} api PUT '/node/{c}/config/network?confirm=30' '${WALL}' > .lab/answer`,
+      `until ${LAB} exec c holdfast network | grep 'not reached'; do sleep 1; done`,
+      `until ${LAB} exec c ping -c 1 -W 1 ${CONTROLLER} > .lab/answer; do sleep 1; done; ${LAB} exec c holdfast network`,
+    ].join("\n"),
+    expect: /not reached[^]*taken back[^]*control plane/,
+  },
+  {
+    title: "what the control plane knows of it",
+    command: `${LAB} api GET '/v2/event/{c}?eventTypes=Configuration%20Update%20Failure'`,
+    expect: /A change of the network was taken back: [^"]*control plane/,
+    isEventual: true,
+  },
+  {
+    title: "kill C's agent in the middle of another such change: the guard brings the old network back, whole",
+    command: [
+      `${LAB} exec c sh -c '${LOOK}' | sha256sum`,
+      `${LAB} api PUT '/node/{c}/config/network?confirm=30' '${WALL}' > .lab/answer`,
+      `while ${LAB} exec c ping -c 1 -W 1 ${CONTROLLER} > .lab/answer; do sleep 1; done; ${LAB} kill agent c`,
+      `until ${LAB} exec c ping -c 1 -W 1 ${CONTROLLER} > .lab/answer; do sleep 1; done; ${LAB} exec c sh -c '${LOOK}' | sha256sum`,
+      `${LAB} api PUT '/node/{c}/config/network?confirm=30' '${GOOD}' > .lab/answer; ${LAB} start agent c`,
+    ].join("\n"),
+    expect: /^([0-9a-f]{64}) [^]*\1 /,
   },
   {
     title: "remove a node, and its sessions end",

@@ -3,6 +3,7 @@ import { InputError } from "../errors.ts";
 import type { Checkpoint } from "../checkpoint/checkpoint.ts";
 import { commitFiles, type TakenBack } from "../checkpoint/commit-files.ts";
 import type { WindowRequest } from "../checkpoint/window.ts";
+import { aloneIn } from "../host/checkpoint-lock.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files.ts";
 import type { ProcessId } from "../host/process-tree.ts";
@@ -38,6 +39,9 @@ export interface CommittingOptions {
   readonly onStanding: () => void;
 }
 
+/** How long a restore waits for one by the guard. */
+const LOCK_MS = 10_000;
+
 /** Confirmed commits as documents and people ask for them: how long, on trial or for good, and what going back means. */
 export class Committing {
   readonly #options: CommittingOptions;
@@ -57,6 +61,7 @@ export class Committing {
       files: commitFiles(files, dir),
       prover,
       watch,
+      alone: (work, signal) => aloneIn(dir, { clock, waitMs: LOCK_MS, signal }, work),
       request: () => this.#request(),
       original: (section) => this.#original(section),
       refuse: (takenBack, guards) => this.#refuse(takenBack, guards),
@@ -211,7 +216,7 @@ export class Committing {
       if (!Object.entries(guards).every(([section, raw]) => this.#isBack(section, valueOf(config, section), raw)))
         continue;
       const why = { code, evidence, ...(step === undefined ? {} : { step }) };
-      const { from, to } = await documents.rollBack(name, Math.round(at), why);
+      const { from, to } = await documents.rollBack(name, Math.round(at), why, versions[name]);
       log.warn({ document: name, from, to, code, evidence }, "document refused");
       onChange();
       return true;

@@ -28,7 +28,7 @@ export function networkReport({ links, addresses, routes, rules, neighbours }: O
     schema: 1,
     links: bounded("links", links).map(linkView),
     addresses: bounded("addresses", addresses).map(addressView),
-    routes: bounded("routes", routes).map(routeView),
+    routes: routeViews(bounded("routes", routes)),
     rules: bounded("rules", rules).map(ruleView),
     neighbours: bounded("neighbours", neighbours).map(neighbourView),
     truncated,
@@ -44,6 +44,22 @@ function linkView(state: LinkState): View<"links"> {
 
 function addressView({ link, address, isOurs, isDynamic }: AddressState): View<"addresses"> {
   return { link, address, isOurs, isDynamic };
+}
+
+/** In the kernel's order, in which the first of a table and destination is taken. */
+function routeViews(routes: readonly RouteState[]): View<"routes">[] {
+  const first = new Map<string, RouteState>();
+  return routes.map((route) => {
+    const key = `${route.table} ${route.destination}`;
+    const taken = first.get(key);
+    if (taken === undefined) first.set(key, route);
+    return taken === undefined || isEqual(taken, route) ? routeView(route) : { ...routeView(route), isBehind: true };
+  });
+}
+
+/** Whether the kernel takes now one and now the other, as it does with default routes. */
+function isEqual(one: RouteState, other: RouteState): boolean {
+  return one.destination === "0.0.0.0/0" && one.metric === other.metric && one.scope === other.scope;
 }
 
 function routeView(state: RouteState): View<"routes"> {

@@ -80,7 +80,7 @@ function tableName(table: number): string {
   return TABLES[table] ?? String(table);
 }
 
-function routeText({ kind, destination, via, link, metric, protocol, source, isOurs }: RouteView): string {
+function routeText({ kind, destination, via, link, metric, protocol, source, isOurs, isBehind }: RouteView): string {
   return [
     ...(kind === "unicast" ? [] : [kind]),
     destinationText(destination),
@@ -89,6 +89,7 @@ function routeText({ kind, destination, via, link, metric, protocol, source, isO
     ...(source === undefined ? [] : ["src", source]),
     ...(metric === 0 ? [] : ["metric", String(metric)]),
     isOurs ? "(holdfast)" : `(${MAKERS[protocol] ?? `protocol ${protocol}`})`,
+    ...(isBehind === true ? ["not in force"] : []),
   ].join(" ");
 }
 

@@ -34,6 +34,8 @@ export const RouteView = z.object({
   protocol: Version,
   source: Address.optional(),
   isOurs: z.boolean(),
+  /** Another one to the same destination is taken before it. */
+  isBehind: z.boolean().optional(),
 });
 export type RouteView = z.infer<typeof RouteView>;
 

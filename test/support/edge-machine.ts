@@ -220,8 +220,8 @@ export class EdgeMachine {
   }
 
   /** Gives it back: the distribution sets what it sets at every start, and nothing of ours runs. */
-  boot(): void {
-    writeFileSync(this.#bootIdFile, `${randomUUID()}\n`);
+  boot({ isSameStart = false } = {}): void {
+    if (!isSameStart) writeFileSync(this.#bootIdFile, `${randomUUID()}\n`);
     run(["ip", "netns", "add", this.#space]);
     const site = this.#site;
     const batch = (space: string, lines: readonly string[]): string =>

@@ -1,4 +1,4 @@
-import { cpSync, existsSync, rmSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { cut, heal } from "../../scripts/labs/faults.ts";
 import { placesOf } from "../../scripts/labs/programs.ts";
@@ -134,9 +134,12 @@ export class NetworkKills {
   async #prepare(): Promise<void> {
     const machine = this.#machine;
     await machine.cutPower();
-    machine.boot();
-    rmSync(this.#stateDir, { recursive: true, force: true });
-    cpSync(this.#template, this.#stateDir, { recursive: true });
+    // The control plane would take a start of the machine that comes again, or a session counted anew, for another machine.
+    machine.boot({ isSameStart: true });
+    for (const name of readdirSync(this.#stateDir)) {
+      if (name !== "identity") rmSync(join(this.#stateDir, name), { recursive: true, force: true });
+    }
+    cpSync(this.#template, this.#stateDir, { recursive: true, filter: (path) => !path.includes("/state/identity/") });
     await machine.put(this.#section("before"));
     await machine.start([...this.#tools.within, "env", "UV_THREADPOOL_SIZE=1"]);
     await machine.untilSettled(this.#version + 1);

@@ -56,11 +56,13 @@ export class WrappedTools {
   /** What was sent since `record`. */
   recorded(): readonly ToolRun[] {
     return TOOLS.flatMap((tool) =>
-      Array.from({ length: this.count(tool) }, (_, at) => {
-        const run = at + 1;
-        const text = readFileSync(join(this.#dir, `trace.${tool}.${run}`), "utf8");
-        const calls = [...text.matchAll(/^(?:\d+ +)?(sendmsg|sendto)\(/gm)].map(([, name = ""]) => name);
-        return { tool, run, args: readFileSync(join(this.#dir, `args.${tool}.${run}`), "utf8").trim(), calls };
+      Array.from({ length: this.count(tool) }, (_, at) => at + 1).flatMap((run): ToolRun[] => {
+        const path = join(this.#dir, `trace.${tool}.${run}`);
+        // Of one that starts at this moment nothing is known yet; the change was over before.
+        if (!existsSync(path)) return [];
+        const calls = [...readFileSync(path, "utf8").matchAll(/^(?:\d+ +)?(sendmsg|sendto)\(/gm)];
+        const args = readFileSync(join(this.#dir, `args.${tool}.${run}`), "utf8").trim();
+        return [{ tool, run, args, calls: calls.map(([, name = ""]) => name) }];
       }),
     );
   }
@@ -114,7 +116,7 @@ case "$MODE $TOOL" in
   exec strace -f -qq -o $d/trace.$tool.$n -e trace=sendmsg,sendto -e signal=none $real "$@" ;;
 "kill $tool")
   [ $n -eq $RUN ] || exec $real "$@"
-  in=$d/input.$tool; cat > $in
+  in=$d/input.$tool.$$; cat > $in
   kill -STOP $AGENT
   case $CALL in
   start) ;;
@@ -125,7 +127,7 @@ case "$MODE $TOOL" in
   kill -KILL $AGENT
   exit 137 ;;
 "fail $tool" | "interrupt $tool")
-  in=$d/input.$tool; cat > $in
+  in=$d/input.$tool.$$; cat > $in
   done=$(cat $d/count.done 2>/dev/null || echo 0)
   if [ -s $in ] && [ $done -lt $TIMES ] && ${isChange}; then
     echo $(($done + 1)) > $d/count.done

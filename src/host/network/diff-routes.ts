@@ -30,13 +30,22 @@ export function diffRoutes(
   );
   const waiting = waitingForLease(state, target);
   const isHeld = ({ link, table }: RouteTarget): boolean => table === 254 && link !== undefined && waiting.has(link);
-  const missing = [...wanted].flatMap(([key, route]) =>
-    ours.has(key) || isMet(route, foreign.get(slotOf(route))) ? [] : [route],
-  );
   const isDropped = ({ link }: RouteTarget): boolean => link !== undefined && links.emptied.has(link);
+  const contested = contestedSlots(there);
+  const isThere = (key: string, route: RouteTarget): boolean =>
+    ours.has(key) || (!contested.has(slotOf(route)) && isMet(route, foreign.get(slotOf(route))));
+  const missing = [...wanted].flatMap(([key, route]) => (isThere(key, route) ? [] : [route]));
+  const isOvertaken = (key: string, route: RouteTarget): boolean => {
+    const first = foreign.get(slotOf(route));
+    return ours.has(key) && first !== undefined && first.protocol !== OUR_PROTOCOL;
+  };
+  // One that a stranger's has come before is not in force, so it can go and come again.
+  const renewed = [...wanted].flatMap(([key, route]) =>
+    isOvertaken(key, route) && !isDropped(route) ? [deleteRouteLine(route), routeLine(route)] : [],
+  );
   const again = [...wanted.values()].filter(isDropped);
   return {
-    added: inOrder(missing.filter((route) => !isDropped(route))).map(routeLine),
+    added: [...inOrder(missing.filter((route) => !isDropped(route))).map(routeLine), ...renewed],
     removed: there.flatMap((route) =>
       route.protocol === OUR_PROTOCOL && !wanted.has(routeKey(route)) && !isHeld(route) ? [deleteRouteLine(route)] : [],
     ),
@@ -64,6 +73,18 @@ function firstOfKey(routes: readonly RouteState[]): ReadonlyMap<string, RouteSta
   const first = new Map<string, RouteState>();
   for (const route of routes) if (!first.has(slotOf(route))) first.set(slotOf(route), route);
   return first;
+}
+
+/** Where strangers have several default routes, of which the kernel takes now one and now another. */
+function contestedSlots(routes: readonly RouteState[]): ReadonlySet<string> {
+  const strangers = routes.filter(
+    ({ destination, protocol }) => destination === "0.0.0.0/0" && protocol !== OUR_PROTOCOL,
+  );
+  return new Set(
+    strangers
+      .filter((route, at) => strangers.some((other, before) => before < at && slotOf(other) === slotOf(route)))
+      .map(slotOf),
+  );
 }
 
 /** A stranger's route does when it leads to the same place, however it came to be. */

@@ -37,7 +37,14 @@ const ROUTE_KINDS: Readonly<Record<string, RouteKind>> = {
   unreachable: "unreachable",
   prohibit: "prohibit",
 };
-const SCOPES: Readonly<Record<string, RouteState["scope"]>> = { 253: "link", 254: "host", link: "link", host: "host" };
+const SCOPES: Readonly<Record<string, RouteState["scope"]>> = {
+  200: "site",
+  253: "link",
+  254: "host",
+  site: "site",
+  link: "link",
+  host: "host",
+};
 /** Names of /etc/iproute2 that older tools print in spite of -N. */
 const NUMBERS: Readonly<Record<string, number>> = {
   default: 253,

@@ -32,7 +32,7 @@ export const StoredTarget = z.object({
       via: text,
       link: text,
       metric: z.number(),
-      scope: z.enum(["global", "link", "host"]),
+      scope: z.enum(["global", "site", "link", "host"]),
       isOnLink: z.boolean(),
       source: text,
     }),

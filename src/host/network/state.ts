@@ -40,6 +40,9 @@ export interface AddressState {
   readonly hasNoRoute?: boolean;
 }
 
+/** rtm_scope of rtnetlink(7): `site` is what we give our default routes, and hardly anybody else does. */
+export type RouteScope = "global" | "site" | "link" | "host";
+
 export type RouteKind = "unicast" | "unreachable" | "blackhole" | "prohibit";
 
 /** An IPv4 route, keyed as the kernel does by table, destination and metric; those with protocol 218 are ours. */
@@ -53,7 +56,7 @@ export interface RouteState {
   readonly link?: string;
   readonly metric: number;
   readonly protocol: number;
-  readonly scope: "global" | "link" | "host";
+  readonly scope: RouteScope;
   /** The gateway counts as reachable although no address says so. */
   readonly isOnLink: boolean;
   /** RTA_PREFSRC. */

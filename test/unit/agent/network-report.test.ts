@@ -35,6 +35,15 @@ const observed: ObservedNetwork = {
   neighbours: [{ link: "v0", address: "10.5.0.9", states: ["reachable"] }],
 };
 
+const seen = {
+  table: 254,
+  kind: "unicast",
+  destination: "10.9.0.0/16",
+  via: "10.5.0.9",
+  link: "v0",
+  metric: 50,
+};
+
 test("what is observed, in the form of the local API", () => {
   const report = networkReport(observed);
   expect(NetworkReport.parse(report)).toEqual(report);
@@ -52,16 +61,10 @@ test("what is observed, in the form of the local API", () => {
       },
     ],
     addresses: [{ link: "v0", address: "10.5.0.1/24", isOurs: true, isDynamic: false }],
-    routes: [218, 3].map((protocol) => ({
-      table: 254,
-      kind: "unicast",
-      destination: "10.9.0.0/16",
-      via: "10.5.0.9",
-      link: "v0",
-      metric: 50,
-      protocol,
-      isOurs: protocol === 218,
-    })),
+    routes: [
+      { ...seen, protocol: 218, isOurs: true },
+      { ...seen, protocol: 3, isOurs: false, isBehind: true },
+    ],
     rules: [{ priority: 5200, to: "11.0.0.0/8", mark: 1, mask: 255, table: 1000, isOurs: true }],
     neighbours: [{ link: "v0", address: "10.5.0.9", states: ["reachable"] }],
     truncated: {},
@@ -73,4 +76,14 @@ test("a machine with a full table is reported in part, and with the number of al
   const report = networkReport({ ...observed, routes });
   expect(report.routes).toHaveLength(NETWORK_REPORT_LIMITS.routes);
   expect(report.truncated).toEqual({ routes: NETWORK_REPORT_LIMITS.routes + 7 });
+});
+
+test("of default routes with one metric none is surely behind another of the same scope, but all are behind ours", () => {
+  const stranger: RouteState = { ...route, destination: "0.0.0.0/0", metric: 0, protocol: 4 };
+  const ours: RouteState = { ...stranger, protocol: 218, scope: "site", via: "10.5.0.1" };
+  const behind = (...routes: RouteState[]) =>
+    networkReport({ ...observed, routes }).routes.map(({ isBehind }) => isBehind === true);
+  expect(behind(stranger, { ...stranger, via: "10.5.0.2" })).toEqual([false, false]);
+  expect(behind(stranger, { ...stranger, metric: 5 }, { ...stranger, table: 77 })).toEqual([false, true, false]);
+  expect(behind(ours, stranger, stranger)).toEqual([false, true, true]);
 });

@@ -3,12 +3,13 @@ import { parseCidr } from "../../../lib/cidr.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkInterface, VrfRoute } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
-import { addressesOf, isWithin, vrfOf, type Context, type Member } from "./contexts.ts";
+import { addressesOf, isWithin, MAIN_TABLE, vrfOf, type Context, type Member } from "./contexts.ts";
 
 type RouteTarget = NetworkTarget["routes"][number];
 
 /** Behind every other route of a table, so that a lookup ends there. */
 const LAST_METRIC = 4_278_198_272;
+const ANYWHERE = "0.0.0.0/0";
 
 export interface CompiledRoutes {
   readonly routes: readonly RouteTarget[];
@@ -40,7 +41,7 @@ export function compileRoutes(
       const isApart = vrf !== undefined && !actual.features.vrf;
       if (isApart) for (const route of connectedRoutes(member, table)) add(route);
       if (member.nic === wan && member.vlan === undefined && !wan.dhcp && wan.gateway !== undefined) {
-        add(routeVia("0.0.0.0/0", wan.gateway, member, { table, metric: 0 }, actual));
+        add(routeVia(ANYWHERE, wan.gateway, member, { table, metric: 0 }, actual));
       }
       const own = member.vlan?.routes ?? member.nic.routes;
       for (const [index, { route, next }] of own.entries()) {
@@ -86,7 +87,10 @@ export function routeVia(
   { state }: NetworkActual,
 ): RouteTarget {
   const isReached = addressesOf(member, state).some((address) => isWithin(address, via));
-  return { ...at, kind: "unicast", destination, via, link: member.link, scope: "global", isOnLink: !isReached };
+  const isDefault = destination === ANYWHERE && at.table === MAIN_TABLE;
+  // Of default routes with one metric and one scope the kernel takes that whose gateway seems alive, and not the first.
+  const scope = isDefault ? "site" : "global";
+  return { ...at, kind: "unicast", destination, via, link: member.link, scope, isOnLink: !isReached };
 }
 
 /** A route to what is on the link itself. */
@@ -100,7 +104,7 @@ export function endOf(table: number): RouteTarget {
     table,
     metric: LAST_METRIC,
     kind: "unreachable",
-    destination: "0.0.0.0/0",
+    destination: ANYWHERE,
     scope: "global",
     isOnLink: false,
   };

@@ -1,12 +1,13 @@
 import { expect, test } from "vitest";
 import { EMPTY_RECORD } from "../../../../../src/agent/sections/network/actual.ts";
 import { RestoreStep } from "../../../../../src/agent/sections/network/plan.ts";
-import { networkSection } from "../../../../../src/agent/sections/network/section.ts";
-import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
+import { networkMachine } from "../../../../support/network-machine.ts";
 import type { Notes } from "../../../../support/network-section.ts";
+import { converge, dump, sectionOver, stepsOf } from "../../../../support/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;
+const CARRIER = { local: "198.51.100.10", remote: "203.0.113.9" };
 const MACHINE = `
 for n in 0 1 2; do ip link add eth$n type veth peer name far$n; ip link set far$n up; done
 ip link set eth0 up
@@ -15,67 +16,6 @@ ip route add default via 198.51.100.1 dev eth0
 ip route add 203.0.113.0/24 via 198.51.100.2 dev eth0 proto 186
 ip rule add priority 5300 from 192.0.2.77 lookup 77
 nft add table inet docker`;
-
-/** A section over the real tools in a network namespace. */
-function sectionOver(machine: NetworkMachine, notes: Notes) {
-  return networkSection({
-    driver: {
-      async features() {
-        const { vlan, vrf, nft, dhcp, reasons } = await machine.features();
-        const is = (value: unknown): boolean => value === true;
-        return {
-          vlan: is(vlan),
-          vrf: is(vrf),
-          nft: is(nft),
-          dhcp: is(dhcp),
-          reasons: new Map(Object.entries(reasons)),
-        };
-      },
-      async observe({ sysctls }) {
-        const state = await machine.observe([...sysctls]);
-        return { ...state, sysctls: new Map(Object.entries(state.sysctls)), dhcp: new Set(state.dhcp) };
-      },
-      apply: (change) => machine.apply(change),
-      mayOwn: () => machine.mayOwn(),
-      disown: () => machine.disown(),
-    },
-    record: {
-      load: () => Promise.resolve(notes.record),
-      save: (record) => {
-        notes.record = record;
-        return Promise.resolve();
-      },
-    },
-    carrier: () => ({ local: "198.51.100.10", remote: "203.0.113.9" }),
-    context: () => ({ nodeType: "Node", isMember: false }),
-    isActiveMember: () => false,
-    unsupported: () => undefined,
-  });
-}
-
-type Section = ReturnType<typeof sectionOver>;
-
-async function stepsOf(section: Section, raw: unknown) {
-  const { desired } = section.parse(raw);
-  const actual = await section.observe(signal, desired);
-  return { steps: section.plan(desired, actual), actual, waits: section.waits?.(desired, actual) ?? [] };
-}
-
-async function converge(section: Section, raw: unknown) {
-  const { steps, actual, waits } = await stepsOf(section, raw);
-  const undos = steps.flatMap((step) => section.undo(step, actual) ?? []);
-  for (const step of steps) await section.apply(step, signal);
-  expect((await stepsOf(section, raw)).steps).toEqual([]);
-  return { steps, undos, waits };
-}
-
-/** Everything that anybody could compare. */
-const dump = (machine: NetworkMachine): string =>
-  machine.sh(`
-ip -4 address show | grep -v valid_lft; ip -4 route show table all | grep -v "table local"; ip -4 rule show
-ip -d link show | grep -E "^[0-9]+:|vlan" | sed 's/ qdisc.*//'; nft -s list ruleset
-cat /proc/sys/net/ipv4/conf/*/{rp_filter,promote_secondaries,forwarding}
-`);
 
 const FULL = {
   darkMode: true,
@@ -129,7 +69,7 @@ const FULL = {
 test("a section is put to work on a real kernel, and a stored undo leaves no difference", async () => {
   const machine = await networkMachine(tempDir(), {}, MACHINE);
   const notes: Notes = { record: EMPTY_RECORD };
-  const section = sectionOver(machine, notes);
+  const section = sectionOver(machine, notes, { carrier: CARRIER });
   const before = dump(machine);
   const { undos } = await converge(section, FULL);
   const after = dump(machine);
@@ -145,7 +85,7 @@ test("a section is put to work on a real kernel, and a stored undo leaves no dif
 
 test("the address of the WAN changes within its subnet, and what a stranger has made stays", async () => {
   const machine = await networkMachine(tempDir(), {}, MACHINE);
-  const section = sectionOver(machine, { record: EMPTY_RECORD });
+  const section = sectionOver(machine, { record: EMPTY_RECORD }, { carrier: CARRIER });
   const wan = (ip: string) => ({ interfaces: [{ nic: "eth0", ip, gateway: "198.51.100.1" }] });
   await converge(section, wan("198.51.100.20/24"));
   await converge(section, wan("198.51.100.21/24"));
