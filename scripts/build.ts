@@ -1,7 +1,7 @@
 // Makes the one bundle, dist/holdfast.mjs: an ES module with everything inside that runs alone on Node 26.
 import { build, type Plugin } from "esbuild";
 import { execFileSync } from "node:child_process";
-import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { brotliCompressSync } from "node:zlib";
 import { START_FLAGS } from "../src/host/engine-flags.ts";
@@ -109,8 +109,9 @@ const packed: Plugin = {
 };
 
 const common = { bundle: true, platform: "node", target: "node26", legalComments: "none" } as const;
-await build({
+const { outputFiles } = await build({
   ...common,
+  write: false,
   entryPoints: ["src/main.ts"],
   outfile: "dist/holdfast.mjs",
   format: "esm",
@@ -132,7 +133,12 @@ await build({
 });
 // One character beyond ASCII, such as those the bundler leaves in regular expressions, and V8 keeps all of it in two bytes
 // each: 2 MB of an agent.
-const bundle = readFileSync("dist/holdfast.mjs", "utf8");
 const escape = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
-writeFileSync("dist/holdfast.mjs", bundle.replaceAll(/[^\0-\x7f]/g, escape));
-chmodSync("dist/holdfast.mjs", 0o755);
+mkdirSync("dist", { recursive: true });
+for (const { path, text } of outputFiles) {
+  const isBundle = path.endsWith(".mjs");
+  // Renamed into its place, since programs may start from the one before meanwhile.
+  const part = `${path}.${process.pid}`;
+  writeFileSync(part, isBundle ? text.replaceAll(/[^\0-\x7f]/g, escape) : text, { mode: isBundle ? 0o755 : 0o644 });
+  renameSync(part, path);
+}

@@ -3,6 +3,7 @@ import { InputError } from "../errors.ts";
 import type { Checkpoint } from "../checkpoint/checkpoint.ts";
 import { commitFiles, type TakenBack } from "../checkpoint/commit-files.ts";
 import type { WindowRequest } from "../checkpoint/window.ts";
+import { aloneIn } from "../host/checkpoint-lock.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files.ts";
 import type { ProcessId } from "../host/process-tree.ts";
@@ -38,6 +39,9 @@ export interface CommittingOptions {
   readonly onStanding: () => void;
 }
 
+/** How long a restore waits for one by the guard. */
+const LOCK_MS = 10_000;
+
 /** Confirmed commits as documents and people ask for them: how long, on trial or for good, and what going back means. */
 export class Committing {
   readonly #options: CommittingOptions;
@@ -57,6 +61,7 @@ export class Committing {
       files: commitFiles(files, dir),
       prover,
       watch,
+      alone: (work, signal) => aloneIn(dir, { clock, waitMs: LOCK_MS, signal }, work),
       request: () => this.#request(),
       original: (section) => this.#original(section),
       refuse: (takenBack, guards) => this.#refuse(takenBack, guards),
@@ -80,8 +85,9 @@ export class Committing {
     const { window, kept } = this.commit;
     if (window?.isLocal === true) return withSections(config, window.guards);
     if (this.#trial !== undefined) return { ...config, network: this.#trial.network };
-    const isOver = Object.entries(kept?.over ?? {}).some(([name, raw]) => !isSameValue(valueOf(config, name), raw));
-    return kept === undefined || isOver ? config : withSections(config, kept.sections);
+    return kept === undefined || isOver(kept, (name) => valueOf(config, name))
+      ? config
+      : withSections(config, kept.sections);
   }
 
   /** Lets a change be tried again that somebody asks for expressly after it was refused. */
@@ -108,22 +114,23 @@ export class Committing {
     this.#options.onChange();
   }
 
-  /** Ends a trial of which no step was taken: there was nothing to change, or it could not be begun. */
+  /** Forgets a trial, which is its window's from then on; without one no step was taken: nothing was to change, or it could not be begun. */
   settled(): void {
-    if (this.#trial === undefined || this.commit.window !== undefined) return;
+    if (this.#trial === undefined) return;
     this.#trial = undefined;
-    this.#options.onChange();
+    if (this.commit.window === undefined) this.#options.onChange();
   }
 
   report(): CommitReport {
     const pending = this.pending();
     const last = this.commit.lastTakenBack;
     const { kept } = this.commit;
+    const isKept = kept !== undefined && !isOver(kept, (name) => this.#original(name));
     return {
       schema: 1,
       ...(pending === undefined ? {} : { pending }),
       ...(last === undefined ? {} : { lastTakenBack: this.#takenBackChange(last) }),
-      ...(kept === undefined ? {} : { kept: { since: kept.at } }),
+      ...(isKept ? { kept: { since: kept.at } } : {}),
     };
   }
 
@@ -209,7 +216,7 @@ export class Committing {
       if (!Object.entries(guards).every(([section, raw]) => this.#isBack(section, valueOf(config, section), raw)))
         continue;
       const why = { code, evidence, ...(step === undefined ? {} : { step }) };
-      const { from, to } = await documents.rollBack(name, Math.round(at), why);
+      const { from, to } = await documents.rollBack(name, Math.round(at), why, versions[name]);
       log.warn({ document: name, from, to, code, evidence }, "document refused");
       onChange();
       return true;
@@ -221,6 +228,11 @@ export class Committing {
     const isKnown = Object.hasOwn(this.commit.confirmed.sections, section);
     return isKnown ? isSameValue(this.commit.confirmed.sections[section], value) : !isSameValue(value, tried);
   }
+}
+
+/** Whether the documents say otherwise than when it was kept. */
+function isOver({ over }: { readonly over: Guards }, original: (section: string) => unknown): boolean {
+  return Object.entries(over).some(([name, raw]) => !isSameValue(original(name), raw));
 }
 
 function valueOf(config: Config, section: string): unknown {

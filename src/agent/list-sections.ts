@@ -1,8 +1,8 @@
 import { readAddresses4 } from "../host/links.ts";
 import type { Overlay } from "../host/overlay.ts";
 import type { Reader } from "../host/reader.ts";
+import { isActiveMember } from "./active-member.ts";
 import type { Desired } from "./shadow/desired.ts";
-import type { NodeDocument } from "../protocol/documents.ts";
 import { reconciler, type Reconciler } from "./reconcile/section.ts";
 import { isOwnName } from "../protocol/own-name.ts";
 import type { ReadDomain } from "../protocol/domain-view.ts";
@@ -44,18 +44,13 @@ export function listSections({ overlay, documents, domain, reader, network }: Se
       networkSection({
         ...network,
         context: () => ({ nodeType: nodeType(), isMember: isMember() }),
-        isActiveMember: () => isMember() && isConfiguredActive(node()),
+        isActiveMember: () => isActiveMember(node()),
       }),
     ),
     reconciler(gatewaySection({ overlay, nodeType, surroundings })),
     reconciler(servicesSection({ overlay, addresses, isMember })),
     reconciler(connectorsSection({ overlay, addresses, nodeType, isHere, peers })),
   ];
-}
-
-/** Whether the document makes this member the active one, which is its role for as long as nobody elects one. */
-function isConfiguredActive(node: NodeDocument | undefined): boolean {
-  return node?.config.cluster?.["master"] === true;
 }
 
 /** This machine's IPv4 addresses by link, in the order of the kernel: a running link's own before what was added. */

@@ -3,6 +3,7 @@ import { AgentError } from "../errors.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type { NodeType } from "../protocol/values.ts";
 import type { Standing } from "./reconcile/standing.ts";
+import { ANNOUNCED_OVER } from "./telemetry/arp-announcer.ts";
 import { STALE_OVER } from "./telemetry/arp-watch.ts";
 import { watchConditions, type Condition } from "./telemetry/condition-watch.ts";
 import type { EventLog } from "./telemetry/events.ts";
@@ -77,7 +78,9 @@ export function watchNetworkSection({
     adopt: ({ eventType, object }) => {
       if (eventType === ROUTE_ERROR) return ROUTES_OVER;
       if (eventType !== NETWORK_ERROR) return undefined;
-      return object.startsWith(LEASE) ? LEASE_OVER : object.startsWith("arp:") ? STALE_OVER : undefined;
+      if (object.startsWith(LEASE)) return LEASE_OVER;
+      if (object.startsWith("announce:")) return ANNOUNCED_OVER;
+      return object.startsWith("arp:") ? STALE_OVER : undefined;
     },
   });
 }

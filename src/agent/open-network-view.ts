@@ -4,6 +4,7 @@ import type { Clock } from "../host/clock.ts";
 import { hostConntrack, type Conntrack } from "../host/conntrack.ts";
 import type { Exec } from "../host/exec.ts";
 import { readAddresses4, readLink } from "../host/links.ts";
+import { arpAnnouncer } from "../host/network/announce.ts";
 import { natCounters } from "../host/network/nat-counters.ts";
 import type { NetworkDriver } from "../host/network/driver.ts";
 import { routeFinder } from "../host/network/route-to.ts";
@@ -14,6 +15,8 @@ import type { NetworkReport, RouteAnswer } from "../protocol/local-network.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type { NetworkConfig } from "../protocol/sections/network-config.ts";
 import { trackedNats, type TrackedNat } from "../protocol/sections/nat-tracker.ts";
+import { isActiveMember } from "./active-member.ts";
+import { clusterAddresses } from "./cluster-addresses.ts";
 import { networkFacts, networkStanding, watchNetworkSection } from "./network-conditions.ts";
 import { networkReport } from "./network-report.ts";
 import { parsedSections } from "./parsed-sections.ts";
@@ -21,6 +24,7 @@ import type { Standing } from "./reconcile/standing.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { AgentState } from "./state.ts";
 import type { EventLog } from "./telemetry/events.ts";
+import { startArpAnnouncer } from "./telemetry/arp-announcer.ts";
 import { startArpProbe, type HeldAddress } from "./telemetry/arp-watch.ts";
 import { startNatWatch, type NatWatch } from "./triggers/nat-watch.ts";
 
@@ -73,10 +77,18 @@ export function openNetworkView(options: NetworkViewOptions): NetworkView {
     size: () => nats().length,
     onError: (error) => log.debug({ err: toError(error) }, "hits of translations could not be read"),
   });
+  const held = (): readonly HeldAddress[] =>
+    isActiveMember(documents.current.node?.body) ? heldAddresses(section(), reader) : [];
+  const announcer = startArpAnnouncer({
+    clock,
+    announce: arpAnnouncer(exec),
+    held,
+    onChange: () => conditions.look(),
+  });
   const arp = startArpProbe({
     clock,
     exec,
-    held: () => heldAddresses(section(), reader),
+    held,
     onChange: () => conditions.look(),
     onError: (error) => log.debug({ err: error }, "nobody could be asked for the cluster address"),
   });
@@ -84,17 +96,19 @@ export function openNetworkView(options: NetworkViewOptions): NetworkView {
     clock,
     events,
     standings: () => applying.engine.standings,
-    others: () => arp.conditions(),
+    others: () => [...arp.conditions(), ...announcer.conditions()],
   });
   return {
     look() {
       natWatch.look();
       arp.look();
+      announcer.look();
       conditions.look();
     },
     close() {
       natWatch.close();
       arp.close();
+      announcer.close();
       conditions.close();
     },
     facts: () =>
@@ -121,10 +135,11 @@ export function openNetworkView(options: NetworkViewOptions): NetworkView {
 
 /** Those addresses of the cluster that this member holds. */
 function heldAddresses(config: NetworkConfig | undefined, reader: Reader): readonly HeldAddress[] {
-  const wanted = config?.interfaces.flatMap(({ clusterIp }) => (clusterIp === undefined ? [] : [clusterIp])) ?? [];
+  const wanted = config === undefined ? [] : clusterAddresses(config);
   if (wanted.length === 0) return [];
   return readAddresses4(reader).flatMap(({ address, link }) => {
-    const mac = wanted.some((one) => one.split("/")[0] === address) ? readLink(reader, link)?.mac : undefined;
+    const isWanted = wanted.some((one) => one.address === address && one.link === link);
+    const mac = isWanted ? readLink(reader, link)?.mac : undefined;
     return mac === undefined ? [] : [{ address, link, mac }];
   });
 }

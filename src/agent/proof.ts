@@ -72,8 +72,8 @@ async function tryGateways(
   { gateways }: Before,
   signal: AbortSignal,
 ): Promise<readonly Unreached[]> {
-  const paths = targets().paths.filter(({ gateway }) => gateways.includes(gateway));
-  // Gateways that no document names any more cannot be reached, and need not be.
+  const paths = targets().paths.filter(({ gateway, key }) => key !== undefined && gateways.includes(gateway));
+  // Gateways that no document names any more, or not by their key, cannot be reached, and need not be.
   if (paths.length === 0) return [];
   const found = new AbortController();
   const limit = AbortSignal.any([signal, found.signal, AbortSignal.timeout(TIMEOUT_MS)]);
@@ -83,7 +83,8 @@ async function tryGateways(
       found.abort();
       return undefined;
     } catch (error) {
-      return { target: `gateway ${path.name} ${hostAndPort(path.host, path.port)}`, message: reasonOf(error) };
+      const target = `gateway ${path.name} ${hostAndPort(path.host, path.port)}`;
+      return { target, message: reasonOf(error), isGateway: true };
     }
   });
   const ends = await Promise.all(tries);
@@ -102,7 +103,7 @@ async function tryPath(
   for (const address of addresses) {
     try {
       const shown = await gatewayKey(await openTcp({ address, port, local }, signal), signal);
-      if (key === undefined || shown === key) return;
+      if (shown === key) return;
       last = new Error("it shows another key than the gateway's");
     } catch (error) {
       last = toError(error);

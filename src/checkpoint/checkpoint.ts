@@ -41,6 +41,8 @@ export class Checkpoint {
   readonly #progress: StateFile<Progress>;
   readonly #taken: StateFile<TakenOver>;
   #open: Pending | undefined;
+  /** How far this process got with it, whatever becomes of the files. */
+  #begun: Progress | undefined;
 
   /** @param dir an existing directory that only root may write to. */
   constructor(files: Files, dir: string) {
@@ -67,11 +69,21 @@ export class Checkpoint {
     await this.#store(window === undefined ? pending : { ...pending, window });
   }
 
-  /** Reads what is pending on disk and goes on with it; one that is damaged is set aside. */
-  async find(): Promise<{ readonly pending: Pending | undefined; readonly isDamaged: boolean }> {
+  /**
+   * Reads what is pending on disk and goes on with it; one that is damaged is set aside. What this process has open and the disk does not
+   * was taken from it: it stays open, since a step may have come after whoever took it back.
+   */
+  async find(): Promise<{
+    readonly pending: Pending | undefined;
+    readonly isDamaged: boolean;
+    readonly isTaken: boolean;
+  }> {
     const loaded = await this.#pending.load();
-    this.#open = valueOf(loaded);
-    return { pending: this.#open, isDamaged: loaded.is === "lost" };
+    const found = valueOf(loaded);
+    if (found === undefined && this.#open !== undefined)
+      return { pending: this.#open, isDamaged: false, isTaken: true };
+    this.#open = found;
+    return { pending: found, isDamaged: loaded.is === "lost", isTaken: false };
   }
 
   /**
@@ -80,15 +92,17 @@ export class Checkpoint {
    */
   async setWindow(window: Window): Promise<void> {
     await this.#refuseTaken();
+    await this.#refuseGone();
     await this.#store({ ...this.#opened(), window });
   }
 
   /** Takes the pending change from whoever made it; answers whether it is still the one that is pending. */
   async takeOver(id: string, now: number): Promise<boolean> {
-    await this.#taken.save({ id, at: now });
+    // A disk that takes no writes keeps nobody from going back; whoever confirms also looks whether the change is still there.
+    await this.#taken.save({ id, at: now }).catch(() => undefined);
     // Whoever confirms looks for the note after it has removed the change, so that one of the two sees the other.
     if ((await this.find()).pending?.id === id) return true;
-    await this.#taken.remove();
+    await this.forgetTaken();
     return false;
   }
 
@@ -104,7 +118,9 @@ export class Checkpoint {
    */
   async mark(index: number): Promise<void> {
     await this.#refuseTaken();
-    await this.#progress.save({ id: this.#opened().id, reached: index + 1 });
+    const progress = { id: this.#opened().id, reached: index + 1 };
+    await this.#progress.save(progress);
+    this.#begun = progress;
   }
 
   /**
@@ -113,6 +129,7 @@ export class Checkpoint {
    */
   async confirm(): Promise<void> {
     await this.#refuseTaken();
+    await this.#refuseGone();
     await this.#pending.remove();
     await this.#refuseTaken();
     await this.#forget();
@@ -120,14 +137,19 @@ export class Checkpoint {
 
   async #forget(): Promise<void> {
     this.#open = undefined;
+    this.#begun = undefined;
     // What is left belongs to no pass any more.
     await this.#progress.remove().catch(() => undefined);
   }
 
   async #refuseTaken(): Promise<void> {
-    const taken = valueOf(await this.#taken.load());
-    if (taken === undefined || taken.id !== this.#open?.id) return;
-    throw new HostError("checkpoint-taken", "the change is being taken back by the guard: its time was over");
+    const note = valueOf(await this.#taken.load());
+    if (note === undefined || note.id !== this.#open?.id) return;
+    throw taken();
+  }
+
+  async #refuseGone(): Promise<void> {
+    if (this.#open !== undefined && (await this.#pending.load()).is === "absent") throw taken();
   }
 
   /** Forgets that somebody took a change over, once whoever made it knows. */
@@ -135,8 +157,9 @@ export class Checkpoint {
     await this.#taken.remove().catch(() => undefined);
   }
 
-  /** Ends it although not everything could be taken back. */
+  /** Ends it although not everything could be taken back; for this process even where the disk refuses to. */
   async abandon(): Promise<void> {
+    this.#open = undefined;
     await this.#pending.remove();
     await this.#forget();
   }
@@ -148,11 +171,13 @@ export class Checkpoint {
 
   /**
    * Takes back whatever the pending pass may have done, last step first, and removes it. Goes on past an undo that fails, and may be
-   * repeated after a crash at any point.
+   * repeated after a crash at any point. One that this process has open and somebody else has taken is taken back once more.
    */
   async restore(sections: readonly Restorable[], signal: AbortSignal): Promise<Restored> {
     const loaded = await this.#pending.load();
-    const pending = valueOf(loaded);
+    const pending = valueOf(loaded) ?? this.#open;
+    // Another pass was begun since: its maker has ended this one.
+    if (this.#open !== undefined && pending?.id !== this.#open.id) return { undone: 0, failed: [], isDamaged: false };
     this.#open = pending;
     if (pending === undefined) return { undone: 0, failed: [], isDamaged: loaded.is === "lost" };
     const failed: { section: string; error: Error }[] = [];
@@ -171,7 +196,9 @@ export class Checkpoint {
         failed.push({ section: entry.section, error: toError(error) });
       }
       // Past a failure every undo stays due. A disk that takes no writes is no reason to stop: an undo may be repeated.
-      if (failed.length === 0) await this.#progress.save({ id: pending.id, reached: index }).catch(() => undefined);
+      if (failed.length > 0) continue;
+      this.#begun = { id: pending.id, reached: index };
+      await this.#progress.save(this.#begun).catch(() => undefined);
     }
     if (failed.length === 0) await this.abandon();
     return { undone, failed, isDamaged: false };
@@ -191,7 +218,11 @@ export class Checkpoint {
   async #reached({ id, entries }: Pending): Promise<number> {
     const loaded = await this.#progress.load();
     if (loaded.is === "lost") return entries.length;
-    const progress = valueOf(loaded);
-    return progress?.id === id ? Math.min(progress.reached, entries.length) : 0;
+    const known = [valueOf(loaded), this.#begun].flatMap((one) => (one?.id === id ? one.reached : []));
+    return Math.min(Math.max(0, ...known), entries.length);
   }
+}
+
+function taken(): HostError {
+  return new HostError("checkpoint-taken", "the change is being taken back by the guard: its time was over");
 }

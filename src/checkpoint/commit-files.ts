@@ -24,6 +24,10 @@ export const TakenBack = z.object({
   ...WhyTakenBack.shape,
   /** At least one try to reach everybody had failed when it ended. */
   wasTried: z.boolean().optional(),
+  /** Those reached before, where nobody but them was missed: without one of them the change is not to blame. */
+  gateways: z.array(z.string().max(300)).max(64).optional(),
+  /** Over the change a gateway was reached, and only the control plane was not. */
+  isHeard: z.boolean().optional(),
   mode: WindowMode,
   isLocal: z.boolean(),
   versions: Versions,

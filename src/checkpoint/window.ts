@@ -12,6 +12,18 @@ export interface WindowRequest {
   readonly seconds: number;
 }
 
+/** Why a window ends with a restore. */
+export const RestoreReason = z.enum([
+  "not-proven",
+  "not-kept",
+  "reverted",
+  "superseded",
+  "step-failed",
+  "interrupted",
+  "rebooted",
+]);
+export type RestoreReason = z.infer<typeof RestoreReason>;
+
 /** The confirm window of one guarded pass. Moments are Unix milliseconds for people and milliseconds since boot for deciding. */
 export const Window = z.object({
   mode: WindowMode,
@@ -35,6 +47,8 @@ export const Window = z.object({
   unreached: z.string().max(2048).optional(),
   /** The sections are not of the documents: somebody tries them on this machine. */
   isLocal: z.boolean(),
+  /** It is being taken back, and nothing changes that any more. */
+  ending: RestoreReason.optional(),
 });
 export type Window = z.infer<typeof Window>;
 
@@ -61,16 +75,6 @@ export type WindowEvent =
   /** An agent starts and finds it. */
   | { readonly type: "found" };
 
-/** Why a window ends with a restore. */
-export type RestoreReason =
-  | "not-proven"
-  | "not-kept"
-  | "reverted"
-  | "superseded"
-  | "step-failed"
-  | "interrupted"
-  | "rebooted";
-
 /** What is to be done with a window after an event. */
 export type WindowEnd =
   | { readonly do: "nothing" }
@@ -92,6 +96,7 @@ export function openWindow(
 
 /** One step of a window's life. Pure; a clock that was set changes nothing, and another boot ends it. */
 export function afterEvent(window: Window, event: WindowEvent, now: Moment): WindowEnd {
+  if (window.ending !== undefined) return { do: "restore", reason: window.ending };
   if (window.bootId !== now.bootId) return { do: "restore", reason: "rebooted" };
   switch (event.type) {
     case "revert":

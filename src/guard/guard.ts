@@ -3,6 +3,7 @@ import { failuresOf, restorePending, untilDue, type PendingEnd } from "../checkp
 import { aloneIn } from "../host/checkpoint-lock.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files.ts";
+import { toError } from "../errors.ts";
 
 export interface GuardDeps {
   readonly files: Files;
@@ -16,15 +17,26 @@ export interface GuardDeps {
   readonly print: (line: string) => void;
 }
 
-/** How often a restore is tried that fails in part, and how long is waited between. */
+/** How often a restore is tried that fails, and how long is waited between: longer each time where nobody else will do it. */
 const MAX_TRIES = 5;
+const MAX_TRIES_WATCHING = 40;
 const RETRY_MS = 2000;
+const MAX_RETRY_MS = 60_000;
 const LOCK_MS = 10_000;
 
 /** Takes back a pending change that no living agent has; resolves to the exit status. */
-export async function restore(deps: GuardDeps, signal: AbortSignal): Promise<number> {
+export async function restore(deps: GuardDeps, signal: AbortSignal, maxTries = MAX_TRIES): Promise<number> {
   for (let tries = 1; ; tries += 1) {
-    const end = await attempt(deps, signal);
+    const end = await attempt(deps, signal).catch((error: unknown) => {
+      signal.throwIfAborted();
+      if (tries >= maxTries) throw error;
+      return toError(error);
+    });
+    if (end instanceof Error) {
+      deps.print(`not taken back: ${end.message}`);
+      await deps.clock.sleep(retryMs(tries), signal);
+      continue;
+    }
     if (end.is !== "restored") {
       deps.print(
         end.is === "none" ? "nothing is pending" : `the agent has it: ${Math.ceil(end.forMs / 1000)} s are left`,
@@ -36,8 +48,8 @@ export async function restore(deps: GuardDeps, signal: AbortSignal): Promise<num
       `taken back: ${end.restored.undone} steps${failures.length === 0 ? "" : `, not: ${failures.join("; ")}`}`,
     );
     if (failures.length === 0) return 0;
-    if (tries >= MAX_TRIES) return 1;
-    await deps.clock.sleep(RETRY_MS, signal);
+    if (tries >= maxTries) return 1;
+    await deps.clock.sleep(retryMs(tries), signal);
   }
 }
 
@@ -47,10 +59,19 @@ export async function watch(deps: GuardDeps, id: string | undefined, signal: Abo
     const { pending } = await new Checkpoint(deps.files, `${deps.stateDir}/desired`).find();
     if (pending === undefined || (id !== undefined && pending.id !== id)) return 0;
     const waitMs = untilDue(pending, { bootId: deps.bootId, sinceBoot: deps.clock.sinceBoot() });
-    if (waitMs <= 0) return restore(deps, signal);
+    if (waitMs <= 0) {
+      const status = await restore(deps, signal, MAX_TRIES_WATCHING);
+      // Another agent may have taken it on at the last moment.
+      if (status !== 0) return status;
+      continue;
+    }
     await deps.wait(waitMs, pending.id);
     signal.throwIfAborted();
   }
+}
+
+function retryMs(tries: number): number {
+  return Math.min(MAX_RETRY_MS, RETRY_MS * Math.max(1, tries - MAX_TRIES + 1));
 }
 
 function attempt(deps: GuardDeps, signal: AbortSignal): Promise<PendingEnd> {

@@ -1,13 +1,18 @@
-import { spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { cpSync, mkdirSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { Checkpoint } from "../../src/checkpoint/checkpoint.ts";
 import { hostFiles } from "../../src/host/files.ts";
-import { fileMachine, fileSections } from "../support/checkpoint-child.ts";
+import { bundled } from "../support/bundled.ts";
+import { carry, fileMachine, fileSections } from "../support/checkpoint-child.ts";
+import { inLanes } from "../support/lanes.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
-const CHILD = resolve(import.meta.dirname, "../support/checkpoint-child.ts");
+const CHILD = bundled(join(import.meta.dirname, "../support/checkpoint-child.ts"));
+/** Each run mostly waits for the disk. */
+const LANES = 3;
 // Both sections have something taken away, changed and made, so that steps of every kind come in both directions of the order.
 const before = { one: { a: "old", b: "old" }, two: { c: "old", d: "old", plain: "old" } };
 const after = { one: { a: "new", e: "new" }, two: { c: "new", f: "new", plain: "new" } };
@@ -30,17 +35,16 @@ function copyOf(dir: string): string {
 }
 
 /** Runs the child until its n-th boundary, or to its end, and says how many there were. */
-function run(task: "pass" | "restore", dir: string, dieAt = 0): number {
-  const { signal, status, stdout, stderr } = spawnSync(
-    process.execPath,
-    [CHILD, task, dir, JSON.stringify(after), String(dieAt)],
-    { encoding: "utf8" },
-  );
-  expect({ signal, status }, stderr).toEqual(
-    dieAt === 0 ? { signal: null, status: 0 } : { signal: "SIGKILL", status: null },
-  );
+async function run(task: "pass" | "restore", dir: string, dieAt = 0): Promise<number> {
+  const child = spawn(process.execPath, [CHILD, task, dir, JSON.stringify(after), String(dieAt)]);
+  const ended = new Promise<object>((resolve) => child.once("close", (status, signal) => resolve({ signal, status })));
+  const [stdout, stderr, how] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
+  expect(how, stderr).toEqual(dieAt === 0 ? { signal: null, status: 0 } : { signal: "SIGKILL", status: null });
   return Number(stdout);
 }
+
+/** The boundaries of a run, from the first to the last. */
+const upTo = (count: number): readonly number[] => Array.from({ length: count }, (_, i) => i + 1);
 
 async function stateOf(dir: string): Promise<unknown> {
   const parts = ["one", "two"].map(async (part) => {
@@ -59,37 +63,37 @@ async function restore(dir: string): Promise<void> {
 
 test("a guarded pass, killed at every boundary, is old or new after the restore, and new after the next pass", async () => {
   const whole = machine();
-  const boundaries = run("pass", whole);
+  const boundaries = await run("pass", whole);
   expect(await stateOf(whole)).toEqual(after);
   expect(boundaries).toBeGreaterThan(30);
   const ends = new Set<string>();
-  for (let dieAt = 1; dieAt <= boundaries; dieAt += 1) {
+  await inLanes(upTo(boundaries), LANES, async (dieAt) => {
     const dir = machine();
-    run("pass", dir, dieAt);
+    await run("pass", dir, dieAt);
     const restarted = copyOf(dir);
     await restore(dir);
     const state = await stateOf(dir);
     expect([before, after], `killed at boundary ${dieAt}`).toContainEqual(state);
     ends.add(JSON.stringify(state));
-    run("pass", restarted);
+    await carry(files, restarted, after);
     expect(await stateOf(restarted), `killed at boundary ${dieAt} and restarted`).toEqual(after);
     expect(await new Checkpoint(files, join(restarted, "desired")).isPending()).toBe(false);
-  }
+  });
   expect(ends.size).toBe(2);
 }, 300_000);
 
 test("a restore, killed at every boundary, ends in the old state when it is repeated", async () => {
   const dir = machine();
-  const boundaries = run("pass", copyOf(dir));
+  const boundaries = await run("pass", copyOf(dir));
   // At this one the last step is done, and the checkpoint is about to be removed.
-  run("pass", dir, boundaries - 5);
+  await run("pass", dir, boundaries - 5);
   expect(await stateOf(dir)).toEqual(after);
-  const restoring = run("restore", copyOf(dir));
+  const restoring = await run("restore", copyOf(dir));
   expect(restoring).toBeGreaterThan(20);
-  for (let dieAt = 1; dieAt <= restoring; dieAt += 1) {
+  await inLanes(upTo(restoring), LANES, async (dieAt) => {
     const copy = copyOf(dir);
-    run("restore", copy, dieAt);
+    await run("restore", copy, dieAt);
     await restore(copy);
     expect(await stateOf(copy), `killed at boundary ${dieAt}`).toEqual(before);
-  }
+  });
 }, 300_000);

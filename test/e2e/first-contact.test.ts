@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { hastened } from "../support/fake-time.ts";
 import { freePort, registerNode, startAgent, startController } from "../support/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
@@ -12,9 +13,11 @@ interface EventBody {
 test("two nodes, a control plane that dies and comes back, and nothing is lost", async () => {
   const dir = tempDir();
   const port = await freePort();
+  // Their reports and attempts come in a quarter of the time.
+  const within = hastened(4);
   const first = await startController(dir, port);
-  const one = await startAgent(join(dir, "one"));
-  const two = await startAgent(join(dir, "two"));
+  const one = await startAgent(join(dir, "one"), { within });
+  const two = await startAgent(join(dir, "two"), { within });
   await registerNode(first, one, "one");
   const uid = await registerNode(first, two, "two");
 
@@ -38,7 +41,7 @@ test("two nodes, a control plane that dies and comes back, and nothing is lost",
 
   // Restarting the agent meanwhile makes events that nobody can take yet.
   await two.end("SIGKILL");
-  const again = await startAgent(join(dir, "two"));
+  const again = await startAgent(join(dir, "two"), { within });
   await waitFor("an event waits", async () => ((await again.status()).telemetry["events"]?.queued ?? 0) > 0);
 
   const second = await startController(dir, port);

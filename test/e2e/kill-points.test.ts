@@ -6,10 +6,13 @@ import {
   savingDocument,
   type Operation,
 } from "../support/durable-operations.ts";
+import { inLanes } from "../support/lanes.ts";
 import { runController } from "../support/running-controller.ts";
 import { describePoint, pointsOf, recordCalls, runKilled, sampleOf, type Launch } from "../support/strace.ts";
 
 const LIMIT_MS = 900_000;
+/** Each run mostly waits for its tracer and for the disk. */
+const LANES = 3;
 
 /** Kills the operation at each of its state-changing system calls, one run for each, and looks at what is left. */
 async function killEverywhere<L extends Launch>(operation: Operation<L>, size: number): Promise<void> {
@@ -17,14 +20,14 @@ async function killEverywhere<L extends Launch>(operation: Operation<L>, size: n
   const points = pointsOf(await recordCalls(whole), whole);
   await operation.checkDone(whole);
   expect(points.length).toBeGreaterThan(10);
-  for (const point of sampleOf(points, size)) {
+  await inLanes(sampleOf(points, size), LANES, async (point) => {
     const killed = await runKilled(() => operation.prepare(), point);
     try {
       await operation.check(killed);
     } catch (error) {
       throw new Error(`killed at ${describePoint(point)}`, { cause: error });
     }
-  }
+  });
 }
 
 test(

@@ -1,6 +1,7 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { hastened } from "../support/fake-time.ts";
 import { httpText, type Fault } from "../support/fault-proxy.ts";
 import { readStatus, statusWhere, startStage, untilOnline, untilReason, wake, type Stage } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -98,7 +99,7 @@ test("whatever the network does, the node notices, says what, and comes back by 
       const own = join(dir, String(index));
       mkdirSync(own);
       try {
-        await suffer(fault, await startStage(own));
+        await suffer(fault, await startStage(own, { agent: { within: hastened(5) } }));
         return `${fault.name}: fine`;
       } catch (error) {
         return `${fault.name}: ${String(error)}`;

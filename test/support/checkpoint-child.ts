@@ -46,6 +46,25 @@ function counted(files: Files, boundary: () => void): Files {
   };
 }
 
+/** Carries the machine in `dir` to `config` in one pass of the engine. */
+export async function carry(files: Files, dir: string, config: Readonly<Record<string, unknown>>): Promise<void> {
+  const checkpoint = new Checkpoint(files, join(dir, "desired"));
+  const engine = new Engine({
+    clock: systemClock(),
+    random: Math.random,
+    log: pino({ level: "silent" }),
+    sections: fileSections(files, dir),
+    checkpoint,
+    commit: testCommit(join(dir, "desired"), systemClock(), { checkpoint, disk: files }),
+    onReport: () => undefined,
+    onFault: () => undefined,
+  });
+  engine.start();
+  engine.set({ version: { node: 1 }, config, isActive: true });
+  await engine.idle();
+  await engine.close();
+}
+
 /** Carries the machine in `dir` to `config`, or restores it; dies at its n-th boundary, and prints how many there were. */
 async function main([task = "", dir = "", config = "", dieAt = "0"]: readonly string[]): Promise<void> {
   let boundaries = 0;
@@ -53,25 +72,10 @@ async function main([task = "", dir = "", config = "", dieAt = "0"]: readonly st
     boundaries += 1;
     if (boundaries === Number(dieAt)) process.kill(process.pid, "SIGKILL");
   });
-  const checkpoint = new Checkpoint(files, join(dir, "desired"));
-  const sections = fileSections(files, dir);
   if (task === "restore") {
-    await checkpoint.restore(sections, new AbortController().signal);
+    await new Checkpoint(files, join(dir, "desired")).restore(fileSections(files, dir), new AbortController().signal);
   } else {
-    const engine = new Engine({
-      clock: systemClock(),
-      random: Math.random,
-      log: pino({ level: "silent" }),
-      sections,
-      checkpoint,
-      commit: testCommit(join(dir, "desired"), systemClock(), { checkpoint, disk: files }),
-      onReport: () => undefined,
-      onFault: () => undefined,
-    });
-    engine.start();
-    engine.set({ version: { node: 1 }, config: JSON.parse(config) as Record<string, unknown>, isActive: true });
-    await engine.idle();
-    await engine.close();
+    await carry(files, dir, JSON.parse(config) as Record<string, unknown>);
   }
   process.stdout.write(String(boundaries));
 }

@@ -26,6 +26,7 @@ export function testCommit(
     files: commitFiles(disk, dir),
     prover: provenAtOnce,
     watch: () => Promise.resolve({ end: () => Promise.resolve() }),
+    alone: (work) => work(),
     request: () => ({ mode: "save", seconds: 120, isLocal: false }),
     original: () => undefined,
     refuse: () => Promise.resolve(false),

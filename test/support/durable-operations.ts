@@ -10,6 +10,7 @@ import type { Controller } from "../../src/controller/controller.ts";
 import { hostFiles } from "../../src/host/files.ts";
 import { keySetOf } from "../../src/protocol/keys-chain.ts";
 import { peekClaims } from "../../src/protocol/jws.ts";
+import { bundled } from "./bundled.ts";
 import { deliver } from "./counted-trigger.ts";
 import { BUNDLE, FLAGS } from "./programs.ts";
 import { ISS, nodeDocument, signDocument, signingKey, UID } from "./signing.ts";
@@ -17,7 +18,7 @@ import type { Launch } from "./strace.ts";
 import { tempDir } from "./temp-dir.ts";
 
 const GATE = join(import.meta.dirname, "preloaded-gate.ts");
-const DRIVER = join(import.meta.dirname, "durable-driver.ts");
+const DRIVER = bundled(join(import.meta.dirname, "durable-driver.ts"));
 
 /** An operation that must leave the old state or the new one, whatever cuts it short. */
 export interface Operation<L extends Launch> {

@@ -285,7 +285,7 @@ export class ModelNetwork {
       table: Number(value("table")),
       metric: Number(value("metric") ?? 0),
       protocol: Number(value("proto")),
-      scope: scope === "link" || scope === "host" ? scope : "global",
+      scope: scope === "site" || scope === "link" || scope === "host" ? scope : "global",
       isOnLink: words.includes("onlink"),
       ...(via === undefined ? {} : { via }),
       ...(link === undefined ? {} : { link }),

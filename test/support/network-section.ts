@@ -45,7 +45,12 @@ export interface Notes {
 }
 
 /** The section over a model; `carrier` is the socket of its control session. */
-export function networkOver(model: ModelNetwork, carrier?: Carrier, notes: Notes = { record: EMPTY_RECORD }) {
+export function networkOver(
+  model: ModelNetwork,
+  carrier?: Carrier,
+  notes: Notes = { record: EMPTY_RECORD },
+  role?: "active" | "standby",
+) {
   return networkSection({
     driver: model,
     record: {
@@ -56,8 +61,8 @@ export function networkOver(model: ModelNetwork, carrier?: Carrier, notes: Notes
       },
     },
     carrier: () => carrier,
-    context: () => ({ nodeType: "Node", isMember: false }),
-    isActiveMember: () => true,
+    context: () => ({ nodeType: "Node", isMember: role !== undefined }),
+    isActiveMember: () => role !== "standby",
     unsupported: () => undefined,
   });
 }

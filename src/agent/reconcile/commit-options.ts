@@ -22,6 +22,8 @@ export interface CommitOptions {
   readonly prover: Prover;
   /** Has the window `id` watched by somebody who outlives this process. @throws {HostError} when nobody can. */
   readonly watch: (id: string, waitMs: number, signal: AbortSignal) => Promise<Watcher>;
+  /** Runs a restore alone among those who restore, as far as they can be waited for. */
+  readonly alone: <T>(work: () => Promise<T>, signal: AbortSignal) => Promise<T>;
   /** What is asked of the change that is desired now; local is what somebody tries on this machine. */
   readonly request: () => WindowRequest & { readonly isLocal: boolean };
   /** What the documents themselves say of a section that is tried on this machine. */

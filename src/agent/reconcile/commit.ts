@@ -1,7 +1,7 @@
 import { HostError, InputError, toError } from "../../errors.ts";
 import type { Entry, Restorable, Restored } from "../../checkpoint/checkpoint.ts";
 import type { Confirmed, TakenBack } from "../../checkpoint/commit-files.ts";
-import { failuresOf, withTry } from "../../checkpoint/restore-pending.ts";
+import { failuresOf } from "../../checkpoint/restore-pending.ts";
 import {
   afterEvent,
   leftOf,
@@ -14,30 +14,41 @@ import {
 } from "../../checkpoint/window.ts";
 import { valueOf } from "../../host/state-file.ts";
 import type { CommitOptions, Watcher } from "./commit-options.ts";
-import { endText, evidenceText, MAX_EVIDENCE, type Unreached } from "./prover.ts";
-import type { Step } from "./section.ts";
+import { Ending } from "./ending.ts";
+import { evidenceText, type Unreached } from "./prover.ts";
+import { ProvenRecord } from "./proven-record.ts";
 import type { Versions } from "./standing.ts";
+import { takenBackBy } from "./taken-back.ts";
 import { pause, tryOnce } from "./trying.ts";
-import { isSameValue, Withholding, type Guards } from "./withholding.ts";
+import type { Failure } from "./turn.ts";
+import { isSameValue, whyHeld, Withholding, type Guards } from "./withholding.ts";
 
 /** How the last step of a pass was followed. */
 export type Settled =
   | { readonly is: "confirmed" | "trial" }
-  | { readonly is: "failed"; readonly reason: RestoreReason };
+  | { readonly is: "failed"; readonly reason: RestoreReason; readonly failure?: Failure };
+
+/** How long a network may take after a change before nobody being reached says something about it. */
+const SETTLING_MS = 15_000;
 
 /** The confirmed commit of this machine: one window at a time, what was last proven, and what is kept back. */
 export class Commit {
   readonly #options: CommitOptions;
   readonly withholding: Withholding;
-  #confirmed: Confirmed = { sections: {}, versions: {} };
+  readonly #proven: ProvenRecord;
   #watcher: Watcher | undefined;
   #asked: "keep" | "revert" | undefined;
   /** A session was opened since the last step was taken. */
   #hasSession = false;
+  /** Milliseconds since boot. */
+  #appliedAt = 0;
   #unreached: readonly Unreached[] = [];
   #lastTakenBack: TakenBack | undefined;
   /** The pending change whose end was noted. */
   #notedId: string | undefined;
+  readonly #ending: Ending;
+  /** The sections of a change that could not even be begun. */
+  #unopened: Guards = {};
   #isLoaded = false;
   /** What was being changed when the last agent ended cannot be told. */
   #isDistrustful = false;
@@ -45,7 +56,9 @@ export class Commit {
 
   constructor(options: CommitOptions) {
     this.#options = options;
-    const { clock, log, files, prover, refuse, onRelease } = options;
+    const { clock, log, files, bootId, prover, original, refuse, onRelease } = options;
+    this.#ending = new Ending({ checkpoint: options.checkpoint, log });
+    this.#proven = new ProvenRecord({ clock, log, bootId, file: files.confirmed, original });
     this.withholding = new Withholding({
       clock,
       log,
@@ -62,7 +75,7 @@ export class Commit {
   }
 
   get confirmed(): Confirmed {
-    return this.#confirmed;
+    return this.#proven.confirmed;
   }
 
   /** What is not reached yet, while the change is being proven. */
@@ -82,17 +95,15 @@ export class Commit {
 
   /** The sections that were kept on this machine in the place of the documents' own, in this boot. */
   get kept(): Confirmed["kept"] {
-    const { kept } = this.#confirmed;
-    return kept?.bootId === this.#options.bootId ? kept : undefined;
+    return this.#proven.kept;
   }
 
   /** Whether this value of a section was proven before; putting it in force cannot cut the node off any more than it is. */
   isProven(section: string, raw: unknown): boolean {
-    const { kept, window } = this;
+    const { window } = this;
     const trial = window?.state === "awaiting-keep" ? window.guards : {};
-    return [this.#confirmed.sections, kept?.sections ?? {}, trial].some(
-      (known) => Object.hasOwn(known, section) && isSameValue(known[section], raw),
-    );
+    if (Object.hasOwn(trial, section) && isSameValue(trial[section], raw)) return true;
+    return this.#proven.has(section, raw);
   }
 
   /**
@@ -100,21 +111,20 @@ export class Commit {
    * section rests: what it has is what the restore left.
    */
   effective(section: string, raw: unknown): { readonly value: unknown } | "rest" {
-    if (this.whyNot(section, raw) === undefined) return { value: raw };
-    const { kept } = this;
-    const own = kept !== undefined && Object.hasOwn(kept.sections, section) ? kept.sections : this.#confirmed.sections;
-    return Object.hasOwn(own, section) ? { value: own[section] ?? undefined } : "rest";
+    return this.whyNot(section, raw) === undefined ? { value: raw } : (this.#proven.valueOf(section) ?? "rest");
+  }
+
+  /** What to have in force of a section whose change could not be begun: what was proven before, if anything was. */
+  insteadOf(section: string, raw: unknown): { readonly value: unknown } | undefined {
+    const isUnopened = Object.hasOwn(this.#unopened, section) && isSameValue(this.#unopened[section], raw);
+    return isUnopened ? this.#proven.valueOf(section) : undefined;
   }
 
   /** Why a desired value is not applied; undefined when it is. */
   whyNot(section: string, raw: unknown): string | undefined {
     const held = this.withholding.reasonFor(section, raw);
-    if (held !== undefined) {
-      const next =
-        held.is === "refused" ? "not tried again until it changes" : "tried again when the control plane is reached";
-      return `taken back (${held.last.code}: ${held.last.evidence}); ${next}`;
-    }
-    const isUntold = this.#isDistrustful && Object.hasOwn(this.#confirmed.sections, section);
+    if (held !== undefined) return whyHeld(held);
+    const isUntold = this.#isDistrustful && Object.hasOwn(this.confirmed.sections, section);
     if (!isUntold || this.isProven(section, raw)) return undefined;
     return "the record of a change that was cut short was damaged; what was confirmed before is in force until there is a session";
   }
@@ -122,8 +132,7 @@ export class Commit {
   /** Notes what the machine has without a change: it was there already. */
   async adopt(section: string, raw: unknown): Promise<void> {
     if (this.window !== undefined || this.isProven(section, raw)) return;
-    const { sections, ...rest } = this.#confirmed;
-    await this.#saveConfirmed({ ...rest, sections: { ...sections, [section]: raw ?? null } });
+    await this.#proven.adopt(section, raw);
   }
 
   /**
@@ -132,8 +141,10 @@ export class Commit {
    */
   async open(entries: readonly Entry[], guards: Guards, versions: Versions, signal: AbortSignal): Promise<void> {
     const { checkpoint, clock, request, prover, owner } = this.#options;
+    this.#unopened = {};
     if (this.window !== undefined)
       throw new HostError("busy", "another change is being tried; this one waits for its end");
+    this.#unopened = guards;
     const asked = request();
     const openedAt = clock.now();
     const { pid, startTicks } = owner;
@@ -145,20 +156,30 @@ export class Commit {
     try {
       this.#watcher = await this.#options.watch(checkpoint.pending?.id ?? "", asked.seconds * 1000, signal);
     } catch (error) {
-      await checkpoint.abandon();
+      // Nothing was begun, so that a record which the disk does not let go of takes nothing back.
+      await checkpoint.abandon().catch(() => undefined);
       throw error;
     }
+    this.#unopened = {};
     this.#options.onStanding();
   }
 
-  /** Decides after the last step; until then the pass waits. Rejects when aborted: the window then stays for the next start. */
-  async settle(isSuperseded: () => boolean, signal: AbortSignal): Promise<Settled> {
+  /**
+   * Decides after the last step; until then the pass waits. What is proven must be what was applied: `changed` looks whether it still is.
+   * Rejects when aborted: the window then stays for the next start.
+   */
+  async settle(
+    isSuperseded: () => boolean,
+    signal: AbortSignal,
+    changed: () => Promise<Failure | undefined> = () => Promise.resolve(undefined),
+  ): Promise<Settled> {
     const { clock } = this.#options;
     this.#hasSession = false;
+    this.#appliedAt = clock.sinceBoot();
     let end = await this.#after({ type: "applied" });
     while (end === undefined) {
       signal.throwIfAborted();
-      end = (await this.#afterAsking(isSuperseded)) ?? (await this.#afterTrying(signal));
+      end = (await this.#afterAsking(isSuperseded)) ?? (await this.#afterTrying(changed, signal));
       if (this.window?.state === "awaiting-keep") return { is: "trial" };
       end ??= await this.#afterAsking(isSuperseded);
       if (end === undefined) await pause(clock, (ring) => (this.#ring = ring), signal);
@@ -183,14 +204,16 @@ export class Commit {
     this.#ring();
   }
 
-  /** Keeps the change that is being tried or proven. @throws {InputError} `not-found` when there is none. */
-  keep(): void {
-    this.#ask("keep");
-  }
-
-  /** Takes the change back at once. @throws {InputError} `not-found` when there is none. */
-  revert(): void {
-    this.#ask("revert");
+  /** Keeps the change that is being tried or proven, or takes it back at once. @throws {InputError} `not-found`, `busy`. */
+  ask(what: "keep" | "revert"): void {
+    const { window } = this;
+    if (window === undefined) throw new InputError("not-found", "no change waits for being kept or taken back");
+    if (what === "keep" && this.#ending.isDecided) throw new InputError("busy", "the change is being taken back");
+    if (what === "keep" && window.state === "applying")
+      throw new InputError("busy", "the change is still being applied");
+    this.#asked = what;
+    this.#ring();
+    this.#options.onStanding();
   }
 
   /** A session with the control plane was opened. */
@@ -204,32 +227,21 @@ export class Commit {
   }
 
   /** Says why the open window ends, before anything is taken back. */
-  async noteEnd(reason: RestoreReason, failure?: { readonly step: Step; readonly error: Error }): Promise<void> {
+  async noteEnd(reason: RestoreReason, failure?: Failure): Promise<void> {
     const { window } = this;
     const id = this.#options.checkpoint.pending?.id;
-    if (window === undefined || reason === "superseded" || id === this.#notedId) return;
+    if (window === undefined || id === undefined) return;
+    await this.#ending.decide(id, window, reason);
+    if (reason === "superseded" || id === this.#notedId) return;
     this.#notedId = id;
-    const evidence = failure?.error.message ?? endText(reason, window, this.#unreached);
-    const { mode, isLocal, versions, guards, unreached } = window;
-    const isCut = reason === "interrupted" || reason === "rebooted";
-    const { kind, subject } = failure?.step ?? { kind: "", subject: "" };
-    await this.#note(guards, {
-      at: this.#options.clock.now(),
-      by: "agent",
-      code: reason,
-      evidence: withTry(evidence, isCut ? unreached : undefined).slice(0, MAX_EVIDENCE),
-      ...(isCut && unreached !== undefined ? { wasTried: true } : {}),
-      ...(failure === undefined ? {} : { step: { kind: kind.slice(0, 64), subject: subject.slice(0, 512) } }),
-      mode,
-      isLocal,
-      versions,
-      failed: [],
-    });
+    const about = { reason, failure, unreached: this.#unreached, at: this.#options.clock.now() };
+    await this.#note(window.guards, takenBackBy(window, about));
   }
 
   /** Takes back what is pending. */
   async restore(restorables: readonly Restorable[], signal: AbortSignal): Promise<Restored> {
-    const restored = await this.#options.checkpoint.restore(restorables, signal);
+    const { alone, checkpoint } = this.#options;
+    const restored = await alone(() => checkpoint.restore(restorables, signal), signal);
     if (restored.failed.length > 0) return restored;
     await this.#unwatch();
     // The guard may have been quicker.
@@ -252,13 +264,13 @@ export class Commit {
     if (!this.#isLoaded) await this.#load();
     await this.takeGuardResult();
     await this.#options.checkpoint.forgetTaken();
-    const { pending, isDamaged } = await this.#options.checkpoint.find();
-    this.#isDistrustful = isDamaged;
+    const { pending, isDamaged, isTaken } = await this.#options.checkpoint.find();
+    this.#isDistrustful ||= isDamaged;
     if (isDamaged) return "damaged";
     if (pending?.window === undefined) return pending === undefined ? "nothing" : "to-restore";
-    const end = afterEvent(pending.window, { type: "found" }, this.#now());
-    if (end.do === "restore") {
-      await this.noteEnd(end.reason);
+    const end = afterEvent(this.#ending.of(pending.window), { type: "found" }, this.#now());
+    if (end.do === "restore" || isTaken) {
+      await this.noteEnd(end.do === "restore" ? end.reason : "interrupted");
       return "to-restore";
     }
     const { pid, startTicks } = this.#options.owner;
@@ -274,6 +286,7 @@ export class Commit {
     if (result === undefined) return;
     log.warn({ ...result.takenBack }, "the guard has taken a change back");
     if (result.id !== this.#notedId) await this.#note(result.guards, result.takenBack);
+    this.#notedId = result.id;
     await files.guardResult.remove().catch((error: unknown) => log.warn({ err: toError(error) }, "not removed"));
   }
 
@@ -290,19 +303,9 @@ export class Commit {
 
   async #load(): Promise<void> {
     this.#isLoaded = true;
-    this.#confirmed = valueOf(await this.#options.files.confirmed.load()) ?? this.#confirmed;
+    await this.#proven.load();
     await this.withholding.load();
     this.#lastTakenBack = this.withholding.held?.last;
-  }
-
-  #ask(what: "keep" | "revert"): void {
-    const { window } = this;
-    if (window === undefined) throw new InputError("not-found", "no change waits for being kept or taken back");
-    if (what === "keep" && window.state === "applying")
-      throw new InputError("busy", "the change is still being applied");
-    this.#asked = what;
-    this.#ring();
-    this.#options.onStanding();
   }
 
   async #note(guards: Guards, last: TakenBack): Promise<void> {
@@ -319,22 +322,33 @@ export class Commit {
     return this.#after({ type: isSuperseded() ? "superseded" : "tick" });
   }
 
-  /** Tries once to reach whom it must; where nobody was reached before, a session proves more than any try. */
-  async #afterTrying(signal: AbortSignal): Promise<Settled | undefined> {
+  /**
+   * Tries once to reach whom it must. Where nobody was reached before, there must also be a session since: one alone proves nothing, as its
+   * socket may be older than the change.
+   */
+  async #afterTrying(changed: () => Promise<Failure | undefined>, signal: AbortSignal): Promise<Settled | undefined> {
     const { prover, clock } = this.#options;
     const { window } = this;
     if (window === undefined) return undefined;
-    if (!window.before.session) {
+    if (!window.before.session && !this.#hasSession) {
       this.#unreached = [{ target: "control plane", message: "there was no session before the change, and none came" }];
-      return this.#hasSession ? this.#after({ type: "proved" }) : undefined;
+      return undefined;
     }
     const about = { prover, clock, window, leftMs: this.leftMs ?? 0 };
     const unreached = await tryOnce(about, (ring) => (this.#ring = ring), signal);
     if (unreached === undefined) return undefined;
     this.#unreached = unreached;
-    if (this.#unreached.length === 0) return this.#after({ type: "proved" });
-    // For whoever has to judge it should this agent end.
-    if (window.unreached === undefined) {
+    if (this.#unreached.length === 0) {
+      const failure = await changed().catch((error: unknown) => {
+        signal.throwIfAborted();
+        this.#unreached = [{ target: "this machine", message: toError(error).message }];
+        return "untold" as const;
+      });
+      if (failure === "untold") return undefined;
+      return failure === undefined ? this.#after({ type: "proved" }) : { is: "failed", reason: "step-failed", failure };
+    }
+    // For whoever has to judge it should this agent end; a network that has just changed may take its time.
+    if (window.unreached === undefined && clock.sinceBoot() >= this.#appliedAt + SETTLING_MS) {
       await this.#options.checkpoint.setWindow({ ...window, unreached: evidenceText(unreached) });
     }
     return undefined;
@@ -343,7 +357,7 @@ export class Commit {
   async #after(event: WindowEvent): Promise<Settled | undefined> {
     const { window } = this;
     if (window === undefined) throw new HostError("checkpoint-taken", "the change was taken back by the guard");
-    const end: WindowEnd = afterEvent(window, event, this.#now());
+    const end: WindowEnd = afterEvent(this.#ending.of(window), event, this.#now());
     switch (end.do) {
       case "nothing":
         return undefined;
@@ -361,20 +375,13 @@ export class Commit {
     }
   }
 
-  async #confirm({ guards, versions, isLocal }: Window): Promise<void> {
-    const { checkpoint, bootId, clock, original, log } = this.#options;
+  async #confirm(window: Window): Promise<void> {
+    const { checkpoint, log } = this.#options;
+    const { guards, versions, isLocal } = window;
     await checkpoint.confirm();
-    await this.#unwatch();
+    await this.#proven.confirm(window);
     await this.withholding.forget(guards);
-    const { sections, kept: before, ...rest } = this.#confirmed;
-    if (isLocal) {
-      const over = Object.fromEntries(Object.keys(guards).map((name) => [name, original(name) ?? null]));
-      await this.#saveConfirmed({ sections, ...rest, kept: { bootId, at: clock.now(), sections: guards, over } });
-    } else {
-      const own = Object.keys(guards).some((name) => before !== undefined && Object.hasOwn(before.sections, name));
-      const kept = before === undefined || own ? {} : { kept: before };
-      await this.#saveConfirmed({ sections: { ...sections, ...guards }, versions, ...kept });
-    }
+    await this.#unwatch();
     log.info({ versions, isLocal }, "change confirmed");
     this.#options.onStanding();
   }
@@ -384,13 +391,6 @@ export class Commit {
     this.#watcher = undefined;
     this.#unreached = [];
     await watcher?.end();
-  }
-
-  async #saveConfirmed(confirmed: Confirmed): Promise<void> {
-    this.#confirmed = confirmed;
-    const { files, log } = this.#options;
-    // Not on disk, it is only proven once more after the next start.
-    await files.confirmed.save(confirmed).catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
   }
 
   #now(): Moment {

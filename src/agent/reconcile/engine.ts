@@ -10,6 +10,7 @@ import { preview } from "./preview.ts";
 import { retryAfter, type Random } from "./retry.ts";
 import type { Reconciler } from "./section.ts";
 import { standingAfter, type Standing, type Versions } from "./standing.ts";
+import { answersAfter } from "./taken-back.ts";
 import { isSameValue } from "./withholding.ts";
 
 /** What the machine shall be: the effective sections, and the versions of the documents they were made of. */
@@ -36,6 +37,7 @@ export interface EngineOptions {
 
 const DRIFT_MS = 60_000;
 const MAX_RESTORES = 3;
+const MAX_LAST_RESTORES = 10;
 
 interface Track {
   standing?: Standing;
@@ -99,14 +101,14 @@ export class Engine {
 
   /** Keeps the change that is being tried. @throws {InputError} `not-found`, `busy`. */
   async keep(): Promise<void> {
-    this.#options.commit.keep();
+    this.#options.commit.ask("keep");
     this.#kick();
     await this.idle();
   }
 
   /** Takes the change back that is being tried or proven; resolves once it is. @throws {InputError} `not-found`. */
   async revert(): Promise<void> {
-    this.#options.commit.revert();
+    this.#options.commit.ask("revert");
     this.#kick();
     await this.idle();
   }
@@ -187,8 +189,14 @@ export class Engine {
     let result: PassResult;
     try {
       const isSuperseded = (): boolean => this.#generation !== generation && this.#isSuperseded();
-      const about = { clock, log, checkpoint, commit, versions: desired.version };
-      result = await runPass(work, { ...about, isStale, isSuperseded, signal });
+      const about = { clock, log, checkpoint, commit, versions: desired.version, isStale, isSuperseded, signal };
+      result = await runPass(work, about);
+      // What cannot be begun must not keep the machine from what was proven before, least of all when it has just started.
+      const instead = work.flatMap(({ section, raw }): Work[] => {
+        const proven = result.end === "done" ? commit.insteadOf(section.name, raw) : undefined;
+        return proven === undefined ? [] : [{ section, raw: proven.value }];
+      });
+      if (instead.length > 0) await runPass(instead, about);
     } catch (error) {
       signal.throwIfAborted();
       // The disk refused in the middle: what is pending is taken back before anything is begun anew.
@@ -229,12 +237,18 @@ export class Engine {
 
   /** Takes a trial back; resolves whether nothing is pending any more. */
   async #endTrial(reason: RestoreReason): Promise<boolean> {
-    const { commit, clock, sections } = this.#options;
+    const { commit, clock, sections, log } = this.#options;
     await commit.noteEnd(reason);
-    const restored = await commit.restore(
-      sections.map((section) => boundedRestorable(section, clock)),
-      this.#ending.signal,
-    );
+    const restorables = sections.map((section) => boundedRestorable(section, clock));
+    const restored = await commit.restore(restorables, this.#ending.signal).catch((error: unknown) => {
+      this.#ending.signal.throwIfAborted();
+      log.error({ err: toError(error) }, "a trial could not be taken back");
+      return undefined;
+    });
+    if (restored === undefined) {
+      this.#restore = { attempts: 0, at: clock.elapsed() + retryAfter(1, this.#options.random) };
+      return false;
+    }
     this.#restored(restored, commit.lastTakenBack?.evidence);
     for (const name of this.names) this.#wanted.add(name);
     this.#options.onReport();
@@ -242,7 +256,7 @@ export class Engine {
   }
 
   #take({ end, results, evidence }: PassResult, work: readonly Work[], desired: DesiredState): void {
-    const answers = end === "done" ? results : takenBack(results, work, evidence);
+    const answers = end === "done" ? results : answersAfter(results, work, evidence);
     for (const { section, raw } of work) {
       const result = answers.find(({ name }) => name === section.name);
       // What was taken back along with another section's failed step is tried again without that section.
@@ -310,7 +324,7 @@ export class Engine {
       this.#ending.signal.throwIfAborted();
       log.error({ err: toError(error) }, "a pending change could not be taken back");
     }
-    if (attempts + 1 >= MAX_RESTORES) {
+    if (attempts + 1 >= this.#maxRestores) {
       this.#options.onFault("restore-failed", "a change that was cut short could not be taken back; going on without");
       await commit.abandon().catch((error: unknown) => log.error({ err: toError(error) }, "checkpoint not removed"));
       this.#restore = undefined;
@@ -318,6 +332,13 @@ export class Engine {
     }
     this.#restore = { attempts: attempts + 1, at: clock.elapsed() + retryAfter(attempts + 1, this.#options.random) };
     return false;
+  }
+
+  /** What was never proven has nothing else to go back to than what is pending. */
+  get #maxRestores(): number {
+    const { window, confirmed } = this.#options.commit;
+    const names = Object.keys(window?.guards ?? {});
+    return names.every((name) => Object.hasOwn(confirmed.sections, name)) ? MAX_RESTORES : MAX_LAST_RESTORES;
   }
 
   #restored({ undone, failed, isDamaged }: Restored, evidence: string | undefined): void {
@@ -361,22 +382,6 @@ export class Engine {
     this.#tracks.set(name, track);
     return track;
   }
-}
-
-/** What sections have to answer for after a pass was taken back: the one whose step failed, or all when it was not confirmed. */
-function takenBack(
-  results: readonly SectionResult[],
-  work: readonly Work[],
-  evidence: string | undefined,
-): readonly SectionResult[] {
-  if (evidence === undefined) return results.filter(({ outcome }) => outcome.state === "failed");
-  const error = new HostError("not-confirmed", `taken back: ${evidence}`);
-  const outcome = { state: "failed", error } as const;
-  return work.map(({ section: { name } }) => {
-    const { rejected, notices } = results.find((result) => result.name === name) ?? {};
-    const judged = rejected === undefined || notices === undefined ? {} : { rejected, notices };
-    return { name, outcome, ...judged, planned: [], steps: 0 };
-  });
 }
 
 function rawOf(section: Reconciler, { config, isActive }: DesiredState): unknown {

@@ -114,12 +114,13 @@ class Pass {
       if (end === "through") continue;
       const results = end === "stale" ? [] : this.#results;
       if (!this.#isOpen) return { end: "stale", results };
-      const restored = await this.#restore(end === "stale" ? "superseded" : "step-failed");
+      const restored = await this.#restore(end === "guard-failed" ? "step-failed" : "superseded");
       return { end: end === "stale" ? "stale" : "restored", results, restored };
     }
     if (!this.#isOpen) return { end: "done", results: this.#results };
-    const settled = await commit.settle(isSuperseded, signal);
+    const settled = await commit.settle(isSuperseded, signal, () => this.#changedSince(candidates));
     if (settled.is !== "failed") return { end: "done", results: this.#results };
+    this.#guardFailure = settled.failure;
     const restored = await this.#restore(settled.reason);
     if (settled.reason === "superseded") return { end: "stale", results: [], restored };
     const evidence = commit.lastTakenBack?.evidence ?? settled.reason;
@@ -175,7 +176,8 @@ class Pass {
       const isAtOnce = view.applyAll !== undefined && steps.length > 0 && !steps.some(({ step }) => step.guarded);
       const end = isAtOnce ? await this.#applyAll(candidate, steps) : await this.#apply(candidate, steps);
       if (end === "stale" || (end === "through" && what === "removals")) return end;
-      const after = end === "guard-failed" || steps.length === 0 ? view : await this.#look(section, prepared);
+      const isCut = end === "guard-failed" || end === "not-stored";
+      const after = isCut || steps.length === 0 ? view : await this.#look(section, prepared);
       this.#over(candidate, after);
       return end;
     } catch (error) {
@@ -191,6 +193,7 @@ class Pass {
     const { section, prepared, failures, planned, steps } = candidate;
     candidate.isOver = true;
     if (after.steps.length === 0) after.reached();
+    candidate.left = new Set(after.steps.map(({ step }) => nameOf(step)));
     this.#results.push({
       name: section.name,
       outcome: outcomeOf(after, failures[0]),
@@ -252,10 +255,16 @@ class Pass {
         continue;
       }
       try {
-        if (this.#isOpen) {
-          await checkpoint.mark(this.#begun);
-          this.#begun += 1;
-        }
+        if (this.#isOpen) await checkpoint.mark(this.#begun);
+      } catch (error) {
+        signal.throwIfAborted();
+        if (isTaken(error)) throw error;
+        // The disk is to blame, and neither the step nor what is desired.
+        failures.push({ step: shown(step), error: toError(error) });
+        return "not-stored";
+      }
+      try {
+        if (this.#isOpen) this.#begun += 1;
         this.#hasChanged = true;
         await this.#within(section, step.kind, apply);
         candidate.steps += 1;
@@ -296,6 +305,21 @@ class Pass {
       throw error;
     }
     return "through";
+  }
+
+  /** A step that became due again since the last was taken: whatever is reached, it is not over what is desired. */
+  async #changedSince(candidates: readonly Candidate[]): Promise<Failure | undefined> {
+    for (const { section, prepared, left } of candidates) {
+      if (left === undefined || !this.#covered.some((due) => due.section === section.name && this.#isGuarded(due)))
+        continue;
+      const { steps } = await this.#look(section, prepared);
+      const one = steps.find(({ step, isFollowing }) => step.guarded && !isFollowing && !left.has(nameOf(step)));
+      if (one === undefined) continue;
+      const step = shown(one.step);
+      const message = `somebody else changed it while it was being proven: ${nameOf(step)}`;
+      return { step, error: new HostError("changed-meanwhile", message) };
+    }
+    return undefined;
   }
 
   async #restore(reason: RestoreReason): Promise<Restored> {
@@ -346,6 +370,10 @@ function issueOf(section: string, { step, error }: Failure): Issue {
   const code = error instanceof HostError || error instanceof InternalError ? error.code : "internal";
   const path = step.subject === "" ? section : `${section}.${step.subject}`;
   return { path: path.slice(0, 512), code, message: `${step.kind}: ${error.message}`.slice(0, 1024) };
+}
+
+function nameOf({ kind, subject }: Step): string {
+  return `${kind} ${subject}`;
 }
 
 function isTaken(error: unknown): boolean {

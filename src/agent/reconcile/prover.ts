@@ -7,6 +7,7 @@ export type Before = Window["before"];
 export interface Unreached {
   readonly target: string;
   readonly message: string;
+  readonly isGateway?: boolean;
 }
 
 /** Finds out over connections of its own whether the node reaches whom it must. */

@@ -11,6 +11,8 @@ export interface Candidate {
   /** What was to be done, before it was begun, and not only because the surroundings changed. */
   readonly planned: Step[];
   steps: number;
+  /** What was still to be done when it had its last turn, by kind and subject. */
+  left?: ReadonlySet<string>;
   /** It has its result, and no further turn. */
   isOver: boolean;
 }
@@ -22,7 +24,7 @@ export interface Turn {
 }
 
 /** How a turn ended. */
-export type TurnEnd = "through" | "stale" | "guard-failed";
+export type TurnEnd = "through" | "stale" | "guard-failed" | "not-stored";
 
 /** A step that failed, and why. */
 export interface Failure {

@@ -3,7 +3,7 @@ import { toError } from "../../errors.ts";
 import type { TakenBack, Withheld } from "../../checkpoint/commit-files.ts";
 import type { Clock } from "../../host/clock.ts";
 import { valueOf, type StateFile } from "../../host/state-file.ts";
-import type { Prover } from "./prover.ts";
+import type { Prover, Unreached } from "./prover.ts";
 
 /** The desired values of sections by their names; null for one that is absent. */
 export type Guards = Readonly<Record<string, unknown>>;
@@ -31,6 +31,12 @@ const TURNED_AWAY = /control plane [^;]*: connection refused/;
 /** Whether two values say the same; an absent section is null. Members have one order, that of the document. */
 export function isSameValue(one: unknown, other: unknown): boolean {
   return JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
+}
+
+/** Why what is kept back is not in force, for people. */
+export function whyHeld({ is, last: { code, evidence } }: Withheld): string {
+  const next = is === "refused" ? "not tried again until it changes" : "tried again when the control plane is reached";
+  return `taken back (${code}: ${evidence}); ${next}`;
 }
 
 /** Whether two sets of sections say the same. */
@@ -96,9 +102,9 @@ export class Withholding {
   sessionOpened(): void {
     const held = this.#held;
     if (held === undefined || this.#isReleased || held.is === "refused" || this.#judging !== undefined) return;
-    const { code, mode, wasTried = false } = held.last;
+    const { code, mode, evidence, wasTried = false } = held.last;
     // Cut short after nobody was reached, it is judged by that.
-    const isOver = (code === "rebooted" && mode === "try") || wasTried;
+    const isOver = (code === "rebooted" && mode === "try") || (wasTried && !TURNED_AWAY.test(evidence));
     if (isOver || held.attempts >= MAX_ATTEMPTS) {
       this.#run(() => this.#refuse(held));
       return;
@@ -123,17 +129,29 @@ export class Withholding {
   }
 
   async #refuseIfReached(held: Withheld): Promise<void> {
-    const { clock, prover, log } = this.#options;
+    const { clock, log } = this.#options;
     // Who is turned away at every door may stand before a control plane that restarts; so is not refused at the first time.
-    if (TURNED_AWAY.test(held.last.evidence) && held.attempts < MAX_ATTEMPTS) return;
+    // So may who was heard by a gateway all the while.
+    const { evidence, isHeard = false, gateways = [] } = held.last;
+    if ((TURNED_AWAY.test(evidence) || isHeard) && held.attempts < MAX_ATTEMPTS) return;
     const until = clock.elapsed() + PROMPT_MS;
     for (;;) {
-      const unreached = await prover.controlPlane(this.#ending.signal);
+      const unreached = await this.#missed(gateways);
       if (unreached === undefined) return this.#refuse(held);
       log.info({ target: unreached.target, reason: unreached.message }, "not reached after the restore either");
       if (clock.elapsed() >= until) return;
       await clock.sleep(PROMPT_EVERY_MS, this.#ending.signal);
     }
+  }
+
+  /** Who is not reached over what was restored: the control plane, or whichever gateways alone were missed. */
+  async #missed(gateways: readonly string[]): Promise<Unreached | undefined> {
+    const { prover } = this.#options;
+    const { signal } = this.#ending;
+    if (gateways.length === 0) return prover.controlPlane(signal);
+    const unreached = await prover.attempt({ session: true, gateways: [...gateways] }, signal);
+    signal.throwIfAborted();
+    return unreached[0];
   }
 
   async #refuse(held: Withheld): Promise<void> {

@@ -105,14 +105,18 @@ export class DesiredDocuments {
 
   /**
    * Puts the document before into force, in one durable step, until a version comes that is newer than the one refused by this.
-   * @throws {InputError} as `rolledBack`; {HostError} when the disk refuses. What was in force stays.
+   * @param version refuse this one alone: a newer one may have come at the last moment.
+   * @throws {InputError} as `rolledBack`, and `superseded`; {HostError} when the disk refuses. What was in force stays.
    */
-  rollBack(name: DocumentName, now: number, why?: WhyTakenBack): Promise<RolledBack> {
-    return this.#inTurn(() => this.#rollBack(name, now, why));
+  rollBack(name: DocumentName, now: number, why?: WhyTakenBack, version?: number): Promise<RolledBack> {
+    return this.#inTurn(() => this.#rollBack(name, now, why, version));
   }
 
-  async #rollBack(name: DocumentName, now: number, why: WhyTakenBack | undefined): Promise<RolledBack> {
+  async #rollBack(name: DocumentName, now: number, why?: WhyTakenBack, version?: number): Promise<RolledBack> {
     const { from, to, stored, newest } = await this.#before(name);
+    if (version !== undefined && from !== version) {
+      throw new InputError("superseded", `${name}: version ${from} is in force and not ${version}`);
+    }
     // For whoever looks into what went wrong.
     await this.#refused[name].save(newest);
     const kept = { ...stored, refused: { version: from, at: now, ...(why === undefined ? {} : { why }) } };

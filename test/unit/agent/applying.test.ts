@@ -176,6 +176,34 @@ test("what a pass logs names its part once", async () => {
   for (const line of written) expect(line.match(/"component"/g)?.length).toBe(1);
 });
 
+test("a network that was tried and kept gives way when the control plane changes the section, and another may be tried", async () => {
+  const machine = new MemoryMachine();
+  const network = reconciler(modelSection(machine, { name: "network", isGuarded: () => true }));
+  const { applying, documents } = rig([], [network]);
+  const { signal } = new AbortController();
+  const put = async (version: number, config: Config): Promise<void> => {
+    documents.current = desiredOf(version, config);
+    applying.apply();
+    await applying.engine.idle();
+  };
+  await put(1, { network: { a: "1" } });
+  await applying.tryNetwork({ network: { a: "tried" }, minutes: 10 }, signal);
+  expect(applying.network().pending).toMatchObject({ isLocal: true });
+  await applying.keepNetwork();
+  await put(2, { network: { a: "1" }, core: { b: "1" } });
+  expect(Object.fromEntries(machine.values)).toEqual({ a: "tried" });
+  expect(applying.network()).toHaveProperty("kept");
+  await put(3, { network: { a: "2" } });
+  expect(Object.fromEntries(machine.values)).toEqual({ a: "2" });
+  expect(applying.config()).toEqual({ network: { a: "2" } });
+  expect(applying.network()).not.toHaveProperty("kept");
+  // What was kept is over for good.
+  await put(4, { network: { a: "1" } });
+  expect(Object.fromEntries(machine.values)).toEqual({ a: "1" });
+  await applying.tryNetwork({ network: { a: "again" }, minutes: 10 }, signal);
+  expect(Object.fromEntries(machine.values)).toEqual({ a: "again" });
+});
+
 test("a cluster's configuration is merged in, and is gone when the cluster is left", async () => {
   const { applying, machine, documents } = rig();
   documents.current = desiredOf(1, { core: { a: "own", b: "own" } }, { core: { a: "theirs" }, snmp: {} });

@@ -1,6 +1,6 @@
 import { OUR_PROTOCOL, type AddressTarget, type LinkTarget, type NetworkState } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
-import type { NetworkInterface } from "../../../protocol/sections/network-config.ts";
+import type { NetworkInterface, SubInterface } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { tablesOf, vrfOf, type Member } from "./contexts.ts";
 
@@ -62,7 +62,7 @@ export function compileLinks(desired: NetworkDesired, actual: NetworkActual): Co
       } else {
         const { link: name, vlanId } = vlan;
         links.push({ name, kind: "vlan", parent: nic.nic, vlanId, ...masterOf(vlan.vrf), mtu, isUp: true });
-        members.push({ link: name, addresses: [vlan.ip, ...vlan.addIps], nic, vlan });
+        members.push({ link: name, addresses: vlanAddresses(vlan, actual), nic, vlan });
       }
     }
   }
@@ -103,6 +103,14 @@ function refusalOf({ nic, fixed }: NetworkInterface, { unfixable }: NetworkActua
   const isSame = refused?.speedMbps === fixed?.speedMbps && refused?.duplex === fixed?.duplex;
   if (refused === undefined || !isSame) return undefined;
   return `its speed stays as it is: the driver cannot fix ${refused.speedMbps} Mbit/s ${refused.duplex} duplex (${refused.reason})`;
+}
+
+/** Of those that come from the cluster a member has none while another one is active. */
+function vlanAddresses(
+  { ip, addIps, roleBound = [] }: SubInterface,
+  { isActiveMember }: NetworkActual,
+): readonly string[] {
+  return [ip, ...addIps].filter((address) => isActiveMember || !roleBound.includes(address));
 }
 
 /** The next hop that it names, or that its lease has brought. */

@@ -1,3 +1,4 @@
+import { natTracker } from "../../../protocol/sections/nat-tracker.ts";
 import type { Nat } from "../../../protocol/sections/network-config.ts";
 import type { Context } from "./contexts.ts";
 import { byContext, nameIn, type Chain, type NamedSet } from "./firewall-text.ts";
@@ -11,6 +12,8 @@ interface Entry {
   readonly dest: string;
   /** What the address becomes; absent: that of the interface. */
   readonly to?: string;
+  /** What its hits are found by. */
+  readonly tracker: string;
 }
 
 export interface CompiledNats {
@@ -28,9 +31,11 @@ export function compileNats(contexts: readonly Context[]): CompiledNats {
   for (const context of contexts) {
     const { nats } = context.routing;
     if (nats.length === 0) continue;
-    const dnat = nats.flatMap((nat) => (nat.toDest === undefined ? [] : [entryOf(nat, nat.toDest)]));
-    const snat = nats.flatMap((nat) =>
-      nat.toSource === undefined && !nat.masquerade ? [] : [entryOf(nat, nat.toSource)],
+    const entry = (nat: Nat, to: string | undefined, at: number): Entry =>
+      entryOf(nat, to, natTracker(nat, context.vrf, at));
+    const dnat = nats.flatMap((nat, at) => (nat.toDest === undefined ? [] : [entry(nat, nat.toDest, at)]));
+    const snat = nats.flatMap((nat, at) =>
+      nat.toSource === undefined && !nat.masquerade ? [] : [entry(nat, nat.toSource, at)],
     );
     chains.push({ name: nameIn(context, "dnat"), lines: linesOf(dnat, "dnat", nameIn(context, "dnat"), sets) });
     chains.push({ name: nameIn(context, "snat"), lines: linesOf(snat, "snat", nameIn(context, "snat"), sets) });
@@ -55,8 +60,8 @@ export function compileNats(contexts: readonly Context[]): CompiledNats {
   return { sets, chains: [...chains, ...base] };
 }
 
-function entryOf({ source = ANY, dest = ANY }: Nat, to: string | undefined): Entry {
-  return { source, dest, ...(to === undefined ? {} : { to }) };
+function entryOf({ source = ANY, dest = ANY }: Nat, to: string | undefined, tracker: string): Entry {
+  return { source, dest, ...(to === undefined ? {} : { to }), tracker };
 }
 
 /** A line for each map or set, those of earlier entries first. */
@@ -71,15 +76,16 @@ function linesOf(entries: readonly Entry[], what: "dnat" | "snat", name: string,
     group: readonly Entry[],
     keyOf: (one: Entry) => string,
   ): void => {
+    const element = (one: Entry): string => `${keyOf(one)} ${comment(one)}`;
     for (const isMasquerade of [false, true]) {
       const some = group.filter(({ to }) => (to === undefined) === isMasquerade);
       if (some.length === 0) continue;
       const set = `${name}_${sets.length}`;
       if (isMasquerade) {
-        sets.push({ kind: "set", name: set, type, elements: some.map(keyOf) });
+        sets.push({ kind: "set", name: set, type, elements: some.map(element) });
         lines.push(`${match}${key} @${set} masquerade`);
       } else {
-        const elements = some.map((one) => `${keyOf(one)} : ${one.to}`);
+        const elements = some.map((one) => `${element(one)} : ${one.to}`);
         sets.push({ kind: "map", name: set, type: `${type} : interval ipv4_addr`, elements });
         lines.push(`${match}${what} ip prefix to ${key} map @${set}`);
       }
@@ -104,14 +110,18 @@ function linesOf(entries: readonly Entry[], what: "dnat" | "snat", name: string,
       }
     }
     const all = [...rest].filter((entry) => entry.source === ANY && entry.dest === ANY);
-    for (const { to } of all) {
-      lines.push(to === undefined ? "counter masquerade" : `counter ${what} ip to ${to.replace(/\/32$/, "")}`);
+    for (const one of all) {
+      const verdict = one.to === undefined ? "masquerade" : `${what} ip to ${one.to.replace(/\/32$/, "")}`;
+      lines.push(`counter ${verdict} ${comment(one)}`);
     }
     const joined = [...rest].filter((entry) => !all.includes(entry));
     add("ipv4_addr . ipv4_addr", `ip saddr . ${dest}`, "", joined, (entry) => `${entry.source} . ${entry.dest}`);
   }
   return lines;
 }
+
+/** A tracker has no sign in it that nft would take for anything. */
+const comment = ({ tracker }: Entry): string => `comment "${tracker}"`;
 
 function grouped(entries: Iterable<Entry>, field: "source" | "dest"): ReadonlyMap<string, readonly Entry[]> {
   const groups = new Map<string, Entry[]>();

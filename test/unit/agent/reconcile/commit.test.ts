@@ -19,7 +19,13 @@ const NOBODY = [{ target: "control plane 192.0.2.1:443", message: "connection ti
 
 /** An engine whose only section could cut the node off; it has `a: old`, which is proven. */
 async function rig(
-  options: { dir?: string; machine?: MemoryMachine; clock?: FakeClock; commit?: Partial<CommitOptions> } = {},
+  options: {
+    dir?: string;
+    machine?: MemoryMachine;
+    clock?: FakeClock;
+    checkpoint?: Checkpoint;
+    commit?: Partial<CommitOptions>;
+  } = {},
 ) {
   const { dir = join(tempDir(), "desired"), machine = new MemoryMachine(), clock = new FakeClock() } = options;
   mkdirSync(dir, { recursive: true });
@@ -31,6 +37,7 @@ async function rig(
   const one = engineRig([section], {
     dir,
     clock,
+    ...(options.checkpoint === undefined ? {} : { checkpoint: options.checkpoint }),
     commitOptions: {
       prover,
       request: () => request,
@@ -174,6 +181,89 @@ describe("a change for good", () => {
     expect([one.a(), one.takenBack]).toEqual(["new", []]);
   });
 
+  test("that misses nobody but a gateway is not to blame as long as the old network does not reach it either", async () => {
+    const one = await proven();
+    one.prover.gateways = ["gw"];
+    one.prover.unreached = [{ target: "gateway gw 192.0.2.2:443", message: "connection timed out", isGateway: true }];
+    const wanted = one.want({ model: { a: "new" } });
+    await one.until("new");
+    await one.until("old");
+    await wanted;
+    await one.clock.advance(20_000);
+    expect(one.commit.withholding.held).toMatchObject({ is: "waiting", last: { gateways: ["gw"] } });
+    // By the next time it was not reached before, so that it need not be.
+    one.prover.gateways = [];
+    one.prover.unreached = [];
+    await one.until("new");
+    await one.engine.idle();
+    expect([one.a(), one.commit.withholding.held]).toEqual(["new", undefined]);
+  });
+
+  test("over which a gateway was reached and only the control plane was not is refused only after three times", async () => {
+    const one = await proven();
+    one.prover.gateways = ["gw"];
+    one.prover.unreached = NOBODY;
+    const wanted = one.want({ model: { a: "new" } });
+    await one.until("new");
+    await one.until("old");
+    await wanted;
+    await settle();
+    expect(one.commit.withholding.held).toMatchObject({ is: "waiting", attempts: 1, last: { isHeard: true } });
+  });
+
+  test("that somebody else undoes while it is proven is not confirmed: what was reached was reached without it", async () => {
+    const one = await proven();
+    one.prover.unreached = NOBODY;
+    const wanted = one.want({ model: { a: "new" } });
+    await waitFor("it is being proven", () => one.state() === "proving" && one.prover.attempts > 1);
+    one.machine.values.set("a", "of another tool");
+    one.prover.unreached = [];
+    await one.until("old", 200);
+    await wanted;
+    expect(one.takenBack).toMatchObject([{ code: "step-failed", step: { kind: "set", subject: "a" } }]);
+    expect(one.takenBack[0]?.evidence).toContain("somebody else changed it");
+    expect(one.commit.isProven("model", { a: "new" })).toBe(false);
+  });
+
+  test("is not blamed for a disk that takes no record of its steps", async () => {
+    const disk = hostFiles();
+    let isFull = false;
+    const files = {
+      ...disk,
+      writeAtomic: (path: string, text: string, mode: number) =>
+        isFull && path.endsWith("checkpoint-progress.json")
+          ? Promise.reject(new HostError("disk-full", "no space left on device"))
+          : disk.writeAtomic(path, text, mode),
+    };
+    const dir = join(tempDir(), "desired");
+    mkdirSync(dir, { recursive: true });
+    const one = await proven({ dir, checkpoint: new Checkpoint(files, dir) });
+    isFull = true;
+    await one.want({ model: { a: "new" } });
+    for (let i = 0; i < 5; i += 1) {
+      await one.clock.advance((one.standing().nextAttempt ?? 0) - one.clock.now());
+      await one.engine.idle();
+    }
+    expect([one.a(), one.takenBack, one.commit.withholding.held]).toEqual(["old", [], undefined]);
+    expect(one.standing().outcome).toMatchObject({ state: "failed", error: { code: "disk-full" } });
+    isFull = false;
+    await one.clock.advance((one.standing().nextAttempt ?? 0) - one.clock.now());
+    await one.engine.idle();
+    expect(one.a()).toBe("new");
+  });
+
+  test("that cannot be begun after a start leaves in force what was proven before", async () => {
+    const first = await proven();
+    await first.engine.close();
+    first.machine.values.clear();
+    const refusal = new HostError("guard-failed", "no process");
+    const { dir, machine, clock } = first;
+    const next = await rig({ dir, machine, clock, commit: { watch: () => Promise.reject(refusal) } });
+    await next.want({ model: { a: "new" } });
+    expect(next.a()).toBe("old");
+    expect(next.standing().outcome).toMatchObject({ state: "failed", error: { code: "guard-failed" } });
+  });
+
   test("is not begun when nobody can watch it or the disk is full", async () => {
     const refusal = new HostError("guard-failed", "no process");
     const one = await rig({ commit: { watch: () => Promise.reject(refusal) } });
@@ -219,7 +309,12 @@ describe("without a session before it, a change", () => {
     expect([one.a(), one.takenBack]).toEqual(["new", []]);
     const again = one.want({ model: { a: "newer" } });
     await waitFor("it is being proven", () => one.state() === "proving");
+    // A session over a socket that is older than the change proves nothing by itself.
+    one.prover.unreached = NOBODY;
     one.commit.sessionOpened();
+    await one.clock.advance(3000);
+    expect(one.state()).toBe("proving");
+    one.prover.unreached = [];
     await waitFor("it is confirmed", async () => {
       await one.clock.advance(1000);
       return one.commit.window === undefined;
@@ -266,6 +361,33 @@ describe("a trial", () => {
     await expect(one.engine.keep()).rejects.toMatchObject({ code: "not-found" });
     await expect(one.engine.revert()).rejects.toMatchObject({ code: "not-found" });
   });
+
+  test.each(["in the same agent", "in the next one"])(
+    "that is being taken back does not go on half way, %s",
+    async (where) => {
+      const one = await proven();
+      one.ask(TEN);
+      await one.want({ model: { a: "new", b: "1" } });
+      one.machine.before = (subject) => {
+        if (subject === "a") throw new HostError("exec-failed", "busy");
+      };
+      await one.engine.revert();
+      expect([one.a(), one.machine.values.has("b"), one.state()]).toEqual(["new", false, "awaiting-keep"]);
+      one.machine.before = () => undefined;
+      if (where === "in the same agent") {
+        await expect(one.engine.keep()).rejects.toMatchObject({ code: "busy" });
+        await one.until("old");
+        await waitFor("it is over", () => one.commit.window === undefined);
+        expect(one.takenBack).toMatchObject([{ code: "reverted" }]);
+        return;
+      }
+      await one.engine.close();
+      const { dir, machine, clock } = one;
+      const next = await rig({ dir, machine, clock });
+      await next.engine.idle();
+      expect([next.a(), next.commit.window]).toEqual(["old", undefined]);
+    },
+  );
 
   test("gives way to something newer and goes on past what leaves it alone", async () => {
     const one = await proven();
@@ -319,7 +441,11 @@ describe("the next agent", () => {
     one.prover.isSilent = !isTried;
     one.ask({ mode, seconds: 600 });
     void one.want({ model: { a: "new" } }).catch(() => undefined);
-    await waitFor("it is being proven", () => (isTried ? one.commit.window?.unreached : one.state() === "proving"));
+    await waitFor("it is being proven", async () => {
+      if (!isTried) return one.state() === "proving";
+      await one.clock.advance(1000);
+      return one.commit.window?.unreached;
+    });
     await one.engine.close();
     expect(await one.checkpoint.isPending()).toBe(true);
     return one;
@@ -431,4 +557,27 @@ test("an agent that hung finds out that the guard took its change back, and does
     return one.a() === "old" && !one.machine.values.has("b") && one.commit.withholding.held !== undefined;
   });
   expect(one.takenBack).toMatchObject([{ code: "hung" }]);
+});
+
+test("a step that an agent takes after the guard has taken its change back is taken back too", async () => {
+  const one = await proven();
+  let release = (): void => undefined;
+  // It stands still between the note that the step is due and the step.
+  one.machine.before = (subject) =>
+    subject === "a" ? new Promise<void>((resolve) => (release = () => resolve())) : undefined;
+  const wanted = one.want({ model: { a: "new" } });
+  await waitFor("it hangs", () => one.state() === "applying" && release.name !== "");
+  await settle();
+  const guard = new Checkpoint(hostFiles(), one.dir);
+  expect(await guard.takeOver(one.checkpoint.pending?.id ?? "", 0)).toBe(true);
+  one.machine.before = () => undefined;
+  const section = reconciler(modelSection(one.machine, { isGuarded: () => true }));
+  await guard.restore([section], new AbortController().signal);
+  release();
+  await wanted;
+  await waitFor("it is as before", async () => {
+    await one.clock.advance(1000);
+    return one.a() === "old" && one.commit.window === undefined;
+  });
+  expect(one.takenBack).toHaveLength(1);
 });

@@ -84,11 +84,18 @@ test("faults at any step leave the other items right, say so, and are recovered 
         };
         rig.engine.start();
         await rig.want({ model: desired });
-        for (let tries = 0; tries < 20 && rig.standing().outcome.state !== "converged"; tries += 1) {
+        // What could cut the node off is refused after its third failure, and the machine left as it was.
+        const isRefused = (): boolean => rig.commit.withholding.held?.attempts === 3;
+        for (let tries = 0; tries < 20 && rig.standing().outcome.state !== "converged" && !isRefused(); tries += 1) {
           expect(rig.standing()).toMatchObject({ outcome: { state: "failed", error: { code: "injected" } } });
-          expect(rig.standing().nextAttempt).toBeDefined();
-          await rig.clock.advance(300_000);
+          // No further than to the next attempt, or the time of its window would be over before it has done anything.
+          await rig.clock.advance((rig.standing().nextAttempt ?? 0) - rig.clock.now());
           await rig.engine.idle();
+        }
+        if (isRefused()) {
+          expect(Object.fromEntries(machine.values)).toEqual(actual);
+          await rig.engine.close();
+          return;
         }
         expect(Object.fromEntries(machine.values)).toEqual(desired);
         expect(rig.standing()).toMatchObject({ outcome: { state: "converged" }, failures: 0, drift: { count: 0 } });

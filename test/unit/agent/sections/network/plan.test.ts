@@ -9,9 +9,13 @@ const WAN = { nic: "eth0", ip: "198.51.100.10/24", gateway: "198.51.100.1" };
 
 async function plan(
   raw: unknown,
-  { carrier, model = aMachine() }: { carrier?: Carrier; model?: ReturnType<typeof aMachine> } = {},
+  {
+    carrier,
+    model = aMachine(),
+    role,
+  }: { carrier?: Carrier; model?: ReturnType<typeof aMachine>; role?: "active" | "standby" } = {},
 ) {
-  const section = networkOver(model, carrier);
+  const section = networkOver(model, carrier, undefined, role);
   const { desired } = section.parse(raw);
   const actual = await section.observe(signal, desired);
   const steps = section.plan(desired, actual);
@@ -55,7 +59,7 @@ test("an address is there before the one that it replaces goes", async () => {
 test("what a plan says of rules and of routes elsewhere names the packets and the table", async () => {
   const rules = [{ protocol: "udp", source: "private", dest: "10.91.0.0/16", action: "forward", iface: "eth1" }];
   const { details } = await plan({ interfaces: [WAN, { nic: "eth1", ip: "10.1.0.1/24" }], rules });
-  const [text] = details.filter((detail) => detail?.includes("rule"));
+  const text = details.find((detail) => detail?.includes("rule"));
   expect(text).toMatch(/0\.0\.0\.0\/0 on eth1 in table (\d+), unreachable 0\.0\.0\.0\/0 in table \1;/);
   expect(text).toMatch(/adds rule \d+ \(from all fwmark 0x\w+\/0x\w+ table \d+\)/);
 });
@@ -183,7 +187,9 @@ test("of translations that overlap the first is asked first, and each block of i
       { source: "10.5.0.0/16", masquerade: true },
     ],
   });
-  expect(text).toContain("10.5.0.0/24 : 10.6.0.0/24,\n10.7.0.0/24 : 10.8.0.0/24");
+  expect(text).toContain(
+    '10.5.0.0/24 comment "default:0" : 10.6.0.0/24,\n10.7.0.0/24 comment "default:1" : 10.8.0.0/24',
+  );
   expect(text).toContain(
     "chain dnat_254 {\ndnat ip prefix to ip daddr map @dnat_254_0\ndnat ip prefix to ip daddr map @dnat_254_1\n}",
   );
@@ -203,4 +209,15 @@ test("a step says what comes and goes, and counts what is many", async () => {
   });
   expect(details[0]).toContain("adds address 10.1.0.1/24 on eth1");
   expect(details[0]).toMatch(/adds route 10\.20\.0\.0\/16 via 10\.1\.0\.2 on eth1, .* and 5 more/);
+});
+
+test.each([
+  ["active", ["10.0.0.1/24", "10.0.0.9/32", "10.1.0.1/24", "10.1.0.9/24"]],
+  ["standby", ["10.0.0.1/24", "10.1.0.1/24"]],
+] as const)("the %s member has these of its own and the cluster's addresses", async (role, addresses) => {
+  const vlan = { vlanID: 10, ip: "10.1.0.1/24", clusterIPs: ["10.1.0.9/24"] };
+  const lan = { nic: "eth1", ip: "10.0.0.1/24", clusterIP: "10.0.0.9", subInterfaces: [vlan] };
+  const { lines } = await plan({ interfaces: [WAN, lan] }, { role });
+  const added = lines.flatMap((line) => /^address replace (\S+)/.exec(line)?.[1] ?? []);
+  expect(added.toSorted()).toEqual(addresses);
 });

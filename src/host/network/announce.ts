@@ -1,0 +1,34 @@
+import { HostError } from "../../errors.ts";
+import type { Exec, ExecResult } from "../exec.ts";
+
+/** Tells a link's neighbours that an address is here. @throws {HostError} `tool-missing`, `exec-failed`. */
+export type Announce = (link: string, address: string, signal: AbortSignal) => Promise<void>;
+
+const COUNT = 3;
+const BOUNDS = { deadlineMs: 10_000, maxOutputBytes: 64 * 1024 };
+
+/**
+ * Sends three gratuitous ARP requests (RFC 5227, section 3) with arping(8), whichever of the two programs of that name there is. That of
+ * Habets has to be told the sender's address, and calls it a failure that nobody answers.
+ */
+export function arpAnnouncer(exec: Exec): Announce {
+  let isIputils = false;
+  return async (link, address, signal) => {
+    const common = ["-U", "-c", String(COUNT)];
+    const send = (args: readonly string[]): Promise<ExecResult> =>
+      exec.run("arping", [...common, ...args, "--", address], { signal, ...BOUNDS });
+    if (!isIputils) {
+      const sent = await send(["-i", link, "-S", address]);
+      if (sent.stdout.includes("packets transmitted")) return;
+      if (!sent.stderr.includes("invalid option")) throw refusal(link, sent);
+      isIputils = true;
+    }
+    const sent = await send(["-I", link]);
+    if (sent.exitCode !== 0 && !sent.stdout.includes("Sent ")) throw refusal(link, sent);
+  };
+}
+
+function refusal(link: string, { exitCode, stderr }: ExecResult): HostError {
+  const said = (stderr.trim().split("\n")[0] ?? "").slice(0, 512);
+  return new HostError("exec-failed", `arping on ${link}: ${said}`, { details: { tool: "arping", link, exitCode } });
+}
