@@ -1,4 +1,4 @@
-import { HostError } from "../../errors.ts";
+import { HostError, toError } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 import type { Exec } from "../exec.ts";
 import type { Files } from "../files.ts";
@@ -8,7 +8,7 @@ import type { DhcpClient } from "./dhcp-client.ts";
 import { DhcpClients } from "./dhcp.ts";
 import { refusedLines, tryFeatures, type NetworkFeatures } from "./features.ts";
 import { Firewall } from "./firewall.ts";
-import { parseNeighbours, parseShown, SHOW_ALL } from "./ip-output.ts";
+import { parseNeighbours, parseShown, SHOW_ALL, type IpOutput } from "./ip-output.ts";
 import { NetworkLedger, type LedgerContent } from "./ledger.ts";
 import { LinkSpeed } from "./link-speed.ts";
 import { addressLabel, addressOfLine } from "./lines.ts";
@@ -77,6 +77,13 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   let features: NetworkFeatures | undefined;
   /** As they were seen last: what is gone from the machine need not stay in the ledger. */
   let addresses: readonly AddressState[] | undefined;
+  let hasLooked = false;
+
+  const showAll = async (isListed: IsListed, signal: AbortSignal): Promise<IpOutput> => {
+    const shown = await tools.run("ip", ["-4", "-N", "-json", "-details", "-batch", "-"], signal, SHOW_ALL);
+    if (shown.exitCode !== 0) throw refusal("ip-failed", "ip", shown);
+    return parseShown(shown.stdout, isListed);
+  };
 
   const tryOnce = async (signal: AbortSignal): Promise<NetworkFeatures> => {
     features ??= await tryFeatures(tools, dhcp.choose() !== undefined, signal);
@@ -103,14 +110,18 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   return {
     features: tryOnce,
     async observe({ sysctls }, signal) {
-      const { addresses: unmarked } = await ledger.content();
+      const { addresses: unmarked, isUsed } = await ledger.content();
       const isListed = (link: string, address: string): boolean =>
         unmarked.some((one) => one.link === link && one.address === address);
-      const shown = await tools.run("ip", ["-4", "-N", "-json", "-details", "-batch", "-"], signal, SHOW_ALL);
-      if (shown.exitCode !== 0) throw refusal("ip-failed", "ip", shown);
-      const { links, ...rest } = parseShown(shown.stdout, isListed);
+      // Where nothing was ever begun there is no table of ours; whoever looks again is not told so a second time.
+      const isNew = !isUsed && !hasLooked;
+      const [{ links, ...rest }, found] = await together(signal, [
+        (both) => showAll(isListed, both),
+        (both) => (isNew ? Promise.resolve(undefined) : firewall.observe(both)),
+      ]);
+      const table = isNew && hasOurs({ links, ...rest }) ? await firewall.observe(signal) : found;
+      hasLooked = true;
       addresses = rest.addresses;
-      const table = await firewall.observe(signal);
       const servers = await nameServers.observe();
       const fixed = await speed.observe();
       return {
@@ -149,6 +160,35 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     mayOwn: async () => (await ledger.content()).isUsed,
     disown: () => ledger.change({ isUsed: false, addresses: [], fixed: [], firewall: undefined }),
   };
+}
+
+type IsListed = (link: string, address: string) => boolean;
+
+/** Runs two things at once; when one fails the other is ended, and waited for. */
+async function together<A, B>(
+  signal: AbortSignal,
+  [one, other]: readonly [(both: AbortSignal) => Promise<A>, (both: AbortSignal) => Promise<B>],
+): Promise<readonly [A, B]> {
+  const failed = new AbortController();
+  const both = AbortSignal.any([signal, failed.signal]);
+  const guarded = async <T>(task: Promise<T>): Promise<T> => {
+    try {
+      return await task;
+    } catch (error) {
+      failed.abort(error);
+      throw error;
+    }
+  };
+  const tasks = [guarded(one(both)), guarded(other(both))] as const;
+  await Promise.allSettled(tasks);
+  signal.throwIfAborted();
+  if (failed.signal.aborted) throw toError(failed.signal.reason);
+  return Promise.all(tasks);
+}
+
+function hasOurs({ links, addresses, routes, rules }: IpOutput): boolean {
+  const isOurs = links.some((link) => link.isOurs) || addresses.some((address) => address.isOurs);
+  return isOurs || [...routes, ...rules].some(({ protocol }) => protocol === OUR_PROTOCOL);
 }
 
 const isNewAddress = (line: string): boolean => addressOfLine(line)?.isAdded === true;

@@ -38,6 +38,10 @@ describe("observing", () => {
       ip rule add priority 77 from 10.0.0.0/8 table 5
       ip neighbour add 192.0.2.7 dev va lladdr 02:00:00:00:00:07 nud permanent`);
     const state = await machine.observe(["net.ipv4.ip_forward", "net.ipv4.conf.va.forwarding", "net.no.such"]);
+    // Nothing of ours was ever begun here; whoever looks again gets to see everything.
+    expect(machine.ran()).toStrictEqual(["ip"]);
+    const again = await machine.observe(["net.ipv4.ip_forward", "net.ipv4.conf.va.forwarding", "net.no.such"]);
+    expect(again).toStrictEqual(state);
     expect(machine.ran()).toStrictEqual(["ip", "nft"]);
     expect(state.links.map(({ name }) => name)).toStrictEqual(expect.arrayContaining(["lo", "va", "vb"]));
     const link = { kind: "veth", mtu: 1500, isUp: true, hasCarrier: true, isOurs: false };
@@ -53,6 +57,17 @@ describe("observing", () => {
     expect(await machine.neighbours()).toStrictEqual([
       { link: "va", address: "192.0.2.7", mac: "02:00:00:00:00:07", states: ["permanent"] },
     ]);
+  });
+
+  it("finds a table of ours although the ledger is gone", async () => {
+    const machine = await networkMachine(tempDir());
+    const table = "nft add table inet holdfast";
+    machine.sh(`${table}; ip route add blackhole 10.9.0.0/16 proto 218`);
+    expect(await machine.observe()).toHaveProperty("firewall");
+    const bare = await networkMachine(tempDir());
+    bare.sh(table);
+    expect(await bare.observe()).not.toHaveProperty("firewall");
+    expect(await bare.observe()).toHaveProperty("firewall");
   });
 
   it("says which tool is missing, and does without nft", async () => {

@@ -109,6 +109,7 @@ describe("the table", () => {
     writeFileSync(join(tools, "nft"), '#!/bin/sh\necho "Error: Operation not permitted" >&2; exit 1\n');
     chmodSync(join(tools, "nft"), 0o755);
     const machine = await networkMachine(dir, { searchPath: `${tools}:/usr/bin:/bin` });
+    await machine.apply({ kind: "sysctl", values: [] });
     await expect(machine.observe()).rejects.toMatchObject({
       code: "nft-failed",
       message: "nft: Error: Operation not permitted",
