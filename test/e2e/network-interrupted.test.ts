@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { placesOf } from "../../scripts/labs/programs.ts";
+import { NetworkRecord } from "../../src/host/network/record.ts";
 import { differences, type MachineState } from "../support/machine-state.ts";
 import { WINDOW_SECONDS, type EdgeMachine } from "../support/edge-machine.ts";
 import { lanSection, networkStage } from "../support/network-stage.ts";
@@ -39,10 +40,10 @@ async function inTheWindow(machine: EdgeMachine): Promise<Begun> {
 }
 
 const recordOf = (machine: EdgeMachine): string => {
-  const { content } = JSON.parse(
+  const { body } = JSON.parse(
     readFileSync(join(placesOf(machine.lab.dir, machine.name).state, "network-record.json"), "utf8"),
-  ) as { readonly content: unknown };
-  return JSON.stringify(content);
+  ) as { readonly body: unknown };
+  return JSON.stringify(NetworkRecord.parse(body));
 };
 
 const untilAsBefore = (machine: EdgeMachine, { good }: Begun): Promise<void> =>

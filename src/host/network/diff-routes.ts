@@ -104,7 +104,8 @@ function isMet(route: RouteTarget, found: RouteState | undefined): boolean {
 const slotOf = ({ table, destination, metric }: RouteTarget): string => `${table} ${destination} ${metric}`;
 
 function routeKey(route: RouteTarget): string {
-  const { kind, via, link, scope, isOnLink, source } = route;
-  const place = kind === "unicast" ? [via, link, scope, isOnLink, source] : [];
+  const { kind, via, link, scope, source } = route;
+  // Whether the gateway was taken for reachable does not tell routes apart: the kernel deletes either of two.
+  const place = kind === "unicast" ? [via, link, scope, source] : [];
   return [slotOf(route), kind, ...place].join(" ");
 }
