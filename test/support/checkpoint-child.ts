@@ -58,20 +58,26 @@ async function main([task = "", dir = "", config = "", dieAt = "0"]: readonly st
   if (task === "restore") {
     await checkpoint.restore(sections, new AbortController().signal);
   } else {
-    const engine = new Engine({
+    const onRelease = (): void => engine.look("commit");
+    const commit = testCommit(join(dir, "desired"), systemClock(), { checkpoint, disk: files, onRelease });
+    const engine: Engine = new Engine({
       clock: systemClock(),
       random: Math.random,
       log: pino({ level: "silent" }),
       sections,
       checkpoint,
-      commit: testCommit(join(dir, "desired"), systemClock(), { checkpoint, disk: files }),
+      commit,
       onReport: () => undefined,
       onFault: () => undefined,
     });
     engine.start();
     engine.set({ version: { node: 1 }, config: JSON.parse(config) as Record<string, unknown>, isActive: true });
     await engine.idle();
+    // What was cut short is tried again when there is a session.
+    commit.sessionOpened();
+    await engine.idle();
     await engine.close();
+    commit.close();
   }
   process.stdout.write(String(boundaries));
 }
