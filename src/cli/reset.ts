@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { z } from "zod";
 import { HostError, InputError } from "../errors.ts";
+import { hostFiles } from "../host/files.ts";
 import { endOverlay } from "../host/overlay-end.ts";
 import { readPidFile } from "../host/pid-file.ts";
 import { requireOwner, requireUnused, wipeableState, wipeOverlayState, wipeState } from "../host/state-directory.ts";
@@ -34,6 +35,7 @@ export const resetVerb: VerbProgram = {
     }
     await requireStopped(runDir);
     requireUnused(stateDir);
+    await requireSettled(stateDir);
     if (call.values["yes"] !== true) await confirm(call);
     const { overlayEnded, wiped } = await endOverlays(overlays, call);
     const removed = [...(await wipeState(stateDir)), ...wiped];
@@ -44,6 +46,12 @@ export const resetVerb: VerbProgram = {
     return "ok";
   },
 };
+
+/** A change that is neither proven nor taken back has its only way back there. @throws {InputError} `busy`. */
+async function requireSettled(stateDir: string): Promise<void> {
+  if ((await hostFiles().read(join(stateDir, "desired/checkpoint.json"))) === undefined) return;
+  throw new InputError("busy", "a change of the network is pending: 'holdfast guard restore' takes it back first");
+}
 
 interface OverlayPlace {
   readonly runDir: string;

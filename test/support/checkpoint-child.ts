@@ -49,20 +49,26 @@ function counted(files: Files, boundary: () => void): Files {
 /** Carries the machine in `dir` to `config` in one pass of the engine. */
 export async function carry(files: Files, dir: string, config: Readonly<Record<string, unknown>>): Promise<void> {
   const checkpoint = new Checkpoint(files, join(dir, "desired"));
-  const engine = new Engine({
+  const onRelease = (): void => engine.look("commit");
+  const commit = testCommit(join(dir, "desired"), systemClock(), { checkpoint, disk: files, onRelease });
+  const engine: Engine = new Engine({
     clock: systemClock(),
     random: Math.random,
     log: pino({ level: "silent" }),
     sections: fileSections(files, dir),
     checkpoint,
-    commit: testCommit(join(dir, "desired"), systemClock(), { checkpoint, disk: files }),
+    commit,
     onReport: () => undefined,
     onFault: () => undefined,
   });
   engine.start();
   engine.set({ version: { node: 1 }, config, isActive: true });
   await engine.idle();
+  // What was cut short is tried again when there is a session.
+  commit.sessionOpened();
+  await engine.idle();
   await engine.close();
+  commit.close();
 }
 
 /** Carries the machine in `dir` to `config`, or restores it; dies at its n-th boundary, and prints how many there were. */
