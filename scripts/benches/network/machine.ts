@@ -18,6 +18,8 @@ export interface Machine {
 /** What a pass took. */
 export interface Pass {
   readonly ms: number;
+  /** Of it, until all was in force; the rest is looking whether it is. */
+  readonly inForceMs: number;
   readonly processes: number;
   readonly steps: number;
   readonly left: number;

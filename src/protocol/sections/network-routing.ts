@@ -212,6 +212,7 @@ function aboutOf({
 
 /** The fields that are there. */
 function optional<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  const present = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(present) as { [K in keyof T]?: Exclude<T[K], undefined> };
+  const present: Partial<T> = {};
+  for (const name in fields) if (fields[name] !== undefined) present[name] = fields[name];
+  return present as { [K in keyof T]?: Exclude<T[K], undefined> };
 }
