@@ -4,9 +4,9 @@ import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import { MachineOwner } from "../host/machine-owner.ts";
 import { networkDriver, type NetworkDriver } from "../host/network/driver.ts";
+import { networkRecord } from "../host/network/record.ts";
 import type { Reader } from "../host/reader.ts";
 import { carryingDialler } from "./carrier.ts";
-import { networkRecord } from "./network-record.ts";
 import type { SectionDeps } from "./list-sections.ts";
 import type { AgentSettings } from "./settings.ts";
 

@@ -38,7 +38,10 @@ async function readDocument(path: string, signal: AbortSignal): Promise<PlanRequ
   const parsed = PlanDocument.safeParse(value);
   // An empty document is an empty configuration.
   if (parsed.success) return { config: parsed.data.config ?? {} };
-  throw new InputError("usage", `${path} is no configuration: ${describeIssues(parsed.error).slice(0, 5).join("; ")}`);
+  const isLoose = parsed.error.issues.some(({ code }) => code === "unrecognized_keys");
+  const hint = isLoose ? '; each section stands under its name, such as {"network": {…}}' : "";
+  const wrong = describeIssues(parsed.error).slice(0, 5).join("; ");
+  throw new InputError("usage", `${path} is no configuration: ${wrong}${hint}`);
 }
 
 /** A plan for people: a line per step, then what is wrong or left out, and the sum. */

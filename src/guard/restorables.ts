@@ -3,7 +3,8 @@ import type { Clock } from "../host/clock.ts";
 import { hostExec } from "../host/exec.ts";
 import { hostFiles } from "../host/files.ts";
 import { networkDriver } from "../host/network/driver.ts";
-import { loadTarget, NetworkUndo, restoreNetwork } from "../host/network/restore.ts";
+import { networkRecord } from "../host/network/record.ts";
+import { NetworkUndo, takeBackNetwork } from "../host/network/restore.ts";
 import { hostReader } from "../host/reader.ts";
 
 export interface RestorableOptions {
@@ -22,8 +23,8 @@ export function listRestorables({ clock, stateDir, runDir, isManaged }: Restorab
     {
       name: "network",
       async applyStored(step, signal) {
-        const { target } = NetworkUndo.parse(step);
-        await restoreNetwork(driver, loadTarget(target), signal);
+        const record = networkRecord(files, stateDir);
+        await takeBackNetwork(driver, record, NetworkUndo.parse(step), signal);
       },
     },
   ];

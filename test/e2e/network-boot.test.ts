@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { cut, heal } from "../../scripts/labs/faults.ts";
 import { differences } from "../support/machine-state.ts";
@@ -22,6 +24,27 @@ test("a machine that starts without its control plane has the last confirmed net
   await machine.start();
   await waitFor("the confirmed network is in force", () => differences(confirmed, machine.state()).length === 0);
   expect((await machine.status()).session.state).not.toBe("online");
+  await heal(machine.lab, "a");
+  await machine.untilOnline();
+  expect(differences(confirmed, machine.state())).toEqual([]);
+}, 180_000);
+
+test("an agent that starts puts right what is amiss before it tries to connect to anybody", async () => {
+  const machine = stage.machine("a");
+  await machine.apply({ ...lanSection({ ...WAN, addIps: ["192.168.1.20/24"] }) });
+  const confirmed = machine.state();
+  await machine.lab.endAgent("a");
+  machine.sh("ip address delete 192.168.1.20/24 dev eth0");
+  cut(machine.lab, "a");
+  const trace = join(machine.lab.dir, "boot.strace");
+  await machine.start(["strace", "-f", "-qq", "-e", "trace=execve,connect", "-e", "signal=none", "-o", trace]);
+  const calls = (): readonly string[] => readFileSync(trace, "utf8").split("\n");
+  const isDialled = (line: string): boolean => /connect\(.*AF_INET6?,/.test(line);
+  await waitFor("it tries to connect", () => calls().some(isDialled));
+  const made = calls().findIndex((line) => /execve\(".*\/ip", \[/.test(line) && !line.includes("-json"));
+  expect(made).toBeGreaterThan(-1);
+  expect(made).toBeLessThan(calls().findIndex(isDialled));
+  expect(differences(confirmed, machine.state())).toEqual([]);
   await heal(machine.lab, "a");
   await machine.untilOnline();
   expect(differences(confirmed, machine.state())).toEqual([]);

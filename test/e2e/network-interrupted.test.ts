@@ -1,4 +1,8 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
+import { placesOf } from "../../scripts/labs/programs.ts";
+import { NetworkRecord } from "../../src/host/network/record.ts";
 import { differences, type MachineState } from "../support/machine-state.ts";
 import { WINDOW_SECONDS, type EdgeMachine } from "../support/edge-machine.ts";
 import { lanSection, networkStage } from "../support/network-stage.ts";
@@ -17,6 +21,8 @@ const stage = networkStage({
 
 interface Begun {
   readonly good: MachineState;
+  /** What was noted of the machine then. */
+  readonly noted: string;
   /** Of the document that cut the node off. */
   readonly version: number;
 }
@@ -26,10 +32,19 @@ async function inTheWindow(machine: EdgeMachine): Promise<Begun> {
   await machine.own(lanSection(WAN));
   const { documents } = await machine.status();
   const good = machine.state();
-  await machine.put(lanSection({ ...WAN, gateway: DEAD_END }));
+  const noted = recordOf(machine);
+  await machine.put({ ...lanSection({ ...WAN, mtu: 1400, gateway: DEAD_END }), forwarding: true });
   await waitFor("the change is made", () => !machine.reachesController());
-  return { good, version: (documents.node?.version ?? 0) + 1 };
+  expect(recordOf(machine)).not.toBe(noted);
+  return { good, noted, version: (documents.node?.version ?? 0) + 1 };
 }
+
+const recordOf = (machine: EdgeMachine): string => {
+  const { body } = JSON.parse(
+    readFileSync(join(placesOf(machine.lab.dir, machine.name).state, "network-record.json"), "utf8"),
+  ) as { readonly body: unknown };
+  return JSON.stringify(NetworkRecord.parse(body));
+};
 
 const untilAsBefore = (machine: EdgeMachine, { good }: Begun): Promise<void> =>
   machine.untilAs(good, (WINDOW_SECONDS + 15) * 1000);
@@ -49,6 +64,7 @@ async function killed(machine: EdgeMachine): Promise<void> {
   await untilAsBefore(machine, begun);
   expect(machine.reachesController()).toBe(true);
   expect(machine.lab.pidOf(machine.name, "agent")).toBeUndefined();
+  await waitFor("what was noted is as it was", () => recordOf(machine) === begun.noted);
   await machine.start();
   await isRefusedInTheEnd(machine, begun);
 }

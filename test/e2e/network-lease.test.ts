@@ -1,24 +1,13 @@
-import { join } from "node:path";
 import { expect, test } from "vitest";
-import { startAside } from "../../scripts/labs/programs.ts";
 import { differences } from "../support/machine-state.ts";
-import { WINDOW_SECONDS, type EdgeMachine } from "../support/edge-machine.ts";
+import { WINDOW_SECONDS } from "../support/edge-machine.ts";
+import { serveLeases } from "../support/lease-server.ts";
 import { networkStage } from "../support/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
 /** A machine that lives and forwards nothing. */
 const stage = networkStage({ a: [{ name: "box", last: 9 }] });
-
-/** Gives leases out on the LAN; the function ends that. */
-async function serveLeases(machine: EdgeMachine, address: string): Promise<() => void> {
-  const log = join(machine.lab.dir, "dnsmasq.log");
-  const options = ["--port=0", "--no-daemon", "--conf-file=/dev/null", "--leasefile-ro", "--dhcp-authoritative"];
-  const range = [`--dhcp-range=${address},${address},255.255.255.0,2m`, "--interface=eth0", "--no-ping"];
-  const pid = startAside(machine.lan, ["dnsmasq", ...options, ...range], log);
-  await waitFor("leases are given out", () => machine.sh("ss -lun || true", machine.lan).includes(":67"));
-  return () => void process.kill(pid, "SIGKILL");
-}
 
 test("a lease that changes while a change is pending is the new one afterwards, and the rest is as it was", async () => {
   const machine = stage.machine("a");

@@ -1,3 +1,4 @@
+import type { ConfirmRequest } from "../../src/protocol/commit.ts";
 import { randomUUID } from "node:crypto";
 import { InputError, SessionError } from "../../src/errors.ts";
 import type {
@@ -139,9 +140,17 @@ export class FakeFleet implements Fleet {
     return Promise.resolve();
   }
 
-  setSection(uid: string, section: SectionName, body: JsonObject | undefined, user: string): NodeRecord {
+  setSection(
+    uid: string,
+    section: SectionName,
+    body: JsonObject | undefined,
+    user: string,
+    confirm?: Omit<ConfirmRequest, "askedAt">,
+  ): NodeRecord {
     const { [section]: _, ...rest } = this.#node(uid).config;
-    return this.#change(uid, { config: body === undefined ? rest : { ...rest, [section]: body } }, user);
+    const asked = confirm === undefined ? undefined : { ...confirm, askedAt: 1 };
+    const config = body === undefined ? rest : { ...rest, [section]: body };
+    return this.#change(uid, { config, confirm: asked }, user);
   }
 
   setTag(uid: string, name: string, value: string | undefined, user: string): NodeRecord {

@@ -1,5 +1,6 @@
 import fc from "fast-check";
-import { EMPTY_RECORD, type Carrier, type NetworkRecord } from "../../src/agent/sections/network/actual.ts";
+import type { Carrier } from "../../src/agent/sections/network/actual.ts";
+import { EMPTY_RECORD, type NetworkRecord } from "../../src/host/network/record.ts";
 import { INITIAL_FLOW_SYSCTLS } from "../../src/agent/sections/network/flow-times.ts";
 import { networkSection } from "../../src/agent/sections/network/section.ts";
 import { wanLinkOf } from "../../src/agent/sections/network/wan.ts";

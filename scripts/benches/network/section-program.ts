@@ -3,9 +3,9 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { EMPTY_RECORD, type NetworkRecord } from "../../../src/agent/sections/network/actual.ts";
+import { EMPTY_RECORD, type NetworkRecord } from "../../../src/host/network/record.ts";
 import { networkSection } from "../../../src/agent/sections/network/section.ts";
-import type { RestoreStep } from "../../../src/agent/sections/network/plan.ts";
+import type { NetworkUndo } from "../../../src/host/network/restore.ts";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostExec, type Exec } from "../../../src/host/exec.ts";
 import { hostFiles } from "../../../src/host/files.ts";
@@ -62,7 +62,7 @@ async function newSection(stateDir: string) {
 }
 
 let section = await newSection(join(dir, "warm"));
-let undo: RestoreStep | undefined;
+let undo: NetworkUndo | undefined;
 let isWarm = false;
 
 /** Reads, observes, plans, applies, and looks whether anything is left to do: all that a pass does. */
@@ -112,7 +112,7 @@ async function warmUp(): Promise<void> {
   const octets = (index: number): string => `192.168.${index}.0/24`;
   const indices = Array.from({ length: 50 }, (_, index) => index);
   const wan = { nic: "eth0", ip: "192.0.2.2/24", gateway: "192.0.2.1" };
-  let first: RestoreStep | undefined;
+  let first: NetworkUndo | undefined;
   for (let count = 10; count <= 50; count += 10) {
     const some = indices.slice(0, count);
     await apply({

@@ -65,8 +65,8 @@ export function startArpAnnouncer({ clock, announce, held, onChange }: ArpAnnoun
   function look(): void {
     const addresses = bounded();
     const keys = new Set(addresses.map(keyOf));
-    for (const key of [...told.keys()]) if (!keys.has(key)) told.delete(key);
-    for (const key of [...failures.keys()]) if (!keys.has(key)) failures.delete(key);
+    for (const key of told.keys()) if (!keys.has(key)) told.delete(key);
+    for (const key of failures.keys()) if (!keys.has(key)) failures.delete(key);
     cancel?.();
     cancel = undefined;
     if (isTelling || addresses.length === 0) return;

@@ -35,13 +35,10 @@ export function diffRoutes(
   const isThere = (key: string, route: RouteTarget): boolean =>
     ours.has(key) || (!contested.has(slotOf(route)) && isMet(route, foreign.get(slotOf(route))));
   const missing = [...wanted].flatMap(([key, route]) => (isThere(key, route) ? [] : [route]));
-  const isOvertaken = (key: string, route: RouteTarget): boolean => {
-    const first = foreign.get(slotOf(route));
-    return ours.has(key) && first !== undefined && first.protocol !== OUR_PROTOCOL;
-  };
+  const overtaken = behindStrangers(there);
   // One that a stranger's has come before is not in force, so it can go and come again.
   const renewed = [...wanted].flatMap(([key, route]) =>
-    isOvertaken(key, route) && !isDropped(route) ? [deleteRouteLine(route), routeLine(route)] : [],
+    overtaken.has(key) && !isDropped(route) ? [deleteRouteLine(route), routeLine(route)] : [],
   );
   const again = [...wanted.values()].filter(isDropped);
   return {
@@ -75,6 +72,17 @@ function firstOfKey(routes: readonly RouteState[]): ReadonlyMap<string, RouteSta
   return first;
 }
 
+/** Those of ours before which a stranger's stands in the same place. */
+function behindStrangers(routes: readonly RouteState[]): ReadonlySet<string> {
+  const taken = new Set<string>();
+  const behind = new Set<string>();
+  for (const route of routes) {
+    if (route.protocol !== OUR_PROTOCOL) taken.add(slotOf(route));
+    else if (taken.has(slotOf(route))) behind.add(routeKey(route));
+  }
+  return behind;
+}
+
 /** Where strangers have several default routes, of which the kernel takes now one and now another. */
 function contestedSlots(routes: readonly RouteState[]): ReadonlySet<string> {
   const strangers = routes.filter(
@@ -96,7 +104,8 @@ function isMet(route: RouteTarget, found: RouteState | undefined): boolean {
 const slotOf = ({ table, destination, metric }: RouteTarget): string => `${table} ${destination} ${metric}`;
 
 function routeKey(route: RouteTarget): string {
-  const { kind, via, link, scope, isOnLink, source } = route;
-  const place = kind === "unicast" ? [via, link, scope, isOnLink, source] : [];
+  const { kind, via, link, scope, source } = route;
+  // Whether the gateway was taken for reachable does not tell routes apart: the kernel deletes either of two.
+  const place = kind === "unicast" ? [via, link, scope, source] : [];
   return [slotOf(route), kind, ...place].join(" ");
 }

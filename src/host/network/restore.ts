@@ -2,6 +2,7 @@ import { z } from "zod";
 import { HostError, toError } from "../../errors.ts";
 import type { Change } from "./change.ts";
 import { diffNetwork, sysctlsOf } from "./diff.ts";
+import { NetworkRecord, type RecordStore } from "./record.ts";
 import { OUR_PROTOCOL, type LinkState, type LinkTarget, type NetworkState, type NetworkTarget } from "./state.ts";
 
 const Fixed = z.object({ speedMbps: z.number(), duplex: z.enum(["full", "half"]) });
@@ -58,12 +59,14 @@ export const StoredTarget = z.object({
 });
 export type StoredTarget = z.infer<typeof StoredTarget>;
 
-/** What the section `network` stores to take a whole pass back: what the machine was before its first step. */
+/** What the section `network` stores to take a whole pass back: what the machine was before its first step, and what was noted of it. */
 export const NetworkUndo = z.object({
   kind: z.literal("restore"),
   subject: z.string(),
   guarded: z.literal(true),
   target: StoredTarget,
+  /** What was noted then: how things had been that were adjusted. */
+  record: NetworkRecord,
 });
 export type NetworkUndo = z.infer<typeof NetworkUndo>;
 
@@ -160,6 +163,17 @@ export async function restoreNetwork(driver: Restorer, target: NetworkTarget, si
     }
     if (failure !== undefined && round === MAX_ROUNDS) throw failure;
   }
+}
+
+/** Takes a stored pass back: the machine, and then what was noted of it. @throws as `restoreNetwork`. */
+export async function takeBackNetwork(
+  driver: Restorer,
+  record: Pick<RecordStore, "save">,
+  undo: NetworkUndo,
+  signal: AbortSignal,
+): Promise<void> {
+  await restoreNetwork(driver, loadTarget(undo.target), signal);
+  await record.save(undo.record);
 }
 
 function singly(change: Change): readonly Change[] {

@@ -37,7 +37,7 @@ export function compileFirewall(
   );
   if (!config.isPresent || (!isRouting && !config.darkMode)) return nothing;
   const policy = compilePolicy(desired, actual, contexts);
-  const nats = compileNats(contexts);
+  const nats = compileNats(contexts, desired.memo);
   const text = tableText(nats.sets, [
     ...localChains(contexts, actual, config.darkMode),
     ...(isRouting ? forwardChains(contexts, actual) : []),

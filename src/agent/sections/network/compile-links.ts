@@ -56,7 +56,8 @@ export function compileLinks(desired: NetworkDesired, actual: NetworkActual): Co
       const other = known.get(vlan.link);
       const isSame = other?.kind === "vlan" && other.parent === nic.nic && other.vlanId === vlan.vlanId;
       if (!features.vlan && !isSame) {
-        wait(vlan.link, "unsupported", features.reasons.get("vlan") ?? "this kernel has no VLANs");
+        const reason = features.reasons.get("vlan");
+        wait(vlan.link, "unsupported", `this machine makes no VLANs${reason === undefined ? "" : `: ${reason}`}`);
       } else if (other !== undefined && !other.isOurs && !isSame) {
         wait(vlan.link, "name-taken", `${vlan.link} is the name of another link`);
       } else {

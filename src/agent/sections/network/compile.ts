@@ -1,8 +1,9 @@
 import { linkSysctl } from "../../../host/network/diff.ts";
+import type { NetworkRecord } from "../../../host/network/record.ts";
 import { OUR_PROTOCOL, type LinkTarget, type NetworkState, type NetworkTarget } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
-import { networkIssue, type NetworkActual, type NetworkDesired, type NetworkRecord } from "./actual.ts";
+import { networkIssue, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { compileFirewall } from "./compile-firewall.ts";
 import { compileLinks, switchedOff } from "./compile-links.ts";
 import { compileRoutes, membersApart } from "./compile-routes.ts";

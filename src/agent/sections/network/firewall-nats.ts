@@ -21,25 +21,17 @@ export interface CompiledNats {
   readonly chains: readonly Chain[];
 }
 
+/** What was made of a list of translations before: thousands of them take their time, and a pass asks several times. */
+export type NatMemo = WeakMap<readonly Nat[], { readonly table: number; readonly compiled: CompiledNats }>;
+
 /**
  * The translations of all contexts: of destinations when a packet comes in, of sources when it leaves. Of those that overlap the first in
  * the document is taken; the others are in maps of their own that are asked in turn. Each counts its flows.
  */
-export function compileNats(contexts: readonly Context[]): CompiledNats {
-  const sets: NamedSet[] = [];
-  const chains: Chain[] = [];
-  for (const context of contexts) {
-    const { nats } = context.routing;
-    if (nats.length === 0) continue;
-    const entry = (nat: Nat, to: string | undefined, at: number): Entry =>
-      entryOf(nat, to, natTracker(nat, context.vrf, at));
-    const dnat = nats.flatMap((nat, at) => (nat.toDest === undefined ? [] : [entry(nat, nat.toDest, at)]));
-    const snat = nats.flatMap((nat, at) =>
-      nat.toSource === undefined && !nat.masquerade ? [] : [entry(nat, nat.toSource, at)],
-    );
-    chains.push({ name: nameIn(context, "dnat"), lines: linesOf(dnat, "dnat", nameIn(context, "dnat"), sets) });
-    chains.push({ name: nameIn(context, "snat"), lines: linesOf(snat, "snat", nameIn(context, "snat"), sets) });
-  }
+export function compileNats(contexts: readonly Context[], memo: NatMemo = new WeakMap()): CompiledNats {
+  const own = contexts.filter(({ routing }) => routing.nats.length > 0).map((context) => natsOf(context, memo));
+  const sets = own.flatMap((one) => one.sets);
+  const chains = own.flatMap((one) => one.chains);
   const used = new Set(chains.filter(({ lines }) => lines.length > 0).map(({ name }) => name));
   const chainOf =
     (what: string) =>
@@ -58,6 +50,29 @@ export function compileNats(contexts: readonly Context[]): CompiledNats {
     },
   ];
   return { sets, chains: [...chains, ...base] };
+}
+
+/** The translations of one context, which are the same as long as its list and its table are. */
+function natsOf(context: Context, memo: NatMemo): CompiledNats {
+  const { table, vrf, routing } = context;
+  const { nats } = routing;
+  const known = memo.get(nats);
+  if (known?.table === table) return known.compiled;
+  const entry = (nat: Nat, to: string | undefined, at: number): Entry => entryOf(nat, to, natTracker(nat, vrf, at));
+  const dnat = nats.flatMap((nat, at) => (nat.toDest === undefined ? [] : [entry(nat, nat.toDest, at)]));
+  const snat = nats.flatMap((nat, at) =>
+    nat.toSource === undefined && !nat.masquerade ? [] : [entry(nat, nat.toSource, at)],
+  );
+  const sets: NamedSet[] = [];
+  const compiled = {
+    sets,
+    chains: [
+      { name: nameIn(context, "dnat"), lines: linesOf(dnat, "dnat", nameIn(context, "dnat"), sets) },
+      { name: nameIn(context, "snat"), lines: linesOf(snat, "snat", nameIn(context, "snat"), sets) },
+    ],
+  };
+  memo.set(nats, { table, compiled });
+  return compiled;
 }
 
 function entryOf({ source = ANY, dest = ANY }: Nat, to: string | undefined, tracker: string): Entry {

@@ -36,8 +36,8 @@ export function compilePolicy(
       const done = ruleLines(rule, marks);
       if (typeof done !== "string") lines.push(...done);
       else {
-        const name = rule.uid ?? (rule.line === undefined ? String(index) : `line ${rule.line}`);
-        waits.push(networkIssue(`${path}.rules`, "unsupported", `${name}: ${done}`));
+        const name = rule.uid ?? (rule.line === undefined ? `${index + 1} in their order` : `of line ${rule.line}`);
+        waits.push(networkIssue(`${path}.rules`, "unsupported", `rule ${name} does nothing: ${done}`));
       }
     }
     chains.push({ name: nameIn(context, "steer"), lines });
@@ -81,7 +81,7 @@ function ruleLines(rule: PolicyRule, marks: Marks): readonly string[] | string {
         `${match} limit rate 10/second log prefix "holdfast${rule.line === undefined ? "" : ` ${rule.line}`}: "`.trim(),
       ];
     case "mirror":
-      return "nftables has no mirror in a table of both families";
+      return "mirror is not supported";
     case "forward":
     case "dnat": {
       const mark = rule.action === "dnat" ? marks.dnat(rule) : marks.forward(rule);

@@ -1,12 +1,12 @@
 import { isDeepStrictEqual } from "node:util";
-import type { z } from "zod";
 import type { Change } from "../../../host/network/change.ts";
 import { diffNetwork } from "../../../host/network/diff.ts";
 import { waitingForLease } from "../../../host/network/diff-routes.ts";
-import { NetworkUndo, storeTarget, undoTarget } from "../../../host/network/restore.ts";
+import type { NetworkRecord } from "../../../host/network/record.ts";
+import { storeTarget, undoTarget, type NetworkUndo } from "../../../host/network/restore.ts";
 import type { NetworkTarget } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
-import { networkIssue, NetworkRecord, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
+import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { compileNetwork, type CompiledNetwork } from "./compile.ts";
 import { cutsOff } from "./reach.ts";
 import { wanLinkOf, wanOf } from "./wan.ts";
@@ -30,11 +30,7 @@ export interface ForgetStep {
   readonly after: NetworkRecord;
 }
 
-/** What takes a whole plan back, as it is stored. */
-export const RestoreStep = NetworkUndo.extend({ record: NetworkRecord });
-export type RestoreStep = z.infer<typeof RestoreStep>;
-
-export type NetworkStep = ChangeStep | ForgetStep | RestoreStep;
+export type NetworkStep = ChangeStep | ForgetStep | NetworkUndo;
 
 /** What is to be done, and what keeps something from being done. */
 export interface NetworkPlan {
@@ -92,7 +88,7 @@ function stepsOf(
 }
 
 /** The step that is stored to take the plan back whose first step this is; the others have none of their own. Pure. */
-export function undoOf(step: NetworkStep, { state, record }: NetworkActual): RestoreStep | undefined {
+export function undoOf(step: NetworkStep, { state, record }: NetworkActual): NetworkUndo | undefined {
   if (!("before" in step)) return undefined;
   const text = record.firewalls.find(({ digest }) => digest === state.firewall?.digest)?.text;
   const target = storeTarget(undoTarget(state, step.target, text));

@@ -2,23 +2,16 @@ import { isDeepStrictEqual } from "node:util";
 import { HostError } from "../../../errors.ts";
 import type { Change } from "../../../host/network/change.ts";
 import { diffNetwork, sysctlsOf } from "../../../host/network/diff.ts";
-import { loadTarget, restoreNetwork } from "../../../host/network/restore.ts";
+import { isEmptyRecord, type NetworkRecord, type RecordStore } from "../../../host/network/record.ts";
+import { NetworkUndo, takeBackNetwork } from "../../../host/network/restore.ts";
 import { OUR_PROTOCOL, type NetworkState } from "../../../host/network/state.ts";
 import { isObject } from "../../../protocol/sections/forms.ts";
 import { readNetwork, type NetworkContext } from "../../../protocol/sections/read-network.ts";
 import type { Section } from "../../reconcile/section.ts";
-import {
-  isEmptyRecord,
-  type Carrier,
-  type NetworkActual,
-  type NetworkDesired,
-  type NetworkFeatures,
-  type NetworkRecord,
-  type Unfixable,
-} from "./actual.ts";
+import type { Carrier, NetworkActual, NetworkDesired, NetworkFeatures, Unfixable } from "./actual.ts";
 import { sysctlNames } from "./compile.ts";
 import { describeNetworkStep } from "./plan-detail.ts";
-import { planNetwork, RestoreStep, undoOf, type ChangeStep, type NetworkPlan, type NetworkStep } from "./plan.ts";
+import { planNetwork, undoOf, type ChangeStep, type NetworkPlan, type NetworkStep } from "./plan.ts";
 import { reportNetwork } from "./report.ts";
 
 export interface NetworkOptions {
@@ -32,7 +25,7 @@ export interface NetworkOptions {
     disown(): Promise<void>;
   };
   /** What was noted of the machine; it outlives the agent. */
-  readonly record: { load(): Promise<NetworkRecord>; save(record: NetworkRecord): Promise<void> };
+  readonly record: RecordStore;
   /** The socket of the control session, or of the last one. */
   readonly carrier: () => Carrier | undefined;
   readonly context: () => NetworkContext;
@@ -72,11 +65,11 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
   return {
     name: "network",
     deadlineMs: DEADLINE_MS,
-    stored: RestoreStep,
+    stored: NetworkUndo,
     unsupported,
     parse(raw) {
       const { config, rejected, notices, isUnusable = false } = readNetwork(raw, context());
-      return { desired: { config, paths: pathsOf(raw) }, rejected, notices, isUnusable };
+      return { desired: { config, paths: pathsOf(raw), memo: new WeakMap() }, rejected, notices, isUnusable };
     },
     async observe(signal, desired) {
       const noted = await record.load();
@@ -112,8 +105,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
         case "forget":
           return record.save(step.after);
         case "restore":
-          await restoreNetwork(driver, loadTarget(step.target), signal);
-          return record.save(step.record);
+          return takeBackNetwork(driver, record, step, signal);
         default:
           if (step.before !== undefined) await keep(step.before);
           await carryOut(step, signal);

@@ -165,3 +165,36 @@ describe("the section network of a cluster", () => {
     }
   });
 });
+
+describe("how a change is to be confirmed", () => {
+  const asked = () => bench.fleet.node(uid)?.confirm;
+
+  it.each([
+    ["confirm=30", { seconds: 30 }],
+    ["confirm=3600", { seconds: 3600 }],
+    ["try=10", { tryMinutes: 10 }],
+    ["try=60", { tryMinutes: 60 }],
+  ])("is said by ?%s, and speaks of one change alone", async (query, wanted) => {
+    for (const method of ["PUT", "DELETE"] as const) {
+      const json = method === "PUT" ? { json: NETWORK } : {};
+      expect((await bench.call(method, `${paths.node}?${query}`, json)).status).toBe(200);
+      expect(asked()).toEqual({ ...wanted, askedAt: 1 });
+    }
+    expect((await put(paths.node, NETWORK)).status).toBe(200);
+    expect(asked()).toBeUndefined();
+  });
+
+  it.each(["confirm=29", "confirm=3601", "confirm=soon", "confirm=", "confirm=30.5", "try=20", "try=ten", "try="])(
+    "cannot be ?%s, and nothing changes",
+    async (query) => {
+      expect((await put(paths.node, NETWORK)).status).toBe(200);
+      const before = stored();
+      for (const method of ["PUT", "DELETE"] as const) {
+        const json = method === "PUT" ? { json: {} } : {};
+        const { status } = await bench.call(method, `${paths.node}?${query}`, json);
+        expect([400, 422]).toContain(status);
+      }
+      expect([stored(), asked()]).toEqual([before, undefined]);
+    },
+  );
+});

@@ -25,12 +25,12 @@ async function cable() {
     "-n",
   ];
   const seen = { text: "" };
-  const [file = "", ...rest] = [...enter, "tcpdump", "-l", "-n", "-e", "-i", "far0", "arp"];
-  const capture = spawn(file, rest, { stdio: ["ignore", "pipe", "pipe"] });
+  const command = ["tcpdump", "-l", "-n", "-e", "-i", "far0", "arp"];
+  const capture = spawn("nsenter", [...enter, ...command], { stdio: ["ignore", "pipe", "pipe"] });
   onTestFinished(() => void capture.kill("SIGKILL"));
   capture.stdout.setEncoding("utf8").on("data", (text: string) => (seen.text += text));
   await once(capture.stderr, "data");
-  const mac = execFileSync(enter[0] ?? "", [...enter.slice(1), "ip", "-o", "link", "show", "wan0"], {
+  const mac = execFileSync("nsenter", [...enter, "ip", "-o", "link", "show", "wan0"], {
     encoding: "utf8",
   });
   return { enter, seen, mac: /ether (\S+)/.exec(mac)?.[1] ?? "" };
@@ -38,7 +38,7 @@ async function cable() {
 
 test("the neighbours hear three times that the address is here, and not the address of the interface", async () => {
   const { enter, seen, mac } = await cable();
-  const { exec } = fakeTools({ arping: `exec ${enter.join(" ")} /usr/sbin/arping "$@"` });
+  const { exec } = fakeTools({ arping: `exec nsenter ${enter.join(" ")} /usr/sbin/arping "$@"` });
   await arpAnnouncer(exec)("wan0", "10.77.0.50", signal);
   const heard = (): readonly string[] => seen.text.split("\n").filter((line) => line.includes("who-has"));
   await waitFor("three are heard", () => heard().length === 3);

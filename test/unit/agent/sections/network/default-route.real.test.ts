@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { EMPTY_RECORD } from "../../../../../src/agent/sections/network/actual.ts";
+import { EMPTY_RECORD } from "../../../../../src/host/network/record.ts";
 import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
 import { converge, dump, sectionOver } from "../../../../support/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";

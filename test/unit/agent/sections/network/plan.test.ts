@@ -221,3 +221,67 @@ test.each([
   const added = lines.flatMap((line) => /^address replace (\S+)/.exec(line)?.[1] ?? []);
   expect(added.toSorted()).toEqual(addresses);
 });
+
+test("with VRF devices and VLANs the kernel keeps contexts apart, without rules of ours", async () => {
+  const model = aMachine();
+  model.can = { ...model.can, vrf: true, vlan: true };
+  const { lines, text } = await plan(
+    {
+      interfaces: [
+        WAN,
+        {
+          nic: "eth1",
+          ip: "10.1.0.1/24",
+          gateway: "10.1.0.254",
+          vrf: "guest",
+          subInterfaces: [
+            { vlanID: 10, ip: "10.8.0.1/24", vrf: "guest", routes: [{ route: "10.9.0.0/16", next: "10.8.0.9" }] },
+          ],
+        },
+      ],
+      vrfs: [
+        {
+          name: "guest",
+          forwarding: true,
+          routes: [{ dest: "10.33.0.0/16", via: "10.1.0.253", metric: 5 }],
+          nats: [{ source: "10.1.0.0/24", masquerade: true }],
+        },
+      ],
+    },
+    { model },
+  );
+  expect(lines).toEqual([
+    "link add name guest group 218 type vrf table 1000",
+    "link property add dev guest altname holdfast:guest",
+    "link add link eth1 name eth1.10 mtu 1500 group 218 type vlan id 10",
+    "link property add dev eth1.10 altname holdfast:eth1.10",
+    "link set dev guest up",
+    "link set dev eth1 master guest up",
+    "link set dev eth1.10 master guest up",
+    "address replace 10.1.0.1/24 brd + dev eth1 label eth1:hf",
+    "address replace 10.8.0.1/24 brd + dev eth1.10 label eth1.10:hf",
+    "route prepend unreachable 0.0.0.0/0 metric 4278198272 table 1000 proto 218",
+    "route prepend unicast 10.9.0.0/16 via 10.8.0.9 dev eth1.10 table 1000 proto 218 scope global",
+    "route prepend unicast 10.33.0.0/16 via 10.1.0.253 dev eth1 metric 5 table 1000 proto 218 scope global",
+  ]);
+  // The kernel calls what comes in by the VRF's device in the forward hook.
+  expect(text).toContain('"guest" : goto from_1000');
+  expect(text).not.toContain("fib daddr type local drop");
+  expect(text).toContain('10.1.0.0/24 comment "guest:0"');
+});
+
+test("5,000 translations are made into text once for a document, and the text is the same again", async () => {
+  const nats = Array.from({ length: 5000 }, (_, at) => ({
+    dest: `10.${at >> 8}.${at & 255}.0/24`,
+    toDest: `11.${at >> 8}.${at & 255}.0/24`,
+  }));
+  const { steps, model, section, text } = await plan({ interfaces: [WAN], nats });
+  expect(text.match(/ comment "default:\d+" : 11\./g)).toHaveLength(5000);
+  for (const step of steps) await section.apply(step, signal);
+  const { desired } = section.parse({ interfaces: [WAN], nats });
+  expect(section.plan(desired, await section.observe(signal, desired))).toEqual([]);
+  // Another list is another text.
+  const fewer = section.parse({ interfaces: [WAN], nats: nats.slice(1) }).desired;
+  expect(section.plan(fewer, await section.observe(signal, fewer)).map(({ kind }) => kind)).toEqual(["nft"]);
+  expect(model.firewall?.text).toBe(text);
+});

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { EMPTY_RECORD } from "../../../../../src/agent/sections/network/actual.ts";
-import { RestoreStep } from "../../../../../src/agent/sections/network/plan.ts";
+import { EMPTY_RECORD } from "../../../../../src/host/network/record.ts";
+import { NetworkUndo } from "../../../../../src/host/network/restore.ts";
 import { networkMachine } from "../../../../support/network-machine.ts";
 import type { Notes } from "../../../../support/network-section.ts";
 import { converge, dump, sectionOver, stepsOf } from "../../../../support/real-network.ts";
@@ -78,7 +78,7 @@ test("a section is put to work on a real kernel, and a stored undo leaves no dif
   expect(machine.sh("ip route get 8.8.8.8 iif eth2 from 10.2.0.9 2>&1 || true")).toContain("No route to host");
   expect(machine.sh("ip route get 10.33.0.1 iif eth2 from 10.2.0.9")).toContain("via 10.2.0.253");
   expect(undos).toHaveLength(1);
-  await section.apply(RestoreStep.parse(JSON.parse(JSON.stringify(undos[0]))), signal);
+  await section.apply(NetworkUndo.parse(JSON.parse(JSON.stringify(undos[0]))), signal);
   expect(dump(machine)).toBe(before);
   expect(notes.record).toEqual(EMPTY_RECORD);
 });

@@ -1,0 +1,35 @@
+import { expect, test } from "vitest";
+import { diffNetwork } from "../../../../src/host/network/diff.ts";
+import { OUR_PROTOCOL, type NetworkTarget, type RouteState } from "../../../../src/host/network/state.ts";
+import { aLink, ModelNetwork } from "../../../support/model-network.ts";
+
+const route = (via: string, protocol: number): RouteState => ({
+  table: 254,
+  kind: "unicast",
+  destination: "10.9.0.0/16",
+  via,
+  link: "eth0",
+  metric: 0,
+  protocol,
+  scope: "global",
+  isOnLink: true,
+});
+
+test("a route of ours that stands behind a stranger's comes before it, also when another of ours led them all", async () => {
+  const model = new ModelNetwork({
+    links: [aLink("eth0", { isUp: true })],
+    routes: [route("192.0.2.1", OUR_PROTOCOL), route("192.0.2.2", 4), route("192.0.2.3", OUR_PROTOCOL)],
+  });
+  const { protocol: _, ...wanted } = route("192.0.2.3", OUR_PROTOCOL);
+  const target: NetworkTarget = {
+    links: [],
+    addresses: [],
+    routes: [wanted],
+    rules: [],
+    sysctls: new Map(),
+    dhcp: new Set(),
+  };
+  for (const change of diffNetwork(model.state(), target)) await model.apply(change);
+  expect(model.state().routes.map(({ via }) => via)).toEqual(["192.0.2.3", "192.0.2.2"]);
+  expect(diffNetwork(model.state(), target)).toEqual([]);
+});
