@@ -44,7 +44,9 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
   const nameServers = resolverChange(state, target);
   return [
     ...first,
-    ...(lines.length === 0 ? [] : [{ kind: "ip", lines } as const]),
+    ...(lines.length === 0
+      ? []
+      : [{ kind: "ip", lines, ...(nft?.text === undefined ? {} : { next: nft.text }) } as const]),
     ...(isOpened ? last : []),
     ...(nft === undefined ? [] : [nft]),
     ...(isOpened ? [] : last),

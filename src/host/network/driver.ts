@@ -142,8 +142,14 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
       signal.throwIfAborted();
       await ledger.change({ isUsed: true });
       switch (change.kind) {
-        case "ip":
-          return runLines(change.lines, signal);
+        case "ip": {
+          const checked = change.next === undefined ? undefined : firewall.prepare(change.next, signal);
+          try {
+            return await runLines(change.lines, signal);
+          } finally {
+            await checked;
+          }
+        }
         case "nft":
           return firewall.load(change.text, signal);
         case "sysctl":

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { HostError } from "../../errors.ts";
+import type { ExecResult } from "../exec.ts";
 import type { NetworkLedger } from "./ledger.ts";
 import type { FirewallState } from "./state.ts";
 import { refusal, type ToolRunner } from "./tool.ts";
@@ -16,6 +17,8 @@ export function firewallDigest(text: string): string {
 export class Firewall {
   readonly #tools: ToolRunner;
   readonly #ledger: NetworkLedger;
+  /** The script that has passed the check and is not loaded yet. */
+  #passed: string | undefined;
 
   constructor(tools: ToolRunner, ledger: NetworkLedger) {
     this.#tools = tools;
@@ -38,20 +41,36 @@ export class Firewall {
     return { digest, text };
   }
 
+  /** Checks a text that is loaded next; what is wrong with it is said then. */
+  async prepare(text: string, signal: AbortSignal): Promise<void> {
+    try {
+      const script = scriptOf(text);
+      const checked = await this.#check(script, signal);
+      this.#passed = checked.exitCode === 0 ? script : undefined;
+    } catch {
+      this.#passed = undefined;
+    }
+  }
+
   /**
    * Puts the text in place of the table in one transaction, after nft has checked it; without a text the table goes.
    * @throws {HostError} `nft-refused` when the check fails, `nft-failed` when what passed it cannot be loaded; then nothing is changed.
    */
   async load(text: string | undefined, signal: AbortSignal): Promise<void> {
-    const replaced = "add table inet holdfast\ndelete table inet holdfast\n";
-    const script = text === undefined ? replaced : `${replaced}${commented(text)}`;
-    if (text !== undefined) {
-      const checked = await this.#tools.run("nft", ["-c", "-f", "-"], signal, script);
+    const script = scriptOf(text);
+    const hasPassed = this.#passed === script;
+    this.#passed = undefined;
+    if (text !== undefined && !hasPassed) {
+      const checked = await this.#check(script, signal);
       if (checked.exitCode !== 0) throw refusal("nft-refused", "nft", checked);
     }
     await this.#ledger.change({ firewall: undefined });
     const loaded = await this.#tools.run("nft", ["-f", "-"], signal, script);
     if (loaded.exitCode !== 0) throw refusal("nft-failed", "nft", loaded);
+  }
+
+  #check(script: string, signal: AbortSignal): Promise<ExecResult> {
+    return this.#tools.run("nft", ["-c", "-f", "-"], signal, script);
   }
 
   async #list(signal: AbortSignal): Promise<string | undefined> {
@@ -65,6 +84,11 @@ export class Firewall {
       throw error;
     }
   }
+}
+
+function scriptOf(text: string | undefined): string {
+  const replaced = "add table inet holdfast\ndelete table inet holdfast\n";
+  return text === undefined ? replaced : `${replaced}${commented(text)}`;
 }
 
 /** The text with its digest as the table's comment. Only a single table is taken, and only ours. */

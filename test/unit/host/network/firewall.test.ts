@@ -59,6 +59,23 @@ describe("the table", () => {
     expect((await restarted.observe()).firewall?.digest).toBe("");
   });
 
+  it("is checked once, while the lines before it are run", async () => {
+    const machine = await networkMachine(tempDir());
+    const lines = ["link set dev lo mtu 60000"];
+    await machine.apply({ kind: "ip", lines, next: INPUT });
+    expect(machine.ran().toSorted()).toStrictEqual(["ip", "nft"]);
+    await machine.apply({ kind: "nft", text: INPUT });
+    expect(machine.ran()).toStrictEqual(["nft"]);
+    expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
+    // Another text than that is checked by itself, and so is one that did not pass.
+    const bad = table("no such thing");
+    await machine.apply({ kind: "ip", lines, next: bad });
+    await expect(machine.apply({ kind: "nft", text: bad })).rejects.toMatchObject({ code: "nft-refused" });
+    await machine.apply({ kind: "ip", lines, next: INPUT });
+    await machine.apply({ kind: "nft", text: OUTPUT });
+    expect(machine.ran()).toStrictEqual(["nft", "nft"]);
+  });
+
   it("stays as it is when the text is refused", async () => {
     const machine = await networkMachine(tempDir());
     await machine.apply({ kind: "nft", text: INPUT });
