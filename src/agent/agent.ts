@@ -143,6 +143,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     log,
     reader,
     runDir: settings.runDir,
+    managedLinks: () => networkView.managedLinks(),
     acknowledged: valueOf(await state.reported.load()),
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
     applied: () => node?.applied,
@@ -289,6 +290,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     reader,
     log,
     events,
+    managedLinks: () => networkView.managedLinks(),
     extra: async () => ({
       "event.dropped": spool.status().events.dropped,
       "flow.dropped": spool.status().flows.dropped,

@@ -48,6 +48,8 @@ export interface NetworkView {
   /** What the shadow says besides what each link is. */
   facts(): ShadowMap;
   readonly conntrack: Conntrack;
+  /** The names of the links that the configuration in force sets. */
+  managedLinks(): ReadonlySet<string>;
   /** The translations of the configuration in force. */
   nats(): readonly TrackedNat[];
   readonly natWatch: NatWatch;
@@ -123,6 +125,11 @@ export function openNetworkView(options: NetworkViewOptions): NetworkView {
       // What a setting was before the first change is what it is to be again.
       record: async (former) => state.adjusted.save({ ...former, ...valueOf(await state.adjusted.load()) }),
     }),
+    managedLinks: () => {
+      const interfaces = section()?.interfaces ?? [];
+      const vlans = interfaces.flatMap(({ subInterfaces }) => subInterfaces.map(({ link }) => link));
+      return new Set([...interfaces.map(({ nic }) => nic), ...vlans]);
+    },
     nats,
     natWatch,
     async report(signal) {

@@ -21,6 +21,8 @@ export interface OpenReportsOptions extends Pick<ReportingOptions, "acknowledged
   readonly log: Logger;
   readonly reader: Reader;
   readonly runDir: string;
+  /** The names of the links that the configuration sets. */
+  readonly managedLinks: () => ReadonlySet<string>;
   /** What became of the documents; undefined before there is a registration. */
   readonly applied: () => AppliedReports | undefined;
   readonly health: () => HealthChecks | undefined;
@@ -42,6 +44,7 @@ export function openReports(options: OpenReportsOptions): {
     log,
     reader,
     runDir,
+    managedLinks,
     acknowledged,
     keep,
     applied,
@@ -57,7 +60,7 @@ export function openReports(options: OpenReportsOptions): {
     acknowledged,
     facts: () => ({
       ...shadowFacts(
-        readMachine(reader, clock, () => everyAddress(reader), runDir),
+        { ...readMachine(reader, clock, () => everyAddress(reader), runDir), managed: managedLinks() },
         {
           packageVersion: packageVersion(buildInfo),
           build: buildInfo.build,

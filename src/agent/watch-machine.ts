@@ -17,6 +17,8 @@ export interface WatchMachineOptions {
   readonly reader: Reader;
   readonly log: Logger;
   readonly events: EventLog;
+  /** The names of the links that the configuration sets. */
+  readonly managedLinks: () => ReadonlySet<string>;
   /** Links, addresses, routes or the resolver changed, or the machine was asleep. */
   readonly onNetwork: (what: NetworkChange | "resumed") => void;
   /** Metrics that only the agent knows. */
@@ -26,13 +28,13 @@ export interface WatchMachineOptions {
 
 /** Watches links and the network as they change, and takes a sample of the metrics every minute. */
 export function watchMachine(options: WatchMachineOptions): NetworkWatch {
-  const { clock, reader, log, events, onNetwork, extra, onSample } = options;
+  const { clock, reader, log, events, managedLinks, onNetwork, extra, onSample } = options;
   const links = startLinkMonitor({
     clock,
     events,
     read: () => {
       const machine = readMachine(reader, clock);
-      return { links: reportedLinks(machine), addresses: machine.addresses };
+      return { links: reportedLinks({ ...machine, managed: managedLinks() }), addresses: machine.addresses };
     },
   });
   const network = watchNetwork({

@@ -19,6 +19,8 @@ export interface MachineReadings {
   readonly hasTpm: boolean;
   readonly nameServers: readonly string[];
   readonly links: readonly Link[];
+  /** The names of those that the section `network` sets. */
+  readonly managed?: ReadonlySet<string>;
   readonly addresses: readonly LinkAddress[];
   readonly routes: readonly Route[];
   readonly linkConfigurations: ReadonlyMap<string, LinkConfiguration>;
@@ -62,13 +64,20 @@ export function shadowFacts(machine: MachineReadings, node: NodeReadings): Shado
   return facts;
 }
 
-/** The links worth reporting: those with a device, VLANs and bonds on them, and whatever carries the default route. */
-export function reportedLinks({ links, routes }: Pick<MachineReadings, "links" | "routes">): readonly Link[] {
+/** The links worth reporting: those with a device, VLANs and bonds on them, those of the configuration, and whatever carries the default route. */
+export function reportedLinks({
+  links,
+  routes,
+  managed,
+}: Pick<MachineReadings, "links" | "routes" | "managed">): readonly Link[] {
   const outward = new Set(([4, 6] as const).map((family) => defaultRoute(routes, family)?.link));
   return links.filter(
     (link) =>
       !link.isLoopback &&
-      (link.isPhysical || (link.kind !== undefined && MANAGED_KINDS.has(link.kind)) || outward.has(link.name)),
+      (link.isPhysical ||
+        (link.kind !== undefined && MANAGED_KINDS.has(link.kind)) ||
+        outward.has(link.name) ||
+        managed?.has(link.name) === true),
   );
 }
 

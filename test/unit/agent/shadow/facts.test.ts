@@ -101,7 +101,7 @@ describe("links", () => {
     expect(Object.entries(facts).filter(([key]) => key.startsWith("nic."))).toEqual([["nic.eth1.ip", ""]]);
   });
 
-  test("only those with a device, VLANs, bonds, and whatever leads outward", () => {
+  test("only those with a device, VLANs, bonds, what the configuration sets, and whatever leads outward", () => {
     const virtual = { isPhysical: false };
     const links = [
       link("lo", { isLoopback: true }),
@@ -113,5 +113,7 @@ describe("links", () => {
     ];
     const names = reportedLinks({ links, routes: [route("eth0", "192.0.2.1")] }).map(({ name }) => name);
     expect(names).toEqual(["ens160", "bond0", "eth0"]);
+    const managed = new Set(["veth1", "lo", "eth9"]);
+    expect(reportedLinks({ links, routes: [], managed }).map(({ name }) => name)).toEqual(["ens160", "bond0", "veth1"]);
   });
 });
