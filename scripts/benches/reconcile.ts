@@ -148,6 +148,7 @@ class Rig {
       onFault: (code, message) => {
         throw new Error(`${code}: ${message}`);
       },
+      onDamage: () => undefined,
     });
     const trust = { iss: ISS, uid: UID, keys: await keySetOf([key.publicKey]) };
     return new Rig(documents, applying, key, trust, count);

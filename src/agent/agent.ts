@@ -114,7 +114,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
   const { overlay, mesh } = dataPlane;
   const onOwned = (): void => applying.engine.look("owner", ["network"]);
-  const network = await openNetwork({ settings, clock, exec, files, reader, dialler, onOwned });
+  const told = { onFault: fault, onDamage: faults.damageBelow(settings.stateDir) };
+  const network = await openNetwork({ ...told, settings, clock, exec, files, reader, dialler, onOwned });
   const deps = { overlay, domain, reader, network: network.section };
   const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });
   const sections = listSections({ ...deps, documents });
@@ -128,7 +129,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     knownAddresses: () => knownAddresses?.list ?? [],
     session: () => session,
   });
-  const applying = new Applying({ ...options, files, documents, sections, sectionsOf, events, commit, onFault: fault });
+  const applying = new Applying({ ...options, ...told, files, documents, sections, sectionsOf, events, commit });
   const networkView = openNetworkView({ ...options, ...network, exec, events, state, documents, applying });
   applying.onSettled(() => {
     mesh.look();

@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { InputError } from "../errors.ts";
+import type { OnDamage } from "../host/damage.ts";
 import type { Files } from "../host/files.ts";
 import type { Clock } from "../host/clock.ts";
 import { Checkpoint } from "../checkpoint/checkpoint.ts";
@@ -37,6 +38,7 @@ export interface ApplyingOptions {
   readonly sectionsOf?: (documents: Desired) => readonly Reconciler[];
   readonly events: ConfigEventsOptions["events"];
   readonly onFault: (code: string, message: string) => void;
+  readonly onDamage: OnDamage;
 }
 
 /** A section that cannot be put to work must not keep the node from being reached. */
@@ -55,7 +57,7 @@ export class Applying {
 
   constructor(options: ApplyingOptions) {
     this.#options = options;
-    const { clock, random, log, files, settings, sections, events, onFault } = options;
+    const { clock, random, log, files, settings, sections, events, onFault, onDamage } = options;
     this.#events = new ConfigEvents({ clock, events });
     const dir = `${settings.stateDir}/desired`;
     const checkpoint = new Checkpoint(files, dir);
@@ -68,6 +70,7 @@ export class Applying {
       checkpoint,
       documents: options.documents,
       events,
+      onDamage,
       onChange: () => {
         this.apply();
         this.#settle();

@@ -5,6 +5,7 @@ import { commitFiles, type TakenBack } from "../checkpoint/commit-files.ts";
 import type { WindowRequest } from "../checkpoint/window.ts";
 import { aloneIn } from "../host/checkpoint-lock.ts";
 import type { Clock } from "../host/clock.ts";
+import type { OnDamage } from "../host/damage.ts";
 import type { Files } from "../host/files.ts";
 import type { ProcessId } from "../host/process-tree.ts";
 import { CONFIRM_SECONDS } from "../protocol/commit.ts";
@@ -26,6 +27,7 @@ export interface CommittingOptions {
   /** The state directory's `desired/`. */
   readonly dir: string;
   readonly checkpoint: Checkpoint;
+  readonly onDamage: OnDamage;
   readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack" | "isUnproven">;
   readonly events: Pick<EventLog, "notice">;
   readonly bootId: string;
@@ -58,7 +60,7 @@ export class Committing {
       bootId,
       owner,
       checkpoint,
-      files: commitFiles(files, dir),
+      files: commitFiles(files, dir, options.onDamage),
       prover,
       watch,
       alone: (work, signal) => aloneIn(dir, { clock, waitMs: LOCK_MS, signal }, work),

@@ -1,5 +1,5 @@
 import type { Clock } from "../host/clock.ts";
-import { describeDamage, type Damage } from "../host/damage.ts";
+import { describeDamage, type Damage, type OnDamage } from "../host/damage.ts";
 import type { Files } from "../host/files.ts";
 
 /** Something that went wrong; it stays so until somebody or something mends it. Times in Unix milliseconds. */
@@ -42,6 +42,11 @@ export class FaultList {
   /** Adds what was found damaged below a state directory. */
   addDamage(stateDir: string, damage: readonly Damage[]): void {
     for (const found of damage) this.add("damaged-file", describeDamage(found), `${stateDir}/${found.file}`);
+  }
+
+  /** Adds damage below a state directory one by one, as it is found. */
+  damageBelow(stateDir: string): OnDamage {
+    return (found) => this.addDamage(stateDir, [found]);
   }
 
   /** A file is whole: it was written anew. */

@@ -1,4 +1,5 @@
 import type { Clock } from "../host/clock.ts";
+import type { OnDamage } from "../host/damage.ts";
 import type { Dialler } from "../host/dial.ts";
 import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
@@ -26,21 +27,23 @@ export interface OpenNetworkOptions {
   readonly reader: Reader;
   readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "unit">;
   readonly dialler: Dialler;
+  readonly onDamage: OnDamage;
   /** Another node has let go of the machine. */
   readonly onOwned: () => void;
 }
 
 /** The machine's network, which is ours to change unless another node of this network namespace was first. */
 export async function openNetwork(options: OpenNetworkOptions): Promise<NetworkParts> {
-  const { clock, exec, files, reader, settings, onOwned } = options;
+  const { clock, exec, files, reader, settings, onDamage, onOwned } = options;
   const { stateDir, runDir, unit } = settings;
   const owner = new MachineOwner({ clock, onOwned });
   await owner.claim();
   const dialler = carryingDialler(options.dialler);
-  const driver = networkDriver({ exec, files, reader, clock, stateDir, runDir, isManaged: unit !== undefined });
+  const isManaged = unit !== undefined;
+  const driver = networkDriver({ exec, files, reader, clock, stateDir, runDir, isManaged, onDamage });
   const section = {
     driver,
-    record: networkRecord(files, stateDir),
+    record: networkRecord(files, stateDir, onDamage),
     carrier: () => dialler.carrier(),
     unsupported: () => (owner.isOwner ? undefined : "another node owns this machine"),
   };

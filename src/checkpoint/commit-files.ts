@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { tellingDamage, type OnDamage } from "../host/damage.ts";
 import type { Files } from "../host/files.ts";
 import { stateFile, type StateFile } from "../host/state-file.ts";
 import { WhyTakenBack } from "../protocol/commit.ts";
@@ -63,10 +64,14 @@ export interface CommitFiles {
   readonly guardResult: StateFile<GuardResult>;
 }
 
-/** The files in `dir`, where the checkpoint is too. */
-export function commitFiles(files: Files, dir: string): CommitFiles {
+/** The files in `dir`, where the checkpoint is too: `desired/` of the state directory. */
+export function commitFiles(files: Files, dir: string, onDamage?: OnDamage): CommitFiles {
   const at = <T>(name: string, schema: z.ZodType<T>, keepsPrevious: boolean): StateFile<T> =>
-    stateFile(files, { path: `${dir}/${name}.json`, schema, keepsPrevious });
+    tellingDamage(
+      stateFile(files, { path: `${dir}/${name}.json`, schema, keepsPrevious }),
+      `desired/${name}.json`,
+      onDamage,
+    );
   return {
     confirmed: at("confirmed", Confirmed, true),
     withheld: at("withheld", Withheld, false),

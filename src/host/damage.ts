@@ -1,4 +1,4 @@
-import type { Loaded } from "./state-file.ts";
+import type { Loaded, StateFile } from "./state-file.ts";
 
 /** A file of the state directory that was found damaged and set aside. */
 export interface Damage {
@@ -6,6 +6,22 @@ export interface Damage {
   readonly file: string;
   /** Whether the other copy of it is in force. */
   readonly isRecovered: boolean;
+}
+
+/** Told of each damaged file that is found. */
+export type OnDamage = (found: Damage) => void;
+
+/** The same file, whose damage is told when it is read; `name` is relative to the state directory. */
+export function tellingDamage<T>(file: StateFile<T>, name: string, onDamage: OnDamage | undefined): StateFile<T> {
+  return {
+    ...file,
+    async load() {
+      const loaded = await file.load();
+      const found = damageOf(name, loaded);
+      if (found !== undefined) onDamage?.(found);
+      return loaded;
+    },
+  };
 }
 
 /** Damage in words. */

@@ -182,7 +182,8 @@ test("any damaged file is set aside and reported, and the node comes back online
   const startup = await waitFor("the damage is an event", async () =>
     (await eventsOf(controller, uid)).find(({ eventType }) => eventType === "Node Startup Error"),
   );
-  expect(JSON.stringify(startup.details)).toContain(cases[0]?.file);
+  // What is read later than the event is made is a fault alone.
+  expect(cases.filter(({ file }) => JSON.stringify(startup.details).includes(file))).toHaveLength(1);
   await restart(() => undefined);
   expect((await readStatus(running)).faults).toEqual([]);
   expect((await eventsOf(controller, uid)).map(({ eventType }) => eventType)).not.toContain("Identity Shared");

@@ -19,5 +19,6 @@ export function idleApplying(documents: DesiredDocuments, directory: string, clo
     sections: [],
     events: { raise: () => undefined, clear: () => undefined, notice: () => undefined },
     onFault: () => undefined,
+    onDamage: () => undefined,
   });
 }

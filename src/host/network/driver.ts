@@ -1,6 +1,7 @@
 import { HostError, toError } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 import type { Exec } from "../exec.ts";
+import type { OnDamage } from "../damage.ts";
 import type { Files } from "../files.ts";
 import type { Reader } from "../reader.ts";
 import type { Change } from "./change.ts";
@@ -50,6 +51,7 @@ export interface NetworkDriverOptions {
   readonly runDir: string;
   /** Whether systemd runs this program. */
   readonly isManaged: boolean;
+  readonly onDamage?: OnDamage;
   /** By default `/etc/resolv.conf`. */
   readonly resolverPath?: string;
   /** By default all that can be driven. */
@@ -62,7 +64,7 @@ export interface NetworkDriverOptions {
 export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   const { exec, files, reader, stateDir } = options;
   const tools = toolRunner(exec, options.maxOutputBytes);
-  const ledger = new NetworkLedger(files, reader, stateDir);
+  const ledger = new NetworkLedger(files, reader, stateDir, options.onDamage);
   const firewall = new Firewall(tools, ledger);
   const speed = new LinkSpeed(tools, reader, ledger);
   const nameServers = new NameServers({

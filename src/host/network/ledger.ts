@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { Files } from "../files.ts";
+import { tellingDamage, type OnDamage } from "../damage.ts";
 import type { Reader } from "../reader.ts";
 import { stateFile, valueOf, type StateFile } from "../state-file.ts";
 
@@ -44,8 +45,9 @@ export class NetworkLedger {
   #content: LedgerContent | undefined;
   #last: Promise<void> = Promise.resolve();
 
-  constructor(files: Files, reader: Reader, stateDir: string) {
-    this.#file = stateFile(files, { path: `${stateDir}/network.json`, schema: Content, keepsPrevious: true });
+  constructor(files: Files, reader: Reader, stateDir: string, onDamage?: OnDamage) {
+    const file = stateFile(files, { path: `${stateDir}/network.json`, schema: Content, keepsPrevious: true });
+    this.#file = tellingDamage(file, "network.json", onDamage);
     this.#files = files;
     this.#dir = stateDir;
     this.#boot = reader.read("/proc/sys/kernel/random/boot_id")?.trim() ?? "";

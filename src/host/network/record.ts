@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { Files } from "../files.ts";
+import { tellingDamage, type OnDamage } from "../damage.ts";
 import { stateFile, valueOf } from "../state-file.ts";
 
 /** What of the machine was found before it was adjusted, and what else has to outlive the agent. */
@@ -30,9 +31,10 @@ export interface RecordStore {
 }
 
 /** What was noted of the network as it was, in `STATE/network-record.json`; read once. */
-export function networkRecord(files: Files, stateDir: string): RecordStore {
-  const path = `${stateDir}/network-record.json`;
-  const file = stateFile(files, { path, schema: NetworkRecord, keepsPrevious: true });
+export function networkRecord(files: Files, stateDir: string, onDamage?: OnDamage): RecordStore {
+  const name = "network-record.json";
+  const options = { path: `${stateDir}/${name}`, schema: NetworkRecord, keepsPrevious: true };
+  const file = tellingDamage(stateFile(files, options), name, onDamage);
   let known: NetworkRecord | undefined;
   return {
     async load() {

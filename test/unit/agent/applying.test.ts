@@ -75,6 +75,7 @@ function rig(
       notice: ({ eventType }) => void events.push(`notice ${eventType}`),
     },
     onFault: () => undefined,
+    onDamage: () => undefined,
   });
   onTestFinished(() => applying.close());
   return { applying, machine, documents, events, clock };
