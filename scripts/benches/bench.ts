@@ -3,7 +3,7 @@ import type { Figure } from "./figures.ts";
 export interface BenchOptions {
   /** How long an idle program is watched. */
   readonly minutes: number;
-  /** Which parts are measured, by how they are announced; all of them when empty. Only `overlay` has parts. */
+  /** Which parts are measured, by how they are announced; all of them when empty. Only `overlay` and `network` have parts. */
   readonly only: readonly string[];
   /** A directory of this run's own. */
   readonly dir: string;
@@ -15,4 +15,18 @@ export interface Bench {
   readonly area: string;
   readonly about: string;
   run(options: BenchOptions): Promise<readonly Figure[]>;
+}
+
+/** The figures of each part that is wanted, one after the other. */
+export async function parts(
+  { only, say }: BenchOptions,
+  measures: Readonly<Record<string, () => Promise<readonly Figure[]>>>,
+): Promise<Figure[]> {
+  const figures: Figure[] = [];
+  for (const [name, measure] of Object.entries(measures)) {
+    if (only.length > 0 && !only.includes(name)) continue;
+    say(name);
+    figures.push(...(await measure()));
+  }
+  return figures;
 }

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { text } from "node:stream/consumers";
-import type { Bench } from "./bench.ts";
+import { parts, type Bench } from "./bench.ts";
 import { skip, type Figure } from "./figures.ts";
 import { applying } from "./network/applying.ts";
 import { besideNetplan } from "./network/beside-netplan.ts";
@@ -10,16 +10,15 @@ export const network: Bench = {
   area: "network",
   about:
     "a large network applied, changed and taken back, against ip and nft by hand and netplan try; every kill point",
-  async run({ dir, say }) {
+  async run(options) {
+    const { dir, say } = options;
     if (process.getuid?.() !== 0) return [skip("everything", "needs root, since it makes network namespaces")];
-    const figures = [...(await applying(dir, say))];
-    say("netplan");
-    figures.push(...(await besideNetplan(dir, say)));
-    say("random pairs");
-    figures.push(await randomPairs());
-    say("kill points");
-    figures.push(...(await killPoints()));
-    return figures;
+    return parts(options, {
+      applying: () => applying(dir, say),
+      netplan: () => besideNetplan(dir, say),
+      "random pairs": async () => [await randomPairs()],
+      "kill points": killPoints,
+    });
   },
 };
 

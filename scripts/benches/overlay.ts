@@ -1,6 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import type { Bench, BenchOptions } from "./bench.ts";
+import { parts, type Bench, type BenchOptions } from "./bench.ts";
 import { skip, type Figure } from "./figures.ts";
 import type { Ports } from "./l4/contenders.ts";
 import { startLoad, type Load } from "./l4/load-client.ts";
@@ -43,20 +43,6 @@ export const overlay: Bench = {
 };
 
 const CARRYING = ["bulk", "new flows", "round trips", "one stalled"];
-
-/** The figures of each part that is wanted, one after the other. */
-async function parts(
-  { only, say }: BenchOptions,
-  measures: Readonly<Record<string, () => Promise<Figure[]>>>,
-): Promise<Figure[]> {
-  const figures: Figure[] = [];
-  for (const [name, measure] of Object.entries(measures)) {
-    if (only.length > 0 && !only.includes(name)) continue;
-    say(name);
-    figures.push(...(await measure()));
-  }
-  return figures;
-}
 
 async function carrying(options: BenchOptions, sites: Sites, to: Ports, load: Load): Promise<Figure[]> {
   const { dir, only } = options;
