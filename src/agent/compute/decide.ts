@@ -26,11 +26,13 @@ export interface Found {
   readonly id: string;
   readonly hash: string;
   readonly is: "running" | "restarting" | "stopped";
+  /** What a replacement that was cut short has left beside it is still to be cleared away. */
+  readonly isUntidy?: boolean | undefined;
   /** Of its last run, when that has ended. */
   readonly exitCode?: number | undefined;
 }
 
-export type JobKind = "start" | "restart" | "stop" | "remove";
+export type JobKind = "start" | "restart" | "tidy" | "stop" | "remove";
 
 /** What is being done at the engine; one thing at a time. */
 export interface Job {
@@ -364,7 +366,8 @@ function settle(standing: Standing, now: number): readonly [Standing, readonly E
     case "run": {
       if (goal.is !== "kept") return [standing, []];
       if (found?.is === "running" && found.hash === goal.hash) {
-        return standing.isRestarting ? begin(standing, "restart") : [{ ...standing, isAsked: false }, []];
+        if (standing.isRestarting) return begin(standing, "restart");
+        return found.isUntidy === true ? begin(standing, "tidy") : [{ ...standing, isAsked: false }, []];
       }
       if (found?.is === "restarting" && found.hash === goal.hash) return [standing, []];
       const isHeld = goal.heldUntil !== undefined && goal.heldUntil > now;
@@ -389,8 +392,9 @@ function ceased(standing: Standing): Standing {
 function isServed(job: Job, standing: Standing): boolean {
   const wish = wishOf(standing);
   // Ending a process is what it takes in any case.
-  if (job.kind === "stop" || job.kind === "remove") return true;
-  return wish === "run" && hashOf(standing.goal) === job.hash;
+  if (job.kind === "stop" || job.kind === "remove" || job.kind === "tidy") return true;
+  // From where something may have been stopped it is quicker to have it through.
+  return wish === "run" && (job.phase === "creating" || hashOf(standing.goal) === job.hash);
 }
 
 function wishOf(standing: Standing): Wish {

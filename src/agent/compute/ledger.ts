@@ -8,6 +8,7 @@ CREATE TABLE compute_containers (
   definition TEXT NOT NULL,
   engine_id TEXT UNIQUE,
   hash TEXT NOT NULL,
+  limits TEXT NOT NULL,
   created_ms INTEGER NOT NULL,
   replaces TEXT
 ) STRICT;
@@ -29,6 +30,11 @@ CREATE TABLE compute_volumes (
   created_ms INTEGER NOT NULL,
   quarantined_ms INTEGER
 ) STRICT;
+CREATE TABLE compute_images (
+  id TEXT PRIMARY KEY,
+  reference TEXT NOT NULL,
+  used_ms INTEGER NOT NULL
+) STRICT;
 `;
 
 /** A container that was, or was about to be, created; only these are ours. Times in Unix milliseconds. */
@@ -40,6 +46,8 @@ export interface ContainerRow {
   readonly engineId: string | undefined;
   /** Of the definition that it carries out, changes made while it ran included. */
   readonly hash: string;
+  /** Of the limits that it was given last. */
+  readonly limits: string;
   readonly createdAt: number;
   /** The nonce of the container that ran before, which is started again if this one cannot be. */
   readonly replaces: string | undefined;
@@ -68,6 +76,14 @@ export interface VolumeRow {
   readonly quarantinedAt: number | undefined;
 }
 
+/** An image that was fetched for a definition. */
+export interface ImageRow {
+  readonly id: string;
+  readonly reference: string;
+  /** When a container was last made of it. */
+  readonly usedAt: number;
+}
+
 /** What of the engine is ours, and what must be known of definitions beyond the agent's life. A failed SQLite call throws as it is. */
 export class Ledger {
   readonly #sql: DatabaseSync;
@@ -75,6 +91,7 @@ export class Ledger {
   #containers: Map<string, ContainerRow> | undefined;
   #definitions: Map<string, DefinitionRow> | undefined;
   #volumes: Map<string, VolumeRow> | undefined;
+  #images: Map<string, ImageRow> | undefined;
 
   constructor(sql: DatabaseSync) {
     this.#sql = sql;
@@ -95,6 +112,11 @@ export class Ledger {
     return this.#volumeRows();
   }
 
+  /** By id. */
+  get images(): ReadonlyMap<string, ImageRow> {
+    return this.#imageRows();
+  }
+
   /** Whether nothing was ever made, or nothing is left of it. */
   get isEmpty(): boolean {
     return this.containers.size === 0 && this.definitions.size === 0 && this.volumes.size === 0;
@@ -104,11 +126,12 @@ export class Ledger {
     const rows = this.#containerRows();
     if (isSame(rows.get(row.nonce), row)) return;
     this.#run(
-      "INSERT OR REPLACE INTO compute_containers (nonce, definition, engine_id, hash, created_ms, replaces) VALUES (?, ?, ?, ?, ?, ?)",
+      "INSERT OR REPLACE INTO compute_containers (nonce, definition, engine_id, hash, limits, created_ms, replaces) VALUES (?, ?, ?, ?, ?, ?, ?)",
       row.nonce,
       row.definition,
       row.engineId ?? null,
       row.hash,
+      row.limits,
       row.createdAt,
       row.replaces ?? null,
     );
@@ -179,6 +202,33 @@ export class Ledger {
     rows.delete(name);
   }
 
+  putImage(row: ImageRow): void {
+    const rows = this.#imageRows();
+    if (isSame(rows.get(row.id), row)) return;
+    this.#run(
+      "INSERT OR REPLACE INTO compute_images (id, reference, used_ms) VALUES (?, ?, ?)",
+      row.id,
+      row.reference,
+      row.usedAt,
+    );
+    rows.set(row.id, row);
+  }
+
+  dropImage(id: string): void {
+    const rows = this.#imageRows();
+    if (!rows.has(id)) return;
+    this.#run("DELETE FROM compute_images WHERE id=?", id);
+    rows.delete(id);
+  }
+
+  #imageRows(): Map<string, ImageRow> {
+    this.#images ??= this.#read("SELECT * FROM compute_images", (row) => [
+      String(row["id"]),
+      { id: String(row["id"]), reference: String(row["reference"]), usedAt: Number(row["used_ms"]) },
+    ]);
+    return this.#images;
+  }
+
   #containerRows(): Map<string, ContainerRow> {
     this.#containers ??= this.#read("SELECT * FROM compute_containers", (row) => [
       String(row["nonce"]),
@@ -187,6 +237,7 @@ export class Ledger {
         definition: String(row["definition"]),
         engineId: text(row["engine_id"]),
         hash: String(row["hash"]),
+        limits: String(row["limits"]),
         createdAt: Number(row["created_ms"]),
         replaces: text(row["replaces"]),
       },
@@ -248,8 +299,8 @@ export class Ledger {
 
 function isSame<T extends object>(one: T | undefined, other: T): boolean {
   if (one === undefined) return false;
-  const known: Readonly<Record<string, unknown>> = { ...one };
-  return Object.entries(other).every(([key, value]) => known[key] === value);
+  const known = new Map<string, unknown>(Object.entries(one));
+  return Object.entries(other).every(([key, value]) => known.get(key) === value);
 }
 
 function text(value: SQLOutputValue | undefined): string | undefined {

@@ -25,12 +25,15 @@ export class Slots {
       this.#free -= 1;
       return;
     }
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#waiting.push(resolve);
+    let enter = (): void => undefined;
+    const turn = new Promise<void>((resolve) => {
+      enter = resolve;
+    });
+    this.#waiting.push(enter);
     try {
-      await untilAborted(promise, signal);
+      await untilAborted(turn, signal);
     } catch (error) {
-      const at = this.#waiting.indexOf(resolve);
+      const at = this.#waiting.indexOf(enter);
       // Its turn may have come in the moment in which it was given up.
       if (at < 0) this.#leave();
       else this.#waiting.splice(at, 1);
