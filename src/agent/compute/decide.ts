@@ -4,6 +4,8 @@ import type { WorkState } from "./compute.ts";
 
 /** What is wanted of one definition. */
 export type Goal =
+  /** Nobody has said yet: whatever is there is left as it is. */
+  | { readonly is: "unknown" }
   | {
       readonly is: "kept";
       /** Of everything that only a new container can change. */
@@ -112,7 +114,7 @@ type Wish = "run" | "leave" | "stop" | "remove";
 /** Where one begins of which the engine has this much, and the ledger that it was stopped by hand. */
 export function beginning(found: Found | undefined, byHand: string | undefined): Standing {
   return {
-    goal: { is: "suspended" },
+    goal: { is: "unknown" },
     found,
     job: undefined,
     jobs: 0,
@@ -326,7 +328,7 @@ function ended(
     const fresh = { failures: 0, retry: undefined, lastFailure: undefined, isEnding: false };
     // Nothing is left of it to be wanted.
     const isGone = job.kind === "remove" && after.goal.is === "gone";
-    if (isGone) return { ...after, ...fresh, goal: { is: "suspended" } };
+    if (isGone) return { ...after, ...fresh, goal: { is: "unknown" } };
     if (!isStart) return { ...after, ...fresh };
     const started: Standing = { ...after, ...fresh, isAsked: false, isRestarting: false, startedAt: now };
     // It may have been over before anybody looked.
@@ -399,6 +401,7 @@ function isServed(job: Job, standing: Standing): boolean {
 
 function wishOf(standing: Standing): Wish {
   const { goal, byHand, isAsked, isEnding, isRestarting } = standing;
+  if (goal.is === "unknown") return "leave";
   if (goal.is === "gone") return "remove";
   if (goal.is === "suspended" || !goal.enabled || isEnding) return "stop";
   if (goal.execType === "service") return byHand === goal.hash ? "stop" : "run";

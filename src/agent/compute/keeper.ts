@@ -364,7 +364,7 @@ export class Keeper {
 
   #moved(worker: Worker): void {
     const { standing, id } = worker;
-    const isGone = standing.goal.is === "suspended" && standing.found === undefined && standing.job === undefined;
+    const isGone = standing.goal.is === "unknown" && standing.found === undefined && standing.job === undefined;
     if (isGone && !this.#options.ledger.definitions.has(id)) {
       this.#workers.delete(id);
       this.#told.delete(id);
