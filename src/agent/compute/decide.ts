@@ -229,9 +229,7 @@ function wanted(before: Standing, goal: Goal): readonly [Standing, readonly Effe
     isAsked: before.isAsked && canRun(goal),
   };
   const isForgotten = before.byHand !== undefined && goal.is === "kept" && goal.hash !== before.byHand;
-  return isForgotten
-    ? [{ ...after, byHand: undefined }, [{ do: "note-by-hand", hash: undefined }]]
-    : [after, []];
+  return isForgotten ? [{ ...after, byHand: undefined }, [{ do: "note-by-hand", hash: undefined }]] : [after, []];
 }
 
 function asked(before: Standing, to: "start" | "stop" | "restart"): readonly [Standing, readonly Effect[]] {
@@ -260,11 +258,7 @@ function asked(before: Standing, to: "start" | "stop" | "restart"): readonly [St
   return [after, freed];
 }
 
-function foundAt(
-  before: Standing,
-  found: Found | undefined,
-  now: number,
-): readonly [Standing, readonly Effect[]] {
+function foundAt(before: Standing, found: Found | undefined, now: number): readonly [Standing, readonly Effect[]] {
   // While something is being done, what is seen may be of any moment of it.
   if (before.job !== undefined) return [before, []];
   const isLost = found === undefined && (before.isLost || before.found !== undefined);

@@ -212,7 +212,10 @@ export class Keeper {
       log,
       ledger,
       onRefused,
-      hands: { work: (worker, job, signal) => this.#work(worker, job, signal), found: (...args) => this.#found(...args) },
+      hands: {
+        work: (worker, job, signal) => this.#work(worker, job, signal),
+        found: (...args) => this.#found(...args),
+      },
       onChange: (worker) => this.#moved(worker),
     });
     this.#workers.set(id, worker);

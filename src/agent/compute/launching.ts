@@ -3,14 +3,7 @@ import { HostError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { ContainerDetail, Engine, OutputFrame } from "../../host/engine/engine.ts";
 import type { ContainerRow, Ledger } from "./ledger.ts";
-import {
-  CONTAINER_LABEL,
-  engineNameOf,
-  OWNER_LABEL,
-  sortContainers,
-  stateOf,
-  type Own,
-} from "./own-containers.ts";
+import { CONTAINER_LABEL, engineNameOf, OWNER_LABEL, sortContainers, stateOf, type Own } from "./own-containers.ts";
 import type { Slots } from "./slots.ts";
 import type { Blueprint } from "./wanted.ts";
 
@@ -76,7 +69,11 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
       await fallBack(options, chosen, usable === undefined, former, signal);
       throw error;
     }
-    await clearAway(options, own.filter(({ container }) => container.id !== chosen), signal);
+    await clearAway(
+      options,
+      own.filter(({ container }) => container.id !== chosen),
+      signal,
+    );
     const detail = await giveName(options, id, chosen, signal);
     if (detail !== undefined && stateOf(detail) === "running") {
       await options
@@ -91,7 +88,11 @@ export async function tidy(options: LaunchingOptions, id: string, signal: AbortS
   const own = await ownOf(options, id, signal);
   const kept = own.find(isUp) ?? own[0];
   if (kept === undefined) return;
-  await clearAway(options, own.filter((one) => one !== kept && !isUp(one)), signal);
+  await clearAway(
+    options,
+    own.filter((one) => one !== kept && !isUp(one)),
+    signal,
+  );
   await giveName(options, id, kept.container.id, signal);
 }
 
@@ -186,7 +187,11 @@ async function fallBack(
   }
 }
 
-async function clearAway({ engine, ledger }: LaunchingOptions, own: readonly Own[], signal: AbortSignal): Promise<void> {
+async function clearAway(
+  { engine, ledger }: LaunchingOptions,
+  own: readonly Own[],
+  signal: AbortSignal,
+): Promise<void> {
   for (const { row, container } of own) {
     await engine.removeContainer(container.id, { force: true }, signal);
     ledger.dropContainer(row.nonce);

@@ -276,10 +276,7 @@ export class Ledger {
     return this.#volumes;
   }
 
-  #read<T>(
-    query: string,
-    entryOf: (row: Record<string, SQLOutputValue>) => readonly [string, T],
-  ): Map<string, T> {
+  #read<T>(query: string, entryOf: (row: Record<string, SQLOutputValue>) => readonly [string, T]): Map<string, T> {
     return new Map(this.#prepare(query).all().map(entryOf));
   }
 

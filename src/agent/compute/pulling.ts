@@ -55,7 +55,10 @@ export async function ensureImage(options: PullingOptions, request: PullRequest,
       if (error instanceof HostError && error.code === "disk-full") throw error;
       throw new HostError("pull-failed", `pull of ${image.reference} failed: ${message}`, { cause: error });
     }
-    log.warn({ image: image.reference, reason: message }, "the registry was not asked; the image that is there is used");
+    log.warn(
+      { image: image.reference, reason: message },
+      "the registry was not asked; the image that is there is used",
+    );
     return note(local);
   }
   const fetched = await engine.inspectImage(image.reference, signal);

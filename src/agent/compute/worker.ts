@@ -187,7 +187,8 @@ export class Worker {
       const { message } = toError(error);
       const isEngine = error instanceof HostError && error.code === "engine-unwell";
       result = cancelled.aborted ? { is: "cancelled" } : { is: "failed", reason: message, isEngine };
-      if (!cancelled.aborted) log.warn({ container: this.id, job: job.kind, err: toError(error) }, "container job failed");
+      if (!cancelled.aborted)
+        log.warn({ container: this.id, job: job.kind, err: toError(error) }, "container job failed");
     }
     let { found } = this.#standing;
     try {
@@ -214,8 +215,14 @@ export class Worker {
     this.#takeBackRun();
     const wanted = this.#wanted;
     const schedule = wanted?.spec.schedule;
-    if (wanted === undefined || schedule === undefined || wanted.spec.execType !== "recurring" || !wanted.spec.enabled) {
-      if (ledger.definitions.get(this.id)?.nextRun !== undefined) this.#note({ nextRun: undefined, schedule: undefined });
+    if (
+      wanted === undefined ||
+      schedule === undefined ||
+      wanted.spec.execType !== "recurring" ||
+      !wanted.spec.enabled
+    ) {
+      if (ledger.definitions.get(this.id)?.nextRun !== undefined)
+        this.#note({ nextRun: undefined, schedule: undefined });
       return;
     }
     try {

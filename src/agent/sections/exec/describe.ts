@@ -2,8 +2,10 @@ import type { ExecActual, ExecStep } from "./plan.ts";
 
 /** A step for people: which container, what becomes of it, and whether it stops for it. Pure. */
 export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
-  if (step.kind === "remove") return `${step.name}: stops and removes the container; its volumes stay`;
-  if (step.kind === "suspend") return `${step.name}: stops while the node is inactive`;
+  if (!("wanted" in step)) {
+    if (step.kind === "suspend") return `${step.name}: stops while the node is inactive`;
+    return `${step.name}: stops and removes the container; its volumes stay`;
+  }
   const { spec, blueprint } = step.wanted;
   const image = blueprint?.image.reference ?? `${spec.image.repository}:${spec.image.tag}`;
   switch (step.kind) {

@@ -49,8 +49,17 @@ export function planExec(desired: ExecDesired, actual: ExecActual): readonly Exe
   const ids = new Set(desired.config.containers.map(({ id }) => id));
   const removals = [...seen.works.values()]
     .filter(({ id, standing }) => !ids.has(id) && !desired.unreadable.has(id) && standing.goal.is !== "gone")
-    .map(({ id, row }): ExecStep => ({ kind: "remove", subject: id, guarded: false, removes: true, name: row?.name ?? id }));
-  return [...removals, ...wantedOf(desired, actual).flatMap((wanted) => stepOf(wanted, seen.works.get(wanted.spec.id)))];
+    .map(({ id, row }): ExecStep => ({
+      kind: "remove",
+      subject: id,
+      guarded: false,
+      removes: true,
+      name: row?.name ?? id,
+    }));
+  return [
+    ...removals,
+    ...wantedOf(desired, actual).flatMap((wanted) => stepOf(wanted, seen.works.get(wanted.spec.id))),
+  ];
 }
 
 /** What keeps definitions from being as they are wanted. Pure. */
@@ -101,11 +110,7 @@ function oneWanted(spec: ContainerSpec, placement: Omit<Placement, "nonce">, act
 }
 
 /** Whether the very thing that is forbidden is what runs. */
-function isRunningNow(
-  spec: ContainerSpec,
-  placement: Omit<Placement, "nonce">,
-  view: WorkView | undefined,
-): boolean {
+function isRunningNow(spec: ContainerSpec, placement: Omit<Placement, "nonce">, view: WorkView | undefined): boolean {
   const policy = { ...placement.policy, allowPrivileged: true };
   const compiled = compileContainer(spec, { ...placement, policy, nonce: "" });
   return "hash" in compiled && compiled.hash === view?.standing.found?.hash;

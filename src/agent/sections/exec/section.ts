@@ -9,10 +9,7 @@ import { describeExecStep } from "./describe.ts";
 import { planExec, waitingExec, type ExecActual, type ExecDesired, type ExecStep } from "./plan.ts";
 
 export interface ExecOptions {
-  readonly keeper: Pick<
-    Keeper,
-    "isUsed" | "look" | "want" | "update" | "suspend" | "drop" | "settled" | "workers"
-  >;
+  readonly keeper: Pick<Keeper, "isUsed" | "look" | "want" | "update" | "suspend" | "drop" | "settled" | "workers">;
   /** Everything but the engine's own that decides what a definition becomes. */
   readonly surroundings: (seen: Seen, desired: ExecDesired | undefined) => Promise<Omit<ExecActual, "seen">>;
   readonly unsupported: () => string | undefined;
