@@ -2,7 +2,12 @@ import type { Mount } from "../../../protocol/sections/exec-config.ts";
 
 /** What a volume of a definition is in the engine, or why it cannot be had now. */
 export type VolumeLookup =
-  | { readonly engineName: string; readonly isEncrypted: boolean }
+  | {
+      readonly engineName: string;
+      readonly isEncrypted: boolean;
+      /** What it binds. With it the engine makes the same volume again when somebody has removed it, and not an empty one. */
+      readonly directory?: string;
+    }
   | { readonly missing: string };
 
 export interface CompiledMounts {
@@ -11,10 +16,13 @@ export interface CompiledMounts {
   readonly hasEncryptedVolume: boolean;
 }
 
+export const OWNER_LABEL = "io.holdfast.owner";
+
 /** Mounts as the engine takes them: of the kind that fails on a missing source instead of making it. */
 export function compileMounts(
   mounts: readonly Mount[],
   volumes: (name: string) => VolumeLookup,
+  owner: string,
 ): CompiledMounts | { readonly missing: string } {
   let hasEncryptedVolume = false;
   const compiled: Record<string, unknown>[] = [];
@@ -26,7 +34,17 @@ export function compileMounts(
     const volume = volumes(source);
     if ("missing" in volume) return { missing: `volume ${source}: ${volume.missing}` };
     hasEncryptedVolume ||= volume.isEncrypted;
-    compiled.push({ Type: "volume", Source: volume.engineName, Target: dest });
+    compiled.push({
+      Type: "volume",
+      Source: volume.engineName,
+      Target: dest,
+      VolumeOptions: {
+        Labels: { [OWNER_LABEL]: owner },
+        ...(volume.directory === undefined
+          ? {}
+          : { DriverConfig: { Name: "local", Options: { type: "none", o: "bind", device: volume.directory } } }),
+      },
+    });
   }
   return { mounts: compiled, hasEncryptedVolume };
 }

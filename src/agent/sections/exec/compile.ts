@@ -1,7 +1,7 @@
 import type { CreateBody, EngineVersion, UpdateBody } from "../../../host/engine/engine.ts";
 import type { ContainerSpec, HealthCheck } from "../../../protocol/sections/exec-config.ts";
 import { compileLimits, type HostFacts } from "./compile-limits.ts";
-import { compileMounts, type VolumeLookup } from "./compile-mounts.ts";
+import { compileMounts, OWNER_LABEL, type VolumeLookup } from "./compile-mounts.ts";
 import { definitionHash, limitsHash } from "./hash.ts";
 import { imageReference, type ImageReference, type Registry } from "./image-reference.ts";
 import { checkPrivileges, type ContainerPolicy } from "./policy.ts";
@@ -51,7 +51,7 @@ export interface Refusal {
 }
 
 export const LABELS = {
-  owner: "io.holdfast.owner",
+  owner: OWNER_LABEL,
   container: "io.holdfast.container",
   hash: "io.holdfast.hash",
   nonce: "io.holdfast.nonce",
@@ -73,7 +73,7 @@ export function compileContainer(spec: ContainerSpec, where: Placement): Compile
   if (forbidden !== undefined) return { refused: forbidden, isPassing: false };
   const image = imageReference(spec.image, where.registry);
   if ("refused" in image) return { refused: image.refused, isPassing: false };
-  const mounts = compileMounts(spec.mounts, where.volumes);
+  const mounts = compileMounts(spec.mounts, where.volumes, where.owner);
   if ("missing" in mounts) return { refused: mounts.missing, isPassing: true };
 
   const limits = compileLimits(spec, where.host);
