@@ -35,7 +35,19 @@ import { loadControlKeys, type ControlKeys } from "./keys/control-keys.ts";
 import { keyStore } from "./keys/key-store.ts";
 import { speedTestTokens as speedTestTokensOf, type SpeedTestTokens } from "./keys/speed-test-tokens.ts";
 import { fileCertificate, selfMadeCertificate, type ServerCertificate } from "./keys/tls-certificate.ts";
-import { controllerSettings, tlsModeOf, type ControllerSettings, type ControllerSettingsInput } from "./settings.ts";
+import {
+  controllerSettings,
+  registryHostOf,
+  tlsModeOf,
+  type ControllerSettings,
+  type ControllerSettingsInput,
+} from "./settings.ts";
+import { httpRegistry, type Registry } from "./registry/registry.ts";
+import {
+  REGISTRY_SERVICE,
+  registryTokens as registryTokensOf,
+  type RegistryTokens,
+} from "./registry/registry-tokens.ts";
 import { ADMIN_POLICY } from "./model/policy.ts";
 import { AccessStore } from "./store/access.ts";
 import { openStore, type Store } from "./store/store.ts";
@@ -90,6 +102,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     const access = new AccessStore(store.sql);
     access.putApiKey("admin", Buffer.from(admin.hash, "base64url").toString("hex"), [ADMIN_POLICY]);
     const tokens = await speedTestTokensOf(files, join(dataDir, "keys", "speed-test.key"));
+    const registryTokens = await registryTokensFor(files, dataDir, settings, clock);
     const apiTokenKey = await verificationKey(keys.apiToken.publicKey);
     const identity = identityOf(store, settings);
     const server = certificate === undefined ? createHttpServer() : createHttpsServer(certificate);
@@ -110,6 +123,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
         access,
         apiTokenKey,
         speedTestTokens: tokens,
+        registryTokens,
       });
     } catch (error) {
       server.close();
@@ -138,6 +152,7 @@ interface Parts {
   readonly access: AccessStore;
   readonly apiTokenKey: CryptoKey;
   readonly speedTestTokens: SpeedTestTokens;
+  readonly registryTokens: RegistryTokens | undefined;
 }
 
 /** Wires everything. Runs without a pause after the port is open, so that no request comes before its listener. */
@@ -155,21 +170,23 @@ function assemble({
   access,
   apiTokenKey,
   speedTestTokens,
+  registryTokens,
 }: Parts): Controller {
   const { heartbeatSeconds, maxSessions } = settings;
   const tlsPins = pinsOf(settings, certificate);
+  const registryHost = registryHostOf(settings);
   const channelLog = log.child({ component: "channel" });
   const base = { store, clock, keys, origin };
 
   const events = eventLog(store, clock, identity);
   const refusals = new Refusals({ store, events, clock, log: channelLog });
-  const documents = documentsOf({ ...base, events, speedTestTokens });
+  const documents = documentsOf({ ...base, events, speedTestTokens, registryHost });
   const sessions = new Sessions({ store, events, clock, heartbeatSeconds });
   const announcer = new Announcer({ sessions, documents, clock });
   const triggers = new Triggers({ ...base, sessions, log: channelLog });
   const tickets = new Tickets(clock);
   const telemetry = telemetryIntake({ store, events, refusals, clock, log: channelLog });
-  const methods = { store, documents, tickets, triggers, telemetry, clock };
+  const methods = { store, documents, tickets, triggers, telemetry, clock, registryTokens, registryHost };
   const greeter = new Greeter({
     ...base,
     sessions,
@@ -205,6 +222,8 @@ function assemble({
     gatewayDetails: store.gatewayDetails,
     access,
     tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
+    registry: registryOf(settings, registryTokens),
+    registryTokens,
     ...identity,
     version: buildInfo.version,
     clock,
@@ -258,6 +277,31 @@ async function ownCertificate(
   const publicHost = settings.publicUrl === undefined ? [] : [new URL(settings.publicUrl).hostname];
   const hosts = [...new Set([...publicHost, settings.listen.host])].map((host) => host.replace(/^\[|\]$/g, ""));
   return selfMadeCertificate(files, join(dataDir, "tls"), hosts, clock.now());
+}
+
+/** The registry has the certificate as its `rootcertbundle`, at `<data>/registry/cert.pem`. */
+async function registryTokensFor(
+  files: Files,
+  dataDir: string,
+  { registryUrl }: ControllerSettings,
+  clock: Clock,
+): Promise<RegistryTokens | undefined> {
+  if (registryUrl === undefined) return undefined;
+  const directory = join(dataDir, "registry");
+  await files.makeDirectory(directory, 0o700);
+  const pair = await selfMadeCertificate(files, directory, [REGISTRY_SERVICE], clock.now());
+  return registryTokensOf({ ...pair, clock });
+}
+
+function registryOf(settings: ControllerSettings, tokens: RegistryTokens | undefined): Registry | undefined {
+  const { registryUrl: url } = settings;
+  const host = registryHostOf(settings);
+  if (tokens === undefined || url === undefined || host === undefined) return undefined;
+  return httpRegistry({
+    url,
+    host,
+    token: async (access) => (await tokens.issue("holdfast-controller", access)).token,
+  });
 }
 
 /** The keys that nodes may meet when they dial us. */

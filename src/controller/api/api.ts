@@ -15,6 +15,8 @@ import { nodeRoutes } from "./nodes.ts";
 import { oauthRoutes } from "./oauth.ts";
 import { pluginLogRoutes } from "./plugin-logs.ts";
 import { refusalOf, problemResponse } from "./problem.ts";
+import { registryTokenRoutes } from "./registry-token.ts";
+import { repositoryRoutes } from "./repositories.ts";
 import type { ApiDeps, RawCall, Route } from "./route.ts";
 import { serviceRoutes } from "./service.ts";
 import { statsRoutes } from "./stats.ts";
@@ -44,6 +46,8 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...pluginLogRoutes(deps),
     ...policyRoutes(deps),
     ...serviceUserRoutes(deps),
+    ...repositoryRoutes(deps),
+    ...registryTokenRoutes(deps),
   ];
   return routes;
 }

@@ -7,6 +7,8 @@ import { describeIssues } from "../../protocol/envelope.ts";
 import { issueText } from "../../protocol/issue-text.ts";
 import type { Fleet, FlowSearch, GatewayDetailsSearch } from "../fleet.ts";
 import { anyOf } from "../model/permissions.ts";
+import type { Registry } from "../registry/registry.ts";
+import type { RegistryTokens } from "../registry/registry-tokens.ts";
 import type { AccessStore } from "../store/access.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
 import { ANYBODY, forbidden, type Caller } from "./caller.ts";
@@ -20,6 +22,9 @@ export interface ApiDeps {
   readonly gatewayDetails: GatewayDetailsSearch;
   readonly access: AccessStore;
   readonly tokens: TokenIssuer;
+  /** Undefined without a registry, as the next. */
+  readonly registry?: Registry | undefined;
+  readonly registryTokens?: RegistryTokens | undefined;
   readonly org: string;
   readonly domain: string;
   readonly version: string;
