@@ -151,6 +151,7 @@ export class FleetService implements Fleet {
     body: JsonObject | undefined,
     user: string,
     confirm?: Omit<ConfirmRequest, "askedAt">,
+    about?: string,
   ): NodeRecord {
     const node = this.#stored(uid);
     if (!sectionSuits(section, node.type)) {
@@ -162,7 +163,12 @@ export class FleetService implements Fleet {
     const verb = body === undefined ? "removed" : "changed";
     const asked = confirm === undefined ? {} : { confirm: { ...confirm, askedAt: Math.round(this.#deps.clock.now()) } };
     const how = confirm?.tryMinutes === undefined ? "" : `, on trial for ${confirm.tryMinutes} minutes`;
-    return this.#change(node, { config, ...asked }, user, `Configuration of ${section} ${verb}${how}`);
+    return this.#change(
+      node,
+      { config, ...asked },
+      user,
+      `Configuration of ${section} ${verb}${how}${about === undefined ? "" : `: ${about}`}`,
+    );
   }
 
   setTag(uid: string, name: string, value: string | undefined, user: string): NodeRecord {

@@ -177,13 +177,14 @@ export interface Fleet {
   issueLicense(request: { name: string; type: NodeType; jkt?: string; user: string }): Promise<string>;
   updateNode(uid: string, change: { state?: NodeState; cluster?: string | null }, user: string): NodeRecord;
   deleteNode(uid: string, user: string): Promise<void>;
-  /** Replaces a section; undefined removes it. */
+  /** Replaces a section; undefined removes it. `about` says in the event what of it changed, free of secrets. */
   setSection(
     uid: string,
     section: SectionName,
     body: JsonObject | undefined,
     user: string,
     confirm?: Omit<ConfirmRequest, "askedAt">,
+    about?: string,
   ): NodeRecord;
   setTag(uid: string, name: string, value: string | undefined, user: string): NodeRecord;
   setLifecycleState(uid: string, state: LifecycleState, user: string): NodeRecord;

@@ -146,7 +146,9 @@ export class FakeFleet implements Fleet {
     body: JsonObject | undefined,
     user: string,
     confirm?: Omit<ConfirmRequest, "askedAt">,
+    about?: string,
   ): NodeRecord {
+    if (about !== undefined) this.changes.push(about);
     const { [section]: _, ...rest } = this.#node(uid).config;
     const asked = confirm === undefined ? undefined : { ...confirm, askedAt: 1 };
     const config = body === undefined ? rest : { ...rest, [section]: body };

@@ -10,6 +10,8 @@ import { eventRoutes } from "./events.ts";
 import { flowRoutes } from "./flows.ts";
 import { networkConfigRoutes } from "./network-config.ts";
 import { nodeConfigRoutes } from "./node-config.ts";
+import { nodeExecRoutes } from "./node-exec.ts";
+import { nodeExecVolumeRoutes } from "./node-exec-volumes.ts";
 import { nodeItemRoutes } from "./node-items.ts";
 import { nodeRoutes } from "./nodes.ts";
 import { oauthRoutes } from "./oauth.ts";
@@ -35,6 +37,8 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...nodeConfigRoutes(deps),
     ...networkConfigRoutes(deps),
     ...nodeItemRoutes(deps),
+    ...nodeExecRoutes(deps),
+    ...nodeExecVolumeRoutes(deps),
     ...tagRoutes(deps),
     ...triggerRoutes(deps),
     ...clusterRoutes(deps),
