@@ -10,9 +10,11 @@ import { systemClock, type Clock } from "../host/clock.ts";
 import { storageError } from "../host/database.ts";
 import { hostFiles, type Files } from "../host/files.ts";
 import { buildInfo } from "../lib/build-info.ts";
+import { STREAM_PATH } from "../protocol/envelope.ts";
 import type { Ed25519PublicKey } from "../protocol/keys.ts";
 import type { KeysEnvelope } from "../protocol/keys-chain.ts";
 import { createApi } from "./api/api.ts";
+import { TERMINAL_PATH } from "./api/terminals.ts";
 import { jwtIssuer } from "./api/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
 import { Announcer } from "./channel/announcer.ts";
@@ -26,6 +28,8 @@ import { checkPort, closeServer, listen } from "./channel/server.ts";
 import { Sessions } from "./channel/sessions.ts";
 import { SpeedTest } from "./channel/speed-test.ts";
 import { telemetryIntake } from "./channel/telemetry-intake.ts";
+import { StreamGate } from "./channel/stream-gate.ts";
+import { Streams } from "./channel/streams.ts";
 import { Tickets } from "./channel/tickets.ts";
 import { Triggers } from "./channel/triggers.ts";
 import { eventLog } from "./event-log.ts";
@@ -184,6 +188,7 @@ function assemble({
   const sessions = new Sessions({ store, events, clock, heartbeatSeconds });
   const announcer = new Announcer({ sessions, documents, clock });
   const triggers = new Triggers({ ...base, sessions, log: channelLog });
+  const streams = new Streams({ ...base, sessions });
   const tickets = new Tickets(clock);
   const telemetry = telemetryIntake({ store, events, refusals, clock, log: channelLog });
   const methods = { store, documents, tickets, triggers, telemetry, clock, registryTokens, registryHost };
@@ -192,6 +197,7 @@ function assemble({
     sessions,
     documents,
     triggers,
+    streams,
     announcer,
     events,
     refusals,
@@ -213,7 +219,17 @@ function assemble({
     refusals,
     log: channelLog,
   });
-  const fleet = new FleetService({ ...base, ...identity, events, documents, sessions, triggers, announcer });
+  const fleet = new FleetService({
+    ...base,
+    ...identity,
+    events,
+    documents,
+    sessions,
+    triggers,
+    streams,
+    announcer,
+    log: channelLog,
+  });
 
   // The HTTP API serves every path outside the nodes' own.
   const api = createApi({
@@ -232,7 +248,17 @@ function assemble({
   const serveApi = getRequestListener((request) => api.fetch(request), { overrideGlobalObjects: false });
 
   documents.refresh(store.nodes.uids());
-  server.on("upgrade", (request, stream, head) => gate.upgrade(request, stream, head));
+  const streamGate = new StreamGate({
+    streams,
+    clock,
+    api: async (request, upgrade) => api.fetch(request, { upgrade }),
+  });
+  server.on("upgrade", (request, stream, head) => {
+    const path = pathOf(request);
+    if (path === STREAM_PATH) streamGate.fromNode(request, stream, head);
+    else if (TERMINAL_PATH.test(path)) void streamGate.fromCaller(request, stream, head);
+    else gate.upgrade(request, stream, head);
+  });
   server.on("request", (request, response) => {
     if (pathOf(request).startsWith(AGENT_PREFIX)) void routes.handle(request, response);
     else void serveApi(request, response);
@@ -255,6 +281,7 @@ function assemble({
       stopPruning();
       announcer.close();
       triggers.close();
+      streams.close();
       sessions.close();
       await closeServer(server, clock);
       store.close();

@@ -60,7 +60,7 @@ async function api(method: string, path: string, body?: unknown) {
 async function tokenFor(scope: string, username: string, password: string) {
   const query = new URLSearchParams({ service: "holdfast-registry", scope, account: username });
   const authorization = `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
-  const response = await fetch(`${controller.url}/registry/token?${query}`, { headers: { authorization } });
+  const response = await fetch(`${controller.url}/registry/token?${query.toString()}`, { headers: { authorization } });
   const body = (await response.json()) as { token?: string };
   return { status: response.status, token: body.token ?? "" };
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { knownPermissions } from "../../../../src/controller/model/permissions.ts";
+import { isKnownAction, knownPermissions } from "../../../../src/controller/model/permissions.ts";
 import type { Route } from "../../../../src/controller/api/route.ts";
 import { ApiBench, members } from "../../../support/api-bench.ts";
 
@@ -34,7 +34,7 @@ describe("every route", () => {
 
   it("asks for permissions that a policy can name", () => {
     const named = guarded.flatMap(({ permissions }) => permissions).filter((name) => !name.includes("{event}"));
-    expect(named.filter((name) => !knownPermissions.has(name))).toEqual([]);
+    expect(named.filter((name) => !isKnownAction(name))).toEqual([]);
   });
 
   it("but four needs a permission", () => {
@@ -158,7 +158,7 @@ describe("the README", () => {
   );
 
   it("names paths that are not served", () => {
-    expect(paths.length).toBeGreaterThan(20);
+    expect(paths.length).toBeGreaterThan(10);
   });
 
   it.each(paths)("rightly says that %s %s is not", async (method, path) => {
