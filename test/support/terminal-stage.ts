@@ -49,6 +49,8 @@ export async function startTerminalStage(): Promise<TerminalStage> {
       overlay: { stateDir: join(stateDir, "overlay"), runDir },
       speedTestUrl: undefined,
       repositoryUrl: undefined,
+      engineSocket: undefined,
+      containers: { allowPrivileged: false, allowBinds: [], allowCapabilities: [] },
       notifySocket: undefined,
     },
     clock: systemClock(),
