@@ -167,7 +167,7 @@ export function standsAt(standing: Standing, now: number): { readonly state: Wor
 
 /** Whether nothing is at work that ends by itself within seconds. */
 export function isParked({ job }: Standing): boolean {
-  return job === undefined || job.phase === "pulling";
+  return job === undefined || (job.phase === "pulling" && !job.isCancelled);
 }
 
 /** Whether a run of it is on, or about to be. */

@@ -2,6 +2,12 @@ import type { ExecActual, ExecStep } from "./plan.ts";
 
 /** A step for people: which container, what becomes of it, and whether it stops for it. Pure. */
 export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
+  if ("volumes" in step) {
+    if (step.kind === "create volume") return `volume ${step.subject}: makes its directory`;
+    return step.kind === "check volumes"
+      ? "sees to the volumes"
+      : `volume ${step.subject}: goes into quarantine for a day`;
+  }
   if (!("wanted" in step)) {
     if (step.kind === "suspend") return `${step.name}: stops while the node is inactive`;
     return `${step.name}: stops and removes the container; its volumes stay`;

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { ContainerSpec, ExecConfig } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec, ExecConfig, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
 import { isWanting, standsAt, type Goal } from "../../compute/decide.ts";
 import type { Seen, WorkView } from "../../compute/keeper.ts";
 import type { Blueprint, Wanted } from "../../compute/wanted.ts";
@@ -13,6 +13,16 @@ export interface ExecDesired {
   readonly unreadable: ReadonlySet<string>;
 }
 
+/** Volumes as far as they are known. */
+export interface VolumesSeen {
+  /** On record and in use, by name. */
+  readonly kept: ReadonlySet<string>;
+  /** Whether they were looked after since the agent began, and nothing is due. */
+  readonly isSettled: boolean;
+  /** What keeps one from being used. */
+  readonly troubles: readonly { readonly name: string; readonly reason: string }[];
+}
+
 /** What is there, and everything else that decides what a definition becomes. */
 export interface ExecActual {
   readonly seen: Seen;
@@ -22,11 +32,12 @@ export interface ExecActual {
   /** Undefined while the engine has not said what the machine has. */
   readonly placement: Omit<Placement, "nonce" | "address"> | undefined;
   readonly addresses: AddressPlan;
+  readonly volumes: VolumesSeen;
   /** Why a definition must not be started as the machine is now. */
   readonly check: (spec: ContainerSpec) => Promise<string | undefined>;
 }
 
-/** What is done to the container of one definition; `subject` is the definition's id. */
+/** What is done to the container of one definition, of which `subject` is the id, or to volumes, all of which go together. */
 export type ExecStep = Step &
   (
     | {
@@ -34,6 +45,11 @@ export type ExecStep = Step &
         readonly wanted: Wanted;
       }
     | { readonly kind: "suspend" | "remove"; readonly name: string }
+    | {
+        readonly kind: "create volume" | "put volume away" | "check volumes";
+        readonly volumes: readonly VolumeSpec[];
+        readonly used: ReadonlySet<string>;
+      }
   );
 
 /** How long a new service without any extended part waits for the rest of its definition. */
@@ -58,6 +74,7 @@ export function planExec(desired: ExecDesired, actual: ExecActual): readonly Exe
     }));
   return [
     ...removals,
+    ...volumeSteps(desired, actual),
     ...wantedOf(desired, actual).flatMap((wanted) => stepOf(wanted, seen.works.get(wanted.spec.id))),
   ];
 }
@@ -73,7 +90,13 @@ export function waitingExec(desired: ExecDesired, actual: ExecActual): readonly 
     return [{ path: "exec", code: "engine-unwell", message: "exec: the container engine has not answered yet" }];
   }
   const paths = new Map(desired.config.containers.map(({ id, path }) => [id, path]));
-  return [...seen.works.values()].flatMap((work) => waitOf(work, paths.get(work.id), seen.now)).slice(0, MAX_ISSUES);
+  const volumePaths = new Map(desired.config.volumes.map(({ name, path }) => [name, path]));
+  const volumes = actual.volumes.troubles.map(({ name, reason }): Issue => {
+    const path = volumePaths.get(name) ?? "exec.volumes";
+    return { path, code: "volume-unusable", message: `${path}: ${name}: ${reason}`.slice(0, 1024) };
+  });
+  const works = [...seen.works.values()].flatMap((work) => waitOf(work, paths.get(work.id), seen.now));
+  return [...volumes, ...works].slice(0, MAX_ISSUES);
 }
 
 /** What is wanted of each definition, in their order. Pure. */
@@ -107,6 +130,28 @@ function oneWanted(spec: ContainerSpec, placement: Omit<Placement, "nonce">, act
     blueprint: blueprintOf(spec, compiled, placement, check),
     version,
   };
+}
+
+/** Volumes are made before what mounts them, and put away when neither a definition nor a container has them. */
+function volumeSteps({ config }: ExecDesired, { seen, volumes: { kept, isSettled } }: ExecActual): readonly ExecStep[] {
+  const { volumes } = config;
+  const specs = [...config.containers, ...[...seen.works.values()].flatMap(({ wanted }) => wanted?.spec ?? [])];
+  const used = new Set(
+    specs.flatMap(({ mounts }) => mounts.flatMap(({ kind, source }) => (kind === "volume" ? [source] : []))),
+  );
+  const step = (kind: "create volume" | "put volume away" | "check volumes", subject: string): ExecStep => ({
+    kind,
+    subject,
+    guarded: false,
+    volumes,
+    used,
+  });
+  const names = new Set(volumes.map(({ name }) => name));
+  const steps = [
+    ...volumes.filter(({ name }) => !kept.has(name)).map(({ name }) => step("create volume", name)),
+    ...[...kept].filter((name) => !names.has(name) && !used.has(name)).map((name) => step("put volume away", name)),
+  ];
+  return steps.length === 0 && !isSettled && kept.size > 0 ? [step("check volumes", "volumes")] : steps;
 }
 
 /** Whether the very thing that is forbidden is what runs. */

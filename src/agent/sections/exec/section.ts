@@ -1,5 +1,6 @@
 import { HostError, InternalError } from "../../../errors.ts";
 import { readExec } from "../../../protocol/sections/read-exec.ts";
+import type { VolumeSpec } from "../../../protocol/sections/exec-config.ts";
 import { isObject } from "../../../protocol/sections/forms.ts";
 import { standsAt } from "../../compute/decide.ts";
 import { WIRE_STATES } from "../../compute/compute.ts";
@@ -12,6 +13,12 @@ export interface ExecOptions {
   readonly keeper: Pick<Keeper, "isUsed" | "look" | "want" | "update" | "suspend" | "drop" | "settled" | "workers">;
   /** Everything but the engine's own that decides what a definition becomes. */
   readonly surroundings: (seen: Seen, desired: ExecDesired | undefined) => Promise<Omit<ExecActual, "seen">>;
+  /** Makes the volumes that are wanted, and puts away what neither is nor is in use. */
+  readonly settleVolumes: (
+    volumes: readonly VolumeSpec[],
+    used: ReadonlySet<string>,
+    signal: AbortSignal,
+  ) => Promise<void>;
   readonly unsupported: () => string | undefined;
 }
 
@@ -23,10 +30,13 @@ const LOOK_MS = 10_000;
 
 /** `exec`: the containers of this node, each by its definition. */
 export function execSection(options: ExecOptions): Section<ExecDesired, ExecActual, ExecStep> {
-  const { keeper, surroundings, unsupported } = options;
+  const { keeper, surroundings, settleVolumes, unsupported } = options;
 
   async function applyAll(steps: readonly ExecStep[], signal: AbortSignal): Promise<void> {
-    for (const step of steps) await hand(step, signal);
+    // One look after them sees to all volumes.
+    const volumes = steps.find((step) => "volumes" in step);
+    if (volumes !== undefined) await settleVolumes(volumes.volumes, volumes.used, signal);
+    for (const step of steps) if (!("volumes" in step)) await hand(step, signal);
     await keeper.settled(
       steps.map(({ subject }) => subject),
       SETTLE_MS,
@@ -34,7 +44,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     );
   }
 
-  async function hand(step: ExecStep, signal: AbortSignal): Promise<void> {
+  async function hand(step: Exclude<ExecStep, { volumes: unknown }>, signal: AbortSignal): Promise<void> {
     switch (step.kind) {
       case "remove":
         return keeper.drop(step.subject);
@@ -59,7 +69,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
       return { desired: { config, unreadable }, rejected, notices, isUnusable };
     },
     async observe(signal, desired) {
-      const isWanted = desired !== undefined && desired.config.containers.length > 0;
+      const isWanted = desired !== undefined && desired.config.containers.length + desired.config.volumes.length > 0;
       const seen = isWanted || keeper.isUsed ? await lookSoon(signal) : NOTHING;
       return { seen, ...(await surroundings(seen, desired)) };
     },
