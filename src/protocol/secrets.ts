@@ -4,12 +4,17 @@ import { JsonObject } from "./values.ts";
 /** The secret fields of an object, and the arrays and objects below it that hold more. */
 interface Place {
   readonly secrets?: readonly string[];
+  /** The only fields that are shown: all else is hidden, and taken as it comes, since it may rightly be empty. */
+  readonly shown?: readonly string[];
   /** What tells an item of the array from its siblings. */
   readonly keyedBy?: readonly string[];
   readonly below?: Readonly<Record<string, Place>>;
 }
 
+const VARIABLES: Place = { below: { variables: { keyedBy: ["name"], shown: ["name", "uid"] } } };
+
 const PLACES: Readonly<Partial<Record<SectionName, Place>>> = {
+  exec: { below: { commands: { keyedBy: ["id"], below: { ...VARIABLES.below, config: VARIABLES } } } },
   network: { below: { tunnels: { keyedBy: ["name", "type"], secrets: ["psk", "presharedKey"] } } },
   _bgp: {
     below: { groups: { keyedBy: ["name"], below: { peers: { keyedBy: ["name", "ip"], secrets: ["secret"] } } } },
@@ -40,13 +45,19 @@ const placeOf = (name: string): Place | undefined => new Map<string, Place>(Obje
 function hidden(value: unknown, place: Place | undefined): unknown {
   if (place === undefined) return value;
   if (Array.isArray(value)) return value.map((item) => hidden(item, place));
-  if (!isObject(value)) return value;
-  const shown: Record<string, unknown> = { ...value };
-  for (const name of place.secrets ?? []) if (Object.hasOwn(shown, name)) shown[name] = "";
-  for (const [name, inner] of Object.entries(place.below ?? {})) {
-    if (Object.hasOwn(shown, name)) shown[name] = hidden(shown[name], inner);
-  }
-  return shown;
+  const { shown, secrets = [] } = place;
+  if (!isObject(value)) return shown === undefined ? value : "";
+  // Clients are not of one mind about capitals, and what is capitalised oddly is as secret.
+  const hides = new Set(secrets.map((name) => name.toLowerCase()));
+  const below = new Map(Object.entries(place.below ?? {}).map(([name, inner]) => [name.toLowerCase(), inner]));
+  // Of what ought to be a list each member may be an item.
+  const member = place.keyedBy === undefined ? undefined : place;
+  const entries = Object.entries(value).map(([name, inner]) => {
+    const known = name.toLowerCase();
+    if (hides.has(known) || shown?.includes(name) === false) return [name, ""];
+    return [name, hidden(inner, below.get(known) ?? (isObject(inner) ? member : undefined))];
+  });
+  return Object.fromEntries(entries);
 }
 
 function kept(value: unknown, stored: unknown, place: Place | undefined): unknown {

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { ConnectorsSection } from "./sections/connectors.ts";
+import { ExecSection } from "./sections/exec.ts";
 import { GatewaySection } from "./sections/gateway.ts";
 import { ClusterNetworkSection, NetworkSection } from "./sections/network.ts";
 import { ServicesSection } from "./sections/services.ts";
@@ -37,7 +38,7 @@ export const sectionOwners: Readonly<Record<SectionName, { readonly agents: bool
   snmp: { agents: true, clusters: false },
   apigw: { agents: false, clusters: true },
   vpn: { agents: true, clusters: true },
-  exec: { agents: true, clusters: true },
+  exec: { agents: false, clusters: true },
   dns: { agents: false, clusters: false },
   core: { agents: true, clusters: true },
   jvm: { agents: true, clusters: false },
@@ -58,6 +59,7 @@ export const sectionSchemas: Readonly<Partial<Record<SectionName, z.ZodType<Json
   services: ServicesSection,
   gateway: GatewaySection,
   network: NetworkSection,
+  exec: ExecSection,
 };
 
 /** The schema of each section of a cluster that is not the node's. */

@@ -12,6 +12,7 @@ const httpCodes = {
   "policy-in-use": 409,
   "legacy-form": 409,
   "item-collision": 409,
+  "cluster-member": 409,
   "too-large": 413,
   "uri-too-long": 414,
   "wrong-content-type": 415,

@@ -6,6 +6,12 @@ export interface ExecConfig {
   readonly volumes: readonly VolumeSpec[];
   /** Caps for all containers together; `cpuMax` in percent of one core. */
   readonly limits: ResourceLimits;
+  /** Ids of enabled definitions that are there and cannot be used: what runs of them is left as it is. */
+  readonly left?: readonly string[];
+  /** Names of volumes that are there and cannot be used: they are left as they are. */
+  readonly leftVolumes?: readonly string[];
+  /** Something is missing that cannot be named, so that nothing may be removed for being absent. */
+  readonly isPartial?: true;
 }
 
 /** One container definition. */

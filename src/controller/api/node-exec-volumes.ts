@@ -1,0 +1,124 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { NodeLimits, VolumeItem } from "../../protocol/sections/exec-fields.ts";
+import { isObject } from "../../protocol/sections/forms.ts";
+import { JsonObject } from "../../protocol/values.ts";
+import { containersOf, hasRoom, judgeLimits, judgeVolume, mountedVolumes, volumesOf } from "../model/exec-section.ts";
+import { NodeParams } from "./node-config.ts";
+import { bodyLimits, clashes, execOfNode, mayModify, mayRead, openExec } from "./node-exec.ts";
+import { Violations } from "./problem.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { badBody, Empty, notFound, refusals, violations } from "./shapes.ts";
+
+const tag = "Edge compute";
+const base = "/v2/node/{nodeID}/exec/volume";
+const VolumeParams = NodeParams.extend({ volumeName: z.string().max(128) });
+const PublicVolume = VolumeItem.meta({ id: "Volume" });
+const limitsPath = "/v2/node/{nodeID}/exec/limit";
+
+/** A body without what says nothing. */
+function withoutBlanks(raw: unknown): unknown {
+  if (!isObject(raw)) return raw;
+  return Object.fromEntries(Object.entries(raw).filter(([, value]) => value !== null && value !== ""));
+}
+
+/** Volumes of a node, and the caps for all its containers together. */
+export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
+  const answers = { ...refusals, ...notFound } as const;
+  return [
+    route({
+      method: "GET",
+      path: base,
+      operationId: "listNodeVolumes",
+      summary: "List the volumes of a node",
+      tag,
+      access: mayRead,
+      params: NodeParams,
+      answers: { 200: { description: "The volumes", schema: z.array(JsonObject) }, ...answers, ...violations },
+      handle: ({ params: { nodeID } }) => Response.json(volumesOf(execOfNode(fleet, nodeID))),
+    }),
+    route({
+      method: "POST",
+      path: base,
+      operationId: "createNodeVolume",
+      summary: "Add a volume to a node",
+      tag,
+      access: mayModify,
+      params: NodeParams,
+      body: { schema: z.preprocess(withoutBlanks, VolumeItem), described: VolumeItem, limits: bodyLimits },
+      answers: { 201: { description: "The volume", schema: PublicVolume }, ...answers, ...badBody, ...clashes },
+      handle: ({ params: { nodeID }, body, caller }) => {
+        const stored = openExec(fleet, nodeID);
+        if (!hasRoom(stored, "volumes")) throw new Violations(["body: there are as many volumes as a node may have"]);
+        const clash = judgeVolume(stored, body);
+        if (clash !== undefined) {
+          const message = `there is a volume with this ${clash.path.split(".").at(-1) ?? "name"} already`;
+          throw new InputError("item-collision", message, { details: { id: clash.other, code: clash.code } });
+        }
+        const section = { ...stored, volumes: [...volumesOf(stored), body] };
+        fleet.setSection(nodeID, "exec", section, caller.name, undefined, `volume ${body.name} added`);
+        return Response.json(body, { status: 201 });
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: `${base}/{volumeName}`,
+      operationId: "deleteNodeVolume",
+      summary: "Remove a volume that no container mounts; the node keeps what is in it for another day",
+      tag,
+      access: mayModify,
+      params: VolumeParams,
+      answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations, ...clashes },
+      handle: ({ params: { nodeID, volumeName }, caller }) => {
+        const stored = openExec(fleet, nodeID);
+        const isThis = ({ name }: JsonObject): boolean => name === volumeName;
+        if (!volumesOf(stored).some(isThis)) throw new InputError("not-found", `there is no volume ${volumeName}`);
+        const user = containersOf(stored).find((one) => mountedVolumes(stored, one).some(isThis));
+        if (user !== undefined) {
+          const message = `the container ${String(user["name"])} mounts the volume ${volumeName}`;
+          throw new InputError("item-collision", message, { details: { id: user["id"], code: "E_DEPENDENCY" } });
+        }
+        const section = { ...stored, volumes: volumesOf(stored).filter((one) => !isThis(one)) };
+        fleet.setSection(nodeID, "exec", section, caller.name, undefined, `volume ${volumeName} removed`);
+        return Response.json({});
+      },
+    }),
+    route({
+      method: "GET",
+      path: limitsPath,
+      operationId: "getNodeExecLimits",
+      summary: "Get the caps for all containers of a node together",
+      tag,
+      access: mayRead,
+      params: NodeParams,
+      answers: {
+        200: { description: "The caps; empty when there are none", schema: JsonObject },
+        ...answers,
+        ...violations,
+      },
+      handle: ({ params: { nodeID } }) => {
+        const { limits } = execOfNode(fleet, nodeID);
+        return Response.json(isObject(limits) ? limits : {});
+      },
+    }),
+    route({
+      method: "PUT",
+      path: limitsPath,
+      operationId: "setNodeExecLimits",
+      summary: "Replace the caps for all containers of a node together; an empty object removes them",
+      tag,
+      access: mayModify,
+      params: NodeParams,
+      body: { schema: z.preprocess(withoutBlanks, NodeLimits), described: NodeLimits, limits: bodyLimits },
+      answers: { 200: { description: "The caps", schema: JsonObject }, ...answers, ...badBody, ...clashes },
+      handle: ({ params: { nodeID }, body, caller }) => {
+        const { limits: _replaced, ...stored } = openExec(fleet, nodeID);
+        const lines = judgeLimits(body);
+        if (lines.length > 0) throw new Violations(lines);
+        const section = Object.keys(body).length === 0 ? stored : { ...stored, limits: body };
+        fleet.setSection(nodeID, "exec", section, caller.name, undefined, "limits of all containers");
+        return Response.json(body);
+      },
+    }),
+  ];
+}

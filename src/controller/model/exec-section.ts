@@ -1,0 +1,162 @@
+import { isDeepStrictEqual } from "node:util";
+import { EXEC_LIMITS, partFields, recordFields, type PartName } from "../../protocol/sections/exec-fields.ts";
+import { ExecReader, isUnset, partName, partsOf } from "../../protocol/sections/exec-reader.ts";
+import { isObject } from "../../protocol/sections/forms.ts";
+import type { ConfigIssue } from "../../protocol/sections/issue.ts";
+import { execOf } from "../../protocol/sections/read-exec.ts";
+import type { JsonObject } from "../../protocol/values.ts";
+
+/** The section of a node, or an empty one. */
+export type ExecBody = JsonObject;
+
+const PART_NAMES = Object.keys(partFields) as PartName[];
+/** Fields that only the control plane writes. */
+const READ_ONLY: ReadonlySet<string> = new Set(["nodeUid", "namespace", "version"]);
+
+/** The containers of a section, record and parts together. */
+export const containersOf = (section: ExecBody): readonly JsonObject[] => objects(section["commands"]);
+
+/** The volumes of a section. */
+export const volumesOf = (section: ExecBody): readonly JsonObject[] => objects(section["volumes"]);
+
+/** A container by its id, whatever the case (RFC 9562 §4). */
+export function containerOf(section: ExecBody, id: string): JsonObject | undefined {
+  return containersOf(section).find((one) => sameId(one["id"], id));
+}
+
+/** What is configured of a part: an empty list or object when nothing is. */
+export function partOf(container: JsonObject, name: PartName): unknown {
+  const value = partsOf(container).get(name)?.value;
+  if (!isUnset(value)) return value;
+  return LISTS.has(name) ? [] : {};
+}
+
+/** The record of a container, without its parts. */
+export function recordOf(container: JsonObject): JsonObject {
+  const isRecord = (key: string): boolean => partName(key) === undefined && key.toLowerCase() !== "config";
+  return Object.fromEntries(Object.entries(container).filter(([key]) => isRecord(key)));
+}
+
+/** The parts of a container by the names they have here. */
+export function partsBody(container: JsonObject): JsonObject {
+  return Object.fromEntries([...partsOf(container)].map(([name, { value }]) => [name, value]));
+}
+
+/** A record as a client sent it, in the one spelling that is stored: parts beside the fields, and nothing that says nothing. */
+export function tidyRecord(raw: unknown): unknown {
+  if (!isObject(raw)) return raw;
+  const isSaid = ([key, value]: readonly [string, unknown]): boolean =>
+    !READ_ONLY.has(key) &&
+    !(Object.hasOwn(recordFields, key) && (value === null || (value === "" && key !== "description")));
+  return { ...Object.fromEntries(Object.entries(recordOf(raw)).filter(isSaid)), ...saidParts(raw) };
+}
+
+/** The parts as a client sent them, likewise; what only mirrors other things is left out. */
+export const tidyParts = (raw: unknown): unknown => (isObject(raw) ? saidParts(raw) : raw);
+
+function saidParts(raw: JsonObject): JsonObject {
+  const parts = [...partsOf(raw)].filter(([, { value }]) => !isUnset(value));
+  return Object.fromEntries(parts.map(([name, { value }]) => [name, name === "mounts" ? ownMounts(value) : value]));
+}
+
+/** The section with a container in place of the one with its id, or added; `version` counts what changes it. */
+export function withContainer(section: ExecBody, container: JsonObject): ExecBody {
+  const stored = containersOf(section);
+  const before = stored.find((one) => sameId(one["id"], container["id"]));
+  const isSame = before !== undefined && isDeepStrictEqual({ ...container, version: before["version"] }, before);
+  const counted = typeof before?.["version"] === "number" ? before["version"] : -1;
+  const next = { ...container, version: isSame ? counted : counted + 1 };
+  const commands = before === undefined ? [...stored, next] : stored.map((one) => (one === before ? next : one));
+  return { ...section, commands };
+}
+
+/** The section without a container. */
+export function withoutContainer(section: ExecBody, id: string): ExecBody {
+  return { ...section, commands: containersOf(section).filter((one) => !sameId(one["id"], id)) };
+}
+
+/** The volumes that a container mounts, as they are defined. */
+export function mountedVolumes(section: ExecBody, container: JsonObject): readonly JsonObject[] {
+  const sources = new Set(mountsOf(container).flatMap((mount) => (isVolume(mount) ? [mount["source"]] : [])));
+  return volumesOf(section).filter(({ name }) => sources.has(name));
+}
+
+/** The mounts of a container, each of a volume with whether that is encrypted. */
+export function shownMounts(section: ExecBody, container: JsonObject): readonly JsonObject[] {
+  const encrypted = new Map(volumesOf(section).map((volume) => [volume["name"], volume["encrypted"] === true]));
+  return mountsOf(container).map((mount) => {
+    const flag = isVolume(mount) ? encrypted.get(mount["source"]) : undefined;
+    return flag === undefined ? mount : Object.assign({}, mount, { encrypted: flag });
+  });
+}
+
+/** Whether there is room for one more. */
+export const hasRoom = (section: ExecBody, list: "commands" | "volumes"): boolean =>
+  objects(section[list]).length < EXEC_LIMITS[list];
+
+/** What is wrong with a container beside the others: `clash` names the one that has what it wants, `lines` what it contradicts itself in. */
+export function judgeContainer(
+  section: ExecBody,
+  container: JsonObject,
+): { readonly clash: ConfigIssue | undefined; readonly lines: readonly string[] } {
+  // Under an id that comes after all others it is the one that is said to collide.
+  const others = containersOf(section).filter((one) => !sameId(one["id"], container["id"]));
+  const found = conflictsIn({ ...section, commands: [...others, { ...container, id: LAST_ID }] }).filter(
+    ({ id }) => id === LAST_ID,
+  );
+  const prefix = `exec.commands.${others.length}.`;
+  return {
+    clash: found.find(({ other }) => other !== undefined),
+    lines: found.filter(({ other }) => other === undefined).map(({ message }) => message.slice(prefix.length)),
+  };
+}
+
+/** What is wrong with the volume of a name beside the others. */
+export function judgeVolume(section: ExecBody, volume: JsonObject): ConfigIssue | undefined {
+  const volumes = [...volumesOf(section), volume];
+  const path = `exec.volumes.${volumes.length - 1}.`;
+  return conflictsIn({ volumes }).find((issue) => issue.path.startsWith(path) || issue.other === volume["name"]);
+}
+
+/** What the caps for all containers contradict themselves in. */
+export function judgeLimits(limits: JsonObject): readonly string[] {
+  return conflictsIn({ limits }).map(({ message }) => message.slice("exec.limits.".length));
+}
+
+/** What of a container an auditor has to see. */
+export function remarkable(container: JsonObject): string {
+  const capabilities = partOf(container, "capabilities");
+  const added: readonly unknown[] =
+    isObject(capabilities) && Array.isArray(capabilities["addCaps"]) ? capabilities["addCaps"] : [];
+  const remarks = [
+    ...(container["privileged"] === true ? ["privileged"] : []),
+    ...(added.length === 0 ? [] : [`with ${added.map(String).join(", ")}`]),
+    ...(container["saveOutput"] === true ? ["output saved"] : []),
+  ];
+  return remarks.length === 0 ? "" : ` (${remarks.join("; ")})`;
+}
+
+function conflictsIn(section: ExecBody): readonly ConfigIssue[] {
+  const reader = new ExecReader();
+  execOf(reader, section);
+  return reader.conflicts;
+}
+
+function ownMounts(value: unknown): unknown {
+  if (!Array.isArray(value)) return value;
+  return value.map((mount: unknown) => {
+    if (!isObject(mount)) return mount;
+    const { encrypted: _mirrored, ...own } = mount;
+    return own;
+  });
+}
+
+const objects = (list: unknown): readonly JsonObject[] => (Array.isArray(list) ? list.filter(isObject) : []);
+const mountsOf = (container: JsonObject): readonly JsonObject[] => objects(partOf(container, "mounts"));
+const isVolume = ({ mountType }: JsonObject): boolean => String(mountType).toLowerCase() === "volume";
+const sameId = (a: unknown, b: unknown): boolean =>
+  typeof a === "string" && typeof b === "string" && a.toLowerCase() === b.toLowerCase();
+const LAST_ID = "z".repeat(36);
+const LISTS: ReadonlySet<string> = new Set(
+  PART_NAMES.filter((name) => ["interfaces", "mounts", "portMappings", "variables", "virtualNetworks"].includes(name)),
+);

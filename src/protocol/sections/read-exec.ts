@@ -1,0 +1,278 @@
+import { z } from "zod";
+import { shellWords } from "../../lib/shell-words.ts";
+import { triggerEvents } from "../trigger-events.ts";
+import type { JsonObject } from "../values.ts";
+import type { ContainerSpec, ExecConfig, ExecType, VolumeSpec } from "./exec-config.ts";
+import { Claims, readExposure } from "./exec-exposure.ts";
+import { EXEC_LIMITS, recordFields, VolumeItem } from "./exec-fields.ts";
+import { readLimits, readLogging, readNodeLimits } from "./exec-limits.ts";
+import { NOT_WORDS, readCapabilities, readHealthCheck, readMounts, readVariables, readVrf } from "./exec-parts.ts";
+import { ExecReader, isUnset, partsOf, sortedBy, tidied } from "./exec-reader.ts";
+import { readSchedule } from "./exec-schedule.ts";
+import { isObject, isPresent, type RawItem } from "./forms.ts";
+import type { ConfigIssue } from "./issue.ts";
+import type { Place } from "./section-reader.ts";
+
+export interface ReadExec {
+  readonly config: ExecConfig;
+  /** What is left out, item by item. */
+  readonly rejected: readonly ConfigIssue[];
+  /** What is served otherwise than it is written, and what is worth a warning. */
+  readonly notices: readonly ConfigIssue[];
+  /** Nothing of the section can be used: what ran before goes on. */
+  readonly isUnusable?: true;
+}
+
+const SECTION: Place = { path: "exec", id: "" };
+const NOTHING: ExecConfig = { containers: [], volumes: [], limits: {} };
+const ContainerRecord = z.object(recordFields);
+const NUMERIC: ReadonlySet<string> = new Set(["stopTime"]);
+/** Fields that a container can do without; none of them gives it more than was meant. */
+const SOFT: ReadonlySet<string> = new Set([
+  "description",
+  "hostname",
+  "privileged",
+  "useInit",
+  "stopTime",
+  "requireConnectivity",
+  "saveOutput",
+  "dns",
+]);
+const TYPES: ReadonlyMap<string, ExecType> = new Map([
+  ["service", "service"],
+  ["recurring", "recurring"],
+  ["ondemand", "onDemand"],
+]);
+const ID = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
+const DEFAULT_STOP_SECONDS = 30;
+
+/**
+ * Brings the section `exec` to one form, item by item: what cannot be used is rejected and the rest goes on. The order of what is
+ * written does not matter, but for variables of one name. Pure, and never throws.
+ */
+export function readExec(raw: unknown): ReadExec {
+  const reader = new ExecReader();
+  const { config, isUnusable } = execOf(reader, raw);
+  const { rejected, notices } = reader;
+  return { config, rejected, notices, ...(isUnusable ? { isUnusable } : {}) };
+}
+
+/** Reads the section into a reader, which then has what the API refuses too. */
+export function execOf(
+  reader: ExecReader,
+  raw: unknown,
+): { readonly config: ExecConfig; readonly isUnusable: boolean } {
+  if (!isPresent(raw)) return { config: NOTHING, isUnusable: false };
+  if (!isObject(raw)) {
+    reader.reject("E_ENUM", SECTION, "", "must be an object");
+    return { config: NOTHING, isUnusable: true };
+  }
+  const wrong = ["commands", "volumes"].filter((name) => !isUnset(raw[name]) && !Array.isArray(raw[name]));
+  for (const name of wrong) reader.reject("E_ENUM", SECTION, name, "must be an array");
+  if (wrong.length > 0) return { config: NOTHING, isUnusable: true };
+  const commands = listed(reader, raw, "commands");
+  const volumes = listed(reader, raw, "volumes");
+  const read = readContainers(reader, commands.items);
+  const stored = readVolumes(reader, volumes.items);
+  const isPartial = !commands.isWhole || !volumes.isWhole || read.isPartial || stored.isPartial;
+  const config: ExecConfig = {
+    containers: read.containers,
+    volumes: stored.volumes,
+    limits: nodeLimits(reader, raw["limits"]),
+    ...(read.left.length === 0 ? {} : { left: read.left }),
+    ...(stored.left.length === 0 ? {} : { leftVolumes: stored.left }),
+    ...(isPartial ? { isPartial } : {}),
+  };
+  return { config, isUnusable: false };
+}
+
+function listed(reader: ExecReader, raw: JsonObject, name: "commands" | "volumes") {
+  return reader.items({ ...SECTION, index: 0, fields: raw }, { key: name, value: raw[name] }, EXEC_LIMITS[name]);
+}
+
+function nodeLimits(reader: ExecReader, value: unknown): ExecConfig["limits"] {
+  if (isUnset(value)) return {};
+  const at = { path: "exec.limits", id: "" };
+  if (isObject(value)) return readNodeLimits(reader, { ...at, index: 0, fields: value });
+  reader.reject("E_ENUM", at, "", "must be an object");
+  return {};
+}
+
+/** By id; of two that are alike the one whose text is first counts, wherever it stands. */
+function readContainers(reader: ExecReader, items: readonly RawItem[]) {
+  const named = items.flatMap((item) => {
+    const { id, name } = item.fields;
+    if (typeof id === "string" && ID.test(id)) return [{ ...item, id }];
+    const place = { ...item, id: typeof name === "string" ? name.slice(0, 64) : "" };
+    if (isPresent(id)) reader.reject("E_NAME_FORMAT", place, "id", "must be a UUID");
+    else reader.reject("E_REQUIRED", place, "id", "is required");
+    return [];
+  });
+  const containers: ContainerSpec[] = [];
+  const left: string[] = [];
+  const ids = new Map<string, string>();
+  const claims = new Claims();
+  for (const item of sortedBy(named, ({ id, fields }) => JSON.stringify([id.toLowerCase(), id, fields]))) {
+    const { id, path, fields } = item;
+    const first = ids.get(id.toLowerCase());
+    if (first !== undefined) {
+      reader.conflict("E_NAME_DUPLICATE", item, "id", `is the id of ${first} already`);
+      continue;
+    }
+    ids.set(id.toLowerCase(), path);
+    const container = readContainer(reader, item, claims);
+    if (container !== undefined) containers.push(container);
+    else if (fields["enabled"] !== false) left.push(id);
+  }
+  return { containers, left, isPartial: named.length < items.length };
+}
+
+function readContainer(reader: ExecReader, at: RawItem, claims: Claims): ContainerSpec | undefined {
+  const { id, path, fields } = at;
+  const { enabled, execType } = fields;
+  const tidy = tidied(fields, { numeric: NUMERIC });
+  if (typeof execType === "string") tidy["execType"] = TYPES.get(execType.trim().toLowerCase()) ?? execType;
+  if (isPresent(enabled) && typeof enabled !== "boolean") {
+    reader.reject("E_ENUM", at, "enabled", "must be true or false; taken as false");
+    tidy["enabled"] = false;
+  }
+  const record = reader.judge(at, ContainerRecord, tidy, SOFT);
+  const command = record === undefined ? undefined : readCommand(reader, at, record.command);
+  const schedule = record === undefined ? undefined : scheduleOf(reader, at, record.execType, record.schedule);
+  const parts = partsOf(fields);
+  const capabilities = readCapabilities(reader, at, parts);
+  const mounts = readMounts(reader, at, parts);
+  const variables = readVariables(reader, at, parts);
+  const routing = readVrf(reader, at, parts);
+  const healthCheck = readHealthCheck(reader, at, parts);
+  const resources = readLimits(reader, at, parts);
+  const logging = readLogging(reader, at, parts);
+  const exposure = readExposure(reader, at, parts);
+  if (record === undefined || command === undefined || schedule === undefined) return undefined;
+  if (capabilities === undefined || mounts === undefined || variables === undefined || routing === undefined)
+    return undefined;
+  const owner = { id, name: record.name, enabled: record.enabled ?? true };
+  if (!isFree(reader, at, owner, record.ip, claims)) return undefined;
+  const { image, hostname, user, dns, ip } = record;
+  return {
+    id,
+    path,
+    name: record.name,
+    enabled: owner.enabled,
+    execType: record.execType,
+    image: { repository: image.repository, tag: image.tag },
+    command: command.words,
+    hostname,
+    user,
+    privileged: record.privileged ?? false,
+    useInit: record.useInit ?? false,
+    stopTimeSeconds: Number(record.stopTime ?? DEFAULT_STOP_SECONDS),
+    requireConnectivity: record.requireConnectivity ?? false,
+    saveOutput: record.saveOutput ?? false,
+    schedule: schedule.value,
+    dns,
+    ip,
+    isExtended: parts.size > 0,
+    capabilities,
+    healthCheck,
+    limits: resources.limits,
+    ulimits: resources.ulimits,
+    logging,
+    mounts,
+    variables,
+    vrf: routing.vrf,
+    ...claims.settle(reader, owner, exposure),
+  };
+}
+
+function readCommand(
+  reader: ExecReader,
+  at: RawItem,
+  text: string | undefined,
+): { readonly words: readonly string[] | undefined } | undefined {
+  if (text === undefined || text.trim() === "") return { words: undefined };
+  const split = shellWords(text);
+  if (split !== undefined && split.words.length > 0) return { words: split.words };
+  reader.conflict("E_RANGE", at, "command", NOT_WORDS);
+  return undefined;
+}
+
+function scheduleOf(
+  reader: ExecReader,
+  at: RawItem,
+  type: ExecType,
+  text: string | undefined,
+): { readonly value: ContainerSpec["schedule"] } | undefined {
+  if (type !== "recurring") return { value: undefined };
+  const value = text === undefined ? undefined : readSchedule(text);
+  if (value !== undefined) return { value };
+  const wanted = "rate(<n> minutes|hours|days) or five cron fields";
+  if (text === undefined) reader.conflict("E_REQUIRED", at, "schedule", `is required of a recurring one: ${wanted}`);
+  else reader.conflict("E_RANGE", at, "schedule", `must be ${wanted}`);
+  return undefined;
+}
+
+const EVENTS: ReadonlySet<string> = new Set(triggerEvents);
+
+/** Takes what only one container can have: its name, whatever the case (RFC 4343), and the address it pins. */
+function isFree(
+  reader: ExecReader,
+  at: RawItem,
+  owner: { readonly id: string; readonly name: string; readonly enabled: boolean },
+  ip: string | undefined,
+  claims: Claims,
+): boolean {
+  const name = owner.name.toLowerCase();
+  if (EVENTS.has(name)) {
+    reader.conflict("E_NAME_FORMAT", at, "name", `${owner.name} is a trigger event of the node already`);
+    return false;
+  }
+  const namesake = claims.take(`name ${name}`, owner);
+  if (namesake !== undefined) {
+    reader.conflict("E_NAME_DUPLICATE", at, "name", `${owner.name} is the container ${namesake.id}`, namesake.id);
+    return false;
+  }
+  const other = ip === undefined || !owner.enabled ? undefined : claims.take(`ip ${ip}`, owner);
+  if (other === undefined) return true;
+  reader.conflict("E_NAME_DUPLICATE", at, "ip", `${ip} is pinned by the container ${other.name}`, other.id);
+  return false;
+}
+
+function readVolumes(reader: ExecReader, items: readonly RawItem[]) {
+  const volumes: VolumeSpec[] = [];
+  const left: string[] = [];
+  const first = new Map<string, string>();
+  let isPartial = false;
+  for (const item of sortedBy(items, ({ fields }) => JSON.stringify([fields["name"], fields]))) {
+    const { name, location } = item.fields;
+    const at = { ...item, id: typeof name === "string" ? name.slice(0, 64) : "" };
+    const tidy = tidied(item.fields, {});
+    if (typeof location === "string" && location.startsWith("/")) {
+      tidy["location"] = location.replace(/^\/+/, "");
+      reader.note("E_NAME_FORMAT", at, "location", "is a directory of the data store; the slash before it is ignored");
+    }
+    const judged = reader.judge(at, VolumeItem, tidy);
+    if (judged === undefined) {
+      if (VolumeItem.shape.name.safeParse(name).success) left.push(at.id);
+      else isPartial = true;
+      continue;
+    }
+    const volume = {
+      path: at.path,
+      name: judged.name,
+      encrypted: judged.encrypted ?? false,
+      location: judged.location?.split("/").filter(Boolean).join("/"),
+    };
+    const places = [`name ${volume.name}`, `location ${volume.location ?? `volumes/${volume.name}`}`];
+    const taken = places.find((place) => first.has(place));
+    if (taken !== undefined) {
+      const [field = ""] = taken.split(" ");
+      reader.conflict("E_NAME_DUPLICATE", at, field, `is that of ${first.get(taken)} already`, first.get(taken));
+      if (field !== "name") left.push(volume.name);
+      continue;
+    }
+    for (const place of places) first.set(place, volume.name);
+    volumes.push(volume);
+  }
+  return { volumes, left, isPartial };
+}
