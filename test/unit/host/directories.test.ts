@@ -1,4 +1,7 @@
+import { execFileSync } from "node:child_process";
 import {
+  chmodSync,
+  chownSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -54,6 +57,30 @@ describe("directories", () => {
     expect(await directories.move(join(root, "a"), join(root, "b"))).toBe(true);
     expect(readdirSync(root).sort()).toEqual(["b", "taken"]);
   });
+});
+
+test("what strangers own is moved with its owner, and removed, by a root that may only change owners", () => {
+  const root = tempDir();
+  for (const path of ["a/secret/deep", "to"]) mkdirSync(join(root, path), { recursive: true });
+  writeFileSync(join(root, "a/secret/deep/f"), "");
+  for (const path of ["a/secret/deep/f", "a/secret/deep", "a/secret", "a"]) chownSync(join(root, path), 1234, 1234);
+  chmodSync(join(root, "a/secret"), 0o500);
+  chmodSync(join(root, "a"), 0o550);
+  const script = `
+    const { hostDirectories } = await import(${JSON.stringify(join(process.cwd(), "src/host/directories.ts"))});
+    const { statSync } = await import("node:fs");
+    const directories = hostDirectories();
+    await directories.move("${root}/a", "${root}/to/b");
+    const { uid, gid, mode } = statSync("${root}/to/b");
+    const isGone = await directories.removeTree("${root}/to/b", 100, new AbortController().signal);
+    console.log(JSON.stringify({ uid, gid, mode: mode & 0o777, isGone }));`;
+  const said = execFileSync(
+    "setpriv",
+    ["--bounding-set=-all,+chown", "--", process.execPath, "--input-type=module", "-e", script],
+    { encoding: "utf8" },
+  );
+  expect(JSON.parse(said)).toEqual({ uid: 1234, gid: 1234, mode: 0o550, isGone: true });
+  expect(readdirSync(join(root, "to"))).toEqual([]);
 });
 
 describe("a tree", () => {
