@@ -3,6 +3,7 @@ import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files.ts";
 import type { LogMemory } from "../host/log.ts";
 import type { Reader } from "../host/reader.ts";
+import type { Compute } from "./compute/compute.ts";
 import type { AgentSettings } from "./settings.ts";
 
 export interface AgentOptions {
@@ -13,6 +14,8 @@ export interface AgentOptions {
   readonly log: Logger;
   readonly memory: LogMemory;
   readonly random: () => number;
+  /** The containers of this node; none without. */
+  readonly compute?: Compute;
 }
 
 /** The running agent. */

@@ -8,6 +8,7 @@ import { parseBootId } from "../host/proc.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import type { Agent, AgentOptions } from "./agent-options.ts";
 import { Applying } from "./applying.ts";
+import type { Compute } from "./compute/compute.ts";
 import { repositoryState, usedRatioOf } from "./gathering.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { KnownAddresses } from "./identity/known-addresses.ts";
@@ -25,6 +26,7 @@ import { openNetworkView } from "./open-network-view.ts";
 import { openNetwork } from "./open-network.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
+import { openStreams } from "./open-streams.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { readProcess } from "./process-readings.ts";
 import { domainReader } from "../protocol/domain-view.ts";
@@ -39,6 +41,7 @@ import { FaultList } from "./fault.ts";
 import type { Gathered } from "./status.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
+import type { NodeFacts } from "./triggers/admit.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import { agentTunnels } from "./tunnels.ts";
@@ -47,7 +50,7 @@ import { watchMachine } from "./watch-machine.ts";
 
 /** Builds every part, lists every trigger, and starts: first from the last good state, then towards the control plane. */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
-  const { settings, clock, reader, log, memory, random } = options;
+  const { settings, clock, reader, log, random } = options;
   const startedAt = clock.now();
   const faults = new FaultList(clock, (code, message) => log.error({ code }, message));
   const fault = (code: string, message: string): void => faults.add(code, message);
@@ -139,10 +142,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   // Shadow and heartbeat.
   let health: HealthChecks | undefined;
   const { reporting, beating } = openReports({
-    clock,
-    random,
-    log,
-    reader,
+    ...options,
     runDir: settings.runDir,
     managedLinks: () => networkView.managedLinks(),
     acknowledged: valueOf(await state.reported.load()),
@@ -157,20 +157,20 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
 
   // Triggers.
   const power = hostPower(exec, { isManaged: settings.unit !== undefined, unit: settings.unit ?? "" });
-  const cleanStop = {
-    mark: () => state.run.save(stoppedRun(record)),
-    clear: () => state.run.save(record),
-  };
+  const cleanStop = { mark: () => state.run.save(stoppedRun(record)), clear: () => state.run.save(record) };
   const journal = new Journal(sql, { bootId, isPersistent, onFault: (error) => storage.refused(error) });
   journal.reopen();
   journal.settle(bootId, startedAt);
   const registration = (): Registration | undefined => node?.registration;
   const tunnels = agentTunnels({ registration, documents, domain, overlay });
+  const standing = (): NodeFacts => ({
+    type: documents.current.node?.body.type ?? node?.registration.node.type ?? "Node",
+    state: documents.current.node?.body.state ?? "ACTIVE",
+  });
+  const compute = (): Compute | undefined => options.compute;
+  const streams = openStreams({ clock, log, dialler: network.dialler, compute, node: standing });
   const dispatcher = new Dispatcher({
-    node: () => ({
-      type: documents.current.node?.body.type ?? node?.registration.node.type ?? "Node",
-      state: documents.current.node?.body.state ?? "ACTIVE",
-    }),
+    node: standing,
     journal,
     clock,
     log: log.child({ component: "triggers" }),
@@ -184,6 +184,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       speedTestTarget: () => speedTestTarget({ settings, documents, registration, dialler }),
       applying,
       tunnels,
+      compute,
       log: log.child({ component: "triggers" }),
       announceRestart: async () => {
         events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
@@ -217,9 +218,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     const addresses = await KnownAddresses.open(identity.addresses, notSaved);
     knownAddresses = addresses;
     const managed = new ManagedNode({
-      clock,
-      random,
-      log,
+      ...options,
       http,
       registration,
       knownAddresses: () => addresses.list,
@@ -230,6 +229,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       pusher,
       beating,
       dispatcher,
+      streams,
       events,
       onChanged: () => reporting.look(),
     });
@@ -272,9 +272,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       },
     });
     health = watchHealth({
-      clock,
-      reader,
-      log,
+      ...options,
       events,
       sessionUrl: registration.node.session,
       repositoryUrl: settings.repositoryUrl,
@@ -287,9 +285,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
 
   // The machine.
   const machine = watchMachine({
-    clock,
-    reader,
-    log,
+    ...options,
     events,
     managedLinks: () => networkView.managedLinks(),
     extra: async () => ({
@@ -340,9 +336,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     refusedSignatures: node?.refusedSignatures ?? 0,
   });
   const provider = localProvider({
+    ...options,
     gather,
-    memory,
-    reader,
+    compute,
+    streams,
     dispatcher,
     documents,
     retry: (name) => node?.sync.retry(name),
@@ -383,6 +380,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       networkView.close();
       health?.close();
       await dispatcher.close();
+      await streams.close();
       await applying.close();
       dataPlane.close();
       session?.close();

@@ -6,9 +6,12 @@ import type { Power } from "../host/power.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { CommitReport } from "../protocol/local-commit.ts";
 import type { WhyReport } from "../protocol/reconcile.ts";
+import type { Compute } from "./compute/compute.ts";
 import type { NetworkView } from "./open-network-view.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
 import { configShow } from "./triggers/config-show.ts";
+import { containerExecHint } from "./triggers/container-exec.ts";
+import { containerLogs } from "./triggers/container-logs.ts";
 import { flows } from "./triggers/flows.ts";
 import { gatewayPerf } from "./triggers/gateway-perf.ts";
 import { gatewayPing } from "./triggers/gateway-ping.ts";
@@ -48,6 +51,8 @@ export interface TriggerDeps {
     revertNetwork(): Promise<CommitReport>;
   };
   readonly tunnels: Tunnels;
+  /** Undefined where this node has no containers. */
+  readonly compute: () => Compute | undefined;
   readonly log: Logger;
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }
@@ -64,6 +69,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     speedTestTarget,
     applying,
     tunnels,
+    compute,
     log,
     announceRestart,
   } = deps;
@@ -88,5 +94,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     rollback((request, signal) => applying.rollback(request, signal)),
     networkKeep(() => applying.keepNetwork()),
     networkRevert(() => applying.revertNetwork()),
+    containerLogs(compute),
+    containerExecHint(),
   ];
 }

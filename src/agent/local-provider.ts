@@ -1,9 +1,19 @@
+import { InputError } from "../errors.ts";
 import type { Overlay } from "../host/overlay.ts";
 import type { LogLine as StoredLine, LogMemory } from "../host/log.ts";
 import type { Reader } from "../host/reader.ts";
 import { withinTime } from "../lib/within-time.ts";
-import type { FloorName, LogLine, LogsQuery, TriggerLine } from "../protocol/local-api.ts";
+import type {
+  ContainerLogPiece,
+  ContainerLogsQuery,
+  FloorName,
+  LogLine,
+  LogsQuery,
+  TriggerLine,
+} from "../protocol/local-api.ts";
 import type { Applying } from "./applying.ts";
+import type { Compute } from "./compute/compute.ts";
+import { decodeOutput } from "./compute/decode-output.ts";
 import { connectorsReport } from "./connectors-report.ts";
 import { addressesByLink } from "./list-sections.ts";
 import type { ReadDomain } from "../protocol/domain-view.ts";
@@ -14,6 +24,7 @@ import { overlayStateOf, type OverlayReading } from "./overlay-reading.ts";
 import { parsedSections } from "./parsed-sections.ts";
 import { servicesReport } from "./services-report.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
+import type { Streams } from "./streams/streams.ts";
 import { buildHealth, buildStatus, type Gathered } from "./status.ts";
 import type { Dispatcher } from "./triggers/dispatch.ts";
 import type { TriggerChannel } from "./triggers/trigger.ts";
@@ -24,6 +35,9 @@ export interface LocalProviderDeps {
   readonly memory: LogMemory;
   readonly reader: Reader;
   readonly dispatcher: Dispatcher;
+  /** Undefined where this node has no containers. */
+  readonly compute: () => Compute | undefined;
+  readonly streams: Pick<Streams, "prepare">;
   readonly documents: DesiredDocuments;
   /** Looks again at a document that may have been refused for its floor. */
   readonly retry: (name: FloorName) => void;
@@ -46,6 +60,8 @@ export function localProvider({
   memory,
   reader,
   dispatcher,
+  compute,
+  streams,
   documents,
   retry,
   applying,
@@ -113,8 +129,20 @@ export function localProvider({
     tryNetwork: (request, signal) => applying.tryNetwork(request, signal),
     keepNetwork: () => applying.keepNetwork(),
     revertNetwork: () => applying.revertNetwork(),
+    containerLogs: (query, signal) => containerLogs(compute(), query, signal),
+    containerExec: ({ arg: command, ...where }, signal) =>
+      streams.prepare("container-exec", { ...where, command }, "local", signal),
     wake,
   };
+}
+
+async function* containerLogs(
+  compute: Compute | undefined,
+  { container, follow, lines }: ContainerLogsQuery,
+  signal: AbortSignal,
+): AsyncGenerator<ContainerLogPiece> {
+  if (compute === undefined) throw new InputError("not-configured", "no container is configured on this node");
+  yield* decodeOutput(compute.logs(container, { follow, lines }, signal));
 }
 
 /** Less than callers wait for us. */

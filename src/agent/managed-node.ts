@@ -15,6 +15,8 @@ import { DocumentSync } from "./shadow/document-sync.ts";
 import type { ShadowReporting } from "./shadow/reporting.ts";
 import type { Connection } from "./session/attempt.ts";
 import type { Fault } from "./fault.ts";
+import { judgeStream } from "./streams/judge.ts";
+import type { Streams } from "./streams/streams.ts";
 import type { Beating } from "./telemetry/beating.ts";
 import type { EventLog } from "./telemetry/events.ts";
 import type { Pusher } from "./telemetry/pusher.ts";
@@ -48,6 +50,7 @@ export interface ManagedNodeOptions {
   readonly pusher: Pusher;
   readonly beating: Beating;
   readonly dispatcher: Dispatcher;
+  readonly streams: Pick<Streams, "obey">;
   readonly events: EventLog;
   /** Something that the shadow shows has changed. */
   readonly onChanged: () => void;
@@ -158,9 +161,7 @@ export class ManagedNode {
       "trigger.input": () => {
         throw new InputError("not-supported", "no event of this version takes input");
       },
-      "stream.open": () => {
-        throw new InputError("not-supported", "this version opens no streams");
-      },
+      "stream.open": (order) => this.#openStream(order, connection),
     };
   }
 
@@ -222,6 +223,27 @@ export class ManagedNode {
       if (this.#verifying === 0) this.#takenBack.clear();
     }
     return reply;
+  }
+
+  async #openStream(
+    { jws, ticket }: { readonly jws: string; readonly ticket: string },
+    connection: Connection,
+  ): Promise<Record<string, never>> {
+    const { sid, signal: session } = connection;
+    try {
+      const { iss, uid, keys } = await this.#trust();
+      const claims = await verifyJws("holdfast-stream+jwt", jws, keys);
+      const refusal = judgeStream(claims, { iss, uid, sid, ticket, sessionNow: connection.sessionNow() * 1000 });
+      if (refusal !== undefined) throw refusal;
+      const { node, controlPlane } = this.#registration;
+      const knownAddresses = this.#options.knownAddresses();
+      const target = { url: node.session, pins: controlPlane.keys.spki, knownAddresses, timeoutMs: DIAL_MS };
+      await this.#options.streams.obey({ claims, ticket, target, session });
+      return {};
+    } catch (error) {
+      if (isForgery(error)) this.noteForgery("a stream", error);
+      throw error;
+    }
   }
 
   #accepted(name: DocumentKind): void {
@@ -314,6 +336,7 @@ export class ManagedNode {
   }
 }
 
+const DIAL_MS = 10_000;
 const RESEND = { firstMs: 2000, capMs: 60_000 };
 const MAX_TAKEN_BACK = 1024;
 const FORGERIES: ReadonlySet<string> = new Set(["bad-signature", "replayed", "below-floor", "invalid-claims"]);

@@ -1,4 +1,4 @@
-import { join, resolve } from "node:path";
+import { join, normalize, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { z } from "zod";
 import { InputError } from "../errors.ts";
@@ -7,6 +7,7 @@ import { parseNoProxy, type ProxySettings } from "../lib/proxy.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { describeIssues } from "../protocol/envelope.ts";
 import { MANAGED_OVERLAY } from "../protocol/overlay.ts";
+import type { ContainerPolicy } from "./sections/exec/policy.ts";
 
 const HttpUrl = z
   .string()
@@ -16,6 +17,11 @@ const ProxyUrl = z
   .string()
   .max(512)
   .refine((text) => URL.canParse(text) && new URL(text).protocol === "http:", "must be an http:// proxy address");
+
+const AbsolutePath = z
+  .string()
+  .max(1024)
+  .refine((text) => text.startsWith("/") && normalize(text) === text, "must be an absolute path in its shortest form");
 
 const LogLevel = z.enum(["debug", "info", "warn", "error"]);
 
@@ -31,6 +37,19 @@ export const AgentFile = z.strictObject({
     .optional(),
   speedTestUrl: HttpUrl.optional(),
   repositoryUrl: HttpUrl.optional(),
+  /** Socket of the container engine; Docker's, else Podman's, when it is not given. */
+  engineSocket: AbsolutePath.optional(),
+  /** What containers may have beyond the ordinary. */
+  containers: z
+    .strictObject({
+      allowPrivileged: z.boolean().optional(),
+      allowBinds: z.array(AbsolutePath).max(64).optional(),
+      allowCapabilities: z
+        .array(z.string().regex(/^(?:CAP_)?[A-Z][A-Z_]{1,31}$/))
+        .max(64)
+        .optional(),
+    })
+    .optional(),
 });
 
 /** Everything the agent is told from outside, parsed once. */
@@ -44,6 +63,9 @@ export interface AgentSettings {
   readonly overlay: { readonly stateDir: string; readonly runDir: string };
   readonly speedTestUrl: string | undefined;
   readonly repositoryUrl: string | undefined;
+  /** Socket of the container engine; to be looked for when undefined. */
+  readonly engineSocket: string | undefined;
+  readonly containers: ContainerPolicy;
   /** Where `sd_notify(3)` messages go. */
   readonly notifySocket: string | undefined;
 }
@@ -76,6 +98,12 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
     overlay: file.unit === undefined ? { stateDir: join(stateDir, "overlay"), runDir } : MANAGED_OVERLAY,
     speedTestUrl: file.speedTestUrl,
     repositoryUrl: file.repositoryUrl,
+    engineSocket: file.engineSocket,
+    containers: {
+      allowPrivileged: file.containers?.allowPrivileged ?? false,
+      allowBinds: file.containers?.allowBinds ?? [],
+      allowCapabilities: file.containers?.allowCapabilities ?? [],
+    },
     notifySocket: env["NOTIFY_SOCKET"],
   };
 }

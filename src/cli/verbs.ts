@@ -56,6 +56,11 @@ export const verbs: readonly Verb[] = [
         value: "SHA256[,...]",
         help: "keys of the front end that ends TLS for an https --url, as base64url of SHA-256",
       },
+      registry: { value: "ORIGIN", help: "the image registry, which takes this controller's tokens" },
+      "registry-host": {
+        value: "HOST[:PORT]",
+        help: "what nodes call it in image references (the host of --registry)",
+      },
       domain: { value: "FQDN", help: "the domain of the nodes, fixed at the first start (holdfast.example)" },
       state: { value: "DIR", help: "taken as every verb takes it, and not used: see --data", complete: "directory" },
       run: { value: "DIR", help: "where its pid file goes (the directory of --data)", complete: "directory" },

@@ -10,9 +10,11 @@ import { systemClock, type Clock } from "../host/clock.ts";
 import { storageError } from "../host/database.ts";
 import { hostFiles, type Files } from "../host/files.ts";
 import { buildInfo } from "../lib/build-info.ts";
+import { STREAM_PATH } from "../protocol/envelope.ts";
 import type { Ed25519PublicKey } from "../protocol/keys.ts";
 import type { KeysEnvelope } from "../protocol/keys-chain.ts";
 import { createApi } from "./api/api.ts";
+import { TERMINAL_PATH } from "./api/terminals.ts";
 import { jwtIssuer } from "./api/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
 import { Announcer } from "./channel/announcer.ts";
@@ -26,6 +28,8 @@ import { checkPort, closeServer, listen } from "./channel/server.ts";
 import { Sessions } from "./channel/sessions.ts";
 import { SpeedTest } from "./channel/speed-test.ts";
 import { telemetryIntake } from "./channel/telemetry-intake.ts";
+import { StreamGate } from "./channel/stream-gate.ts";
+import { Streams } from "./channel/streams.ts";
 import { Tickets } from "./channel/tickets.ts";
 import { Triggers } from "./channel/triggers.ts";
 import { eventLog } from "./event-log.ts";
@@ -35,7 +39,19 @@ import { loadControlKeys, type ControlKeys } from "./keys/control-keys.ts";
 import { keyStore } from "./keys/key-store.ts";
 import { speedTestTokens as speedTestTokensOf, type SpeedTestTokens } from "./keys/speed-test-tokens.ts";
 import { fileCertificate, selfMadeCertificate, type ServerCertificate } from "./keys/tls-certificate.ts";
-import { controllerSettings, tlsModeOf, type ControllerSettings, type ControllerSettingsInput } from "./settings.ts";
+import {
+  controllerSettings,
+  registryHostOf,
+  tlsModeOf,
+  type ControllerSettings,
+  type ControllerSettingsInput,
+} from "./settings.ts";
+import { httpRegistry, type Registry } from "./registry/registry.ts";
+import {
+  REGISTRY_SERVICE,
+  registryTokens as registryTokensOf,
+  type RegistryTokens,
+} from "./registry/registry-tokens.ts";
 import { ADMIN_POLICY } from "./model/policy.ts";
 import { AccessStore } from "./store/access.ts";
 import { openStore, type Store } from "./store/store.ts";
@@ -90,6 +106,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     const access = new AccessStore(store.sql);
     access.putApiKey("admin", Buffer.from(admin.hash, "base64url").toString("hex"), [ADMIN_POLICY]);
     const tokens = await speedTestTokensOf(files, join(dataDir, "keys", "speed-test.key"));
+    const registryTokens = await registryTokensFor(files, dataDir, settings, clock);
     const apiTokenKey = await verificationKey(keys.apiToken.publicKey);
     const identity = identityOf(store, settings);
     const server = certificate === undefined ? createHttpServer() : createHttpsServer(certificate);
@@ -110,6 +127,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
         access,
         apiTokenKey,
         speedTestTokens: tokens,
+        registryTokens,
       });
     } catch (error) {
       server.close();
@@ -138,6 +156,7 @@ interface Parts {
   readonly access: AccessStore;
   readonly apiTokenKey: CryptoKey;
   readonly speedTestTokens: SpeedTestTokens;
+  readonly registryTokens: RegistryTokens | undefined;
 }
 
 /** Wires everything. Runs without a pause after the port is open, so that no request comes before its listener. */
@@ -155,26 +174,30 @@ function assemble({
   access,
   apiTokenKey,
   speedTestTokens,
+  registryTokens,
 }: Parts): Controller {
   const { heartbeatSeconds, maxSessions } = settings;
   const tlsPins = pinsOf(settings, certificate);
+  const registryHost = registryHostOf(settings);
   const channelLog = log.child({ component: "channel" });
   const base = { store, clock, keys, origin };
 
   const events = eventLog(store, clock, identity);
   const refusals = new Refusals({ store, events, clock, log: channelLog });
-  const documents = documentsOf({ ...base, events, speedTestTokens });
+  const documents = documentsOf({ ...base, events, speedTestTokens, registryHost });
   const sessions = new Sessions({ store, events, clock, heartbeatSeconds });
   const announcer = new Announcer({ sessions, documents, clock });
   const triggers = new Triggers({ ...base, sessions, log: channelLog });
+  const streams = new Streams({ ...base, sessions });
   const tickets = new Tickets(clock);
   const telemetry = telemetryIntake({ store, events, refusals, clock, log: channelLog });
-  const methods = { store, documents, tickets, triggers, telemetry, clock };
+  const methods = { store, documents, tickets, triggers, telemetry, clock, registryTokens, registryHost };
   const greeter = new Greeter({
     ...base,
     sessions,
     documents,
     triggers,
+    streams,
     announcer,
     events,
     refusals,
@@ -196,7 +219,17 @@ function assemble({
     refusals,
     log: channelLog,
   });
-  const fleet = new FleetService({ ...base, ...identity, events, documents, sessions, triggers, announcer });
+  const fleet = new FleetService({
+    ...base,
+    ...identity,
+    events,
+    documents,
+    sessions,
+    triggers,
+    streams,
+    announcer,
+    log: channelLog,
+  });
 
   // The HTTP API serves every path outside the nodes' own.
   const api = createApi({
@@ -205,6 +238,8 @@ function assemble({
     gatewayDetails: store.gatewayDetails,
     access,
     tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
+    registry: registryOf(settings, registryTokens),
+    registryTokens,
     ...identity,
     version: buildInfo.version,
     clock,
@@ -213,7 +248,17 @@ function assemble({
   const serveApi = getRequestListener((request) => api.fetch(request), { overrideGlobalObjects: false });
 
   documents.refresh(store.nodes.uids());
-  server.on("upgrade", (request, stream, head) => gate.upgrade(request, stream, head));
+  const streamGate = new StreamGate({
+    streams,
+    clock,
+    api: async (request, upgrade) => api.fetch(request, { upgrade }),
+  });
+  server.on("upgrade", (request, stream, head) => {
+    const path = pathOf(request);
+    if (path === STREAM_PATH) streamGate.fromNode(request, stream, head);
+    else if (TERMINAL_PATH.test(path)) void streamGate.fromCaller(request, stream, head);
+    else gate.upgrade(request, stream, head);
+  });
   server.on("request", (request, response) => {
     if (pathOf(request).startsWith(AGENT_PREFIX)) void routes.handle(request, response);
     else void serveApi(request, response);
@@ -236,6 +281,7 @@ function assemble({
       stopPruning();
       announcer.close();
       triggers.close();
+      streams.close();
       sessions.close();
       await closeServer(server, clock);
       store.close();
@@ -258,6 +304,31 @@ async function ownCertificate(
   const publicHost = settings.publicUrl === undefined ? [] : [new URL(settings.publicUrl).hostname];
   const hosts = [...new Set([...publicHost, settings.listen.host])].map((host) => host.replace(/^\[|\]$/g, ""));
   return selfMadeCertificate(files, join(dataDir, "tls"), hosts, clock.now());
+}
+
+/** The registry has the certificate as its `rootcertbundle`, at `<data>/registry/cert.pem`. */
+async function registryTokensFor(
+  files: Files,
+  dataDir: string,
+  { registryUrl }: ControllerSettings,
+  clock: Clock,
+): Promise<RegistryTokens | undefined> {
+  if (registryUrl === undefined) return undefined;
+  const directory = join(dataDir, "registry");
+  await files.makeDirectory(directory, 0o700);
+  const pair = await selfMadeCertificate(files, directory, [REGISTRY_SERVICE], clock.now());
+  return registryTokensOf({ ...pair, clock });
+}
+
+function registryOf(settings: ControllerSettings, tokens: RegistryTokens | undefined): Registry | undefined {
+  const { registryUrl: url } = settings;
+  const host = registryHostOf(settings);
+  if (tokens === undefined || url === undefined || host === undefined) return undefined;
+  return httpRegistry({
+    url,
+    host,
+    token: async (access) => (await tokens.issue("holdfast-controller", access)).token,
+  });
 }
 
 /** The keys that nodes may meet when they dial us. */

@@ -1,3 +1,4 @@
+import type { FrameSocket } from "../host/frame-socket.ts";
 import type { ConfirmRequest } from "../protocol/commit.ts";
 import type { Device } from "../protocol/claims.ts";
 import type { Config } from "../protocol/documents.ts";
@@ -163,6 +164,20 @@ export interface TriggerProgress {
   readonly data: unknown;
 }
 
+/** A terminal that is asked for, in a container named as in the configuration. */
+export interface TerminalRequest {
+  readonly container: string;
+  readonly cols: number;
+  readonly rows: number;
+  readonly user: string;
+}
+
+/** A terminal that a node has opened. Whoever asked joins or discards it. */
+export interface NodeTerminal {
+  join(client: FrameSocket): void;
+  discard(): void;
+}
+
 /**
  * Everything the HTTP API may ask of the fleet. Each change is stored, raises the version of every document it touches, and is
  * announced to the nodes online, in that order.
@@ -206,6 +221,9 @@ export interface Fleet {
     request: TriggerRequest,
     options: { readonly signal: AbortSignal; readonly onProgress?: (progress: TriggerProgress) => void },
   ): Promise<unknown>;
+
+  /** Has a node open a terminal; resolves once the node's side has come. What the node refuses is a `SessionError` with its code. */
+  openTerminal(uid: string, request: TerminalRequest, signal: AbortSignal): Promise<NodeTerminal>;
 
   events(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] };
   event(nodeId: string, eventUid: string): EventRecord | undefined;

@@ -15,6 +15,8 @@ const OPTIONS = {
   "tls-key": { type: "string" },
   tls: { type: "boolean", default: false },
   "front-pin": { type: "string", multiple: true, default: [] as string[] },
+  registry: { type: "string" },
+  "registry-host": { type: "string" },
   state: { type: "string" },
   run: { type: "string" },
 } as const;
@@ -37,6 +39,8 @@ export function readOptions(argv: readonly string[]): ControllerSettingsInput & 
     ...(values.domain === undefined ? {} : { domain: values.domain }),
     ...(values["tls-cert"] === undefined ? {} : { tlsCert: values["tls-cert"] }),
     ...(values["tls-key"] === undefined ? {} : { tlsKey: values["tls-key"] }),
+    ...(values.registry === undefined ? {} : { registryUrl: values.registry }),
+    ...(values["registry-host"] === undefined ? {} : { registryHost: values["registry-host"] }),
     frontPins: values["front-pin"].flatMap((text) => text.split(",")).filter((pin) => pin !== ""),
     ...(values.tls ? { tls: "self" as const } : {}),
   };

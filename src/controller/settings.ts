@@ -3,6 +3,7 @@ import { z } from "zod";
 import { InputError } from "../errors.ts";
 import { Origin } from "../protocol/claims.ts";
 import { describeIssues } from "../protocol/envelope.ts";
+import { RegistryPlace } from "../protocol/registry.ts";
 import { Base64Url32, Fqdn } from "../protocol/values.ts";
 
 /** A license names eight keys at most, and one may be our own. */
@@ -23,6 +24,10 @@ export const ControllerSettings = z.object({
   tls: z.literal("self").optional(),
   /** SHA-256 of the public key of each front end that ends TLS before us (RFC 7469), base64url; our own is known. */
   frontPins: z.array(Base64Url32).max(MAX_FRONT_PINS).default([]),
+  /** Origin of the API of the image registry. */
+  registryUrl: Origin.optional(),
+  /** What references and nodes call it; the host of its origin unless told. */
+  registryHost: RegistryPlace.shape.host.optional(),
   heartbeatSeconds: z.int().min(10).max(300).default(30),
   /** Sessions kept at a time; nodes beyond it are told to come back later. */
   maxSessions: z.int().min(1).max(100_000).default(20_000),
@@ -40,6 +45,8 @@ const NAMES: ReadonlyMap<PropertyKey, string> = new Map([
   ["tlsKey", "--tls-key"],
   ["tls", "--tls"],
   ["frontPins", "--front-pin"],
+  ["registryUrl", "--registry"],
+  ["registryHost", "--registry-host"],
 ]);
 
 /** How the one port is served. */
@@ -58,6 +65,9 @@ export function controllerSettings(input: ControllerSettingsInput): ControllerSe
   }
   if (isWildcard(settings.listen.host) && settings.publicUrl === undefined) {
     throw new InputError("invalid-settings", "--url: needed when listening on every address");
+  }
+  if (settings.registryHost !== undefined && settings.registryUrl === undefined) {
+    throw new InputError("invalid-settings", "--registry-host: needs --registry");
   }
   checkFrontPins(settings);
   return Object.freeze(settings);
@@ -85,6 +95,11 @@ function checkFrontPins(settings: ControllerSettings): void {
         "with --front-pin, or serve TLS here with --tls or --tls-cert and --tls-key",
     );
   }
+}
+
+/** The registry's host as it stands in references; undefined without a registry. */
+export function registryHostOf({ registryUrl, registryHost }: ControllerSettings): string | undefined {
+  return registryUrl === undefined ? undefined : (registryHost ?? new URL(registryUrl).host);
 }
 
 /** Plain HTTP is for loopback only; elsewhere a certificate is made when none is given. */

@@ -152,13 +152,17 @@ export const TriggerClaims = z.object({
 });
 export type TriggerClaims = z.infer<typeof TriggerClaims>;
 
-export const StreamClaims = z.object({
+/** Orders a node to dial for one stream; strict, since a claim that is not understood could be one that limits it. */
+export const StreamClaims = z.strictObject({
   iss: Origin,
   aud: Uid,
   sid: z.uuid(),
   jti: z.uuid(),
   kind: z.string().regex(/^[a-z][a-z0-9-]{0,31}$/),
+  /** As the kind takes them. */
+  params: JsonObject,
   user: z.string().max(320),
+  /** SHA-256 of the one-time ticket. */
   th: Base64Url32,
   iat: UnixSeconds,
   exp: UnixSeconds,

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ConfirmRequest } from "./commit.ts";
 import { KNOWN_FEATURES, Requires } from "./features.ts";
+import { RegistryPlace } from "./registry.ts";
 import { sectionNames, type SectionName } from "./sections.ts";
 import { Fqdn, JsonObject, LifecycleState, NodeName, NodeState, NodeType, Tags, Uid } from "./values.ts";
 
@@ -30,6 +31,8 @@ export const NodeDocument = z.object({
   /** Settings of the control plane's own: how often to report, where to measure. */
   settings: z.object({ speedTestUrl: z.string().max(512).optional() }),
   config: Config,
+  /** Where images of the organization's own come from. */
+  registry: RegistryPlace.optional(),
   /** How what this version changes is to be confirmed; as usual when absent. */
   confirm: ConfirmRequest.optional(),
   requires: Requires,

@@ -154,6 +154,33 @@ export const LogsQuery = z.object({
 });
 export type LogsQuery = z.infer<typeof LogsQuery>;
 
+/** Query of `GET /v1/containers/logs`. */
+export const ContainerLogsQuery = LogsQuery.extend({ container: z.string().min(1).max(253) });
+export type ContainerLogsQuery = z.infer<typeof ContainerLogsQuery>;
+
+/** A piece of what a container wrote. */
+export const ContainerLogPiece = z.object({ stream: z.enum(["stdout", "stderr"]), data: z.string() });
+export type ContainerLogPiece = z.infer<typeof ContainerLogPiece>;
+
+const Size = z
+  .string()
+  .regex(/^\d{1,4}$/, "must be a whole number")
+  .transform(Number)
+  .pipe(z.int().min(1).max(1000));
+
+/** One line of `GET /v1/containers/logs`; an error is the last. */
+export const ContainerLogLine = z.union([ContainerLogPiece, LocalError]);
+export type ContainerLogLine = z.infer<typeof ContainerLogLine>;
+
+/** Query of the upgrade to a terminal, `GET /v1/containers/exec`; `arg` once for each word of a command. */
+export const ContainerExecQuery = z.object({
+  container: z.string().min(1).max(253),
+  cols: Size.default(80),
+  rows: Size.default(24),
+  arg: z.array(z.string().max(4096)).max(64).default([]),
+});
+export type ContainerExecQuery = z.infer<typeof ContainerExecQuery>;
+
 export const LogLine = z.object({
   time: UnixMilliseconds,
   level: z.enum(["trace", "debug", "info", "warn", "error", "fatal"]),

@@ -128,7 +128,11 @@ export const controlMethods = {
     params: z.object({ id: z.uuid(), data: z.string().max(16_384) }),
     result: Nothing,
   },
-  "stream.open": { kind: "request", params: z.object({ jws: Jws.max(16_384) }), result: Nothing },
+  "stream.open": {
+    kind: "request",
+    params: z.object({ jws: Jws.max(16_384), ticket: Base64Url32 }),
+    result: Nothing,
+  },
   "session.deleted": { kind: "notification", params: z.object({ jws: Jws.max(16_384) }), result: Nothing },
 } as const satisfies Record<string, MethodSpec>;
 

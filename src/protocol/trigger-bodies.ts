@@ -150,8 +150,24 @@ export const NatHits = z
   .meta({ id: "NatHits", description: "Body of `nat-hits`" });
 export type NatHits = z.infer<typeof NatHits>;
 
+/** Lines of output that are asked for at most. */
+export const CONTAINER_LOG_LINES_MAX = 10_000;
+
+export const ContainerLogs = z
+  .strictObject({
+    container: z.string().min(1).max(253).meta({ description: "The container's name in the configuration" }),
+    follow: z
+      .boolean()
+      .default(true)
+      .meta({ description: "Go on with new output; not where the answer is waited for" }),
+    lines: z.int().min(0).max(CONTAINER_LOG_LINES_MAX).default(100).meta({ description: "Lines from the end" }),
+  })
+  .meta({ id: "ContainerLogs", description: "Body of `container-logs`" });
+export type ContainerLogs = z.infer<typeof ContainerLogs>;
+
 /** The body of each event that needs one, for whoever describes events. */
 export const triggerBodies = {
+  "container-logs": ContainerLogs,
   flows: Flows,
   "gateway-routes": GatewayRoutes,
   "gateway-ping": GatewayPing,

@@ -1,6 +1,8 @@
 /** The trigger events this build answers, for help and completion; the set of names on the wire stays open. */
 export const triggerEvents = [
   "config-show",
+  "container-exec",
+  "container-logs",
   "flows",
   "gateway-perf",
   "gateway-ping",

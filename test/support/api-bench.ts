@@ -1,6 +1,5 @@
 import { generateKeyPairSync, randomUUID, webcrypto } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
-import type { Hono } from "hono";
 import { pino } from "pino";
 import { z } from "zod";
 import { apiRoutes, createApi } from "../../src/controller/api/api.ts";
@@ -45,7 +44,7 @@ export class ApiBench {
   readonly flows: FlowStore;
   readonly gatewayDetails: GatewayDetailsStore;
   readonly access: AccessStore;
-  readonly app: Hono;
+  readonly app: ReturnType<typeof createApi>;
   readonly routes: readonly Route[];
   readonly deps: ApiDeps;
   readonly logged: string[] = [];

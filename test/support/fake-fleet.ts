@@ -10,6 +10,8 @@ import type {
   EventRecord,
   Fleet,
   NodeRecord,
+  NodeTerminal,
+  TerminalRequest,
   TriggerProgress,
   TriggerRequest,
 } from "../../src/controller/fleet.ts";
@@ -212,6 +214,15 @@ export class FakeFleet implements Fleet {
     if (!this.#node(uid).isOnline) return Promise.reject(new SessionError("offline", "the node has no session"));
     this.triggered.push({ uid, request });
     return this.script(request, options);
+  }
+
+  terminal: NodeTerminal | undefined;
+  readonly terminals: { readonly uid: string; readonly request: TerminalRequest }[] = [];
+
+  openTerminal(uid: string, request: TerminalRequest): Promise<NodeTerminal> {
+    this.terminals.push({ uid, request });
+    if (this.terminal !== undefined) return Promise.resolve(this.terminal);
+    return Promise.reject(new SessionError("not-found", `there is no container ${request.container}`));
   }
 
   events(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] } {

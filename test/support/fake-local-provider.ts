@@ -1,8 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { LocalProvider } from "../../src/agent/local-api/provider.ts";
+import type { LocalProvider, LocalStream } from "../../src/agent/local-api/provider.ts";
 import { InputError } from "../../src/errors.ts";
 import type { NodeIdentity } from "../../src/protocol/claims.ts";
 import type {
+  ContainerExecQuery,
+  ContainerLogPiece,
+  ContainerLogsQuery,
   FloorName,
   FloorReset,
   Health,
@@ -91,6 +94,23 @@ export class FakeLocalProvider implements LocalProvider {
     yield* this.triggerLines;
     if (this.thrown !== undefined) throw this.thrown;
     if (this.isTriggerEndless) await this.#untilAborted(signal);
+  }
+
+  containerPieces: ContainerLogPiece[] = [];
+  stream: LocalStream | undefined;
+
+  async *containerLogs(query: ContainerLogsQuery, signal: AbortSignal): AsyncGenerator<ContainerLogPiece> {
+    this.asked.push(query);
+    yield* this.containerPieces;
+    if (this.thrown !== undefined) throw this.thrown;
+    if (query.follow) await this.#untilAborted(signal);
+  }
+
+  async containerExec(query: ContainerExecQuery): Promise<LocalStream> {
+    this.asked.push(query);
+    if (this.thrown !== undefined) throw this.thrown;
+    if (this.stream === undefined) throw new InputError("not-found", `there is no container ${query.container}`);
+    return this.stream;
   }
 
   async register(license: string): Promise<NodeIdentity> {

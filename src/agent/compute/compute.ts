@@ -75,16 +75,20 @@ export interface Compute {
     options: { readonly follow: boolean; readonly lines: number },
     signal: AbortSignal,
   ): AsyncIterable<OutputFrame>;
-  /** A shell in a running one, as its user. @throws {InputError} `not-found`, `not-configured` (does not run). */
-  terminal(
-    name: string,
-    size: { readonly columns: number; readonly rows: number },
-    signal: AbortSignal,
-  ): Promise<Terminal>;
+  /** A shell, or the command given, in a running one, as its user. @throws {InputError} `not-found`, `not-configured` (does not run). */
+  terminal(name: string, request: TerminalRequest, signal: AbortSignal): Promise<Terminal>;
   /** Images that the engine has. */
   images(signal: AbortSignal): Promise<readonly ImageSummary[]>;
   /** Removes an image by repository and tag as definitions name it. @throws {InputError} `not-found`, `busy` (in use, by what). */
   removeImage(repository: string, tag: string, signal: AbortSignal): Promise<void>;
+}
+
+/** What a terminal starts with. */
+export interface TerminalRequest {
+  readonly columns: number;
+  readonly rows: number;
+  /** In place of a shell. */
+  readonly command?: readonly string[];
 }
 
 export interface StartOptions {

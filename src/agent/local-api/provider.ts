@@ -1,5 +1,9 @@
 import type { NodeIdentity } from "../../protocol/claims.ts";
+import type { FrameSocket } from "../../host/frame-socket.ts";
 import type {
+  ContainerExecQuery,
+  ContainerLogPiece,
+  ContainerLogsQuery,
   FloorName,
   FloorReset,
   Health,
@@ -15,6 +19,13 @@ import type { NetworkReport, RouteAnswer } from "../../protocol/local-network.ts
 import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";
 import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
+
+/** Something that is open and waits for its other side. */
+export interface LocalStream {
+  /** Joins it to the other side; resolves once it is over. Never rejects. */
+  join(socket: FrameSocket, signal: AbortSignal): Promise<void>;
+  discard(): Promise<void>;
+}
 
 /** What the agent gives to the local API. Errors it throws reach the caller with their code, message and details. */
 export interface LocalProvider {
@@ -59,6 +70,10 @@ export interface LocalProvider {
   /** Keeps the pending change of the network, or takes it back. */
   keepNetwork(): Promise<CommitReport>;
   revertNetwork(): Promise<CommitReport>;
+  /** What the current run of a container has written and, with `follow`, writes. */
+  containerLogs(query: ContainerLogsQuery, signal: AbortSignal): AsyncIterable<ContainerLogPiece>;
+  /** Opens a terminal in a container; whoever asked joins or discards it. */
+  containerExec(query: ContainerExecQuery, signal: AbortSignal): Promise<LocalStream>;
   /** Ends the wait before the next connection attempt. */
   wake(): void;
 }

@@ -3,10 +3,11 @@ import type { z } from "zod";
 import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
-import { LogsQuery, RegisterRequest, ResetFloorRequest } from "../../protocol/local-api.ts";
+import { ContainerLogsQuery, LogsQuery, RegisterRequest, ResetFloorRequest } from "../../protocol/local-api.ts";
 import { NetworkTryRequest } from "../../protocol/local-commit.ts";
 import { RouteQuery } from "../../protocol/local-network.ts";
 import { PLAN_REQUEST_LIMITS, PlanRequest, RollbackRequest } from "../../protocol/reconcile.ts";
+import { LOCAL_STREAM_UPGRADE } from "../../protocol/streams.ts";
 import { EventName } from "../../protocol/values.ts";
 import type { LocalProvider } from "./provider.ts";
 import { failureOf, readJson, sendJson, sendLines } from "./replies.ts";
@@ -30,6 +31,9 @@ export interface Route {
   readonly isAdmin: boolean;
   answer(exchange: Exchange): Promise<void>;
 }
+
+/** Where a terminal is asked for. */
+export const EXEC_PATH = "/v1/containers/exec";
 
 /** Every endpoint of the local API. */
 export const routes: readonly Route[] = [
@@ -157,6 +161,23 @@ export const routes: readonly Route[] = [
     isAdmin: true,
     answer: async ({ response, provider }) => sendJson(response, 200, await provider.revertNetwork()),
   },
+  {
+    method: "GET",
+    path: "/v1/containers/logs",
+    isAdmin: true,
+    async answer({ response, url, provider, clock, signal }) {
+      const query = parse(ContainerLogsQuery, Object.fromEntries(url.searchParams));
+      await sendLines(response, withLastWord(provider.containerLogs(query, signal), signal), clock, signal);
+      response.end();
+    },
+  },
+  {
+    method: "GET",
+    path: EXEC_PATH,
+    isAdmin: true,
+    answer: () =>
+      Promise.reject(new InputError("not-supported", `a terminal needs an upgrade to ${LOCAL_STREAM_UPGRADE}`)),
+  },
   { method: "POST", path: "/v1/trigger/", prefix: true, isAdmin: true, answer: runTrigger },
   {
     method: "POST",
@@ -210,6 +231,15 @@ async function runTrigger({ request, response, url, provider, clock, signal }: E
   response.end();
 }
 
+/** A stream whose head is sent has no status left to fail with: its error is its last line. */
+async function* withLastWord(lines: AsyncIterable<unknown>, signal: AbortSignal): AsyncGenerator {
+  try {
+    yield* lines;
+  } catch (error) {
+    if (!signal.aborted) yield { error: failureOf(toError(error)) };
+  }
+}
+
 function decodeSegment(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -218,7 +248,8 @@ function decodeSegment(text: string): string {
   }
 }
 
-function parse<T>(schema: z.ZodType<T>, value: unknown, root = ""): T {
+/** Reads what was asked for. @throws {InputError} `invalid-body`, whose details name the fields. */
+export function parse<T>(schema: z.ZodType<T>, value: unknown, root = ""): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   throw new InputError("invalid-body", describeIssues(parsed.error, root).join("; "), {

@@ -9,6 +9,7 @@ import { ADMIN_SOCKET, READ_SOCKET, socketPath } from "../../protocol/local-api.
 import type { LocalProvider } from "./provider.ts";
 import { failureOf, sendJson, statusOf } from "./replies.ts";
 import { routesAt } from "./routes.ts";
+import { upgradeStream } from "./upgrade.ts";
 
 /** Bounds on what local callers may hold open. */
 export interface LocalApiLimits {
@@ -92,6 +93,9 @@ function localServer(options: LocalApiOptions, isAdmin: boolean, stopped: AbortS
     (request, response) => void exchange(options, isAdmin, stopped, request, response),
   );
   server.maxConnections = limits.maxConnections;
+  // On the other socket nothing can be upgraded, and the request is answered as any other.
+  if (isAdmin)
+    server.on("upgrade", (request, socket, head) => void upgradeStream(options, request, socket, head, stopped));
   server.on("drop", () => options.log.warn({ isAdmin, limit: limits.maxConnections }, "local connection refused"));
   // Without a listener a fault of the accepting socket would end the process.
   server.on("error", (error) => options.log.error({ err: error, isAdmin }, "local API failed"));

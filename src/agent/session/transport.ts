@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import { WebSocket } from "ws";
 import { errnoOf, SessionError, toError } from "../../errors.ts";
-import { dialRequestFor, type Dialler } from "../../host/dial.ts";
+import { dialRequestFor, type Dialler, type DialRequest } from "../../host/dial.ts";
 import { parseRetryAfter } from "../../host/http-client.ts";
 import { isLoopback } from "../../lib/proxy.ts";
 import { HANDSHAKE_LIMITS, SESSION_LIMITS, SUBPROTOCOL } from "../../protocol/envelope.ts";
@@ -59,26 +59,45 @@ export function webSocketTransport(dialler: Dialler, now: () => number): OpenTra
     if (!isTls && !isLoopback(url.hostname)) {
       throw new SessionError("insecure", `${request.url}: ws:// is accepted towards loopback only`);
     }
-    const { pins, knownAddresses, timeoutMs } = request;
-    const wanted = { ...dialRequestFor(url, pins, timeoutMs), knownAddresses, plainOnlyLoopback: true };
-    const dialled = await dialler.dial(wanted, signal);
-    const socket = await upgrade(url, dialled.socket, request.timeoutMs, signal, now);
+    const dialled = await dialler.dial(transportDial(request), signal);
+    const offer = { protocol: SUBPROTOCOL, maxBytes: SESSION_LIMITS.maxBytes, timeoutMs: request.timeoutMs };
+    const socket = await upgrade(url, dialled.socket, offer, signal, now);
     dialled.socket.on("data", () => listener.onHeard());
     return attach(socket, dialled.address, dialled.tlsKey, listener);
   };
 }
 
-function upgrade(url: URL, raw: Socket, timeoutMs: number, signal: AbortSignal, now: () => number): Promise<WebSocket> {
+/** How the control plane is dialled for a WebSocket: pinned, by all addresses, without TLS on this machine only. */
+export function transportDial({ url, pins, knownAddresses, timeoutMs }: TransportRequest): DialRequest {
+  return { ...dialRequestFor(new URL(url), pins, timeoutMs), knownAddresses, plainOnlyLoopback: true };
+}
+
+/** What an upgrade offers and takes. */
+export interface UpgradeOffer {
+  readonly protocol: string;
+  readonly maxBytes: number;
+  readonly timeoutMs: number;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** Makes a WebSocket of a connection that was dialled; it is paused. @throws {SessionError} `upgrade-refused` (details: `status`, `retryAfterMs`). */
+export function upgrade(
+  url: URL,
+  raw: Socket,
+  offer: UpgradeOffer,
+  signal: AbortSignal,
+  now: () => number,
+): Promise<WebSocket> {
   return new Promise((resolve, reject) => {
     // TLS is done already, so the library is given a plain address and the finished socket.
     const address = `ws://${url.host}${url.pathname}`;
-    const socket = new WebSocket(address, SUBPROTOCOL, {
+    const socket = new WebSocket(address, offer.protocol, {
       createConnection: () => raw,
       perMessageDeflate: false,
       followRedirects: false,
-      handshakeTimeout: timeoutMs,
-      maxPayload: SESSION_LIMITS.maxBytes,
-      headers: { host: url.host },
+      handshakeTimeout: offer.timeoutMs,
+      maxPayload: offer.maxBytes,
+      headers: { ...offer.headers, host: url.host },
     });
     const onAbort = (): void => fail(toError(signal.reason));
     const clear = (): void => {

@@ -17,10 +17,13 @@ import { nodeRoutes } from "./nodes.ts";
 import { oauthRoutes } from "./oauth.ts";
 import { pluginLogRoutes } from "./plugin-logs.ts";
 import { refusalOf, problemResponse } from "./problem.ts";
-import type { ApiDeps, RawCall, Route } from "./route.ts";
+import { registryTokenRoutes } from "./registry-token.ts";
+import { repositoryRoutes } from "./repositories.ts";
+import type { ApiDeps, RawCall, Route, Upgrade } from "./route.ts";
 import { serviceRoutes } from "./service.ts";
 import { statsRoutes } from "./stats.ts";
 import { tagRoutes } from "./tags.ts";
+import { terminalRoutes } from "./terminals.ts";
 import { triggerRoutes } from "./triggers.ts";
 
 const MAX_QUERY_LENGTH = 16 * 1024;
@@ -38,6 +41,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...nodeExecRoutes(deps),
     ...nodeExecVolumeRoutes(deps),
     ...tagRoutes(deps),
+    ...terminalRoutes(deps),
     ...triggerRoutes(deps),
     ...clusterRoutes(deps),
     ...eventRoutes(deps),
@@ -48,13 +52,20 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...pluginLogRoutes(deps),
     ...policyRoutes(deps),
     ...serviceUserRoutes(deps),
+    ...repositoryRoutes(deps),
+    ...registryTokenRoutes(deps),
   ];
   return routes;
 }
 
+/** What comes with a request that wants to become a WebSocket. */
+export interface ApiEnv {
+  Bindings: { readonly upgrade?: Upgrade };
+}
+
 /** The management API as a Hono application. */
-export function createApi(deps: ApiDeps): Hono {
-  const app = new Hono();
+export function createApi(deps: ApiDeps): Hono<ApiEnv> {
+  const app = new Hono<ApiEnv>();
   const routes = apiRoutes(deps);
   for (const route of routes) {
     app.on(route.method, route.path.replaceAll(/\{(\w+)\}/g, ":$1"), (context) =>
@@ -69,11 +80,13 @@ export function createApi(deps: ApiDeps): Hono {
   return app;
 }
 
-function run(route: Route, context: Context, identify: RawCall["identify"]): Promise<Response> {
+function run(route: Route, context: Context<ApiEnv>, identify: RawCall["identify"]): Promise<Response> {
   const request = context.req.raw;
   const { search } = new URL(request.url);
   if (search.length > MAX_QUERY_LENGTH) throw new InputError("uri-too-long", "the query is too long");
-  return route.run({ params: context.req.param(), search: new URLSearchParams(search), request, identify });
+  // Tests call the application without any bindings.
+  const upgrade = (context.env as ApiEnv["Bindings"] | undefined)?.upgrade;
+  return route.run({ params: context.req.param(), search: new URLSearchParams(search), request, identify, upgrade });
 }
 
 /** Does what every answer has in common: errors, headers, the line in the log. */

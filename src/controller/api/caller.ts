@@ -43,7 +43,11 @@ const BEARER = /^bearer +(\S+)$/i;
 
 /** Finds out who sends a request, from its `Authorization` header: an API key, or `Bearer` and a JWT. */
 export async function authenticate(request: Request, access: AccessStore, tokens: TokenIssuer): Promise<Caller> {
-  const header = (request.headers.get("authorization") ?? "").trim();
+  return identify((request.headers.get("authorization") ?? "").trim(), access, tokens);
+}
+
+/** Finds out whose credentials an `Authorization` header holds. @throws {InputError} `unauthorized`. */
+export async function identify(header: string, access: AccessStore, tokens: TokenIssuer): Promise<Caller> {
   if (header === "") throw unauthorized("no Authorization header");
   const token = BEARER.exec(header)?.[1];
   const grant = token === undefined ? access.findApiKey(header) : await grantOf(token, access, tokens);

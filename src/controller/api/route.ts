@@ -5,8 +5,10 @@ import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { issueText } from "../../protocol/issue-text.ts";
-import type { Fleet, FlowSearch, GatewayDetailsSearch } from "../fleet.ts";
+import type { Fleet, FlowSearch, GatewayDetailsSearch, NodeTerminal } from "../fleet.ts";
 import { anyOf } from "../model/permissions.ts";
+import type { Registry } from "../registry/registry.ts";
+import type { RegistryTokens } from "../registry/registry-tokens.ts";
 import type { AccessStore } from "../store/access.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
 import { ANYBODY, forbidden, type Caller } from "./caller.ts";
@@ -20,6 +22,9 @@ export interface ApiDeps {
   readonly gatewayDetails: GatewayDetailsSearch;
   readonly access: AccessStore;
   readonly tokens: TokenIssuer;
+  /** Undefined without a registry, as the next. */
+  readonly registry?: Registry | undefined;
+  readonly registryTokens?: RegistryTokens | undefined;
   readonly org: string;
   readonly domain: string;
   readonly version: string;
@@ -81,7 +86,12 @@ export interface Call<P, Q, B> {
   readonly search: URLSearchParams;
   readonly request: Request;
   readonly caller: Caller;
+  /** Takes what the caller's socket is to be joined to; undefined when it asks for no upgrade. */
+  readonly upgrade: Upgrade | undefined;
 }
+
+/** Hands over what a caller that asks for an upgrade is joined to; the answer is then not sent. */
+export type Upgrade = (terminal: NodeTerminal) => void;
 
 /** A request before it is parsed. */
 export interface RawCall {
@@ -90,6 +100,7 @@ export interface RawCall {
   readonly request: Request;
   /** Finds out who calls, or refuses. */
   readonly identify: () => Promise<Caller>;
+  readonly upgrade: Upgrade | undefined;
 }
 
 /** An operation with its types closed over, as the table holds it. */
@@ -131,14 +142,14 @@ export function route<
     body: spec.body?.described ?? spec.body?.schema,
     form: spec.form,
     answers: spec.answers,
-    async run({ request, search, params: rawParams, identify }) {
+    async run({ request, search, params: rawParams, identify, upgrade }) {
       const caller = spec.access.to === "all" ? ANYBODY : await identify();
       const params = readParams(spec.params ?? Nothing, rawParams) as z.infer<P>;
       checkAccess(spec.access, params, caller);
       const query = read(spec.query ?? Nothing, queryValues(search, spec.query ?? Nothing), "query") as z.infer<Q>;
       const body = spec.body === undefined ? undefined : await readBody(request, spec.body);
       // Without a schema a part has the type of the default parameter, which the compiler cannot follow here.
-      return spec.handle({ params, query, body: body as z.infer<B>, search, request, caller });
+      return spec.handle({ params, query, body: body as z.infer<B>, search, request, caller, upgrade });
     },
   };
 }

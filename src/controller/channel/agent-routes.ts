@@ -6,7 +6,7 @@ import type { Clock } from "../../host/clock.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import { storageError } from "../../host/database.ts";
 import { errorCodes } from "../../protocol/error-codes.ts";
-import { describeIssues, DOCUMENT_PATH, REGISTER_PATH, SESSION_PATH } from "../../protocol/envelope.ts";
+import { describeIssues, DOCUMENT_PATH, REGISTER_PATH, SESSION_PATH, STREAM_PATH } from "../../protocol/envelope.ts";
 import { Jws } from "../../protocol/values.ts";
 import { keysFrom, type ControlKeys } from "../keys/control-keys.ts";
 import type { Documents } from "./documents.ts";
@@ -81,7 +81,7 @@ export class AgentRoutes {
     const path = pathOf(request);
     if (path.startsWith(`${SPEED_TEST_PATH}/`)) return this.#deps.speedTest.handle(request, response);
     const method = { [REGISTER_PATH]: "POST", [DOCUMENT_PATH]: "GET" }[path];
-    if (path === SESSION_PATH) {
+    if (path === SESSION_PATH || path === STREAM_PATH) {
       return answerError(response, 426, { code: "invalid-body", message: "WebSocket only" }, { upgrade: "websocket" });
     }
     if (method === undefined) return answerError(response, 404, { code: "not-found", message: `no ${path}` });

@@ -34,6 +34,8 @@ export interface DocumentsDeps {
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly origin: string;
+  /** Host of the registry, as it stands in references. */
+  readonly registryHost: string | undefined;
 }
 
 /** How often a node may be told of for one document, and for how many that is remembered. */
@@ -42,7 +44,15 @@ const MAX_TOLD = 50_000;
 
 const NAMES: readonly DocumentName[] = ["node", "cluster", "domain"];
 
-export function documents({ store, events, keys, speedTestTokens, clock, origin }: DocumentsDeps): Documents {
+export function documents({
+  store,
+  events,
+  keys,
+  speedTestTokens,
+  clock,
+  origin,
+  registryHost,
+}: DocumentsDeps): Documents {
   const neighbours = neighboursOf(store);
   const seal = `${keys.signing.kid} ${origin}`;
 
@@ -52,12 +62,15 @@ export function documents({ store, events, keys, speedTestTokens, clock, origin 
     return placement === undefined || sub === undefined ? undefined : { node: uid, name, sub };
   };
 
+  const registryOf = (namespace: string) =>
+    registryHost === undefined ? undefined : { host: registryHost, namespace };
+
   /** The documents of a node that follow from its own row and its cluster's. */
   const build = (uid: string): readonly (readonly [DocumentName, JsonObject])[] => {
     const node = store.nodes.get(uid);
     if (node === undefined) return [];
     const cluster = node.cluster === undefined ? undefined : store.clusters.get(node.cluster);
-    const own = ["node", nodeDocument(node, {})] as const;
+    const own = ["node", nodeDocument(node, {}, registryOf(node.domain))] as const;
     return cluster === undefined ? [own] : [own, ["cluster", clusterDocument(cluster)]];
   };
 

@@ -1,17 +1,16 @@
-import { STATUS_CODES, type IncomingMessage } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type WebSocket } from "ws";
 import type { Clock } from "../../host/clock.ts";
 import { SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "../../protocol/envelope.ts";
 import type { Greeter } from "./greeter.ts";
 import { addressOf, pathOf } from "./http-io.ts";
+import { UpgradeRefusals } from "./upgrade-refusals.ts";
 
 /** Sockets that may be open before their hello succeeded: from one source address, and in all. */
 export const MAX_STRANGERS_PER_ADDRESS = 16;
 export const MAX_STRANGERS = 1024;
 const RETRY_SECONDS = 10;
-/** How long a refusal may take to leave before its socket is cut. */
-const REFUSAL_GRACE_MS = 2000;
 
 /** Turns upgrade requests into sockets, as many as may be unauthenticated at a time. */
 export class Gate {
@@ -25,13 +24,12 @@ export class Gate {
   });
   readonly #ofAddress = new Map<string, number>();
   readonly #strangers = new Set<WebSocket>();
-  readonly #clock: Clock;
-  #refusing = 0;
+  readonly #refusals: UpgradeRefusals;
   #isClosed = false;
 
   constructor(greeter: Greeter, clock: Clock) {
     this.#greeter = greeter;
-    this.#clock = clock;
+    this.#refusals = new UpgradeRefusals(clock);
   }
 
   /** Handles the server's `upgrade` event. */
@@ -59,21 +57,9 @@ export class Gate {
     for (const socket of this.#strangers) socket.terminate();
   }
 
-  /** Says no and lets the socket go: ending it would only close our half. */
   #refuse(stream: Duplex, status: number): void {
-    if (stream.destroyed || this.#refusing >= MAX_STRANGERS) return void stream.destroy();
-    this.#refusing += 1;
-    const letGo = (): void => void stream.destroy();
-    const cancel = this.#clock.after(REFUSAL_GRACE_MS, letGo);
-    stream.once("close", () => {
-      this.#refusing -= 1;
-      cancel();
-    });
-    const retry = status === 429 || status === 503 ? `Retry-After: ${RETRY_SECONDS}\r\n` : "";
-    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nConnection: close\r\nContent-Length: 0\r\n${retry}\r\n`;
-    // Unread input would turn the close into a reset, which could overtake the answer.
-    stream.resume();
-    stream.end(head, letGo);
+    const isLater = status === 429 || status === 503;
+    this.#refusals.refuse(stream, { status, headers: isLater ? { "retry-after": String(RETRY_SECONDS) } : {} });
   }
 
   #settled(socket: WebSocket, address: string): void {

@@ -20,6 +20,7 @@ import { verifyHello } from "./hello.ts";
 import type { Refusals } from "./refusals.ts";
 import { bytesOf, closeSocket, NodeSession, type SessionHooks } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
+import type { Streams } from "./streams.ts";
 import type { Triggers } from "./triggers.ts";
 
 export interface GreeterDeps {
@@ -27,6 +28,7 @@ export interface GreeterDeps {
   readonly sessions: Sessions;
   readonly documents: Documents;
   readonly triggers: Triggers;
+  readonly streams: Pick<Streams, "sessionEnded">;
   readonly announcer: Announcer;
   readonly events: EventLog;
   readonly refusals: Refusals;
@@ -65,6 +67,7 @@ export class Greeter {
       clock: deps.clock,
       handlers: deps.handlers,
       onClose: (session) => {
+        deps.streams.sessionEnded(session);
         try {
           deps.sessions.closed(session);
         } catch (error) {

@@ -2,7 +2,9 @@ import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { NodeMethods } from "../../protocol/methods.ts";
 import type { Handlers } from "../../protocol/rpc.ts";
+import { usesRepository } from "../model/used-repositories.ts";
 import { applyReport } from "../model/shadow.ts";
+import type { RegistryTokens } from "../registry/registry-tokens.ts";
 import type { Store } from "../store/store.ts";
 import type { Documents } from "./documents.ts";
 import { refuseWhileHeld } from "./held-identity.ts";
@@ -18,6 +20,9 @@ export interface NodeMethodsDeps {
   readonly triggers: Triggers;
   readonly telemetry: TelemetryIntake;
   readonly clock: Clock;
+  /** Both undefined without a registry. */
+  readonly registryTokens: RegistryTokens | undefined;
+  readonly registryHost: string | undefined;
 }
 
 /**
@@ -25,7 +30,7 @@ export interface NodeMethodsDeps {
  * so what must last lives in the session.
  */
 export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handlers<NodeMethods> {
-  const { store, documents, tickets, triggers, telemetry, clock } = deps;
+  const { store, documents, tickets, triggers, telemetry, clock, registryTokens, registryHost } = deps;
   const { uid, sid } = session;
   return {
     heartbeat(heartbeat) {
@@ -62,9 +67,16 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       return {};
     },
     "telemetry.push": (push) => ({ last: telemetry.take(uid, push) }),
-    "registry.token"() {
+    "registry.token"({ repository }) {
       refuseWhileHeld(store, uid);
-      throw new InputError("not-configured", "this control plane has no registry");
+      if (registryTokens === undefined) throw new InputError("not-configured", "this control plane has no registry");
+      const node = store.nodes.get(uid);
+      const cluster = node?.cluster === undefined ? undefined : store.clusters.get(node.cluster);
+      // Only what the node is to run: a node that fell into wrong hands reads no other images.
+      if (!usesRepository((cluster ?? node)?.config["exec"], repository, registryHost ?? "")) {
+        throw new InputError("not-found", `no container of this node has an image of ${repository}`);
+      }
+      return registryTokens.credential(uid, repository);
     },
   };
 }

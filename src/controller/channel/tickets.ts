@@ -2,8 +2,8 @@ import { randomBytes } from "node:crypto";
 import type { Clock } from "../../host/clock.ts";
 import type { DocumentName } from "../../protocol/claims.ts";
 
-/** What a ticket lets its bearer fetch. */
-export interface Ticket {
+/** What a ticket for a document lets its bearer fetch. */
+export interface DocumentTicket {
   readonly uid: string;
   readonly sid: string;
   readonly name: "keys" | DocumentName;
@@ -14,10 +14,10 @@ export const TICKET_LIFETIME_MS = 60_000;
 const MAX_TICKETS = 50_000;
 
 /** One-time tickets, each valid for a minute; beyond a bound the oldest go first. */
-export class Tickets {
+export class Tickets<Ticket = DocumentTicket> {
   readonly #clock: Clock;
   /** In the order of issue, so the first ones expire first. */
-  readonly #open = new Map<string, Ticket & { readonly expiresAt: number }>();
+  readonly #open = new Map<string, { readonly ticket: Ticket; readonly expiresAt: number }>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -30,14 +30,14 @@ export class Tickets {
       this.#open.delete(id);
     }
     const id = randomBytes(32).toString("base64url");
-    this.#open.set(id, { ...ticket, expiresAt: now + TICKET_LIFETIME_MS });
+    this.#open.set(id, { ticket, expiresAt: now + TICKET_LIFETIME_MS });
     return id;
   }
 
   /** What the ticket is for, once; undefined for one that is unknown, used or too old. */
   redeem(id: string): Ticket | undefined {
-    const ticket = this.#open.get(id);
+    const found = this.#open.get(id);
     this.#open.delete(id);
-    return ticket !== undefined && ticket.expiresAt > this.#clock.elapsed() ? ticket : undefined;
+    return found !== undefined && found.expiresAt > this.#clock.elapsed() ? found.ticket : undefined;
   }
 }

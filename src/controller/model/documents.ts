@@ -19,7 +19,11 @@ type DocumentNode = Omit<
 >;
 
 /** The body of a node's own document. Pure; the order of its members is fixed, so equal content is equal text. */
-export function nodeDocument(node: DocumentNode, settings: NodeDocument["settings"]): NodeDocument {
+export function nodeDocument(
+  node: DocumentNode,
+  settings: NodeDocument["settings"],
+  registry?: NodeDocument["registry"],
+): NodeDocument {
   return {
     uid: node.uid,
     name: node.name,
@@ -33,6 +37,7 @@ export function nodeDocument(node: DocumentNode, settings: NodeDocument["setting
     tags: sorted(node.tags),
     settings,
     config: sorted(node.config),
+    ...(registry === undefined || node.type !== "Node" ? {} : { registry }),
     ...(node.confirm === undefined ? {} : { confirm: node.confirm }),
   };
 }

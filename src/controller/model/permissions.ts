@@ -148,6 +148,7 @@ export const tgrn = {
   node: (uid: string) => `tgrn:tg::nodes:node/${uid}`,
   cluster: (fqdn: string) => `tgrn:tg::nodes:cluster/${fqdn}`,
   policy: (name: string) => `tgrn:tg::permissions:policy/${name}`,
+  repository: (name: string) => `tgrn:tg::repositories:repository/${name}`,
   serviceUser: (name: string) => `tgrn:tg::users:service-user/${name}`,
 } as const;
 

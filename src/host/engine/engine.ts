@@ -3,11 +3,13 @@ import type { Duplex } from "node:stream";
 /**
  * Calls of the Engine API, one request each, over its Unix socket. Each ends by its own deadline.
  * Rejects with {HostError} `engine-unwell` (no socket, refused, reset, 5xx without a reason), `timeout`, or `engine-refused` with
- * `details: {status}` and what the engine said; when aborted, with the signal's reason.
+ * `details: {status}` and what the engine said, `engine-unsupported` (no common version of the API); when aborted, with the signal's reason.
  */
 export interface Engine {
   version(signal: AbortSignal): Promise<EngineVersion>;
   info(signal: AbortSignal): Promise<EngineInfo>;
+  /** The cheapest question there is: resolves when the engine answers. */
+  ping(signal: AbortSignal): Promise<void>;
 
   /** Every container, running or not; only those with all the labels (`name` or `name=value`) when some are given. */
   listContainers(labels: readonly string[], signal: AbortSignal): Promise<readonly ContainerSummary[]>;
@@ -31,10 +33,13 @@ export interface Engine {
   logs(id: string, options: LogOptions, signal: AbortSignal): AsyncIterable<OutputFrame>;
   /** Joins a container that is about to be started, so that nothing it says is lost. */
   attach(id: string, signal: AbortSignal): Promise<AsyncIterable<OutputFrame>>;
-  /** Starts a command in a running container, on a terminal. */
+  /** Starts a command in a running container, on a terminal; the signal ends the stream too, at any time. */
   terminal(id: string, options: TerminalOptions, signal: AbortSignal): Promise<Terminal>;
 
-  /** Fetches an image; resolves when it is there whole. */
+  /**
+   * Fetches an image; resolves when it is there whole. Rejects with `pull-unauthorized`, `pull-not-found`, `pull-rate-limited`,
+   * `pull-no-space` or `pull-failed` as well.
+   */
   pull(reference: string, options: PullOptions, signal: AbortSignal): Promise<void>;
   /** Undefined when there is none. */
   inspectImage(reference: string, signal: AbortSignal): Promise<ImageDetail | undefined>;
@@ -49,8 +54,11 @@ export interface Engine {
   createNetwork(body: NetworkBody, signal: AbortSignal): Promise<{ id: string }>;
   removeNetwork(id: string, signal: AbortSignal): Promise<void>;
 
-  /** What happens in the engine from now on; ends when the engine goes, throws `engine-unwell` when it goes without a word. */
-  events(labels: readonly string[], signal: AbortSignal): AsyncIterable<EngineEvent>;
+  /**
+   * What happens in the engine from now on; ends when the engine goes, throws `engine-unwell` when it goes without a word. `onOpen` is
+   * called as soon as nothing that happens is missed.
+   */
+  events(labels: readonly string[], signal: AbortSignal, onOpen?: () => void): AsyncIterable<EngineEvent>;
 }
 
 export interface EngineVersion {
@@ -92,6 +100,7 @@ export interface ContainerSummary {
 export interface ContainerDetail extends ContainerSummary {
   /** Process id on the machine; 0 when it does not run. */
   readonly pid: number;
+  /** Unix milliseconds; 0 when it never was. */
   readonly startedAt: number;
   readonly finishedAt: number;
   readonly restartCount: number;
@@ -113,6 +122,7 @@ export interface LogOptions {
   readonly timestamps?: boolean;
 }
 
+/** A piece of output; a character may be split between two. */
 export interface OutputFrame {
   readonly stream: "stdout" | "stderr";
   readonly data: Buffer;
@@ -132,7 +142,7 @@ export interface Terminal {
   resize(columns: number, rows: number, signal: AbortSignal): Promise<void>;
   /** The exit status, once the stream has ended; undefined when nobody knows. */
   exitCode(signal: AbortSignal): Promise<number | undefined>;
-  /** Ends the command and what it started; the Engine API cannot, so this signals its process group. */
+  /** Ends the command and what it started, which the Engine API cannot; then the stream. */
   kill(): Promise<void>;
 }
 

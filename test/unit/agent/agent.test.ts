@@ -38,6 +38,8 @@ function start(stateDir: string, runDir: string): Promise<Agent> {
       overlay: { stateDir: join(stateDir, "overlay"), runDir },
       speedTestUrl: undefined,
       repositoryUrl: undefined,
+      engineSocket: undefined,
+      containers: { allowPrivileged: false, allowBinds: [], allowCapabilities: [] },
       notifySocket: undefined,
     },
     clock: systemClock(),

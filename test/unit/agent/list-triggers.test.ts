@@ -35,6 +35,7 @@ const triggers = listTriggers({
     rollback: ({ document }) => Promise.resolve({ schema: 1, document, from: 2, to: 1 }),
   },
   tunnels: new ScriptedTunnels(),
+  compute: () => undefined,
   log: pino({ level: "silent" }),
   announceRestart: () => Promise.resolve(),
 });

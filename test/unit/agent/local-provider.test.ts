@@ -34,6 +34,8 @@ test("a floor that was reset makes its document due again", async () => {
     memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
     reader: hostReader(),
     dispatcher: rig([]).dispatcher,
+    compute: () => undefined,
+    streams: { prepare: () => Promise.reject(new Error("nothing is opened")) },
     documents,
     applying: idleApplying(documents, directory),
     overlay: {
@@ -71,6 +73,8 @@ describe("connectors and services", () => {
       memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
       reader: hostReader(),
       dispatcher: rig([]).dispatcher,
+      compute: () => undefined,
+      streams: { prepare: () => Promise.reject(new Error("nothing is opened")) },
       documents,
       applying: Object.assign(applying, { config: () => config }),
       overlay: {

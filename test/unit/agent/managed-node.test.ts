@@ -60,6 +60,7 @@ async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) =
   const { sql, journal } = memoryJournal();
   sql.exec(spoolMigration);
   const events: string[] = [];
+  const obeyed: { jti: string; ticket: string }[] = [];
   const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
   const node = new ManagedNode({
     clock,
@@ -94,6 +95,12 @@ async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) =
       }),
     }),
     dispatcher: rig(triggers, { journal, clock }).dispatcher,
+    streams: {
+      obey: ({ claims, ticket }) => {
+        obeyed.push({ jti: claims.jti, ticket });
+        return Promise.resolve();
+      },
+    },
     events: createEventLog({
       clock,
       sink: ({ eventType }) => void events.push(eventType),
@@ -154,7 +161,7 @@ async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) =
     const claims = { iss: ISS, aud: UID, sid: connection.sid, jti: randomUUID(), event: "count", body: {}, wait: true };
     return signJws("holdfast-trigger+jwt", { ...claims, user: "u", ...times, ...fields }, by);
   };
-  return { node, documents, clock, sent, events, connection, over, call, trigger, log };
+  return { node, documents, clock, sent, events, connection, over, call, trigger, log, obeyed };
 }
 
 describe("a cancel", () => {

@@ -1,0 +1,426 @@
+import type { ExecType } from "../../protocol/sections/exec-config.ts";
+import { crashDelay, crashesAfter, failureDelay } from "./backoff.ts";
+import type { WorkState } from "./compute.ts";
+
+/** What is wanted of one definition. */
+export type Goal =
+  /** Nobody has said yet: whatever is there is left as it is. */
+  | { readonly is: "unknown" }
+  | {
+      readonly is: "kept";
+      /** Of everything that only a new container can change. */
+      readonly hash: string;
+      readonly execType: ExecType;
+      readonly enabled: boolean;
+      /** The engine itself starts it again when it ends. */
+      readonly engineRestarts: boolean;
+      /** Until when it must not begin, in Unix milliseconds: its definition may be half written. */
+      readonly heldUntil: number | undefined;
+      /** Why it cannot be started as things are; what runs of it goes on. */
+      readonly obstacle: string | undefined;
+    }
+  /** Stopped for a while, and nothing of it is taken away. */
+  | { readonly is: "suspended" }
+  | { readonly is: "gone" };
+
+/** The container of a definition as the engine has it. */
+export interface Found {
+  readonly id: string;
+  readonly hash: string;
+  readonly is: "running" | "restarting" | "stopped";
+  /** What a replacement that was cut short has left beside it is still to be cleared away. */
+  readonly isUntidy?: boolean | undefined;
+  /** Of its last run, when that has ended. */
+  readonly exitCode?: number | undefined;
+}
+
+export type JobKind = "start" | "restart" | "tidy" | "stop" | "remove";
+
+/** What is being done at the engine; one thing at a time. */
+export interface Job {
+  readonly kind: JobKind;
+  /** Whether it only brings back what had ended by itself, with the image it had. */
+  readonly isCrash: boolean;
+  readonly number: number;
+  /** Of the goal that it serves. */
+  readonly hash: string | undefined;
+  /** Where a start stands: the image is looked for, fetched, or there. */
+  readonly phase: "image" | "pulling" | "creating";
+  readonly isCancelled: boolean;
+}
+
+/** Why and until when nothing is tried. */
+export interface Retry {
+  readonly at: number;
+  readonly after: "failure" | "crash" | "engine";
+  readonly reason: string;
+}
+
+/** Everything that is decided upon; times in Unix milliseconds. */
+export interface Standing {
+  readonly goal: Goal;
+  readonly found: Found | undefined;
+  readonly job: Job | undefined;
+  readonly jobs: number;
+  readonly retry: Retry | undefined;
+  /** The hash of the definition that was stopped by hand. */
+  readonly byHand: string | undefined;
+  /** A run is asked for: by hand, or because it is due. */
+  readonly isAsked: boolean;
+  /** The run that is on shall end. */
+  readonly isEnding: boolean;
+  /** It shall be stopped and started, by hand. */
+  readonly isRestarting: boolean;
+  /** Somebody took the container away; the next pass brings it back. */
+  readonly isLost: boolean;
+  readonly failures: number;
+  readonly crashes: number;
+  readonly exits: number;
+  readonly lastExitCode: number | undefined;
+  readonly startedAt: number;
+  /** Why the last start did not come about, of one that is not tried again. */
+  readonly lastFailure: string | undefined;
+}
+
+export type Event =
+  | { readonly is: "wanted"; readonly goal: Goal }
+  | { readonly is: "asked"; readonly to: "start" | "stop" | "restart" }
+  | { readonly is: "due" }
+  | { readonly is: "found"; readonly found: Found | undefined }
+  /** Its process ended; `found` is what the engine has made of it since. */
+  | { readonly is: "exited"; readonly found: Found; readonly code: number | undefined }
+  /** Somebody stopped it at the engine. */
+  | { readonly is: "stopped-outside"; readonly id: string }
+  | { readonly is: "phase"; readonly number: number; readonly phase: Job["phase"] }
+  | { readonly is: "ended"; readonly number: number; readonly result: JobResult; readonly found: Found | undefined }
+  | { readonly is: "engine-well" }
+  | { readonly is: "tick" };
+
+export type JobResult =
+  | { readonly is: "done" }
+  | { readonly is: "cancelled" }
+  | { readonly is: "failed"; readonly reason: string; readonly isEngine: boolean };
+
+export type Effect =
+  | { readonly do: "begin"; readonly job: Job }
+  | { readonly do: "cancel"; readonly number: number }
+  | { readonly do: "note-by-hand"; readonly hash: string | undefined };
+
+/** The engine waits a minute at most before it starts a container again. */
+const ENGINE_GRACE_MS = 75_000;
+
+type Wish = "run" | "leave" | "stop" | "remove";
+
+/** Where one begins of which the engine has this much, and the ledger that it was stopped by hand. */
+export function beginning(found: Found | undefined, byHand: string | undefined): Standing {
+  return {
+    goal: { is: "unknown" },
+    found,
+    job: undefined,
+    jobs: 0,
+    retry: undefined,
+    byHand,
+    isAsked: false,
+    isEnding: false,
+    isRestarting: false,
+    isLost: false,
+    failures: 0,
+    crashes: 0,
+    exits: 0,
+    lastExitCode: undefined,
+    startedAt: 0,
+    lastFailure: undefined,
+  };
+}
+
+/** What becomes of one definition by an event, and what is to be done about it. Pure. */
+export function decide(standing: Standing, event: Event, now: number): readonly [Standing, readonly Effect[]] {
+  const [after, effects] = take(standing, event, now);
+  const [settled, more] = settle(after, now);
+  return [settled, [...effects, ...more]];
+}
+
+/** When it must be looked at again although nothing happens. */
+export function wakeAt({ goal, job, retry }: Standing, now: number): number | undefined {
+  if (job !== undefined) return undefined;
+  const held = goal.is === "kept" ? goal.heldUntil : undefined;
+  const times = [retry?.at, held].filter((time) => time !== undefined && time > now);
+  return times.length === 0 ? undefined : Math.min(...times.flatMap((time) => time ?? []));
+}
+
+/** Where it stands, for people and the wire: what runs is running, whatever is tried besides. */
+export function standsAt(standing: Standing, now: number): { readonly state: WorkState; readonly reason?: string } {
+  const { goal, found, job, retry } = standing;
+  const why = reasonOf(standing, now);
+  const because = why === undefined ? {} : { reason: why };
+  if (job?.kind === "stop" || job?.kind === "remove") return { state: "stopping", ...because };
+  if (found?.is === "running" && job?.phase !== "creating") {
+    const isParting = retry !== undefined && wishOf(standing) === "stop";
+    return { state: isParting ? "stopping" : "running", ...because };
+  }
+  if (job !== undefined) return { state: job.phase === "creating" ? "creating" : "pulling", ...because };
+  if (found?.is === "restarting") return { state: "backoff", ...because };
+  if (retry !== undefined && retry.at > now) return { state: "backoff", ...because };
+  const isWaiting = goal.is === "kept" && wishOf(standing) === "run" && why !== undefined;
+  return { state: isWaiting ? "waiting" : "idle", ...because };
+}
+
+/** Whether nothing is at work that ends by itself within seconds. */
+export function isParked({ job }: Standing): boolean {
+  return job === undefined || (job.phase === "pulling" && !job.isCancelled);
+}
+
+/** Whether a run of it is on, or about to be. */
+export function isBusy({ found, job }: Standing): boolean {
+  return found?.is === "running" || found?.is === "restarting" || job?.kind === "start" || job?.kind === "restart";
+}
+
+/** Whether what is wanted is not reached yet. */
+export function isWanting(standing: Standing): boolean {
+  const { goal, found, job } = standing;
+  switch (wishOf(standing)) {
+    case "run":
+      return !(found?.is === "running" && goal.is === "kept" && found.hash === goal.hash) && !standing.isLost;
+    case "stop":
+      return isUp(found) || job !== undefined;
+    case "remove":
+      return true;
+    case "leave":
+      return false;
+  }
+}
+
+function take(before: Standing, event: Event, now: number): readonly [Standing, readonly Effect[]] {
+  switch (event.is) {
+    case "wanted":
+      return wanted(before, event.goal);
+    case "asked":
+      return asked(before, event.to);
+    case "due":
+      return [isBusy(before) || !canRun(before.goal) ? before : { ...before, isAsked: true }, []];
+    case "found":
+      return foundAt(before, event.found, now);
+    case "stopped-outside":
+      return stoppedOutside(before, event.id);
+    case "exited":
+      return [exited(before, event, now), []];
+    case "phase":
+      if (before.job?.number !== event.number) return [before, []];
+      return [{ ...before, job: { ...before.job, phase: event.phase } }, []];
+    case "ended":
+      return [ended(before, event, now), []];
+    case "engine-well":
+      return [before.retry?.after === "engine" ? { ...before, retry: undefined } : before, []];
+    case "tick":
+      return [before.retry !== undefined && before.retry.at <= now ? { ...before, retry: undefined } : before, []];
+  }
+}
+
+function wanted(before: Standing, goal: Goal): readonly [Standing, readonly Effect[]] {
+  const isNew = hashOf(goal) !== hashOf(before.goal);
+  // A retry is for what was wanted; whoever changes that wants it tried at once.
+  const fresh = { retry: undefined, failures: 0, lastFailure: undefined };
+  const after: Standing = {
+    ...before,
+    ...fresh,
+    ...(isNew ? { crashes: 0 } : {}),
+    goal,
+    isLost: false,
+    isAsked: before.isAsked && canRun(goal),
+  };
+  const isForgotten = before.byHand !== undefined && goal.is === "kept" && goal.hash !== before.byHand;
+  return isForgotten ? [{ ...after, byHand: undefined }, [{ do: "note-by-hand", hash: undefined }]] : [after, []];
+}
+
+function asked(before: Standing, to: "start" | "stop" | "restart"): readonly [Standing, readonly Effect[]] {
+  const { goal, found, job } = before;
+  if (goal.is !== "kept") return [before, []];
+  if (to === "stop") {
+    const isOn = isUp(found) || job?.kind === "start" || job?.kind === "restart";
+    const after = { ...before, retry: undefined, isAsked: false, isRestarting: false, isEnding: isOn };
+    if (goal.execType !== "service") return [after, []];
+    return [{ ...after, byHand: goal.hash }, [{ do: "note-by-hand", hash: goal.hash }]];
+  }
+  const freed: readonly Effect[] = before.byHand === undefined ? [] : [{ do: "note-by-hand", hash: undefined }];
+  const after: Standing = {
+    ...before,
+    goal: { ...goal, heldUntil: undefined },
+    byHand: undefined,
+    retry: undefined,
+    failures: 0,
+    crashes: 0,
+    isLost: false,
+    isEnding: false,
+    lastFailure: undefined,
+    isAsked: goal.execType !== "service" && goal.enabled,
+    isRestarting: to === "restart" && found?.is === "running",
+  };
+  return [after, freed];
+}
+
+function foundAt(before: Standing, found: Found | undefined, now: number): readonly [Standing, readonly Effect[]] {
+  // While something is being done, what is seen may be of any moment of it.
+  if (before.job !== undefined) return [before, []];
+  const isLost = found === undefined && (before.isLost || before.found !== undefined);
+  const after: Standing = { ...before, found, isLost };
+  if (found?.is !== "running" || before.found?.is === "running") return [after, []];
+  const started: Standing = {
+    ...after,
+    startedAt: now,
+    retry: before.retry?.after === "crash" ? undefined : before.retry,
+  };
+  // Somebody started it at the engine, or the engine itself, which knows of no wish to keep it stopped.
+  if (before.byHand === undefined) return [started, []];
+  return [{ ...started, byHand: undefined }, [{ do: "note-by-hand", hash: undefined }]];
+}
+
+function stoppedOutside(before: Standing, id: string): readonly [Standing, readonly Effect[]] {
+  const { goal, found, job } = before;
+  if (job !== undefined || found?.id !== id || goal.is !== "kept" || goal.execType !== "service") return [before, []];
+  const after: Standing = { ...before, byHand: goal.hash, retry: undefined, found: { ...found, is: "stopped" } };
+  return [after, before.byHand === goal.hash ? [] : [{ do: "note-by-hand", hash: goal.hash }]];
+}
+
+function exited(
+  before: Standing,
+  { found, code }: { readonly found: Found; readonly code: number | undefined },
+  now: number,
+): Standing {
+  if (before.found?.id !== found.id || before.job !== undefined || before.found.is === "stopped") return before;
+  return over({ ...before, found }, code, now);
+}
+
+/** A run has ended by itself. */
+function over(before: Standing, code: number | undefined, now: number): Standing {
+  const after: Standing = {
+    ...before,
+    exits: before.exits + 1,
+    lastExitCode: code,
+    isAsked: false,
+    isEnding: false,
+    isRestarting: false,
+  };
+  const { goal, found } = after;
+  if (wishOf(after) !== "run" || found?.is === "running" || goal.is !== "kept") return after;
+  const crashes = crashesAfter(before.crashes, now - before.startedAt);
+  const reason = code === undefined ? "it ended" : `it ended with exit code ${code}`;
+  // What the engine does by itself is done twice only if it has not been by then.
+  const at = now + crashDelay(crashes) + (goal.engineRestarts ? ENGINE_GRACE_MS : 0);
+  return { ...after, crashes, retry: { at, after: "crash", reason } };
+}
+
+function ended(
+  before: Standing,
+  { number, result, found }: { readonly number: number; readonly result: JobResult; readonly found: Found | undefined },
+  now: number,
+): Standing {
+  const { job } = before;
+  if (job?.number !== number) return before;
+  const after: Standing = { ...before, job: undefined, found };
+  const isStart = job.kind === "start" || job.kind === "restart";
+  if (result.is === "done") {
+    const fresh = { failures: 0, retry: undefined, lastFailure: undefined, isEnding: false };
+    // Nothing is left of it to be wanted.
+    const isGone = job.kind === "remove" && after.goal.is === "gone";
+    if (isGone) return { ...after, ...fresh, goal: { is: "unknown" } };
+    if (!isStart) return { ...after, ...fresh };
+    const started: Standing = { ...after, ...fresh, isAsked: false, isRestarting: false, startedAt: now };
+    // It may have been over before anybody looked.
+    return found?.is === "running" ? started : over({ ...started, crashes: before.crashes }, found?.exitCode, now);
+  }
+  if (result.is === "cancelled" || job.isCancelled) return after;
+  const { reason, isEngine } = result;
+  const failures = before.failures + 1;
+  const retry: Retry = { at: now + failureDelay(failures), after: isEngine ? "engine" : "failure", reason };
+  // A run by hand is tried again by hand.
+  const isOnce = isStart && before.goal.is === "kept" && before.goal.execType === "onDemand";
+  if (isOnce) return { ...after, isAsked: false, isRestarting: false, lastFailure: reason };
+  return { ...after, failures, retry, lastFailure: reason };
+}
+
+/** What follows from where it stands. */
+function settle(standing: Standing, now: number): readonly [Standing, readonly Effect[]] {
+  const { goal, found, job, retry, isLost } = standing;
+  const wish = wishOf(standing);
+  if (job !== undefined) {
+    if (job.isCancelled || isServed(job, standing)) return [standing, []];
+    return [{ ...standing, job: { ...job, isCancelled: true } }, [{ do: "cancel", number: job.number }]];
+  }
+  if (retry !== undefined && retry.at > now) {
+    // Whoever shall stop does not wait for what was to be tried.
+    if (retry.after !== "crash" || wish === "run") return [standing, []];
+    return settle({ ...standing, retry: undefined }, now);
+  }
+  if (retry !== undefined) return settle({ ...standing, retry: undefined }, now);
+  switch (wish) {
+    case "remove":
+      return begin(standing, "remove");
+    case "stop":
+      return isUp(found) ? begin(standing, "stop") : [ceased(standing), []];
+    case "leave":
+      return [standing, []];
+    case "run": {
+      if (goal.is !== "kept") return [standing, []];
+      if (found?.is === "running" && found.hash === goal.hash) {
+        if (standing.isRestarting) return begin(standing, "restart");
+        return found.isUntidy === true ? begin(standing, "tidy") : [{ ...standing, isAsked: false }, []];
+      }
+      if (found?.is === "restarting" && found.hash === goal.hash) return [standing, []];
+      const isHeld = goal.heldUntil !== undefined && goal.heldUntil > now;
+      return isHeld || isLost || goal.obstacle !== undefined ? [standing, []] : begin(standing, "start");
+    }
+  }
+}
+
+function begin(standing: Standing, kind: JobKind): readonly [Standing, readonly Effect[]] {
+  const phase = kind === "start" ? "image" : "creating";
+  const number = standing.jobs + 1;
+  const isCrash = kind === "start" && standing.crashes > 0 && standing.failures === 0;
+  const job: Job = { kind, isCrash, number, hash: hashOf(standing.goal), phase, isCancelled: false };
+  return [{ ...standing, job, jobs: number }, [{ do: "begin", job }]];
+}
+
+function ceased(standing: Standing): Standing {
+  return standing.isEnding ? { ...standing, isEnding: false } : standing;
+}
+
+/** Whether what is being done still leads to what is wanted. */
+function isServed(job: Job, standing: Standing): boolean {
+  const wish = wishOf(standing);
+  // Ending a process is what it takes in any case.
+  if (job.kind === "stop" || job.kind === "remove" || job.kind === "tidy") return true;
+  // From where something may have been stopped it is quicker to have it through.
+  return wish === "run" && (job.phase === "creating" || hashOf(standing.goal) === job.hash);
+}
+
+function wishOf(standing: Standing): Wish {
+  const { goal, byHand, isAsked, isEnding, isRestarting } = standing;
+  if (goal.is === "unknown") return "leave";
+  if (goal.is === "gone") return "remove";
+  if (goal.is === "suspended" || !goal.enabled || isEnding) return "stop";
+  if (goal.execType === "service") return byHand === goal.hash ? "stop" : "run";
+  return isAsked || isRestarting ? "run" : "leave";
+}
+
+function reasonOf(standing: Standing, now: number): string | undefined {
+  const { goal, found, retry, isLost, lastFailure } = standing;
+  if (retry !== undefined && retry.at > now) return retry.reason;
+  if (lastFailure !== undefined) return lastFailure;
+  if (goal.is !== "kept" || wishOf(standing) !== "run") return undefined;
+  if (found?.is === "running" && found.hash === goal.hash) return undefined;
+  if (goal.obstacle !== undefined) return goal.obstacle;
+  if (goal.heldUntil !== undefined && goal.heldUntil > now) return "its definition may be half written";
+  return isLost ? "the container was removed by somebody else" : undefined;
+}
+
+function canRun(goal: Goal): boolean {
+  return goal.is === "kept" && goal.enabled;
+}
+
+function isUp(found: Found | undefined): boolean {
+  return found?.is === "running" || found?.is === "restarting";
+}
+
+function hashOf(goal: Goal): string | undefined {
+  return goal.is === "kept" ? goal.hash : undefined;
+}

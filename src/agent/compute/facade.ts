@@ -1,0 +1,144 @@
+import { HostError, InputError } from "../../errors.ts";
+import type { ContainerSpec } from "../../protocol/sections/exec-config.ts";
+import type { Compute, ContainerStatus, VolumeStatus } from "./compute.ts";
+import { standsAt } from "./decide.ts";
+import type { Keeper, WorkView } from "./keeper.ts";
+import { restartByHand, startByHand, stopByHand } from "./running.ts";
+import type { Worker } from "./worker.ts";
+
+export interface FacadeOptions {
+  readonly keeper: Keeper;
+  readonly now: () => number;
+  /** The definitions in force, whether anything could be done about them or not. */
+  readonly definitions: () => readonly ContainerSpec[];
+  readonly volumes: () => readonly VolumeStatus[];
+  /** The full reference of an image that a definition would name so. @throws {InputError} when it is none. */
+  readonly referenceOf: (repository: string, tag: string) => string;
+  readonly startedAt: number;
+}
+
+const SHELL: readonly string[] = ["/bin/sh"];
+
+/** The containers of this node for triggers, the local API and reports. */
+export function computeFacade(options: FacadeOptions): Compute {
+  const { keeper, now, definitions, volumes, referenceOf, startedAt } = options;
+
+  function workerOf(name: string): Worker {
+    const worker = [...keeper.workers.values()].find(
+      ({ wanted, standing }) => wanted?.spec.name === name && standing.goal.is !== "gone",
+    );
+    if (worker !== undefined) return worker;
+    if (!definitions().some((spec) => spec.name === name)) {
+      throw new InputError("not-found", `no container is called ${name}`);
+    }
+    const { engineStanding: standing } = keeper;
+    const why = standing.state === "unwell" ? standing.reason : "it has not answered yet";
+    throw new HostError("engine-unwell", `the container engine does not answer: ${why}`);
+  }
+
+  function idOf(name: string): string {
+    const { found } = workerOf(name).standing;
+    if (found === undefined) throw new InputError("not-configured", `${name} has no container`);
+    return found.id;
+  }
+
+  return {
+    get engine() {
+      const standing = keeper.engineStanding;
+      const since = "since" in standing ? standing.since : startedAt;
+      return { state: standing.state, since, reason: standing.state === "unwell" ? standing.reason : undefined };
+    },
+    containers() {
+      const known = [...keeper.workers.values()].flatMap((worker) => statusOf(keeper.view(worker), now()));
+      const ids = new Set(known.map(({ id }) => id));
+      const rest = definitions().flatMap((spec) => (ids.has(spec.id) ? [] : [untold(spec, startedAt)]));
+      return [...known, ...rest].toSorted((one, other) => (one.name < other.name ? -1 : 1));
+    },
+    volumes,
+    onChange: (listener) => keeper.onChange(listener),
+    start: async (name, startOptions, signal) => startByHand(workerOf(name), startOptions, signal),
+    stop: async (name, signal) => stopByHand(workerOf(name), signal),
+    restart: async (name, signal) => restartByHand(workerOf(name), signal),
+    async *logs(name, { follow, lines }, signal) {
+      yield* keeper.engine.logs(idOf(name), { follow, tail: lines }, signal);
+    },
+    async terminal(name, size, signal) {
+      const worker = workerOf(name);
+      if (worker.standing.found?.is !== "running") throw new InputError("not-configured", `${name} does not run`);
+      const user = worker.wanted?.spec.user;
+      return keeper.engine.terminal(idOf(name), { command: SHELL, user, ...size }, signal);
+    },
+    images: async (signal) => keeper.engine.listImages(signal),
+    async removeImage(repository, tag, signal) {
+      const reference = referenceOf(repository, tag);
+      const image = await keeper.engine.inspectImage(reference, signal);
+      if (image === undefined) throw new InputError("not-found", `there is no image ${repository}:${tag}`);
+      const users = [...keeper.workers.values()].filter(
+        (worker) => keeper.view(worker).container?.imageId === image.id,
+      );
+      if (users.length > 0) {
+        const names = users.map(({ wanted, id }) => wanted?.spec.name ?? id);
+        throw new InputError("busy", `${repository}:${tag} is in use by ${names.join(", ")}`);
+      }
+      try {
+        await keeper.engine.removeImage(reference, signal);
+      } catch (error) {
+        const isInUse = error instanceof HostError && error.details?.["status"] === 409;
+        throw isInUse ? new InputError("busy", error.message, { cause: error }) : error;
+      }
+    },
+  };
+}
+
+function statusOf(view: WorkView, now: number): readonly ContainerStatus[] {
+  const { wanted, standing, since, row, container } = view;
+  if (wanted === undefined || standing.goal.is === "gone") return [];
+  const { spec } = wanted;
+  const { state, reason } = standsAt(standing, now);
+  const { retry } = standing;
+  return [
+    {
+      id: spec.id,
+      name: spec.name,
+      execType: spec.execType,
+      enabled: spec.enabled,
+      state,
+      since,
+      reason,
+      nextAttempt: retry !== undefined && retry.at > now ? retry.at : undefined,
+      nextRun: row?.nextRun,
+      isStoppedByHand:
+        standing.byHand !== undefined && standing.goal.is === "kept" && standing.byHand === standing.goal.hash,
+      health: container?.state === "running" ? container.health : undefined,
+      restarts: standing.exits,
+      lastExitCode: standing.lastExitCode,
+      image: spec.image,
+      engineId: standing.found?.id,
+      imageId: container?.imageId,
+      address: Object.values(container?.addresses ?? {})[0] ?? row?.address,
+    },
+  ];
+}
+
+/** One of which the engine has not been asked yet. */
+function untold({ id, name, execType, enabled, image }: ContainerSpec, since: number): ContainerStatus {
+  return {
+    id,
+    name,
+    execType,
+    enabled,
+    image,
+    since,
+    state: "idle",
+    reason: "the container engine has not been asked yet",
+    nextAttempt: undefined,
+    nextRun: undefined,
+    isStoppedByHand: false,
+    health: undefined,
+    restarts: 0,
+    lastExitCode: undefined,
+    engineId: undefined,
+    imageId: undefined,
+    address: undefined,
+  };
+}

@@ -1,0 +1,31 @@
+import type { ImageSummary } from "../../host/engine/engine.ts";
+import type { DiskSpace } from "../../host/files.ts";
+import type { ImageRow } from "./ledger.ts";
+
+const MIN_FREE_RATIO = 0.15;
+const MIN_AGE_MS = 24 * 3_600_000;
+
+/** Whether the disk that holds the images is so full that unused ones go. */
+export function isShort(space: DiskSpace | undefined): boolean {
+  return space !== undefined && space.totalBytes > 0 && space.freeBytes / space.totalBytes < MIN_FREE_RATIO;
+}
+
+/**
+ * The images that may go, oldest use first: fetched by this node, in the engine still, of no definition and no container, and unused
+ * for a day. Pure.
+ */
+export function unusedImages(
+  rows: Iterable<ImageRow>,
+  images: readonly ImageSummary[],
+  used: { readonly references: ReadonlySet<string>; readonly ids: ReadonlySet<string> },
+  now: number,
+): readonly ImageRow[] {
+  const there = new Map(images.map((image) => [image.id, image]));
+  return [...rows]
+    .filter(({ id, usedAt }) => {
+      const image = there.get(id);
+      if (image === undefined || used.ids.has(id) || now - usedAt < MIN_AGE_MS) return false;
+      return ![...image.tags, ...image.digests].some((name) => used.references.has(name));
+    })
+    .toSorted((one, other) => one.usedAt - other.usedAt);
+}

@@ -1,0 +1,405 @@
+import { HostError, InputError, InternalError, toError } from "../../errors.ts";
+import type { EngineCache, EngineChange, EngineStanding } from "../../host/engine/cache.ts";
+import type { ContainerSummary, Engine, EngineInfo } from "../../host/engine/engine.ts";
+import { isParked, isWanting, standsAt, type Found, type Job, type Standing } from "./decide.ts";
+import type { DefinitionRow } from "./ledger.ts";
+import { halt, launch, ownOf, removeAll, tidy, type LaunchingOptions } from "./launching.ts";
+import { CONTAINER_LABEL, foundOf, sortContainers } from "./own-containers.ts";
+import { ensureImage, type PullingOptions } from "./pulling.ts";
+import { Slots } from "./slots.ts";
+import type { Wanted } from "./wanted.ts";
+import { Worker } from "./worker.ts";
+
+export interface KeeperOptions
+  extends
+    Pick<LaunchingOptions, "ledger" | "clock" | "log" | "owner" | "nonce" | "afterStart">,
+    Pick<PullingOptions, "credential"> {
+  /** Opens the engine; called when there is something to keep, and not before. */
+  readonly open: () => { readonly engine: Engine; readonly cache: EngineCache };
+  readonly space: (path: string) => ReturnType<PullingOptions["space"]>;
+  readonly ensureNetwork: (engine: Engine, signal: AbortSignal) => Promise<void>;
+  /** Something has changed that a pass would see. */
+  readonly onLook: () => void;
+  /** The ledger could not be written. */
+  readonly onRefused: (error: unknown) => void;
+}
+
+/** What is known of one definition. */
+export interface WorkView {
+  readonly id: string;
+  readonly row: DefinitionRow | undefined;
+  /** Undefined until somebody said so since the agent began. */
+  readonly wanted: Wanted | undefined;
+  readonly standing: Standing;
+  readonly since: number;
+  /** Of its container, of the limits it was given last. */
+  readonly limits: string | undefined;
+  readonly container: ContainerSummary | undefined;
+}
+
+/** What a pass sees. */
+export interface Seen {
+  readonly engine: EngineStanding | { readonly state: "unused" };
+  readonly info: EngineInfo | undefined;
+  readonly now: number;
+  /** By definition. */
+  readonly works: ReadonlyMap<string, WorkView>;
+  /** Containers that only claim to be ours. */
+  readonly foreign: readonly ContainerSummary[];
+}
+
+interface Opened {
+  readonly engine: Engine;
+  readonly cache: EngineCache;
+}
+
+const MAX_PULLS = 3;
+const MAX_STARTS = 4;
+const FIRST_LIST_MS = 5000;
+const LOOK_GAP_MS = 1000;
+
+/** Keeps containers as they are wanted: one worker each, over one engine. */
+export class Keeper {
+  readonly #options: KeeperOptions;
+  readonly #workers = new Map<string, Worker>();
+  readonly #listeners = new Set<() => void>();
+  readonly #pulls = new Slots(MAX_PULLS);
+  readonly #starts = new Slots(MAX_STARTS);
+  readonly #ending = new AbortController();
+  readonly #told = new Map<string, string>();
+  #opened: Opened | undefined;
+  #info: EngineInfo | undefined;
+  #foreign: readonly ContainerSummary[] = [];
+  #hasList = false;
+  #look: (() => void) | undefined;
+
+  constructor(options: KeeperOptions) {
+    this.#options = options;
+  }
+
+  /** Whether there is anything to keep. */
+  get isUsed(): boolean {
+    return this.#workers.size > 0 || !this.#options.ledger.isEmpty;
+  }
+
+  get engineStanding(): Seen["engine"] {
+    return this.#opened?.cache.standing ?? { state: "unused" };
+  }
+
+  get workers(): ReadonlyMap<string, Worker> {
+    return this.#workers;
+  }
+
+  /** The engine, opened if it was not. */
+  get engine(): Engine {
+    return this.#open().engine;
+  }
+
+  onChange(listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+
+  /** What there is; waits for the engine's first list, and not for long. */
+  async look(signal: AbortSignal): Promise<Seen> {
+    const { clock } = this.#options;
+    const { engine, cache } = this.#open();
+    if (cache.standing.state === "unknown") await this.#firstList(cache, signal);
+    if (cache.standing.state === "well") {
+      if (!this.#hasList) this.#sync();
+      this.#info ??= await engine.info(signal).catch((error: unknown) => {
+        signal.throwIfAborted();
+        this.#options.log.debug({ err: toError(error) }, "the engine does not say what it is");
+        return undefined;
+      });
+    }
+    return {
+      engine: cache.standing,
+      info: this.#info,
+      now: clock.now(),
+      works: new Map([...this.#workers.values()].map((worker) => [worker.id, this.view(worker)])),
+      foreign: this.#foreign,
+    };
+  }
+
+  view(worker: Worker): WorkView {
+    const { ledger } = this.#options;
+    const { id, wanted, standing, since } = worker;
+    const container = this.#opened?.cache.containers.get(standing.found?.id ?? "");
+    const row = [...ledger.containers.values()].find(({ engineId }) => engineId === standing.found?.id);
+    return { id, row: ledger.definitions.get(id), wanted, standing, since, limits: row?.limits, container };
+  }
+
+  /** Has a definition carried out from now on. */
+  want(wanted: Wanted): void {
+    const { ledger, clock } = this.#options;
+    const { id, name } = wanted.spec;
+    const known = ledger.definitions.get(id);
+    const first = { firstSeen: clock.now(), firstVersion: wanted.version };
+    const empty = { byHand: undefined, schedule: undefined, nextRun: undefined, lastRun: undefined };
+    // The address is kept before it is used, so that no other gets it after a crash.
+    const address = wanted.blueprint?.address ?? known?.address;
+    ledger.putDefinition({ ...empty, ...first, ...known, id, name, address });
+    this.#worker(id).want(wanted);
+  }
+
+  /** Stops one, and keeps what there is of it. */
+  suspend(id: string): void {
+    this.#workers.get(id)?.suspend();
+  }
+
+  /** Stops one, takes it away and forgets it. */
+  drop(id: string): void {
+    this.#worker(id).drop();
+  }
+
+  /** Gives a running container other limits. */
+  async update(wanted: Wanted, signal: AbortSignal): Promise<void> {
+    const { ledger, afterStart } = this.#options;
+    const { engine } = this.#open();
+    const worker = this.#worker(wanted.spec.id);
+    const { blueprint } = wanted;
+    const row = [...ledger.containers.values()].find(({ engineId }) => engineId === worker.standing.found?.id);
+    if (row?.engineId !== undefined && blueprint !== undefined) {
+      await engine.updateContainer(row.engineId, blueprint.update, signal);
+      const detail = await engine.inspectContainer(row.engineId, signal);
+      if (detail !== undefined && detail.pid > 0) await afterStart(detail, blueprint, signal);
+      ledger.putContainer({ ...row, limits: blueprint.limitsHash });
+    }
+    this.want(wanted);
+  }
+
+  /** Resolves when nothing is at work for these that ends soon by itself, or after `ms`. */
+  async settled(ids: readonly string[], ms: number, signal: AbortSignal): Promise<void> {
+    const late = AbortSignal.timeout(ms);
+    const workers = ids.flatMap((id) => this.#workers.get(id) ?? []);
+    const waits = workers.map((worker) =>
+      worker.until(() => (isParked(worker.standing) ? true : undefined), AbortSignal.any([signal, late])),
+    );
+    await Promise.allSettled(waits);
+    signal.throwIfAborted();
+  }
+
+  async close(): Promise<void> {
+    this.#ending.abort(new InputError("cancelled", "the agent is stopping"));
+    this.#look?.();
+    await Promise.all([...this.#workers.values()].map((worker) => worker.close()));
+    this.#opened?.cache.close();
+  }
+
+  #open(): Opened {
+    if (this.#opened !== undefined) return this.#opened;
+    const opened = this.#options.open();
+    this.#opened = opened;
+    opened.cache.onChange((change) => this.#changed(change));
+    return opened;
+  }
+
+  async #firstList(cache: EngineCache, signal: AbortSignal): Promise<void> {
+    try {
+      await cache.refresh(AbortSignal.any([signal, AbortSignal.timeout(FIRST_LIST_MS)]));
+    } catch {
+      // How it stands is in the cache.
+      signal.throwIfAborted();
+    }
+  }
+
+  #worker(id: string, found?: Found): Worker {
+    const known = this.#workers.get(id);
+    if (known !== undefined) return known;
+    const { clock, log, ledger, onRefused } = this.#options;
+    const worker = new Worker(id, found, {
+      clock,
+      log,
+      ledger,
+      onRefused,
+      hands: {
+        work: (worker, job, signal) => this.#work(worker, job, signal),
+        found: (...args) => this.#found(...args),
+      },
+      onChange: (worker) => this.#moved(worker),
+    });
+    this.#workers.set(id, worker);
+    return worker;
+  }
+
+  #changed(change: EngineChange): void {
+    if (this.#ending.signal.aborted || this.#opened === undefined) return;
+    const { cache } = this.#opened;
+    try {
+      if (change.kind === "event") return this.#event(cache, change);
+      if (change.kind === "standing" && cache.standing.state !== "well") {
+        // Another one may come back in its place.
+        this.#info = undefined;
+        this.#tell();
+        return;
+      }
+      if (change.kind === "listed") this.#sync();
+      for (const worker of this.#workers.values()) worker.take({ is: "engine-well" });
+      this.#tell();
+    } catch (error) {
+      this.#options.onRefused(error);
+    }
+  }
+
+  #event(cache: EngineCache, { id, action, exitCode }: Extract<EngineChange, { kind: "event" }>): void {
+    const { ledger } = this.#options;
+    const container = cache.containers.get(id);
+    const definition =
+      container?.labels[CONTAINER_LABEL] ??
+      [...ledger.containers.values()].find(({ engineId }) => engineId === id)?.definition;
+    const worker = definition === undefined ? undefined : this.#workers.get(definition);
+    if (worker === undefined) {
+      if (container !== undefined) this.#sync();
+      return;
+    }
+    if (action === "stop") worker.take({ is: "stopped-outside", id });
+    const sorted = sortContainers(cache.containers.values(), ledger);
+    this.#foreign = sorted.foreign;
+    const found = foundOf(sorted.own.get(worker.id) ?? []);
+    if (action === "die" && found?.id === id) worker.take({ is: "exited", found, code: exitCode });
+    else worker.take({ is: "found", found });
+  }
+
+  /** Brings everything in line with a full list. */
+  #sync(): void {
+    if (this.#opened === undefined) return;
+    const { ledger } = this.#options;
+    const sorted = sortContainers(this.#opened.cache.containers.values(), ledger);
+    this.#hasList = true;
+    this.#foreign = sorted.foreign;
+    for (const { nonce, definition } of sorted.missing) {
+      if (this.#workers.get(definition)?.standing.job === undefined) ledger.dropContainer(nonce);
+    }
+    for (const own of sorted.own.values()) {
+      for (const { row, container } of own) ledger.putContainer({ ...row, engineId: container.id });
+    }
+    for (const id of new Set([...ledger.definitions.keys(), ...sorted.own.keys(), ...this.#workers.keys()])) {
+      const found = foundOf(sorted.own.get(id) ?? []);
+      const known = this.#workers.get(id);
+      if (known === undefined) this.#worker(id, found);
+      else known.take({ is: "found", found });
+    }
+  }
+
+  async #found(id: string, signal: AbortSignal): Promise<Found | undefined> {
+    return foundOf(await ownOf(this.#launching(), id, signal));
+  }
+
+  async #work(worker: Worker, job: Job, signal: AbortSignal): Promise<void> {
+    const { id } = worker;
+    const stopSeconds = worker.wanted?.spec.stopTimeSeconds ?? 30;
+    const launching = this.#launching();
+    switch (job.kind) {
+      case "stop":
+        return halt(launching, id, stopSeconds, signal);
+      case "tidy":
+        return tidy(launching, id, signal);
+      case "remove":
+        return removeAll(launching, id, stopSeconds, signal);
+      case "start":
+      case "restart":
+        return this.#start(worker, job, launching, signal);
+    }
+  }
+
+  async #start(worker: Worker, job: Job, launching: LaunchingOptions, signal: AbortSignal): Promise<void> {
+    const { wanted, attachment, id, standing } = worker;
+    if (wanted?.blueprint === undefined) throw new InternalError("internal", `${id} has no blueprint`);
+    const { blueprint, spec } = wanted;
+    const { ledger, clock, log, credential, space } = this.#options;
+    const { engine } = launching;
+    const isCutShort = [...ledger.containers.values()].some(
+      (row) => row.definition === id && row.hash === blueprint.hash && row.replaces !== undefined,
+    );
+    const root = this.#info?.rootDirectory;
+    const pulling: PullingOptions = {
+      engine,
+      ledger,
+      clock,
+      log,
+      credential,
+      slots: this.#pulls,
+      space: () => (root === undefined ? undefined : space(root)),
+    };
+    const imageId = await ensureImage(
+      pulling,
+      {
+        image: blueprint.image,
+        isLocalEnough: job.isCrash || job.kind === "restart" || isCutShort,
+        onPulling: () => worker.take({ is: "phase", number: job.number, phase: "pulling" }),
+        onProgress: (progress) => attachment?.onPull?.(progress),
+      },
+      signal,
+    );
+    signal.throwIfAborted();
+    worker.take({ is: "phase", number: job.number, phase: "creating" });
+    const isRestart = job.kind === "restart" && standing.found?.hash === blueprint.hash;
+    await launch(
+      launching,
+      {
+        id,
+        blueprint,
+        imageId,
+        isRestart,
+        isFresh: spec.execType !== "service",
+        stopSeconds: spec.stopTimeSeconds,
+        ...(attachment === undefined ? {} : { onAttached: attachment.onOutput }),
+      },
+      signal,
+    );
+  }
+
+  #launching(): LaunchingOptions {
+    const { ledger, clock, log, owner, nonce, afterStart, ensureNetwork } = this.#options;
+    const { engine } = this.#open();
+    return {
+      engine,
+      ledger,
+      clock,
+      log,
+      owner,
+      nonce,
+      afterStart,
+      slots: this.#starts,
+      ensureNetwork: (signal) => ensureNetwork(engine, signal),
+    };
+  }
+
+  #moved(worker: Worker): void {
+    const { standing, id } = worker;
+    const isGone = standing.goal.is === "unknown" && standing.found === undefined && standing.job === undefined;
+    if (isGone && !this.#options.ledger.definitions.has(id)) {
+      this.#workers.delete(id);
+      this.#told.delete(id);
+      void worker.close();
+    }
+    const { state, reason } = standsAt(standing, this.#options.clock.now());
+    const seen = `${state} ${reason} ${isWanting(standing)} ${standing.isLost}`;
+    if (this.#told.get(id) !== seen) {
+      if (this.#workers.has(id)) this.#told.set(id, seen);
+      this.#tell();
+    }
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** Asks for a pass, soon and not too often. */
+  #tell(): void {
+    if (this.#ending.signal.aborted) return;
+    for (const listener of this.#listeners) listener();
+    if (this.#look !== undefined) return;
+    const takeBack = this.#options.clock.after(LOOK_GAP_MS, () => {
+      this.#look = undefined;
+      this.#options.onLook();
+    });
+    this.#look = () => {
+      takeBack();
+      this.#look = undefined;
+    };
+  }
+}
+
+/** What keeps a definition from being started, as an error for whoever asked. */
+export function failureOf(standing: Standing): HostError | undefined {
+  const reason = standing.lastFailure;
+  return reason === undefined ? undefined : new HostError("not-started", reason);
+}

@@ -1,0 +1,223 @@
+import type { Logger } from "pino";
+import { HostError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { ContainerDetail, Engine, OutputFrame } from "../../host/engine/engine.ts";
+import type { ContainerRow, Ledger } from "./ledger.ts";
+import { CONTAINER_LABEL, engineNameOf, OWNER_LABEL, sortContainers, stateOf, type Own } from "./own-containers.ts";
+import type { Slots } from "./slots.ts";
+import type { Blueprint } from "./wanted.ts";
+
+export interface LaunchingOptions {
+  readonly engine: Engine;
+  readonly ledger: Ledger;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Uid of the node. */
+  readonly owner: () => string;
+  readonly slots: Slots;
+  readonly nonce: () => string;
+  /** Has the network that containers are attached to; rejects when it cannot be had. */
+  readonly ensureNetwork: (signal: AbortSignal) => Promise<void>;
+  /** What the engine cannot do itself for a container that runs. */
+  readonly afterStart: (detail: ContainerDetail, blueprint: Blueprint, signal: AbortSignal) => Promise<void>;
+}
+
+export interface LaunchRequest {
+  readonly id: string;
+  readonly blueprint: Blueprint;
+  readonly imageId: string;
+  /** Each run is a container of its own. */
+  readonly isFresh: boolean;
+  readonly isRestart: boolean;
+  readonly stopSeconds: number;
+  /** Takes what it says from its first byte on. */
+  readonly onAttached?: (output: AsyncIterable<OutputFrame>) => void;
+}
+
+/** Cleaning up after something that failed has this long, whoever wants it ended. */
+const CLEAN_UP_MS = 30_000;
+
+/**
+ * Has one container of a definition running and no other. What ran before is stopped only when its successor has been created, and is
+ * started again when that cannot be. A crash anywhere leaves one of the two running or stopped, and the same again finishes.
+ */
+export async function launch(options: LaunchingOptions, request: LaunchRequest, signal: AbortSignal): Promise<void> {
+  const { engine, log, slots } = options;
+  const { id, blueprint, isFresh, isRestart, stopSeconds } = request;
+  const refusal = await blueprint.check();
+  if (refusal !== undefined) throw new HostError("not-startable", refusal);
+  const own = await ownOf(options, id, signal);
+  const usable = own.find(
+    ({ row, container }) =>
+      row.hash === blueprint.hash &&
+      (isRestart || container.imageId === request.imageId) &&
+      (isRestart || !isFresh || container.state === "created"),
+  );
+  // Of two that an earlier attempt left, the successor names the one that ran before it.
+  const running = own.find((one) => one !== usable && isUp(one));
+  const former = running ?? own.find(({ row }) => row.nonce === usable?.row.replaces);
+  await slots.run(signal, async () => {
+    await options.ensureNetwork(signal);
+    const chosen = usable?.container.id ?? (await create(options, request, former?.row, signal));
+    for (const one of own) {
+      if (isUp(one) && (one !== usable || isRestart)) await engine.stopContainer(one.container.id, stopSeconds, signal);
+    }
+    try {
+      if (request.onAttached !== undefined) request.onAttached(await engine.attach(chosen, signal));
+      await engine.startContainer(chosen, signal);
+    } catch (error) {
+      await fallBack(options, chosen, usable === undefined, former, signal);
+      throw error;
+    }
+    await clearAway(
+      options,
+      own.filter(({ container }) => container.id !== chosen),
+      signal,
+    );
+    const detail = await giveName(options, id, chosen, signal);
+    if (detail !== undefined && stateOf(detail) === "running") {
+      await options
+        .afterStart(detail, blueprint, signal)
+        .catch((error: unknown) => log.warn({ container: id, err: toError(error) }, "not all limits were set"));
+    }
+  });
+}
+
+/** Clears away what a replacement that was cut short left beside the container that runs. */
+export async function tidy(options: LaunchingOptions, id: string, signal: AbortSignal): Promise<void> {
+  const own = await ownOf(options, id, signal);
+  const kept = own.find(isUp) ?? own[0];
+  if (kept === undefined) return;
+  await clearAway(
+    options,
+    own.filter((one) => one !== kept && !isUp(one)),
+    signal,
+  );
+  await giveName(options, id, kept.container.id, signal);
+}
+
+/** Ends whatever runs of a definition. */
+export async function halt(
+  options: LaunchingOptions,
+  id: string,
+  stopSeconds: number,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const one of await ownOf(options, id, signal)) {
+    if (isUp(one)) await options.engine.stopContainer(one.container.id, stopSeconds, signal);
+  }
+}
+
+/** Ends and removes everything of a definition, and forgets it. */
+export async function removeAll(
+  options: LaunchingOptions,
+  id: string,
+  stopSeconds: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const own = await ownOf(options, id, signal);
+  for (const one of own) {
+    if (isUp(one)) await options.engine.stopContainer(one.container.id, stopSeconds, signal);
+  }
+  await clearAway(options, own, signal);
+  options.ledger.dropDefinition(id);
+}
+
+/** What the engine has of a definition now, with what the ledger knows of it brought up to date. */
+export async function ownOf(options: LaunchingOptions, id: string, signal: AbortSignal): Promise<readonly Own[]> {
+  const { engine, ledger } = options;
+  const labels = [`${OWNER_LABEL}=${options.owner()}`, `${CONTAINER_LABEL}=${id}`];
+  const sorted = sortContainers(await engine.listContainers(labels, signal), ledger);
+  for (const { nonce, definition } of sorted.missing) if (definition === id) ledger.dropContainer(nonce);
+  const own = sorted.own.get(id) ?? [];
+  for (const { row, container } of own) ledger.putContainer({ ...row, engineId: container.id });
+  return own;
+}
+
+async function create(
+  { engine, ledger, clock, nonce: newNonce }: LaunchingOptions,
+  { id, blueprint }: LaunchRequest,
+  former: ContainerRow | undefined,
+  signal: AbortSignal,
+): Promise<string> {
+  const nonce = newNonce();
+  const row: ContainerRow = {
+    nonce,
+    definition: id,
+    engineId: undefined,
+    hash: blueprint.hash,
+    limits: blueprint.limitsHash,
+    createdAt: clock.now(),
+    replaces: former?.nonce,
+  };
+  ledger.putContainer(row);
+  try {
+    // Its proper name may still be that of the container which it follows.
+    const name = `${engineNameOf(id)}-${nonce.slice(0, 8)}`;
+    const created = await engine.createContainer(name, blueprint.bodyOf(nonce), signal);
+    ledger.putContainer({ ...row, engineId: created.id });
+    return created.id;
+  } catch (error) {
+    // Only a clear refusal says that there is none; anything else is found by its nonce.
+    if (error instanceof HostError && error.code === "engine-refused") ledger.dropContainer(nonce);
+    throw error;
+  }
+}
+
+/** Has what ran before running again, since its successor cannot be started. */
+async function fallBack(
+  options: LaunchingOptions,
+  successor: string,
+  isNew: boolean,
+  former: Own | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  const { engine, ledger, log } = options;
+  // Whoever wants it stopped wants this one stopped too.
+  if (signal.aborted) return;
+  const enough = AbortSignal.any([signal, AbortSignal.timeout(CLEAN_UP_MS)]);
+  try {
+    if (former !== undefined) await engine.startContainer(former.container.id, enough);
+    if (!isNew && former === undefined) return;
+    await engine.removeContainer(successor, { force: true }, enough);
+    const row = [...ledger.containers.values()].find(({ engineId }) => engineId === successor);
+    if (row !== undefined) ledger.dropContainer(row.nonce);
+  } catch (error) {
+    log.warn({ container: former?.row.definition, err: toError(error) }, "what ran before could not be started again");
+  }
+}
+
+async function clearAway(
+  { engine, ledger }: LaunchingOptions,
+  own: readonly Own[],
+  signal: AbortSignal,
+): Promise<void> {
+  for (const { row, container } of own) {
+    await engine.removeContainer(container.id, { force: true }, signal);
+    ledger.dropContainer(row.nonce);
+  }
+}
+
+/** A stranger may have the name; then it goes without. */
+async function giveName(
+  { engine, ledger, log }: LaunchingOptions,
+  id: string,
+  chosen: string,
+  signal: AbortSignal,
+): Promise<ContainerDetail | undefined> {
+  const name = engineNameOf(id);
+  const detail = await engine.inspectContainer(chosen, signal);
+  try {
+    if (detail !== undefined && detail.name !== name) await engine.renameContainer(chosen, name, signal);
+  } catch (error) {
+    if (!(error instanceof HostError && error.code === "engine-refused")) throw error;
+    log.warn({ container: id, err: error }, "the container keeps a name of its own");
+  }
+  const row = [...ledger.containers.values()].find(({ engineId }) => engineId === chosen);
+  if (row?.replaces !== undefined) ledger.putContainer({ ...row, replaces: undefined });
+  return detail;
+}
+
+function isUp({ container }: Own): boolean {
+  return stateOf(container) !== "stopped";
+}

@@ -1,0 +1,70 @@
+import type { ContainerSummary } from "../../host/engine/engine.ts";
+import type { Found } from "./decide.ts";
+import type { ContainerRow, Ledger } from "./ledger.ts";
+
+/** Labels that mark a container as ours; what they say counts only together with the ledger. */
+export const OWNER_LABEL = "io.holdfast.owner";
+export const CONTAINER_LABEL = "io.holdfast.container";
+export const NONCE_LABEL = "io.holdfast.nonce";
+
+/** The name of a definition's container in the engine. */
+export const engineNameOf = (id: string): string => `holdfast-${id}`;
+
+/** A container of the engine that the ledger knows. */
+export interface Own {
+  readonly row: ContainerRow;
+  readonly container: ContainerSummary;
+}
+
+/** What a list of all containers with our label holds. */
+export interface Sorted {
+  /** By definition, the newest first. */
+  readonly own: ReadonlyMap<string, readonly Own[]>;
+  /** Those that only claim to be ours. */
+  readonly foreign: readonly ContainerSummary[];
+  /** Rows whose container is not there. */
+  readonly missing: readonly ContainerRow[];
+}
+
+/** Tells ours from what only claims it: a container is ours by a nonce that was noted before it was made. Pure. */
+export function sortContainers(containers: Iterable<ContainerSummary>, ledger: Pick<Ledger, "containers">): Sorted {
+  const own = new Map<string, Own[]>();
+  const foreign: ContainerSummary[] = [];
+  const seen = new Set<string>();
+  for (const container of containers) {
+    const row = ledger.containers.get(container.labels[NONCE_LABEL] ?? "");
+    const isOwn =
+      row !== undefined &&
+      row.definition === container.labels[CONTAINER_LABEL] &&
+      (row.engineId === undefined || row.engineId === container.id) &&
+      !seen.has(row.nonce);
+    if (!isOwn) {
+      foreign.push(container);
+      continue;
+    }
+    seen.add(row.nonce);
+    own.set(row.definition, [...(own.get(row.definition) ?? []), { row, container }]);
+  }
+  for (const list of own.values()) list.sort((one, other) => other.row.createdAt - one.row.createdAt);
+  const missing = [...ledger.containers.values()].filter(({ nonce }) => !seen.has(nonce));
+  return { own, foreign, missing };
+}
+
+/** Of several containers of a definition that which counts: the one that runs, else the newest. */
+export function foremost(own: readonly Own[]): Own | undefined {
+  return own.find(({ container }) => stateOf(container) !== "stopped") ?? own[0];
+}
+
+/** What is found of a definition. */
+export function foundOf(own: readonly Own[]): Found | undefined {
+  const one = foremost(own);
+  if (one === undefined) return undefined;
+  const { row, container } = one;
+  const isUntidy = own.length > 1 || container.name !== engineNameOf(row.definition);
+  return { id: container.id, hash: row.hash, is: stateOf(container), exitCode: container.exitCode, isUntidy };
+}
+
+export function stateOf({ state }: Pick<ContainerSummary, "state">): Found["is"] {
+  if (state === "running" || state === "paused") return "running";
+  return state === "restarting" ? "restarting" : "stopped";
+}

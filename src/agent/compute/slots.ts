@@ -1,0 +1,49 @@
+import { untilAborted } from "../../lib/until-aborted.ts";
+
+/** Lets so many do something at once; who comes later waits, in the order of coming. */
+export class Slots {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(count: number) {
+    this.#free = count;
+  }
+
+  /** Rejects with the signal's reason when aborted before its turn. */
+  async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    await this.#enter(signal);
+    try {
+      return await work();
+    } finally {
+      this.#leave();
+    }
+  }
+
+  async #enter(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    if (this.#free > 0) {
+      this.#free -= 1;
+      return;
+    }
+    let enter = (): void => undefined;
+    const turn = new Promise<void>((resolve) => {
+      enter = resolve;
+    });
+    this.#waiting.push(enter);
+    try {
+      await untilAborted(turn, signal);
+    } catch (error) {
+      const at = this.#waiting.indexOf(enter);
+      // Its turn may have come in the moment in which it was given up.
+      if (at < 0) this.#leave();
+      else this.#waiting.splice(at, 1);
+      throw error;
+    }
+  }
+
+  #leave(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#free += 1;
+    else next();
+  }
+}

@@ -1,0 +1,36 @@
+import type { ExecActual, ExecStep } from "./plan.ts";
+
+/** A step for people: which container, what becomes of it, and whether it stops for it. Pure. */
+export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
+  if ("volumes" in step) {
+    if (step.kind === "create volume") return `volume ${step.subject}: makes its directory`;
+    return step.kind === "check volumes"
+      ? "sees to the volumes"
+      : `volume ${step.subject}: goes into quarantine for a day`;
+  }
+  if (!("wanted" in step)) {
+    if (step.kind === "suspend") return `${step.name}: stops while the node is inactive`;
+    return `${step.name}: stops and removes the container; its volumes stay`;
+  }
+  const { spec, blueprint } = step.wanted;
+  const image = blueprint?.image.reference ?? `${spec.image.repository}:${spec.image.tag}`;
+  switch (step.kind) {
+    case "create":
+      return `${spec.name} from ${image}`;
+    case "replace": {
+      const before = seen.works.get(spec.id)?.container?.image;
+      const change = before === undefined || before === image ? image : `${before} → ${image}`;
+      return `${spec.name}: ${change}; stops once its successor is ready to start`;
+    }
+    case "start":
+      return `${spec.name} from ${image}, as it is`;
+    case "stop":
+      return `${spec.name}: stops`;
+    case "update":
+      return `${spec.name}: other limits; it goes on`;
+    case "adopt":
+      return `${spec.name}: runs already, and is left as it is`;
+    case "define":
+      return spec.execType === "service" ? `${spec.name}: nothing starts now` : `${spec.name}: runs when it is due`;
+  }
+}

@@ -1,0 +1,262 @@
+import { isDeepStrictEqual } from "node:util";
+import type { ContainerSpec, ExecConfig, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import { isWanting, standsAt, type Goal } from "../../compute/decide.ts";
+import type { Seen, WorkView } from "../../compute/keeper.ts";
+import type { Blueprint, Wanted } from "../../compute/wanted.ts";
+import type { Issue, Step } from "../../reconcile/section.ts";
+import { allotAddresses, type AddressPlan } from "./addresses.ts";
+import { compileContainer, restartPolicyOf, type Compiled, type Placement } from "./compile.ts";
+
+export interface ExecDesired {
+  readonly config: ExecConfig;
+  /** Definitions that cannot be read; what there is of them stays as it is. */
+  readonly unreadable: ReadonlySet<string>;
+}
+
+/** Volumes as far as they are known. */
+export interface VolumesSeen {
+  /** On record and in use, by name. */
+  readonly kept: ReadonlySet<string>;
+  /** Whether they were looked after since the agent began, and nothing is due. */
+  readonly isSettled: boolean;
+  /** What keeps one from being used. */
+  readonly troubles: readonly { readonly name: string; readonly reason: string }[];
+}
+
+/** What is there, and everything else that decides what a definition becomes. */
+export interface ExecActual {
+  readonly seen: Seen;
+  readonly isActive: boolean;
+  /** Of the documents in force. */
+  readonly version: string;
+  /** Undefined while the engine has not said what the machine has. */
+  readonly placement: Omit<Placement, "nonce" | "address"> | undefined;
+  readonly addresses: AddressPlan;
+  readonly volumes: VolumesSeen;
+  /** Why a definition must not be started as the machine is now. */
+  readonly check: (spec: ContainerSpec) => Promise<string | undefined>;
+}
+
+/** What is done to the container of one definition, of which `subject` is the id, or to volumes, all of which go together. */
+export type ExecStep = Step &
+  (
+    | {
+        readonly kind: "create" | "replace" | "start" | "stop" | "update" | "adopt" | "define";
+        readonly wanted: Wanted;
+      }
+    | { readonly kind: "suspend" | "remove"; readonly name: string }
+    | {
+        readonly kind: "create volume" | "put volume away" | "check volumes";
+        readonly volumes: readonly VolumeSpec[];
+        readonly used: ReadonlySet<string>;
+      }
+  );
+
+/** How long a new service without any extended part waits for the rest of its definition. */
+export const HOLD_MS = 75_000;
+const MAX_ISSUES = 1000;
+
+/** The steps from what there is to what is desired. Pure. */
+export function planExec(desired: ExecDesired, actual: ExecActual): readonly ExecStep[] {
+  const { seen, isActive, placement } = actual;
+  if (seen.engine.state !== "well") return [];
+  if (!isActive) return [...seen.works.values()].flatMap(suspension);
+  if (placement === undefined) return [];
+  const ids = new Set(desired.config.containers.map(({ id }) => id));
+  const removals = [...seen.works.values()]
+    .filter(({ id, standing }) => !ids.has(id) && !desired.unreadable.has(id) && standing.goal.is !== "gone")
+    .map(({ id, row }): ExecStep => ({
+      kind: "remove",
+      subject: id,
+      guarded: false,
+      removes: true,
+      name: row?.name ?? id,
+    }));
+  return [
+    ...removals,
+    ...volumeSteps(desired, actual),
+    ...wantedOf(desired, actual).flatMap((wanted) => stepOf(wanted, seen.works.get(wanted.spec.id))),
+  ];
+}
+
+/** What keeps definitions from being as they are wanted. Pure. */
+export function waitingExec(desired: ExecDesired, actual: ExecActual): readonly Issue[] {
+  const { seen } = actual;
+  if (seen.engine.state === "unwell") {
+    const message = `exec: the container engine does not answer: ${seen.engine.reason}`;
+    return [{ path: "exec", code: "engine-unwell", message: message.slice(0, 1024) }];
+  }
+  if (seen.engine.state === "unknown" || (seen.engine.state === "well" && seen.info === undefined)) {
+    return [{ path: "exec", code: "engine-unwell", message: "exec: the container engine has not answered yet" }];
+  }
+  const paths = new Map(desired.config.containers.map(({ id, path }) => [id, path]));
+  const volumePaths = new Map(desired.config.volumes.map(({ name, path }) => [name, path]));
+  const volumes = actual.volumes.troubles.map(({ name, reason }): Issue => {
+    const path = volumePaths.get(name) ?? "exec.volumes";
+    return { path, code: "volume-unusable", message: `${path}: ${name}: ${reason}`.slice(0, 1024) };
+  });
+  const works = [...seen.works.values()].flatMap((work) => waitOf(work, paths.get(work.id), seen.now));
+  return [...volumes, ...works].slice(0, MAX_ISSUES);
+}
+
+/** What is wanted of each definition, in their order. Pure. */
+export function wantedOf({ config }: ExecDesired, actual: ExecActual): readonly Wanted[] {
+  const { seen, placement, addresses } = actual;
+  if (placement === undefined) return [];
+  const kept = new Map(
+    [...seen.works.values()].flatMap(({ id, row }) => (row?.address === undefined ? [] : [[id, row.address] as const])),
+  );
+  const allotted = allotAddresses(config.containers, kept, addresses);
+  return config.containers.map((spec) => {
+    const address = allotted.get(spec.id);
+    return oneWanted(spec, { ...placement, ...(address === undefined ? {} : { address }) }, actual);
+  });
+}
+
+function oneWanted(spec: ContainerSpec, placement: Omit<Placement, "nonce">, actual: ExecActual): Wanted {
+  const { version, check } = actual;
+  const view = actual.seen.works.get(spec.id);
+  const compiled = compileContainer(spec, { ...placement, nonce: "" });
+  if ("refused" in compiled) {
+    const hash = view?.wanted?.blueprint?.hash ?? view?.row?.byHand ?? view?.standing.found?.hash ?? "";
+    const goal = goalOf(spec, hash, placement, { obstacle: compiled.refused, heldUntil: undefined });
+    const isForbidden = !compiled.isPassing && isRunningNow(spec, placement, view);
+    return { spec, goal: isForbidden ? { ...goal, enabled: false } : goal, blueprint: undefined, version };
+  }
+  const heldUntil = heldOf(spec, actual, view);
+  return {
+    spec,
+    goal: goalOf(spec, compiled.hash, placement, { obstacle: undefined, heldUntil }),
+    blueprint: blueprintOf(spec, compiled, placement, check),
+    version,
+  };
+}
+
+/** Volumes are made before what mounts them, and put away when neither a definition nor a container has them. */
+function volumeSteps({ config }: ExecDesired, { seen, volumes: { kept, isSettled } }: ExecActual): readonly ExecStep[] {
+  const { volumes } = config;
+  const specs = [...config.containers, ...[...seen.works.values()].flatMap(({ wanted }) => wanted?.spec ?? [])];
+  const used = new Set(
+    specs.flatMap(({ mounts }) => mounts.flatMap(({ kind, source }) => (kind === "volume" ? [source] : []))),
+  );
+  const step = (kind: "create volume" | "put volume away" | "check volumes", subject: string): ExecStep => ({
+    kind,
+    subject,
+    guarded: false,
+    volumes,
+    used,
+  });
+  const names = new Set(volumes.map(({ name }) => name));
+  const steps = [
+    ...volumes.filter(({ name }) => !kept.has(name)).map(({ name }) => step("create volume", name)),
+    ...[...kept].filter((name) => !names.has(name) && !used.has(name)).map((name) => step("put volume away", name)),
+  ];
+  return steps.length === 0 && !isSettled && kept.size > 0 ? [step("check volumes", "volumes")] : steps;
+}
+
+/** Whether the very thing that is forbidden is what runs. */
+function isRunningNow(spec: ContainerSpec, placement: Omit<Placement, "nonce">, view: WorkView | undefined): boolean {
+  const policy = { ...placement.policy, allowPrivileged: true };
+  const compiled = compileContainer(spec, { ...placement, policy, nonce: "" });
+  return "hash" in compiled && compiled.hash === view?.standing.found?.hash;
+}
+
+function goalOf(
+  spec: ContainerSpec,
+  hash: string,
+  { volumes }: Pick<Placement, "volumes">,
+  rest: { readonly obstacle: string | undefined; readonly heldUntil: number | undefined },
+): Extract<Goal, { is: "kept" }> {
+  const hasEncrypted = spec.mounts.some(({ kind, source }) => {
+    const volume = kind === "volume" ? volumes(source) : undefined;
+    return volume !== undefined && "isEncrypted" in volume && volume.isEncrypted;
+  });
+  const { execType, enabled } = spec;
+  return { is: "kept", hash, execType, enabled, engineRestarts: restartPolicyOf(spec, hasEncrypted) !== "no", ...rest };
+}
+
+function blueprintOf(
+  spec: ContainerSpec,
+  compiled: Compiled,
+  placement: Omit<Placement, "nonce">,
+  check: ExecActual["check"],
+): Blueprint {
+  const { hash, limitsHash, image, update, memoryHighBytes } = compiled;
+  return {
+    hash,
+    limitsHash,
+    image: { ...image, repository: spec.image.repository },
+    update,
+    memoryHighBytes,
+    address: spec.ip ?? placement.address,
+    bodyOf: (nonce) => {
+      const made = compileContainer(spec, { ...placement, nonce });
+      return "body" in made ? made.body : compiled.body;
+    },
+    check: () => check(spec),
+  };
+}
+
+/** A new service that is not whole may get the rest with the next document. */
+function heldOf(spec: ContainerSpec, { seen, version }: ExecActual, view: WorkView | undefined): number | undefined {
+  if (spec.execType !== "service" || spec.isExtended || view?.standing.found !== undefined) return undefined;
+  const row = view?.row;
+  if (row === undefined) return seen.now + HOLD_MS;
+  const until = row.firstSeen + HOLD_MS;
+  return row.firstVersion === version && until > seen.now ? until : undefined;
+}
+
+function stepOf(wanted: Wanted, view: WorkView | undefined): readonly ExecStep[] {
+  const kind = kindOf(wanted, view);
+  return kind === undefined ? [] : [{ kind, subject: wanted.spec.id, guarded: false, wanted }];
+}
+
+type Kind = Extract<ExecStep, { wanted: Wanted }>["kind"];
+
+function kindOf(wanted: Wanted, view: WorkView | undefined): Kind | undefined {
+  const { goal, blueprint } = wanted;
+  if (goal.is !== "kept") return undefined;
+  const found = view?.standing.found;
+  const isUp = found !== undefined && found.is !== "stopped";
+  if (view !== undefined && isTold(wanted, view)) {
+    if (view.standing.isLost && goal.execType === "service") return "create";
+    const isOther = isUp && found.hash === goal.hash && blueprint !== undefined && view.limits !== blueprint.limitsHash;
+    return isOther && view.standing.job === undefined ? "update" : undefined;
+  }
+  if (!goal.enabled) return isUp ? "stop" : "define";
+  const isDue = goal.execType === "service" && view?.row?.byHand !== goal.hash;
+  const isHeld = goal.heldUntil !== undefined || goal.obstacle !== undefined;
+  if (found === undefined) return isDue && !isHeld ? "create" : "define";
+  if (found.hash !== goal.hash) return isDue && !isHeld ? "replace" : "define";
+  if (isUp) return view?.wanted === undefined ? "adopt" : "define";
+  return isDue && !isHeld ? "start" : "define";
+}
+
+/** Whether the keeper has been told just this. */
+function isTold({ spec, goal, blueprint }: Wanted, { wanted, standing }: WorkView): boolean {
+  const told = standing.goal;
+  if (wanted === undefined || told.is !== "kept" || goal.is !== "kept") return false;
+  const { heldUntil, ...rest } = goal;
+  const { heldUntil: toldHeld, ...toldRest } = told;
+  const isReleased = heldUntil === undefined && toldHeld !== undefined && standing.found === undefined;
+  if (isReleased || !isDeepStrictEqual(rest, toldRest)) return false;
+  if (!isDeepStrictEqual(wanted.blueprint?.image, blueprint?.image)) return false;
+  return isDeepStrictEqual({ ...wanted.spec, path: "" }, { ...spec, path: "" });
+}
+
+function suspension({ id, row, standing }: WorkView): readonly ExecStep[] {
+  const isUp = standing.found !== undefined && standing.found.is !== "stopped";
+  if (standing.goal.is === "suspended" || (standing.goal.is === "unknown" && !isUp)) return [];
+  return [{ kind: "suspend", subject: id, guarded: false, removes: true, name: row?.name ?? id }];
+}
+
+function waitOf(work: WorkView, path: string | undefined, now: number): readonly Issue[] {
+  const { standing, wanted, row, id } = work;
+  const isFailing = standing.goal.is === "kept" && standing.goal.obstacle !== undefined;
+  if (standing.goal.is === "unknown" || !(isWanting(standing) || isFailing)) return [];
+  const { state, reason } = standsAt(standing, now);
+  const at = path ?? wanted?.spec.path ?? "exec";
+  const name = row?.name ?? id;
+  const why = reason ?? (standing.goal.is === "gone" ? "is being removed" : state);
+  return [{ path: at.slice(0, 512), code: state, message: `${at}: ${name}: ${why}`.slice(0, 1024) }];
+}

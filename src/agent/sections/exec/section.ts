@@ -1,0 +1,121 @@
+import { HostError, InternalError } from "../../../errors.ts";
+import { readExec } from "../../../protocol/sections/read-exec.ts";
+import type { VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import { isObject } from "../../../protocol/sections/forms.ts";
+import { standsAt } from "../../compute/decide.ts";
+import { WIRE_STATES } from "../../compute/compute.ts";
+import type { Keeper, Seen } from "../../compute/keeper.ts";
+import type { Section } from "../../reconcile/section.ts";
+import { describeExecStep } from "./describe.ts";
+import { planExec, waitingExec, type ExecActual, type ExecDesired, type ExecStep } from "./plan.ts";
+
+export interface ExecOptions {
+  readonly keeper: Pick<Keeper, "isUsed" | "look" | "want" | "update" | "suspend" | "drop" | "settled" | "workers">;
+  /** Everything but the engine's own that decides what a definition becomes. */
+  readonly surroundings: (seen: Seen, desired: ExecDesired | undefined) => Promise<Omit<ExecActual, "seen">>;
+  /** Makes the volumes that are wanted, and puts away what neither is nor is in use. */
+  readonly settleVolumes: (
+    volumes: readonly VolumeSpec[],
+    used: ReadonlySet<string>,
+    signal: AbortSignal,
+  ) => Promise<void>;
+  readonly unsupported: () => string | undefined;
+}
+
+const DEADLINE_MS = 60_000;
+/** How long a pass waits for what ends by itself; what takes longer goes on without it. */
+const SETTLE_MS = 25_000;
+/** Above what it takes to find out that an engine hangs. */
+const LOOK_MS = 10_000;
+
+/** `exec`: the containers of this node, each by its definition. */
+export function execSection(options: ExecOptions): Section<ExecDesired, ExecActual, ExecStep> {
+  const { keeper, surroundings, settleVolumes, unsupported } = options;
+
+  async function applyAll(steps: readonly ExecStep[], signal: AbortSignal): Promise<void> {
+    // One look after them sees to all volumes.
+    const volumes = steps.find((step) => "volumes" in step);
+    if (volumes !== undefined) await settleVolumes(volumes.volumes, volumes.used, signal);
+    for (const step of steps) if (!("volumes" in step)) await hand(step, signal);
+    await keeper.settled(
+      steps.map(({ subject }) => subject),
+      SETTLE_MS,
+      signal,
+    );
+  }
+
+  async function hand(step: Exclude<ExecStep, { volumes: unknown }>, signal: AbortSignal): Promise<void> {
+    switch (step.kind) {
+      case "remove":
+        return keeper.drop(step.subject);
+      case "suspend":
+        return keeper.suspend(step.subject);
+      case "update":
+        return keeper.update(step.wanted, signal);
+      default:
+        return keeper.want(step.wanted);
+    }
+  }
+
+  return {
+    name: "exec",
+    needsDataPlane: true,
+    deadlineMs: DEADLINE_MS,
+    unsupported,
+    parse(raw) {
+      const { config, rejected, notices, isUnusable = false } = readExec(raw);
+      const read = new Set(config.containers.map(({ id }) => id));
+      const unreadable = new Set(idsOf(raw).filter((id) => !read.has(id)));
+      return { desired: { config, unreadable }, rejected, notices, isUnusable };
+    },
+    async observe(signal, desired) {
+      const isWanted = desired !== undefined && desired.config.containers.length + desired.config.volumes.length > 0;
+      const seen = isWanted || keeper.isUsed ? await lookSoon(signal) : NOTHING;
+      return { seen, ...(await surroundings(seen, desired)) };
+    },
+    plan: planExec,
+    describe: describeExecStep,
+    undo: () => undefined,
+    apply: (step, signal) => applyAll([step], signal),
+    applyAll,
+    waits: waitingExec,
+    report: ({ seen }) => reportOf(seen),
+  };
+
+  async function lookSoon(signal: AbortSignal): Promise<Seen> {
+    try {
+      return await keeper.look(AbortSignal.any([signal, AbortSignal.timeout(LOOK_MS)]));
+    } catch (error) {
+      signal.throwIfAborted();
+      throw error instanceof HostError ? error : new InternalError("internal", "the keeper does not answer");
+    }
+  }
+}
+
+const NOTHING: Seen = { engine: { state: "unused" }, info: undefined, now: 0, works: new Map(), foreign: [] };
+
+/** Counts by state; names are the business of whoever asks for them. */
+function reportOf({ engine, works, foreign, now }: Seen): Readonly<Record<string, unknown>> {
+  const counts = { RUNNING: 0, INITIALIZING: 0, STOPPED: 0 };
+  let unhealthy = 0;
+  for (const { standing, container } of works.values()) {
+    counts[WIRE_STATES[standsAt(standing, now).state]] += 1;
+    if (container?.health === "unhealthy") unhealthy += 1;
+  }
+  return {
+    containers: works.size,
+    running: counts.RUNNING,
+    initializing: counts.INITIALIZING,
+    stopped: counts.STOPPED,
+    unhealthy,
+    foreign: foreign.length,
+    engine: engine.state,
+  };
+}
+
+/** The ids that the section names, whatever else is wrong with it. */
+function idsOf(raw: unknown): readonly string[] {
+  const list = isObject(raw) ? raw["commands"] : undefined;
+  if (!Array.isArray(list)) return [];
+  return list.flatMap((item: unknown) => (isObject(item) && typeof item["id"] === "string" ? [item["id"]] : []));
+}

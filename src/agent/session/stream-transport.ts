@@ -1,0 +1,26 @@
+import type { Dialler } from "../../host/dial.ts";
+import { webSocketFrames, type FrameSocket } from "../../host/frame-socket.ts";
+import { STREAM_PATH } from "../../protocol/envelope.ts";
+import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol/streams.ts";
+import { transportDial, upgrade, type TransportRequest } from "./transport.ts";
+
+/**
+ * Dials the control plane for one stream, in the same way as for the session, whose address `request` names.
+ * @throws {SessionError} the dialler's, or `upgrade-refused` when the ticket was not taken.
+ */
+export type OpenStream = (request: TransportRequest, ticket: string, signal: AbortSignal) => Promise<FrameSocket>;
+
+/** Streams over a dialler. */
+export function streamTransport(dialler: Dialler, now: () => number): OpenStream {
+  return async (request, ticket, signal) => {
+    const url = new URL(STREAM_PATH, request.url);
+    const { socket } = await dialler.dial(transportDial(request), signal);
+    const offer = {
+      protocol: STREAM_SUBPROTOCOL,
+      maxBytes: STREAM_LIMITS.takenFrameBytes,
+      timeoutMs: request.timeoutMs,
+      headers: { [TICKET_HEADER]: ticket },
+    };
+    return webSocketFrames(await upgrade(url, socket, offer, signal, now));
+  };
+}

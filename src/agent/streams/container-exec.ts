@@ -1,0 +1,110 @@
+import { HostError, InputError, toError } from "../../errors.ts";
+import type { Terminal } from "../../host/engine/engine.ts";
+import { withinTime } from "../../lib/within-time.ts";
+import { LocalContainerExec, type StreamCommand, type StreamEnd } from "../../protocol/streams.ts";
+import type { Compute } from "../compute/compute.ts";
+import { readParams, type OpenedStream, type StreamKind } from "./kind.ts";
+import type { StreamLink } from "./stream-link.ts";
+
+const EXIT_CODE_MS = 5000;
+const RESIZE_MS = 5000;
+const END_OF_TRANSMISSION = "\u0004"; // what termios(3) calls VEOF
+
+/** A terminal in a container: a shell or, from this machine, a command. It dies with its stream. */
+export function containerExec(compute: () => Pick<Compute, "terminal"> | undefined): StreamKind {
+  return {
+    kind: "container-exec",
+    needsDataPlane: true,
+    agents: false,
+    async open(params, signal) {
+      const { container, cols, rows, command } = readParams(LocalContainerExec, params);
+      const there = compute();
+      if (there === undefined) throw new InputError("not-configured", "no container is configured on this node");
+      const size = { columns: cols, rows, ...(command.length === 0 ? {} : { command }) };
+      return new OpenTerminal(container, await there.terminal(container, size, signal));
+    },
+  };
+}
+
+class OpenTerminal implements OpenedStream {
+  readonly subject: string;
+  readonly #terminal: Terminal;
+  readonly #over = new AbortController();
+  #hasEnded = false;
+  #closing: Promise<void> | undefined;
+  #wanted: { readonly columns: number; readonly rows: number } | undefined;
+  #isResizing = false;
+
+  constructor(subject: string, terminal: Terminal) {
+    this.subject = subject;
+    this.#terminal = terminal;
+    // It may break before anybody carries it.
+    terminal.stream.on("error", () => undefined);
+  }
+
+  async carry(link: StreamLink, signal: AbortSignal): Promise<StreamEnd> {
+    const { stream } = this.#terminal;
+    await new Promise<void>((resolve, reject) => {
+      const onAbort = (): void => reject(toError(signal.reason));
+      signal.addEventListener("abort", onAbort, { once: true });
+      const clear = (): void => signal.removeEventListener("abort", onAbort);
+      stream.once("end", () => {
+        clear();
+        resolve();
+      });
+      stream.once("error", (error: Error) =>
+        reject(new HostError("exec-failed", `the terminal broke off: ${error.message}`, { cause: error })),
+      );
+      stream.once("close", () => reject(new HostError("exec-failed", "the terminal broke off")));
+      if (signal.aborted) return onAbort();
+      link.pipe(stream);
+      stream.pipe(link, { end: false });
+    });
+    link.unpipe(stream);
+    const code = await this.#terminal.exitCode(withinTime(signal, EXIT_CODE_MS)).catch(() => undefined);
+    // One of which nobody knows whether it has ended is ended.
+    this.#hasEnded = code !== undefined;
+    return { type: "exit", code: code ?? null };
+  }
+
+  command(command: StreamCommand): void {
+    switch (command.type) {
+      case "resize":
+        this.#wanted = { columns: command.cols, rows: command.rows };
+        void this.#resize();
+        return;
+      case "close":
+        if (this.#terminal.stream.writable) this.#terminal.stream.write(END_OF_TRANSMISSION);
+    }
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#end();
+    return this.#closing;
+  }
+
+  async #end(): Promise<void> {
+    this.#over.abort(new InputError("cancelled", "the terminal is closed"));
+    try {
+      if (!this.#hasEnded) await this.#terminal.kill();
+    } finally {
+      this.#terminal.stream.destroy();
+    }
+  }
+
+  /** One call at a time; of the sizes that come meanwhile only the last counts. */
+  async #resize(): Promise<void> {
+    if (this.#isResizing) return;
+    this.#isResizing = true;
+    try {
+      while (this.#wanted !== undefined && !this.#over.signal.aborted) {
+        const { columns, rows } = this.#wanted;
+        this.#wanted = undefined;
+        // A window that stays as it was is no reason to lose the terminal.
+        await this.#terminal.resize(columns, rows, withinTime(this.#over.signal, RESIZE_MS)).catch(() => undefined);
+      }
+    } finally {
+      this.#isResizing = false;
+    }
+  }
+}

@@ -1,0 +1,224 @@
+import type { Logger } from "pino";
+import { AgentError, HostError, InputError, SessionError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { FrameSocket } from "../../host/frame-socket.ts";
+import { withinTime } from "../../lib/within-time.ts";
+import type { StreamClaims } from "../../protocol/claims.ts";
+import { isErrorCode } from "../../protocol/error-codes.ts";
+import { MAX_STREAMS, STREAM_IDLE_MS, STREAM_OPEN_MS, streamError, type StreamEnd } from "../../protocol/streams.ts";
+import type { NodeState, NodeType } from "../../protocol/values.ts";
+import type { OpenStream } from "../session/stream-transport.ts";
+import type { TransportRequest } from "../session/transport.ts";
+import type { OpenedStream, StreamKind } from "./kind.ts";
+import { StreamLink } from "./stream-link.ts";
+
+export interface StreamsOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly kinds: readonly StreamKind[];
+  readonly dial: OpenStream;
+  readonly node: () => { readonly type: NodeType; readonly state: NodeState };
+}
+
+/** An order of the control plane that was verified and judged (`judgeStream`). */
+export interface StreamOrder {
+  readonly claims: StreamClaims;
+  readonly ticket: string;
+  /** How the session is dialled: the stream goes to the same place. */
+  readonly target: TransportRequest;
+  /** Aborted when the session ends, and the stream with it. */
+  readonly session: AbortSignal;
+}
+
+/** Something that is open and waits for its other side. */
+export interface PreparedStream {
+  /** Joins it to the other side, which is given up when it gives no sign of life for `silentMs`; resolves once it is over. Never rejects. */
+  join(socket: FrameSocket, signal: AbortSignal, silentMs?: number): Promise<void>;
+  discard(): Promise<void>;
+}
+
+const LOOK_MS = 15_000;
+const LAST_WORDS_MS = 2000;
+/** The control plane pings four times in this. */
+const SILENT_MS = 60_000;
+/** Orders that are remembered until they have expired, so that none is obeyed twice. */
+const MAX_ORDERS = 1024;
+
+/** The streams of this node: at most eight, each joined to one program and ended with its other side. */
+export class Streams {
+  readonly #options: StreamsOptions;
+  readonly #kinds: ReadonlyMap<string, StreamKind>;
+  readonly #obeyed = new Map<string, number>();
+  readonly #work = new Set<Promise<void>>();
+  readonly #closing = new AbortController();
+  #open = 0;
+
+  constructor(options: StreamsOptions) {
+    this.#options = options;
+    this.#kinds = new Map(options.kinds.map((kind) => [kind.kind, kind]));
+  }
+
+  /**
+   * Obeys an order: resolves once that which the stream leads to is open, and dials then.
+   * @throws {InputError} `replayed`, `busy`, `not-supported`, `inactive`; what the kind throws.
+   */
+  async obey({ claims, ticket, target, session }: StreamOrder): Promise<void> {
+    this.#remember(claims);
+    const { kind, params, user, jti } = claims;
+    const prepared = await this.prepare(kind, params, user, session);
+    const signal = AbortSignal.any([session, this.#closing.signal]);
+    void this.#track(async () => {
+      try {
+        const socket = await this.#options.dial(target, ticket, withinTime(signal, STREAM_OPEN_MS));
+        await prepared.join(socket, session, SILENT_MS);
+      } catch (error) {
+        this.#options.log.warn({ id: jti, kind, reason: toError(error).message }, "stream could not be dialled");
+      } finally {
+        await prepared.discard();
+      }
+    });
+  }
+
+  /** Opens what a stream leads to. Whoever asked joins or discards it. @throws as `obey`. */
+  async prepare(kind: string, params: unknown, user: string, signal: AbortSignal): Promise<PreparedStream> {
+    const found = this.#admit(kind);
+    this.#open += 1;
+    const free = once(() => {
+      this.#open -= 1;
+    });
+    const closing = this.#closing.signal;
+    let opened: OpenedStream;
+    try {
+      opened = await found.open(params, withinTime(AbortSignal.any([signal, closing]), STREAM_OPEN_MS));
+    } catch (error) {
+      free();
+      throw timedOut(error);
+    }
+    const { subject } = opened;
+    const log = this.#options.log.child({ kind, subject, user });
+    const discard = async (): Promise<void> => {
+      await opened.close().catch((error: unknown) => log.warn({ err: toError(error) }, "stream not let go"));
+      free();
+    };
+    return {
+      discard,
+      join: (socket, other, silentMs = Infinity) =>
+        this.#track(async () => {
+          log.info("stream opened");
+          const signal = AbortSignal.any([other, closing]);
+          const end = await this.#serve(opened, socket, signal, silentMs).catch((error: unknown) => endOf(error));
+          await discard();
+          const how = end.type === "exit" ? { exitCode: end.code } : { code: end.code, reason: end.message };
+          log.info(how, "stream ended");
+        }),
+    };
+  }
+
+  /** Ends every stream; resolves once their programs are gone. */
+  async close(): Promise<void> {
+    this.#closing.abort(new HostError("interrupted", "the node is stopping"));
+    await Promise.all(this.#work);
+  }
+
+  #admit(name: string): StreamKind {
+    const kind = this.#kinds.get(name);
+    if (kind === undefined) throw new InputError("not-supported", `no stream is of the kind ${name}`);
+    const { type, state } = this.#options.node();
+    if (type === "Agent" && !kind.agents) throw new InputError("not-supported", `${name} exists on appliances only`);
+    if (state === "INACTIVE" && kind.needsDataPlane) throw new InputError("inactive", `the node is INACTIVE`);
+    if (this.#closing.signal.aborted) throw new InputError("busy", "the node is stopping");
+    if (this.#open >= MAX_STREAMS) throw new InputError("busy", `${MAX_STREAMS} streams are open on this node`);
+    return kind;
+  }
+
+  #remember({ jti, iat, exp }: StreamClaims): void {
+    const now = this.#options.clock.elapsed();
+    for (const [id, until] of this.#obeyed) if (until < now) this.#obeyed.delete(id);
+    if (this.#obeyed.has(jti)) throw new InputError("replayed", `stream ${jti} was opened before`);
+    if (this.#obeyed.size >= MAX_ORDERS) throw new InputError("busy", "too many streams were asked for");
+    // Session time may differ from the signer's by the leeway that the judge grants.
+    this.#obeyed.set(jti, now + (exp - iat + 120) * 1000);
+  }
+
+  async #serve(opened: OpenedStream, socket: FrameSocket, signal: AbortSignal, silentMs: number): Promise<StreamEnd> {
+    const { clock } = this.#options;
+    const over = new AbortController();
+    const link = new StreamLink({ socket, clock, onCommand: (command) => opened.command(command) });
+    const onAbort = (): void => over.abort(signal.reason);
+    link.once("close", () => over.abort(new SessionError("cancelled", "the other side is gone")));
+    if (signal.aborted) onAbort();
+    else signal.addEventListener("abort", onAbort, { once: true });
+    const stopLooking = this.#watch(link, silentMs, (reason) => over.abort(reason));
+    try {
+      const end = await opened.carry(link, over.signal).catch((error: unknown) => endOf(error));
+      await opened.close();
+      // Who reads slowly gets all that was written, but is not waited for once it was cut short.
+      const limit = over.signal.aborted ? clock.sleep(LAST_WORDS_MS) : aborted(over.signal);
+      await Promise.race([link.finish(end), limit]);
+      return end;
+    } finally {
+      stopLooking();
+      signal.removeEventListener("abort", onAbort);
+      link.destroy();
+    }
+  }
+
+  /** Ends what nothing passes through, and what the other side has left without a word. */
+  #watch(link: StreamLink, silentMs: number, end: (reason: Error) => void): () => void {
+    const { clock } = this.#options;
+    let { carried } = link;
+    let movedAt = clock.elapsed();
+    let cancel = (): void => undefined;
+    const look = (): void => {
+      const now = clock.elapsed();
+      if (carried !== link.carried) movedAt = now;
+      ({ carried } = link);
+      if (now - movedAt >= STREAM_IDLE_MS) end(new SessionError("timeout", "nothing was sent either way for an hour"));
+      if (!link.isHeldBack && now - link.heardAt > silentMs) {
+        end(new SessionError("timeout", "the control plane fell silent"));
+      }
+      cancel = clock.after(LOOK_MS, look);
+    };
+    cancel = clock.after(LOOK_MS, look);
+    return () => cancel();
+  }
+
+  async #track(work: () => Promise<void>): Promise<void> {
+    const running = work();
+    this.#work.add(running);
+    try {
+      await running;
+    } finally {
+      this.#work.delete(running);
+    }
+  }
+}
+
+function once(run: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (!isDone) run();
+    isDone = true;
+  };
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
+/** What is told of a failure: its own words when it was thrown on purpose, nothing of a bug's inside. */
+function endOf(thrown: unknown): StreamEnd {
+  if (thrown instanceof AgentError) {
+    const code = thrown instanceof SessionError ? "offline" : "internal";
+    return streamError(isErrorCode(thrown.code) ? thrown.code : code, thrown.message);
+  }
+  return streamError("internal", "internal error");
+}
+
+function timedOut(thrown: unknown): unknown {
+  const isLate = thrown instanceof Error && thrown.name === "TimeoutError";
+  return isLate ? new HostError("timeout", `it did not open within ${STREAM_OPEN_MS / 1000} s`) : thrown;
+}

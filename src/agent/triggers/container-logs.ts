@@ -1,0 +1,25 @@
+import { InputError } from "../../errors.ts";
+import { ContainerLogs } from "../../protocol/trigger-bodies.ts";
+import type { Compute } from "../compute/compute.ts";
+import { decodeOutput } from "../compute/decode-output.ts";
+import type { StreamTrigger } from "./trigger.ts";
+
+/** What the current run of a container has said and says; who waits for the whole answer gets what is there. */
+export function containerLogs(compute: () => Pick<Compute, "logs"> | undefined): StreamTrigger<ContainerLogs> {
+  return {
+    event: "container-logs",
+    kind: "stream",
+    request: ContainerLogs,
+    deadlineMs: 60_000,
+    needsDataPlane: false,
+    readOnly: true,
+    agents: false,
+    async handle({ container, follow, lines }, { emit, signal, wait }) {
+      const there = compute();
+      if (there === undefined) throw new InputError("not-configured", "no container is configured on this node");
+      const frames = there.logs(container, { follow: follow && !wait, lines }, signal);
+      for await (const { stream, data } of decodeOutput(frames)) await emit({ kind: stream, data });
+      return { exitCode: 0 };
+    },
+  };
+}

@@ -1,0 +1,124 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { RepositoryName } from "../../protocol/registry.ts";
+import { tgrn } from "../model/permissions.ts";
+import { REGISTRY_SERVICE, type RegistryAccess } from "../registry/registry-tokens.ts";
+import { identify, type Caller } from "./caller.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { Problem, violations } from "./shapes.ts";
+
+const SCOPE = /^repository(?:\([a-z0-9]+\))?:([^:]{1,255}):([a-z*,]{1,64})$/;
+const MAX_SCOPES = 16;
+const PERMISSIONS: ReadonlyMap<string, string> = new Map([
+  ["pull", "repositories::read"],
+  ["push", "repositories::modify"],
+  ["delete", "repositories::modify"],
+]);
+
+const Token = z
+  .strictObject({ token: z.string(), access_token: z.string(), expires_in: z.int(), issued_at: z.string() })
+  .meta({ id: "RegistryToken" });
+
+/** Whoever asks for a token, and what it may do with a repository. */
+interface Bearer {
+  readonly name: string;
+  readonly may: (repository: string, action: string) => boolean;
+}
+
+/**
+ * The token server of the registry (Docker Registry v2 authentication): nodes come with the credential of `registry.token`, people
+ * with any name and an API key or an access token as the password.
+ */
+export function registryTokenRoutes(deps: ApiDeps): readonly Route[] {
+  return [
+    route({
+      method: "GET",
+      path: "/registry/token",
+      operationId: "issueRegistryToken",
+      summary: "Exchange HTTP Basic credentials for a token that the registry accepts",
+      tag: "Repositories",
+      access: { to: "all" },
+      query: z.object({
+        service: z.literal(REGISTRY_SERVICE, { error: `must be ${REGISTRY_SERVICE}` }),
+        scope: z
+          .preprocess(
+            (value) => (value === undefined || Array.isArray(value) ? value : [value]),
+            z.array(z.string()).max(MAX_SCOPES).optional(),
+          )
+          .meta({ description: "`repository:<name>:pull,push`; may be repeated" }),
+        account: z.string().max(256).optional(),
+        client_id: z.string().max(256).optional(),
+        offline_token: z.string().max(16).optional(),
+      }),
+      answers: {
+        200: { description: "The token; what was asked for and is not allowed is left out", schema: Token },
+        401: { description: "The credentials do not hold", schema: Problem },
+        422: violations[422],
+      },
+      handle: async ({ query: { scope }, request }) => {
+        const tokens = deps.registryTokens;
+        if (tokens === undefined) throw new InputError("not-configured", "this control plane has no registry");
+        const bearer = await bearerOf(deps, request);
+        const access = wanted(scope ?? []).flatMap(({ name, actions }): readonly RegistryAccess[] => {
+          const allowed = actions.filter((action) => bearer.may(name, action));
+          return allowed.length === 0 ? [] : [{ type: "repository", name, actions: allowed }];
+        });
+        const { token, expiresIn } = await tokens.issue(bearer.name, access);
+        const issuedAt = new Date(deps.clock.now()).toISOString();
+        return Response.json({ token, access_token: token, expires_in: expiresIn, issued_at: issuedAt });
+      },
+    }),
+  ];
+}
+
+/** The repositories that are asked for; a scope may hold several, and one that cannot be read asks for nothing. */
+function wanted(scopes: readonly string[]): readonly { readonly name: string; readonly actions: readonly string[] }[] {
+  return scopes
+    .flatMap((text) => text.split(" "))
+    .slice(0, MAX_SCOPES)
+    .flatMap((text) => {
+      const [, name = "", actions = ""] = SCOPE.exec(text) ?? [];
+      return RepositoryName.safeParse(name).success ? [{ name, actions: actions.split(",") }] : [];
+    });
+}
+
+/** @throws {InputError} `unauthorized`. */
+async function bearerOf({ access, tokens, registryTokens, fleet }: ApiDeps, request: Request): Promise<Bearer> {
+  const [username, password] = basicOf(request);
+  const node = await registryTokens?.bearerOf(username, password);
+  if (node !== undefined) {
+    // A node that was removed meanwhile pulls nothing any more.
+    if (fleet.node(node.uid) === undefined) throw unauthorized();
+    return { name: node.uid, may: (repository, action) => action === "pull" && repository === node.repository };
+  }
+  const caller = await callerOf(password, { access, tokens });
+  return {
+    name: caller.name,
+    may: (repository, action) => {
+      const permission = PERMISSIONS.get(action);
+      return permission !== undefined && caller.may([permission], tgrn.repository(repository));
+    },
+  };
+}
+
+/** A password is an API key, or else an access token. */
+async function callerOf(password: string, { access, tokens }: Pick<ApiDeps, "access" | "tokens">): Promise<Caller> {
+  try {
+    return await identify(password, access, tokens);
+  } catch (error) {
+    if (!(error instanceof InputError && error.code === "unauthorized")) throw error;
+    return identify(`Bearer ${password}`, access, tokens);
+  }
+}
+
+function basicOf(request: Request): readonly [username: string, password: string] {
+  const encoded = /^basic +([A-Za-z0-9+/=_-]{1,8192})$/i.exec((request.headers.get("authorization") ?? "").trim())?.[1];
+  if (encoded === undefined) throw unauthorized();
+  const text = Buffer.from(encoded, "base64").toString("utf8");
+  const colon = text.indexOf(":");
+  // Anything else could not stand in a header.
+  if (colon < 0 || !/^[ -~]+$/.test(text)) throw unauthorized();
+  return [text.slice(0, colon), text.slice(colon + 1)];
+}
+
+const unauthorized = (): InputError => new InputError("unauthorized", "the credentials do not hold");

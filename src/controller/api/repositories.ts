@@ -1,0 +1,112 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { ImageTag, RepositoryName } from "../../protocol/registry.ts";
+import { tgrn } from "../model/permissions.ts";
+import type { Registry } from "../registry/registry.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { Empty, notFound, Problem, refusals, violations } from "./shapes.ts";
+
+const tag = "Repositories";
+const Repository = z.object({
+  reponame: RepositoryName.meta({ description: "A slash within the name is written `%2F`" }),
+});
+const RepositoryTag = Repository.extend({ tag: ImageTag });
+const PublicTag = z
+  .strictObject({
+    name: z.string(),
+    digest: z.string(),
+    uri: z.string().meta({ description: "The whole reference, with the registry's host" }),
+    size: z
+      .int()
+      .min(0)
+      .optional()
+      .meta({ description: "Bytes of all layers; absent for an image of several platforms" }),
+  })
+  .meta({ id: "ImageTag" });
+
+const answers = {
+  502: { description: "The registry did not answer, or refused", schema: Problem },
+  ...refusals,
+  ...notFound,
+  ...violations,
+} as const;
+
+/** The image repositories of the organization, as their registry has them. */
+export function repositoryRoutes({ registry }: ApiDeps): readonly Route[] {
+  return [
+    route({
+      method: "GET",
+      path: "/repositories",
+      operationId: "listRepositories",
+      summary: "List the image repositories that have tags",
+      tag,
+      access: { to: "kind", permission: "repositories::read", kind: tgrn.repository("") },
+      answers: {
+        ...answers,
+        200: { description: "Those the caller may read", schema: z.array(z.strictObject({ name: z.string() })) },
+      },
+      handle: async ({ caller }) => {
+        const names = await need(registry).repositories();
+        const shown = names.filter((name) => caller.may(["repositories::read"], tgrn.repository(name)));
+        return Response.json(shown.map((name) => ({ name })));
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/repositories/{reponame}",
+      operationId: "getRepository",
+      summary: "List the tags of a repository",
+      tag,
+      access: needs("repositories::read"),
+      params: Repository,
+      answers: { ...answers, 200: { description: "The tags", schema: z.array(PublicTag) } },
+      handle: async ({ params: { reponame } }) => {
+        const tags = await need(registry).tags(reponame);
+        if (tags === undefined) throw noSuch(reponame);
+        return Response.json(tags);
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/repositories/{reponame}",
+      operationId: "deleteRepository",
+      summary: "Remove a repository with all its images; what runs of them goes on",
+      tag,
+      access: needs("repositories::modify"),
+      params: Repository,
+      answers: { ...answers, 200: { description: "Removed", schema: Empty } },
+      handle: async ({ params: { reponame } }) => {
+        if (!(await need(registry).removeRepository(reponame))) throw noSuch(reponame);
+        return Response.json({});
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/repositories/{reponame}/{tag}",
+      operationId: "deleteImageTag",
+      summary: "Remove one tag; other tags of the same image stay",
+      tag,
+      access: needs("repositories::modify"),
+      params: RepositoryTag,
+      answers: { ...answers, 200: { description: "Removed", schema: Empty } },
+      handle: async ({ params: { reponame, tag } }) => {
+        if (!(await need(registry).removeTag(reponame, tag))) throw noSuch(`${reponame}:${tag}`);
+        return Response.json({});
+      },
+    }),
+  ];
+}
+
+const needs = (permission: string) => ({
+  to: "resource" as const,
+  permissions: [permission],
+  resource: ({ reponame }: { readonly reponame: string }): string => tgrn.repository(reponame),
+});
+
+/** @throws {InputError} `not-configured`. */
+function need(registry: Registry | undefined): Registry {
+  if (registry !== undefined) return registry;
+  throw new InputError("not-configured", "this control plane has no registry: it is started with --registry");
+}
+
+const noSuch = (name: string): InputError => new InputError("not-found", `there is no ${name} in the registry`);

@@ -1,0 +1,102 @@
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { WebSocketServer } from "ws";
+import { toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { webSocketFrames, type FrameSocket } from "../../host/frame-socket.ts";
+import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol/streams.ts";
+import type { NodeTerminal } from "../fleet.ts";
+import type { Streams } from "./streams.ts";
+import { UpgradeRefusals } from "./upgrade-refusals.ts";
+
+export interface StreamGateDeps {
+  readonly streams: Pick<Streams, "admit">;
+  /** Answers a request of the API, or calls `upgrade` with what its socket is to be joined to. */
+  readonly api: (request: Request, upgrade: (terminal: NodeTerminal) => void) => Promise<Response>;
+  readonly clock: Clock;
+}
+
+/** Callers whose terminal is being opened. */
+const MAX_OPENING = 256;
+/** What the API looks at; the rest of an upgrade's headers belong to the WebSocket. */
+const PASSED_HEADERS = ["authorization", "x-request-id", "host"] as const;
+
+/** Turns upgrade requests into the two sides of streams: nodes bring a ticket, callers ask the API. */
+export class StreamGate {
+  readonly #deps: StreamGateDeps;
+  readonly #refusals: UpgradeRefusals;
+  readonly #sockets = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: STREAM_LIMITS.takenFrameBytes,
+    handleProtocols: (offered) => (offered.has(STREAM_SUBPROTOCOL) ? STREAM_SUBPROTOCOL : false),
+  });
+  #opening = 0;
+
+  constructor(deps: StreamGateDeps) {
+    this.#deps = deps;
+    this.#refusals = new UpgradeRefusals(deps.clock);
+  }
+
+  /** Takes in a node that dials for a stream it was told to open. */
+  fromNode(request: IncomingMessage, stream: Duplex, head: Buffer): void {
+    stream.on("error", ignore);
+    const ticket = request.headers[TICKET_HEADER];
+    const arrive = typeof ticket === "string" ? this.#deps.streams.admit(ticket) : undefined;
+    if (arrive === undefined) return this.#refusals.refuse(stream, { status: 401 });
+    this.#sockets.handleUpgrade(request, stream, head, (socket) => arrive(webSocketFrames(socket)));
+  }
+
+  /** Asks the API for a caller; what it refuses is answered as any other request. Never rejects. */
+  async fromCaller(request: IncomingMessage, stream: Duplex, head: Buffer): Promise<void> {
+    stream.on("error", ignore);
+    if (this.#opening >= MAX_OPENING) return this.#refusals.refuse(stream, { status: 503 });
+    this.#opening += 1;
+    const left = new AbortController();
+    const onClose = (): void => left.abort();
+    stream.once("close", onClose);
+    try {
+      const slot: { terminal?: NodeTerminal } = {};
+      const response = await this.#deps.api(webRequest(request, left.signal), (opened) => {
+        slot.terminal = opened;
+      });
+      if (slot.terminal === undefined) await this.#answer(stream, response);
+      else this.#join(request, stream, head, slot.terminal);
+    } catch (error) {
+      this.#refusals.refuse(stream, { status: 400, body: toError(error).name });
+    } finally {
+      this.#opening -= 1;
+      stream.off("close", onClose);
+    }
+  }
+
+  #join(request: IncomingMessage, stream: Duplex, head: Buffer, terminal: NodeTerminal): void {
+    let socket: FrameSocket | undefined;
+    // A handshake that fails is answered by the library, which then only closes.
+    stream.once("close", () => {
+      if (socket === undefined) terminal.discard();
+    });
+    if (stream.destroyed) return terminal.discard();
+    this.#sockets.handleUpgrade(request, stream, head, (opened) => {
+      socket = webSocketFrames(opened);
+      terminal.join(socket);
+    });
+  }
+
+  async #answer(stream: Duplex, response: Response): Promise<void> {
+    const { status, headers } = response;
+    this.#refusals.refuse(stream, { status, headers: Object.fromEntries(headers), body: await response.text() });
+  }
+}
+
+function webRequest({ method, url, headers }: IncomingMessage, signal: AbortSignal): Request {
+  const passed = new Headers();
+  for (const name of PASSED_HEADERS) {
+    const value = headers[name];
+    if (typeof value === "string") passed.set(name, value);
+  }
+  return new Request(new URL(url ?? "/", "http://controller"), { method: method ?? "GET", headers: passed, signal });
+}
+
+function ignore(): void {}

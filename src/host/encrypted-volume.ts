@@ -1,0 +1,185 @@
+import { open, unlink } from "node:fs/promises";
+import { errnoOf, HostError, toError } from "../errors.ts";
+import type { Directories } from "./directories.ts";
+import type { Exec } from "./exec.ts";
+import type { Reader } from "./reader.ts";
+
+/** Whether this machine can have encrypted volumes. */
+export type EncryptionSupport =
+  | { readonly isSupported: true }
+  | { readonly isSupported: false; readonly reason: string };
+
+/** One encrypted volume on disk. */
+export interface EncryptedVolume {
+  /** Of the device mapper; letters, digits and `-_.` only, at most 127. */
+  readonly mapping: string;
+  /** The file that holds it, in a directory that exists. */
+  readonly image: string;
+  /** Where it is mounted, an empty directory that exists. */
+  readonly mountPoint: string;
+  /** Of the file, which is sparse, when it is made. */
+  readonly sizeBytes: number;
+}
+
+/**
+ * LUKS2 in files, through cryptsetup(8); the key goes to its standard input only.
+ * @throws {HostError} `wrong-key`, `encryption-failed`, and as `Exec.run` does.
+ */
+export interface EncryptedVolumes {
+  support(signal: AbortSignal): Promise<EncryptionSupport>;
+  isOpen(volume: EncryptedVolume): boolean;
+  /** Makes it where there is none, opens and mounts it; safe to repeat after a crash anywhere. */
+  open(volume: EncryptedVolume, key: string, signal: AbortSignal): Promise<void>;
+  /** Unmounts and locks it; done as well when it is. */
+  close(volume: EncryptedVolume, signal: AbortSignal): Promise<void>;
+}
+
+/** In the file system of an open volume: what a container is given is not there while the volume is locked. */
+export const CONTENT = "content";
+
+const QUICK = { deadlineMs: 15_000, maxOutputBytes: 65_536 };
+/** Deriving the key and making a file system take their time on a small machine. */
+const SLOW = { deadlineMs: 180_000, maxOutputBytes: 65_536 };
+/** cryptsetup(8), RETURN CODES. */
+const NO_PERMISSION = 2;
+const KEY_MEMORY_KIB = "65536";
+
+export function encryptedVolumes(tools: {
+  readonly exec: Exec;
+  readonly reader: Reader;
+  readonly directories: Directories;
+}): EncryptedVolumes {
+  const { exec, reader, directories } = tools;
+
+  async function run(
+    file: string,
+    args: readonly string[],
+    signal: AbortSignal,
+    options: { readonly deadlineMs: number; readonly maxOutputBytes: number; readonly input?: string } = QUICK,
+  ): Promise<void> {
+    const { exitCode, stderr } = await exec.run(file, args, { ...options, signal });
+    if (exitCode === 0) return;
+    if (file === "cryptsetup" && exitCode === NO_PERMISSION && options.input !== undefined) {
+      throw new HostError("wrong-key", "the key does not open the volume");
+    }
+    throw new HostError(
+      "encryption-failed",
+      `${file} ${args[0] ?? ""}: ${stderr.trim().slice(0, 300) || `exit status ${exitCode}`}`,
+    );
+  }
+
+  const device = (volume: EncryptedVolume): string => `/dev/mapper/${volume.mapping}`;
+  const isMapped = (volume: EncryptedVolume): boolean => reader.fingerprint(device(volume)) !== undefined;
+  const isMounted = ({ mountPoint }: EncryptedVolume): boolean =>
+    (reader.read("/proc/self/mountinfo") ?? "").split("\n").some((line) => line.split(" ")[4] === octal(mountPoint));
+
+  const unlockArgs = (image: string, mapping: string): readonly string[] => [
+    "open",
+    "--type",
+    "luks2",
+    "--batch-mode",
+    "--key-file",
+    "-",
+    image,
+    mapping,
+  ];
+
+  /** Under another name until it is whole, so that what has the name can be opened. */
+  async function make(volume: EncryptedVolume, key: string, signal: AbortSignal): Promise<void> {
+    const half = `${volume.image}.new`;
+    const mapping = `${volume.mapping}.new`;
+    if (reader.fingerprint(`/dev/mapper/${mapping}`) !== undefined) await run("cryptsetup", ["close", mapping], signal);
+    await sparseFile(half, volume.sizeBytes);
+    const format = [
+      "luksFormat",
+      "--type",
+      "luks2",
+      "--batch-mode",
+      "--pbkdf-memory",
+      KEY_MEMORY_KIB,
+      "--key-file",
+      "-",
+      half,
+    ];
+    await run("cryptsetup", format, signal, { ...SLOW, input: key });
+    await run("cryptsetup", unlockArgs(half, mapping), signal, { ...SLOW, input: key });
+    try {
+      await run("mkfs.ext4", ["-q", "-m", "0", `/dev/mapper/${mapping}`], signal, SLOW);
+    } finally {
+      // Also after an abort: what is mapped would keep the file.
+      await run("cryptsetup", ["close", mapping], AbortSignal.timeout(QUICK.deadlineMs));
+    }
+    await directories.move(half, volume.image);
+  }
+
+  return {
+    async support(signal) {
+      if (reader.fingerprint("/dev/mapper/control") === undefined) {
+        return no("this machine has no device mapper");
+      }
+      for (const [tool, args] of [
+        ["cryptsetup", ["--version"]],
+        ["mkfs.ext4", ["-V"]],
+      ] as const) {
+        try {
+          await exec.run(tool, args, { ...QUICK, signal });
+        } catch (error) {
+          if (error instanceof HostError && error.code === "tool-missing") return no(`${tool} is not installed`);
+          throw error;
+        }
+      }
+      const isThere = async (file: string, args: readonly string[], pattern?: RegExp): Promise<boolean> => {
+        try {
+          const { exitCode, stdout } = await exec.run(file, args, { ...QUICK, signal });
+          return exitCode === 0 && (pattern?.test(stdout) ?? true);
+        } catch (error) {
+          signal.throwIfAborted();
+          if (error instanceof HostError) return false;
+          throw error;
+        }
+      };
+      // Only loaded targets are listed; the kernel loads others itself when it has them.
+      const hasCrypt =
+        (await isThere("dmsetup", ["targets"], /^crypt\s/m)) ||
+        (await isThere("modprobe", ["--dry-run", "--quiet", "dm-crypt"]));
+      return hasCrypt ? { isSupported: true } : no("this kernel has no dm-crypt");
+    },
+    isOpen: (volume) => isMapped(volume) && isMounted(volume),
+    async open(volume, key, signal) {
+      if (!isMapped(volume)) {
+        if ((await directories.kind(volume.image)) === undefined) await make(volume, key, signal);
+        await run("cryptsetup", unlockArgs(volume.image, volume.mapping), signal, { ...SLOW, input: key });
+      }
+      if (!isMounted(volume)) {
+        await run("mount", ["-t", "ext4", "-o", "nodev", "--", device(volume), volume.mountPoint], signal);
+      }
+      await directories.makeWithin(volume.mountPoint, [CONTENT], 0o755);
+    },
+    async close(volume, signal) {
+      if (isMounted(volume)) await run("umount", ["--", volume.mountPoint], signal);
+      if (isMapped(volume)) await run("cryptsetup", ["close", volume.mapping], signal);
+    },
+  };
+}
+
+const no = (reason: string): EncryptionSupport => ({ isSupported: false, reason });
+
+/** As mountinfo writes a path (proc(5)). */
+const octal = (path: string): string =>
+  path.replaceAll(/[\s\\]/g, (char) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`);
+
+async function sparseFile(path: string, sizeBytes: number): Promise<void> {
+  try {
+    await unlink(path).catch((error: unknown) => {
+      if (errnoOf(error) !== "ENOENT") throw error;
+    });
+    const file = await open(path, "wx", 0o600);
+    try {
+      await file.truncate(sizeBytes);
+    } finally {
+      await file.close();
+    }
+  } catch (cause) {
+    throw new HostError("encryption-failed", `cannot create ${path}: ${toError(cause).message}`, { cause });
+  }
+}

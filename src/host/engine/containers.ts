@@ -1,0 +1,217 @@
+import { z } from "zod";
+import { HostError } from "../../errors.ts";
+import type { ContainerDetail, ContainerState, ContainerSummary, CreateBody, Engine } from "./engine.ts";
+import { inPath, labelled, parsed, TextMap } from "./parse.ts";
+import type { Transport } from "./transport.ts";
+
+type Containers = Pick<
+  Engine,
+  | "listContainers"
+  | "inspectContainer"
+  | "createContainer"
+  | "startContainer"
+  | "stopContainer"
+  | "killContainer"
+  | "removeContainer"
+  | "renameContainer"
+  | "updateContainer"
+>;
+
+const CHANGE_MS = 60_000;
+
+/** The calls about containers. */
+export function containers(transport: Transport): Containers {
+  const path = (id: string, action = ""): string => `/containers/${inPath(id)}${action}`;
+  const change = (
+    what: string,
+    to: string,
+    signal: AbortSignal,
+    more: {
+      readonly query?: Readonly<Record<string, string>>;
+      readonly body?: unknown;
+      readonly deadlineMs?: number;
+    } = {},
+  ) => transport.send({ what, method: "POST", path: to, deadlineMs: CHANGE_MS, ...more }, signal);
+  return {
+    async listContainers(labels, signal) {
+      const what = "cannot list containers";
+      const query = { all: "1", ...labelled(labels) };
+      const { body } = await transport.send({ what, method: "GET", path: "/containers/json", query }, signal);
+      return parsed(z.array(Row), body, "the engine's list of containers").map(summary);
+    },
+    async inspectContainer(id, signal) {
+      const found = await inspect(transport, id, signal);
+      return found === undefined ? undefined : detail(found);
+    },
+    async createContainer(name, body, signal) {
+      const call = { what: `cannot create container ${name}`, method: "POST", path: "/containers/create" } as const;
+      const more = { query: { name }, body, secrets: secretsOf(body), deadlineMs: CHANGE_MS };
+      const answer = await transport.send({ ...call, ...more }, signal);
+      const { Id, Warnings } = parsed(Created, answer.body, "the engine's answer");
+      return { id: Id, warnings: Warnings ?? [] };
+    },
+    async startContainer(id, signal) {
+      await change(`cannot start container ${id}`, path(id, "/start"), signal, { deadlineMs: 2 * CHANGE_MS });
+    },
+    async stopContainer(id, graceSeconds, signal) {
+      const query = { t: String(graceSeconds) };
+      const deadlineMs = graceSeconds * 1000 + CHANGE_MS;
+      await change(`cannot stop container ${id}`, path(id, "/stop"), signal, { query, deadlineMs });
+    },
+    async killContainer(id, signalName, signal) {
+      const query = { signal: signalName };
+      await change(`cannot send ${signalName} to container ${id}`, path(id, "/kill"), signal, { query });
+    },
+    async removeContainer(id, { force }, signal) {
+      const what = `cannot remove container ${id}`;
+      // What the image made it keep without a name goes with it.
+      const query = { force: String(force), v: "true" };
+      const call = { what, method: "DELETE", path: path(id), query, accepts: [404], deadlineMs: CHANGE_MS } as const;
+      await transport.send(call, signal);
+    },
+    async renameContainer(id, name, signal) {
+      await change(`cannot rename container ${id}`, path(id, "/rename"), signal, { query: { name } });
+    },
+    async updateContainer(id, body, signal) {
+      await change(`cannot update container ${id}`, path(id, "/update"), signal, { body });
+    },
+  };
+}
+
+/** What is known of one container, as the engine says it; undefined when there is none. */
+export async function inspect(transport: Transport, id: string, signal: AbortSignal): Promise<Inspected | undefined> {
+  const what = `cannot look at container ${id}`;
+  const call = { what, method: "GET", path: `/containers/${inPath(id)}/json`, accepts: [404] } as const;
+  const { status, body } = await transport.send(call, signal);
+  return status === 404 ? undefined : parsed(Inspected, body, `what the engine knows of container ${id}`);
+}
+
+/** The same, where there has to be one. */
+export async function inspectExisting(transport: Transport, id: string, signal: AbortSignal): Promise<Inspected> {
+  const found = await inspect(transport, id, signal);
+  if (found !== undefined) return found;
+  throw new HostError("engine-refused", `there is no container ${id}`, { details: { status: 404 } });
+}
+
+const Created = z.object({ Id: z.string(), Warnings: z.array(z.string()).nullish() });
+
+const Networks = z.object({
+  Networks: z.record(z.string(), z.object({ IPAddress: z.string().nullish() }).nullable()).nullish(),
+});
+
+const Row = z.object({
+  Id: z.string(),
+  Names: z.array(z.string()).nullish(),
+  ImageID: z.string().default(""),
+  Image: z.string().default(""),
+  Labels: TextMap,
+  State: z.string(),
+  Status: z.string().default(""),
+  Created: z.number().default(0),
+  NetworkSettings: Networks.nullish(),
+});
+
+const Inspected = z.object({
+  Id: z.string(),
+  Name: z.string(),
+  Created: z.string(),
+  Image: z.string().default(""),
+  RestartCount: z.number().default(0),
+  State: z.object({
+    Status: z.string(),
+    Running: z.boolean().default(false),
+    Pid: z.number().default(0),
+    ExitCode: z.number().default(0),
+    StartedAt: z.string().default(""),
+    FinishedAt: z.string().default(""),
+    OOMKilled: z.boolean().default(false),
+    Error: z.string().default(""),
+    Health: z.object({ Status: z.string().default("") }).nullish(),
+  }),
+  Config: z.object({ Image: z.string().default(""), Labels: TextMap, Tty: z.boolean().default(false) }),
+  HostConfig: z.object({ CgroupParent: z.string().default("") }).nullish(),
+  NetworkSettings: Networks.nullish(),
+});
+type Inspected = z.infer<typeof Inspected>;
+
+/** One row of the list; health and exit code are only in its text, `Up 2 minutes (healthy)` or `Exited (137) 3 days ago`. */
+export function summary(row: z.infer<typeof Row>): ContainerSummary {
+  const state = stateOf(row.State);
+  const exited = /^Exited \((\d+)\)/.exec(row.Status)?.[1];
+  return {
+    id: row.Id,
+    name: plainName(row.Names?.[0] ?? ""),
+    imageId: row.ImageID,
+    image: row.Image,
+    labels: row.Labels,
+    state,
+    health: state === "running" ? healthOf(/\((healthy|unhealthy)\)$/.exec(row.Status)?.[1]) : undefined,
+    createdAt: row.Created,
+    exitCode: hasEnded(state) && exited !== undefined ? Number(exited) : undefined,
+    addresses: addressesOf(row.NetworkSettings),
+  };
+}
+
+function detail(found: Inspected): ContainerDetail {
+  const { State: said } = found;
+  const state = stateOf(said.Status);
+  return {
+    id: found.Id,
+    name: plainName(found.Name),
+    imageId: found.Image,
+    image: found.Config.Image,
+    labels: found.Config.Labels,
+    state,
+    health: state === "running" ? healthOf(said.Health?.Status) : undefined,
+    createdAt: Math.floor(timeOf(found.Created) / 1000),
+    exitCode: hasEnded(state) ? said.ExitCode : undefined,
+    addresses: addressesOf(found.NetworkSettings),
+    pid: state === "running" || state === "paused" ? said.Pid : 0,
+    startedAt: timeOf(said.StartedAt),
+    finishedAt: timeOf(said.FinishedAt),
+    restartCount: found.RestartCount,
+    isOomKilled: said.OOMKilled,
+    error: said.Error,
+    cgroupParent: found.HostConfig?.CgroupParent ?? "",
+  };
+}
+
+/** Docker's words, and Podman's own for what Docker has one word for. */
+const STATES: Readonly<Record<string, ContainerState>> = {
+  created: "created",
+  configured: "created",
+  initialized: "created",
+  running: "running",
+  stopping: "running",
+  paused: "paused",
+  restarting: "restarting",
+  removing: "removing",
+  exited: "exited",
+  stopped: "exited",
+};
+
+const stateOf = (said: string): ContainerState => STATES[said] ?? "dead";
+const hasEnded = (state: ContainerState): boolean => state === "exited" || state === "dead";
+const plainName = (name: string): string => name.replace(/^\//, "");
+
+/** Health as the engine names it, where it says something about the container. */
+export function healthOf(said: string | undefined): ContainerSummary["health"] {
+  return said === "healthy" || said === "unhealthy" ? said : undefined;
+}
+
+function addressesOf(settings: z.infer<typeof Networks> | null | undefined): Readonly<Record<string, string>> {
+  const known = Object.entries(settings?.Networks ?? {});
+  return Object.fromEntries(known.flatMap(([name, one]) => (one?.IPAddress ? [[name, one.IPAddress]] : [])));
+}
+
+/** Unix milliseconds; 0 for the year 1, by which the engine says never. */
+function timeOf(text: string): number {
+  const at = Date.parse(text);
+  return Number.isNaN(at) || at < 0 ? 0 : at;
+}
+
+/** What the engine could repeat of a container's variables when it refuses them. */
+function secretsOf(body: CreateBody): readonly string[] {
+  const variables = Array.isArray(body["Env"]) ? body["Env"].map(String) : [];
+  return variables.flatMap((variable) => [variable, variable.slice(variable.indexOf("=") + 1)]);
+}

@@ -1,0 +1,49 @@
+import type { OutputFrame } from "./engine.ts";
+import { unwell } from "./failure.ts";
+
+const HEADER = 8;
+
+/**
+ * Splits the engine's joined outputs: each frame has 8 bytes before it, the stream and its length (big-endian). A frame comes in as
+ * many pieces as it arrives in, so nothing is gathered, however long it says it is. With a terminal there are no frames.
+ * @throws {HostError} `engine-unwell` when it is something else, or ends within a frame.
+ */
+export async function* framesOf(
+  source: AsyncIterable<Buffer>,
+  hasTerminal: boolean,
+): AsyncGenerator<OutputFrame, void> {
+  let header = Buffer.alloc(0);
+  let stream: OutputFrame["stream"] = "stdout";
+  let left = 0;
+  for await (const piece of source) {
+    if (hasTerminal) {
+      yield { stream, data: piece };
+      continue;
+    }
+    let rest = piece;
+    while (rest.length > 0) {
+      if (left > 0) {
+        const data = rest.subarray(0, left);
+        left -= data.length;
+        rest = rest.subarray(data.length);
+        yield { stream, data };
+        continue;
+      }
+      const wanted = HEADER - header.length;
+      header = Buffer.concat([header, rest.subarray(0, wanted)]);
+      rest = rest.subarray(wanted);
+      if (header.length < HEADER) continue;
+      stream = streamOf(header);
+      left = header.readUInt32BE(4);
+      header = Buffer.alloc(0);
+    }
+  }
+  if (left > 0 || header.length > 0) throw unwell("the container engine's output ends in the middle");
+}
+
+function streamOf(header: Buffer): OutputFrame["stream"] {
+  const kind = header[0] ?? 255;
+  // 0 is standard input, which the engine shows as output where it is echoed.
+  if (kind > 2 || header.readUIntBE(1, 3) !== 0) throw unwell("the container engine's output is not in frames");
+  return kind === 2 ? "stderr" : "stdout";
+}

@@ -1,0 +1,58 @@
+import { z } from "zod";
+import type { Clock } from "../clock.ts";
+import { containers } from "./containers.ts";
+import type { Engine, EngineInfo } from "./engine.ts";
+import { events } from "./events.ts";
+import { images } from "./images.ts";
+import { networks } from "./networks.ts";
+import { output } from "./output.ts";
+import { parsed } from "./parse.ts";
+import { terminals } from "./terminal.ts";
+import { Transport } from "./transport.ts";
+import { volumes } from "./volumes.ts";
+
+const Info = z.object({
+  NCPU: z.number(),
+  MemTotal: z.number(),
+  Architecture: z.string().default(""),
+  CgroupDriver: z.string().default(""),
+  CgroupVersion: z.string().default("1"),
+  DockerRootDir: z.string().default(""),
+  Driver: z.string().default(""),
+});
+
+/** A container engine by its socket, Docker's own or Podman's compatible one. Connects with the first call. */
+export function hostEngine(options: { readonly socketPath: string; readonly clock: Clock }): Engine {
+  const transport = new Transport(options);
+  return {
+    version: (signal) => transport.version(signal),
+    ping: (signal) => transport.ping(signal),
+    async info(signal) {
+      const { body } = await transport.send(
+        { what: "cannot ask the engine about itself", method: "GET", path: "/info" },
+        signal,
+      );
+      return info(parsed(Info, body, "what the engine says of itself"));
+    },
+    ...containers(transport),
+    ...output(transport),
+    ...terminals(transport, options.clock),
+    ...images(transport),
+    ...volumes(transport),
+    ...networks(transport),
+    events: (labels, signal, onOpen = () => undefined) => events(transport, labels, signal, onOpen),
+  };
+}
+
+function info(said: z.infer<typeof Info>): EngineInfo {
+  const driver = said.CgroupDriver;
+  return {
+    cpus: said.NCPU,
+    memoryBytes: said.MemTotal,
+    architecture: said.Architecture,
+    cgroupDriver: driver === "systemd" || driver === "cgroupfs" ? driver : "other",
+    cgroupVersion: said.CgroupVersion === "2" ? 2 : 1,
+    rootDirectory: said.DockerRootDir,
+    storageDriver: said.Driver,
+  };
+}

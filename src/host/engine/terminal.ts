@@ -1,0 +1,135 @@
+import { randomUUID } from "node:crypto";
+import type { Duplex } from "node:stream";
+import { z } from "zod";
+import { HostError } from "../../errors.ts";
+import type { Clock } from "../clock.ts";
+import type { Engine, Terminal, TerminalOptions } from "./engine.ts";
+import { inPath, parsed } from "./parse.ts";
+import { endCommand } from "./command-processes.ts";
+import type { Transport } from "./transport.ts";
+import { isAtLeast } from "./version.ts";
+
+const Created = z.object({ Id: z.string() });
+const Command = z.object({
+  Running: z.boolean(),
+  ExitCode: z.number().nullish(),
+  Pid: z.number().default(0),
+  ContainerID: z.string(),
+});
+
+/** The end of the stream and the engine's knowing of it are some milliseconds apart. */
+const ATTEMPTS = 40;
+const PAUSE_MS = 50;
+
+/** Commands on terminals in running containers. */
+export function terminals(transport: Transport, clock: Clock): Pick<Engine, "terminal"> {
+  return {
+    async terminal(id, options, signal) {
+      const mark = `HOLDFAST_TERMINAL=${randomUUID()}`;
+      const exec = await create(transport, id, options, mark, signal);
+      const stream = await start(transport, exec, options, signal);
+      const terminal = new CommandTerminal(transport, clock, { id: exec, mark }, stream);
+      // The engine takes the size with the start only from version 1.42 on.
+      await terminal.resize(options.columns, options.rows, signal);
+      return terminal;
+    },
+  };
+}
+
+async function create(
+  transport: Transport,
+  id: string,
+  { command, user, columns, rows }: TerminalOptions,
+  mark: string,
+  signal: AbortSignal,
+): Promise<string> {
+  const knowsSize = isAtLeast(await transport.apiVersion(signal), "1.42");
+  const body = {
+    AttachStdin: true,
+    AttachStdout: true,
+    AttachStderr: true,
+    Tty: true,
+    Env: ["TERM=xterm-256color", mark],
+    Cmd: command,
+    ...(user === undefined ? {} : { User: user }),
+    ...(knowsSize ? { ConsoleSize: [rows, columns] } : {}),
+  };
+  const call = { what: `cannot run a command in container ${id}`, method: "POST" } as const;
+  const answer = await transport.send({ ...call, path: `/containers/${inPath(id)}/exec`, body }, signal);
+  return parsed(Created, answer.body, "the engine's answer").Id;
+}
+
+function start(transport: Transport, exec: string, options: TerminalOptions, signal: AbortSignal): Promise<Duplex> {
+  const what = `cannot start ${options.command[0] ?? "a command"}`;
+  const body = { Detach: false, Tty: true };
+  return transport.upgrade({ what, method: "POST", path: `/exec/${inPath(exec)}/start`, body }, signal);
+}
+
+class CommandTerminal implements Terminal {
+  readonly stream: Duplex;
+  readonly #transport: Transport;
+  readonly #clock: Clock;
+  readonly #exec: { readonly id: string; readonly mark: string };
+
+  constructor(
+    transport: Transport,
+    clock: Clock,
+    exec: { readonly id: string; readonly mark: string },
+    stream: Duplex,
+  ) {
+    this.#transport = transport;
+    this.#clock = clock;
+    this.#exec = exec;
+    this.stream = stream;
+  }
+
+  async resize(columns: number, rows: number, signal: AbortSignal): Promise<void> {
+    const query = { w: String(columns), h: String(rows) };
+    const call = {
+      what: "cannot resize a terminal",
+      method: "POST",
+      path: `/exec/${this.#exec.id}/resize`,
+      query,
+    } as const;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await this.#transport.send(call, signal);
+        return;
+      } catch (error) {
+        if (!(error instanceof HostError) || error.code !== "engine-refused") throw error;
+        // A command that has ended has no size; one that has not begun has none yet.
+        if (attempt === ATTEMPTS || this.stream.readableEnded || this.stream.destroyed) return;
+        if ((await this.#look(signal))?.Running !== true && attempt > 2) return;
+      }
+      await this.#clock.sleep(PAUSE_MS, signal);
+    }
+  }
+
+  async exitCode(signal: AbortSignal): Promise<number | undefined> {
+    for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+      const command = await this.#look(signal);
+      if (command === undefined) return undefined;
+      if (!command.Running) return command.ExitCode ?? undefined;
+      await this.#clock.sleep(PAUSE_MS, signal);
+    }
+    return undefined;
+  }
+
+  async kill(): Promise<void> {
+    try {
+      const command = await this.#look(new AbortController().signal);
+      if (command === undefined) return;
+      const { Pid: pid, ContainerID: containerId } = command;
+      await endCommand(this.#clock, { pid, containerId, mark: this.#exec.mark });
+    } finally {
+      this.stream.destroy();
+    }
+  }
+
+  async #look(signal: AbortSignal): Promise<z.infer<typeof Command> | undefined> {
+    const path = `/exec/${this.#exec.id}/json`;
+    const call = { what: "cannot look at a command", method: "GET", path, accepts: [404] } as const;
+    const { status, body } = await this.#transport.send(call, signal);
+    return status === 404 ? undefined : parsed(Command, body, "what the engine knows of a command");
+  }
+}

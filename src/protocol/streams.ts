@@ -1,0 +1,81 @@
+import { z } from "zod";
+import type { ErrorCode } from "./error-codes.ts";
+
+/** Columns and rows of a terminal. */
+const Columns = z.int().min(1).max(1000);
+const Rows = z.int().min(1).max(1000);
+const ContainerName = z.string().min(1).max(253);
+
+/** What opens a terminal in a container. */
+export const ContainerExec = z.strictObject({
+  container: ContainerName.meta({ description: "The container's name in the configuration" }),
+  cols: Columns.default(80),
+  rows: Rows.default(24),
+});
+export type ContainerExec = z.infer<typeof ContainerExec>;
+
+/** The same from this machine, where a command other than a shell may be named. */
+export const LocalContainerExec = ContainerExec.extend({
+  command: z.array(z.string().max(4096)).max(64).default([]),
+});
+export type LocalContainerExec = z.infer<typeof LocalContainerExec>;
+
+/** What each kind of stream is opened with. */
+export const streamKinds = { "container-exec": ContainerExec } as const satisfies Record<string, z.ZodType>;
+export type StreamKindName = keyof typeof streamKinds;
+
+/** What whoever uses a stream says beside its bytes: one JSON object in a text frame. */
+export const StreamCommand = z.discriminatedUnion("type", [
+  z.strictObject({ type: z.literal("resize"), cols: Columns, rows: Rows }),
+  /** Nothing more will be typed; a terminal gets ^D. */
+  z.strictObject({ type: z.literal("close") }),
+]);
+export type StreamCommand = z.infer<typeof StreamCommand>;
+
+/** How a stream came to its end: the last text frame, before the socket is closed. */
+export const StreamEnd = z.discriminatedUnion("type", [
+  /** The command ended; null when nobody knows with what. */
+  z.object({ type: z.literal("exit"), code: z.int().min(-1).max(255).nullable() }),
+  z.object({ type: z.literal("error"), code: z.string().max(64), message: z.string().max(1024) }),
+]);
+export type StreamEnd = z.infer<typeof StreamEnd>;
+
+/** The subprotocol of `/agent/v1/stream` (RFC 6455 §1.9). */
+export const STREAM_SUBPROTOCOL = "holdfast-stream.v1";
+/** The header with the one-time ticket, also of documents. */
+export const TICKET_HEADER = "holdfast-ticket";
+/** The upgrade token (RFC 9110 §7.8) of a stream of the local API. */
+export const LOCAL_STREAM_UPGRADE = "holdfast-stream";
+
+/** Bounds of every stream: bytes of a frame that is sent and of one that is taken, of a text frame, and of what waits to be sent. */
+export const STREAM_LIMITS = {
+  sentFrameBytes: 64 * 1024,
+  takenFrameBytes: 1024 * 1024,
+  textBytes: 8192,
+  unsentBytes: 256 * 1024,
+} as const;
+/** Streams that a node has open at a time. */
+export const MAX_STREAMS = 8;
+/** A stream without a byte for so long is ended. */
+export const STREAM_IDLE_MS = 3_600_000;
+/** How long the node has to dial, and the signature to be used. */
+export const STREAM_OPEN_MS = 20_000;
+
+/** Close codes of a stream (RFC 6455 §7.4.1): it came to its end; the other side broke the rules; it was cut short. */
+export const streamCloseCodes = { ended: 1000, protocol: 1008, failed: 1011 } as const;
+
+/** Reads a text frame; undefined when it is none of the schema's. */
+export function parseStreamText<T>(schema: z.ZodType<T>, text: string): T | undefined {
+  if (text.length > STREAM_LIMITS.textBytes) return undefined;
+  try {
+    const parsed = schema.safeParse(JSON.parse(text));
+    return parsed.success ? parsed.data : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The end of a stream that was cut short, within its bounds. */
+export function streamError(code: ErrorCode, message: string): StreamEnd {
+  return { type: "error", code, message: message.slice(0, 1024) };
+}

@@ -1,0 +1,151 @@
+import { createServer, request, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { connect, type Socket } from "node:net";
+import type { Duplex } from "node:stream";
+
+/** What becomes of a request to the engine. */
+export type EngineFault =
+  | { readonly kind: "pass" }
+  /** The engine is not asked. */
+  | { readonly kind: "answer"; readonly status: number; readonly body?: string }
+  /** Nothing is ever answered. */
+  | { readonly kind: "hang" }
+  /** The engine's answer begins, and after so many bytes of its body the connection is gone. */
+  | { readonly kind: "cut"; readonly afterBytes: number }
+  /** The engine's answer begins, and no byte of its body arrives; holds for answers under way, too. */
+  | { readonly kind: "silence" };
+
+export interface ProxiedRequest {
+  readonly method: string;
+  /** Without the version; with the query. */
+  readonly path: string;
+}
+
+/** Stands before a real engine on a socket of its own; counts, and does what a real engine cannot be made to do. */
+export interface EngineProxy {
+  readonly socketPath: string;
+  /** Every request so far, oldest first. */
+  readonly requests: readonly ProxiedRequest[];
+  /** Connections that are open now. */
+  readonly openConnections: number;
+  /** How many requests of the method whose path matches came since `forget`. */
+  count(method: string, path: RegExp): number;
+  forget(): void;
+  /** For all requests, or for those that match; the call made last counts. */
+  set(fault: EngineFault, matches?: (request: ProxiedRequest) => boolean): void;
+  /** Every request passes again. */
+  heal(): void;
+  /** Cuts what is open. */
+  cut(): void;
+  /** Nobody listens at the socket, and what is open is cut; until `listen`. */
+  close(): Promise<void>;
+  listen(): Promise<void>;
+}
+
+/** Starts a proxy from one Unix socket to another. The caller closes it. */
+export async function startEngineProxy(socketPath: string, target: string): Promise<EngineProxy> {
+  const requests: ProxiedRequest[] = [];
+  const open = new Set<Socket>();
+  const faults: { readonly fault: EngineFault; readonly matches: (request: ProxiedRequest) => boolean }[] = [];
+  let server: Server | undefined;
+
+  const faultFor = (asked: ProxiedRequest): EngineFault =>
+    faults.find(({ matches }) => matches(asked))?.fault ?? { kind: "pass" };
+  const note = (incoming: IncomingMessage): ProxiedRequest => {
+    const asked = { method: incoming.method ?? "", path: (incoming.url ?? "").replace(/^\/v\d+\.\d+(?=\/)/, "") };
+    requests.push(asked);
+    return asked;
+  };
+
+  const serve = (incoming: IncomingMessage, answer: ServerResponse): void => {
+    const asked = note(incoming);
+    const fault = faultFor(asked);
+    if (fault.kind === "hang") return void incoming.resume();
+    if (fault.kind === "answer") {
+      incoming.resume();
+      answer.writeHead(fault.status, { "content-type": "application/json" }).end(fault.body ?? "");
+      return undefined;
+    }
+    const { method, url: path, headers } = incoming;
+    const outgoing = request({ socketPath: target, method, path, headers, agent: false }, (response) => {
+      answer.writeHead(response.statusCode ?? 502, response.headers);
+      answer.flushHeaders();
+      let delivered = 0;
+      response.on("data", (chunk: Buffer) => {
+        const now = faultFor(asked);
+        if (now.kind === "silence") return;
+        if (now.kind !== "cut") {
+          if (!answer.write(chunk)) response.pause();
+          return;
+        }
+        const part = chunk.subarray(0, Math.max(0, now.afterBytes - delivered));
+        delivered += part.length;
+        answer.write(part, () => (delivered >= now.afterBytes ? incoming.socket.destroy() : undefined));
+      });
+      answer.on("drain", () => response.resume());
+      response.once("end", () => answer.end());
+      response.once("error", () => incoming.socket.destroy());
+    });
+    outgoing.once("error", () => incoming.socket.destroy());
+    answer.once("close", () => outgoing.destroy());
+    incoming.pipe(outgoing);
+    return undefined;
+  };
+
+  /** What follows an upgrade are bytes both ways, half-closed as well. */
+  const join = (incoming: IncomingMessage, near: Duplex, head: Buffer): void => {
+    const fault = faultFor(note(incoming));
+    near.on("error", () => undefined);
+    if (fault.kind === "hang") return;
+    if (fault.kind === "answer") {
+      const body = fault.body ?? "";
+      near.end(`HTTP/1.1 ${fault.status} Answered\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+      return;
+    }
+    const far = connect({ path: target, allowHalfOpen: true });
+    const fields = incoming.rawHeaders.flatMap((name, at, all) => (at % 2 === 0 ? [`${name}: ${all[at + 1]}`] : []));
+    far.write([`${incoming.method} ${incoming.url} HTTP/1.1`, ...fields, "", ""].join("\r\n"));
+    far.write(head);
+    far.on("error", () => near.destroy());
+    far.once("close", () => near.destroy());
+    near.once("close", () => far.destroy());
+    near.pipe(far);
+    far.pipe(near);
+  };
+
+  const proxy: EngineProxy = {
+    socketPath,
+    requests,
+    get openConnections() {
+      return open.size;
+    },
+    count: (method, path) => requests.filter((one) => one.method === method && path.test(one.path)).length,
+    forget: () => void requests.splice(0),
+    set: (fault, matches = () => true) => void faults.unshift({ fault, matches }),
+    heal: () => void faults.splice(0),
+    cut() {
+      for (const socket of open) socket.destroy();
+    },
+    async close() {
+      const closing = server;
+      server = undefined;
+      if (closing === undefined) return;
+      const closed = new Promise<void>((resolve) => closing.close(() => resolve()));
+      proxy.cut();
+      await closed;
+    },
+    async listen() {
+      const created = createServer(serve);
+      created.on("upgrade", join);
+      created.on("connection", (socket) => {
+        open.add(socket);
+        socket.once("close", () => open.delete(socket));
+      });
+      await new Promise<void>((resolve, reject) => {
+        created.once("error", reject).listen(socketPath, resolve);
+      });
+      server = created;
+    },
+  };
+  await proxy.listen();
+  return proxy;
+}
