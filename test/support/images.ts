@@ -1,3 +1,4 @@
+import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { tar, type TarEntry } from "./tar.ts";
@@ -21,20 +22,33 @@ export interface ImageOptions {
   readonly architecture?: string;
 }
 
-const APPLETS =
-  "[ cat chmod chown cp date dd df echo env expr false grep head hostname httpd id ifconfig ip kill ls mkdir mount nc nohup " +
-  "nslookup ping printf ps pwd rm sed seq setsid sh sleep stat stty tail tee test touch tr true tty udhcpc umount uname wc wget yes";
+const BUSYBOX = "/bin/busybox";
 
-/** The layer of a small Linux system: static busybox under its usual names. */
+/** The layer of a small Linux system: busybox(1) under all its names, with the libraries it needs where it is not static. */
 function busyboxLayer(): readonly TarEntry[] {
+  const libraries = librariesOf(BUSYBOX);
+  const directories = libraries.flatMap((path) =>
+    path.split("/").flatMap((_, at, parts) => parts.slice(1, at).join("/")),
+  );
+  const applets = execFileSync(BUSYBOX, ["--list"], { encoding: "utf8" }).split("\n");
   return [
     ...["bin/", "etc/", "root/", "dev/", "proc/", "sys/", "var/"].map((path) => ({ path })),
+    ...[...new Set(directories)].filter((path) => path !== "").map((path) => ({ path: `${path}/` })),
     { path: "tmp/", mode: 0o1777 },
     { path: "etc/passwd", data: "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n" },
     { path: "etc/group", data: "root:x:0:\nnogroup:x:65534:\n" },
-    { path: "bin/busybox", mode: 0o755, data: readFileSync("/bin/busybox") },
-    ...APPLETS.split(" ").map((name) => ({ path: `bin/${name}`, link: "busybox" })),
+    { path: "bin/busybox", mode: 0o755, data: readFileSync(BUSYBOX) },
+    ...libraries.map((path) => ({ path: path.slice(1), mode: 0o755, data: readFileSync(path) })),
+    ...applets
+      .filter((name) => name !== "" && name !== "busybox")
+      .map((name) => ({ path: `bin/${name}`, link: "busybox" })),
   ];
+}
+
+/** By ldd(1), which fails for a static program. */
+function librariesOf(program: string): readonly string[] {
+  const { stdout } = spawnSync("ldd", [program], { encoding: "utf8" });
+  return [...stdout.matchAll(/(?:=> |^\s*)(\/\S+) \(/gm)].map(([, path = ""]) => path);
 }
 
 /** The tar of an image as `POST /images/load` takes it. */

@@ -119,6 +119,7 @@ const Inspected = z.object({
   RestartCount: z.number().default(0),
   State: z.object({
     Status: z.string(),
+    Running: z.boolean().default(false),
     Pid: z.number().default(0),
     ExitCode: z.number().default(0),
     StartedAt: z.string().default(""),

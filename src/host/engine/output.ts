@@ -4,6 +4,9 @@ import { framesOf } from "./frames.ts";
 import { inPath } from "./parse.ts";
 import type { Transport } from "./transport.ts";
 
+/** How long an engine under load may take from a process's start to noting it. */
+const START_SECONDS = 1;
+
 /** What containers say, kept (`logs`) and live (`attach`). */
 export function output(transport: Transport): Pick<Engine, "logs" | "attach"> {
   return {
@@ -31,7 +34,7 @@ async function* logs(
     stderr: "1",
     follow: String(follow),
     tail: tail === undefined ? "all" : String(tail),
-    since: later(since, secondsOf(State.StartedAt)),
+    since: later(since, beginning(State)),
     timestamps: String(timestamps),
   };
   const call = {
@@ -47,9 +50,21 @@ async function* logs(
   }
 }
 
-/** An RFC 3339 time as Unix seconds, with its nanoseconds; `0` for what is none, and for the year 1. */
-export function secondsOf(time: string): string {
-  const at = Math.floor(Date.parse(time) / 1000);
+/**
+ * A time between the last run and this one. The engine notes the start only after the first output may have come, so a running
+ * container's is best told by the end of the run before; once it has ended that is lost.
+ */
+function beginning(state: {
+  readonly Running: boolean;
+  readonly StartedAt: string;
+  readonly FinishedAt: string;
+}): string {
+  return state.Running ? secondsOf(state.FinishedAt) : secondsOf(state.StartedAt, START_SECONDS);
+}
+
+/** An RFC 3339 time as Unix seconds, with its nanoseconds, and some seconds earlier; `0` for what is none, and for the year 1. */
+export function secondsOf(time: string, earlier = 0): string {
+  const at = Math.floor(Date.parse(time) / 1000) - earlier;
   if (Number.isNaN(at) || at <= 0) return "0";
   const fraction = /\.(\d{1,9})/.exec(time)?.[1] ?? "";
   return `${at}.${fraction.padEnd(9, "0")}`;

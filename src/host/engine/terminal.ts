@@ -1,10 +1,11 @@
-import { z } from "zod";
+import { randomUUID } from "node:crypto";
 import type { Duplex } from "node:stream";
+import { z } from "zod";
 import { HostError } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 import type { Engine, Terminal, TerminalOptions } from "./engine.ts";
 import { inPath, parsed } from "./parse.ts";
-import { endCommand } from "./process-group.ts";
+import { endCommand } from "./command-processes.ts";
 import type { Transport } from "./transport.ts";
 import { isAtLeast } from "./version.ts";
 
@@ -24,9 +25,10 @@ const PAUSE_MS = 50;
 export function terminals(transport: Transport, clock: Clock): Pick<Engine, "terminal"> {
   return {
     async terminal(id, options, signal) {
-      const exec = await create(transport, id, options, signal);
+      const mark = `HOLDFAST_TERMINAL=${randomUUID()}`;
+      const exec = await create(transport, id, options, mark, signal);
       const stream = await start(transport, exec, options, signal);
-      const terminal = new CommandTerminal(transport, clock, exec, stream);
+      const terminal = new CommandTerminal(transport, clock, { id: exec, mark }, stream);
       // The engine takes the size with the start only from version 1.42 on.
       await terminal.resize(options.columns, options.rows, signal);
       return terminal;
@@ -38,6 +40,7 @@ async function create(
   transport: Transport,
   id: string,
   { command, user, columns, rows }: TerminalOptions,
+  mark: string,
   signal: AbortSignal,
 ): Promise<string> {
   const knowsSize = isAtLeast(await transport.apiVersion(signal), "1.42");
@@ -46,7 +49,7 @@ async function create(
     AttachStdout: true,
     AttachStderr: true,
     Tty: true,
-    Env: ["TERM=xterm-256color"],
+    Env: ["TERM=xterm-256color", mark],
     Cmd: command,
     ...(user === undefined ? {} : { User: user }),
     ...(knowsSize ? { ConsoleSize: [rows, columns] } : {}),
@@ -66,9 +69,14 @@ class CommandTerminal implements Terminal {
   readonly stream: Duplex;
   readonly #transport: Transport;
   readonly #clock: Clock;
-  readonly #exec: string;
+  readonly #exec: { readonly id: string; readonly mark: string };
 
-  constructor(transport: Transport, clock: Clock, exec: string, stream: Duplex) {
+  constructor(
+    transport: Transport,
+    clock: Clock,
+    exec: { readonly id: string; readonly mark: string },
+    stream: Duplex,
+  ) {
     this.#transport = transport;
     this.#clock = clock;
     this.#exec = exec;
@@ -80,7 +88,7 @@ class CommandTerminal implements Terminal {
     const call = {
       what: "cannot resize a terminal",
       method: "POST",
-      path: `/exec/${this.#exec}/resize`,
+      path: `/exec/${this.#exec.id}/resize`,
       query,
     } as const;
     for (let attempt = 1; ; attempt += 1) {
@@ -110,14 +118,16 @@ class CommandTerminal implements Terminal {
   async kill(): Promise<void> {
     try {
       const command = await this.#look(new AbortController().signal);
-      if (command?.Running === true) await endCommand(this.#clock, command.Pid, command.ContainerID);
+      if (command === undefined) return;
+      const { Pid: pid, ContainerID: containerId } = command;
+      await endCommand(this.#clock, { pid, containerId, mark: this.#exec.mark });
     } finally {
       this.stream.destroy();
     }
   }
 
   async #look(signal: AbortSignal): Promise<z.infer<typeof Command> | undefined> {
-    const path = `/exec/${this.#exec}/json`;
+    const path = `/exec/${this.#exec.id}/json`;
     const call = { what: "cannot look at a command", method: "GET", path, accepts: [404] } as const;
     const { status, body } = await this.#transport.send(call, signal);
     return status === 404 ? undefined : parsed(Command, body, "what the engine knows of a command");
