@@ -76,6 +76,7 @@ async function makeWithin(root: string, parts: readonly string[], mode: number):
 }
 
 async function move(from: string, to: string): Promise<boolean> {
+  if ((await kind(from)) === undefined) return false;
   if ((await kind(to)) !== undefined) throw new HostError("directory-failed", `${to} is there already`);
   try {
     await rename(from, to);
@@ -83,7 +84,6 @@ async function move(from: string, to: string): Promise<boolean> {
     await sync(dirname(from));
     return true;
   } catch (error) {
-    if (isAbsent(error) && (await kind(from)) === undefined) return false;
     throw failed("rename", from, error);
   }
 }

@@ -50,9 +50,12 @@ function hidden(value: unknown, place: Place | undefined): unknown {
   // Clients are not of one mind about capitals, and what is capitalised oddly is as secret.
   const hides = new Set(secrets.map((name) => name.toLowerCase()));
   const below = new Map(Object.entries(place.below ?? {}).map(([name, inner]) => [name.toLowerCase(), inner]));
+  // Of what ought to be a list each member may be an item.
+  const member = place.keyedBy === undefined ? undefined : place;
   const entries = Object.entries(value).map(([name, inner]) => {
     const known = name.toLowerCase();
-    return [name, hides.has(known) || shown?.includes(name) === false ? "" : hidden(inner, below.get(known))];
+    if (hides.has(known) || shown?.includes(name) === false) return [name, ""];
+    return [name, hidden(inner, below.get(known) ?? (isObject(inner) ? member : undefined))];
   });
   return Object.fromEntries(entries);
 }

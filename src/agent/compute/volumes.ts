@@ -89,7 +89,7 @@ export class VolumeKeeper {
 
   /**
    * Makes what is wanted, puts away what is neither wanted nor in `referenced`, and removes what was put away long enough ago. Never
-   * call it with half a document. What fails is said of its volume; rejects only when aborted. `usedBy` is left to the caller.
+   * call it with half a document. What fails is said of its volume; rejects when aborted, or when nothing can be put on record. `usedBy` is left to the caller.
    */
   settle(
     wanted: readonly VolumeSpec[],
@@ -317,6 +317,7 @@ export class VolumeKeeper {
 
 /** The error of a machine that refuses; another error is one of the program. */
 async function attempt(signal: AbortSignal, work: () => Promise<unknown>): Promise<HostError | undefined> {
+  signal.throwIfAborted();
   try {
     await work();
     return undefined;

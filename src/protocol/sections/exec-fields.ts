@@ -193,8 +193,10 @@ export const Logging = z.looseObject(
   object,
 );
 
+// Part of a path, neither `.` nor `..`.
+const STEP = "(?:[^/.\\p{Cc}][^/\\p{Cc}]*|\\.[^/.\\p{Cc}][^/\\p{Cc}]*|\\.\\.[^/\\p{Cc}]+)";
 const AbsolutePath = Line(4096).regex(
-  /^\/(?!(?:.*\/)?\.\.(?:\/|$))[^\p{Cc}]*$/u,
+  new RegExp(`^(?:/(?:\\.|${STEP})?)+$`, "u"),
   says("must be an absolute path, without .. and control characters"),
 );
 export const MountItem = z
@@ -269,7 +271,7 @@ export const VolumeItem = z.looseObject(
     name: ContainerName,
     encrypted: Flag.optional(),
     location: Line(1024)
-      .regex(/^(?!\/)(?!.*(?:^|\/)\.{1,2}(?:\/|$))[^\p{Cc}]+$/u, says("must be a directory below the data store"))
+      .regex(new RegExp(`^${STEP}(?:/${STEP}?)*$`, "u"), says("must be a directory below the data store"))
       .optional()
       .meta({ description: "A directory of the node's data store; `volumes/<name>` unless told" }),
   },

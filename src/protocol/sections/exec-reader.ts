@@ -83,6 +83,11 @@ export class ExecReader extends SectionReader {
     if (part === undefined || isUnset(part.value)) return { items: [], isWhole: true };
     const before = this.rejected.length;
     const { entries } = this.entries(at, { [part.key]: part.value }, part.key, most);
+    // Whatever is wrong with a part is said of its container.
+    const said = this.rejected
+      .slice(before)
+      .map((issue) => (at.id === "" ? issue : Object.assign({}, issue, { id: at.id })));
+    this.rejected.splice(before, said.length, ...said);
     const items = entries.map(({ path, index, fields }): RawItem => ({ path, id: at.id, index, fields }));
     return { items, isWhole: this.rejected.length === before };
   }

@@ -39,6 +39,17 @@ describe("settings", () => {
       logLevel: "info",
       proxies: { noProxy: [] },
       unit: undefined,
+      engineSocket: undefined,
+      containers: { allowPrivileged: false, allowBinds: [], allowCapabilities: [] },
+    });
+  });
+
+  test("say what containers may have", async () => {
+    const containers = { allowPrivileged: true, allowBinds: ["/srv"], allowCapabilities: ["SYS_TIME", "CAP_BPF"] };
+    const file = JSON.stringify({ engineSocket: "/run/podman/podman.sock", containers });
+    expect(await read([], file)).toMatchObject({ engineSocket: "/run/podman/podman.sock", containers });
+    expect(await read([], '{"containers":{"allowBinds":["/srv"]}}')).toMatchObject({
+      containers: { allowPrivileged: false, allowBinds: ["/srv"], allowCapabilities: [] },
     });
   });
 
@@ -85,6 +96,14 @@ describe("settings", () => {
     ["an https proxy", '{"proxy":"https://p.example"}', /proxy: must be an http/],
     ["a unit that is none", '{"unit":"../x.service"}', /unit: /],
     ["a speed test by file", '{"speedTestUrl":"file:///etc/passwd"}', /speedTestUrl: /],
+    ["a relative socket", '{"engineSocket":"run/docker.sock"}', /engineSocket: must be an absolute path/],
+    [
+      "a bind that goes up",
+      '{"containers":{"allowBinds":["/srv/../etc"]}}',
+      /containers\.allowBinds.*: must be an absolute/,
+    ],
+    ["a capability that is none", '{"containers":{"allowCapabilities":["all;"]}}', /containers\.allowCapabilities/],
+    ["an unknown permission", '{"containers":{"allowAll":true}}', /allowAll/],
     ["a forbidden key", '{"__proto__":{}}', /__proto__/],
   ])("refuse a file with %s and name it", async (_what, text, why) => {
     const refused = read([], text);

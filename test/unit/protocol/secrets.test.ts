@@ -8,6 +8,7 @@ const peer = (ip: string, rest: object) => ({ groups: [{ name: "g", peers: [{ na
 const client = (name: string, rest: object) => ({
   networks: [{ name: "n", wireguard: { clients: [{ name, ...rest }] } }],
 });
+const container = (rest: object) => ({ commands: [{ id: "1", image: { tag: "1" }, ...rest }] });
 
 describe("hideSecrets", () => {
   it.each<[SectionName, JsonObject, JsonObject]>([
@@ -24,6 +25,29 @@ describe("hideSecrets", () => {
       { authPassphrase: "", privacyPassphrase: "", port: 161 },
     ],
     ["vpn", client("c", { presharedKey: "s" }), client("c", { presharedKey: "" })],
+    [
+      "exec",
+      container({ variables: [{ name: "A", value: "s" }] }),
+      container({ variables: [{ name: "A", value: "" }] }),
+    ],
+    [
+      "exec",
+      container({ Variables: [{ name: "A", VALUE: "s" }] }),
+      container({ Variables: [{ name: "A", VALUE: "" }] }),
+    ],
+    [
+      "exec",
+      container({ config: { variables: [{ uid: "1", name: "A", value: ["s"] }] } }),
+      container({ config: { variables: [{ uid: "1", name: "A", value: "" }] } }),
+    ],
+    ["exec", container({ variables: ["A=s", null, { A: "s" }] }), container({ variables: ["", "", { A: "" }] })],
+    ["exec", container({ variables: { A: "s" } }), container({ variables: { A: "" } })],
+    ["exec", container({ variables: "A=s" }), container({ variables: "" })],
+    [
+      "exec",
+      { commands: { one: { variables: [{ name: "A", value: "s" }] } } },
+      { commands: { one: { variables: [{ name: "A", value: "" }] } } },
+    ],
     ["gateway", { psk: "no secret here" }, { psk: "no secret here" }],
     ["snmp", { port: 161 }, { port: 161 }],
   ])("of %s %j shows %j", (section, body, shown) => {
@@ -62,6 +86,13 @@ describe("keepSecrets", () => {
       { authPassphrase: "s", privacyPassphrase: "t" },
     ],
     ["below an object", "vpn", client("c", {}), client("c", { presharedKey: "s" }), client("c", { presharedKey: "s" })],
+    [
+      "rightly empty",
+      "exec",
+      container({ variables: [{ name: "A", value: "" }] }),
+      container({ variables: [{ name: "A", value: "s" }] }),
+      container({ variables: [{ name: "A", value: "" }] }),
+    ],
     ["of nothing stored", "snmp", { authPassphrase: "" }, undefined, { authPassphrase: "" }],
     ["of another shape", "network", { tunnels: {} }, tunnel("a", { psk: "s" }), { tunnels: {} }],
   ])("a secret that is %s", (_, section, body, stored, whole) => {

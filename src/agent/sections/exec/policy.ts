@@ -1,3 +1,5 @@
+import { normalize } from "node:path";
+import { HostError } from "../../../errors.ts";
 import type { ContainerSpec, Mount } from "../../../protocol/sections/exec-config.ts";
 
 /** What the owner of the machine lets containers have beyond the ordinary: `containers` in agent.json. */
@@ -50,7 +52,7 @@ const plainCapability = (name: string): string => name.toUpperCase().replace(/^C
 
 /**
  * Decides on the bind mounts of a definition by where their sources really are, symbolic links followed.
- * `realpath` says undefined when there is nothing at a path, and throws {HostError} when it cannot tell.
+ * `realpath` says undefined when there is nothing at a path; what it cannot tell, by a {HostError}, is not allowed.
  */
 export async function checkBinds(
   mounts: readonly Mount[],
@@ -71,24 +73,37 @@ export async function checkBinds(
     { paths: ["/"], isTree: false, what: "the whole machine" },
   ];
   for (const { source } of binds) {
-    const real = await realpath(source);
-    // Refused first: whether a forbidden path exists is nobody's business.
-    const path = real ?? source;
-    const touched = touchedBy(path, { paths: own, isTree: true, what: "" });
-    if (touched !== undefined) {
-      return refusal(source, path, `${touched} belongs to Holdfast itself, and no setting allows it`);
-    }
-    if (!allowed.some((root) => isWithin(path, root))) {
-      for (const rule of rules) {
+    const where = await locate(source, realpath);
+    const isAllowed = allowed.some((root) => isWithin(where.path ?? normalize(source), root));
+    // Refused first: whether a forbidden path exists is nobody's business. And as it is written, too: what a link of /proc means
+    // depends on who asks.
+    for (const path of new Set([where.path ?? normalize(source), normalize(source)])) {
+      const touched = touchedBy(path, { paths: own, isTree: true, what: "" });
+      if (touched !== undefined) {
+        return refusal(source, path, `${touched} belongs to Holdfast itself, and no setting allows it`);
+      }
+      for (const rule of isAllowed ? [] : rules) {
         const hit = touchedBy(path, rule);
         if (hit === undefined) continue;
-        const remedy = `\`containers.allowBinds\` ${SETTINGS} would allow it`;
-        return refusal(source, path, `${hit} is ${rule.what}; ${remedy}`);
+        return refusal(source, path, `${hit} is ${rule.what}; \`containers.allowBinds\` ${SETTINGS} would allow it`);
       }
     }
-    if (real === undefined) return { verdict: "missing", reason: `mounts: bind source ${source} does not exist` };
+    if (where.path === undefined) return { verdict: "missing", reason: `mounts: bind source ${source} ${where.why}` };
   }
   return { verdict: "allowed" };
+}
+
+async function locate(
+  source: string,
+  realpath: (path: string) => Promise<string | undefined>,
+): Promise<{ readonly path: string } | { readonly path: undefined; readonly why: string }> {
+  try {
+    const path = await realpath(source);
+    return path === undefined ? { path, why: "does not exist" } : { path };
+  } catch (error) {
+    if (error instanceof HostError) return { path: undefined, why: `cannot be looked at: ${error.message}` };
+    throw error;
+  }
 }
 
 interface Rule {

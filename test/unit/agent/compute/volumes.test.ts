@@ -1,0 +1,368 @@
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { VolumeKeeper } from "../../../../src/agent/compute/volumes.ts";
+import { HostError } from "../../../../src/errors.ts";
+import { hostDirectories } from "../../../../src/host/directories.ts";
+import type { EncryptedVolumes } from "../../../../src/host/encrypted-volume.ts";
+import { hostFiles } from "../../../../src/host/files.ts";
+import type { VolumeSpec } from "../../../../src/protocol/sections/exec-config.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { fakeEncryption, FakeEngineVolumes, FakeRecords } from "../../../support/fake-volumes.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+
+const OWNER = "0f0e0d0c-0000-4000-8000-000000000001";
+const HOUR_MS = 3_600_000;
+const never = new AbortController().signal;
+
+const volume = (name: string, change: Partial<VolumeSpec> = {}): VolumeSpec => ({
+  path: "",
+  name,
+  encrypted: false,
+  location: undefined,
+  ...change,
+});
+
+function rig(options: { readonly encrypted?: EncryptedVolumes; readonly wall?: number } = {}) {
+  const dataStore = join(realpathSync(tempDir()), "data-store");
+  const engine = new FakeEngineVolumes();
+  const records = new FakeRecords();
+  const clock = new FakeClock(options.wall);
+  const keys = new Map<string, string>();
+  const start = () =>
+    new VolumeKeeper({
+      owner: OWNER,
+      dataStore,
+      engine,
+      records,
+      clock,
+      encrypted: options.encrypted ?? fakeEncryption("this machine has no device mapper"),
+      files: hostFiles(),
+      directories: hostDirectories(),
+      askKey: (name) => Promise.resolve(keys.get(name)),
+    });
+  const keeper = start();
+  const settle = (wanted: readonly VolumeSpec[], used: readonly string[] = [], by = keeper) =>
+    by.settle(wanted, new Set(used), never);
+  const at = (...parts: string[]): string => join(dataStore, ...parts);
+  const quarantine = (): readonly string[] =>
+    existsSync(at("volumes/.quarantine")) ? readdirSync(at("volumes/.quarantine")) : [];
+  return { dataStore, engine, records, clock, keys, keeper, start, settle, at, quarantine };
+}
+
+describe("a volume", () => {
+  test("is a directory of the data store that the engine binds under our label", async () => {
+    const { settle, engine, at, keeper } = rig();
+    expect(await settle([volume("data")])).toEqual([
+      { name: "data", state: "ready", reason: undefined, encrypted: false, path: at("volumes/data"), usedBy: [] },
+    ]);
+    expect(statSync(at("volumes/data")).mode & 0o777).toBe(0o755);
+    expect(statSync(at()).mode & 0o777).toBe(0o700);
+    expect([...engine.volumes.values()]).toEqual([
+      {
+        name: "holdfast-0f0e0d0c-data",
+        driver: "local",
+        driverOptions: { type: "none", o: "bind", device: at("volumes/data") },
+        labels: { "io.holdfast.owner": OWNER },
+        mountpoint: "",
+      },
+    ]);
+    expect(keeper.lookup("data")).toEqual({
+      engineName: "holdfast-0f0e0d0c-data",
+      isEncrypted: false,
+      directory: at("volumes/data"),
+    });
+    expect(keeper.lookup("other")).toEqual({ missing: "is not defined" });
+  });
+
+  test("asks the engine for nothing when nothing has changed, and again after it was forgotten", async () => {
+    const { settle, engine, keeper } = rig();
+    await settle([volume("a"), volume("b")]);
+    engine.calls.length = 0;
+    await settle([volume("a"), volume("b")]);
+    expect(engine.calls).toEqual([]);
+    engine.volumes.delete("holdfast-0f0e0d0c-a");
+    keeper.forget();
+    await settle([volume("a"), volume("b")]);
+    expect(engine.calls).toEqual(["list", "create holdfast-0f0e0d0c-a", "list"]);
+  });
+
+  test("keeps its files over a new agent and a place of its own", async () => {
+    const { settle, start, at, engine } = rig();
+    await settle([volume("data", { location: "shared/maps" })]);
+    writeFileSync(join(at("shared/maps"), "x"), "kept");
+    engine.calls.length = 0;
+    expect(await settle([volume("data", { location: "shared/maps" })], [], start())).toMatchObject([
+      { state: "ready" },
+    ]);
+    expect(readFileSync(join(at("shared/maps"), "x"), "utf8")).toBe("kept");
+    expect(engine.calls).toEqual(["list"]);
+  });
+
+  test("costs nothing where there is none", async () => {
+    const { settle, engine, dataStore } = rig();
+    expect(await settle([])).toEqual([]);
+    expect(engine.calls).toEqual([]);
+    expect(existsSync(dataStore)).toBe(false);
+  });
+
+  test("that has changed its place or kind stays as it was made, with a word", async () => {
+    const { settle, at, keeper } = rig();
+    await settle([volume("data")]);
+    for (const change of [{ location: "elsewhere" }, { encrypted: true }]) {
+      expect(await settle([volume("data", change)])).toMatchObject([
+        {
+          state: "ready",
+          encrypted: false,
+          path: at("volumes/data"),
+          reason: expect.stringMatching(/cannot be changed/),
+        },
+      ]);
+      expect(keeper.lookup("data")).toMatchObject({ isEncrypted: false });
+    }
+    expect(existsSync(at("elsewhere"))).toBe(false);
+  });
+
+  test("never leaves the data store, by name or by link", async () => {
+    const { settle, at, keeper } = rig();
+    const outside = tempDir();
+    mkdirSync(at("links"), { recursive: true });
+    symlinkSync(outside, at("links/out"));
+    writeFileSync(at("file"), "");
+    const wanted = [
+      volume("up", { location: "../../etc" }),
+      volume("link", { location: "links/out/x" }),
+      volume("direct", { location: "links/out" }),
+      volume("blocked", { location: "file/x" }),
+      volume("fine", { location: "links/in" }),
+    ];
+    const states = (await settle(wanted)).map(({ name, state }) => `${name} ${state}`);
+    expect(states).toEqual(["up failed", "link failed", "direct failed", "blocked failed", "fine ready"]);
+    expect(readdirSync(outside)).toEqual([]);
+    expect(keeper.lookup("link")).toEqual({ missing: expect.stringMatching(/is not a directory/) });
+  });
+
+  test("does not lie within another", async () => {
+    const { settle } = rig();
+    const wanted = [volume("a", { location: "x" }), volume("b", { location: "x/y" }), volume("c", { location: "xy" })];
+    expect((await settle(wanted)).map(({ state }) => state)).toEqual(["ready", "failed", "ready"]);
+  });
+
+  test("is not taken for that of a stranger with the same name", async () => {
+    const { settle, engine, keeper } = rig();
+    engine.volumes.set("holdfast-0f0e0d0c-data", {
+      name: "holdfast-0f0e0d0c-data",
+      driver: "local",
+      driverOptions: {},
+      labels: {},
+      mountpoint: "",
+    });
+    expect(await settle([volume("data"), volume("own")])).toMatchObject([
+      { name: "data", state: "failed", reason: expect.stringMatching(/of somebody else/) },
+      { name: "own", state: "ready" },
+    ]);
+    expect(keeper.lookup("data")).toHaveProperty("missing");
+    expect(engine.volumes.get("holdfast-0f0e0d0c-data")?.labels).toEqual({});
+  });
+
+  test("says so when the engine is away, is asked for once, and can be mounted all the same", async () => {
+    const { settle, engine, keeper } = rig();
+    engine.failures.set("list", new HostError("engine-unwell", "no engine"));
+    expect(await settle([volume("a"), volume("b")])).toMatchObject([
+      { state: "failed", reason: "no engine" },
+      { state: "failed", reason: "no engine" },
+    ]);
+    expect(engine.calls).toEqual(["list"]);
+    expect(keeper.lookup("a")).toHaveProperty("engineName");
+    engine.failures.clear();
+    expect(await settle([volume("a"), volume("b")])).toMatchObject([{ state: "ready" }, { state: "ready" }]);
+  });
+
+  test("moves with the data store", async () => {
+    const { settle, start, engine, at } = rig();
+    await settle([volume("data")]);
+    const summary = engine.volumes.get("holdfast-0f0e0d0c-data");
+    if (summary === undefined) throw new Error("no volume");
+    engine.volumes.set(summary.name, { ...summary, driverOptions: { device: "/old/volumes/data" } });
+    expect(await settle([volume("data")], [], start())).toMatchObject([{ state: "ready" }]);
+    expect(engine.volumes.get(summary.name)?.driverOptions["device"]).toBe(at("volumes/data"));
+  });
+});
+
+describe("a volume that is no longer wanted", () => {
+  test("stays while something uses it, waits a day in quarantine, and goes", async () => {
+    const { settle, engine, at, clock, quarantine, records, keeper } = rig();
+    await settle([volume("data")]);
+    writeFileSync(at("volumes/data/x"), "1");
+    expect(await settle([], ["data"])).toMatchObject([
+      { state: "ready", reason: expect.stringMatching(/still in use/) },
+    ]);
+    expect(await settle([])).toMatchObject([{ name: "data", state: "quarantined" }]);
+    expect(engine.volumes.size).toBe(0);
+    expect(existsSync(at("volumes/data"))).toBe(false);
+    expect(quarantine()).toHaveLength(1);
+    expect(keeper.nextDue).toBe(clock.now() + 24 * HOUR_MS);
+    await clock.advance(24 * HOUR_MS - 1);
+    expect(await settle([])).toMatchObject([{ state: "quarantined" }]);
+    await clock.advance(1);
+    expect(await settle([])).toEqual([]);
+    expect(quarantine()).toEqual([]);
+    expect(records.volumes.size).toBe(0);
+    expect(keeper.nextDue).toBeUndefined();
+  });
+
+  test("is kept longer when told", async () => {
+    const { keeper, settle, clock } = rig();
+    await settle([volume("data")]);
+    await keeper.settle([], new Set(), never, { quarantineMs: 168 * HOUR_MS });
+    expect(keeper.nextDue).toBe(clock.now() + 168 * HOUR_MS);
+  });
+
+  test("comes back with its files when it is wanted again as it was", async () => {
+    const { settle, at, quarantine } = rig();
+    await settle([volume("data")]);
+    writeFileSync(at("volumes/data/x"), "kept");
+    await settle([]);
+    expect(await settle([volume("data")])).toMatchObject([{ state: "ready" }]);
+    expect(readFileSync(at("volumes/data/x"), "utf8")).toBe("kept");
+    expect(quarantine()).toEqual([]);
+  });
+
+  test("stays away when it is wanted elsewhere", async () => {
+    const { settle, at, quarantine, clock } = rig();
+    await settle([volume("data")]);
+    writeFileSync(at("volumes/data/x"), "old");
+    await settle([]);
+    const elsewhere = volume("data", { location: "new" });
+    expect(await settle([elsewhere])).toMatchObject([{ state: "ready", path: at("new") }]);
+    expect(readdirSync(at("new"))).toEqual([]);
+    await clock.advance(25 * HOUR_MS);
+    expect(await settle([elsewhere])).toMatchObject([{ state: "ready" }]);
+    expect(quarantine()).toEqual([]);
+  });
+
+  test("stays where it is while the engine cannot let it go", async () => {
+    const { settle, engine, at, quarantine } = rig();
+    await settle([volume("data"), volume("other")]);
+    const busy = new HostError("engine-refused", "volume is in use", { details: { status: 409 } });
+    engine.failures.set("remove holdfast-0f0e0d0c-data", busy);
+    expect(await settle([])).toMatchObject([
+      { name: "data", state: "failed", reason: "cannot be removed: volume is in use" },
+      { name: "other", state: "quarantined" },
+    ]);
+    expect(existsSync(at("volumes/data"))).toBe(true);
+    expect(quarantine()).toHaveLength(1);
+  });
+
+  test("is found again after a crash at any step", async () => {
+    const { settle, start, engine, at, quarantine, records, clock } = rig();
+    await settle([volume("data")]);
+    // The engine's volume was gone before ours heard of it.
+    engine.volumes.clear();
+    await settle([]);
+    const record = records.volumes.get("data");
+    if (record === undefined) throw new Error("no record");
+    // It was moved, and not yet noted.
+    records.putVolume({ ...record, quarantinedAt: undefined });
+    expect(await settle([], [], start())).toMatchObject([{ state: "quarantined" }]);
+    expect(quarantine()).toHaveLength(1);
+    await clock.advance(24 * HOUR_MS);
+    expect(await settle([], [], start())).toEqual([]);
+    expect(existsSync(at("volumes/data"))).toBe(false);
+  });
+
+  test("is not judged by a clock that was not set", async () => {
+    const { settle, clock, quarantine } = rig({ wall: 1000 });
+    await settle([volume("data")]);
+    await settle([]);
+    clock.setWall(Date.UTC(2026, 0, 1));
+    expect(await settle([])).toMatchObject([{ state: "quarantined" }]);
+    await clock.advance(23 * HOUR_MS);
+    expect(await settle([])).toMatchObject([{ state: "quarantined" }]);
+    await clock.advance(HOUR_MS);
+    expect(await settle([])).toEqual([]);
+    expect(quarantine()).toEqual([]);
+  });
+
+  test("is left alone when nobody knows what it is", async () => {
+    const { settle, records, at } = rig();
+    await settle([volume("data")]);
+    for (const detail of ["{", '{"encrypted":false,"parts":["..","etc"]}', '{"encrypted":false,"parts":[]}']) {
+      records.putVolume({ name: "data", detail, createdAt: 0, quarantinedAt: undefined });
+      expect(await settle([])).toMatchObject([{ state: "failed", reason: expect.stringMatching(/left alone/) }]);
+    }
+    expect(existsSync(at("volumes/data"))).toBe(true);
+  });
+});
+
+describe("an encrypted volume", () => {
+  const secret = volume("secret", { encrypted: true });
+
+  test("is unsupported where the machine cannot, with the reason, and makes no clear one", async () => {
+    const { settle, keeper, engine, at } = rig();
+    expect(await settle([secret, volume("plain")])).toMatchObject([
+      { name: "secret", state: "unsupported", reason: "this machine has no device mapper", encrypted: true },
+      { name: "plain", state: "ready" },
+    ]);
+    expect(keeper.lookup("secret")).toEqual({ missing: "this machine has no device mapper" });
+    expect([...engine.volumes.keys()]).toEqual(["holdfast-0f0e0d0c-plain"]);
+    expect(existsSync(at("volumes/secret"))).toBe(false);
+    await expect(keeper.unlock("secret", never)).rejects.toMatchObject({ code: "not-found" });
+  });
+
+  test("waits for its key, opens with it, and is locked again", async () => {
+    const encrypted = fakeEncryption();
+    const { settle, keeper, keys, at } = rig({ encrypted });
+    expect(await settle([secret])).toMatchObject([{ state: "ready", path: at("volumes/.mounts/secret/content") }]);
+    expect(keeper.lookup("secret")).toMatchObject({ isEncrypted: true });
+    await expect(keeper.unlock("secret", never)).rejects.toMatchObject({ code: "volume-locked" });
+    keys.set("secret", "k1");
+    await keeper.unlock("secret", never);
+    expect([...encrypted.opened]).toEqual(["holdfast-0f0e0d0c-secret"]);
+    await keeper.lock("secret", never);
+    expect(encrypted.opened.size).toBe(0);
+    keys.set("secret", "k2");
+    await expect(keeper.unlock("secret", never)).rejects.toMatchObject({ code: "wrong-key" });
+  });
+
+  test("is locked before it goes to quarantine, and others do not wait for a key", async () => {
+    const encrypted = fakeEncryption();
+    const { settle, keeper, keys, at, quarantine } = rig({ encrypted });
+    await settle([secret]);
+    keys.set("secret", "k1");
+    const unlocking = keeper.unlock("secret", never);
+    await settle([secret]);
+    await unlocking;
+    mkdirSync(at("volumes/.encrypted"), { recursive: true });
+    writeFileSync(at("volumes/.encrypted/secret.img"), "LUKS");
+    expect(await settle([])).toMatchObject([{ state: "quarantined", encrypted: true }]);
+    expect(encrypted.opened.size).toBe(0);
+    expect(quarantine()).toHaveLength(1);
+    await settle([secret]);
+    expect(readFileSync(at("volumes/.encrypted/secret.img"), "utf8")).toBe("LUKS");
+  });
+
+  test("of others needs no key", async () => {
+    const { settle, keeper } = rig();
+    await settle([volume("plain")]);
+    await keeper.unlock("plain", never);
+    await keeper.lock("plain", never);
+  });
+});
+
+test("an aborted pass rejects with its reason", async () => {
+  const { keeper } = rig();
+  const reason = new Error("enough");
+  await expect(keeper.settle([volume("a", { location: "../x" })], new Set(), AbortSignal.abort(reason))).rejects.toBe(
+    reason,
+  );
+});

@@ -1,0 +1,122 @@
+import { mkdirSync, realpathSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { checkBinds, checkPrivileges } from "../../../../../src/agent/sections/exec/policy.ts";
+import { hostDirectories } from "../../../../../src/host/directories.ts";
+import { containerSpec } from "../../../../support/container-spec.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
+
+const STRICT = { allowPrivileged: false, allowBinds: [], allowCapabilities: [] };
+const withCaps = (...add: string[]) => containerSpec({ capabilities: { add, drop: ["NET_RAW"] } });
+
+describe("privileges", () => {
+  test("of the ordinary kind need no permission", () => {
+    expect(checkPrivileges(withCaps("NET_ADMIN", "NET_RAW", "SYS_NICE"), STRICT)).toBeUndefined();
+  });
+
+  test("are refused beyond that, naming rule and setting", () => {
+    expect(checkPrivileges(containerSpec({ privileged: true }), STRICT)).toMatch(
+      /^privileged: .*`containers.allowPrivileged`/,
+    );
+    expect(checkPrivileges(withCaps("NET_ADMIN", "SYS_ADMIN", "SYS_MODULE"), STRICT)).toMatch(
+      /addCaps: SYS_ADMIN, SYS_MODULE forbidden.*`containers.allowCapabilities`/,
+    );
+    expect(checkPrivileges(withCaps("ALL"), STRICT)).toMatch(/ALL/);
+  });
+
+  test("are allowed one by one, and all of them with the whole machine", () => {
+    const some = { ...STRICT, allowCapabilities: ["CAP_SYS_ADMIN"] };
+    expect(checkPrivileges(withCaps("SYS_ADMIN"), some)).toBeUndefined();
+    expect(checkPrivileges(withCaps("SYS_ADMIN", "SYS_MODULE"), some)).toMatch(/: SYS_MODULE forbidden/);
+    expect(checkPrivileges(containerSpec({ privileged: true }), some)).toMatch(/^privileged/);
+    const all = { ...STRICT, allowPrivileged: true };
+    expect(
+      checkPrivileges(containerSpec({ privileged: true, capabilities: { add: ["BPF"], drop: [] } }), all),
+    ).toBeUndefined();
+  });
+});
+
+/** A machine in a directory: an engine's socket, Holdfast's state, and a directory of the customer. */
+function machine() {
+  const root = realpathSync(tempDir());
+  for (const path of ["run/engine", "var/lib/holdfast/identity", "var/lib/engine", "srv/data"]) {
+    mkdirSync(join(root, path), { recursive: true });
+  }
+  writeFileSync(join(root, "run/engine/engine.sock"), "");
+  symlinkSync(join(root, "run"), join(root, "var/run"));
+  const at = (path: string): string => join(root, path);
+  const paths = {
+    own: [at("var/lib/holdfast"), at("run/holdfast")],
+    sockets: [at("var/run/engine/engine.sock")],
+    engineDirectories: [at("var/lib/engine")],
+  };
+  const check = (source: string, allowBinds: readonly string[] = []) =>
+    checkBinds([{ kind: "bind", source, dest: "/x" }], { ...STRICT, allowBinds }, paths, hostDirectories().realpath);
+  return { root, at, check };
+}
+
+describe("a bind", () => {
+  test("of what is the customer's own is allowed, and volumes are none", async () => {
+    const { at, check } = machine();
+    expect(await check(at("srv/data"))).toEqual({ verdict: "allowed" });
+    expect(await check(at("srv"))).toEqual({ verdict: "allowed" });
+    const volume = { kind: "volume", source: "/", dest: "/x" } as const;
+    const noPaths = { own: [], sockets: [], engineDirectories: [] };
+    expect(await checkBinds([volume], STRICT, noPaths, () => Promise.reject(new Error("asked")))).toEqual({
+      verdict: "allowed",
+    });
+  });
+
+  test.each([
+    ["the engine's socket", "run/engine/engine.sock", /socket of a container engine.*`containers.allowBinds`/],
+    ["its directory", "run/engine", /socket of a container engine/],
+    ["a directory above that", "run", /./],
+    [
+      "it by the name of a link",
+      "var/run/engine/engine.sock",
+      /engine\.sock \(which is .*\/run\/engine\/engine\.sock\)/,
+    ],
+    ["the engine's own files", "var/lib/engine", /directory of the container engine/],
+    ["Holdfast's state", "var/lib/holdfast", /belongs to Holdfast itself, and no setting allows it/],
+    ["its keys", "var/lib/holdfast/identity", /belongs to Holdfast itself/],
+    ["a directory above it", "var/lib", /belongs to Holdfast itself/],
+    ["what is not there yet of it", "var/lib/holdfast/later", /belongs to Holdfast itself/],
+  ])("of %s is refused", async (_what, source, reason) => {
+    const { at, check } = machine();
+    expect(await check(at(source))).toEqual({ verdict: "refused", reason: expect.stringMatching(reason) });
+  });
+
+  test.each(["/", "/proc", "/proc/1/root", "/sys", "/sys/kernel", "/dev", "/dev/null", "/../proc/1"])(
+    "of %s is refused",
+    async (source) => {
+      expect(await machine().check(source)).toMatchObject({ verdict: "refused" });
+    },
+  );
+
+  test("is judged by where a link in the way leads", async () => {
+    const { at, check } = machine();
+    symlinkSync(at("var/lib/holdfast/identity"), at("srv/data/harmless"));
+    symlinkSync("/proc", at("srv/data/plain"));
+    expect(await check(at("srv/data/harmless"))).toMatchObject({ verdict: "refused" });
+    expect(await check(at("srv/data/plain/1"))).toMatchObject({ verdict: "refused" });
+    expect(await check(at("srv/data/../../var/lib/holdfast"))).toMatchObject({ verdict: "refused" });
+  });
+
+  test("is allowed by the owner of the machine, except of Holdfast's own", async () => {
+    const { at, check } = machine();
+    const socket = at("run/engine/engine.sock");
+    expect(await check(socket, [at("var/run/engine/engine.sock")])).toEqual({ verdict: "allowed" });
+    expect(await check("/dev/null", ["/dev"])).toEqual({ verdict: "allowed" });
+    expect(await check("/dev/null", ["/de"])).toMatchObject({ verdict: "refused" });
+    expect(await check(at("var/lib/holdfast"), ["/"])).toMatchObject({ verdict: "refused" });
+    expect(await check("/", ["/"])).toMatchObject({ verdict: "refused" });
+  });
+
+  test("of nothing waits for it, and one that is refused is told first", async () => {
+    const { at, check } = machine();
+    expect(await check(at("srv/later"))).toEqual({
+      verdict: "missing",
+      reason: `mounts: bind source ${at("srv/later")} does not exist`,
+    });
+  });
+});
