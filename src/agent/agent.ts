@@ -9,7 +9,7 @@ import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import type { Agent, AgentOptions } from "./agent-options.ts";
 import { Applying } from "./applying.ts";
 import type { Compute } from "./compute/compute.ts";
-import { repositoryState, usedRatioOf } from "./gathering.ts";
+import { gatherStatus } from "./gather-status.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
@@ -22,13 +22,13 @@ import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
 import { openCommit } from "./open-commit.ts";
+import { openCompute } from "./open-compute.ts";
 import { openNetworkView } from "./open-network-view.ts";
 import { openNetwork } from "./open-network.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openStreams } from "./open-streams.ts";
 import { openTelemetry } from "./open-telemetry.ts";
-import { readProcess } from "./process-readings.ts";
 import { domainReader } from "../protocol/domain-view.ts";
 import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments, type Desired } from "./shadow/desired.ts";
@@ -38,7 +38,6 @@ import { speedTestTarget } from "./speed-test-target.ts";
 import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
 import { FaultList } from "./fault.ts";
-import type { Gathered } from "./status.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
 import type { NodeFacts } from "./triggers/admit.ts";
@@ -116,10 +115,22 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRecords: () => pusher.look(),
   });
   const { overlay, mesh } = dataPlane;
-  const onOwned = (): void => applying.engine.look("owner", ["network"]);
+  const onOwned = (): void => applying.engine.look("owner", ["network", "exec"]);
   const told = { onFault: fault, onDamage: faults.damageBelow(settings.stateDir) };
   const network = await openNetwork({ ...told, settings, clock, exec, files, reader, dialler, onOwned });
-  const deps = { overlay, domain, reader, network: network.section };
+  const computing = openCompute({
+    ...options,
+    exec,
+    files,
+    state,
+    documents,
+    config: () => applying.config(),
+    registryToken: (...args) => node?.registryToken(...args),
+    unsupported: network.section.unsupported,
+    onLook: () => applying.engine.look("containers", ["exec"]),
+    onRefused: (error) => storage.refused(error),
+  });
+  const deps = { overlay, domain, reader, network: network.section, exec: computing.section };
   const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });
   const sections = listSections({ ...deps, documents });
   const commit = openCommit({
@@ -167,7 +178,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     type: documents.current.node?.body.type ?? node?.registration.node.type ?? "Node",
     state: documents.current.node?.body.state ?? "ACTIVE",
   });
-  const compute = (): Compute | undefined => options.compute;
+  const compute = (): Compute => options.compute ?? computing.compute;
   const streams = openStreams({ clock, log, dialler: network.dialler, compute, node: standing });
   const dispatcher = new Dispatcher({
     node: standing,
@@ -307,33 +318,22 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
 
   // People.
-  const gather = (): Gathered => ({
-    now: clock.now(),
+  const gather = gatherStatus({
+    ...options,
     startedAt,
-    stateDir: settings.stateDir,
-    runDir: settings.runDir,
-    registration: node?.registration,
-    session:
-      session === undefined
-        ? { state: "unregistered", since: startedAt, attempt: 0 }
-        : { ...session.status(), url: node?.registration.node.session ?? "" },
-    desired: documents.current,
-    applied: node?.applied ?? new Map(),
-    pendingChange: applying.committing.pending(),
-    telemetry: spool.status(),
-    network: machine.engine,
-    overlay: overlay.status(),
-    dataPlane: mesh.dataPlane(),
-    process: readProcess(reader),
-    faults: [...faults.all, ...(node?.faults ?? [])],
-    clockOffsetSeconds: clockOffset(),
-    storageRefusal: storage.refusal,
-    diskUsedRatio: usedRatioOf(reader.space("/")),
     isStatePersistent: isPersistent,
-    dns: health?.results().dns?.isHealthy,
-    repository: repositoryState(health),
-    ssh: health?.results().isSshLocal,
-    refusedSignatures: node?.refusedSignatures ?? 0,
+    documents,
+    applying,
+    spool,
+    overlay,
+    mesh,
+    faults,
+    storage,
+    machine,
+    node: () => node,
+    session: () => session,
+    health: () => health,
+    clockOffset,
   });
   const provider = localProvider({
     ...options,
@@ -382,6 +382,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await dispatcher.close();
       await streams.close();
       await applying.close();
+      await computing.close();
       dataPlane.close();
       session?.close();
       network.owner.close();
