@@ -46,7 +46,9 @@ describe("a request from the other side", () => {
       id: 7,
       result: { pong: 1 },
     });
-    expect((await node({ "stream.open": () => undefined }).call(run({ jws, ticket: "t".repeat(43) }, "stream.open"))).result).toEqual({});
+    expect(
+      (await node({ "stream.open": () => undefined }).call(run({ jws, ticket: "t".repeat(43) }, "stream.open"))).result,
+    ).toEqual({});
   });
 
   test.each(["no.such", "constructor", "tostring", "heartbeat"])(
