@@ -108,6 +108,7 @@ export class PtyTerminal implements Terminal {
     this.kills += 1;
     const { pid } = this;
     if (pid !== undefined) process.kill(-pid, "SIGKILL");
+    this.#script.kill("SIGKILL");
     await this.#ended;
   }
 }
