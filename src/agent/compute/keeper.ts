@@ -259,6 +259,7 @@ export class Keeper {
     }
     if (action === "stop") worker.take({ is: "stopped-outside", id });
     const sorted = sortContainers(cache.containers.values(), ledger);
+    if (sorted.foreign.length !== this.#foreign.length) this.#tell();
     this.#foreign = sorted.foreign;
     const found = foundOf(sorted.own.get(worker.id) ?? []);
     if (action === "die" && found?.id === id) worker.take({ is: "exited", found, code: exitCode });
