@@ -19,12 +19,14 @@ export async function startPodman(): Promise<TestPodman> {
   const keeper = await startKeeper(dir, cgroup, "own");
   const socketPath = join(dir, "podman.sock");
   const log = openSync(join(dir, "log"), "a");
-  const args = [
-    ...["-t", String(keeper.pid), "-m", "-n", "podman"],
-    ...[`--root=${join(dir, "x", "root")}`, `--runroot=${join(dir, "x", "run")}`],
-    ...["--cgroup-manager=cgroupfs", "--events-backend=file", `--tmpdir=${join(dir, "x", "tmp")}`],
-    ...["system", "service", "--time=0", `unix://${socketPath}`],
+  const inside = ["-t", String(keeper.pid), "-m", "-n", "podman"];
+  const places = [
+    `--root=${join(dir, "x", "root")}`,
+    `--runroot=${join(dir, "x", "run")}`,
+    `--tmpdir=${join(dir, "x", "tmp")}`,
   ];
+  const service = ["system", "service", "--time=0", `unix://${socketPath}`];
+  const args = [...inside, ...places, "--cgroup-manager=cgroupfs", "--events-backend=file", ...service];
   const child = spawn("nsenter", args, { stdio: ["ignore", log, log], detached: true });
   closeSync(log);
   const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
