@@ -70,11 +70,8 @@ export async function pushImage(
   user?: RegistryOptions["user"],
 ): Promise<void> {
   const { repository, tag } = reference;
-  const header = authHeader({
-    username: user?.name ?? "",
-    password: user?.password ?? "",
-    server: repository.split("/")[0] ?? "",
-  });
+  const credential = { username: user?.name ?? "", password: user?.password ?? "", server: "" };
+  const header = authHeader(credential);
   await engine.call("POST", `/images/${image}/tag?repo=${encodeURIComponent(repository)}&tag=${tag}`);
   const { status, body } = await engine.call("POST", `/images/${repository}/push?tag=${tag}`, undefined, {
     "x-registry-auth": header,
