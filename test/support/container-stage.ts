@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { execFileSync, spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, openSync, closeSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
@@ -20,9 +20,9 @@ export interface ContainerStageOptions {
   readonly dir?: string;
   /** The port of the controller, on 127.0.0.1. */
   readonly port?: number;
-  /** `containers` of the node's agent.json. */
-  readonly policy?: Readonly<Record<string, unknown>>;
   readonly engine?: Omit<EngineOptions, "dir" | "network">;
+  /** The engine keeps its images on a disk of so many megabytes. */
+  readonly diskMb?: number;
   /** Whether the node finds an engine when it starts; true unless told. */
   readonly hasEngine?: boolean;
 }
@@ -95,6 +95,8 @@ export interface ContainerStage {
   inspect(container: string): Promise<Inspected>;
   /** The section's numbers as the node reports them to the controller. */
   reported(): Promise<Readonly<Record<string, unknown>>>;
+  /** `containers` of the node's agent.json, from the next start of the agent on. */
+  setPolicy(containers: Readonly<Record<string, unknown>>): void;
   startController(): Promise<void>;
   endController(): Promise<void>;
   startAgent(): Promise<void>;
@@ -121,8 +123,10 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "hf-"));
   mkdirSync(dir, { recursive: true });
   const [stateDir, runDir] = [join(dir, "node"), join(dir, "run")];
+  const ending: (() => Promise<unknown> | void)[] = [];
+  if (options.diskMb !== undefined) ending.push(mountDisk(join(dir, "e/d"), options.diskMb));
   const engine = await startEngine({ ...options.engine, dir: join(dir, "e") });
-  const ending: (() => Promise<unknown> | void)[] = [() => engine.stop()];
+  ending.push(() => engine.stop());
   const close = async (): Promise<void> => {
     for (const end of ending.splice(0).reverse()) await end();
     if (options.dir === undefined) rmSync(dir, { recursive: true, force: true });
@@ -161,10 +165,9 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
     await startRegistry();
 
     const settings = join(dir, "agent.json");
-    writeFileSync(
-      settings,
-      JSON.stringify({ engineSocket: proxy.socketPath, logLevel: "debug", containers: options.policy ?? {} }),
-    );
+    const setPolicy = (containers: Readonly<Record<string, unknown>>): void =>
+      writeFileSync(settings, JSON.stringify({ engineSocket: proxy.socketPath, logLevel: "debug", containers }));
+    setPolicy({});
     const startAgent = async (): Promise<void> => {
       const args = ["agent", "--state", stateDir, "--run", runDir, "--config", settings];
       const child = programs.start("agent", [...engine.within, process.execPath, ...FLAGS, BUNDLE, ...args]);
@@ -254,6 +257,7 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
         }[];
         return nodes[0]?.shadow?.reported ?? {};
       },
+      setPolicy,
       startController,
       endController: () => programs.endOne("controller", "SIGTERM"),
       startRegistry,
@@ -269,6 +273,14 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
     await close();
     throw error;
   }
+}
+
+/** Gives what takes it away again. */
+function mountDisk(path: string, sizeMb: number): () => void {
+  mkdirSync(path, { recursive: true });
+  execFileSync("mount", ["-t", "tmpfs", "-o", `size=${sizeMb}m`, "small-disk", path]);
+  // The end of the engine has the directory removed.
+  return () => void spawnSync("umount", ["-l", path], { stdio: "ignore" });
 }
 
 /** Makes an image in the engine. */
