@@ -140,7 +140,7 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
     const proxy = await startEngineProxy(join(dir, "p.sock"), engine.socketPath);
     ending.push(() => proxy.close());
     if (options.hasEngine === false) await proxy.close();
-    ending.push(await lead(dir, engine, port));
+    ending.push(await lead(dir, engine, [port, registryPort]));
 
     const programs = starter(dir);
     ending.push(() => programs.end());
@@ -158,9 +158,9 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
     const startRegistry = async (): Promise<void> => {
       const config = join(dir, "registry.yml");
       writeFileSync(config, registryConfig(dir, registryHost, url, join(data, "registry/cert.pem")));
-      programs.start("registry", [...engine.within, "docker-registry", "serve", config]);
-      const probe = [...engine.within, "nc", "-z", "127.0.0.1", String(registryPort)];
-      await waitFor("the registry answers", () => runs(probe));
+      programs.start("registry", ["docker-registry", "serve", config]);
+      const origin = `http://${registryHost}`;
+      await waitFor("the registry answers", async () => (await exchange(origin, "GET", "/v2/", "")).status === 401);
     };
     await startRegistry();
 
@@ -330,9 +330,13 @@ async function registered(
   });
 }
 
-/** From the port of the engine's loopback to that of ours. Gives what ends it. */
-async function lead(dir: string, engine: TestEngine, port: number): Promise<() => Promise<void>> {
-  const path = join(dir, "w.sock");
+/** From these ports of the engine's loopback to those of ours. Gives what ends it. */
+async function lead(dir: string, engine: TestEngine, ports: readonly number[]): Promise<() => Promise<void>> {
+  const ends = await Promise.all(ports.map((port) => leadOne(join(dir, `${port}.sock`), engine, port)));
+  return async () => void (await Promise.all(ends.map((end) => end())));
+}
+
+async function leadOne(path: string, engine: TestEngine, port: number): Promise<() => Promise<void>> {
   const sockets = new Set<Socket>();
   const outside = createServer((inner) => {
     const outer = connect(port, "127.0.0.1");
@@ -460,11 +464,4 @@ async function freePort(): Promise<number> {
   });
   await new Promise((resolve) => server.close(resolve));
   return port;
-}
-
-function runs([command = "", ...args]: readonly string[]): Promise<boolean> {
-  const child = spawn(command, args, { stdio: "ignore" });
-  return new Promise((resolve) =>
-    child.once("error", () => resolve(false)).once("exit", (code) => resolve(code === 0)),
-  );
 }
