@@ -21,6 +21,8 @@ export interface ContainerStageOptions {
   /** The port of the controller, on 127.0.0.1. */
   readonly port?: number;
   readonly engine?: Omit<EngineOptions, "dir" | "network">;
+  /** An agent that is killed is started again, as a service manager would. */
+  readonly restartsAgent?: boolean;
   /** The engine keeps its images on a disk of so many megabytes. */
   readonly diskMb?: number;
   /** Whether the node finds an engine when it starts; true unless told. */
@@ -127,7 +129,9 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
   if (options.diskMb !== undefined) ending.push(mountDisk(join(dir, "e/d"), options.diskMb));
   const engine = await startEngine({ ...options.engine, dir: join(dir, "e") });
   ending.push(() => engine.stop());
+  let isClosing = false;
   const close = async (): Promise<void> => {
+    isClosing = true;
     for (const end of ending.splice(0).reverse()) await end();
     if (options.dir === undefined) rmSync(dir, { recursive: true, force: true });
   };
@@ -171,6 +175,9 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
     const startAgent = async (): Promise<void> => {
       const args = ["agent", "--state", stateDir, "--run", runDir, "--config", settings];
       const child = programs.start("agent", [...engine.within, process.execPath, ...FLAGS, BUNDLE, ...args]);
+      child.once("exit", (_, signal) => {
+        if (options.restartsAgent === true && signal === "SIGKILL" && !isClosing) void startAgent();
+      });
       const pidFile = join(runDir, "agent.pid");
       await waitFor(
         "the agent is ready",
