@@ -94,7 +94,8 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
       response.once("end", () => answer.end());
       response.once("error", () => incoming.socket.destroy());
     });
-    outgoing.once("error", () => incoming.socket.destroy());
+    // What breaks after the answer is no matter of the next request on the same connection.
+    outgoing.once("error", () => (answer.writableEnded ? undefined : incoming.socket.destroy()));
     answer.once("close", () => outgoing.destroy());
     incoming.pipe(outgoing);
     return undefined;
@@ -113,6 +114,8 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
     const far = connect({ path: target, allowHalfOpen: true });
     const fields = incoming.rawHeaders.flatMap((name, at, all) => (at % 2 === 0 ? [`${name}: ${all[at + 1]}`] : []));
     far.write([`${incoming.method} ${incoming.url} HTTP/1.1`, ...fields, "", ""].join("\r\n"));
+    // A body comes before what follows the upgrade, and is no part of that.
+    incoming.on("data", (chunk: Buffer) => far.write(chunk));
     far.write(head);
     far.on("error", () => near.destroy());
     far.once("close", () => near.destroy());
@@ -147,6 +150,8 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
     },
     async listen() {
       const created = createServer(serve);
+      // As the engine, it keeps idle connections.
+      created.keepAliveTimeout = 0;
       created.on("upgrade", join);
       created.on("connection", (socket) => {
         open.add(socket);
