@@ -287,7 +287,9 @@ function exited(
   now: number,
 ): Standing {
   if (before.found?.id !== found.id || before.job !== undefined || before.found.is === "stopped") return before;
-  return over({ ...before, found }, code, now);
+  // Until it is seen otherwise, what the engine is to start again is about to be.
+  const isAwaited = before.goal.is === "kept" && before.goal.engineRestarts && found.is === "stopped";
+  return over({ ...before, found: isAwaited ? { ...found, is: "restarting" } : found }, code, now);
 }
 
 /** A run has ended by itself. */
@@ -323,6 +325,7 @@ function ended(
     // Nothing is left of it to be wanted.
     const isGone = job.kind === "remove" && after.goal.is === "gone";
     if (isGone) return { ...after, ...fresh, goal: { is: "unknown" } };
+    if (job.kind === "tidy") return { ...after, ...fresh, retry: afterTidying(before, found, now) };
     if (!isStart) return { ...after, ...fresh };
     const started: Standing = { ...after, ...fresh, isAsked: false, isRestarting: false, startedAt: now };
     // It may have been over before anybody looked.
@@ -336,6 +339,16 @@ function ended(
   const isOnce = isStart && before.goal.is === "kept" && before.goal.execType === "onDemand";
   if (isOnce) return { ...after, isAsked: false, isRestarting: false, lastFailure: reason };
   return { ...after, failures, retry, lastFailure: reason };
+}
+
+/** When what could not be tidied, or what the engine is still to start, is looked at again. */
+function afterTidying({ failures, retry }: Standing, found: Found | undefined, now: number): Retry | undefined {
+  if (found?.is === "restarting") {
+    return { at: now + ENGINE_GRACE_MS, after: "crash", reason: retry?.reason ?? "it ended" };
+  }
+  if (found?.isUntidy !== true) return undefined;
+  const reason = "something is left of what ran before";
+  return { at: now + failureDelay(Math.max(failures, 1)), after: "failure", reason };
 }
 
 /** What follows from where it stands. */
@@ -365,7 +378,8 @@ function settle(standing: Standing, now: number): readonly [Standing, readonly E
         if (standing.isRestarting) return begin(standing, "restart");
         return found.isUntidy === true ? begin(standing, "tidy") : [{ ...standing, isAsked: false }, []];
       }
-      if (found?.is === "restarting" && found.hash === goal.hash) return [standing, []];
+      // Whoever waited in vain for the engine asks what has become of it.
+      if (found?.is === "restarting" && found.hash === goal.hash) return begin(standing, "tidy");
       const isHeld = goal.heldUntil !== undefined && goal.heldUntil > now;
       return isHeld || isLost || goal.obstacle !== undefined ? [standing, []] : begin(standing, "start");
     }

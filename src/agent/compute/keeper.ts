@@ -1,6 +1,7 @@
 import { HostError, InputError, InternalError, toError } from "../../errors.ts";
 import type { EngineCache, EngineChange, EngineStanding } from "../../host/engine/cache.ts";
 import type { ContainerSummary, Engine, EngineInfo } from "../../host/engine/engine.ts";
+import { untilAborted } from "../../lib/until-aborted.ts";
 import { isParked, isWanting, standsAt, type Found, type Job, type Standing } from "./decide.ts";
 import type { DefinitionRow } from "./ledger.ts";
 import { halt, launch, ownOf, removeAll, tidy, type LaunchingOptions } from "./launching.ts";
@@ -72,6 +73,7 @@ export class Keeper {
   #foreign: readonly ContainerSummary[] = [];
   #hasList = false;
   #look: (() => void) | undefined;
+  readonly #judged = new Set<() => void>();
 
   constructor(options: KeeperOptions) {
     this.#options = options;
@@ -200,8 +202,12 @@ export class Keeper {
   }
 
   async #firstList(cache: EngineCache, signal: AbortSignal): Promise<void> {
+    const enough = AbortSignal.any([signal, AbortSignal.timeout(FIRST_LIST_MS)]);
     try {
-      await cache.refresh(AbortSignal.any([signal, AbortSignal.timeout(FIRST_LIST_MS)]));
+      await cache.refresh(enough);
+      // A list says what there is at that moment; it is well once nothing is missed that happens after.
+      if (cache.standing.state !== "unknown") return;
+      await untilAborted(new Promise<void>((resolve) => this.#judged.add(resolve)), enough);
     } catch {
       // How it stands is in the cache.
       signal.throwIfAborted();
@@ -230,6 +236,10 @@ export class Keeper {
   #changed(change: EngineChange): void {
     if (this.#ending.signal.aborted || this.#opened === undefined) return;
     const { cache } = this.#opened;
+    if (cache.standing.state !== "unknown") {
+      for (const judged of this.#judged) judged();
+      this.#judged.clear();
+    }
     try {
       if (change.kind === "event") return this.#event(cache, change);
       if (change.kind === "standing" && cache.standing.state !== "well") {
