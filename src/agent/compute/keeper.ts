@@ -257,7 +257,7 @@ export class Keeper {
   }
 
   #event(cache: EngineCache, { id, action, exitCode }: Extract<EngineChange, { kind: "event" }>): void {
-    const { ledger } = this.#options;
+    const { ledger, clock } = this.#options;
     const container = cache.containers.get(id);
     const definition =
       container?.labels[CONTAINER_LABEL] ??
@@ -268,7 +268,7 @@ export class Keeper {
       return;
     }
     if (action === "stop") worker.take({ is: "stopped-outside", id });
-    const sorted = sortContainers(cache.containers.values(), ledger);
+    const sorted = sortContainers(cache.containers.values(), ledger, clock.now());
     this.#foreign = sorted.foreign;
     const found = foundOf(sorted.own.get(worker.id) ?? []);
     if (action === "die" && found?.id === id) worker.take({ is: "exited", found, code: exitCode });
@@ -278,8 +278,8 @@ export class Keeper {
   /** Brings everything in line with a full list. */
   #sync(): void {
     if (this.#opened === undefined) return;
-    const { ledger } = this.#options;
-    const sorted = sortContainers(this.#opened.cache.containers.values(), ledger);
+    const { ledger, clock } = this.#options;
+    const sorted = sortContainers(this.#opened.cache.containers.values(), ledger, clock.now());
     this.#hasList = true;
     this.#foreign = sorted.foreign;
     for (const { nonce, definition } of sorted.missing) {

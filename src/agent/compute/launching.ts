@@ -126,7 +126,7 @@ export async function removeAll(
 export async function ownOf(options: LaunchingOptions, id: string, signal: AbortSignal): Promise<readonly Own[]> {
   const { engine, ledger } = options;
   const labels = [`${OWNER_LABEL}=${options.owner()}`, `${CONTAINER_LABEL}=${id}`];
-  const sorted = sortContainers(await engine.listContainers(labels, signal), ledger);
+  const sorted = sortContainers(await engine.listContainers(labels, signal), ledger, options.clock.now());
   for (const { nonce, definition } of sorted.missing) if (definition === id) ledger.dropContainer(nonce);
   const own = sorted.own.get(id) ?? [];
   for (const { row, container } of own) ledger.putContainer({ ...row, engineId: container.id });

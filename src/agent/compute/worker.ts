@@ -229,7 +229,7 @@ export class Worker {
       if (this.#timetable?.text !== schedule.text) {
         this.#timetable = { text: schedule.text, of: await timetable(schedule) };
       }
-      if (this.#wanted !== wanted) return;
+      if (this.#wanted !== wanted || this.#ending.signal.aborted) return;
       const { of } = this.#timetable;
       const row = ledger.definitions.get(this.id);
       // A definition that was changed begins its interval anew, and one that only comes back goes on.
