@@ -83,7 +83,7 @@ describe("a service", () => {
   });
 
   test("is adopted as it runs by the next agent", async () => {
-    const dir = await tempDir();
+    const dir = tempDir();
     const first = stageOn(plain, dir);
     await first.pass(commands(box()));
     await idle(first);
@@ -174,7 +174,7 @@ describe("a service", () => {
   });
 
   test("stays stopped by hand over a restart of the agent, until its definition changes", async () => {
-    const dir = await tempDir();
+    const dir = tempDir();
     const first = stageOn(plain, dir);
     await first.pass(commands(box()));
     await idle(first);
@@ -209,7 +209,7 @@ describe("an agent that is killed while it replaces a container", () => {
   test.each(
     Array.from({ length: CHANGES * 2 }, (_, at) => [Math.floor(at / 2), at % 2 === 0 ? "before" : "after"] as const),
   )("at change %i, %s it takes effect, leaves one, and the next finishes", async (at, when) => {
-    const dir = await tempDir();
+    const dir = tempDir();
     const setup = stageOn(plain, dir);
     await setup.pass(commands(box()));
     await idle(setup);
