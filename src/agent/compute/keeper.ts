@@ -1,12 +1,12 @@
-import { HostError, InputError, InternalError, toError } from "../../errors.ts";
-import type { EngineCache, EngineChange, EngineStanding } from "../../host/engine/cache.ts";
+import { InputError, InternalError, toError } from "../../errors.ts";
+import type { EngineCache, EngineChange } from "../../host/engine/cache.ts";
 import type { ContainerSummary, Engine, EngineInfo } from "../../host/engine/engine.ts";
 import { untilAborted } from "../../lib/until-aborted.ts";
-import { isParked, isWanting, standsAt, type Found, type Job, type Standing } from "./decide.ts";
-import type { DefinitionRow } from "./ledger.ts";
+import { isParked, isWanting, standsAt, type Found, type Job } from "./standing.ts";
 import { halt, launch, ownOf, removeAll, tidy, type LaunchingOptions } from "./launching.ts";
 import { CONTAINER_LABEL, foundOf, sortContainers } from "./own-containers.ts";
 import { ensureImage, type PullingOptions } from "./pulling.ts";
+import type { Seen, WorkView } from "./seen.ts";
 import { Slots } from "./slots.ts";
 import type { Wanted } from "./wanted.ts";
 import { Worker } from "./worker.ts";
@@ -23,30 +23,6 @@ export interface KeeperOptions
   readonly onLook: () => void;
   /** The ledger could not be written. */
   readonly onRefused: (error: unknown) => void;
-}
-
-/** What is known of one definition. */
-export interface WorkView {
-  readonly id: string;
-  readonly row: DefinitionRow | undefined;
-  /** Undefined until somebody said so since the agent began. */
-  readonly wanted: Wanted | undefined;
-  readonly standing: Standing;
-  readonly since: number;
-  /** Of its container, of the limits it was given last. */
-  readonly limits: string | undefined;
-  readonly container: ContainerSummary | undefined;
-}
-
-/** What a pass sees. */
-export interface Seen {
-  readonly engine: EngineStanding | { readonly state: "unused" };
-  readonly info: EngineInfo | undefined;
-  readonly now: number;
-  /** By definition. */
-  readonly works: ReadonlyMap<string, WorkView>;
-  /** Containers that only claim to be ours. */
-  readonly foreign: readonly ContainerSummary[];
 }
 
 interface Opened {
@@ -411,10 +387,4 @@ export class Keeper {
       this.#look = undefined;
     };
   }
-}
-
-/** What keeps a definition from being started, as an error for whoever asked. */
-export function failureOf(standing: Standing): HostError | undefined {
-  const reason = standing.lastFailure;
-  return reason === undefined ? undefined : new HostError("not-started", reason);
 }

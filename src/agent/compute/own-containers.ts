@@ -1,5 +1,5 @@
 import type { ContainerSummary } from "../../host/engine/engine.ts";
-import type { Found } from "./decide.ts";
+import type { Found } from "./standing.ts";
 import type { ContainerRow, Ledger } from "./ledger.ts";
 
 /** Labels that mark a container as ours; what they say counts only together with the ledger. */

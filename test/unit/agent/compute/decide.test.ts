@@ -1,18 +1,16 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { decide, type Effect, type Event } from "../../../../src/agent/compute/decide.ts";
 import {
   beginning,
-  decide,
   isBusy,
   standsAt,
   wakeAt,
-  type Effect,
-  type Event,
   type Found,
   type Goal,
   type Job,
   type Standing,
-} from "../../../../src/agent/compute/decide.ts";
+} from "../../../../src/agent/compute/standing.ts";
 
 type Kept = Extract<Goal, { is: "kept" }>;
 
