@@ -42,6 +42,7 @@ import type { Gathered } from "./status.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
 import type { NodeFacts } from "./triggers/admit.ts";
+import { containerRun } from "./triggers/container-run.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import { agentTunnels } from "./tunnels.ts";
@@ -168,12 +169,17 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     state: documents.current.node?.body.state ?? "ACTIVE",
   });
   const compute = (): Compute | undefined => options.compute;
+  const audit = (value: string): void => {
+    spool.append("audits", { category: "Node Action", value: value.slice(0, 1024), timestamp: clock.now() / 1000 });
+    pusher.look();
+  };
   const streams = openStreams({ clock, log, dialler: network.dialler, compute, node: standing });
   const dispatcher = new Dispatcher({
     node: standing,
     journal,
     clock,
     log: log.child({ component: "triggers" }),
+    more: containerRun({ compute, audit }),
     triggers: listTriggers({
       clock,
       exec,
@@ -185,6 +191,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       applying,
       tunnels,
       compute,
+      registryHost: () => documents.current.node?.body.registry?.host,
+      audit,
       log: log.child({ component: "triggers" }),
       announceRestart: async () => {
         events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });

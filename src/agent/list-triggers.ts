@@ -11,7 +11,9 @@ import type { NetworkView } from "./open-network-view.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
 import { configShow } from "./triggers/config-show.ts";
 import { containerExecHint } from "./triggers/container-exec.ts";
+import { containerImage } from "./triggers/container-image.ts";
 import { containerLogs } from "./triggers/container-logs.ts";
+import { containerStatus } from "./triggers/container-status.ts";
 import { flows } from "./triggers/flows.ts";
 import { gatewayPerf } from "./triggers/gateway-perf.ts";
 import { gatewayPing } from "./triggers/gateway-ping.ts";
@@ -53,6 +55,10 @@ export interface TriggerDeps {
   readonly tunnels: Tunnels;
   /** Undefined where this node has no containers. */
   readonly compute: () => Compute | undefined;
+  /** The registry of the platform, as the engine calls it. */
+  readonly registryHost: () => string | undefined;
+  /** Leaves a line in the audit trail. */
+  readonly audit: (what: string) => void;
   readonly log: Logger;
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }
@@ -70,6 +76,8 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     applying,
     tunnels,
     compute,
+    registryHost,
+    audit,
     log,
     announceRestart,
   } = deps;
@@ -82,7 +90,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     tgNc(exec),
     tgArping(exec, files),
     tgTcpdump(exec, files, clock),
-    flows(networkView.conntrack, log),
+    flows(networkView.conntrack, log, () => compute()?.containers() ?? []),
     natHits(() => networkView.nats(), networkView.natWatch),
     gatewayRoutes(tunnels, clock, log),
     gatewayPing(tunnels, clock),
@@ -96,5 +104,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     networkRevert(() => applying.revertNetwork()),
     containerLogs(compute),
     containerExecHint(),
+    containerStatus(compute),
+    containerImage({ compute, registryHost, audit }),
   ];
 }

@@ -35,6 +35,8 @@ export interface WorkView {
   /** Of its container, of the limits it was given last. */
   readonly limits: string | undefined;
   readonly container: ContainerSummary | undefined;
+  /** How often the kernel killed a process of it for want of memory. */
+  readonly oomKills: number;
 }
 
 /** What a pass sees. */
@@ -126,7 +128,16 @@ export class Keeper {
     const { id, wanted, standing, since } = worker;
     const container = this.#opened?.cache.containers.get(standing.found?.id ?? "");
     const row = [...ledger.containers.values()].find(({ engineId }) => engineId === standing.found?.id);
-    return { id, row: ledger.definitions.get(id), wanted, standing, since, limits: row?.limits, container };
+    return {
+      id,
+      row: ledger.definitions.get(id),
+      wanted,
+      standing,
+      since,
+      limits: row?.limits,
+      container,
+      oomKills: worker.oomKills,
+    };
   }
 
   /** Has a definition carried out from now on. */
@@ -252,6 +263,7 @@ export class Keeper {
       if (container !== undefined) this.#sync();
       return;
     }
+    if (action === "oom") worker.oomKills += 1;
     if (action === "stop") worker.take({ is: "stopped-outside", id });
     const sorted = sortContainers(cache.containers.values(), ledger);
     this.#foreign = sorted.foreign;

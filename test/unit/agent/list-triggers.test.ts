@@ -36,6 +36,8 @@ const triggers = listTriggers({
   },
   tunnels: new ScriptedTunnels(),
   compute: () => undefined,
+  registryHost: () => undefined,
+  audit: unasked,
   log: pino({ level: "silent" }),
   announceRestart: () => Promise.resolve(),
 });
