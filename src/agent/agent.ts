@@ -8,8 +8,7 @@ import { parseBootId } from "../host/proc.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import type { Agent, AgentOptions } from "./agent-options.ts";
 import { Applying } from "./applying.ts";
-import type { Compute } from "./compute/compute.ts";
-import { repositoryState, usedRatioOf } from "./gathering.ts";
+import { gatherStatus } from "./gather-status.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
@@ -22,13 +21,14 @@ import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
 import { openCommit } from "./open-commit.ts";
+import { openCompute } from "./open-compute.ts";
+import { openContainersView } from "./open-containers-view.ts";
 import { openNetworkView } from "./open-network-view.ts";
 import { openNetwork } from "./open-network.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openStreams } from "./open-streams.ts";
 import { openTelemetry } from "./open-telemetry.ts";
-import { readProcess } from "./process-readings.ts";
 import { domainReader } from "../protocol/domain-view.ts";
 import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments, type Desired } from "./shadow/desired.ts";
@@ -38,11 +38,9 @@ import { speedTestTarget } from "./speed-test-target.ts";
 import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
 import { FaultList } from "./fault.ts";
-import type { Gathered } from "./status.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
 import { stoppedRun } from "./telemetry/run-record.ts";
 import type { NodeFacts } from "./triggers/admit.ts";
-import { containerRun } from "./triggers/container-run.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import { agentTunnels } from "./tunnels.ts";
@@ -81,8 +79,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   faults.addDamage(settings.stateDir, [...documents.damage, ...lastGood.damage]);
   const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
   const bootId = knownBootId ?? crypto.randomUUID();
-
-  const { spool, pusher, events, record } = await openTelemetry({
+  const telemetry = await openTelemetry({
     state,
     clock,
     log,
@@ -94,19 +91,16 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       startedAt: Math.floor(startedAt / 1000),
     },
   });
+  const { spool, pusher, events, record } = telemetry;
 
   const exec = hostExec(clock);
   const dialler = hostDialler(clock, settings.proxies);
   const domain = domainReader();
   const dataPlane = openOverlay({
-    settings,
-    clock,
-    log,
+    ...options,
+    ...telemetry,
     files,
-    events,
-    spool,
     faults,
-    reader,
     exec,
     documents,
     domain,
@@ -117,10 +111,31 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRecords: () => pusher.look(),
   });
   const { overlay, mesh } = dataPlane;
-  const onOwned = (): void => applying.engine.look("owner", ["network"]);
+  const onOwned = (): void => applying.engine.look("owner", ["network", "exec"]);
   const told = { onFault: fault, onDamage: faults.damageBelow(settings.stateDir) };
   const network = await openNetwork({ ...told, settings, clock, exec, files, reader, dialler, onOwned });
-  const deps = { overlay, domain, reader, network: network.section };
+  const computing = openCompute({
+    ...options,
+    exec,
+    files,
+    state,
+    documents,
+    config: () => applying.config(),
+    registryToken: (...args) => node?.registryToken(...args),
+    unsupported: network.section.unsupported,
+    onLook: () => applying.engine.look("containers", ["exec"]),
+    onRefused: (error) => storage.refused(error),
+  });
+  const containersView = openContainersView({
+    ...options,
+    ...telemetry,
+    compute: options.compute ?? computing.compute,
+    sql,
+    documents,
+    onChanged: () => reporting.look(),
+    onRefused: (error) => storage.refused(error),
+  });
+  const deps = { overlay, domain, reader, network: network.section, exec: computing.section };
   const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });
   const sections = listSections({ ...deps, documents });
   const commit = openCommit({
@@ -150,7 +165,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
     applied: () => node?.applied,
     health: () => health,
-    config: () => ({ ...applying.facts(), ...networkView.facts() }),
+    config: () => ({ ...applying.facts(), ...networkView.facts(), ...containersView.facts() }),
     dataPlane,
     spool,
     hasFaults: () => faults.all.length > 0,
@@ -168,18 +183,13 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     type: documents.current.node?.body.type ?? node?.registration.node.type ?? "Node",
     state: documents.current.node?.body.state ?? "ACTIVE",
   });
-  const compute = (): Compute | undefined => options.compute;
-  const audit = (value: string): void => {
-    spool.append("audits", { category: "Node Action", value: value.slice(0, 1024), timestamp: clock.now() / 1000 });
-    pusher.look();
-  };
-  const streams = openStreams({ clock, log, dialler: network.dialler, compute, node: standing });
+  const streams = openStreams({ ...options, ...containersView, dialler: network.dialler, node: standing });
   const dispatcher = new Dispatcher({
     node: standing,
     journal,
     clock,
     log: log.child({ component: "triggers" }),
-    more: containerRun({ compute, audit }),
+    more: containersView.run,
     triggers: listTriggers({
       clock,
       exec,
@@ -190,14 +200,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       speedTestTarget: () => speedTestTarget({ settings, documents, registration, dialler }),
       applying,
       tunnels,
-      compute,
-      registryHost: () => documents.current.node?.body.registry?.host,
-      audit,
+      containers: containersView,
       log: log.child({ component: "triggers" }),
-      announceRestart: async () => {
-        events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
-        spool.flush();
-      },
+      announceRestart: async () => telemetry.announceRestart(),
     }),
   });
 
@@ -234,11 +239,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       documents,
       applying,
       reporting,
-      pusher,
+      ...telemetry,
       beating,
       dispatcher,
       streams,
-      events,
       onChanged: () => reporting.look(),
     });
     node = managed;
@@ -300,6 +304,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       "event.dropped": spool.status().events.dropped,
       "flow.dropped": spool.status().flows.dropped,
       ...(await dataPlane.sample(ending.signal)),
+      ...containersView.sample(),
     }),
     onNetwork: (what) => {
       reporting.look();
@@ -315,38 +320,27 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
 
   // People.
-  const gather = (): Gathered => ({
-    now: clock.now(),
+  const gather = gatherStatus({
+    ...options,
+    ...telemetry,
     startedAt,
-    stateDir: settings.stateDir,
-    runDir: settings.runDir,
-    registration: node?.registration,
-    session:
-      session === undefined
-        ? { state: "unregistered", since: startedAt, attempt: 0 }
-        : { ...session.status(), url: node?.registration.node.session ?? "" },
-    desired: documents.current,
-    applied: node?.applied ?? new Map(),
-    pendingChange: applying.committing.pending(),
-    telemetry: spool.status(),
-    network: machine.engine,
-    overlay: overlay.status(),
-    dataPlane: mesh.dataPlane(),
-    process: readProcess(reader),
-    faults: [...faults.all, ...(node?.faults ?? [])],
-    clockOffsetSeconds: clockOffset(),
-    storageRefusal: storage.refusal,
-    diskUsedRatio: usedRatioOf(reader.space("/")),
     isStatePersistent: isPersistent,
-    dns: health?.results().dns?.isHealthy,
-    repository: repositoryState(health),
-    ssh: health?.results().isSshLocal,
-    refusedSignatures: node?.refusedSignatures ?? 0,
+    documents,
+    applying,
+    overlay,
+    mesh,
+    faults,
+    storage,
+    machine,
+    node: () => node,
+    session: () => session,
+    health: () => health,
+    clockOffset,
   });
   const provider = localProvider({
     ...options,
     gather,
-    compute,
+    containers: containersView,
     streams,
     dispatcher,
     documents,
@@ -389,7 +383,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       health?.close();
       await dispatcher.close();
       await streams.close();
+      await containersView.close();
       await applying.close();
+      await computing.close();
       dataPlane.close();
       session?.close();
       network.owner.close();

@@ -9,6 +9,7 @@ import type { ReadDomain } from "../protocol/domain-view.ts";
 import { connectorsSection } from "./sections/connectors/section.ts";
 import type { MeshSurroundings } from "./sections/gateway/mesh.ts";
 import { gatewaySection } from "./sections/gateway/section.ts";
+import { execSection, type ExecOptions } from "./sections/exec/section.ts";
 import { networkSection, type NetworkOptions } from "./sections/network/section.ts";
 import { servicesSection } from "./sections/services/section.ts";
 
@@ -19,13 +20,27 @@ export interface SectionDeps {
   readonly domain: ReadDomain;
   readonly reader: Reader;
   readonly network: Omit<NetworkOptions, "context" | "isActiveMember">;
+  readonly exec: Omit<ExecOptions, "surroundings"> & {
+    /** As the section has it, for these documents. */
+    readonly surroundings: (
+      documents: Desired,
+      ...seen: Parameters<ExecOptions["surroundings"]>
+    ) => ReturnType<ExecOptions["surroundings"]>;
+  };
 }
 
 /** Those that the overlay carries, and that depend on this machine's addresses. */
 export const OVERLAY_SECTIONS: readonly string[] = ["gateway", "services", "connectors"];
 
 /** Every section that this node carries out, in the order in which they depend on each other. */
-export function listSections({ overlay, documents, domain, reader, network }: SectionDeps): readonly Reconciler[] {
+export function listSections({
+  overlay,
+  documents,
+  domain,
+  reader,
+  network,
+  exec,
+}: SectionDeps): readonly Reconciler[] {
   const node = () => documents.current.node?.body;
   const isHere = (name: string): boolean => isOwnName(node(), name);
   const addresses = () => addressesByLink(reader);
@@ -50,6 +65,7 @@ export function listSections({ overlay, documents, domain, reader, network }: Se
     reconciler(gatewaySection({ overlay, nodeType, surroundings })),
     reconciler(servicesSection({ overlay, addresses, isMember })),
     reconciler(connectorsSection({ overlay, addresses, nodeType, isHere, peers })),
+    reconciler(execSection({ ...exec, surroundings: (...seen) => exec.surroundings(documents.current, ...seen) })),
   ];
 }
 

@@ -6,7 +6,7 @@ import type { Power } from "../host/power.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { CommitReport } from "../protocol/local-commit.ts";
 import type { WhyReport } from "../protocol/reconcile.ts";
-import type { Compute } from "./compute/compute.ts";
+import type { ContainersView } from "./open-containers-view.ts";
 import type { NetworkView } from "./open-network-view.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
 import { configShow } from "./triggers/config-show.ts";
@@ -53,12 +53,7 @@ export interface TriggerDeps {
     revertNetwork(): Promise<CommitReport>;
   };
   readonly tunnels: Tunnels;
-  /** Undefined where this node has no containers. */
-  readonly compute: () => Compute | undefined;
-  /** The registry of the platform, as the engine calls it. */
-  readonly registryHost: () => string | undefined;
-  /** Leaves a line in the audit trail. */
-  readonly audit: (what: string) => void;
+  readonly containers: Pick<ContainersView, "compute" | "registryHost" | "audit">;
   readonly log: Logger;
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }
@@ -75,12 +70,11 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     speedTestTarget,
     applying,
     tunnels,
-    compute,
-    registryHost,
-    audit,
+    containers,
     log,
     announceRestart,
   } = deps;
+  const { compute } = containers;
   return [
     nodeRestartService({ power, clock, cleanStop, announce: announceRestart }),
     nodeReboot({ power, clock, cleanStop }),
@@ -105,6 +99,6 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     containerLogs(compute),
     containerExecHint(),
     containerStatus(compute),
-    containerImage({ compute, registryHost, audit }),
+    containerImage(containers),
   ];
 }

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "pino";
-import { InputError, toError, type AgentError } from "../errors.ts";
+import { InputError, SessionError, toError, type AgentError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { HttpClient } from "../host/http-client.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
@@ -163,6 +163,17 @@ export class ManagedNode {
       },
       "stream.open": (order) => this.#openStream(order, connection),
     };
+  }
+
+  /** A short-lived credential for one repository of the platform's registry. @throws {SessionError} `offline`; as the control plane answers. */
+  async registryToken(
+    repository: string,
+    signal: AbortSignal,
+  ): Promise<{ readonly username: string; readonly password: string }> {
+    const connection = this.#connection;
+    if (connection === undefined) throw new SessionError("offline", "no session with the control plane");
+    const both = AbortSignal.any([signal, connection.signal]);
+    return connection.rpc.request("registry.token", { repository }, withinTime(both, ANSWER_MS));
   }
 
   online(connection: Connection): void {

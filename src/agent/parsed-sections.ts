@@ -2,6 +2,7 @@ import { normaliseConnectors, type Connector } from "../protocol/sections/connec
 import { normaliseGateway, type NormalisedGateway } from "../protocol/sections/gateway.ts";
 import type { Normalised } from "../protocol/sections/items.ts";
 import { normaliseServices, type Service } from "../protocol/sections/services.ts";
+import { readExec, type ReadExec } from "../protocol/sections/read-exec.ts";
 import { readNetwork, type ReadNetwork } from "../protocol/sections/read-network.ts";
 import type { NodeType } from "../protocol/values.ts";
 
@@ -11,6 +12,7 @@ export interface ParsedSections {
   services(raw: unknown, isMember: boolean): Normalised<Service>;
   gateway(raw: unknown, nodeType: NodeType): NormalisedGateway;
   network(raw: unknown, nodeType: NodeType, isMember: boolean): ReadNetwork;
+  exec(raw: unknown): ReadExec;
 }
 
 /** Reading a thousand items takes longer than all else in a report, and reports are asked for every second. */
@@ -19,8 +21,10 @@ export function parsedSections(): ParsedSections {
     alone: once((raw, nodeType: NodeType) => readNetwork(raw, { nodeType, isMember: false })),
     member: once((raw, nodeType: NodeType) => readNetwork(raw, { nodeType, isMember: true })),
   };
+  const exec = once((raw, _context: undefined) => readExec(raw));
   return {
     network: (raw, nodeType, isMember) => (isMember ? network.member : network.alone)(raw, nodeType),
+    exec: (raw) => exec(raw, undefined),
     connectors: once((raw, nodeType: NodeType) => normaliseConnectors(raw, { nodeType })),
     gateway: once((raw, nodeType: NodeType) => normaliseGateway(raw, { nodeType })),
     services: once((raw, isMember: boolean) => normaliseServices(raw, { isMember })),

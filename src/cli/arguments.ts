@@ -38,7 +38,9 @@ export function parseArguments(verb: Verb, argv: readonly string[]): Arguments {
 
 /** The way a verb is called: `holdfast logs [options]`. */
 export function usageOf(verb: Verb): string {
-  const args = verb.arguments.map(({ name, isRequired }) => (isRequired ? `<${name}>` : `[${name}]`));
+  const args = verb.arguments.map(({ name, isRequired, isRest }) =>
+    isRequired ? `<${name}>` : isRest === true ? `[-- ${name}...]` : `[${name}]`,
+  );
   return ["holdfast", verb.name, ...args, "[options]"].join(" ");
 }
 
@@ -68,7 +70,7 @@ function checkCount(verb: Verb, positionals: readonly string[]): void {
   if (missing !== undefined) {
     throw new InputError("usage", `${verb.name} needs <${missing.name}>, ${missing.help}: ${usageOf(verb)}`);
   }
-  const extra = positionals[verb.arguments.length];
+  const extra = verb.arguments.at(-1)?.isRest === true ? undefined : positionals[verb.arguments.length];
   if (extra !== undefined) {
     throw new InputError("usage", `${verb.name} does not take the argument '${extra}': ${usageOf(verb)}`);
   }

@@ -52,7 +52,7 @@ async function runVerb(
   if (verb.load === undefined) throw new InputError("usage", `${verb.name} is not part of this build`);
   const program = await verb.load();
   const exit = await program.run({ values, positionals, settings, terminal, clock: systemClock(), offline, signal });
-  return exitCodes[exit].code;
+  return typeof exit === "number" ? exit : exitCodes[exit].code;
 }
 
 /** One sentence for a person and, where asked for, one object for a program. */

@@ -2,11 +2,13 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import type { z } from "zod";
 import { errnoOf, HostError, InputError, SessionError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
+import { framedStream, type FrameSocket } from "../host/frame-socket.ts";
 import { holdfastCommand, type GivenDirectories } from "../lib/command-line.ts";
 import { linesOf } from "../lib/lines.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { describeIssues } from "../protocol/envelope.ts";
 import { ADMIN_SOCKET, LOCAL_REPLY_LIMITS, LocalError, socketPath, STREAM_BEAT_MS } from "../protocol/local-api.ts";
+import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../protocol/streams.ts";
 import type { Call } from "./verb.ts";
 
 /** A request to the agent, and which of its sockets it goes to. */
@@ -46,6 +48,39 @@ export async function* follow<T>(call: Context, request: AgentRequest, schema: z
     throw exchange.explain(error);
   } finally {
     exchange.end();
+  }
+}
+
+/**
+ * Asks the agent for a stream both ways; nothing of it is read until it is listened to.
+ * @throws {SessionError} as `ask`.
+ */
+export async function openStream({ settings, clock, signal }: Context, path: string): Promise<FrameSocket> {
+  const socketName = socketPath(settings.runDir, ADMIN_SOCKET);
+  const request: AgentRequest = { method: "GET", path, socket: ADMIN_SOCKET };
+  const headers = { connection: "Upgrade", upgrade: LOCAL_STREAM_UPGRADE };
+  const outgoing = httpRequest({ socketPath: socketName, path, agent: false, headers });
+  const silence = watchSilence(clock, settings.timeoutMs, () =>
+    outgoing.destroy(silent(socketName, settings.timeoutMs)),
+  );
+  const onAbort = (): void => void outgoing.destroy(toError(signal.reason));
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    signal.throwIfAborted();
+    const answer = await new Promise<IncomingMessage | FrameSocket>((resolve, reject) => {
+      outgoing.once("upgrade", (_, socket, head) => resolve(framedStream(socket, STREAM_LIMITS.takenFrameBytes, head)));
+      outgoing.once("response", resolve);
+      outgoing.on("error", reject);
+      outgoing.end();
+    });
+    if ("listen" in answer) return answer;
+    throw refusal(request, await wholeBody(answer));
+  } catch (error) {
+    outgoing.destroy();
+    throw signal.aborted ? toError(signal.reason) : connectionError(socketName, toError(error), settings.given);
+  } finally {
+    silence.stop();
+    signal.removeEventListener("abort", onAbort);
   }
 }
 

@@ -20,6 +20,8 @@ export interface OptionSpec {
 export interface ArgumentSpec {
   readonly name: string;
   readonly isRequired: boolean;
+  /** Whether it takes every word that is left; only the last may. */
+  readonly isRest?: true;
   readonly help: string;
   readonly complete: Completion;
 }
@@ -44,7 +46,8 @@ export interface Verb {
 export interface VerbProgram {
   /** What each object printed with `--json` looks like; undefined when it prints none. */
   readonly output: z.ZodType | undefined;
-  run(call: Call): Promise<ExitClass>;
+  /** How it ended; a number is the exit code of a command that it ran for the user. */
+  run(call: Call): Promise<ExitClass | number>;
 }
 
 /** One run of a verb. */

@@ -1,5 +1,6 @@
 import { sectionNames } from "../protocol/sections.ts";
 import { triggerEvents } from "../protocol/trigger-events.ts";
+import { containerVerbs } from "./container-verbs.ts";
 import { networkVerbs } from "./network-verbs.ts";
 import { DIRECTORIES, JSON_OPTION, TIMEOUT, WATCH } from "./verb-options.ts";
 import type { ArgumentSpec, Verb } from "./verb.ts";
@@ -220,6 +221,7 @@ export const verbs: readonly Verb[] = [
     load: async () => (await import("./speedtest.ts")).speedtestVerb,
   },
   ...networkVerbs,
+  ...containerVerbs,
   {
     name: "plan",
     summary: "show what a configuration would do on this machine, without doing it",

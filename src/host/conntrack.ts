@@ -126,7 +126,7 @@ export function removalArguments(filter: FlowFilter): readonly (readonly string[
       ...(begins ? removalArguments({ ...rest, source: party }) : []),
       ...removalArguments(rest)
         .filter((args) => args[2] === (party.includes(":") ? "ipv6" : "ipv4"))
-        .map((args) => [...args, "--reply-src", party]),
+        .map((args) => args.concat("--reply-src", party)),
     ];
   }
   const { protocol, source, dest, sourcePort, destPort } = filter;

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
-import { chmod, lstat, mkdir, open, opendir, realpath, rename, rmdir, unlink } from "node:fs/promises";
+import { chmod, lchown, lstat, mkdir, open, opendir, realpath, rename, rmdir, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { errnoOf, HostError, toError } from "../errors.ts";
 
@@ -79,13 +79,45 @@ async function move(from: string, to: string): Promise<boolean> {
   if ((await kind(from)) === undefined) return false;
   if ((await kind(to)) !== undefined) throw new HostError("directory-failed", `${to} is there already`);
   try {
-    await rename(from, to);
+    await renameOwned(from, to);
     await sync(dirname(to));
     await sync(dirname(from));
     return true;
   } catch (error) {
     throw failed("rename", from, error);
   }
+}
+
+/**
+ * A directory whose parent changes has to be writable itself, and the agent may give files away, not write those of others: for the
+ * moment of it the directory is ours.
+ */
+async function renameOwned(from: string, to: string): Promise<void> {
+  try {
+    return await rename(from, to);
+  } catch (error) {
+    if (!isDenied(error)) throw error;
+  }
+  const { uid, gid, mode } = await lstat(from);
+  const giveBack = async (path: string): Promise<void> => {
+    await chmod(path, mode & 0o7777);
+    await lchown(path, uid, gid);
+  };
+  await claim(from, { uid, mode });
+  try {
+    await rename(from, to);
+  } catch (error) {
+    await giveBack(from);
+    throw error;
+  }
+  await giveBack(to);
+}
+
+/** Makes a directory ours, to do with it as we like. */
+async function claim(path: string, { uid, mode }: { readonly uid: number; readonly mode: number }): Promise<void> {
+  const self = process.geteuid?.() ?? 0;
+  if (uid !== self) await lchown(path, self, process.getegid?.() ?? 0);
+  if (uid !== self || (mode & 0o700) !== 0o700) await chmod(path, 0o700);
 }
 
 async function removeTree(path: string, maxEntries: number, signal: AbortSignal): Promise<boolean> {
@@ -97,6 +129,7 @@ async function removeTree(path: string, maxEntries: number, signal: AbortSignal)
   const budget = { left: maxEntries };
   try {
     if (!top.isDirectory()) return await dropFile(path);
+    await claim(path, top);
     return await empty(path, { top: path, device: top.dev, budget, signal }, 0);
   } catch (error) {
     signal.throwIfAborted();
@@ -123,7 +156,9 @@ async function empty(path: string, removal: Removal, depth: number): Promise<boo
       await dropFile(child);
       continue;
     }
-    if ((await lstat(child)).dev !== removal.device) throw new HostError("directory-failed", `${child} is mounted`);
+    const stat = await lstat(child);
+    if (stat.dev !== removal.device) throw new HostError("directory-failed", `${child} is mounted`);
+    await claim(child, stat);
     if (depth < MAX_DEPTH) {
       isEmpty = (await empty(child, removal, depth + 1)) && isEmpty;
     } else {
@@ -155,6 +190,10 @@ async function sync(path: string): Promise<void> {
 
 function isAbsent(error: unknown): boolean {
   return errnoOf(error) === "ENOENT" || errnoOf(error) === "ENOTDIR";
+}
+
+function isDenied(error: unknown): boolean {
+  return errnoOf(error) === "EACCES" || errnoOf(error) === "EPERM";
 }
 
 function failed(verb: string, path: string, cause: unknown): HostError {

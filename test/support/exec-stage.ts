@@ -88,6 +88,7 @@ export function execStage({ open, clock, dir, keeper: more = {}, network: hasNet
   const wrapped = reconciler(section);
   return {
     dir: own,
+    section: wrapped,
     ledger,
     keeper,
     get looks() {

@@ -28,7 +28,6 @@ export interface TerminalStage {
   readonly key: string;
   /** Opens a terminal as the operator, or with another key. */
   open(query?: string, key?: string): TerminalClient;
-  /** Bytes that are kept unless `keepsText` is false. */
   path(query?: string): string;
 }
 
@@ -39,7 +38,7 @@ export async function startTerminalStage(): Promise<TerminalStage> {
   const stateDir = join(dir, "state");
   const runDir = join(dir, "run");
   const { memory } = rootLogger({ level: "error", destination: { write: () => undefined } });
-  const agent = await startAgent({
+  const started = await startAgent({
     settings: {
       stateDir,
       runDir,
@@ -61,6 +60,8 @@ export async function startTerminalStage(): Promise<TerminalStage> {
     random: Math.random,
     compute,
   });
+  let closing: Promise<void> | undefined;
+  const agent = { ...started, close: () => (closing ??= started.close()) };
   onTestFinished(() => agent.close());
   const license = await controller.fleet.issueLicense({ name: "edge", type: "Node", user: "test" });
   const { jti: uid } = peekClaims("holdfast-license+jwt", license);

@@ -24,7 +24,9 @@ const agentArrows: Readonly<Record<string, readonly string[]>> = {
   session: ["identity"],
   shadow: ["identity", "session"],
   reconcile: [],
-  sections: ["reconcile"],
+  // What becomes of containers is decided on what their keeper knows.
+  sections: ["reconcile", "compute"],
+  compute: [],
   triggers: ["compute"],
   streams: ["compute", "session"],
   "data-store": [],

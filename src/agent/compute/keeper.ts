@@ -88,6 +88,11 @@ export class Keeper {
     return this.#opened?.cache.standing ?? { state: "unused" };
   }
 
+  /** What the engine says of itself; undefined while it has not. */
+  get info(): EngineInfo | undefined {
+    return this.#info;
+  }
+
   get workers(): ReadonlyMap<string, Worker> {
     return this.#workers;
   }

@@ -1,10 +1,10 @@
 import { HostError, InputError } from "../../errors.ts";
 import type { OutputFrame } from "../../host/engine/engine.ts";
-import type { Compute, StartOptions } from "./compute.ts";
+import type { StartOptions } from "./compute.ts";
 import { isBusy, type Standing } from "./decide.ts";
 import type { Worker } from "./worker.ts";
 
-/** Starts one by hand: see {@link Compute.start}. */
+/** Starts one by hand: see `Compute.start`. */
 export async function startByHand(
   worker: Worker,
   { onOutput, onPull }: StartOptions,
@@ -48,7 +48,7 @@ export async function startByHand(
   }
 }
 
-/** Stops one and keeps it stopped: see {@link Compute.stop}. */
+/** Stops one and keeps it stopped: see `Compute.stop`. */
 export async function stopByHand(worker: Worker, signal: AbortSignal): Promise<void> {
   specOf(worker);
   worker.take({ is: "asked", to: "stop" });

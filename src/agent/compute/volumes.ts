@@ -60,6 +60,8 @@ export class VolumeKeeper {
   readonly #published: EngineVolumes;
   /** The name of a volume and what of it can be mounted, as the last `settle` found it. */
   #usable: ReadonlyMap<string, UsableVolume> = new Map();
+  /** Whose key nobody gave when it was asked for. */
+  readonly #keyless = new Set<string>();
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(parts: VolumeKeeperParts) {
@@ -116,7 +118,10 @@ export class VolumeKeeper {
     // Whoever has the key may take its time, and other volumes must not wait for it.
     const key = await this.#parts.askKey(name, signal);
     signal.throwIfAborted();
-    if (key === undefined) throw new HostError("volume-locked", `volume ${name} waits for its key`);
+    if (key === undefined) {
+      this.#keyless.add(name);
+      throw new HostError("volume-locked", `volume ${name} waits for its key`);
+    }
     await this.#inTurn(async () => {
       const volume = await this.#encrypted(name);
       const shape = this.#shapeOnRecord(name);
@@ -124,6 +129,7 @@ export class VolumeKeeper {
       await this.#make(shape.parts.slice(0, -1));
       await this.#make([...MOUNTS, name]);
       await this.#parts.encrypted.open(volume, key, signal);
+      this.#keyless.delete(name);
     });
   }
 
@@ -159,6 +165,7 @@ export class VolumeKeeper {
       if (status !== undefined) retired.push(status);
     }
     const quarantined = await this.#sweep(names, signal);
+    for (const name of this.#keyless) if (!names.has(name)) this.#keyless.delete(name);
     this.#usable = new Map(found.map(({ status, volume }) => [status.name, volume]));
     return [...found.map(({ status }) => status), ...retired, ...quarantined];
   }
@@ -199,8 +206,11 @@ export class VolumeKeeper {
       ? "encrypted and location of a volume cannot be changed: it stays as it was made"
       : undefined;
     const directory = contentPath(dataStore, spec.name, shape);
+    const isKeyless = shape.encrypted && this.#keyless.has(spec.name);
     return {
-      status: statusOf(spec.name, "ready", shape.encrypted, directory, note),
+      status: isKeyless
+        ? statusOf(spec.name, "missing", true, directory, "waits for its key")
+        : statusOf(spec.name, "ready", shape.encrypted, directory, note),
       volume: { engineName: this.engineName(spec.name), isEncrypted: shape.encrypted, directory },
     };
   }

@@ -120,7 +120,7 @@ export class Worker {
       this.#since = now;
     }
     this.#arm();
-    for (const waiter of [...this.#waiters]) waiter();
+    for (const waiter of this.#waiters) waiter();
     onChange(this);
   }
 

@@ -67,14 +67,15 @@ class OpenTerminal implements OpenedStream {
     return { type: "exit", code: code ?? null };
   }
 
-  command(command: StreamCommand): void {
+  command(command: StreamCommand, link: StreamLink): void {
     switch (command.type) {
       case "resize":
         this.#wanted = { columns: command.cols, rows: command.rows };
         void this.#resize();
         return;
       case "close":
-        if (this.#terminal.stream.writable) this.#terminal.stream.write(END_OF_TRANSMISSION);
+        // In its place behind what was typed before.
+        link.push(END_OF_TRANSMISSION);
     }
   }
 
@@ -85,11 +86,10 @@ class OpenTerminal implements OpenedStream {
 
   async #end(): Promise<void> {
     this.#over.abort(new InputError("cancelled", "the terminal is closed"));
-    try {
-      if (!this.#hasEnded) await this.#terminal.kill();
-    } finally {
-      this.#terminal.stream.destroy();
-    }
+    const killed = this.#hasEnded ? undefined : this.#terminal.kill();
+    // What it still writes is wanted by nobody, and must not keep it from ending.
+    this.#terminal.stream.destroy();
+    await killed;
   }
 
   /** One call at a time; of the sizes that come meanwhile only the last counts. */

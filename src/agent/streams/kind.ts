@@ -21,7 +21,7 @@ export interface OpenedStream {
   readonly subject: string;
   /** Carries bytes until its own side has ended; rejects when it fails, and with the signal's reason. */
   carry(link: StreamLink, signal: AbortSignal): Promise<StreamEnd>;
-  command(command: StreamCommand): void;
+  command(command: StreamCommand, link: StreamLink): void;
   /** Lets go of it, whether it was joined or not; may be called more than once. */
   close(): Promise<void>;
 }

@@ -35,6 +35,11 @@ export class StreamLink extends Duplex {
     this.#options = options;
     this.heardAt = options.clock.elapsed();
     this.on("error", () => undefined);
+  }
+
+  /** Begins to listen: what has come by now is told at once. */
+  begin(): void {
+    const options = this.#options;
     options.socket.listen({
       onHeard: () => {
         this.heardAt = options.clock.elapsed();

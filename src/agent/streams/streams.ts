@@ -143,11 +143,16 @@ export class Streams {
   async #serve(opened: OpenedStream, socket: FrameSocket, signal: AbortSignal, silentMs: number): Promise<StreamEnd> {
     const { clock } = this.#options;
     const over = new AbortController();
-    const link = new StreamLink({ socket, clock, onCommand: (command) => opened.command(command) });
+    const link: StreamLink = new StreamLink({
+      socket,
+      clock,
+      onCommand: (command) => opened.command(command, link),
+    });
     const onAbort = (): void => over.abort(signal.reason);
     link.once("close", () => over.abort(new SessionError("cancelled", "the other side is gone")));
     if (signal.aborted) onAbort();
     else signal.addEventListener("abort", onAbort, { once: true });
+    link.begin();
     const stopLooking = this.#watch(link, silentMs, (reason) => over.abort(reason));
     try {
       const end = await opened.carry(link, over.signal).catch((error: unknown) => endOf(error));

@@ -72,7 +72,7 @@ function attached(event: string, { compute, audit }: ContainerRunOptions): Strea
       const ending = computeOf(compute).start(
         event,
         {
-          onPull: shown.pull,
+          onPull: (progress) => shown.pull(progress),
           async onOutput(frame) {
             await shown.separate();
             await output.write(frame);

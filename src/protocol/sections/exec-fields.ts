@@ -57,7 +57,7 @@ function wholeOrText(min: number, max: number) {
   const written = z
     .string()
     .regex(/^\d{1,10}$/)
-    .refine((digits) => Number(digits) >= min && Number(digits) <= max);
+    .refine((digits) => Number(digits) >= min && Number(digits) <= max, told);
   return z.union([z.int(told).min(min, told).max(max, told), written], told);
 }
 

@@ -1,3 +1,4 @@
+import { DatabaseSync } from "node:sqlite";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -12,6 +13,10 @@ import { hostReader } from "../../../src/host/reader.ts";
 import { pino } from "pino";
 import { reconciler } from "../../../src/agent/reconcile/section.ts";
 import { SectionName } from "../../../src/protocol/sections.ts";
+import { execDisturbances, execSubject, rawExecs } from "../../support/exec-arbitraries.ts";
+import { ModelEngine } from "../../support/model-engine.ts";
+import { Keeper } from "../../../src/agent/compute/keeper.ts";
+import { Ledger } from "../../../src/agent/compute/ledger.ts";
 import { aGatewayActual, gatewayOver, rawGateways } from "../../support/gateway-model.ts";
 import { modelOverlay, rawSections, sectionsOver } from "../../support/l4-model.ts";
 import { aMachine, countOurs, networkOver, rawNetworks } from "../../support/network-section.ts";
@@ -109,10 +114,15 @@ const contracts: ReadonlyMap<string, () => void> = new Map([
     "network",
     () => contract("network", networkSubject, { raws: rawNetworks(), disturbances: rawNetworks(), numRuns: 300 }),
   ],
+  [
+    "exec",
+    () => contract("exec", execSubject, { raws: rawExecs(), disturbances: execDisturbances, numRuns: 30 }),
+  ] as const,
   ["gateway", () => contract("gateway", gatewaySubject, { raws: rawGateways(), disturbances: rawGateways() })] as const,
 ]);
 
 const nothing = (): void => undefined;
+const nowhere = (): Promise<never> => Promise.reject(new Error("nothing here asks it"));
 // Nothing here asks it.
 const overlay = new Overlay({
   clock: systemClock(),
@@ -135,6 +145,25 @@ const sections = listSections({
     driver: aMachine(),
     record: { load: () => Promise.resolve(EMPTY_RECORD), save: () => Promise.resolve() },
     carrier: () => undefined,
+    unsupported: () => undefined,
+  },
+  exec: {
+    keeper: new Keeper({
+      ledger: new Ledger(new DatabaseSync(":memory:")),
+      clock: systemClock(),
+      log: pino({ level: "silent" }),
+      owner: () => "",
+      nonce: () => "",
+      afterStart: nowhere,
+      credential: nowhere,
+      open: () => new ModelEngine(),
+      space: () => undefined,
+      ensureNetwork: nowhere,
+      onLook: nothing,
+      onRefused: nothing,
+    }),
+    surroundings: nowhere,
+    settleVolumes: nowhere,
     unsupported: () => undefined,
   },
 });

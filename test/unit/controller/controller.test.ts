@@ -208,6 +208,21 @@ test("the network of a cluster reaches its members with who changed it, and nobo
   ]);
 });
 
+test("a change of a container is told by its name, and by nothing that is in it", async () => {
+  const controller = await runController();
+  const { uid } = await addNode(controller, "edge");
+  const { fleet } = controller;
+  const container = { id: "a", name: "api", variables: [{ name: "TOKEN", value: "hush" }] };
+  fleet.setSection(uid, "exec", { commands: [container] }, "ann", undefined, "container api added (privileged)");
+  const filter = { eventTypes: ["Configuration Change"], sort: { by: "timestamp", order: "asc" } } as const;
+  const { items } = fleet.events({ ...filter, limit: 100, offset: 0 });
+  expect(items.at(-1)).toMatchObject({
+    message: "Configuration of exec changed: container api added (privileged)",
+    details: { user: "ann" },
+  });
+  expect(JSON.stringify([items, fleet.audits({ limit: 100, offset: 0 })])).not.toContain("hush");
+});
+
 test("what changes nothing leaves no event and no audit, and a change names only what changed", async () => {
   const controller = await runController();
   const { uid } = await addNode(controller, "edge");

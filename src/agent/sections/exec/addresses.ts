@@ -50,6 +50,15 @@ export function firstAddress(subnet: string): string | undefined {
   return range === undefined ? undefined : textOf(numberOf(range.low.subarray(1)) + 1);
 }
 
+/** The address of the node's resolver: as 172.18.1.2 in 172.18.0.0/16, and the second one of a small subnet. */
+export function resolverAddress(subnet: string): string | undefined {
+  const range = addressRange(subnet);
+  if (range === undefined) return undefined;
+  const low = numberOf(range.low.subarray(1));
+  const high = numberOf(range.high.subarray(1));
+  return textOf(low + 258 < high ? low + 258 : low + 2);
+}
+
 function numberOf(bytes: Iterable<number>): number {
   let value = 0;
   for (const byte of bytes) value = value * 256 + byte;

@@ -202,6 +202,19 @@ const cases: readonly Case[] = [
     shadowed: ["exec", "apigw"],
   },
   {
+    name: "all containers, volumes and caps of a cluster stand in the place of the member's, however they are called",
+    node: { exec: { commands: [{ id: "a" }, { id: "b" }], volumes: [{ name: "v" }], limits: { cpuMax: 1 } } },
+    cluster: { exec: { commands: [{ id: "c" }] } },
+    config: { exec: { commands: [{ id: "c" }] } },
+    shadowed: ["exec"],
+  },
+  {
+    name: "a member keeps its containers while the cluster has no section for them",
+    node: { exec: { commands: [{ id: "a" }] } },
+    cluster: { network: { darkMode: true } },
+    config: { exec: { commands: [{ id: "a" }] }, network: { darkMode: true } },
+  },
+  {
     name: "a node's own sections are no cluster's",
     node: { gateway: { a: 1 } },
     cluster: { gateway: { a: 2 }, snmp: {}, _bgp: {}, alert: {}, cluster: {}, dns: {}, jvm: {} },

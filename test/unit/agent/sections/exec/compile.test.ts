@@ -180,7 +180,10 @@ describe("a definition", () => {
 
 test("what cannot be run is refused with the reason, and whether it may pass", () => {
   const refusal = (spec: Partial<ContainerSpec>) => compileContainer(containerSpec(spec), placement());
-  expect(refusal({ privileged: true })).toEqual({ refused: expect.stringMatching(/^privileged: /), isPassing: false });
+  expect(refusal({ privileged: true })).toEqual({
+    refused: expect.stringMatching(/^privileged: /) as unknown,
+    isPassing: false,
+  });
   expect(refusal({ image: { repository: "a b", tag: "1" } })).toMatchObject({ isPassing: false });
   expect(refusal({ mounts: [{ kind: "volume", source: "nope", dest: "/d" }] })).toEqual({
     refused: "volume nope: is not defined",

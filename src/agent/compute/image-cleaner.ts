@@ -1,0 +1,72 @@
+import type { Logger } from "pino";
+import { HostError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { DiskSpace } from "../../host/files.ts";
+import { isShort, unusedImages } from "./image-cleanup.ts";
+import type { Keeper } from "./keeper.ts";
+import type { Ledger } from "./ledger.ts";
+
+export interface ImageCleanerOptions {
+  readonly keeper: Pick<Keeper, "engine" | "engineStanding" | "info" | "workers" | "onChange">;
+  readonly ledger: Ledger;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly space: (path: string) => DiskSpace | undefined;
+}
+
+const EVERY_MS = 600_000;
+const CALL_MS = 60_000;
+
+/** Removes images that were fetched for definitions and are of no use any more, while the disk is short of space. */
+export class ImageCleaner {
+  readonly #options: ImageCleanerOptions;
+  readonly #ending = new AbortController();
+  #takeBack: (() => void) | undefined;
+
+  constructor(options: ImageCleanerOptions) {
+    this.#options = options;
+    // There is nothing to clean before there was a container.
+    options.keeper.onChange(() => this.#arm());
+  }
+
+  close(): void {
+    this.#ending.abort(new HostError("cancelled", "the agent is stopping"));
+    this.#takeBack?.();
+  }
+
+  #arm(): void {
+    if (this.#takeBack !== undefined || this.#ending.signal.aborted || this.#options.ledger.images.size === 0) return;
+    this.#takeBack = this.#options.clock.after(EVERY_MS, () => {
+      void this.#clean()
+        .catch((error: unknown) => this.#options.log.warn({ err: toError(error) }, "unused images stay"))
+        .finally(() => {
+          this.#takeBack = undefined;
+          this.#arm();
+        });
+    });
+  }
+
+  async #clean(): Promise<void> {
+    const { keeper, ledger, clock, space, log } = this.#options;
+    const root = keeper.info?.rootDirectory;
+    if (root === undefined || keeper.engineStanding.state !== "well" || !isShort(space(root))) return;
+    const { engine } = keeper;
+    const signal = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(CALL_MS)]);
+    const images = await engine.listImages(signal);
+    const containers = await engine.listContainers([], signal);
+    const used = {
+      references: new Set(
+        [...keeper.workers.values()].flatMap(({ wanted }) => wanted?.blueprint?.image.reference ?? []),
+      ),
+      ids: new Set(containers.map(({ imageId }) => imageId)),
+    };
+    for (const { id, reference } of unusedImages(ledger.images.values(), images, used, clock.now())) {
+      await engine.removeImage(id, signal);
+      ledger.dropImage(id);
+      log.info({ image: reference }, "an unused image was removed");
+      if (!isShort(space(root))) return;
+    }
+    const there = new Set(images.map(({ id }) => id));
+    for (const { id } of ledger.images.values()) if (!there.has(id)) ledger.dropImage(id);
+  }
+}

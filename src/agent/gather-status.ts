@@ -1,0 +1,76 @@
+import type { Clock } from "../host/clock.ts";
+import type { Overlay } from "../host/overlay.ts";
+import type { Reader } from "../host/reader.ts";
+import type { Applying } from "./applying.ts";
+import type { FaultList } from "./fault.ts";
+import { repositoryState, usedRatioOf } from "./gathering.ts";
+import type { ManagedNode } from "./managed-node.ts";
+import type { OpenedOverlay } from "./open-overlay.ts";
+import { readProcess } from "./process-readings.ts";
+import type { Session } from "./session/session.ts";
+import type { AgentSettings } from "./settings.ts";
+import type { Desired } from "./shadow/desired.ts";
+import type { Gathered } from "./status.ts";
+import type { StorageWatch } from "./storage.ts";
+import type { HealthChecks } from "./telemetry/health-checks.ts";
+import type { Spool } from "./telemetry/spool.ts";
+import type { watchMachine } from "./watch-machine.ts";
+
+export interface GatherOptions {
+  readonly clock: Clock;
+  readonly reader: Reader;
+  readonly settings: Pick<AgentSettings, "stateDir" | "runDir">;
+  /** Unix milliseconds. */
+  readonly startedAt: number;
+  readonly isStatePersistent: boolean;
+  readonly documents: { readonly current: Desired };
+  readonly applying: Pick<Applying, "committing">;
+  readonly spool: Pick<Spool, "status">;
+  readonly overlay: Pick<Overlay, "status">;
+  readonly mesh: OpenedOverlay["mesh"];
+  readonly faults: Pick<FaultList, "all">;
+  readonly storage: Pick<StorageWatch, "refusal">;
+  readonly machine: Pick<ReturnType<typeof watchMachine>, "engine">;
+  readonly node: () => ManagedNode | undefined;
+  readonly session: () => Session | undefined;
+  readonly health: () => HealthChecks | undefined;
+  readonly clockOffset: () => number | undefined;
+}
+
+/** Makes what gathers, from all parts of the agent, what people are told of it. */
+export function gatherStatus(parts: GatherOptions): () => Gathered {
+  const { clock, reader, settings, startedAt, documents, faults, storage, machine } = parts;
+  return () => {
+    const node = parts.node();
+    const session = parts.session();
+    const health = parts.health();
+    return {
+      now: clock.now(),
+      startedAt,
+      stateDir: settings.stateDir,
+      runDir: settings.runDir,
+      registration: node?.registration,
+      session:
+        session === undefined
+          ? { state: "unregistered", since: startedAt, attempt: 0 }
+          : { ...session.status(), url: node?.registration.node.session ?? "" },
+      desired: documents.current,
+      applied: node?.applied ?? new Map(),
+      pendingChange: parts.applying.committing.pending(),
+      telemetry: parts.spool.status(),
+      network: machine.engine,
+      overlay: parts.overlay.status(),
+      dataPlane: parts.mesh.dataPlane(),
+      process: readProcess(reader),
+      faults: [...faults.all, ...(node?.faults ?? [])],
+      clockOffsetSeconds: parts.clockOffset(),
+      storageRefusal: storage.refusal,
+      diskUsedRatio: usedRatioOf(reader.space("/")),
+      isStatePersistent: parts.isStatePersistent,
+      dns: health?.results().dns?.isHealthy,
+      repository: repositoryState(health),
+      ssh: health?.results().isSshLocal,
+      refusedSignatures: node?.refusedSignatures ?? 0,
+    };
+  };
+}

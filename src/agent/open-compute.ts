@@ -1,0 +1,254 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import type { Logger } from "pino";
+import { z } from "zod";
+import { InputError, toError } from "../errors.ts";
+import { wholeDiskOf } from "../host/block-device.ts";
+import { controlGroups, type ControlGroups } from "../host/cgroups.ts";
+import type { Clock } from "../host/clock.ts";
+import { hostDirectories } from "../host/directories.ts";
+import { openEngineCache } from "../host/engine/open-cache.ts";
+import type { EngineInfo } from "../host/engine/engine.ts";
+import { hostEngine } from "../host/engine/host-engine.ts";
+import type { Exec } from "../host/exec.ts";
+import type { Files } from "../host/files.ts";
+import type { Reader } from "../host/reader.ts";
+import { stateFile, valueOf } from "../host/state-file.ts";
+import type { Config } from "../protocol/documents.ts";
+import type { ContainerSpec } from "../protocol/sections/exec-config.ts";
+import { DEFAULT_BRIDGE_CIDR } from "../protocol/sections/network-fields.ts";
+import { containerNetwork } from "./compute/container-network.ts";
+import type { Compute } from "./compute/compute.ts";
+import { computeFacade } from "./compute/facade.ts";
+import { ImageCleaner } from "./compute/image-cleaner.ts";
+import { Keeper, type Seen } from "./compute/keeper.ts";
+import { Ledger } from "./compute/ledger.ts";
+import { OWNER_LABEL } from "./compute/own-containers.ts";
+import { openVolumes } from "./open-volumes.ts";
+import { addressesByLink, type SectionDeps } from "./list-sections.ts";
+import { firstAddress, resolverAddress } from "./sections/exec/addresses.ts";
+import { imageReference } from "./sections/exec/image-reference.ts";
+import type { ExecActual, ExecDesired } from "./sections/exec/plan.ts";
+import { checkBinds, type ProtectedPaths } from "./sections/exec/policy.ts";
+import { parsedSections, type ParsedSections } from "./parsed-sections.ts";
+import type { AgentSettings } from "./settings.ts";
+import type { Desired } from "./shadow/desired.ts";
+import type { AgentState } from "./state.ts";
+
+export interface OpenComputeOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly exec: Exec;
+  readonly files: Files;
+  readonly reader: Reader;
+  readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "overlay" | "engineSocket" | "containers">;
+  readonly state: Pick<AgentState, "database">;
+  readonly documents: { readonly current: Desired };
+  /** What is in force. */
+  readonly config: () => Config;
+  /** Asks the control plane for a short-lived credential of its registry; rejects at once without a session, undefined if there is no node. */
+  readonly registryToken: (
+    repository: string,
+    signal: AbortSignal,
+  ) => Promise<{ readonly username: string; readonly password: string }> | undefined;
+  /** Why another has to do it. */
+  readonly unsupported: () => string | undefined;
+  readonly onLook: () => void;
+  readonly onRefused: (error: unknown) => void;
+}
+
+/** The containers of this node, and what the section `exec` works with. */
+export interface OpenedCompute {
+  readonly compute: Compute;
+  readonly section: SectionDeps["exec"];
+  close(): Promise<void>;
+}
+
+const Key = z.object({ key: z.string().regex(/^[A-Za-z0-9_-]{43}$/) });
+const SOCKETS = ["/var/run/docker.sock", "/run/podman/podman.sock"] as const;
+const CREDENTIAL_MS = 10_000;
+
+/** Builds it; no socket is opened, no file read and no timer set until there is a container to keep. */
+export function openCompute(options: OpenComputeOptions): OpenedCompute {
+  const { clock, files, reader, settings, documents, config } = options;
+  const log = options.log.child({ component: "compute" });
+  const startedAt = clock.now();
+  const ledger = new Ledger(options.state.database.sql);
+  const node = () => documents.current.node?.body;
+  const owner = (): string => node()?.uid ?? "";
+  const parsed = parsedSections();
+  const subnet = (): string => bridgeOf(parsed, config(), documents.current);
+  const network = containerNetwork({
+    owner,
+    subnet,
+    gateway: () => firstAddress(subnet()) ?? "",
+    reserved: () => ({ resolver: resolverAddress(subnet()) ?? "" }),
+    addresses: () => addressesByLink(reader),
+  });
+  const volumes = openVolumes({ ...options, ledger, owner, engine: () => keeper.engine });
+  const groups = groupsOf(options);
+  const keeper: Keeper = new Keeper({
+    ledger,
+    clock,
+    log,
+    owner,
+    nonce: randomUUID,
+    open() {
+      const engine = hostEngine({ socketPath: socketOf(settings, reader), clock });
+      return { engine, cache: openEngineCache({ engine, clock, owner: `${OWNER_LABEL}=${owner()}` }) };
+    },
+    space: (path) => reader.space(path),
+    ensureNetwork: (engine, signal) => network.ensure(engine, signal),
+    afterStart: async ({ pid, id }, { memoryHighBytes }, signal) => {
+      await groups(keeper.info)?.setMemoryHigh({ pid, id }, memoryHighBytes, signal);
+    },
+    async credential(repository, signal) {
+      const host = node()?.registry?.host;
+      if (host === undefined) return undefined;
+      const within = AbortSignal.any([signal, AbortSignal.timeout(CREDENTIAL_MS)]);
+      const token = await options.registryToken(repository, within);
+      return token === undefined ? undefined : { username: token.username, password: token.password, server: host };
+    },
+    onLook: options.onLook,
+    onRefused(error) {
+      log.warn({ err: toError(error) }, "the ledger of containers was not written");
+      options.onRefused(error);
+    },
+  });
+  const cleaner = new ImageCleaner({ keeper, ledger, clock, log, space: (path) => reader.space(path) });
+  const hashKey = keyOf(files, settings.stateDir);
+
+  const compute = computeFacade({
+    keeper,
+    startedAt,
+    now: () => clock.now(),
+    definitions: () => parsed.exec(config().exec).config.containers,
+    volumes: () => volumes.statuses(),
+    referenceOf(repository, tag) {
+      const reference = imageReference({ repository, tag }, node()?.registry);
+      if ("refused" in reference) throw new InputError("bad-request", reference.refused);
+      return reference.reference;
+    },
+  });
+
+  async function surroundings(
+    of: Desired,
+    seen: Seen,
+    desired: ExecDesired | undefined,
+  ): Promise<Omit<ExecActual, "seen">> {
+    const { info } = seen;
+    const range = subnet();
+    const gateway = firstAddress(range) ?? "";
+    const resolver = resolverAddress(range) ?? "";
+    const body = of.node?.body;
+    const disk = info === undefined ? undefined : wholeDiskOf(reader, info.rootDirectory)?.path;
+    return {
+      isActive: body?.state === "ACTIVE",
+      version: `${of.node?.version ?? 0}/${of.cluster?.version ?? 0}`,
+      addresses: { subnet: range, reserved: new Set([gateway, resolver]) },
+      volumes: volumes.seen(),
+      check: (spec) => obstacleOf(spec, info),
+      placement:
+        info === undefined || body === undefined
+          ? undefined
+          : {
+              owner: body.uid,
+              nodeName: body.name,
+              host: {
+                cpus: info.cpus,
+                memoryBytes: info.memoryBytes,
+                ...(disk === undefined ? {} : { diskDevice: disk }),
+              },
+              network: { name: network.name() },
+              ...(body.registry === undefined ? {} : { registry: body.registry }),
+              volumes: volumes.lookup(desired?.config.volumes ?? []),
+              policy: settings.containers,
+              hashKey: await hashKey(),
+              cgroupParent: groups(info)?.parent ?? "",
+            },
+    };
+  }
+
+  /** What only the machine can say against starting one. */
+  async function obstacleOf(spec: ContainerSpec, info: EngineInfo | undefined): Promise<string | undefined> {
+    const paths = protectedPaths(settings, info);
+    const verdict = await checkBinds(spec.mounts, settings.containers, paths, (path) =>
+      hostDirectories().realpath(path),
+    );
+    if (verdict.verdict !== "allowed") return verdict.reason;
+    return volumes.obstacle(spec);
+  }
+
+  return {
+    compute,
+    section: {
+      keeper,
+      surroundings,
+      unsupported: () => {
+        if (node()?.type === "Agent") return "containers run on nodes of type Node only";
+        return options.unsupported();
+      },
+      settleVolumes: (...args) => volumes.settle(...args),
+    },
+    async close() {
+      cleaner.close();
+      await keeper.close();
+    },
+  };
+}
+
+/** Of the engine that there is, by its driver. */
+function groupsOf({ reader, exec }: Pick<OpenComputeOptions, "reader" | "exec">) {
+  const known = new Map<string, ControlGroups>();
+  return (info: EngineInfo | undefined): ControlGroups | undefined => {
+    if (info === undefined || info.cgroupDriver === "other") return undefined;
+    const groups = known.get(info.cgroupDriver) ?? controlGroups(info.cgroupDriver, { reader, exec });
+    known.set(info.cgroupDriver, groups);
+    return groups;
+  };
+}
+
+function socketOf({ engineSocket }: Pick<AgentSettings, "engineSocket">, reader: Reader): string {
+  return engineSocket ?? SOCKETS.find((path) => reader.fingerprint(path) !== undefined) ?? SOCKETS[0];
+}
+
+function protectedPaths(
+  { stateDir, runDir, overlay, engineSocket }: OpenComputeOptions["settings"],
+  info: EngineInfo | undefined,
+): ProtectedPaths {
+  return {
+    own: [stateDir, runDir, overlay.stateDir, overlay.runDir, "/etc/holdfast"],
+    sockets: [...SOCKETS, "/run/docker.sock", "/run/containerd", ...(engineSocket === undefined ? [] : [engineSocket])],
+    engineDirectories: [
+      "/var/lib/docker",
+      "/var/lib/containerd",
+      "/var/lib/containers",
+      ...(info === undefined ? [] : [info.rootDirectory]),
+    ],
+  };
+}
+
+/** The range of the container network in force. */
+function bridgeOf(parsed: ParsedSections, config: Config, { node }: Desired): string {
+  if (node === undefined) return DEFAULT_BRIDGE_CIDR;
+  const { type, cluster } = node.body;
+  return parsed.network(config.network, type, cluster !== undefined).config.bridgeCidr;
+}
+
+/** With it hashes are made; who has not got it cannot try what a variable holds. */
+function keyOf(files: Files, stateDir: string): () => Promise<Buffer> {
+  const file = stateFile(files, { path: `${stateDir}/identity/containers.json`, schema: Key, keepsPrevious: true });
+  let known: Promise<Buffer> | undefined;
+  const load = async (): Promise<Buffer> => {
+    const kept = valueOf(await file.load())?.key;
+    const key = kept ?? randomBytes(32).toString("base64url");
+    if (kept === undefined) await file.save({ key });
+    return Buffer.from(key, "base64url");
+  };
+  return () => {
+    known ??= load().catch((error: unknown) => {
+      known = undefined;
+      throw error;
+    });
+    return known;
+  };
+}

@@ -1,0 +1,121 @@
+import { spawn } from "node:child_process";
+import { expect, onTestFinished, test } from "vitest";
+import { FLAGS, BUNDLE } from "../../support/programs.ts";
+import { startHoldfast } from "../../support/run-holdfast.ts";
+import { startTerminalStage, type TerminalStage } from "../../support/terminal-stage.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+function holdfast({ runDir }: TerminalStage, args: readonly string[], input?: string) {
+  const [verb = "", ...rest] = args;
+  const options = input === undefined ? {} : { input };
+  return startHoldfast([verb, "--run", runDir, ...rest], options).finished;
+}
+
+test("exec without a terminal pipes, ends at the end of its input, and passes the exit code on", async () => {
+  const stage = await startTerminalStage();
+  const shell = await holdfast(stage, ["containers", "exec", "shell"], "echo $((20 + 3)); exit 9\n");
+  expect(shell.stdout).toContain("23");
+  expect(shell.code).toBe(9);
+  const cat = await holdfast(stage, ["containers", "exec", "shell", "--", "cat", "-A"], "unfinished");
+  expect(cat.stdout).toContain("unfinished");
+  expect(cat.code).toBe(0);
+  expect(stage.compute.requests.at(-1)).toMatchObject({ columns: 80, rows: 24, command: ["cat", "-A"] });
+  expect((await holdfast(stage, ["containers", "exec", "shell", "--", "sh", "-c", "exit 130"])).code).toBe(130);
+
+  expect(await holdfast(stage, ["containers", "exec", "none"])).toMatchObject({
+    code: 1,
+    stderr: "holdfast: there is no container none\n",
+  });
+  expect((await holdfast(stage, ["containers", "exec", "--follow", "shell"])).code).toBe(2);
+  expect((await holdfast(stage, ["containers", "sing", "shell"])).code).toBe(2);
+  expect((await holdfast(stage, ["containers", "exec"])).code).toBe(2);
+});
+
+/** A command line on a terminal of its own, whose settings it shows before and after. */
+function onTerminal(command: string) {
+  const shown = { text: "" };
+  const line = `stty cols 90 rows 25; echo "tty=$(tty)"; ${command}; echo "code=$?"; stty -a`;
+  const child = spawn("script", ["-qec", line, "/dev/null"], { stdio: ["pipe", "pipe", "ignore"] });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  child.stdout?.on("data", (chunk: Buffer) => (shown.text += chunk.toString()));
+  const seen = (text: string) =>
+    waitFor(`the terminal to show ${text}`, () => shown.text.includes(text)).catch((error: unknown) => {
+      throw new Error(`it shows ${JSON.stringify(shown.text)}`, { cause: error });
+    });
+  return { child, shown, seen, tty: () => waitFor("the terminal's name", () => /tty=(\S+)/.exec(shown.text)?.[1]) };
+}
+
+test("exec on a terminal: keys go through, the size follows, and the terminal is as it was afterwards", async () => {
+  const stage = await startTerminalStage();
+  const command = [process.execPath, ...FLAGS, BUNDLE, "containers", "exec", "--run", stage.runDir, "shell"].join(" ");
+  const { child, seen, tty, shown } = onTerminal(command);
+  await seen("$ ");
+  child.stdin?.write("stty size; sleep 1000\r");
+  await seen("25 90");
+  // Ctrl-C belongs to what runs there.
+  child.stdin?.write("\u0003");
+  spawn("stty", ["-F", await tty(), "cols", "101", "rows", "31"]);
+  await waitFor("the new size", async () => {
+    child.stdin?.write("stty size\r");
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    return shown.text.includes("31 101");
+  });
+  child.stdin?.write("exit 5\r");
+  await seen("code=5");
+  await seen(" icanon");
+  expect(shown.text).not.toContain("-icanon");
+  expect(shown.text).not.toMatch(/-echo\b/);
+});
+
+test.each(["SIGTERM", "SIGHUP", "SIGINT"] as const)(
+  "%s puts the terminal back and takes the command along",
+  async (signal) => {
+    const stage = await startTerminalStage();
+    const command = [process.execPath, ...FLAGS, BUNDLE, "containers", "exec", "--run", stage.runDir, "shell"].join(
+      " ",
+    );
+    const { child, seen, shown } = onTerminal(`sh -c 'echo pid=$$; exec ${command}'`);
+    await seen("$ ");
+    child.stdin?.write("echo up\r");
+    await seen("up\r\n");
+    process.kill(Number(/pid=(\d+)/.exec(shown.text)?.[1]), signal);
+    await seen("code=");
+    await seen(" icanon");
+    expect(shown.text).not.toContain("-icanon");
+    await waitFor("the command to be gone", () => stage.compute.terminals.every(({ pid }) => pid === undefined));
+  },
+);
+
+test("logs: both outputs, as text and as JSON, cut and refused", async () => {
+  const stage = await startTerminalStage();
+  stage.compute.frames = [
+    { stream: "stdout", data: Buffer.from("half \u00e4".slice(0, 5)) },
+    { stream: "stdout", data: Buffer.from([0xc3]) },
+    { stream: "stderr", data: Buffer.from("oh\u001b[31m\n") },
+    { stream: "stdout", data: Buffer.from([0xa4, 0x0a]) },
+  ];
+  const text = await holdfast(stage, ["containers", "logs", "shell", "--lines", "7"]);
+  expect(text).toMatchObject({ code: 0, stdout: "half ä\n" });
+  expect(text.stderr).not.toContain("\u001b");
+  expect(stage.compute.logged).toEqual([{ name: "shell", follow: false, lines: 7 }]);
+  const json = await holdfast(stage, ["containers", "logs", "--json", "shell"]);
+  expect(
+    json.stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as unknown),
+  ).toEqual([
+    { stream: "stdout", data: "half " },
+    { stream: "stderr", data: "oh\u001b[31m\n" },
+    { stream: "stdout", data: "ä\n" },
+  ]);
+  const none = await holdfast(stage, ["containers", "logs", "none"]);
+  expect(none).toMatchObject({ code: 1, stderr: "holdfast: there is no container none\n" });
+  for (const lines of ["10001", "-1", "many"]) {
+    expect((await holdfast(stage, ["containers", "logs", `--lines=${lines}`, "shell"])).code).toBe(2);
+  }
+  const following = startHoldfast(["containers", "logs", "-f", "--run", stage.runDir, "shell"]);
+  await following.until(/half/);
+  following.child.kill("SIGINT");
+  expect((await following.finished).code).toBe(0);
+});

@@ -1,0 +1,129 @@
+import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { hostDirectories } from "../../../src/host/directories.ts";
+import { encryptedVolumes } from "../../../src/host/encrypted-volume.ts";
+import { fakeTools } from "../../support/fake-tools.ts";
+import { machineRoot } from "../../support/machine-root.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const signal = new AbortController().signal;
+const KEY = "k3y-that-nobody-may-see";
+const OK = { cryptsetup: "exit 0", "mkfs.ext4": "exit 0", dmsetup: "echo 'crypt  v1.24.0'", modprobe: "exit 1" };
+
+function machine(
+  files: Readonly<Record<string, string>> = { "/dev/mapper/control": "" },
+  tools: Readonly<Record<string, string>> = {},
+) {
+  const fake = fakeTools({ ...OK, mount: "exit 0", umount: "exit 0", ...tools });
+  const { root, reader } = machineRoot({ "/proc/self/mountinfo": "", ...files });
+  const volumes = encryptedVolumes({ exec: fake.exec, reader, directories: hostDirectories() });
+  const store = tempDir();
+  mkdirSync(join(store, "mnt"));
+  const volume = {
+    mapping: "holdfast-1-x",
+    image: join(store, "x.img"),
+    mountPoint: join(store, "mnt"),
+    sizeBytes: 64 * 1024 * 1024,
+  };
+  const put = (path: string, text: string): void => {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), text);
+  };
+  return { volumes, volume, store, put, calls: (tool: string) => fake.calls(tool) };
+}
+
+describe("whether a machine can encrypt", () => {
+  test.each<[string, Readonly<Record<string, string>>, Readonly<Record<string, string>>, string | undefined]>([
+    ["with all of it", { "/dev/mapper/control": "" }, {}, undefined],
+    [
+      "with a module to load",
+      { "/dev/mapper/control": "" },
+      { dmsetup: "echo linear v1", modprobe: "exit 0" },
+      undefined,
+    ],
+    ["without a device mapper", {}, {}, "this machine has no device mapper"],
+    [
+      "without dm-crypt",
+      { "/dev/mapper/control": "" },
+      { dmsetup: "echo 'encrypt v1'" },
+      "this kernel has no dm-crypt",
+    ],
+    ["whose dmsetup fails", { "/dev/mapper/control": "" }, { dmsetup: "exit 1" }, "this kernel has no dm-crypt"],
+  ])("%s", async (_what, files, tools, reason) => {
+    expect(await machine(files, tools).volumes.support(signal)).toEqual(
+      reason === undefined ? { isSupported: true } : { isSupported: false, reason },
+    );
+  });
+});
+
+describe("an encrypted volume", () => {
+  test("is made whole before it has its name, opened and mounted; the key is on standard input only", async () => {
+    const seen = join(tempDir(), "stdin");
+    const { volumes, volume, store, calls } = machine(undefined, { cryptsetup: `cat >>'${seen}'; echo >>'${seen}'` });
+    await volumes.open(volume, KEY, signal);
+    const half = `${volume.image}.new`;
+    expect(calls("cryptsetup")).toEqual([
+      `luksFormat --type luks2 --batch-mode --pbkdf-memory 65536 --key-file - ${half}`,
+      `open --type luks2 --batch-mode --key-file - ${half} holdfast-1-x.new`,
+      "close holdfast-1-x.new",
+      `open --type luks2 --batch-mode --key-file - ${volume.image} holdfast-1-x`,
+    ]);
+    expect(calls("mkfs.ext4")).toEqual(["-q -m 0 /dev/mapper/holdfast-1-x.new"]);
+    expect(calls("mount")).toEqual([`-t ext4 -o nodev -- /dev/mapper/holdfast-1-x ${volume.mountPoint}`]);
+    expect(readdirSync(store).sort()).toEqual(["mnt", "x.img"]);
+    expect(statSync(volume.image)).toMatchObject({ size: volume.sizeBytes, blocks: 0 });
+    expect(statSync(volume.image).mode & 0o777).toBe(0o600);
+    expect(existsSync(join(volume.mountPoint, "content"))).toBe(true);
+    expect(calls("cryptsetup").join("")).not.toContain(KEY);
+  });
+
+  test("that is there is only opened, what is open only mounted, what is mounted left", async () => {
+    const { volumes, volume, put, calls } = machine();
+    writeFileSync(volume.image, "LUKS");
+    expect(volumes.isOpen(volume)).toBe(false);
+    await volumes.open(volume, KEY, signal);
+    expect(calls("cryptsetup")).toHaveLength(1);
+    put("/dev/mapper/holdfast-1-x", "");
+    expect(volumes.isOpen(volume)).toBe(false);
+    await volumes.open(volume, KEY, signal);
+    expect(calls("cryptsetup")).toHaveLength(1);
+    expect(calls("mount")).toHaveLength(2);
+    put("/proc/self/mountinfo", `30 22 253:0 / ${volume.mountPoint} rw - ext4 /dev/mapper/holdfast-1-x rw\n`);
+    expect(volumes.isOpen(volume)).toBe(true);
+    await volumes.open(volume, KEY, signal);
+    expect(calls("mount")).toHaveLength(2);
+  });
+
+  test("starts anew where a crash has left half of one", async () => {
+    const { volumes, volume, put, calls } = machine();
+    writeFileSync(`${volume.image}.new`, "half");
+    put("/dev/mapper/holdfast-1-x.new", "");
+    await volumes.open(volume, KEY, signal);
+    expect(calls("cryptsetup")[0]).toBe("close holdfast-1-x.new");
+    expect(statSync(volume.image).size).toBe(volume.sizeBytes);
+  });
+
+  test("is unmounted before it is locked, and only as far as it is open", async () => {
+    const { volumes, volume, put, calls } = machine();
+    await volumes.close(volume, signal);
+    expect([...calls("umount"), ...calls("cryptsetup")]).toEqual([]);
+    put("/dev/mapper/holdfast-1-x", "");
+    put("/proc/self/mountinfo", `30 22 253:0 / ${volume.mountPoint} rw - ext4 x rw\n`);
+    await volumes.close(volume, signal);
+    expect([...calls("umount"), ...calls("cryptsetup")]).toEqual([`-- ${volume.mountPoint}`, "close holdfast-1-x"]);
+  });
+
+  test("tells a wrong key from another failure, and never the key", async () => {
+    const wrong = machine(undefined, { cryptsetup: "exit 2" });
+    writeFileSync(wrong.volume.image, "LUKS");
+    await expect(wrong.volumes.open(wrong.volume, KEY, signal)).rejects.toMatchObject({ code: "wrong-key" });
+    const broken = machine(undefined, { "mkfs.ext4": "echo 'no space' >&2; exit 1" });
+    await expect(broken.volumes.open(broken.volume, KEY, signal)).rejects.toMatchObject({
+      code: "encryption-failed",
+      message: "mkfs.ext4 -q: no space",
+    });
+    expect(existsSync(broken.volume.image)).toBe(false);
+    expect(broken.calls("cryptsetup").at(-1)).toBe("close holdfast-1-x.new");
+  });
+});
