@@ -1,4 +1,4 @@
-import { formatSpan } from "../lib/durations.ts";
+import { formatDuration, formatSpan } from "../lib/durations.ts";
 import type { ContainersReport, ContainerView, EngineState, VolumesReport } from "../protocol/local-containers.ts";
 import type { Paint } from "./overlay-text.ts";
 import { tableText } from "./table.ts";
@@ -32,7 +32,7 @@ export function containersText({ engine, containers }: ContainersReport, now: nu
     one.name,
     one.type,
     stateOf(one.state, paint),
-    formatSpan(now - one.since),
+    formatDuration(now - one.since),
     one.health === undefined ? "" : stateOf(one.health, paint),
     String(one.restarts),
     `${one.image.repository}:${one.image.tag}`,
@@ -73,8 +73,8 @@ function whyOf(one: ContainerView, now: number): string {
     ...(reason === undefined ? [] : [reason]),
     ...(enabled ? [] : ["disabled"]),
     ...(stoppedByHand ? ["stopped by hand"] : []),
-    ...(nextAttempt === undefined ? [] : [`tried again in ${formatSpan(nextAttempt - now)}`]),
-    ...(nextRun === undefined ? [] : [`next run in ${formatSpan(nextRun - now)}`]),
+    ...(nextAttempt === undefined ? [] : [`tried again in ${formatDuration(Math.max(0, nextAttempt - now))}`]),
+    ...(nextRun === undefined ? [] : [`next run in ${formatDuration(Math.max(0, nextRun - now))}`]),
     ...(state === "idle" && lastExitCode !== undefined && reason === undefined ? [`ended with ${lastExitCode}`] : []),
   ];
   return parts.join("; ");
