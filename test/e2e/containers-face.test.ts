@@ -190,16 +190,9 @@ async function secrets(): Promise<void> {
 
   await trigger("web", { cmd_action: "restart" });
   const shown = await Promise.all([
-    ...[
-      ["plan"],
-      ["why"],
-      ["status"],
-      ["health"],
-      ["logs", "-n", "10000"],
-      ["containers"],
-      ["volumes"],
-      ["config", "show"],
-    ].map((args) => cli(...args, "--json").then(({ stdout, stderr }) => [args.join(" "), stdout + stderr] as const)),
+    ...[["plan"], ["why"], ["status"], ["health"], ["logs", "-n", "10000"], ["containers"], ["volumes"]].map((args) =>
+      cli(...args, "--json").then(({ stdout, stderr }) => [args.join(" "), stdout + stderr] as const),
+    ),
     ...[`/v2/event/${uid}`, `/v2/audit/${uid}?limit=1000`, "/node", `/node/${uid}`, `/v2/node/${uid}`].map((path) =>
       get(path).then((text) => [path, text] as const),
     ),

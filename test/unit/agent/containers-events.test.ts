@@ -11,10 +11,8 @@ function told(...moments: readonly (readonly [minute: number, ...list: Container
   return moments.map(([minute, ...list]) => {
     const step = nextContainerEvents(memories, list, minute * MINUTE);
     memories = step.memories;
-    return [
-      ...step.raised.map(({ eventType, level }) => `${level} ${eventType}`),
-      ...step.cleared.map(({ eventType }) => `over ${eventType}`),
-    ];
+    const raised = step.raised.map(({ eventType, level }) => `${level} ${eventType}`);
+    return raised.concat(step.cleared.map(({ eventType }) => `over ${eventType}`));
   });
 }
 const ended = (restarts: number, more: Partial<ContainerStatus> = {}) => containerState({ restarts, ...more });
