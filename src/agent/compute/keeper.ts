@@ -109,7 +109,16 @@ export class Keeper {
     const { id, wanted, standing, since } = worker;
     const container = this.#opened?.cache.containers.get(standing.found?.id ?? "");
     const row = [...ledger.containers.values()].find(({ engineId }) => engineId === standing.found?.id);
-    return { id, row: ledger.definitions.get(id), wanted, standing, since, limits: row?.limits, container };
+    return {
+      id,
+      row: ledger.definitions.get(id),
+      wanted,
+      standing,
+      since,
+      limits: row?.limits,
+      container,
+      oomKills: worker.oomKills,
+    };
   }
 
   /** Has a definition carried out from now on. */
@@ -243,6 +252,7 @@ export class Keeper {
       if (container !== undefined) this.#sync();
       return;
     }
+    if (action === "oom") worker.oomKills += 1;
     if (action === "stop") worker.take({ is: "stopped-outside", id });
     const sorted = sortContainers(cache.containers.values(), ledger, clock.now());
     this.#foreign = sorted.foreign;
