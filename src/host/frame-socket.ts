@@ -167,7 +167,8 @@ export function framedStream(stream: Duplex, maxBytes: number, head: Buffer = Bu
         listener?.onHeard?.();
         read();
       });
-      stream.once("end", () => finish({ code: undefined, reason: "the connection was closed" }));
+      // A connection of HTTP stays open one way when the other side has closed its own.
+      stream.once("end", () => fail("the connection was closed"));
       read();
     },
     send: (frame, onSent = ignore) =>

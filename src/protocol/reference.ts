@@ -2,11 +2,29 @@ import { z } from "zod";
 import { claimsByType } from "./claims.ts";
 import { DomainGrant, DomainPeer } from "./domain-items.ts";
 import { ClusterDocument, DomainDocument, NodeDocument } from "./documents.ts";
-import { HANDSHAKE_LIMITS, PROTOCOL_VERSION, RpcError, SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "./envelope.ts";
+import {
+  HANDSHAKE_LIMITS,
+  PROTOCOL_VERSION,
+  RpcError,
+  SESSION_LIMITS,
+  SESSION_PATH,
+  STREAM_PATH,
+  SUBPROTOCOL,
+} from "./envelope.ts";
 import { errorCodes } from "./error-codes.ts";
 import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./methods.ts";
 import { sectionSchemas } from "./sections.ts";
 import { configShadowKeys } from "./shadow.ts";
+import {
+  MAX_STREAMS,
+  STREAM_LIMITS,
+  STREAM_SUBPROTOCOL,
+  streamCloseCodes,
+  StreamCommand,
+  StreamEnd,
+  streamKinds,
+  TICKET_HEADER,
+} from "./streams.ts";
 import { recordByStream } from "./telemetry.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -38,6 +56,11 @@ export function protocolReference(): ReadonlyMap<string, string> {
   for (const [name, schema] of Object.entries(recordByStream)) {
     put(`schemas/telemetry/${name}.json`, schemaOf(schema, `one record of the stream ${name}`));
   }
+  for (const [name, schema] of Object.entries(streamKinds)) {
+    put(`schemas/streams/${name}.json`, schemaOf(schema, `what a stream of the kind ${name} is opened with`));
+  }
+  put("schemas/streams/command.json", schemaOf(StreamCommand, "a text frame towards the node"));
+  put("schemas/streams/end.json", schemaOf(StreamEnd, "the last text frame of a stream"));
   put("asyncapi.json", asyncApi());
   files.set("README.md", overview());
   return files;
@@ -153,6 +176,9 @@ function overview(): string {
   const closes = Object.entries(closeCodes)
     .map(([name, code]) => `| ${code} | ${name} |`)
     .join("\n");
+  const kinds = Object.keys(streamKinds)
+    .map((kind) => `| \`${kind}\` | [parameters](schemas/streams/${kind}.json) |`)
+    .join("\n");
   const claims = Object.keys(claimsByType)
     .map((typ) => `| \`${typ}\` | [claims](schemas/claims/${typ.replace("+jwt", "")}.json) |`)
     .join("\n");
@@ -173,8 +199,19 @@ ${rows(nodeMethods)}
 | --- | --- | --- | --- |
 ${rows(controlMethods)}
 
-Nothing uses a stream and no event takes input yet: a node answers \`stream.open\` with \`not-supported\` and passes over
-\`trigger.input\`.
+No event takes input yet: a node passes over \`trigger.input\`.
+
+## Streams
+
+\`stream.open\` brings an order, signed over the SHA-256 (\`th\`) of the one-time ticket beside it. The node opens what is asked for, answers, and dials
+\`${STREAM_PATH}\` (subprotocol \`${STREAM_SUBPROTOCOL}\`) with the ticket in the header \`${TICKET_HEADER}\`. Binary frames are the stream's bytes, sent in pieces of
+at most ${STREAM_LIMITS.sentFrameBytes} bytes and taken up to ${STREAM_LIMITS.takenFrameBytes}; a text frame is one JSON object: a [command](schemas/streams/command.json) towards the node, and as
+the last from it how it [ended](schemas/streams/end.json). Then the socket is closed with ${streamCloseCodes.ended}, or with ${streamCloseCodes.failed} and the error's code as the reason; ${streamCloseCodes.protocol}
+says that a text frame was no command. A node has at most ${MAX_STREAMS} streams; one ends with the session it was opened in, and after an hour without a byte.
+
+| Kind | Opened with |
+| --- | --- |
+${kinds}
 
 ## Signed statements
 

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
-import { systemClock } from "../../src/host/clock.ts";
+import { systemClock, type Clock } from "../../src/host/clock.ts";
 import type { EngineCache, EngineChange } from "../../src/host/engine/cache.ts";
 import type { Engine, PullOptions } from "../../src/host/engine/engine.ts";
 import { hostEngine } from "../../src/host/engine/host-engine.ts";
@@ -28,7 +28,7 @@ let registry: TestRegistry;
 
 beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), "hf-"));
-  real = await startEngine({ network: "shared", liveRestore: true });
+  real = await startEngine({ network: "shared", liveRestore: true, args: ["--max-download-attempts=1"] });
   proxy = await startEngineProxy(join(dir, "proxy.sock"), real.socketPath);
   engine = hostEngine({ socketPath: proxy.socketPath, clock: hasty() });
   await makeImage(real, { tag: "busybox:1", command: ["sleep", "1000"] });
@@ -53,14 +53,14 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** A clock for which everything takes a tenth of its time. */
-function hasty() {
+/** A clock by which everything takes a part of its time. */
+function hasty(times = 10): Clock {
   const clock = systemClock();
-  return { ...clock, after: (ms: number, run: () => void) => clock.after(ms / 10, run) };
+  return { ...clock, after: (ms, run) => clock.after(ms / times, run) };
 }
 
-function openCache(): { readonly cache: EngineCache; readonly changes: EngineChange[] } {
-  const cache = openEngineCache({ engine, clock: hasty(), owner: OWNER });
+function openCache(times = 10): { readonly cache: EngineCache; readonly changes: EngineChange[] } {
+  const cache = openEngineCache({ engine, clock: hasty(times), owner: OWNER });
   const changes: EngineChange[] = [];
   cache.onChange((change) => void changes.push(change));
   onTestFinished(() => cache.close());
@@ -132,6 +132,8 @@ test("a frozen engine is unwell within the deadline, and well again when it goes
 test("an engine that answers 500 without a word, or with one, is told apart", async () => {
   proxy.set({ kind: "answer", status: 500 });
   await expect(engine.listImages(signal)).rejects.toMatchObject({ code: "engine-unwell" });
+  proxy.heal();
+  await engine.version(signal);
   proxy.set({ kind: "answer", status: 500, body: '{"message":"disk is on fire"}' });
   await expect(engine.listContainers([], signal)).rejects.toMatchObject({
     code: "engine-refused",
@@ -165,14 +167,14 @@ test("answers cut in the middle are never taken for whole ones", async () => {
 });
 
 test("a stream of events that has fallen silent is found by the list", async () => {
-  const { cache } = openCache();
+  const { cache } = openCache(100);
   await waitFor("the engine is well", isWell(cache));
   proxy.forget();
   proxy.set({ kind: "silence" }, ({ path }) => path.startsWith("/events"));
   const id = await runOne("unheard");
-  await waitFor("the list finds it", () => cache.containers.get(id)?.state === "running", 60_000);
+  await waitFor("the list finds it", () => cache.containers.get(id)?.state === "running");
   proxy.heal();
-  await waitFor("another stream is opened", () => proxy.count("GET", /^\/events/) > 0, 60_000);
+  await waitFor("another stream is opened", () => proxy.count("GET", /^\/events/) > 0);
   await engine.killContainer(id, "SIGKILL", signal);
   await waitFor("its events are heard", () => cache.containers.get(id)?.state === "exited");
 });

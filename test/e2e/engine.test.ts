@@ -43,7 +43,9 @@ async function gathered(frames: AsyncIterable<OutputFrame>): Promise<Record<Outp
 }
 
 test("says who it is and what it has", async () => {
-  expect(await engine.version(signal)).toMatchObject({ product: "docker", apiVersion: expect.stringMatching(/^1\.4/) });
+  const version = await engine.version(signal);
+  expect(version.product).toBe("docker");
+  expect(version.apiVersion).toMatch(/^1\.\d+$/);
   const info = await engine.info(signal);
   expect(info).toMatchObject({ rootDirectory: real.dataRoot, cgroupDriver: "cgroupfs" });
   expect(info.cpus).toBeGreaterThan(0);
@@ -178,21 +180,24 @@ test("followed logs arrive as they are written, and end with the container or wi
   const id = await started("follow", {
     Cmd: ["sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.05; done; echo late; sleep 1000"],
   });
-  const frames = engine.logs(id, { follow: true, tail: undefined }, signal)[Symbol.asyncIterator]();
-  const first = frames.next();
+  const heard: string[] = [];
+  const following = (async () => {
+    for await (const { data } of engine.logs(id, { follow: true, tail: undefined }, signal))
+      heard.push(data.toString());
+  })();
   const terminal = await engine.terminal(
     id,
     { command: ["touch", "/tmp/go"], user: undefined, columns: 80, rows: 24 },
     signal,
   );
   terminal.stream.resume();
-  expect((await first).value.data.toString()).toBe("late\n");
+  await waitFor("it is heard", () => heard.join("") === "late\n");
   const reader = new AbortController();
   const abandoned = gathered(engine.logs(id, { follow: true, tail: undefined }, reader.signal));
   reader.abort(new Error("enough"));
   await expect(abandoned).rejects.toThrow("enough");
   await engine.killContainer(id, "SIGKILL", signal);
-  expect((await frames.next()).done).toBe(true);
+  await following;
   await engine.removeContainer(id, { force: true }, signal);
 });
 
@@ -245,11 +250,11 @@ test("killing a terminal leaves no process of it, and the container alone", asyn
   const terminal = await engine.terminal(id, SHELL, signal);
   terminal.stream.resume();
   terminal.stream.write("set -m; sleep 2001 & (sleep 2003 &) ; setsid sleep 2004 & sleep 2005\n");
-  const sleeping = (): string[] => commandsLike(/^sleep\x00200\d\x00$/, id);
+  const sleeping = (): string[] => commandsLike(/^sleep 200\d $/, id);
   await waitFor("all of it runs", () => sleeping().length === 4);
   await terminal.kill();
   expect(sleeping()).toEqual([]);
-  expect(commandsLike(/^sh\x00$/, id)).toEqual([]);
+  expect(commandsLike(/^sh $/, id)).toEqual([]);
   expect(await engine.inspectContainer(id, signal)).toMatchObject({ state: "running", pid });
   expect(await terminal.exitCode(signal)).toBe(137);
   await terminal.kill();
@@ -260,7 +265,7 @@ function commandsLike(command: RegExp, containerId: string): string[] {
   return readdirSync("/proc").filter((name) => {
     try {
       const isOfIt = readFileSync(`/proc/${name}/cgroup`, "utf8").includes(containerId);
-      return isOfIt && command.test(readFileSync(`/proc/${name}/cmdline`, "utf8"));
+      return isOfIt && command.test(readFileSync(`/proc/${name}/cmdline`, "utf8").replaceAll("\0", " "));
     } catch {
       return false;
     }
@@ -294,12 +299,7 @@ test("images are looked at, listed and removed", async () => {
   const id = await makeImage(real, { tag: "gone:1", layers: [[{ path: "mark", data: "x" }]] });
   expect(await engine.inspectImage("gone:1", signal)).toMatchObject({ id, tags: ["gone:1"] });
   const listed = await engine.listImages(signal);
-  expect(
-    listed
-      .map((image) => image.tags)
-      .flat()
-      .sort(),
-  ).toEqual(["busybox:1", "gone:1"]);
+  expect(listed.flatMap((image) => image.tags).sort()).toEqual(["busybox:1", "gone:1"]);
   expect(listed[0]?.sizeBytes).toBeGreaterThan(100_000);
   await engine.removeImage("gone:1", signal);
   await engine.removeImage("gone:1", signal);

@@ -176,7 +176,8 @@ function withinNetwork(keeperPid: number, network: EngineOptions["network"]): re
   return ["nsenter", "-t", String(pid), "-n"];
 }
 
-async function startKeeper(
+/** Makes the namespaces of an engine whose programs name files below `dir/x/`; ends them, and takes away `dir`. */
+export async function startKeeper(
   dir: string,
   cgroup: string,
   network: EngineOptions["network"],

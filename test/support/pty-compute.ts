@@ -1,4 +1,4 @@
-import { execFileSync, spawn, type ChildProcess } from "node:child_process";
+import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { readFileSync, readlinkSync } from "node:fs";
 import { Duplex, type Readable, type Writable } from "node:stream";
 import type { Compute, TerminalRequest } from "../../src/agent/compute/compute.ts";
@@ -94,10 +94,12 @@ export class PtyTerminal implements Terminal {
 
   async resize(columns: number, rows: number): Promise<void> {
     const tty = await waitFor("the terminal of the program", () => {
+      if (this.#script.exitCode !== null || this.#script.signalCode !== null) return "gone";
       const path = readlinkSync(`/proc/${this.pid}/fd/0`);
       return path.startsWith("/dev/pts/") && path;
     });
-    execFileSync("stty", ["-F", tty, "cols", String(columns), "rows", String(rows)]);
+    // It may end at any time.
+    spawnSync("stty", ["-F", tty, "cols", String(columns), "rows", String(rows)], { stdio: "ignore" });
   }
 
   exitCode(): Promise<number | undefined> {

@@ -3,6 +3,7 @@ import { mkdirSync, openSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { join } from "node:path";
 import { deathTie } from "../../src/host/death-tie.ts";
+import { authHeader } from "../../src/host/engine/pull.ts";
 import { SEARCH_PATH } from "../../src/host/exec.ts";
 import type { TestEngine } from "./docker-engine.ts";
 import { freePort } from "./programs.ts";
@@ -69,8 +70,8 @@ export async function pushImage(
   user?: RegistryOptions["user"],
 ): Promise<void> {
   const { repository, tag } = reference;
-  const credential = user === undefined ? {} : { username: user.name, password: user.password };
-  const header = Buffer.from(JSON.stringify(credential)).toString("base64url");
+  const credential = { username: user?.name ?? "", password: user?.password ?? "", server: "" };
+  const header = authHeader(credential);
   await engine.call("POST", `/images/${image}/tag?repo=${encodeURIComponent(repository)}&tag=${tag}`);
   const { status, body } = await engine.call("POST", `/images/${repository}/push?tag=${tag}`, undefined, {
     "x-registry-auth": header,

@@ -56,6 +56,8 @@ export function summaryOf(detail: ContainerDetail): ContainerSummary {
 /** Whether a list says something else of a container than what is known. */
 export function differs(known: ContainerSummary | undefined, listed: ContainerSummary): boolean {
   if (known === undefined) return true;
+  // No event tells an end after which the engine starts it again from one that stays.
+  if (known.state === "exited" && listed.state === "restarting") return false;
   const { state, health, name, exitCode } = listed;
   return known.state !== state || known.health !== health || known.name !== name || known.exitCode !== exitCode;
 }

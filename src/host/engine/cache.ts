@@ -13,7 +13,7 @@ export interface EngineCache {
   readonly containers: ReadonlyMap<string, ContainerSummary>;
   /** Told of every change of a container or of the standing, after it is in the cache. */
   onChange(listener: (change: EngineChange) => void): void;
-  /** Resolves with a list that is not older than the call; a running one is shared. Rejects as the engine does. */
+  /** Resolves with a list that begins no earlier than the call; all who wait share it. Rejects as the engine does. */
   refresh(signal: AbortSignal): Promise<void>;
   close(): void;
 }

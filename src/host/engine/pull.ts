@@ -74,9 +74,10 @@ export function parseLine(line: string): PullProgress | { readonly failure: stri
   };
 }
 
-/** The credential as Docker wants it: JSON in base64url (RFC 4648 §5). */
+/** The credential as Docker wants it: JSON in base64url with its padding (RFC 4648 §5), without which it is passed over in silence. */
 export function authHeader({ username, password, server }: NonNullable<PullOptions["credential"]>): string {
-  return Buffer.from(JSON.stringify({ username, password, serveraddress: server })).toString("base64url");
+  const base64 = Buffer.from(JSON.stringify({ username, password, serveraddress: server })).toString("base64");
+  return base64.replaceAll("+", "-").replaceAll("/", "_");
 }
 
 type PullCode = "pull-unauthorized" | "pull-not-found" | "pull-rate-limited" | "pull-no-space" | "pull-failed";

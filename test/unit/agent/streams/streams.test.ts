@@ -1,0 +1,139 @@
+import { randomUUID } from "node:crypto";
+import { pino } from "pino";
+import { expect, test } from "vitest";
+import { containerExec } from "../../../../src/agent/streams/container-exec.ts";
+import { Streams } from "../../../../src/agent/streams/streams.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
+import { framedStream, type FrameEnd } from "../../../../src/host/frame-socket.ts";
+import { STREAM_IDLE_MS } from "../../../../src/protocol/streams.ts";
+import type { StreamClaims } from "../../../../src/protocol/claims.ts";
+import { Bulk } from "../../../support/bulk-terminal.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { PtyCompute } from "../../../support/pty-compute.ts";
+import { waitFor } from "../../../support/wait-for.ts";
+import { duplexPair } from "node:stream";
+
+const never = new AbortController().signal;
+const target = { url: "ws://127.0.0.1:1/agent/v1/session", pins: [], knownAddresses: [], timeoutMs: 1000 };
+
+function setUp(options: { type?: "Node" | "Agent"; state?: "ACTIVE" | "INACTIVE"; clock?: FakeClock } = {}) {
+  const compute = new PtyCompute();
+  const terminals: Bulk[] = [];
+  compute.made.set("web", () => {
+    const terminal = new Bulk(0);
+    terminals.push(terminal);
+    return terminal;
+  });
+  const dialled: string[] = [];
+  const streams = new Streams({
+    clock: options.clock ?? systemClock(),
+    log: pino({ level: "silent" }),
+    kinds: [containerExec(() => compute)],
+    dial: (_, ticket) => {
+      dialled.push(ticket);
+      return Promise.reject(new Error("nobody is there"));
+    },
+    node: () => ({ type: options.type ?? "Node", state: options.state ?? "ACTIVE" }),
+  });
+  const open = (params: unknown = { container: "web" }, kind = "container-exec") =>
+    streams.prepare(kind, params, "ann", never);
+  return { compute, terminals, streams, open, dialled };
+}
+
+function claims(change: Partial<StreamClaims> = {}): StreamClaims {
+  const ids = { iss: "https://cp.example", aud: randomUUID(), sid: randomUUID(), jti: randomUUID() };
+  const what = { kind: "container-exec", params: { container: "web" }, user: "ann", th: "t".repeat(43) };
+  return { ...ids, ...what, iat: 100, exp: 160, ...change };
+}
+
+/** The other side of a stream, over a pair of pipes. */
+function otherSide() {
+  const [here, there] = duplexPair();
+  const told: string[] = [];
+  let end: FrameEnd | undefined;
+  const socket = framedStream(there, 1024 * 1024);
+  socket.listen({ onData: () => undefined, onText: (text) => told.push(text), onEnd: (how) => (end = how) });
+  return { here: framedStream(here, 1024 * 1024), socket, told, end: () => end, wire: there };
+}
+
+test("an order is obeyed once, and one that cannot be dialled lets go of what it opened", async () => {
+  const { streams, terminals, dialled } = setUp();
+  const order = { claims: claims(), ticket: "t".repeat(43), target, session: never };
+  await streams.obey(order);
+  await waitFor("the terminal to be let go", () => terminals[0]?.stream.destroyed);
+  expect(dialled).toEqual([order.ticket]);
+  await expect(streams.obey(order)).rejects.toMatchObject({ code: "replayed" });
+  expect(terminals.length).toBe(1);
+});
+
+test.each([
+  ["another kind", {}, { container: "web" }, "shell", "not-supported"],
+  ["an agent", { type: "Agent" }, { container: "web" }, "container-exec", "not-supported"],
+  ["an INACTIVE node", { state: "INACTIVE" }, { container: "web" }, "container-exec", "inactive"],
+  ["no container", {}, {}, "container-exec", "invalid-body"],
+  ["absurd columns", {}, { container: "web", cols: 1e6 }, "container-exec", "invalid-body"],
+  ["an unknown field", {}, { container: "web", user: "root" }, "container-exec", "invalid-body"],
+  ["a container that is not there", {}, { container: "none" }, "container-exec", "not-found"],
+] as const)("%s is refused and takes no place", async (_, node, params, kind, code) => {
+  const { open, compute } = setUp(node);
+  for (let i = 0; i < 9; i += 1) await expect(open(params, kind)).rejects.toMatchObject({ code });
+  expect(compute.terminals).toEqual([]);
+});
+
+test("the ninth is refused until one of the others is let go", async () => {
+  const { open } = setUp();
+  const eight = await Promise.all(Array.from({ length: 8 }, () => open()));
+  await expect(open()).rejects.toMatchObject({ code: "busy" });
+  await eight[0]?.discard();
+  await eight[0]?.discard();
+  await open();
+  await expect(open()).rejects.toMatchObject({ code: "busy" });
+});
+
+test("an hour without a byte ends it with a reason, and pings do not count", async () => {
+  const clock = new FakeClock();
+  const { open, terminals } = setUp({ clock });
+  const other = otherSide();
+  const joined = (await open()).join(other.here, never, 60_000);
+  for (let at = 0; at < STREAM_IDLE_MS - 30_000; at += 15_000) {
+    other.socket.send(JSON.stringify({ type: "resize", cols: 80, rows: 24 }));
+    await new Promise((resolve) => setImmediate(resolve));
+    await clock.advance(15_000);
+  }
+  expect(other.told).toEqual([]);
+  for (let i = 0; i < 3; i += 1) {
+    other.socket.send(JSON.stringify({ type: "resize", cols: 80, rows: 24 }));
+    await new Promise((resolve) => setImmediate(resolve));
+    await clock.advance(15_000);
+  }
+  await joined;
+  expect(other.told.map((text) => JSON.parse(text) as unknown)).toMatchObject([{ type: "error", code: "timeout" }]);
+  expect(terminals[0]?.stream.destroyed).toBe(true);
+});
+
+test.each(["nonsense", "{}", '{"type":"resize","cols":0,"rows":1}', '{"type":"close","now":true}', "x".repeat(9000)])(
+  "the text frame %.20s ends it",
+  async (text) => {
+    const { open, terminals } = setUp();
+    const other = otherSide();
+    const joined = (await open()).join(other.here, never);
+    other.socket.send(text);
+    await joined;
+    expect(terminals[0]?.stream.destroyed).toBe(true);
+  },
+);
+
+test("frames that are not spoken end it: a kind that is none, a length that is absurd", async () => {
+  for (const header of [
+    Buffer.from([9, 0, 0, 0, 0]),
+    Buffer.from([0, 0x7f, 0xff, 0xff, 0xff]),
+    Buffer.from([2, 0, 0, 0, 0]),
+  ]) {
+    const { open, terminals } = setUp();
+    const other = otherSide();
+    const joined = (await open()).join(other.here, never);
+    other.wire.write(header);
+    await joined;
+    expect(terminals[0]?.stream.destroyed).toBe(true);
+  }
+});

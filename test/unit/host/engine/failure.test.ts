@@ -1,0 +1,38 @@
+import { expect, test } from "vitest";
+import { connectionFailure, refusal, withoutSecrets } from "../../../../src/host/engine/failure.ts";
+
+test("an engine that says why has refused, one that says nothing is unwell", () => {
+  expect(refusal("cannot x", 409, '{"message":" in use \\n"}', [])).toMatchObject({
+    code: "engine-refused",
+    message: "cannot x: in use",
+    details: { status: 409 },
+  });
+  expect(refusal("cannot x", 404, "", [])).toMatchObject({ code: "engine-refused", message: "cannot x: answered 404" });
+  expect(refusal("cannot x", 500, '{"cause":"c","message":"m","response":500}', [])).toMatchObject({
+    message: "cannot x: m",
+  });
+  for (const body of ["", "{}", "<html>bad gateway</html>", '{"message":""}', "null"]) {
+    expect(refusal("cannot x", 502, body, [])).toMatchObject({ code: "engine-unwell" });
+  }
+});
+
+test("no secret gets out, not even one within another, nor an option that is one", () => {
+  expect(withoutSecrets("bad: K=abcd-efgh and abcd", ["abcd", "K=abcd-efgh", "abcd-efgh"])).toBe("bad: … and …");
+  expect(withoutSecrets("mount -o user=me,password=hunter2,ro", [])).toBe("mount -o user=me,password=…,ro");
+  expect(withoutSecrets("1 of 1", ["1", ""])).toBe("1 of 1");
+});
+
+test("what people read is one bounded line", () => {
+  const text = withoutSecrets(`a\u001b[31mb\nc${"x".repeat(5000)}`, []);
+  expect(text).toMatch(/^ab cx+$/);
+  expect(text).toHaveLength(500);
+});
+
+test("a socket that cannot be used is named with the reason", () => {
+  const error = Object.assign(new Error("connect ENOENT"), { code: "ENOENT" });
+  expect(connectionFailure("cannot x", "/run/s", error)).toMatchObject({
+    code: "engine-unwell",
+    message: "cannot x: the container engine at /run/s has no socket: it is not installed or not running",
+    cause: error,
+  });
+});
