@@ -316,11 +316,12 @@ function suspension({ id, row, standing }: WorkView): readonly ExecStep[] {
 
 function waitOf(work: WorkView, path: string | undefined, now: number): readonly Issue[] {
   const { standing, wanted, row, id } = work;
-  const isFailing = standing.goal.is === "kept" && standing.goal.obstacle !== undefined;
-  if (standing.goal.is === "unknown" || !(isWanting(standing) || isFailing)) return [];
+  const obstacle = standing.goal.is === "kept" ? standing.goal.obstacle : undefined;
+  if (standing.goal.is === "unknown" || !(isWanting(standing) || obstacle !== undefined)) return [];
   const { state, reason } = standsAt(standing, now);
   const at = path ?? wanted?.spec.path ?? "exec";
   const name = row?.name ?? id;
-  const why = reason ?? (standing.goal.is === "gone" ? "is being removed" : state);
+  // What runs may have an obstacle too: it would not start again.
+  const why = reason ?? obstacle ?? (standing.goal.is === "gone" ? "is being removed" : state);
   return [{ path: at.slice(0, 512), code: state, message: `${at}: ${name}: ${why}`.slice(0, 1024) }];
 }

@@ -52,7 +52,10 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     );
   }
 
-  async function hand(step: Exclude<ExecStep, { volumes: unknown } | { detail: string }>, signal: AbortSignal): Promise<void> {
+  async function hand(
+    step: Exclude<ExecStep, { volumes: unknown } | { detail: string }>,
+    signal: AbortSignal,
+  ): Promise<void> {
     switch (step.kind) {
       case "remove":
         return keeper.drop(step.subject);
