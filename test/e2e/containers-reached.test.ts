@@ -131,3 +131,31 @@ test("containers find each other, reach out as the machine, and stay where they 
   await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("second");
   expect(here("ip addr show holdfast0")).toContain("172.30.0.1/24");
 }, 240_000);
+
+test("a container in a VRF goes where the VRF goes, and nowhere else", async () => {
+  const stage = await containerStage();
+  const { here, there } = stage;
+  here("ip link add red0 type veth peer name red1 && ip link set red0 up");
+  here(`ip link set red1 netns ${stage.pidThere}`);
+  there("ip addr add 10.90.0.2/24 dev red1; ip link set red1 up");
+  for (const address of ["10.77.0.2", "10.90.0.2"]) {
+    const serve = `require("node:http").createServer((q, r) => r.end(q.socket.remoteAddress)).listen(80, "${address}")`;
+    stage.start("there", process.execPath, "-e", serve);
+  }
+  await stage.setNetwork({
+    interfaces: [{ nic: "red0", ip: "10.90.0.1/24", vrf: "red" }],
+    vrfs: [{ name: "red" }],
+  });
+  await expect.poll(() => here("ip -4 addr show red0"), LIMIT).toContain("10.90.0.1/24");
+  const id = await stage.add("first", { vrf: { name: "red" }, portMappings: [port("red0", 8080)] });
+  const ask = (host: string) => stage.run(id, ["sh", "-c", `printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 ${host} 80`]);
+  await expect.poll(() => ask("10.90.0.2"), LIMIT).toContain("10.90.0.1");
+  expect(await ask("10.77.0.2")).not.toContain("10.77.0.1");
+  await expect.poll(() => stage.get("there", "10.90.0.1:8080"), LIMIT).toBe("first");
+
+  // The VRF goes: so does every way out.
+  await stage.setNetwork({ interfaces: [{ nic: "red0", ip: "10.90.0.1/24" }] });
+  await expect.poll(() => stage.whyText(), LIMIT).toContain("the VRF red is not set up on this node");
+  expect(await ask("10.77.0.2")).not.toContain("10.77.0.1");
+  expect(await ask("10.90.0.2")).not.toContain("10.90.0.1");
+}, 240_000);

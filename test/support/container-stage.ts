@@ -30,7 +30,7 @@ export interface ContainerStage extends Neighbour {
   configure(id: string, parts: Record<string, unknown>): Promise<void>;
   remove(id: string): Promise<void>;
   /** What it answers to whoever asks from there; empty when it does not. */
-  get(side: "here" | "there", address: string): string;
+  readonly get: (side: "here" | "there", address: string) => string;
   /** What a command in the container of a definition prints, whatever comes of it. */
   run(id: string, command: readonly string[]): Promise<string>;
   setNetwork(section: Record<string, unknown>): Promise<void>;

@@ -149,9 +149,9 @@ export function exposureDriver({ tools, record, conntrack }: ExposureDriverOptio
       const looksAtPorts = unusable === undefined && (wanted.ports || hasFirewall);
       const looksAtRouting = wanted.routing || hasRouting;
       const looks = [
-        looksAtPorts ? firewall.observe(signal) : undefined,
-        looksAtPorts ? chain.observe(signal) : undefined,
-        looksAtRouting ? routing.observe(signal) : NO_ROUTING,
+        looksAtPorts ? firewall.observe(signal) : Promise.resolve(undefined),
+        looksAtPorts ? chain.observe(signal) : Promise.resolve(undefined),
+        looksAtRouting ? routing.observe(signal) : Promise.resolve(NO_ROUTING),
       ] as const;
       await Promise.allSettled(looks);
       const [table, userRules, routes] = await Promise.all(looks);

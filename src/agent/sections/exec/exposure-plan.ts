@@ -64,10 +64,11 @@ function routingSteps({ rules, routes }: ExposureTarget, state: ExposureState): 
     list.filter((one) => !other.includes(one));
   const added = { rules: without(rules, state.rules), routes: without(routes, state.routes) };
   const removed = { rules: without(state.rules, rules), routes: without(state.routes, routes) };
-  const lines = [added, removed].map((one) => [...one.rules, ...one.routes]);
-  if (lines.every((list) => list.length === 0)) return [];
-  const [plus = [], minus = []] = lines;
-  const detail = [...minus.map((line) => `− ${line}`), ...plus.map((line) => `+ ${line}`)];
+  const detail = [
+    ...[removed.rules, removed.routes].flat().map((line) => `− ${line}`),
+    ...[added.rules, added.routes].flat().map((line) => `+ ${line}`),
+  ];
+  if (detail.length === 0) return [];
   return [
     {
       kind: "route containers",
@@ -93,9 +94,9 @@ function linkSteps({ links }: ExposureTarget, state: ExposureState): readonly Ex
       })),
     ...links
       .filter(({ link }) => !state.links.includes(link))
-      .map(({ id, ...virtual }): ExposureStep => ({
+      .map((virtual): ExposureStep => ({
         kind: "attach interface",
-        subject: id,
+        subject: virtual.link,
         guarded: false,
         change: { is: "attach", virtual },
         detail: `puts ${virtual.inside} into the container`,

@@ -36,7 +36,7 @@ export interface ExposureTarget {
   readonly ports: readonly MappedPort[];
   readonly rules: readonly string[];
   readonly routes: readonly string[];
-  readonly links: readonly (VirtualLink & { readonly id: string })[];
+  readonly links: readonly VirtualLink[];
   /** What cannot be had as it is written. */
   readonly waits: readonly Issue[];
 }
@@ -53,7 +53,7 @@ const VIRTUAL_RULE = "-o hfc+";
 export function compileExposure(placed: readonly Placed[], seen: ExposureSeen): ExposureTarget {
   const inOrder = placed.toSorted((one, other) => (one.spec.id < other.spec.id ? -1 : 1));
   const { ports, waits } = mappedPorts(inOrder, seen);
-  const links = inOrder.flatMap((one) => virtualLinks(one, seen));
+  const links = inOrder.flatMap((one) => handedOver(one, seen));
   const there = new Set(seen.state.links);
   const routed = inOrder.filter(({ spec }) => spec.vrf !== undefined);
   const tables = routed.flatMap(({ spec }) => seen.vrfs.get(spec.vrf ?? "") ?? []);
@@ -75,7 +75,7 @@ export function compileExposure(placed: readonly Placed[], seen: ExposureSeen): 
         : []),
       ...links.flatMap(({ virtual }) => (there.has(virtual.link) ? [virtual.route] : [])),
     ],
-    links: links.map(({ id, virtual }) => ({ id, ...virtual })),
+    links: links.map(({ virtual }) => virtual),
     waits: [...waits, ...inOrder.flatMap((one) => otherWaits(one, seen))],
   };
 }
@@ -158,13 +158,12 @@ function vrfRules(address: string, table: number | undefined): readonly string[]
 }
 
 interface Handed {
-  readonly id: string;
   readonly iface: string;
   readonly table: number;
   readonly virtual: VirtualLink;
 }
 
-function virtualLinks({ spec, address, engineId }: Placed, { state, addresses }: ExposureSeen): readonly Handed[] {
+function handedOver({ spec, address, engineId }: Placed, { state, addresses }: ExposureSeen): readonly Handed[] {
   if (engineId === undefined || state.closed !== undefined) return [];
   return spec.interfaces.flatMap((virtual, at) =>
     addresses.has(virtual.name) ? [handed(spec.id, engineId, address, virtual, at)] : [],
@@ -182,7 +181,7 @@ function handed(id: string, engineId: string, own: string, { name, dest }: Virtu
   const inside = "link" in dest ? dest.link : `eth${at + 1}`;
   // A container answers on any of its links for any of its addresses.
   const route = `default via ${address ?? own} dev ${link} onlink table ${table}`;
-  return { id, iface: name, table, virtual: { link, engineId, inside, address, route } };
+  return { iface: name, table, virtual: { link, engineId, inside, address, route } };
 }
 
 function otherWaits({ spec, engineId }: Placed, { state, addresses }: ExposureSeen): readonly Issue[] {
