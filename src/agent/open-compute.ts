@@ -86,6 +86,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
   const owner = (): string => node()?.uid ?? "";
   const parsed = parsedSections();
   const subnet = (): string => bridgeOf(parsed, config(), documents.current);
+  const moving = new Set<string>();
   const network = containerNetwork({
     owner,
     subnet,
@@ -93,8 +94,11 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     reserved: () => ({ resolver: resolverAddress(subnet()) ?? "" }),
     addresses: () => addressesByLink(reader),
     async empty(engine, signal) {
-      const rows = [...ledger.containers.values()].flatMap(({ engineId }) => engineId ?? []);
-      await Promise.all(rows.map((id) => engine.stopContainer(id, MOVE_GRACE_S, signal).catch(unlessGone)));
+      const up = [...keeper.workers.values()].flatMap(({ standing: { found } }) =>
+        found === undefined || found.is === "stopped" ? [] : [found.id],
+      );
+      for (const id of up) moving.add(id);
+      await Promise.all(up.map((id) => engine.stopContainer(id, MOVE_GRACE_S, signal).catch(unlessGone)));
     },
   });
   const exposure = openExposure({
@@ -131,6 +135,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       const token = await options.registryToken(repository, within);
       return token === undefined ? undefined : { username: token.username, password: token.password, server: host };
     },
+    isMoving: (id) => moving.delete(id),
     onLook: options.onLook,
     onRefused(error) {
       log.warn({ err: toError(error) }, "the ledger of containers was not written");

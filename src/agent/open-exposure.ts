@@ -77,11 +77,15 @@ export function openExposure(options: OpenExposureOptions): OpenedExposure {
       const ports = handsOver || containers.some(({ portMappings }) => portMappings.length > 0);
       const state = await driver.observe({ ports, routing: handsOver || usesVrf }, signal);
       let listeners: readonly Listener[] | undefined;
+      let addresses: ExposureSeen["addresses"] | undefined;
       return {
         state,
         bridge: CONTAINER_LINK,
         subnet: subnet(),
-        addresses: addressesByLink(reader),
+        // A node without containers reads nothing.
+        get addresses() {
+          return (addresses ??= addressesByLink(reader));
+        },
         listeners: () => (listeners ??= readListeners(reader)),
         vrfs: usesVrf ? await tables() : new Map(),
       };

@@ -20,6 +20,8 @@ export interface KeeperOptions
   readonly ensureNetwork: (engine: Engine, signal: AbortSignal) => Promise<void>;
   /** Something has changed that a pass would see. */
   readonly onLook: () => void;
+  /** Whether we stopped this one so that it moves to another network; asked once for each stop. */
+  readonly isMoving?: (engineId: string) => boolean;
   /** The ledger could not be written. */
   readonly onRefused: (error: unknown) => void;
 }
@@ -247,7 +249,7 @@ export class Keeper {
   }
 
   #event(cache: EngineCache, { id, action, exitCode }: Extract<EngineChange, { kind: "event" }>): void {
-    const { ledger } = this.#options;
+    const { ledger, isMoving } = this.#options;
     const container = cache.containers.get(id);
     const definition =
       container?.labels[CONTAINER_LABEL] ??
@@ -257,7 +259,7 @@ export class Keeper {
       if (container !== undefined) this.#sync();
       return;
     }
-    if (action === "stop") worker.take({ is: "stopped-outside", id });
+    if (action === "stop" && !isMoving?.(id)) worker.take({ is: "stopped-outside", id });
     const sorted = sortContainers(cache.containers.values(), ledger);
     this.#foreign = sorted.foreign;
     const found = foundOf(sorted.own.get(worker.id) ?? []);
