@@ -93,12 +93,12 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     gateway: () => firstAddress(subnet()) ?? "",
     reserved: () => ({ resolver: resolverAddress(subnet()) ?? "" }),
     addresses: () => addressesByLink(reader),
-    async empty(engine, signal) {
+    async empty(signal) {
       const up = [...keeper.workers.values()].flatMap(({ standing: { found } }) =>
         found === undefined || found.is === "stopped" ? [] : [found.id],
       );
       for (const id of up) moving.add(id);
-      await Promise.all(up.map((id) => engine.stopContainer(id, MOVE_GRACE_S, signal).catch(unlessGone)));
+      await Promise.all(up.map((id) => keeper.engine.stopContainer(id, MOVE_GRACE_S, signal).catch(unlessGone)));
     },
   });
   const exposure = openExposure({

@@ -17,8 +17,10 @@ export interface ContainerNetworkOptions {
   /** This machine's IPv4 addresses by link. */
   readonly addresses: () => ReadonlyMap<string, readonly string[]>;
   /** Stops what of ours is on it. */
-  readonly empty: (engine: Engine, signal: AbortSignal) => Promise<void>;
+  readonly empty: (signal: AbortSignal) => Promise<void>;
 }
+
+type NetworkEngine = Pick<Engine, "listNetworks" | "createNetwork" | "removeNetwork">;
 
 /** The network that containers of this node are attached to. */
 export interface ContainerNetwork {
@@ -29,9 +31,9 @@ export interface ContainerNetwork {
    * @throws {HostError} `address-conflict` when a link of the machine has an address in its range, or another network of the engine has
    * the range; nothing is changed then. As the engine.
    */
-  ensure(engine: Engine, signal: AbortSignal): Promise<void>;
+  ensure(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
   /** Takes it away; done as well when there is none. */
-  remove(engine: Engine, signal: AbortSignal): Promise<void>;
+  remove(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
 }
 
 /** The network of the node's containers, made when the first of them is. */
@@ -43,7 +45,7 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
     return other === name() && labels[OWNER_LABEL] === options.owner();
   }
 
-  async function ensure(engine: Engine, signal: AbortSignal): Promise<void> {
+  async function ensure(engine: NetworkEngine, signal: AbortSignal): Promise<void> {
     const subnet = options.subnet();
     checkRange(subnet, options.addresses());
     const networks = await engine.listNetworks([], signal);
@@ -55,7 +57,7 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
       networks.filter((network) => network !== found),
     );
     if (found !== undefined) {
-      await options.empty(engine, signal);
+      await options.empty(signal);
       await engine.removeNetwork(found.id, signal);
     }
     await engine.createNetwork(

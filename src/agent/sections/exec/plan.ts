@@ -87,6 +87,7 @@ function exposureOf(desired: ExecDesired, actual: ExecActual): ExposureTarget | 
   if (exposure === undefined) return undefined;
   if (!isActive || isEmpty(desired, actual)) return NOTHING_EXPOSED;
   if (seen.engine.state !== "well" || placement === undefined) return undefined;
+  if (desired.unreadable.size === 0 && !desired.config.containers.some(isExposed)) return NOTHING_EXPOSED;
   const left = [...desired.unreadable].flatMap((id) => seen.works.get(id) ?? []);
   if (left.some(({ wanted }) => wanted === undefined)) return undefined;
   const wanted = [...wantedOf(desired, actual), ...left.flatMap((work) => work.wanted ?? [])];
@@ -94,6 +95,11 @@ function exposureOf(desired: ExecDesired, actual: ExecActual): ExposureTarget | 
     wanted.flatMap((one) => placedOf(one, seen.works.get(one.spec.id), placement.network.name)),
     exposure,
   );
+}
+
+/** Compiling definitions only to find that none is reached from elsewhere takes its time. */
+function isExposed({ portMappings, interfaces, virtualNetworks, vrf }: ContainerSpec): boolean {
+  return portMappings.length + interfaces.length + virtualNetworks.length > 0 || vrf !== undefined;
 }
 
 function isEmpty({ config, unreadable }: ExecDesired, { seen }: ExecActual): boolean {
