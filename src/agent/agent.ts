@@ -116,6 +116,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const network = await openNetwork({ ...told, settings, clock, exec, files, reader, dialler, onOwned });
   const computing = openCompute({
     ...options,
+    ...told,
+    networkRecord: network.section.record,
     exec,
     files,
     state,

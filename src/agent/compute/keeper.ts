@@ -21,6 +21,8 @@ export interface KeeperOptions
   readonly ensureNetwork: (engine: Engine, signal: AbortSignal) => Promise<void>;
   /** Something has changed that a pass would see. */
   readonly onLook: () => void;
+  /** Whether we stopped this one so that it moves to another network; asked once for each stop. */
+  readonly isMoving?: (engineId: string) => boolean;
   /** The ledger could not be written. */
   readonly onRefused: (error: unknown) => void;
 }
@@ -242,7 +244,7 @@ export class Keeper {
   }
 
   #event(cache: EngineCache, { id, action, exitCode }: Extract<EngineChange, { kind: "event" }>): void {
-    const { ledger, clock } = this.#options;
+    const { ledger, clock, isMoving } = this.#options;
     const container = cache.containers.get(id);
     const definition =
       container?.labels[CONTAINER_LABEL] ??
@@ -253,7 +255,7 @@ export class Keeper {
       return;
     }
     if (action === "oom") worker.oomKills += 1;
-    if (action === "stop") worker.take({ is: "stopped-outside", id });
+    if (action === "stop" && !isMoving?.(id)) worker.take({ is: "stopped-outside", id });
     const sorted = sortContainers(cache.containers.values(), ledger, clock.now());
     this.#foreign = sorted.foreign;
     const found = foundOf(sorted.own.get(worker.id) ?? []);
