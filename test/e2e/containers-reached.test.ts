@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { containerStage } from "../support/container-stage.ts";
+import { containerStage } from "../support/reached-stage.ts";
 
 const LIMIT = { timeout: 30_000, interval: 300 };
 const port = (iface: string, hostPort: number, containerPort = 80, protocol = "tcp") => ({

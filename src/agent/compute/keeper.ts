@@ -257,6 +257,7 @@ export class Keeper {
     if (action === "oom") worker.oomKills += 1;
     if (action === "stop" && !isMoving?.(id)) worker.take({ is: "stopped-outside", id });
     const sorted = sortContainers(cache.containers.values(), ledger, clock.now());
+    if (sorted.foreign.length !== this.#foreign.length) this.#tell();
     this.#foreign = sorted.foreign;
     const found = foundOf(sorted.own.get(worker.id) ?? []);
     if (action === "die" && found?.id === id) worker.take({ is: "exited", found, code: exitCode });
