@@ -39,6 +39,7 @@ export function execStage({ open, clock, dir, keeper: more = {}, network: hasNet
     gateway: () => "172.31.0.1",
     reserved: () => ({ resolver: "172.31.0.2" }),
     addresses: () => new Map(),
+    empty: () => Promise.resolve(),
   });
   const keeper = new Keeper({
     ledger,
@@ -115,6 +116,11 @@ export function execStage({ open, clock, dir, keeper: more = {}, network: hasNet
         if (chosen.length > 0) await applyAll?.(chosen, signal);
       }
       return { took, after: await wrapped.prepare(raw).look(signal) };
+    },
+    /** As `kill -9` would: what is being done is left as it is. */
+    async crash() {
+      database.sql.close();
+      await keeper.close();
     },
     async close() {
       await keeper.close();

@@ -1,8 +1,9 @@
 import { HostError, InputError } from "../../errors.ts";
 import type { ContainerSpec } from "../../protocol/sections/exec-config.ts";
 import type { Compute, ContainerStatus, VolumeStatus } from "./compute.ts";
-import { standsAt } from "./decide.ts";
-import type { Keeper, WorkView } from "./keeper.ts";
+import { standsAt } from "./standing.ts";
+import type { Keeper } from "./keeper.ts";
+import type { WorkView } from "./seen.ts";
 import { restartByHand, startByHand, stopByHand } from "./running.ts";
 import type { Worker } from "./worker.ts";
 
@@ -17,6 +18,7 @@ export interface FacadeOptions {
   readonly startedAt: number;
 }
 
+const SHORT_ID = 12;
 const SHELL: readonly string[] = ["/bin/sh"];
 
 /** The containers of this node for triggers, the local API and reports. */
@@ -62,6 +64,13 @@ export function computeFacade(options: FacadeOptions): Compute {
     async *logs(name, { follow, lines }, signal) {
       yield* keeper.engine.logs(idOf(name), { follow, tail: lines }, signal);
     },
+    async output(engineId, since, signal) {
+      const detail = await keeper.engine.inspectContainer(engineId, signal);
+      if (detail === undefined) throw new InputError("not-found", `there is no container ${engineId}`);
+      const options = { follow: true, tail: undefined, timestamps: true, ...(since === undefined ? {} : { since }) };
+      const run = `${engineId.slice(0, SHORT_ID)}-${detail.startedAt}`;
+      return { run, frames: keeper.engine.logs(engineId, options, signal) };
+    },
     async terminal(name, size, signal) {
       const worker = workerOf(name);
       if (worker.standing.found?.is !== "running") throw new InputError("not-configured", `${name} does not run`);
@@ -102,6 +111,7 @@ function statusOf(view: WorkView, now: number): readonly ContainerStatus[] {
       name: spec.name,
       execType: spec.execType,
       enabled: spec.enabled,
+      savesOutput: spec.saveOutput,
       state,
       since,
       reason,
@@ -111,6 +121,7 @@ function statusOf(view: WorkView, now: number): readonly ContainerStatus[] {
         standing.byHand !== undefined && standing.goal.is === "kept" && standing.byHand === standing.goal.hash,
       health: container?.state === "running" ? container.health : undefined,
       restarts: standing.exits,
+      oomKills: view.oomKills,
       lastExitCode: standing.lastExitCode,
       image: spec.image,
       engineId: standing.found?.id,
@@ -121,12 +132,13 @@ function statusOf(view: WorkView, now: number): readonly ContainerStatus[] {
 }
 
 /** One of which the engine has not been asked yet. */
-function untold({ id, name, execType, enabled, image }: ContainerSpec, since: number): ContainerStatus {
+function untold({ id, name, execType, enabled, saveOutput, image }: ContainerSpec, since: number): ContainerStatus {
   return {
     id,
     name,
     execType,
     enabled,
+    savesOutput: saveOutput,
     image,
     since,
     state: "idle",
@@ -136,6 +148,7 @@ function untold({ id, name, execType, enabled, image }: ContainerSpec, since: nu
     isStoppedByHand: false,
     health: undefined,
     restarts: 0,
+    oomKills: 0,
     lastExitCode: undefined,
     engineId: undefined,
     imageId: undefined,
