@@ -114,7 +114,10 @@ async function renameOwned(from: string, to: string): Promise<void> {
 }
 
 /** Makes a directory ours, to do with it as we like. */
-async function claim(path: string, { uid, mode }: { readonly uid: number; readonly mode: number }): Promise<void> {
+async function claim(
+  path: string | Buffer,
+  { uid, mode }: { readonly uid: number; readonly mode: number },
+): Promise<void> {
   const self = process.geteuid?.() ?? 0;
   if (uid !== self) await lchown(path, self, process.getegid?.() ?? 0);
   if (uid !== self || (mode & 0o700) !== 0o700) await chmod(path, 0o700);
@@ -147,22 +150,22 @@ interface Removal {
 /** Removes what is in a directory and then itself; false when something is left for the next time. */
 async function empty(path: string, removal: Removal, depth: number): Promise<boolean> {
   let isEmpty = true;
-  for await (const entry of await opendir(path)) {
+  for await (const entry of await opendir(path, AS_BYTES)) {
     removal.signal.throwIfAborted();
     if (removal.budget.left <= 0) return false;
     removal.budget.left -= 1;
-    const child = join(path, entry.name);
+    const child = childOf(path, Buffer.from(entry.name));
     if (!entry.isDirectory()) {
       await dropFile(child);
       continue;
     }
     const stat = await lstat(child);
-    if (stat.dev !== removal.device) throw new HostError("directory-failed", `${child} is mounted`);
+    if (stat.dev !== removal.device) throw new HostError("directory-failed", `${child.toString()} is mounted`);
     await claim(child, stat);
-    if (depth < MAX_DEPTH) {
+    if (depth < MAX_DEPTH && typeof child === "string") {
       isEmpty = (await empty(child, removal, depth + 1)) && isEmpty;
     } else {
-      // What is too deep for a path to reach is taken up first.
+      // What is too deep for a path to reach, or has a name that is no text, is taken up first.
       await rename(child, join(removal.top, `.${randomBytes(8).toString("hex")}`));
       isEmpty = false;
     }
@@ -172,7 +175,16 @@ async function empty(path: string, removal: Removal, depth: number): Promise<boo
   return isEmpty;
 }
 
-async function dropFile(path: string): Promise<true> {
+// The types know only texts; names may be any bytes, and a decoded one would be that of nothing.
+const AS_BYTES = { encoding: "buffer" as BufferEncoding };
+
+/** As text where it is one. */
+function childOf(path: string, name: Buffer): string | Buffer {
+  const text = join(path, name.toString());
+  return name.equals(Buffer.from(name.toString())) ? text : Buffer.concat([Buffer.from(`${path}/`), name]);
+}
+
+async function dropFile(path: string | Buffer): Promise<true> {
   await unlink(path).catch((error: unknown) => {
     if (!isAbsent(error)) throw error;
   });

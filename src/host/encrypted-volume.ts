@@ -87,7 +87,8 @@ export function encryptedVolumes(tools: {
   /** Under another name until it is whole, so that what has the name can be opened. */
   async function make(volume: EncryptedVolume, key: string, signal: AbortSignal): Promise<void> {
     const half = `${volume.image}.new`;
-    const mapping = `${volume.mapping}.new`;
+    // In front, where it makes the name of no other volume: those may end in anything.
+    const mapping = `new.${volume.mapping}`;
     if (reader.fingerprint(`/dev/mapper/${mapping}`) !== undefined) await run("cryptsetup", ["close", mapping], signal);
     await sparseFile(half, volume.sizeBytes);
     const format = [

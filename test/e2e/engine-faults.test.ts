@@ -210,6 +210,22 @@ test("pulls with the right credential, and says what a registry has against any 
   await expect(engine.pull(nobody, pulling(undefined), signal)).rejects.toMatchObject({ code: "pull-failed" });
 });
 
+test("a terminal whose size the engine does not take leaves no process behind", async () => {
+  const body = { Image: "busybox:1", Cmd: ["sleep", "1000"], Labels: LABELS };
+  const { id } = await engine.createContainer("unsized", body, signal);
+  await engine.startContainer(id, signal);
+  onTestFinished(async () => engine.removeContainer(id, { force: true }, signal));
+  proxy.set({ kind: "answer", status: 500 }, ({ path }) => path.includes("/resize"));
+  const asked = { command: ["sleep", "2002"], user: undefined, columns: 80, rows: 24 };
+  const patient = hostEngine({ socketPath: proxy.socketPath, clock: systemClock() });
+  await expect(patient.terminal(id, asked, signal)).rejects.toMatchObject({ code: "engine-unwell" });
+  await waitFor("the command has ended", async () => {
+    const { ExecIDs } = (await real.call("GET", `/containers/${id}/json`)).body as { ExecIDs: string[] | null };
+    const commands = await Promise.all((ExecIDs ?? []).map((exec) => real.call("GET", `/exec/${exec}/json`)));
+    return commands.every(({ body }) => !(body as { Running: boolean }).Running);
+  });
+});
+
 test("a pull that the registry or the engine cuts fails, and works when repeated", async () => {
   const port = await freePort();
   const between = await FaultProxy.start(port, registry.port);

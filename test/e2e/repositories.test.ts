@@ -174,6 +174,20 @@ describe("the credential of a node", () => {
     expect((await tokenFor(`repository:${NAMESPACE}/mine:pull`, username, password)).status).toBe(401);
   });
 
+  it("holds as well where the registry's host is part of the image's name, or its capitals are others", async () => {
+    const node = await registered("spelt");
+    const session = await node.connect();
+    await push(`${NAMESPACE}/spelt`, ["1"], "spelt");
+    for (const repository of [`registry.example:5000/${NAMESPACE}/spelt`, `${NAMESPACE.toUpperCase()}/spelt`]) {
+      const id = "3f2b8f0e-6a7c-4c0c-9a1e-2f3d5b7a9c12";
+      const container = { id, name: "spelt", execType: "service", image: { repository, tag: "1" } };
+      controller.fleet.setSection(node.uid, "exec", { commands: [container] }, "test");
+      const { username, password } = await session.peer.request("registry.token", { repository });
+      const { token } = await tokenFor(`repository:${NAMESPACE}/spelt:pull`, username, password);
+      expect((await toRegistry("GET", `/v2/${NAMESPACE}/spelt/manifests/1`, token)).status).toBe(200);
+    }
+  });
+
   it("is in no signed document; only the registry's place is", async () => {
     const node = await registered("told");
     const session = await node.connect();

@@ -104,6 +104,8 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
     const far = connect({ path: target, allowHalfOpen: true });
     const fields = incoming.rawHeaders.flatMap((name, at, all) => (at % 2 === 0 ? [`${name}: ${all[at + 1]}`] : []));
     far.write([`${incoming.method} ${incoming.url} HTTP/1.1`, ...fields, "", ""].join("\r\n"));
+    // The body of the request itself comes before what the upgrade is for.
+    incoming.on("data", (chunk: Buffer) => void far.write(chunk));
     far.write(head);
     far.on("error", () => near.destroy());
     far.once("close", () => near.destroy());

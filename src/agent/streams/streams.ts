@@ -87,12 +87,19 @@ export class Streams {
       this.#open -= 1;
     });
     const closing = this.#closing.signal;
+    const late = new AbortController();
+    const takeBack = this.#options.clock.after(STREAM_OPEN_MS, () =>
+      late.abort(new HostError("timeout", `it did not open within ${STREAM_OPEN_MS / 1000} s`)),
+    );
     let opened: OpenedStream;
     try {
-      opened = await found.open(params, withinTime(AbortSignal.any([signal, closing]), STREAM_OPEN_MS));
+      // What is open stays bound to the signal: the deadline must not outlive the opening.
+      opened = await found.open(params, AbortSignal.any([signal, closing, late.signal]));
     } catch (error) {
       free();
-      throw timedOut(error);
+      throw error;
+    } finally {
+      takeBack();
     }
     const { subject } = opened;
     const log = this.#options.log.child({ kind, subject, user });
@@ -221,9 +228,4 @@ function endOf(thrown: unknown): StreamEnd {
     return streamError(isErrorCode(thrown.code) ? thrown.code : code, thrown.message);
   }
   return streamError("internal", "internal error");
-}
-
-function timedOut(thrown: unknown): unknown {
-  const isLate = thrown instanceof Error && thrown.name === "TimeoutError";
-  return isLate ? new HostError("timeout", `it did not open within ${STREAM_OPEN_MS / 1000} s`) : thrown;
 }

@@ -2,7 +2,7 @@ import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { NodeMethods } from "../../protocol/methods.ts";
 import type { Handlers } from "../../protocol/rpc.ts";
-import { usesRepository } from "../model/used-repositories.ts";
+import { repositoryName, usesRepository } from "../model/used-repositories.ts";
 import { applyReport } from "../model/shadow.ts";
 import type { RegistryTokens } from "../registry/registry-tokens.ts";
 import type { Store } from "../store/store.ts";
@@ -67,9 +67,10 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       return {};
     },
     "telemetry.push": (push) => ({ last: telemetry.take(uid, push) }),
-    "registry.token"({ repository }) {
+    "registry.token"({ repository: named }) {
       refuseWhileHeld(store, uid);
       if (registryTokens === undefined) throw new InputError("not-configured", "this control plane has no registry");
+      const repository = repositoryName(named, registryHost ?? "");
       const node = store.nodes.get(uid);
       const cluster = node?.cluster === undefined ? undefined : store.clusters.get(node.cluster);
       // Only what the node is to run: a node that fell into wrong hands reads no other images.

@@ -1,10 +1,17 @@
+/** What a registry calls the repository that a reference names, with the registry's host or without; its names have small letters only. */
+export function repositoryName(named: string, registryHost: string): string {
+  const name = named.toLowerCase();
+  const host = `${registryHost.toLowerCase()}/`;
+  return name.startsWith(host) ? name.slice(host.length) : name;
+}
+
 /** Whether a section `exec`, in any form that a node reads, has a container with an image of this repository. Pure. */
 export function usesRepository(section: unknown, repository: string, registryHost: string): boolean {
   const commands = membersOf(section)["commands"];
   if (!Array.isArray(commands)) return false;
   return commands.some((item: unknown) => {
     const named = membersOf(membersOf(item)["image"])["repository"];
-    return named === repository || named === `${registryHost}/${repository}`;
+    return typeof named === "string" && repositoryName(named, registryHost) === repository;
   });
 }
 

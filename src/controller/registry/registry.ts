@@ -67,7 +67,8 @@ interface Call {
  */
 export function httpRegistry({ url, host, token }: RegistryOptions): Registry {
   const send = async (call: Call): Promise<Response> => {
-    const target = new URL(call.path, url);
+    // Joined as texts: a path that the registry itself names, such as `//elsewhere`, must not lead the token to another host.
+    const target = new URL(new URL(url).origin + call.path);
     const headers: Record<string, string> = { authorization: `Bearer ${await token(call.access)}` };
     if (call.accept !== undefined) headers["accept"] = call.accept;
     if (call.body !== undefined) headers["content-type"] = call.body.type;
@@ -231,10 +232,16 @@ async function readText(response: Response): Promise<string> {
   let size = 0;
   const body: AsyncIterable<Uint8Array> | null = response.body;
   if (body === null) return "";
-  for await (const chunk of body) {
-    size += chunk.length;
-    if (size > MAX_BYTES) throw refused(response.status, "an answer that is too long");
-    chunks.push(chunk);
+  try {
+    for await (const chunk of body) {
+      size += chunk.length;
+      if (size > MAX_BYTES) throw refused(response.status, "an answer that is too long");
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    if (error instanceof AgentError) throw error;
+    const { message } = toError(error);
+    throw new SessionError("registry-unreachable", `the registry broke off its answer: ${message}`, { cause: error });
   }
   return Buffer.concat(chunks).toString("utf8");
 }

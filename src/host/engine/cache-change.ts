@@ -13,7 +13,7 @@ export type Effect =
 /** Applies an event of a container that is known, or is not. */
 export function effectOf(known: ContainerSummary | undefined, { action, attributes }: EngineEvent): Effect {
   if (action === "destroy" || action === "remove") return { kind: "gone" };
-  const change = CHANGES[action.startsWith("health_status") ? "health_status" : action];
+  const change = CHANGES.get(action.startsWith("health_status") ? "health_status" : action);
   if (change === undefined) return { kind: "none" };
   if (change === "ask" || known === undefined) return { kind: "ask" };
   return { kind: "known", container: { ...known, ...change(action, attributes) } };
@@ -25,21 +25,23 @@ const running: Change = () => ({ state: "running" });
 const unchanged: Change = () => ({});
 
 /** By the words of Docker, and Podman's own where they differ. */
-const CHANGES: Readonly<Record<string, "ask" | Change>> = {
-  // Image, addresses and the time are in no event.
-  create: "ask",
-  start: "ask",
-  die: (_, attributes) => ({ state: "exited", exitCode: exitCodeOf(attributes), health: undefined, addresses: {} }),
-  pause: () => ({ state: "paused", health: undefined }),
-  unpause: running,
-  rename: (_, { name }) => (name === undefined ? {} : { name }),
-  health_status: (action, attributes) => ({ health: healthOf(action.split(": ")[1] ?? attributes["health_status"]) }),
-  oom: unchanged,
-  kill: unchanged,
-  stop: unchanged,
-  restart: unchanged,
-  update: unchanged,
-};
+const CHANGES: ReadonlyMap<string, "ask" | Change> = new Map(
+  Object.entries<"ask" | Change>({
+    // Image, addresses and the time are in no event.
+    create: "ask",
+    start: "ask",
+    die: (_, attributes) => ({ state: "exited", exitCode: exitCodeOf(attributes), health: undefined, addresses: {} }),
+    pause: () => ({ state: "paused", health: undefined }),
+    unpause: running,
+    rename: (_, { name }) => (name === undefined ? {} : { name }),
+    health_status: (action, attributes) => ({ health: healthOf(action.split(": ")[1] ?? attributes["health_status"]) }),
+    oom: unchanged,
+    kill: unchanged,
+    stop: unchanged,
+    restart: unchanged,
+    update: unchanged,
+  }),
+);
 
 /** The exit status in a `die`; undefined when it is in none. */
 export function exitCodeOf(attributes: Readonly<Record<string, string>>): number | undefined {

@@ -177,20 +177,22 @@ function detail(found: Inspected): ContainerDetail {
 }
 
 /** Docker's words, and Podman's own for what Docker has one word for. */
-const STATES: Readonly<Record<string, ContainerState>> = {
-  created: "created",
-  configured: "created",
-  initialized: "created",
-  running: "running",
-  stopping: "running",
-  paused: "paused",
-  restarting: "restarting",
-  removing: "removing",
-  exited: "exited",
-  stopped: "exited",
-};
+const STATES: ReadonlyMap<string, ContainerState> = new Map(
+  Object.entries<ContainerState>({
+    created: "created",
+    configured: "created",
+    initialized: "created",
+    running: "running",
+    stopping: "running",
+    paused: "paused",
+    restarting: "restarting",
+    removing: "removing",
+    exited: "exited",
+    stopped: "exited",
+  }),
+);
 
-const stateOf = (said: string): ContainerState => STATES[said] ?? "dead";
+const stateOf = (said: string): ContainerState => STATES.get(said) ?? "dead";
 const hasEnded = (state: ContainerState): boolean => state === "exited" || state === "dead";
 const plainName = (name: string): string => name.replace(/^\//, "");
 

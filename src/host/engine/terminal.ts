@@ -26,12 +26,20 @@ export function terminals(transport: Transport, clock: Clock): Pick<Engine, "ter
   return {
     async terminal(id, options, signal) {
       const mark = `HOLDFAST_TERMINAL=${randomUUID()}`;
-      const exec = await create(transport, id, options, mark, signal);
-      const stream = await start(transport, exec, options, signal);
-      const terminal = new CommandTerminal(transport, clock, { id: exec, mark }, stream);
-      // The engine takes the size with the start only from version 1.42 on.
-      await terminal.resize(options.columns, options.rows, signal);
-      return terminal;
+      const exec = { id: await create(transport, id, options, mark, signal), mark };
+      let stream: Duplex | undefined;
+      try {
+        stream = await start(transport, exec.id, options, signal);
+        const terminal = new CommandTerminal(transport, clock, exec, stream);
+        // The engine takes the size with the start only from version 1.42 on.
+        await terminal.resize(options.columns, options.rows, signal);
+        return terminal;
+      } catch (error) {
+        // It may have begun all the same, and nobody else can end it.
+        await end(transport, clock, exec).catch(() => undefined);
+        stream?.destroy();
+        throw error;
+      }
     },
   };
 }
@@ -65,18 +73,41 @@ function start(transport: Transport, exec: string, options: TerminalOptions, sig
   return transport.upgrade({ what, method: "POST", path: `/exec/${inPath(exec)}/start`, body }, signal);
 }
 
+interface Exec {
+  readonly id: string;
+  readonly mark: string;
+}
+
+async function look(
+  transport: Transport,
+  { id }: Exec,
+  signal: AbortSignal,
+): Promise<z.infer<typeof Command> | undefined> {
+  const path = `/exec/${inPath(id)}/json`;
+  const call = { what: "cannot look at a command", method: "GET", path, accepts: [404] } as const;
+  const { status, body } = await transport.send(call, signal);
+  return status === 404 ? undefined : parsed(Command, body, "what the engine knows of a command");
+}
+
+/** Ends the processes of a command; of one that is only just beginning they are waited for. */
+async function end(transport: Transport, clock: Clock, exec: Exec): Promise<void> {
+  const { signal } = new AbortController();
+  let command = await look(transport, exec, signal);
+  for (let attempt = 1; command?.Running === true && command.Pid <= 1 && attempt < ATTEMPTS; attempt += 1) {
+    await clock.sleep(PAUSE_MS);
+    command = await look(transport, exec, signal);
+  }
+  if (command === undefined) return;
+  await endCommand(clock, { pid: command.Pid, containerId: command.ContainerID, mark: exec.mark });
+}
+
 class CommandTerminal implements Terminal {
   readonly stream: Duplex;
   readonly #transport: Transport;
   readonly #clock: Clock;
-  readonly #exec: { readonly id: string; readonly mark: string };
+  readonly #exec: Exec;
 
-  constructor(
-    transport: Transport,
-    clock: Clock,
-    exec: { readonly id: string; readonly mark: string },
-    stream: Duplex,
-  ) {
+  constructor(transport: Transport, clock: Clock, exec: Exec, stream: Duplex) {
     this.#transport = transport;
     this.#clock = clock;
     this.#exec = exec;
@@ -99,7 +130,7 @@ class CommandTerminal implements Terminal {
         if (!(error instanceof HostError) || error.code !== "engine-refused") throw error;
         // A command that has ended has no size; one that has not begun has none yet.
         if (attempt === ATTEMPTS || this.stream.readableEnded || this.stream.destroyed) return;
-        if ((await this.#look(signal))?.Running !== true && attempt > 2) return;
+        if ((await look(this.#transport, this.#exec, signal))?.Running !== true && attempt > 2) return;
       }
       await this.#clock.sleep(PAUSE_MS, signal);
     }
@@ -107,7 +138,7 @@ class CommandTerminal implements Terminal {
 
   async exitCode(signal: AbortSignal): Promise<number | undefined> {
     for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
-      const command = await this.#look(signal);
+      const command = await look(this.#transport, this.#exec, signal);
       if (command === undefined) return undefined;
       if (!command.Running) return command.ExitCode ?? undefined;
       await this.#clock.sleep(PAUSE_MS, signal);
@@ -117,19 +148,9 @@ class CommandTerminal implements Terminal {
 
   async kill(): Promise<void> {
     try {
-      const command = await this.#look(new AbortController().signal);
-      if (command === undefined) return;
-      const { Pid: pid, ContainerID: containerId } = command;
-      await endCommand(this.#clock, { pid, containerId, mark: this.#exec.mark });
+      await end(this.#transport, this.#clock, this.#exec);
     } finally {
       this.stream.destroy();
     }
-  }
-
-  async #look(signal: AbortSignal): Promise<z.infer<typeof Command> | undefined> {
-    const path = `/exec/${this.#exec.id}/json`;
-    const call = { what: "cannot look at a command", method: "GET", path, accepts: [404] } as const;
-    const { status, body } = await this.#transport.send(call, signal);
-    return status === 404 ? undefined : parsed(Command, body, "what the engine knows of a command");
   }
 }

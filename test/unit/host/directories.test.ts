@@ -100,6 +100,24 @@ describe("a tree", () => {
     expect(readdirSync(outside)).toEqual(["kept"]);
   });
 
+  test("goes whatever bytes its names are made of", async () => {
+    const root = tempDir();
+    const latin1 = Buffer.from("caf\u00e9", "latin1");
+    const inside = (...parts: readonly (string | Buffer)[]): Buffer =>
+      Buffer.concat(parts.flatMap((part) => [Buffer.from(part), Buffer.from("/")])).subarray(0, -1);
+    mkdirSync(inside(root, "t", "sub", latin1), { recursive: true });
+    for (const path of [
+      ["t", latin1.subarray(0, 2)],
+      ["t", "sub", latin1, latin1],
+    ] as const) {
+      writeFileSync(inside(root, ...path), "");
+    }
+    writeFileSync(inside(root, "t", "sub", Buffer.concat([latin1, latin1])), "");
+    let calls = 1;
+    while (!(await directories.removeTree(join(root, "t"), 100, signal)) && calls < 10) calls += 1;
+    expect(readdirSync(root)).toEqual([]);
+  });
+
   test("goes part by part", async () => {
     const root = tempDir();
     mkdirSync(join(root, "t/sub"), { recursive: true });

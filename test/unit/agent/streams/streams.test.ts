@@ -2,10 +2,11 @@ import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { containerExec } from "../../../../src/agent/streams/container-exec.ts";
+import type { OpenedStream, StreamKind } from "../../../../src/agent/streams/kind.ts";
 import { Streams } from "../../../../src/agent/streams/streams.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { framedStream, type FrameEnd } from "../../../../src/host/frame-socket.ts";
-import { STREAM_IDLE_MS } from "../../../../src/protocol/streams.ts";
+import { STREAM_IDLE_MS, STREAM_OPEN_MS } from "../../../../src/protocol/streams.ts";
 import type { StreamClaims } from "../../../../src/protocol/claims.ts";
 import { Bulk } from "../../../support/bulk-terminal.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
@@ -44,6 +45,13 @@ function claims(change: Partial<StreamClaims> = {}): StreamClaims {
   const ids = { iss: "https://cp.example", aud: randomUUID(), sid: randomUUID(), jti: randomUUID() };
   const what = { kind: "container-exec", params: { container: "web" }, user: "ann", th: "t".repeat(43) };
   return { ...ids, ...what, iat: 100, exp: 160, ...change };
+}
+
+class OpenedThing implements OpenedStream {
+  readonly subject = "thing";
+  carry = () => Promise.resolve({ type: "exit" as const, code: 0 });
+  command = () => undefined;
+  close = () => Promise.resolve();
 }
 
 /** The other side of a stream, over a pair of pipes. */
@@ -88,6 +96,34 @@ test("the ninth is refused until one of the others is let go", async () => {
   await eight[0]?.discard();
   await open();
   await expect(open()).rejects.toMatchObject({ code: "busy" });
+});
+
+test("what does not open in time is given up, and what has opened is not", async () => {
+  const clock = new FakeClock();
+  const signals: AbortSignal[] = [];
+  const kind: StreamKind = {
+    kind: "slow",
+    needsDataPlane: false,
+    agents: true,
+    open(params, signal) {
+      signals.push(signal);
+      if (params === "at once") return Promise.resolve(new OpenedThing());
+      return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+    },
+  };
+  const streams = new Streams({
+    clock,
+    log: pino({ level: "silent" }),
+    kinds: [kind],
+    dial: () => Promise.reject(new Error("nobody is there")),
+    node: () => ({ type: "Node", state: "ACTIVE" }),
+  });
+  const opened = await streams.prepare("slow", "at once", "ann", never);
+  const failed = expect(streams.prepare("slow", "never", "ann", never)).rejects.toMatchObject({ code: "timeout" });
+  await clock.advance(STREAM_OPEN_MS);
+  await failed;
+  expect(signals.map(({ aborted }) => aborted)).toEqual([false, true]);
+  await opened.discard();
 });
 
 test("an hour without a byte ends it with a reason, and pings do not count", async () => {

@@ -20,6 +20,7 @@ test("health and exit code are read from the list's text", () => {
     ["created", "Created", {}],
     ["stopped", "Exited (0) now", { state: "exited", exitCode: 0 }],
     ["something", "", { state: "dead" }],
+    ["constructor", "", { state: "dead" }],
   ];
   for (const [State, Status, expected] of said) {
     const known = { state: State, health: undefined, exitCode: undefined };

@@ -205,6 +205,7 @@ test("events change what they tell of", () => {
   for (const other of ["exec_create: sh", "exec_die", "attach", "resize", "top"])
     expect(after(other)).toEqual({ kind: "none" });
   expect(effectOf(undefined, event("a", "die"))).toEqual({ kind: "ask" });
+  for (const word of ["constructor", "__proto__"]) expect(after(word)).toEqual({ kind: "none" });
 });
 
 test("a list differs by what events tell", () => {
