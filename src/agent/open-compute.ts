@@ -20,7 +20,8 @@ import { containerNetwork } from "./compute/container-network.ts";
 import type { Compute } from "./compute/compute.ts";
 import { computeFacade } from "./compute/facade.ts";
 import { ImageCleaner } from "./compute/image-cleaner.ts";
-import { Keeper, type Seen } from "./compute/keeper.ts";
+import { Keeper } from "./compute/keeper.ts";
+import type { Seen } from "./compute/seen.ts";
 import { Ledger } from "./compute/ledger.ts";
 import { OWNER_LABEL } from "./compute/own-containers.ts";
 import { openVolumes } from "./open-volumes.ts";
@@ -28,7 +29,8 @@ import { addressesByLink, type SectionDeps } from "./list-sections.ts";
 import { firstAddress, resolverAddress } from "./sections/exec/addresses.ts";
 import { imageReference } from "./sections/exec/image-reference.ts";
 import type { ExecActual, ExecDesired } from "./sections/exec/plan.ts";
-import { checkBinds, type ProtectedPaths } from "./sections/exec/policy.ts";
+import { checkBinds } from "./sections/exec/policy.ts";
+import { protectedPaths } from "./sections/exec/protected-paths.ts";
 import { parsedSections, type ParsedSections } from "./parsed-sections.ts";
 import type { AgentSettings } from "./settings.ts";
 import type { Desired } from "./shadow/desired.ts";
@@ -170,7 +172,10 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
 
   /** What only the machine can say against starting one. */
   async function obstacleOf(spec: ContainerSpec, info: EngineInfo | undefined): Promise<string | undefined> {
-    const paths = protectedPaths(settings, info);
+    const paths = protectedPaths(settings, {
+      socketPath: socketOf(settings, reader),
+      rootDirectory: info?.rootDirectory,
+    });
     const verdict = await checkBinds(spec.mounts, settings.containers, paths, (path) =>
       hostDirectories().realpath(path),
     );
@@ -209,22 +214,6 @@ function groupsOf({ reader, exec }: Pick<OpenComputeOptions, "reader" | "exec">)
 
 function socketOf({ engineSocket }: Pick<AgentSettings, "engineSocket">, reader: Reader): string {
   return engineSocket ?? SOCKETS.find((path) => reader.fingerprint(path) !== undefined) ?? SOCKETS[0];
-}
-
-function protectedPaths(
-  { stateDir, runDir, overlay, engineSocket }: OpenComputeOptions["settings"],
-  info: EngineInfo | undefined,
-): ProtectedPaths {
-  return {
-    own: [stateDir, runDir, overlay.stateDir, overlay.runDir, "/etc/holdfast"],
-    sockets: [...SOCKETS, "/run/docker.sock", "/run/containerd", ...(engineSocket === undefined ? [] : [engineSocket])],
-    engineDirectories: [
-      "/var/lib/docker",
-      "/var/lib/containerd",
-      "/var/lib/containers",
-      ...(info === undefined ? [] : [info.rootDirectory]),
-    ],
-  };
 }
 
 /** The range of the container network in force. */

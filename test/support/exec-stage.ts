@@ -116,6 +116,11 @@ export function execStage({ open, clock, dir, keeper: more = {}, network: hasNet
       }
       return { took, after: await wrapped.prepare(raw).look(signal) };
     },
+    /** As `kill -9` would: what is being done is left as it is. */
+    async crash() {
+      database.sql.close();
+      await keeper.close();
+    },
     async close() {
       await keeper.close();
       database.sql.close();

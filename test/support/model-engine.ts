@@ -35,13 +35,15 @@ export class ModelEngine {
   readonly engine: Engine;
 
   constructor() {
-    const model = this;
+    const standing = (): EngineStanding => this.#standing;
+    const containers = (): ReadonlyMap<string, ContainerSummary> =>
+      new Map([...this.containers.values()].map((one) => [one.id, summaryOf(one)]));
     this.cache = {
       get standing() {
-        return model.#standing;
+        return standing();
       },
       get containers() {
-        return new Map([...model.containers.values()].map((one) => [one.id, summaryOf(one)]));
+        return containers();
       },
       onChange: (listener) => void this.#listeners.push(listener),
       refresh: () => {

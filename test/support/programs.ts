@@ -148,13 +148,14 @@ function send(
 /** Starts an agent on `dir/state` and `dir/run` and waits for its socket. */
 export async function startAgent(
   dir: string,
-  options: ProgramOptions & { wait?: boolean } = {},
+  options: ProgramOptions & { wait?: boolean; more?: readonly string[] } = {},
 ): Promise<AgentProgram> {
   mkdirSync(dir, { recursive: true });
   const stateDir = join(dir, "state");
   const runDir = join(dir, "run");
-  const { wait = true, ...starting } = options;
-  const program = startProgram(["agent", "--state", stateDir, "--run", runDir], join(dir, "agent.log"), starting);
+  const { wait = true, more = [], ...starting } = options;
+  const args = ["agent", "--state", stateDir, "--run", runDir, ...more];
+  const program = startProgram(args, join(dir, "agent.log"), starting);
   if (wait) {
     await waitFor("the agent writes its pid", () => pidOf(runDir) === program.pid);
   }

@@ -30,7 +30,7 @@ export interface StageOptions {
   /** The host name of the origin; 127.0.0.1 by default. */
   readonly host?: string;
   readonly isTls?: boolean;
-  readonly agent?: ProgramOptions;
+  readonly agent?: ProgramOptions & { readonly more?: readonly string[] };
 }
 
 /** Starts all three and registers the node. */

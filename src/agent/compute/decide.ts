@@ -1,86 +1,17 @@
-import type { ExecType } from "../../protocol/sections/exec-config.ts";
 import { crashDelay, crashesAfter, failureDelay } from "./backoff.ts";
-import type { WorkState } from "./compute.ts";
-
-/** What is wanted of one definition. */
-export type Goal =
-  /** Nobody has said yet: whatever is there is left as it is. */
-  | { readonly is: "unknown" }
-  | {
-      readonly is: "kept";
-      /** Of everything that only a new container can change. */
-      readonly hash: string;
-      readonly execType: ExecType;
-      readonly enabled: boolean;
-      /** The engine itself starts it again when it ends. */
-      readonly engineRestarts: boolean;
-      /** Until when it must not begin, in Unix milliseconds: its definition may be half written. */
-      readonly heldUntil: number | undefined;
-      /** Why it cannot be started as things are; what runs of it goes on. */
-      readonly obstacle: string | undefined;
-    }
-  /** Stopped for a while, and nothing of it is taken away. */
-  | { readonly is: "suspended" }
-  | { readonly is: "gone" };
-
-/** The container of a definition as the engine has it. */
-export interface Found {
-  readonly id: string;
-  readonly hash: string;
-  readonly is: "running" | "restarting" | "stopped";
-  /** What a replacement that was cut short has left beside it is still to be cleared away. */
-  readonly isUntidy?: boolean | undefined;
-  /** Of its last run, when that has ended. */
-  readonly exitCode?: number | undefined;
-}
-
-export type JobKind = "start" | "restart" | "tidy" | "stop" | "remove";
-
-/** What is being done at the engine; one thing at a time. */
-export interface Job {
-  readonly kind: JobKind;
-  /** Whether it only brings back what had ended by itself, with the image it had. */
-  readonly isCrash: boolean;
-  readonly number: number;
-  /** Of the goal that it serves. */
-  readonly hash: string | undefined;
-  /** Where a start stands: the image is looked for, fetched, or there. */
-  readonly phase: "image" | "pulling" | "creating";
-  readonly isCancelled: boolean;
-}
-
-/** Why and until when nothing is tried. */
-export interface Retry {
-  readonly at: number;
-  readonly after: "failure" | "crash" | "engine";
-  readonly reason: string;
-}
-
-/** Everything that is decided upon; times in Unix milliseconds. */
-export interface Standing {
-  readonly goal: Goal;
-  readonly found: Found | undefined;
-  readonly job: Job | undefined;
-  readonly jobs: number;
-  readonly retry: Retry | undefined;
-  /** The hash of the definition that was stopped by hand. */
-  readonly byHand: string | undefined;
-  /** A run is asked for: by hand, or because it is due. */
-  readonly isAsked: boolean;
-  /** The run that is on shall end. */
-  readonly isEnding: boolean;
-  /** It shall be stopped and started, by hand. */
-  readonly isRestarting: boolean;
-  /** Somebody took the container away; the next pass brings it back. */
-  readonly isLost: boolean;
-  readonly failures: number;
-  readonly crashes: number;
-  readonly exits: number;
-  readonly lastExitCode: number | undefined;
-  readonly startedAt: number;
-  /** Why the last start did not come about, of one that is not tried again. */
-  readonly lastFailure: string | undefined;
-}
+import {
+  canRun,
+  hashOf,
+  isBusy,
+  isUp,
+  wishOf,
+  type Found,
+  type Goal,
+  type Job,
+  type JobKind,
+  type Retry,
+  type Standing,
+} from "./standing.ts";
 
 export type Event =
   | { readonly is: "wanted"; readonly goal: Goal }
@@ -109,85 +40,11 @@ export type Effect =
 /** The engine waits a minute at most before it starts a container again. */
 const ENGINE_GRACE_MS = 75_000;
 
-type Wish = "run" | "leave" | "stop" | "remove";
-
-/** Where one begins of which the engine has this much, and the ledger that it was stopped by hand. */
-export function beginning(found: Found | undefined, byHand: string | undefined): Standing {
-  return {
-    goal: { is: "unknown" },
-    found,
-    job: undefined,
-    jobs: 0,
-    retry: undefined,
-    byHand,
-    isAsked: false,
-    isEnding: false,
-    isRestarting: false,
-    isLost: false,
-    failures: 0,
-    crashes: 0,
-    exits: 0,
-    lastExitCode: undefined,
-    startedAt: 0,
-    lastFailure: undefined,
-  };
-}
-
 /** What becomes of one definition by an event, and what is to be done about it. Pure. */
 export function decide(standing: Standing, event: Event, now: number): readonly [Standing, readonly Effect[]] {
   const [after, effects] = take(standing, event, now);
   const [settled, more] = settle(after, now);
   return [settled, [...effects, ...more]];
-}
-
-/** When it must be looked at again although nothing happens. */
-export function wakeAt({ goal, job, retry }: Standing, now: number): number | undefined {
-  if (job !== undefined) return undefined;
-  const held = goal.is === "kept" ? goal.heldUntil : undefined;
-  const times = [retry?.at, held].filter((time) => time !== undefined && time > now);
-  return times.length === 0 ? undefined : Math.min(...times.flatMap((time) => time ?? []));
-}
-
-/** Where it stands, for people and the wire: what runs is running, whatever is tried besides. */
-export function standsAt(standing: Standing, now: number): { readonly state: WorkState; readonly reason?: string } {
-  const { goal, found, job, retry } = standing;
-  const why = reasonOf(standing, now);
-  const because = why === undefined ? {} : { reason: why };
-  if (job?.kind === "stop" || job?.kind === "remove") return { state: "stopping", ...because };
-  if (found?.is === "running" && job?.phase !== "creating") {
-    const isParting = retry !== undefined && wishOf(standing) === "stop";
-    return { state: isParting ? "stopping" : "running", ...because };
-  }
-  if (job !== undefined) return { state: job.phase === "creating" ? "creating" : "pulling", ...because };
-  if (found?.is === "restarting") return { state: "backoff", ...because };
-  if (retry !== undefined && retry.at > now) return { state: "backoff", ...because };
-  const isWaiting = goal.is === "kept" && wishOf(standing) === "run" && why !== undefined;
-  return { state: isWaiting ? "waiting" : "idle", ...because };
-}
-
-/** Whether nothing is at work that ends by itself within seconds. */
-export function isParked({ job }: Standing): boolean {
-  return job === undefined || (job.phase === "pulling" && !job.isCancelled);
-}
-
-/** Whether a run of it is on, or about to be. */
-export function isBusy({ found, job }: Standing): boolean {
-  return found?.is === "running" || found?.is === "restarting" || job?.kind === "start" || job?.kind === "restart";
-}
-
-/** Whether what is wanted is not reached yet. */
-export function isWanting(standing: Standing): boolean {
-  const { goal, found, job } = standing;
-  switch (wishOf(standing)) {
-    case "run":
-      return !(found?.is === "running" && goal.is === "kept" && found.hash === goal.hash) && !standing.isLost;
-    case "stop":
-      return isUp(found) || job !== undefined;
-    case "remove":
-      return true;
-    case "leave":
-      return false;
-  }
 }
 
 function take(before: Standing, event: Event, now: number): readonly [Standing, readonly Effect[]] {
@@ -287,7 +144,9 @@ function exited(
   now: number,
 ): Standing {
   if (before.found?.id !== found.id || before.job !== undefined || before.found.is === "stopped") return before;
-  return over({ ...before, found }, code, now);
+  // Until it is seen otherwise, what the engine is to start again is about to be.
+  const isAwaited = before.goal.is === "kept" && before.goal.engineRestarts && found.is === "stopped";
+  return over({ ...before, found: isAwaited ? { ...found, is: "restarting" } : found }, code, now);
 }
 
 /** A run has ended by itself. */
@@ -323,6 +182,7 @@ function ended(
     // Nothing is left of it to be wanted.
     const isGone = job.kind === "remove" && after.goal.is === "gone";
     if (isGone) return { ...after, ...fresh, goal: { is: "unknown" } };
+    if (job.kind === "tidy") return { ...after, ...fresh, retry: afterTidying(before, found, now) };
     if (!isStart) return { ...after, ...fresh };
     const started: Standing = { ...after, ...fresh, isAsked: false, isRestarting: false, startedAt: now };
     // It may have been over before anybody looked.
@@ -336,6 +196,16 @@ function ended(
   const isOnce = isStart && before.goal.is === "kept" && before.goal.execType === "onDemand";
   if (isOnce) return { ...after, isAsked: false, isRestarting: false, lastFailure: reason };
   return { ...after, failures, retry, lastFailure: reason };
+}
+
+/** When what could not be tidied, or what the engine is still to start, is looked at again. */
+function afterTidying({ failures, retry }: Standing, found: Found | undefined, now: number): Retry | undefined {
+  if (found?.is === "restarting") {
+    return { at: now + ENGINE_GRACE_MS, after: "crash", reason: retry?.reason ?? "it ended" };
+  }
+  if (found?.isUntidy !== true) return undefined;
+  const reason = "something is left of what ran before";
+  return { at: now + failureDelay(Math.max(failures, 1)), after: "failure", reason };
 }
 
 /** What follows from where it stands. */
@@ -365,7 +235,8 @@ function settle(standing: Standing, now: number): readonly [Standing, readonly E
         if (standing.isRestarting) return begin(standing, "restart");
         return found.isUntidy === true ? begin(standing, "tidy") : [{ ...standing, isAsked: false }, []];
       }
-      if (found?.is === "restarting" && found.hash === goal.hash) return [standing, []];
+      // Whoever waited in vain for the engine asks what has become of it.
+      if (found?.is === "restarting" && found.hash === goal.hash) return begin(standing, "tidy");
       const isHeld = goal.heldUntil !== undefined && goal.heldUntil > now;
       return isHeld || isLost || goal.obstacle !== undefined ? [standing, []] : begin(standing, "start");
     }
@@ -391,36 +262,4 @@ function isServed(job: Job, standing: Standing): boolean {
   if (job.kind === "stop" || job.kind === "remove" || job.kind === "tidy") return true;
   // From where something may have been stopped it is quicker to have it through.
   return wish === "run" && (job.phase === "creating" || hashOf(standing.goal) === job.hash);
-}
-
-function wishOf(standing: Standing): Wish {
-  const { goal, byHand, isAsked, isEnding, isRestarting } = standing;
-  if (goal.is === "unknown") return "leave";
-  if (goal.is === "gone") return "remove";
-  if (goal.is === "suspended" || !goal.enabled || isEnding) return "stop";
-  if (goal.execType === "service") return byHand === goal.hash ? "stop" : "run";
-  return isAsked || isRestarting ? "run" : "leave";
-}
-
-function reasonOf(standing: Standing, now: number): string | undefined {
-  const { goal, found, retry, isLost, lastFailure } = standing;
-  if (retry !== undefined && retry.at > now) return retry.reason;
-  if (lastFailure !== undefined) return lastFailure;
-  if (goal.is !== "kept" || wishOf(standing) !== "run") return undefined;
-  if (found?.is === "running" && found.hash === goal.hash) return undefined;
-  if (goal.obstacle !== undefined) return goal.obstacle;
-  if (goal.heldUntil !== undefined && goal.heldUntil > now) return "its definition may be half written";
-  return isLost ? "the container was removed by somebody else" : undefined;
-}
-
-function canRun(goal: Goal): boolean {
-  return goal.is === "kept" && goal.enabled;
-}
-
-function isUp(found: Found | undefined): boolean {
-  return found?.is === "running" || found?.is === "restarting";
-}
-
-function hashOf(goal: Goal): string | undefined {
-  return goal.is === "kept" ? goal.hash : undefined;
 }

@@ -1,8 +1,9 @@
 import { HostError, InputError } from "../../errors.ts";
 import type { ContainerSpec } from "../../protocol/sections/exec-config.ts";
 import type { Compute, ContainerStatus, VolumeStatus } from "./compute.ts";
-import { standsAt } from "./decide.ts";
-import type { Keeper, WorkView } from "./keeper.ts";
+import { standsAt } from "./standing.ts";
+import type { Keeper } from "./keeper.ts";
+import type { WorkView } from "./seen.ts";
 import { restartByHand, startByHand, stopByHand } from "./running.ts";
 import type { Worker } from "./worker.ts";
 

@@ -1,11 +1,12 @@
-import { HostError, InputError, InternalError, toError } from "../../errors.ts";
-import type { EngineCache, EngineChange, EngineStanding } from "../../host/engine/cache.ts";
+import { InputError, InternalError, toError } from "../../errors.ts";
+import type { EngineCache, EngineChange } from "../../host/engine/cache.ts";
 import type { ContainerSummary, Engine, EngineInfo } from "../../host/engine/engine.ts";
-import { isParked, isWanting, standsAt, type Found, type Job, type Standing } from "./decide.ts";
-import type { DefinitionRow } from "./ledger.ts";
+import { untilAborted } from "../../lib/until-aborted.ts";
+import { isParked, isWanting, standsAt, type Found, type Job } from "./standing.ts";
 import { halt, launch, ownOf, removeAll, tidy, type LaunchingOptions } from "./launching.ts";
 import { CONTAINER_LABEL, foundOf, sortContainers } from "./own-containers.ts";
 import { ensureImage, type PullingOptions } from "./pulling.ts";
+import type { Seen, WorkView } from "./seen.ts";
 import { Slots } from "./slots.ts";
 import type { Wanted } from "./wanted.ts";
 import { Worker } from "./worker.ts";
@@ -22,30 +23,6 @@ export interface KeeperOptions
   readonly onLook: () => void;
   /** The ledger could not be written. */
   readonly onRefused: (error: unknown) => void;
-}
-
-/** What is known of one definition. */
-export interface WorkView {
-  readonly id: string;
-  readonly row: DefinitionRow | undefined;
-  /** Undefined until somebody said so since the agent began. */
-  readonly wanted: Wanted | undefined;
-  readonly standing: Standing;
-  readonly since: number;
-  /** Of its container, of the limits it was given last. */
-  readonly limits: string | undefined;
-  readonly container: ContainerSummary | undefined;
-}
-
-/** What a pass sees. */
-export interface Seen {
-  readonly engine: EngineStanding | { readonly state: "unused" };
-  readonly info: EngineInfo | undefined;
-  readonly now: number;
-  /** By definition. */
-  readonly works: ReadonlyMap<string, WorkView>;
-  /** Containers that only claim to be ours. */
-  readonly foreign: readonly ContainerSummary[];
 }
 
 interface Opened {
@@ -72,6 +49,7 @@ export class Keeper {
   #foreign: readonly ContainerSummary[] = [];
   #hasList = false;
   #look: (() => void) | undefined;
+  readonly #judged = new Set<() => void>();
 
   constructor(options: KeeperOptions) {
     this.#options = options;
@@ -200,8 +178,12 @@ export class Keeper {
   }
 
   async #firstList(cache: EngineCache, signal: AbortSignal): Promise<void> {
+    const enough = AbortSignal.any([signal, AbortSignal.timeout(FIRST_LIST_MS)]);
     try {
-      await cache.refresh(AbortSignal.any([signal, AbortSignal.timeout(FIRST_LIST_MS)]));
+      await cache.refresh(enough);
+      // A list says what there is at that moment; it is well once nothing is missed that happens after.
+      if (cache.standing.state !== "unknown") return;
+      await untilAborted(new Promise<void>((resolve) => this.#judged.add(resolve)), enough);
     } catch {
       // How it stands is in the cache.
       signal.throwIfAborted();
@@ -230,6 +212,10 @@ export class Keeper {
   #changed(change: EngineChange): void {
     if (this.#ending.signal.aborted || this.#opened === undefined) return;
     const { cache } = this.#opened;
+    if (cache.standing.state !== "unknown") {
+      for (const judged of this.#judged) judged();
+      this.#judged.clear();
+    }
     try {
       if (change.kind === "event") return this.#event(cache, change);
       if (change.kind === "standing" && cache.standing.state !== "well") {
@@ -247,7 +233,7 @@ export class Keeper {
   }
 
   #event(cache: EngineCache, { id, action, exitCode }: Extract<EngineChange, { kind: "event" }>): void {
-    const { ledger } = this.#options;
+    const { ledger, clock } = this.#options;
     const container = cache.containers.get(id);
     const definition =
       container?.labels[CONTAINER_LABEL] ??
@@ -258,7 +244,7 @@ export class Keeper {
       return;
     }
     if (action === "stop") worker.take({ is: "stopped-outside", id });
-    const sorted = sortContainers(cache.containers.values(), ledger);
+    const sorted = sortContainers(cache.containers.values(), ledger, clock.now());
     this.#foreign = sorted.foreign;
     const found = foundOf(sorted.own.get(worker.id) ?? []);
     if (action === "die" && found?.id === id) worker.take({ is: "exited", found, code: exitCode });
@@ -268,8 +254,8 @@ export class Keeper {
   /** Brings everything in line with a full list. */
   #sync(): void {
     if (this.#opened === undefined) return;
-    const { ledger } = this.#options;
-    const sorted = sortContainers(this.#opened.cache.containers.values(), ledger);
+    const { ledger, clock } = this.#options;
+    const sorted = sortContainers(this.#opened.cache.containers.values(), ledger, clock.now());
     this.#hasList = true;
     this.#foreign = sorted.foreign;
     for (const { nonce, definition } of sorted.missing) {
@@ -401,10 +387,4 @@ export class Keeper {
       this.#look = undefined;
     };
   }
-}
-
-/** What keeps a definition from being started, as an error for whoever asked. */
-export function failureOf(standing: Standing): HostError | undefined {
-  const reason = standing.lastFailure;
-  return reason === undefined ? undefined : new HostError("not-started", reason);
 }

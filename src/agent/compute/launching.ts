@@ -34,6 +34,8 @@ export interface LaunchRequest {
   readonly onAttached?: (output: AsyncIterable<OutputFrame>) => void;
 }
 
+/** What ran beside another of the same definition has no definition of its own to say how long. */
+const STRAY_STOP_SECONDS = 10;
 /** Cleaning up after something that failed has this long, whoever wants it ended. */
 const CLEAN_UP_MS = 30_000;
 
@@ -59,9 +61,8 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
   await slots.run(signal, async () => {
     await options.ensureNetwork(signal);
     const chosen = usable?.container.id ?? (await create(options, request, former?.row, signal));
-    for (const one of own) {
-      if (isUp(one) && (one !== usable || isRestart)) await engine.stopContainer(one.container.id, stopSeconds, signal);
-    }
+    const ending = own.filter((one) => one !== usable || isRestart);
+    await stopAll(options, ending, stopSeconds, signal);
     try {
       if (request.onAttached !== undefined) request.onAttached(await engine.attach(chosen, signal));
       await engine.startContainer(chosen, signal);
@@ -74,7 +75,11 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
       own.filter(({ container }) => container.id !== chosen),
       signal,
     );
-    const detail = await giveName(options, id, chosen, signal);
+    const detail = await giveName(options, id, chosen, signal).catch((error: unknown) => {
+      // It runs; what is left to do is done by tidying.
+      log.warn({ container: id, err: toError(error) }, "the container has not got its name yet");
+      return engine.inspectContainer(chosen, signal);
+    });
     if (detail !== undefined && stateOf(detail) === "running") {
       await options
         .afterStart(detail, blueprint, signal)
@@ -88,11 +93,9 @@ export async function tidy(options: LaunchingOptions, id: string, signal: AbortS
   const own = await ownOf(options, id, signal);
   const kept = own.find(isUp) ?? own[0];
   if (kept === undefined) return;
-  await clearAway(
-    options,
-    own.filter((one) => one !== kept && !isUp(one)),
-    signal,
-  );
+  const others = own.filter((one) => one !== kept);
+  await stopAll(options, others, STRAY_STOP_SECONDS, signal);
+  await clearAway(options, others, signal);
   await giveName(options, id, kept.container.id, signal);
 }
 
@@ -103,9 +106,7 @@ export async function halt(
   stopSeconds: number,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const one of await ownOf(options, id, signal)) {
-    if (isUp(one)) await options.engine.stopContainer(one.container.id, stopSeconds, signal);
-  }
+  await stopAll(options, await ownOf(options, id, signal), stopSeconds, signal);
 }
 
 /** Ends and removes everything of a definition, and forgets it. */
@@ -116,9 +117,7 @@ export async function removeAll(
   signal: AbortSignal,
 ): Promise<void> {
   const own = await ownOf(options, id, signal);
-  for (const one of own) {
-    if (isUp(one)) await options.engine.stopContainer(one.container.id, stopSeconds, signal);
-  }
+  await stopAll(options, own, stopSeconds, signal);
   await clearAway(options, own, signal);
   options.ledger.dropDefinition(id);
 }
@@ -127,7 +126,7 @@ export async function removeAll(
 export async function ownOf(options: LaunchingOptions, id: string, signal: AbortSignal): Promise<readonly Own[]> {
   const { engine, ledger } = options;
   const labels = [`${OWNER_LABEL}=${options.owner()}`, `${CONTAINER_LABEL}=${id}`];
-  const sorted = sortContainers(await engine.listContainers(labels, signal), ledger);
+  const sorted = sortContainers(await engine.listContainers(labels, signal), ledger, options.clock.now());
   for (const { nonce, definition } of sorted.missing) if (definition === id) ledger.dropContainer(nonce);
   const own = sorted.own.get(id) ?? [];
   for (const { row, container } of own) ledger.putContainer({ ...row, engineId: container.id });
@@ -187,6 +186,15 @@ async function fallBack(
   }
 }
 
+async function stopAll(
+  { engine }: LaunchingOptions,
+  own: readonly Own[],
+  stopSeconds: number,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const one of own) if (isUp(one)) await engine.stopContainer(one.container.id, stopSeconds, signal);
+}
+
 async function clearAway(
   { engine, ledger }: LaunchingOptions,
   own: readonly Own[],
@@ -198,21 +206,16 @@ async function clearAway(
   }
 }
 
-/** A stranger may have the name; then it goes without. */
+/** @throws {HostError} as when somebody else has the name. */
 async function giveName(
-  { engine, ledger, log }: LaunchingOptions,
+  { engine, ledger }: LaunchingOptions,
   id: string,
   chosen: string,
   signal: AbortSignal,
 ): Promise<ContainerDetail | undefined> {
   const name = engineNameOf(id);
   const detail = await engine.inspectContainer(chosen, signal);
-  try {
-    if (detail !== undefined && detail.name !== name) await engine.renameContainer(chosen, name, signal);
-  } catch (error) {
-    if (!(error instanceof HostError && error.code === "engine-refused")) throw error;
-    log.warn({ container: id, err: error }, "the container keeps a name of its own");
-  }
+  if (detail !== undefined && detail.name !== name) await engine.renameContainer(chosen, name, signal);
   const row = [...ledger.containers.values()].find(({ engineId }) => engineId === chosen);
   if (row?.replaces !== undefined) ledger.putContainer({ ...row, replaces: undefined });
   return detail;

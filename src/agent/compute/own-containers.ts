@@ -1,5 +1,5 @@
 import type { ContainerSummary } from "../../host/engine/engine.ts";
-import type { Found } from "./decide.ts";
+import type { Found } from "./standing.ts";
 import type { ContainerRow, Ledger } from "./ledger.ts";
 
 /** Labels that mark a container as ours; what they say counts only together with the ledger. */
@@ -16,18 +16,24 @@ export interface Own {
   readonly container: ContainerSummary;
 }
 
+const CREATE_MS = 600_000;
+
 /** What a list of all containers with our label holds. */
 export interface Sorted {
   /** By definition, the newest first. */
   readonly own: ReadonlyMap<string, readonly Own[]>;
   /** Those that only claim to be ours. */
   readonly foreign: readonly ContainerSummary[];
-  /** Rows whose container is not there. */
+  /** Rows whose container is not there, and will not come any more. */
   readonly missing: readonly ContainerRow[];
 }
 
 /** Tells ours from what only claims it: a container is ours by a nonce that was noted before it was made. Pure. */
-export function sortContainers(containers: Iterable<ContainerSummary>, ledger: Pick<Ledger, "containers">): Sorted {
+export function sortContainers(
+  containers: Iterable<ContainerSummary>,
+  ledger: Pick<Ledger, "containers">,
+  now: number,
+): Sorted {
   const own = new Map<string, Own[]>();
   const foreign: ContainerSummary[] = [];
   const seen = new Set<string>();
@@ -46,7 +52,10 @@ export function sortContainers(containers: Iterable<ContainerSummary>, ledger: P
     own.set(row.definition, [...(own.get(row.definition) ?? []), { row, container }]);
   }
   for (const list of own.values()) list.sort((one, other) => other.row.createdAt - one.row.createdAt);
-  const missing = [...ledger.containers.values()].filter(({ nonce }) => !seen.has(nonce));
+  // An engine goes on creating what nobody waits for any more.
+  const isExpected = ({ engineId, createdAt }: ContainerRow): boolean =>
+    engineId === undefined && Math.abs(now - createdAt) < CREATE_MS;
+  const missing = [...ledger.containers.values()].filter((row) => !seen.has(row.nonce) && !isExpected(row));
   return { own, foreign, missing };
 }
 

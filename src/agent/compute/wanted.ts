@@ -1,6 +1,6 @@
 import type { CreateBody, UpdateBody } from "../../host/engine/engine.ts";
 import type { ContainerSpec } from "../../protocol/sections/exec-config.ts";
-import type { Goal } from "./decide.ts";
+import type { Goal } from "./standing.ts";
 
 /** A definition as the keeper carries it out. */
 export interface Wanted {

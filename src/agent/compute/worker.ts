@@ -2,18 +2,8 @@ import type { Logger } from "pino";
 import { HostError, InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { OutputFrame, PullProgress } from "../../host/engine/engine.ts";
-import {
-  beginning,
-  decide,
-  standsAt,
-  wakeAt,
-  type Effect,
-  type Event,
-  type Found,
-  type Job,
-  type JobResult,
-  type Standing,
-} from "./decide.ts";
+import { decide, type Effect, type Event, type JobResult } from "./decide.ts";
+import { beginning, standsAt, wakeAt, type Found, type Job, type Standing } from "./standing.ts";
 import type { Ledger } from "./ledger.ts";
 import type { WorkState } from "./compute.ts";
 import type { Wanted } from "./wanted.ts";
@@ -229,7 +219,7 @@ export class Worker {
       if (this.#timetable?.text !== schedule.text) {
         this.#timetable = { text: schedule.text, of: await timetable(schedule) };
       }
-      if (this.#wanted !== wanted) return;
+      if (this.#wanted !== wanted || this.#ending.signal.aborted) return;
       const { of } = this.#timetable;
       const row = ledger.definitions.get(this.id);
       // A definition that was changed begins its interval anew, and one that only comes back goes on.

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { ContainerSpec, ExecConfig, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
-import { isWanting, standsAt, type Goal } from "../../compute/decide.ts";
-import type { Seen, WorkView } from "../../compute/keeper.ts";
+import { isWanting, standsAt, type Goal } from "../../compute/standing.ts";
+import type { Seen, WorkView } from "../../compute/seen.ts";
 import type { Blueprint, Wanted } from "../../compute/wanted.ts";
 import type { Issue, Step } from "../../reconcile/section.ts";
 import { allotAddresses, type AddressPlan } from "./addresses.ts";

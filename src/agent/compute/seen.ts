@@ -1,0 +1,29 @@
+import type { EngineStanding } from "../../host/engine/cache.ts";
+import type { ContainerSummary, EngineInfo } from "../../host/engine/engine.ts";
+import type { DefinitionRow } from "./ledger.ts";
+import type { Standing } from "./standing.ts";
+import type { Wanted } from "./wanted.ts";
+
+/** What is known of one definition. */
+export interface WorkView {
+  readonly id: string;
+  readonly row: DefinitionRow | undefined;
+  /** Undefined until somebody said so since the agent began. */
+  readonly wanted: Wanted | undefined;
+  readonly standing: Standing;
+  readonly since: number;
+  /** Of its container, of the limits it was given last. */
+  readonly limits: string | undefined;
+  readonly container: ContainerSummary | undefined;
+}
+
+/** What a pass sees. */
+export interface Seen {
+  readonly engine: EngineStanding | { readonly state: "unused" };
+  readonly info: EngineInfo | undefined;
+  readonly now: number;
+  /** By definition. */
+  readonly works: ReadonlyMap<string, WorkView>;
+  /** Containers that only claim to be ours. */
+  readonly foreign: readonly ContainerSummary[];
+}

@@ -1,0 +1,332 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { decide, type Effect, type Event } from "../../../../src/agent/compute/decide.ts";
+import {
+  beginning,
+  isBusy,
+  standsAt,
+  wakeAt,
+  type Found,
+  type Goal,
+  type Job,
+  type Standing,
+} from "../../../../src/agent/compute/standing.ts";
+
+type Kept = Extract<Goal, { is: "kept" }>;
+
+const service = (change: Partial<Kept> = {}): Kept => ({
+  is: "kept",
+  hash: "a",
+  execType: "service",
+  enabled: true,
+  engineRestarts: false,
+  heldUntil: undefined,
+  obstacle: undefined,
+  ...change,
+});
+const running = (hash = "a", id = "1"): Found => ({ id, hash, is: "running" });
+const stopped = (hash = "a", id = "1"): Found => ({ id, hash, is: "stopped" });
+
+/** Events one after the other, each at its time. */
+function run(from: Standing, ...events: readonly (readonly [Event, number])[]) {
+  let standing = from;
+  const effects: Effect[] = [];
+  for (const [event, now] of events) {
+    const [next, more] = decide(standing, event, now);
+    standing = next;
+    effects.push(...more);
+  }
+  return { standing, effects };
+}
+const begun = (effects: readonly Effect[]): readonly Job[] =>
+  effects.flatMap((one) => (one.do === "begin" ? [one.job] : []));
+const failed = (number: number, found?: Found): Event => ({
+  is: "ended",
+  number,
+  result: { is: "failed", reason: "no such image", isEngine: false },
+  found,
+});
+const done = (number: number, found?: Found): Event => ({ is: "ended", number, result: { is: "done" }, found });
+
+describe("a service", () => {
+  test("that runs as wanted is left alone", () => {
+    const { standing, effects } = run(beginning(running(), undefined), [{ is: "wanted", goal: service() }, 0]);
+    expect(effects).toEqual([]);
+    expect(standsAt(standing, 0)).toEqual({ state: "running" });
+  });
+
+  test("that nobody has spoken of yet is left alone, whatever is seen of it", () => {
+    const { effects } = run(
+      beginning(running(), undefined),
+      [{ is: "found", found: running() }, 0],
+      [{ is: "tick" }, 1],
+    );
+    expect(effects).toEqual([]);
+  });
+
+  test("is tried again ever later after starts that failed, at once when its definition changes, and never when it is disabled", () => {
+    const first = run(beginning(undefined, undefined), [{ is: "wanted", goal: service() }, 0], [failed(1), 0]);
+    expect(standsAt(first.standing, 0)).toEqual({ state: "backoff", reason: "no such image" });
+    expect(wakeAt(first.standing, 0)).toBe(5000);
+    const second = run(first.standing, [{ is: "tick" }, 5000], [failed(2), 5000]);
+    expect(wakeAt(second.standing, 5000)).toBe(15_000);
+    expect(begun(run(second.standing, [{ is: "wanted", goal: service({ hash: "b" }) }, 6000]).effects)).toHaveLength(1);
+    const off = run(
+      second.standing,
+      [{ is: "wanted", goal: service({ enabled: false }) }, 6000],
+      [{ is: "tick" }, 15_000],
+    );
+    expect(off.effects).toEqual([]);
+    expect(standsAt(off.standing, 15_000)).toEqual({ state: "idle" });
+  });
+
+  test("keeps running as it is while its successor cannot be had", () => {
+    const { standing } = run(
+      beginning(running("old"), undefined),
+      [{ is: "wanted", goal: service() }, 0],
+      [failed(1, running("old")), 10],
+    );
+    expect(standsAt(standing, 10)).toEqual({ state: "running", reason: "no such image" });
+  });
+
+  test("has its pull cancelled by what disables it, and its start not by what only changes it", () => {
+    const pulling = run(beginning(undefined, undefined), [{ is: "wanted", goal: service() }, 0]);
+    expect(run(pulling.standing, [{ is: "wanted", goal: service({ enabled: false }) }, 1]).effects).toEqual([
+      { do: "cancel", number: 1 },
+    ]);
+    const creating = run(pulling.standing, [{ is: "phase", number: 1, phase: "creating" }, 1]);
+    expect(run(creating.standing, [{ is: "wanted", goal: service({ hash: "b" }) }, 2]).effects).toEqual([]);
+    expect(run(creating.standing, [{ is: "asked", to: "stop" }, 2]).effects).toContainEqual({
+      do: "cancel",
+      number: 1,
+    });
+  });
+
+  test("that ends by itself begins again without asking a registry, sooner than one that could not begin", () => {
+    const up = run(beginning(undefined, undefined), [{ is: "wanted", goal: service() }, 0], [done(1, running()), 0]);
+    const ended = run(up.standing, [{ is: "exited", found: stopped(), code: 3 }, 20_000]);
+    expect(standsAt(ended.standing, 20_000)).toEqual({ state: "backoff", reason: "it ended with exit code 3" });
+    expect(wakeAt(ended.standing, 20_000)).toBe(20_100);
+    const [again] = begun(run(ended.standing, [{ is: "tick" }, 20_100]).effects);
+    expect(again).toMatchObject({ kind: "start", isCrash: true });
+  });
+
+  test("that ends before anybody has looked waits as one that ends", () => {
+    const { standing, effects } = run(
+      beginning(undefined, undefined),
+      [{ is: "wanted", goal: service() }, 0],
+      [done(1, { ...stopped(), exitCode: 1 }), 5],
+    );
+    expect(begun(effects)).toHaveLength(1);
+    expect(standing).toMatchObject({ exits: 1, lastExitCode: 1, retry: { at: 105, after: "crash" } });
+  });
+
+  test("is the engine's to start again where it does so, and is stopped there when it is disabled meanwhile", () => {
+    const goal = service({ engineRestarts: true });
+    const crashed = run(
+      beginning(running(), undefined),
+      [{ is: "wanted", goal }, 0],
+      [{ is: "exited", found: stopped(), code: 1 }, 50],
+      [{ is: "tick" }, 1000],
+    );
+    expect(crashed.effects).toEqual([]);
+    expect(crashed.standing.exits).toBe(1);
+    const off = run(crashed.standing, [{ is: "wanted", goal: { ...goal, enabled: false } }, 1000]);
+    expect(begun(off.effects)).toMatchObject([{ kind: "stop" }]);
+    const back = run(crashed.standing, [{ is: "found", found: running() }, 1000]);
+    expect(standsAt(back.standing, 1000)).toEqual({ state: "running" });
+  });
+
+  test("stopped at the engine stays so, and started there goes on", () => {
+    const up = run(beginning(running(), undefined), [{ is: "wanted", goal: service() }, 0]).standing;
+    const off = run(up, [{ is: "exited", found: stopped(), code: 0 }, 1], [{ is: "stopped-outside", id: "1" }, 1]);
+    expect(off.effects).toEqual([{ do: "note-by-hand", hash: "a" }]);
+    expect(run(off.standing, [{ is: "tick" }, 1e6]).effects).toEqual([]);
+    const on = run(off.standing, [{ is: "found", found: running() }, 2]);
+    expect(on.effects).toEqual([{ do: "note-by-hand", hash: undefined }]);
+  });
+
+  test("that is gone waits for a pass to bring it back", () => {
+    const up = run(beginning(running(), undefined), [{ is: "wanted", goal: service() }, 0]).standing;
+    const gone = run(up, [{ is: "found", found: undefined }, 1], [{ is: "tick" }, 2]);
+    expect(gone.effects).toEqual([]);
+    expect(gone.standing.isLost).toBe(true);
+    expect(begun(run(gone.standing, [{ is: "wanted", goal: service() }, 3]).effects)).toHaveLength(1);
+  });
+
+  test("that is held starts when its time has come, and at once by hand", () => {
+    const held = run(beginning(undefined, undefined), [{ is: "wanted", goal: service({ heldUntil: 75_000 }) }, 0]);
+    expect(held.effects).toEqual([]);
+    expect(wakeAt(held.standing, 0)).toBe(75_000);
+    expect(begun(run(held.standing, [{ is: "tick" }, 75_000]).effects)).toHaveLength(1);
+    expect(begun(run(held.standing, [{ is: "asked", to: "start" }, 1]).effects)).toHaveLength(1);
+  });
+
+  test("whose start failed since the engine was away is tried as soon as it is well", () => {
+    const away: Event = {
+      is: "ended",
+      number: 1,
+      result: { is: "failed", reason: "no socket", isEngine: true },
+      found: undefined,
+    };
+    const { standing } = run(beginning(undefined, undefined), [{ is: "wanted", goal: service() }, 0], [away, 0]);
+    expect(begun(run(standing, [{ is: "engine-well" }, 10]).effects)).toHaveLength(1);
+  });
+});
+
+test("a run on demand that cannot be started is not tried again by itself", () => {
+  const goal = service({ execType: "onDemand" });
+  const { standing, effects } = run(
+    beginning(undefined, undefined),
+    [{ is: "wanted", goal }, 0],
+    [{ is: "asked", to: "start" }, 1],
+    [failed(1), 2],
+    [{ is: "tick" }, 1e7],
+  );
+  expect(begun(effects)).toHaveLength(1);
+  expect(standing.lastFailure).toBe("no such image");
+});
+
+test("a recurring run that is due while another is on is skipped", () => {
+  const goal = service({ execType: "recurring" });
+  const on = run(
+    beginning(undefined, undefined),
+    [{ is: "wanted", goal }, 0],
+    [{ is: "due" }, 1],
+    [done(1, running()), 2],
+  );
+  const { effects } = run(
+    on.standing,
+    [{ is: "due" }, 3],
+    [{ is: "exited", found: stopped(), code: 0 }, 4],
+    [{ is: "tick" }, 5],
+  );
+  expect(effects).toEqual([]);
+});
+
+/** An engine of one definition that does what a job says, or fails, whenever it is told to go on. */
+const commands = fc.oneof(
+  fc.record({
+    is: fc.constant("wanted"),
+    hash: fc.constantFrom("a", "b"),
+    enabled: fc.boolean(),
+    type: fc.constantFrom("service", "recurring", "onDemand"),
+    engineRestarts: fc.boolean(),
+  }),
+  fc.record({ is: fc.constantFrom("suspended", "gone") }),
+  fc.record({ is: fc.constant("asked"), to: fc.constantFrom("start", "stop", "restart") }),
+  fc.record({ is: fc.constant("due") }),
+  fc.record({ is: fc.constant("work"), fails: fc.boolean() }),
+  fc.record({ is: fc.constantFrom("exit", "removed", "stopped-outside", "wait", "creating") }),
+);
+
+test("whatever happens in whatever order: one thing at a time, nothing starts that must not, and what runs is what is wanted in the end", () => {
+  fc.assert(
+    fc.property(fc.array(commands, { maxLength: 40 }), (list) => {
+      let standing = beginning(undefined, undefined);
+      let now = 0;
+      let job: Job | undefined;
+      let isCancelled = false;
+      let found: Found | undefined;
+      let count = 0;
+      const take = (event: Event): void => {
+        const [next, effects] = decide(standing, event, now);
+        standing = next;
+        for (const effect of effects) {
+          if (effect.do === "cancel") isCancelled = effect.number === job?.number;
+          if (effect.do !== "begin") continue;
+          expect(job).toBe(undefined);
+          job = effect.job;
+          isCancelled = false;
+          const { goal, byHand } = standing;
+          if (job.kind !== "start" && job.kind !== "restart") continue;
+          if (goal.is !== "kept") throw new Error(`${goal.is} was started`);
+          expect(goal.enabled).toBe(true);
+          if (goal.execType === "service") expect(byHand).not.toBe(goal.hash);
+        }
+      };
+      const finish = (fails: boolean): void => {
+        if (job === undefined) return;
+        const { kind, number, hash = "" } = job;
+        const result = isCancelled
+          ? ({ is: "cancelled" } as const)
+          : fails
+            ? ({ is: "failed", reason: "x", isEngine: false } as const)
+            : ({ is: "done" } as const);
+        if (result.is === "done") {
+          if (kind === "start" || kind === "restart") found = { id: String((count += 1)), hash, is: "running" };
+          else if (kind === "stop" && found !== undefined) found = { ...found, is: "stopped" };
+          else if (kind === "remove") found = undefined;
+        }
+        job = undefined;
+        take({ is: "ended", number, result, found });
+      };
+      for (const one of list) {
+        now += 10;
+        switch (one.is) {
+          case "wanted":
+            if (!("hash" in one)) break;
+            take({
+              is: "wanted",
+              goal: service({
+                hash: one.hash,
+                enabled: one.enabled,
+                execType: one.type,
+                engineRestarts: one.engineRestarts,
+              }),
+            });
+            break;
+          case "suspended":
+          case "gone":
+            take({ is: "wanted", goal: { is: one.is } });
+            break;
+          case "asked":
+            if ("to" in one) take({ is: "asked", to: one.to as "start" });
+            break;
+          case "due":
+            take({ is: "due" });
+            break;
+          case "work":
+            finish("fails" in one && one.fails);
+            break;
+          case "creating":
+            if (job?.kind === "start") take({ is: "phase", number: job.number, phase: "creating" });
+            break;
+          case "exit":
+            if (found?.is !== "running" || job !== undefined) break;
+            found = { ...found, is: "stopped" };
+            take({ is: "exited", found, code: 1 });
+            break;
+          case "stopped-outside":
+            if (found?.is !== "running" || job !== undefined) break;
+            found = { ...found, is: "stopped" };
+            take({ is: "exited", found, code: 0 });
+            take({ is: "stopped-outside", id: found.id });
+            break;
+          case "removed":
+            if (job !== undefined) break;
+            found = undefined;
+            take({ is: "found", found });
+            break;
+          default:
+            now += 700_000;
+            take({ is: "tick" });
+        }
+      }
+      // And when everything works from here on, it comes to rest where it is wanted.
+      for (let turn = 0; turn < 20; turn += 1) {
+        finish(false);
+        now = wakeAt(standing, now) ?? now;
+        take({ is: "tick" });
+      }
+      expect(job).toBe(undefined);
+      const { goal, byHand, isLost } = standing;
+      if (goal.is === "suspended" || (goal.is === "kept" && !goal.enabled))
+        expect(isBusy({ ...standing, found })).toBe(false);
+      if (goal.is === "kept" && goal.enabled && goal.execType === "service" && !isLost) {
+        expect(found?.is === "running" && found.hash === goal.hash).toBe(byHand !== goal.hash);
+      }
+    }),
+    { numRuns: 2000 },
+  );
+});

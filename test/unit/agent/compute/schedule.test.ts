@@ -1,0 +1,51 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { crashDelay, crashesAfter, failureDelay } from "../../../../src/agent/compute/backoff.ts";
+import { rateTimetable, timetable } from "../../../../src/agent/compute/schedule.ts";
+
+const at = (text: string): number => Date.parse(`${text}Z`);
+
+test.each([
+  ["*/15 * * * *", "2026-03-01T10:07:30", "2026-03-01T10:15:00"],
+  ["*/15 * * * *", "2026-03-01T10:15:00", "2026-03-01T10:30:00"],
+  ["0 3 * * *", "2026-12-31T03:00:00", "2027-01-01T03:00:00"],
+  ["30 2 29 2 *", "2026-01-01T00:00:00", "2028-02-29T02:30:00"],
+  ["0 0 * * 7", "2026-03-02T00:00:00", "2026-03-08T00:00:00"],
+  ["0 0 * * sun", "2026-03-02T00:00:00", "2026-03-08T00:00:00"],
+  // Either of the two days is enough when both are said.
+  ["0 0 13 * 5", "2026-03-02T00:00:00", "2026-03-06T00:00:00"],
+  ["0 0 13 * 5", "2026-04-11T00:00:00", "2026-04-13T00:00:00"],
+  ["0 0 */2 * 1", "2026-03-02T00:00:00", "2026-03-09T00:00:00"],
+])("%s after %s is %s", async (text, after, expected) => {
+  expect((await timetable({ kind: "cron", text })).next(at(after))).toBe(at(expected));
+});
+
+test("what was missed of a cron is not made up for", async () => {
+  const daily = await timetable({ kind: "cron", text: "0 3 * * *" });
+  expect(daily.resume(at("2026-03-01T03:00:00"), at("2026-03-05T12:00:00"))).toBe(at("2026-03-06T03:00:00"));
+});
+
+test.each(["nonsense", "0 0 L * *", "61 * * * *"])("%s is refused", async (text) => {
+  await expect(timetable({ kind: "cron", text })).rejects.toThrow();
+});
+
+test("a rate begins one interval from now, goes on in step, and makes up for nothing", () => {
+  const hourly = rateTimetable(3_600_000);
+  expect(hourly.next(1000)).toBe(3_601_000);
+  expect(hourly.resume(5000, 4000)).toBe(5000);
+  fc.assert(
+    fc.property(fc.integer({ min: 1000, max: 1e9 }), fc.nat(1e12), fc.nat(1e12), (everyMs, planned, now) => {
+      const next = rateTimetable(everyMs).resume(planned, now) ?? 0;
+      expect(next).toBeGreaterThan(now);
+      expect(next).toBeLessThanOrEqual(now + everyMs);
+      if (planned <= now) expect((next - planned) % everyMs).toBe(0);
+    }),
+  );
+});
+
+test("waits double up to their caps", () => {
+  expect([1, 2, 3, 10, 11, 1000].map(crashDelay)).toEqual([100, 200, 400, 51_200, 60_000, 60_000]);
+  expect([1, 2, 7, 8, 1000].map(failureDelay)).toEqual([5000, 10_000, 320_000, 600_000, 600_000]);
+  expect(crashesAfter(5, 9999)).toBe(6);
+  expect(crashesAfter(5, 10_000)).toBe(1);
+});
