@@ -61,7 +61,14 @@ export class ImageCleaner {
       ids: new Set(containers.map(({ imageId }) => imageId)),
     };
     for (const { id, reference } of unusedImages(ledger.images.values(), images, used, clock.now())) {
-      await engine.removeImage(id, signal);
+      try {
+        await engine.removeImage(id, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        // Others may go all the same.
+        log.warn({ image: reference, err: toError(error) }, "an unused image stays");
+        continue;
+      }
       ledger.dropImage(id);
       log.info({ image: reference }, "an unused image was removed");
       if (!isShort(space(root))) return;

@@ -11,8 +11,8 @@ export function isShort(space: DiskSpace | undefined): boolean {
 }
 
 /**
- * The images that may go, oldest use first: fetched by this node, in the engine still, of no definition and no container, and unused
- * for a day. Pure.
+ * The images that may go, oldest use first: fetched by this node, in the engine still, of no definition and no container, unused for a
+ * day, and named by nobody else. Pure.
  */
 export function unusedImages(
   rows: Iterable<ImageRow>,
@@ -22,9 +22,11 @@ export function unusedImages(
 ): readonly ImageRow[] {
   const there = new Map(images.map((image) => [image.id, image]));
   return [...rows]
-    .filter(({ id, usedAt }) => {
+    .filter(({ id, reference, usedAt }) => {
       const image = there.get(id);
       if (image === undefined || used.ids.has(id) || now - usedAt < MIN_AGE_MS) return false;
+      // With an image all its tags go.
+      if (image.tags.some((tag) => tag !== reference)) return false;
       return ![...image.tags, ...image.digests].some((name) => used.references.has(name));
     })
     .toSorted((one, other) => one.usedAt - other.usedAt);

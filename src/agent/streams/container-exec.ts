@@ -74,8 +74,8 @@ class OpenTerminal implements OpenedStream {
         void this.#resize();
         return;
       case "close":
-        // In its place behind what was typed before.
-        link.push(END_OF_TRANSMISSION);
+        // In its place behind what was typed before; whoever says it without end is not listened to without end.
+        if (link.readableLength < link.readableHighWaterMark) link.push(END_OF_TRANSMISSION);
     }
   }
 

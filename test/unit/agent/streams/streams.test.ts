@@ -3,6 +3,7 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { containerExec } from "../../../../src/agent/streams/container-exec.ts";
 import type { OpenedStream, StreamKind } from "../../../../src/agent/streams/kind.ts";
+import { StreamLink } from "../../../../src/agent/streams/stream-link.ts";
 import { Streams } from "../../../../src/agent/streams/streams.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { framedStream, type FrameEnd } from "../../../../src/host/frame-socket.ts";
@@ -124,6 +125,16 @@ test("what does not open in time is given up, and what has opened is not", async
   await failed;
   expect(signals.map(({ aborted }) => aborted)).toEqual([false, true]);
   await opened.discard();
+});
+
+test("goodbyes without end fill no memory", async () => {
+  const { compute } = setUp();
+  const opened = await containerExec(() => compute).open({ container: "web" }, never);
+  const link = new StreamLink({ socket: otherSide().here, clock: systemClock(), onCommand: () => undefined });
+  for (let i = 0; i < 200_000; i += 1) opened.command({ type: "close" }, link);
+  expect(link.readableLength).toBe(link.readableHighWaterMark);
+  link.destroy();
+  await opened.close();
 });
 
 test("an hour without a byte ends it with a reason, and pings do not count", async () => {
