@@ -1,5 +1,6 @@
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import type { Bench } from "./bench.ts";
 import { startCompose, type Cost } from "./containers/compose.ts";
 import { startBenchNode, type BenchNode } from "./containers/node.ts";
@@ -7,13 +8,14 @@ import { median, skip, type Figure } from "./figures.ts";
 import { activityOf, fingerprint, memoryOf } from "./processes.ts";
 import { delay } from "./programs.ts";
 
+const run = promisify(execFile);
 const MB = 1e6;
 const SET = 20;
 const MANY = 100;
-const ROUNDS = 9;
+const ROUNDS = 5;
 const PASSES = 10;
 /** After its start an agent collects garbage once; what follows a start is over by then. */
-const SETTLE_MS = 75_000;
+const SETTLE_MS = 30_000;
 const DOCKER = "/usr/bin/docker";
 const TOOLS = ["dockerd", "docker-registry", "docker-compose", DOCKER];
 
@@ -55,9 +57,9 @@ async function beginnings(node: BenchNode): Promise<readonly Figure[]> {
   const { stage, image } = node;
   const ours: number[] = [];
   const byHand: number[] = [];
-  const [network = ""] = networksOf(stage.engine.socketPath);
   for (let round = 0; round <= ROUNDS; round += 1) {
     const ms = await node.add(`one-${round}`);
+    const network = await networkOf(stage.engine.socketPath);
     const begun = performance.now();
     const settings = [
       "--network",
@@ -69,13 +71,13 @@ async function beginnings(node: BenchNode): Promise<readonly Figure[]> {
       "--log-driver",
       "local",
     ];
-    docker(stage.engine.socketPath, "run", "--detach", "--name", `hand-${round}`, ...settings, image);
+    await docker(stage.engine.socketPath, "run", "--detach", "--name", `hand-${round}`, ...settings, image);
     const handMs = performance.now() - begun;
     if (round > 0) {
       ours.push(ms);
       byHand.push(handMs);
     }
-    docker(stage.engine.socketPath, "rm", "--force", `hand-${round}`);
+    await docker(stage.engine.socketPath, "rm", "--force", `hand-${round}`);
     await stage.remove(`one-${round}`);
     await stage.untilGone(`one-${round}`);
   }
@@ -91,14 +93,15 @@ async function beginnings(node: BenchNode): Promise<readonly Figure[]> {
   ];
 }
 
-function docker(socketPath: string, ...args: readonly string[]): string {
-  return execFileSync(DOCKER, ["--host", `unix://${socketPath}`, ...args], { encoding: "utf8" });
+async function docker(socketPath: string, ...args: readonly string[]): Promise<string> {
+  return (await run(DOCKER, ["--host", `unix://${socketPath}`, ...args])).stdout;
 }
 
-const networksOf = (socketPath: string): readonly string[] =>
-  docker(socketPath, "network", "ls", "--filter", "label=io.holdfast.owner", "--format", "{{.Name}}")
-    .trim()
-    .split("\n");
+/** The node's own network of containers. */
+async function networkOf(socketPath: string): Promise<string> {
+  const all = await docker(socketPath, "network", "ls", "--filter", "name=holdfast-", "--format", "{{.Name}}");
+  return all.split("\n")[0] ?? "";
+}
 
 async function besideCompose(node: BenchNode, dir: string): Promise<readonly Figure[]> {
   const grown = await node.grow(0, SET);

@@ -87,7 +87,7 @@ test("limits that contradict each other, are absurd or unknown: refused by the A
     expect({ status, body, definition }).toMatchObject({ status: 422 });
     expect(body).toEqual(expect.arrayContaining([expect.stringMatching(reason)]));
   }
-  for (const name of ["tg-ping", "container-exec", "node-reboot"]) {
+  for (const name of ["tg-ping", "container-status", "container-exec", "node-reboot"]) {
     const { status, body } = await stage.put(name);
     expect({ name, status }).toEqual({ name, status: 422 });
     expect(body).toEqual([expect.stringMatching(/^name: /)]);
