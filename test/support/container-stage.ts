@@ -149,10 +149,9 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
     const programs = starter(dir);
     ending.push(() => programs.end());
     const startController = async (): Promise<void> => {
-      programs.start("controller", [
-        ...[process.execPath, ...FLAGS, BUNDLE, "controller", "--listen", `127.0.0.1:${port}`, "--data", data],
-        ...["--domain", NAMESPACE, "--registry", `http://${registryHost}`, "--registry-host", registryHost],
-      ]);
+      const served = ["controller", "--listen", `127.0.0.1:${port}`, "--data", data];
+      const about = ["--domain", NAMESPACE, "--registry", `http://${registryHost}`, "--registry-host", registryHost];
+      programs.start("controller", [process.execPath, ...FLAGS, BUNDLE, ...served, ...about]);
       await waitFor("the controller answers", async () => (await exchange(url, "GET", "/healthz", "")).status === 200);
     };
     await startController();
