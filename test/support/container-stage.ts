@@ -1,18 +1,18 @@
-import { execFileSync, spawn, spawnSync, type ChildProcess } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, mkdtempSync, openSync, closeSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { request } from "node:http";
-import { createServer, connect, type Socket } from "node:net";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { json, text } from "node:stream/consumers";
-import { deathTie } from "../../src/host/death-tie.ts";
-import { SEARCH_PATH } from "../../src/host/exec.ts";
+import { text } from "node:stream/consumers";
 import { WhyReport } from "../../src/protocol/reconcile.ts";
 import { startEngine, type EngineOptions, type TestEngine } from "./docker-engine.ts";
 import { startEngineProxy, type EngineProxy } from "./engine-proxy.ts";
 import { authHeader } from "../../src/host/engine/pull.ts";
 import { imageTar, type ImageOptions } from "./images.ts";
+import { exchange, readLocal, type Answer } from "./exchange.ts";
+import { leadPorts } from "./led-ports.ts";
+import { namedPrograms } from "./named-programs.ts";
 import { waitFor } from "./wait-for.ts";
 
 export interface ContainerStageOptions {
@@ -50,11 +50,6 @@ export interface Inspected {
   };
   readonly Config: { readonly Image: string; readonly Labels: Readonly<Record<string, string>> };
   readonly HostConfig: Readonly<Record<string, unknown>>;
-}
-
-export interface Answer {
-  readonly status: number;
-  readonly body: unknown;
 }
 
 /**
@@ -144,9 +139,9 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
     const proxy = await startEngineProxy(join(dir, "p.sock"), engine.socketPath);
     ending.push(() => proxy.close());
     if (options.hasEngine === false) await proxy.close();
-    ending.push(await lead(dir, engine, [port, registryPort]));
+    ending.push(await leadPorts(dir, engine, [port, registryPort]));
 
-    const programs = starter(dir);
+    const programs = namedPrograms(dir);
     ending.push(() => programs.end());
     const startController = async (): Promise<void> => {
       const served = ["controller", "--listen", `127.0.0.1:${port}`, "--data", data];
@@ -336,78 +331,6 @@ async function registered(
   });
 }
 
-/** From these ports of the engine's loopback to those of ours. Gives what ends it. */
-async function lead(dir: string, engine: TestEngine, ports: readonly number[]): Promise<() => Promise<void>> {
-  const ends = await Promise.all(ports.map((port) => leadOne(join(dir, `${port}.sock`), engine, port)));
-  return async () => void (await Promise.all(ends.map((end) => end())));
-}
-
-async function leadOne(path: string, engine: TestEngine, port: number): Promise<() => Promise<void>> {
-  const sockets = new Set<Socket>();
-  const outside = createServer((inner) => {
-    const outer = connect(port, "127.0.0.1");
-    for (const socket of [inner, outer]) {
-      sockets.add(socket);
-      socket.on("error", () => [inner, outer].map((one) => one.destroy()));
-      socket.once("close", () => sockets.delete(socket));
-    }
-    inner.pipe(outer).pipe(inner);
-  });
-  await new Promise<void>((resolve) => outside.listen(path, resolve));
-  const script = `
-    const { createServer, connect } = require("node:net");
-    createServer((socket) => {
-      const out = connect(${JSON.stringify(path)}).on("error", () => socket.destroy());
-      socket.on("error", () => out.destroy()).pipe(out).pipe(socket);
-    }).listen(${port}, "127.0.0.1", () => console.log("ready"));`;
-  const tied = deathTie(SEARCH_PATH)({ file: process.execPath, args: ["-e", script] });
-  const [command = "", ...args] = [...engine.within, tied.file, ...tied.args];
-  const child = spawn(command, args, { stdio: ["ignore", "pipe", "inherit"] });
-  await new Promise((resolve, reject) => {
-    child.stdout.once("data", resolve);
-    child.once("error", reject);
-  });
-  return async () => {
-    child.kill("SIGKILL");
-    for (const socket of sockets) socket.destroy();
-    await new Promise((resolve) => outside.close(resolve));
-  };
-}
-
-/** Programs by name, each with its output in `<name>.log`. */
-function starter(dir: string) {
-  const running = new Map<string, { readonly child: ChildProcess; readonly gone: Promise<void> }>();
-  const endOne = async (name: string, signal: NodeJS.Signals): Promise<void> => {
-    const one = running.get(name);
-    one?.child.kill(signal);
-    await one?.gone;
-  };
-  return {
-    start(name: string, commandLine: readonly string[]): ChildProcess {
-      const out = openSync(join(dir, `${name}.log`), "a");
-      const at = commandLine.indexOf(process.execPath);
-      const [place, own] = at > 0 ? [commandLine.slice(0, at), commandLine.slice(at)] : [[], commandLine];
-      const tied = deathTie(SEARCH_PATH)({ file: own[0] ?? "", args: own.slice(1) });
-      const [command = "", ...args] = [...place, tied.file, ...tied.args];
-      const child = spawn(command, args, { stdio: ["ignore", out, out] });
-      closeSync(out);
-      const gone = new Promise<void>((resolve) => {
-        child.once("exit", () => {
-          if (running.get(name)?.child === child) running.delete(name);
-          resolve();
-        });
-      });
-      running.set(name, { child, gone });
-      return child;
-    },
-    pid: (name: string): number => running.get(name)?.child.pid ?? 0,
-    endOne,
-    async end(): Promise<void> {
-      for (const name of ["agent", "registry", "controller"]) await endOne(name, "SIGKILL");
-    },
-  };
-}
-
 function registryConfig(dir: string, host: string, realm: string, certificate: string): string {
   return [
     "version: 0.1",
@@ -429,35 +352,6 @@ async function emptied(engine: TestEngine): Promise<void> {
   if (engine.pid === 0) await engine.start();
   const { body } = await engine.call("GET", "/containers/json?all=1");
   for (const { Id } of body as Listed[]) await engine.call("DELETE", `/containers/${Id}?force=1`);
-}
-
-function exchange(url: string, method: string, path: string, authorization: string, body?: unknown): Promise<Answer> {
-  const type = body === undefined ? {} : { "content-type": "application/json" };
-  return new Promise((resolve, reject) => {
-    const outgoing = request(
-      `${url}${path}`,
-      { method, agent: false, headers: { authorization, ...type } },
-      (answer) => {
-        const isJson = answer.headers["content-type"]?.includes("json") === true;
-        const status = answer.statusCode ?? 0;
-        text(answer).then((got) => {
-          const value: unknown = isJson ? JSON.parse(got) : got;
-          resolve({ status, body: value });
-        }, reject);
-      },
-    );
-    outgoing.once("error", reject).end(body === undefined ? undefined : JSON.stringify(body));
-  });
-}
-
-function readLocal(runDir: string, path: string): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    request({ socketPath: join(runDir, "agent.sock"), path, agent: false }, (response) => {
-      json(response).then(resolve, reject);
-    })
-      .once("error", reject)
-      .end();
-  });
 }
 
 async function freePort(): Promise<number> {
