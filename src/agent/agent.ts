@@ -71,10 +71,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   // What was last good.
   const identity = identityFiles(files, settings.stateDir);
   const documents = await DesiredDocuments.load(files, settings.stateDir);
-  const lastGood = await readLastGood(state, identity);
+  const lastGood = await readLastGood(files, settings.stateDir, state, identity);
   // A database that was damaged has been begun anew by now.
   if (isPersistent) faults.mended(`${settings.stateDir}/state.db`);
   faults.addDamage(settings.stateDir, [...documents.damage, ...lastGood.damage]);
+  faults.foresee(settings.stateDir, lastGood.foreseen);
   const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
   const bootId = knownBootId ?? crypto.randomUUID();
 
