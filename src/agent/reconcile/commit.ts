@@ -131,8 +131,7 @@ export class Commit {
 
   /** Notes what the machine has without a change: it was there already. */
   async adopt(section: string, raw: unknown): Promise<void> {
-    if (this.window !== undefined || this.isProven(section, raw)) return;
-    await this.#proven.adopt(section, raw);
+    if (this.window === undefined) await this.#proven.adopt(section, raw);
   }
 
   /**

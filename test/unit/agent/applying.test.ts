@@ -205,6 +205,28 @@ test("a network that was tried and kept gives way when the control plane changes
   expect(Object.fromEntries(machine.values)).toEqual({ a: "again" });
 });
 
+test.each([
+  ["the same as was kept", { a: "tried" }],
+  ["what takes no step from there", { a: "tried", b: 7 }],
+])("a network that was kept does not come back once the control plane has set %s", async (_what, same) => {
+  const machine = new MemoryMachine();
+  const network = reconciler(modelSection(machine, { name: "network", isGuarded: () => true }));
+  const { applying, documents } = rig([], [network]);
+  const put = async (version: number, config: Config): Promise<void> => {
+    documents.current = desiredOf(version, config);
+    applying.apply();
+    await applying.engine.idle();
+  };
+  await put(1, { network: { a: "1" } });
+  await applying.tryNetwork({ network: { a: "tried" }, minutes: 10 }, new AbortController().signal);
+  await applying.keepNetwork();
+  await put(2, { network: same });
+  expect(Object.fromEntries(machine.values)).toEqual({ a: "tried" });
+  await put(3, { network: { a: "1" } });
+  expect(Object.fromEntries(machine.values)).toEqual({ a: "1" });
+  expect(applying.network()).not.toHaveProperty("kept");
+});
+
 test("a cluster's configuration is merged in, and is gone when the cluster is left", async () => {
   const { applying, machine, documents } = rig();
   documents.current = desiredOf(1, { core: { a: "own", b: "own" } }, { core: { a: "theirs" }, snmp: {} });
