@@ -71,6 +71,13 @@ export class ScriptedProver implements Prover {
     return new Promise((resolve) => signal.addEventListener("abort", () => resolve(this.unreached), { once: true }));
   }
 
+  /** What the control plane says of itself. */
+  serving: number | undefined;
+
+  servingMs(): Promise<number | undefined> {
+    return Promise.resolve(this.serving);
+  }
+
   controlPlane(): Promise<Unreached | undefined> {
     return Promise.resolve(this.afterRestore);
   }

@@ -57,6 +57,8 @@ export class Withholding {
   #judging: Promise<void> | undefined;
   readonly #ending = new AbortController();
   #takeBack = (): void => undefined;
+  /** When the last change was taken back (monotonic). */
+  #notedAt = 0;
 
   constructor(options: WithholdingOptions) {
     this.#options = options;
@@ -84,6 +86,7 @@ export class Withholding {
     const before = this.#held;
     const isAgain = before !== undefined && isSameGuards(before.guards, guards);
     const attempts = (isAgain ? before.attempts : 0) + 1;
+    this.#notedAt = this.#options.clock.elapsed();
     this.#isReleased = last.code === "step-failed" && attempts < MAX_ATTEMPTS;
     await this.#keep({ guards, last, attempts, is: "waiting" });
     if (!this.#isReleased) this.#reconsiderLater();
@@ -137,11 +140,21 @@ export class Withholding {
     const until = clock.elapsed() + PROMPT_MS;
     for (;;) {
       const unreached = await this.#missed(gateways);
-      if (unreached === undefined) return this.#refuse(held);
+      if (unreached === undefined) return (await this.#wasAbsent(held)) ? undefined : this.#refuse(held);
       log.info({ target: unreached.target, reason: unreached.message }, "not reached after the restore either");
       if (clock.elapsed() >= until) return;
       await clock.sleep(PROMPT_EVERY_MS, this.#ending.signal);
     }
+  }
+
+  /** Whether the control plane says that it was not there itself all the while; that is believed as often as a change is tried. */
+  async #wasAbsent({ last: { silentMs }, attempts }: Withheld): Promise<boolean> {
+    if (silentMs === undefined || attempts >= MAX_ATTEMPTS) return false;
+    const { prover, clock, log } = this.#options;
+    const servingMs = await prover.servingMs(this.#ending.signal);
+    if (servingMs === undefined || servingMs >= silentMs + (clock.elapsed() - this.#notedAt)) return false;
+    log.info({ servingMs }, "the control plane began anew while the change was tried");
+    return true;
   }
 
   /** Who is not reached over what was restored: the control plane, or whichever gateways alone were missed. */
