@@ -148,7 +148,7 @@ function ruleWords(rule: RuleTarget): readonly string[] {
 const hex = (value: number): string => `0x${value.toString(16)}`;
 
 /** A batch splits lines at spaces, and quotes, backslashes and `#` mean something in it. */
-function word(text: string): string {
+export function word(text: string): string {
   if (/^[^\s"'#\\]+$/u.test(text) && !/\p{Cc}/u.test(text)) return text;
   const message = `ip-batch cannot take the name ${JSON.stringify(text)}`;
   throw new HostError("bad-name", message, { details: { name: text } });
