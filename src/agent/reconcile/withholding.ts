@@ -57,6 +57,8 @@ export class Withholding {
   #judging: Promise<void> | undefined;
   readonly #ending = new AbortController();
   #takeBack = (): void => undefined;
+  /** It is being taken back: a session that opens meanwhile says nothing yet. */
+  #isToBeJudged = false;
   /** When the last change was taken back (monotonic). */
   #notedAt = 0;
 
@@ -86,6 +88,7 @@ export class Withholding {
     const before = this.#held;
     const isAgain = before !== undefined && isSameGuards(before.guards, guards);
     const attempts = (isAgain ? before.attempts : 0) + 1;
+    this.#isToBeJudged = last.by === "agent" && last.code === "not-proven";
     this.#notedAt = this.#options.clock.elapsed();
     this.#isReleased = last.code === "step-failed" && attempts < MAX_ATTEMPTS;
     await this.#keep({ guards, last, attempts, is: "waiting" });
@@ -94,6 +97,7 @@ export class Withholding {
 
   /** Decides about what was taken back a moment ago, as far as that can be decided. */
   judge(): void {
+    this.#isToBeJudged = false;
     const held = this.#held;
     if (held === undefined || this.#isReleased || held.is === "refused" || this.#judging !== undefined) return;
     const { code } = held.last;
@@ -104,6 +108,7 @@ export class Withholding {
   /** There is a session, over the restored configuration: what waited for it is tried again, unless it was tried often. */
   sessionOpened(): void {
     const held = this.#held;
+    if (this.#isToBeJudged) return;
     if (held === undefined || this.#isReleased || held.is === "refused" || this.#judging !== undefined) return;
     const { code, mode, evidence, wasTried = false } = held.last;
     // Cut short after nobody was reached, it is judged by that.
@@ -195,6 +200,7 @@ export class Withholding {
     this.#takeBack();
     this.#takeBack = this.#options.clock.after(RECONSIDER_MS, () => {
       this.#reconsiderLater();
+      this.#isToBeJudged = false;
       if (this.#options.prover.before().session) this.sessionOpened();
     });
   }

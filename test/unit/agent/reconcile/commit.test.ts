@@ -175,6 +175,18 @@ describe("a change for good", () => {
     }
   });
 
+  test("is not tried again by a session that opens while it is being taken back", async () => {
+    const one = await proven();
+    one.prover.unreached = NOBODY;
+    const wanted = one.want({ model: { a: "new" } });
+    await one.until("new");
+    one.machine.after = () => one.commit.sessionOpened();
+    await one.until("old");
+    await wanted;
+    await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
+    expect([one.a(), one.takenBack.length]).toEqual(["old", 1]);
+  });
+
   test("that was silent with its control plane is in force once that is back", async () => {
     const one = await proven();
     one.prover.unreached = NOBODY;
