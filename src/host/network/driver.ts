@@ -15,6 +15,7 @@ import { LinkSpeed } from "./link-speed.ts";
 import { addressLabel, addressOfLine } from "./lines.ts";
 import { NameServers } from "./name-servers.ts";
 import { OUR_PROTOCOL, type AddressState, type NeighbourState, type NetworkState } from "./state.ts";
+import { readTable, type ReadTable } from "./table-dump.ts";
 import { readSysctls, writeSysctl } from "./sysctls.ts";
 import { refusal, toolRunner } from "./tool.ts";
 
@@ -23,7 +24,7 @@ export interface NetworkDriver {
   /** What the machine can do; tried once, in a scratch namespace. */
   features(signal: AbortSignal): Promise<NetworkFeatures>;
   /**
-   * Reads everything, in two processes.
+   * Reads everything, in one process; in two where the kernel cannot be asked for the firewall.
    * @throws {HostError} `tool-missing` without ip(8), `bad-output`, `too-much-output`, or what the tools refuse.
    */
   observe(wanted: { readonly sysctls: Iterable<string> }, signal: AbortSignal): Promise<NetworkState>;
@@ -56,6 +57,8 @@ export interface NetworkDriverOptions {
   readonly resolverPath?: string;
   /** By default all that can be driven. */
   readonly dhcpClients?: readonly DhcpClient[];
+  /** By default from the kernel itself. */
+  readonly readTable?: ReadTable;
   /** Of one tool. */
   readonly maxOutputBytes?: number;
 }
@@ -65,7 +68,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   const { exec, files, reader, stateDir } = options;
   const tools = toolRunner(exec, options.maxOutputBytes);
   const ledger = new NetworkLedger(files, reader, stateDir, options.onDamage);
-  const firewall = new Firewall(tools, ledger);
+  const firewall = new Firewall(tools, ledger, options.readTable ?? readTable);
   const speed = new LinkSpeed(tools, reader, ledger);
   const nameServers = new NameServers({
     tools,
