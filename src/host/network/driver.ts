@@ -112,6 +112,24 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     }
   };
 
+  const carryOut = async (change: Change, signal: AbortSignal): Promise<void> => {
+    switch (change.kind) {
+      case "ip":
+        return runLines(change.lines, signal);
+      case "nft":
+        return firewall.load(change.text, signal);
+      case "sysctl":
+        for (const [name, value] of change.values) await writeSysctl(name, value);
+        return;
+      case "ethtool":
+        return speed.set(change.link, change.fixed, signal);
+      case "dhcp":
+        return change.run ? dhcp.start(change.link, signal) : dhcp.stop(change.link, signal);
+      case "resolver":
+        return nameServers.set(change.servers, signal);
+    }
+  };
+
   return {
     features: tryOnce,
     async observe({ sysctls }, signal) {
@@ -145,27 +163,14 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     },
     async apply(change, signal) {
       signal.throwIfAborted();
-      await ledger.change({ isUsed: true });
-      switch (change.kind) {
-        case "ip": {
-          const checked = change.next === undefined ? undefined : firewall.prepare(change.next, signal);
-          try {
-            return await runLines(change.lines, signal);
-          } finally {
-            await checked;
-          }
-        }
-        case "nft":
-          return firewall.load(change.text, signal);
-        case "sysctl":
-          for (const [name, value] of change.values) await writeSysctl(name, value);
-          return;
-        case "ethtool":
-          return speed.set(change.link, change.fixed, signal);
-        case "dhcp":
-          return change.run ? dhcp.start(change.link, signal) : dhcp.stop(change.link, signal);
-        case "resolver":
-          return nameServers.set(change.servers, signal);
+      // The check changes nothing, and so waits for nothing.
+      const checked =
+        change.kind === "ip" && change.next !== undefined ? firewall.prepare(change.next, signal) : undefined;
+      try {
+        await ledger.change({ isUsed: true });
+        await carryOut(change, signal);
+      } finally {
+        await checked;
       }
     },
     mayOwn: async () => (await ledger.content()).isUsed,
