@@ -196,6 +196,41 @@ test("of translations that overlap the first is asked first, and each block of i
   expect(text).toContain("ip saddr @snat_254_2 masquerade");
 });
 
+test("translations of many blocks of one length are looked up by their network, and others by what they lie in", async () => {
+  const many = <T>(make: (at: number) => T): readonly T[] => Array.from({ length: 64 }, (_, at) => make(at));
+  const { text } = await plan({
+    interfaces: [WAN],
+    nats: [
+      ...many((at) => ({ dest: `10.5.${at}.0/24`, toDest: `10.6.${at}.0/24` })),
+      ...many((at) => ({ dest: `10.7.0.${at}/32`, toDest: "10.8.0.1/32" })),
+      ...many((at) => ({ source: `10.9.${at * 4}.0/22`, masquerade: true })).slice(1),
+      { dest: "10.10.0.0/16", toDest: "10.11.0.0/16" },
+      ...many((at) => ({ source: "10.12.0.0/16", dest: `10.13.${at * 2}.0/23`, toSource: "10.14.0.1/32" })),
+    ],
+  });
+  const setOf = (name: string): string => new RegExp(`(?:map|set) ${name} \\{\n([^}]*)\\}`).exec(text)?.[1] ?? "";
+  expect(setOf("dnat_254_0")).toContain(
+    'type ipv4_addr : interval ipv4_addr\ncounter\nelements = {\n10.5.0.0 comment "default:0" : 10.6.0.0/24,\n',
+  );
+  expect(setOf("dnat_254_1")).toContain('\ncounter\nelements = {\n10.7.0.0 comment "default:64" : 10.8.0.1/32,\n');
+  expect(setOf("dnat_254_2")).toContain("\nflags interval\ncounter\nelements = {\n10.10.0.0/16 comment");
+  expect(text).toContain(
+    [
+      "chain dnat_254 {",
+      "dnat ip prefix to ip daddr and 255.255.255.0 map @dnat_254_0",
+      "dnat ip prefix to ip daddr map @dnat_254_1",
+      "dnat ip prefix to ip daddr map @dnat_254_2",
+      "}",
+    ].join("\n"),
+  );
+  // One too few.
+  expect(setOf("snat_254_4")).toContain("flags interval");
+  expect(text).toContain("ip saddr @snat_254_4 masquerade");
+  expect(text).toContain(
+    "ip saddr 10.12.0.0/16 snat ip prefix to ct original ip daddr and 255.255.254.0 map @snat_254_3",
+  );
+});
+
 test("a step says what comes and goes, and counts what is many", async () => {
   const { details } = await plan({
     interfaces: [
