@@ -114,6 +114,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     },
     report: ({ state, features }) => reportNetwork(state, features),
     waits: (desired, actual) => planOf(desired, actual).waits,
+    unproven: (desired, actual) => planOf(desired, actual).unproven,
     untold: (desired, actual) => planOf(desired, actual).untold,
   };
 
