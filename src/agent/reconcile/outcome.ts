@@ -1,5 +1,6 @@
 import { HostError, InternalError } from "../../errors.ts";
-import type { Issue, Outcome, Step, View } from "./section.ts";
+import type { SectionResult } from "./pass.ts";
+import type { Issue, Outcome, Prepared, Step, View } from "./section.ts";
 import { shown, type Failure } from "./turn.ts";
 
 /** Where a section stands when its last step was taken. Pure. */
@@ -20,4 +21,10 @@ export function issueOf(section: string, { step, error }: Failure): Issue {
 /** What a step is known by. Pure. */
 export function nameOf({ kind, subject }: Step): string {
   return `${kind} ${subject}`;
+}
+
+/** What is left out and what is otherwise than written or thought; nothing of a section that could not be parsed. Pure. */
+export function judgedBy(prepared: Prepared | undefined, view?: View): Pick<SectionResult, "rejected" | "notices"> {
+  if (prepared === undefined) return {};
+  return { rejected: prepared.rejected, notices: [...prepared.notices, ...(view?.notices ?? [])] };
 }

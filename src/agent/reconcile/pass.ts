@@ -5,7 +5,7 @@ import type { RestoreReason } from "../../checkpoint/window.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Commit } from "./commit.ts";
 import { withinDeadline } from "./deadline.ts";
-import { issueOf, nameOf, outcomeOf } from "./outcome.ts";
+import { issueOf, judgedBy, nameOf, outcomeOf } from "./outcome.ts";
 import type { Unreached } from "./prover.ts";
 import type { Issue, Outcome, PlannedStep, Prepared, Reconciler, Step, View } from "./section.ts";
 import type { Verdict } from "./trying.ts";
@@ -204,7 +204,7 @@ class Pass {
     this.#results.splice(known < 0 ? this.#results.length : known, 1, {
       name: section.name,
       outcome: outcomeOf(after, failures[0]),
-      ...judgedBy(prepared),
+      ...judgedBy(prepared, after),
       looked: [...after.waits, ...failures.map((failure) => issueOf(section.name, failure))],
       untold: after.untold,
       planned,
@@ -385,10 +385,6 @@ export function boundedRestorable(section: Reconciler, clock: Clock): Pick<Recon
     applyStored: (step, signal) =>
       withinDeadline({ clock, ms, what: `${name}: undo`, signal }, (signal) => section.applyStored(step, signal)),
   };
-}
-
-function judgedBy(prepared: Prepared | undefined): Pick<SectionResult, "rejected" | "notices"> {
-  return prepared === undefined ? {} : { rejected: prepared.rejected, notices: prepared.notices };
 }
 
 function isTaken(error: unknown): boolean {

@@ -43,6 +43,8 @@ export interface Section<Desired, Actual, S extends Step> {
   report(actual: Actual): Readonly<Record<string, unknown>>;
   /** What keeps single items from working although the plan is empty (a port that is taken); makes the outcome `pending`. Pure. */
   waits?(desired: Desired, actual: Actual): readonly Issue[];
+  /** What of the machine, not being ours to change, keeps what is in force from working as one would think. Pure. */
+  notices?(desired: Desired, actual: Actual): readonly Issue[];
   /**
    * What has yet to come about before a change can prove itself, since something of what was there before is held until then (a lease on
    * the way to the control plane). Pure.
@@ -108,6 +110,7 @@ export interface View {
   /** Applies some of the steps at one blow, where the section can. */
   readonly applyAll?: (steps: readonly PlannedStep[], signal: AbortSignal) => Promise<void>;
   readonly waits: readonly Issue[];
+  readonly notices: readonly Issue[];
   readonly unproven: readonly Issue[];
   readonly untold: readonly string[];
   /** Notes that the desired state is reached, in the surroundings that were seen. */
@@ -183,6 +186,7 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
             steps,
             ...(section.applyAll === undefined ? {} : { applyAll }),
             waits: section.waits?.(desired, actual) ?? [],
+            notices: section.notices?.(desired, actual) ?? [],
             unproven: section.unproven?.(desired, actual) ?? [],
             untold: section.untold?.(desired, actual) ?? [],
             reached: () => {
