@@ -50,7 +50,7 @@ test("whoever refuses what is forwarded is named, left alone, and not named any 
   expect((await machine.holdfast("why")).code).toBe(0);
   const isReported = async (): Promise<boolean> => JSON.stringify(await machine.reported()).includes("forward-dropped");
   await waitFor("it is reported", isReported, 30_000);
-  const kept = machine.sh("nft list table ip filter");
+  const kept = machine.sh("nft -s list table ip filter");
 
   machine.sh(`nft -f - <<'END'\n${FIREWALLD}\nEND`);
   machine.sh("iptables-nft -P FORWARD ACCEPT");
@@ -59,7 +59,7 @@ test("whoever refuses what is forwarded is named, left alone, and not named any 
     (said) => /filter_FORWARD of the table inet firewalld.*reject/.test(said) && !said.includes("ip filter"),
   );
   expect(passes()).toBe(false);
-  expect(machine.sh("nft list table ip filter")).toBe(kept.replace("policy drop", "policy accept"));
+  expect(machine.sh("nft -s list table ip filter")).toBe(kept.replace("policy drop", "policy accept"));
 
   machine.sh("nft delete table inet firewalld");
   await untilSaid("nobody is named", (said) => !said.includes("forward-dropped"));
