@@ -114,9 +114,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRecords: () => pusher.look(),
   });
   const { overlay, mesh } = dataPlane;
-  const onOwned = (): void => applying.engine.look("owner", ["network"]);
+  const lookAgain = (why: string) => () => applying.engine.look(why, ["network"]);
+  const onNetwork = { onOwned: lookAgain("owner"), onForwarding: lookAgain("forwarding") };
   const told = { onFault: fault, onDamage: faults.damageBelow(settings.stateDir) };
-  const network = await openNetwork({ ...told, settings, clock, exec, files, reader, dialler, onOwned });
+  const network = await openNetwork({ ...told, settings, clock, exec, files, reader, dialler, ...onNetwork });
   const deps = { overlay, domain, reader, network: network.section };
   const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });
   const sections = listSections({ ...deps, documents });
@@ -387,7 +388,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await applying.close();
       dataPlane.close();
       session?.close();
-      network.owner.close();
+      network.close();
       await localApi.close();
       events.close();
       pusher.close();

@@ -8,6 +8,8 @@ export interface Unreached {
   readonly target: string;
   readonly message: string;
   readonly isGateway?: boolean;
+  /** Nobody far away is meant, but something on this machine. */
+  readonly isHere?: boolean;
 }
 
 /** Finds out over connections of its own whether the node reaches whom it must. */

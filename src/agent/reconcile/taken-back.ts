@@ -59,7 +59,7 @@ function missedIn(
   unreached: readonly Unreached[],
   { before: { gateways }, seconds }: Window,
 ): Pick<TakenBack, "gateways" | "isHeard" | "silentMs"> {
-  if (unreached.length === 0) return {};
+  if (unreached.length === 0 || unreached.some(({ isHere }) => isHere === true)) return {};
   if (gateways.length === 0) return { silentMs: seconds * 1000 };
   if (unreached.every(({ isGateway }) => isGateway === true)) return { gateways: [...gateways] };
   return unreached.some(({ isGateway }) => isGateway === true) ? {} : { isHeard: true };

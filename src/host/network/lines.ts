@@ -1,4 +1,5 @@
 import { HostError } from "../../errors.ts";
+import { parseCidr } from "../../lib/cidr.ts";
 import { OUR_PROTOCOL, type AddressTarget, type LinkTarget, type RouteState, type RuleState } from "./state.ts";
 
 /** The first part of the altname that marks a link of ours whose name is not free for us to choose. */
@@ -85,6 +86,13 @@ export function deleteAddressLine({ link, address }: AddressTarget): string {
  */
 export function routeLine(route: RouteTarget): string {
   return ["route", "prepend", ...routeWords(route), ...(route.isOnLink ? ["onlink"] : [])].join(" ");
+}
+
+/** The route to the subnet of an address as the kernel makes it, with which it goes. */
+export function subnetRouteLine({ link, address, table }: AddressTarget & { readonly table: number }): string {
+  const source = address.split("/", 1)[0] ?? "";
+  const subnet = parseCidr(address)?.text ?? address;
+  return `route append ${subnet} dev ${link} table ${table} proto kernel scope link src ${source}`;
 }
 
 /** Takes exactly this route of ours away. */

@@ -257,6 +257,26 @@ test.each([
   expect(added.toSorted()).toEqual(addresses);
 });
 
+test("a WAN that holds its address until there is a lease proves nothing before, and other links do not count", async () => {
+  const model = aMachine();
+  const held = { address: "198.51.100.20/24", isOurs: true, isDynamic: false };
+  model.addresses.push({ ...held, link: "eth0" }, { ...held, address: "10.0.0.1/24", link: "eth1" });
+  const raw = {
+    interfaces: [
+      { nic: "eth0", dhcp: true },
+      { nic: "eth1", dhcp: true },
+    ],
+  };
+  const unproven = async (): Promise<unknown> => {
+    const section = networkOver(model, CARRIER);
+    const { desired } = section.parse(raw);
+    return section.unproven?.(desired, await section.observe(signal, desired));
+  };
+  expect(await unproven()).toMatchObject([{ code: "no-lease", path: "network.interfaces.0" }]);
+  model.addresses.push({ link: "eth0", address: "198.51.100.30/24", isOurs: false, isDynamic: true });
+  expect(await unproven()).toEqual([]);
+});
+
 test("with VRF devices and VLANs the kernel keeps contexts apart, without rules of ours", async () => {
   const model = aMachine();
   model.can = { ...model.can, vrf: true, vlan: true };
