@@ -124,7 +124,11 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
   const isAlone = ({ link }: AddressTarget): boolean =>
     [...there, ...added].filter((other) => other.link === link).length === 1;
   const isRouted = (link: string): boolean => target.routes.some((route) => route.link === link);
-  const isLeasedAlone = (link: string): boolean => !there.some((one) => one.link === link && isLasting(one));
+  // Without a lease no address goes, and with it no routes.
+  const isLeasedAlone = (link: string): boolean => {
+    const own = there.filter((one) => one.link === link);
+    return own.length > 0 && !own.some(isLasting);
+  };
   const released = new Set([
     ...added.flatMap((address) => (known.has(addressKey(address)) ? [address.link] : [])),
     ...[...state.dhcp].filter((link) => !target.dhcp.has(link) && isRouted(link) && !inhabited.has(link)),
