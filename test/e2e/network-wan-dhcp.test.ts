@@ -1,6 +1,7 @@
+import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { placesOf } from "../../scripts/labs/programs.ts";
 import { WINDOW_SECONDS, type EdgeMachine } from "../support/edge-machine.ts";
 import { serveLeases } from "../support/lease-server.ts";
@@ -38,12 +39,20 @@ test.concurrent("a lease of the very address that the WAN had takes its place wi
   await machine.own(STATIC);
   const before = machine.state();
   const stop = await serveLeases(machine, "192.168.1.2", { of: "wan" });
+  const heard = await listen(machine);
   await machine.apply(LEASED);
   await waitFor("it has a lease", () => /ifname=eth0.*local=192\.168\.1\.2 /.test(lifetimes(machine)), 60_000);
   await machine.untilSettled();
   expect(addresses(machine)).toEqual(["192.168.1.2"]);
   expect(gateways(machine)).toEqual([GATEWAY]);
   await machine.untilOnline();
+  const said = await heard();
+  expect(said.filter((line) => /^Deleted \d+: eth0 /.test(line))).toEqual([]);
+  const [leased, ownWent] = [/^default .*proto dhcp/, /^Deleted default /].map((line) =>
+    said.findIndex((one) => line.test(one)),
+  );
+  expect(leased).toBeGreaterThanOrEqual(0);
+  expect(ownWent).toBeGreaterThan(leased ?? 0);
 
   await machine.apply(STATIC);
   await machine.untilAs(before, 30_000, isAside);
@@ -149,6 +158,31 @@ function addresses(machine: EdgeMachine): readonly string[] {
 
 function gateways(machine: EdgeMachine): readonly string[] {
   return machine.sh("ip -4 route show default").match(/(?<=via )\S+/g) ?? [];
+}
+
+/** Listens from here on; what comes back gives what the kernel has told of addresses and routes meanwhile, line by line. */
+async function listen(machine: EdgeMachine): Promise<() => Promise<readonly string[]>> {
+  const [file, ...args] = [...machine.within, "ip", "-4", "-o", "monitor", "address", "route"];
+  const monitor = spawn(file, args, { stdio: ["ignore", "pipe", "inherit"] });
+  let said = "";
+  monitor.stdout.setEncoding("utf8").on("data", (text: string) => (said += text));
+  onTestFinished(() => void monitor.kill("SIGKILL"));
+  let marks = 0;
+  /** Waits until it has told of an address that comes and goes only for that. */
+  const untilHeard = async (): Promise<void> => {
+    marks += 1;
+    const mark = `192.0.2.${marks}/32`;
+    await waitFor("it listens", () => {
+      machine.sh(`ip address add ${mark} dev lo; ip address delete ${mark} dev lo`);
+      return said.includes(mark);
+    });
+  };
+  await untilHeard();
+  said = "";
+  return async () => {
+    await untilHeard();
+    return said.split("\n");
+  };
 }
 
 /** What has an end, and what not. */

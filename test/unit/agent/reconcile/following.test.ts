@@ -86,13 +86,17 @@ test("what followed is taken back with the change", async () => {
   const wanted = one.want({ model: { a: "leased" } });
   await one.until("it is being proven", () => one.prover.attempts > 1);
   one.surroundings.lease = "192.0.2.9";
-  one.machine.after = () => {
+  const changed: string[] = [];
+  one.machine.after = (subject) => {
     one.prover.unreached = NOBODY;
+    changed.push(subject);
   };
   await one.until("the route is there", () => one.machine.values.has("route"));
   await one.until("it is taken back", () => one.takenBack.length > 0);
   await wanted;
   expect(one.has()).toEqual({ a: "old" });
+  // The last goes first, as it does only where its undo is stored with the others.
+  expect(changed).toEqual(["route", "route", "a"]);
 });
 
 test("a step that follows and fails has the change taken back, with the step", async () => {
