@@ -17,6 +17,7 @@ type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 /** What a link has from the start. */
 const DEFAULTS: readonly (readonly [string, string])[] = [
   ["rp_filter", "1"],
+  ["arp_ignore", "0"],
   ["promote_secondaries", "0"],
 ];
 

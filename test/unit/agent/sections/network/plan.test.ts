@@ -150,6 +150,66 @@ describe("a VRF without devices", () => {
     expect(text).toContain('iifname { "eth0" } ip daddr { 10.1.0.1 } drop');
   });
 
+  const inVrfs = (...interfaces: readonly object[]) => ({
+    interfaces,
+    vrfs: [{ name: "red" }, { name: "blue" }],
+  });
+  const red = { nic: "eth1", ip: "10.1.0.1/24", vrf: "red" };
+  const blue = { nic: "eth2", ip: "10.1.0.2/24", vrf: "blue" };
+
+  test.each([
+    ["its own", inVrfs(WAN, red, { ...blue, ip: "10.1.0.1/24" }), "2", "1", "the VRF red", "10.1.0.1"],
+    ["one more", inVrfs(WAN, red, { ...blue, addIps: ["10.1.0.1/32"] }), "2", "1", "the VRF red", "10.1.0.1"],
+    [
+      "the WAN's, which comes later",
+      inVrfs({ ...red, ip: "198.51.100.10/24" }, WAN),
+      "0",
+      "1",
+      "the default context",
+      "198.51.100.10",
+    ],
+    [
+      "a VLAN's",
+      inVrfs(
+        { ...WAN, subInterfaces: [{ vlanID: 5, ip: "10.1.0.2/24", vrf: "red" }] },
+        { ...blue, subInterfaces: [{ vlanID: 6, ip: "10.8.0.1/24" }] },
+      ),
+      "1",
+      "0.subInterfaces.0",
+      "the VRF red",
+      "10.1.0.2",
+    ],
+  ])(
+    "an address that another context has holds its interface down: %s",
+    async (_what, section, at, other, where, address) => {
+      const nic = section.interfaces.at(Number(at));
+      const name = nic !== undefined && "nic" in nic ? String(nic.nic) : "";
+      const { lines, waits } = await plan(section);
+      expect(waits).toMatchObject([{ path: `network.interfaces.${at}`, code: "address-taken" }]);
+      expect(waits[0]?.message).toContain(`${address} is held in ${where} by network.interfaces.${other},`);
+      expect(lines.filter((line) => line.includes(name))).toEqual([]);
+    },
+  );
+
+  test("a VLAN that another context's address is asked for is not made, and its interface stays", async () => {
+    const vlan = { vlanID: 5, ip: "10.1.0.1/24", vrf: "blue" };
+    const { lines, waits } = await plan(inVrfs(red, { ...WAN, subInterfaces: [vlan] }));
+    expect(waits).toMatchObject([{ path: "network.interfaces.1.subInterfaces.0", code: "address-taken" }]);
+    expect(lines.join("\n")).not.toContain("eth0");
+    expect(lines.join("\n")).toContain("address replace 10.1.0.1/24 brd + dev eth1");
+  });
+
+  test("the cluster's address is refused before its role comes", async () => {
+    const section = inVrfs(red, { ...blue, clusterIP: "10.1.0.1" });
+    const { waits } = await plan(section, { role: "standby" });
+    expect(waits).toMatchObject([{ path: "network.interfaces.1", code: "address-taken" }]);
+  });
+
+  test("subnets that overlap are no trouble, and neither is an address twice in one context", async () => {
+    expect((await plan(inVrfs(WAN, red, blue))).waits).toEqual([]);
+    expect((await plan(inVrfs(WAN, red, { ...blue, ip: "10.1.0.1/32", vrf: "red" }))).waits).toEqual([]);
+  });
+
   test("an interface of a VRF that is not there is held down", async () => {
     const { lines } = await plan({ interfaces: [WAN, { nic: "eth1", ip: "10.1.0.1/24", vrf: "nowhere" }] });
     expect(lines).toEqual([]);
