@@ -4,6 +4,7 @@ import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import type { Bench } from "./benches/bench.ts";
+import { containers } from "./benches/containers.ts";
 import { controllerMemory } from "./benches/controller.ts";
 import { isMet, summary, table } from "./benches/figures.ts";
 import { heartbeat } from "./benches/heartbeat.ts";
@@ -29,6 +30,7 @@ const benches: readonly Bench[] = [
   l4,
   overlay,
   network,
+  containers,
 ];
 const BUSY = 0.25;
 const LOOK_MS = 2000;

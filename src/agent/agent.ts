@@ -8,7 +8,6 @@ import { parseBootId } from "../host/proc.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import type { Agent, AgentOptions } from "./agent-options.ts";
 import { Applying } from "./applying.ts";
-import type { Compute } from "./compute/compute.ts";
 import { gatherStatus } from "./gather-status.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { KnownAddresses } from "./identity/known-addresses.ts";
@@ -23,6 +22,7 @@ import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
 import { openCommit } from "./open-commit.ts";
 import { openCompute } from "./open-compute.ts";
+import { openContainersView } from "./open-containers-view.ts";
 import { openNetworkView } from "./open-network-view.ts";
 import { openNetwork } from "./open-network.ts";
 import { openOverlay } from "./open-overlay.ts";
@@ -79,8 +79,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   faults.addDamage(settings.stateDir, [...documents.damage, ...lastGood.damage]);
   const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
   const bootId = knownBootId ?? crypto.randomUUID();
-
-  const { spool, pusher, events, record } = await openTelemetry({
+  const telemetry = await openTelemetry({
     state,
     clock,
     log,
@@ -92,19 +91,16 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       startedAt: Math.floor(startedAt / 1000),
     },
   });
+  const { spool, pusher, events, record } = telemetry;
 
   const exec = hostExec(clock);
   const dialler = hostDialler(clock, settings.proxies);
   const domain = domainReader();
   const dataPlane = openOverlay({
-    settings,
-    clock,
-    log,
+    ...options,
+    ...telemetry,
     files,
-    events,
-    spool,
     faults,
-    reader,
     exec,
     documents,
     domain,
@@ -120,6 +116,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const network = await openNetwork({ ...told, settings, clock, exec, files, reader, dialler, onOwned });
   const computing = openCompute({
     ...options,
+    ...told,
+    networkRecord: network.section.record,
     exec,
     files,
     state,
@@ -128,6 +126,15 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     registryToken: (...args) => node?.registryToken(...args),
     unsupported: network.section.unsupported,
     onLook: () => applying.engine.look("containers", ["exec"]),
+    onRefused: (error) => storage.refused(error),
+  });
+  const containersView = openContainersView({
+    ...options,
+    ...telemetry,
+    compute: options.compute ?? computing.compute,
+    sql,
+    documents,
+    onChanged: () => reporting.look(),
     onRefused: (error) => storage.refused(error),
   });
   const deps = { overlay, domain, reader, network: network.section, exec: computing.section };
@@ -160,7 +167,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
     applied: () => node?.applied,
     health: () => health,
-    config: () => ({ ...applying.facts(), ...networkView.facts() }),
+    config: () => ({ ...applying.facts(), ...networkView.facts(), ...containersView.facts() }),
     dataPlane,
     spool,
     hasFaults: () => faults.all.length > 0,
@@ -178,13 +185,13 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     type: documents.current.node?.body.type ?? node?.registration.node.type ?? "Node",
     state: documents.current.node?.body.state ?? "ACTIVE",
   });
-  const compute = (): Compute => options.compute ?? computing.compute;
-  const streams = openStreams({ clock, log, dialler: network.dialler, compute, node: standing });
+  const streams = openStreams({ ...options, ...containersView, dialler: network.dialler, node: standing });
   const dispatcher = new Dispatcher({
     node: standing,
     journal,
     clock,
     log: log.child({ component: "triggers" }),
+    more: containersView.run,
     triggers: listTriggers({
       clock,
       exec,
@@ -195,12 +202,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       speedTestTarget: () => speedTestTarget({ settings, documents, registration, dialler }),
       applying,
       tunnels,
-      compute,
+      containers: containersView,
       log: log.child({ component: "triggers" }),
-      announceRestart: async () => {
-        events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
-        spool.flush();
-      },
+      announceRestart: async () => telemetry.announceRestart(),
     }),
   });
 
@@ -237,11 +241,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       documents,
       applying,
       reporting,
-      pusher,
+      ...telemetry,
       beating,
       dispatcher,
       streams,
-      events,
       onChanged: () => reporting.look(),
     });
     node = managed;
@@ -303,6 +306,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       "event.dropped": spool.status().events.dropped,
       "flow.dropped": spool.status().flows.dropped,
       ...(await dataPlane.sample(ending.signal)),
+      ...containersView.sample(),
     }),
     onNetwork: (what) => {
       reporting.look();
@@ -320,11 +324,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   // People.
   const gather = gatherStatus({
     ...options,
+    ...telemetry,
     startedAt,
     isStatePersistent: isPersistent,
     documents,
     applying,
-    spool,
     overlay,
     mesh,
     faults,
@@ -338,7 +342,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const provider = localProvider({
     ...options,
     gather,
-    compute,
+    containers: containersView,
     streams,
     dispatcher,
     documents,
@@ -381,6 +385,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       health?.close();
       await dispatcher.close();
       await streams.close();
+      await containersView.close();
       await applying.close();
       await computing.close();
       dataPlane.close();

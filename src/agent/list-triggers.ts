@@ -6,12 +6,14 @@ import type { Power } from "../host/power.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { CommitReport } from "../protocol/local-commit.ts";
 import type { WhyReport } from "../protocol/reconcile.ts";
-import type { Compute } from "./compute/compute.ts";
+import type { ContainersView } from "./open-containers-view.ts";
 import type { NetworkView } from "./open-network-view.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
 import { configShow } from "./triggers/config-show.ts";
 import { containerExecHint } from "./triggers/container-exec.ts";
+import { containerImage } from "./triggers/container-image.ts";
 import { containerLogs } from "./triggers/container-logs.ts";
+import { containerStatus } from "./triggers/container-status.ts";
 import { flows } from "./triggers/flows.ts";
 import { gatewayPerf } from "./triggers/gateway-perf.ts";
 import { gatewayPing } from "./triggers/gateway-ping.ts";
@@ -51,8 +53,7 @@ export interface TriggerDeps {
     revertNetwork(): Promise<CommitReport>;
   };
   readonly tunnels: Tunnels;
-  /** Undefined where this node has no containers. */
-  readonly compute: () => Compute | undefined;
+  readonly containers: Pick<ContainersView, "compute" | "registryHost" | "audit">;
   readonly log: Logger;
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }
@@ -69,10 +70,11 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     speedTestTarget,
     applying,
     tunnels,
-    compute,
+    containers,
     log,
     announceRestart,
   } = deps;
+  const { compute } = containers;
   return [
     nodeRestartService({ power, clock, cleanStop, announce: announceRestart }),
     nodeReboot({ power, clock, cleanStop }),
@@ -82,7 +84,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     tgNc(exec),
     tgArping(exec, files),
     tgTcpdump(exec, files, clock),
-    flows(networkView.conntrack, log),
+    flows(networkView.conntrack, log, () => compute()?.containers() ?? []),
     natHits(() => networkView.nats(), networkView.natWatch),
     gatewayRoutes(tunnels, clock, log),
     gatewayPing(tunnels, clock),
@@ -96,5 +98,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     networkRevert(() => applying.revertNetwork()),
     containerLogs(compute),
     containerExecHint(),
+    containerStatus(compute),
+    containerImage(containers),
   ];
 }

@@ -14,11 +14,13 @@ import type {
 import type { Applying } from "./applying.ts";
 import type { Compute } from "./compute/compute.ts";
 import { decodeOutput } from "./compute/decode-output.ts";
+import { containersReport, volumesReport } from "./containers-report.ts";
 import { connectorsReport } from "./connectors-report.ts";
 import { addressesByLink } from "./list-sections.ts";
 import type { ReadDomain } from "../protocol/domain-view.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
 import { gatewaysReport, peersReport, type MeshReading } from "./mesh-report.ts";
+import type { ContainersView } from "./open-containers-view.ts";
 import type { NetworkView } from "./open-network-view.ts";
 import { overlayStateOf, type OverlayReading } from "./overlay-reading.ts";
 import { parsedSections } from "./parsed-sections.ts";
@@ -35,8 +37,7 @@ export interface LocalProviderDeps {
   readonly memory: LogMemory;
   readonly reader: Reader;
   readonly dispatcher: Dispatcher;
-  /** Undefined where this node has no containers. */
-  readonly compute: () => Compute | undefined;
+  readonly containers: Pick<ContainersView, "compute" | "audit">;
   readonly streams: Pick<Streams, "prepare">;
   readonly documents: DesiredDocuments;
   /** Looks again at a document that may have been refused for its floor. */
@@ -60,7 +61,7 @@ export function localProvider({
   memory,
   reader,
   dispatcher,
-  compute,
+  containers: { compute, audit },
   streams,
   documents,
   retry,
@@ -107,7 +108,9 @@ export function localProvider({
       return buildHealth({ ...gathered, status: buildStatus(gathered) });
     },
     logs: (query, signal) => readLogs(memory, query, signal),
-    trigger: (event, body, signal) => runLocally(dispatcher, event, body, signal),
+    trigger: (event, body, signal, options) => runLocally(dispatcher, event, body, signal, options?.wait),
+    containers: () => containersReport(compute()),
+    volumes: () => volumesReport(compute()),
     register,
     async resetFloor(name) {
       const reset = await documents.resetFloor(name);
@@ -130,8 +133,11 @@ export function localProvider({
     keepNetwork: () => applying.keepNetwork(),
     revertNetwork: () => applying.revertNetwork(),
     containerLogs: (query, signal) => containerLogs(compute(), query, signal),
-    containerExec: ({ arg: command, ...where }, signal) =>
-      streams.prepare("container-exec", { ...where, command }, "local", signal),
+    async containerExec({ arg: command, ...where }, signal) {
+      const stream = await streams.prepare("container-exec", { ...where, command }, "local", signal);
+      audit(`local opened a terminal in container ${where.container}`);
+      return stream;
+    },
     wake,
   };
 }
@@ -245,6 +251,7 @@ export async function* runLocally(
   event: string,
   body: unknown,
   signal: AbortSignal,
+  wait = false,
 ): AsyncGenerator<TriggerLine> {
   const feed = new Feed<TriggerLine>();
   const channel: TriggerChannel = {
@@ -256,12 +263,12 @@ export async function* runLocally(
       return Promise.resolve();
     },
   };
-  const { id, reply } = dispatcher.runLocal({ event, body, wait: false }, channel);
+  const { id, reply } = dispatcher.runLocal({ event, body, wait }, channel);
   const cancel = (): void => dispatcher.cancel(id);
   signal.addEventListener("abort", cancel, { once: true });
   void reply.then((answer) => {
     // `true` means that the output follows as progress and the answer comes through the channel.
-    if ("body" in answer && answer.body !== true) feed.end({ kind: "result", body: answer.body });
+    if ("body" in answer && (wait || answer.body !== true)) feed.end({ kind: "result", body: answer.body });
     else if ("error" in answer) feed.end({ kind: "error", ...answer.error });
   });
   try {

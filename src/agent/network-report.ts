@@ -1,3 +1,4 @@
+import { CONTAINER_PROTOCOL } from "../host/exposure/routing.ts";
 import {
   OUR_PROTOCOL,
   type AddressState,
@@ -64,13 +65,16 @@ function isEqual(one: RouteState, other: RouteState): boolean {
 
 function routeView(state: RouteState): View<"routes"> {
   const { table, kind, destination, via, link, metric, protocol, source } = state;
-  const isOurs = protocol === OUR_PROTOCOL;
-  return { table, kind, destination, ...optional({ via, link, source }), metric, protocol, isOurs };
+  return { table, kind, destination, ...optional({ via, link, source }), metric, protocol, isOurs: isOurs(protocol) };
+}
+
+function isOurs(protocol: number): boolean {
+  return protocol === OUR_PROTOCOL || protocol === CONTAINER_PROTOCOL;
 }
 
 function ruleView({ priority, from, to, inLink, outLink, mark, mask, table, protocol }: RuleState): View<"rules"> {
   const known = optional({ from, to, inLink, outLink, mark, mask });
-  return { priority, ...known, table, isOurs: protocol === OUR_PROTOCOL };
+  return { priority, ...known, table, isOurs: isOurs(protocol) };
 }
 
 function neighbourView({ link, address, mac, states }: NeighbourState): View<"neighbours"> {

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { z } from "zod";
-import { InputError, toError } from "../errors.ts";
+import { HostError, InputError, toError } from "../errors.ts";
 import { wholeDiskOf } from "../host/block-device.ts";
 import { controlGroups, type ControlGroups } from "../host/cgroups.ts";
 import type { Clock } from "../host/clock.ts";
@@ -9,12 +9,15 @@ import { hostDirectories } from "../host/directories.ts";
 import { openEngineCache } from "../host/engine/open-cache.ts";
 import type { EngineInfo } from "../host/engine/engine.ts";
 import { hostEngine } from "../host/engine/host-engine.ts";
+import type { OnDamage } from "../host/damage.ts";
 import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import type { Reader } from "../host/reader.ts";
 import { stateFile, valueOf } from "../host/state-file.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { ContainerSpec } from "../protocol/sections/exec-config.ts";
+import type { RecordStore } from "../host/network/record.ts";
+import type { NetworkConfig } from "../protocol/sections/network-config.ts";
 import { DEFAULT_BRIDGE_CIDR } from "../protocol/sections/network-fields.ts";
 import { containerNetwork } from "./compute/container-network.ts";
 import type { Compute } from "./compute/compute.ts";
@@ -24,6 +27,7 @@ import { Keeper } from "./compute/keeper.ts";
 import type { Seen } from "./compute/seen.ts";
 import { Ledger } from "./compute/ledger.ts";
 import { OWNER_LABEL } from "./compute/own-containers.ts";
+import { openExposure } from "./open-exposure.ts";
 import { openVolumes } from "./open-volumes.ts";
 import { addressesByLink, type SectionDeps } from "./list-sections.ts";
 import { firstAddress, resolverAddress } from "./sections/exec/addresses.ts";
@@ -52,6 +56,9 @@ export interface OpenComputeOptions {
     repository: string,
     signal: AbortSignal,
   ) => Promise<{ readonly username: string; readonly password: string }> | undefined;
+  /** What the section `network` has noted. */
+  readonly networkRecord: Pick<RecordStore, "load">;
+  readonly onDamage: OnDamage;
   /** Why another has to do it. */
   readonly unsupported: () => string | undefined;
   readonly onLook: () => void;
@@ -68,6 +75,8 @@ export interface OpenedCompute {
 const Key = z.object({ key: z.string().regex(/^[A-Za-z0-9_-]{43}$/) });
 const SOCKETS = ["/var/run/docker.sock", "/run/podman/podman.sock"] as const;
 const CREDENTIAL_MS = 10_000;
+/** What a container gets to end in when all of them move to another network. */
+const MOVE_GRACE_S = 10;
 
 /** Builds it; no socket is opened, no file read and no timer set until there is a container to keep. */
 export function openCompute(options: OpenComputeOptions): OpenedCompute {
@@ -79,12 +88,30 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
   const owner = (): string => node()?.uid ?? "";
   const parsed = parsedSections();
   const subnet = (): string => bridgeOf(parsed, config(), documents.current);
+  const moving = new Set<string>();
   const network = containerNetwork({
     owner,
     subnet,
     gateway: () => firstAddress(subnet()) ?? "",
     reserved: () => ({ resolver: resolverAddress(subnet()) ?? "" }),
     addresses: () => addressesByLink(reader),
+    async empty(signal) {
+      const up = [...keeper.workers.values()].flatMap(({ standing: { found } }) =>
+        found === undefined || found.is === "stopped" ? [] : [found.id],
+      );
+      for (const id of up) moving.add(id);
+      await Promise.all(up.map((id) => keeper.engine.stopContainer(id, MOVE_GRACE_S, signal).catch(unlessGone)));
+    },
+  });
+  const exposure = openExposure({
+    ...options,
+    log,
+    network,
+    subnet,
+    stateDir: settings.stateDir,
+    engine: () => keeper.engine,
+    record: options.networkRecord,
+    vrfs: () => networkOf(parsed, config(), documents.current)?.vrfs.map(({ name }) => name) ?? [],
   });
   const volumes = openVolumes({ ...options, ledger, owner, engine: () => keeper.engine });
   const groups = groupsOf(options);
@@ -99,7 +126,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       return { engine, cache: openEngineCache({ engine, clock, owner: `${OWNER_LABEL}=${owner()}` }) };
     },
     space: (path) => reader.space(path),
-    ensureNetwork: (engine, signal) => network.ensure(engine, signal),
+    ensureNetwork: (engine, signal) => exposure.ensureNetwork(engine, signal),
     afterStart: async ({ pid, id }, { memoryHighBytes }, signal) => {
       await groups(keeper.info)?.setMemoryHigh({ pid, id }, memoryHighBytes, signal);
     },
@@ -110,6 +137,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       const token = await options.registryToken(repository, within);
       return token === undefined ? undefined : { username: token.username, password: token.password, server: host };
     },
+    isMoving: (id) => moving.delete(id),
     onLook: options.onLook,
     onRefused(error) {
       log.warn({ err: toError(error) }, "the ledger of containers was not written");
@@ -136,8 +164,10 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     of: Desired,
     seen: Seen,
     desired: ExecDesired | undefined,
+    signal: AbortSignal,
   ): Promise<Omit<ExecActual, "seen">> {
     const { info } = seen;
+    const exposed = await exposure.look(desired, signal);
     const range = subnet();
     const gateway = firstAddress(range) ?? "";
     const resolver = resolverAddress(range) ?? "";
@@ -148,6 +178,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       version: `${of.node?.version ?? 0}/${of.cluster?.version ?? 0}`,
       addresses: { subnet: range, reserved: new Set([gateway, resolver]) },
       volumes: volumes.seen(),
+      exposure: exposed,
       check: (spec) => obstacleOf(spec, info),
       placement:
         info === undefined || body === undefined
@@ -161,6 +192,9 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
                 ...(disk === undefined ? {} : { diskDevice: disk }),
               },
               network: { name: network.name() },
+              ...(exposed.state.unusable === undefined
+                ? {}
+                : { publishes: (iface: string) => exposed.addresses.get(iface)?.[0] }),
               ...(body.registry === undefined ? {} : { registry: body.registry }),
               volumes: volumes.lookup(desired?.config.volumes ?? []),
               policy: settings.containers,
@@ -193,6 +227,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
         return options.unsupported();
       },
       settleVolumes: (...args) => volumes.settle(...args),
+      expose: (step, signal) => exposure.apply(step, signal),
     },
     async close() {
       cleaner.close();
@@ -217,10 +252,19 @@ function socketOf({ engineSocket }: Pick<AgentSettings, "engineSocket">, reader:
 }
 
 /** The range of the container network in force. */
-function bridgeOf(parsed: ParsedSections, config: Config, { node }: Desired): string {
-  if (node === undefined) return DEFAULT_BRIDGE_CIDR;
+function bridgeOf(parsed: ParsedSections, config: Config, current: Desired): string {
+  return networkOf(parsed, config, current)?.bridgeCidr ?? DEFAULT_BRIDGE_CIDR;
+}
+
+function networkOf(parsed: ParsedSections, config: Config, { node }: Desired): NetworkConfig | undefined {
+  if (node === undefined) return undefined;
   const { type, cluster } = node.body;
-  return parsed.network(config.network, type, cluster !== undefined).config.bridgeCidr;
+  return parsed.network(config.network, type, cluster !== undefined).config;
+}
+
+/** One that somebody has taken away needs no stopping. */
+function unlessGone(error: unknown): void {
+  if (!(error instanceof HostError && error.details?.["status"] === 404)) throw error;
 }
 
 /** With it hashes are made; who has not got it cannot try what a variable holds. */

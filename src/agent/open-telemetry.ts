@@ -13,6 +13,8 @@ export interface Telemetry {
   readonly events: EventLog;
   /** What this run leaves behind for the next. */
   readonly record: RunRecord;
+  /** Tells that this program is about to be started again, and has that on the disk. */
+  announceRestart(): void;
 }
 
 /** Opens the spool and the event log, and tells what this start says about the last one. */
@@ -54,5 +56,14 @@ export async function openTelemetry({
   for (const event of assessed.raises) events.raise(event);
   for (const event of assessed.clears) events.clear(event);
   for (const audit of assessed.audits) put("audits", audit);
-  return { spool, pusher, events, record: assessed.record };
+  return {
+    spool,
+    pusher,
+    events,
+    record: assessed.record,
+    announceRestart() {
+      events.notice({ eventType: "Node Restart", object: "service", level: "INFO", message: "Node is restarting" });
+      spool.flush();
+    },
+  };
 }

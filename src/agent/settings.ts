@@ -48,6 +48,7 @@ export const AgentFile = z.strictObject({
         .array(z.string().regex(/^(?:CAP_)?[A-Z][A-Z_]{1,31}$/))
         .max(64)
         .optional(),
+      events: z.boolean().optional(),
     })
     .optional(),
 });
@@ -66,6 +67,8 @@ export interface AgentSettings {
   /** Socket of the container engine; to be looked for when undefined. */
   readonly engineSocket: string | undefined;
   readonly containers: ContainerPolicy;
+  /** Whether events are raised of containers in trouble. */
+  readonly containerEvents?: boolean;
   /** Where `sd_notify(3)` messages go. */
   readonly notifySocket: string | undefined;
 }
@@ -104,6 +107,7 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
       allowBinds: file.containers?.allowBinds ?? [],
       allowCapabilities: file.containers?.allowCapabilities ?? [],
     },
+    ...(file.containers?.events === undefined ? {} : { containerEvents: file.containers.events }),
     notifySocket: env["NOTIFY_SOCKET"],
   };
 }

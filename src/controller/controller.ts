@@ -236,6 +236,7 @@ function assemble({
     fleet,
     flows: store.flows,
     gatewayDetails: store.gatewayDetails,
+    containerOutput: store.containerOutput,
     access,
     tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
     registry: registryOf(settings, registryTokens),

@@ -41,6 +41,7 @@ import type {
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { changeTag, checkField, checkSection } from "./model/checks.ts";
 import { settleIdentity } from "./model/identity.ts";
+import { containerNamed } from "./model/exec-section.ts";
 import { triggerLabel } from "./model/trigger-label.ts";
 import type { NodeChange, NodeLabel, StoredNode } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
@@ -259,7 +260,7 @@ export class FleetService implements Fleet {
     const node = this.#stored(uid);
     refuseWhileHeld(store, uid);
     if (sessions.get(uid) !== undefined) {
-      events.audit(node, "Node Action", `${request.user} invoked ${triggerLabel(request.event)}`);
+      events.audit(node, "Node Action", `${request.user} invoked ${this.#label(node, request.event)}`);
     }
     return triggers.run(uid, request, options);
   }
@@ -386,6 +387,12 @@ export class FleetService implements Fleet {
       return new Set([node.uid, ...touched.flatMap((cluster) => this.#membersOf(cluster))]);
     });
     return this.#record(this.#stored(node.uid));
+  }
+
+  /** A container is called by its name. */
+  #label({ config, cluster }: StoredNode, event: string): string {
+    const shared = cluster === undefined ? undefined : this.#deps.store.clusters.get(cluster)?.config.exec;
+    return containerNamed(shared ?? config.exec ?? {}, event) === undefined ? triggerLabel(event) : event;
   }
 
   /** Stores a change and the documents that differ for the nodes it answers in one transaction, and then tells those online. */

@@ -6,7 +6,14 @@ import type { NodeKeys } from "../protocol/keys.ts";
 import type { DocumentApplied, Heartbeat } from "../protocol/methods.ts";
 import type { SectionName } from "../protocol/sections.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
-import type { EventLevel, EventState, FlowRecord, GatewayDetails, MetricSample } from "../protocol/telemetry.ts";
+import type {
+  ContainerOutput,
+  EventLevel,
+  EventState,
+  FlowRecord,
+  GatewayDetails,
+  MetricSample,
+} from "../protocol/telemetry.ts";
 import type { JsonObject, LifecycleState, NodeState, NodeType } from "../protocol/values.ts";
 import type { UsageBucket, UsageRange } from "./model/usage.ts";
 
@@ -147,6 +154,20 @@ export interface GatewayDetailsSearch {
    * both inclusive. Undefined when there is more than one search finds.
    */
   find(nodeId: string, from: number, to: number): readonly GatewayDetails[] | undefined;
+}
+
+/** What can be asked of the output of containers. */
+export interface ContainerOutputSearch {
+  /** The newest `limit` pieces of a node, or of one container by id or name, oldest first; Unix seconds, both inclusive. */
+  find(
+    nodeId: string,
+    filter: {
+      readonly container: string | undefined;
+      readonly from: number;
+      readonly to: number;
+      readonly limit: number;
+    },
+  ): readonly ContainerOutput[];
 }
 
 export interface TriggerRequest {

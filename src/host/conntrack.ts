@@ -13,6 +13,8 @@ export interface FlowFilter {
   readonly dest?: string;
   readonly sourcePort?: number;
   readonly destPort?: number;
+  /** An address that either begins the flow or answers it, behind whatever translation. */
+  readonly party?: string;
 }
 
 export interface FlowList {
@@ -116,6 +118,17 @@ export function listArguments({ protocol }: FlowFilter): string[] {
 
 /** One command line for each family, and each protocol where ports need one; the tool deletes what it finds by itself. */
 export function removalArguments(filter: FlowFilter): readonly (readonly string[])[] {
+  const { party, ...rest } = filter;
+  // The tool takes an address for one side only, so the two sides are two lines.
+  if (party !== undefined) {
+    const begins = rest.source === undefined || addressFilter(rest.source)(party);
+    return [
+      ...(begins ? removalArguments({ ...rest, source: party }) : []),
+      ...removalArguments(rest)
+        .filter((args) => args[2] === (party.includes(":") ? "ipv6" : "ipv4"))
+        .map((args) => args.concat("--reply-src", party)),
+    ];
+  }
   const { protocol, source, dest, sourcePort, destPort } = filter;
   const hasPorts = sourcePort !== undefined || destPort !== undefined;
   const fitting = ([4, 6] as const).filter((family) =>
@@ -147,15 +160,16 @@ function nameOf(protocol: "icmp" | "tcp" | "udp", family: 4 | 6): string {
 
 /** Whether a flow is one of those meant. */
 export function flowMatcher(filter: FlowFilter): (flow: TrackedFlow) => boolean {
-  const { protocol, sourcePort, destPort } = filter;
+  const { protocol, sourcePort, destPort, party } = filter;
   const isFrom = filter.source === undefined ? undefined : addressFilter(filter.source);
   const isTo = filter.dest === undefined ? undefined : addressFilter(filter.dest);
-  return ({ family, protocol: own, original }) =>
+  return ({ family, protocol: own, original, reply }) =>
     (protocol === undefined || own === nameOf(protocol, family)) &&
     (sourcePort === undefined || original.sourcePort === sourcePort) &&
     (destPort === undefined || original.destPort === destPort) &&
     (isFrom === undefined || isFrom(original.source)) &&
-    (isTo === undefined || isTo(original.dest));
+    (isTo === undefined || isTo(original.dest)) &&
+    (party === undefined || original.source === party || reply.source === party);
 }
 
 function failed(exitCode: number, complaint: string): HostError {

@@ -145,6 +145,8 @@ export const TriggerClaims = z.object({
   event: EventName,
   body: z.unknown(),
   wait: z.boolean(),
+  /** Whether output is watched as it comes; then `wait` is false. */
+  watched: z.boolean().optional(),
   user: z.string().max(320),
   deadlineMs: z.int().min(1).max(3_600_000),
   iat: UnixSeconds,

@@ -14,7 +14,7 @@ import {
 import { errorCodes } from "./error-codes.ts";
 import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./methods.ts";
 import { sectionSchemas } from "./sections.ts";
-import { configShadowKeys } from "./shadow.ts";
+import { configShadowKeys, containerShadowKeys } from "./shadow.ts";
 import {
   MAX_STREAMS,
   STREAM_LIMITS,
@@ -172,7 +172,9 @@ function overview(): string {
   const errors = Object.entries(errorCodes)
     .map(([code, { rpc, http, meaning }]) => `| \`${code}\` | ${rpc} | ${http} | ${meaning} |`)
     .join("\n");
-  const shadowKeys = configShadowKeys.map((row) => `| \`${row[0]}\` | ${row[1]} | ${row[2]} |`).join("\n");
+  const shadowKeys = [...configShadowKeys, ...containerShadowKeys]
+    .map((row) => `| \`${row[0]}\` | ${row[1]} | ${row[2]} |`)
+    .join("\n");
   const closes = Object.entries(closeCodes)
     .map(([name, code]) => `| ${code} | ${name} |`)
     .join("\n");

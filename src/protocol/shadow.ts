@@ -57,3 +57,11 @@ export const configShadowKeys: readonly (readonly [key: string, type: string, me
     "what the section says of itself, 64 at most; `reported.more` counts the rest",
   ],
 ];
+
+/** The keys that say how the containers stand; `<name>` is that of a container. */
+export const containerShadowKeys: readonly (readonly [key: string, type: string, meaning: string])[] = [
+  ["container.<name>.state", "text", "`INITIALIZING`, `RUNNING` or `STOPPED`"],
+  ["container.<name>.health", "text", "`healthy` or `unhealthy` by its own check; absent without one"],
+  ["container.<name>.restarts", "number", "exits of its process since the agent knows it; absent when there was none"],
+  ["container.more", "number", "how many containers found no room: 256 are shown, and 16 KiB"],
+];

@@ -108,14 +108,29 @@ export const GatewayDetails = z.object({
 });
 export type GatewayDetails = z.infer<typeof GatewayDetails>;
 
-/** Streams of numbered records; those without a schema of their own are carried as they are until something produces them. */
+/** Characters of output in one record. */
+export const CONTAINER_OUTPUT_CHARS = 4096;
+
+/** A piece of what a container with `saveOutput` wrote; `at` is when, `run` tells one run of it from the next. */
+export const ContainerOutput = z.object({
+  /** Id of the definition. */
+  container: z.string().min(1).max(253),
+  name: z.string().min(1).max(253),
+  run: z.string().min(1).max(64),
+  stream: z.enum(["stdout", "stderr"]),
+  at: UnixMilliseconds,
+  text: z.string().min(1).max(CONTAINER_OUTPUT_CHARS),
+});
+export type ContainerOutput = z.infer<typeof ContainerOutput>;
+
+/** Streams of numbered records. */
 export const recordByStream = {
   events: NodeEvent,
   audits: NodeAudit,
   metrics: MetricSample,
   "gateway-details": GatewayDetails,
   flows: FlowRecord,
-  output: JsonObject,
+  output: ContainerOutput,
 } as const;
 export const StreamName = z.enum(["events", "audits", "metrics", "gateway-details", "flows", "output"]);
 export type StreamName = z.infer<typeof StreamName>;

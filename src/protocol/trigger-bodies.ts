@@ -165,9 +165,38 @@ export const ContainerLogs = z
   .meta({ id: "ContainerLogs", description: "Body of `container-logs`" });
 export type ContainerLogs = z.infer<typeof ContainerLogs>;
 
+/** Of the event that is called as a container is. */
+export const ContainerCommand = z
+  .strictObject({
+    cmd_action: z.enum(["start", "stop", "restart"]),
+    name: z.string().max(253).optional().meta({ description: "The container's name again; not looked at" }),
+  })
+  .meta({ id: "ContainerCommand", description: "Body of the event that is called as a container is" });
+export type ContainerCommand = z.infer<typeof ContainerCommand>;
+
+export const ContainerStatusRequest = z
+  .strictObject({
+    container: z.string().min(1).max(253).optional().meta({ description: "Only the one of this name" }),
+  })
+  .meta({ id: "ContainerStatusRequest", description: "Body of `container-status`" });
+export type ContainerStatusRequest = z.infer<typeof ContainerStatusRequest>;
+
+export const ContainerImageRequest = z
+  .discriminatedUnion("action", [
+    z.strictObject({ action: z.literal("list") }),
+    z.strictObject({
+      action: z.literal("delete"),
+      image: z.string().min(3).max(512).meta({ description: "Repository and tag, joined by a slash" }),
+    }),
+  ])
+  .meta({ id: "ContainerImageRequest", description: "Body of `container-image`" });
+export type ContainerImageRequest = z.infer<typeof ContainerImageRequest>;
+
 /** The body of each event that needs one, for whoever describes events. */
 export const triggerBodies = {
+  "container-image": ContainerImageRequest,
   "container-logs": ContainerLogs,
+  "container-status": ContainerStatusRequest,
   flows: Flows,
   "gateway-routes": GatewayRoutes,
   "gateway-ping": GatewayPing,

@@ -2,7 +2,9 @@
 export const triggerEvents = [
   "config-show",
   "container-exec",
+  "container-image",
   "container-logs",
+  "container-status",
   "flows",
   "gateway-perf",
   "gateway-ping",

@@ -63,10 +63,10 @@ export const UnixSeconds = z.number().min(0).max(253_402_300_799);
 /** Milliseconds since 1970. */
 export const UnixMilliseconds = z.int().min(0);
 
-/** The name of a trigger event: an open set, so only its form is fixed. */
+/** The name of a trigger event or of a container: an open set, so only its form is fixed. */
 export const EventName = z
   .string()
-  .regex(/^[a-z][a-z0-9-]{0,63}$/, "lower-case letters, digits and dashes, at most 64");
+  .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/, "letters, digits, '-', '_' and '.', at most 64");
 
 /** Tag names and values. */
 export const TagText = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/, "letters, digits, '-' and '_', at most 128");

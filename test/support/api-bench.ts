@@ -1,3 +1,4 @@
+import { containerOutputMigration, containerOutputStore } from "../../src/controller/store/container-output.ts";
 import { generateKeyPairSync, randomUUID, webcrypto } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { pino } from "pino";
@@ -54,6 +55,7 @@ export class ApiBench {
     sql.exec(`PRAGMA foreign_keys=ON; ${accessMigration} ${flowsMigration} ${flowSourcesMigration}`);
     // It takes the place of a table of the first schema, which the bench does without.
     sql.exec(gatewayDetailsMigration.replace("DROP TABLE gateway_details;", ""));
+    sql.exec(containerOutputMigration);
     const uidOf = (name: string) => this.fleet.nodes().find((node) => node.name === name)?.uid;
     this.flows = flowStore(sql, uidOf);
     this.gatewayDetails = gatewayDetailsStore(sql, uidOf);
@@ -63,6 +65,7 @@ export class ApiBench {
       fleet: this.fleet,
       flows: this.flows,
       gatewayDetails: this.gatewayDetails,
+      containerOutput: containerOutputStore(sql),
       access: this.access,
       tokens: jwtIssuer({ origin: ORIGIN, privateKey, publicKey, clock }),
       org: "0f0e0d0c-0b0a-4908-8706-050403020100",

@@ -70,7 +70,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<TestEngi
   writeFileSync(join(dir, "daemon.json"), "{}"); // instead of the machine's own
   const cgroup = `hf-engine-${mark}`;
   const keeper = await startKeeper(dir, cgroup, network);
-  const namespaces = network === "own" ? ["-m", "-n"] : ["-m"];
+  const namespaces = network === "shared" ? ["-m"] : ["-m", "-n"];
   const enter = ["nsenter", "-t", String(keeper.pid), ...namespaces];
   const logPath = join(dir, "log");
   const socketPath = join(dir, "docker.sock");

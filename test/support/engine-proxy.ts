@@ -7,8 +7,10 @@ export type EngineFault =
   | { readonly kind: "pass" }
   /** The engine is not asked. */
   | { readonly kind: "answer"; readonly status: number; readonly body?: string }
-  /** Nothing is ever answered. */
+  /** The engine is not asked, and nothing is ever answered. */
   | { readonly kind: "hang" }
+  /** The engine does what it is asked, and nothing of its answer arrives. */
+  | { readonly kind: "withhold" }
   /** The engine's answer begins, and after so many bytes of its body the connection is gone. */
   | { readonly kind: "cut"; readonly afterBytes: number }
   /** The engine's answer begins, and no byte of its body arrives; holds for answers under way, too. */
@@ -25,6 +27,8 @@ export interface EngineProxy {
   readonly socketPath: string;
   /** Every request so far, oldest first. */
   readonly requests: readonly ProxiedRequest[];
+  /** How many answers of the engine have been kept back. */
+  readonly withheld: number;
   /** Connections that are open now. */
   readonly openConnections: number;
   /** How many requests of the method whose path matches came since `forget`. */
@@ -47,6 +51,7 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
   const open = new Set<Socket>();
   const faults: { readonly fault: EngineFault; readonly matches: (request: ProxiedRequest) => boolean }[] = [];
   let server: Server | undefined;
+  let withheld = 0;
 
   const faultFor = (asked: ProxiedRequest): EngineFault =>
     faults.find(({ matches }) => matches(asked))?.fault ?? { kind: "pass" };
@@ -67,6 +72,10 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
     }
     const { method, url: path, headers } = incoming;
     const outgoing = request({ socketPath: target, method, path, headers, agent: false }, (response) => {
+      if (fault.kind === "withhold") {
+        withheld += 1;
+        return void response.resume();
+      }
       answer.writeHead(response.statusCode ?? 502, response.headers);
       answer.flushHeaders();
       let delivered = 0;
@@ -117,6 +126,9 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
   const proxy: EngineProxy = {
     socketPath,
     requests,
+    get withheld() {
+      return withheld;
+    },
     get openConnections() {
       return open.size;
     },

@@ -39,6 +39,7 @@ export function execStage({ open, clock, dir, keeper: more = {}, network: hasNet
     gateway: () => "172.31.0.1",
     reserved: () => ({ resolver: "172.31.0.2" }),
     addresses: () => new Map(),
+    empty: () => Promise.resolve(),
   });
   const keeper = new Keeper({
     ledger,

@@ -16,6 +16,7 @@ import type {
 } from "../../src/protocol/local-api.ts";
 
 import type { Config } from "../../src/protocol/documents.ts";
+import type { ContainersReport, VolumesReport } from "../../src/protocol/local-containers.ts";
 import type { GatewaysReport, PeersReport } from "../../src/protocol/local-mesh.ts";
 import type { NetworkReport, RouteAnswer } from "../../src/protocol/local-network.ts";
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
@@ -75,6 +76,17 @@ export class FakeLocalProvider implements LocalProvider {
   status(): Status {
     if (this.thrown !== undefined) throw this.thrown;
     return this.currentStatus;
+  }
+
+  currentContainers: ContainersReport = { schema: 1, engine: { state: "unused", since: 0 }, containers: [] };
+  currentVolumes: VolumesReport = { schema: 1, volumes: [] };
+
+  containers(): ContainersReport {
+    return this.currentContainers;
+  }
+
+  volumes(): VolumesReport {
+    return this.currentVolumes;
   }
 
   health(): Health {

@@ -9,6 +9,8 @@ export interface Neighbour {
   readonly here: (line: string) => string;
   /** Runs a shell line on the neighbour. */
   readonly there: (line: string) => string;
+  /** A process on the neighbour, by which its network is known. */
+  readonly pidThere: number;
   /** Starts a program on either side, until the test ends. */
   readonly start: (side: "here" | "there", ...command: readonly string[]) => void;
 }
@@ -35,6 +37,7 @@ export async function plugNeighbour({ within }: PrivateNetwork): Promise<Neighbo
   return {
     here,
     there,
+    pidThere: holder.pid ?? 0,
     start(side, ...command) {
       const [file = "", ...args] = [...(side === "here" ? within : other), ...command];
       const child = spawn(file, args, { stdio: "ignore" });

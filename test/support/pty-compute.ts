@@ -35,6 +35,7 @@ export class PtyCompute implements Compute {
       await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
   }
 
+  output = () => Promise.reject(new Error("nothing is kept of what is written here"));
   containers = () => [];
   volumes = () => [];
   onChange = () => undefined;

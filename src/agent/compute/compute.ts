@@ -20,6 +20,8 @@ export interface ContainerStatus {
   readonly name: string;
   readonly execType: ExecType;
   readonly enabled: boolean;
+  /** Whether what it writes is kept by the control plane. */
+  readonly savesOutput: boolean;
   readonly state: WorkState;
   readonly since: number;
   /** Why it does not run, for people: `pull failed: unauthorized`. */
@@ -30,6 +32,8 @@ export interface ContainerStatus {
   readonly health: "healthy" | "unhealthy" | undefined;
   /** Exits of its process since the agent knows it, starts by the engine included. */
   readonly restarts: number;
+  /** How often the kernel killed a process of it for want of memory, since the agent knows it. */
+  readonly oomKills: number;
   readonly lastExitCode: number | undefined;
   readonly image: { readonly repository: string; readonly tag: string };
   /** Of the engine; undefined while there is none. */
@@ -75,12 +79,23 @@ export interface Compute {
     options: { readonly follow: boolean; readonly lines: number },
     signal: AbortSignal,
   ): AsyncIterable<OutputFrame>;
+  /**
+   * Everything that one container of the engine writes in its current run, each line led by its time (RFC 3339), from a moment on in Unix
+   * seconds; ends with the run. `run` tells it from other runs. Rejects as `Engine` does.
+   */
+  output(engineId: string, since: string | undefined, signal: AbortSignal): Promise<RunOutput>;
   /** A shell, or the command given, in a running one, as its user. @throws {InputError} `not-found`, `not-configured` (does not run). */
   terminal(name: string, request: TerminalRequest, signal: AbortSignal): Promise<Terminal>;
   /** Images that the engine has. */
   images(signal: AbortSignal): Promise<readonly ImageSummary[]>;
   /** Removes an image by repository and tag as definitions name it. @throws {InputError} `not-found`, `busy` (in use, by what). */
   removeImage(repository: string, tag: string, signal: AbortSignal): Promise<void>;
+}
+
+/** What one run of a container writes. */
+export interface RunOutput {
+  readonly run: string;
+  readonly frames: AsyncIterable<OutputFrame>;
 }
 
 /** What a terminal starts with. */

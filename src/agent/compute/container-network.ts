@@ -16,54 +16,62 @@ export interface ContainerNetworkOptions {
   readonly gateway: () => string;
   /** This machine's IPv4 addresses by link. */
   readonly addresses: () => ReadonlyMap<string, readonly string[]>;
+  /** Stops what of ours is on it. */
+  readonly empty: (signal: AbortSignal) => Promise<void>;
 }
+
+type NetworkEngine = Pick<Engine, "listNetworks" | "createNetwork" | "removeNetwork">;
 
 /** The network that containers of this node are attached to. */
 export interface ContainerNetwork {
   readonly name: () => string;
   /**
-   * Makes it if it is not there, and anew if it is another one.
-   * @throws {HostError} `address-conflict` when a link of the machine has an address in its range; of the engine.
+   * Makes it if it is not there, and anew if it has another range; then the containers on it are stopped first, and each moves as it
+   * is replaced.
+   * @throws {HostError} `address-conflict` when a link of the machine has an address in its range, or another network of the engine has
+   * the range; nothing is changed then. As the engine.
    */
-  ensure(engine: Engine, signal: AbortSignal): Promise<void>;
+  ensure(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
   /** Takes it away; done as well when there is none. */
-  remove(engine: Engine, signal: AbortSignal): Promise<void>;
-  /** Has the next `ensure` ask the engine: it may be another, or have lost the network. */
-  forget(): void;
+  remove(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
 }
 
 /** The network of the node's containers, made when the first of them is. */
 export function containerNetwork(options: ContainerNetworkOptions): ContainerNetwork {
   const name = (): string => `holdfast-${options.owner().slice(0, 8)}`;
-  let known: string | undefined;
   let running: Promise<void> = Promise.resolve();
 
-  async function find(engine: Engine, signal: AbortSignal): Promise<NetworkSummary | undefined> {
-    const networks = await engine.listNetworks([`${OWNER_LABEL}=${options.owner()}`], signal);
-    return networks.find((network) => network.name === name());
+  function isOurs({ name: other, labels }: NetworkSummary): boolean {
+    return other === name() && labels[OWNER_LABEL] === options.owner();
   }
 
-  async function ensure(engine: Engine, signal: AbortSignal): Promise<void> {
+  async function ensure(engine: NetworkEngine, signal: AbortSignal): Promise<void> {
     const subnet = options.subnet();
     checkRange(subnet, options.addresses());
-    if (known === subnet) return;
-    const found = await find(engine, signal);
-    if (found !== undefined && !found.subnets.includes(subnet)) await engine.removeNetwork(found.id, signal);
-    if (found === undefined || !found.subnets.includes(subnet)) {
-      await engine.createNetwork(
-        {
-          name: name(),
-          driver: "bridge",
-          subnet,
-          gateway: options.gateway(),
-          reserved: options.reserved(),
-          options: { "com.docker.network.bridge.name": CONTAINER_LINK },
-          labels: { [OWNER_LABEL]: options.owner() },
-        },
-        signal,
-      );
+    const networks = await engine.listNetworks([], signal);
+    const found = networks.find(isOurs);
+    if (found?.subnets.includes(subnet) === true) return;
+    // Whatever would keep the new one from being made is found before the old one is touched.
+    checkOthers(
+      subnet,
+      networks.filter((network) => network !== found),
+    );
+    if (found !== undefined) {
+      await options.empty(signal);
+      await engine.removeNetwork(found.id, signal);
     }
-    known = subnet;
+    await engine.createNetwork(
+      {
+        name: name(),
+        driver: "bridge",
+        subnet,
+        gateway: options.gateway(),
+        reserved: options.reserved(),
+        options: { "com.docker.network.bridge.name": CONTAINER_LINK },
+        labels: { [OWNER_LABEL]: options.owner() },
+      },
+      signal,
+    );
   }
 
   return {
@@ -75,12 +83,9 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
       return mine;
     },
     async remove(engine, signal) {
-      known = undefined;
-      const found = await find(engine, signal);
+      const networks = await engine.listNetworks([`${OWNER_LABEL}=${options.owner()}`], signal);
+      const found = networks.find(isOurs);
       if (found !== undefined) await engine.removeNetwork(found.id, signal);
-    },
-    forget() {
-      known = undefined;
     },
   };
 }
@@ -96,6 +101,22 @@ function checkRange(subnet: string, addresses: ReadonlyMap<string, readonly stri
     const message = `${link} has ${inside}, which is within ${subnet}: containers need a range of their own (network.bridgeCIDR)`;
     throw new HostError("address-conflict", message);
   }
+}
+
+/** @throws {HostError} `address-conflict`. */
+function checkOthers(subnet: string, networks: readonly NetworkSummary[]): void {
+  for (const { name, subnets } of networks) {
+    const other = subnets.find((one) => overlap(one, subnet));
+    if (other === undefined) continue;
+    const message = `network ${name} of the engine has ${other}, which overlaps ${subnet}: containers need a range of their own (network.bridgeCIDR)`;
+    throw new HostError("address-conflict", message);
+  }
+}
+
+function overlap(one: string, other: string): boolean {
+  const [a, b] = [addressRange(one), addressRange(other)];
+  if (a === undefined || b === undefined) return false;
+  return Buffer.compare(a.low, b.high) <= 0 && Buffer.compare(b.low, a.high) <= 0;
 }
 
 function isWithin(address: string, { low, high }: AddressRange): boolean {

@@ -18,6 +18,7 @@ export interface FacadeOptions {
   readonly startedAt: number;
 }
 
+const SHORT_ID = 12;
 const SHELL: readonly string[] = ["/bin/sh"];
 
 /** The containers of this node for triggers, the local API and reports. */
@@ -63,6 +64,13 @@ export function computeFacade(options: FacadeOptions): Compute {
     async *logs(name, { follow, lines }, signal) {
       yield* keeper.engine.logs(idOf(name), { follow, tail: lines }, signal);
     },
+    async output(engineId, since, signal) {
+      const detail = await keeper.engine.inspectContainer(engineId, signal);
+      if (detail === undefined) throw new InputError("not-found", `there is no container ${engineId}`);
+      const options = { follow: true, tail: undefined, timestamps: true, ...(since === undefined ? {} : { since }) };
+      const run = `${engineId.slice(0, SHORT_ID)}-${detail.startedAt}`;
+      return { run, frames: keeper.engine.logs(engineId, options, signal) };
+    },
     async terminal(name, size, signal) {
       const worker = workerOf(name);
       if (worker.standing.found?.is !== "running") throw new InputError("not-configured", `${name} does not run`);
@@ -103,6 +111,7 @@ function statusOf(view: WorkView, now: number): readonly ContainerStatus[] {
       name: spec.name,
       execType: spec.execType,
       enabled: spec.enabled,
+      savesOutput: spec.saveOutput,
       state,
       since,
       reason,
@@ -112,6 +121,7 @@ function statusOf(view: WorkView, now: number): readonly ContainerStatus[] {
         standing.byHand !== undefined && standing.goal.is === "kept" && standing.byHand === standing.goal.hash,
       health: container?.state === "running" ? container.health : undefined,
       restarts: standing.exits,
+      oomKills: view.oomKills,
       lastExitCode: standing.lastExitCode,
       image: spec.image,
       engineId: standing.found?.id,
@@ -122,12 +132,13 @@ function statusOf(view: WorkView, now: number): readonly ContainerStatus[] {
 }
 
 /** One of which the engine has not been asked yet. */
-function untold({ id, name, execType, enabled, image }: ContainerSpec, since: number): ContainerStatus {
+function untold({ id, name, execType, enabled, saveOutput, image }: ContainerSpec, since: number): ContainerStatus {
   return {
     id,
     name,
     execType,
     enabled,
+    savesOutput: saveOutput,
     image,
     since,
     state: "idle",
@@ -137,6 +148,7 @@ function untold({ id, name, execType, enabled, image }: ContainerSpec, since: nu
     isStoppedByHand: false,
     health: undefined,
     restarts: 0,
+    oomKills: 0,
     lastExitCode: undefined,
     engineId: undefined,
     imageId: undefined,

@@ -21,6 +21,8 @@ export interface KeeperOptions
   readonly ensureNetwork: (engine: Engine, signal: AbortSignal) => Promise<void>;
   /** Something has changed that a pass would see. */
   readonly onLook: () => void;
+  /** Whether we stopped this one so that it moves to another network; asked once for each stop. */
+  readonly isMoving?: (engineId: string) => boolean;
   /** The ledger could not be written. */
   readonly onRefused: (error: unknown) => void;
 }
@@ -109,7 +111,16 @@ export class Keeper {
     const { id, wanted, standing, since } = worker;
     const container = this.#opened?.cache.containers.get(standing.found?.id ?? "");
     const row = [...ledger.containers.values()].find(({ engineId }) => engineId === standing.found?.id);
-    return { id, row: ledger.definitions.get(id), wanted, standing, since, limits: row?.limits, container };
+    return {
+      id,
+      row: ledger.definitions.get(id),
+      wanted,
+      standing,
+      since,
+      limits: row?.limits,
+      container,
+      oomKills: worker.oomKills,
+    };
   }
 
   /** Has a definition carried out from now on. */
@@ -233,7 +244,7 @@ export class Keeper {
   }
 
   #event(cache: EngineCache, { id, action, exitCode }: Extract<EngineChange, { kind: "event" }>): void {
-    const { ledger, clock } = this.#options;
+    const { ledger, clock, isMoving } = this.#options;
     const container = cache.containers.get(id);
     const definition =
       container?.labels[CONTAINER_LABEL] ??
@@ -243,8 +254,10 @@ export class Keeper {
       if (container !== undefined) this.#sync();
       return;
     }
-    if (action === "stop") worker.take({ is: "stopped-outside", id });
+    if (action === "oom") worker.oomKills += 1;
+    if (action === "stop" && !isMoving?.(id)) worker.take({ is: "stopped-outside", id });
     const sorted = sortContainers(cache.containers.values(), ledger, clock.now());
+    if (sorted.foreign.length !== this.#foreign.length) this.#tell();
     this.#foreign = sorted.foreign;
     const found = foundOf(sorted.own.get(worker.id) ?? []);
     if (action === "die" && found?.id === id) worker.take({ is: "exited", found, code: exitCode });

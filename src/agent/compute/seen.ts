@@ -15,6 +15,8 @@ export interface WorkView {
   /** Of its container, of the limits it was given last. */
   readonly limits: string | undefined;
   readonly container: ContainerSummary | undefined;
+  /** How often the kernel killed a process of it for want of memory. */
+  readonly oomKills: number;
 }
 
 /** What a pass sees. */

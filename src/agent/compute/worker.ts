@@ -53,6 +53,8 @@ export class Worker {
   #takeBackRun = (): void => undefined;
   #timetable: { readonly text: string; readonly of: Timetable } | undefined;
   attachment: Attachment | undefined;
+  /** How often the kernel killed a process of it for want of memory. */
+  oomKills = 0;
 
   constructor(id: string, found: Found | undefined, options: WorkerOptions) {
     this.id = id;

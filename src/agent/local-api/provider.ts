@@ -13,6 +13,7 @@ import type {
   TriggerLine,
 } from "../../protocol/local-api.ts";
 import type { Config } from "../../protocol/documents.ts";
+import type { ContainersReport, VolumesReport } from "../../protocol/local-containers.ts";
 import type { GatewaysReport, PeersReport } from "../../protocol/local-mesh.ts";
 import type { CommitReport, NetworkTryRequest } from "../../protocol/local-commit.ts";
 import type { NetworkReport, RouteAnswer } from "../../protocol/local-network.ts";
@@ -35,8 +36,16 @@ export interface LocalProvider {
   health(): Health;
   /** The newest `lines` lines, oldest first, and with `follow` those to come; drops lines rather than keep them for a slow reader. */
   logs(options: LogsQuery, signal: AbortSignal): AsyncIterable<LogLine>;
-  /** Runs a trigger event as if the control plane had asked, without its signature; aborting kills what was started. */
-  trigger(event: string, body: unknown, signal: AbortSignal): AsyncIterable<TriggerLine>;
+  /** Containers and volumes of the configuration in force, from memory. */
+  containers(): ContainersReport;
+  volumes(): VolumesReport;
+  /** Runs a trigger event as if the control plane had asked, without its signature; aborting kills what was started. With `wait` there is no output before the answer. */
+  trigger(
+    event: string,
+    body: unknown,
+    signal: AbortSignal,
+    options?: { readonly wait: boolean },
+  ): AsyncIterable<TriggerLine>;
   /** Registers this node; goes on when the caller hangs up, since the control plane may already have answered. */
   register(license: string): Promise<NodeIdentity>;
   /** Lets the next document of this name have any version. */

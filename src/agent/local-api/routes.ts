@@ -79,6 +79,18 @@ export const routes: readonly Route[] = [
   },
   {
     method: "GET",
+    path: "/v1/containers",
+    isAdmin: false,
+    answer: async ({ response, provider }) => sendJson(response, 200, provider.containers()),
+  },
+  {
+    method: "GET",
+    path: "/v1/volumes",
+    isAdmin: false,
+    answer: async ({ response, provider }) => sendJson(response, 200, provider.volumes()),
+  },
+  {
+    method: "GET",
     path: "/v1/gateways",
     isAdmin: false,
     answer: async ({ response, provider, signal }) => sendJson(response, 200, await provider.gateways(signal)),
@@ -220,8 +232,9 @@ export function routesAt(path: string): readonly Route[] {
 async function runTrigger({ request, response, url, provider, clock, signal }: Exchange): Promise<void> {
   const event = parse(EventName, decodeSegment(url.pathname.slice("/v1/trigger/".length)), "event");
   const body = (await readJson(request)) ?? {};
+  const wait = url.searchParams.get("wait") === "1";
   try {
-    await sendLines(response, provider.trigger(event, body, signal), clock, signal);
+    await sendLines(response, provider.trigger(event, body, signal, { wait }), clock, signal);
   } catch (error) {
     if (signal.aborted) return;
     response.write(`${JSON.stringify({ kind: "error", ...failureOf(toError(error)) })}\n`);

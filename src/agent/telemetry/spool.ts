@@ -28,7 +28,7 @@ export const streamBounds: Readonly<Record<StreamName, StreamBounds>> = {
   metrics: { maxRecords: 1440, maxBytes: 8 * 1024 * 1024, isUrgent: false },
   "gateway-details": { maxRecords: 14_400, maxBytes: 16 * 1024 * 1024, isUrgent: false },
   flows: { maxRecords: 50_000, maxBytes: 32 * 1024 * 1024, isUrgent: false },
-  output: { maxRecords: 1000, maxBytes: 16 * 1024 * 1024, isUrgent: true },
+  output: { maxRecords: 5000, maxBytes: 16 * 1024 * 1024, isUrgent: true },
 };
 
 /** A run of records as `telemetry.push` carries them. */

@@ -12,6 +12,8 @@ export interface NodeFacts {
 export interface Running {
   readonly event: string;
   readonly exclusive: string | undefined;
+  /** Whether it may run for so long that it must not keep others waiting. */
+  readonly isLasting: boolean;
 }
 
 export const MAX_RUNNING = 8;
@@ -35,6 +37,9 @@ export function refusal(trigger: Trigger, node: NodeFacts, running: readonly Run
   if (running.filter((other) => other.event === event).length >= MAX_RUNNING_PER_EVENT) {
     return new InputError("busy", `${MAX_RUNNING_PER_EVENT} of ${event} are running`);
   }
-  if (running.length >= MAX_RUNNING) return new InputError("busy", `${MAX_RUNNING} triggers are running`);
+  const isLasting = trigger.watchedMs !== undefined;
+  if (running.filter((other) => other.isLasting === isLasting).length >= MAX_RUNNING) {
+    return new InputError("busy", `${MAX_RUNNING} triggers are running`);
+  }
   return undefined;
 }

@@ -13,6 +13,8 @@ import type { AfterReply, Trigger, TriggerCall, TriggerChannel, TriggerReply } f
 
 export interface DispatcherOptions {
   readonly triggers: readonly Trigger[];
+  /** Finds those whose names are only known at the moment of the call; asked after the others. */
+  readonly more?: (call: Pick<TriggerCall, "event" | "body" | "isWatched">) => Trigger | undefined;
   /** The node as it is at the moment of the call. */
   readonly node: () => NodeFacts;
   readonly journal: Journal;
@@ -79,9 +81,9 @@ export class Dispatcher {
 
   /** Answers a verified trigger; `sessionNow` is session time in milliseconds. Never rejects. */
   run(claims: TriggerClaims, channel: TriggerChannel, sessionNow: number): Promise<TriggerReply> {
-    const { jti: id, event, body, wait, user, deadlineMs } = claims;
+    const { jti: id, event, body, wait, watched: isWatched = false, user, deadlineMs } = claims;
     return this.#answer({
-      call: { id, event, body, wait, user, deadlineMs },
+      call: { id, event, body, wait, isWatched, user, deadlineMs },
       channel,
       signed: { now: sessionNow, expiresMs: claims.exp * 1000 },
     });
@@ -91,7 +93,7 @@ export class Dispatcher {
   runLocal(call: LocalCall, channel: TriggerChannel): { readonly id: string; readonly reply: Promise<TriggerReply> } {
     const id = randomUUID();
     const reply = this.#answer({
-      call: { deadlineMs: LOCAL_DEADLINE_MS, ...call, id, user: "local" },
+      call: { deadlineMs: LOCAL_DEADLINE_MS, ...call, isWatched: !call.wait, id, user: "local" },
       channel,
       signed: undefined,
     });
@@ -141,7 +143,7 @@ export class Dispatcher {
     const digest = digestOf(call.body);
     const repeated = this.#repeated(request, digest);
     if (repeated !== undefined) return repeated;
-    const trigger = this.#triggers.get(call.event);
+    const trigger = this.#triggers.get(call.event) ?? this.#options.more?.(call);
     if (trigger === undefined) throw unknownEvent(call.event);
     const body = parseRequest(trigger.event, trigger.request, call.body);
     if (this.#isClosed) throw new InputError("busy", "the node is stopping");
@@ -152,7 +154,9 @@ export class Dispatcher {
     const onFault = (err: Error): void => log.warn({ id: call.id, event: call.event, err }, "trigger handler failed");
     const job = new Job({ trigger, request: body, call, channel, clock, onFault });
     const outcome = job.run();
-    this.#active.set(call.id, { event: trigger.event, exclusive: trigger.exclusive, digest, job, outcome });
+    const { exclusive, watchedMs } = trigger;
+    const isLasting = watchedMs !== undefined && call.isWatched;
+    this.#active.set(call.id, { event: trigger.event, exclusive, isLasting, digest, job, outcome });
     const work = this.#finish(trigger, request, { job, outcome, isJournalled, isRemote: signed !== undefined });
     this.#work.add(work);
     void work.finally(() => this.#work.delete(work));

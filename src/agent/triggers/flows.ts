@@ -3,6 +3,7 @@ import { InputError, toError } from "../../errors.ts";
 import type { Conntrack, FlowFilter, FlowList } from "../../host/conntrack.ts";
 import type { TrackedFlow } from "../../host/conntrack-line.ts";
 import { Flows } from "../../protocol/trigger-bodies.ts";
+import type { ContainerStatus } from "../compute/compute.ts";
 import type { OneShotTrigger } from "./trigger.ts";
 
 /** A flow as the platform names its parts; what the kernel does not count is absent. */
@@ -29,8 +30,12 @@ const MAX_FLOWS = 50_000;
 /** The answer must fit one message with what surrounds it. */
 const MAX_BYTES = 1_000_000;
 
-/** Shows the flows that the kernel tracks, or makes it forget them. */
-export function flows(conntrack: Conntrack, log: Logger): OneShotTrigger<Flows> {
+/** Shows the flows that the kernel tracks, or makes it forget them; those of a container by its address. */
+export function flows(
+  conntrack: Conntrack,
+  log: Logger,
+  containers: () => readonly Pick<ContainerStatus, "id" | "name" | "address">[] = () => [],
+): OneShotTrigger<Flows> {
   return {
     event: "flows",
     kind: "one-shot",
@@ -40,7 +45,7 @@ export function flows(conntrack: Conntrack, log: Logger): OneShotTrigger<Flows> 
     readOnly: false,
     agents: true,
     async handle(request, { signal, user }) {
-      const filter = filterOf(request);
+      const filter = filterOf(request, containers);
       if (request.action === "delete") {
         if (Object.keys(filter).length === 0 && !request.confirm) throw unconfirmed();
         const deleted = await conntrack.remove(filter, signal);
@@ -121,9 +126,16 @@ function replySide({ reply }: TrackedFlow): Readonly<Record<string, string | num
   };
 }
 
-/** @throws {InputError} `not-found` for a container or a virtual network, of which this node has none. */
-function filterOf({ protocol, source, dest, sourcePort, destPort, containerId, networkId }: Flows): FlowFilter {
-  if (containerId !== "") throw unknown("containerId", `no container ${containerId} runs here`);
+/** @throws {InputError} `not-found` for a container that has no address, and for a virtual network, of which this node has none. */
+function filterOf(
+  { protocol, source, dest, sourcePort, destPort, containerId, networkId }: Flows,
+  containers: () => readonly Pick<ContainerStatus, "id" | "name" | "address">[],
+): FlowFilter {
+  const wanted = containerId.toLowerCase();
+  const isMeant = ({ id, name }: { id: string; name: string }): boolean =>
+    id.toLowerCase() === wanted || name.toLowerCase() === wanted;
+  const party = wanted === "" ? undefined : containers().find(isMeant)?.address;
+  if (wanted !== "" && party === undefined) throw unknown("containerId", `no container ${containerId} runs here`);
   if (networkId !== 0 && networkId !== "" && networkId !== "0") {
     throw unknown("networkId", `no virtual network ${networkId} is attached here`);
   }
@@ -133,6 +145,7 @@ function filterOf({ protocol, source, dest, sourcePort, destPort, containerId, n
     ...(dest === undefined ? {} : { dest }),
     ...(sourcePort === 0 ? {} : { sourcePort }),
     ...(destPort === 0 ? {} : { destPort }),
+    ...(party === undefined ? {} : { party }),
   };
 }
 

@@ -61,7 +61,8 @@ export class Job {
   /** Runs the handler to the one reply. Never rejects. */
   async run(): Promise<TriggerReply> {
     const { trigger, call, clock, channel } = this.#options;
-    const limitMs = trigger.kind === "stream" && !call.wait ? STREAM_DEADLINE_MS : trigger.deadlineMs;
+    const watchedMs = trigger.watchedMs ?? STREAM_DEADLINE_MS;
+    const limitMs = trigger.kind === "stream" && !call.wait ? watchedMs : trigger.deadlineMs;
     const deadlineMs = Math.min(limitMs, call.deadlineMs);
     const cancelDeadline = clock.after(deadlineMs, () =>
       this.abort(new HostError("timeout", `${trigger.event} did not end within ${deadlineMs} ms`)),

@@ -34,6 +34,8 @@ interface Contract<Request> {
   readonly agents: boolean;
   /** What only one trigger at a time may hold. */
   readonly exclusive?: string;
+  /** How long a watched one may run instead; such a one does not count among those that keep others waiting. */
+  readonly watchedMs?: number;
 }
 
 /** Answers with one JSON value. */
@@ -71,6 +73,8 @@ export interface TriggerCall {
   readonly event: string;
   readonly body: unknown;
   readonly wait: boolean;
+  /** Whether somebody takes the output as it comes. */
+  readonly isWatched: boolean;
   readonly user: string;
   readonly deadlineMs: number;
 }

@@ -1,15 +1,20 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { GatewayDetails } from "../../protocol/telemetry.ts";
+import { ContainerOutput, GatewayDetails } from "../../protocol/telemetry.ts";
 import { Uid } from "../../protocol/values.ts";
+import { OUTPUT_SECONDS } from "../model/container-output.ts";
 import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "../model/gateway-details.ts";
 import { tgrn } from "../model/permissions.ts";
 import { nodeOf } from "./nodes.ts";
 import { Violations } from "./problem.ts";
-import { numberIn } from "./query.ts";
+import { Moment, numberIn } from "./query.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { notFound, refusals, violations } from "./shapes.ts";
 
+const DAY_SECONDS = 86_400;
+const OUTPUT_DAYS = OUTPUT_SECONDS / DAY_SECONDS;
+/** Pieces of output that one answer holds. */
+const MAX_OUTPUT_FOUND = 2000;
 const MAX_UNIX_SECONDS = 253_402_300_799;
 const DAYS = DETAILS_SECONDS / 86_400;
 const Instant = numberIn(0, MAX_UNIX_SECONDS);
@@ -20,7 +25,7 @@ const GatewayStats = GatewayDetails.extend({
 }).meta({ id: "GatewayStats", description: "Round trips in one interval, in milliseconds" });
 
 /** What the nodes tell of their tunnels. */
-export function pluginLogRoutes({ fleet, gatewayDetails }: ApiDeps): readonly Route[] {
+export function pluginLogRoutes({ fleet, gatewayDetails, containerOutput, clock }: ApiDeps): readonly Route[] {
   return [
     route({
       method: "GET",
@@ -52,6 +57,38 @@ export function pluginLogRoutes({ fleet, gatewayDetails }: ApiDeps): readonly Ro
           throw new Violations([`endDate: the range holds more than ${MAX_DETAILS_FOUND} records`]);
         }
         return Response.json([{ stats }]);
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v2/node/{nodeID}/plugin-logs/container-output",
+      operationId: "getContainerOutput",
+      summary: `What containers with saveOutput wrote, oldest first; kept ${OUTPUT_DAYS} days`,
+      tag: "Edge compute",
+      access: { to: "resource", permissions: ["node-exec::read"], resource: ({ nodeID }) => tgrn.node(nodeID) },
+      params: z.object({ nodeID: Uid }),
+      query: z.strictObject({
+        container: z.string().min(1).max(253).optional().meta({ description: "Only of this one, by id or name" }),
+        sTime: Moment.optional().meta({ description: "Not before; ISO 8601. A day before `eTime` by default" }),
+        eTime: Moment.optional().meta({ description: "Not after; ISO 8601. Now by default" }),
+        limit: numberIn(1, MAX_OUTPUT_FOUND).default(1000).meta({ description: "The newest so many pieces" }),
+      }),
+      answers: {
+        200: {
+          description: "Pieces of output in the order they were written",
+          schema: z.array(ContainerOutput.meta({ id: "ContainerOutput", description: "A piece of output" })),
+        },
+        ...refusals,
+        ...notFound,
+        ...violations,
+      },
+      handle: ({ params: { nodeID }, query }) => {
+        const { type } = nodeOf(fleet, nodeID);
+        if (type === "Agent") throw new InputError("not-supported", "agents have no containers");
+        const { container, limit, eTime: to = Math.floor(clock.now() / 1000) } = query;
+        const from = query.sTime ?? to - DAY_SECONDS;
+        if (from > to) throw new Violations(["sTime: is after eTime"]);
+        return Response.json(containerOutput.find(nodeID, { container, from, to, limit }));
       },
     }),
   ];

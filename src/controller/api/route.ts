@@ -5,7 +5,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { issueText } from "../../protocol/issue-text.ts";
-import type { Fleet, FlowSearch, GatewayDetailsSearch, NodeTerminal } from "../fleet.ts";
+import type { ContainerOutputSearch, Fleet, FlowSearch, GatewayDetailsSearch, NodeTerminal } from "../fleet.ts";
 import { anyOf } from "../model/permissions.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { RegistryTokens } from "../registry/registry-tokens.ts";
@@ -20,6 +20,7 @@ export interface ApiDeps {
   readonly fleet: Fleet;
   readonly flows: FlowSearch;
   readonly gatewayDetails: GatewayDetailsSearch;
+  readonly containerOutput: ContainerOutputSearch;
   readonly access: AccessStore;
   readonly tokens: TokenIssuer;
   /** Undefined without a registry, as the next. */

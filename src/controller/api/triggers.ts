@@ -2,12 +2,14 @@ import { z } from "zod";
 import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
-import { triggerBodies } from "../../protocol/trigger-bodies.ts";
+import { ContainerCommand, triggerBodies } from "../../protocol/trigger-bodies.ts";
 import { STREAM_DEADLINE_MS } from "../../protocol/trigger-events.ts";
 import { EventName, JsonObject, Uid } from "../../protocol/values.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
+import { containerNamed, stopSecondsOf } from "../model/exec-section.ts";
 import { tgrn } from "../model/permissions.ts";
 import { BODY_LIMITS } from "./body.ts";
+import { execOfNode } from "./node-exec.ts";
 import { nodeOf } from "./nodes.ts";
 import { refusalOf } from "./problem.ts";
 import { Flag } from "./query.ts";
@@ -16,6 +18,8 @@ import { badBody, notFound, Problem, refusals } from "./shapes.ts";
 
 const SECOND = 1000;
 const DEFAULT_DEADLINE_MS = 15 * SECOND;
+const PULL_MS = 900 * SECOND;
+const LONGEST_MS = 3600 * SECOND;
 const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
   ["tg-ping", 60 * SECOND],
   ["tg-traceroute", 60 * SECOND],
@@ -27,6 +31,9 @@ const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
   ["gateway-ping", 60 * SECOND],
   ["gateway-perf", 300 * SECOND],
   ["speed-test", 120 * SECOND],
+  ["container-image", 60 * SECOND],
+  ["container-logs", 60 * SECOND],
+  ["container-status", 10 * SECOND],
 ]);
 /** The node answers before its deadline; past this much more nothing will come. */
 const GRACE_MS = 5 * SECOND;
@@ -38,7 +45,7 @@ const TRIGGER_LIMITS: JsonLimits = { ...BODY_LIMITS, maxDepth: 28 };
 
 /** The node judges the body, since events of newer nodes are sent as well. */
 const DescribedBody = z
-  .union([...Object.values(triggerBodies), JsonObject])
+  .union([...Object.values(triggerBodies), ContainerCommand, JsonObject])
   .optional()
   .meta({ description: "As the event takes it; one without a form of its own takes any object, or none" });
 
@@ -93,7 +100,7 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
           body: body ?? {},
           wait: stream || query.wait === true,
           user: caller.name,
-          deadlineMs: stream ? STREAM_DEADLINE_MS : (DEADLINES_MS.get(event) ?? DEFAULT_DEADLINE_MS),
+          deadlineMs: deadlineOf(deps, nodeID, event, stream),
         };
         return stream
           ? streamTrigger(deps, nodeID, order, request.signal)
@@ -101,6 +108,16 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
       },
     }),
   ];
+}
+
+/** A container's event may take a pull and the time it has to stop; a watched run goes on for an hour at most. */
+function deadlineOf({ fleet }: ApiDeps, nodeID: string, event: string, stream: boolean): number {
+  const known = DEADLINES_MS.get(event);
+  const { type } = nodeOf(fleet, nodeID);
+  const container =
+    known !== undefined || type === "Agent" ? undefined : containerNamed(execOfNode(fleet, nodeID), event);
+  if (container === undefined) return stream ? STREAM_DEADLINE_MS : (known ?? DEFAULT_DEADLINE_MS);
+  return stream ? LONGEST_MS : Math.min(PULL_MS + stopSecondsOf(container) * SECOND, LONGEST_MS);
 }
 
 async function waitForTrigger(

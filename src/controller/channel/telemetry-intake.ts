@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
 import {
+  ContainerOutput,
   FlowRecord,
   GatewayDetails,
   MetricSample,
@@ -11,6 +12,7 @@ import {
 } from "../../protocol/telemetry.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { EventLog } from "../event-log.ts";
+import { keptOutput } from "../model/container-output.ts";
 import { keptDetails } from "../model/gateway-details.ts";
 import { keptFlows } from "../model/flows.ts";
 import { keptSamples, newRecords, sortRecords } from "../model/telemetry.ts";
@@ -73,9 +75,12 @@ export function telemetryIntake({ store, events, refusals, clock, log }: Telemet
         store.gatewayDetails.add(node, kept);
         return [...bad, ...Array<string>(good.length - kept.length).fill("time: outside the time that is kept")];
       }
-      default:
-        // Nothing reads output, so it is acknowledged and not kept.
-        return [];
+      case "output": {
+        const { good, bad } = sortRecords(ContainerOutput, records);
+        const kept = keptOutput(good, clock.now() / 1000);
+        store.containerOutput.add(node.uid, kept);
+        return [...bad, ...Array<string>(good.length - kept.length).fill("at: outside the time that is kept")];
+      }
     }
   };
   return {

@@ -185,6 +185,7 @@ export class Triggers {
       event,
       body,
       wait,
+      ...(isWatched ? { watched: true } : {}),
       user,
       deadlineMs,
       iat,

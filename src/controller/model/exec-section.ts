@@ -16,6 +16,17 @@ const READ_ONLY: ReadonlySet<string> = new Set(["nodeUid", "namespace", "version
 /** The containers of a section, record and parts together. */
 export const containersOf = (section: ExecBody): readonly JsonObject[] => objects(section["commands"]);
 
+/** The container that answers to an event of this name. */
+export function containerNamed(section: ExecBody, name: string): JsonObject | undefined {
+  return containersOf(section).find((one) => one["name"] === name);
+}
+
+/** Seconds that a container has to end, as far as that can be told. */
+export function stopSecondsOf(container: JsonObject): number {
+  const seconds = Number(container["stopTime"] ?? 30);
+  return Number.isFinite(seconds) && seconds > 0 ? seconds : 30;
+}
+
 /** The volumes of a section. */
 export const volumesOf = (section: ExecBody): readonly JsonObject[] => objects(section["volumes"]);
 

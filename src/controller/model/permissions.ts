@@ -41,7 +41,7 @@ export const knownPermissions: ReadonlySet<string> = new Set([
 ]);
 
 const OPEN_PREFIX = "nodes::service:";
-const ACTION = /^([a-z][a-z-]*)::([a-z][a-z-]*)(?:::?([a-z0-9][a-z0-9-]*\*?|\*))?$/;
+const ACTION = /^([a-z][a-z-]*)::([a-z][a-z-]*)(?:::?([A-Za-z0-9][A-Za-z0-9_.-]*\*?|\*))?$/;
 const AREA_WILDCARD = /^([a-z][a-z-]*)::\*$/;
 
 /**

@@ -1,4 +1,5 @@
 import { accessMigration } from "./access.ts";
+import { containerOutputMigration } from "./container-output.ts";
 import { flowSourcesMigration, flowsMigration } from "./flows.ts";
 import { gatewayDetailsMigration } from "./gateway-details.ts";
 
@@ -107,4 +108,5 @@ export const migrations: readonly string[] = [
   gatewayDetailsMigration,
   flowSourcesMigration,
   CONFIRM,
+  containerOutputMigration,
 ];

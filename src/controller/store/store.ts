@@ -6,6 +6,7 @@ import { clusterStore, type ClusterStore } from "./clusters.ts";
 import { documentStore, type DocumentStore } from "./documents.ts";
 import { eventStore, type EventStore } from "./events.ts";
 import { flowStore, type FlowStore } from "./flows.ts";
+import { containerOutputStore, type ContainerOutputStore } from "./container-output.ts";
 import { gatewayDetailsStore, type GatewayDetailsStore } from "./gateway-details.ts";
 import { licenseStore, type LicenseStore } from "./licenses.ts";
 import { meshStore, type MeshStore } from "./mesh.ts";
@@ -34,6 +35,7 @@ export interface Store {
   readonly telemetry: TelemetryStore;
   readonly flows: FlowStore;
   readonly gatewayDetails: GatewayDetailsStore;
+  readonly containerOutput: ContainerOutputStore;
   /** Runs `work` in one transaction, the one that is open if there is one. */
   atomic<T>(work: () => T): T;
   /** How many transactions failed: whatever was remembered of them may never have come to be. */
@@ -67,6 +69,7 @@ export function openStore(path: string, isExpected = false): Store {
     telemetry: telemetryStore(sql),
     flows: flowStore(sql, uidOf),
     gatewayDetails: gatewayDetailsStore(sql, uidOf),
+    containerOutput: containerOutputStore(sql),
   };
   let failures = 0;
   const run = <T>(work: () => T): T => {
@@ -85,8 +88,8 @@ export function openStore(path: string, isExpected = false): Store {
     failures: () => failures,
     prune: (nowSeconds) =>
       run(() => {
-        const { licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails } = parts;
-        const kept = [licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails];
+        const { licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput } = parts;
+        const kept = [licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput];
         for (const part of kept) part.prune(nowSeconds);
       }),
     close: () => sql.close(),

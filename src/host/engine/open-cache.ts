@@ -72,6 +72,7 @@ class LiveCache implements EngineCache {
 
   async refresh(signal: AbortSignal): Promise<void> {
     await untilAborted(this.#list(), signal);
+    if (this.#standing.state === "unknown") this.#setWell();
     // The engine answers: its events need not wait any longer.
     this.#wake?.();
   }
@@ -178,9 +179,9 @@ class LiveCache implements EngineCache {
     const changed = rows.filter((row) => !touched.has(row.id) && differs(this.#containers.get(row.id), row));
     for (const id of gone) this.#containers.delete(id);
     for (const row of rows) if (!touched.has(row.id)) this.#containers.set(row.id, row);
-    const isNews = gone.length + changed.length > 0;
-    if (isNews) this.#tell({ kind: "listed" });
-    return isNews;
+    // Also without news: whoever asked the engine itself may know of more than events have told.
+    this.#tell({ kind: "listed" });
+    return gone.length + changed.length > 0;
   }
 
   #setWell(): void {

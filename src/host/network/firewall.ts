@@ -1,11 +1,9 @@
 import { createHash } from "node:crypto";
 import { HostError } from "../../errors.ts";
 import type { ExecResult } from "../exec.ts";
-import type { NetworkLedger } from "./ledger.ts";
 import type { FirewallState } from "./state.ts";
 import { refusal, type ToolRunner } from "./tool.ts";
 
-const HEAD = "table inet holdfast {\n";
 const COMMENT = /^\tcomment "holdfast:([0-9a-f]{64})"$/m;
 
 /** Names a text of the table, as the table's comment does. */
@@ -13,16 +11,29 @@ export function firewallDigest(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** The table `inet holdfast` of nftables (nft(8)); no other is touched. */
+/** Where it is remembered what a text of the table lists as, once it is loaded. */
+export interface FirewallMemory {
+  content(): Promise<{ readonly firewall?: Listed | undefined }>;
+  change(part: { readonly firewall: Listed | undefined }): Promise<void>;
+}
+
+interface Listed {
+  readonly digest: string;
+  readonly listing: string;
+}
+
+/** One table of the family inet of nftables (nft(8)), `holdfast` unless told; no other is touched. */
 export class Firewall {
   readonly #tools: ToolRunner;
-  readonly #ledger: NetworkLedger;
+  readonly #ledger: FirewallMemory;
+  readonly #table: string;
   /** The script that has passed the check and is not loaded yet. */
   #passed: string | undefined;
 
-  constructor(tools: ToolRunner, ledger: NetworkLedger) {
+  constructor(tools: ToolRunner, ledger: FirewallMemory, table = "holdfast") {
     this.#tools = tools;
     this.#ledger = ledger;
+    this.#table = table;
   }
 
   /**
@@ -44,7 +55,7 @@ export class Firewall {
   /** Checks a text that is loaded next; what is wrong with it is said then. */
   async prepare(text: string, signal: AbortSignal): Promise<void> {
     try {
-      const script = scriptOf(text);
+      const script = scriptOf(this.#table, text);
       const checked = await this.#check(script, signal);
       this.#passed = checked.exitCode === 0 ? script : undefined;
     } catch {
@@ -57,7 +68,7 @@ export class Firewall {
    * @throws {HostError} `nft-refused` when the check fails, `nft-failed` when what passed it cannot be loaded; then nothing is changed.
    */
   async load(text: string | undefined, signal: AbortSignal): Promise<void> {
-    const script = scriptOf(text);
+    const script = scriptOf(this.#table, text);
     const hasPassed = this.#passed === script;
     this.#passed = undefined;
     if (text !== undefined && !hasPassed) {
@@ -75,7 +86,7 @@ export class Firewall {
 
   async #list(signal: AbortSignal): Promise<string | undefined> {
     try {
-      const listed = await this.#tools.run("nft", ["-s", "list", "table", "inet", "holdfast"], signal);
+      const listed = await this.#tools.run("nft", ["-s", "list", "table", "inet", this.#table], signal);
       if (listed.exitCode === 0) return listed.stdout;
       if (listed.stderr.includes("No such file or directory")) return undefined;
       throw refusal("nft-failed", "nft", listed);
@@ -86,17 +97,18 @@ export class Firewall {
   }
 }
 
-function scriptOf(text: string | undefined): string {
-  const replaced = "add table inet holdfast\ndelete table inet holdfast\n";
-  return text === undefined ? replaced : `${replaced}${commented(text)}`;
+function scriptOf(table: string, text: string | undefined): string {
+  const replaced = `add table inet ${table}\ndelete table inet ${table}\n`;
+  return text === undefined ? replaced : `${replaced}${commented(table, text)}`;
 }
 
 /** The text with its digest as the table's comment. Only a single table is taken, and only ours. */
-function commented(text: string): string {
-  if (!text.startsWith(HEAD) || !isOneBlock(text)) {
-    throw new HostError("nft-refused", "the text is not the table inet holdfast alone");
+function commented(table: string, text: string): string {
+  const head = `table inet ${table} {\n`;
+  if (!text.startsWith(head) || !isOneBlock(text)) {
+    throw new HostError("nft-refused", `the text is not the table inet ${table} alone`);
   }
-  return `${HEAD}comment "holdfast:${firewallDigest(text)}"\n${text.slice(HEAD.length)}`;
+  return `${head}comment "holdfast:${firewallDigest(text)}"\n${text.slice(head.length)}`;
 }
 
 /** Whether the first brace is closed by the last character, blanks aside. Braces in quotes do not count. */

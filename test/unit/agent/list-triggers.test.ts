@@ -9,6 +9,7 @@ import { hostPower } from "../../../src/host/power.ts";
 import { hostReader } from "../../../src/host/reader.ts";
 import { triggerEvents } from "../../../src/protocol/trigger-events.ts";
 import { EventName } from "../../../src/protocol/values.ts";
+import { FakeCompute } from "../../support/fake-compute.ts";
 import { ScriptedTunnels } from "../../support/scripted-tunnels.ts";
 
 const clock = systemClock();
@@ -35,7 +36,7 @@ const triggers = listTriggers({
     rollback: ({ document }) => Promise.resolve({ schema: 1, document, from: 2, to: 1 }),
   },
   tunnels: new ScriptedTunnels(),
-  compute: () => undefined,
+  containers: { compute: () => new FakeCompute(), registryHost: () => undefined, audit: unasked },
   log: pino({ level: "silent" }),
   announceRestart: () => Promise.resolve(),
 });

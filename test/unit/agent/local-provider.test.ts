@@ -1,3 +1,4 @@
+import { FakeCompute } from "../../support/fake-compute.ts";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
@@ -34,7 +35,7 @@ test("a floor that was reset makes its document due again", async () => {
     memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
     reader: hostReader(),
     dispatcher: rig([]).dispatcher,
-    compute: () => undefined,
+    containers: { compute: () => new FakeCompute(), audit: () => undefined },
     streams: { prepare: () => Promise.reject(new Error("nothing is opened")) },
     documents,
     applying: idleApplying(documents, directory),
@@ -73,7 +74,7 @@ describe("connectors and services", () => {
       memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
       reader: hostReader(),
       dispatcher: rig([]).dispatcher,
-      compute: () => undefined,
+      containers: { compute: () => new FakeCompute(), audit: () => undefined },
       streams: { prepare: () => Promise.reject(new Error("nothing is opened")) },
       documents,
       applying: Object.assign(applying, { config: () => config }),

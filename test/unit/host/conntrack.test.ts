@@ -35,6 +35,18 @@ test.each<[FlowFilter, readonly string[]]>([
     { protocol: "tcp", source: "10.0.0.1/32", sourcePort: 1, dest: "10.0.0.2/32", destPort: 2 },
     ["-D -f ipv4 -p tcp --orig-src 10.0.0.1/32 --orig-dst 10.0.0.2/32 --orig-port-src 1 --orig-port-dst 2"],
   ],
+  [{ party: "172.18.0.9" }, ["-D -f ipv4 --orig-src 172.18.0.9", "-D -f ipv4 --reply-src 172.18.0.9"]],
+  [
+    { party: "172.18.0.9", source: "10.0.0.0/8", protocol: "tcp" },
+    ["-D -f ipv4 -p tcp --orig-src 10.0.0.0/8 --reply-src 172.18.0.9"],
+  ],
+  [
+    { party: "172.18.0.9", source: "172.18.0.0/16", destPort: 5, protocol: "udp" },
+    [
+      "-D -f ipv4 -p udp --orig-src 172.18.0.9 --orig-port-dst 5",
+      "-D -f ipv4 -p udp --orig-src 172.18.0.0/16 --orig-port-dst 5 --reply-src 172.18.0.9",
+    ],
+  ],
 ])("deleting %j", (filter, lines) => {
   expect(removalArguments(filter).map((args) => args.join(" "))).toEqual(lines);
 });
@@ -45,6 +57,25 @@ test("flows are filtered here, and the tool is ended once there are enough", asy
   const found = await conntrack.list({ source: "10.0.0.0/8" }, 2, signal);
   expect(found.isTruncated).toBe(true);
   expect(found.flows.map(({ original }) => original.sourcePort)).toEqual([1, 3]);
+});
+
+test("the flows of one party are those it begins and those it answers, translated or not", async () => {
+  const [web, other, host] = ["172.18.0.9", "10.0.0.1", "192.0.2.1"];
+  const tuple = (from: string, to: string): string => `src=${from} dst=${to} sport=1 dport=2`;
+  const flowOf = (original: string, reply: string): string =>
+    `ipv4     2 tcp      6 9 ESTABLISHED ${original} ${reply} mark=0 use=1 id=1`;
+  const lines = [
+    flowOf(tuple(web, other), tuple(other, host)),
+    flowOf(tuple(other, host), tuple(web, other)),
+    flowOf(tuple(other, host), tuple(host, other)),
+  ].map((text) => `'${text}'`);
+  const conntrack = hostConntrack({
+    exec: fakeTools({ conntrack: `printf '%s\\n' ${lines.join(" ")}` }).exec,
+    reader,
+    record,
+  });
+  const { flows } = await conntrack.list({ party: web }, 10, signal);
+  expect(flows.map(({ original }) => original.source)).toEqual([web, other]);
 });
 
 test("a limit that is just reached truncates nothing, and a line that ends without a newline is no line", async () => {

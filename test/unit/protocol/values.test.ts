@@ -35,7 +35,7 @@ const cases: readonly (readonly [string, z.ZodType, readonly unknown[], readonly
     ["https://a/", "https://u@a", "ftp://a", "https://", "https://a b"],
   ],
   ["port", Port, [1, 65_535], [0, 65_536, 1.5, "80", -1]],
-  ["event", EventName, ["tg-ping", "a"], ["", "A", "1a", "a_b", "a".repeat(65), "../x"]],
+  ["event", EventName, ["tg-ping", "a", "Web_1.api"], ["", ".a", "-a", "a b", "a".repeat(65), "../x"]],
   ["link", LinkName, ["eth0", "br-0.5", "wlan0:1"], ["", "a b", "a/b", "x".repeat(16), "é"]],
 ];
 

@@ -59,6 +59,13 @@ export function resolverAddress(subnet: string): string | undefined {
   return textOf(low + 258 < high ? low + 258 : low + 2);
 }
 
+/** Whether an address is one that a machine may have in a subnet: neither the first nor the last of it. */
+export function isHostOf(subnet: string, address: string): boolean {
+  const [range, one] = [addressRange(subnet), addressRange(address)];
+  if (range === undefined || one === undefined) return false;
+  return Buffer.compare(range.low, one.low) < 0 && Buffer.compare(one.low, range.high) < 0;
+}
+
 function numberOf(bytes: Iterable<number>): number {
   let value = 0;
   for (const byte of bytes) value = value * 256 + byte;

@@ -4,8 +4,10 @@ import { isWanting, standsAt, type Goal } from "../../compute/standing.ts";
 import type { Seen, WorkView } from "../../compute/seen.ts";
 import type { Blueprint, Wanted } from "../../compute/wanted.ts";
 import type { Issue, Step } from "../../reconcile/section.ts";
-import { allotAddresses, type AddressPlan } from "./addresses.ts";
+import { allotAddresses, isHostOf, type AddressPlan } from "./addresses.ts";
 import { compileContainer, restartPolicyOf, type Compiled, type Placement } from "./compile.ts";
+import { compileExposure, placeObstacle, type ExposureSeen, type ExposureTarget, type Placed } from "./exposure.ts";
+import { NOTHING_EXPOSED, planExposure, type ExposureStep } from "./exposure-plan.ts";
 
 export interface ExecDesired {
   readonly config: ExecConfig;
@@ -35,10 +37,14 @@ export interface ExecActual {
   readonly volumes: VolumesSeen;
   /** Why a definition must not be started as the machine is now. */
   readonly check: (spec: ContainerSpec) => Promise<string | undefined>;
+  /** How containers are reached; left out, nobody sees to that. */
+  readonly exposure?: ExposureSeen;
 }
 
-/** What is done to the container of one definition, of which `subject` is the id, or to volumes, all of which go together. */
-export type ExecStep = Step &
+/** What is done to the container of one definition, of which `subject` is the id, to volumes, all of which go together, or beside them. */
+export type ExecStep = ExposureStep | ContainerStep;
+
+type ContainerStep = Step &
   (
     | {
         readonly kind: "create" | "replace" | "start" | "stop" | "update" | "adopt" | "define";
@@ -58,6 +64,62 @@ const MAX_ISSUES = 1000;
 
 /** The steps from what there is to what is desired. Pure. */
 export function planExec(desired: ExecDesired, actual: ExecActual): readonly ExecStep[] {
+  const { exposure } = actual;
+  const target = exposureOf(desired, actual);
+  return [
+    // Where a container sends is settled before it starts.
+    ...(exposure === undefined || target === undefined ? [] : planExposure(target, exposure)),
+    ...containerSteps(desired, actual),
+    ...(exposure?.state.hasNetwork === true && isEmpty(desired, actual) ? [NETWORK_STEP] : []),
+  ];
+}
+
+const NETWORK_STEP: ExecStep = {
+  kind: "remove network",
+  subject: "network",
+  guarded: false,
+  detail: "takes away the network of the containers, which nothing uses",
+};
+
+/** How containers are to be reached; undefined while that cannot be known, and everything stays as it is. Pure. */
+function exposureOf(desired: ExecDesired, actual: ExecActual): ExposureTarget | undefined {
+  const { seen, isActive, placement, exposure } = actual;
+  if (exposure === undefined) return undefined;
+  if (!isActive || isEmpty(desired, actual)) return NOTHING_EXPOSED;
+  if (seen.engine.state !== "well" || placement === undefined) return undefined;
+  if (desired.unreadable.size === 0 && !desired.config.containers.some(isExposed)) return NOTHING_EXPOSED;
+  const left = [...desired.unreadable].flatMap((id) => seen.works.get(id) ?? []);
+  if (left.some(({ wanted }) => wanted === undefined)) return undefined;
+  const wanted = [...wantedOf(desired, actual), ...left.flatMap((work) => work.wanted ?? [])];
+  return compileExposure(
+    wanted.flatMap((one) => placedOf(one, seen.works.get(one.spec.id), placement.network.name)),
+    exposure,
+  );
+}
+
+/** Compiling definitions only to find that none is reached from elsewhere takes its time. */
+function isExposed({ portMappings, interfaces, virtualNetworks, vrf }: ContainerSpec): boolean {
+  return portMappings.length + interfaces.length + virtualNetworks.length > 0 || vrf !== undefined;
+}
+
+function isEmpty({ config, unreadable }: ExecDesired, { seen }: ExecActual): boolean {
+  return config.containers.length === 0 && unreadable.size === 0 && seen.works.size === 0;
+}
+
+/** A service that is to run is reached also while it restarts; anything else while it runs. */
+function placedOf({ spec, goal, blueprint }: Wanted, view: WorkView | undefined, network: string): readonly Placed[] {
+  const found = view?.standing.found;
+  const isUp = found !== undefined && found.is !== "stopped";
+  if (goal.is !== "kept" || !goal.enabled) return [];
+  const isDue = goal.execType === "service" && view?.row?.byHand !== goal.hash && goal.obstacle === undefined;
+  if (!isUp && !isDue) return [];
+  const now = isUp ? view?.container?.addresses[network] : undefined;
+  const address = now === undefined || now === "" ? (blueprint?.address ?? view?.row?.address) : now;
+  if (address === undefined) return [];
+  return [{ spec, address, engineId: found?.is === "running" ? found.id : undefined }];
+}
+
+function containerSteps(desired: ExecDesired, actual: ExecActual): readonly ExecStep[] {
   const { seen, isActive, placement } = actual;
   if (seen.engine.state !== "well") return [];
   if (!isActive) return [...seen.works.values()].flatMap(suspension);
@@ -96,7 +158,8 @@ export function waitingExec(desired: ExecDesired, actual: ExecActual): readonly 
     return { path, code: "volume-unusable", message: `${path}: ${name}: ${reason}`.slice(0, 1024) };
   });
   const works = [...seen.works.values()].flatMap((work) => waitOf(work, paths.get(work.id), seen.now));
-  return [...volumes, ...works].slice(0, MAX_ISSUES);
+  const exposed = exposureOf(desired, actual)?.waits ?? [];
+  return [...volumes, ...works, ...exposed].slice(0, MAX_ISSUES);
 }
 
 /** What is wanted of each definition, in their order. Pure. */
@@ -107,13 +170,20 @@ export function wantedOf({ config }: ExecDesired, actual: ExecActual): readonly 
     [...seen.works.values()].flatMap(({ id, row }) => (row?.address === undefined ? [] : [[id, row.address] as const])),
   );
   const allotted = allotAddresses(config.containers, kept, addresses);
+  const place = { reserved: addresses.reserved, isInside: (ip: string) => isHostOf(addresses.subnet, ip) };
   return config.containers.map((spec) => {
     const address = allotted.get(spec.id);
-    return oneWanted(spec, { ...placement, ...(address === undefined ? {} : { address }) }, actual);
+    const obstacle = placeObstacle(spec, config.containers, place, actual.exposure?.vrfs);
+    return oneWanted(spec, { ...placement, ...(address === undefined ? {} : { address }) }, actual, obstacle);
   });
 }
 
-function oneWanted(spec: ContainerSpec, placement: Omit<Placement, "nonce">, actual: ExecActual): Wanted {
+function oneWanted(
+  spec: ContainerSpec,
+  placement: Omit<Placement, "nonce">,
+  actual: ExecActual,
+  obstacle: string | undefined,
+): Wanted {
   const { version, check } = actual;
   const view = actual.seen.works.get(spec.id);
   const compiled = compileContainer(spec, { ...placement, nonce: "" });
@@ -126,7 +196,7 @@ function oneWanted(spec: ContainerSpec, placement: Omit<Placement, "nonce">, act
   const heldUntil = heldOf(spec, actual, view);
   return {
     spec,
-    goal: goalOf(spec, compiled.hash, placement, { obstacle: undefined, heldUntil }),
+    goal: goalOf(spec, compiled.hash, placement, { obstacle, heldUntil }),
     blueprint: blueprintOf(spec, compiled, placement, check),
     version,
   };
@@ -211,7 +281,7 @@ function stepOf(wanted: Wanted, view: WorkView | undefined): readonly ExecStep[]
   return kind === undefined ? [] : [{ kind, subject: wanted.spec.id, guarded: false, wanted }];
 }
 
-type Kind = Extract<ExecStep, { wanted: Wanted }>["kind"];
+type Kind = Extract<ContainerStep, { wanted: Wanted }>["kind"];
 
 function kindOf(wanted: Wanted, view: WorkView | undefined): Kind | undefined {
   const { goal, blueprint } = wanted;
@@ -252,11 +322,12 @@ function suspension({ id, row, standing }: WorkView): readonly ExecStep[] {
 
 function waitOf(work: WorkView, path: string | undefined, now: number): readonly Issue[] {
   const { standing, wanted, row, id } = work;
-  const isFailing = standing.goal.is === "kept" && standing.goal.obstacle !== undefined;
-  if (standing.goal.is === "unknown" || !(isWanting(standing) || isFailing)) return [];
+  const obstacle = standing.goal.is === "kept" ? standing.goal.obstacle : undefined;
+  if (standing.goal.is === "unknown" || !(isWanting(standing) || obstacle !== undefined)) return [];
   const { state, reason } = standsAt(standing, now);
   const at = path ?? wanted?.spec.path ?? "exec";
   const name = row?.name ?? id;
-  const why = reason ?? (standing.goal.is === "gone" ? "is being removed" : state);
+  // What runs may have an obstacle too: it would not start again.
+  const why = reason ?? obstacle ?? (standing.goal.is === "gone" ? "is being removed" : state);
   return [{ path: at.slice(0, 512), code: state, message: `${at}: ${name}: ${why}`.slice(0, 1024) }];
 }

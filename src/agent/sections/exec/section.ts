@@ -8,18 +8,25 @@ import type { Keeper } from "../../compute/keeper.ts";
 import type { Seen } from "../../compute/seen.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { describeExecStep } from "./describe.ts";
+import type { ExposureStep } from "./exposure-plan.ts";
 import { planExec, waitingExec, type ExecActual, type ExecDesired, type ExecStep } from "./plan.ts";
 
 export interface ExecOptions {
   readonly keeper: Pick<Keeper, "isUsed" | "look" | "want" | "update" | "suspend" | "drop" | "settled" | "workers">;
   /** Everything but the engine's own that decides what a definition becomes. */
-  readonly surroundings: (seen: Seen, desired: ExecDesired | undefined) => Promise<Omit<ExecActual, "seen">>;
+  readonly surroundings: (
+    seen: Seen,
+    desired: ExecDesired | undefined,
+    signal: AbortSignal,
+  ) => Promise<Omit<ExecActual, "seen">>;
   /** Makes the volumes that are wanted, and puts away what neither is nor is in use. */
   readonly settleVolumes: (
     volumes: readonly VolumeSpec[],
     used: ReadonlySet<string>,
     signal: AbortSignal,
   ) => Promise<void>;
+  /** Carries out a step of how containers are reached. */
+  readonly expose?: (step: ExposureStep, signal: AbortSignal) => Promise<void>;
   readonly unsupported: () => string | undefined;
 }
 
@@ -31,13 +38,14 @@ const LOOK_MS = 10_000;
 
 /** `exec`: the containers of this node, each by its definition. */
 export function execSection(options: ExecOptions): Section<ExecDesired, ExecActual, ExecStep> {
-  const { keeper, surroundings, settleVolumes, unsupported } = options;
+  const { keeper, surroundings, settleVolumes, unsupported, expose } = options;
 
   async function applyAll(steps: readonly ExecStep[], signal: AbortSignal): Promise<void> {
+    for (const step of steps) if ("detail" in step) await expose?.(step, signal);
     // One look after them sees to all volumes.
     const volumes = steps.find((step) => "volumes" in step);
     if (volumes !== undefined) await settleVolumes(volumes.volumes, volumes.used, signal);
-    for (const step of steps) if (!("volumes" in step)) await hand(step, signal);
+    for (const step of steps) if (!("volumes" in step) && !("detail" in step)) await hand(step, signal);
     await keeper.settled(
       steps.map(({ subject }) => subject),
       SETTLE_MS,
@@ -45,7 +53,10 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     );
   }
 
-  async function hand(step: Exclude<ExecStep, { volumes: unknown }>, signal: AbortSignal): Promise<void> {
+  async function hand(
+    step: Exclude<ExecStep, { volumes: unknown } | { detail: string }>,
+    signal: AbortSignal,
+  ): Promise<void> {
     switch (step.kind) {
       case "remove":
         return keeper.drop(step.subject);
@@ -72,7 +83,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     async observe(signal, desired) {
       const isWanted = desired !== undefined && desired.config.containers.length + desired.config.volumes.length > 0;
       const seen = isWanted || keeper.isUsed ? await lookSoon(signal) : NOTHING;
-      return { seen, ...(await surroundings(seen, desired)) };
+      return { seen, ...(await surroundings(seen, desired, signal)) };
     },
     plan: planExec,
     describe: describeExecStep,

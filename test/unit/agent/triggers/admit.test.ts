@@ -3,7 +3,8 @@ import { refusal, type NodeFacts, type Running } from "../../../../src/agent/tri
 import { oneShot } from "./rig.ts";
 
 const node: NodeFacts = { type: "Node", state: "ACTIVE" };
-const running = (...events: readonly string[]): Running[] => events.map((event) => ({ event, exclusive: undefined }));
+const running = (...events: readonly string[]): Running[] =>
+  events.map((event) => ({ event, exclusive: undefined, isLasting: false }));
 const nothing = (): Promise<unknown> => Promise.resolve({});
 
 test("an agent answers only what is for agents", () => {
@@ -27,7 +28,9 @@ test("two of one event, eight in all, one of what excludes another", () => {
   expect(refusal(trigger, node, running("b", "b", "c", "c", "d", "d", "e"))).toBeUndefined();
   expect(refusal(trigger, node, running("b", "b", "c", "c", "d", "d", "e", "e"))).toMatchObject({ code: "busy" });
   const exclusive = oneShot("node-reboot", nothing, { exclusive: "node" });
-  expect(refusal(exclusive, node, [{ event: "node-restart-service", exclusive: "node" }])).toMatchObject({
+  expect(
+    refusal(exclusive, node, [{ event: "node-restart-service", exclusive: "node", isLasting: false }]),
+  ).toMatchObject({
     code: "busy",
     details: { running: "node-restart-service" },
   });

@@ -41,7 +41,10 @@ class ScriptedConntrack implements Conntrack {
 function stage(found: readonly TrackedFlow[] = []) {
   const conntrack = new ScriptedConntrack();
   conntrack.found = found;
-  const { run } = rig([flows(conntrack, pino({ level: "silent" }))]);
+  const web = { id: "3F2B", name: "web", address: "172.18.0.9" };
+  const { run } = rig([
+    flows(conntrack, pino({ level: "silent" }), () => [web, { ...web, name: "off", id: "2", address: undefined }]),
+  ]);
   return { conntrack, ask: (body: unknown) => run("flows", { body }) };
 }
 
@@ -121,13 +124,25 @@ test("flows are shown also where they cannot be counted", async () => {
 
 test("a container and a virtual network that are not here are named", async () => {
   const { ask, conntrack } = stage();
-  expect(await ask({ containerId: "web" })).toMatchObject({
-    error: { code: "not-found", details: { field: "containerId" } },
-  });
+  for (const containerId of ["db", "off", "172.18.0.9"]) {
+    expect(await ask({ containerId })).toMatchObject({
+      error: { code: "not-found", details: { field: "containerId" } },
+    });
+  }
   for (const networkId of [7, "7", "corp"]) {
     expect(await ask({ networkId })).toMatchObject({ error: { code: "not-found", details: { field: "networkId" } } });
   }
   expect(conntrack.calls).toEqual([]);
+});
+
+test("the flows of a container, by its id or its name, are those of its address", async () => {
+  const { ask, conntrack } = stage();
+  await ask({ containerId: "web" });
+  await ask({ containerId: "3f2b", action: "delete", destPort: 443 });
+  expect(conntrack.calls).toEqual([
+    ["list", { party: "172.18.0.9" }, 50_000],
+    ["remove", { party: "172.18.0.9", destPort: 443 }],
+  ]);
 });
 
 test("no more than fits one message, and how many there are", () => {

@@ -93,3 +93,55 @@ test("gateway details are stored under the node that sends them, and bad ones bl
   await controller.fleet.deleteNode(edge.uid, "test");
   expect(await found(gateway.uid)).toEqual(seenThere);
 });
+
+test("output of containers is stored once, found by container and time, and bad records block nothing", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const key = readFileSync(controller.adminKeyPath, "utf8").trim();
+  const now = Math.floor(Date.now() / 1000);
+  const found = async (query = "") => {
+    const path = `/v2/node/${node.uid}/plugin-logs/container-output?${query}`;
+    const answer = await fetch(controller.url + path, { headers: { authorization: key } });
+    return { status: answer.status, body: (await answer.json()) as { text: string }[] };
+  };
+  const good = (text: string, ago = 0) => ({
+    container: "3f2b",
+    name: "web",
+    run: "0123-1",
+    stream: "stdout",
+    at: (now - ago) * 1000,
+    text,
+  });
+  const records = [
+    { ...good("first", 60), uid: "forged" },
+    { ...good("x"), stream: "stdin" },
+    { ...good("x"), text: "" },
+    { ...good("x"), text: "x".repeat(4097) },
+    { ...good("x"), at: 1.5 },
+    good("x", 31 * 86_400),
+    good("x", -2 * 86_400),
+    {},
+    { ...good("second"), stream: "stderr" },
+    { ...good("other"), name: "db", container: "4a" },
+  ];
+  const push = (list: object[]) =>
+    session.peer.request("telemetry.push", {
+      stream: "output",
+      first: 1,
+      records: list.map((record) => ({ ...record })),
+    });
+  expect(await push(records)).toEqual({ last: records.length });
+  await push(records);
+  const texts = async (query = "") => (await found(query)).body.map(({ text }) => text);
+  expect(await texts()).toEqual(["first", "second", "other"]);
+  expect((await found()).body[1]).toEqual({ ...good("second"), stream: "stderr" });
+  expect(await texts("container=web")).toEqual(["first", "second"]);
+  expect(await texts("container=4a")).toEqual(["other"]);
+  expect(await texts("limit=1")).toEqual(["other"]);
+  expect(await texts(`sTime=${new Date((now - 30) * 1000).toISOString()}`)).toEqual(["second", "other"]);
+  expect(await texts(`eTime=${new Date((now - 30) * 1000).toISOString()}`)).toEqual(["first"]);
+  for (const query of ["limit=0", "limit=2001", "sTime=soon", "container=", "what=1"]) {
+    expect((await found(query)).status).toBe(422);
+  }
+});

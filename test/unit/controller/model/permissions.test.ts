@@ -68,7 +68,8 @@ describe("known actions", () => {
     "",
     "nothing::*",
     "nodes::service:",
-    "nodes::service:A",
+    "nodes::service:-a",
+    "nodes::service:a b",
     "nodes::configure:ne twork",
     "NODES::READ",
   ])("%s is none", (action) => expect(isKnownAction(action)).toBe(false));

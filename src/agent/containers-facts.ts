@@ -1,0 +1,25 @@
+import type { ShadowMap } from "../protocol/shadow.ts";
+import { WIRE_STATES, type ContainerStatus } from "./compute/compute.ts";
+
+const MAX_CONTAINERS = 256;
+/** The shadow as a whole has a bound, and other keys need room. */
+const MAX_BYTES = 16 * 1024;
+
+/** How the containers stand, a few keys for each; what is too much is counted in `container.more`. Pure. */
+export function containerFacts(containers: readonly ContainerStatus[]): ShadowMap {
+  const facts: ShadowMap = {};
+  let bytes = 0;
+  let left = containers.length;
+  for (const { name, state, health, restarts } of containers.slice(0, MAX_CONTAINERS)) {
+    const own: ShadowMap = {
+      [`container.${name}.state`]: WIRE_STATES[state],
+      ...(health === undefined ? {} : { [`container.${name}.health`]: health }),
+      ...(restarts === 0 ? {} : { [`container.${name}.restarts`]: restarts }),
+    };
+    bytes += JSON.stringify(own).length;
+    if (bytes > MAX_BYTES) break;
+    Object.assign(facts, own);
+    left -= 1;
+  }
+  return { ...facts, ...(left === 0 ? {} : { "container.more": left }) };
+}

@@ -1,0 +1,106 @@
+import type { Logger } from "pino";
+import { HostError, toError } from "../errors.ts";
+import { hostConntrack } from "../host/conntrack.ts";
+import type { OnDamage } from "../host/damage.ts";
+import type { Engine } from "../host/engine/engine.ts";
+import type { Exec } from "../host/exec.ts";
+import { exposureDriver } from "../host/exposure/driver.ts";
+import { ExposureRecord } from "../host/exposure/record.ts";
+import type { Files } from "../host/files.ts";
+import { readListeners, type Listener } from "../host/listeners.ts";
+import type { RecordStore } from "../host/network/record.ts";
+import { toolRunner } from "../host/network/tool.ts";
+import type { Reader } from "../host/reader.ts";
+import { CONTAINER_LINK, type ContainerNetwork } from "./compute/container-network.ts";
+import { addressesByLink } from "./list-sections.ts";
+import type { ExposureSeen } from "./sections/exec/exposure.ts";
+import type { ExposureStep } from "./sections/exec/exposure-plan.ts";
+import type { ExecDesired } from "./sections/exec/plan.ts";
+
+export interface OpenExposureOptions {
+  readonly log: Logger;
+  readonly exec: Exec;
+  readonly files: Files;
+  readonly reader: Reader;
+  readonly stateDir: string;
+  readonly onDamage?: OnDamage;
+  readonly network: ContainerNetwork;
+  readonly subnet: () => string;
+  /** The engine, opened if it was not. */
+  readonly engine: () => Engine;
+  /** What the section `network` has noted, the tables of VRFs among it; and the VRFs that are wanted. */
+  readonly record: Pick<RecordStore, "load">;
+  readonly vrfs: () => readonly string[];
+}
+
+/** How containers of this node are reached. */
+export interface OpenedExposure {
+  look(desired: ExecDesired | undefined, signal: AbortSignal): Promise<ExposureSeen>;
+  apply(step: ExposureStep, signal: AbortSignal): Promise<void>;
+  /** Has the network of the containers; rejects when it cannot be had. */
+  ensureNetwork(engine: Engine, signal: AbortSignal): Promise<void>;
+}
+
+/** Builds it; nothing is read or run until a definition asks for it. */
+export function openExposure(options: OpenExposureOptions): OpenedExposure {
+  const { log, exec, files, reader, stateDir, onDamage, network, subnet, engine, vrfs } = options;
+  const record = new ExposureRecord(files, reader, stateDir, onDamage);
+  const conntrack = hostConntrack({ exec, reader, record: () => Promise.resolve() });
+  const driver = exposureDriver({ tools: toolRunner(exec), record, conntrack });
+
+  async function tables(): Promise<ReadonlyMap<string, number>> {
+    const noted = new Map(Object.entries((await options.record.load()).vrfs));
+    return new Map(
+      vrfs().flatMap((name) => {
+        const table = noted.get(name);
+        return table === undefined ? [] : [[name, table] as const];
+      }),
+    );
+  }
+
+  async function removeNetwork(signal: AbortSignal): Promise<void> {
+    try {
+      await network.remove(engine(), signal);
+    } catch (error) {
+      if (!(error instanceof HostError && error.code === "engine-unwell")) throw error;
+      // An engine that was taken away has taken it along; another one finds it by its label.
+      log.info({ err: toError(error) }, "the network of the containers stays with the engine");
+    }
+    await record.change({ hasNetwork: false });
+  }
+
+  return {
+    async look(desired, signal) {
+      const containers = desired?.config.containers ?? [];
+      const handsOver = containers.some(({ interfaces }) => interfaces.length > 0);
+      const usesVrf = containers.some(({ vrf }) => vrf !== undefined);
+      const ports = handsOver || containers.some(({ portMappings }) => portMappings.length > 0);
+      const state = await driver.observe({ ports, routing: handsOver || usesVrf }, signal);
+      let listeners: readonly Listener[] | undefined;
+      let addresses: ExposureSeen["addresses"] | undefined;
+      return {
+        state,
+        bridge: CONTAINER_LINK,
+        subnet: subnet(),
+        // A node without containers reads nothing.
+        get addresses() {
+          return (addresses ??= addressesByLink(reader));
+        },
+        listeners: () => (listeners ??= readListeners(reader)),
+        vrfs: usesVrf ? await tables() : new Map(),
+      };
+    },
+    async apply(step, signal) {
+      if (step.kind === "remove network") return removeNetwork(signal);
+      const pidOf = async (id: string): Promise<number | undefined> => {
+        const detail = await engine().inspectContainer(id, signal);
+        return detail?.pid;
+      };
+      await driver.apply(step.change, pidOf, signal);
+    },
+    async ensureNetwork(of, signal) {
+      await record.change({ hasNetwork: true });
+      await network.ensure(of, signal);
+    },
+  };
+}

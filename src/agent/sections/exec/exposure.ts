@@ -1,0 +1,204 @@
+import { createHash } from "node:crypto";
+import type { ExposureState, VirtualLink } from "../../../host/exposure/driver.ts";
+import type { Listener } from "../../../host/listeners.ts";
+import type { Issue } from "../../../protocol/reconcile.ts";
+import type { ContainerSpec, PortMapping, VirtualInterface } from "../../../protocol/sections/exec-config.ts";
+import { exposureTable, type MappedPort } from "./exposure-table.ts";
+
+/** A definition whose container may be reached, or may send, from where it is. */
+export interface Placed {
+  readonly spec: ContainerSpec;
+  /** On the container network. */
+  readonly address: string;
+  /** Of the container that runs. */
+  readonly engineId: string | undefined;
+}
+
+/** Everything else that decides how containers are reached. */
+export interface ExposureSeen {
+  readonly state: ExposureState;
+  /** The bridge of the containers. */
+  readonly bridge: string;
+  readonly subnet: string;
+  /** This machine's IPv4 addresses by link. */
+  readonly addresses: ReadonlyMap<string, readonly string[]>;
+  /** Who else takes packets here; read only when there is a new mapping to ask for. */
+  readonly listeners: () => readonly Listener[];
+  /** The tables of the VRFs that are set up. */
+  readonly vrfs: ReadonlyMap<string, number>;
+}
+
+export interface ExposureTarget {
+  /** The text of the table; undefined: none. */
+  readonly table: string | undefined;
+  /** What the engine's filter has to let through. */
+  readonly userRules: readonly string[];
+  readonly ports: readonly MappedPort[];
+  readonly rules: readonly string[];
+  readonly routes: readonly string[];
+  readonly links: readonly VirtualLink[];
+  /** What cannot be had as it is written. */
+  readonly waits: readonly Issue[];
+}
+
+/** Priorities of ip-rule(8); 5100–5179 are ours for containers. */
+const FROM = 5110;
+const END = 5111;
+const IN_LINK = 5150;
+/** Tables of interfaces that are handed over; far from those of VRFs, which count from 1000. */
+const FIRST_TABLE = 0x0db0_0000;
+const VIRTUAL_RULE = "-o hfc+";
+
+/** How containers are to be reached, and where what they send is looked up. Pure. */
+export function compileExposure(placed: readonly Placed[], seen: ExposureSeen): ExposureTarget {
+  const inOrder = placed.toSorted((one, other) => (one.spec.id < other.spec.id ? -1 : 1));
+  const { ports, waits } = mappedPorts(inOrder, seen);
+  const links = inOrder.flatMap((one) => handedOver(one, seen));
+  const there = new Set(seen.state.links);
+  const routed = inOrder.filter(({ spec }) => spec.vrf !== undefined);
+  const tables = routed.flatMap(({ spec }) => seen.vrfs.get(spec.vrf ?? "") ?? []);
+  return {
+    table: exposureTable(ports, seen.addresses),
+    userRules: [
+      ...(ports.length === 0 ? [] : [`-o ${seen.bridge} -m conntrack --ctstate DNAT`]),
+      ...(links.length === 0 ? [] : [VIRTUAL_RULE]),
+    ],
+    ports,
+    rules: [
+      ...routed.flatMap(({ spec, address }) => vrfRules(address, seen.vrfs.get(spec.vrf ?? ""))),
+      ...links.map(({ iface, table }) => `priority ${IN_LINK} iif ${iface} lookup ${table}`),
+    ],
+    routes: [
+      // The bridge exists only once there is a network.
+      ...(seen.addresses.has(seen.bridge)
+        ? [...new Set(tables)].map((table) => `${seen.subnet} dev ${seen.bridge} scope link table ${table}`)
+        : []),
+      ...links.flatMap(({ virtual }) => (there.has(virtual.link) ? [virtual.route] : [])),
+    ],
+    links: links.map(({ virtual }) => virtual),
+    waits: [...waits, ...inOrder.flatMap((one) => otherWaits(one, seen))],
+  };
+}
+
+/** Why a container must not start: where it would send must not be guessed, and its address must be its own. Pure. */
+export function placeObstacle(
+  spec: ContainerSpec,
+  others: readonly Pick<ContainerSpec, "id" | "name" | "ip">[],
+  { reserved, isInside }: { readonly reserved: ReadonlySet<string>; readonly isInside: (ip: string) => boolean },
+  vrfs: ReadonlyMap<string, number> | undefined,
+): string | undefined {
+  const { ip, vrf } = spec;
+  if (ip !== undefined) {
+    if (!isInside(ip)) return `its address ${ip} is none of a container on this node's bridge`;
+    if (reserved.has(ip)) return `its address ${ip} is kept for the node itself`;
+    const first = others.find((other) => other.ip === ip && other.id < spec.id);
+    if (first !== undefined) return `its address ${ip} is that of ${first.name}`;
+  }
+  if (vrf === undefined || vrfs?.has(vrf) !== false) return undefined;
+  return `the VRF ${vrf} is not set up on this node`;
+}
+
+/** What a mapping is called while it is in force. */
+export function mappingName({ protocol, iface, hostPort, address, containerPort }: MappedPort): string {
+  return `${keyOf({ protocol, iface, hostPort })} ${address}:${containerPort}`;
+}
+
+const keyOf = ({ protocol, iface, hostPort }: Pick<PortMapping, "protocol" | "iface" | "hostPort">): string =>
+  `${iface} ${protocol} ${hostPort}`;
+
+/** Of those that want the same port, the first by its id has it. */
+function mappedPorts(
+  placed: readonly Placed[],
+  seen: ExposureSeen,
+): { readonly ports: readonly MappedPort[]; readonly waits: readonly Issue[] } {
+  const taken = new Map<string, string>();
+  // One that is in force stays: whoever came to listen later has been without its packets from the start.
+  const inForce = new Set(seen.state.mapped.map((name) => name.split(" ").slice(0, 3).join(" ")));
+  const ports: MappedPort[] = [];
+  const waits: Issue[] = [];
+  // The engine publishes them.
+  if (seen.state.unusable !== undefined) return { ports, waits };
+  for (const { spec, address } of placed) {
+    const wait = (code: string, text: string): number => waits.push(issueOf(spec, "portMappings", code, text));
+    for (const mapping of spec.portMappings) {
+      const { iface, protocol, hostPort } = mapping;
+      const key = keyOf(mapping);
+      const what = `${protocol} port ${hostPort} on ${iface}`;
+      const holder = taken.get(key);
+      if (holder !== undefined) {
+        wait("port-taken", `${what} is mapped to ${holder}`);
+        continue;
+      }
+      if (iface === "lo") {
+        wait("unsupported", `${what}: the loopback is not mapped`);
+        continue;
+      }
+      const own = seen.addresses.get(iface) ?? [];
+      if (own.length === 0) wait("no-address", `${what}: ${iface} has no address`);
+      if (!inForce.has(key) && seen.listeners().some((one) => isTaking(one, mapping, own))) {
+        wait("port-taken", `${what} is in use by a program of this machine`);
+        continue;
+      }
+      taken.set(key, spec.name);
+      ports.push({ ...mapping, address });
+    }
+  }
+  return { ports, waits };
+}
+
+function isTaking({ protocol, address, port }: Listener, mapping: PortMapping, own: readonly string[]): boolean {
+  if (protocol !== mapping.protocol || port !== mapping.hostPort) return false;
+  return address === undefined || own.includes(address);
+}
+
+/** What comes from the container is looked up there, and nowhere else. */
+function vrfRules(address: string, table: number | undefined): readonly string[] {
+  const end = `priority ${END} from ${address} unreachable`;
+  return table === undefined ? [end] : [`priority ${FROM} from ${address} lookup ${table}`, end];
+}
+
+interface Handed {
+  readonly iface: string;
+  readonly table: number;
+  readonly virtual: VirtualLink;
+}
+
+function handedOver({ spec, address, engineId }: Placed, { state, addresses }: ExposureSeen): readonly Handed[] {
+  if (engineId === undefined || state.closed !== undefined) return [];
+  return spec.interfaces.flatMap((virtual, at) =>
+    addresses.has(virtual.name) ? [handed(spec.id, engineId, address, virtual, at)] : [],
+  );
+}
+
+function handed(id: string, engineId: string, own: string, { name, dest }: VirtualInterface, at: number): Handed {
+  // Another container has a link of another name, so that none is taken for the one before.
+  const digest = createHash("sha256")
+    .update(JSON.stringify([id, engineId, name, dest]))
+    .digest("hex");
+  const link = `hfc${digest.slice(0, 12)}`;
+  const table = FIRST_TABLE + Number.parseInt(digest.slice(12, 17), 16);
+  const address = "address" in dest ? dest.address : undefined;
+  const inside = "link" in dest ? dest.link : `eth${at + 1}`;
+  // A container answers on any of its links for any of its addresses.
+  const route = `default via ${address ?? own} dev ${link} onlink table ${table}`;
+  return { iface: name, table, virtual: { link, engineId, inside, address, route } };
+}
+
+function otherWaits({ spec, engineId }: Placed, { state, addresses }: ExposureSeen): readonly Issue[] {
+  return [
+    ...spec.virtualNetworks.map(({ network }) =>
+      issueOf(spec, "virtualNetworks", "unsupported", `${network}: this node carries no virtual networks`),
+    ),
+    ...(engineId === undefined ? [] : spec.interfaces).flatMap(({ name }) => {
+      if (state.closed !== undefined) {
+        return [issueOf(spec, "interfaces", "unsupported", `${name}: no link can be put into it: ${state.closed}`)];
+      }
+      return addresses.has(name) ? [] : [issueOf(spec, "interfaces", "no-address", `${name} has no address`)];
+    }),
+  ];
+}
+
+function issueOf({ path, name }: ContainerSpec, part: string, code: string, text: string): Issue {
+  const at = `${path}.${part}`;
+  return { path: at.slice(0, 512), code, message: `${at}: ${name}: ${text}`.slice(0, 1024) };
+}

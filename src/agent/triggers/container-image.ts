@@ -1,0 +1,58 @@
+import { HostError, InputError } from "../../errors.ts";
+import { ContainerImageRequest } from "../../protocol/trigger-bodies.ts";
+import type { Compute } from "../compute/compute.ts";
+import type { OneShotTrigger } from "./trigger.ts";
+
+export interface ContainerImageOptions {
+  readonly compute: () => Pick<Compute, "images" | "removeImage"> | undefined;
+  /** The registry of the platform, which images are named without. */
+  readonly registryHost: () => string | undefined;
+  readonly audit: (what: string) => void;
+}
+
+/** Images that the engine has: shows them, or deletes one that nothing uses. What cannot be deleted is an answer too, not a failure. */
+export function containerImage({
+  compute,
+  registryHost,
+  audit,
+}: ContainerImageOptions): OneShotTrigger<ContainerImageRequest> {
+  return {
+    event: "container-image",
+    kind: "one-shot",
+    request: ContainerImageRequest,
+    deadlineMs: 60_000,
+    needsDataPlane: false,
+    readOnly: false,
+    agents: false,
+    async handle(request, { signal, user }) {
+      const there = compute();
+      if (request.action === "list") {
+        const images = (await there?.images(signal)) ?? [];
+        return { images: images.flatMap(({ tags }) => tags.map((tag) => nameOf(tag, registryHost()))) };
+      }
+      const { image } = request;
+      const end = image.lastIndexOf("/");
+      const [repository, tag] = [image.slice(0, Math.max(end, 0)), image.slice(end + 1)];
+      if (repository === "" || tag === "") return { error: `${image} is no repository and tag joined by a slash` };
+      try {
+        if (there === undefined) throw new InputError("not-found", `there is no image ${repository}:${tag}`);
+        await there.removeImage(repository, tag, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        const isAnswer = error instanceof InputError || (error instanceof HostError && error.code === "engine-refused");
+        if (isAnswer) return { error: error.message };
+        throw error;
+      }
+      audit(`${user} deleted image ${repository}:${tag}`);
+      return { success: "Successful deletion" };
+    },
+  };
+}
+
+/** Repository and tag of a reference, as definitions name them. */
+function nameOf(reference: string, host: string | undefined): { readonly name: string; readonly tag: string } {
+  const isOurs = host !== undefined && reference.startsWith(`${host}/`);
+  const short = isOurs ? reference.slice(host.length + 1) : reference;
+  const end = short.lastIndexOf(":");
+  return { name: short.slice(0, end), tag: short.slice(end + 1) };
+}

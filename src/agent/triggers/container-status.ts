@@ -1,0 +1,38 @@
+import { ContainerStatusRequest } from "../../protocol/trigger-bodies.ts";
+import { WIRE_STATES, type Compute, type ContainerStatus } from "../compute/compute.ts";
+import type { OneShotTrigger } from "./trigger.ts";
+
+/** Short ids as the engine's own tools show them. */
+const SHORT_ID = 12;
+
+/** How each container stands, or one of them, by name. */
+export function containerStatus(
+  compute: () => Pick<Compute, "containers"> | undefined,
+): OneShotTrigger<ContainerStatusRequest> {
+  return {
+    event: "container-status",
+    kind: "one-shot",
+    request: ContainerStatusRequest,
+    deadlineMs: 10_000,
+    needsDataPlane: false,
+    readOnly: true,
+    agents: false,
+    handle({ container }) {
+      const all = compute()?.containers() ?? [];
+      if (container === undefined) return Promise.resolve(Object.fromEntries(all.map(entryOf)));
+      const one = all.find(({ name }) => name === container);
+      const error = `no container is called ${container}`;
+      return Promise.resolve(one === undefined ? { error } : Object.fromEntries([entryOf(one)]));
+    },
+  };
+}
+
+function entryOf({ name, state, image, imageId = "", health }: ContainerStatus): readonly [string, object] {
+  const status = {
+    status: WIRE_STATES[state],
+    imageName: `${image.repository}/${image.tag}`,
+    imageId: imageId.slice(imageId.indexOf(":") + 1).slice(0, SHORT_ID),
+    ...(health === undefined ? {} : { health }),
+  };
+  return [name, status];
+}

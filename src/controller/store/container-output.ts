@@ -1,0 +1,82 @@
+import type { DatabaseSync } from "node:sqlite";
+import type { ContainerOutput } from "../../protocol/telemetry.ts";
+import type { ContainerOutputSearch } from "../fleet.ts";
+import { OUTPUT_SECONDS } from "../model/container-output.ts";
+import { number, text, type Row } from "./rows.ts";
+
+/** What containers with `saveOutput` wrote: 30 days, and at most 64 MB of text of a node and 2 GB in all. */
+export interface ContainerOutputStore extends ContainerOutputSearch {
+  /** Stores what a node tells, and drops its oldest beyond its share. */
+  add(node: string, records: readonly ContainerOutput[]): void;
+  prune(nowSeconds: number): void;
+}
+
+const CHARS_OF_NODE = 64_000_000;
+const CHARS = 2_000_000_000;
+/** Characters over its share that a node may have until they are dropped together. */
+const SLACK = 1_000_000;
+
+export const containerOutputMigration = `
+CREATE TABLE container_output (
+  seq INTEGER PRIMARY KEY, node TEXT NOT NULL, container TEXT NOT NULL, name TEXT NOT NULL, run TEXT NOT NULL, stream TEXT NOT NULL,
+  at INTEGER NOT NULL, text TEXT NOT NULL, chars INTEGER NOT NULL
+) STRICT;
+CREATE INDEX container_output_by_node ON container_output (node, at);
+CREATE INDEX container_output_by_time ON container_output (at);
+`;
+
+export function containerOutputStore(sql: DatabaseSync): ContainerOutputStore {
+  const add = sql.prepare(
+    "INSERT INTO container_output (node, container, name, run, stream, at, text, chars) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+  );
+  const find = sql.prepare(
+    `SELECT * FROM (
+       SELECT * FROM container_output WHERE node = :node AND at >= :from AND at <= :to
+       AND (:container IS NULL OR container = :container OR name = :container) ORDER BY at DESC, seq DESC LIMIT :limit
+     ) ORDER BY at, seq`,
+  );
+  const total = sql.prepare("SELECT sum(chars) AS chars FROM container_output WHERE node = ?");
+  const all = sql.prepare("SELECT sum(chars) AS chars FROM container_output");
+  // The oldest that together have so many characters.
+  const OLDEST = (where: string): string =>
+    `DELETE FROM container_output WHERE seq IN (SELECT seq FROM (
+       SELECT seq, sum(chars) OVER (ORDER BY seq) - chars AS before FROM container_output ${where}) WHERE before < ?)`;
+  const dropOfNode = sql.prepare(OLDEST("WHERE node = ?"));
+  const dropOfAll = sql.prepare(OLDEST(""));
+  const pruneOld = sql.prepare("DELETE FROM container_output WHERE at < ?");
+  // How much came since a node's characters were counted.
+  const uncounted = new Map<string, number>();
+
+  return {
+    add(node, records) {
+      let added = 0;
+      for (const { container, name, run, stream, at, text: said } of records) {
+        add.run(node, container, name, run, stream, at, said, said.length);
+        added += said.length;
+      }
+      const since = (uncounted.get(node) ?? SLACK) + added;
+      uncounted.set(node, since < SLACK ? since : 0);
+      if (since < SLACK) return;
+      const over = Number(total.get(node)?.["chars"] ?? 0) - CHARS_OF_NODE;
+      if (over > 0) dropOfNode.run(node, over);
+    },
+    find: (node, { container, from, to, limit }) =>
+      find.all({ node, container: container ?? null, from: from * 1000, to: to * 1000 + 999, limit }).map(read),
+    prune(nowSeconds) {
+      pruneOld.run(Math.floor((nowSeconds - OUTPUT_SECONDS) * 1000));
+      const over = Number(all.get()?.["chars"] ?? 0) - CHARS;
+      if (over > 0) dropOfAll.run(over);
+    },
+  };
+}
+
+function read(row: Row): ContainerOutput {
+  return {
+    container: text(row, "container"),
+    name: text(row, "name"),
+    run: text(row, "run"),
+    stream: text(row, "stream") === "stderr" ? "stderr" : "stdout",
+    at: number(row, "at"),
+    text: text(row, "text"),
+  };
+}

@@ -1,0 +1,59 @@
+import { HostError } from "../../errors.ts";
+import { refusal, type ToolRunner } from "../network/tool.ts";
+
+/** The chain of Docker's that is meant for rules of others; Docker keeps what is in it. */
+const CHAIN = "DOCKER-USER";
+const MARK = "holdfast:containers";
+const WAIT = ["-w", "5"] as const;
+
+/** A rule of ours as iptables(8) takes it, without the chain and our mark: `-o holdfast0 -m conntrack --ctstate DNAT`. */
+export type UserRule = string;
+
+/** Rules of ours in the chain of the engine's filter that lets things pass before it drops them. */
+export class UserChain {
+  readonly #tools: ToolRunner;
+
+  constructor(tools: ToolRunner) {
+    this.#tools = tools;
+  }
+
+  /** The rules of ours, first things first; undefined when there is no such chain, and nothing to be let through. */
+  async observe(signal: AbortSignal): Promise<readonly UserRule[] | undefined> {
+    try {
+      const listed = await this.#tools.run("iptables", [...WAIT, "-S", CHAIN], signal);
+      return listed.exitCode === 0 ? listed.stdout.split("\n").flatMap(ruleOf) : undefined;
+    } catch (error) {
+      if (error instanceof HostError && error.code === "tool-missing") return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Has exactly these rules of ours in the chain, in front of those of others.
+   * @throws {HostError} `iptables-failed`.
+   */
+  async set(wanted: readonly UserRule[], signal: AbortSignal): Promise<void> {
+    const found = await this.observe(signal);
+    if (found === undefined) return;
+    for (const rule of wanted.filter((one) => !found.includes(one))) await this.#run("-I", rule, signal);
+    const kept = new Set<UserRule>();
+    for (const rule of found) {
+      // The same twice is once too often.
+      if (!wanted.includes(rule) || kept.has(rule)) await this.#run("-D", rule, signal);
+      kept.add(rule);
+    }
+  }
+
+  async #run(how: "-I" | "-D", rule: UserRule, signal: AbortSignal): Promise<void> {
+    const words = rule.split(" ");
+    const args = [...WAIT, how, CHAIN, ...words, "-m", "comment", "--comment", MARK, "-j", "ACCEPT"];
+    const done = await this.#tools.run("iptables", args, signal);
+    if (done.exitCode !== 0) throw refusal("iptables-failed", "iptables", done);
+  }
+}
+
+function ruleOf(line: string): readonly UserRule[] {
+  const [head, tail] = [`-A ${CHAIN} `, ` -m comment --comment ${MARK} -j ACCEPT`];
+  const bare = line.replaceAll('"', "").trim();
+  return bare.startsWith(head) && bare.endsWith(tail) ? [bare.slice(head.length, -tail.length)] : [];
+}

@@ -1,0 +1,63 @@
+import { z } from "zod";
+import { UnixMilliseconds, Version } from "./values.ts";
+
+const Name = z.string().max(253);
+const Reason = z.string().max(4096);
+
+/** Whether the container engine answers, since when, and if not, why; `unused` where nothing asks for it. */
+export const EngineState = z.object({
+  state: z.enum(["unused", "unknown", "well", "unwell"]),
+  since: UnixMilliseconds,
+  reason: Reason.optional(),
+});
+export type EngineState = z.infer<typeof EngineState>;
+
+/** A container of the configuration in force; times in Unix milliseconds. */
+export const ContainerView = z.object({
+  id: Name,
+  name: Name,
+  type: z.enum(["service", "recurring", "onDemand"]),
+  enabled: z.boolean(),
+  state: z.enum(["idle", "waiting", "pulling", "creating", "running", "stopping", "backoff"]),
+  since: UnixMilliseconds,
+  /** Why it is not as it should be. */
+  reason: Reason.optional(),
+  stoppedByHand: z.boolean(),
+  nextAttempt: UnixMilliseconds.optional(),
+  nextRun: UnixMilliseconds.optional(),
+  health: z.enum(["healthy", "unhealthy"]).optional(),
+  restarts: Version,
+  lastExitCode: z.int().optional(),
+  image: z.object({ repository: z.string().max(1024), tag: z.string().max(256) }),
+  imageId: z.string().max(128).optional(),
+  engineId: z.string().max(128).optional(),
+  address: z.string().max(64).optional(),
+});
+export type ContainerView = z.infer<typeof ContainerView>;
+
+export const ContainersReport = z.object({
+  schema: z.literal(1),
+  engine: EngineState,
+  containers: z.array(ContainerView).max(10_000),
+});
+export type ContainersReport = z.infer<typeof ContainersReport>;
+
+/** A volume of the configuration, or one that was and is kept for a while. */
+export const VolumeView = z.object({
+  name: Name,
+  state: z.enum(["ready", "missing", "unsupported", "quarantined", "failed"]),
+  reason: Reason.optional(),
+  encrypted: z.boolean(),
+  path: z.string().max(4096).optional(),
+  usedBy: z.array(Name).max(1000),
+});
+export type VolumeView = z.infer<typeof VolumeView>;
+
+export const VolumesReport = z.object({ schema: z.literal(1), volumes: z.array(VolumeView).max(10_000) });
+export type VolumesReport = z.infer<typeof VolumesReport>;
+
+/** An image that the engine has, by the name that definitions give it. */
+export const ImageView = z.object({ name: z.string().max(1024), tag: z.string().max(256) });
+export type ImageView = z.infer<typeof ImageView>;
+export const ImagesReport = z.object({ images: z.array(ImageView).max(100_000) });
+export type ImagesReport = z.infer<typeof ImagesReport>;

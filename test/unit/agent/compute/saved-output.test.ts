@@ -1,0 +1,144 @@
+import { DatabaseSync } from "node:sqlite";
+import { pino } from "pino";
+import { expect, onTestFinished, test } from "vitest";
+import { outputMigration, OutputSaver, recordsOf } from "../../../../src/agent/compute/saved-output.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
+import type { OutputFrame } from "../../../../src/host/engine/engine.ts";
+import type { ContainerOutput } from "../../../../src/protocol/telemetry.ts";
+import { containerState, FakeCompute } from "../../../support/fake-compute.ts";
+import { waitFor } from "../../../support/wait-for.ts";
+import { fastClock } from "../triggers/rig.ts";
+
+const saved = containerState({ savesOutput: true });
+const frame = (second: number, text: string): OutputFrame => ({
+  stream: "stdout",
+  data: Buffer.from(`2026-11-21T12:00:0${second}.000000000Z ${text}\n`),
+});
+
+function stage(sql = memory(), clock = fastClock(20)) {
+  const compute = new FakeCompute();
+  const records: ContainerOutput[] = [];
+  const refusals: unknown[] = [];
+  const saver = new OutputSaver({
+    compute,
+    sql,
+    clock,
+    log: pino({ level: "silent" }),
+    append: (more) => records.push(...more),
+    onRefused: (error) => refusals.push(error),
+  });
+  onTestFinished(() => saver.close());
+  const text = () => records.map((record) => record.text).join("");
+  return { compute, records, saver, text, sql, refusals };
+}
+
+function memory(): DatabaseSync {
+  const sql = new DatabaseSync(":memory:");
+  sql.exec(outputMigration);
+  return sql;
+}
+
+/** Says some frames, and then nothing until the run ends. */
+async function* running(frames: readonly OutputFrame[], signal: AbortSignal): AsyncGenerator<OutputFrame> {
+  yield* frames;
+  await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+}
+
+test("what a container writes becomes records, while its output is wanted and no longer", async () => {
+  const { compute, records, text } = stage();
+  let stopped = 0;
+  compute.said = (_, __, signal) => {
+    signal.addEventListener("abort", () => (stopped += 1));
+    return running([frame(1, "one"), frame(2, "two")], signal);
+  };
+  compute.set([saved, containerState({ name: "db", engineId: "fedcba" })]);
+  await waitFor("the output", () => text() === "one\ntwo\n");
+  expect(records[0]).toEqual({
+    container: saved.id,
+    name: "web",
+    run: "0123456789ab",
+    stream: "stdout",
+    at: Date.UTC(2026, 10, 21, 12, 0, 1),
+    text: "one\ntwo\n",
+  });
+  expect(compute.asked).toEqual([["output", "0123456789abcdef", undefined]]);
+  compute.set([containerState()]);
+  await waitFor("the end", () => stopped === 1);
+});
+
+test("another agent goes on where this one left off", async () => {
+  const first = stage();
+  first.compute.said = (_, __, signal) => running([frame(1, "one")], signal);
+  first.compute.set([saved]);
+  // What is not written yet is written at the end.
+  await waitFor("the reading", () => first.compute.asked.length === 1);
+  await new Promise((resolve) => setImmediate(resolve));
+  await first.saver.close();
+  expect(first.text()).toBe("one\n");
+  const second = stage(first.sql);
+  second.compute.set([saved]);
+  await waitFor("the reading", () => second.compute.asked.length === 1);
+  expect(second.compute.asked).toEqual([["output", "0123456789abcdef", "1795262401.000000001"]]);
+});
+
+test("one that has ended is read once, and again after its next run", async () => {
+  const { compute, text } = stage();
+  async function* ended(): AsyncGenerator<OutputFrame> {
+    yield frame(1, "done");
+  }
+  compute.said = ended;
+  const idle = { ...saved, state: "idle" as const, restarts: 1 };
+  compute.set([idle]);
+  await waitFor("the output", () => text() === "done\n");
+  const pause = () => new Promise((resolve) => setTimeout(resolve, 150));
+  await pause();
+  compute.set([idle]);
+  await pause();
+  expect(compute.asked).toHaveLength(1);
+  compute.set([{ ...idle, restarts: 2 }]);
+  await waitFor("the next run", () => compute.asked.length === 2);
+});
+
+test("what was written before it was wanted stays unread", async () => {
+  const { compute } = stage();
+  compute.set([containerState()]);
+  compute.set([saved]);
+  await waitFor("the reading", () => compute.asked.length === 1);
+  const [, , since] = compute.asked[0] as [string, string, string];
+  expect(Number(since)).toBeGreaterThan(Date.now() / 1000 - 60);
+});
+
+test("an engine that fails is asked again, and a disk that fails costs no output", async () => {
+  const { compute, text, sql, refusals } = stage();
+  sql.exec("DROP TABLE compute_output");
+  compute.refusal = new Error("no engine");
+  compute.said = (_, __, signal) => running([frame(1, "late")], signal);
+  compute.set([saved]);
+  await waitFor("the first try", () => compute.asked.length >= 1);
+  compute.refusal = undefined;
+  await waitFor("the output", () => text() === "late\n");
+  expect(refusals.length).toBeGreaterThan(0);
+});
+
+test("a container that never stops writing is read no faster than it may be", async () => {
+  const { compute, records } = stage(memory(), systemClock());
+  let given = 0;
+  compute.said = async function* (_: string, __: string | undefined, signal: AbortSignal) {
+    for (given = 0; !signal.aborted; given += 1) yield frame(1, "x".repeat(1000));
+  };
+  compute.set([saved]);
+  await waitFor("some output", () => records.length > 0);
+  // At most the burst and the one that fills it were taken before the pause.
+  expect(given).toBeLessThan(70);
+});
+
+test("pieces are joined by stream, and cut between characters", () => {
+  const piece = (text: string, stream: "stdout" | "stderr" = "stdout") => ({ stream, at: 1, next: "0", text });
+  expect(recordsOf([piece("a\n"), piece("b\n"), piece("c\n", "stderr"), piece("d\n")]).map(({ text }) => text)).toEqual(
+    ["a\nb\n", "c\n", "d\n"],
+  );
+  const long = `${"x".repeat(4095)}😀y`;
+  const cut = recordsOf([piece(long)]).map(({ text }) => text);
+  expect(cut.join("")).toBe(long);
+  expect(cut.map(({ length }) => length)).toEqual([4095, 3]);
+});

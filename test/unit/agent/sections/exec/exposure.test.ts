@@ -1,0 +1,260 @@
+import { describe, expect, it } from "vitest";
+import {
+  compileExposure,
+  mappingName,
+  placeObstacle,
+  type ExposureSeen,
+  type Placed,
+} from "../../../../../src/agent/sections/exec/exposure.ts";
+import { NOTHING_EXPOSED, planExposure } from "../../../../../src/agent/sections/exec/exposure-plan.ts";
+import { exposureTable } from "../../../../../src/agent/sections/exec/exposure-table.ts";
+import type { ExposureState } from "../../../../../src/host/exposure/driver.ts";
+import { firewallDigest } from "../../../../../src/host/network/firewall.ts";
+import type { ContainerSpec, PortMapping } from "../../../../../src/protocol/sections/exec-config.ts";
+import { containerSpec } from "../../../../support/container-spec.ts";
+
+const BARE: ExposureState = {
+  unusable: undefined,
+  closed: undefined,
+  firewall: undefined,
+  userRules: [],
+  mapped: [],
+  hasNetwork: false,
+  rules: [],
+  routes: [],
+  links: [],
+};
+
+const seen = (state: Partial<ExposureState> = {}, more: Partial<ExposureSeen> = {}): ExposureSeen => ({
+  state: { ...BARE, ...state },
+  bridge: "holdfast0",
+  subnet: "172.18.0.0/16",
+  addresses: new Map([
+    ["eth0", ["10.0.0.1", "10.0.0.2"]],
+    ["holdfast0", ["172.18.0.1"]],
+    ["tun0", ["10.9.0.1"]],
+  ]),
+  listeners: () => [],
+  vrfs: new Map([["red", 1000]]),
+  ...more,
+});
+
+const mapping = (change: Partial<PortMapping> = {}): PortMapping => ({
+  protocol: "tcp",
+  iface: "eth0",
+  hostPort: 8080,
+  containerPort: 80,
+  ...change,
+});
+
+const placed = (change: Partial<ContainerSpec> = {}, address = "172.18.0.16"): Placed => ({
+  spec: containerSpec(change),
+  address,
+  engineId: "e1",
+});
+
+const codes = (waits: readonly { readonly code?: string }[]) => waits.map(({ code }) => code);
+
+describe("ports", () => {
+  it("are mapped by interface, and by address for this machine itself", () => {
+    const { table, userRules, waits } = compileExposure([placed({ portMappings: [mapping()] })], seen());
+    expect(table).toContain('"eth0" . tcp . 8080 : 172.18.0.16 . 80');
+    expect(table).toContain("10.0.0.1 . tcp . 8080 : 172.18.0.16 . 80");
+    expect(table).toContain("10.0.0.2 . tcp . 8080 : 172.18.0.16 . 80");
+    expect(userRules).toStrictEqual(["-o holdfast0 -m conntrack --ctstate DNAT"]);
+    expect(waits).toStrictEqual([]);
+  });
+
+  it("belong to the first by its id of those that want the same, whatever their order", () => {
+    const a = placed({ id: "a", name: "one", portMappings: [mapping()] });
+    const b = placed({ id: "b", name: "two", portMappings: [mapping(), mapping({ protocol: "udp" })] }, "172.18.0.17");
+    for (const order of [
+      [a, b],
+      [b, a],
+    ]) {
+      const { ports, waits } = compileExposure(order, seen());
+      expect(ports.map(mappingName)).toStrictEqual(["eth0 tcp 8080 172.18.0.16:80", "eth0 udp 8080 172.18.0.17:80"]);
+      expect(waits.map(({ message }) => message)).toStrictEqual([
+        "exec.commands[0].portMappings: two: tcp port 8080 on eth0 is mapped to one",
+      ]);
+    }
+  });
+
+  it.each([
+    ["any address", undefined, "tcp", ["port-taken"]],
+    ["an address of the interface", "10.0.0.2", "tcp", ["port-taken"]],
+    ["another address", "127.0.0.1", "tcp", []],
+    ["another protocol", undefined, "udp", []],
+  ] as const)("stay a program's that listens on %s", (_, address, protocol, expected) => {
+    const listeners = () => [{ address, protocol, port: 8080 }];
+    const { ports, waits } = compileExposure([placed({ portMappings: [mapping()] })], seen({}, { listeners }));
+    expect(codes(waits)).toStrictEqual(expected);
+    expect(ports).toHaveLength(1 - expected.length);
+  });
+
+  it("in force stay in force, and nobody looks who listens", () => {
+    const listeners = () => {
+      throw new Error("looked");
+    };
+    const state = { mapped: ["eth0 tcp 8080 172.18.0.99:80"] };
+    const { ports } = compileExposure([placed({ portMappings: [mapping()] })], seen(state, { listeners }));
+    expect(ports).toHaveLength(1);
+  });
+
+  it("of an interface without an address are mapped, and said to lead nowhere yet", () => {
+    const { ports, waits, table } = compileExposure(
+      [placed({ portMappings: [mapping({ iface: "eth9" }), mapping({ iface: "lo" })] })],
+      seen(),
+    );
+    expect(codes(waits)).toStrictEqual(["no-address", "unsupported"]);
+    expect(ports).toHaveLength(1);
+    expect(table).not.toContain("from_here");
+  });
+
+  it("are the engine's where the firewall may not be touched", () => {
+    const state = seen({ unusable: "nft is not installed" });
+    const target = compileExposure([placed({ portMappings: [mapping()] })], state);
+    expect(target.table).toBeUndefined();
+    expect(planExposure(target, state)).toStrictEqual([]);
+  });
+});
+
+describe("VRFs", () => {
+  it("take what a container sends, and nothing of it goes elsewhere", () => {
+    const { rules, routes } = compileExposure([placed({ vrf: "red" })], seen());
+    expect(rules).toStrictEqual([
+      "priority 5110 from 172.18.0.16 lookup 1000",
+      "priority 5111 from 172.18.0.16 unreachable",
+    ]);
+    expect(routes).toStrictEqual(["172.18.0.0/16 dev holdfast0 scope link table 1000"]);
+  });
+
+  it("that are not set up let nothing pass", () => {
+    const { rules, routes } = compileExposure([placed({ vrf: "blue" })], seen());
+    expect(rules).toStrictEqual(["priority 5111 from 172.18.0.16 unreachable"]);
+    expect(routes).toStrictEqual([]);
+  });
+
+  it("have no route to a bridge that is not there yet", () => {
+    expect(compileExposure([placed({ vrf: "red" })], seen({}, { addresses: new Map() })).routes).toStrictEqual([]);
+  });
+});
+
+describe("interfaces", () => {
+  const handed = placed({ interfaces: [{ name: "tun0", dest: { address: "10.200.0.1" } }] });
+
+  it("are handed over by a link of the container that runs", () => {
+    const { links, rules, routes, userRules } = compileExposure([handed], seen());
+    const [link] = links;
+    expect(link).toMatchObject({ inside: "eth1", address: "10.200.0.1", engineId: "e1" });
+    expect(link?.link).toMatch(/^hfc[0-9a-f]{12}$/);
+    expect(rules).toStrictEqual([expect.stringMatching(/^priority 5150 iif tun0 lookup \d+$/)]);
+    expect(userRules).toStrictEqual(["-o hfc+"]);
+    // Its route comes with it, and is looked after once it is there.
+    expect(routes).toStrictEqual([]);
+    const later = compileExposure([handed], seen({ links: [link?.link ?? ""] }));
+    expect(later.routes).toStrictEqual([link?.route]);
+    const next = compileExposure([{ ...handed, engineId: "e2" }], seen());
+    expect(next.links[0]?.link).not.toBe(link?.link);
+  });
+
+  it("wait for the container, the interface, and the right to do so", () => {
+    expect(compileExposure([{ ...handed, engineId: undefined }], seen())).toMatchObject({ links: [], waits: [] });
+    const other = placed({ interfaces: [{ name: "tun9", dest: { link: "eth5" } }] });
+    expect(codes(compileExposure([other], seen()).waits)).toStrictEqual(["no-address"]);
+    const closed = compileExposure([handed], seen({ closed: "not permitted" }));
+    expect(closed.links).toStrictEqual([]);
+    expect(codes(closed.waits)).toStrictEqual(["unsupported"]);
+  });
+});
+
+it("says that there are no virtual networks", () => {
+  const use = { network: "core", ip: "172.21.0.10", allowOutbound: false };
+  expect(compileExposure([placed({ virtualNetworks: [use] })], seen()).waits).toMatchObject([
+    { code: "unsupported", path: "exec.commands[0].virtualNetworks" },
+  ]);
+});
+
+describe("steps", () => {
+  it("are none where nothing is wanted and nothing is there, nor where all is as it is wanted", () => {
+    expect(planExposure(NOTHING_EXPOSED, seen())).toStrictEqual([]);
+    const all = [placed({ portMappings: [mapping()], vrf: "red" })];
+    const { table = "", rules, routes, userRules } = compileExposure(all, seen());
+    const firewall = { digest: firewallDigest(table), text: "" };
+    const there = seen({ firewall, rules, routes, userRules, mapped: ["eth0 tcp 8080 172.18.0.16:80"] });
+    expect(planExposure(compileExposure(all, there), there)).toStrictEqual([]);
+    const unlisted = seen({ ...there.state, userRules: undefined });
+    expect(planExposure(compileExposure(all, unlisted), unlisted)).toStrictEqual([]);
+  });
+
+  it.each([
+    ["a table that somebody changed", { firewall: { digest: "", text: "x" } }],
+    ["a rule that is gone from the engine's chain", { userRules: [] }],
+  ])("put %s in order", (_, change) => {
+    const all = [placed({ portMappings: [mapping()] })];
+    const { table = "", userRules } = compileExposure(all, seen());
+    const there = seen({
+      firewall: { digest: firewallDigest(table), text: "" },
+      userRules,
+      mapped: ["eth0 tcp 8080 172.18.0.16:80"],
+      ...change,
+    });
+    expect(planExposure(compileExposure(all, there), there)).toMatchObject([
+      { kind: "map ports", guarded: false, change: { is: "ports", text: table, ended: [] } },
+    ]);
+  });
+
+  it("end the flows of what goes, and of what comes by UDP", () => {
+    const there = seen({ mapped: ["eth0 tcp 80 172.18.0.16:80"] });
+    const all = [placed({ portMappings: [mapping(), mapping({ protocol: "udp", hostPort: 53 })] })];
+    const [step] = planExposure(compileExposure(all, there), there);
+    expect(step).toMatchObject({
+      change: {
+        ended: [
+          { protocol: "tcp", dest: "10.0.0.1", destPort: 80 },
+          { protocol: "tcp", dest: "10.0.0.2", destPort: 80 },
+          { protocol: "udp", dest: "10.0.0.1", destPort: 53 },
+          { protocol: "udp", dest: "10.0.0.2", destPort: 53 },
+        ],
+      },
+      detail:
+        "− tcp port 80 on eth0 → 172.18.0.16:80, + tcp port 8080 on eth0 → 172.18.0.16:80, + udp port 53 on eth0 → 172.18.0.16:80",
+    });
+  });
+
+  it("take everything away when nothing is wanted", () => {
+    const there = seen({
+      firewall: { digest: "d", text: "" },
+      userRules: ["-o hfc+"],
+      rules: ["priority 5111 from 172.18.0.16 unreachable"],
+      links: ["hfc0123456789ab"],
+    });
+    expect(planExposure(NOTHING_EXPOSED, there)).toMatchObject([
+      { kind: "route containers", change: { added: { rules: [] }, removed: { rules: [there.state.rules[0]] } } },
+      { kind: "map ports", change: { text: undefined, userRules: [], mapped: [] } },
+      { kind: "detach interface", subject: "hfc0123456789ab" },
+    ]);
+  });
+});
+
+describe("a container is kept from starting", () => {
+  const place = { reserved: new Set(["172.18.0.1"]), isInside: (ip: string) => ip.startsWith("172.18.") };
+  it.each([
+    ["outside of the bridge", { ip: "10.0.0.1" }, /none of a container/],
+    ["at the node's own address", { ip: "172.18.0.1" }, /kept for the node/],
+    ["at another's address", { ip: "172.18.0.5" }, /is that of other/],
+    ["in a VRF that is not set up", { vrf: "blue" }, /VRF blue is not set up/],
+    ["in one that is", { vrf: "red" }, undefined],
+    ["at an address of its own", { ip: "172.18.0.6" }, undefined],
+  ])("%s", (_, change, expected) => {
+    const spec = containerSpec({ id: "b", ...change });
+    const other = { id: "a", name: "other", ip: "172.18.0.5" };
+    const said = placeObstacle(spec, [spec, other], place, new Map([["red", 1000]]));
+    if (expected === undefined) expect(said).toBeUndefined();
+    else expect(said).toMatch(expected);
+  });
+});
+
+it("is no table without ports", () => {
+  expect(exposureTable([], new Map())).toBeUndefined();
+});

@@ -1,0 +1,45 @@
+import { expect, test } from "vitest";
+import { containerStatus } from "../../../../src/agent/triggers/container-status.ts";
+import { containerState, FakeCompute } from "../../../support/fake-compute.ts";
+import { rig } from "./rig.ts";
+
+function stage() {
+  const compute = new FakeCompute();
+  const { run } = rig([containerStatus(() => compute)]);
+  return { compute, ask: (body: unknown) => run("container-status", { body }) };
+}
+
+test.each([
+  ["idle", "STOPPED"],
+  ["waiting", "STOPPED"],
+  ["pulling", "INITIALIZING"],
+  ["creating", "INITIALIZING"],
+  ["running", "RUNNING"],
+  ["stopping", "RUNNING"],
+  ["backoff", "STOPPED"],
+] as const)("%s is %s on the wire", async (state, status) => {
+  const { compute, ask } = stage();
+  compute.list = [containerState({ state })];
+  expect(await ask({})).toEqual({
+    body: { web: { status, imageName: "acme.example/team/web/1.2", imageId: "0123456789ab" } },
+  });
+});
+
+test("health where there is a check, no id where there is no container, and one by its name", async () => {
+  const { compute, ask } = stage();
+  compute.list = [
+    containerState({ health: "unhealthy" }),
+    containerState({ name: "db", imageId: undefined, state: "idle" }),
+  ];
+  expect(await ask({ container: "web", name: "container-status" })).toMatchObject({
+    body: { web: { status: "RUNNING", health: "unhealthy" } },
+  });
+  expect(await ask({ container: "db" })).toEqual({
+    body: { db: { status: "STOPPED", imageName: "acme.example/team/web/1.2", imageId: "" } },
+  });
+  expect(await ask({ container: "nobody" })).toEqual({ body: { error: "no container is called nobody" } });
+});
+
+test.each([{ container: 7 }, { container: "" }, { what: "all" }])("%j is refused", async (body) => {
+  expect(await stage().ask(body)).toMatchObject({ error: { code: "invalid-body" } });
+});
