@@ -21,8 +21,7 @@ import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
 import { openCommit } from "./open-commit.ts";
-import { openCompute } from "./open-compute.ts";
-import { openContainersView } from "./open-containers-view.ts";
+import { openContainers } from "./open-containers.ts";
 import { openNetworkView } from "./open-network-view.ts";
 import { openNetwork } from "./open-network.ts";
 import { openOverlay } from "./open-overlay.ts";
@@ -73,10 +72,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   // What was last good.
   const identity = identityFiles(files, settings.stateDir);
   const documents = await DesiredDocuments.load(files, settings.stateDir);
-  const lastGood = await readLastGood(state, identity);
+  const lastGood = await readLastGood(files, settings.stateDir, state, identity);
   // A database that was damaged has been begun anew by now.
   if (isPersistent) faults.mended(`${settings.stateDir}/state.db`);
   faults.addDamage(settings.stateDir, [...documents.damage, ...lastGood.damage]);
+  faults.foresee(settings.stateDir, lastGood.foreseen);
   const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
   const bootId = knownBootId ?? crypto.randomUUID();
   const telemetry = await openTelemetry({
@@ -111,29 +111,26 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRecords: () => pusher.look(),
   });
   const { overlay, mesh } = dataPlane;
-  const onOwned = (): void => applying.engine.look("owner", ["network", "exec"]);
+  const onNetwork = {
+    onOwned: () => applying.engine.look("owner", ["network", "exec"]),
+    onForwarding: () => applying.engine.look("forwarding", ["network"]),
+  };
   const told = { onFault: fault, onDamage: faults.damageBelow(settings.stateDir) };
-  const network = await openNetwork({ ...told, settings, clock, exec, files, reader, dialler, onOwned });
-  const computing = openCompute({
+  const network = await openNetwork({ ...told, settings, clock, exec, files, reader, dialler, ...onNetwork });
+  const { computing, view: containersView } = openContainers({
     ...options,
     ...told,
+    ...telemetry,
     networkRecord: network.section.record,
     exec,
     files,
     state,
+    sql,
     documents,
     config: () => applying.config(),
     registryToken: (...args) => node?.registryToken(...args),
     unsupported: network.section.unsupported,
     onLook: () => applying.engine.look("containers", ["exec"]),
-    onRefused: (error) => storage.refused(error),
-  });
-  const containersView = openContainersView({
-    ...options,
-    ...telemetry,
-    compute: options.compute ?? computing.compute,
-    sql,
-    documents,
     onChanged: () => reporting.look(),
     onRefused: (error) => storage.refused(error),
   });
@@ -390,7 +387,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await computing.close();
       dataPlane.close();
       session?.close();
-      network.owner.close();
+      network.close();
       await localApi.close();
       events.close();
       pusher.close();

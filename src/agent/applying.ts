@@ -285,7 +285,9 @@ function pendingReason(pending: PendingChange | undefined): Reason[] {
     state === "awaiting-keep"
       ? `the network is on trial: ${until} kept, or it is taken back`
       : `the network is changed${mode === "try" ? " on trial" : ""}: ${until} proven${open}`;
-  return [{ section: "network", code: "unconfirmed", message, since, lastAttempt: since, notice: true }];
+  // Whoever cannot be reached any more is not as it should be, whatever becomes of the change.
+  const notice = unreached.length === 0 ? ({ notice: true } as const) : {};
+  return [{ section: "network", code: "unconfirmed", message, since, lastAttempt: since, ...notice }];
 }
 
 function shadowNote({ path, by }: Effective["shadowed"][number]): PlanReport["notes"][number] {

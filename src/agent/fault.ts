@@ -21,6 +21,8 @@ export class FaultList {
   readonly #faults: { fault: Fault; readonly path: string | undefined }[] = [];
   /** What was written already when its damage is told, as far back as a start goes. */
   readonly #written = new Set<string>();
+  /** Paths of which damage was told before anybody read them. */
+  readonly #foreseen = new Set<string>();
 
   constructor(clock: Clock, onFault: (code: string, message: string) => void) {
     this.#clock = clock;
@@ -44,9 +46,17 @@ export class FaultList {
     for (const found of damage) this.add("damaged-file", describeDamage(found), `${stateDir}/${found.file}`);
   }
 
+  /** Adds damage that whoever reads the file will tell again, once. */
+  foresee(stateDir: string, damage: readonly Damage[]): void {
+    this.addDamage(stateDir, damage);
+    for (const { file } of damage) this.#foreseen.add(`${stateDir}/${file}`);
+  }
+
   /** Adds damage below a state directory one by one, as it is found. */
   damageBelow(stateDir: string): OnDamage {
-    return (found) => this.addDamage(stateDir, [found]);
+    return (found) => {
+      if (!this.#foreseen.delete(`${stateDir}/${found.file}`)) this.addDamage(stateDir, [found]);
+    };
   }
 
   /** A file is whole: it was written anew. */

@@ -1,5 +1,9 @@
 import { valueOf, type StateFile } from "../host/state-file.ts";
+import { commitFiles } from "../checkpoint/commit-files.ts";
 import { damageOf, type Damage } from "../host/damage.ts";
+import type { Files } from "../host/files.ts";
+import { networkLedgerFile } from "../host/network/ledger.ts";
+import { networkRecordFile } from "../host/network/record.ts";
 import type { IdentityFiles, Registration } from "./identity/identity.ts";
 import type { AgentState } from "./state.ts";
 
@@ -7,10 +11,17 @@ import type { AgentState } from "./state.ts";
 export interface LastGood {
   readonly registration: Registration | undefined;
   readonly damage: readonly Damage[];
+  /** Damage that whoever reads the file later finds, and tells, too. */
+  readonly foreseen: readonly Damage[];
 }
 
-/** Reads every file below `identity/` and `reported/` once, so that damage is known before anything is reported. */
-export async function readLastGood(state: AgentState, identity: IdentityFiles): Promise<LastGood> {
+/** Reads every file below `identity/` and `reported/` once, and looks at the others, so that damage is known before anything is reported. */
+export async function readLastGood(
+  files: Files,
+  stateDir: string,
+  state: AgentState,
+  identity: IdentityFiles,
+): Promise<LastGood> {
   const damage: Damage[] = [];
   const note = async <T>(name: string, file: StateFile<T>): Promise<T | undefined> => {
     const loaded = await file.load();
@@ -37,5 +48,18 @@ export async function readLastGood(state: AgentState, identity: IdentityFiles): 
   const isDatabaseLost = damagedCopy !== undefined || (isNew && registration !== undefined);
   if (isDatabaseLost) damage.push({ file: "state.db", isRecovered: false });
   else if (isLogDamaged) damage.push({ file: "state.db-wal", isRecovered: false });
-  return { registration, damage };
+  return { registration, damage, foreseen: await foresee(files, stateDir) };
+}
+
+/** Looks at what others read when they begin, which is later than the start is reported. */
+async function foresee(files: Files, stateDir: string): Promise<readonly Damage[]> {
+  const { confirmed, withheld, guardResult } = commitFiles(files, `${stateDir}/desired`);
+  const damage = [
+    damageOf("desired/confirmed.json", await confirmed.inspect()),
+    damageOf("desired/withheld.json", await withheld.inspect()),
+    damageOf("desired/checkpoint-result.json", await guardResult.inspect()),
+    damageOf("network.json", await networkLedgerFile(files, stateDir).inspect()),
+    damageOf("network-record.json", await networkRecordFile(files, stateDir).inspect()),
+  ];
+  return damage.filter((found) => found !== undefined);
 }

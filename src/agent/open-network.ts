@@ -4,10 +4,12 @@ import type { Dialler } from "../host/dial.ts";
 import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import { MachineOwner } from "../host/machine-owner.ts";
+import { forwardDrops } from "../host/network/forward-drops.ts";
 import { networkDriver, type NetworkDriver } from "../host/network/driver.ts";
 import { networkRecord } from "../host/network/record.ts";
 import type { Reader } from "../host/reader.ts";
 import { carryingDialler } from "./carrier.ts";
+import { startForwardWatch } from "./forward-watch.ts";
 import type { SectionDeps } from "./list-sections.ts";
 import type { AgentSettings } from "./settings.ts";
 
@@ -18,6 +20,8 @@ export interface NetworkParts {
   readonly dialler: Dialler;
   /** What the section works with. */
   readonly section: SectionDeps["network"];
+  /** Lets go of the machine, and looks at nothing any more. */
+  close(): void;
 }
 
 export interface OpenNetworkOptions {
@@ -30,22 +34,35 @@ export interface OpenNetworkOptions {
   readonly onDamage: OnDamage;
   /** Another node has let go of the machine. */
   readonly onOwned: () => void;
+  /** Other programs refuse what this machine forwards, or do so no longer. */
+  readonly onForwarding: () => void;
 }
 
 /** The machine's network, which is ours to change unless another node of this network namespace was first. */
 export async function openNetwork(options: OpenNetworkOptions): Promise<NetworkParts> {
-  const { clock, exec, files, reader, settings, onDamage, onOwned } = options;
+  const { clock, exec, files, reader, settings, onDamage, onOwned, onForwarding } = options;
   const { stateDir, runDir, unit } = settings;
   const owner = new MachineOwner({ clock, onOwned });
   await owner.claim();
   const dialler = carryingDialler(options.dialler);
   const isManaged = unit !== undefined;
   const driver = networkDriver({ exec, files, reader, clock, stateDir, runDir, isManaged, onDamage });
+  const forwarding = startForwardWatch({ clock, read: forwardDrops(exec), onChange: onForwarding });
   const section = {
+    forwardDrops: (isForwarding: boolean) => forwarding.drops(isForwarding),
     driver,
     record: networkRecord(files, stateDir, onDamage),
     carrier: () => dialler.carrier(),
     unsupported: () => (owner.isOwner ? undefined : "another node owns this machine"),
   };
-  return { driver, owner, dialler, section };
+  return {
+    driver,
+    owner,
+    dialler,
+    section,
+    close() {
+      forwarding.close();
+      owner.close();
+    },
+  };
 }

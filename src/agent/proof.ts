@@ -1,9 +1,9 @@
 import { errnoOf, SessionError, toError } from "../errors.ts";
 import { dialRequestFor, type Dialler } from "../host/dial.ts";
-import { gatewayKey, httpHead, openTcp } from "../host/net-probe.ts";
+import { gatewayKey, httpHead, openTcp, type HttpHead } from "../host/net-probe.ts";
 import type { Resolve } from "../host/system-resolve.ts";
 import { isLoopback } from "../lib/proxy.ts";
-import { SESSION_PATH } from "../protocol/envelope.ts";
+import { SESSION_PATH, UPTIME_HEADER } from "../protocol/envelope.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import type { Before, Prover, Unreached } from "./reconcile/prover.ts";
 
@@ -32,25 +32,32 @@ export function proof(options: ProofOptions): Prover {
     }),
     async attempt(before, signal) {
       const [controlPlane, gateways] = await Promise.all([
-        tryControlPlane(options, signal),
+        askControlPlane(options, signal).then(({ unreached }) => unreached),
         tryGateways(options, before, signal),
       ]);
       return [...(controlPlane === undefined ? [] : [controlPlane]), ...gateways];
     },
     async controlPlane(signal) {
-      const unreached = await tryControlPlane(options, signal);
+      const tried = await askControlPlane(options, signal);
       signal.throwIfAborted();
-      return unreached;
+      return tried.unreached;
+    },
+    async servingMs(signal) {
+      const { head } = await askControlPlane(options, signal);
+      signal.throwIfAborted();
+      const seconds = head?.headers[UPTIME_HEADER];
+      return typeof seconds === "string" && /^\d{1,10}$/.test(seconds) ? Number(seconds) * 1000 : undefined;
     },
   };
 }
 
-async function tryControlPlane(
+async function askControlPlane(
   { dialler, targets, knownAddresses }: ProofOptions,
   signal: AbortSignal,
-): Promise<Unreached | undefined> {
+): Promise<{ readonly unreached?: Unreached; readonly head?: HttpHead }> {
   const { controlPlane } = targets();
-  if (controlPlane === undefined) return { target: "control plane", message: "this node is not registered" };
+  if (controlPlane === undefined)
+    return { unreached: { target: "control plane", message: "this node is not registered" } };
   const url = new URL(SESSION_PATH, controlPlane.session.replace(/^ws/, "http"));
   const request = dialRequestFor(url, controlPlane.pins, TIMEOUT_MS);
   const target = `control plane ${hostAndPort(request.host, request.port)}`;
@@ -59,10 +66,9 @@ async function tryControlPlane(
     if (request.tls === undefined && !isLoopback(request.host)) throw new SessionError("insecure", "it has no TLS");
     const known = { knownAddresses: knownAddresses(), plainOnlyLoopback: true };
     const { socket } = await dialler.dial({ ...request, ...known }, limit);
-    await httpHead(socket, url, limit);
-    return undefined;
+    return { head: await httpHead(socket, url, limit) };
   } catch (error) {
-    return { target, message: reasonOf(error) };
+    return { unreached: { target, message: reasonOf(error) } };
   }
 }
 

@@ -27,6 +27,8 @@ export const TakenBack = z.object({
   wasTried: z.boolean().optional(),
   /** Those reached before, where nobody but them was missed: without one of them the change is not to blame. */
   gateways: z.array(z.string().max(300)).max(64).optional(),
+  /** How long the control plane was not reached over it, where nobody else could say why. */
+  silentMs: z.number().optional(),
   /** Over the change a gateway was reached, and only the control plane was not. */
   isHeard: z.boolean().optional(),
   mode: WindowMode,

@@ -212,7 +212,7 @@ function stableRoutes(text: string, columns: readonly number[]): string {
 }
 
 /** The few calls that Node does not offer; undefined where this Node cannot call the C library. */
-function loadLibc() {
+export function loadLibc() {
   try {
     const ffi = process.getBuiltinModule("node:ffi");
     const { functions, lib } = ffi.dlopen(null, {

@@ -46,6 +46,7 @@ export interface HttpHead {
   /** By the `Date` header (RFC 9110 §6.6.1), in Unix milliseconds. */
   readonly date: number | undefined;
   readonly location: string | undefined;
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
 /** Asks for a path over an open connection, which is closed afterwards, and reads the head of the answer alone. */
@@ -62,9 +63,10 @@ export function httpHead(socket: Socket, url: URL, signal: AbortSignal): Promise
     outgoing.once("close", () => reject(new Error("the connection was closed without an answer")));
     outgoing.once("response", (response) => {
       response.on("error", () => undefined);
-      const { date, location } = response.headers;
+      const { headers } = response;
+      const { date, location } = headers;
       const at = date === undefined ? Number.NaN : Date.parse(date);
-      resolve({ status: response.statusCode ?? 0, date: Number.isNaN(at) ? undefined : at, location });
+      resolve({ status: response.statusCode ?? 0, date: Number.isNaN(at) ? undefined : at, location, headers });
     });
     outgoing.end();
   }).finally(() => socket.destroy());

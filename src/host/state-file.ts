@@ -24,6 +24,8 @@ export interface StateFileOptions<T> {
 /** One checksummed JSON file of state, readable by its owner alone. */
 export interface StateFile<T> {
   load(): Promise<Loaded<T>>;
+  /** What loading would come to; nothing is set aside, so that whoever loads it hears the same. */
+  inspect(): Promise<Loaded<T>>;
   /** Replaces the content in one durable step; whatever cuts it short leaves the old or the new one. */
   save(value: T): Promise<void>;
   /** As `save`, and the copy before the last stays what it is: the last was no good one to fall back on. */
@@ -50,15 +52,27 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
   const { path, schema } = options;
   const previous = `${path}.previous`;
 
-  const readCopy = async (copy: string): Promise<Loaded<T>> => {
+  const inspectCopy = async (copy: string): Promise<Loaded<T>> => {
     const text = await readText(files, copy);
     if (text === undefined) return { is: "absent" };
     const value = text === UNREADABLE ? undefined : unseal(text, schema);
-    if (value !== undefined) return { is: "good", value: value.body };
-    const damagedCopy = `${copy}.damaged`;
+    return value === undefined ? { is: "lost", damagedCopy: `${copy}.damaged` } : { is: "good", value: value.body };
+  };
+  const readCopy = async (copy: string): Promise<Loaded<T>> => {
+    const found = await inspectCopy(copy);
     // On a disk that takes no writes the damaged file stays where it is; reading goes on all the same.
-    await files.move(copy, damagedCopy).catch(() => undefined);
-    return { is: "lost", damagedCopy };
+    if (found.is === "lost") await files.move(copy, found.damagedCopy).catch(() => undefined);
+    return found;
+  };
+  const choose = async (read: typeof readCopy): Promise<Loaded<T>> => {
+    const newest = await read(path);
+    if (!options.keepsPrevious) return newest;
+    const older = await read(previous);
+    if (newest.is === "good") return older.is === "lost" ? { ...newest, damagedCopy: older.damagedCopy } : newest;
+    if (older.is !== "good") return newest.is === "absent" ? older : newest;
+    // A previous copy alone is what is left after the newest was set aside and nothing saved since.
+    const damagedCopy = newest.is === "lost" ? newest.damagedCopy : `${path}.damaged`;
+    return { is: "recovered", value: older.value, damagedCopy };
   };
 
   const save = async (value: T): Promise<void> => {
@@ -89,19 +103,12 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
 
   return {
     async load() {
-      const newest = await readCopy(path);
-      if (!options.keepsPrevious) return newest;
-      const older = await readCopy(previous);
-      if (newest.is === "good") {
-        if (older.is !== "lost") return newest;
-        await files.writeAtomic(previous, seal(newest.value), MODE).catch(() => undefined);
-        return { ...newest, damagedCopy: older.damagedCopy };
-      }
-      if (older.is !== "good") return newest.is === "absent" ? older : newest;
-      // A previous copy alone is what is left after the newest was set aside and nothing saved since.
-      const damagedCopy = newest.is === "lost" ? newest.damagedCopy : `${path}.damaged`;
-      return { is: "recovered", value: older.value, damagedCopy };
+      const loaded = await choose(readCopy);
+      if (loaded.is === "good" && loaded.damagedCopy !== undefined)
+        await files.writeAtomic(previous, seal(loaded.value), MODE).catch(() => undefined);
+      return loaded;
     },
+    inspect: () => choose(inspectCopy),
     previous: () => readSealed(files, previous, schema),
     save: (value) => inTurn(() => save(value)),
     supersede: (value) => inTurn(() => files.writeAtomic(path, seal(value), MODE)),

@@ -41,17 +41,62 @@ export function addressRange(text: string): AddressRange | undefined {
   return { low: bytesOf(network), high: bytesOf(last) };
 }
 
-const IPV4_BLOCK = /^([\d.]+)(?:\/(0|[1-9]\d?))?$/;
+const [DOT, SLASH, ZERO, NINE] = [46, 47, 48, 57];
 
-/** Of IPv4 there may be thousands to read, and plain numbers are far quicker than large ones. */
+/** Of IPv4 there may be thousands to read: plain numbers are far quicker than large ones, and characters than patterns. */
 function ipv4BlockOf(text: string) {
-  const [, address = "", length = "32"] = IPV4_BLOCK.exec(text) ?? [];
-  const prefix = Number(length);
-  if (prefix > 32 || isIP(address) !== 4) return undefined;
-  let value = 0;
-  for (const part of address.split(".")) value = value * 256 + Number(part);
+  let [value, part, digits, parts] = [0, 0, 0, 0];
+  let at = 0;
+  for (; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code >= ZERO && code <= NINE) {
+      if (digits > 0 && part === 0) return undefined;
+      part = part * 10 + code - ZERO;
+      digits += 1;
+      if (part > 255) return undefined;
+    } else {
+      if (digits === 0) return undefined;
+      value = value * 256 + part;
+      parts += 1;
+      if (code === SLASH) break;
+      if (code !== DOT || parts === 4) return undefined;
+      [part, digits] = [0, 0];
+    }
+  }
+  const prefix = at === text.length ? 32 : prefixAt(text, at + 1);
+  if (at === text.length) {
+    if (digits === 0) return undefined;
+    value = value * 256 + part;
+    parts += 1;
+  }
+  if (parts !== 4 || prefix > 32) return undefined;
   const size = 2 ** (32 - prefix);
   return { prefix, value, network: Math.floor(value / size) * size };
+}
+
+/** The number that the text ends with; `Infinity` where there is none, or one in another spelling. */
+function prefixAt(text: string, from: number): number {
+  const length = text.length - from;
+  if (length < 1 || length > 2 || (length === 2 && text.charCodeAt(from) === ZERO)) return Infinity;
+  let value = 0;
+  for (let at = from; at < text.length; at += 1) {
+    const digit = text.charCodeAt(at) - ZERO;
+    if (digit < 0 || digit > 9) return Infinity;
+    value = value * 10 + digit;
+  }
+  return value;
+}
+
+/** Whether an address is in a block: both of IPv4, or both of IPv6. False when either is neither. */
+export function isInBlock(address: string, block: string): boolean {
+  const [four, one] = [ipv4BlockOf(block), ipv4BlockOf(address)];
+  if (four !== undefined && one !== undefined) {
+    const last = four.network + 2 ** (32 - four.prefix) - 1;
+    return four.network <= one.network && one.network + 2 ** (32 - one.prefix) - 1 <= last;
+  }
+  const [range, other] = [addressRange(block), addressRange(address)];
+  if (range === undefined || other === undefined) return false;
+  return Buffer.compare(range.low, other.low) <= 0 && Buffer.compare(other.high, range.high) <= 0;
 }
 
 const ipv4Text = (value: number): string =>

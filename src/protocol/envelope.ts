@@ -10,6 +10,8 @@ export const HANDSHAKE_LIMITS: JsonLimits = { maxBytes: 64 * 1024, maxDepth: 32 
 export const SUBPROTOCOL = "holdfast.v1";
 export const PROTOCOL_VERSION = 1;
 export const SESSION_PATH = "/agent/v1/session";
+/** A header of the answer to a plain request for a session: for how many whole seconds the control plane has been serving. */
+export const UPTIME_HEADER = "holdfast-uptime";
 export const STREAM_PATH = "/agent/v1/stream";
 export const REGISTER_PATH = "/agent/v1/register";
 export const DOCUMENT_PATH = "/agent/v1/document";

@@ -144,3 +144,29 @@ test("a lab comes up whatever was left of the one before, and leaves nothing beh
   expect(() => Lab.open(dir)).toThrow("no lab is up");
   await Lab.down(dir);
 });
+
+test("a call of the API takes a body larger than any argument, passes on whatever status it has, and leaves no file behind", async () => {
+  const dir = join(tempDir(), "lab");
+  onTestFinished(() => Lab.down(dir));
+  const lab = await Lab.up(dir, layoutOf([], { a: [] }));
+  const bodies = (): readonly string[] => readdirSync(dir).filter((name) => name.startsWith("body-"));
+  const dest = (at: number): string => `10.${100 + (at >> 8)}.${at & 255}.0/24`;
+  const nats = Array.from({ length: 5000 }, (_, at) => ({
+    uid: `${at} ${"x".repeat(100)} "\\ü\n`,
+    dest: dest(at),
+    toDest: "192.168.1.0/24",
+  }));
+  const section = { interfaces: [{ nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" }], nats };
+  const text = JSON.stringify(section);
+  // More than one argument or a line of curl's configuration may have.
+  expect(text.length).toBeGreaterThan(512 * 1024);
+  for (const body of [section, text]) {
+    expect(await lab.ask("PUT", "/node/{a}/config/network", body)).toMatchObject({ status: 200 });
+    expect(await lab.call("GET", "/node/{a}/config/network")).toEqual(section);
+  }
+  expect((await lab.ask("PUT", "/node/{a}/config/network", "{")).status).toBe(400);
+  await expect(lab.call("GET", "/node/nobody")).rejects.toThrow("HTTP 4");
+  await lab.kill("controller", "controller");
+  await expect(lab.ask("PUT", "/node/{a}/config/network", section)).rejects.toThrow("curl");
+  expect(bodies()).toEqual([]);
+});

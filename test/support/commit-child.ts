@@ -30,6 +30,7 @@ function fileProver(dir: string): Prover {
     before: () => ({ session: true, gateways: [] }),
     attempt: () => Promise.resolve(look() ? [] : [unreached]),
     controlPlane: () => Promise.resolve(look() ? undefined : unreached),
+    servingMs: () => Promise.resolve(undefined),
   };
 }
 

@@ -57,6 +57,7 @@ export class ScriptedProver implements Prover {
   unreached: readonly Unreached[] = [];
   afterRestore: Unreached | undefined;
   attempts = 0;
+  onAttempt: () => void = () => undefined;
 
   before(): { session: boolean; gateways: string[] } {
     return { session: this.session, gateways: this.gateways };
@@ -67,8 +68,16 @@ export class ScriptedProver implements Prover {
 
   attempt(_before: Before, signal: AbortSignal): Promise<readonly Unreached[]> {
     this.attempts += 1;
+    this.onAttempt();
     if (!this.isSilent) return Promise.resolve(this.unreached);
     return new Promise((resolve) => signal.addEventListener("abort", () => resolve(this.unreached), { once: true }));
+  }
+
+  /** What the control plane says of itself. */
+  serving: number | undefined;
+
+  servingMs(): Promise<number | undefined> {
+    return Promise.resolve(this.serving);
   }
 
   controlPlane(): Promise<Unreached | undefined> {

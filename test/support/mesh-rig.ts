@@ -55,7 +55,6 @@ export async function gatewayRig(nodes: readonly MeshIdentity[] = [], given: Giv
   const gates = new MeshGates(clock);
   const cut: string[] = [];
   const unread = new UnreadBytes({
-    clock,
     memoryBytes: given.memoryBytes ?? 2 ** 33,
     onReset: (peer) => cut.push(peer),
   });

@@ -17,6 +17,7 @@ type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 /** What a link has from the start. */
 const DEFAULTS: readonly (readonly [string, string])[] = [
   ["rp_filter", "1"],
+  ["arp_ignore", "0"],
   ["promote_secondaries", "0"],
 ];
 
@@ -129,7 +130,7 @@ export class ModelNetwork {
       }
       case "dhcp":
         if (change.run) this.dhcp.add(this.#link(change.link).name);
-        else this.dhcp.delete(change.link);
+        else if (this.dhcp.delete(change.link)) this.#release(change.link);
         break;
       case "resolver":
         this.nameServers = change.servers;
@@ -177,6 +178,9 @@ export class ModelNetwork {
         this.routes.splice(at < 0 ? this.routes.length : at, 0, route);
         return;
       }
+      // What the kernel makes along with an address is not modelled.
+      case "route append":
+        return;
       case "route delete": {
         const route = this.#route(words, value);
         const at = this.routes.findIndex((other) => sameRoute({ ...other, isOnLink: route.isOnLink }, route));
@@ -266,6 +270,18 @@ export class ModelNetwork {
     const going = new Set(inSubnet[0] === found && !isPromoting ? inSubnet : [found]);
     this.addresses = this.addresses.filter((one) => !going.has(one));
     if (!this.addresses.some((one) => one.link === link)) this.#flush(link);
+  }
+
+  /** A client that ends takes what it was given away. */
+  #release(link: string): void {
+    const isLeased = (one: AddressState): boolean => one.link === link && one.isDynamic && !one.isOurs;
+    for (const { address } of this.addresses.filter(isLeased)) {
+      if (this.addresses.some((one) => isLeased(one) && one.address === address)) {
+        this.#deleteAddress(address, link, () => {
+          throw new HostError("ip-failed", "never");
+        });
+      }
+    }
   }
 
   /** The kernel drops the routes of a link that is switched off or has no address any more. */

@@ -14,6 +14,8 @@ export interface ChildOptions {
   readonly resolverPath?: string;
   readonly dhcpClients?: readonly DhcpClient[];
   readonly maxOutputBytes?: number;
+  /** Whether the kernel cannot be asked for the firewall, so that nft has to list it. */
+  readonly lists?: boolean;
 }
 
 /** Calls of the driver that cross the pipe. */
@@ -45,7 +47,7 @@ async function answer(driver: NetworkDriver, call: Call, signal: AbortSignal): P
 
 /** Serves a driver of the network namespace it is started in: a call a line, an answer a line. */
 async function main([json = "{}"]: readonly string[]): Promise<void> {
-  const { dir, searchPath = SEARCH_PATH, ...options } = JSON.parse(json) as ChildOptions;
+  const { dir, searchPath = SEARCH_PATH, lists = false, ...options } = JSON.parse(json) as ChildOptions;
   const clock = systemClock();
   const ran: string[] = [];
   const exec = hostExec(clock, searchPath);
@@ -63,6 +65,7 @@ async function main([json = "{}"]: readonly string[]): Promise<void> {
     stateDir: `${dir}/state`,
     runDir: `${dir}/run`,
     isManaged: false,
+    ...(lists ? { readTable: () => undefined } : {}),
     ...options,
   });
   const { signal } = new AbortController();

@@ -34,6 +34,7 @@ export function aMachine(): ModelNetwork {
       ...INITIAL_FLOW_SYSCTLS,
       ...NICS.flatMap((name) => [
         [linkSysctl(name, "rp_filter"), "1"] as const,
+        [linkSysctl(name, "arp_ignore"), "0"] as const,
         [linkSysctl(name, "promote_secondaries"), "0"] as const,
       ]),
     ]),

@@ -149,7 +149,7 @@ export function peerRig(): PeerRig {
       };
       const events: MeshEvent[] = [];
       const plane = planeRig({ clock });
-      const unread = new UnreadBytes({ clock, memoryBytes: 1024 * 1024 * 1024 });
+      const unread = new UnreadBytes({ memoryBytes: 1024 * 1024 * 1024 });
       const gates = new MeshGates(clock);
       const flows = peerFlows({
         local: plane.plane.local,

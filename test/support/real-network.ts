@@ -11,11 +11,13 @@ export interface Around {
   readonly carrier?: Carrier | undefined;
   readonly isMember?: boolean;
   readonly isActiveMember?: () => boolean;
+  /** False: VRF devices are not used where the kernel has them. */
+  readonly hasVrf?: boolean;
 }
 
 /** A section over the real tools in a network namespace. */
 export function sectionOver(machine: NetworkMachine, notes: Notes, around: Around = {}) {
-  const { isMember = false, isActiveMember = () => false } = around;
+  const { isMember = false, isActiveMember = () => false, hasVrf = true } = around;
   return networkSection({
     driver: {
       async features() {
@@ -23,7 +25,7 @@ export function sectionOver(machine: NetworkMachine, notes: Notes, around: Aroun
         const is = (value: unknown): boolean => value === true;
         return {
           vlan: is(vlan),
-          vrf: is(vrf),
+          vrf: hasVrf && is(vrf),
           nft: is(nft),
           dhcp: is(dhcp),
           reasons: new Map(Object.entries(reasons)),
@@ -74,5 +76,5 @@ export const dump = (machine: NetworkMachine): string =>
   machine.sh(`
 ip -4 address show | grep -v valid_lft; ip -4 route show table all | grep -v "table local"; ip -4 rule show
 ip -d link show | grep -E "^[0-9]+:| vlan protocol" | sed 's/ qdisc.*//'; nft -s list ruleset
-cat /proc/sys/net/ipv4/conf/*/{rp_filter,promote_secondaries,forwarding}
+cat /proc/sys/net/ipv4/conf/*/{rp_filter,arp_ignore,promote_secondaries,forwarding}
 `);

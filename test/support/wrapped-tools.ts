@@ -84,6 +84,16 @@ export class WrappedTools {
     this.#plan({ MODE: "fail", TOOL: tool, LINES: lines, TIMES: times, SCRIPT: ":" });
   }
 
+  /** Once the planned failure has come, every input of a tool with a line like these (basic regular expressions) waits until `letGo`. */
+  hold(lines: string): void {
+    writeFileSync(join(this.#dir, "hold"), `${lines}\n`);
+  }
+
+  /** Lets go on whatever was held. */
+  letGo(): void {
+    rmSync(join(this.#dir, "hold"), { force: true });
+  }
+
   /** The next change that a tool reads from its input is interrupted after so many of its lines, by a line of shell, and goes on. */
   interruptAfter(tool: Tool, lines: number, script: string): void {
     this.#plan({ MODE: "interrupt", TOOL: tool, LINES: lines, TIMES: 1, SCRIPT: script });
@@ -108,6 +118,7 @@ function wrapper(dir: string, tool: Tool): string {
 d=${dir} tool=${tool} real=${dir}/real/${tool}
 [ -f $d/plan ] || exec $real "$@"
 . $d/plan
+await_leave() { while [ -f $d/count.done ] && [ -f $d/hold ] && grep -q -f $d/hold $in; do sleep 0.05; done; }
 n=$(($(cat $d/count.$tool 2>/dev/null || echo 0) + 1))
 echo $n > $d/count.$tool
 echo "$*" > $d/args.$tool.$n
@@ -136,6 +147,12 @@ case "$MODE $TOOL" in
     if [ $MODE = fail ]; then echo "RTNETLINK answers: Cannot allocate memory" >&2; exit 1; fi
     [ $tool = nft ] || { tail -n +$(($LINES + 1)) $in | exec $real "$@"; exit; }
   fi
+  await_leave
+  exec $real "$@" < $in ;;
+"fail "* | "interrupt "*)
+  [ -f $d/hold ] || exec $real "$@"
+  in=$d/input.$tool.$$; cat > $in
+  await_leave
   exec $real "$@" < $in ;;
 *) exec $real "$@" ;;
 esac

@@ -19,7 +19,7 @@ import { evidenceText, type Unreached } from "./prover.ts";
 import { ProvenRecord } from "./proven-record.ts";
 import type { Versions } from "./standing.ts";
 import { takenBackBy } from "./taken-back.ts";
-import { pause, tryOnce } from "./trying.ts";
+import { judged, pause, tryOnce, type Verdict } from "./trying.ts";
 import type { Failure } from "./turn.ts";
 import { isSameValue, whyHeld, Withholding, type Guards } from "./withholding.ts";
 
@@ -131,8 +131,7 @@ export class Commit {
 
   /** Notes what the machine has without a change: it was there already. */
   async adopt(section: string, raw: unknown): Promise<void> {
-    if (this.window !== undefined || this.isProven(section, raw)) return;
-    await this.#proven.adopt(section, raw);
+    if (this.window === undefined) await this.#proven.adopt(section, raw);
   }
 
   /**
@@ -165,13 +164,13 @@ export class Commit {
   }
 
   /**
-   * Decides after the last step; until then the pass waits. What is proven must be what was applied: `changed` looks whether it still is.
+   * Decides after the last step; until then the pass waits. What is proven must be what was applied: `look` says whether it is.
    * Rejects when aborted: the window then stays for the next start.
    */
   async settle(
     isSuperseded: () => boolean,
     signal: AbortSignal,
-    changed: () => Promise<Failure | undefined> = () => Promise.resolve(undefined),
+    look: () => Promise<Verdict> = () => Promise.resolve({ is: "as-applied" }),
   ): Promise<Settled> {
     const { clock } = this.#options;
     this.#hasSession = false;
@@ -179,7 +178,7 @@ export class Commit {
     let end = await this.#after({ type: "applied" });
     while (end === undefined) {
       signal.throwIfAborted();
-      end = (await this.#afterAsking(isSuperseded)) ?? (await this.#afterTrying(changed, signal));
+      end = (await this.#afterAsking(isSuperseded)) ?? (await this.#afterTrying(look, signal));
       if (this.window?.state === "awaiting-keep") return { is: "trial" };
       end ??= await this.#afterAsking(isSuperseded);
       if (end === undefined) await pause(clock, (ring) => (this.#ring = ring), signal);
@@ -326,7 +325,7 @@ export class Commit {
    * Tries once to reach whom it must. Where nobody was reached before, there must also be a session since: one alone proves nothing, as its
    * socket may be older than the change.
    */
-  async #afterTrying(changed: () => Promise<Failure | undefined>, signal: AbortSignal): Promise<Settled | undefined> {
+  async #afterTrying(look: () => Promise<Verdict>, signal: AbortSignal): Promise<Settled | undefined> {
     const { prover, clock } = this.#options;
     const { window } = this;
     if (window === undefined) return undefined;
@@ -338,14 +337,12 @@ export class Commit {
     const unreached = await tryOnce(about, (ring) => (this.#ring = ring), signal);
     if (unreached === undefined) return undefined;
     this.#unreached = unreached;
-    if (this.#unreached.length === 0) {
-      const failure = await changed().catch((error: unknown) => {
-        signal.throwIfAborted();
-        this.#unreached = [{ target: "this machine", message: toError(error).message }];
-        return "untold" as const;
-      });
-      if (failure === "untold") return undefined;
-      return failure === undefined ? this.#after({ type: "proved" }) : { is: "failed", reason: "step-failed", failure };
+    if (unreached.length === 0) {
+      const verdict = await judged(look, signal);
+      if (verdict.is === "as-applied") return this.#after({ type: "proved" });
+      if (verdict.is === "failed") return { is: "failed", reason: "step-failed", failure: verdict.failure };
+      this.#unreached = verdict.unreached;
+      return undefined;
     }
     // For whoever has to judge it should this agent end; a network that has just changed may take its time.
     if (window.unreached === undefined && clock.sinceBoot() >= this.#appliedAt + SETTLING_MS) {

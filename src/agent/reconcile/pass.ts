@@ -1,11 +1,14 @@
 import type { Logger } from "pino";
-import { HostError, InternalError, toError } from "../../errors.ts";
+import { HostError, toError } from "../../errors.ts";
 import type { Checkpoint, Entry, Restored } from "../../checkpoint/checkpoint.ts";
 import type { RestoreReason } from "../../checkpoint/window.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Commit } from "./commit.ts";
 import { withinDeadline } from "./deadline.ts";
+import { issueOf, judgedBy, nameOf, outcomeOf } from "./outcome.ts";
+import type { Unreached } from "./prover.ts";
 import type { Issue, Outcome, PlannedStep, Prepared, Reconciler, Step, View } from "./section.ts";
+import type { Verdict } from "./trying.ts";
 import {
   entryOf,
   expected,
@@ -82,6 +85,8 @@ export async function runPass(work: readonly Work[], options: PassOptions): Prom
 
 /** A section that fails this often in one pass has a trouble that is not its items'. */
 const MAX_FAILURES = 32;
+/** Whose surroundings change more often while it is being proven is looked after once it is. */
+const MAX_FOLLOWS = 16;
 
 class Pass {
   readonly #work: readonly Work[];
@@ -94,6 +99,7 @@ class Pass {
   #begun = 0;
   #hasChanged = false;
   #guardFailure: Failure | undefined;
+  #follows = 0;
 
   constructor(work: readonly Work[], options: PassOptions) {
     this.#work = work;
@@ -118,7 +124,7 @@ class Pass {
       return { end: end === "stale" ? "stale" : "restored", results, restored };
     }
     if (!this.#isOpen) return { end: "done", results: this.#results };
-    const settled = await commit.settle(isSuperseded, signal, () => this.#changedSince(candidates));
+    const settled = await commit.settle(isSuperseded, signal, () => this.#stands(candidates));
     if (settled.is !== "failed") return { end: "done", results: this.#results };
     this.#guardFailure = settled.failure;
     const restored = await this.#restore(settled.reason);
@@ -194,10 +200,11 @@ class Pass {
     candidate.isOver = true;
     if (after.steps.length === 0) after.reached();
     candidate.left = new Set(after.steps.map(({ step }) => nameOf(step)));
-    this.#results.push({
+    const known = this.#results.findIndex(({ name }) => name === section.name);
+    this.#results.splice(known < 0 ? this.#results.length : known, 1, {
       name: section.name,
       outcome: outcomeOf(after, failures[0]),
-      ...judgedBy(prepared),
+      ...judgedBy(prepared, after),
       looked: [...after.waits, ...failures.map((failure) => issueOf(section.name, failure))],
       untold: after.untold,
       planned,
@@ -307,19 +314,44 @@ class Pass {
     return "through";
   }
 
-  /** A step that became due again since the last was taken: whatever is reached, it is not over what is desired. */
-  async #changedSince(candidates: readonly Candidate[]): Promise<Failure | undefined> {
-    for (const { section, prepared, left } of candidates) {
+  /**
+   * Whether what was applied stands. A step that became due again since the last was taken was undone by somebody: whatever is reached, it
+   * is not over what is desired. What is due because the surroundings changed (a lease came) belongs to the change, and is done first.
+   */
+  async #stands(candidates: readonly Candidate[]): Promise<Verdict> {
+    const unreached: Unreached[] = [];
+    for (const candidate of candidates) {
+      const { section, prepared, left } = candidate;
       if (left === undefined || !this.#covered.some((due) => due.section === section.name && this.#isGuarded(due)))
         continue;
-      const { steps } = await this.#look(section, prepared);
+      candidate.view = await this.#look(section, prepared);
+      const { steps, unproven } = candidate.view;
       const one = steps.find(({ step, isFollowing }) => step.guarded && !isFollowing && !left.has(nameOf(step)));
-      if (one === undefined) continue;
-      const step = shown(one.step);
-      const message = `somebody else changed it while it was being proven: ${nameOf(step)}`;
-      return { step, error: new HostError("changed-meanwhile", message) };
+      if (one !== undefined) {
+        const step = shown(one.step);
+        const message = `somebody else changed it while it was being proven: ${nameOf(step)}`;
+        return { is: "failed", failure: { step, error: new HostError("changed-meanwhile", message) } };
+      }
+      const following = steps.filter(({ isFollowing }) => isFollowing);
+      if (following.length > 0 && this.#follows < MAX_FOLLOWS) {
+        const failure = await this.#follow(candidate, following);
+        if (failure !== undefined) return { is: "failed", failure };
+        unreached.push({ target: section.name, message: "it has followed its surroundings just now", isHere: true });
+      }
+      unreached.push(...unproven.map(({ message }) => ({ target: section.name, message, isHere: true })));
     }
-    return undefined;
+    return unreached.length === 0 ? { is: "as-applied" } : { is: "not-yet", unreached };
+  }
+
+  /** Applies steps under the same checkpoint. */
+  async #follow(candidate: Candidate, following: readonly PlannedStep[]): Promise<Failure | undefined> {
+    this.#follows += 1;
+    const { section, prepared, failures } = candidate;
+    const known = failures.length;
+    await this.#cover(section, following, []);
+    await this.#apply(candidate, following);
+    this.#over(candidate, await this.#look(section, prepared));
+    return failures[known];
   }
 
   async #restore(reason: RestoreReason): Promise<Restored> {
@@ -353,27 +385,6 @@ export function boundedRestorable(section: Reconciler, clock: Clock): Pick<Recon
     applyStored: (step, signal) =>
       withinDeadline({ clock, ms, what: `${name}: undo`, signal }, (signal) => section.applyStored(step, signal)),
   };
-}
-
-function judgedBy(prepared: Prepared | undefined): Pick<SectionResult, "rejected" | "notices"> {
-  return prepared === undefined ? {} : { rejected: prepared.rejected, notices: prepared.notices };
-}
-
-function outcomeOf(view: View, failure: Failure | undefined): Outcome {
-  if (failure !== undefined) return { state: "failed", ...failure };
-  if (view.steps.length > 0) return { state: "diverged", remaining: view.steps.map(({ step }) => shown(step)) };
-  const waits = view.waits[0];
-  return waits === undefined ? { state: "converged" } : { state: "pending", reason: waits.message };
-}
-
-function issueOf(section: string, { step, error }: Failure): Issue {
-  const code = error instanceof HostError || error instanceof InternalError ? error.code : "internal";
-  const path = step.subject === "" ? section : `${section}.${step.subject}`;
-  return { path: path.slice(0, 512), code, message: `${step.kind}: ${error.message}`.slice(0, 1024) };
-}
-
-function nameOf({ kind, subject }: Step): string {
-  return `${kind} ${subject}`;
 }
 
 function isTaken(error: unknown): boolean {

@@ -29,7 +29,12 @@ export async function preview(work: readonly Work[], clock: Clock, signal: Abort
       const bounds = { clock, ms: section.deadlineMs, what: `${section.name}: observe`, signal };
       const view = await withinDeadline(bounds, (signal) => prepared.look(signal));
       const steps = view.steps.slice(0, MAX_STEPS).map(shownStep);
-      plans.push({ ...base, steps, total: view.steps.length, issues: [...rejected, ...notices, ...view.waits] });
+      plans.push({
+        ...base,
+        steps,
+        total: view.steps.length,
+        issues: [...rejected, ...notices, ...view.notices, ...view.waits],
+      });
     } catch (thrown) {
       signal.throwIfAborted();
       const error = toError(thrown);

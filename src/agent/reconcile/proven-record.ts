@@ -52,10 +52,13 @@ export class ProvenRecord {
     return Object.hasOwn(own, section) ? { value: own[section] ?? undefined } : undefined;
   }
 
-  /** Notes what the machine has without a change. */
+  /** Notes what the machine has without a change, unless that is known. What was kept is over where the documents say otherwise. */
   async adopt(section: string, raw: unknown): Promise<void> {
-    const { sections, ...rest } = this.#confirmed;
-    await this.#save({ ...rest, sections: { ...sections, [section]: raw ?? null } });
+    const isReplaced = this.#isReplaced(section, raw);
+    if (this.has(section, raw) && !isReplaced) return;
+    const { sections, kept, ...rest } = this.#confirmed;
+    const still = kept === undefined || isReplaced ? {} : { kept };
+    await this.#save({ ...rest, ...still, sections: { ...sections, [section]: raw ?? null } });
   }
 
   /** Notes what was proven, or kept. */
@@ -70,6 +73,14 @@ export class ProvenRecord {
     const own = Object.keys(guards).some((name) => before !== undefined && Object.hasOwn(before.sections, name));
     const kept = before === undefined || own ? {} : { kept: before };
     await this.#save({ sections: { ...sections, ...guards }, versions, ...kept });
+  }
+
+  /** Whether this is what the documents say of a section that was kept, and no longer what they said then. */
+  #isReplaced(section: string, raw: unknown): boolean {
+    const { kept } = this;
+    if (kept === undefined || !Object.hasOwn(kept.sections, section)) return false;
+    const said = this.#options.original(section);
+    return isSameValue(said, raw) && !isSameValue(said, kept.over[section]);
   }
 
   async #save(confirmed: Confirmed): Promise<void> {

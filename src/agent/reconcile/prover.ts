@@ -8,6 +8,8 @@ export interface Unreached {
   readonly target: string;
   readonly message: string;
   readonly isGateway?: boolean;
+  /** Nobody far away is meant, but something on this machine. */
+  readonly isHere?: boolean;
 }
 
 /** Finds out over connections of its own whether the node reaches whom it must. */
@@ -18,6 +20,8 @@ export interface Prover {
   attempt(before: Before, signal: AbortSignal): Promise<readonly Unreached[]>;
   /** Tries the control plane alone, once; undefined when it is reached. Rejects when aborted. */
   controlPlane(signal: AbortSignal): Promise<Unreached | undefined>;
+  /** For how many milliseconds the control plane has been serving, as it says; undefined when it does not, or is not reached. */
+  servingMs(signal: AbortSignal): Promise<number | undefined>;
 }
 
 /** Proves everything without asking anybody. */
@@ -25,6 +29,7 @@ export const provenAtOnce: Prover = {
   before: () => ({ session: true, gateways: [] }),
   attempt: () => Promise.resolve([]),
   controlPlane: () => Promise.resolve(undefined),
+  servingMs: () => Promise.resolve(undefined),
 };
 
 /** Evidence on one line: `control plane 192.0.2.1:443: connection timed out; gateway …`. */

@@ -43,6 +43,13 @@ export interface Section<Desired, Actual, S extends Step> {
   report(actual: Actual): Readonly<Record<string, unknown>>;
   /** What keeps single items from working although the plan is empty (a port that is taken); makes the outcome `pending`. Pure. */
   waits?(desired: Desired, actual: Actual): readonly Issue[];
+  /** What of the machine, not being ours to change, keeps what is in force from working as one would think. Pure. */
+  notices?(desired: Desired, actual: Actual): readonly Issue[];
+  /**
+   * What has yet to come about before a change can prove itself, since something of what was there before is held until then (a lease on
+   * the way to the control plane). Pure.
+   */
+  unproven?(desired: Desired, actual: Actual): readonly Issue[];
   /** Paths of items of which it cannot be told yet whether they work; if what was wrong with them still is, it is no news. Pure. */
   untold?(desired: Desired, actual: Actual): readonly string[];
 }
@@ -103,6 +110,8 @@ export interface View {
   /** Applies some of the steps at one blow, where the section can. */
   readonly applyAll?: (steps: readonly PlannedStep[], signal: AbortSignal) => Promise<void>;
   readonly waits: readonly Issue[];
+  readonly notices: readonly Issue[];
+  readonly unproven: readonly Issue[];
   readonly untold: readonly string[];
   /** Notes that the desired state is reached, in the surroundings that were seen. */
   readonly reached: () => void;
@@ -130,10 +139,10 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
     throw new InternalError("internal", `${name}: ${step.kind} is guarded, and the section cannot read its undo back`);
   };
   let settled: Actual | undefined;
-  /** The subjects of steps that would be due without any change of the surroundings; undefined when that is unknown. */
-  const dueAnyway = (desired: Desired, actual: Actual): ReadonlySet<string> | undefined => {
-    if (section.asSurrounded === undefined || settled === undefined) return undefined;
-    const steps = section.plan(desired, section.asSurrounded(actual, settled));
+  /** The subjects of steps that would be due in the surroundings of then; undefined when that is unknown. */
+  const dueAsOf = (before: Actual | undefined, desired: Desired, actual: Actual): ReadonlySet<string> | undefined => {
+    if (section.asSurrounded === undefined || before === undefined) return undefined;
+    const steps = section.plan(desired, section.asSurrounded(actual, before));
     return new Set(steps.map(({ subject }) => subject));
   };
   let last: { readonly raw: unknown; readonly parsed: Parsed<Desired> } | undefined;
@@ -149,6 +158,7 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
     prepare(raw) {
       const { desired, rejected, notices = [], isUnusable = false } = parse(raw);
       const unsupported = section.unsupported?.();
+      let seen: Actual | undefined;
       return {
         rejected,
         notices,
@@ -158,10 +168,11 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
           const actual = await section.observe(signal, desired);
           const typed = new Map<PlannedStep, S>();
           const planned = section.plan(desired, actual);
-          const due = planned.length === 0 ? undefined : dueAnyway(desired, actual);
+          const pasts = planned.length === 0 ? [] : [settled, seen].map((past) => dueAsOf(past, desired, actual));
+          seen = actual;
           for (const step of planned) {
             const undo = (): unknown => undoOf(step, actual);
-            const isFollowing = due?.has(step.subject) === false;
+            const isFollowing = pasts.some((due) => due?.has(step.subject) === false);
             const describe = (): string | undefined => section.describe?.(step, actual);
             typed.set({ step, isFollowing, undo, describe, apply: (signal) => section.apply(step, signal) }, step);
           }
@@ -175,6 +186,8 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
             steps,
             ...(section.applyAll === undefined ? {} : { applyAll }),
             waits: section.waits?.(desired, actual) ?? [],
+            notices: section.notices?.(desired, actual) ?? [],
+            unproven: section.unproven?.(desired, actual) ?? [],
             untold: section.untold?.(desired, actual) ?? [],
             reached: () => {
               settled = actual;

@@ -54,12 +54,13 @@ export function answersAfter(
   });
 }
 
-/** What those who were not reached say of who else may be to blame: the gateways themselves, or the control plane. */
+/** What those who were not reached say of who else may be to blame: the gateways themselves, or the control plane; or for how long nobody said anything. */
 function missedIn(
   unreached: readonly Unreached[],
-  { before: { gateways } }: Window,
-): Pick<TakenBack, "gateways" | "isHeard"> {
-  if (unreached.length === 0 || gateways.length === 0) return {};
+  { before: { gateways }, seconds }: Window,
+): Pick<TakenBack, "gateways" | "isHeard" | "silentMs"> {
+  if (unreached.length === 0 || unreached.some(({ isHere }) => isHere === true)) return {};
+  if (gateways.length === 0) return { silentMs: seconds * 1000 };
   if (unreached.every(({ isGateway }) => isGateway === true)) return { gateways: [...gateways] };
   return unreached.some(({ isGateway }) => isGateway === true) ? {} : { isHeard: true };
 }

@@ -1,6 +1,14 @@
+import { HostError, toError } from "../../errors.ts";
 import type { Window } from "../../checkpoint/window.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Prover, Unreached } from "./prover.ts";
+import type { Failure } from "./turn.ts";
+
+/** What the machine is like when everybody is reached over it. */
+export type Verdict =
+  | { readonly is: "as-applied" }
+  | { readonly is: "not-yet"; readonly unreached: readonly Unreached[] }
+  | { readonly is: "failed"; readonly failure: Failure };
 
 /** Takes what cuts a wait short; it does nothing once the wait is over. */
 type Expose = (ring: () => void) => void;
@@ -42,6 +50,17 @@ export async function tryOnce(
     expose(nothing);
   });
   return isCut ? undefined : unreached;
+}
+
+/** Looks at the machine; when that fails nothing is proven yet. Rejects when aborted, or when the change was taken over. */
+export async function judged(look: () => Promise<Verdict>, signal: AbortSignal): Promise<Verdict> {
+  try {
+    return await look();
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof HostError && error.code === "checkpoint-taken") throw error;
+    return { is: "not-yet", unreached: [{ target: "this machine", message: toError(error).message, isHere: true }] };
+  }
 }
 
 /** Waits a second, or until it is cut short or aborted. */

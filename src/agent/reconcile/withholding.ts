@@ -57,6 +57,10 @@ export class Withholding {
   #judging: Promise<void> | undefined;
   readonly #ending = new AbortController();
   #takeBack = (): void => undefined;
+  /** It is being taken back: a session that opens meanwhile says nothing yet. */
+  #isToBeJudged = false;
+  /** When the last change was taken back (monotonic). */
+  #notedAt = 0;
 
   constructor(options: WithholdingOptions) {
     this.#options = options;
@@ -84,6 +88,8 @@ export class Withholding {
     const before = this.#held;
     const isAgain = before !== undefined && isSameGuards(before.guards, guards);
     const attempts = (isAgain ? before.attempts : 0) + 1;
+    this.#isToBeJudged = last.by === "agent" && last.code === "not-proven";
+    this.#notedAt = this.#options.clock.elapsed();
     this.#isReleased = last.code === "step-failed" && attempts < MAX_ATTEMPTS;
     await this.#keep({ guards, last, attempts, is: "waiting" });
     if (!this.#isReleased) this.#reconsiderLater();
@@ -91,6 +97,7 @@ export class Withholding {
 
   /** Decides about what was taken back a moment ago, as far as that can be decided. */
   judge(): void {
+    this.#isToBeJudged = false;
     const held = this.#held;
     if (held === undefined || this.#isReleased || held.is === "refused" || this.#judging !== undefined) return;
     const { code } = held.last;
@@ -101,6 +108,7 @@ export class Withholding {
   /** There is a session, over the restored configuration: what waited for it is tried again, unless it was tried often. */
   sessionOpened(): void {
     const held = this.#held;
+    if (this.#isToBeJudged) return;
     if (held === undefined || this.#isReleased || held.is === "refused" || this.#judging !== undefined) return;
     const { code, mode, evidence, wasTried = false } = held.last;
     // Cut short after nobody was reached, it is judged by that.
@@ -137,11 +145,21 @@ export class Withholding {
     const until = clock.elapsed() + PROMPT_MS;
     for (;;) {
       const unreached = await this.#missed(gateways);
-      if (unreached === undefined) return this.#refuse(held);
+      if (unreached === undefined) return (await this.#wasAbsent(held)) ? undefined : this.#refuse(held);
       log.info({ target: unreached.target, reason: unreached.message }, "not reached after the restore either");
       if (clock.elapsed() >= until) return;
       await clock.sleep(PROMPT_EVERY_MS, this.#ending.signal);
     }
+  }
+
+  /** Whether the control plane says that it was not there itself all the while; that is believed as often as a change is tried. */
+  async #wasAbsent({ last: { silentMs }, attempts }: Withheld): Promise<boolean> {
+    if (silentMs === undefined || attempts >= MAX_ATTEMPTS) return false;
+    const { prover, clock, log } = this.#options;
+    const servingMs = await prover.servingMs(this.#ending.signal);
+    if (servingMs === undefined || servingMs >= silentMs + (clock.elapsed() - this.#notedAt)) return false;
+    log.info({ servingMs }, "the control plane began anew while the change was tried");
+    return true;
   }
 
   /** Who is not reached over what was restored: the control plane, or whichever gateways alone were missed. */
@@ -182,6 +200,7 @@ export class Withholding {
     this.#takeBack();
     this.#takeBack = this.#options.clock.after(RECONSIDER_MS, () => {
       this.#reconsiderLater();
+      this.#isToBeJudged = false;
       if (this.#options.prover.before().session) this.sessionOpened();
     });
   }

@@ -6,7 +6,14 @@ import type { Clock } from "../../host/clock.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import { storageError } from "../../host/database.ts";
 import { errorCodes } from "../../protocol/error-codes.ts";
-import { describeIssues, DOCUMENT_PATH, REGISTER_PATH, SESSION_PATH, STREAM_PATH } from "../../protocol/envelope.ts";
+import {
+  describeIssues,
+  DOCUMENT_PATH,
+  REGISTER_PATH,
+  SESSION_PATH,
+  STREAM_PATH,
+  UPTIME_HEADER,
+} from "../../protocol/envelope.ts";
 import { Jws } from "../../protocol/values.ts";
 import { keysFrom, type ControlKeys } from "../keys/control-keys.ts";
 import type { Documents } from "./documents.ts";
@@ -61,11 +68,13 @@ const UNREAD: ReadonlySet<number> = new Set([408, 413]);
 export class AgentRoutes {
   readonly #deps: AgentRoutesDeps;
   readonly #failures: FailureLimiter;
+  readonly #since: number;
   readonly #registering = new Map<string, number>();
 
   constructor(deps: AgentRoutesDeps) {
     this.#deps = deps;
     this.#failures = new FailureLimiter(deps.clock);
+    this.#since = deps.clock.elapsed();
   }
 
   /** Answers one request below `/agent/v1/`; never rejects. */
@@ -82,7 +91,9 @@ export class AgentRoutes {
     if (path.startsWith(`${SPEED_TEST_PATH}/`)) return this.#deps.speedTest.handle(request, response);
     const method = { [REGISTER_PATH]: "POST", [DOCUMENT_PATH]: "GET" }[path];
     if (path === SESSION_PATH || path === STREAM_PATH) {
-      return answerError(response, 426, { code: "invalid-body", message: "WebSocket only" }, { upgrade: "websocket" });
+      const uptime = Math.floor((this.#deps.clock.elapsed() - this.#since) / 1000);
+      const headers = { upgrade: "websocket", [UPTIME_HEADER]: String(uptime) };
+      return answerError(response, 426, { code: "invalid-body", message: "WebSocket only" }, headers);
     }
     if (method === undefined) return answerError(response, 404, { code: "not-found", message: `no ${path}` });
     if (request.method !== method) {

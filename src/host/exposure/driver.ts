@@ -1,6 +1,7 @@
 import { HostError } from "../../errors.ts";
 import type { Conntrack, FlowFilter } from "../conntrack.ts";
 import { Firewall } from "../network/firewall.ts";
+import { readTable } from "../network/table-dump.ts";
 import type { FirewallState } from "../network/state.ts";
 import { refusal, type ToolRunner } from "../network/tool.ts";
 import type { ExposureRecord } from "./record.ts";
@@ -78,7 +79,7 @@ const NO_ROUTING: RoutingState = { rules: [], routes: [], links: [] };
 
 /** Drives nft(8), iptables(8) and ip(8) for containers. */
 export function exposureDriver({ tools, record, conntrack }: ExposureDriverOptions): ExposureDriver {
-  const firewall = new Firewall(tools, record, EXPOSURE_TABLE);
+  const firewall = new Firewall(tools, record, readTable, EXPOSURE_TABLE);
   const chain = new UserChain(tools);
   const routing = new ContainerRouting(tools);
   let tried: { readonly unusable: string | undefined } | undefined;

@@ -35,11 +35,21 @@ add_route() {
   fi
 }
 
+# Takes away a leased address, unless somebody has made it the link's for good; others of its subnet stay.
+drop() {
+  [ -n "$(ip -4 -o address show dev "$link" dynamic to "\${1%/*}")" ] || return 0
+  promote=/proc/sys/net/ipv4/conf/$link/promote_secondaries
+  before=$(cat "$promote")
+  [ "$before" = 1 ] || echo 1 >"$promote"
+  ip -4 address delete "$1" dev "$link"
+  [ "$before" = 1 ] || echo "$before" >"$promote"
+}
+
 # Takes away the address of an earlier lease, unless it is $1.
 remember() {
   former=$(cat "$HOLDFAST_LEASE" 2>/dev/null)
   echo "$1" >"$HOLDFAST_LEASE"
-  [ -z "$former" ] || [ "$former" = "$1" ] || ip -4 address delete "$former" dev "$link"
+  [ -z "$former" ] || [ "$former" = "$1" ] || drop "$former"
 }
 
 configure() {

@@ -15,6 +15,7 @@ import {
   type DhcpPaths,
 } from "./dhcp-client.ts";
 import { DHCLIENT_CONFIG, DHCP_SCRIPT } from "./dhcp-script.ts";
+import { lastingAddresses } from "./lasting-addresses.ts";
 import { refusal, type ToolRunner } from "./tool.ts";
 
 export interface DhcpOptions {
@@ -97,11 +98,12 @@ export class DhcpClients {
   }
 
   /**
-   * Ends the client, which gives its lease back.
+   * Ends the client, which gives its lease back. What is the link's for good by then stays, though the client may take it for its own.
    * @throws {HostError} `dhcp-failed`.
    */
   async stop(link: string, signal: AbortSignal): Promise<void> {
     const { files, tools, isManaged } = this.#options;
+    const lasting = await lastingAddresses(tools, link, signal);
     if (isManaged) {
       const stopped = await tools.run("systemctl", ["stop", "--", dhcpUnit(link)], signal);
       // 5: it is not loaded (systemctl(1)).
@@ -111,6 +113,11 @@ export class DhcpClients {
     const left = (await files.read(lease))?.trim() ?? "";
     // The client could not clean up behind itself.
     if (left !== "") await tools.run("ip", ["-4", "address", "delete", left, "dev", link], signal);
+    if (lasting.length > 0) {
+      const still = new Set(await lastingAddresses(tools, link, signal));
+      const lost = lasting.filter((line) => !still.has(line));
+      if (lost.length > 0) await tools.run("ip", ["-force", "-batch", "-"], signal, `${lost.join("\n")}\n`);
+    }
     await files.remove(lease);
     await files.remove(this.#pidPath(link));
   }

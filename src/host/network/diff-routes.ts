@@ -23,7 +23,11 @@ export function diffRoutes(
   const isLost = ({ link }: RouteTarget): boolean =>
     link !== undefined && (links.renewed.has(link) || links.gone.has(link) || links.flushed.has(link));
   const there = state.routes.filter((route) => !isLost(route));
-  const ours = new Set(there.filter(({ protocol }) => protocol === OUR_PROTOCOL).map(routeKey));
+  // By their keys: of thousands of routes those take the time.
+  const ours = new Map(
+    there.flatMap((route) => (route.protocol === OUR_PROTOCOL ? [[route, routeKey(route)] as const] : [])),
+  );
+  const keys = new Set(ours.values());
   const foreign = firstOfKey(there);
   const wanted = new Map(
     target.routes.filter((route) => isPossible(route, links)).map((route) => [routeKey(route), route]),
@@ -33,9 +37,9 @@ export function diffRoutes(
   const isDropped = ({ link }: RouteTarget): boolean => link !== undefined && links.emptied.has(link);
   const contested = contestedSlots(there);
   const isThere = (key: string, route: RouteTarget): boolean =>
-    ours.has(key) || (!contested.has(slotOf(route)) && isMet(route, foreign.get(slotOf(route))));
+    keys.has(key) || (!contested.has(slotOf(route)) && isMet(route, foreign.get(slotOf(route))));
   const missing = [...wanted].flatMap(([key, route]) => (isThere(key, route) ? [] : [route]));
-  const overtaken = behindStrangers(there);
+  const overtaken = behindStrangers(there, ours);
   // One that a stranger's has come before is not in force, so it can go and come again.
   const renewed = [...wanted].flatMap(([key, route]) =>
     overtaken.has(key) && !isDropped(route) ? [deleteRouteLine(route), routeLine(route)] : [],
@@ -43,9 +47,7 @@ export function diffRoutes(
   const again = [...wanted.values()].filter(isDropped);
   return {
     added: [...inOrder(missing.filter((route) => !isDropped(route))).map(routeLine), ...renewed],
-    removed: there.flatMap((route) =>
-      route.protocol === OUR_PROTOCOL && !wanted.has(routeKey(route)) && !isHeld(route) ? [deleteRouteLine(route)] : [],
-    ),
+    removed: [...ours].flatMap(([route, key]) => (!wanted.has(key) && !isHeld(route) ? [deleteRouteLine(route)] : [])),
     again: inOrder(again).map(routeLine),
   };
 }
@@ -65,20 +67,24 @@ function inOrder(routes: readonly RouteTarget[]): readonly RouteTarget[] {
   return routes.toSorted((a, b) => Number(a.via !== undefined) - Number(b.via !== undefined));
 }
 
-/** The route that is taken for each table, destination and metric, when it is a stranger's. */
+/** The route that is taken for each table, destination and metric. */
 function firstOfKey(routes: readonly RouteState[]): ReadonlyMap<string, RouteState> {
   const first = new Map<string, RouteState>();
-  for (const route of routes) if (!first.has(slotOf(route))) first.set(slotOf(route), route);
+  for (const route of routes) {
+    const slot = slotOf(route);
+    if (!first.has(slot)) first.set(slot, route);
+  }
   return first;
 }
 
-/** Those of ours before which a stranger's stands in the same place. */
-function behindStrangers(routes: readonly RouteState[]): ReadonlySet<string> {
+/** The keys of those of ours before which a stranger's stands in the same place. */
+function behindStrangers(routes: readonly RouteState[], ours: ReadonlyMap<RouteState, string>): ReadonlySet<string> {
   const taken = new Set<string>();
   const behind = new Set<string>();
   for (const route of routes) {
-    if (route.protocol !== OUR_PROTOCOL) taken.add(slotOf(route));
-    else if (taken.has(slotOf(route))) behind.add(routeKey(route));
+    const key = ours.get(route);
+    if (key === undefined) taken.add(slotOf(route));
+    else if (taken.has(slotOf(route))) behind.add(key);
   }
   return behind;
 }
@@ -106,6 +112,5 @@ const slotOf = ({ table, destination, metric }: RouteTarget): string => `${table
 function routeKey(route: RouteTarget): string {
   const { kind, via, link, scope, source } = route;
   // Whether the gateway was taken for reachable does not tell routes apart: the kernel deletes either of two.
-  const place = kind === "unicast" ? [via, link, scope, source] : [];
-  return [slotOf(route), kind, ...place].join(" ");
+  return kind === "unicast" ? `${slotOf(route)} ${kind} ${via} ${link} ${scope} ${source}` : `${slotOf(route)} ${kind}`;
 }

@@ -3,7 +3,7 @@ import type { Change } from "./change.ts";
 import { diffLinks, type LinkPlan } from "./diff-links.ts";
 import { diffRoutes, waitingForLease } from "./diff-routes.ts";
 import { firewallDigest } from "./firewall.ts";
-import { addressLine, deleteAddressLine, deleteRuleLine, ruleLine } from "./lines.ts";
+import { addressLine, deleteAddressLine, deleteRuleLine, ruleLine, subnetRouteLine } from "./lines.ts";
 import {
   OUR_PROTOCOL,
   type AddressState,
@@ -24,9 +24,11 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
   const flushed = new Set([...links.flushed, ...interrupted]);
   const routes = diffRoutes(state, target, { ...links, flushed, emptied });
   const rules = diffRules(state, target, links);
+  const stopping = [...state.dhcp].filter((link) => !target.dhcp.has(link));
   const lines = [
     ...links.added,
     ...addresses.added,
+    ...lostSubnets(state, target, stopping).map(subnetRouteLine),
     ...routes.added,
     ...rules.added,
     ...rules.removed,
@@ -38,12 +40,16 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
   const nft = firewallChange(state, target);
   const appears = (name: string): boolean =>
     links.makes(name) || (nft?.text !== undefined && name.startsWith("net.netfilter."));
-  const { first, last } = sysctlChanges(state, target, appears, addresses.promoting);
+  const { first, last, afterStop } = sysctlChanges(state, target, appears, addresses.promoting, stopping);
+  const stops = stopping.map((link) => ({ kind: "dhcp", link, run: false }) as const);
+  // A client takes its address away whoever else wants it, and all routes with the last one: what is to stay has to come after that.
+  const isEarly = (link: string): boolean => addresses.released.has(link);
   // Packets are no longer forwarded before nothing holds them back any more.
   const isOpened = nft !== undefined && target.firewall === undefined;
   const nameServers = resolverChange(state, target);
   return [
     ...first,
+    ...stops.filter(({ link }) => isEarly(link)),
     ...(lines.length === 0
       ? []
       : [{ kind: "ip", lines, ...(nft?.text === undefined ? {} : { next: nft.text }) } as const]),
@@ -55,11 +61,14 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
       .filter((link) => !state.dhcp.has(link) && links.has(link))
       .map((link) => ({ kind: "dhcp", link, run: true }) as const),
     ...(nameServers === undefined ? [] : [nameServers]),
-    ...[...state.dhcp]
-      .filter((link) => !target.dhcp.has(link))
-      .map((link) => ({ kind: "dhcp", link, run: false }) as const),
+    ...stops.filter(({ link }) => !isEarly(link)),
+    ...afterStop,
   ];
 }
+
+/** RTPROT_KERNEL and RT_TABLE_MAIN of rtnetlink(7). */
+const KERNEL_PROTOCOL = 2;
+const MAIN_TABLE = 254;
 
 /** The sysctls that a difference to the target depends on, by the names of sysctl(8). */
 export function* sysctlsOf(target: NetworkTarget): Iterable<string> {
@@ -77,6 +86,8 @@ interface AddressPlan {
   readonly removed: readonly string[];
   /** Links that lose an address whose subnet another one stays in: the kernel would take that along. */
   readonly promoting: ReadonlySet<string>;
+  /** Links whose client ends before anything is made: their leased address stays without a lease, or routes without any address. */
+  readonly released: ReadonlySet<string>;
   /** Links that lose their last address, and with it all their routes. */
   readonly emptied: ReadonlySet<string>;
   /** Links that are without any address for a moment, and lose all their routes in it. */
@@ -108,9 +119,20 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
   const going = new Set(removed);
   const left: readonly AddressTarget[] = [...there.filter((address) => !going.has(address)), ...added];
   const subnets = new Set(left.map(subnetKey));
-  const inhabited = new Set(left.map(({ link }) => link));
+  const lasting: readonly AddressTarget[] = [...there.filter((one) => !going.has(one) && isLasting(one)), ...added];
+  const inhabited = new Set(lasting.map(({ link }) => link));
   const isAlone = ({ link }: AddressTarget): boolean =>
     [...there, ...added].filter((other) => other.link === link).length === 1;
+  const isRouted = (link: string): boolean => target.routes.some((route) => route.link === link);
+  // Without a lease no address goes, and with it no routes.
+  const isLeasedAlone = (link: string): boolean => {
+    const own = there.filter((one) => one.link === link);
+    return own.length > 0 && !own.some(isLasting);
+  };
+  const released = new Set([
+    ...added.flatMap((address) => (known.has(addressKey(address)) ? [address.link] : [])),
+    ...[...state.dhcp].filter((link) => !target.dhcp.has(link) && isRouted(link) && !inhabited.has(link)),
+  ]);
   const promoting = removed.filter((address) => subnets.has(subnetKey(address)));
   return {
     added: [
@@ -119,10 +141,35 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
     ],
     // With the first of a subnet go those after it.
     removed: removed.toReversed().map(deleteAddressLine),
+    released,
     promoting: new Set([...promoting, ...swapped].map(({ link }) => link)),
     emptied: new Set(removed.map(({ link }) => link).filter((link) => !inhabited.has(link))),
-    interrupted: new Set(swapped.filter(isAlone).map(({ link }) => link)),
+    interrupted: new Set([...swapped.filter(isAlone).map(({ link }) => link), ...[...released].filter(isLeasedAlone)]),
   };
+}
+
+/**
+ * Addresses of ours that stay and whose subnet the kernel has no route to any more: a DHCP client takes that away where it has one of its
+ * own, and brings it not back when it ends.
+ */
+function lostSubnets(
+  { addresses, links, routes }: NetworkState,
+  target: NetworkTarget,
+  stopping: readonly string[],
+): readonly (AddressTarget & { readonly table: number })[] {
+  const wanted = new Set(target.addresses.filter(({ hasNoRoute }) => hasNoRoute !== true).map(addressKey));
+  return addresses.flatMap(({ link, address, isOurs, hasNoRoute }) => {
+    const isStaying =
+      isOurs && hasNoRoute !== true && stopping.includes(link) && wanted.has(addressKey({ link, address }));
+    if (!isStaying || address.endsWith("/32")) return [];
+    const subnet = parseCidr(address)?.text;
+    const hasRoute = routes.some(
+      (route) => route.link === link && route.destination === subnet && route.protocol === KERNEL_PROTOCOL,
+    );
+    const { master } = links.find(({ name }) => name === link) ?? {};
+    const table = links.find(({ name }) => name === master)?.table ?? MAIN_TABLE;
+    return hasRoute ? [] : [{ link, address, table }];
+  });
 }
 
 function addressKey({ link, address }: AddressTarget): string {
@@ -172,7 +219,7 @@ function promotionOf(link: string): string {
 
 /**
  * Values to set before the lines of `ip`, and after. While an address of a subnet is replaced by another the link has to promote the
- * second one; afterwards it does as it did.
+ * second one; afterwards it does as it did. So has one whose DHCP client ends and takes its address away.
  */
 function sysctlChanges(
   state: NetworkState,
@@ -180,8 +227,16 @@ function sysctlChanges(
   /** Whether a value is not there yet and will be. */
   appears: (name: string) => boolean,
   promoting: ReadonlySet<string>,
-): { readonly first: readonly Change[]; readonly last: readonly Change[] } {
-  const promoted = [...promoting].map(promotionOf).filter((name) => state.sysctls.get(name) !== "1");
+  stopping: readonly string[],
+): Readonly<Record<"first" | "last" | "afterStop", readonly Change[]>> {
+  const isStopping = new Set(stopping.map(promotionOf));
+  const others = [...target.addresses, ...state.addresses.filter(({ isDynamic }) => !isDynamic)];
+  const kept = stopping.filter(
+    (link) => state.sysctls.has(promotionOf(link)) && others.some((address) => address.link === link),
+  );
+  const promoted = [...new Set([...promoting, ...kept])]
+    .map(promotionOf)
+    .filter((name) => state.sysctls.get(name) !== "1");
   const back = promoted.flatMap((name) => {
     const former = target.sysctls.get(name) ?? state.sysctls.get(name);
     return former === undefined || former === "1" ? [] : [[name, former] as const];
@@ -192,9 +247,12 @@ function sysctlChanges(
     return !isPromoted.has(name) && now !== value && (now !== undefined || appears(name));
   });
   const all = [...values, ...back];
+  const setting = (chosen: typeof all): readonly Change[] =>
+    chosen.length === 0 ? [] : [{ kind: "sysctl", values: chosen }];
   return {
     first: promoted.length === 0 ? [] : [{ kind: "sysctl", values: promoted.map((name) => [name, "1"] as const) }],
-    last: all.length === 0 ? [] : [{ kind: "sysctl", values: all }],
+    last: setting(all.filter(([name]) => !isStopping.has(name))),
+    afterStop: setting(all.filter(([name]) => isStopping.has(name))),
   };
 }
 

@@ -15,6 +15,7 @@ import { LinkSpeed } from "./link-speed.ts";
 import { addressLabel, addressOfLine } from "./lines.ts";
 import { NameServers } from "./name-servers.ts";
 import { OUR_PROTOCOL, type AddressState, type NeighbourState, type NetworkState } from "./state.ts";
+import { readTable, type ReadTable } from "./table-dump.ts";
 import { readSysctls, writeSysctl } from "./sysctls.ts";
 import { refusal, toolRunner } from "./tool.ts";
 
@@ -23,7 +24,7 @@ export interface NetworkDriver {
   /** What the machine can do; tried once, in a scratch namespace. */
   features(signal: AbortSignal): Promise<NetworkFeatures>;
   /**
-   * Reads everything, in two processes.
+   * Reads everything, in one process; in two where the kernel cannot be asked for the firewall.
    * @throws {HostError} `tool-missing` without ip(8), `bad-output`, `too-much-output`, or what the tools refuse.
    */
   observe(wanted: { readonly sysctls: Iterable<string> }, signal: AbortSignal): Promise<NetworkState>;
@@ -56,6 +57,8 @@ export interface NetworkDriverOptions {
   readonly resolverPath?: string;
   /** By default all that can be driven. */
   readonly dhcpClients?: readonly DhcpClient[];
+  /** By default from the kernel itself. */
+  readonly readTable?: ReadTable;
   /** Of one tool. */
   readonly maxOutputBytes?: number;
 }
@@ -65,7 +68,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   const { exec, files, reader, stateDir } = options;
   const tools = toolRunner(exec, options.maxOutputBytes);
   const ledger = new NetworkLedger(files, reader, stateDir, options.onDamage);
-  const firewall = new Firewall(tools, ledger);
+  const firewall = new Firewall(tools, ledger, options.readTable ?? readTable);
   const speed = new LinkSpeed(tools, reader, ledger);
   const nameServers = new NameServers({
     tools,
@@ -109,6 +112,24 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     }
   };
 
+  const carryOut = async (change: Change, signal: AbortSignal): Promise<void> => {
+    switch (change.kind) {
+      case "ip":
+        return runLines(change.lines, signal);
+      case "nft":
+        return firewall.load(change.text, signal);
+      case "sysctl":
+        for (const [name, value] of change.values) await writeSysctl(name, value);
+        return;
+      case "ethtool":
+        return speed.set(change.link, change.fixed, signal);
+      case "dhcp":
+        return change.run ? dhcp.start(change.link, signal) : dhcp.stop(change.link, signal);
+      case "resolver":
+        return nameServers.set(change.servers, signal);
+    }
+  };
+
   return {
     features: tryOnce,
     async observe({ sysctls }, signal) {
@@ -142,27 +163,14 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     },
     async apply(change, signal) {
       signal.throwIfAborted();
-      await ledger.change({ isUsed: true });
-      switch (change.kind) {
-        case "ip": {
-          const checked = change.next === undefined ? undefined : firewall.prepare(change.next, signal);
-          try {
-            return await runLines(change.lines, signal);
-          } finally {
-            await checked;
-          }
-        }
-        case "nft":
-          return firewall.load(change.text, signal);
-        case "sysctl":
-          for (const [name, value] of change.values) await writeSysctl(name, value);
-          return;
-        case "ethtool":
-          return speed.set(change.link, change.fixed, signal);
-        case "dhcp":
-          return change.run ? dhcp.start(change.link, signal) : dhcp.stop(change.link, signal);
-        case "resolver":
-          return nameServers.set(change.servers, signal);
+      // The check changes nothing, and so waits for nothing.
+      const checked =
+        change.kind === "ip" && change.next !== undefined ? firewall.prepare(change.next, signal) : undefined;
+      try {
+        await ledger.change({ isUsed: true });
+        await carryOut(change, signal);
+      } finally {
+        await checked;
       }
     },
     mayOwn: async () => (await ledger.content()).isUsed,

@@ -2,9 +2,13 @@ import { createHash } from "node:crypto";
 import { HostError } from "../../errors.ts";
 import type { ExecResult } from "../exec.ts";
 import type { FirewallState } from "./state.ts";
+import type { ReadTable } from "./table-dump.ts";
 import { refusal, type ToolRunner } from "./tool.ts";
 
 const COMMENT = /^\tcomment "holdfast:([0-9a-f]{64})"$/m;
+/** What the kernel has said is told from what nft lists. */
+const KERNEL = "kernel:";
+const MARK = /holdfast:([0-9a-f]{64})\0/;
 
 /** Names a text of the table, as the table's comment does. */
 export function firewallDigest(text: string): string {
@@ -26,13 +30,15 @@ interface Listed {
 export class Firewall {
   readonly #tools: ToolRunner;
   readonly #ledger: FirewallMemory;
+  readonly #read: ReadTable;
   readonly #table: string;
   /** The script that has passed the check and is not loaded yet. */
   #passed: string | undefined;
 
-  constructor(tools: ToolRunner, ledger: FirewallMemory, table = "holdfast") {
+  constructor(tools: ToolRunner, ledger: FirewallMemory, read: ReadTable, table = "holdfast") {
     this.#tools = tools;
     this.#ledger = ledger;
+    this.#read = read;
     this.#table = table;
   }
 
@@ -41,15 +47,20 @@ export class Firewall {
    * @throws {HostError} `nft-failed`.
    */
   async observe(signal: AbortSignal): Promise<FirewallState | undefined> {
-    const listed = await this.#list(signal);
-    if (listed === undefined) return undefined;
-    const digest = COMMENT.exec(listed)?.[1] ?? "";
-    const text = firewallDigest(listed);
+    const dump = this.#dump();
+    const seen = dump === undefined ? await this.#list(signal) : dump.seen;
+    if (seen === undefined) return undefined;
+    const { digest, text } = seen;
     const known = (await this.#ledger.content()).firewall;
-    if (known?.digest === digest) return { digest: known.listing === text ? digest : "", text };
-    // Loaded and not looked at since: this is what it lists as.
+    if (known?.digest === digest) {
+      if (known.listing === text) return seen;
+      // What was noted as nft lists it can still be compared with that.
+      const isListed = dump !== undefined && !known.listing.startsWith(KERNEL);
+      if (!isListed || (await this.#list(signal))?.text !== known.listing) return { digest: "", text };
+    }
+    // Loaded and not looked at since: this is what it looks like.
     if (digest !== "") await this.#ledger.change({ firewall: { digest, listing: text } });
-    return { digest, text };
+    return seen;
   }
 
   /** Checks a text that is loaded next; what is wrong with it is said then. */
@@ -84,10 +95,21 @@ export class Firewall {
     return this.#tools.run("nft", ["-c", "-f", "-"], signal, script);
   }
 
-  async #list(signal: AbortSignal): Promise<string | undefined> {
+  /** As the kernel says it; undefined where that cannot be asked. */
+  #dump(): { readonly seen: FirewallState | undefined } | undefined {
+    const dump = this.#read(this.#table);
+    if (dump === undefined) return undefined;
+    return {
+      seen: dump.isThere ? { digest: MARK.exec(dump.comment)?.[1] ?? "", text: `${KERNEL}${dump.digest}` } : undefined,
+    };
+  }
+
+  /** As nft lists it. */
+  async #list(signal: AbortSignal): Promise<FirewallState | undefined> {
     try {
       const listed = await this.#tools.run("nft", ["-s", "list", "table", "inet", this.#table], signal);
-      if (listed.exitCode === 0) return listed.stdout;
+      if (listed.exitCode === 0)
+        return { digest: COMMENT.exec(listed.stdout)?.[1] ?? "", text: firewallDigest(listed.stdout) };
       if (listed.stderr.includes("No such file or directory")) return undefined;
       throw refusal("nft-failed", "nft", listed);
     } catch (error) {

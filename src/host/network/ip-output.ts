@@ -162,8 +162,10 @@ export function parseShown(stdout: string, isListed: (link: string, address: str
         if (family !== "inet" || local === undefined) return [];
         const address = `${local}/${prefixlen}`;
         const isMarked = label !== undefined && label === addressLabel(ifname);
-        const isOurs = isMarked || String(protocol) === String(OUR_PROTOCOL) || isListed(ifname, address);
         const isDynamic = (valid_life_time ?? FOREVER) !== FOREVER;
+        // A client that is given the address that we had set takes it over, with our mark.
+        const isOurs =
+          !isDynamic && (isMarked || String(protocol) === String(OUR_PROTOCOL) || isListed(ifname, address));
         return [{ link: ifname, address, isOurs, isDynamic, ...(noprefixroute === true ? { hasNoRoute: true } : {}) }];
       }),
     ),

@@ -36,7 +36,13 @@ const Content = z.object({
 });
 export type LedgerContent = z.infer<typeof Content>;
 
-/** What of the network is ours and bears no mark, in `STATE/network.json`; written before the machine is touched. */
+/** Where it is kept: `STATE/network.json`. */
+export function networkLedgerFile(files: Files, stateDir: string, onDamage?: OnDamage): StateFile<LedgerContent> {
+  const file = stateFile(files, { path: `${stateDir}/network.json`, schema: Content, keepsPrevious: true });
+  return tellingDamage(file, "network.json", onDamage);
+}
+
+/** What of the network is ours and bears no mark; written before the machine is touched. */
 export class NetworkLedger {
   readonly #file: StateFile<LedgerContent>;
   readonly #files: Files;
@@ -46,8 +52,7 @@ export class NetworkLedger {
   #last: Promise<void> = Promise.resolve();
 
   constructor(files: Files, reader: Reader, stateDir: string, onDamage?: OnDamage) {
-    const file = stateFile(files, { path: `${stateDir}/network.json`, schema: Content, keepsPrevious: true });
-    this.#file = tellingDamage(file, "network.json", onDamage);
+    this.#file = networkLedgerFile(files, stateDir, onDamage);
     this.#files = files;
     this.#dir = stateDir;
     this.#boot = reader.read("/proc/sys/kernel/random/boot_id")?.trim() ?? "";

@@ -1,4 +1,5 @@
 import { HostError } from "../../errors.ts";
+import { parseCidr } from "../../lib/cidr.ts";
 import { OUR_PROTOCOL, type AddressTarget, type LinkTarget, type RouteState, type RuleState } from "./state.ts";
 
 /** The first part of the altname that marks a link of ours whose name is not free for us to choose. */
@@ -87,6 +88,13 @@ export function routeLine(route: RouteTarget): string {
   return ["route", "prepend", ...routeWords(route), ...(route.isOnLink ? ["onlink"] : [])].join(" ");
 }
 
+/** The route to the subnet of an address as the kernel makes it, with which it goes. */
+export function subnetRouteLine({ link, address, table }: AddressTarget & { readonly table: number }): string {
+  const source = address.split("/", 1)[0] ?? "";
+  const subnet = parseCidr(address)?.text ?? address;
+  return `route append ${subnet} dev ${link} table ${table} proto kernel scope link src ${source}`;
+}
+
 /** Takes exactly this route of ours away. */
 export function deleteRouteLine(route: RouteTarget): string {
   return ["route", "delete", ...routeWords(route)].join(" ");
@@ -148,7 +156,7 @@ function ruleWords(rule: RuleTarget): readonly string[] {
 const hex = (value: number): string => `0x${value.toString(16)}`;
 
 /** A batch splits lines at spaces, and quotes, backslashes and `#` mean something in it. */
-function word(text: string): string {
+export function word(text: string): string {
   if (/^[^\s"'#\\]+$/u.test(text) && !/\p{Cc}/u.test(text)) return text;
   const message = `ip-batch cannot take the name ${JSON.stringify(text)}`;
   throw new HostError("bad-name", message, { details: { name: text } });

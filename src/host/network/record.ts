@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { Files } from "../files.ts";
 import { tellingDamage, type OnDamage } from "../damage.ts";
-import { stateFile, valueOf } from "../state-file.ts";
+import { stateFile, valueOf, type StateFile } from "../state-file.ts";
 
 /** What of the machine was found before it was adjusted, and what else has to outlive the agent. */
 export const NetworkRecord = z.object({
@@ -30,11 +30,16 @@ export interface RecordStore {
   save(record: NetworkRecord): Promise<void>;
 }
 
-/** What was noted of the network as it was, in `STATE/network-record.json`; read once. */
-export function networkRecord(files: Files, stateDir: string, onDamage?: OnDamage): RecordStore {
+/** Where it is kept: `STATE/network-record.json`. */
+export function networkRecordFile(files: Files, stateDir: string, onDamage?: OnDamage): StateFile<NetworkRecord> {
   const name = "network-record.json";
   const options = { path: `${stateDir}/${name}`, schema: NetworkRecord, keepsPrevious: true };
-  const file = tellingDamage(stateFile(files, options), name, onDamage);
+  return tellingDamage(stateFile(files, options), name, onDamage);
+}
+
+/** What was noted of the network as it was; read once. */
+export function networkRecord(files: Files, stateDir: string, onDamage?: OnDamage): RecordStore {
+  const file = networkRecordFile(files, stateDir, onDamage);
   let known: NetworkRecord | undefined;
   return {
     async load() {

@@ -54,7 +54,7 @@ export class Mesh {
     this.#options = options;
     this.#store = identityStore(options.files, options.stateDir);
     this.#names = nameCache(clock, options.askName);
-    this.#unread = new UnreadBytes({ clock, memoryBytes: memoryLimit() });
+    this.#unread = new UnreadBytes({ memoryBytes: memoryLimit() });
     this.#gates = new MeshGates(clock);
     const identity = (): MeshIdentity | undefined => this.#identity;
     this.#paths = new Paths({

@@ -1,6 +1,5 @@
 import { totalmem } from "node:os";
 import type { Readable, Writable } from "node:stream";
-import type { Clock } from "../../host/clock.ts";
 import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
 
 /** A stream that is watched. HTTP/2 streams can be reset; others are destroyed. */
@@ -10,7 +9,6 @@ export interface Watched extends Readable {
 }
 
 export interface UnreadOptions {
-  readonly clock: Pick<Clock, "after">;
   /** What the process may use; an eighth of it may wait unread for one peer, a quarter for all. */
   readonly memoryBytes: number;
   /** Told whose stream was reset. */
@@ -23,32 +21,38 @@ export interface UnreadOptions {
  */
 export const STREAM_WINDOW_BYTES = 4 * 1024 * 1024;
 
-const LOOK_MS = 10;
-/** Where nothing has come since, the next look may wait. */
-const MAX_LOOK_MS = 80;
 /** What a chunk costs beside its bytes: many small ones hold far more than they carry. */
 const CHUNK_BYTES = 512;
 
+interface Entry {
+  readonly peer: string;
+  readonly stream: Watched;
+  /** What it held when it was last looked at, and what has arrived since; 0 while it is read. */
+  counted: number;
+}
+
+/** Streams that nobody reads at this moment; `counted` is the sum of theirs, and never less than what they hold. */
+interface Group {
+  readonly entries: Set<Entry>;
+  counted: number;
+}
+
 /**
  * Bounds what arrived and was not read. HTTP/2 lets every stream of every session have a full window, since the session's own is
- * given back on arrival; where all of them might fill, whoever holds most is reset before the process is.
+ * given back on arrival; where that exceeds the bound, whoever holds most is reset with the chunk that crosses it.
  */
 export class UnreadBytes {
-  readonly #clock: UnreadOptions["clock"];
   readonly #onReset: (peer: string) => void;
   readonly #perPeer: number;
   readonly #inAll: number;
-  /** Streams that nobody reads at this moment, by whoever sends on them. */
-  readonly #stalled = new Map<string, Set<Watched>>();
+  /** By whoever sends on them. */
+  readonly #stalled = new Map<string, Group>();
+  readonly #watched = new WeakSet<Watched>();
   /** Where what is read on a stream goes. */
   readonly #sinks = new WeakMap<Watched, Writable>();
-  #count = 0;
-  #cancel: (() => void) | undefined;
-  #held = 0;
-  #waitMs = LOOK_MS;
+  #counted = 0;
 
-  constructor({ clock, memoryBytes, onReset = () => undefined }: UnreadOptions) {
-    this.#clock = clock;
+  constructor({ memoryBytes, onReset = () => undefined }: UnreadOptions) {
     this.#onReset = onReset;
     this.#perPeer = memoryBytes / 8;
     this.#inAll = memoryBytes / 4;
@@ -56,9 +60,12 @@ export class UnreadBytes {
 
   /** Counts what waits on a stream that `peer` sends on, from now until it is closed. */
   watch(peer: string, stream: Watched): void {
-    if (stream.destroyed) return;
-    const stall = (): void => this.#stall(peer, stream);
-    const flow = (): void => this.#flow(peer, stream);
+    if (stream.destroyed || this.#watched.has(stream)) return;
+    this.#watched.add(stream);
+    const entry: Entry = { peer, stream, counted: 0 };
+    const stall = (): void => this.#stall(entry);
+    const flow = (): void => this.#flow(entry);
+    this.#countArrivals(entry);
     stream.on("pause", stall).on("resume", flow);
     stream.once("close", () => {
       stream.off("pause", stall).off("resume", flow);
@@ -75,56 +82,78 @@ export class UnreadBytes {
   /** What waits at this moment, in bytes; without a peer, for all of them. */
   held(peer?: string): number {
     let held = 0;
-    for (const [name, streams] of this.#stalled) {
+    for (const [name, { entries }] of this.#stalled) {
       if (peer !== undefined && peer !== name) continue;
-      for (const stream of streams) held += this.#heldBy(stream);
+      for (const { stream } of entries) held += this.#heldBy(stream);
     }
     return held;
   }
 
   close(): void {
-    this.#cancel?.();
     this.#stalled.clear();
-    this.#count = 0;
+    this.#counted = 0;
   }
 
-  #stall(peer: string, stream: Watched): void {
-    const streams = this.#stalled.get(peer) ?? new Set<Watched>();
-    if (streams.has(stream)) return;
-    this.#stalled.set(peer, streams.add(stream));
-    this.#count += 1;
-    if (this.#mightExceed(streams)) this.#arm();
+  /** A paused stream is still given what its window allows, and says nothing of it but this. */
+  #countArrivals(entry: Entry): void {
+    const { stream } = entry;
+    const push = stream.push.bind(stream);
+    stream.push = (chunk: unknown, encoding?: BufferEncoding) => {
+      const hasRoom = push(chunk, encoding);
+      if (chunk instanceof Uint8Array) this.#arrived(entry, chunk.length);
+      return hasRoom;
+    };
   }
 
-  #flow(peer: string, stream: Watched): void {
-    const streams = this.#stalled.get(peer);
-    if (streams?.delete(stream) !== true) return;
-    this.#count -= 1;
-    if (streams.size === 0) this.#stalled.delete(peer);
+  #arrived(entry: Entry, bytes: number): void {
+    const group = this.#stalled.get(entry.peer);
+    if (group?.entries.has(entry) !== true) return;
+    this.#count(group, entry, entry.counted + bytes + CHUNK_BYTES);
+    this.#bound(group);
   }
 
-  #mightExceed(streams: ReadonlySet<Watched>): boolean {
-    return streams.size * STREAM_WINDOW_BYTES > this.#perPeer || this.#count * STREAM_WINDOW_BYTES > this.#inAll;
+  #stall(entry: Entry): void {
+    const group = this.#stalled.get(entry.peer) ?? { entries: new Set(), counted: 0 };
+    if (group.entries.has(entry)) return;
+    group.entries.add(entry);
+    this.#stalled.set(entry.peer, group);
+    this.#count(group, entry, this.#heldBy(entry.stream));
+    this.#bound(group);
   }
 
-  #arm(): void {
-    this.#cancel ??= this.#clock.after(this.#waitMs, () => {
-      this.#cancel = undefined;
-      this.#look();
-    });
+  #flow(entry: Entry): void {
+    const group = this.#stalled.get(entry.peer);
+    if (group?.entries.delete(entry) !== true) return;
+    this.#count(group, entry, 0);
+    if (group.entries.size === 0) this.#stalled.delete(entry.peer);
   }
 
-  #look(): void {
-    let mustLookAgain = this.#count * STREAM_WINDOW_BYTES > this.#inAll;
-    for (const [peer, streams] of this.#stalled) {
-      this.#cut(this.#perPeer, [[peer, streams]]);
-      mustLookAgain ||= streams.size * STREAM_WINDOW_BYTES > this.#perPeer;
+  #count(group: Group, entry: Entry, counted: number): void {
+    const more = counted - entry.counted;
+    entry.counted = counted;
+    group.counted += more;
+    this.#counted += more;
+  }
+
+  #bound(group: Group): void {
+    if (group.counted > this.#perPeer) this.#cut(this.#perPeer, [group]);
+    if (this.#counted > this.#inAll) this.#cut(this.#inAll, [...this.#stalled.values()]);
+  }
+
+  /** Looks at what was not sent meanwhile, and resets whichever streams hold most until the rest is within the bound. */
+  #cut(boundBytes: number, groups: readonly Group[]): void {
+    for (const group of groups)
+      for (const entry of group.entries) this.#count(group, entry, this.#heldBy(entry.stream));
+    let held = groups.reduce((sum, { counted }) => sum + counted, 0);
+    if (held <= boundBytes) return;
+    const entries = groups.flatMap((group) => [...group.entries]).toSorted((a, b) => b.counted - a.counted);
+    for (const entry of entries) {
+      if (held <= boundBytes) return;
+      held -= entry.counted;
+      this.#flow(entry);
+      reset(entry.stream);
+      this.#onReset(entry.peer);
     }
-    this.#cut(this.#inAll, [...this.#stalled]);
-    const held = this.held();
-    this.#waitMs = held > this.#held || !mustLookAgain ? LOOK_MS : Math.min(this.#waitMs * 2, MAX_LOOK_MS);
-    this.#held = held;
-    if (mustLookAgain) this.#arm();
   }
 
   #heldBy(stream: Watched): number {
@@ -132,22 +161,6 @@ export class UnreadBytes {
     const chunks: unknown = typeof state === "object" && state !== null ? Reflect.get(state, "buffer") : undefined;
     const overhead = Array.isArray(chunks) ? chunks.length * CHUNK_BYTES : 0;
     return stream.readableLength + overhead + (this.#sinks.get(stream)?.writableLength ?? 0);
-  }
-
-  /** Resets whichever streams hold most until the rest is within the bound. */
-  #cut(boundBytes: number, groups: readonly (readonly [string, ReadonlySet<Watched>])[]): void {
-    const all = groups.flatMap(([peer, streams]) =>
-      [...streams].map((stream) => ({ peer, stream, bytes: this.#heldBy(stream) })),
-    );
-    let held = all.reduce((sum, { bytes }) => sum + bytes, 0);
-    if (held <= boundBytes) return;
-    for (const { peer, stream, bytes } of all.toSorted((a, b) => b.bytes - a.bytes)) {
-      if (held <= boundBytes) return;
-      held -= bytes;
-      this.#flow(peer, stream);
-      reset(stream);
-      this.#onReset(peer);
-    }
   }
 }
 

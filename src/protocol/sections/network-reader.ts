@@ -1,5 +1,4 @@
 import type { z } from "zod";
-import { isIPv4 } from "node:net";
 import { parseCidr } from "../../lib/cidr.ts";
 import { isPresent, toNumber, type RawItem } from "./forms.ts";
 import type { ConfigCode } from "./issue.ts";
@@ -47,9 +46,9 @@ export class NetworkReader extends SectionReader {
   }
 
   #masked(at: RawItem, name: string, value: unknown): unknown {
-    if (typeof value !== "string" || !isIPv4(value.split("/", 1)[0] ?? "")) return value;
+    if (typeof value !== "string" || value.includes(":")) return value;
     const cidr = parseCidr(value);
-    if (cidr === undefined) return value;
+    if (cidr === undefined || cidr.text === value) return value;
     if (cidr.hadHostBits) {
       const [text, outcome] = [`${value} has host bits`, `taken as ${cidr.text}`];
       // Only translations are written in one spelling by newer control planes.

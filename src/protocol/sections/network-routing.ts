@@ -184,7 +184,10 @@ function portsOf(
   return { ports: { first, last } };
 }
 
-const lengthOf = (network: string): number => Number(network.split("/")[1] ?? 32);
+const lengthOf = (network: string): number => {
+  const slash = network.indexOf("/");
+  return slash < 0 ? 32 : Number(network.slice(slash + 1));
+};
 
 /** A link by its name on the machine; one that nothing in the section speaks of may still be there. */
 function linkOf(

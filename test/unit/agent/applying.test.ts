@@ -3,16 +3,18 @@ import { join } from "node:path";
 import { pino, type Logger } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Applying } from "../../../src/agent/applying.ts";
+import type { Prover } from "../../../src/agent/reconcile/prover.ts";
 import { reconciler, type Issue, type Reconciler } from "../../../src/agent/reconcile/section.ts";
 import type { Desired, DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
 import { InputError } from "../../../src/errors.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import { rootLogger } from "../../../src/host/log.ts";
 import type { Config } from "../../../src/protocol/documents.ts";
-import { testProof } from "../../support/commit.ts";
+import { ScriptedProver, testProof } from "../../support/commit.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { MemoryMachine, modelSection } from "../../support/model-section.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 const UID = "0197f1a2-0000-7000-8000-000000000001";
 
@@ -45,6 +47,7 @@ function rig(
   others: readonly Reconciler[] = [],
   log: Logger = pino({ level: "silent" }),
   sectionsOf?: (documents: Desired) => readonly Reconciler[],
+  prover: Prover = testProof.prover,
 ) {
   const clock = new FakeClock();
   const stateDir = tempDir();
@@ -66,7 +69,7 @@ function rig(
     files: hostFiles(),
     settings: { stateDir },
     documents,
-    commit: testProof,
+    commit: { ...testProof, prover },
     ...(sectionsOf === undefined ? {} : { sectionsOf }),
     sections: [reconciler({ ...section, parse: (raw) => ({ ...section.parse(raw), notices }) }), ...others],
     events: {
@@ -177,6 +180,27 @@ test("what a pass logs names its part once", async () => {
   for (const line of written) expect(line.match(/"component"/g)?.length).toBe(1);
 });
 
+test("a change that is being proven is a notice, and more than that while somebody is not reached over it", async () => {
+  const network = reconciler(modelSection(new MemoryMachine(), { name: "network", isGuarded: () => true }));
+  const prover = new ScriptedProver();
+  prover.isSilent = true;
+  const { applying, documents, clock } = rig([], [network], undefined, undefined, prover);
+  documents.current = desiredOf(1, { network: { a: "1" } });
+  applying.apply();
+  const reason = await waitFor("it is being proven", () =>
+    applying.why().reasons.find(({ code }) => code === "unconfirmed"),
+  );
+  expect(reason).toMatchObject({ section: "network", notice: true });
+  prover.unreached = [{ target: "control plane 192.0.2.1:443", message: "connection timed out" }];
+  prover.isSilent = false;
+  const graver = await waitFor("that is told", async () => {
+    await clock.advance(1000);
+    return applying.why().reasons.find(({ message }) => message.includes("connection timed out"));
+  });
+  expect(graver).toMatchObject({ code: "unconfirmed" });
+  expect(graver).not.toHaveProperty("notice");
+});
+
 test("a network that was tried and kept gives way when the control plane changes the section, and another may be tried", async () => {
   const machine = new MemoryMachine();
   const network = reconciler(modelSection(machine, { name: "network", isGuarded: () => true }));
@@ -203,6 +227,28 @@ test("a network that was tried and kept gives way when the control plane changes
   expect(Object.fromEntries(machine.values)).toEqual({ a: "1" });
   await applying.tryNetwork({ network: { a: "again" }, minutes: 10 }, signal);
   expect(Object.fromEntries(machine.values)).toEqual({ a: "again" });
+});
+
+test.each([
+  ["the same as was kept", { a: "tried" }],
+  ["what takes no step from there", { a: "tried", b: 7 }],
+])("a network that was kept does not come back once the control plane has set %s", async (_what, same) => {
+  const machine = new MemoryMachine();
+  const network = reconciler(modelSection(machine, { name: "network", isGuarded: () => true }));
+  const { applying, documents } = rig([], [network]);
+  const put = async (version: number, config: Config): Promise<void> => {
+    documents.current = desiredOf(version, config);
+    applying.apply();
+    await applying.engine.idle();
+  };
+  await put(1, { network: { a: "1" } });
+  await applying.tryNetwork({ network: { a: "tried" }, minutes: 10 }, new AbortController().signal);
+  await applying.keepNetwork();
+  await put(2, { network: same });
+  expect(Object.fromEntries(machine.values)).toEqual({ a: "tried" });
+  await put(3, { network: { a: "1" } });
+  expect(Object.fromEntries(machine.values)).toEqual({ a: "1" });
+  expect(applying.network()).not.toHaveProperty("kept");
 });
 
 test("a cluster's configuration is merged in, and is gone when the cluster is left", async () => {

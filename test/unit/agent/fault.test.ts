@@ -42,6 +42,17 @@ test("a file that was settled may go wrong again", () => {
   expect(faults.all.map(({ mendedAt }) => mendedAt !== undefined)).toEqual([true, false]);
 });
 
+test("what was foreseen is told once more by whoever reads it, and is then no other fault", () => {
+  const faults = new FaultList(new MovableClock(), () => undefined);
+  const tell = faults.damageBelow("/state");
+  faults.foresee("/state", [lost("a.json")]);
+  tell(lost("a.json"));
+  expect(faults.all).toHaveLength(1);
+  tell(lost("a.json"));
+  tell(lost("b.json"));
+  expect(faults.all.map(({ message }) => message.split(" ")[0])).toEqual(["a.json", "a.json", "b.json"]);
+});
+
 test("every fault is logged, and only so many are kept", () => {
   const told: string[] = [];
   const faults = new FaultList(new MovableClock(), (code) => void told.push(code));

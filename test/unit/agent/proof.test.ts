@@ -74,6 +74,22 @@ const controlPlane = (port: number, pins: readonly string[] = [], scheme = "wss"
 });
 const within = (ms: number) => AbortSignal.timeout(ms);
 
+test.each([
+  ["12", 12_000],
+  ["0", 0],
+  ["-1", undefined],
+  ["1e9", undefined],
+  ["99999999999", undefined],
+  [undefined, undefined],
+])("a control plane that says %s of how long it has been serving", async (said, ms) => {
+  const { cert, key } = own;
+  const headers = said === undefined ? {} : { "Holdfast-Uptime": said };
+  const port = await listen(createHttpsServer({ cert, key }, (_, response) => response.writeHead(426, headers).end()));
+  expect(await proofOf(controlPlane(port, [own.pin])).servingMs(within(10_000))).toBe(ms);
+  const pins = ["47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"];
+  expect(await proofOf(controlPlane(port, pins)).servingMs(within(10_000))).toBeUndefined();
+});
+
 describe("the control plane is reached", () => {
   test.each([200, 302, 404, 426, 503])("by a pinned key and the status %i", async (status) => {
     const port = await answering(own, status);

@@ -100,6 +100,24 @@ describe("a state file", () => {
     expect(readdirSync(root).sort()).toEqual(["s.json.damaged", "s.json.previous.damaged"]);
   });
 
+  test("can be looked at before, and whoever loads it finds the same", async () => {
+    const { path, root, file } = await twice();
+    expect(await file.inspect()).toEqual({ is: "good", value: newer });
+    writeFileSync(`${path}.previous`, "damaged");
+    const isOlderLost = { is: "good", value: newer, damagedCopy: "/s.json.previous.damaged" };
+    expect([await file.inspect(), await file.load()]).toEqual([isOlderLost, isOlderLost]);
+    writeFileSync(path, "damaged");
+    const isRecovered = { is: "recovered", value: newer, damagedCopy: "/s.json.damaged" };
+    expect([await file.inspect(), await file.load()]).toEqual([isRecovered, isRecovered]);
+    writeFileSync(path, "x");
+    writeFileSync(`${path}.previous`, "y");
+    expect([await file.inspect(), (await file.load()).is]).toEqual([
+      { is: "lost", damagedCopy: "/s.json.damaged" },
+      "lost",
+    ]);
+    expect(readdirSync(root).filter((name) => !name.endsWith(".damaged"))).toEqual([]);
+  });
+
   test("whose previous copy is damaged says so, and has two good copies again", async () => {
     const { path, root, file } = await twice();
     writeFileSync(`${path}.previous`, "damaged");

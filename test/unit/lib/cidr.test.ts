@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { BlockList, isIP } from "node:net";
 import { describe, expect, it } from "vitest";
-import { addressRange, parseCidr } from "../../../src/lib/cidr.ts";
+import { addressRange, isInBlock, parseCidr } from "../../../src/lib/cidr.ts";
 
 describe("a CIDR", () => {
   it.each([
@@ -79,5 +79,27 @@ describe("the range of a block", () => {
   it("is none of what is no block", () => {
     expect(addressRange("10.0.0.0/33")).toBeUndefined();
     expect(addressRange("")).toBeUndefined();
+  });
+});
+
+describe("an address in a block", () => {
+  it.each([
+    ["10.0.0.0", "10.0.0.0/8", true],
+    ["10.255.255.255", "10.0.0.0/8", true],
+    ["11.0.0.0", "10.0.0.0/8", false],
+    ["9.255.255.255", "10.0.0.0/8", false],
+    ["10.1.0.0/16", "10.0.0.0/8", true],
+    ["10.0.0.0/7", "10.0.0.0/8", false],
+    ["255.255.255.255", "0.0.0.0/0", true],
+    // As of an interface: the block that the address is in.
+    ["192.0.2.9", "192.0.2.2/24", true],
+    ["2001:db8::1", "2001:db8::/32", true],
+    ["2001:db9::", "2001:db8::/32", false],
+    ["10.0.0.1", "::/0", false],
+    ["::1", "0.0.0.0/0", false],
+    ["", "10.0.0.0/8", false],
+    ["10.0.0.1", "public", false],
+  ])("%s in %s: %s", (address, block, expected) => {
+    expect(isInBlock(address, block)).toBe(expected);
   });
 });

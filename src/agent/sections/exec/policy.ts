@@ -72,12 +72,14 @@ export async function checkBinds(
     { paths: ["/proc", "/sys", "/dev"], isTree: true, what: "a file system of the kernel" },
     { paths: ["/"], isTree: false, what: "the whole machine" },
   ];
-  for (const { source } of binds) {
-    const where = await locate(source, realpath);
+  const located = await Promise.all(
+    binds.map(async ({ source }) => ({ source, where: await locate(source, realpath) })),
+  );
+  for (const { source, where } of located) {
     const isAllowed = allowed.some((root) => isWithin(where.path ?? normalize(source), root));
     // Refused first: whether a forbidden path exists is nobody's business. And as it is written, too: what a link of /proc means
     // depends on who asks.
-    for (const path of new Set([where.path ?? normalize(source), normalize(source)])) {
+    for (const path of new Set(placesOf(source, where))) {
       const touched = touchedBy(path, { paths: own, isTree: true, what: "" });
       if (touched !== undefined) {
         return refusal(source, path, `${touched} belongs to Holdfast itself, and no setting allows it`);
@@ -87,6 +89,14 @@ export async function checkBinds(
         if (hit === undefined) continue;
         return refusal(source, path, `${hit} is ${rule.what}; \`containers.allowBinds\` ${SETTINGS} would allow it`);
       }
+    }
+    // What runs could put a link in the place of the inner one, and the engine would follow it the next time it starts the container.
+    const outer = located.find((one) =>
+      placesOf(source, where).some((path) => isBelow(path, placesOf(one.source, one.where))),
+    );
+    if (outer !== undefined && !policy.allowBinds.includes(source)) {
+      const why = `it is in ${outer.source}, which the container can change; \`containers.allowBinds\` ${SETTINGS} with just this path would allow it`;
+      return refusal(source, where.path ?? source, why);
     }
     if (where.path === undefined) return { verdict: "missing", reason: `mounts: bind source ${source} ${where.why}` };
   }
@@ -121,6 +131,15 @@ function touchedBy(path: string, rule: Rule): string | undefined {
 function isWithin(path: string, root: string): boolean {
   return path === root || path.startsWith(root.endsWith("/") ? root : `${root}/`);
 }
+
+/** Where it is, and as it is written. */
+const placesOf = (source: string, { path }: { readonly path: string | undefined }): readonly string[] => [
+  path ?? normalize(source),
+  normalize(source),
+];
+
+const isBelow = (path: string, roots: readonly string[]): boolean =>
+  !roots.includes(path) && roots.some((root) => isWithin(path, root));
 
 function refusal(source: string, path: string, why: string): BindVerdict {
   const seen = path === source ? source : `${source} (which is ${path})`;

@@ -1,4 +1,5 @@
 import type { NetworkFeatures as Features } from "../../../host/network/features.ts";
+import type { ForwardDrop } from "../../../host/network/forward-drops.ts";
 import type { NetworkRecord } from "../../../host/network/record.ts";
 import type { NetworkState } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
@@ -38,6 +39,8 @@ export interface NetworkActual {
   readonly carrier: Carrier | undefined;
   /** What the drivers of links have refused, by link. */
   readonly unfixable: ReadonlyMap<string, Unfixable>;
+  /** Chains of others that refuse what this machine forwards. */
+  readonly forwardDrops: readonly ForwardDrop[];
   /** This node holds what the active member of its cluster holds. */
   readonly isActiveMember: boolean;
 }

@@ -2,6 +2,7 @@ import { OUR_PROTOCOL, type AddressTarget, type LinkTarget, type NetworkState } 
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkInterface, SubInterface } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
+import { heldElsewhere } from "./addresses-apart.ts";
 import { tablesOf, vrfOf, type Member } from "./contexts.ts";
 
 /** RTPROT_KERNEL: routes that come and go with addresses. */
@@ -68,7 +69,33 @@ export function compileLinks(desired: NetworkDesired, actual: NetworkActual): Co
     }
   }
   for (const name of config.held ?? []) links.push(...switchedOff(name, undefined, state));
-  return { links, addresses: members.flatMap((member) => addressTargets(member, actual)), members, dhcp, waits };
+  const compiled = features.vrf ? { links, members } : withoutDoubles(desired, actual, { links, members }, wait);
+  const addresses = compiled.members.flatMap((member) => addressTargets(member, actual));
+  return { ...compiled, addresses, dhcp, waits };
+}
+
+/** Holds down what would have an address of another context, with its VLANs. */
+function withoutDoubles(
+  desired: NetworkDesired,
+  { state }: NetworkActual,
+  { links, members }: Pick<CompiledLinks, "links" | "members">,
+  wait: (name: string, code: string, text: string) => void,
+): Pick<CompiledLinks, "links" | "members"> {
+  const refused = heldElsewhere(members, state);
+  for (const [link, { address, by }] of refused) {
+    const vrf = vrfOf(by);
+    const where = `${vrf === undefined ? "the default context" : `the VRF ${vrf}`} by ${pathOf(desired, by.link)}`;
+    const text = `${address} is held in ${where}, and without VRF devices, which this kernel has not, no two contexts can`;
+    wait(link, "address-taken", `${text}; ${link} is held down`);
+  }
+  const isHeld = ({ link, nic }: Member): boolean => refused.has(link) || refused.has(nic.nic);
+  const held = members.filter(isHeld);
+  const names = new Set(held.map(({ link }) => link));
+  const off = held.flatMap(({ link, vlan }) => (vlan === undefined ? switchedOff(link, undefined, state) : []));
+  return {
+    links: [...links.filter(({ name }) => !names.has(name)), ...off],
+    members: members.filter((member) => !isHeld(member)),
+  };
 }
 
 /**

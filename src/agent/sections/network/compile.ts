@@ -12,6 +12,9 @@ import { contextsOf, MAIN_TABLE, tablesOf, type Context } from "./contexts.ts";
 import { FLOW_SYSCTLS, INITIAL_FLOW_SYSCTLS } from "./flow-times.ts";
 import { wanLinkOf, wanOf } from "./wan.ts";
 
+/** What may be set of each link. */
+const LINK_SYSCTLS = ["rp_filter", "arp_ignore", "promote_secondaries"] as const;
+
 /** What the section comes to on this machine. */
 export interface CompiledNetwork {
   readonly target: NetworkTarget;
@@ -76,17 +79,23 @@ export function sysctlNames(config: NetworkConfig | undefined, record: NetworkRe
     "net.ipv4.conf.all.rp_filter",
     ...FLOW_SYSCTLS.map(([name]) => name),
     ...Object.keys(record.sysctls),
-    ...[...each].flatMap((link) => [linkSysctl(link, "rp_filter"), linkSysctl(link, "promote_secondaries")]),
+    ...[...each].flatMap((link) => LINK_SYSCTLS.map((name) => linkSysctl(link, name))),
   ];
 }
 
-/** The check of sources knows nothing of rules by interface, and would drop what comes from within a VRF. */
+/**
+ * The check of sources knows nothing of rules by interface, and would drop what comes from within a VRF; and who has an address is answered
+ * on every link, where within another VRF it may be somebody else's.
+ */
 function apartSysctls(
   contexts: readonly Context[],
   { features }: NetworkActual,
 ): readonly (readonly [string, string])[] {
   if (features.vrf) return [];
-  return membersApart(contexts).map(({ member }) => [linkSysctl(member.link, "rp_filter"), "0"] as const);
+  return membersApart(contexts).flatMap(({ member: { link } }) => [
+    [linkSysctl(link, "rp_filter"), "0"] as const,
+    [linkSysctl(link, "arp_ignore"), "1"] as const,
+  ]);
 }
 
 interface Kept extends Pick<NetworkTarget, "addresses" | "routes" | "rules" | "dhcp"> {

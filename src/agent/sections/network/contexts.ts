@@ -1,5 +1,5 @@
 import type { NetworkState } from "../../../host/network/state.ts";
-import { addressRange } from "../../../lib/cidr.ts";
+import { isInBlock } from "../../../lib/cidr.ts";
 import type { NetworkInterface, Routing, SubInterface } from "../../../protocol/sections/network-config.ts";
 import type { NetworkActual, NetworkDesired } from "./actual.ts";
 
@@ -82,7 +82,5 @@ export function addressesOf(member: Member, state: NetworkState): readonly strin
 
 /** Whether an address is in the network of another, written with its prefix length. */
 export function isWithin(network: string, address: string): boolean {
-  const [block, one] = [addressRange(network), addressRange(address)];
-  if (block === undefined || one === undefined) return false;
-  return Buffer.compare(block.low, one.low) <= 0 && Buffer.compare(one.high, block.high) <= 0;
+  return isInBlock(address, network);
 }

@@ -5,6 +5,8 @@ import { byContext, nameIn, type Chain, type NamedSet } from "./firewall-text.ts
 
 /** From so many on, translations of one block have a map of their own: kernels are slow at joined keys that share a part. */
 const MANY = 8;
+/** From so many blocks of one length on, their networks are a hash of their own: nft and the kernel make it in two thirds of the time. */
+const MANY_ALIKE = 64;
 const ANY = "0.0.0.0/0";
 
 interface Entry {
@@ -84,25 +86,20 @@ function linesOf(entries: readonly Entry[], what: "dnat" | "snat", name: string,
   const lines: string[] = [];
   // The packet that leaves has its new destination already; the old one is what the document means.
   const dest = what === "dnat" ? "ip daddr" : "ct original ip daddr";
-  const add = (
-    type: string,
-    key: string,
-    match: string,
-    group: readonly Entry[],
-    keyOf: (one: Entry) => string,
-  ): void => {
+  const add = (keys: Keys, match: string, group: readonly Entry[]): void => {
+    const { type, isInterval, expression, keyOf } = keys;
     const element = (one: Entry): string => `${keyOf(one)} ${comment(one)}`;
     for (const isMasquerade of [false, true]) {
       const some = group.filter(({ to }) => (to === undefined) === isMasquerade);
       if (some.length === 0) continue;
       const set = `${name}_${sets.length}`;
       if (isMasquerade) {
-        sets.push({ kind: "set", name: set, type, elements: some.map(element) });
-        lines.push(`${match}${key} @${set} masquerade`);
+        sets.push({ kind: "set", name: set, type, isInterval, elements: some.map(element) });
+        lines.push(`${match}${expression} @${set} masquerade`);
       } else {
         const elements = some.map((one) => `${element(one)} : ${one.to}`);
-        sets.push({ kind: "map", name: set, type: `${type} : interval ipv4_addr`, elements });
-        lines.push(`${match}${what} ip prefix to ${key} map @${set}`);
+        sets.push({ kind: "map", name: set, type: `${type} : interval ipv4_addr`, isInterval, elements });
+        lines.push(`${match}${what} ip prefix to ${expression} map @${set}`);
       }
     }
   };
@@ -119,9 +116,11 @@ function linesOf(entries: readonly Entry[], what: "dnat" | "snat", name: string,
         const whole = isAny ? same.filter((entry) => entry[other] !== ANY) : same;
         if (whole.length === 0) continue;
         for (const entry of whole) rest.delete(entry);
-        const expression = { source: "ip saddr", dest };
-        const match = isAny ? "" : `${expression[field]} ${block} `;
-        add("ipv4_addr", expression[other], match, whole, (entry) => entry[other]);
+        const expressions = { source: "ip saddr", dest };
+        const match = isAny ? "" : `${expressions[field]} ${block} `;
+        for (const { length, alike } of byLength(whole, other)) {
+          add(keysOf(expressions[other], other, length), match, alike);
+        }
       }
     }
     const all = [...rest].filter((entry) => entry.source === ANY && entry.dest === ANY);
@@ -130,9 +129,55 @@ function linesOf(entries: readonly Entry[], what: "dnat" | "snat", name: string,
       lines.push(`counter ${verdict} ${comment(one)}`);
     }
     const joined = [...rest].filter((entry) => !all.includes(entry));
-    add("ipv4_addr . ipv4_addr", `ip saddr . ${dest}`, "", joined, (entry) => `${entry.source} . ${entry.dest}`);
+    const keyOf = (entry: Entry): string => `${entry.source} . ${entry.dest}`;
+    const expression = `ip saddr . ${dest}`;
+    add({ type: "ipv4_addr . ipv4_addr", isInterval: true, expression, keyOf }, "", joined);
   }
   return lines;
+}
+
+/** What entries are looked up by. */
+interface Keys {
+  readonly type: string;
+  readonly isInterval: boolean;
+  readonly expression: string;
+  readonly keyOf: (entry: Entry) => string;
+}
+
+/** By the blocks of a field; with a length by their networks, which all have it. */
+function keysOf(expression: string, field: "source" | "dest", length: number | undefined): Keys {
+  const type = "ipv4_addr";
+  if (length === undefined) return { type, isInterval: true, expression, keyOf: (entry) => entry[field] };
+  return {
+    type,
+    isInterval: false,
+    expression: length === 32 ? expression : `${expression} and ${maskOf(length)}`,
+    keyOf: (entry) => entry[field].split("/", 1)[0] ?? "",
+  };
+}
+
+/** Entries that do not overlap: those of a length that many have, each length by itself, and the others. */
+function byLength(
+  entries: readonly Entry[],
+  field: "source" | "dest",
+): readonly { readonly length?: number; readonly alike: readonly Entry[] }[] {
+  const lengths = new Map<number, Entry[]>();
+  for (const entry of entries) {
+    const length = lengthOf(entry[field]);
+    const alike = lengths.get(length);
+    if (alike === undefined) lengths.set(length, [entry]);
+    else alike.push(entry);
+  }
+  const many = [...lengths].filter(([, alike]) => alike.length >= MANY_ALIKE);
+  const rest = entries.filter((entry) => (lengths.get(lengthOf(entry[field]))?.length ?? 0) < MANY_ALIKE);
+  return [...many.map(([length, alike]) => ({ length, alike })), ...(rest.length === 0 ? [] : [{ alike: rest }])];
+}
+
+const lengthOf = (block: string): number => Number(block.split("/", 2)[1] ?? 32);
+
+function maskOf(length: number): string {
+  const mask = length === 0 ? 0 : -1 << (32 - length);
+  return [24, 16, 8, 0].map((shift) => (mask >>> shift) & 255).join(".");
 }
 
 /** A tracker has no sign in it that nft would take for anything. */

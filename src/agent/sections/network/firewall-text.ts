@@ -14,6 +14,8 @@ export interface NamedSet {
   readonly kind: "map" | "set";
   readonly name: string;
   readonly type: string;
+  /** Its keys are blocks, and not single addresses. */
+  readonly isInterval: boolean;
   readonly elements: readonly string[];
 }
 
@@ -25,8 +27,9 @@ export function tableText(sets: readonly NamedSet[], chains: readonly Chain[]): 
   return ["table inet holdfast {", ...parts, "}", ""].join("\n");
 }
 
-function setText({ kind, name, type, elements }: NamedSet): string {
-  return `${kind} ${name} {\ntype ${type}\nflags interval\ncounter\nelements = {\n${elements.join(",\n")}\n}\n}`;
+function setText({ kind, name, type, isInterval, elements }: NamedSet): string {
+  const flags = isInterval ? "flags interval\n" : "";
+  return `${kind} ${name} {\ntype ${type}\n${flags}counter\nelements = {\n${elements.join(",\n")}\n}\n}`;
 }
 
 function chainText({ name, hook, lines }: Chain): string {

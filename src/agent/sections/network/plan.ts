@@ -4,7 +4,7 @@ import { diffNetwork } from "../../../host/network/diff.ts";
 import { waitingForLease } from "../../../host/network/diff-routes.ts";
 import type { NetworkRecord } from "../../../host/network/record.ts";
 import { storeTarget, undoTarget, type NetworkUndo } from "../../../host/network/restore.ts";
-import type { NetworkTarget } from "../../../host/network/state.ts";
+import { OUR_PROTOCOL, type NetworkTarget } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { compileNetwork, type CompiledNetwork } from "./compile.ts";
@@ -36,6 +36,8 @@ export type NetworkStep = ChangeStep | ForgetStep | NetworkUndo;
 export interface NetworkPlan {
   readonly steps: readonly NetworkStep[];
   readonly waits: readonly Issue[];
+  /** What keeps the change from proving itself: on the way to the control plane something goes only when a lease has come. */
+  readonly unproven: readonly Issue[];
   /** Paths of what cannot be judged yet. */
   readonly untold: readonly string[];
 }
@@ -45,18 +47,29 @@ export function planNetwork(desired: NetworkDesired, actual: NetworkActual): Net
   const compiled = compileNetwork(desired, actual);
   const { target, waits } = compiled;
   const { state, carrier } = actual;
-  if (cutsOff(state, target, carrier)) return { steps: [], waits: [...waits, refusal(desired, actual)], untold: [] };
-  const leases = [...waitingForLease(state, target)];
+  if (cutsOff(state, target, carrier))
+    return { steps: [], waits: [...waits, refusal(desired, actual)], unproven: [], untold: [] };
+  const leases = new Map(
+    [...waitingForLease(state, target)].map((link) => [
+      link,
+      networkIssue(pathOf(desired, link), "no-lease", `no DHCP server has answered on ${link} yet`),
+    ]),
+  );
+  const ways = new Set([wanOf(desired.config.interfaces, actual)?.nic, wanLinkOf(actual)]);
   return {
     steps: stepsOf(diffNetwork(state, target), compiled, actual),
-    waits: [
-      ...waits,
-      ...leases.map((link) =>
-        networkIssue(pathOf(desired, link), "no-lease", `no DHCP server has answered on ${link} yet`),
-      ),
-    ],
+    waits: [...waits, ...leases.values()],
+    unproven: [...leases].flatMap(([link, issue]) => (ways.has(link) && isHeld(link, actual) ? [issue] : [])),
     untold: [],
   };
+}
+
+/** Whether anything of ours is left on a link that waits for its lease, and goes when that comes. */
+function isHeld(waiting: string, { state: { addresses, routes } }: NetworkActual): boolean {
+  return (
+    addresses.some(({ link, isOurs }) => isOurs && link === waiting) ||
+    routes.some(({ link, protocol }) => protocol === OUR_PROTOCOL && link === waiting)
+  );
 }
 
 function stepsOf(

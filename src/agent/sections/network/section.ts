@@ -3,6 +3,7 @@ import { HostError } from "../../../errors.ts";
 import type { Change } from "../../../host/network/change.ts";
 import { diffNetwork, sysctlsOf } from "../../../host/network/diff.ts";
 import { isEmptyRecord, type NetworkRecord, type RecordStore } from "../../../host/network/record.ts";
+import type { ForwardDrop } from "../../../host/network/forward-drops.ts";
 import { NetworkUndo, takeBackNetwork } from "../../../host/network/restore.ts";
 import { OUR_PROTOCOL, type NetworkState } from "../../../host/network/state.ts";
 import { isObject } from "../../../protocol/sections/forms.ts";
@@ -10,6 +11,7 @@ import { readNetwork, type NetworkContext } from "../../../protocol/sections/rea
 import type { Section } from "../../reconcile/section.ts";
 import type { Carrier, NetworkActual, NetworkDesired, NetworkFeatures, Unfixable } from "./actual.ts";
 import { sysctlNames } from "./compile.ts";
+import { dropNotice, isForwarding, passesOn } from "./forwarding.ts";
 import { describeNetworkStep } from "./plan-detail.ts";
 import { planNetwork, undoOf, type ChangeStep, type NetworkPlan, type NetworkStep } from "./plan.ts";
 import { reportNetwork } from "./report.ts";
@@ -30,6 +32,8 @@ export interface NetworkOptions {
   readonly carrier: () => Carrier | undefined;
   readonly context: () => NetworkContext;
   readonly isActiveMember: () => boolean;
+  /** Chains of others that refuse what is forwarded, as far as they are known; told whether anything of ours is. */
+  readonly forwardDrops?: (isForwarding: boolean) => readonly ForwardDrop[];
   /** Why another has to do it. */
   readonly unsupported: () => string | undefined;
 }
@@ -49,7 +53,7 @@ const NOTHING: NetworkState = {
 
 /** `network`: interfaces, routes, VRFs, translations and the firewall of this machine. */
 export function networkSection(options: NetworkOptions): Section<NetworkDesired, NetworkActual, NetworkStep> {
-  const { driver, record, carrier, context, isActiveMember, unsupported } = options;
+  const { driver, record, carrier, context, isActiveMember, unsupported, forwardDrops = () => [] } = options;
   let last:
     | { readonly desired: NetworkDesired; readonly actual: NetworkActual; readonly plan: NetworkPlan }
     | undefined;
@@ -77,12 +81,12 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
       const about = { record: noted, carrier: carrier(), isActiveMember: isActiveMember(), unfixable };
       // Nothing is wanted and nothing was ever done: an idle agent starts no process.
       if (desired?.config.isPresent === false && !mayOwn && isEmptyRecord(noted)) {
-        return { state: NOTHING, features: NO_FEATURES, ...about };
+        return { state: NOTHING, features: NO_FEATURES, forwardDrops: forwardDrops(false), ...about };
       }
       known ??= await driver.features(signal);
       const state = await driver.observe({ sysctls: sysctlNames(desired?.config, noted) }, signal);
       if (desired?.config.isPresent === false && isEmptyRecord(noted) && isBare(state)) await driver.disown();
-      return { state, features: known, ...about };
+      return { state, features: known, forwardDrops: forwardDrops(isForwarding(state)), ...about };
     },
     plan: (desired, actual) => planOf(desired, actual).steps,
     // A lease and a session come and go, and nobody tampered with the network then.
@@ -114,6 +118,8 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     },
     report: ({ state, features }) => reportNetwork(state, features),
     waits: (desired, actual) => planOf(desired, actual).waits,
+    notices: ({ config }, { forwardDrops }) => (passesOn(config) ? forwardDrops.map(dropNotice) : []),
+    unproven: (desired, actual) => planOf(desired, actual).unproven,
     untold: (desired, actual) => planOf(desired, actual).untold,
   };
 

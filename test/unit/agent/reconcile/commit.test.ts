@@ -154,6 +154,54 @@ describe("a change for good", () => {
     await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
   });
 
+  test.each([
+    ["began anew in the middle of it", 20_000, ["waiting", "waiting", "refused"]],
+    ["began anew after it", 0, ["waiting", "waiting", "refused"]],
+    ["was there all the while", 3_600_000, ["refused"]],
+    ["says nothing of itself", undefined, ["refused"]],
+  ])("over which nobody was heard, of a control plane that %s", async (_what, serving, verdicts) => {
+    const one = await proven();
+    one.prover.unreached = NOBODY;
+    one.prover.serving = serving;
+    const wanted = one.want({ model: { a: "new" } });
+    for (const [at, verdict] of verdicts.entries()) {
+      await one.until("new");
+      await one.until("old");
+      await wanted;
+      await waitFor(`it is ${verdict}`, () => one.commit.withholding.held?.is === verdict);
+      await settle();
+      expect(one.commit.withholding.held).toMatchObject({ is: verdict, attempts: at + 1 });
+      if (verdict === "waiting") one.commit.sessionOpened();
+    }
+  });
+
+  test("is not tried again by a session that opens while it is being taken back", async () => {
+    const one = await proven();
+    one.prover.unreached = NOBODY;
+    const wanted = one.want({ model: { a: "new" } });
+    await one.until("new");
+    one.machine.after = () => one.commit.sessionOpened();
+    await one.until("old");
+    await wanted;
+    await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
+    expect([one.a(), one.takenBack.length]).toEqual(["old", 1]);
+  });
+
+  test("that was silent with its control plane is in force once that is back", async () => {
+    const one = await proven();
+    one.prover.unreached = NOBODY;
+    one.prover.serving = 1000;
+    const wanted = one.want({ model: { a: "new" } });
+    await one.until("new");
+    await one.until("old");
+    await wanted;
+    await settle();
+    one.prover.unreached = [];
+    one.commit.sessionOpened();
+    await one.engine.idle();
+    expect([one.a(), one.commit.withholding.held]).toEqual(["new", undefined]);
+  });
+
   test("is superseded by a newer one: restored first, then that is applied", async () => {
     const one = await proven();
     one.prover.unreached = NOBODY;

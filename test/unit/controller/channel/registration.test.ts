@@ -6,6 +6,7 @@ import { KeysEnvelopes, walkKeysChain } from "../../../../src/protocol/keys-chai
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { makeIdentity, nonce, postRegister, register, registerJws, until } from "../../../support/node-client.ts";
 import { clockWith, MovableClock, runController, temporaryDirectory } from "../../../support/running-controller.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -198,6 +199,13 @@ test("a registration that does not arrive in time is given up", async () => {
   expect(heard()).toMatch(/^HTTP\/1\.1 408 /);
   expect(heard()).toMatch(/connection: close/i);
   expect(heard()).toContain("timeout");
+});
+
+test("whoever asks for a session plainly hears for how long the control plane has been serving", async () => {
+  const controller = await runController();
+  const uptime = async () => (await fetch(`${controller.url}/agent/v1/session`)).headers.get("holdfast-uptime");
+  expect(await uptime()).toBe("0");
+  await waitFor("a second has passed", async () => Number(await uptime()) > 0);
 });
 
 test("other paths and methods of the nodes' part answer JSON", async () => {

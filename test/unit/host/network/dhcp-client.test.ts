@@ -81,7 +81,10 @@ describe("under systemd", () => {
     await clients.start("eth0", signal);
     expect(told).toStrictEqual([]);
     await clients.stop("eth0", signal);
-    expect(told).toStrictEqual([["systemctl", "stop", "--", "holdfast-dhcp@eth0.service"]]);
+    expect(told.map((words) => words.join(" "))).toStrictEqual([
+      "ip -4 -json address show dev eth0 permanent",
+      "systemctl stop -- holdfast-dhcp@eth0.service",
+    ]);
   });
 
   it("says what systemd says", async () => {

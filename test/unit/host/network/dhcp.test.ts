@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { DHCP_CLIENTS } from "../../../../src/host/network/dhcp-client.ts";
+import { DHCP_CLIENTS, type DhcpClient } from "../../../../src/host/network/dhcp-client.ts";
 import { networkMachine, type NetworkMachine } from "../../../support/network-machine.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
@@ -19,6 +19,9 @@ function serve(machine: NetworkMachine, dir: string): void {
     $at dnsmasq -u root -p 0 -i sv -F 192.0.2.100,192.0.2.120,255.255.255.0,2m --dhcp-option=121,$routes \\
       --dhcp-option=6,192.0.2.53 --dhcp-leasefile=${dir}/served --log-facility=${dir}/server.log --log-dhcp -C /dev/null -x /run/dnsmasq.pid`);
 }
+
+/** A client, and the address that is static before it ends, of the one that it leased. */
+type Static = [client: DhcpClient, what: string, of: (leased: string) => string];
 
 describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
   for (const client of DHCP_CLIENTS) {
@@ -59,6 +62,30 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
       await restarted.apply(run(false));
     });
   }
+
+  it.each(
+    (
+      [
+        ...DHCP_CLIENTS.map((client): Static => [client, "the leased address", (leased) => leased]),
+        ["udhcpc", "another of the same subnet", () => "192.0.2.50/24"],
+      ] satisfies Static[]
+    ).filter(([client]) => isInstalled(client)),
+  )("has %s end and %s stay, which is static by then", async (client, _what, staticOf) => {
+    const dir = tempDir();
+    const machine = await networkMachine(dir, { dhcpClients: [client] }, LAN);
+    serve(machine, dir);
+    await machine.apply(run(true));
+    const ofSubnet = async () =>
+      (await machine.observe()).addresses.filter((one) => one.address.startsWith("192.0.2."));
+    const [leased] = await waitFor("a leased address", async () => {
+      const found = await ofSubnet();
+      return found.length > 0 && found;
+    });
+    const address = staticOf(leased?.address ?? "");
+    await machine.apply({ kind: "ip", lines: [`address replace ${address} dev cl label cl:hf`] });
+    await machine.apply(run(false));
+    expect(await ofSubnet()).toMatchObject([{ address, isDynamic: false }]);
+  });
 
   it.skipIf(!isInstalled("udhcpc"))("notices that a client was killed, and cleans up behind it", async () => {
     const dir = tempDir();

@@ -50,10 +50,15 @@ test("a restore leads back to what was there from anywhere on the way, also from
 function strangers(now: NetworkState, before: NetworkState, target: NetworkTarget) {
   const own = new Set(before.links.filter(({ isOurs }) => isOurs).map(({ name }) => name));
   const wanted = new Map(target.links.map((link) => [link.name, link]));
+  // A lease goes with its client.
+  const isEnding = ({ link, isDynamic }: NetworkState["addresses"][number]): boolean =>
+    isDynamic && before.dhcp.has(link) && !target.dhcp.has(link);
   const settled = new Set(
     before.links.flatMap(({ name, master, isOurs }) => {
       const link = wanted.get(name);
-      const others = before.addresses.filter((address) => address.link === name && !address.isOurs);
+      const others = before.addresses.filter(
+        (address) => address.link === name && !address.isOurs && !isEnding(address),
+      );
       const isKept = !isOurs && link?.isUp !== false && link?.master === master && others.length > 0;
       return isKept ? [name] : [];
     }),
@@ -63,7 +68,7 @@ function strangers(now: NetworkState, before: NetworkState, target: NetworkTarge
       .filter(({ name }) => before.links.some((link) => link.name === name && !own.has(name)))
       .map(({ name }) => name),
     addresses: now.addresses
-      .filter(({ isOurs, link }) => !isOurs && !own.has(link))
+      .filter((address) => !address.isOurs && !own.has(address.link) && !isEnding(address))
       .map(({ link, address }) => `${link} ${address}`),
     routes: now.routes.filter(
       ({ protocol, link }) => protocol !== OUR_PROTOCOL && (link === undefined || settled.has(link)),

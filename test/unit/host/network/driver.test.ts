@@ -32,9 +32,14 @@ function script(dir: string, name: string, text: string): void {
 }
 
 describe("observing", () => {
-  it("sees what there is, in two processes", async () => {
-    const machine = await networkMachine(tempDir(), {}, PAIR);
-    machine.sh(`ip address add 192.0.2.1/24 dev va; ip route add 10.0.0.0/8 via 192.0.2.9
+  it.each([
+    { lists: false, name: "one process", ran: ["ip"] },
+    { lists: true, name: "two processes where nft has to list the firewall", ran: ["ip", "nft"] },
+  ])("sees what there is, in $name", async ({ lists, ran }) => {
+    const machine = await networkMachine(tempDir(), { lists }, PAIR);
+    // A namespace begins with what the machine has.
+    machine.sh(`echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/va/forwarding
+      ip address add 192.0.2.1/24 dev va; ip route add 10.0.0.0/8 via 192.0.2.9
       ip rule add priority 77 from 10.0.0.0/8 table 5
       ip neighbour add 192.0.2.7 dev va lladdr 02:00:00:00:00:07 nud permanent`);
     const state = await machine.observe(["net.ipv4.ip_forward", "net.ipv4.conf.va.forwarding", "net.no.such"]);
@@ -42,7 +47,7 @@ describe("observing", () => {
     expect(machine.ran()).toStrictEqual(["ip"]);
     const again = await machine.observe(["net.ipv4.ip_forward", "net.ipv4.conf.va.forwarding", "net.no.such"]);
     expect(again).toStrictEqual(state);
-    expect(machine.ran()).toStrictEqual(["ip", "nft"]);
+    expect(machine.ran()).toStrictEqual(ran);
     expect(state.links.map(({ name }) => name)).toStrictEqual(expect.arrayContaining(["lo", "va", "vb"]));
     const link = { kind: "veth", mtu: 1500, isUp: true, hasCarrier: true, isOurs: false };
     expect(state.links.find(({ name }) => name === "va")).toMatchObject(link);

@@ -18,9 +18,12 @@ table inet firewalld { chain filter_INPUT { type filter hook input priority filt
 }
 N`;
 
-describe("the table", () => {
+describe.each([
+  { lists: false, how: "read from the kernel" },
+  { lists: true, how: "listed by nft" },
+])("the table, $how,", ({ lists }) => {
   it("is loaded whole, and is known again", async () => {
-    const machine = await networkMachine(tempDir());
+    const machine = await networkMachine(tempDir(), { lists });
     machine.sh(STRANGERS);
     const before = machine.sh("nft -s list ruleset");
     await machine.apply({ kind: "nft", text: INPUT });
@@ -43,7 +46,7 @@ describe("the table", () => {
   });
 
   it("does not count what packets change, but what hands change", async () => {
-    const machine = await networkMachine(tempDir());
+    const machine = await networkMachine(tempDir(), { lists });
     await machine.apply({ kind: "nft", text: INPUT });
     const first = (await machine.observe()).firewall;
     machine.sh("ping -c 1 -W 0.2 127.0.0.1 || true");
@@ -59,6 +62,28 @@ describe("the table", () => {
     expect((await restarted.observe()).firewall?.digest).toBe("");
   });
 
+  it("is known again, and so is what hands have changed, when it is looked at in the other way", async () => {
+    const machine = await networkMachine(tempDir(), { lists });
+    await machine.apply({ kind: "nft", text: INPUT });
+    expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
+    const other = await machine.restart({ lists: !lists });
+    // What the kernel has said nobody can compare with a list: then the table is loaded anew.
+    expect((await other.observe()).firewall?.digest).toBe(lists ? firewallDigest(INPUT) : "");
+    if (!lists) return;
+    expect(other.ran()).toStrictEqual(["ip", "nft"]);
+    expect((await other.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
+    expect(other.ran()).toStrictEqual(["ip"]);
+    const listing = await other.restart({ lists });
+    await listing.apply({ kind: "nft", text: INPUT });
+    await listing.observe();
+    listing.sh("nft flush chain inet holdfast hf_in");
+    const reading = await listing.restart({ lists: false });
+    expect((await reading.observe()).firewall?.digest).toBe("");
+    expect((await reading.observe()).firewall?.digest).toBe("");
+  });
+});
+
+describe("the table", () => {
   it("is checked once, while the lines before it are run", async () => {
     const machine = await networkMachine(tempDir());
     const lines = ["link set dev lo mtu 60000"];
@@ -125,7 +150,7 @@ describe("the table", () => {
     symlinkSync("/usr/sbin/ip", join(tools, "ip"));
     writeFileSync(join(tools, "nft"), '#!/bin/sh\necho "Error: Operation not permitted" >&2; exit 1\n');
     chmodSync(join(tools, "nft"), 0o755);
-    const machine = await networkMachine(dir, { searchPath: `${tools}:/usr/bin:/bin` });
+    const machine = await networkMachine(dir, { searchPath: `${tools}:/usr/bin:/bin`, lists: true });
     await machine.apply({ kind: "sysctl", values: [] });
     await expect(machine.observe()).rejects.toMatchObject({
       code: "nft-failed",

@@ -114,6 +114,31 @@ describe("a bind", () => {
     expect(await check("/", ["/"])).toMatchObject({ verdict: "refused" });
   });
 
+  test("within another of the container is refused, since the container can put a link in its place", async () => {
+    const { at, root } = machine();
+    const check = (sources: readonly string[], allowBinds: readonly string[] = []) =>
+      checkBinds(
+        sources.map((source) => ({ kind: "bind", source, dest: `/x${source}` })),
+        { ...STRICT, allowBinds },
+        { own: [], sockets: [], engineDirectories: [] },
+        (path) => hostDirectories().realpath(path),
+      );
+    const both = [at("srv/data"), at("srv")];
+    const refused = { verdict: "refused", reason: expect.stringMatching(/which the container can change/) as unknown };
+    expect(await check(both)).toEqual(refused);
+    expect(await check(both.toReversed())).toEqual(refused);
+    expect(await check(both, [at("srv")])).toEqual(refused);
+    expect(await check(both, [at("srv/data")])).toEqual({ verdict: "allowed" });
+    expect(await check([at("srv/data"), at("srv/data")])).toEqual({ verdict: "allowed" });
+    mkdirSync(join(root, "srv/data2"));
+    expect(await check([at("srv/data"), at("srv/data2")])).toEqual({ verdict: "allowed" });
+    // Also when the link is there already, and by the name of a link.
+    symlinkSync(at("var/lib/engine"), at("srv/data/link"));
+    expect(await check([at("srv/data"), at("srv/data/link")])).toEqual(refused);
+    symlinkSync(at("srv"), at("by-link"));
+    expect(await check([at("by-link"), at("srv/data")])).toEqual(refused);
+  });
+
   test("of nothing waits for it, and one that is refused is told first", async () => {
     const { at, check } = machine();
     expect(await check(at("srv/later"))).toEqual({

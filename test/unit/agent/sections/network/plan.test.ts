@@ -150,6 +150,66 @@ describe("a VRF without devices", () => {
     expect(text).toContain('iifname { "eth0" } ip daddr { 10.1.0.1 } drop');
   });
 
+  const inVrfs = (...interfaces: readonly object[]) => ({
+    interfaces,
+    vrfs: [{ name: "red" }, { name: "blue" }],
+  });
+  const red = { nic: "eth1", ip: "10.1.0.1/24", vrf: "red" };
+  const blue = { nic: "eth2", ip: "10.1.0.2/24", vrf: "blue" };
+
+  test.each([
+    ["its own", inVrfs(WAN, red, { ...blue, ip: "10.1.0.1/24" }), "2", "1", "the VRF red", "10.1.0.1"],
+    ["one more", inVrfs(WAN, red, { ...blue, addIps: ["10.1.0.1/32"] }), "2", "1", "the VRF red", "10.1.0.1"],
+    [
+      "the WAN's, which comes later",
+      inVrfs({ ...red, ip: "198.51.100.10/24" }, WAN),
+      "0",
+      "1",
+      "the default context",
+      "198.51.100.10",
+    ],
+    [
+      "a VLAN's",
+      inVrfs(
+        { ...WAN, subInterfaces: [{ vlanID: 5, ip: "10.1.0.2/24", vrf: "red" }] },
+        { ...blue, subInterfaces: [{ vlanID: 6, ip: "10.8.0.1/24" }] },
+      ),
+      "1",
+      "0.subInterfaces.0",
+      "the VRF red",
+      "10.1.0.2",
+    ],
+  ])(
+    "an address that another context has holds its interface down: %s",
+    async (_what, section, at, other, where, address) => {
+      const nic = section.interfaces.at(Number(at));
+      const name = nic !== undefined && "nic" in nic ? String(nic.nic) : "";
+      const { lines, waits } = await plan(section);
+      expect(waits).toMatchObject([{ path: `network.interfaces.${at}`, code: "address-taken" }]);
+      expect(waits[0]?.message).toContain(`${address} is held in ${where} by network.interfaces.${other},`);
+      expect(lines.filter((line) => line.includes(name))).toEqual([]);
+    },
+  );
+
+  test("a VLAN that another context's address is asked for is not made, and its interface stays", async () => {
+    const vlan = { vlanID: 5, ip: "10.1.0.1/24", vrf: "blue" };
+    const { lines, waits } = await plan(inVrfs(red, { ...WAN, subInterfaces: [vlan] }));
+    expect(waits).toMatchObject([{ path: "network.interfaces.1.subInterfaces.0", code: "address-taken" }]);
+    expect(lines.join("\n")).not.toContain("eth0");
+    expect(lines.join("\n")).toContain("address replace 10.1.0.1/24 brd + dev eth1");
+  });
+
+  test("the cluster's address is refused before its role comes", async () => {
+    const section = inVrfs(red, { ...blue, clusterIP: "10.1.0.1" });
+    const { waits } = await plan(section, { role: "standby" });
+    expect(waits).toMatchObject([{ path: "network.interfaces.1", code: "address-taken" }]);
+  });
+
+  test("subnets that overlap are no trouble, and neither is an address twice in one context", async () => {
+    expect((await plan(inVrfs(WAN, red, blue))).waits).toEqual([]);
+    expect((await plan(inVrfs(WAN, red, { ...blue, ip: "10.1.0.1/32", vrf: "red" }))).waits).toEqual([]);
+  });
+
   test("an interface of a VRF that is not there is held down", async () => {
     const { lines } = await plan({ interfaces: [WAN, { nic: "eth1", ip: "10.1.0.1/24", vrf: "nowhere" }] });
     expect(lines).toEqual([]);
@@ -196,6 +256,41 @@ test("of translations that overlap the first is asked first, and each block of i
   expect(text).toContain("ip saddr @snat_254_2 masquerade");
 });
 
+test("translations of many blocks of one length are looked up by their network, and others by what they lie in", async () => {
+  const many = <T>(make: (at: number) => T): readonly T[] => Array.from({ length: 64 }, (_, at) => make(at));
+  const { text } = await plan({
+    interfaces: [WAN],
+    nats: [
+      ...many((at) => ({ dest: `10.5.${at}.0/24`, toDest: `10.6.${at}.0/24` })),
+      ...many((at) => ({ dest: `10.7.0.${at}/32`, toDest: "10.8.0.1/32" })),
+      ...many((at) => ({ source: `10.9.${at * 4}.0/22`, masquerade: true })).slice(1),
+      { dest: "10.10.0.0/16", toDest: "10.11.0.0/16" },
+      ...many((at) => ({ source: "10.12.0.0/16", dest: `10.13.${at * 2}.0/23`, toSource: "10.14.0.1/32" })),
+    ],
+  });
+  const setOf = (name: string): string => new RegExp(`(?:map|set) ${name} \\{\n([^}]*)\\}`).exec(text)?.[1] ?? "";
+  expect(setOf("dnat_254_0")).toContain(
+    'type ipv4_addr : interval ipv4_addr\ncounter\nelements = {\n10.5.0.0 comment "default:0" : 10.6.0.0/24,\n',
+  );
+  expect(setOf("dnat_254_1")).toContain('\ncounter\nelements = {\n10.7.0.0 comment "default:64" : 10.8.0.1/32,\n');
+  expect(setOf("dnat_254_2")).toContain("\nflags interval\ncounter\nelements = {\n10.10.0.0/16 comment");
+  expect(text).toContain(
+    [
+      "chain dnat_254 {",
+      "dnat ip prefix to ip daddr and 255.255.255.0 map @dnat_254_0",
+      "dnat ip prefix to ip daddr map @dnat_254_1",
+      "dnat ip prefix to ip daddr map @dnat_254_2",
+      "}",
+    ].join("\n"),
+  );
+  // One too few.
+  expect(setOf("snat_254_4")).toContain("flags interval");
+  expect(text).toContain("ip saddr @snat_254_4 masquerade");
+  expect(text).toContain(
+    "ip saddr 10.12.0.0/16 snat ip prefix to ct original ip daddr and 255.255.254.0 map @snat_254_3",
+  );
+});
+
 test("a step says what comes and goes, and counts what is many", async () => {
   const { details } = await plan({
     interfaces: [
@@ -220,6 +315,26 @@ test.each([
   const { lines } = await plan({ interfaces: [WAN, lan] }, { role });
   const added = lines.flatMap((line) => /^address replace (\S+)/.exec(line)?.[1] ?? []);
   expect(added.toSorted()).toEqual(addresses);
+});
+
+test("a WAN that holds its address until there is a lease proves nothing before, and other links do not count", async () => {
+  const model = aMachine();
+  const held = { address: "198.51.100.20/24", isOurs: true, isDynamic: false };
+  model.addresses.push({ ...held, link: "eth0" }, { ...held, address: "10.0.0.1/24", link: "eth1" });
+  const raw = {
+    interfaces: [
+      { nic: "eth0", dhcp: true },
+      { nic: "eth1", dhcp: true },
+    ],
+  };
+  const unproven = async (): Promise<unknown> => {
+    const section = networkOver(model, CARRIER);
+    const { desired } = section.parse(raw);
+    return section.unproven?.(desired, await section.observe(signal, desired));
+  };
+  expect(await unproven()).toMatchObject([{ code: "no-lease", path: "network.interfaces.0" }]);
+  model.addresses.push({ link: "eth0", address: "198.51.100.30/24", isOurs: false, isDynamic: true });
+  expect(await unproven()).toEqual([]);
 });
 
 test("with VRF devices and VLANs the kernel keeps contexts apart, without rules of ours", async () => {

@@ -1,0 +1,30 @@
+import { HostError, InternalError } from "../../errors.ts";
+import type { SectionResult } from "./pass.ts";
+import type { Issue, Outcome, Prepared, Step, View } from "./section.ts";
+import { shown, type Failure } from "./turn.ts";
+
+/** Where a section stands when its last step was taken. Pure. */
+export function outcomeOf(view: View, failure: Failure | undefined): Outcome {
+  if (failure !== undefined) return { state: "failed", ...failure };
+  if (view.steps.length > 0) return { state: "diverged", remaining: view.steps.map(({ step }) => shown(step)) };
+  const waits = view.waits[0];
+  return waits === undefined ? { state: "converged" } : { state: "pending", reason: waits.message };
+}
+
+/** What a failed step says of the item it was about. Pure. */
+export function issueOf(section: string, { step, error }: Failure): Issue {
+  const code = error instanceof HostError || error instanceof InternalError ? error.code : "internal";
+  const path = step.subject === "" ? section : `${section}.${step.subject}`;
+  return { path: path.slice(0, 512), code, message: `${step.kind}: ${error.message}`.slice(0, 1024) };
+}
+
+/** What a step is known by. Pure. */
+export function nameOf({ kind, subject }: Step): string {
+  return `${kind} ${subject}`;
+}
+
+/** What is left out and what is otherwise than written or thought; nothing of a section that could not be parsed. Pure. */
+export function judgedBy(prepared: Prepared | undefined, view?: View): Pick<SectionResult, "rejected" | "notices"> {
+  if (prepared === undefined) return {};
+  return { rejected: prepared.rejected, notices: [...prepared.notices, ...(view?.notices ?? [])] };
+}

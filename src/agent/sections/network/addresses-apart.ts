@@ -1,0 +1,38 @@
+import type { NetworkState } from "../../../host/network/state.ts";
+import { addressesOf, vrfOf, type Member } from "./contexts.ts";
+
+/** An address that a member cannot have, and the member of another context that has it. */
+export interface HeldElsewhere {
+  readonly address: string;
+  readonly by: Member;
+}
+
+/**
+ * Members that would have an address of another context, by link. Without VRF devices a rule finds the table of what this machine says by
+ * its address alone, so that the later one would get no answer. The default context goes before the VRFs: it may be the way to the control
+ * plane. Pure.
+ */
+export function heldElsewhere(members: readonly Member[], state: NetworkState): ReadonlyMap<string, HeldElsewhere> {
+  const isDefault = (member: Member): boolean => vrfOf(member) === undefined;
+  const holders = new Map<string, Member>();
+  const refused = new Map<string, HeldElsewhere>();
+  for (const member of [...members.filter(isDefault), ...members.filter((one) => !isDefault(one))]) {
+    const addresses = [...new Set([...addressesOf(member, state), ...ofRole(member)].map(hostOf))];
+    const address = addresses.find((one) => {
+      const holder = holders.get(one);
+      return holder !== undefined && vrfOf(holder) !== vrfOf(member);
+    });
+    const by = address === undefined ? undefined : holders.get(address);
+    if (address !== undefined && by !== undefined) refused.set(member.link, { address, by });
+    else for (const one of addresses) if (!holders.has(one)) holders.set(one, member);
+  }
+  return refused;
+}
+
+/** What it has, or will have, as the active member of a cluster: a role that changes must find its address free. */
+function ofRole({ nic, vlan }: Member): readonly string[] {
+  if (vlan !== undefined) return vlan.roleBound ?? [];
+  return nic.clusterIp === undefined ? [] : [nic.clusterIp];
+}
+
+const hostOf = (address: string): string => address.split("/", 1)[0] ?? "";

@@ -1,0 +1,23 @@
+import type { ForwardDrop } from "../../../host/network/forward-drops.ts";
+import type { NetworkState } from "../../../host/network/state.ts";
+import type { Issue } from "../../../protocol/reconcile.ts";
+import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
+import { networkIssue } from "./actual.ts";
+
+/** Whether the machine forwards under a table of ours. */
+export function isForwarding({ firewall, sysctls }: NetworkState): boolean {
+  return firewall !== undefined && sysctls.get("net.ipv4.ip_forward") === "1";
+}
+
+/** Whether the section has anything forwarded. Pure. */
+export function passesOn({ forwarding, routing, vrfs }: NetworkConfig): boolean {
+  const contexts = [{ ...routing, forwarding }, ...vrfs];
+  return contexts.some((one) => one.forwarding || one.nats.length > 0 || one.rules.length > 0);
+}
+
+/** Says who refuses what is forwarded: a packet needs the consent of every chain of its hook, and that one is not ours. Pure. */
+export function dropNotice({ table, chain, by }: ForwardDrop): Issue {
+  const how = by === "policy drop" ? "by its policy drop" : `by a rule that ends in ${by}`;
+  const text = `the chain ${chain} of the table ${table}, another program's, refuses what it does not accept itself, ${how}`;
+  return networkIssue("network.forwarding", "forward-dropped", `${text}; forwarded packets need a rule there too`);
+}

@@ -1,0 +1,80 @@
+import { HostError } from "../../errors.ts";
+import { asObject, listOf } from "../../lib/json-shape.ts";
+import type { Exec } from "../exec.ts";
+
+const BOUNDS = { deadlineMs: 10_000, maxOutputBytes: 64 * 1024 * 1024 };
+const MAX_CHAINS = 16;
+/** Statements of a rule that let every packet go on to the next. */
+const PASSING = new Set(["counter", "log", "comment"]);
+const REFUSING = ["drop", "reject"] as const;
+
+/** A base chain of somebody else's that what this machine forwards comes through, and that refuses whatever it does not accept. */
+export interface ForwardDrop {
+  /** `ip filter`: family and name. */
+  readonly table: string;
+  readonly chain: string;
+  /** The chain's policy, or the verdict of a rule that every packet comes to. */
+  readonly by: "policy drop" | "drop" | "reject";
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Reads them. @throws {HostError} `tool-missing`, `exec-failed`. */
+export type ReadForwardDrops = (signal: AbortSignal) => Promise<readonly ForwardDrop[]>;
+
+/** Reads them by one call of nft(8), without the elements of sets. */
+export function forwardDrops(exec: Exec): ReadForwardDrops {
+  return async (signal) => {
+    const listed = await exec.run("nft", ["-j", "-t", "list", "ruleset"], { signal, ...BOUNDS });
+    if (listed.exitCode === 0 && !listed.truncated) return parseForwardDrops(listed.stdout);
+    const said = listed.truncated ? "its list is too long" : (listed.stderr.trim().split("\n")[0] ?? "").slice(0, 512);
+    throw new HostError("exec-failed", `nft: ${said}`, { details: { tool: "nft" } });
+  };
+}
+
+/** Those of `nft -j list ruleset` (libnftables-json(5)) for IPv4 that are not ours. @throws {HostError} `exec-failed`. */
+export function parseForwardDrops(text: string): readonly ForwardDrop[] {
+  const objects = listOf(asObject(parse(text))?.["nftables"]);
+  const of = (kind: string): readonly Fields[] => objectsOf(objects.map((object) => asObject(object)?.[kind]));
+  const rules = of("rule");
+  return of("chain")
+    .filter(isForeignForward)
+    .flatMap((chain): readonly ForwardDrop[] => {
+      const { family, table, name } = chain;
+      const own = rules.filter(
+        (rule) => rule["family"] === family && rule["table"] === table && rule["chain"] === name,
+      );
+      const end = own.map(verdictOf).find((verdict) => verdict !== undefined);
+      const policy = chain["policy"] === "drop" ? "policy drop" : undefined;
+      const by = end === undefined ? policy : end === "accept" ? undefined : end;
+      return by === undefined ? [] : [{ table: `${String(family)} ${String(table)}`, chain: String(name), by }];
+    })
+    .slice(0, MAX_CHAINS);
+}
+
+function isForeignForward({ hook, type, family, table }: Fields): boolean {
+  const isOurs = family === "inet" && table === "holdfast";
+  return hook === "forward" && type === "filter" && (family === "ip" || family === "inet") && !isOurs;
+}
+
+/** What becomes of every packet that comes to the rule; undefined when it asks something of them, or leaves it to others. */
+function verdictOf({ expr }: Fields): "accept" | "drop" | "reject" | undefined {
+  const statements = objectsOf(listOf(expr));
+  const deciding = statements.filter((statement) => !Object.keys(statement).every((name) => PASSING.has(name)));
+  const [one] = deciding;
+  if (one === undefined || deciding.length > 1) return undefined;
+  if ("accept" in one) return "accept";
+  return REFUSING.find((name) => name in one);
+}
+
+function objectsOf(values: readonly unknown[]): readonly Fields[] {
+  return values.map(asObject).filter((value) => value !== undefined);
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new HostError("exec-failed", "nft: its answer is no JSON", { cause: error });
+  }
+}

@@ -1,0 +1,103 @@
+/** Messages of nf_tables over netlink(7): linux/netfilter/nf_tables.h. Numbers are those of a little-endian machine. */
+import { Buffer } from "node:buffer";
+
+/** What nf_tables is asked for. */
+export const Get = {
+  table: 1,
+  chain: 4,
+  rule: 7,
+  set: 10,
+  element: 13,
+  generation: 16,
+  object: 19,
+  flowtable: 23,
+} as const;
+export type Get = (typeof Get)[keyof typeof Get];
+
+/** One netlink message. */
+export interface Message {
+  readonly type: number;
+  readonly flags: number;
+  readonly sequence: number;
+  readonly body: Buffer;
+}
+
+const SUBSYSTEM = 10;
+const FAMILY_INET = 1;
+const REQUEST = 1;
+const DUMP = 0x300;
+const HEADER_BYTES = 16;
+/** struct nfgenmsg: the family, and the generation of the moment. */
+const FAMILY_BYTES = 4;
+const ATTRIBUTE_BYTES = 4;
+const TYPE_MASK = 0x3fff;
+
+/** A request; with `isDump` for all there are of the kind, as far as the names select them. */
+export function request(
+  get: Get,
+  {
+    sequence,
+    isDump,
+    names,
+  }: { readonly sequence: number; readonly isDump: boolean; readonly names: readonly string[] },
+): Buffer {
+  const attributes = names.map((name, index) => attribute(index + 1, `${name}\0`));
+  const header = Buffer.alloc(HEADER_BYTES + FAMILY_BYTES);
+  const all = Buffer.concat([header, ...attributes]);
+  all.writeUInt32LE(all.length, 0);
+  all.writeUInt16LE((SUBSYSTEM << 8) | get, 4);
+  all.writeUInt16LE(REQUEST | (isDump ? DUMP : 0), 6);
+  all.writeUInt32LE(sequence, 8);
+  all.writeUInt8(get === Get.generation ? 0 : FAMILY_INET, HEADER_BYTES);
+  return all;
+}
+
+/** Whether a message answers the request of that kind. */
+export function answers({ type }: Message, get: Get): boolean {
+  // The type of what is new is one below that of asking for it.
+  return type === ((SUBSYSTEM << 8) | (get - 1));
+}
+
+/** The messages of a datagram; one that is cut short ends them. */
+export function* messagesOf(datagram: Buffer): Iterable<Message> {
+  for (let at = 0; at + HEADER_BYTES <= datagram.length;) {
+    const length = datagram.readUInt32LE(at);
+    if (length < HEADER_BYTES || at + length > datagram.length) return;
+    yield {
+      type: datagram.readUInt16LE(at + 4),
+      flags: datagram.readUInt16LE(at + 6),
+      sequence: datagram.readUInt32LE(at + 8),
+      body: datagram.subarray(at + HEADER_BYTES, at + length),
+    };
+    at += (length + 3) & ~3;
+  }
+}
+
+/** Calls `each` with the type, and where the value begins and ends, of the attributes between two places. */
+export function eachAttribute(
+  bytes: Buffer,
+  from: number,
+  to: number,
+  each: (type: number, from: number, to: number) => void,
+): void {
+  for (let at = from; at + ATTRIBUTE_BYTES <= to;) {
+    const length = bytes.readUInt16LE(at);
+    if (length < ATTRIBUTE_BYTES || at + length > to) return;
+    each(bytes.readUInt16LE(at + 2) & TYPE_MASK, at + ATTRIBUTE_BYTES, at + length);
+    at += (length + 3) & ~3;
+  }
+}
+
+/** The same of a whole answer of nf_tables. */
+export function eachOfAnswer({ body }: Message, each: (type: number, from: number, to: number) => void): void {
+  eachAttribute(body, FAMILY_BYTES, body.length, each);
+}
+
+function attribute(type: number, text: string): Buffer {
+  const value = Buffer.from(text);
+  const bytes = Buffer.alloc((ATTRIBUTE_BYTES + value.length + 3) & ~3);
+  bytes.writeUInt16LE(ATTRIBUTE_BYTES + value.length, 0);
+  bytes.writeUInt16LE(type, 2);
+  value.copy(bytes, ATTRIBUTE_BYTES);
+  return bytes;
+}

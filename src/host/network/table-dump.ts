@@ -1,0 +1,141 @@
+import type { Buffer } from "node:buffer";
+import { createHash } from "node:crypto";
+import { eachAttribute, eachOfAnswer, Get, type Message } from "./nft-messages.ts";
+import { openNftSocket, type NftSocket } from "./nft-socket.ts";
+
+/** What the kernel has as a table: its comment, and a digest of all that is in it but for handles, uses and counters. */
+export type TableDump =
+  | { readonly isThere: false }
+  | { readonly isThere: true; readonly comment: string; readonly digest: string };
+
+/** Reads a table of the family `inet`; undefined where only nft(8) can. */
+export type ReadTable = (table: string) => TableDump | undefined;
+
+const ATTEMPTS = 5;
+/** NFTA_*_TABLE is the first everywhere, and NFTA_SET_NAME the second. */
+const TABLE = 1;
+const SET_NAME = 2;
+const TABLE_USERDATA = 6;
+const RULE_EXPRESSIONS = 4;
+const ELEMENTS = 3;
+const ELEMENT = { expiration: 5, expression: 7, expressions: 11 } as const;
+const EXPRESSION = { name: 1, data: 2 } as const;
+
+/** What is in a table besides elements, and the attributes that say nothing of it: handles, uses, counts and places. */
+const PARTS = [
+  { get: Get.chain, transient: [2, 6, 8] },
+  { get: Get.set, transient: [16, 20] },
+  { get: Get.rule, transient: [3, 6] },
+  { get: Get.object, transient: [5, 6] },
+  { get: Get.flowtable, transient: [4, 5] },
+] as const;
+
+/** Reads it from the kernel, as a whole of one generation: thousands of elements take it some milliseconds, and nft(8) ten times that. */
+export const readTable: ReadTable = (table) => {
+  using socket = openNftSocket();
+  if (socket === undefined) return undefined;
+  for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
+    const before = generationOf(socket);
+    const dump = dumpTable(socket, table);
+    if (before === undefined || dump === undefined) return undefined;
+    if (dump !== "changed" && generationOf(socket) === before) return dump;
+  }
+  return undefined;
+};
+
+function generationOf(socket: NftSocket): string | undefined {
+  let generation: string | undefined;
+  const asked = socket.ask(Get.generation, false, [], (answer) => {
+    eachOfAnswer(answer, (type, from, to) => {
+      if (type === 1) generation = answer.body.toString("hex", from, to);
+    });
+  });
+  return asked === "whole" ? generation : undefined;
+}
+
+function dumpTable(socket: NftSocket, table: string): TableDump | "changed" | undefined {
+  const hash = createHash("sha256");
+  let comment = "";
+  const asked = socket.ask(Get.table, false, [table], (answer) => {
+    eachOfAnswer(answer, (type, from, to) => {
+      if (type === TABLE_USERDATA) comment = answer.body.toString("latin1", from, to);
+    });
+    hash.update(stableText(answer, [3, 4]), "latin1");
+  });
+  if (asked === "absent") return { isThere: false };
+  if (asked !== "whole") return asked;
+  for (const { get, transient } of PARTS) {
+    const sets: string[] = [];
+    const done = socket.ask(get, true, [table], (answer) => {
+      const owner = nameAt(answer, TABLE);
+      if (owner !== table) return;
+      if (get === Get.set) sets.push(nameAt(answer, SET_NAME));
+      if (get === Get.rule) quietExpressions(answer);
+      hash.update(stableText(answer, transient), "latin1");
+    });
+    if (done !== "whole") return done === "absent" ? "changed" : done;
+    for (const set of sets) {
+      const elements: string[] = [];
+      const listed = socket.ask(Get.element, true, [table, set], (answer) => {
+        for (const element of elementsOf(answer)) elements.push(element);
+      });
+      if (listed !== "whole") return listed === "absent" ? "changed" : listed;
+      // The order of a hash is another one each time.
+      hash.update(`${set}\0${elements.sort().join("\0")}\0`, "latin1");
+    }
+  }
+  return { isThere: true, comment, digest: hash.digest("base64url") };
+}
+
+/** The attributes of an answer without those that change by themselves, a character for each byte. */
+function stableText(answer: Message, transient: readonly number[]): string {
+  let text = "";
+  eachOfAnswer(answer, (type, from, to) => {
+    if (!transient.includes(type)) text += answer.body.toString("latin1", from - 4, to);
+  });
+  return `${text}\0`;
+}
+
+function nameAt(answer: Message, wanted: number): string {
+  let name = "";
+  eachOfAnswer(answer, (type, from, to) => {
+    if (type === wanted) name = answer.body.toString("utf8", from, to - 1);
+  });
+  return name;
+}
+
+function elementsOf(answer: Message): readonly string[] {
+  const { body } = answer;
+  const elements: string[] = [];
+  eachOfAnswer(answer, (list, first, last) => {
+    if (list !== ELEMENTS) return;
+    eachAttribute(body, first, last, (_, from, to) => {
+      eachAttribute(body, from, to, (type, start, end) => {
+        if (type === ELEMENT.expression) quietExpression(body, start, end);
+        else if (type === ELEMENT.expressions) quietList(body, start, end);
+        else if (type === ELEMENT.expiration) body.fill(0, start, end);
+      });
+      elements.push(body.toString("latin1", from, to));
+    });
+  });
+  return elements;
+}
+
+function quietExpressions(answer: Message): void {
+  eachOfAnswer(answer, (type, from, to) => {
+    if (type === RULE_EXPRESSIONS) quietList(answer.body, from, to);
+  });
+}
+
+function quietList(bytes: Buffer, from: number, to: number): void {
+  eachAttribute(bytes, from, to, (_, start, end) => quietExpression(bytes, start, end));
+}
+
+/** Puts zeros where a counter stands. */
+function quietExpression(bytes: Buffer, from: number, to: number): void {
+  let isCounter = false;
+  eachAttribute(bytes, from, to, (type, start, end) => {
+    if (type === EXPRESSION.name) isCounter = bytes.toString("latin1", start, end) === "counter\0";
+    else if (type === EXPRESSION.data && isCounter) bytes.fill(0, start, end);
+  });
+}

@@ -1,0 +1,134 @@
+import { expect, test } from "vitest";
+import { reconciler, type Issue } from "../../../../src/agent/reconcile/section.ts";
+import { HostError } from "../../../../src/errors.ts";
+import { ScriptedProver } from "../../../support/commit.ts";
+import { MemoryMachine, modelSection } from "../../../support/model-section.ts";
+import { waitFor } from "../../../support/wait-for.ts";
+import { engineRig } from "./rig.ts";
+
+type Values = ReadonlyMap<string, string>;
+
+const NOBODY = [{ target: "control plane 192.0.2.1:443", message: "connection timed out" }];
+const NO_LEASE: Issue = { path: "model", code: "no-lease", message: "no lease has come" };
+const MOST_FOLLOWS = 16;
+
+/** An engine whose section has a `route` by the lease of the machine as soon as `a` is `leased`; `a: old` is proven, and there is no lease. */
+async function rig() {
+  const machine = new MemoryMachine();
+  const prover = new ScriptedProver();
+  const surroundings: { lease: string | undefined } = { lease: undefined };
+  const model = modelSection(machine, { isGuarded: () => true });
+  const withLease = (actual: Values, lease: string | undefined): Values => {
+    const others = [...actual].filter(([name]) => name !== "lease");
+    return new Map(lease === undefined ? others : [...others, ["lease", lease]]);
+  };
+  const wished = (desired: Values, actual: Values): Values => {
+    const lease = actual.get("lease");
+    return desired.get("a") === "leased" && lease !== undefined ? new Map([...desired, ["route", lease]]) : desired;
+  };
+  const section = reconciler({
+    ...model,
+    observe: async () => withLease(await machine.read(), surroundings.lease),
+    plan: (desired, actual) => model.plan(wished(desired, actual), withLease(actual, undefined)),
+    asSurrounded: (actual, before) => withLease(actual, before.get("lease")),
+    unproven: (desired, actual) => (desired.get("a") === "leased" && !actual.has("lease") ? [NO_LEASE] : []),
+  });
+  const takenBack: string[] = [];
+  const one = engineRig([section], {
+    commitOptions: {
+      prover,
+      request: () => ({ mode: "save", seconds: 60, isLocal: false }),
+      onTakenBack: ({ code, evidence }) => void takenBack.push(`${code}: ${evidence}`),
+    },
+  });
+  one.engine.start();
+  await one.want({ model: { a: "old" } });
+  expect([machine.values.get("a"), one.commit.window]).toEqual(["old", undefined]);
+  const until = (what: string, holds: () => boolean): Promise<boolean> =>
+    waitFor(what, async () => {
+      if (holds()) return true;
+      await one.clock.advance(1000);
+      return holds();
+    });
+  return { ...one, machine, prover, surroundings, takenBack, until, has: () => Object.fromEntries(machine.values) };
+}
+
+test("a change that lacks what it is to prove itself over is not proven by whoever is reached without it", async () => {
+  const one = await rig();
+  const wanted = one.want({ model: { a: "leased" } });
+  await one.until("everybody is reached", () => one.prover.attempts > 5);
+  expect(one.commit.window?.state).toBe("proving");
+  expect(one.commit.unreached).toEqual([{ target: "model", message: NO_LEASE.message, isHere: true }]);
+  await one.until("it is taken back", () => one.takenBack.length > 0);
+  await wanted;
+  expect(one.has()).toEqual({ a: "old" });
+  expect(one.takenBack).toEqual([`not-proven: model: ${NO_LEASE.message}`]);
+});
+
+test("what is due because the surroundings changed belongs to the change, which is proven once more after it", async () => {
+  const one = await rig();
+  const wanted = one.want({ model: { a: "leased" } });
+  await one.until("it is being proven", () => one.prover.attempts > 1);
+  one.surroundings.lease = "192.0.2.9";
+  await one.until("the route is there", () => one.machine.values.has("route"));
+  expect(one.commit.window?.state).toBe("proving");
+  expect(one.commit.unreached).toMatchObject([{ target: "model", isHere: true }]);
+  const { attempts } = one.prover;
+  await one.until("it is confirmed", () => one.commit.window === undefined);
+  await wanted;
+  expect(one.prover.attempts).toBe(attempts + 1);
+  expect([one.has(), one.takenBack]).toEqual([{ a: "leased", route: "192.0.2.9" }, []]);
+  expect(one.standing().outcome).toEqual({ state: "converged" });
+});
+
+test("what followed is taken back with the change", async () => {
+  const one = await rig();
+  const wanted = one.want({ model: { a: "leased" } });
+  await one.until("it is being proven", () => one.prover.attempts > 1);
+  one.surroundings.lease = "192.0.2.9";
+  const changed: string[] = [];
+  one.machine.after = (subject) => {
+    one.prover.unreached = NOBODY;
+    changed.push(subject);
+  };
+  await one.until("the route is there", () => one.machine.values.has("route"));
+  await one.until("it is taken back", () => one.takenBack.length > 0);
+  await wanted;
+  expect(one.has()).toEqual({ a: "old" });
+  // The last goes first, as it does only where its undo is stored with the others.
+  expect(changed).toEqual(["route", "route", "a"]);
+});
+
+test("a step that follows and fails has the change taken back, with the step", async () => {
+  const one = await rig();
+  const wanted = one.want({ model: { a: "leased" } });
+  await one.until("it is being proven", () => one.prover.attempts > 1);
+  one.machine.before = (subject) => {
+    if (subject === "route") throw new HostError("exec-failed", "ip: no such device");
+  };
+  one.surroundings.lease = "192.0.2.9";
+  await one.until("it is taken back", () => one.takenBack.length > 0);
+  one.machine.before = () => undefined;
+  await wanted;
+  expect(one.takenBack[0]).toMatch(/^step-failed: .*no such device/);
+});
+
+test("surroundings that never rest are not followed without end while a change is proven, and looked after once it is", async () => {
+  const one = await rig();
+  const wanted = one.want({ model: { a: "leased" } });
+  await one.until("it is being proven", () => one.prover.attempts > 1);
+  let follows = 0;
+  one.machine.after = (subject) => {
+    if (subject === "route" && one.commit.window !== undefined) follows += 1;
+  };
+  one.prover.onAttempt = () => {
+    one.surroundings.lease = `192.0.2.${one.prover.attempts}`;
+  };
+  await one.until("it is confirmed", () => one.commit.window === undefined);
+  await wanted;
+  expect([follows, one.takenBack]).toEqual([MOST_FOLLOWS, []]);
+  expect(one.has()["route"]).not.toBe(one.surroundings.lease);
+  one.engine.look("test");
+  await one.engine.idle();
+  expect(one.has()).toEqual({ a: "leased", route: one.surroundings.lease });
+});
