@@ -45,7 +45,10 @@ const [DOT, SLASH, ZERO, NINE] = [46, 47, 48, 57];
 
 /** Of IPv4 there may be thousands to read: plain numbers are far quicker than large ones, and characters than patterns. */
 function ipv4BlockOf(text: string) {
-  let [value, part, digits, parts] = [0, 0, 0, 0];
+  let value = 0;
+  let part = 0;
+  let digits = 0;
+  let parts = 0;
   let at = 0;
   for (; at < text.length; at += 1) {
     const code = text.charCodeAt(at);
@@ -60,7 +63,8 @@ function ipv4BlockOf(text: string) {
       parts += 1;
       if (code === SLASH) break;
       if (code !== DOT || parts === 4) return undefined;
-      [part, digits] = [0, 0];
+      part = 0;
+      digits = 0;
     }
   }
   const prefix = at === text.length ? 32 : prefixAt(text, at + 1);

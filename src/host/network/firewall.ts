@@ -135,12 +135,13 @@ function commented(table: string, text: string): string {
 
 /** Whether the first brace is closed by the last character, blanks aside. Braces in quotes do not count. */
 function isOneBlock(text: string): boolean {
-  const bare = text.replaceAll(/"[^"\n]*"/g, "").trimEnd();
+  const { length } = text.trimEnd();
   let depth = 0;
-  for (let at = bare.indexOf("{"); at < bare.length; at += 1) {
-    if (bare[at] === "{") depth += 1;
-    else if (bare[at] === "}") depth -= 1;
-    if (depth === 0) return at === bare.length - 1;
+  // A text can have a megabyte, of which few characters matter.
+  for (const { 0: found, index } of text.matchAll(/"[^"\n]*"|[{}]/g)) {
+    if (found === "{") depth += 1;
+    else if (found === "}") depth -= 1;
+    if (depth === 0) return index + found.length === length;
   }
   return false;
 }
