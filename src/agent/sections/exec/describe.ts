@@ -10,7 +10,7 @@ export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
       : `volume ${step.subject}: goes into quarantine for a day`;
   }
   if (!("wanted" in step)) {
-    if (step.kind === "suspend") return `${step.name}: stops while the node is inactive`;
+    if (step.kind === "suspend") return `${step.name}: stops, and nothing of it is taken away`;
     return `${step.name}: stops and removes the container; its volumes stay`;
   }
   const { spec, blueprint } = step.wanted;

@@ -13,6 +13,8 @@ export interface ExecDesired {
   readonly config: ExecConfig;
   /** Definitions that cannot be read; what there is of them stays as it is. */
   readonly unreadable: ReadonlySet<string>;
+  /** Definitions that cannot be read either, and say that nothing of them shall run. */
+  readonly disabled: ReadonlySet<string>;
 }
 
 /** Volumes as far as they are known. */
@@ -84,11 +86,11 @@ const NETWORK_STEP: ExecStep = {
 /** How containers are to be reached; undefined while that cannot be known, and everything stays as it is. Pure. */
 function exposureOf(desired: ExecDesired, actual: ExecActual): ExposureTarget | undefined {
   const { seen, isActive, placement, exposure } = actual;
+  const left = leftOf(desired, seen);
   if (exposure === undefined) return undefined;
   if (!isActive || isEmpty(desired, actual)) return NOTHING_EXPOSED;
   if (seen.engine.state !== "well" || placement === undefined) return undefined;
-  if (desired.unreadable.size === 0 && !desired.config.containers.some(isExposed)) return NOTHING_EXPOSED;
-  const left = [...desired.unreadable].flatMap((id) => seen.works.get(id) ?? []);
+  if (left.length === 0 && !desired.config.containers.some(isExposed)) return NOTHING_EXPOSED;
   if (left.some(({ wanted }) => wanted === undefined)) return undefined;
   const wanted = [...wantedOf(desired, actual), ...left.flatMap((work) => work.wanted ?? [])];
   return compileExposure(
@@ -104,6 +106,13 @@ function isExposed({ portMappings, interfaces, virtualNetworks, vrf }: Container
 
 function isEmpty({ config, unreadable }: ExecDesired, { seen }: ExecActual): boolean {
   return config.containers.length === 0 && unreadable.size === 0 && seen.works.size === 0;
+}
+
+/** Those of which nobody can say what is wanted: as far as they are there they stay as they are. */
+function leftOf({ config, unreadable, disabled }: ExecDesired, { works }: Seen): readonly WorkView[] {
+  const ids = new Set(config.containers.map(({ id }) => id));
+  const isLeft = (id: string): boolean => unreadable.has(id) || (config.isPartial === true && !disabled.has(id));
+  return [...works.values()].filter(({ id, standing }) => !ids.has(id) && standing.goal.is !== "gone" && isLeft(id));
 }
 
 /** A service that is to run is reached also while it restarts; anything else while it runs. */
@@ -124,16 +133,14 @@ function containerSteps(desired: ExecDesired, actual: ExecActual): readonly Exec
   if (seen.engine.state !== "well") return [];
   if (!isActive) return [...seen.works.values()].flatMap(suspension);
   if (placement === undefined) return [];
-  const ids = new Set(desired.config.containers.map(({ id }) => id));
+  const kept = new Set([...desired.config.containers, ...leftOf(desired, seen)].map(({ id }) => id));
   const removals = [...seen.works.values()]
-    .filter(({ id, standing }) => !ids.has(id) && !desired.unreadable.has(id) && standing.goal.is !== "gone")
-    .map(({ id, row }): ExecStep => ({
-      kind: "remove",
-      subject: id,
-      guarded: false,
-      removes: true,
-      name: row?.name ?? id,
-    }));
+    .filter(({ id, standing }) => !kept.has(id) && standing.goal.is !== "gone")
+    .flatMap((work): readonly ExecStep[] => {
+      const { id, row } = work;
+      if (desired.disabled.has(id)) return suspension(work);
+      return [{ kind: "remove", subject: id, guarded: false, removes: true, name: row?.name ?? id }];
+    });
   return [
     ...removals,
     ...volumeSteps(desired, actual),
@@ -203,12 +210,17 @@ function oneWanted(
 }
 
 /** Volumes are made before what mounts them, and put away when neither a definition nor a container has them. */
-function volumeSteps({ config }: ExecDesired, { seen, volumes: { kept, isSettled } }: ExecActual): readonly ExecStep[] {
+function volumeSteps(desired: ExecDesired, { seen, volumes: { kept, isSettled } }: ExecActual): readonly ExecStep[] {
+  const { config, unreadable, disabled } = desired;
   const { volumes } = config;
   const specs = [...config.containers, ...[...seen.works.values()].flatMap(({ wanted }) => wanted?.spec ?? [])];
-  const used = new Set(
-    specs.flatMap(({ mounts }) => mounts.flatMap(({ kind, source }) => (kind === "volume" ? [source] : []))),
-  );
+  // What a definition mounts that cannot be read, nobody knows.
+  const isWhole = config.isPartial !== true && unreadable.size + disabled.size === 0;
+  const used = new Set([
+    ...specs.flatMap(({ mounts }) => mounts.flatMap(({ kind, source }) => (kind === "volume" ? [source] : []))),
+    ...(config.leftVolumes ?? []),
+    ...(isWhole ? [] : kept),
+  ]);
   const step = (kind: "create volume" | "put volume away" | "check volumes", subject: string): ExecStep => ({
     kind,
     subject,

@@ -77,8 +77,10 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     parse(raw) {
       const { config, rejected, notices, isUnusable = false } = readExec(raw);
       const read = new Set(config.containers.map(({ id }) => id));
-      const unreadable = new Set(idsOf(raw).filter((id) => !read.has(id)));
-      return { desired: { config, unreadable }, rejected, notices, isUnusable };
+      const unread = identifiedOf(raw).filter(({ id }) => !read.has(id));
+      const disabled = new Set(unread.flatMap(({ id, isDisabled }) => (isDisabled ? [id] : [])));
+      const unreadable = new Set(unread.flatMap(({ id }) => (disabled.has(id) ? [] : [id])));
+      return { desired: { config, unreadable, disabled }, rejected, notices, isUnusable };
     },
     async observe(signal, desired) {
       const isWanted = desired !== undefined && desired.config.containers.length + desired.config.volumes.length > 0;
@@ -125,9 +127,11 @@ function reportOf({ engine, works, foreign, now }: Seen): Readonly<Record<string
   };
 }
 
-/** The ids that the section names, whatever else is wrong with it. */
-function idsOf(raw: unknown): readonly string[] {
+/** The definitions that the section names by an id, whatever else is wrong with them. */
+function identifiedOf(raw: unknown): readonly { readonly id: string; readonly isDisabled: boolean }[] {
   const list = isObject(raw) ? raw["commands"] : undefined;
   if (!Array.isArray(list)) return [];
-  return list.flatMap((item: unknown) => (isObject(item) && typeof item["id"] === "string" ? [item["id"]] : []));
+  return list.flatMap((item: unknown) =>
+    isObject(item) && typeof item["id"] === "string" ? [{ id: item["id"], isDisabled: item["enabled"] === false }] : [],
+  );
 }
