@@ -1,4 +1,4 @@
-import { HostError, InternalError } from "../../../errors.ts";
+import { HostError, InternalError, toError } from "../../../errors.ts";
 import { readExec } from "../../../protocol/sections/read-exec.ts";
 import type { VolumeSpec } from "../../../protocol/sections/exec-config.ts";
 import { isObject } from "../../../protocol/sections/forms.ts";
@@ -33,6 +33,8 @@ export interface ExecOptions {
 const DEADLINE_MS = 60_000;
 /** How long a pass waits for what ends by itself; what takes longer goes on without it. */
 const SETTLE_MS = 25_000;
+/** What an engine gets for limits that are changed. */
+const UPDATE_MS = 15_000;
 /** Above what it takes to find out that an engine hangs. */
 const LOOK_MS = 10_000;
 
@@ -40,17 +42,35 @@ const LOOK_MS = 10_000;
 export function execSection(options: ExecOptions): Section<ExecDesired, ExecActual, ExecStep> {
   const { keeper, surroundings, settleVolumes, unsupported, expose } = options;
 
+  /** What fails for one holds up no other; of several failures the first one is told. */
   async function applyAll(steps: readonly ExecStep[], signal: AbortSignal): Promise<void> {
-    for (const step of steps) if ("detail" in step) await expose?.(step, signal);
+    const failures: unknown[] = [];
+    const attempt = async (work: () => Promise<void> | undefined): Promise<void> => {
+      signal.throwIfAborted();
+      try {
+        await work();
+      } catch (error) {
+        signal.throwIfAborted();
+        failures.push(error);
+      }
+    };
+    for (const step of steps) if ("detail" in step) await attempt(() => expose?.(step, signal));
     // One look after them sees to all volumes.
     const volumes = steps.find((step) => "volumes" in step);
-    if (volumes !== undefined) await settleVolumes(volumes.volumes, volumes.used, signal);
-    for (const step of steps) if (!("volumes" in step) && !("detail" in step)) await hand(step, signal);
+    if (volumes !== undefined) await attempt(() => settleVolumes(volumes.volumes, volumes.used, signal));
+    const containers = steps.flatMap((step) => ("volumes" in step || "detail" in step ? [] : [step]));
+    // Whoever is to stop does not wait for what is asked of the engine here and now.
+    for (const step of containers) if (step.kind !== "update") await attempt(() => hand(step, signal));
+    const within = AbortSignal.any([signal, AbortSignal.timeout(UPDATE_MS)]);
+    await Promise.all(
+      containers.map((step) => (step.kind === "update" ? attempt(() => hand(step, within)) : undefined)),
+    );
     await keeper.settled(
       steps.map(({ subject }) => subject),
       SETTLE_MS,
       signal,
     );
+    if (failures.length > 0) throw toError(failures[0]);
   }
 
   async function hand(
