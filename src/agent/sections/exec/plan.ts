@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { ContainerSpec, ExecConfig, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
-import { isWanting, standsAt, type Goal } from "../../compute/standing.ts";
+import { HOLD_MS, isWanting, standsAt, type Goal } from "../../compute/standing.ts";
 import type { Seen, WorkView } from "../../compute/seen.ts";
 import type { Blueprint, Wanted } from "../../compute/wanted.ts";
 import type { Issue, Step } from "../../reconcile/section.ts";
@@ -60,8 +60,6 @@ type ContainerStep = Step &
       }
   );
 
-/** How long a new service without any extended part waits for the rest of its definition. */
-export const HOLD_MS = 75_000;
 const MAX_ISSUES = 1000;
 
 /** The steps from what there is to what is desired. Pure. */
@@ -285,7 +283,8 @@ function heldOf(spec: ContainerSpec, { seen, version }: ExecActual, view: WorkVi
   const row = view?.row;
   if (row === undefined) return seen.now + HOLD_MS;
   const until = row.firstSeen + HOLD_MS;
-  return row.firstVersion === version && until > seen.now ? until : undefined;
+  const isEarly = until > seen.now && row.firstSeen <= seen.now;
+  return row.firstVersion === version && isEarly ? until : undefined;
 }
 
 function stepOf(wanted: Wanted, view: WorkView | undefined): readonly ExecStep[] {
