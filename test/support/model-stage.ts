@@ -51,7 +51,7 @@ export function modelStage({ clock = systemClock(), keeper = {}, left }: ModelSt
         .flatMap(({ state, labels }) => (state === "running" ? [labels["io.holdfast.container"] ?? ""] : []))
         .toSorted(),
     /** As `kill -9` would, in the midst of a call of that name; what was told is for the next agent. */
-    async killIn(name: string, work: () => Promise<unknown>): Promise<NonNullable<ModelStageOptions["left"]>> {
+    killIn: async (name: string, work: () => Promise<unknown>): Promise<NonNullable<ModelStageOptions["left"]>> => {
       let fail = (_error: Error): void => undefined;
       const held = new Promise<void>((_resolve, reject) => {
         fail = reject;
@@ -74,7 +74,7 @@ export function modelStage({ clock = systemClock(), keeper = {}, left }: ModelSt
       return { model, dir };
     },
     /** Has every call that begins like this wait; the returned function lets them go on. */
-    hold(name: string): () => void {
+    hold: (name: string): (() => void) => {
       let free = (): void => undefined;
       const held = new Promise<void>((resolve) => {
         free = resolve;

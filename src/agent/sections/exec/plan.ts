@@ -5,6 +5,7 @@ import type { Seen, WorkView } from "../../compute/seen.ts";
 import type { Blueprint, Wanted } from "../../compute/wanted.ts";
 import type { Issue, Step } from "../../reconcile/section.ts";
 import { allotAddresses, isHostOf, type AddressPlan } from "./addresses.ts";
+import { capsNotices, planCaps, type CapsSeen, type CapsStep } from "./caps.ts";
 import { compileContainer, restartPolicyOf, type Compiled, type Placement } from "./compile.ts";
 import { compileExposure, placeObstacle, type ExposureSeen, type ExposureTarget, type Placed } from "./exposure.ts";
 import { NOTHING_EXPOSED, planExposure, type ExposureStep } from "./exposure-plan.ts";
@@ -39,12 +40,14 @@ export interface ExecActual {
   readonly volumes: VolumesSeen;
   /** Why a definition must not be started as the machine is now. */
   readonly check: (spec: ContainerSpec) => Promise<string | undefined>;
+  /** The limits of all containers together; left out, nobody sees to them. */
+  readonly caps?: CapsSeen | undefined;
   /** How containers are reached; left out, nobody sees to that. */
   readonly exposure?: ExposureSeen;
 }
 
 /** What is done to the container of one definition, of which `subject` is the id, to volumes, all of which go together, or beside them. */
-export type ExecStep = ExposureStep | ContainerStep;
+export type ExecStep = ExposureStep | CapsStep | ContainerStep;
 
 type ContainerStep = Step &
   (
@@ -67,6 +70,8 @@ export function planExec(desired: ExecDesired, actual: ExecActual): readonly Exe
   const { exposure } = actual;
   const target = exposureOf(desired, actual);
   return [
+    // No container starts before all of them are held back.
+    ...planCaps(desired.config.limits, actual.caps),
     // Where a container sends is settled before it starts.
     ...(exposure === undefined || target === undefined ? [] : planExposure(target, exposure)),
     ...containerSteps(desired, actual),
@@ -167,6 +172,20 @@ export function waitingExec(desired: ExecDesired, actual: ExecActual): readonly 
   return [...volumes, ...works, ...exposed].slice(0, MAX_ISSUES);
 }
 
+/** What is served otherwise than it is written, as this machine is. Pure. */
+export function noticesExec({ config }: ExecDesired, { seen, caps }: ExecActual): readonly Issue[] {
+  const warnings = [...seen.works.values()].flatMap(({ wanted }): readonly Issue[] => {
+    if (wanted === undefined) return [];
+    const { path, name } = wanted.spec;
+    return (wanted.blueprint?.warnings ?? []).map((warning) => ({
+      path,
+      code: "adjusted",
+      message: `${path}: ${name}: ${warning}`.slice(0, 1024),
+    }));
+  });
+  return [...capsNotices(config.limits, caps), ...warnings].slice(0, MAX_ISSUES);
+}
+
 /** What is wanted of each definition, in their order. Pure. */
 export function wantedOf({ config }: ExecDesired, actual: ExecActual): readonly Wanted[] {
   const { seen, placement, addresses } = actual;
@@ -261,13 +280,14 @@ function blueprintOf(
   placement: Omit<Placement, "nonce">,
   check: ExecActual["check"],
 ): Blueprint {
-  const { hash, limitsHash, image, update, memoryHighBytes } = compiled;
+  const { hash, limitsHash, image, update, memoryHighBytes, warnings } = compiled;
   return {
     hash,
     limitsHash,
     image: { ...image, repository: spec.image.repository },
     update,
     memoryHighBytes,
+    warnings,
     address: spec.ip ?? placement.address,
     bodyOf: (nonce) => {
       const made = compileContainer(spec, { ...placement, nonce });

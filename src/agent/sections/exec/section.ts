@@ -1,6 +1,6 @@
 import { HostError, InternalError, toError } from "../../../errors.ts";
 import { readExec } from "../../../protocol/sections/read-exec.ts";
-import type { VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import type { ResourceLimits, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
 import { isObject } from "../../../protocol/sections/forms.ts";
 import { standsAt } from "../../compute/standing.ts";
 import { WIRE_STATES } from "../../compute/compute.ts";
@@ -9,7 +9,7 @@ import type { Seen } from "../../compute/seen.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { describeExecStep } from "./describe.ts";
 import type { ExposureStep } from "./exposure-plan.ts";
-import { planExec, waitingExec, type ExecActual, type ExecDesired, type ExecStep } from "./plan.ts";
+import { noticesExec, planExec, waitingExec, type ExecActual, type ExecDesired, type ExecStep } from "./plan.ts";
 
 export interface ExecOptions {
   readonly keeper: Pick<Keeper, "isUsed" | "look" | "want" | "update" | "suspend" | "drop" | "settled" | "workers">;
@@ -25,6 +25,8 @@ export interface ExecOptions {
     used: ReadonlySet<string>,
     signal: AbortSignal,
   ) => Promise<void>;
+  /** Limits all containers together; what is not given is lifted. */
+  readonly limit?: (limits: ResourceLimits, signal: AbortSignal) => Promise<void>;
   /** Carries out a step of how containers are reached. */
   readonly expose?: (step: ExposureStep, signal: AbortSignal) => Promise<void>;
   readonly unsupported: () => string | undefined;
@@ -40,7 +42,7 @@ const LOOK_MS = 10_000;
 
 /** `exec`: the containers of this node, each by its definition. */
 export function execSection(options: ExecOptions): Section<ExecDesired, ExecActual, ExecStep> {
-  const { keeper, surroundings, settleVolumes, unsupported, expose } = options;
+  const { keeper, surroundings, settleVolumes, unsupported, expose, limit } = options;
 
   /** What fails for one holds up no other; of several failures the first one is told. */
   async function applyAll(steps: readonly ExecStep[], signal: AbortSignal): Promise<void> {
@@ -54,16 +56,19 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
         failures.push(error);
       }
     };
+    for (const step of steps) if ("limits" in step) await attempt(() => limit?.(step.limits, signal));
     for (const step of steps) if ("detail" in step) await attempt(() => expose?.(step, signal));
     // One look after them sees to all volumes.
     const volumes = steps.find((step) => "volumes" in step);
     if (volumes !== undefined) await attempt(() => settleVolumes(volumes.volumes, volumes.used, signal));
-    const containers = steps.flatMap((step) => ("volumes" in step || "detail" in step ? [] : [step]));
+    const containers = steps.flatMap((step) =>
+      "volumes" in step || "detail" in step || "limits" in step ? [] : [step],
+    );
     // Whoever is to stop does not wait for what is asked of the engine here and now.
     for (const step of containers) if (step.kind !== "update") await attempt(() => hand(step, signal));
     const within = AbortSignal.any([signal, AbortSignal.timeout(UPDATE_MS)]);
     await Promise.all(
-      containers.map((step) => (step.kind === "update" ? attempt(() => hand(step, within)) : undefined)),
+      containers.flatMap((step) => (step.kind === "update" ? [attempt(() => hand(step, within))] : [])),
     );
     await keeper.settled(
       steps.map(({ subject }) => subject),
@@ -74,7 +79,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
   }
 
   async function hand(
-    step: Exclude<ExecStep, { volumes: unknown } | { detail: string }>,
+    step: Exclude<ExecStep, { volumes: unknown } | { detail: string } | { limits: unknown }>,
     signal: AbortSignal,
   ): Promise<void> {
     switch (step.kind) {
@@ -113,6 +118,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     apply: (step, signal) => applyAll([step], signal),
     applyAll,
     waits: waitingExec,
+    notices: noticesExec,
     report: ({ seen }) => reportOf(seen),
   };
 
