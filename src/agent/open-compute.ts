@@ -27,6 +27,7 @@ import { Keeper } from "./compute/keeper.ts";
 import type { Seen } from "./compute/seen.ts";
 import { Ledger } from "./compute/ledger.ts";
 import { OWNER_LABEL } from "./compute/own-containers.ts";
+import { openCaps } from "./open-caps.ts";
 import { openExposure } from "./open-exposure.ts";
 import { openVolumes } from "./open-volumes.ts";
 import { addressesByLink, type SectionDeps } from "./list-sections.ts";
@@ -115,6 +116,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
   });
   const volumes = openVolumes({ ...options, ledger, owner, engine: () => keeper.engine });
   const groups = groupsOf(options);
+  const caps = openCaps({ reader, groups, info: () => keeper.info });
   const keeper: Keeper = new Keeper({
     ledger,
     clock,
@@ -179,6 +181,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       addresses: { subnet: range, reserved: new Set([gateway, resolver]) },
       volumes: volumes.seen(),
       exposure: exposed,
+      caps: caps.look(info),
       check: (spec) => obstacleOf(spec, info),
       placement:
         info === undefined || body === undefined
@@ -227,6 +230,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
         return options.unsupported();
       },
       settleVolumes: (...args) => volumes.settle(...args),
+      limit: (limits, signal) => caps.apply(limits, signal),
       expose: (step, signal) => exposure.apply(step, signal),
     },
     async close() {

@@ -19,7 +19,7 @@ export interface ControlGroups {
   setMemoryHigh(container: RunningContainer, bytes: number | undefined, signal: AbortSignal): Promise<void>;
   /** Undefined when it has none or cannot be read. */
   memoryHigh(container: RunningContainer): number | undefined;
-  /** Makes the parent group and sets its limits; what is not given is lifted. `cpuMax` in percent of one core. Returns warnings. */
+  /** Makes the parent group and sets its limits; what is not given is lifted. `cpuMax` in percent of one core. Returns what of it cannot be had. */
   setLimits(limits: ResourceLimits, disk: BlockDevice | undefined, signal: AbortSignal): Promise<readonly string[]>;
   /** The limits of the parent group; undefined while there is no such group. */
   limits(disk: BlockDevice | undefined): ResourceLimits | undefined;
@@ -112,7 +112,7 @@ export function controlGroups(
       requireUnified();
       await makeParent(signal);
       const wantsIo = [limits.ioRbps, limits.ioWbps, limits.ioRiops, limits.ioWiops].some((rate) => rate !== undefined);
-      const warnings =
+      const warnings: string[] =
         wantsIo && disk === undefined
           ? ["limits: the disk behind the containers cannot be told: I/O is not limited"]
           : [];
@@ -130,7 +130,13 @@ export function controlGroups(
         const path = `${parentPath}/${name}`;
         // Where a controller is missing, there is nothing to lift.
         if (reader.read(path) === undefined && /^max|=max wbps=max riops=max wiops=max$/.test(text)) continue;
-        await write(path, text);
+        try {
+          await write(path, text);
+        } catch (error) {
+          // One controller that is missing takes none of the others away.
+          if (!(error instanceof HostError && error.code === "unsupported")) throw error;
+          warnings.push(`${name} is not limited: ${error.message}`);
+        }
       }
       return warnings;
     },

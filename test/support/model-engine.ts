@@ -6,6 +6,7 @@ interface ModelContainer {
   id: string;
   name: string;
   image: string;
+  imageId: string;
   labels: Record<string, string>;
   state: ContainerSummary["state"];
   exitCode: number | undefined;
@@ -125,13 +126,23 @@ export class ModelEngine {
       createContainer: (name, body, signal) =>
         call("create", signal, () => {
           const image = String(body["Image"]);
-          if (!this.images.has(image)) throw refused(404, `No such image: ${image}`);
+          const imageId = this.images.get(image);
+          if (imageId === undefined) throw refused(404, `No such image: ${image}`);
           if ([...this.containers.values()].some((one) => one.name === name)) throw refused(409, "name in use");
           this.#count += 1;
           const id = this.#count.toString(16).padStart(64, "0");
           const labels = { ...(body["Labels"] as Record<string, string>) };
           const createdAt = this.#count;
-          this.containers.set(id, { id, name, image, labels, state: "created", exitCode: undefined, createdAt });
+          this.containers.set(id, {
+            id,
+            name,
+            image,
+            imageId,
+            labels,
+            state: "created",
+            exitCode: undefined,
+            createdAt,
+          });
           return { id, warnings: [] };
         }),
       startContainer: (id, signal) =>
@@ -203,8 +214,8 @@ function matches(labels: Readonly<Record<string, string>>, label: string): boole
 }
 
 function summaryOf(one: ModelContainer): ContainerSummary {
-  const { id, name, image, labels, state, exitCode, createdAt } = one;
-  return { id, name, image, imageId: image, labels, state, exitCode, createdAt, health: undefined, addresses: {} };
+  const { id, name, image, imageId, labels, state, exitCode, createdAt } = one;
+  return { id, name, image, imageId, labels, state, exitCode, createdAt, health: undefined, addresses: {} };
 }
 
 function detailOf(one: ModelContainer): ContainerDetail {

@@ -2,7 +2,9 @@ import { crashDelay, crashesAfter, failureDelay } from "./backoff.ts";
 import {
   canRun,
   hashOf,
+  isAhead,
   isBusy,
+  isHeld,
   isUp,
   wishOf,
   type Found,
@@ -69,7 +71,7 @@ function take(before: Standing, event: Event, now: number): readonly [Standing, 
     case "engine-well":
       return [before.retry?.after === "engine" ? { ...before, retry: undefined } : before, []];
     case "tick":
-      return [before.retry !== undefined && before.retry.at <= now ? { ...before, retry: undefined } : before, []];
+      return [isAhead(before.retry, now) ? before : { ...before, retry: undefined }, []];
   }
 }
 
@@ -165,7 +167,7 @@ function over(before: Standing, code: number | undefined, now: number): Standing
   const reason = code === undefined ? "it ended" : `it ended with exit code ${code}`;
   // What the engine does by itself is done twice only if it has not been by then.
   const at = now + crashDelay(crashes) + (goal.engineRestarts ? ENGINE_GRACE_MS : 0);
-  return { ...after, crashes, retry: { at, after: "crash", reason } };
+  return { ...after, crashes, retry: { at, since: now, after: "crash", reason } };
 }
 
 function ended(
@@ -191,7 +193,7 @@ function ended(
   if (result.is === "cancelled" || job.isCancelled) return after;
   const { reason, isEngine } = result;
   const failures = before.failures + 1;
-  const retry: Retry = { at: now + failureDelay(failures), after: isEngine ? "engine" : "failure", reason };
+  const retry: Retry = { at: now + failureDelay(failures), since: now, after: isEngine ? "engine" : "failure", reason };
   // A run by hand is tried again by hand.
   const isOnce = isStart && before.goal.is === "kept" && before.goal.execType === "onDemand";
   if (isOnce) return { ...after, isAsked: false, isRestarting: false, lastFailure: reason };
@@ -201,11 +203,11 @@ function ended(
 /** When what could not be tidied, or what the engine is still to start, is looked at again. */
 function afterTidying({ failures, retry }: Standing, found: Found | undefined, now: number): Retry | undefined {
   if (found?.is === "restarting") {
-    return { at: now + ENGINE_GRACE_MS, after: "crash", reason: retry?.reason ?? "it ended" };
+    return { at: now + ENGINE_GRACE_MS, since: now, after: "crash", reason: retry?.reason ?? "it ended" };
   }
   if (found?.isUntidy !== true) return undefined;
   const reason = "something is left of what ran before";
-  return { at: now + failureDelay(Math.max(failures, 1)), after: "failure", reason };
+  return { at: now + failureDelay(Math.max(failures, 1)), since: now, after: "failure", reason };
 }
 
 /** What follows from where it stands. */
@@ -216,7 +218,7 @@ function settle(standing: Standing, now: number): readonly [Standing, readonly E
     if (job.isCancelled || isServed(job, standing)) return [standing, []];
     return [{ ...standing, job: { ...job, isCancelled: true } }, [{ do: "cancel", number: job.number }]];
   }
-  if (retry !== undefined && retry.at > now) {
+  if (isAhead(retry, now)) {
     // Whoever shall stop does not wait for what was to be tried.
     if (retry.after !== "crash" || wish === "run") return [standing, []];
     return settle({ ...standing, retry: undefined }, now);
@@ -237,8 +239,7 @@ function settle(standing: Standing, now: number): readonly [Standing, readonly E
       }
       // Whoever waited in vain for the engine asks what has become of it.
       if (found?.is === "restarting" && found.hash === goal.hash) return begin(standing, "tidy");
-      const isHeld = goal.heldUntil !== undefined && goal.heldUntil > now;
-      return isHeld || isLost || goal.obstacle !== undefined ? [standing, []] : begin(standing, "start");
+      return isHeld(goal, now) || isLost || goal.obstacle !== undefined ? [standing, []] : begin(standing, "start");
     }
   }
 }

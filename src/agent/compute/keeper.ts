@@ -1,13 +1,14 @@
-import { InputError, InternalError, toError } from "../../errors.ts";
+import { InputError, toError } from "../../errors.ts";
 import type { EngineCache, EngineChange } from "../../host/engine/cache.ts";
 import type { ContainerSummary, Engine, EngineInfo } from "../../host/engine/engine.ts";
 import { untilAborted } from "../../lib/until-aborted.ts";
 import { isParked, isWanting, standsAt, type Found, type Job } from "./standing.ts";
-import { halt, launch, ownOf, removeAll, tidy, type LaunchingOptions } from "./launching.ts";
+import { halt, ownOf, removeAll, tidy, type LaunchingOptions } from "./launching.ts";
 import { CONTAINER_LABEL, foundOf, sortContainers } from "./own-containers.ts";
-import { ensureImage, type PullingOptions } from "./pulling.ts";
+import type { PullingOptions } from "./pulling.ts";
 import type { Seen, WorkView } from "./seen.ts";
 import { Slots } from "./slots.ts";
+import { startWork } from "./starting.ts";
 import type { Wanted } from "./wanted.ts";
 import { Worker } from "./worker.ts";
 
@@ -236,7 +237,11 @@ export class Keeper {
         return;
       }
       if (change.kind === "listed") this.#sync();
-      for (const worker of this.#workers.values()) worker.take({ is: "engine-well" });
+      for (const worker of this.#workers.values()) {
+        // Another engine may be able to do what the one before could not.
+        if (change.kind === "standing") worker.refusal = undefined;
+        worker.take({ is: "engine-well" });
+      }
       this.#tell();
     } catch (error) {
       this.#options.onRefused(error);
@@ -267,15 +272,20 @@ export class Keeper {
   /** Brings everything in line with a full list. */
   #sync(): void {
     if (this.#opened === undefined) return;
-    const { ledger, clock } = this.#options;
+    const { ledger, clock, onRefused } = this.#options;
     const sorted = sortContainers(this.#opened.cache.containers.values(), ledger, clock.now());
     this.#hasList = true;
     this.#foreign = sorted.foreign;
-    for (const { nonce, definition } of sorted.missing) {
-      if (this.#workers.get(definition)?.standing.job === undefined) ledger.dropContainer(nonce);
-    }
-    for (const own of sorted.own.values()) {
-      for (const { row, container } of own) ledger.putContainer({ ...row, engineId: container.id });
+    try {
+      for (const { nonce, definition } of sorted.missing) {
+        if (this.#workers.get(definition)?.standing.job === undefined) ledger.dropContainer(nonce);
+      }
+      for (const own of sorted.own.values()) {
+        for (const { row, container } of own) ledger.putContainer({ ...row, engineId: container.id });
+      }
+    } catch (error) {
+      // What there is counts, whether it can be put on record or not.
+      onRefused(error);
     }
     for (const id of new Set([...ledger.definitions.keys(), ...sorted.own.keys(), ...this.#workers.keys()])) {
       const found = foundOf(sorted.own.get(id) ?? []);
@@ -299,58 +309,11 @@ export class Keeper {
       case "tidy":
         return tidy(launching, id, signal);
       case "remove":
-        return removeAll(launching, id, stopSeconds, signal);
+        return removeAll(launching, { id, stopSeconds, isGone: () => worker.standing.goal.is === "gone" }, signal);
       case "start":
       case "restart":
-        return this.#start(worker, job, launching, signal);
+        return startWork({ launching, pulling: this.#pulling(launching) }, worker, job, signal);
     }
-  }
-
-  async #start(worker: Worker, job: Job, launching: LaunchingOptions, signal: AbortSignal): Promise<void> {
-    const { wanted, attachment, id, standing } = worker;
-    if (wanted?.blueprint === undefined) throw new InternalError("internal", `${id} has no blueprint`);
-    const { blueprint, spec } = wanted;
-    const { ledger, clock, log, credential, space } = this.#options;
-    const { engine } = launching;
-    const isCutShort = [...ledger.containers.values()].some(
-      (row) => row.definition === id && row.hash === blueprint.hash && row.replaces !== undefined,
-    );
-    const root = this.#info?.rootDirectory;
-    const pulling: PullingOptions = {
-      engine,
-      ledger,
-      clock,
-      log,
-      credential,
-      slots: this.#pulls,
-      space: () => (root === undefined ? undefined : space(root)),
-    };
-    const imageId = await ensureImage(
-      pulling,
-      {
-        image: blueprint.image,
-        isLocalEnough: job.isCrash || job.kind === "restart" || isCutShort,
-        onPulling: () => worker.take({ is: "phase", number: job.number, phase: "pulling" }),
-        onProgress: (progress) => attachment?.onPull?.(progress),
-      },
-      signal,
-    );
-    signal.throwIfAborted();
-    worker.take({ is: "phase", number: job.number, phase: "creating" });
-    const isRestart = job.kind === "restart" && standing.found?.hash === blueprint.hash;
-    await launch(
-      launching,
-      {
-        id,
-        blueprint,
-        imageId,
-        isRestart,
-        isFresh: spec.execType !== "service",
-        stopSeconds: spec.stopTimeSeconds,
-        ...(attachment === undefined ? {} : { onAttached: attachment.onOutput }),
-      },
-      signal,
-    );
   }
 
   #launching(): LaunchingOptions {
@@ -367,6 +330,13 @@ export class Keeper {
       slots: this.#starts,
       ensureNetwork: (signal) => ensureNetwork(engine, signal),
     };
+  }
+
+  #pulling({ engine, ledger, clock, log }: LaunchingOptions): PullingOptions {
+    const { credential, space } = this.#options;
+    const root = this.#info?.rootDirectory;
+    const room = (): ReturnType<PullingOptions["space"]> => (root === undefined ? undefined : space(root));
+    return { engine, ledger, clock, log, credential, slots: this.#pulls, space: room };
   }
 
   #moved(worker: Worker): void {

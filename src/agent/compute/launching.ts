@@ -30,6 +30,8 @@ export interface LaunchRequest {
   readonly isFresh: boolean;
   readonly isRestart: boolean;
   readonly stopSeconds: number;
+  /** It could not be started, and what ran before it runs again. */
+  readonly onFellBack: (error: unknown) => void;
   /** Takes what it says from its first byte on. */
   readonly onAttached?: (output: AsyncIterable<OutputFrame>) => void;
 }
@@ -58,34 +60,51 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
   // Of two that an earlier attempt left, the successor names the one that ran before it.
   const running = own.find((one) => one !== usable && isUp(one));
   const former = running ?? own.find(({ row }) => row.nonce === usable?.row.replaces);
-  await slots.run(signal, async () => {
+  const chosen = await slots.run(signal, async () => {
     await options.ensureNetwork(signal);
-    const chosen = usable?.container.id ?? (await create(options, request, former?.row, signal));
-    const ending = own.filter((one) => one !== usable || isRestart);
-    await stopAll(options, ending, stopSeconds, signal);
+    return usable?.container.id ?? create(options, request, former?.row, signal);
+  });
+  const ending = own.filter((one) => one !== usable || isRestart);
+  // Whoever takes a day to end keeps nobody else from starting.
+  await stopAll(options, ending, stopSeconds, signal);
+  await slots.run(signal, async () => {
     try {
-      if (request.onAttached !== undefined) request.onAttached(await engine.attach(chosen, signal));
-      await engine.startContainer(chosen, signal);
+      await start(options, chosen, request.onAttached, signal);
     } catch (error) {
-      await fallBack(options, chosen, usable === undefined, former, signal);
+      const isBack = await fallBack(options, chosen, usable === undefined, former, signal);
+      if (isBack) request.onFellBack(error);
       throw error;
     }
-    await clearAway(
-      options,
-      own.filter(({ container }) => container.id !== chosen),
-      signal,
-    );
-    const detail = await giveName(options, id, chosen, signal).catch((error: unknown) => {
-      // It runs; what is left to do is done by tidying.
-      log.warn({ container: id, err: toError(error) }, "the container has not got its name yet");
-      return engine.inspectContainer(chosen, signal);
-    });
-    if (detail !== undefined && stateOf(detail) === "running") {
-      await options
-        .afterStart(detail, blueprint, signal)
-        .catch((error: unknown) => log.warn({ container: id, err: toError(error) }, "not all limits were set"));
-    }
   });
+  await clearAway(
+    options,
+    own.filter(({ container }) => container.id !== chosen),
+    signal,
+  );
+  const detail = await giveName(options, id, chosen, signal).catch((error: unknown) => {
+    // It runs; what is left to do is done by tidying.
+    log.warn({ container: id, err: toError(error) }, "the container has not got its name yet");
+    return engine.inspectContainer(chosen, signal);
+  });
+  if (detail !== undefined && stateOf(detail) === "running") {
+    await options
+      .afterStart(detail, blueprint, signal)
+      .catch((error: unknown) => log.warn({ container: id, err: toError(error) }, "not all limits were set"));
+  }
+}
+
+/** Has what ran before running again where a replacement was cut short that is not wanted any more, or cannot be finished now. */
+export async function revive(options: LaunchingOptions, id: string, signal: AbortSignal): Promise<void> {
+  const own = await ownOf(options, id, signal);
+  if (own.some(isUp)) return;
+  const former = own.find(({ row: { nonce } }) => own.some(({ row }) => row.replaces === nonce));
+  if (former === undefined) return;
+  try {
+    await options.engine.startContainer(former.container.id, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    options.log.warn({ container: id, err: toError(error) }, "what ran before could not be started again");
+  }
 }
 
 /** Clears away what a replacement that was cut short left beside the container that runs. */
@@ -109,17 +128,16 @@ export async function halt(
   await stopAll(options, await ownOf(options, id, signal), stopSeconds, signal);
 }
 
-/** Ends and removes everything of a definition, and forgets it. */
+/** Ends and removes everything of a definition, and forgets it unless somebody has come to want it again. */
 export async function removeAll(
   options: LaunchingOptions,
-  id: string,
-  stopSeconds: number,
+  { id, stopSeconds, isGone }: { readonly id: string; readonly stopSeconds: number; readonly isGone: () => boolean },
   signal: AbortSignal,
 ): Promise<void> {
   const own = await ownOf(options, id, signal);
   await stopAll(options, own, stopSeconds, signal);
   await clearAway(options, own, signal);
-  options.ledger.dropDefinition(id);
+  if (isGone()) options.ledger.dropDefinition(id);
 }
 
 /** What the engine has of a definition now, with what the ledger knows of it brought up to date. */
@@ -131,6 +149,23 @@ export async function ownOf(options: LaunchingOptions, id: string, signal: Abort
   const own = sorted.own.get(id) ?? [];
   for (const { row, container } of own) ledger.putContainer({ ...row, engineId: container.id });
   return own;
+}
+
+/** What listens to one that does not start is let go. */
+async function start(
+  { engine }: LaunchingOptions,
+  chosen: string,
+  onAttached: LaunchRequest["onAttached"],
+  signal: AbortSignal,
+): Promise<void> {
+  const listening = new AbortController();
+  try {
+    if (onAttached !== undefined) onAttached(await engine.attach(chosen, AbortSignal.any([signal, listening.signal])));
+    await engine.startContainer(chosen, signal);
+  } catch (error) {
+    listening.abort(error);
+    throw error;
+  }
 }
 
 async function create(
@@ -163,27 +198,30 @@ async function create(
   }
 }
 
-/** Has what ran before running again, since its successor cannot be started. */
+/** Has what ran before running again, since its successor cannot be started; says whether it does. */
 async function fallBack(
   options: LaunchingOptions,
   successor: string,
   isNew: boolean,
   former: Own | undefined,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<boolean> {
   const { engine, ledger, log } = options;
   // Whoever wants it stopped wants this one stopped too.
-  if (signal.aborted) return;
+  if (signal.aborted) return false;
   const enough = AbortSignal.any([signal, AbortSignal.timeout(CLEAN_UP_MS)]);
+  let isBack = false;
   try {
     if (former !== undefined) await engine.startContainer(former.container.id, enough);
-    if (!isNew && former === undefined) return;
+    isBack = former !== undefined;
+    if (!isNew && former === undefined) return isBack;
     await engine.removeContainer(successor, { force: true }, enough);
     const row = [...ledger.containers.values()].find(({ engineId }) => engineId === successor);
     if (row !== undefined) ledger.dropContainer(row.nonce);
   } catch (error) {
     log.warn({ container: former?.row.definition, err: toError(error) }, "what ran before could not be started again");
   }
+  return isBack;
 }
 
 async function stopAll(

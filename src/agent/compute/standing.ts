@@ -51,6 +51,8 @@ export interface Job {
 /** Why and until when nothing is tried. */
 export interface Retry {
   readonly at: number;
+  /** When it was decided upon: earlier than that it can only be after the clock was set back. */
+  readonly since: number;
   readonly after: "failure" | "crash" | "engine";
   readonly reason: string;
 }
@@ -105,12 +107,27 @@ export function beginning(found: Found | undefined, byHand: string | undefined):
   };
 }
 
+/** How long a new service without any extended part waits for the rest of its definition, at most. */
+export const HOLD_MS = 75_000;
+
+/** Whether a retry is still waited for. A clock that was set back makes no wait longer than it was meant. */
+export function isAhead(retry: Retry | undefined, now: number): retry is Retry {
+  return retry !== undefined && retry.at > now && retry.since <= now;
+}
+
+/** Whether it is too early to begin with what a goal wants. */
+export function isHeld(goal: Goal, now: number): boolean {
+  if (goal.is !== "kept" || goal.heldUntil === undefined) return false;
+  return goal.heldUntil > now && goal.heldUntil <= now + HOLD_MS;
+}
+
 /** When it must be looked at again although nothing happens. */
 export function wakeAt({ goal, job, retry }: Standing, now: number): number | undefined {
   if (job !== undefined) return undefined;
-  const held = goal.is === "kept" ? goal.heldUntil : undefined;
-  const times = [retry?.at, held].filter((time) => time !== undefined && time > now);
-  return times.length === 0 ? undefined : Math.min(...times.flatMap((time) => time ?? []));
+  const held = isHeld(goal, now) && goal.is === "kept" ? goal.heldUntil : undefined;
+  const times = [isAhead(retry, now) ? retry.at : undefined, held];
+  const known = times.flatMap((time) => time ?? []);
+  return known.length === 0 ? undefined : Math.min(...known);
 }
 
 /** Where it stands, for people and the wire: what runs is running, whatever is tried besides. */
@@ -125,7 +142,7 @@ export function standsAt(standing: Standing, now: number): { readonly state: Wor
   }
   if (job !== undefined) return { state: job.phase === "creating" ? "creating" : "pulling", ...because };
   if (found?.is === "restarting") return { state: "backoff", ...because };
-  if (retry !== undefined && retry.at > now) return { state: "backoff", ...because };
+  if (isAhead(retry, now)) return { state: "backoff", ...because };
   const isWaiting = goal.is === "kept" && wishOf(standing) === "run" && why !== undefined;
   return { state: isWaiting ? "waiting" : "idle", ...because };
 }
@@ -167,12 +184,12 @@ export function wishOf(standing: Standing): Wish {
 
 function reasonOf(standing: Standing, now: number): string | undefined {
   const { goal, found, retry, isLost, lastFailure } = standing;
-  if (retry !== undefined && retry.at > now) return retry.reason;
+  if (isAhead(retry, now)) return retry.reason;
   if (lastFailure !== undefined) return lastFailure;
   if (goal.is !== "kept" || wishOf(standing) !== "run") return undefined;
   if (found?.is === "running" && found.hash === goal.hash) return undefined;
   if (goal.obstacle !== undefined) return goal.obstacle;
-  if (goal.heldUntil !== undefined && goal.heldUntil > now) return "its definition may be half written";
+  if (isHeld(goal, now)) return "its definition may be half written";
   return isLost ? "the container was removed by somebody else" : undefined;
 }
 

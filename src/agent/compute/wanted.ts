@@ -26,6 +26,8 @@ export interface Blueprint {
   readonly bodyOf: (nonce: string) => CreateBody;
   readonly update: UpdateBody;
   readonly memoryHighBytes: number;
+  /** What of the definition is served otherwise than it is written. */
+  readonly warnings: readonly string[];
   /** On the container network; kept for the definition. */
   readonly address: string | undefined;
   /** Why it must not be started as the machine is now. */

@@ -53,6 +53,8 @@ export class Worker {
   #takeBackRun = (): void => undefined;
   #timetable: { readonly text: string; readonly of: Timetable } | undefined;
   attachment: Attachment | undefined;
+  /** A successor that could not be started when what runs was stopped for it: not tried again as long as nothing has changed. */
+  refusal: { readonly hash: string; readonly imageId: string; readonly reason: string } | undefined;
   /** How often the kernel killed a process of it for want of memory. */
   oomKills = 0;
 
@@ -81,6 +83,7 @@ export class Worker {
   /** What is wanted from now on. */
   want(wanted: Wanted): void {
     this.#wanted = wanted;
+    this.refusal = undefined;
     this.take({ is: "wanted", goal: wanted.goal });
     void this.#plan();
   }
@@ -101,6 +104,7 @@ export class Worker {
     if (this.#ending.signal.aborted) return;
     const { clock, onChange } = this.#options;
     const now = clock.now();
+    if (event.is === "asked") this.refusal = undefined;
     const [standing, effects] = decide(this.#standing, event, now);
     this.#standing = standing;
     for (const effect of effects) this.#carryOut(effect);
@@ -243,12 +247,19 @@ export class Worker {
     if (next === undefined || this.#ending.signal.aborted) return;
     this.#takeBackRun = clock.after(Math.min(Math.max(next - clock.now(), 0), MAX_WAIT_MS), () => {
       const now = clock.now();
-      if (now < next) return this.#armRun(of, next);
+      if (now < next) return this.#runLater(of, next, now);
       const after = of.next(now);
       this.#note({ nextRun: after, lastRun: now });
       this.#armRun(of, after);
       this.take({ is: "due" });
     });
+  }
+
+  /** The wait was too long for one timer, or the clock was set back. */
+  #runLater(of: Timetable, planned: number, now: number): void {
+    const next = of.resume(planned, now);
+    if (next !== planned) this.#note({ nextRun: next });
+    this.#armRun(of, next);
   }
 
   #note(change: Parameters<Ledger["changeDefinition"]>[1]): void {

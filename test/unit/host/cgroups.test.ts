@@ -103,12 +103,19 @@ describe("limits of all containers", () => {
   test("make the group with its controllers where there is none, and say which file is missing", async () => {
     const { groups, read } = machine("cgroupfs");
     // No kernel here fills the new directory.
-    await expect(groups.setLimits({ cpuMax: 100 }, DISK, signal)).rejects.toMatchObject({
-      code: "unsupported",
-      message: expect.stringMatching(/cpu\.max to 100000 100000/) as unknown,
-    });
+    expect(await groups.setLimits({ cpuMax: 100 }, DISK, signal)).toEqual([
+      expect.stringMatching(/^cpu\.max is not limited: .*cpu\.max to 100000 100000/),
+    ]);
     expect(read(`${CGROUP}/cgroup.subtree_control`)).toMatch(/^\+/);
     expect(groups.limits(DISK)).toEqual({});
+  });
+
+  test("are set as far as there are controllers for them", async () => {
+    const group = `${CGROUP}/holdfast-containers`;
+    const { groups } = machine("cgroupfs", { [`${group}/cpu.max`]: "max 100000\n", [`${group}/memory.max`]: "max\n" });
+    const warnings = await groups.setLimits({ cpuMax: 50, memMaxBytes: 8192, ioRbps: 5 }, DISK, signal);
+    expect(warnings).toEqual([expect.stringContaining("io.max is not limited")]);
+    expect(groups.limits(DISK)).toEqual({ cpuMax: 50, memMaxBytes: 8192 });
   });
 
   test("are properties of a slice under systemd, which is started for them", async () => {

@@ -3,6 +3,7 @@ import type { ExecActual, ExecStep } from "./plan.ts";
 /** A step for people: which container, what becomes of it, and whether it stops for it. Pure. */
 export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
   if ("detail" in step) return step.detail;
+  if ("limits" in step) return "limits all containers together";
   if ("volumes" in step) {
     if (step.kind === "create volume") return `volume ${step.subject}: makes its directory`;
     return step.kind === "check volumes"
@@ -10,7 +11,7 @@ export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
       : `volume ${step.subject}: goes into quarantine for a day`;
   }
   if (!("wanted" in step)) {
-    if (step.kind === "suspend") return `${step.name}: stops while the node is inactive`;
+    if (step.kind === "suspend") return `${step.name}: stops, and nothing of it is taken away`;
     return `${step.name}: stops and removes the container; its volumes stay`;
   }
   const { spec, blueprint } = step.wanted;

@@ -1,10 +1,11 @@
 import { isDeepStrictEqual } from "node:util";
 import type { ContainerSpec, ExecConfig, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
-import { isWanting, standsAt, type Goal } from "../../compute/standing.ts";
+import { HOLD_MS, isWanting, standsAt, type Goal } from "../../compute/standing.ts";
 import type { Seen, WorkView } from "../../compute/seen.ts";
 import type { Blueprint, Wanted } from "../../compute/wanted.ts";
 import type { Issue, Step } from "../../reconcile/section.ts";
 import { allotAddresses, isHostOf, type AddressPlan } from "./addresses.ts";
+import { capsNotices, planCaps, type CapsSeen, type CapsStep } from "./caps.ts";
 import { compileContainer, restartPolicyOf, type Compiled, type Placement } from "./compile.ts";
 import { compileExposure, placeObstacle, type ExposureSeen, type ExposureTarget, type Placed } from "./exposure.ts";
 import { NOTHING_EXPOSED, planExposure, type ExposureStep } from "./exposure-plan.ts";
@@ -13,6 +14,8 @@ export interface ExecDesired {
   readonly config: ExecConfig;
   /** Definitions that cannot be read; what there is of them stays as it is. */
   readonly unreadable: ReadonlySet<string>;
+  /** Definitions that cannot be read either, and say that nothing of them shall run. */
+  readonly disabled: ReadonlySet<string>;
 }
 
 /** Volumes as far as they are known. */
@@ -37,12 +40,14 @@ export interface ExecActual {
   readonly volumes: VolumesSeen;
   /** Why a definition must not be started as the machine is now. */
   readonly check: (spec: ContainerSpec) => Promise<string | undefined>;
+  /** The limits of all containers together; left out, nobody sees to them. */
+  readonly caps?: CapsSeen | undefined;
   /** How containers are reached; left out, nobody sees to that. */
   readonly exposure?: ExposureSeen;
 }
 
 /** What is done to the container of one definition, of which `subject` is the id, to volumes, all of which go together, or beside them. */
-export type ExecStep = ExposureStep | ContainerStep;
+export type ExecStep = ExposureStep | CapsStep | ContainerStep;
 
 type ContainerStep = Step &
   (
@@ -58,8 +63,6 @@ type ContainerStep = Step &
       }
   );
 
-/** How long a new service without any extended part waits for the rest of its definition. */
-export const HOLD_MS = 75_000;
 const MAX_ISSUES = 1000;
 
 /** The steps from what there is to what is desired. Pure. */
@@ -67,6 +70,8 @@ export function planExec(desired: ExecDesired, actual: ExecActual): readonly Exe
   const { exposure } = actual;
   const target = exposureOf(desired, actual);
   return [
+    // No container starts before all of them are held back.
+    ...planCaps(desired.config.limits, actual.caps),
     // Where a container sends is settled before it starts.
     ...(exposure === undefined || target === undefined ? [] : planExposure(target, exposure)),
     ...containerSteps(desired, actual),
@@ -84,11 +89,11 @@ const NETWORK_STEP: ExecStep = {
 /** How containers are to be reached; undefined while that cannot be known, and everything stays as it is. Pure. */
 function exposureOf(desired: ExecDesired, actual: ExecActual): ExposureTarget | undefined {
   const { seen, isActive, placement, exposure } = actual;
+  const left = leftOf(desired, seen);
   if (exposure === undefined) return undefined;
   if (!isActive || isEmpty(desired, actual)) return NOTHING_EXPOSED;
   if (seen.engine.state !== "well" || placement === undefined) return undefined;
-  if (desired.unreadable.size === 0 && !desired.config.containers.some(isExposed)) return NOTHING_EXPOSED;
-  const left = [...desired.unreadable].flatMap((id) => seen.works.get(id) ?? []);
+  if (left.length === 0 && !desired.config.containers.some(isExposed)) return NOTHING_EXPOSED;
   if (left.some(({ wanted }) => wanted === undefined)) return undefined;
   const wanted = [...wantedOf(desired, actual), ...left.flatMap((work) => work.wanted ?? [])];
   return compileExposure(
@@ -104,6 +109,13 @@ function isExposed({ portMappings, interfaces, virtualNetworks, vrf }: Container
 
 function isEmpty({ config, unreadable }: ExecDesired, { seen }: ExecActual): boolean {
   return config.containers.length === 0 && unreadable.size === 0 && seen.works.size === 0;
+}
+
+/** Those of which nobody can say what is wanted: as far as they are there they stay as they are. */
+function leftOf({ config, unreadable, disabled }: ExecDesired, { works }: Seen): readonly WorkView[] {
+  const ids = new Set(config.containers.map(({ id }) => id));
+  const isLeft = (id: string): boolean => unreadable.has(id) || (config.isPartial === true && !disabled.has(id));
+  return [...works.values()].filter(({ id, standing }) => !ids.has(id) && standing.goal.is !== "gone" && isLeft(id));
 }
 
 /** A service that is to run is reached also while it restarts; anything else while it runs. */
@@ -124,16 +136,14 @@ function containerSteps(desired: ExecDesired, actual: ExecActual): readonly Exec
   if (seen.engine.state !== "well") return [];
   if (!isActive) return [...seen.works.values()].flatMap(suspension);
   if (placement === undefined) return [];
-  const ids = new Set(desired.config.containers.map(({ id }) => id));
+  const kept = new Set([...desired.config.containers, ...leftOf(desired, seen)].map(({ id }) => id));
   const removals = [...seen.works.values()]
-    .filter(({ id, standing }) => !ids.has(id) && !desired.unreadable.has(id) && standing.goal.is !== "gone")
-    .map(({ id, row }): ExecStep => ({
-      kind: "remove",
-      subject: id,
-      guarded: false,
-      removes: true,
-      name: row?.name ?? id,
-    }));
+    .filter(({ id, standing }) => !kept.has(id) && standing.goal.is !== "gone")
+    .flatMap((work): readonly ExecStep[] => {
+      const { id, row } = work;
+      if (desired.disabled.has(id)) return suspension(work);
+      return [{ kind: "remove", subject: id, guarded: false, removes: true, name: row?.name ?? id }];
+    });
   return [
     ...removals,
     ...volumeSteps(desired, actual),
@@ -160,6 +170,20 @@ export function waitingExec(desired: ExecDesired, actual: ExecActual): readonly 
   const works = [...seen.works.values()].flatMap((work) => waitOf(work, paths.get(work.id), seen.now));
   const exposed = exposureOf(desired, actual)?.waits ?? [];
   return [...volumes, ...works, ...exposed].slice(0, MAX_ISSUES);
+}
+
+/** What is served otherwise than it is written, as this machine is. Pure. */
+export function noticesExec({ config }: ExecDesired, { seen, caps }: ExecActual): readonly Issue[] {
+  const warnings = [...seen.works.values()].flatMap(({ wanted }): readonly Issue[] => {
+    if (wanted === undefined) return [];
+    const { path, name } = wanted.spec;
+    return (wanted.blueprint?.warnings ?? []).map((warning) => ({
+      path,
+      code: "adjusted",
+      message: `${path}: ${name}: ${warning}`.slice(0, 1024),
+    }));
+  });
+  return [...capsNotices(config.limits, caps), ...warnings].slice(0, MAX_ISSUES);
 }
 
 /** What is wanted of each definition, in their order. Pure. */
@@ -203,12 +227,17 @@ function oneWanted(
 }
 
 /** Volumes are made before what mounts them, and put away when neither a definition nor a container has them. */
-function volumeSteps({ config }: ExecDesired, { seen, volumes: { kept, isSettled } }: ExecActual): readonly ExecStep[] {
+function volumeSteps(desired: ExecDesired, { seen, volumes: { kept, isSettled } }: ExecActual): readonly ExecStep[] {
+  const { config, unreadable, disabled } = desired;
   const { volumes } = config;
   const specs = [...config.containers, ...[...seen.works.values()].flatMap(({ wanted }) => wanted?.spec ?? [])];
-  const used = new Set(
-    specs.flatMap(({ mounts }) => mounts.flatMap(({ kind, source }) => (kind === "volume" ? [source] : []))),
-  );
+  // What a definition mounts that cannot be read, nobody knows.
+  const isWhole = config.isPartial !== true && unreadable.size + disabled.size === 0;
+  const used = new Set([
+    ...specs.flatMap(({ mounts }) => mounts.flatMap(({ kind, source }) => (kind === "volume" ? [source] : []))),
+    ...(config.leftVolumes ?? []),
+    ...(isWhole ? [] : kept),
+  ]);
   const step = (kind: "create volume" | "put volume away" | "check volumes", subject: string): ExecStep => ({
     kind,
     subject,
@@ -251,13 +280,14 @@ function blueprintOf(
   placement: Omit<Placement, "nonce">,
   check: ExecActual["check"],
 ): Blueprint {
-  const { hash, limitsHash, image, update, memoryHighBytes } = compiled;
+  const { hash, limitsHash, image, update, memoryHighBytes, warnings } = compiled;
   return {
     hash,
     limitsHash,
     image: { ...image, repository: spec.image.repository },
     update,
     memoryHighBytes,
+    warnings,
     address: spec.ip ?? placement.address,
     bodyOf: (nonce) => {
       const made = compileContainer(spec, { ...placement, nonce });
@@ -273,7 +303,8 @@ function heldOf(spec: ContainerSpec, { seen, version }: ExecActual, view: WorkVi
   const row = view?.row;
   if (row === undefined) return seen.now + HOLD_MS;
   const until = row.firstSeen + HOLD_MS;
-  return row.firstVersion === version && until > seen.now ? until : undefined;
+  const isEarly = until > seen.now && row.firstSeen <= seen.now;
+  return row.firstVersion === version && isEarly ? until : undefined;
 }
 
 function stepOf(wanted: Wanted, view: WorkView | undefined): readonly ExecStep[] {

@@ -1,6 +1,6 @@
-import { HostError, InternalError } from "../../../errors.ts";
+import { HostError, InternalError, toError } from "../../../errors.ts";
 import { readExec } from "../../../protocol/sections/read-exec.ts";
-import type { VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import type { ResourceLimits, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
 import { isObject } from "../../../protocol/sections/forms.ts";
 import { standsAt } from "../../compute/standing.ts";
 import { WIRE_STATES } from "../../compute/compute.ts";
@@ -9,7 +9,7 @@ import type { Seen } from "../../compute/seen.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { describeExecStep } from "./describe.ts";
 import type { ExposureStep } from "./exposure-plan.ts";
-import { planExec, waitingExec, type ExecActual, type ExecDesired, type ExecStep } from "./plan.ts";
+import { noticesExec, planExec, waitingExec, type ExecActual, type ExecDesired, type ExecStep } from "./plan.ts";
 
 export interface ExecOptions {
   readonly keeper: Pick<Keeper, "isUsed" | "look" | "want" | "update" | "suspend" | "drop" | "settled" | "workers">;
@@ -25,6 +25,8 @@ export interface ExecOptions {
     used: ReadonlySet<string>,
     signal: AbortSignal,
   ) => Promise<void>;
+  /** Limits all containers together; what is not given is lifted. */
+  readonly limit?: (limits: ResourceLimits, signal: AbortSignal) => Promise<void>;
   /** Carries out a step of how containers are reached. */
   readonly expose?: (step: ExposureStep, signal: AbortSignal) => Promise<void>;
   readonly unsupported: () => string | undefined;
@@ -33,28 +35,51 @@ export interface ExecOptions {
 const DEADLINE_MS = 60_000;
 /** How long a pass waits for what ends by itself; what takes longer goes on without it. */
 const SETTLE_MS = 25_000;
+/** What an engine gets for limits that are changed. */
+const UPDATE_MS = 15_000;
 /** Above what it takes to find out that an engine hangs. */
 const LOOK_MS = 10_000;
 
 /** `exec`: the containers of this node, each by its definition. */
 export function execSection(options: ExecOptions): Section<ExecDesired, ExecActual, ExecStep> {
-  const { keeper, surroundings, settleVolumes, unsupported, expose } = options;
+  const { keeper, surroundings, settleVolumes, unsupported, expose, limit } = options;
 
+  /** What fails for one holds up no other; of several failures the first one is told. */
   async function applyAll(steps: readonly ExecStep[], signal: AbortSignal): Promise<void> {
-    for (const step of steps) if ("detail" in step) await expose?.(step, signal);
+    const failures: unknown[] = [];
+    const attempt = async (work: () => Promise<void> | undefined): Promise<void> => {
+      signal.throwIfAborted();
+      try {
+        await work();
+      } catch (error) {
+        signal.throwIfAborted();
+        failures.push(error);
+      }
+    };
+    for (const step of steps) if ("limits" in step) await attempt(() => limit?.(step.limits, signal));
+    for (const step of steps) if ("detail" in step) await attempt(() => expose?.(step, signal));
     // One look after them sees to all volumes.
     const volumes = steps.find((step) => "volumes" in step);
-    if (volumes !== undefined) await settleVolumes(volumes.volumes, volumes.used, signal);
-    for (const step of steps) if (!("volumes" in step) && !("detail" in step)) await hand(step, signal);
+    if (volumes !== undefined) await attempt(() => settleVolumes(volumes.volumes, volumes.used, signal));
+    const containers = steps.flatMap((step) =>
+      "volumes" in step || "detail" in step || "limits" in step ? [] : [step],
+    );
+    // Whoever is to stop does not wait for what is asked of the engine here and now.
+    for (const step of containers) if (step.kind !== "update") await attempt(() => hand(step, signal));
+    const within = AbortSignal.any([signal, AbortSignal.timeout(UPDATE_MS)]);
+    await Promise.all(
+      containers.flatMap((step) => (step.kind === "update" ? [attempt(() => hand(step, within))] : [])),
+    );
     await keeper.settled(
       steps.map(({ subject }) => subject),
       SETTLE_MS,
       signal,
     );
+    if (failures.length > 0) throw toError(failures[0]);
   }
 
   async function hand(
-    step: Exclude<ExecStep, { volumes: unknown } | { detail: string }>,
+    step: Exclude<ExecStep, { volumes: unknown } | { detail: string } | { limits: unknown }>,
     signal: AbortSignal,
   ): Promise<void> {
     switch (step.kind) {
@@ -77,8 +102,10 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     parse(raw) {
       const { config, rejected, notices, isUnusable = false } = readExec(raw);
       const read = new Set(config.containers.map(({ id }) => id));
-      const unreadable = new Set(idsOf(raw).filter((id) => !read.has(id)));
-      return { desired: { config, unreadable }, rejected, notices, isUnusable };
+      const unread = identifiedOf(raw).filter(({ id }) => !read.has(id));
+      const disabled = new Set(unread.flatMap(({ id, isDisabled }) => (isDisabled ? [id] : [])));
+      const unreadable = new Set(unread.flatMap(({ id }) => (disabled.has(id) ? [] : [id])));
+      return { desired: { config, unreadable, disabled }, rejected, notices, isUnusable };
     },
     async observe(signal, desired) {
       const isWanted = desired !== undefined && desired.config.containers.length + desired.config.volumes.length > 0;
@@ -91,6 +118,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     apply: (step, signal) => applyAll([step], signal),
     applyAll,
     waits: waitingExec,
+    notices: noticesExec,
     report: ({ seen }) => reportOf(seen),
   };
 
@@ -125,9 +153,11 @@ function reportOf({ engine, works, foreign, now }: Seen): Readonly<Record<string
   };
 }
 
-/** The ids that the section names, whatever else is wrong with it. */
-function idsOf(raw: unknown): readonly string[] {
+/** The definitions that the section names by an id, whatever else is wrong with them. */
+function identifiedOf(raw: unknown): readonly { readonly id: string; readonly isDisabled: boolean }[] {
   const list = isObject(raw) ? raw["commands"] : undefined;
   if (!Array.isArray(list)) return [];
-  return list.flatMap((item: unknown) => (isObject(item) && typeof item["id"] === "string" ? [item["id"]] : []));
+  return list.flatMap((item: unknown) =>
+    isObject(item) && typeof item["id"] === "string" ? [{ id: item["id"], isDisabled: item["enabled"] === false }] : [],
+  );
 }

@@ -330,3 +330,28 @@ test("whatever happens in whatever order: one thing at a time, nothing starts th
     { numRuns: 2000 },
   );
 });
+
+describe("a clock that is set back", () => {
+  const t = Date.UTC(2026, 5, 1);
+  const back = t - 7_200_000;
+
+  test("has what is waited for tried at once, and not two hours later", () => {
+    const { standing } = run(
+      beginning(undefined, undefined),
+      [{ is: "wanted", goal: service() }, t],
+      [{ is: "ended", number: 1, result: { is: "failed", reason: "no", isEngine: false }, found: undefined }, t],
+    );
+    expect(wakeAt(standing, t)).toBe(t + 5000);
+    expect(run(standing, [{ is: "tick" }, t + 4000]).effects).toEqual([]);
+    const after = run(standing, [{ is: "tick" }, back + 5000]);
+    expect(after.effects.map((effect) => effect.do)).toEqual(["begin"]);
+  });
+
+  test("holds a definition that may be half written no longer than it was meant", () => {
+    const goal = service({ heldUntil: t + 75_000 });
+    const { standing, effects } = run(beginning(undefined, undefined), [{ is: "wanted", goal }, t]);
+    expect(effects).toEqual([]);
+    expect(wakeAt(standing, t)).toBe(t + 75_000);
+    expect(run(standing, [{ is: "tick" }, back + 75_000]).effects.map((effect) => effect.do)).toEqual(["begin"]);
+  });
+});

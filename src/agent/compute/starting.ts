@@ -1,0 +1,69 @@
+import { HostError, InternalError, toError } from "../../errors.ts";
+import { launch, revive, type LaunchingOptions } from "./launching.ts";
+import { ensureImage, type PullingOptions } from "./pulling.ts";
+import type { Job } from "./standing.ts";
+import type { Worker } from "./worker.ts";
+
+export interface StartingOptions {
+  readonly launching: LaunchingOptions;
+  readonly pulling: PullingOptions;
+}
+
+/**
+ * Has what is wanted of a definition running, its image first. What runs is stopped for one and the same successor once: if that cannot be
+ * started then, it is tried again when something has changed.
+ */
+export async function startWork(
+  { launching, pulling }: StartingOptions,
+  worker: Worker,
+  job: Job,
+  signal: AbortSignal,
+): Promise<void> {
+  const { wanted, attachment, id, standing } = worker;
+  if (wanted?.blueprint === undefined) throw new InternalError("internal", `${id} has no blueprint`);
+  const { blueprint, spec } = wanted;
+  const cutShort = [...launching.ledger.containers.values()].filter(
+    (row) => row.definition === id && row.replaces !== undefined,
+  );
+  const isCutShort = cutShort.some(({ hash }) => hash === blueprint.hash);
+  const bringBack = async (): Promise<void> => {
+    if (cutShort.length > 0 && spec.execType === "service") await revive(launching, id, signal);
+  };
+  // What ran before waits no longer for a successor that nobody wants any more.
+  if (!isCutShort) await bringBack();
+  const request = {
+    image: blueprint.image,
+    isLocalEnough: job.isCrash || job.kind === "restart" || isCutShort,
+    onPulling: () => worker.take({ is: "phase", number: job.number, phase: "pulling" }),
+    onProgress: attachment?.onPull ?? (() => undefined),
+  };
+  const imageId = await ensureImage(pulling, request, signal).catch(async (error: unknown) => {
+    await bringBack();
+    throw error;
+  });
+  signal.throwIfAborted();
+  const { refusal } = worker;
+  const isRunning = standing.found?.is === "running";
+  if (isRunning && refusal?.hash === blueprint.hash && refusal.imageId === imageId) {
+    throw new HostError("not-started", refusal.reason);
+  }
+  worker.take({ is: "phase", number: job.number, phase: "creating" });
+  await launch(
+    launching,
+    {
+      id,
+      blueprint,
+      imageId,
+      isRestart: job.kind === "restart" && standing.found?.hash === blueprint.hash,
+      isFresh: spec.execType !== "service",
+      stopSeconds: spec.stopTimeSeconds,
+      onFellBack(error) {
+        // An engine that is not well says nothing of the container.
+        if (error instanceof HostError && error.code === "engine-unwell") return;
+        worker.refusal = { hash: blueprint.hash, imageId, reason: toError(error).message };
+      },
+      ...(attachment === undefined ? {} : { onAttached: attachment.onOutput }),
+    },
+    signal,
+  );
+}

@@ -1,0 +1,169 @@
+import { describe, expect, test } from "vitest";
+import { HostError } from "../../../../src/errors.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { idOf, itemOf, modelStage } from "../../../support/model-stage.ts";
+import { waitFor } from "../../../support/wait-for.ts";
+
+const other = { variables: [{ name: "A", value: "2" }] };
+const third = { variables: [{ name: "A", value: "3" }] };
+const count = (calls: readonly string[], name: string): number => calls.filter((call) => call === name).length;
+
+describe("one bad container", () => {
+  test("whose limits the engine refuses holds up no other", async () => {
+    const { model, stage, running } = modelStage();
+    await stage.pass({ commands: [itemOf(1), itemOf(2)] });
+    const refusal = new HostError("engine-refused", "below what is in use");
+    Object.assign(model.engine, { updateContainer: () => Promise.reject(refusal) });
+    const limited = itemOf(1, { limits: { memMax: 100 } });
+    await expect(stage.pass({ commands: [limited, itemOf(2)] })).resolves.toBeDefined();
+    await expect(stage.pass({ commands: [limited, itemOf(2, { enabled: false })] })).rejects.toThrow("in use");
+    await waitFor("the second is stopped", () => !running().includes(idOf(2)));
+    expect(running()).toEqual([idOf(1)]);
+  });
+
+  test("that the ledger cannot take holds up none that is to stop", async () => {
+    const { stage, running } = modelStage();
+    await stage.pass({ commands: [itemOf(2)] });
+    const put = stage.ledger.putDefinition.bind(stage.ledger);
+    stage.ledger.putDefinition = (row) => {
+      if (row.id === idOf(1)) throw new Error("database or disk is full");
+      put(row);
+    };
+    const pass = stage.pass({ commands: [itemOf(1), itemOf(2, { enabled: false })] });
+    await expect(pass).rejects.toThrow("disk is full");
+    await waitFor("the second is stopped", () => running().length === 0);
+  });
+
+  test("that does not want to end keeps no other from starting, however many there are of it", async () => {
+    const { stage, running, hold } = modelStage();
+    const numbers = [1, 2, 3, 4, 5, 6];
+    await stage.pass({ commands: numbers.map((n) => itemOf(n)) });
+    const free = hold("stop");
+    const pass = stage.pass({ commands: [...numbers.map((n) => itemOf(n, other)), itemOf(9)] });
+    await waitFor("the new one runs", () => running().includes(idOf(9)));
+    free();
+    await pass;
+    expect(running()).toEqual([...numbers.map(idOf), idOf(9)]);
+  });
+});
+
+test("one that comes back while it is being removed is remembered", async () => {
+  const { model, stage, running, hold } = modelStage();
+  await stage.pass({ commands: [itemOf(1)] });
+  const free = hold("stop");
+  const wanted = stage.keeper.workers.get(idOf(1))?.wanted;
+  if (wanted === undefined) throw new Error("not wanted");
+  stage.keeper.drop(idOf(1));
+  await waitFor("it is being stopped", () => model.calls.includes("stop"));
+  stage.keeper.want(wanted);
+  free();
+  const isDone = () => stage.keeper.workers.get(idOf(1))?.standing.job === undefined && running().includes(idOf(1));
+  await waitFor("it runs again", isDone);
+  expect(stage.ledger.definitions.get(idOf(1))?.address).toBe(wanted.blueprint?.address);
+  expect(stage.ledger.containers.size).toBe(1);
+});
+
+test.each([0, -86_400_000])("a clock that is set by %i ms does not put off a recurring run", async (step) => {
+  const clock = new FakeClock();
+  const { model, stage } = modelStage({ clock });
+  await stage.pass({ commands: [itemOf(1, { execType: "recurring", schedule: "rate(10 minutes)" })] });
+  await waitFor("it is planned", () => stage.ledger.definitions.get(idOf(1))?.nextRun !== undefined);
+  clock.setWall(clock.now() + step);
+  for (let minute = 0; minute < 25; minute += 1) {
+    await clock.advance(60_000);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await waitFor("a run", () => model.calls.includes("create"));
+  expect(stage.ledger.definitions.get(idOf(1))?.nextRun).toBeLessThanOrEqual(clock.now() + 600_000);
+});
+
+describe("a successor that cannot be started", () => {
+  function refusing() {
+    const clock = new FakeClock();
+    const opened = modelStage({ clock });
+    let isRefusing = false;
+    opened.model.before = (call) => {
+      // What ran before may start again: its successor is refused by turns.
+      if (call === "stop") isRefusing = true;
+      if (call !== "start" || !isRefusing) return Promise.resolve();
+      isRefusing = false;
+      return Promise.reject(new HostError("engine-refused", "no such program"));
+    };
+    const retries = async (times: number): Promise<void> => {
+      for (let time = 0; time < times; time += 1) {
+        const jobs = opened.stage.keeper.workers.get(idOf(1))?.standing.jobs ?? 0;
+        await clock.advance(600_000);
+        await waitFor("another try", () => {
+          const standing = opened.stage.keeper.workers.get(idOf(1))?.standing;
+          return standing !== undefined && standing.jobs > jobs && standing.job === undefined;
+        });
+      }
+    };
+    return { ...opened, retries };
+  }
+
+  test("interrupts what runs once", async () => {
+    const { model, stage, running, retries } = refusing();
+    await stage.pass({ commands: [itemOf(1)] });
+    await stage.pass({ commands: [itemOf(1, other)] });
+    expect(count(model.calls, "stop")).toBe(1);
+    await retries(3);
+    expect(count(model.calls, "stop")).toBe(1);
+    expect(running()).toEqual([idOf(1)]);
+    const { waits } = await stage.look({ commands: [itemOf(1, other)] });
+    expect(waits.map(({ message }) => message)).toEqual([expect.stringContaining("no such program")]);
+  });
+
+  test("is tried again with another image, another definition and by hand", async () => {
+    const { model, stage, retries } = refusing();
+    await stage.pass({ commands: [itemOf(1)] });
+    await stage.pass({ commands: [itemOf(1, other)] });
+    model.registry.set("team/app:1", "sha256:2");
+    await retries(2);
+    expect(count(model.calls, "stop")).toBe(2);
+    await stage.pass({ commands: [itemOf(1, third)] });
+    expect(count(model.calls, "stop")).toBe(3);
+    const worker = stage.keeper.workers.get(idOf(1));
+    worker?.take({ is: "asked", to: "start" });
+    await waitFor("a try by hand", () => count(model.calls, "stop") === 4);
+    await waitFor("it is over", () => worker?.standing.job === undefined);
+  });
+});
+
+describe("a replacement that was cut short between the end of one and the start of the other", () => {
+  async function cutShort() {
+    const { model, stage, killIn } = modelStage();
+    await stage.pass({ commands: [itemOf(1)] });
+    const [former] = model.containers.keys();
+    const left = await killIn("start", () => stage.pass({ commands: [itemOf(1, other)] }));
+    expect([...model.containers.values()].map(({ state }) => state)).toEqual(["exited", "created"]);
+    return { former, ...modelStage({ left }) };
+  }
+
+  test("has the former back where a third definition's image cannot be had", async () => {
+    const { model, stage, former, running } = await cutShort();
+    await stage.pass({ commands: [itemOf(1, { image: { repository: "team/app", tag: "9" } })] });
+    expect(running()).toEqual([idOf(1)]);
+    expect(model.containers.get(former ?? "")?.state).toBe("running");
+    await stage.pass({ commands: [itemOf(1, third)] });
+    await waitFor("the third runs alone", () => model.containers.size === 1);
+    expect(model.containers.has(former ?? "")).toBe(false);
+    expect(running()).toEqual([idOf(1)]);
+    expect(model.mostAtOnce).toBe(1);
+  });
+
+  test("is finished where the second is still wanted", async () => {
+    const { model, stage, former, running } = await cutShort();
+    await stage.pass({ commands: [itemOf(1, other)] });
+    await waitFor("the second runs alone", () => model.containers.size === 1);
+    expect(model.containers.has(former ?? "")).toBe(false);
+    expect(running()).toEqual([idOf(1)]);
+    expect(count(model.calls, "create")).toBe(2);
+  });
+
+  test("leaves the former stopped where nothing of it is to run", async () => {
+    const { stage, running } = await cutShort();
+    await stage.pass({ commands: [itemOf(1, { ...third, enabled: false })] });
+    expect(running()).toEqual([]);
+  });
+});

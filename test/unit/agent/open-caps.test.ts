@@ -1,0 +1,66 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import { openCaps } from "../../../src/agent/open-caps.ts";
+import { capsNotices, planCaps } from "../../../src/agent/sections/exec/caps.ts";
+import { controlGroups } from "../../../src/host/cgroups.ts";
+import type { EngineInfo } from "../../../src/host/engine/engine.ts";
+import { fakeTools } from "../../support/fake-tools.ts";
+import { machineRoot } from "../../support/machine-root.ts";
+
+const INFO: EngineInfo = {
+  cpus: 2,
+  memoryBytes: 4e9,
+  architecture: "x86_64",
+  cgroupDriver: "cgroupfs",
+  cgroupVersion: 2,
+  rootDirectory: "/var/lib/docker",
+  storageDriver: "overlay2",
+};
+const GROUP = "/sys/fs/cgroup/holdfast-containers";
+const signal = new AbortController().signal;
+
+function caps(files: Readonly<Record<string, string>>, isKnown = true) {
+  const { root, reader } = machineRoot(files);
+  const { exec } = fakeTools({});
+  const groups = controlGroups("cgroupfs", { reader, exec, root });
+  const opened = openCaps({ reader, groups: () => (isKnown ? groups : undefined), info: () => INFO });
+  return {
+    opened,
+    write: (path: string, text: string): void => {
+      mkdirSync(dirname(join(root, path)), { recursive: true });
+      writeFileSync(join(root, path), text);
+    },
+  };
+}
+
+test("limits are set, kept against a change by hand, and lifted", async () => {
+  const { opened, write } = caps({
+    "/sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
+    [`${GROUP}/cpu.max`]: "max 100000\n",
+    [`${GROUP}/memory.max`]: "max\n",
+    [`${GROUP}/memory.high`]: "max\n",
+  });
+  const steps = (limits: object) => planCaps(limits, opened.look(INFO)).length;
+  const wanted = { cpuMax: 150, memMaxBytes: 1 << 20 };
+  expect(opened.look(undefined)).toBeUndefined();
+  expect([steps({}), steps(wanted)]).toEqual([0, 1]);
+  await opened.apply(wanted, signal);
+  expect(steps(wanted)).toBe(0);
+  write(`${GROUP}/cpu.max`, "max 100000\n");
+  expect(steps(wanted)).toBe(1);
+  await opened.apply(wanted, signal);
+  expect([steps(wanted), steps({})]).toEqual([0, 1]);
+  await opened.apply({}, signal);
+  expect(steps({})).toBe(0);
+});
+
+test.each([true, false])("a machine that cannot limit them says so once (groups known: %s)", async (isKnown) => {
+  const { opened } = caps({}, isKnown);
+  const wanted = { cpuMax: 150 };
+  expect(planCaps(wanted, opened.look(INFO))).toHaveLength(1);
+  await opened.apply(wanted, signal);
+  expect(planCaps(wanted, opened.look(INFO))).toEqual([]);
+  expect(capsNotices(wanted, opened.look(INFO))).toHaveLength(1);
+  expect(planCaps({}, opened.look(INFO))).toEqual([]);
+});
