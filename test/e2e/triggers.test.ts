@@ -40,12 +40,12 @@ test("trigger events through the HTTP API: waited for, streamed, refused", async
   const config = { services: { version: 2, items: { s: service } } };
   const idle = { total: 0 };
   const steps = [{ kind: "offer", detail: "web at tcp 127.0.0.1:9" }];
-  const planned = { sections: [idle, idle, { section: "services", steps }, idle] };
+  const planned = { sections: [idle, idle, { section: "services", steps }, idle, idle] };
   for (const body of [config, { config }, { uid, name: "edge", cluster: "c.example", config }]) {
     expect(await run("plan", body)).toMatchObject({ status: 200, body: planned });
   }
   for (const body of [undefined, {}, { config: {} }]) {
-    expect(await run("plan", body)).toMatchObject({ status: 200, body: { sections: [idle, idle, idle, idle] } });
+    expect(await run("plan", body)).toMatchObject({ status: 200, body: { sections: [idle, idle, idle, idle, idle] } });
   }
   for (const [event, body, field] of [
     ["plan", { document: config }, "document"],

@@ -11,7 +11,9 @@ cat >/dev/null
 
 # What runs for this engine names its exec root: dockerd, containerd, and a shim for each container.
 programs() { echo "$ENGINE_DIR/x/" | grep -lF -f - /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3; }
-groups() { find /sys/fs/cgroup -depth -type d -path "*/$ENGINE_CGROUP*" 2>/dev/null; }
+# Containers that were made with another parent group have groups named for them.
+names() { echo "/$ENGINE_CGROUP"; ls "$ENGINE_DIR/d/containers" 2>/dev/null | sed 's|^|/|'; }
+groups() { find /sys/fs/cgroup -depth -type d 2>/dev/null | grep -F -- "$(names)"; }
 contained() { groups | while read -r group; do cat "$group/cgroup.procs"; done 2>/dev/null; }
 end() { for pid in $1; do kill -9 "$pid"; done 2>/dev/null; }
 

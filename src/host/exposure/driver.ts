@@ -1,7 +1,7 @@
 import { HostError } from "../../errors.ts";
 import type { Conntrack, FlowFilter } from "../conntrack.ts";
 import { Firewall } from "../network/firewall.ts";
-import { readTable } from "../network/table-dump.ts";
+import { readTable, type ReadTable } from "../network/table-dump.ts";
 import type { FirewallState } from "../network/state.ts";
 import { refusal, type ToolRunner } from "../network/tool.ts";
 import type { ExposureRecord } from "./record.ts";
@@ -73,13 +73,16 @@ export interface ExposureDriverOptions {
   readonly tools: ToolRunner;
   readonly record: ExposureRecord;
   readonly conntrack: Pick<Conntrack, "remove">;
+  /** By default from the kernel itself. */
+  readonly readTable?: ReadTable;
 }
 
 const NO_ROUTING: RoutingState = { rules: [], routes: [], links: [] };
 
 /** Drives nft(8), iptables(8) and ip(8) for containers. */
-export function exposureDriver({ tools, record, conntrack }: ExposureDriverOptions): ExposureDriver {
-  const firewall = new Firewall(tools, record, readTable, EXPOSURE_TABLE);
+export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
+  const { tools, record, conntrack } = options;
+  const firewall = new Firewall(tools, record, options.readTable ?? readTable, EXPOSURE_TABLE);
   const chain = new UserChain(tools);
   const routing = new ContainerRouting(tools);
   let tried: { readonly unusable: string | undefined } | undefined;

@@ -25,6 +25,7 @@ function driverOver(answer: (line: string) => Partial<ExecResult> | undefined = 
   const driver = exposureDriver({
     record,
     conntrack: { remove: () => Promise.resolve(0) },
+    readTable: () => undefined,
     tools: {
       run(file, args, _, input = "") {
         const line = [file, ...args].join(" ");
@@ -72,6 +73,7 @@ describe("looking", () => {
     const driver = exposureDriver({
       record: new ExposureRecord(hostFiles(), hostReader(), tempDir()),
       conntrack: { remove: () => Promise.resolve(0) },
+      readTable: () => undefined,
       tools: {
         run() {
           asked += 1;

@@ -166,6 +166,10 @@ describe("the README", () => {
     for (const one of methods) {
       const { status } = await bench.call(one, filled(path.replace("*", "any")));
       expect([404, 405], `${one} ${path}`).toContain(status);
+      // Below a path that ends in a star nothing is served, whatever its name.
+      if (!path.endsWith("*")) continue;
+      const below = routes.filter(({ method: served, path: at }) => served === one && at.startsWith(path.slice(0, -1)));
+      expect(below.map(label)).toEqual([]);
     }
   });
 });
