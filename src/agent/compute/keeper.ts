@@ -35,7 +35,7 @@ interface Opened {
 
 const MAX_PULLS = 3;
 const MAX_STARTS = 4;
-const FIRST_LIST_MS = 5000;
+const FIRST_LIST_MS = 3000;
 const LOOK_GAP_MS = 1000;
 
 /** Keeps containers as they are wanted: one worker each, over one engine. */

@@ -34,7 +34,7 @@ export interface ExecOptions {
 
 const DEADLINE_MS = 60_000;
 /** How long a pass waits for what ends by itself; what takes longer goes on without it. */
-const SETTLE_MS = 25_000;
+const SETTLE_MS = 3000;
 /** What an engine gets for limits that are changed. */
 const UPDATE_MS = 15_000;
 /** Above what it takes to find out that an engine hangs. */
