@@ -40,6 +40,7 @@ import { checkBinds } from "./sections/exec/policy.ts";
 import { protectedPaths } from "./sections/exec/protected-paths.ts";
 import { parsedSections, type ParsedSections } from "./parsed-sections.ts";
 import type { AgentSettings } from "./settings.ts";
+import { effectiveOf } from "./effective-config.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { AgentState } from "./state.ts";
 
@@ -110,11 +111,9 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     ...options,
     log,
     network,
-    subnet,
     stateDir: settings.stateDir,
     engine: () => keeper.engine,
     record: options.networkRecord,
-    vrfs: () => networkOf(parsed, config(), documents.current)?.vrfs.map(({ name }) => name) ?? [],
   });
   const volumes = openVolumes({ ...options, log, ledger, owner, engine: () => keeper.engine });
   const groups = groupsOf(options);
@@ -177,8 +176,11 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     signal: AbortSignal,
   ): Promise<Omit<ExecActual, "seen">> {
     const { info } = seen;
-    const exposed = await exposure.look(desired, signal);
-    const range = subnet();
+    // A document that is only tried out says itself what network it wants.
+    const tried = of === documents.current ? config() : effectiveOf(of).config;
+    const range = bridgeOf(parsed, tried, of);
+    const vrfs = networkOf(parsed, tried, of)?.vrfs.map(({ name }) => name) ?? [];
+    const exposed = await exposure.look(desired, { subnet: range, vrfs }, signal);
     const gateway = firstAddress(range) ?? "";
     const resolver = resolverAddress(range) ?? "";
     const body = of.node?.body;
