@@ -208,7 +208,9 @@ export class Applying {
   async #planOf(desired: Desired, config: Config | undefined, signal: AbortSignal): Promise<PlanReport> {
     const merged = effectiveOf(desired, config);
     const { documents, sectionsOf } = this.#options;
-    const others = desired === documents.current ? undefined : sectionsOf?.(desired);
+    const tried = withConfig(desired, config);
+    // One section may look at what another is to be.
+    const others = tried === documents.current ? undefined : sectionsOf?.(tried);
     const isActive = desired.node?.body.state !== "INACTIVE";
     const sections = await this.engine.preview(merged.config, isActive, signal, others);
     const known = new Set(this.engine.names);
@@ -321,4 +323,10 @@ function answerOf(standing: Standing): SectionAnswer {
     notices: lines(notices.slice(0, MAX_ISSUES)),
     steps: standing.steps,
   };
+}
+
+function withConfig(desired: Desired, config: Config | undefined): Desired {
+  const { node } = desired;
+  if (node === undefined || config === undefined) return desired;
+  return { ...desired, node: { ...node, body: { ...node.body, config } } };
 }

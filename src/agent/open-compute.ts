@@ -29,6 +29,8 @@ import { Ledger } from "./compute/ledger.ts";
 import { OWNER_LABEL } from "./compute/own-containers.ts";
 import { openCaps } from "./open-caps.ts";
 import { openExposure } from "./open-exposure.ts";
+import { isUp } from "./compute/standing.ts";
+import type { Worker } from "./compute/worker.ts";
 import { openVolumes } from "./open-volumes.ts";
 import { addressesByLink, type SectionDeps } from "./list-sections.ts";
 import { firstAddress, resolverAddress } from "./sections/exec/addresses.ts";
@@ -38,6 +40,7 @@ import { checkBinds } from "./sections/exec/policy.ts";
 import { protectedPaths } from "./sections/exec/protected-paths.ts";
 import { parsedSections, type ParsedSections } from "./parsed-sections.ts";
 import type { AgentSettings } from "./settings.ts";
+import { effectiveOf } from "./effective-config.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { AgentState } from "./state.ts";
 
@@ -108,13 +111,11 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     ...options,
     log,
     network,
-    subnet,
     stateDir: settings.stateDir,
     engine: () => keeper.engine,
     record: options.networkRecord,
-    vrfs: () => networkOf(parsed, config(), documents.current)?.vrfs.map(({ name }) => name) ?? [],
   });
-  const volumes = openVolumes({ ...options, ledger, owner, engine: () => keeper.engine });
+  const volumes = openVolumes({ ...options, log, ledger, owner, engine: () => keeper.engine });
   const groups = groupsOf(options);
   const caps = openCaps({ reader, groups, info: () => keeper.info });
   const keeper: Keeper = new Keeper({
@@ -147,6 +148,12 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     },
   });
   const cleaner = new ImageCleaner({ keeper, ledger, clock, log, space: (path) => reader.space(path) });
+  keeper.onChange(() => {
+    // What uses a volume is known when all that ever was made has been looked for.
+    const isKnown =
+      keeper.engineStanding.state === "well" && [...ledger.definitions.keys()].every((id) => keeper.workers.has(id));
+    if (isKnown) volumes.release((name) => [...keeper.workers.values()].some((worker) => holds(worker, name)));
+  });
   const hashKey = keyOf(files, settings.stateDir);
 
   const compute = computeFacade({
@@ -169,8 +176,11 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     signal: AbortSignal,
   ): Promise<Omit<ExecActual, "seen">> {
     const { info } = seen;
-    const exposed = await exposure.look(desired, signal);
-    const range = subnet();
+    // A document that is only tried out says itself what network it wants.
+    const tried = of === documents.current ? config() : effectiveOf(of).config;
+    const range = bridgeOf(parsed, tried, of);
+    const vrfs = networkOf(parsed, tried, of)?.vrfs.map(({ name }) => name) ?? [];
+    const exposed = await exposure.look(desired, { subnet: range, vrfs }, signal);
     const gateway = firstAddress(range) ?? "";
     const resolver = resolverAddress(range) ?? "";
     const body = of.node?.body;
@@ -235,6 +245,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     },
     async close() {
       cleaner.close();
+      volumes.close();
       await keeper.close();
     },
   };
@@ -264,6 +275,12 @@ function networkOf(parsed: ParsedSections, config: Config, { node }: Desired): N
   if (node === undefined) return undefined;
   const { type, cluster } = node.body;
   return parsed.network(config.network, type, cluster !== undefined).config;
+}
+
+/** Whether a container has a volume open, is about to have it, or may: of one that runs and that nobody has defined yet, nothing is known. */
+function holds({ standing: { found, job }, wanted }: Worker, name: string): boolean {
+  if (job === undefined && !isUp(found)) return false;
+  return wanted?.spec.mounts.some(({ kind, source }) => kind === "volume" && source === name) ?? true;
 }
 
 /** One that somebody has taken away needs no stopping. */

@@ -25,17 +25,21 @@ export interface OpenExposureOptions {
   readonly stateDir: string;
   readonly onDamage?: OnDamage;
   readonly network: ContainerNetwork;
-  readonly subnet: () => string;
   /** The engine, opened if it was not. */
   readonly engine: () => Engine;
-  /** What the section `network` has noted, the tables of VRFs among it; and the VRFs that are wanted. */
+  /** What the section `network` has noted, the tables of VRFs among it. */
   readonly record: Pick<RecordStore, "load">;
-  readonly vrfs: () => readonly string[];
+}
+
+/** What documents say of the network: the range of the containers, and the VRFs that are wanted. */
+export interface NetworkWish {
+  readonly subnet: string;
+  readonly vrfs: readonly string[];
 }
 
 /** How containers of this node are reached. */
 export interface OpenedExposure {
-  look(desired: ExecDesired | undefined, signal: AbortSignal): Promise<ExposureSeen>;
+  look(desired: ExecDesired | undefined, wish: NetworkWish, signal: AbortSignal): Promise<ExposureSeen>;
   apply(step: ExposureStep, signal: AbortSignal): Promise<void>;
   /** Has the network of the containers; rejects when it cannot be had. */
   ensureNetwork(engine: Engine, signal: AbortSignal): Promise<void>;
@@ -43,15 +47,18 @@ export interface OpenedExposure {
 
 /** Builds it; nothing is read or run until a definition asks for it. */
 export function openExposure(options: OpenExposureOptions): OpenedExposure {
-  const { log, exec, files, reader, stateDir, onDamage, network, subnet, engine, vrfs } = options;
+  const { log, exec, files, reader, stateDir, onDamage, network, engine } = options;
   const record = new ExposureRecord(files, reader, stateDir, onDamage);
   const conntrack = hostConntrack({ exec, reader, record: () => Promise.resolve() });
   const driver = exposureDriver({ tools: toolRunner(exec), record, conntrack });
 
-  async function tables(): Promise<ReadonlyMap<string, number>> {
+  /** A link of another name, as engines other than Docker give it, is never missed. */
+  let hadBridge = false;
+
+  async function tables(vrfs: readonly string[]): Promise<ReadonlyMap<string, number>> {
     const noted = new Map(Object.entries((await options.record.load()).vrfs));
     return new Map(
-      vrfs().flatMap((name) => {
+      vrfs.flatMap((name) => {
         const table = noted.get(name);
         return table === undefined ? [] : [[name, table] as const];
       }),
@@ -70,24 +77,27 @@ export function openExposure(options: OpenExposureOptions): OpenedExposure {
   }
 
   return {
-    async look(desired, signal) {
+    async look(desired, { subnet, vrfs }, signal) {
       const containers = desired?.config.containers ?? [];
       const handsOver = containers.some(({ interfaces }) => interfaces.length > 0);
       const usesVrf = containers.some(({ vrf }) => vrf !== undefined);
       const ports = handsOver || containers.some(({ portMappings }) => portMappings.length > 0);
       const state = await driver.observe({ ports, routing: handsOver || usesVrf }, signal);
+      const hasBridge = state.hasNetwork && reader.fingerprint(`/sys/class/net/${CONTAINER_LINK}`) !== undefined;
+      hadBridge = state.hasNetwork && (hadBridge || hasBridge);
       let listeners: readonly Listener[] | undefined;
       let addresses: ExposureSeen["addresses"] | undefined;
       return {
         state,
         bridge: CONTAINER_LINK,
-        subnet: subnet(),
+        isBridgeGone: hadBridge && !hasBridge,
+        subnet,
         // A node without containers reads nothing.
         get addresses() {
           return (addresses ??= addressesByLink(reader));
         },
         listeners: () => (listeners ??= readListeners(reader)),
-        vrfs: usesVrf ? await tables() : new Map(),
+        vrfs: usesVrf ? await tables(vrfs) : new Map(),
       };
     },
     async apply(step, signal) {

@@ -1,5 +1,6 @@
 import { join } from "node:path";
-import { HostError } from "../errors.ts";
+import type { Logger } from "pino";
+import { HostError, InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { hostDirectories } from "../host/directories.ts";
 import { encryptedVolumes } from "../host/encrypted-volume.ts";
@@ -17,6 +18,7 @@ import type { VolumesSeen } from "./sections/exec/plan.ts";
 import type { AgentSettings } from "./settings.ts";
 
 export interface OpenVolumesOptions {
+  readonly log: Logger;
   readonly clock: Clock;
   readonly exec: Exec;
   readonly files: Files;
@@ -36,15 +38,21 @@ export interface OpenedVolumes {
   seen(): VolumesSeen;
   statuses(): readonly VolumeStatus[];
   settle(defined: readonly VolumeSpec[], used: ReadonlySet<string>, signal: AbortSignal): Promise<void>;
-  /** Has the volumes of a definition ready, or says why they are not. */
+  /**
+   * Has the volumes of a definition ready, or says what is to be waited for.
+   * @throws {HostError} `volume-locked` when there is no key and the definition does not ask to wait for one.
+   */
   obstacle(spec: ContainerSpec): Promise<string | undefined>;
+  /** Locks encrypted volumes that nothing uses; asked again whenever a container has ended. */
+  release(isUsed: (name: string) => boolean): void;
+  close(): void;
 }
 
 const UNLOCK_MS = 200_000;
 
 /** Builds it; nothing is read or made until a definition has a volume. */
 export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
-  const { clock, exec, files, reader, settings, ledger, owner, engine } = options;
+  const { log, clock, exec, files, reader, settings, ledger, owner, engine } = options;
   let keeper: VolumeKeeper | undefined;
   let last: readonly VolumeStatus[] | undefined;
   const opened = (): VolumeKeeper => {
@@ -58,10 +66,14 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
       files,
       directories,
       clock,
+      // The control plane has no request for a key: nobody gives one.
       askKey: () => Promise.resolve(undefined),
     });
     return keeper;
   };
+  /** Locked since the agent began, and not opened after that. */
+  const locked = new Set<string>();
+  const ending = new AbortController();
   const isDue = (): boolean => keeper?.nextDue !== undefined && keeper.nextDue <= clock.now();
   const troubles = () =>
     (last ?? []).flatMap(({ name, state, reason }) =>
@@ -70,7 +82,8 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
   return {
     lookup: (defined) => {
       const byName = new Map(defined.map((volume) => [volume.name, volume]));
-      const wrong = new Map(troubles().map(({ name, reason }) => [name, reason]));
+      // Whether there is a key now, only a start finds out.
+      const wrong = new Map(troubles().flatMap(({ name, reason }) => (isKeyless(last, name) ? [] : [[name, reason]])));
       return (name) => {
         const volume = byName.get(name);
         if (volume === undefined) return { missing: "is not defined" };
@@ -81,29 +94,54 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
     },
     seen: () => ({
       kept: new Set([...ledger.volumes.values()].flatMap((row) => (row.quarantinedAt === undefined ? [row.name] : []))),
-      isSettled: last !== undefined && !isDue() && troubles().every(({ name }) => isHopeless(last, name)),
+      isSettled:
+        last !== undefined &&
+        !isDue() &&
+        troubles().every(({ name }) => isHopeless(last, name) || isKeyless(last, name)),
       troubles: troubles(),
     }),
     statuses: () => last ?? [],
     async settle(defined, used, signal) {
       last = await opened().settle(defined, used, signal);
     },
-    async obstacle({ mounts }) {
+    async obstacle({ mounts, requireConnectivity }) {
       const names = mounts.flatMap(({ kind, source }) => (kind === "volume" ? [source] : []));
       const signal = AbortSignal.timeout(UNLOCK_MS);
       for (const name of names) {
         const volume = opened().lookup(name);
         if ("missing" in volume) return `volume ${name}: ${volume.missing}`;
         try {
-          if (volume.isEncrypted) await opened().unlock(name, signal);
+          if (!volume.isEncrypted) continue;
+          locked.delete(name);
+          await opened().unlock(name, signal);
         } catch (error) {
-          if (error instanceof HostError) return error.message;
-          throw error;
+          if (!(error instanceof HostError)) throw error;
+          if (error.code === "volume-locked" && !requireConnectivity) throw error;
+          return error.message;
         }
       }
       return undefined;
     },
+    release(isUsed) {
+      if (ledger.volumes.size === 0) return;
+      for (const name of opened().encrypted) {
+        if (locked.has(name) || isUsed(name)) continue;
+        locked.add(name);
+        opened()
+          .lock(name, ending.signal, () => isUsed(name))
+          .catch((error: unknown) => {
+            locked.delete(name);
+            log.warn({ volume: name, err: toError(error) }, "the volume was not locked");
+          });
+      }
+    },
+    close: () => ending.abort(new InputError("cancelled", "the agent is stopping")),
   };
+}
+
+/** Whether only its key is missing. */
+function isKeyless(statuses: readonly VolumeStatus[] | undefined, name: string): boolean {
+  return statuses?.find((status) => status.name === name)?.state === "missing";
 }
 
 /** Whether looking again does not help. */

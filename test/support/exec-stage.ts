@@ -24,10 +24,19 @@ export interface ExecStageOptions {
   readonly dir?: string;
   readonly keeper?: Partial<KeeperOptions>;
   readonly network?: boolean;
+  /** Why a definition must not be started as the machine is. */
+  readonly check?: () => Promise<string | undefined>;
 }
 
 /** The section `exec` with its keeper and its ledger, as an agent has them, without the agent. */
-export function execStage({ open, clock, dir, keeper: more = {}, network: hasNetwork = true }: ExecStageOptions) {
+export function execStage({
+  open,
+  clock,
+  dir,
+  keeper: more = {},
+  network: hasNetwork = true,
+  check,
+}: ExecStageOptions) {
   const own = dir ?? mkdtempSync(join(tmpdir(), "hf-exec-"));
   const database = openDatabase(join(own, "state.db"), { migrations: [computeMigration], exclusive: true });
   const ledger = new Ledger(database.sql);
@@ -71,7 +80,7 @@ export function execStage({ open, clock, dir, keeper: more = {}, network: hasNet
         version: String(version),
         addresses: { subnet: SUBNET, reserved: new Set(["172.31.0.1", "172.31.0.2"]) },
         volumes: { kept: new Set<string>(), isSettled: true, troubles: [] },
-        check: () => Promise.resolve(undefined),
+        check: check ?? (() => Promise.resolve(undefined)),
         placement:
           seen.info === undefined
             ? undefined

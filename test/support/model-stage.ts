@@ -25,17 +25,24 @@ export const itemOf = (n: number, more: object = {}) => ({
 export interface ModelStageOptions {
   readonly clock?: Clock;
   readonly keeper?: Partial<KeeperOptions>;
+  readonly check?: () => Promise<string | undefined>;
   /** What an agent left that was killed. */
   readonly left?: { readonly model: ModelEngine; readonly dir: string };
 }
 
 /** The stage of section and keeper on an engine in memory; closed with the test. */
-export function modelStage({ clock = systemClock(), keeper = {}, left }: ModelStageOptions = {}) {
+export function modelStage({ clock = systemClock(), keeper = {}, check, left }: ModelStageOptions = {}) {
   const model = left?.model ?? new ModelEngine();
   model.images.set("team/app:1", "sha256:1");
   model.registry.set("team/app:1", "sha256:1");
   const dir = left?.dir ?? mkdtempSync(join(tmpdir(), "hf-exec-"));
-  const stage = execStage({ open: () => ({ engine: model.engine, cache: model.cache }), clock, keeper, dir });
+  const stage = execStage({
+    open: () => ({ engine: model.engine, cache: model.cache }),
+    clock,
+    keeper,
+    dir,
+    ...(check === undefined ? {} : { check }),
+  });
   let isOpen = true;
   onTestFinished(async () => {
     model.before = () => Promise.resolve();

@@ -32,7 +32,8 @@ export type Event =
 export type JobResult =
   | { readonly is: "done" }
   | { readonly is: "cancelled" }
-  | { readonly is: "failed"; readonly reason: string; readonly isEngine: boolean };
+  /** For want of the engine, or of something of the machine that the definition needs. */
+  | { readonly is: "failed"; readonly reason: string; readonly isEngine: boolean; readonly isWaiting?: boolean };
 
 export type Effect =
   | { readonly do: "begin"; readonly job: Job }
@@ -191,9 +192,10 @@ function ended(
     return found?.is === "running" ? started : over({ ...started, crashes: before.crashes }, found?.exitCode, now);
   }
   if (result.is === "cancelled" || job.isCancelled) return after;
-  const { reason, isEngine } = result;
+  const { reason, isEngine, isWaiting = false } = result;
+  const cause = isWaiting ? "condition" : "failure";
   const failures = before.failures + 1;
-  const retry: Retry = { at: now + failureDelay(failures), since: now, after: isEngine ? "engine" : "failure", reason };
+  const retry: Retry = { at: now + failureDelay(failures), since: now, after: isEngine ? "engine" : cause, reason };
   // A run by hand is tried again by hand.
   const isOnce = isStart && before.goal.is === "kept" && before.goal.execType === "onDemand";
   if (isOnce) return { ...after, isAsked: false, isRestarting: false, lastFailure: reason };

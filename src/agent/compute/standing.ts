@@ -53,7 +53,7 @@ export interface Retry {
   readonly at: number;
   /** When it was decided upon: earlier than that it can only be after the clock was set back. */
   readonly since: number;
-  readonly after: "failure" | "crash" | "engine";
+  readonly after: "failure" | "condition" | "crash" | "engine";
   readonly reason: string;
 }
 
@@ -142,7 +142,7 @@ export function standsAt(standing: Standing, now: number): { readonly state: Wor
   }
   if (job !== undefined) return { state: job.phase === "creating" ? "creating" : "pulling", ...because };
   if (found?.is === "restarting") return { state: "backoff", ...because };
-  if (isAhead(retry, now)) return { state: "backoff", ...because };
+  if (isAhead(retry, now)) return { state: retry.after === "condition" ? "waiting" : "backoff", ...because };
   const isWaiting = goal.is === "kept" && wishOf(standing) === "run" && why !== undefined;
   return { state: isWaiting ? "waiting" : "idle", ...because };
 }

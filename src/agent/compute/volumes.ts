@@ -120,7 +120,7 @@ export class VolumeKeeper {
     signal.throwIfAborted();
     if (key === undefined) {
       this.#keyless.add(name);
-      throw new HostError("volume-locked", `volume ${name} waits for its key`);
+      throw new HostError("volume-locked", `volume ${name}: no key`);
     }
     await this.#inTurn(async () => {
       const volume = await this.#encrypted(name);
@@ -133,9 +133,10 @@ export class VolumeKeeper {
     });
   }
 
-  /** Locks an encrypted volume that nothing uses any more. @throws {HostError} as `EncryptedVolumes` does. */
-  lock(name: string, signal: AbortSignal): Promise<void> {
+  /** Locks an encrypted volume unless something uses it when its turn has come. @throws {HostError} as `EncryptedVolumes` does. */
+  lock(name: string, signal: AbortSignal, isUsed: () => boolean = () => false): Promise<void> {
     return this.#inTurn(async () => {
+      if (isUsed()) return;
       const volume = await this.#encrypted(name);
       if (volume !== undefined) await this.#parts.encrypted.close(volume, signal);
     });
@@ -209,7 +210,7 @@ export class VolumeKeeper {
     const isKeyless = shape.encrypted && this.#keyless.has(spec.name);
     return {
       status: isKeyless
-        ? statusOf(spec.name, "missing", true, directory, "waits for its key")
+        ? statusOf(spec.name, "missing", true, directory, "no key")
         : statusOf(spec.name, "ready", shape.encrypted, directory, note),
       volume: { engineName: this.engineName(spec.name), isEncrypted: shape.encrypted, directory },
     };
@@ -312,6 +313,11 @@ export class VolumeKeeper {
   #shapeOnRecord(name: string): VolumeShape | undefined {
     const record = this.#parts.records.volumes.get(name);
     return record === undefined || record.quarantinedAt !== undefined ? undefined : parseDetail(record.detail);
+  }
+
+  /** The names of those that are encrypted and on record. */
+  get encrypted(): readonly string[] {
+    return [...this.#parts.records.volumes.keys()].filter((name) => this.#shapeOnRecord(name)?.encrypted === true);
   }
 
   #make(parts: readonly string[]): Promise<void> {

@@ -182,7 +182,8 @@ export class Worker {
       if (ending.aborted) return;
       const { message } = toError(error);
       const isEngine = error instanceof HostError && error.code === "engine-unwell";
-      result = cancelled.aborted ? { is: "cancelled" } : { is: "failed", reason: message, isEngine };
+      const isWaiting = error instanceof HostError && error.code === "not-startable";
+      result = cancelled.aborted ? { is: "cancelled" } : { is: "failed", reason: message, isEngine, isWaiting };
       if (!cancelled.aborted)
         log.warn({ container: this.id, job: job.kind, err: toError(error) }, "container job failed");
     }

@@ -19,6 +19,8 @@ export interface ExposureSeen {
   readonly state: ExposureState;
   /** The bridge of the containers. */
   readonly bridge: string;
+  /** It was there, and somebody took it away. */
+  readonly isBridgeGone?: boolean;
   readonly subnet: string;
   /** This machine's IPv4 addresses by link. */
   readonly addresses: ReadonlyMap<string, readonly string[]>;

@@ -169,7 +169,16 @@ export function waitingExec(desired: ExecDesired, actual: ExecActual): readonly 
   });
   const works = [...seen.works.values()].flatMap((work) => waitOf(work, paths.get(work.id), seen.now));
   const exposed = exposureOf(desired, actual)?.waits ?? [];
-  return [...volumes, ...works, ...exposed].slice(0, MAX_ISSUES);
+  return [...bridgeWaits(actual), ...volumes, ...works, ...exposed].slice(0, MAX_ISSUES);
+}
+
+/** The engine makes the link of its network when it starts, and not before. */
+function bridgeWaits({ seen, isActive, exposure }: ExecActual): readonly Issue[] {
+  if (exposure?.isBridgeGone !== true || !isActive) return [];
+  if (![...seen.works.values()].some(({ standing: { found } }) => found !== undefined && found.is !== "stopped"))
+    return [];
+  const message = `exec: the link ${exposure.bridge} of the containers was taken away: they reach nothing until the engine is restarted`;
+  return [{ path: "exec", code: "link-gone", message }];
 }
 
 /** What is served otherwise than it is written, as this machine is. Pure. */

@@ -77,6 +77,26 @@ test.each([0, -86_400_000])("a clock that is set by %i ms does not put off a rec
   expect(stage.ledger.definitions.get(idOf(1))?.nextRun).toBeLessThanOrEqual(clock.now() + 600_000);
 });
 
+test("one that needs what is not there waits for it, and is started as soon as a try finds it", async () => {
+  const clock = new FakeClock();
+  let reason: string | undefined = "volume secret: no key";
+  const { stage, running } = modelStage({ clock, check: () => Promise.resolve(reason) });
+  await stage.pass({ commands: [itemOf(1)] });
+  const { waits } = await stage.look({ commands: [itemOf(1)] });
+  expect(waits).toMatchObject([{ code: "waiting", message: expect.stringContaining("no key") as unknown }]);
+  reason = undefined;
+  await clock.advance(5000);
+  await waitFor("it runs", () => running().length === 1);
+});
+
+test("one whose attempt fails is in back-off", async () => {
+  const failure = new HostError("volume-locked", "volume secret: no key");
+  const { stage } = modelStage({ check: () => Promise.reject(failure) });
+  await stage.pass({ commands: [itemOf(1)] });
+  const { waits } = await stage.look({ commands: [itemOf(1)] });
+  expect(waits).toMatchObject([{ code: "backoff", message: expect.stringContaining("no key") as unknown }]);
+});
+
 describe("a successor that cannot be started", () => {
   function refusing() {
     const clock = new FakeClock();

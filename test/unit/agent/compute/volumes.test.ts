@@ -327,11 +327,13 @@ describe("an encrypted volume", () => {
     expect(await settle([secret])).toMatchObject([{ state: "ready", path: at("volumes/.mounts/secret/content") }]);
     expect(keeper.lookup("secret")).toMatchObject({ isEncrypted: true });
     await expect(keeper.unlock("secret", never)).rejects.toMatchObject({ code: "volume-locked" });
-    expect(await settle([secret])).toMatchObject([{ state: "missing", reason: "waits for its key" }]);
+    expect(await settle([secret])).toMatchObject([{ state: "missing", reason: "no key" }]);
     keys.set("secret", "k1");
     await keeper.unlock("secret", never);
     expect(await settle([secret])).toMatchObject([{ state: "ready", reason: undefined }]);
     expect([...encrypted.opened]).toEqual(["holdfast-0f0e0d0c-secret"]);
+    await keeper.lock("secret", never, () => true);
+    expect(encrypted.opened.size).toBe(1);
     await keeper.lock("secret", never);
     expect(encrypted.opened.size).toBe(0);
     keys.set("secret", "k2");
