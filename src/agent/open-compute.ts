@@ -193,6 +193,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       exposure: exposed,
       caps: caps.look(info),
       check: (spec) => obstacleOf(spec, info),
+      forbidden: await forbiddenBinds(desired, info),
       placement:
         info === undefined || body === undefined
           ? undefined
@@ -217,15 +218,30 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     };
   }
 
+  function bindsOf({ mounts }: ContainerSpec, info: EngineInfo | undefined): ReturnType<typeof checkBinds> {
+    const engine = { socketPath: socketOf(settings, reader), rootDirectory: info?.rootDirectory };
+    const paths = protectedPaths(settings, engine);
+    return checkBinds(mounts, settings.containers, paths, (path) => hostDirectories().realpath(path));
+  }
+
+  /** By definition, why local policy forbids what it binds, as the links of the machine lead now. */
+  async function forbiddenBinds(
+    desired: ExecDesired | undefined,
+    info: EngineInfo | undefined,
+  ): Promise<ReadonlyMap<string, string>> {
+    const forbidden = new Map<string, string>();
+    if (info === undefined) return forbidden;
+    for (const spec of desired?.config.containers ?? []) {
+      if (!spec.mounts.some(({ kind }) => kind === "bind")) continue;
+      const verdict = await bindsOf(spec, info);
+      if (verdict.verdict === "refused") forbidden.set(spec.id, verdict.reason);
+    }
+    return forbidden;
+  }
+
   /** What only the machine can say against starting one. */
   async function obstacleOf(spec: ContainerSpec, info: EngineInfo | undefined): Promise<string | undefined> {
-    const paths = protectedPaths(settings, {
-      socketPath: socketOf(settings, reader),
-      rootDirectory: info?.rootDirectory,
-    });
-    const verdict = await checkBinds(spec.mounts, settings.containers, paths, (path) =>
-      hostDirectories().realpath(path),
-    );
+    const verdict = await bindsOf(spec, info);
     if (verdict.verdict !== "allowed") return verdict.reason;
     return volumes.obstacle(spec);
   }

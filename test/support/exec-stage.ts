@@ -26,6 +26,8 @@ export interface ExecStageOptions {
   readonly network?: boolean;
   /** Why a definition must not be started as the machine is. */
   readonly check?: () => Promise<string | undefined>;
+  /** Which definitions local policy forbids now, and why. */
+  readonly forbidden?: ReadonlyMap<string, string>;
 }
 
 /** The section `exec` with its keeper and its ledger, as an agent has them, without the agent. */
@@ -36,6 +38,7 @@ export function execStage({
   keeper: more = {},
   network: hasNetwork = true,
   check,
+  forbidden,
 }: ExecStageOptions) {
   const own = dir ?? mkdtempSync(join(tmpdir(), "hf-exec-"));
   const database = openDatabase(join(own, "state.db"), { migrations: [computeMigration], exclusive: true });
@@ -80,6 +83,7 @@ export function execStage({
         version: String(version),
         addresses: { subnet: SUBNET, reserved: new Set(["172.31.0.1", "172.31.0.2"]) },
         volumes: { kept: new Set<string>(), isSettled: true, troubles: [] },
+        ...(forbidden === undefined ? {} : { forbidden }),
         check: check ?? (() => Promise.resolve(undefined)),
         placement:
           seen.info === undefined

@@ -26,12 +26,13 @@ export interface ModelStageOptions {
   readonly clock?: Clock;
   readonly keeper?: Partial<KeeperOptions>;
   readonly check?: () => Promise<string | undefined>;
+  readonly forbidden?: ReadonlyMap<string, string>;
   /** What an agent left that was killed. */
   readonly left?: { readonly model: ModelEngine; readonly dir: string };
 }
 
 /** The stage of section and keeper on an engine in memory; closed with the test. */
-export function modelStage({ clock = systemClock(), keeper = {}, check, left }: ModelStageOptions = {}) {
+export function modelStage({ clock = systemClock(), keeper = {}, check, forbidden, left }: ModelStageOptions = {}) {
   const model = left?.model ?? new ModelEngine();
   model.images.set("team/app:1", "sha256:1");
   model.registry.set("team/app:1", "sha256:1");
@@ -42,6 +43,7 @@ export function modelStage({ clock = systemClock(), keeper = {}, check, left }: 
     keeper,
     dir,
     ...(check === undefined ? {} : { check }),
+    ...(forbidden === undefined ? {} : { forbidden }),
   });
   let isOpen = true;
   onTestFinished(async () => {

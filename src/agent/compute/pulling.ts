@@ -34,6 +34,8 @@ const PLATFORM = "linux/amd64";
 const MIN_FREE_BYTES = 64 * 1024 * 1024;
 /** A registry that says nothing for so long is not waited for when there is an image. */
 const SILENCE_MS = 15_000;
+/** A registry that dribbles does not hold one of the few places for ever. */
+const LONGEST_MS = 6 * 3_600_000;
 const CHECK_MS = 2000;
 const USED_STEP_MS = 3_600_000;
 
@@ -101,6 +103,9 @@ async function fetch(
         takeBack = clock.after(SILENCE_MS, () => patience.abort(new HostError("timeout", "the registry says nothing")));
       };
       wait();
+      const takeBackEnd = clock.after(LONGEST_MS, () =>
+        patience.abort(new HostError("timeout", "it was not done after 6 hours")),
+      );
       try {
         const both = AbortSignal.any([signal, patience.signal]);
         const known = image.isFromRegistry ? await credential(image.repository, both) : undefined;
@@ -119,6 +124,7 @@ async function fetch(
         );
       } finally {
         takeBack();
+        takeBackEnd();
       }
     })
     .finally(takeBackPulling);

@@ -40,6 +40,8 @@ export interface ExecActual {
   readonly volumes: VolumesSeen;
   /** Why a definition must not be started as the machine is now. */
   readonly check: (spec: ContainerSpec) => Promise<string | undefined>;
+  /** By definition, why the machine as it is forbids it: it neither starts nor goes on. */
+  readonly forbidden?: ReadonlyMap<string, string>;
   /** The limits of all containers together; left out, nobody sees to them. */
   readonly caps?: CapsSeen | undefined;
   /** How containers are reached; left out, nobody sees to that. */
@@ -227,9 +229,13 @@ function oneWanted(
     return { spec, goal: isForbidden ? { ...goal, enabled: false } : goal, blueprint: undefined, version };
   }
   const heldUntil = heldOf(spec, actual, view);
+  const forbidden = actual.forbidden?.get(spec.id);
+  const goal = goalOf(spec, compiled.hash, placement, { obstacle: forbidden ?? obstacle, heldUntil });
+  // What ran before by another definition stays until this one can be had.
+  const isEnding = forbidden !== undefined && view?.standing.found?.hash === compiled.hash;
   return {
     spec,
-    goal: goalOf(spec, compiled.hash, placement, { obstacle, heldUntil }),
+    goal: isEnding ? { ...goal, enabled: false } : goal,
     blueprint: blueprintOf(spec, compiled, placement, check),
     version,
   };

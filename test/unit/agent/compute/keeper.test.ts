@@ -89,6 +89,32 @@ test("one that needs what is not there waits for it, and is started as soon as a
   await waitFor("it runs", () => running().length === 1);
 });
 
+test("what local policy has come to forbid stops, and comes back when it is allowed again", async () => {
+  const forbidden = new Map<string, string>();
+  const { stage, running, model } = modelStage({ forbidden });
+  const commands = [itemOf(1), itemOf(2)];
+  await stage.pass({ commands });
+  forbidden.set(idOf(1), "mounts: bind of /srv is forbidden");
+  expect((await stage.pass({ commands })).took).toEqual([`stop ${idOf(1)}`]);
+  expect(running()).toEqual([idOf(2)]);
+  expect((await stage.pass({ commands })).took).toEqual([]);
+  const { waits } = await stage.look({ commands });
+  expect(waits.map(({ message }) => message)).toEqual([expect.stringContaining("is forbidden")]);
+  forbidden.clear();
+  await stage.pass({ commands });
+  await waitFor("it runs again", () => running().length === 2);
+  expect(count(model.calls, "create")).toBe(2);
+});
+
+test("a definition that policy forbids leaves what ran before it", async () => {
+  const forbidden = new Map<string, string>();
+  const { stage, running } = modelStage({ forbidden });
+  await stage.pass({ commands: [itemOf(1)] });
+  forbidden.set(idOf(1), "mounts: bind of /srv is forbidden");
+  await stage.pass({ commands: [itemOf(1, other)] });
+  expect(running()).toEqual([idOf(1)]);
+});
+
 test("one whose attempt fails is in back-off", async () => {
   const failure = new HostError("volume-locked", "volume secret: no key");
   const { stage } = modelStage({ check: () => Promise.reject(failure) });
