@@ -5,8 +5,16 @@ import { systemClock } from "../../src/host/clock.ts";
 import { hostEngine } from "../../src/host/engine/host-engine.ts";
 import { startEngine, type TestEngine } from "../support/docker-engine.ts";
 import { makeImage } from "../support/images.ts";
-import { holdfast, startAgent, type AgentProgram } from "../support/programs.ts";
-import { startStage, type Stage } from "../support/stage.ts";
+import { privateNetwork } from "../support/private-stage.ts";
+import {
+  freePort,
+  holdfast,
+  registerNode,
+  startAgent,
+  startController,
+  type AgentProgram,
+  type ControllerProgram,
+} from "../support/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -20,9 +28,10 @@ const IDS = {
 const CANARY = "canary-7b1e9d20c5";
 
 let docker: TestEngine;
-let stage: Stage;
+let stage: { readonly dir: string; readonly controller: ControllerProgram; readonly uid: string };
 let agent: AgentProgram;
 let more: string[];
+let within: readonly string[];
 
 async function start(): Promise<void> {
   docker = await startEngine();
@@ -33,8 +42,12 @@ async function start(): Promise<void> {
   const settings = join(dir, "agent.json");
   writeFileSync(settings, JSON.stringify({ engineSocket: docker.socketPath, containers: { events: true } }));
   more = ["--config", settings];
-  stage = await startStage(dir, { agent: { more } });
-  agent = stage.agent;
+  const port = await freePort();
+  const controller = await startController(dir, port);
+  // Of the agents of one network only one has the containers.
+  within = (await privateNetwork(dir, port, "root")).within;
+  agent = await startAgent(join(dir, "node"), { more, within });
+  stage = { dir, controller, uid: await registerNode(controller, agent, "node") };
 }
 
 async function define(name: keyof typeof IDS, record: object, parts: object = {}): Promise<void> {
@@ -170,7 +183,7 @@ async function savedOutput(): Promise<void> {
   await agent.end("SIGKILL");
   const before = (await lines()).length;
   await new Promise((resolve) => setTimeout(resolve, 1500));
-  agent = await startAgent(join(stage.dir, "node"), { more });
+  agent = await startAgent(join(stage.dir, "node"), { more, within });
   await waitFor("more output", async () => (await lines()).length > before + 10, 60_000);
   const all = await lines();
   const numbers = new Set(all.map((line) => Number(line.replace("line ", ""))));

@@ -91,8 +91,9 @@ test("a registry that is away, and one that does not let us in, are told apart",
   await stage.untilWhy(/refused: .*(?:EOF|connection re(?:fused|set))/);
   await expectUntouched("refused", before);
   await stage.startRegistry();
-  // No repository of this node's organization, so nobody gives it a credential.
-  await stage.put("refused", { image: { repository: `${stage.registryHost}/other/app`, tag: "1" } });
+  // By another name it is not the organization's registry, so nobody gives a credential for it.
+  const elsewhere = stage.registryHost.replace("127.0.0.1", "localhost");
+  await stage.put("refused", { image: { repository: `${elsewhere}/other/app`, tag: "1" } });
   await stage.untilWhy(/refused: .*(?:unauthorized|denied|authentication required)/);
   await expectUntouched("refused", before);
   await stage.put("refused", { image: image(digest) });
