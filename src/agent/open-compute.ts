@@ -220,7 +220,8 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
 
   function bindsOf({ mounts }: ContainerSpec, info: EngineInfo | undefined): ReturnType<typeof checkBinds> {
     const engine = { socketPath: socketOf(settings, reader), rootDirectory: info?.rootDirectory };
-    const paths = protectedPaths(settings, engine);
+    const programs = [process.execPath, ...process.argv.slice(1, 2)];
+    const paths = protectedPaths({ ...settings, programs }, engine);
     return checkBinds(mounts, settings.containers, paths, (path) => hostDirectories().realpath(path));
   }
 

@@ -108,7 +108,9 @@ async function fetch(
       );
       try {
         const both = AbortSignal.any([signal, patience.signal]);
-        const known = image.isFromRegistry ? await credential(image.repository, both) : undefined;
+        const given = image.isFromRegistry ? await credential(image.repository, both) : undefined;
+        // The registry may be another by now than the one that the reference names.
+        const known = given !== undefined && image.reference.startsWith(`${given.server}/`) ? given : undefined;
         await engine.pull(
           image.reference,
           {

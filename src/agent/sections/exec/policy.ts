@@ -15,7 +15,7 @@ export interface ContainerPolicy {
 export interface ProtectedPaths {
   /** Holdfast's own directories: state, run, overlay, data store, settings. Never allowed. */
   readonly own: readonly string[];
-  /** Sockets of container engines. */
+  /** Sockets of container engines, and of others through which the machine is managed. */
   readonly sockets: readonly string[];
   /** Where engines keep images and containers. */
   readonly engineDirectories: readonly string[];
@@ -67,7 +67,11 @@ export async function checkBinds(
   const own = await both(paths.own);
   const allowed = await both(policy.allowBinds);
   const rules: readonly Rule[] = [
-    { paths: await both(paths.sockets), isTree: false, what: "the socket of a container engine" },
+    {
+      paths: await both(paths.sockets),
+      isTree: false,
+      what: "the socket of a container engine or of the service manager",
+    },
     { paths: await both(paths.engineDirectories), isTree: true, what: "a directory of the container engine" },
     { paths: ["/proc", "/sys", "/dev"], isTree: true, what: "a file system of the kernel" },
     { paths: ["/"], isTree: false, what: "the whole machine" },

@@ -44,3 +44,33 @@ test("a pull that goes on and on gives its place back after six hours", async ()
   await refused;
   await expect(slots.run(new AbortController().signal, () => Promise.resolve("free"))).resolves.toBe("free");
 });
+
+test.each([
+  ["registry.example:5000/team/app:1", "registry.example:5000"],
+  ["former.example/team/app:1", undefined],
+])("%s is pulled with a credential for the registry that it names, and no other", async (reference, server) => {
+  const given: unknown[] = [];
+  await ensureImage(
+    {
+      engine: {
+        inspectImage: () =>
+          Promise.resolve(given.length === 0 ? undefined : { id: "sha256:1", digests: [], tags: [], sizeBytes: 1 }),
+        pull: (_reference, { credential }) => Promise.resolve(void given.push(credential?.server)),
+      },
+      ledger: { images: new Map(), putImage: () => undefined },
+      clock: new FakeClock(),
+      log: pino({ level: "silent" }),
+      slots: new Slots(1),
+      credential: () => Promise.resolve({ username: "node", password: "secret", server: "registry.example:5000" }),
+      space: () => undefined,
+    },
+    {
+      image: { reference, repository: "team/app", isFromRegistry: true, isPinned: false },
+      isLocalEnough: false,
+      onPulling: () => undefined,
+      onProgress: () => undefined,
+    },
+    new AbortController().signal,
+  );
+  expect(given).toEqual([server]);
+});

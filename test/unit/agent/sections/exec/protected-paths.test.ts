@@ -6,6 +6,7 @@ const OWN = {
   stateDir: "/var/lib/holdfast",
   runDir: "/run/holdfast",
   overlay: { stateDir: "/var/lib/holdfast-overlay", runDir: "/run/holdfast-overlay" },
+  programs: ["/usr/lib/holdfast/bin/node", "/usr/lib/holdfast/holdfast.mjs"],
 };
 const ENGINE = { socketPath: "/srv/engine/e.sock", rootDirectory: "/srv/engine/root" };
 
@@ -26,6 +27,12 @@ describe("the paths of a machine", () => {
     ["/run/podman", "refused"],
     ["/run/containerd/containerd.sock", "refused"],
     ["/var/lib/docker/containers", "refused"],
+    ["/run/dbus", "refused"],
+    ["/run/dbus/system_bus_socket", "refused"],
+    ["/run/systemd/private", "refused"],
+    ["/usr/lib/holdfast", "refused"],
+    ["/usr/lib/holdfast/holdfast.mjs", "refused"],
+    ["/usr/lib/locale", "allowed"],
     ["/srv/data", "allowed"],
     ["/srv/engineer", "allowed"],
     ["/etc/localtime", "allowed"],
