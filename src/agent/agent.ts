@@ -129,6 +129,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     documents,
     config: () => applying.config(),
     registryToken: (...args) => node?.registryToken(...args),
+    volumeKey: (...args) => node?.volumeKey(...args),
     unsupported: network.section.unsupported,
     onLook: () => applying.engine.look("containers", ["exec"]),
     onChanged: () => reporting.look(),

@@ -176,6 +176,14 @@ export class ManagedNode {
     return connection.rpc.request("registry.token", { repository }, withinTime(both, ANSWER_MS));
   }
 
+  /** The key of an encrypted volume of this node; rejects at once without a session. */
+  async volumeKey(volume: string, signal: AbortSignal): Promise<string> {
+    const connection = this.#connection;
+    if (connection === undefined) throw new SessionError("offline", "no session with the control plane");
+    const both = AbortSignal.any([signal, connection.signal]);
+    return (await connection.rpc.request("volume.key", { volume }, withinTime(both, ANSWER_MS))).key;
+  }
+
   online(connection: Connection): void {
     this.#connection = connection;
     const { reporting, pusher, beating, dispatcher } = this.#options;

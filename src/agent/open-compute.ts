@@ -60,6 +60,8 @@ export interface OpenComputeOptions {
     repository: string,
     signal: AbortSignal,
   ) => Promise<{ readonly username: string; readonly password: string }> | undefined;
+  /** Asks the control plane for the key of an encrypted volume, as `registryToken` does for its. */
+  readonly volumeKey: (volume: string, signal: AbortSignal) => Promise<string> | undefined;
   /** What the section `network` has noted. */
   readonly networkRecord: Pick<RecordStore, "load">;
   readonly onDamage: OnDamage;

@@ -27,6 +27,8 @@ export interface OpenVolumesOptions {
   readonly ledger: Ledger;
   /** Uid of the node. */
   readonly owner: () => string;
+  /** Asks for the key of an encrypted volume; rejects when nobody can be asked. */
+  readonly volumeKey: (volume: string, signal: AbortSignal) => Promise<string> | undefined;
   /** Opens the engine; called when there is a volume, and not before. */
   readonly engine: () => Engine;
 }
@@ -52,7 +54,7 @@ const UNLOCK_MS = 200_000;
 
 /** Builds it; nothing is read or made until a definition has a volume. */
 export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
-  const { log, clock, exec, files, reader, settings, ledger, owner, engine } = options;
+  const { log, clock, exec, files, reader, settings, ledger, owner, engine, volumeKey } = options;
   let keeper: VolumeKeeper | undefined;
   let last: readonly VolumeStatus[] | undefined;
   const opened = (): VolumeKeeper => {
@@ -66,8 +68,15 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
       files,
       directories,
       clock,
-      // The control plane has no request for a key: nobody gives one.
-      askKey: () => Promise.resolve(undefined),
+      askKey: async (name, signal) => {
+        try {
+          return await volumeKey(name, signal);
+        } catch (error) {
+          signal.throwIfAborted();
+          log.info({ volume: name, err: toError(error) }, "no key of the volume was given");
+          return undefined;
+        }
+      },
     });
     return keeper;
   };

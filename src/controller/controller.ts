@@ -38,6 +38,7 @@ import { ensureAdminKey } from "./keys/admin-key.ts";
 import { loadControlKeys, type ControlKeys } from "./keys/control-keys.ts";
 import { keyStore } from "./keys/key-store.ts";
 import { speedTestTokens as speedTestTokensOf, type SpeedTestTokens } from "./keys/speed-test-tokens.ts";
+import { volumeKeys as volumeKeysOf, type VolumeKeys } from "./keys/volume-keys.ts";
 import { fileCertificate, selfMadeCertificate, type ServerCertificate } from "./keys/tls-certificate.ts";
 import {
   controllerSettings,
@@ -106,6 +107,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     const access = new AccessStore(store.sql);
     access.putApiKey("admin", Buffer.from(admin.hash, "base64url").toString("hex"), [ADMIN_POLICY]);
     const tokens = await speedTestTokensOf(files, join(dataDir, "keys", "speed-test.key"));
+    const volumeKeys = await volumeKeysOf(files, join(dataDir, "keys", "volumes.key"));
     const registryTokens = await registryTokensFor(files, dataDir, settings, clock);
     const apiTokenKey = await verificationKey(keys.apiToken.publicKey);
     const identity = identityOf(store, settings);
@@ -128,6 +130,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
         apiTokenKey,
         speedTestTokens: tokens,
         registryTokens,
+        volumeKeys,
       });
     } catch (error) {
       server.close();
@@ -157,6 +160,7 @@ interface Parts {
   readonly apiTokenKey: CryptoKey;
   readonly speedTestTokens: SpeedTestTokens;
   readonly registryTokens: RegistryTokens | undefined;
+  readonly volumeKeys: VolumeKeys;
 }
 
 /** Wires everything. Runs without a pause after the port is open, so that no request comes before its listener. */
@@ -175,6 +179,7 @@ function assemble({
   apiTokenKey,
   speedTestTokens,
   registryTokens,
+  volumeKeys,
 }: Parts): Controller {
   const { heartbeatSeconds, maxSessions } = settings;
   const tlsPins = pinsOf(settings, certificate);
@@ -191,7 +196,7 @@ function assemble({
   const streams = new Streams({ ...base, sessions });
   const tickets = new Tickets(clock);
   const telemetry = telemetryIntake({ store, events, refusals, clock, log: channelLog });
-  const methods = { store, documents, tickets, triggers, telemetry, clock, registryTokens, registryHost };
+  const methods = { store, documents, tickets, triggers, telemetry, clock, registryTokens, registryHost, volumeKeys };
   const greeter = new Greeter({
     ...base,
     sessions,

@@ -107,6 +107,11 @@ export const nodeMethods = {
     params: z.object({ repository: z.string().min(1).max(255) }),
     result: z.object({ username: z.string(), password: z.string(), expiresAt: UnixMilliseconds }),
   },
+  "volume.key": {
+    kind: "request",
+    params: z.object({ volume: z.string().min(1).max(63) }),
+    result: z.object({ key: Base64Url32 }),
+  },
 } as const satisfies Record<string, MethodSpec>;
 
 /** What the control plane calls on the node. */

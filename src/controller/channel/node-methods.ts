@@ -2,7 +2,8 @@ import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { NodeMethods } from "../../protocol/methods.ts";
 import type { Handlers } from "../../protocol/rpc.ts";
-import { repositoryName, usesRepository } from "../model/used-repositories.ts";
+import type { VolumeKeys } from "../keys/volume-keys.ts";
+import { hasEncryptedVolume, repositoryName, usesRepository } from "../model/used-repositories.ts";
 import { applyReport } from "../model/shadow.ts";
 import type { RegistryTokens } from "../registry/registry-tokens.ts";
 import type { Store } from "../store/store.ts";
@@ -23,6 +24,7 @@ export interface NodeMethodsDeps {
   /** Both undefined without a registry. */
   readonly registryTokens: RegistryTokens | undefined;
   readonly registryHost: string | undefined;
+  readonly volumeKeys: VolumeKeys;
 }
 
 /**
@@ -30,7 +32,7 @@ export interface NodeMethodsDeps {
  * so what must last lives in the session.
  */
 export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handlers<NodeMethods> {
-  const { store, documents, tickets, triggers, telemetry, clock, registryTokens, registryHost } = deps;
+  const { store, documents, tickets, triggers, telemetry, clock, registryTokens, registryHost, volumeKeys } = deps;
   const { uid, sid } = session;
   return {
     heartbeat(heartbeat) {
@@ -71,13 +73,25 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       refuseWhileHeld(store, uid);
       if (registryTokens === undefined) throw new InputError("not-configured", "this control plane has no registry");
       const repository = repositoryName(named, registryHost ?? "");
-      const node = store.nodes.get(uid);
-      const cluster = node?.cluster === undefined ? undefined : store.clusters.get(node.cluster);
       // Only what the node is to run: a node that fell into wrong hands reads no other images.
-      if (!usesRepository((cluster ?? node)?.config["exec"], repository, registryHost ?? "")) {
+      if (!usesRepository(containersOf(store, uid), repository, registryHost ?? "")) {
         throw new InputError("not-found", `no container of this node has an image of ${repository}`);
       }
       return registryTokens.credential(uid, repository);
     },
+    "volume.key"({ volume }) {
+      refuseWhileHeld(store, uid);
+      if (!hasEncryptedVolume(containersOf(store, uid), volume)) {
+        throw new InputError("not-found", `this node has no encrypted volume ${volume}`);
+      }
+      return { key: volumeKeys.of(uid, volume) };
+    },
   };
+}
+
+/** The section `exec` that a node carries out: its cluster's, if that has one. */
+function containersOf(store: Store, uid: string): unknown {
+  const node = store.nodes.get(uid);
+  const cluster = node?.cluster === undefined ? undefined : store.clusters.get(node.cluster);
+  return cluster?.config["exec"] ?? node?.config["exec"];
 }

@@ -15,6 +15,13 @@ export function usesRepository(section: unknown, repository: string, registryHos
   });
 }
 
+/** Whether a section `exec` has an encrypted volume of this name. Pure. */
+export function hasEncryptedVolume(section: unknown, name: string): boolean {
+  const volumes = membersOf(section)["volumes"];
+  if (!Array.isArray(volumes)) return false;
+  return volumes.some((item: unknown) => membersOf(item)["name"] === name && membersOf(item)["encrypted"] === true);
+}
+
 function membersOf(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null ? { ...value } : {};
 }
