@@ -1,13 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
-import type { Logger } from "pino";
-import { InputError, toError } from "../errors.ts";
+import { InputError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { ConfirmRequest } from "../protocol/commit.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import { signJws } from "../protocol/jws.ts";
 import { sectionOwners, sectionSuits, type SectionName } from "../protocol/sections.ts";
-import type { StreamEnd } from "../protocol/streams.ts";
 import type { MetricSample } from "../protocol/telemetry.ts";
 import {
   Base64Url32,
@@ -22,9 +20,7 @@ import type { Documents } from "./channel/documents.ts";
 import { deletedNotice } from "./channel/greeter.ts";
 import { refuseWhileHeld } from "./channel/held-identity.ts";
 import type { Sessions } from "./channel/sessions.ts";
-import type { Streams } from "./channel/streams.ts";
 import type { TriggerOptions, Triggers } from "./channel/triggers.ts";
-import type { EventLog } from "./event-log.ts";
 import type {
   AlertRecord,
   AuditFilter,
@@ -43,23 +39,21 @@ import { changeTag, checkField, checkSection } from "./model/checks.ts";
 import { settleIdentity } from "./model/identity.ts";
 import { containerNamed } from "./model/exec-section.ts";
 import { triggerLabel } from "./model/trigger-label.ts";
+import { openTerminal, type TerminalDeps } from "./open-terminal.ts";
 import type { NodeChange, NodeLabel, StoredNode } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
 
-export interface FleetServiceDeps {
+export interface FleetServiceDeps extends TerminalDeps {
   readonly store: Store;
-  readonly events: EventLog;
   readonly documents: Documents;
   readonly sessions: Sessions;
   readonly triggers: Triggers;
-  readonly streams: Pick<Streams, "open">;
   readonly announcer: Announcer;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly origin: string;
   readonly org: string;
   readonly domain: string;
-  readonly log: Logger;
 }
 
 const LICENSE_SECONDS = 24 * 3600;
@@ -266,28 +260,9 @@ export class FleetService implements Fleet {
   }
 
   async openTerminal(uid: string, request: TerminalRequest, signal: AbortSignal): Promise<NodeTerminal> {
-    const { store, events, streams, log } = this.#deps;
     const node = this.#stored(uid);
-    refuseWhileHeld(store, uid);
-    const { user, ...params } = request;
-    const stream = await streams.open(uid, { kind: "container-exec", params, user }, signal);
-    // A terminal that nobody could be held to account for is none.
-    const audit = (what: string): void => events.audit(node, "Node Action", `${user} ${what}`);
-    try {
-      audit(`opened a terminal in container ${params.container}`);
-    } catch (error) {
-      stream.discard();
-      throw error;
-    }
-    return {
-      discard: () => stream.discard(),
-      join: (client) => {
-        void stream
-          .join(client)
-          .then((end) => audit(`closed a terminal in container ${params.container}: ${endText(end)}`))
-          .catch((error: unknown) => log.error({ node: uid, err: toError(error) }, "end of a terminal not stored"));
-      },
-    };
+    refuseWhileHeld(this.#deps.store, uid);
+    return openTerminal(this.#deps, node, request, signal);
   }
 
   events(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] } {
@@ -413,11 +388,6 @@ export class FleetService implements Fleet {
     store.nodes.setTrail(uid, settleIdentity(trail));
     return true;
   }
-}
-
-function endText(end: StreamEnd): string {
-  if (end.type === "error") return end.message;
-  return end.code === null ? "its command ended" : `exit code ${end.code}`;
 }
 
 /** Events about a cluster name it in place of a node, and no node id. */

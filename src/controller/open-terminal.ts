@@ -1,0 +1,45 @@
+import type { Logger } from "pino";
+import { toError } from "../errors.ts";
+import type { StreamEnd } from "../protocol/streams.ts";
+import type { Streams } from "./channel/streams.ts";
+import type { EventLog } from "./event-log.ts";
+import type { NodeTerminal, TerminalRequest } from "./fleet.ts";
+import type { NodeLabel } from "./store/nodes.ts";
+
+export interface TerminalDeps {
+  readonly events: EventLog;
+  readonly streams: Pick<Streams, "open">;
+  readonly log: Logger;
+}
+
+/** Opens a terminal in a container of a node, with its beginning and its end in the audit trail. Rejects as `Streams.open`. */
+export async function openTerminal(
+  { events, streams, log }: TerminalDeps,
+  node: NodeLabel,
+  { user, ...params }: TerminalRequest,
+  signal: AbortSignal,
+): Promise<NodeTerminal> {
+  const stream = await streams.open(node.uid, { kind: "container-exec", params, user }, signal);
+  const audit = (what: string): void => events.audit(node, "Node Action", `${user} ${what}`);
+  // A terminal that nobody could be held to account for is none.
+  try {
+    audit(`opened a terminal in container ${params.container}`);
+  } catch (error) {
+    stream.discard();
+    throw error;
+  }
+  return {
+    discard: () => stream.discard(),
+    join: (client) => {
+      void stream
+        .join(client)
+        .then((end) => audit(`closed a terminal in container ${params.container}: ${endText(end)}`))
+        .catch((error: unknown) => log.error({ node: node.uid, err: toError(error) }, "end of a terminal not stored"));
+    },
+  };
+}
+
+function endText(end: StreamEnd): string {
+  if (end.type === "error") return end.message;
+  return end.code === null ? "its command ended" : `exit code ${end.code}`;
+}
