@@ -81,7 +81,6 @@ export function containersTour(stage: ContainerStage, dir: string): readonly Sto
       title: "the same from the node's own command line",
       command: `${HOLDFAST} containers exec ${NAME} ${run} -- sh -c 'echo $((6 * 7)) on $(hostname)'`,
       expect: /42 on edge/,
-      isEventual: true,
     },
     { title: "what it writes", command: `${HOLDFAST} containers logs ${NAME} ${run}`, expect: /web is up/ },
     {

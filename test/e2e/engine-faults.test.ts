@@ -226,6 +226,24 @@ test("a terminal whose size the engine does not take leaves no process behind", 
   });
 });
 
+test("forty terminals, one after the other, all open and end", async () => {
+  const body = { Image: "busybox:1", Cmd: ["sleep", "1000"], Labels: LABELS };
+  const { id } = await engine.createContainer("forty", body, signal);
+  await engine.startContainer(id, signal);
+  onTestFinished(async () => engine.removeContainer(id, { force: true }, signal));
+  const patient = hostEngine({ socketPath: proxy.socketPath, clock: systemClock() });
+  const asked = { command: ["sh", "-c", "exit 7"], user: undefined, columns: 80, rows: 24 };
+  const codes: unknown[] = [];
+  for (let nth = 0; nth < 40; nth += 1) {
+    const ended = patient.terminal(id, asked, signal).then((terminal) => {
+      terminal.stream.resume();
+      return terminal.exitCode(signal);
+    });
+    codes.push(await ended.catch(String));
+  }
+  expect(codes).toEqual(Array.from({ length: 40 }, () => 7));
+});
+
 test("a pull that the registry or the engine cuts fails, and works when repeated", async () => {
   const port = await freePort();
   const between = await FaultProxy.start(port, registry.port);

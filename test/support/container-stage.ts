@@ -233,13 +233,10 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
           const isIt = all.length === 1 && isNamed && one.State === "running";
           return isIt && (image === undefined || one.Image === image) ? one : undefined;
         };
-        return waitFor(`one container of ${name} runs`, look, limitMs).catch((error: unknown) => {
-          throw new Error(
-            `there is ${last} of ${name}, and not one that runs${image === undefined ? "" : ` ${image}`}`,
-            {
-              cause: error,
-            },
-          );
+        return waitFor(`one container of ${name} runs`, look, limitMs).catch(async (error: unknown) => {
+          const wanted = `one that runs${image === undefined ? "" : ` ${image}`}`;
+          const reasons = JSON.stringify(await stage.why().catch(String));
+          throw new Error(`there is ${last} of ${name}, and not ${wanted}: ${reasons}`, { cause: error });
         });
       },
       async untilGone(name) {

@@ -97,7 +97,10 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
     // What breaks after the answer is no matter of the next request on the same connection.
     outgoing.once("error", () => (answer.writableEnded ? undefined : incoming.socket.destroy()));
     answer.once("close", () => outgoing.destroy());
-    incoming.pipe(outgoing);
+    // In one write with its head, as whoever asks an engine sends it: the engine may hang up between two.
+    const body: Buffer[] = [];
+    incoming.on("data", (chunk: Buffer) => void body.push(chunk));
+    incoming.once("end", () => outgoing.end(Buffer.concat(body)));
     return undefined;
   };
 

@@ -151,6 +151,8 @@ case "$MODE $TOOL" in
   exec $real "$@" < $in ;;
 "fail "* | "interrupt "*)
   [ -f $d/hold ] || exec $real "$@"
+  # A check changes nothing, and may run beside the very change that fails.
+  case " $* " in *" -c "*) exec $real "$@" ;; esac
   in=$d/input.$tool.$$; cat > $in
   await_leave
   exec $real "$@" < $in ;;

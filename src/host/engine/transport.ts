@@ -43,7 +43,7 @@ const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 const MAX_REFUSAL_BYTES = 64 * 1024;
 /** Requests that read share these; one that changes something has its own connection, since it could not be repeated. */
 const MAX_SOCKETS = 4;
-const IDLE_SOCKET_MS = 2000;
+const IDLE_SOCKET_MS = 5000;
 
 /** Makes requests to an engine's Unix socket. Connects with the first one, and asks then for the version it may speak. */
 export class Transport {
