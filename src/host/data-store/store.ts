@@ -1,0 +1,57 @@
+import type { DataStoreListing } from "../../protocol/data-store.ts";
+
+/** How many entries are shown, and how deep. */
+export interface ListCaps {
+  readonly maxEntries: number;
+  readonly maxDepth: number;
+}
+
+/** An open regular file of the store, reached without following any link. */
+export interface StoreFile {
+  readonly fd: number;
+  readonly bytes: number;
+  /** The names from the root to it. */
+  readonly parts: readonly string[];
+  close(): void;
+}
+
+/** A file that is being written, under a name of its own until `publish`. */
+export interface StorePart {
+  readonly fd: number;
+  /** Bytes that an earlier attempt left in it. */
+  readonly bytes: number;
+  /** Makes it durable and gives it its final name in one step, replacing a file of that name. */
+  publish(): Promise<void>;
+  /** Closes it and leaves it for a later attempt. */
+  keep(): void;
+  /** Closes and removes it. */
+  discard(): void;
+}
+
+/**
+ * The data store's directory tree. Every path is walked name by name from a descriptor of the root, and no link is ever followed, so
+ * that nothing outside is reached, whatever somebody changes meanwhile (openat(2), proc(5) `/proc/self/fd`).
+ * @throws {InputError} `bad-path`, `not-found`, `forbidden-path`, `exists`, `not-a-file`, `not-a-directory`, `in-use`;
+ *   {HostError} `disk-full`, `read-only`, `storage-failed`.
+ */
+export interface Store {
+  readonly root: string;
+  list(path: string | undefined, caps: ListCaps, signal: AbortSignal): Promise<DataStoreListing>;
+  /** Makes a directory and those on the way to it. */
+  mkdir(path: string): Promise<void>;
+  /** Removes a file or a directory with all that is in it; links as links. Tells how many entries are gone. */
+  remove(path: string, signal: AbortSignal, onRemoved: (entries: number) => void): Promise<void>;
+  /** Opens a regular file for reading. */
+  open(path: string): StoreFile;
+  /** Opens the part file of a task for a file at a path, its directory made when missing. */
+  openPart(path: string, id: string, keepBytes: number): StorePart;
+  /** Removes the part of a task that nobody goes on with. */
+  dropPart(path: string, id: string): Promise<void>;
+  space(): Promise<{ readonly freeBytes: number; readonly totalBytes: number }>;
+  /** Bytes that files of the store take on the disk, counted slowly and at most so often. */
+  used(signal: AbortSignal): Promise<number>;
+  close(): void;
+}
+
+/** The names of a path: none empty, `.`, `..`, longer than 255 bytes or one of Holdfast's own. @throws {InputError} `bad-path` */
+export type ParsePath = (path: string) => readonly string[];
