@@ -7,7 +7,13 @@ import { parseNewPath, parsePath } from "../../host/data-store/parse-path.ts";
 import type { Store } from "../../host/data-store/store.ts";
 import type { StartTransfer } from "../../host/transfer-process.ts";
 import { sizeText } from "../../lib/size-text.ts";
-import type { DataStoreListing, DataStoreRequest, ImageInfo, TaskStarted } from "../../protocol/data-store.ts";
+import type {
+  DataStoreEntry,
+  DataStoreListing,
+  DataStoreRequest,
+  ImageInfo,
+  TaskStarted,
+} from "../../protocol/data-store.ts";
 import type { TransferJob } from "../../protocol/transfer.ts";
 import { storeRefusal } from "./failures.ts";
 import { jobFor, type JobSettings } from "./jobs.ts";
@@ -131,8 +137,11 @@ export class DataStore {
     let caps = LIST_CAPS;
     for (;;) {
       const listing = await this.#options.store.list(path, caps, signal);
-      if (caps.maxEntries <= 1 || Buffer.byteLength(JSON.stringify(listing)) <= MAX_LIST_BYTES) return listing;
-      caps = { ...caps, maxEntries: Math.floor(caps.maxEntries / 2) };
+      const bytes = Buffer.byteLength(JSON.stringify(listing));
+      if (bytes <= MAX_LIST_BYTES || caps.maxEntries <= 1) return listing;
+      // Entries are of different lengths: what is a bit too long again is shortened again.
+      const fitting = Math.floor((entriesIn(listing.files) * MAX_LIST_BYTES * 0.95) / bytes);
+      caps = { ...caps, maxEntries: Math.max(1, Math.min(fitting, caps.maxEntries - 1)) };
     }
   }
 
@@ -275,6 +284,10 @@ export class DataStore {
     if (tasks.prune() === 0) return;
     this.#cancelPruning = clock.after(KEEP_MS / 12, () => this.#pruneLater());
   }
+}
+
+function entriesIn(files: readonly DataStoreEntry[]): number {
+  return files.reduce((sum, { files: inside = [] }) => sum + 1 + entriesIn(inside), 0);
 }
 
 /** Whether a path is another or lies in it. */
