@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { InputError, SessionError } from "../errors.ts";
+import { SessionError } from "../errors.ts";
 import { parseStrictJson, type JsonLimits } from "../lib/strict-json.ts";
 
 /** An answer larger than this many bytes of JSON comes in parts to whoever takes output as it comes. */
@@ -37,20 +37,20 @@ export class ReplyCollector {
   readonly #parts: string[] = [];
   #bytes = 0;
 
-  /** Takes what a trigger put out; whether it was a part of the answer. @throws {InputError} `too-large`. */
+  /** Takes what a trigger put out; whether it was a part of the answer. @throws {SessionError} `too-large`. */
   take(data: unknown): boolean {
     const parsed = ReplyPart.safeParse(data);
     if (!parsed.success) return false;
     const { replyPart } = parsed.data;
     this.#bytes += Buffer.byteLength(replyPart);
     if (this.#bytes > REPLY_LIMITS.maxBytes) {
-      throw new InputError("too-large", `the answer has more than ${REPLY_LIMITS.maxBytes} bytes`);
+      throw new SessionError("too-large", `the answer has more than ${REPLY_LIMITS.maxBytes} bytes`);
     }
     this.#parts.push(replyPart);
     return true;
   }
 
-  /** The answer: the result itself, or what its parts make. @throws {SessionError} `interrupted` when parts are missing. */
+  /** The answer: the result itself, or what its parts make. @throws {SessionError} `interrupted` when parts are missing; {InputError} as `parseStrictJson`. */
   whole(result: unknown): unknown {
     const parsed = RepliedInParts.safeParse(result);
     if (!parsed.success) return result;

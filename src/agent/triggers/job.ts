@@ -23,7 +23,7 @@ export interface JobOptions {
 /** A handler that was aborted and has not come back after this long is answered for. */
 const GRACE_MS = 3000;
 /** Answers must fit one message of the channel, 1 MiB and 32 levels with its envelope. */
-const MESSAGE_LIMITS: JsonLimits = { maxBytes: 1024 * 1024 - 1024, maxDepth: 28 };
+const MESSAGE_LIMITS: JsonLimits = { maxBytes: 1024 * 1024 - 1024, maxDepth: 30 };
 /** What a shell reports of a tool that SIGINT ended. */
 const ENDED_BY_SIGINT = 130;
 

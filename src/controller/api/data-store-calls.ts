@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { InputError, SessionError } from "../../errors.ts";
+import { InputError, SessionError, toError } from "../../errors.ts";
 import type { DataStoreRequest } from "../../protocol/data-store.ts";
 import { ReplyCollector } from "../../protocol/reply-parts.ts";
 import type { TriggerRequest } from "../fleet.ts";
@@ -66,13 +66,19 @@ const isLarge = ({ action }: DataStoreRequest): boolean => action === "LIST" || 
 
 async function runInParts(deps: Deps, nodeID: string, order: TriggerRequest, signal: AbortSignal): Promise<unknown> {
   const collector = new ReplyCollector();
-  const given = new AbortController();
-  const result = await runForCaller(deps, nodeID, order, AbortSignal.any([signal, given.signal]), ({ data }) => {
-    try {
-      collector.take(data);
-    } catch (error) {
-      given.abort(error);
-    }
-  });
-  return collector.whole(result);
+  const refused = new AbortController();
+  const stop = AbortSignal.any([signal, refused.signal]);
+  try {
+    const result = await runForCaller(deps, nodeID, order, stop, ({ data }) => {
+      try {
+        collector.take(data);
+      } catch (error) {
+        refused.abort(error);
+      }
+    });
+    return collector.whole(result);
+  } catch (error) {
+    // Not the caller has gone then.
+    throw refused.signal.aborted ? toError(refused.signal.reason) : error;
+  }
 }
