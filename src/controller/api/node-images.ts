@@ -15,7 +15,7 @@ const tag = "Virtual machine images";
 const base = "/v2/node/{nodeID}/kvm/image";
 const MAX_IMAGES = 256;
 /** How many images a node is asked about at a time, and how long the whole of it may take. */
-const AT_A_TIME = 4;
+const AT_A_TIME = 2;
 const LOOK_MS = 15_000;
 
 const ImageId = z.uuid().toLowerCase();
@@ -237,9 +237,11 @@ async function removeFile(deps: ApiDeps, call: StoreCall, filename: string): Pro
   }
 }
 
-/** Whether a node says that there is no file at a path, or that there can be none. */
+const NO_FILE: ReadonlySet<string> = new Set(["not-found", "invalid-body", "conflict", "forbidden"]);
+
+/** Whether a node says that there is no file at a path, that it is none, or that there can be none. */
 function isNoFile(error: unknown): boolean {
-  return error instanceof SessionError && (error.code === "not-found" || error.code === "invalid-body");
+  return error instanceof SessionError && NO_FILE.has(error.code);
 }
 
 /** A path as the node takes it: whether it begins with a slash makes no difference. */

@@ -150,15 +150,15 @@ describe("what the node refuses", () => {
     [new RemoteError("unknown-event", "an old node"), 404],
     [new SessionError("offline", "went away"), 503],
     [new SessionError("timeout", "too late"), 504],
-  ])("%s has its status", async (error, status) => {
-    bench.fleet.script = () => Promise.reject(error);
+  ])("%s has its status", async (refusal, status) => {
+    bench.fleet.script = () => Promise.reject(refusal);
     for (const [method, path, json] of [
       ["GET", "/list", undefined],
       ["DELETE", "", { filename: "a" }],
       ["POST", "/http-download", download],
     ] as const) {
       const answer = await call(method, path, json);
-      expect([answer.status, answer.json]).toMatchObject([status, { code: error.code, error: error.message }]);
+      expect([answer.status, answer.json]).toMatchObject([status, { code: refusal.code, error: refusal.message }]);
     }
   });
 
