@@ -16,6 +16,10 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
     preferSpeed();
     return import("./controller/main.ts");
   },
+  transfer: () => {
+    preferSpeed();
+    return import("./transfer/main.ts");
+  },
   inventory: () => import("./agent/inventory.ts"),
 };
 const offline: Offline = {

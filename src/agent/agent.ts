@@ -3,7 +3,6 @@ import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { valueOf } from "../host/state-file.ts";
-import { hostPower } from "../host/power.ts";
 import { parseBootId } from "../host/proc.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import type { Agent, AgentOptions } from "./agent-options.ts";
@@ -16,33 +15,29 @@ import { readLicense, register } from "./identity/registration.ts";
 import { readLastGood } from "./last-good.ts";
 import { checkLocalApi, serveLocalApi } from "./local-api/server.ts";
 import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
-import { listTriggers } from "./list-triggers.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
 import { networkTargets } from "./network-targets.ts";
 import { openCommit } from "./open-commit.ts";
 import { openContainers } from "./open-containers.ts";
+import { openDataStore } from "./open-data-store.ts";
 import { openNetworkView } from "./open-network-view.ts";
 import { openNetwork } from "./open-network.ts";
 import { openOverlay } from "./open-overlay.ts";
 import { openReports } from "./open-reports.ts";
 import { openStreams } from "./open-streams.ts";
 import { openTelemetry } from "./open-telemetry.ts";
+import { openTriggers } from "./open-triggers.ts";
 import { domainReader } from "../protocol/domain-view.ts";
 import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments, type Desired } from "./shadow/desired.ts";
 import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
-import { speedTestTarget } from "./speed-test-target.ts";
 import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
 import { FaultList } from "./fault.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
-import { stoppedRun } from "./telemetry/run-record.ts";
 import type { NodeFacts } from "./triggers/admit.ts";
-import { Dispatcher } from "./triggers/dispatch.ts";
-import { Journal } from "./triggers/journal.ts";
-import { agentTunnels } from "./tunnels.ts";
 import { watchHealth } from "./watch-health.ts";
 import { watchMachine } from "./watch-machine.ts";
 
@@ -172,38 +167,38 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
 
   // Triggers.
-  const power = hostPower(exec, { isManaged: settings.unit !== undefined, unit: settings.unit ?? "" });
-  const cleanStop = { mark: () => state.run.save(stoppedRun(record)), clear: () => state.run.save(record) };
-  const journal = new Journal(sql, { bootId, isPersistent, onFault: (error) => storage.refused(error) });
-  journal.reopen();
-  journal.settle(bootId, startedAt);
+  const dataStore = openDataStore({
+    ...options,
+    state,
+    isInUse: (parts) => computing.volumeAt(parts),
+    onRefused: (error) => storage.refused(error),
+  });
   const registration = (): Registration | undefined => node?.registration;
-  const tunnels = agentTunnels({ registration, documents, domain, overlay });
   const standing = (): NodeFacts => ({
     type: documents.current.node?.body.type ?? node?.registration.node.type ?? "Node",
     state: documents.current.node?.body.state ?? "ACTIVE",
   });
   const streams = openStreams({ ...options, ...containersView, dialler: network.dialler, node: standing });
-  const dispatcher = new Dispatcher({
+  const { dispatcher, cleanStop } = openTriggers({
+    ...options,
+    state,
+    record,
+    bootId,
+    startedAt,
+    files,
+    exec,
+    dialler,
+    registration,
+    documents,
+    domain,
+    overlay,
+    networkView,
+    applying,
+    dataStore,
     node: standing,
-    journal,
-    clock,
-    log: log.child({ component: "triggers" }),
-    more: containersView.run,
-    triggers: listTriggers({
-      clock,
-      exec,
-      files,
-      power,
-      networkView,
-      cleanStop,
-      speedTestTarget: () => speedTestTarget({ settings, documents, registration, dialler }),
-      applying,
-      tunnels,
-      containers: containersView,
-      log: log.child({ component: "triggers" }),
-      announceRestart: async () => telemetry.announceRestart(),
-    }),
+    containers: containersView,
+    announceRestart: async () => telemetry.announceRestart(),
+    onRefused: (error) => storage.refused(error),
   });
 
   // The control plane.
@@ -371,6 +366,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     clock,
   });
 
+  if (standing().type === "Node") dataStore.resume();
   if (lastGood.registration !== undefined) await manage(lastGood.registration);
   else log.info({ stateDir: settings.stateDir }, "not registered; waiting for holdfast register");
 
@@ -382,6 +378,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       networkView.close();
       health?.close();
       await dispatcher.close();
+      await dataStore.close();
       await streams.close();
       await containersView.close();
       await applying.close();

@@ -14,6 +14,7 @@ import { containerExecHint } from "./triggers/container-exec.ts";
 import { containerImage } from "./triggers/container-image.ts";
 import { containerLogs } from "./triggers/container-logs.ts";
 import { containerStatus } from "./triggers/container-status.ts";
+import { datastoreManager, type AnswerDataStore } from "./triggers/datastore-manager.ts";
 import { flows } from "./triggers/flows.ts";
 import { gatewayPerf } from "./triggers/gateway-perf.ts";
 import { gatewayPing } from "./triggers/gateway-ping.ts";
@@ -54,6 +55,7 @@ export interface TriggerDeps {
   };
   readonly tunnels: Tunnels;
   readonly containers: Pick<ContainersView, "compute" | "registryHost" | "audit">;
+  readonly dataStore: { readonly handle: AnswerDataStore };
   readonly log: Logger;
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }
@@ -71,6 +73,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     applying,
     tunnels,
     containers,
+    dataStore,
     log,
     announceRestart,
   } = deps;
@@ -100,5 +103,6 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     containerExecHint(),
     containerStatus(compute),
     containerImage(containers),
+    datastoreManager((request, signal) => dataStore.handle(request, signal), containers.audit),
   ];
 }

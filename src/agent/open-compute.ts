@@ -31,6 +31,7 @@ import { openCaps } from "./open-caps.ts";
 import { openExposure } from "./open-exposure.ts";
 import { isUp } from "./compute/standing.ts";
 import type { Worker } from "./compute/worker.ts";
+import { volumeAt } from "./compute/volume-record.ts";
 import { openVolumes } from "./open-volumes.ts";
 import { addressesByLink, type SectionDeps } from "./list-sections.ts";
 import { firstAddress, resolverAddress } from "./sections/exec/addresses.ts";
@@ -75,6 +76,8 @@ export interface OpenComputeOptions {
 export interface OpenedCompute {
   readonly compute: Compute;
   readonly section: SectionDeps["exec"];
+  /** Why what is at these names of the data store is not to be removed or replaced, a volume being there; undefined when none is. */
+  volumeAt(parts: readonly string[]): string | undefined;
   close(): Promise<void>;
 }
 
@@ -261,6 +264,10 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       settleVolumes: (...args) => volumes.settle(...args),
       limit: (limits, signal) => caps.apply(limits, signal),
       expose: (step, signal) => exposure.apply(step, signal),
+    },
+    volumeAt: (parts) => {
+      const name = volumeAt(ledger.volumes.values(), parts);
+      return name === undefined ? undefined : `the volume ${name} is there`;
     },
     async close() {
       cleaner.close();

@@ -83,7 +83,11 @@ export function openContainersView(options: OpenContainersViewOptions): Containe
     run: containerRun({ compute: () => compute, audit }),
     registryHost: () => documents.current.node?.body.registry?.host,
     audit,
-    facts: () => ({ ...(hasExec() ? { features: { exec: true } } : {}), ...containerFacts(compute.containers()) }),
+    facts: () => ({
+      // No hypervisor is ever started; the key tells clients of old not to offer one.
+      ...(hasExec() ? { features: { exec: true }, "kvm-enabled": "false" } : {}),
+      ...containerFacts(compute.containers()),
+    }),
     sample() {
       watch?.(compute.containers());
       return sample();

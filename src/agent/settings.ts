@@ -3,10 +3,12 @@ import { parseArgs } from "node:util";
 import { z } from "zod";
 import { InputError } from "../errors.ts";
 import type { Files } from "../host/files.ts";
+import { parseCidr } from "../lib/cidr.ts";
 import { parseNoProxy, type ProxySettings } from "../lib/proxy.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { describeIssues } from "../protocol/envelope.ts";
 import { MANAGED_OVERLAY } from "../protocol/overlay.ts";
+import type { S3Access } from "../protocol/transfer.ts";
 import type { ContainerPolicy } from "./sections/exec/policy.ts";
 
 const HttpUrl = z
@@ -22,6 +24,40 @@ const AbsolutePath = z
   .string()
   .max(1024)
   .refine((text) => text.startsWith("/") && normalize(text) === text, "must be an absolute path in its shortest form");
+
+const Block = z
+  .string()
+  .max(64)
+  .refine((text) => parseCidr(text) !== undefined, "must be an IP address or a CIDR");
+
+const UNITS = { Kbps: 125, Mbps: 125_000, Gbps: 125_000_000 } as const;
+
+/** What the data store may use of the machine and the network. */
+const DataStoreFile = z.strictObject({
+  maxBytes: z.int().min(0).optional(),
+  reservePercent: z.number().min(0).max(90).optional(),
+  maxTransfers: z.int().min(1).max(16).optional(),
+  maxBandwidth: z
+    .strictObject({ value: z.number().positive().max(1_000_000), unit: z.enum(["Kbps", "Mbps", "Gbps"]) })
+    .optional(),
+  maxRequests: z.int().min(1).max(64).optional(),
+  allowAddresses: z.array(Block).max(64).optional(),
+  s3: z
+    .array(
+      z.strictObject({
+        bucket: z.string().regex(/^(?:\*|[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])$/, "must be the name of a bucket, or *"),
+        endpoint: HttpUrl.optional(),
+        region: z
+          .string()
+          .regex(/^[A-Za-z0-9-]{1,64}$/)
+          .optional(),
+        pathStyle: z.boolean().optional(),
+        credentials: AbsolutePath.optional(),
+      }),
+    )
+    .max(64)
+    .optional(),
+});
 
 const LogLevel = z.enum(["debug", "info", "warn", "error"]);
 
@@ -51,7 +87,31 @@ export const AgentFile = z.strictObject({
       events: z.boolean().optional(),
     })
     .optional(),
+  dataStore: DataStoreFile.optional(),
 });
+
+/** How the buckets of one name, or of any (`*`), are reached. */
+export interface BucketAccess extends S3Access {
+  readonly bucket: string;
+}
+
+/** What the data store may use, defaults filled in. */
+export interface DataStoreSettings {
+  /** That all its files may take together; undefined without a quota. */
+  readonly maxBytes: number | undefined;
+  /** Share of the file system that stays free. */
+  readonly reserveRatio: number;
+  readonly maxTransfers: number;
+  /** Of all transfers together. */
+  readonly maxBytesPerSecond: number | undefined;
+  /** Requests of an object transfer at a time. */
+  readonly maxRequests: number;
+  /** CIDRs that may be connected to although they are private or loopback. */
+  readonly allowAddresses: readonly string[];
+  readonly buckets: readonly BucketAccess[];
+  /** File of certificate authorities that transfers trust besides the runtime's own. */
+  readonly caFile: string | undefined;
+}
 
 /** Everything the agent is told from outside, parsed once. */
 export interface AgentSettings {
@@ -69,6 +129,7 @@ export interface AgentSettings {
   readonly containers: ContainerPolicy;
   /** Whether events are raised of containers in trouble. */
   readonly containerEvents?: boolean;
+  readonly dataStore: DataStoreSettings;
   /** Where `sd_notify(3)` messages go. */
   readonly notifySocket: string | undefined;
 }
@@ -108,7 +169,26 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
       allowCapabilities: file.containers?.allowCapabilities ?? [],
     },
     ...(file.containers?.events === undefined ? {} : { containerEvents: file.containers.events }),
+    dataStore: dataStoreSettings(file.dataStore, env["NODE_EXTRA_CA_CERTS"]),
     notifySocket: env["NOTIFY_SOCKET"],
+  };
+}
+
+/** Fills in what is not given. Pure. */
+export function dataStoreSettings(
+  file: z.infer<typeof DataStoreFile> = {},
+  caFile: string | undefined = undefined,
+): DataStoreSettings {
+  const { maxBandwidth } = file;
+  return {
+    maxBytes: file.maxBytes,
+    reserveRatio: (file.reservePercent ?? 10) / 100,
+    maxTransfers: file.maxTransfers ?? 2,
+    maxBytesPerSecond: maxBandwidth === undefined ? undefined : maxBandwidth.value * UNITS[maxBandwidth.unit],
+    maxRequests: file.maxRequests ?? 10,
+    allowAddresses: file.allowAddresses ?? [],
+    buckets: (file.s3 ?? []).map((access) => ({ ...access, pathStyle: access.pathStyle ?? false })),
+    caFile: caFile === "" ? undefined : caFile,
   };
 }
 

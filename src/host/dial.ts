@@ -166,10 +166,14 @@ function connectTcp(address: string, port: number, signal: AbortSignal): Promise
   return settled(netConnect({ host: address, port, noDelay: true }), "connect", signal);
 }
 
-/** RFC 9110 §9.3.6: a tunnel through an HTTP proxy. */
-function openTunnel(proxy: URL, address: string, request: DialRequest, signal: AbortSignal): Promise<Socket> {
+/** RFC 9110 §9.3.6: a tunnel through an HTTP proxy at an address. @throws {SessionError} `proxy-refused`, or what the system says */
+export function openTunnel(
+  proxy: URL,
+  address: string,
+  request: Pick<DialRequest, "host" | "port">,
+  signal: AbortSignal,
+): Promise<Socket> {
   const target = isIP(request.host) === 6 ? `[${request.host}]:${request.port}` : `${request.host}:${request.port}`;
-  const credentials = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
   return new Promise((resolve, reject) => {
     const connect = httpRequest({
       host: address,
@@ -178,9 +182,7 @@ function openTunnel(proxy: URL, address: string, request: DialRequest, signal: A
       path: target,
       headers: {
         host: target,
-        ...(proxy.username === ""
-          ? {}
-          : { "proxy-authorization": `Basic ${Buffer.from(credentials).toString("base64")}` }),
+        ...proxyAuthorization(proxy),
       },
       signal,
     });
@@ -197,6 +199,13 @@ function openTunnel(proxy: URL, address: string, request: DialRequest, signal: A
     connect.once("error", reject);
     connect.end();
   });
+}
+
+/** The header that names the user and the password of a proxy's address; none when it has no user (RFC 7617). */
+export function proxyAuthorization(proxy: URL): Readonly<Record<string, string>> {
+  if (proxy.username === "") return {};
+  const credentials = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
+  return { "proxy-authorization": `Basic ${Buffer.from(credentials).toString("base64")}` };
 }
 
 async function secureSocket(

@@ -16,8 +16,23 @@ export const errorCodes = {
   "out-of-sync": { rpc: -32014, http: 409, meaning: "the base version is not the one stored; send everything" },
   "bad-signature": { rpc: -32015, http: 401, meaning: "a signature, an audience, a time or a version does not hold" },
   replayed: { rpc: -32016, http: 409, meaning: "the id was used before with another body, or in another session" },
-  "storage-unavailable": { rpc: -32017, http: 507, meaning: "the journal cannot be written" },
+  "storage-unavailable": {
+    rpc: -32017,
+    http: 507,
+    meaning: "the disk takes no writes, so what must be kept cannot be",
+  },
   "not-connected": { rpc: -32019, http: 502, meaning: "no tunnel leads to the other node" },
+  "disk-full": {
+    rpc: -32020,
+    http: 507,
+    meaning: "there is no room for it: the disk is full, a reserve or a quota is reached",
+  },
+  forbidden: { rpc: -32021, http: 403, meaning: "the node keeps it for itself, or its owner does not allow it" },
+  conflict: {
+    rpc: -32022,
+    http: 409,
+    meaning: "what is there does not allow it: it is in use, of another kind, or over",
+  },
   internal: { rpc: -32018, http: 500, meaning: "a fault of the program" },
 } as const satisfies Record<string, { rpc: number; http: number; meaning: string }>;
 

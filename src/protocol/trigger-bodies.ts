@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { parseCidr } from "../lib/cidr.ts";
+import { DataStoreRequest } from "./data-store.ts";
 import { PathId } from "./overlay-mesh.ts";
 import { ConfigShowRequest, PlanDocument, RollbackRequest } from "./reconcile.ts";
 import { Host, IpAddress, LinkName, Port } from "./values.ts";
@@ -197,6 +198,7 @@ export const triggerBodies = {
   "container-image": ContainerImageRequest,
   "container-logs": ContainerLogs,
   "container-status": ContainerStatusRequest,
+  "datastore-manager": DataStoreRequest,
   flows: Flows,
   "gateway-routes": GatewayRoutes,
   "gateway-ping": GatewayPing,

@@ -5,6 +5,7 @@ export const triggerEvents = [
   "container-image",
   "container-logs",
   "container-status",
+  "datastore-manager",
   "flows",
   "gateway-perf",
   "gateway-ping",

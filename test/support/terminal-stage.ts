@@ -1,3 +1,4 @@
+import { dataStoreSettings } from "../../src/agent/settings.ts";
 import { join } from "node:path";
 import { pino } from "pino";
 import { onTestFinished } from "vitest";
@@ -50,6 +51,7 @@ export async function startTerminalStage(): Promise<TerminalStage> {
       repositoryUrl: undefined,
       engineSocket: undefined,
       containers: { allowPrivileged: false, allowBinds: [], allowCapabilities: [] },
+      dataStore: dataStoreSettings(),
       notifySocket: undefined,
     },
     clock: systemClock(),

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { VolumeShape } from "./volume-paths.ts";
+import { isOverlap, type VolumeShape } from "./volume-paths.ts";
 
 /** What is remembered of a volume; times in Unix milliseconds. */
 export interface VolumeRecord {
@@ -28,6 +28,15 @@ export const detailOf = ({ encrypted, parts }: VolumeShape): string => JSON.stri
 export function parseDetail(text: string): VolumeShape | undefined {
   const parsed = Detail.safeParse(parseJson(text));
   return parsed.success ? parsed.data : undefined;
+}
+
+/** The name of a volume whose content is at a place of the data store, in it, or around it; those put away do not count. Pure. */
+export function volumeAt(records: Iterable<VolumeRecord>, parts: readonly string[]): string | undefined {
+  for (const { name, detail, quarantinedAt } of records) {
+    const shape = quarantinedAt === undefined ? parseDetail(detail) : undefined;
+    if (shape !== undefined && isOverlap(shape, { ...shape, parts })) return name;
+  }
+  return undefined;
 }
 
 function parseJson(text: string): unknown {

@@ -34,8 +34,9 @@ export function refusal(trigger: Trigger, node: NodeFacts, running: readonly Run
       details: { running: holder.event },
     });
   }
-  if (running.filter((other) => other.event === event).length >= MAX_RUNNING_PER_EVENT) {
-    return new InputError("busy", `${MAX_RUNNING_PER_EVENT} of ${event} are running`);
+  const atOnce = trigger.atOnce ?? MAX_RUNNING_PER_EVENT;
+  if (running.filter((other) => other.event === event).length >= atOnce) {
+    return new InputError("busy", `${atOnce} of ${event} are running`);
   }
   const isLasting = trigger.watchedMs !== undefined;
   if (running.filter((other) => other.isLasting === isLasting).length >= MAX_RUNNING) {

@@ -35,6 +35,8 @@ interface Contract<Request> {
   readonly agents: boolean;
   /** What only one trigger at a time may hold. */
   readonly exclusive?: string;
+  /** How many may run at a time; two unless told. */
+  readonly atOnce?: number;
   /** How long a watched one may run instead; such a one does not count among those that keep others waiting. */
   readonly watchedMs?: number;
 }

@@ -1,3 +1,4 @@
+import { dataStoreSettings } from "../../../src/agent/settings.ts";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pino } from "pino";
@@ -40,6 +41,7 @@ function start(stateDir: string, runDir: string): Promise<Agent> {
       repositoryUrl: undefined,
       engineSocket: undefined,
       containers: { allowPrivileged: false, allowBinds: [], allowCapabilities: [] },
+      dataStore: dataStoreSettings(),
       notifySocket: undefined,
     },
     clock: systemClock(),

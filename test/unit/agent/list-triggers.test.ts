@@ -37,6 +37,7 @@ const triggers = listTriggers({
   },
   tunnels: new ScriptedTunnels(),
   containers: { compute: () => new FakeCompute(), registryHost: () => undefined, audit: unasked },
+  dataStore: { handle: () => Promise.resolve({}) },
   log: pino({ level: "silent" }),
   announceRestart: () => Promise.resolve(),
 });

@@ -1,0 +1,295 @@
+import { randomUUID } from "node:crypto";
+import type { Logger } from "pino";
+import { HostError, InputError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { ReadImageInfo } from "../../host/data-store/image-info.ts";
+import { parseNewPath, parsePath } from "../../host/data-store/parse-path.ts";
+import type { Store } from "../../host/data-store/store.ts";
+import type { StartTransfer } from "../../host/transfer-process.ts";
+import { sizeText } from "../../lib/size-text.ts";
+import type { DataStoreListing, DataStoreRequest, ImageInfo, TaskStarted } from "../../protocol/data-store.ts";
+import type { TransferJob } from "../../protocol/transfer.ts";
+import { storeRefusal } from "./failures.ts";
+import { jobFor, type JobSettings } from "./jobs.ts";
+import { renderTask } from "./render.ts";
+import { KEEP_MS, type TaskStore } from "./task-store.ts";
+import { isDownload, isOver, newTask, pathOf, step, type Task, type TaskEvent, type TransferRequest } from "./tasks.ts";
+import { Transfers } from "./transfers.ts";
+
+export interface DataStoreOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly store: Store;
+  readonly tasks: TaskStore;
+  readonly start: StartTransfer;
+  readonly imageInfo: ReadImageInfo;
+  readonly settings: JobSettings & { readonly maxTransfers: number };
+  /** Why what is at these names may not be replaced; undefined when nothing is against it. */
+  readonly isInUse: (parts: readonly string[]) => string | undefined;
+}
+
+const LIST_CAPS = { maxEntries: 10_000, maxDepth: 16 };
+/** With room for what is around it in the one message that a reply has to fit. */
+const MAX_LIST_BYTES = 900_000;
+/** What takes longer is shown among the tasks. */
+const SHORT_MS = 2000;
+
+interface Deletion {
+  readonly control: AbortController;
+  readonly done: Promise<void>;
+}
+
+/** The data store of a node: every request that can be made of it, and the tasks that come of them. */
+export class DataStore {
+  readonly #options: DataStoreOptions;
+  readonly #transfers: Transfers;
+  readonly #deletions = new Map<string, Deletion>();
+  /** Whose parts stay when leftovers are swept: a walk that takes a while, in which others begin. */
+  #unswept: Set<string> | undefined;
+  readonly #ending = new AbortController();
+  #cancelPruning = (): void => undefined;
+
+  constructor(options: DataStoreOptions) {
+    this.#options = options;
+    const { clock, log, tasks, start, store, settings } = options;
+    this.#transfers = new Transfers({
+      clock,
+      log,
+      tasks,
+      start,
+      maxTransfers: settings.maxTransfers,
+      jobOf: (task, request) => this.#jobOf(task, request),
+      dropPart: (path, id) => store.dropPart(path, id),
+      onOver: () => this.#pruneLater(),
+    });
+  }
+
+  /** Goes on with what an earlier agent left. */
+  reopen(): void {
+    const { tasks, clock, store, log } = this.#options;
+    for (const task of tasks.all()) {
+      if (task.work?.action === "DELETE") tasks.put(step(task, { is: "reopened" }, clock.now()));
+    }
+    this.#transfers.reopen();
+    this.#pruneLater();
+    const staying = new Set(tasks.all().flatMap((task) => (isOver(task) ? [] : [task.id])));
+    this.#unswept = staying;
+    store
+      .sweepParts(staying, this.#ending.signal)
+      .catch((error: unknown) => log.debug({ err: toError(error) }, "leftover parts were not swept"))
+      .finally(() => (this.#unswept = undefined));
+  }
+
+  /**
+   * Answers one request.
+   * @throws {InputError} `invalid-body`, `not-found`, `conflict`, `forbidden`, `busy`; {HostError} `disk-full`, `storage-unavailable`.
+   */
+  async handle(request: DataStoreRequest, signal: AbortSignal): Promise<unknown> {
+    try {
+      return await this.#handle(request, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw storeRefusal(toError(error));
+    }
+  }
+
+  /** Leaves what is under way to the next agent. */
+  async close(): Promise<void> {
+    this.#cancelPruning();
+    this.#ending.abort(new InputError("cancelled", "the agent ends"));
+    for (const { control } of this.#deletions.values()) control.abort(new HostError("interrupted", "the agent ends"));
+    await this.#transfers.close();
+    await Promise.all([...this.#deletions.values()].map(({ done }) => done));
+    this.#options.store.close();
+  }
+
+  #handle(request: DataStoreRequest, signal: AbortSignal): Promise<unknown> | object {
+    const { store, tasks } = this.#options;
+    switch (request.action) {
+      case "LIST":
+        return this.#list(request.filename, signal);
+      case "MKDIR":
+        return store.mkdir(request.filename).then(() => ({}));
+      case "DELETE":
+        return this.#delete(request, signal);
+      case "TASKS":
+        tasks.prune();
+        return { tasks: tasks.all().map(renderTask) };
+      case "CANCEL":
+        return this.#cancel(request.id);
+      case "CLEAR":
+        return this.#clear(request.id);
+      case "IMAGE_INFO":
+        return this.#imageInfo(request.filename, signal);
+      default:
+        return this.#transfer(request, signal);
+    }
+  }
+
+  /** As much as fits one message. */
+  async #list(path: string | undefined, signal: AbortSignal): Promise<DataStoreListing> {
+    let caps = LIST_CAPS;
+    for (;;) {
+      const listing = await this.#options.store.list(path, caps, signal);
+      if (caps.maxEntries <= 1 || Buffer.byteLength(JSON.stringify(listing)) <= MAX_LIST_BYTES) return listing;
+      caps = { ...caps, maxEntries: Math.floor(caps.maxEntries / 2) };
+    }
+  }
+
+  async #imageInfo(path: string, signal: AbortSignal): Promise<ImageInfo> {
+    const file = this.#options.store.open(path);
+    try {
+      return await this.#options.imageInfo(file.fd, signal);
+    } finally {
+      file.close();
+    }
+  }
+
+  async #delete(work: Extract<DataStoreRequest, { readonly action: "DELETE" }>, signal: AbortSignal): Promise<object> {
+    const { store, tasks, clock } = this.#options;
+    const parts = parsePath(work.filename);
+    const busy = tasks.all().find((task) => !isOver(task) && isBelow(task.path.split("/"), parts));
+    if (busy !== undefined) {
+      throw new InputError("busy", `task ${busy.id} (${busy.name}) is at work on ${busy.path}`, {
+        details: { task: busy.id },
+      });
+    }
+    signal.throwIfAborted();
+    let task = step(newTask(randomUUID(), work, clock.now()), { is: "started" }, clock.now());
+    let isShown = false;
+    const put = (event: TaskEvent): void => {
+      task = step(task, event, clock.now());
+      if (isShown) tasks.put(task, event.is !== "removed");
+    };
+    const control = new AbortController();
+    // Who does not wait any longer takes it back, until it is a task, which has a life of its own.
+    const takeBack = (): void => control.abort(signal.reason);
+    signal.addEventListener("abort", takeBack, { once: true });
+    const cancelShowing = clock.after(SHORT_MS, () => {
+      isShown = true;
+      signal.removeEventListener("abort", takeBack);
+      tasks.put(task);
+    });
+    const work$ = store.remove(work.filename, control.signal, (entries) => put({ is: "removed", entries }));
+    const ended = work$.then(
+      () => put({ is: "done", bytes: 0 }),
+      (error: unknown) => {
+        const { message } = toError(error);
+        put(control.signal.aborted ? { is: "cancelled" } : { is: "failed", code: "refused", message });
+        throw storeRefusal(toError(error));
+      },
+    );
+    const done = ended
+      .catch(() => undefined)
+      .then(() => {
+        cancelShowing();
+        signal.removeEventListener("abort", takeBack);
+        this.#deletions.delete(task.id);
+        if (isShown) this.#pruneLater();
+      });
+    this.#deletions.set(task.id, { control, done });
+    const gaveUp = new Promise<never>((_, reject) => {
+      signal.addEventListener("abort", () => reject(toError(signal.reason)), { once: true });
+    });
+    await Promise.race([ended, gaveUp]);
+    await done;
+    return {};
+  }
+
+  async #cancel(id: string): Promise<object> {
+    const task = this.#known(id);
+    if (isOver(task)) throw new InputError("conflict", `task ${id} is over: ${task.state.status}`);
+    const deletion = this.#deletions.get(id);
+    if (deletion === undefined) await this.#transfers.cancel(id);
+    else {
+      deletion.control.abort(new InputError("cancelled", "it was cancelled"));
+      await deletion.done;
+    }
+    return {};
+  }
+
+  #clear(id: string): object {
+    const task = this.#known(id);
+    if (!isOver(task)) throw new InputError("conflict", `task ${id} is not over: cancel it first`);
+    this.#options.tasks.remove(id);
+    return {};
+  }
+
+  #known(id: string): Task {
+    this.#options.tasks.prune();
+    const task = this.#options.tasks.find(id);
+    if (task === undefined) throw new InputError("not-found", `there is no task ${id}`);
+    return task;
+  }
+
+  async #transfer(request: TransferRequest, signal: AbortSignal): Promise<TaskStarted> {
+    this.#transfers.check(request);
+    await this.#judge(request, signal);
+    // Another of the same may have come meanwhile.
+    this.#transfers.check(request);
+    const task = newTask(randomUUID(), request, this.#options.clock.now());
+    this.#unswept?.add(task.id);
+    this.#transfers.add(task, request);
+    return { id: task.id };
+  }
+
+  /** Refuses at once what could only fail later. Gives the names of the file, and how many bytes the quota leaves. */
+  async #judge(
+    request: TransferRequest,
+    signal: AbortSignal,
+  ): Promise<{ readonly parts: readonly string[]; readonly quotaBytes: number | undefined }> {
+    const { store, isInUse, settings } = this.#options;
+    const path = pathOf(request);
+    if (!isDownload(request)) {
+      const file = store.open(path);
+      file.close();
+      return { parts: file.parts, quotaBytes: undefined };
+    }
+    const parts = parseNewPath(path);
+    const field = request.action === "HTTP_DOWNLOAD" ? "filename" : "location";
+    if (parts.length === 0) throw new InputError("invalid-body", `${field}: names no file`, { details: { field } });
+    const reason = isInUse(parts);
+    if (reason !== undefined) throw new InputError("conflict", `${path} is in use: ${reason}`);
+    requireNoDirectory(store, path);
+    const { freeBytes, totalBytes } = await store.space();
+    const reserve = totalBytes * settings.reserveRatio;
+    if (freeBytes <= reserve) {
+      const text = `${sizeText(freeBytes)} are free on the disk, and ${sizeText(reserve)} of it stay free`;
+      throw new HostError("disk-full", `no download is begun: ${text}`);
+    }
+    if (settings.maxBytes === undefined) return { parts, quotaBytes: undefined };
+    const quotaBytes = settings.maxBytes - (await store.used(signal));
+    if (quotaBytes > 0) return { parts, quotaBytes };
+    throw new HostError("disk-full", `the data store's quota of ${sizeText(settings.maxBytes)} is used up`);
+  }
+
+  async #jobOf(task: Task, request: TransferRequest): Promise<TransferJob> {
+    const { store, settings } = this.#options;
+    const { parts, quotaBytes } = await this.#judge(request, this.#ending.signal);
+    return jobFor(task, request, { root: store.root, parts, quotaBytes, settings });
+  }
+
+  #pruneLater(): void {
+    const { tasks, clock } = this.#options;
+    this.#cancelPruning();
+    if (tasks.prune() === 0) return;
+    this.#cancelPruning = clock.after(KEEP_MS / 12, () => this.#pruneLater());
+  }
+}
+
+/** Whether a path is another or lies in it. */
+function isBelow(path: readonly string[], directory: readonly string[]): boolean {
+  return directory.every((name, at) => path[at] === name);
+}
+
+/** A file that is there is replaced; anything else is not. */
+function requireNoDirectory(store: Store, path: string): void {
+  try {
+    store.open(path).close();
+  } catch (error) {
+    const code = error instanceof InputError ? error.code : undefined;
+    if (code === "not-found") return;
+    if (code === "not-a-file") throw new InputError("conflict", `${path} is there already and is no file`);
+    throw error;
+  }
+}

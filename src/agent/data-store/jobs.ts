@@ -1,0 +1,92 @@
+import type { ProxySettings } from "../../lib/proxy.ts";
+import { parseS3Uri } from "../../protocol/data-store.ts";
+import type { S3Access, TransferJob, TransferLimits } from "../../protocol/transfer.ts";
+import { InputError } from "../../errors.ts";
+import type { Task, TransferRequest } from "./tasks.ts";
+
+/** What the machine's owner has set for transfers. */
+export interface JobSettings {
+  /** That all files of the store may take together; undefined without a quota. */
+  readonly maxBytes: number | undefined;
+  readonly reserveRatio: number;
+  readonly maxTransfers: number;
+  /** Of all transfers together. */
+  readonly maxBytesPerSecond: number | undefined;
+  readonly maxRequests: number;
+  readonly allowAddresses: readonly string[];
+  readonly buckets: readonly (S3Access & { readonly bucket: string })[];
+  readonly proxies: ProxySettings;
+}
+
+export interface JobPlace {
+  readonly root: string;
+  readonly parts: readonly string[];
+  readonly quotaBytes: number | undefined;
+  readonly settings: JobSettings;
+}
+
+const DAY_MS = 86_400_000;
+const SLOWEST = 1024;
+
+/** What a child is told to carry out a request. @throws {InputError} `invalid-body` for an address that cannot be one. Pure. */
+export function jobFor(
+  { id, resume }: Pick<Task, "id" | "resume">,
+  request: TransferRequest,
+  place: JobPlace,
+): TransferJob {
+  const { root, parts, settings } = place;
+  const { proxies } = settings;
+  const common = {
+    id,
+    root,
+    parts: [...parts],
+    policy: { allow: [...settings.allowAddresses] },
+    limits: limitsOf(place),
+    proxies: {
+      ...(proxies.https === undefined ? {} : { https: proxies.https.href }),
+      ...(proxies.http === undefined ? {} : { http: proxies.http.href }),
+      noProxy: [...proxies.noProxy],
+    },
+    resume,
+  };
+  switch (request.action) {
+    case "HTTP_DOWNLOAD": {
+      const { uri, hash, algo } = request;
+      return { kind: "http-download", ...common, uri, algo, hash };
+    }
+    case "HTTP_UPLOAD":
+      return { kind: "http-upload", ...common, uri: request.uri, multipart: request.multipart };
+    case "S3_DOWNLOAD":
+      return { kind: "s3-download", ...common, ...objectOf(request.uri, "uri", settings) };
+    case "S3_UPLOAD":
+      return { kind: "s3-upload", ...common, ...objectOf(request.bucketDest, "bucketDest", settings) };
+  }
+}
+
+/** Where the object is, and how its bucket is reached: its own entry comes before that of any, and without one it is the cloud's own. */
+function objectOf(uri: string, field: string, { buckets }: JobSettings) {
+  const object = parseS3Uri(uri);
+  if (object === undefined) throw new InputError("invalid-body", `${field}: must be s3://<bucket>/<key>`);
+  const entry = buckets.find(({ bucket }) => bucket === object.bucket) ?? buckets.find(({ bucket }) => bucket === "*");
+  const { bucket: _, ...access } = entry ?? { bucket: "*", pathStyle: false };
+  return { ...object, access };
+}
+
+function limitsOf({ quotaBytes, settings }: JobPlace): TransferLimits {
+  const share =
+    settings.maxBytesPerSecond === undefined ? undefined : settings.maxBytesPerSecond / settings.maxTransfers;
+  return {
+    // Only the disk bounds it.
+    maxBytes: Number.MAX_SAFE_INTEGER,
+    reserveRatio: settings.reserveRatio,
+    quotaBytes,
+    maxBytesPerSecond: share,
+    // Who is held to less than that is not given up for it.
+    minBytesPerSecond: Math.min(SLOWEST, (share ?? Infinity) / 4),
+    maxMs: 7 * DAY_MS,
+    connectMs: 30_000,
+    stallMs: 60_000,
+    maxRedirects: 5,
+    concurrency: settings.maxRequests,
+  };
+}

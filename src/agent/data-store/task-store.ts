@@ -1,0 +1,146 @@
+import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
+import { DataStoreRequest } from "../../protocol/data-store.ts";
+import { Resume } from "../../protocol/transfer.ts";
+import { isOver, TaskState, type Task, type Work } from "./tasks.ts";
+
+/** Schema of the tasks, for the list of migrations of the state database. */
+export const dataStoreMigration = `
+CREATE TABLE data_store_tasks (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  path TEXT NOT NULL,
+  peer TEXT,
+  started_ms INTEGER NOT NULL,
+  is_over INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  work TEXT,
+  resume TEXT
+) STRICT;
+CREATE INDEX data_store_tasks_open ON data_store_tasks (id) WHERE is_over = 0;
+`;
+
+/** How long a task is shown after its end, and how many such at most. */
+export const KEEP_MS = 6 * 3_600_000;
+const MAX_OVER = 200;
+
+export interface TaskStoreOptions {
+  /** Wall-clock milliseconds. */
+  readonly now: () => number;
+  /** The database took no write; the tasks go on in memory. */
+  readonly onRefused: (error: unknown) => void;
+}
+
+/** Whether a task was cut off, asked without reading any. */
+export function hasOpenTasks(sql: DatabaseSync): boolean {
+  return sql.prepare("SELECT 1 FROM data_store_tasks WHERE is_over=0 LIMIT 1").get() !== undefined;
+}
+
+/** The tasks of the data store; what is in memory counts, and the database is for the next agent. */
+export class TaskStore {
+  readonly #sql: DatabaseSync;
+  readonly #options: TaskStoreOptions;
+  readonly #tasks: Map<string, Task>;
+
+  constructor(sql: DatabaseSync, options: TaskStoreOptions) {
+    this.#sql = sql;
+    this.#options = options;
+    const rows = this.#try(() => sql.prepare("SELECT * FROM data_store_tasks ORDER BY started_ms, rowid").all()) ?? [];
+    this.#tasks = new Map(rows.flatMap((row) => taskOf(row)).map((task) => [task.id, task]));
+    const unread = rows.map(({ id }) => String(id)).filter((id) => !this.#tasks.has(id));
+    for (const id of unread) this.#drop(id);
+    this.prune();
+  }
+
+  /** In the order in which they were asked for. */
+  all(): readonly Task[] {
+    return [...this.#tasks.values()];
+  }
+
+  find(id: string): Task | undefined {
+    return this.#tasks.get(id);
+  }
+
+  /** Keeps it; `isLasting` false spares the database what changes all the time. */
+  put(task: Task, isLasting = true): void {
+    this.#tasks.set(task.id, task);
+    if (isLasting) this.#try(() => this.#write(task));
+  }
+
+  remove(id: string): void {
+    if (this.#tasks.delete(id)) this.#drop(id);
+  }
+
+  /** Forgets what was over long ago; a clock that jumped counts as a long time. Gives how many ended tasks are left. */
+  prune(): number {
+    const now = this.#options.now();
+    const over = this.all().filter(isOver);
+    const old = over.filter(({ state }) => "endedAt" in state && Math.abs(now - state.endedAt) >= KEEP_MS);
+    const rest = over.filter((task) => !old.includes(task));
+    const gone = [...old, ...rest.slice(0, Math.max(0, rest.length - MAX_OVER))];
+    for (const { id } of gone) this.remove(id);
+    return over.length - gone.length;
+  }
+
+  #write({ id, name, path, peer, startedAt, work, state, resume }: Task): void {
+    this.#sql
+      .prepare(
+        "INSERT OR REPLACE INTO data_store_tasks (id, name, path, peer, started_ms, is_over, state, work, resume) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      )
+      .run(
+        id,
+        name,
+        path,
+        peer ?? null,
+        Math.round(startedAt),
+        Number(isOver({ state })),
+        JSON.stringify(state),
+        work === undefined ? null : JSON.stringify(work),
+        resume === undefined ? null : JSON.stringify(resume),
+      );
+  }
+
+  #drop(id: string): void {
+    this.#try(() => this.#sql.prepare("DELETE FROM data_store_tasks WHERE id=?").run(id));
+  }
+
+  #try<T>(work: () => T): T | undefined {
+    try {
+      return work();
+    } catch (error) {
+      this.#options.onRefused(error);
+      return undefined;
+    }
+  }
+}
+
+/** None for a row that another version wrote in a way of its own. */
+function taskOf(row: Record<string, SQLOutputValue>): readonly Task[] {
+  const state = TaskState.safeParse(parsed(row["state"]));
+  if (!state.success) return [];
+  const work = DataStoreRequest.safeParse(parsed(row["work"]));
+  const resume = Resume.safeParse(parsed(row["resume"]));
+  const task: Task = {
+    id: String(row["id"]),
+    name: String(row["name"]),
+    path: String(row["path"]),
+    peer: typeof row["peer"] === "string" ? row["peer"] : undefined,
+    startedAt: Number(row["started_ms"]),
+    state: state.data,
+    work: work.success && isWork(work.data) ? work.data : undefined,
+    resume: resume.success ? resume.data : undefined,
+  };
+  return [task];
+}
+
+function isWork(request: DataStoreRequest): request is Work {
+  return /^(?:HTTP|S3)_(?:DOWN|UP)LOAD$|^DELETE$/.test(request.action);
+}
+
+function parsed(value: SQLOutputValue | undefined): unknown {
+  if (typeof value !== "string") return undefined;
+  try {
+    return JSON.parse(value) as unknown;
+  } catch {
+    return undefined;
+  }
+}

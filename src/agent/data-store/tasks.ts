@@ -1,0 +1,202 @@
+import { z } from "zod";
+import { shownUrl, type DataStoreRequest } from "../../protocol/data-store.ts";
+import type { Resume, TransferEvent } from "../../protocol/transfer.ts";
+
+type Transferring = "HTTP_DOWNLOAD" | "HTTP_UPLOAD" | "S3_DOWNLOAD" | "S3_UPLOAD";
+/** A request that a child program carries out. */
+export type TransferRequest = Extract<DataStoreRequest, { readonly action: Transferring }>;
+/** What can be a task. */
+export type Work = TransferRequest | Extract<DataStoreRequest, { readonly action: "DELETE" }>;
+
+const Moved = { bytes: z.number().optional(), total: z.number().optional() } as const;
+
+/** Where a task stands. Of a transfer bytes are counted, of a deletion entries. Times in Unix milliseconds. */
+export const TaskState = z.discriminatedUnion("status", [
+  /** `waitMs`: how long it waits after the end of a child that said nothing. */
+  z.object({ status: z.literal("Pending"), deaths: z.number(), waitMs: z.number().optional() }),
+  z.object({
+    status: z.literal("Running"),
+    deaths: z.number(),
+    ...Moved,
+    rate: z.number().optional(),
+    entries: z.number().optional(),
+    /** Why the last attempt failed, until bytes move again. */
+    trouble: z.string().optional(),
+  }),
+  z.object({
+    status: z.literal("Completed"),
+    endedAt: z.number(),
+    ...Moved,
+    entries: z.number().optional(),
+    hash: z.string().optional(),
+  }),
+  z.object({ status: z.literal("Failed"), endedAt: z.number(), ...Moved, reason: z.string() }),
+  z.object({ status: z.literal("Cancelled"), endedAt: z.number(), ...Moved }),
+]);
+export type TaskState = z.infer<typeof TaskState>;
+
+export interface Task {
+  readonly id: string;
+  /** The kind of work, for people. */
+  readonly name: string;
+  readonly path: string;
+  readonly peer: string | undefined;
+  /** Unix milliseconds. */
+  readonly startedAt: number;
+  /** What was asked for; undefined once it is over, since an address may itself be a credential. */
+  readonly work: Work | undefined;
+  readonly state: TaskState;
+  readonly resume: Resume | undefined;
+}
+
+/** What happens to a task. */
+export type TaskEvent =
+  | TransferEvent
+  | { readonly is: "started" }
+  | { readonly is: "removed"; readonly entries: number }
+  | { readonly is: "cancelled" }
+  /** Its child ended and had not said what came of it. */
+  | { readonly is: "died"; readonly how: string }
+  /** The agent ended meanwhile. */
+  | { readonly is: "reopened" };
+
+const MAX_DEATHS = 3;
+const FIRST_WAIT_MS = 1000;
+const NAMES: Readonly<Record<Work["action"], string>> = {
+  HTTP_DOWNLOAD: "Transfer HTTP File",
+  HTTP_UPLOAD: "Upload HTTP File",
+  S3_DOWNLOAD: "Transfer S3 File",
+  S3_UPLOAD: "Upload S3 File",
+  DELETE: "Delete",
+};
+
+/** The path in the data store that a piece of work is about, without a leading slash. Pure. */
+export function pathOf(work: Work): string {
+  const path = ((): string => {
+    switch (work.action) {
+      case "HTTP_DOWNLOAD":
+        return `${work.location}/${work.filename}`;
+      case "S3_DOWNLOAD":
+        return work.location;
+      case "DELETE":
+        return work.filename;
+      default:
+        return work.filePath;
+    }
+  })();
+  const names = path.split("/").filter((name) => name !== "" && name !== ".");
+  return names.join("/");
+}
+
+/** Whether the file in the data store is what it writes. Pure. */
+export function isDownload(work: Work): boolean {
+  return work.action === "HTTP_DOWNLOAD" || work.action === "S3_DOWNLOAD";
+}
+
+/** What no other transfer may write at the same time: the file, or what the other side keeps it as. Pure. */
+export function targetOf(work: Work): string {
+  switch (work.action) {
+    case "HTTP_UPLOAD":
+      return work.uri;
+    case "S3_UPLOAD":
+      return work.bucketDest;
+    default:
+      return `file:${pathOf(work)}`;
+  }
+}
+
+/** A task that nobody has begun. Pure. */
+export function newTask(id: string, work: Work, now: number): Task {
+  return {
+    id,
+    name: NAMES[work.action],
+    path: pathOf(work),
+    peer: peerOf(work),
+    startedAt: now,
+    work,
+    state: { status: "Pending", deaths: 0 },
+    resume: undefined,
+  };
+}
+
+function peerOf(work: Work): string | undefined {
+  switch (work.action) {
+    case "DELETE":
+      return undefined;
+    case "S3_DOWNLOAD":
+      return work.uri;
+    case "S3_UPLOAD":
+      return work.bucketDest;
+    default:
+      return shownUrl(work.uri);
+  }
+}
+
+export function isOver({ state }: Pick<Task, "state">): boolean {
+  return state.status !== "Pending" && state.status !== "Running";
+}
+
+/** The task after something happened to it; what comes after its end changes nothing. Pure. */
+export function step(task: Task, event: TaskEvent, now: number): Task {
+  const { state } = task;
+  if (state.status !== "Pending" && state.status !== "Running") return task;
+  const { bytes, total } = state.status === "Running" ? state : {};
+  const moved = { bytes, total };
+  const running = state.status === "Running" ? state : { status: "Running" as const, deaths: state.deaths };
+  const over = (ended: TaskState): Task => ({ ...task, state: ended, work: undefined, resume: undefined });
+  switch (event.is) {
+    case "started":
+      return { ...task, state: { ...running, bytes: task.resume?.bytes, total: task.resume?.total } };
+    case "progress": {
+      const { trouble: _, ...rest } = running;
+      return { ...task, state: { ...rest, bytes: event.bytes, total: event.total ?? total, rate: event.rate } };
+    }
+    case "removed":
+      return { ...task, state: { ...running, entries: event.entries } };
+    case "resumable":
+      return { ...task, resume: event.resume };
+    case "retry":
+      return { ...task, state: { ...running, rate: undefined, trouble: event.reason } };
+    case "done": {
+      const entries = state.status === "Running" ? state.entries : undefined;
+      return over({ status: "Completed", endedAt: now, bytes: event.bytes, total, entries, hash: event.hash });
+    }
+    case "failed":
+      return over({ status: "Failed", endedAt: now, ...moved, reason: event.message });
+    case "cancelled":
+      return over({ status: "Cancelled", endedAt: now, ...moved });
+    case "died":
+      return afterDeath(task, event.how, state.deaths + 1, (reason) =>
+        over({ status: "Failed", endedAt: now, ...moved, reason }),
+      );
+    case "reopened": {
+      if (state.status === "Pending") return { ...task, state: { status: "Pending", deaths: state.deaths } };
+      const lost = lostOf(task.work);
+      if (lost !== undefined) {
+        return over({ status: "Failed", endedAt: now, ...moved, reason: `interrupted: the agent ended, and ${lost}` });
+      }
+      return { ...task, state: { status: "Pending", deaths: state.deaths } };
+    }
+  }
+}
+
+function afterDeath(task: Task, how: string, deaths: number, failed: (reason: string) => Task): Task {
+  const lost = lostOf(task.work);
+  if (lost !== undefined) return failed(`interrupted: the transfer's process ended (${how}), and ${lost}`);
+  if (deaths > MAX_DEATHS) return failed(`the transfer's process ended ${deaths} times, at last with ${how}`);
+  return { ...task, state: { status: "Pending", deaths, waitMs: FIRST_WAIT_MS * 4 ** (deaths - 1) } };
+}
+
+/** Why what was cut off cannot be gone on with, or undefined when it can. */
+function lostOf(work: Work | undefined): string | undefined {
+  switch (work?.action) {
+    case undefined:
+      return "what was asked for is not known any more";
+    case "HTTP_UPLOAD":
+      return "an upload by HTTP cannot be resumed";
+    case "DELETE":
+      return "what is left can be deleted again";
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,194 @@
+import type { Logger } from "pino";
+import { InputError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { StartTransfer, TransferProcess } from "../../host/transfer-process.ts";
+import type { TransferEvent, TransferJob } from "../../protocol/transfer.ts";
+import { dueOf, refusalOf, withoutSlot, withSlot, withStanding, type Schedule } from "./schedule.ts";
+import type { TaskStore } from "./task-store.ts";
+import { isDownload, isOver, step, targetOf, type Task, type TaskEvent, type TransferRequest } from "./tasks.ts";
+
+export interface TransfersOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly tasks: TaskStore;
+  readonly start: StartTransfer;
+  /** That run at a time. */
+  readonly maxTransfers: number;
+  /** What a child is told, judged anew at its start; rejects with why the transfer cannot be. */
+  readonly jobOf: (task: Task, request: TransferRequest) => Promise<TransferJob>;
+  /** Removes what a download has left that nobody goes on with. */
+  readonly dropPart: (path: string, id: string) => Promise<void>;
+  /** A task is over. */
+  readonly onOver: () => void;
+}
+
+/** That wait besides those that run. */
+export const MAX_WAITING = 32;
+/** How often what a transfer could go on from is written at most. */
+const SAVE_MS = 2000;
+
+interface Active {
+  /** Undefined until what it is told is known. */
+  child: TransferProcess | undefined;
+  isCancelled: boolean;
+  /** When its standing was written last, by the monotonic clock. */
+  savedAt: number;
+  /** Resolves when nothing of it is left. */
+  gone: Promise<void>;
+}
+
+/** Runs transfers, each in a process of its own: so many at a time, the others in turn, and over again when one ends without a word. */
+export class Transfers {
+  readonly #options: TransfersOptions;
+  readonly #active = new Map<string, Active>();
+  readonly #timers = new Map<string, () => void>();
+  #schedule: Schedule = [];
+  #isClosed = false;
+
+  constructor(options: TransfersOptions) {
+    this.#options = options;
+  }
+
+  /** Takes up what an earlier agent left. */
+  reopen(): void {
+    const { tasks } = this.#options;
+    for (const task of tasks.all().filter((one) => !isOver(one))) {
+      const next = this.#apply(task.id, { is: "reopened" });
+      if (next?.work === undefined || next.work.action === "DELETE") continue;
+      this.#schedule = withSlot(this.#schedule, { id: next.id, target: targetOf(next.work), is: "queued" });
+    }
+    this.#look();
+  }
+
+  /** @throws {InputError} `busy` when another is at work on the same target, or too many wait. */
+  check(request: TransferRequest): void {
+    const limits = { maxRunning: this.#options.maxTransfers, maxWaiting: MAX_WAITING };
+    const refusal = refusalOf(this.#schedule, targetOf(request), limits);
+    if (refusal === undefined) return;
+    if ("full" in refusal) throw new InputError("busy", `${refusal.full} transfers are waiting already`);
+    const where = isDownload(request) ? "file in the data store" : "destination";
+    throw new InputError("busy", `task ${refusal.taken} is at work on the same ${where}`, {
+      details: { task: refusal.taken },
+    });
+  }
+
+  /** Queues a task that `check` allowed. */
+  add(task: Task, request: TransferRequest): void {
+    this.#options.tasks.put(task);
+    this.#schedule = withSlot(this.#schedule, { id: task.id, target: targetOf(request), is: "queued" });
+    this.#look();
+  }
+
+  /** Takes a task back; resolves when its process is gone. */
+  async cancel(id: string): Promise<void> {
+    const active = this.#active.get(id);
+    if (active === undefined) {
+      this.#timers.get(id)?.();
+      this.#timers.delete(id);
+      this.#end(id);
+      return;
+    }
+    active.isCancelled = true;
+    active.child?.cancel();
+    await active.gone;
+  }
+
+  /** Ends every process so that the next agent can go on. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const takeBack of this.#timers.values()) takeBack();
+    for (const { child } of this.#active.values()) child?.leave();
+    await Promise.all([...this.#active.values()].map(({ gone }) => gone));
+  }
+
+  #look(): void {
+    if (this.#isClosed) return;
+    for (const id of dueOf(this.#schedule, { maxRunning: this.#options.maxTransfers })) {
+      this.#schedule = withStanding(this.#schedule, id, "running");
+      const active: Active = { child: undefined, isCancelled: false, savedAt: -Infinity, gone: Promise.resolve() };
+      this.#active.set(id, active);
+      active.gone = this.#run(id, active).then(() => {
+        this.#active.delete(id);
+        this.#settle(id, active.isCancelled);
+      });
+    }
+  }
+
+  /** Never rejects. */
+  async #run(id: string, active: Active): Promise<void> {
+    const { start, jobOf, log } = this.#options;
+    const task = this.#apply(id, { is: "started" });
+    if (task?.work === undefined || task.work.action === "DELETE") return;
+    try {
+      const job = await jobOf(task, task.work);
+      // Whoever took it back meanwhile had nothing to tell it to.
+      if (active.isCancelled || this.#isClosed) return;
+      active.child = start(job, (event) => this.#heard(id, event));
+    } catch (error) {
+      const { message } = toError(error);
+      this.#apply(id, { is: "failed", code: "refused", message });
+      return;
+    }
+    const { pid } = active.child;
+    log.info({ task: id, pid, kind: task.work.action }, "transfer started");
+    const { how, said } = await active.child.ended;
+    const now = this.#options.tasks.find(id);
+    const isExpected = now === undefined || isOver(now) || active.isCancelled || this.#isClosed;
+    log.info({ task: id, pid, status: now?.state.status, how }, "transfer ended");
+    if (isExpected) return;
+    log.warn({ task: id, pid, how, said }, "a transfer ended without a word");
+    this.#apply(id, { is: "died", how });
+  }
+
+  #heard(id: string, event: TransferEvent): void {
+    const active = this.#active.get(id);
+    if (active === undefined) return;
+    // What is given up at somebody's request has not failed, and what ends with the agent is gone on with by the next.
+    if (event.is === "failed" && (active.isCancelled || this.#isClosed)) return;
+    const now = this.#options.clock.elapsed();
+    const isDue = event.is === "resumable" && now - active.savedAt >= SAVE_MS;
+    if (isDue) active.savedAt = now;
+    this.#apply(id, event, isDue || event.is === "done" || event.is === "failed");
+  }
+
+  /** After its process: it is over, waits to be tried again, or is left to the next agent. */
+  #settle(id: string, isCancelled: boolean): void {
+    const { tasks, clock } = this.#options;
+    const task = tasks.find(id);
+    if (task === undefined || isOver(task) || isCancelled) return this.#end(id);
+    // As far as it came, for the next agent.
+    if (this.#isClosed) return tasks.put(task);
+    const waitMs = task.state.status === "Pending" ? (task.state.waitMs ?? 0) : 0;
+    this.#schedule = withStanding(this.#schedule, id, "held");
+    const again = (): void => {
+      this.#timers.delete(id);
+      this.#schedule = withStanding(this.#schedule, id, "queued");
+      this.#look();
+    };
+    this.#timers.set(id, clock.after(waitMs, again));
+    this.#look();
+  }
+
+  /** It is over, cancelled unless something else was said of it. */
+  #end(id: string): void {
+    const { dropPart, log, onOver } = this.#options;
+    const task = this.#apply(id, { is: "cancelled" });
+    this.#schedule = withoutSlot(this.#schedule, id);
+    if (task !== undefined && task.state.status !== "Completed") {
+      dropPart(task.path, id).catch((error: unknown) => {
+        log.warn({ task: id, err: toError(error) }, "what a transfer left was not removed");
+      });
+    }
+    onOver();
+    this.#look();
+  }
+
+  #apply(id: string, event: TaskEvent, isLasting = true): Task | undefined {
+    const { tasks, clock } = this.#options;
+    const task = tasks.find(id);
+    if (task === undefined) return undefined;
+    const next = step(task, event, clock.now());
+    if (next !== task) tasks.put(next, isLasting);
+    return next;
+  }
+}

@@ -1,0 +1,94 @@
+import { join } from "node:path";
+import type { Logger } from "pino";
+import { InputError, toError } from "../errors.ts";
+import type { Clock } from "../host/clock.ts";
+import type { ProxySettings } from "../lib/proxy.ts";
+import type { DataStoreRequest } from "../protocol/data-store.ts";
+import type { DataStore } from "./data-store/data-store.ts";
+import { hasOpenTasks } from "./data-store/task-store.ts";
+import type { DataStoreSettings } from "./settings.ts";
+import type { AgentState } from "./state.ts";
+
+export interface OpenDataStoreOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly settings: {
+    readonly stateDir: string;
+    readonly proxies: ProxySettings;
+    readonly dataStore: DataStoreSettings;
+  };
+  readonly state: Pick<AgentState, "database">;
+  /** Why what is at these names may not be removed or replaced. */
+  readonly isInUse: (parts: readonly string[]) => string | undefined;
+  readonly onRefused: (error: unknown) => void;
+}
+
+/** The data store of this node, whether or not it was used yet. */
+export interface OpenedDataStore {
+  handle(request: DataStoreRequest, signal: AbortSignal): Promise<unknown>;
+  /** Goes on with what the last agent left; where there is nothing, nothing is loaded. */
+  resume(): void;
+  close(): Promise<void>;
+}
+
+/** Builds it; no code is loaded, no directory made and no timer set until it is asked for something, or left something to be done. */
+export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
+  const { clock, settings, state, isInUse, onRefused } = options;
+  const { sql } = state.database;
+  const log = options.log.child({ component: "data-store" });
+  const ending = new AbortController();
+  let opened: Promise<DataStore> | undefined;
+
+  async function load(): Promise<DataStore> {
+    const [{ DataStore }, { TaskStore }, { openStore }, { hostImageInfo }, { hostTransfers }] = await Promise.all([
+      import("./data-store/data-store.ts"),
+      import("./data-store/task-store.ts"),
+      import("../host/data-store/open-store.ts"),
+      import("../host/data-store/image-info.ts"),
+      import("../host/transfer-process.ts"),
+    ]);
+    ending.signal.throwIfAborted();
+    const store = openStore(join(settings.stateDir, "data-store"), { isInUse, clock });
+    const dataStore = new DataStore({
+      clock,
+      log,
+      store,
+      tasks: new TaskStore(sql, {
+        now: () => clock.now(),
+        onRefused(error) {
+          log.warn({ err: toError(error) }, "a task was not written");
+          onRefused(error);
+        },
+      }),
+      start: hostTransfers({ clock, caFile: settings.dataStore.caFile }),
+      imageInfo: hostImageInfo(),
+      settings: { ...settings.dataStore, proxies: settings.proxies },
+      isInUse,
+    });
+    dataStore.reopen();
+    return dataStore;
+  }
+
+  const open = (): Promise<DataStore> => {
+    opened ??= load().catch((error: unknown) => {
+      opened = undefined;
+      throw error;
+    });
+    return opened;
+  };
+
+  return {
+    async handle(request, signal) {
+      if (ending.signal.aborted) throw new InputError("busy", "the node is stopping");
+      return (await open()).handle(request, signal);
+    },
+    resume() {
+      if (!hasOpenTasks(sql)) return;
+      open().catch((error: unknown) => log.warn({ err: toError(error) }, "unfinished transfers were not taken up"));
+    },
+    async close() {
+      ending.abort(new InputError("cancelled", "the agent is stopping"));
+      await (await opened?.catch(() => undefined))?.close();
+    },
+  };
+}

@@ -1,0 +1,58 @@
+import type { Logger } from "pino";
+import type { Clock } from "../host/clock.ts";
+import { hostPower } from "../host/power.ts";
+import type { Registration } from "./identity/identity.ts";
+import { listTriggers, type TriggerDeps } from "./list-triggers.ts";
+import type { ContainersView } from "./open-containers-view.ts";
+import type { AgentSettings } from "./settings.ts";
+import { speedTestTarget, type SpeedTestSources } from "./speed-test-target.ts";
+import type { AgentState } from "./state.ts";
+import { stoppedRun, type RunRecord } from "./telemetry/run-record.ts";
+import type { NodeFacts } from "./triggers/admit.ts";
+import type { CleanStop } from "./triggers/clean-stop.ts";
+import { Dispatcher } from "./triggers/dispatch.ts";
+import { Journal } from "./triggers/journal.ts";
+import { agentTunnels, type TunnelSources } from "./tunnels.ts";
+
+type Given = "exec" | "files" | "networkView" | "applying" | "dataStore" | "announceRestart";
+
+export interface OpenTriggersOptions
+  extends Pick<TriggerDeps, Given>, Omit<TunnelSources, "graceMs">, Pick<SpeedTestSources, "dialler"> {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly settings: Pick<AgentSettings, "unit" | "speedTestUrl">;
+  readonly state: Pick<AgentState, "database" | "run">;
+  readonly record: RunRecord;
+  readonly bootId: string;
+  /** Unix milliseconds. */
+  readonly startedAt: number;
+  readonly registration: () => Registration | undefined;
+  readonly node: () => NodeFacts;
+  readonly containers: ContainersView;
+  /** The disk took no write. */
+  readonly onRefused: (error: unknown) => void;
+}
+
+/** The trigger events of this node, and the mark of a stop that was meant. */
+export function openTriggers(options: OpenTriggersOptions): {
+  readonly dispatcher: Dispatcher;
+  readonly cleanStop: CleanStop;
+} {
+  const { clock, settings, state, record, bootId, startedAt, node, containers, onRefused } = options;
+  const { sql, isPersistent } = state.database;
+  const power = hostPower(options.exec, { isManaged: settings.unit !== undefined, unit: settings.unit ?? "" });
+  const cleanStop = { mark: () => state.run.save(stoppedRun(record)), clear: () => state.run.save(record) };
+  const journal = new Journal(sql, { bootId, isPersistent, onFault: onRefused });
+  journal.reopen();
+  journal.settle(bootId, startedAt);
+  const log = options.log.child({ component: "triggers" });
+  const triggers = listTriggers({
+    ...options,
+    power,
+    cleanStop,
+    speedTestTarget: () => speedTestTarget(options),
+    tunnels: agentTunnels(options),
+    log,
+  });
+  return { dispatcher: new Dispatcher({ node, journal, clock, log, more: containers.run, triggers }), cleanStop };
+}

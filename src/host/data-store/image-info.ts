@@ -1,0 +1,107 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { accessSync, constants, fchmodSync, fstatSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { parseStrictJson } from "../../lib/strict-json.ts";
+import type { ImageInfo } from "../../protocol/data-store.ts";
+import { deathTie } from "../death-tie.ts";
+import { SEARCH_PATH } from "../exec.ts";
+import { signalGroup } from "../process-tree.ts";
+
+/** Says what a virtual machine's image is, by an open descriptor of it. Never rejects for what the file holds; only its size without the tool. */
+export type ReadImageInfo = (fd: number, signal: AbortSignal) => Promise<ImageInfo>;
+
+const Told = z.object({ format: z.string().max(32), "virtual-size": z.number().nonnegative() });
+const TOOL = "qemu-img";
+const PERMISSIONS = 0o7777;
+const DEADLINE_MS = 10_000;
+const MAX_OUTPUT_BYTES = 256 * 1024;
+const LIMITS = ["--as=2147483648", "--cpu=5", "--nofile=16", "--fsize=0", "--core=0"];
+/** Who owns nothing, on every distribution. */
+const NOBODY = "65534";
+/** What names a device file or another file as its content is not looked into: `info` alone opens no backing file. */
+const QUERY = ["info", "--output=json", "--force-share", "/proc/self/fd/0"];
+
+/**
+ * Asks qemu-img(1), which parses what strangers made: as nobody, without capabilities, bounded in memory and time, and with nothing but
+ * the descriptor. It has to open that anew (proc(5)), so the file is readable to everybody meanwhile; the way to it stays closed.
+ */
+export function hostImageInfo(searchPath = SEARCH_PATH): ReadImageInfo {
+  const tied = deathTie(SEARCH_PATH);
+  // Each takes back the permission that it gave; two of the same file must not find each other's.
+  let last: Promise<unknown> = Promise.resolve();
+  return async (fd, signal) => {
+    const { size: bytes } = fstatSync(fd);
+    const tool = findTool(searchPath);
+    if (tool === undefined) return { bytes };
+    const text = last.then(() => ask(tool, fd, tied, signal));
+    last = text.catch(() => undefined);
+    const told = Told.safeParse(parsed(await text));
+    return told.success ? { bytes, format: told.data.format, virtualBytes: told.data["virtual-size"] } : { bytes };
+  };
+}
+
+async function ask(tool: string, fd: number, tied: ReturnType<typeof deathTie>, signal: AbortSignal): Promise<string> {
+  const isRoot = process.geteuid?.() === 0;
+  const bounded = ["prlimit", ...LIMITS, "--", tool, ...QUERY];
+  const drop = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];
+  const args = [...(isRoot ? drop : []), "--no-new-privs", "--", ...bounded];
+  const command = tied({ file: "setpriv", args });
+  const { mode } = fstatSync(fd);
+  const isOpened = isRoot && (mode & constants.S_IROTH) === 0;
+  if (isOpened) fchmodSync(fd, (mode & PERMISSIONS) | constants.S_IROTH);
+  try {
+    const child = spawn(command.file, [...command.args], {
+      env: { LC_ALL: "C", PATH: SEARCH_PATH },
+      cwd: "/",
+      detached: true,
+      stdio: [fd, "pipe", "ignore"],
+    });
+    return await outputOf(child, signal);
+  } finally {
+    if (isOpened) fchmodSync(fd, mode & PERMISSIONS);
+  }
+}
+
+function findTool(searchPath: string): string | undefined {
+  return searchPath
+    .split(":")
+    .map((directory) => join(directory, TOOL))
+    .find((path) => {
+      try {
+        accessSync(path, constants.X_OK);
+        return true;
+      } catch {
+        return false;
+      }
+    });
+}
+
+/** What it prints, or nothing when it fails, takes too long or prints too much. */
+function outputOf(child: ChildProcess, signal: AbortSignal): Promise<string> {
+  return new Promise((resolve) => {
+    let output = "";
+    const kill = (): void => {
+      if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
+    };
+    const within = AbortSignal.any([signal, AbortSignal.timeout(DEADLINE_MS)]);
+    within.addEventListener("abort", kill, { once: true });
+    child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+      output += text;
+      if (output.length > MAX_OUTPUT_BYTES) kill();
+    });
+    const end = (text: string): void => {
+      within.removeEventListener("abort", kill);
+      resolve(text);
+    };
+    child.once("error", () => end("")).once("close", (status) => end(status === 0 ? output : ""));
+  });
+}
+
+function parsed(text: string): unknown {
+  try {
+    return parseStrictJson(text, { maxBytes: MAX_OUTPUT_BYTES, maxDepth: 16 });
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,256 @@
+import { isIP, connect as netConnect, type Socket } from "node:net";
+import { networkInterfaces } from "node:os";
+import { connect as tlsConnect, createSecureContext, getCACertificates, type SecureContext } from "node:tls";
+import { errnoOf, InputError, SessionError, toError } from "../errors.ts";
+import { interleaveFamilies, staggered } from "../lib/happy-eyeballs.ts";
+import { proxyFor, type ProxySettings } from "../lib/proxy.ts";
+import { refusalOf } from "../lib/transfer-address.ts";
+import { untilAborted } from "../lib/until-aborted.ts";
+import type { AddressPolicy } from "../protocol/transfer.ts";
+import { ByteStream } from "./byte-stream.ts";
+import type { Clock } from "./clock.ts";
+import { openTunnel, settled } from "./dial.ts";
+import { systemResolve, type Resolve } from "./system-resolve.ts";
+
+/** Where to connect. Names and addresses as a URL's `hostname` has them. */
+export interface GuardedTarget {
+  readonly host: string;
+  readonly port: number;
+  readonly isTls: boolean;
+  /** Through a proxy, plain HTTP is asked for in a tunnel as well (RFC 9110 §9.3.6) instead of in absolute form (RFC 9112 §3.2.2). */
+  readonly isTunnelled?: boolean;
+}
+
+export interface Guarded<C> {
+  readonly connection: C;
+  /** The proxy at the other end, when requests have to be in absolute form. */
+  readonly proxy: URL | undefined;
+}
+
+/** Opens connections to allowed addresses only, whatever a name resolves to: the very address that was judged is connected to. */
+export interface GuardedConnector {
+  /**
+   * @throws {InputError} `forbidden-address`; {SessionError} `resolve-failed`, `connect-failed`, `proxy-refused`, `tls-untrusted` or
+   *   `tls-failed`.
+   */
+  connect(target: GuardedTarget, signal: AbortSignal): Promise<Guarded<Socket>>;
+  /** The same for a connection whose bytes are read into one buffer of so many bytes. */
+  stream(target: GuardedTarget, bufferBytes: number, signal: AbortSignal): Promise<Guarded<ByteStream>>;
+}
+
+export interface GuardedConnectorOptions {
+  readonly clock: Clock;
+  readonly policy: AddressPolicy;
+  readonly proxies: ProxySettings;
+  /** For the whole of one connection: its name, the proxy, TLS. */
+  readonly connectMs: number;
+  readonly resolve?: Resolve;
+  readonly ownAddresses?: () => readonly string[];
+}
+
+const STAGGER_MS = 250; // RFC 8305 §5
+/** A certificate that only the system's own authorities can vouch for fails with one of these. */
+const UNKNOWN_ISSUER: ReadonlySet<string> = new Set([
+  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
+  "UNABLE_TO_GET_ISSUER_CERT",
+  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+  "SELF_SIGNED_CERT_IN_CHAIN",
+  "DEPTH_ZERO_SELF_SIGNED_CERT",
+]);
+const UNTRUSTED = /^(?:CERT_|ERR_TLS_CERT|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|HOSTNAME_MISMATCH)/;
+
+/** A connector over the machine's own sockets. */
+export function guardedConnector(options: GuardedConnectorOptions): GuardedConnector {
+  const { clock, policy, proxies, connectMs, resolve = systemResolve(), ownAddresses = localAddresses } = options;
+  let everyAuthority: SecureContext | undefined;
+
+  return {
+    connect: (target, signal) => open(target, signal, { make: () => undefined, wrap: (socket) => socket }),
+    stream: (target, bufferBytes, signal) =>
+      open(target, signal, {
+        make: () => new ByteStream(bufferBytes),
+        wrap: (socket, stream, hasOnread) => (stream ?? new ByteStream(0)).attach(socket, hasOnread),
+      }),
+  };
+
+  async function open<C extends { destroy(): void }>(
+    target: GuardedTarget,
+    signal: AbortSignal,
+    wrapping: Wrapping<C>,
+  ): Promise<Guarded<C>> {
+    const timeout = AbortSignal.timeout(connectMs);
+    const limit = AbortSignal.any([signal, timeout]);
+    try {
+      return await attempt(target, limit, wrapping);
+    } catch (error) {
+      if (!isUnknownIssuer(error) || everyAuthority !== undefined || limit.aborted) throw error;
+      // Reading the system's authorities takes a third of a second, and hardly any certificate needs more than Node's own.
+      everyAuthority = createSecureContext({ ca: allAuthorities() });
+      return attempt(target, limit, wrapping);
+    }
+  }
+
+  async function attempt<C extends { destroy(): void }>(
+    target: GuardedTarget,
+    signal: AbortSignal,
+    wrapping: Wrapping<C>,
+  ): Promise<Guarded<C>> {
+    const { port, isTls, isTunnelled = isTls } = target;
+    const host = bareHost(target.host);
+    const proxy = proxyFor(proxies, host, port, isTls);
+    if (proxy === undefined) {
+      const allowed = judged(host, await addressesOf(host, signal), false);
+      const connection = await anyOf(allowed, `${host}:${port}`, "connect-failed", signal, async (address, signal) => {
+        const stream = wrapping.make();
+        const onread = stream === undefined ? {} : { onread: stream.onread };
+        const socket = isTls
+          ? await secured(host, signal, { host: address, port, ...onread })
+          : await connected(address, port, signal, onread);
+        return wrapping.wrap(socket, stream, true);
+      });
+      return { connection, proxy: undefined };
+    }
+    judged(host, await addressesOf(host, signal).catch(() => []), true);
+    const addresses = await addressesOf(bareHost(proxy.hostname), signal);
+    const proxyPort = proxy.port === "" ? 80 : Number(proxy.port);
+    const what = `the proxy ${proxy.host}`;
+    const connection = await anyOf(addresses, what, "proxy-refused", signal, async (address, signal) => {
+      const stream = wrapping.make();
+      if (!isTunnelled) {
+        const onread = stream === undefined ? {} : { onread: stream.onread };
+        return wrapping.wrap(await connected(address, proxyPort, signal, onread), stream, true);
+      }
+      const tunnel = await openTunnel(proxy, address, { host, port }, signal);
+      return wrapping.wrap(isTls ? await secured(host, signal, { socket: tunnel }) : tunnel, stream, false);
+    });
+    return { connection, proxy: isTunnelled ? undefined : proxy };
+  }
+
+  async function addressesOf(host: string, signal: AbortSignal): Promise<readonly string[]> {
+    if (isIP(host) !== 0) return [host];
+    try {
+      return await untilAborted(resolve(host), signal);
+    } catch (error) {
+      throw new SessionError("resolve-failed", `cannot resolve ${host}: ${toError(error).message}`, { cause: error });
+    }
+  }
+
+  /** Those addresses that may be connected to. A proxy picks one by itself, so behind it all of them have to be allowed. */
+  function judged(host: string, addresses: readonly string[], mustAll: boolean): readonly string[] {
+    const rules = { allow: policy.allow, own: ownAddresses() };
+    const verdicts = addresses.map((address) => ({ address, refusal: refusalOf(address, rules) }));
+    const allowed = verdicts.filter(({ refusal }) => refusal === undefined).map(({ address }) => address);
+    const refused = verdicts.find(({ refusal }) => refusal !== undefined);
+    if (refused === undefined || (allowed.length > 0 && !mustAll)) return allowed;
+    const { address, refusal } = refused;
+    const what = address === host ? address : `${host} is ${address}, which`;
+    throw new InputError("forbidden-address", `${what} is ${MEANING[refusal ?? "reserved"]}`, {
+      details: { address, refusal },
+    });
+  }
+
+  async function anyOf<C extends { destroy(): void }>(
+    addresses: readonly string[],
+    what: string,
+    code: "connect-failed" | "proxy-refused",
+    signal: AbortSignal,
+    attempt: (address: string, signal: AbortSignal) => Promise<C>,
+  ): Promise<C> {
+    let refusal: SessionError | undefined;
+    const attempts = interleaveFamilies(addresses).map((address) => async (attemptSignal: AbortSignal) => {
+      try {
+        return await attempt(address, attemptSignal);
+      } catch (error) {
+        if (error instanceof SessionError) refusal ??= error;
+        throw error;
+      }
+    });
+    try {
+      return await staggered(attempts, { clock, staggerMs: STAGGER_MS, signal, discard: (late) => late.destroy() });
+    } catch (error) {
+      // Whoever answered says more than the addresses where nobody did.
+      if (refusal !== undefined) throw refusal;
+      throw new SessionError(code, `${what} (${addresses.join(", ")}): ${toError(error).message}`, { cause: error });
+    }
+  }
+
+  async function secured(
+    host: string,
+    signal: AbortSignal,
+    where: { host: string; port: number } | { socket: Socket },
+  ): Promise<Socket> {
+    const socket = tlsConnect({
+      // An address is not a server name (RFC 6066 §3), yet it is what the certificate must be for.
+      host,
+      ...where,
+      ...(isIP(host) === 0 ? { servername: host } : {}),
+      minVersion: "TLSv1.2",
+      ALPNProtocols: ["http/1.1"],
+      ...(everyAuthority === undefined ? {} : { secureContext: everyAuthority }),
+    });
+    try {
+      return await settled(socket, "secureConnect", signal);
+    } catch (error) {
+      if ("socket" in where) where.socket.destroy();
+      const code = errnoOf(error) ?? "";
+      if (code.startsWith("E") && !code.startsWith("ERR_") && code !== "EPROTO") throw error;
+      const message = `TLS with ${host}: ${reasonOf(error)}`;
+      throw new SessionError(UNTRUSTED.test(code) ? "tls-untrusted" : "tls-failed", message, { cause: error });
+    }
+  }
+}
+
+interface Wrapping<C> {
+  make(): ByteStream | undefined;
+  wrap(socket: Socket, stream: ByteStream | undefined, hasOnread: boolean): C;
+}
+
+const MEANING = {
+  unspecified: "no address of a host",
+  loopback: "a loopback address, which is not allowed here",
+  private: "a private address, which is not allowed here",
+  own: "an address of this machine, which is not allowed here",
+  "link-local": "a link-local address",
+  metadata: "where clouds keep a machine's credentials",
+  multicast: "a multicast address",
+  documentation: "an address for documentation",
+  benchmark: "an address for benchmarks",
+  reserved: "a reserved address",
+  "not-an-address": "not an address",
+} as const;
+
+function connected(
+  host: string,
+  port: number,
+  signal: AbortSignal,
+  onread: { readonly onread?: ByteStream["onread"] },
+): Promise<Socket> {
+  return settled(netConnect({ host, port, noDelay: true, ...onread }), "connect", signal);
+}
+
+const bareHost = (host: string): string => host.replace(/^\[|\]$/g, "");
+
+/** What OpenSSL calls the reason; its whole text names the lines of its sources. */
+function reasonOf(error: unknown): string {
+  const thrown = toError(error);
+  return "reason" in thrown && typeof thrown.reason === "string" ? thrown.reason : thrown.message;
+}
+
+function isUnknownIssuer(error: unknown): boolean {
+  return error instanceof SessionError && UNKNOWN_ISSUER.has(errnoOf(error.cause) ?? "");
+}
+
+/** Node's authorities, those that its environment adds, and the system's. */
+function allAuthorities(): string[] {
+  const kinds = ["bundled", "extra", "system"] as const;
+  return [...new Set(kinds.flatMap((kind) => getCACertificates(kind)))];
+}
+
+/** This machine's addresses; none where the system does not let us ask. */
+function localAddresses(): readonly string[] {
+  try {
+    return Object.values(networkInterfaces()).flatMap((link) => link?.map(({ address }) => address) ?? []);
+  } catch {
+    return [];
+  }
+}

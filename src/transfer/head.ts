@@ -1,0 +1,114 @@
+import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
+import { Duplex } from "node:stream";
+import { SessionError, toError } from "../errors.ts";
+import type { ByteStream } from "../host/byte-stream.ts";
+
+/** The head of a request, and how long its answer's may take. */
+export interface HeadRequest {
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly waitMs: number;
+}
+
+export interface Head {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  /** What was read of the body with it. */
+  readonly rest: Buffer;
+}
+
+const MAX_HEAD_BYTES = 32 * 1024;
+const MAX_INTERIM = 8;
+const BLANK_LINE = Buffer.from("\r\n\r\n");
+
+/**
+ * Sends a GET and reads the head of the answer. Node's HTTP client writes the one and judges the other; it never sees the body, which
+ * it would copy into buffers of its own. The stream is paused when this resolves.
+ * @throws {SessionError} `bad-answer`, `cut-off`, `stalled`
+ */
+export function askForHead(stream: ByteStream, request: HeadRequest, signal: AbortSignal): Promise<Head> {
+  const { path, headers, waitMs } = request;
+  const collected = new HeadBytes();
+  return new Promise((resolve, reject) => {
+    const facade = new Duplex({
+      read: () => undefined,
+      write: (bytes: Uint8Array, _encoding, done) => {
+        stream.write(bytes);
+        done();
+      },
+    });
+    const timer = setTimeout(() => fail(new SessionError("stalled", `no answer came in ${waitMs / 1000} s`)), waitMs);
+    const over = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", abort);
+      facade.destroy();
+    };
+    const fail = (error: Error): void => {
+      over();
+      reject(error);
+    };
+    const abort = (): void => fail(toError(signal.reason));
+    const bad = (why: string): void => fail(new SessionError("bad-answer", why));
+    signal.addEventListener("abort", abort, { once: true });
+
+    const asking = httpRequest({
+      path,
+      headers,
+      setHost: false,
+      maxHeaderSize: MAX_HEAD_BYTES,
+      createConnection: () => facade,
+    });
+    let interim = 0;
+    asking
+      .on("error", (error) => bad(`the answer is not HTTP: ${error.message}`))
+      .on("upgrade", () => bad("the answer switches protocols"))
+      .on("information", () => {
+        interim += 1;
+        if (interim > MAX_INTERIM) return bad("there are too many interim answers");
+        if (!collected.pass(facade)) stream.resume();
+      })
+      .once("response", (response) => {
+        over();
+        resolve({ status: response.statusCode ?? 0, headers: response.headers, rest: collected.rest() });
+      })
+      .end();
+    void stream.ended.then((error) =>
+      fail(new SessionError("cut-off", error?.message ?? "the connection ended before an answer", { cause: error })),
+    );
+    stream.read((bytes, length) => {
+      collected.add(bytes, length);
+      if (collected.pass(facade)) return false;
+      if (collected.length <= MAX_HEAD_BYTES) return true;
+      bad(`the head of the answer is larger than ${MAX_HEAD_BYTES} bytes`);
+      return false;
+    });
+  });
+}
+
+/** The bytes of heads as they come; a head is passed on when it is whole. */
+class HeadBytes {
+  #bytes: Buffer = Buffer.alloc(0);
+
+  get length(): number {
+    return this.#bytes.length;
+  }
+
+  add(bytes: Buffer, length: number): void {
+    this.#bytes = Buffer.concat([this.#bytes, bytes.subarray(0, length)]);
+  }
+
+  /** Gives the first head to its reader; false when it is not whole. */
+  pass(reader: Duplex): boolean {
+    const end = this.#bytes.subarray(0, MAX_HEAD_BYTES).indexOf(BLANK_LINE);
+    if (end === -1) return false;
+    const head = this.#bytes.subarray(0, end + BLANK_LINE.length);
+    this.#bytes = this.#bytes.subarray(end + BLANK_LINE.length);
+    // Its reader may answer at once, and then takes the rest.
+    reader.push(head);
+    return true;
+  }
+
+  rest(): Buffer {
+    return this.#bytes;
+  }
+}

@@ -1,0 +1,93 @@
+import { InputError, SessionError } from "../errors.ts";
+import type { ByteStream } from "../host/byte-stream.ts";
+import { proxyAuthorization } from "../host/dial.ts";
+import type { GuardedConnector, GuardedTarget } from "../host/guarded-connect.ts";
+import { parseRetryAfter } from "../host/http-client.ts";
+import { shownUrl } from "../protocol/data-store.ts";
+import { askForHead, type Head } from "./head.ts";
+
+/** An answer whose body is to come: the stream is paused behind its head. */
+export interface Answer extends Head {
+  readonly stream: ByteStream;
+  readonly url: URL;
+}
+
+export interface AskOptions {
+  readonly connector: GuardedConnector;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly maxRedirects: number;
+  readonly waitMs: number;
+  readonly bufferBytes: number;
+}
+
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+
+/**
+ * Sends a GET to a URL and to where it is redirected to; each place is judged anew.
+ * @throws {InputError} `bad-redirect`, `forbidden-address`; {SessionError} the connector's and `askForHead`'s codes
+ */
+export async function ask(from: URL, options: AskOptions, signal: AbortSignal): Promise<Answer> {
+  let url = from;
+  for (let redirects = 0; ; redirects += 1) {
+    const answer = await askOnce(url, options, signal);
+    if (!REDIRECTS.has(answer.status)) return answer;
+    answer.stream.destroy();
+    if (redirects >= options.maxRedirects) {
+      throw new InputError("bad-redirect", `there are more than ${options.maxRedirects} redirects`);
+    }
+    url = redirectTarget(url, answer.headers.location);
+  }
+}
+
+async function askOnce(url: URL, options: AskOptions, signal: AbortSignal): Promise<Answer> {
+  const { connector, headers, waitMs, bufferBytes } = options;
+  const { connection: stream, proxy } = await connector.stream(targetOf(url), bufferBytes, signal);
+  try {
+    const head = await askForHead(stream, { ...requestLine(url, proxy, headers), waitMs }, signal);
+    return { ...head, stream, url };
+  } catch (error) {
+    stream.destroy();
+    throw error;
+  }
+}
+
+/** Where the server of a URL is. */
+export function targetOf(url: URL): GuardedTarget {
+  const isTls = url.protocol === "https:";
+  return { host: url.hostname, port: url.port === "" ? (isTls ? 443 : 80) : Number(url.port), isTls };
+}
+
+/** Target and headers of a request, in absolute form for a proxy (RFC 9112 §3.2). */
+export function requestLine(
+  url: URL,
+  proxy: URL | undefined,
+  headers: Readonly<Record<string, string>>,
+): { readonly path: string; readonly headers: Readonly<Record<string, string>> } {
+  const path = `${url.pathname}${url.search}`;
+  const common = { host: url.host, "user-agent": "holdfast", ...headers };
+  if (proxy === undefined) return { path, headers: common };
+  return { path: `${url.origin}${path}`, headers: { ...common, ...proxyAuthorization(proxy) } };
+}
+
+/**
+ * Where a redirect leads: http or https, never from the second to the first, and without a user.
+ * @throws {InputError} `bad-redirect`
+ */
+export function redirectTarget(from: URL, location: string | undefined): URL {
+  const bad = (why: string): InputError => new InputError("bad-redirect", `${shownUrl(from.href)} redirects ${why}`);
+  if (location === undefined || !URL.canParse(location, from)) throw bad("to nowhere");
+  const to = new URL(location, from);
+  if (to.protocol !== "http:" && to.protocol !== "https:") throw bad("to what is neither http nor https");
+  if (from.protocol === "https:" && to.protocol === "http:") throw bad("from https to http");
+  if (to.username !== "" || to.password !== "") throw bad("to an address with a user name or a password");
+  to.hash = "";
+  return to;
+}
+
+/** The error that an answer's status is: `busy` when it may pass, else `refused`. */
+export function statusError({ status, headers, url }: Pick<Answer, "status" | "headers" | "url">, now: number): Error {
+  const message = `${shownUrl(url.href)} answered ${status}`;
+  if (status !== 408 && status !== 429 && status < 500) return new InputError("refused", message);
+  const retryAfterMs = parseRetryAfter(headers["retry-after"], now);
+  return new SessionError("busy", message, retryAfterMs === undefined ? {} : { details: { retryAfterMs } });
+}

@@ -1,0 +1,173 @@
+import { createHash, type Hash } from "node:crypto";
+import { HostError, InputError, toError } from "../errors.ts";
+import type { Clock } from "../host/clock.ts";
+import type { Store, StorePart } from "../host/data-store/store.ts";
+import { datasync, readAt, truncate, writeAt } from "../host/open-bytes.ts";
+import type { HashAlgorithm } from "../protocol/data-store.ts";
+import type { TransferLimits } from "../protocol/transfer.ts";
+
+const OPENSSL_NAMES: Readonly<Record<HashAlgorithm, string>> = { MD5: "md5", SHA1: "sha1", "SHA-256": "sha256" };
+
+/** What is new is synced so often, and the room looked at; for the room also after so many bytes. */
+const SYNC_MS = 2000;
+const LOOK_BYTES = 64 * 1024 * 1024;
+const REREAD_BYTES = 1024 * 1024;
+
+export interface SinkOptions {
+  readonly part: StorePart;
+  readonly space: Store["space"];
+  readonly limits: Pick<TransferLimits, "maxBytes" | "reserveRatio" | "quotaBytes">;
+  readonly clock: Clock;
+  readonly algo: HashAlgorithm | undefined;
+  /** Told how many bytes from the start are on the disk, for a later attempt. */
+  readonly onSynced: (bytes: number) => void;
+  /** Called once when what goes on in the background fails: the disk cannot be written, or has become too full. */
+  readonly fail: (error: Error) => void;
+}
+
+/**
+ * The part file that a transfer writes to. Refuses what is larger than the limits or the room there is, before it is begun where its
+ * size is known, and while it is written where it is not.
+ */
+export class Sink {
+  /** Bytes that were appended, or left by an earlier attempt. */
+  bytes: number;
+  /** Whether a later attempt could go on from here: what can only begin anew is not synced on the way. */
+  isResumable = false;
+  readonly #options: SinkOptions;
+  readonly #left: number;
+  readonly #most: number;
+  #hash: Hash | undefined;
+  #synced: number;
+  #lookAt: number;
+  /** Counts the beginnings: a sync that was begun before the last one says nothing. */
+  #beginning = 0;
+  #isChecking = false;
+  #stopTimer: () => void;
+
+  constructor(options: SinkOptions) {
+    const { part, limits, clock, algo } = options;
+    this.#options = options;
+    this.#left = part.bytes;
+    this.bytes = part.bytes;
+    this.#most = Math.min(limits.maxBytes, part.bytes + (limits.quotaBytes ?? Infinity));
+    this.#hash = newHash(algo);
+    this.#synced = part.bytes;
+    this.#lookAt = part.bytes + LOOK_BYTES;
+    this.#stopTimer = clock.after(SYNC_MS, () => this.#tick());
+  }
+
+  /** Hashes what an earlier attempt left; needed before the first `append` when there is any. @throws {HostError} `storage-failed` */
+  async rehash(signal: AbortSignal): Promise<void> {
+    const buffer = Buffer.allocUnsafeSlow(REREAD_BYTES);
+    for (let at = 0; at < this.#left && this.#hash !== undefined;) {
+      signal.throwIfAborted();
+      const count = readAt(this.#options.part.fd, buffer.subarray(0, this.#left - at), 0, at);
+      if (count === 0) throw new HostError("storage-failed", "the part file is shorter than it was");
+      this.#hash.update(buffer.subarray(0, count));
+      at += count;
+      // Orders come in between.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  /**
+   * Refuses a size that the limits or the room do not allow.
+   * @throws {InputError} `too-large`, `quota-exceeded`; {HostError} `disk-full`
+   */
+  async admit(total: number): Promise<void> {
+    this.#judgeSize(total);
+    const { freeBytes, totalBytes } = await this.#options.space();
+    const room = Math.floor(freeBytes - totalBytes * this.#options.limits.reserveRatio);
+    if (total - this.bytes <= room) return;
+    throw new HostError(
+      "disk-full",
+      `${total - this.bytes} bytes are to come, and the data store has room for ${Math.max(0, room)}`,
+    );
+  }
+
+  /** Adds bytes at the end. @throws {InputError} `too-large`, `quota-exceeded`; {HostError} `disk-full`, `storage-failed` */
+  append(bytes: Uint8Array, from: number, to: number): void {
+    const end = this.bytes + to - from;
+    if (end > this.#most) this.#judgeSize(end);
+    writeAt(this.#options.part.fd, bytes, from, to, this.bytes);
+    this.#hash?.update(from === 0 && to === bytes.length ? bytes : bytes.subarray(from, to));
+    this.bytes = end;
+    if (end >= this.#lookAt) this.#check(false);
+  }
+
+  /** Writes bytes at a place of their own, unhashed; they count when `settle` says that all before them are there. As `append` fails. */
+  put(bytes: Uint8Array, from: number, to: number, position: number): void {
+    const end = position + to - from;
+    if (end > this.#most) this.#judgeSize(end);
+    writeAt(this.#options.part.fd, bytes, from, to, position);
+  }
+
+  /** Says how many bytes from the start are there, of those that were put. */
+  settle(bytes: number): void {
+    this.bytes = bytes;
+    if (bytes >= this.#lookAt) this.#check(false);
+  }
+
+  /** Forgets everything that was written. @throws {HostError} `storage-failed` */
+  restart(): void {
+    truncate(this.#options.part.fd, 0);
+    this.bytes = 0;
+    this.#synced = 0;
+    this.#lookAt = LOOK_BYTES;
+    this.#beginning += 1;
+    this.#hash = newHash(this.#options.algo);
+  }
+
+  /** The hash of all bytes in hexadecimal digits; undefined without an algorithm. */
+  digest(): string | undefined {
+    return this.#hash?.copy().digest("hex");
+  }
+
+  /** Ends what goes on in the background. The part stays as it is. */
+  close(): void {
+    this.#stopTimer();
+    this.#isChecking = true;
+  }
+
+  #judgeSize(bytes: number): void {
+    const { maxBytes, quotaBytes = Infinity } = this.#options.limits;
+    if (bytes > maxBytes) throw new InputError("too-large", `the file is larger than the limit of ${maxBytes} bytes`);
+    if (bytes - this.#left <= quotaBytes) return;
+    throw new InputError("quota-exceeded", `the file is larger than the ${quotaBytes} bytes left of the quota`);
+  }
+
+  #tick(): void {
+    if (this.bytes > this.#synced) this.#check(this.isResumable);
+    this.#stopTimer = this.#options.clock.after(SYNC_MS, () => this.#tick());
+  }
+
+  #check(isSync: boolean): void {
+    if (this.#isChecking) return;
+    this.#isChecking = true;
+    this.#lookAt = this.bytes + LOOK_BYTES;
+    const work = async (): Promise<void> => {
+      await this.#judgeRoom();
+      if (isSync) await this.#sync();
+      this.#isChecking = false;
+    };
+    work().catch((error: unknown) => this.#options.fail(toError(error)));
+  }
+
+  async #sync(): Promise<void> {
+    const [bytes, beginning] = [this.bytes, this.#beginning];
+    await datasync(this.#options.part.fd);
+    if (beginning !== this.#beginning) return;
+    this.#synced = bytes;
+    this.#options.onSynced(bytes);
+  }
+
+  async #judgeRoom(): Promise<void> {
+    const { freeBytes, totalBytes } = await this.#options.space();
+    if (freeBytes >= (totalBytes * this.#options.limits.reserveRatio) / 2) return;
+    throw new HostError("disk-full", `only ${freeBytes} of ${totalBytes} bytes of the data store's disk are free`);
+  }
+}
+
+const newHash = (algo: HashAlgorithm | undefined): Hash | undefined =>
+  algo === undefined ? undefined : createHash(OPENSSL_NAMES[algo]);
