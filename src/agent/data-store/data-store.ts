@@ -8,6 +8,7 @@ import type { Store } from "../../host/data-store/store.ts";
 import type { StartTransfer } from "../../host/transfer-process.ts";
 import { sizeText } from "../../lib/size-text.ts";
 import type { DataStoreListing, DataStoreRequest, ImageInfo, TaskStarted } from "../../protocol/data-store.ts";
+import { REPLY_LIMITS } from "../../protocol/reply-parts.ts";
 import type { TransferJob } from "../../protocol/transfer.ts";
 import { storeRefusal } from "./failures.ts";
 import { jobFor, type JobSettings } from "./jobs.ts";
@@ -29,8 +30,8 @@ export interface DataStoreOptions {
 }
 
 const LIST_CAPS = { maxEntries: 10_000, maxDepth: 16 };
-/** With room for what is around it in the one message that a reply has to fit. */
-const MAX_LIST_BYTES = 900_000;
+/** Whoever asks gets it in parts, and puts no more than this together. */
+const MAX_LIST_BYTES = REPLY_LIMITS.maxBytes - 65_536;
 /** What takes longer is shown among the tasks. */
 const SHORT_MS = 2000;
 
@@ -126,13 +127,13 @@ export class DataStore {
     }
   }
 
-  /** As much as fits one message. */
+  /** As much as fits one answer. */
   async #list(path: string | undefined, signal: AbortSignal): Promise<DataStoreListing> {
-    let caps = LIST_CAPS;
+    let { maxEntries } = LIST_CAPS;
     for (;;) {
-      const listing = await this.#options.store.list(path, caps, signal);
-      if (caps.maxEntries <= 1 || Buffer.byteLength(JSON.stringify(listing)) <= MAX_LIST_BYTES) return listing;
-      caps = { ...caps, maxEntries: Math.floor(caps.maxEntries / 2) };
+      const listing = await this.#options.store.list(path, { ...LIST_CAPS, maxEntries }, signal);
+      if (maxEntries <= 1 || Buffer.byteLength(JSON.stringify(listing)) <= MAX_LIST_BYTES) return listing;
+      maxEntries = Math.floor(maxEntries / 2);
     }
   }
 

@@ -1,13 +1,12 @@
 import type { z } from "zod";
-import { InputError, SessionError, toError } from "../../errors.ts";
+import { InputError, SessionError } from "../../errors.ts";
 import type { DataStoreRequest } from "../../protocol/data-store.ts";
-import { ReplyCollector } from "../../protocol/reply-parts.ts";
 import type { TriggerRequest } from "../fleet.ts";
 import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "../model/data-store.ts";
 import { tgrn } from "../model/permissions.ts";
 import { nodeOf } from "./nodes.ts";
 import type { ApiDeps } from "./route.ts";
-import { runForCaller } from "./triggers.ts";
+import { runForCaller, runInParts } from "./triggers.ts";
 
 /** Who may see and change what is in the data store of a node. */
 export const mayUseStore = {
@@ -53,9 +52,7 @@ export async function askStore<T>(
     deadlineMs: dataStoreDeadlineMs(body),
     ...(isAudited === undefined ? {} : { isAudited }),
   };
-  const result = isLarge(body)
-    ? await runInParts(deps, nodeID, order, signal)
-    : await runForCaller(deps, nodeID, order, signal);
+  const result = await (isLarge(body) ? runInParts : runForCaller)(deps, nodeID, order, signal);
   const parsed = schema.safeParse(result);
   if (parsed.success) return parsed.data;
   throw new SessionError("invalid-reply", `the node's answer to ${body.action} is not what this version understands`);
@@ -63,22 +60,3 @@ export async function askStore<T>(
 
 /** Only these may have more to say than one message holds. */
 const isLarge = ({ action }: DataStoreRequest): boolean => action === "LIST" || action === "TASKS";
-
-async function runInParts(deps: Deps, nodeID: string, order: TriggerRequest, signal: AbortSignal): Promise<unknown> {
-  const collector = new ReplyCollector();
-  const refused = new AbortController();
-  const stop = AbortSignal.any([signal, refused.signal]);
-  try {
-    const result = await runForCaller(deps, nodeID, order, stop, ({ data }) => {
-      try {
-        collector.take(data);
-      } catch (error) {
-        refused.abort(error);
-      }
-    });
-    return collector.whole(result);
-  } catch (error) {
-    // Not the caller has gone then.
-    throw refused.signal.aborted ? toError(refused.signal.reason) : error;
-  }
-}

@@ -3,6 +3,7 @@ import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { ContainerCommand, triggerBodies } from "../../protocol/trigger-bodies.ts";
+import { ReplyCollector } from "../../protocol/reply-parts.ts";
 import { STREAM_DEADLINE_MS } from "../../protocol/trigger-events.ts";
 import { EventName, JsonObject, Uid } from "../../protocol/values.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
@@ -98,7 +99,7 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
         };
         return stream
           ? streamTrigger(deps, nodeID, order, request.signal)
-          : Response.json((await runForCaller(deps, nodeID, order, request.signal)) ?? null);
+          : Response.json((await runOf(order)(deps, nodeID, order, request.signal)) ?? null);
       },
     }),
   ];
@@ -114,6 +115,10 @@ function deadlineOf({ fleet }: ApiDeps, nodeID: string, event: string, body: unk
   return stream ? LONGEST_MS : Math.min(PULL_MS + stopSecondsOf(container) * SECOND, LONGEST_MS);
 }
 
+/** What a data store holds may be more than one message. */
+const runOf = ({ event, wait }: TriggerRequest): typeof runForCaller =>
+  event === DATA_STORE_EVENT && wait ? runInParts : runForCaller;
+
 /** Runs a trigger for somebody who waits for its answer, until its deadline is past or the caller is gone. */
 export async function runForCaller(
   { fleet, clock }: Pick<ApiDeps, "fleet" | "clock">,
@@ -125,6 +130,31 @@ export async function runForCaller(
   using limit = limitOf(clock, order, gone);
   const { signal } = limit;
   return await fleet.runTrigger(uid, order, onProgress === undefined ? { signal } : { signal, onProgress });
+}
+
+/** The same for an answer that no one message may hold: the node gives it in parts. @throws {SessionError} `too-large`, `interrupted`. */
+export async function runInParts(
+  deps: Pick<ApiDeps, "fleet" | "clock">,
+  uid: string,
+  order: TriggerRequest,
+  gone: AbortSignal,
+): Promise<unknown> {
+  const collector = new ReplyCollector();
+  const refused = new AbortController();
+  const stop = AbortSignal.any([gone, refused.signal]);
+  try {
+    const result = await runForCaller(deps, uid, order, stop, ({ data }) => {
+      try {
+        collector.take(data);
+      } catch (error) {
+        refused.abort(error);
+      }
+    });
+    return collector.whole(result);
+  } catch (error) {
+    // Not the caller has gone then.
+    throw refused.signal.aborted ? toError(refused.signal.reason) : error;
+  }
 }
 
 /** Answers with the first output, so that what is refused at once has its own status. */

@@ -248,3 +248,14 @@ it("the trigger itself has the deadline of what it is to do", async () => {
   }
   expect(requests().map(({ deadlineMs }) => deadlineMs)).toEqual([60_000, 60_000, 600_000, 30_000, 30_000]);
 });
+
+it("the trigger itself answers what comes in parts as a whole, to who waits", async () => {
+  const text = JSON.stringify({ files: [{ name: "x".repeat(100_000) }] });
+  bench.fleet.script = (_, { onProgress }) => {
+    let seq = 0;
+    for (const data of replyParts(text)) onProgress?.({ seq: (seq += 1), kind: "json", data });
+    return Promise.resolve({ replyBytes: text.length });
+  };
+  const path = `${base.replace("/v2", "").replace("/data-store", "")}/trigger/datastore-manager?wait=1`;
+  expect((await bench.call("POST", path)).text).toBe(text);
+});
