@@ -91,7 +91,7 @@ test("the operations of a data store through the HTTP API, each audited without 
 
   expect(await store("DELETE", "", { filename: "isos" })).toEqual({ status: 200, body: {} });
   expect(await store("DELETE", "?filename=isos")).toMatchObject({ status: 404, body: { code: "not-found" } });
-  const { body } = await controller.call("GET", `/v2/audit/node/${uid}`);
+  const { body } = await controller.call("GET", `/v2/audit/${uid}`);
   const told = JSON.stringify(body);
   expect(told).toContain(`Data Store: download ${url}/file?… to /isos/a.iso`);
   expect(told).toContain("Data Store: delete isos");
