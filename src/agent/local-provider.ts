@@ -3,6 +3,7 @@ import type { Overlay } from "../host/overlay.ts";
 import type { LogLine as StoredLine, LogMemory } from "../host/log.ts";
 import type { Reader } from "../host/reader.ts";
 import { withinTime } from "../lib/within-time.ts";
+import { LOCAL_REPLY_LIMITS } from "../protocol/local-api.ts";
 import type {
   ContainerLogPiece,
   ContainerLogsQuery,
@@ -258,6 +259,7 @@ export async function* runLocally(
     signal,
     progress: ({ seq, kind, data }) => feed.push({ kind: "progress", seq, channel: kind, data }),
     ready: () => feed.room(),
+    replyLimits: { maxBytes: LOCAL_REPLY_LIMITS.maxBytes - 1024, maxDepth: LOCAL_REPLY_LIMITS.maxDepth - 2 },
     result: (_id, reply) => {
       feed.end("body" in reply ? { kind: "result", body: reply.body } : { kind: "error", ...reply.error });
       return Promise.resolve();

@@ -1,6 +1,7 @@
 import { sectionNames } from "../protocol/sections.ts";
 import { triggerEvents } from "../protocol/trigger-events.ts";
 import { containerVerbs } from "./container-verbs.ts";
+import { dataStoreVerbs } from "./data-store-verbs.ts";
 import { networkVerbs } from "./network-verbs.ts";
 import { DIRECTORIES, JSON_OPTION, TIMEOUT, WATCH } from "./verb-options.ts";
 import type { ArgumentSpec, Verb } from "./verb.ts";
@@ -222,6 +223,7 @@ export const verbs: readonly Verb[] = [
   },
   ...networkVerbs,
   ...containerVerbs,
+  ...dataStoreVerbs,
   {
     name: "plan",
     summary: "show what a configuration would do on this machine, without doing it",

@@ -242,6 +242,7 @@ function assemble({
     flows: store.flows,
     gatewayDetails: store.gatewayDetails,
     containerOutput: store.containerOutput,
+    images: store.images,
     access,
     tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
     registry: registryOf(settings, registryTokens),

@@ -18,8 +18,8 @@ export interface EventLog {
   relay(node: NodeLabel, event: NodeEvent): EventRecord;
   /** A change somebody made through the API: INFO, without an alert. */
   change(node: NodeLabel, user: string, message: string): void;
-  /** Does something that is no node's and records it as a change, or neither. */
-  changeElsewhere<T>(user: string, message: string, work: () => T): T;
+  /** Does something that is in no document, of a node or of none, and records it as a change, or neither. */
+  changeElsewhere<T>(user: string, message: string, work: () => T, node?: NodeLabel): T;
   audit(node: NodeLabel, category: string, value: string, timestamp?: number): void;
 }
 
@@ -62,10 +62,10 @@ export function eventLog(
     record,
     relay,
     change,
-    changeElsewhere: (user, message, work) =>
+    changeElsewhere: (user, message, work, node = { uid: "", name: "", fqdn: identity.domain }) =>
       store.atomic(() => {
         const done = work();
-        change({ uid: "", name: "", fqdn: identity.domain }, user, message);
+        change(node, user, message);
         return done;
       }),
     audit: (node, category, value, timestamp = Math.floor(clock.now() / 1000)) =>

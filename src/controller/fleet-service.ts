@@ -37,8 +37,7 @@ import type {
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { changeTag, checkField, checkSection } from "./model/checks.ts";
 import { settleIdentity } from "./model/identity.ts";
-import { containerNamed } from "./model/exec-section.ts";
-import { triggerLabel } from "./model/trigger-label.ts";
+import { callLabel } from "./model/trigger-label.ts";
 import { openTerminal, type TerminalDeps } from "./open-terminal.ts";
 import type { NodeChange, NodeLabel, StoredNode } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
@@ -253,8 +252,10 @@ export class FleetService implements Fleet {
     const { store, events, triggers, sessions } = this.#deps;
     const node = this.#stored(uid);
     refuseWhileHeld(store, uid);
-    if (sessions.get(uid) !== undefined) {
-      events.audit(node, "Node Action", `${request.user} invoked ${this.#label(node, request.event)}`);
+    if (sessions.get(uid) !== undefined && request.isAudited !== false) {
+      const shared = node.cluster === undefined ? undefined : store.clusters.get(node.cluster)?.config.exec;
+      const label = callLabel(request, shared ?? node.config.exec ?? {});
+      events.audit(node, "Node Action", `${request.user} invoked ${label}`);
     }
     return triggers.run(uid, request, options);
   }
@@ -306,6 +307,10 @@ export class FleetService implements Fleet {
 
   recordChange<T>(user: string, message: string, work: () => T): T {
     return this.#deps.events.changeElsewhere(user, message, work);
+  }
+
+  recordNodeChange<T>(uid: string, user: string, message: string, work: () => T): T {
+    return this.#deps.events.changeElsewhere(user, message, work, this.#stored(uid));
   }
 
   metrics(nodeId: string, from: number, to: number): readonly MetricSample[] {
@@ -362,12 +367,6 @@ export class FleetService implements Fleet {
       return new Set([node.uid, ...touched.flatMap((cluster) => this.#membersOf(cluster))]);
     });
     return this.#record(this.#stored(node.uid));
-  }
-
-  /** A container is called by its name. */
-  #label({ config, cluster }: StoredNode, event: string): string {
-    const shared = cluster === undefined ? undefined : this.#deps.store.clusters.get(cluster)?.config.exec;
-    return containerNamed(shared ?? config.exec ?? {}, event) === undefined ? triggerLabel(event) : event;
   }
 
   /** Stores a change and the documents that differ for the nodes it answers in one transaction, and then tells those online. */

@@ -156,6 +156,25 @@ export interface GatewayDetailsSearch {
   find(nodeId: string, from: number, to: number): readonly GatewayDetails[] | undefined;
 }
 
+/** A virtual machine's image as it was entered for a node: `location` is a path in the node's data store. */
+export interface ImageRecord {
+  readonly id: string;
+  readonly displayName: string;
+  readonly description?: string | undefined;
+  readonly location: string;
+  readonly os: string;
+}
+
+/** The records of virtual machines' images; they go with their node. */
+export interface ImageRecords {
+  /** By name, then by id. */
+  ofNode(node: string): readonly ImageRecord[];
+  get(node: string, id: string): ImageRecord | undefined;
+  /** Enters a record, or replaces the one of this id. */
+  put(node: string, record: ImageRecord): void;
+  remove(node: string, id: string): void;
+}
+
 /** What can be asked of the output of containers. */
 export interface ContainerOutputSearch {
   /** The newest `limit` pieces of a node, or of one container by id or name, oldest first; Unix seconds, both inclusive. */
@@ -176,6 +195,8 @@ export interface TriggerRequest {
   readonly wait: boolean;
   readonly user: string;
   readonly deadlineMs: number;
+  /** False for a reading that is part of another operation. */
+  readonly isAudited?: false;
 }
 
 /** Output of a running trigger, as `trigger.progress` brings it. */
@@ -255,6 +276,8 @@ export interface Fleet {
   audits(filter: AuditFilter): { readonly total: number; readonly items: readonly AuditRecord[] };
   /** Does something outside the nodes and records it as a change by this user, or neither. */
   recordChange<T>(user: string, message: string, work: () => T): T;
+  /** Does something that belongs to a node and records it as a change of it by this user, or neither. @throws {InputError} `not-found`. */
+  recordNodeChange<T>(uid: string, user: string, message: string, work: () => T): T;
   /** Minute samples of one node, oldest first; `from` and `to` in Unix seconds. */
   metrics(nodeId: string, from: number, to: number): readonly MetricSample[];
 }

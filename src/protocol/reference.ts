@@ -1,3 +1,4 @@
+import { WHOLE_REPLY_BYTES } from "./reply-parts.ts";
 import { z } from "zod";
 import { claimsByType } from "./claims.ts";
 import { DomainGrant, DomainPeer } from "./domain-items.ts";
@@ -202,6 +203,9 @@ ${rows(nodeMethods)}
 ${rows(controlMethods)}
 
 No event takes input yet: a node passes over \`trigger.input\`.
+
+An answer of more than ${WHOLE_REPLY_BYTES} bytes, or of more levels than a message has, comes to who watches a trigger in parts: its JSON text piece by piece in
+\`trigger.progress\` of the kind \`json\`, each \`data\` one object \`{"replyPart": text}\`, and then the result \`{"replyBytes": N}\`, the bytes of all pieces together.
 
 ## Streams
 

@@ -14,6 +14,7 @@ import {
   gatewayDetailsStore,
   type GatewayDetailsStore,
 } from "../../src/controller/store/gateway-details.ts";
+import { imagesMigration, imageStore } from "../../src/controller/store/images.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { FakeFleet } from "./fake-fleet.ts";
 
@@ -56,6 +57,9 @@ export class ApiBench {
     // It takes the place of a table of the first schema, which the bench does without.
     sql.exec(gatewayDetailsMigration.replace("DROP TABLE gateway_details;", ""));
     sql.exec(containerOutputMigration);
+    // The nodes of the bench are in no database, and neither is what points to them held to them.
+    const images = new DatabaseSync(":memory:", { enableForeignKeyConstraints: false });
+    images.exec(imagesMigration);
     const uidOf = (name: string) => this.fleet.nodes().find((node) => node.name === name)?.uid;
     this.flows = flowStore(sql, uidOf);
     this.gatewayDetails = gatewayDetailsStore(sql, uidOf);
@@ -66,6 +70,7 @@ export class ApiBench {
       flows: this.flows,
       gatewayDetails: this.gatewayDetails,
       containerOutput: containerOutputStore(sql),
+      images: imageStore(images),
       access: this.access,
       tokens: jwtIssuer({ origin: ORIGIN, privateKey, publicKey, clock }),
       org: "0f0e0d0c-0b0a-4908-8706-050403020100",

@@ -271,6 +271,11 @@ export class FakeFleet implements Fleet {
     return done;
   }
 
+  recordNodeChange<T>(uid: string, user: string, message: string, work: () => T): T {
+    this.#node(uid);
+    return this.recordChange(user, message, work);
+  }
+
   metrics(): readonly [] {
     return [];
   }

@@ -127,11 +127,14 @@ function send(
   body?: unknown,
 ): Promise<{ status: number; body: unknown }> {
   const request = url.startsWith("https:") ? httpsRequest : httpRequest;
+  const sent = body === undefined ? "" : JSON.stringify(body);
+  // Of a DELETE, Node says neither how long its body is nor that it comes in pieces.
+  const ofBody = { "content-type": "application/json", "content-length": Buffer.byteLength(sent) };
   const options = {
     method,
     rejectUnauthorized: false,
     agent: false,
-    headers: { ...headers, ...(body === undefined ? {} : { "content-type": "application/json" }) },
+    headers: { ...headers, ...(body === undefined ? {} : ofBody) },
   };
   return new Promise((resolve, reject) => {
     const outgoing = request(url, options, (response) => {
@@ -141,7 +144,7 @@ function send(
         reject,
       );
     });
-    outgoing.once("error", reject).end(body === undefined ? undefined : JSON.stringify(body));
+    outgoing.once("error", reject).end(sent);
   });
 }
 

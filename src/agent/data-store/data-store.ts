@@ -14,6 +14,7 @@ import type {
   ImageInfo,
   TaskStarted,
 } from "../../protocol/data-store.ts";
+import { REPLY_LIMITS } from "../../protocol/reply-parts.ts";
 import type { TransferJob } from "../../protocol/transfer.ts";
 import { storeRefusal } from "./failures.ts";
 import { jobFor, type JobSettings } from "./jobs.ts";
@@ -35,8 +36,8 @@ export interface DataStoreOptions {
 }
 
 const LIST_CAPS = { maxEntries: 10_000, maxDepth: 16 };
-/** With room for what is around it in the one message that a reply has to fit. */
-const MAX_LIST_BYTES = 900_000;
+/** Whoever asks gets it in parts, and puts no more than this together. */
+const MAX_LIST_BYTES = REPLY_LIMITS.maxBytes - 65_536;
 /** What takes longer is shown among the tasks. */
 const SHORT_MS = 2000;
 
@@ -132,16 +133,16 @@ export class DataStore {
     }
   }
 
-  /** As much as fits one message. */
+  /** As much as fits one answer. */
   async #list(path: string | undefined, signal: AbortSignal): Promise<DataStoreListing> {
-    let caps = LIST_CAPS;
+    let { maxEntries } = LIST_CAPS;
     for (;;) {
-      const listing = await this.#options.store.list(path, caps, signal);
+      const listing = await this.#options.store.list(path, { ...LIST_CAPS, maxEntries }, signal);
       const bytes = Buffer.byteLength(JSON.stringify(listing));
-      if (bytes <= MAX_LIST_BYTES || caps.maxEntries <= 1) return listing;
+      if (bytes <= MAX_LIST_BYTES || maxEntries <= 1) return listing;
       // Entries are of different lengths: what is a bit too long again is shortened again.
       const fitting = Math.floor((entriesIn(listing.files) * MAX_LIST_BYTES * 0.95) / bytes);
-      caps = { ...caps, maxEntries: Math.max(1, Math.min(fitting, caps.maxEntries - 1)) };
+      maxEntries = Math.max(1, Math.min(fitting, maxEntries - 1));
     }
   }
 

@@ -13,7 +13,7 @@ export function datastoreManager(
     event: "datastore-manager",
     kind: "one-shot",
     request: DataStoreRequest,
-    deadlineMs: 120_000,
+    deadlineMs: 600_000,
     needsDataPlane: false,
     readOnly: false,
     agents: false,

@@ -1,5 +1,7 @@
 import { AgentError, HostError, InputError, InternalError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
+import type { JsonLimits } from "../../lib/strict-json.ts";
+import { REPLY_LIMITS, replyParts, WHOLE_REPLY_BYTES, type RepliedInParts } from "../../protocol/reply-parts.ts";
 import { failureOf } from "./failure.ts";
 import { STREAM_DEADLINE_MS } from "../../protocol/trigger-events.ts";
 import { BufferedOutput, StreamedOutput, type Output } from "./output.ts";
@@ -20,8 +22,8 @@ export interface JobOptions {
 
 /** A handler that was aborted and has not come back after this long is answered for. */
 const GRACE_MS = 3000;
-/** Answers must fit one message of the channel, 1 MiB with its envelope. */
-const MAX_REPLY_BYTES = 1024 * 1024 - 1024;
+/** Answers must fit one message of the channel, 1 MiB and 32 levels with its envelope. */
+const MESSAGE_LIMITS: JsonLimits = { maxBytes: 1024 * 1024 - 1024, maxDepth: 30 };
 /** What a shell reports of a tool that SIGINT ended. */
 const ENDED_BY_SIGINT = 130;
 
@@ -131,12 +133,33 @@ export class Job {
     const reason: unknown = this.signal.aborted ? this.signal.reason : undefined;
     const output = this.#output;
     if (output === undefined) {
-      if ("value" in ended) return limited(this.#options.trigger.event, ended.value);
+      if ("value" in ended) return this.#replyOf(ended.value ?? {});
       return { error: failureOf(reason instanceof AgentError ? reason : ended.error) };
     }
     if (reason instanceof AgentError) return { error: withOutput(failureOf(reason), output) };
     if (reason === undefined && "error" in ended) return { error: withOutput(failureOf(ended.error), output) };
     return { body: this.#streamBody(exitCodeOf(ended), output) };
+  }
+
+  /** The answer as it is, or in parts to whoever takes output when it is too large to be kept whole until it was taken. */
+  async #replyOf(body: unknown): Promise<TriggerReply> {
+    const { call, channel, clock, trigger } = this.#options;
+    const text = JSON.stringify(body);
+    const bytes = Buffer.byteLength(text);
+    const limits = channel.replyLimits ?? MESSAGE_LIMITS;
+    const mayPart = call.isWatched && channel.replyLimits === undefined && bytes <= REPLY_LIMITS.maxBytes;
+    const maxBytes = mayPart ? WHOLE_REPLY_BYTES : limits.maxBytes;
+    if (bytes <= maxBytes && depthOf(body) <= limits.maxDepth) return { body };
+    if (!mayPart) {
+      const message = `${trigger.event}: the answer of ${bytes} bytes does not fit one message: ask for less of it`;
+      return { error: { code: "internal", message } };
+    }
+    const onFull = (): void => undefined;
+    const output = new StreamedOutput({ id: call.id, channel, clock, signal: this.signal, onFull });
+    for (const data of replyParts(text)) await output.write({ kind: "json", data: { ...data } });
+    await output.close();
+    const answer: RepliedInParts = { replyBytes: bytes };
+    return { body: answer };
   }
 
   #streamBody(exitCode: number, output: Output): unknown {
@@ -162,9 +185,8 @@ function withOutput(failure: ReturnType<typeof failureOf>, output: Output): Retu
   return { ...failure, details: { ...failure.details, output: partial } };
 }
 
-function limited(event: string, value: unknown): TriggerReply {
-  const body = value ?? {};
-  const bytes = Buffer.byteLength(JSON.stringify(body));
-  if (bytes <= MAX_REPLY_BYTES) return { body };
-  return { error: { code: "internal", message: `${event}: the answer of ${bytes} bytes does not fit one message` } };
+/** How many arrays and objects are within each other. */
+function depthOf(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  return 1 + Object.values(value).reduce<number>((deepest, inner) => Math.max(deepest, depthOf(inner)), 0);
 }

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import type { JsonLimits } from "../../lib/strict-json.ts";
 import type { TriggerFailure } from "../../protocol/methods.ts";
 
 /** A piece of output: text of a tool, one JSON object of a measurement, or how far the work is. */
@@ -89,6 +90,8 @@ export interface TriggerChannel {
   progress(part: { readonly id: string; readonly seq: number } & Chunk): void;
   /** Resolves when the channel can take more. */
   ready(): Promise<void>;
+  /** What one answer may be; without them as much as a message of the control channel holds. */
+  readonly replyLimits?: JsonLimits;
   /** Gives a result that the reply could not hold; resolves once it was taken. */
   result(id: string, reply: TriggerReply): Promise<void>;
 }

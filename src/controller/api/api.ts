@@ -10,8 +10,10 @@ import { eventRoutes } from "./events.ts";
 import { flowRoutes } from "./flows.ts";
 import { networkConfigRoutes } from "./network-config.ts";
 import { nodeConfigRoutes } from "./node-config.ts";
+import { nodeDataStoreRoutes } from "./node-data-store.ts";
 import { nodeExecRoutes } from "./node-exec.ts";
 import { nodeExecVolumeRoutes } from "./node-exec-volumes.ts";
+import { nodeImageRoutes } from "./node-images.ts";
 import { nodeItemRoutes } from "./node-items.ts";
 import { nodeRoutes } from "./nodes.ts";
 import { oauthRoutes } from "./oauth.ts";
@@ -40,6 +42,8 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...nodeItemRoutes(deps),
     ...nodeExecRoutes(deps),
     ...nodeExecVolumeRoutes(deps),
+    ...nodeDataStoreRoutes(deps),
+    ...nodeImageRoutes(deps),
     ...tagRoutes(deps),
     ...terminalRoutes(deps),
     ...triggerRoutes(deps),

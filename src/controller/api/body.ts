@@ -1,5 +1,6 @@
 import { InputError } from "../../errors.ts";
 import { parseStrictJson, type JsonLimits } from "../../lib/strict-json.ts";
+import { isObject } from "../../protocol/sections/forms.ts";
 
 /** Bounds on a request body that no section is in. */
 export const BODY_LIMITS: JsonLimits = { maxBytes: 1024 * 1024, maxDepth: 32 };
@@ -40,6 +41,12 @@ export async function readJson(request: Request, limits: JsonLimits): Promise<un
 export function mediaType(request: Request): string {
   const [type = ""] = (request.headers.get("content-type") ?? "").split(";", 1);
   return type.trim().toLowerCase();
+}
+
+/** A body without those of its members that say nothing. */
+export function withoutBlanks(raw: unknown): unknown {
+  if (!isObject(raw)) return raw;
+  return Object.fromEntries(Object.entries(raw).filter(([, value]) => value !== null && value !== ""));
 }
 
 const tooLarge = (maxBytes: number): InputError =>

@@ -4,6 +4,7 @@ import { NodeLimits, VolumeItem } from "../../protocol/sections/exec-fields.ts";
 import { isObject } from "../../protocol/sections/forms.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import { containersOf, hasRoom, judgeLimits, judgeVolume, mountedVolumes, volumesOf } from "../model/exec-section.ts";
+import { withoutBlanks } from "./body.ts";
 import { NodeParams } from "./node-config.ts";
 import { bodyLimits, clashes, execOfNode, mayModify, mayRead, openExec } from "./node-exec.ts";
 import { Violations } from "./problem.ts";
@@ -15,12 +16,6 @@ const base = "/v2/node/{nodeID}/exec/volume";
 const VolumeParams = NodeParams.extend({ volumeName: z.string().max(128) });
 const PublicVolume = VolumeItem.meta({ id: "Volume" });
 const limitsPath = "/v2/node/{nodeID}/exec/limit";
-
-/** A body without what says nothing. */
-function withoutBlanks(raw: unknown): unknown {
-  if (!isObject(raw)) return raw;
-  return Object.fromEntries(Object.entries(raw).filter(([, value]) => value !== null && value !== ""));
-}
 
 /** Volumes of a node, and the caps for all its containers together. */
 export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {

@@ -5,7 +5,14 @@ import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { issueText } from "../../protocol/issue-text.ts";
-import type { ContainerOutputSearch, Fleet, FlowSearch, GatewayDetailsSearch, NodeTerminal } from "../fleet.ts";
+import type {
+  ContainerOutputSearch,
+  Fleet,
+  FlowSearch,
+  GatewayDetailsSearch,
+  ImageRecords,
+  NodeTerminal,
+} from "../fleet.ts";
 import { anyOf } from "../model/permissions.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { RegistryTokens } from "../registry/registry-tokens.ts";
@@ -21,6 +28,7 @@ export interface ApiDeps {
   readonly flows: FlowSearch;
   readonly gatewayDetails: GatewayDetailsSearch;
   readonly containerOutput: ContainerOutputSearch;
+  readonly images: ImageRecords;
   readonly access: AccessStore;
   readonly tokens: TokenIssuer;
   /** Undefined without a registry, as the next. */

@@ -145,3 +145,14 @@ export const badBody = {
   413: { description: "The body is too large", schema: Problem },
   415: { description: "The body has another type", schema: Problem },
 } as const;
+/** Of every operation that a node carries out while the caller waits. */
+export const ofNode = {
+  409: { description: "The node is busy or INACTIVE, or something is in the way", schema: Problem },
+  499: { description: "Taken back", schema: Problem },
+  500: { description: "The node failed", schema: Problem },
+  501: { description: "The node lacks the tool", schema: Problem },
+  502: { description: "The tool failed, or the node was cut off", schema: Problem },
+  503: { description: "The node is offline", schema: Problem },
+  504: { description: "The deadline passed", schema: Problem },
+  507: { description: "The node's journal cannot be written", schema: Problem },
+} as const;

@@ -3,9 +3,11 @@ import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { ContainerCommand, triggerBodies } from "../../protocol/trigger-bodies.ts";
+import { ReplyCollector } from "../../protocol/reply-parts.ts";
 import { STREAM_DEADLINE_MS } from "../../protocol/trigger-events.ts";
 import { EventName, JsonObject, Uid } from "../../protocol/values.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
+import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "../model/data-store.ts";
 import { containerNamed, stopSecondsOf } from "../model/exec-section.ts";
 import { tgrn } from "../model/permissions.ts";
 import { BODY_LIMITS } from "./body.ts";
@@ -14,7 +16,7 @@ import { nodeOf } from "./nodes.ts";
 import { refusalOf } from "./problem.ts";
 import { Flag } from "./query.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, notFound, Problem, refusals } from "./shapes.ts";
+import { badBody, notFound, ofNode, refusals } from "./shapes.ts";
 
 const SECOND = 1000;
 const DEFAULT_DEADLINE_MS = 15 * SECOND;
@@ -79,19 +81,12 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
           schema: z.unknown(),
           mediaTypes: ["application/json", "application/x-ndjson"],
         },
-        409: { description: "The node is busy or INACTIVE", schema: Problem },
-        499: { description: "Taken back", schema: Problem },
-        500: { description: "The node failed", schema: Problem },
-        501: { description: "The node lacks the tool", schema: Problem },
-        502: { description: "The tool failed, or the node was cut off", schema: Problem },
-        503: { description: "The node is offline", schema: Problem },
-        504: { description: "The deadline passed", schema: Problem },
-        507: { description: "The node's journal cannot be written", schema: Problem },
+        ...ofNode,
         ...refusals,
         ...notFound,
         ...badBody,
       },
-      handle: ({ params: { nodeID, event }, query, body, request, caller }) => {
+      handle: async ({ params: { nodeID, event }, query, body, request, caller }) => {
         if (!EventName.safeParse(event).success) throw new InputError("unknown-event", "no event has such a name");
         if (!nodeOf(deps.fleet, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
         const stream = query.stream === true;
@@ -100,19 +95,19 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
           body: body ?? {},
           wait: stream || query.wait === true,
           user: caller.name,
-          deadlineMs: deadlineOf(deps, nodeID, event, stream),
+          deadlineMs: deadlineOf(deps, nodeID, event, body, stream),
         };
         return stream
           ? streamTrigger(deps, nodeID, order, request.signal)
-          : waitForTrigger(deps, nodeID, order, request.signal);
+          : Response.json((await runOf(order)(deps, nodeID, order, request.signal)) ?? null);
       },
     }),
   ];
 }
 
 /** A container's event may take a pull and the time it has to stop; a watched run goes on for an hour at most. */
-function deadlineOf({ fleet }: ApiDeps, nodeID: string, event: string, stream: boolean): number {
-  const known = DEADLINES_MS.get(event);
+function deadlineOf({ fleet }: ApiDeps, nodeID: string, event: string, body: unknown, stream: boolean): number {
+  const known = event === DATA_STORE_EVENT ? dataStoreDeadlineMs(body) : DEADLINES_MS.get(event);
   const { type } = nodeOf(fleet, nodeID);
   const container =
     known !== undefined || type === "Agent" ? undefined : containerNamed(execOfNode(fleet, nodeID), event);
@@ -120,15 +115,46 @@ function deadlineOf({ fleet }: ApiDeps, nodeID: string, event: string, stream: b
   return stream ? LONGEST_MS : Math.min(PULL_MS + stopSecondsOf(container) * SECOND, LONGEST_MS);
 }
 
-async function waitForTrigger(
-  { fleet, clock }: ApiDeps,
+/** What a data store holds may be more than one message. */
+const runOf = ({ event, wait }: TriggerRequest): typeof runForCaller =>
+  event === DATA_STORE_EVENT && wait ? runInParts : runForCaller;
+
+/** Runs a trigger for somebody who waits for its answer, until its deadline is past or the caller is gone. */
+export async function runForCaller(
+  { fleet, clock }: Pick<ApiDeps, "fleet" | "clock">,
   uid: string,
   order: TriggerRequest,
   gone: AbortSignal,
-): Promise<Response> {
+  onProgress?: (progress: TriggerProgress) => void,
+): Promise<unknown> {
   using limit = limitOf(clock, order, gone);
-  const result = await fleet.runTrigger(uid, order, { signal: limit.signal });
-  return Response.json(result ?? null);
+  const { signal } = limit;
+  return await fleet.runTrigger(uid, order, onProgress === undefined ? { signal } : { signal, onProgress });
+}
+
+/** The same for an answer that no one message may hold: the node gives it in parts. @throws {SessionError} `too-large`, `interrupted`. */
+export async function runInParts(
+  deps: Pick<ApiDeps, "fleet" | "clock">,
+  uid: string,
+  order: TriggerRequest,
+  gone: AbortSignal,
+): Promise<unknown> {
+  const collector = new ReplyCollector();
+  const refused = new AbortController();
+  const stop = AbortSignal.any([gone, refused.signal]);
+  try {
+    const result = await runForCaller(deps, uid, order, stop, ({ data }) => {
+      try {
+        collector.take(data);
+      } catch (error) {
+        refused.abort(error);
+      }
+    });
+    return collector.whole(result);
+  } catch (error) {
+    // Not the caller has gone then.
+    throw refused.signal.aborted ? toError(refused.signal.reason) : error;
+  }
 }
 
 /** Answers with the first output, so that what is refused at once has its own status. */

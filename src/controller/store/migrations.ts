@@ -2,6 +2,7 @@ import { accessMigration } from "./access.ts";
 import { containerOutputMigration } from "./container-output.ts";
 import { flowSourcesMigration, flowsMigration } from "./flows.ts";
 import { gatewayDetailsMigration } from "./gateway-details.ts";
+import { imagesMigration } from "./images.ts";
 
 const FIRST = `
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -109,4 +110,5 @@ export const migrations: readonly string[] = [
   flowSourcesMigration,
   CONFIRM,
   containerOutputMigration,
+  imagesMigration,
 ];

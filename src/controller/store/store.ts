@@ -8,6 +8,7 @@ import { eventStore, type EventStore } from "./events.ts";
 import { flowStore, type FlowStore } from "./flows.ts";
 import { containerOutputStore, type ContainerOutputStore } from "./container-output.ts";
 import { gatewayDetailsStore, type GatewayDetailsStore } from "./gateway-details.ts";
+import { imageStore, type ImageStore } from "./images.ts";
 import { licenseStore, type LicenseStore } from "./licenses.ts";
 import { meshStore, type MeshStore } from "./mesh.ts";
 import { metaStore, type MetaStore } from "./meta.ts";
@@ -36,6 +37,7 @@ export interface Store {
   readonly flows: FlowStore;
   readonly gatewayDetails: GatewayDetailsStore;
   readonly containerOutput: ContainerOutputStore;
+  readonly images: ImageStore;
   /** Runs `work` in one transaction, the one that is open if there is one. */
   atomic<T>(work: () => T): T;
   /** How many transactions failed: whatever was remembered of them may never have come to be. */
@@ -70,6 +72,7 @@ export function openStore(path: string, isExpected = false): Store {
     flows: flowStore(sql, uidOf),
     gatewayDetails: gatewayDetailsStore(sql, uidOf),
     containerOutput: containerOutputStore(sql),
+    images: imageStore(sql),
   };
   let failures = 0;
   const run = <T>(work: () => T): T => {

@@ -1,0 +1,187 @@
+import { z } from "zod";
+import {
+  DataStoreListing,
+  DataStoreTasks,
+  DeleteFields,
+  HttpDownloadFields,
+  HttpUploadFields,
+  judgeHash,
+  ListFields,
+  MkdirFields,
+  S3DownloadFields,
+  S3UploadFields,
+  StorePath,
+  TaskStarted,
+  type DataStoreRequest,
+} from "../../protocol/data-store.ts";
+import { withoutBlanks } from "./body.ts";
+import { InputError } from "../../errors.ts";
+import { askStore, mayUseStore, type StoreCall } from "./data-store-calls.ts";
+import { NodeParams } from "./node-config.ts";
+import { Violations } from "./problem.ts";
+import { route, type ApiDeps, type Call, type Route } from "./route.ts";
+import { badBody, Empty, notFound, ofNode, refusals, violations } from "./shapes.ts";
+
+const tag = "Data store";
+const base = "/v2/node/{nodeID}/data-store";
+const TaskParams = NodeParams.extend({ taskID: z.string().max(64).toLowerCase() });
+/** An answer of which nothing is told. */
+const Done = z.unknown().transform((): Record<string, never> => ({}));
+const answers = { ...ofNode, ...refusals, ...notFound, ...violations } as const;
+
+type Params = z.infer<typeof NodeParams>;
+
+/** What is in the data store of an appliance, and what is moved in and out of it. */
+export function nodeDataStoreRoutes(deps: ApiDeps): readonly Route[] {
+  return [
+    route({
+      method: "GET",
+      path: `${base}/list`,
+      operationId: "listDataStore",
+      summary: "List the data store of a node, or what is below one directory of it",
+      tag,
+      access: mayUseStore,
+      params: NodeParams,
+      query: z.object(ListFields),
+      answers: { 200: { description: "The entries as a tree", schema: DataStoreListing }, ...answers },
+      handle: async (call) =>
+        Response.json(await askStore(deps, caller(call), { action: "LIST", ...call.query }, DataStoreListing)),
+    }),
+    route({
+      method: "DELETE",
+      path: base,
+      operationId: "deleteFromDataStore",
+      summary: "Remove a file, or a directory with all that is in it; named in the body or the query",
+      tag,
+      access: mayUseStore,
+      params: NodeParams,
+      query: z.object(ListFields),
+      body: {
+        schema: z.preprocess(withoutBlanks, z.object({ filename: StorePath.optional() }).optional()),
+        described: z.object(DeleteFields).optional(),
+      },
+      answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...badBody },
+      handle: async (call) => {
+        const filename = oneName(call.body?.filename, call.query.filename);
+        return Response.json(await askStore(deps, caller(call), { action: "DELETE", filename }, Done));
+      },
+    }),
+    post(deps, {
+      word: "mkdir",
+      operationId: "makeDataStoreDirectory",
+      summary: "Make a directory, and those on the way to it",
+      done: "Made",
+      schema: z.object(MkdirFields),
+      answer: Empty,
+      request: (body) => ({ action: "MKDIR", ...body }),
+    }),
+    post(deps, {
+      word: "http-download",
+      operationId: "downloadToDataStore",
+      summary: "Have a node fetch a file over HTTP into its data store",
+      done: "The task that does it",
+      schema: z.object(HttpDownloadFields).superRefine(judgeHash),
+      answer: TaskStarted,
+      request: (body) => ({ action: "HTTP_DOWNLOAD", ...body }),
+    }),
+    post(deps, {
+      word: "http-upload",
+      operationId: "uploadFromDataStore",
+      summary: "Have a node send a file of its data store to an HTTP address, by POST",
+      done: "The task that does it",
+      schema: z.object(HttpUploadFields),
+      answer: TaskStarted,
+      request: (body) => ({ action: "HTTP_UPLOAD", ...body }),
+    }),
+    post(deps, {
+      word: "s3-download",
+      operationId: "downloadFromBucket",
+      summary: "Have a node fetch an object of a bucket into its data store",
+      done: "The task that does it",
+      schema: z.object(S3DownloadFields),
+      answer: TaskStarted,
+      request: (body) => ({ action: "S3_DOWNLOAD", ...body }),
+    }),
+    post(deps, {
+      word: "s3-upload",
+      operationId: "uploadToBucket",
+      summary: "Have a node put a file of its data store into a bucket",
+      done: "The task that does it",
+      schema: z.object(S3UploadFields),
+      answer: TaskStarted,
+      request: (body) => ({ action: "S3_UPLOAD", ...body }),
+    }),
+    route({
+      method: "GET",
+      path: `${base}/tasks`,
+      operationId: "listDataStoreTasks",
+      summary: "List what a node's data store does and has done lately",
+      tag,
+      access: mayUseStore,
+      params: NodeParams,
+      answers: { 200: { description: "The tasks", schema: DataStoreTasks }, ...answers },
+      handle: async (call) => Response.json(await askStore(deps, caller(call), { action: "TASKS" }, DataStoreTasks)),
+    }),
+    route({
+      method: "DELETE",
+      path: `${base}/tasks/{taskID}`,
+      operationId: "endDataStoreTask",
+      summary: "Cancel a task that has not ended, or clear one that has",
+      tag,
+      access: mayUseStore,
+      params: TaskParams,
+      answers: { 200: { description: "Cancelled or cleared", schema: Empty }, ...answers },
+      handle: async (call) => {
+        const { taskID: id } = call.params;
+        const asker = caller(call);
+        const { tasks } = await askStore(deps, { ...asker, isAudited: false }, { action: "TASKS" }, DataStoreTasks);
+        const task = tasks.find((one) => one.id.toLowerCase() === id);
+        if (task === undefined) throw new InputError("not-found", `there is no task ${id}`);
+        const isOpen = task.status === "Pending" || task.status === "Running";
+        return Response.json(await askStore(deps, asker, { action: isOpen ? "CANCEL" : "CLEAR", id }, Done));
+      },
+    }),
+  ];
+}
+
+interface Post<S extends z.ZodType, T> {
+  /** The last word of the path. */
+  readonly word: string;
+  readonly operationId: string;
+  readonly summary: string;
+  readonly done: string;
+  readonly schema: S;
+  readonly answer: z.ZodType<T>;
+  readonly request: (body: z.infer<S>) => DataStoreRequest;
+}
+
+/** An operation whose body is handed to the node. */
+function post<S extends z.ZodType, T>(
+  deps: ApiDeps,
+  { word, operationId, summary, done, schema, answer, request }: Post<S, T>,
+): Route {
+  return route({
+    method: "POST",
+    path: `${base}/${word}`,
+    operationId,
+    summary,
+    tag,
+    access: mayUseStore,
+    params: NodeParams,
+    body: { schema: z.preprocess(withoutBlanks, schema), described: schema },
+    answers: { 200: { description: done, schema: answer }, ...answers, ...badBody },
+    handle: async (call) => Response.json(await askStore(deps, caller(call), request(call.body), answer)),
+  });
+}
+
+function caller({ params: { nodeID }, caller: { name }, request }: Call<Params, unknown, unknown>): StoreCall {
+  return { nodeID, user: name, signal: request.signal };
+}
+
+/** @throws {Violations} when there is no name, or when there are two. */
+function oneName(inBody: string | undefined, inQuery: string | undefined): string {
+  const name = inBody ?? inQuery;
+  if (name === undefined) throw new Violations(["filename: is missing"]);
+  if (inQuery !== undefined && name !== inQuery) throw new Violations(["filename: body and query name different ones"]);
+  return name;
+}

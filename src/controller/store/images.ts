@@ -1,0 +1,42 @@
+import type { DatabaseSync } from "node:sqlite";
+import type { ImageRecord, ImageRecords } from "../fleet.ts";
+import { maybeText, text, type Row } from "./rows.ts";
+
+/** The records of virtual machines' images, while their node is known. */
+export type ImageStore = ImageRecords;
+
+export const imagesMigration = `
+CREATE TABLE images (
+  node TEXT NOT NULL REFERENCES nodes (uid) ON DELETE CASCADE, id TEXT NOT NULL, display_name TEXT NOT NULL, description TEXT,
+  location TEXT NOT NULL, os TEXT NOT NULL,
+  PRIMARY KEY (node, id)
+) STRICT, WITHOUT ROWID;
+`;
+
+export function imageStore(sql: DatabaseSync): ImageStore {
+  const ofNode = sql.prepare("SELECT * FROM images WHERE node = ? ORDER BY display_name, id");
+  const one = sql.prepare("SELECT * FROM images WHERE node = ? AND id = ?");
+  const put = sql.prepare("INSERT OR REPLACE INTO images VALUES (?, ?, ?, ?, ?, ?)");
+  const remove = sql.prepare("DELETE FROM images WHERE node = ? AND id = ?");
+  return {
+    ofNode: (node) => ofNode.all(node).map(read),
+    get(node, id) {
+      const row = one.get(node, id);
+      return row === undefined ? undefined : read(row);
+    },
+    put: (node, { id, displayName, description, location, os }) =>
+      void put.run(node, id, displayName, description ?? null, location, os),
+    remove: (node, id) => void remove.run(node, id),
+  };
+}
+
+function read(row: Row): ImageRecord {
+  const description = maybeText(row, "description");
+  return {
+    id: text(row, "id"),
+    displayName: text(row, "display_name"),
+    ...(description === undefined ? {} : { description }),
+    location: text(row, "location"),
+    os: text(row, "os"),
+  };
+}
