@@ -1,11 +1,20 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 
 /** A directory of its own for the running test, removed when it is over. */
 export function tempDir(): string {
-  const path = mkdtempSync(join(tmpdir(), "hf-"));
+  return madeIn(tmpdir());
+}
+
+/** The same in memory where there is such a file system: for very many files, or for what syncs them all the time. */
+export function memoryDir(): string {
+  return madeIn(existsSync("/dev/shm") ? "/dev/shm" : tmpdir());
+}
+
+function madeIn(parent: string): string {
+  const path = mkdtempSync(join(parent, "hf-"));
   onTestFinished(() => rmSync(path, { recursive: true, force: true }));
   return path;
 }

@@ -1,4 +1,5 @@
 import type { DataStoreListing } from "../../protocol/data-store.ts";
+import type { Clock } from "../clock.ts";
 
 /** How many entries are shown, and how deep. */
 export interface ListCaps {
@@ -37,21 +38,38 @@ export interface StorePart {
 export interface Store {
   readonly root: string;
   list(path: string | undefined, caps: ListCaps, signal: AbortSignal): Promise<DataStoreListing>;
-  /** Makes a directory and those on the way to it. */
+  /** Makes a directory and those on the way to it. @throws {InputError} `exists` when there is something at the path. */
   mkdir(path: string): Promise<void>;
-  /** Removes a file or a directory with all that is in it; links as links. Tells how many entries are gone. */
+  /**
+   * Removes a file or a directory with all that is in it; links as links. Tells now and then how many entries are gone so far. What is
+   * aborted or fails leaves the rest.
+   */
   remove(path: string, signal: AbortSignal, onRemoved: (entries: number) => void): Promise<void>;
   /** Opens a regular file for reading. */
   open(path: string): StoreFile;
-  /** Opens the part file of a task for a file at a path, its directory made when missing. */
+  /**
+   * Opens the part file of a task for a file at a path, its directory made when missing, with at most so many of the bytes that an earlier
+   * attempt left.
+   */
   openPart(path: string, id: string, keepBytes: number): StorePart;
   /** Removes the part of a task that nobody goes on with. */
   dropPart(path: string, id: string): Promise<void>;
+  /** Removes the parts of all tasks but those of these ids, and tells how many they were. */
+  sweepParts(known: ReadonlySet<string>, signal: AbortSignal): Promise<number>;
   space(): Promise<{ readonly freeBytes: number; readonly totalBytes: number }>;
-  /** Bytes that files of the store take on the disk, counted slowly and at most so often. */
+  /** Bytes that the store takes on the disk, counted slowly and at most once in `countEveryMs`. */
   used(signal: AbortSignal): Promise<number>;
+  /** What goes on is not ended by it, and goes on. */
   close(): void;
 }
 
-/** The names of a path: none empty, `.`, `..`, longer than 255 bytes or one of Holdfast's own. @throws {InputError} `bad-path` */
-export type ParsePath = (path: string) => readonly string[];
+export interface StoreOptions {
+  /**
+   * Why something may not be removed, and not be replaced: it is used, holds what is used, or is in it. Undefined when nothing is against
+   * it. Asked with the names from the root, before anything is done.
+   */
+  readonly isInUse?: (parts: readonly string[]) => string | undefined;
+  readonly clock?: Clock;
+  /** How long a count of the used bytes is good. */
+  readonly countEveryMs?: number;
+}

@@ -1,0 +1,50 @@
+import { AgentError, errnoOf, HostError, InputError, toError } from "../../errors.ts";
+
+/** The calls that ask for something that is not so, or may not be. */
+const ASKED_WRONG: Readonly<Record<string, readonly [code: string, why: string]>> = {
+  ENOENT: ["not-found", "there is no such file or directory"],
+  ENOTDIR: ["not-a-directory", "a name on the way is not a directory"],
+  ELOOP: ["forbidden-path", "it is a link, and links are not followed"],
+  EEXIST: ["exists", "it is there already"],
+  EISDIR: ["not-a-file", "it is a directory"],
+  ENAMETOOLONG: ["bad-path", "a name is too long for this file system"],
+  EINVAL: ["bad-path", "this file system takes no such name"],
+  EILSEQ: ["bad-path", "this file system takes no such name"],
+  EACCES: ["forbidden-path", "it belongs to another user, and the agent may not"],
+  EPERM: ["forbidden-path", "the system does not permit it"],
+  EBUSY: ["in-use", "the system uses it"],
+  ETXTBSY: ["in-use", "it is being executed"],
+  ENOTEMPTY: ["in-use", "something keeps adding to it"],
+};
+
+const MACHINE: Readonly<Record<string, readonly [code: string, why: string]>> = {
+  ENOSPC: ["disk-full", "no space is left on the disk"],
+  EDQUOT: ["disk-full", "the quota of the disk is used up"],
+  EROFS: ["read-only", "the file system is read-only"],
+  EUCLEAN: ["storage-failed", "the file system is damaged (EUCLEAN)"],
+  EIO: ["storage-failed", "the disk has an error (EIO)"],
+};
+
+/**
+ * What a failed call means to whoever asked for it. `doing` says what was tried, such as `open "a/b"`. Errors that say what they mean
+ * stay as they are, and so do aborts.
+ */
+export function storeFailure(error: unknown, doing: string): Error {
+  const said = errnoOf(error) ?? "";
+  if (error instanceof AgentError || !SYSTEM.test(said)) return toError(error);
+  const errno = UNNAMED[said] ?? said;
+  const options = { cause: error, details: { errno } };
+  const asked = ASKED_WRONG[errno];
+  if (asked !== undefined) return new InputError(asked[0], `cannot ${doing}: ${asked[1]}`, options);
+  const [code, why] = MACHINE[errno] ?? ["storage-failed", `the system says ${errno}`];
+  return new HostError(code, `cannot ${doing}: ${why}`, options);
+}
+
+/** Of the system; Node's own codes have an underline. */
+const SYSTEM = /^(E[A-Z0-9]+$|Unknown system error )/;
+/** Node has no names for all of them, errno(3). */
+const UNNAMED: Readonly<Record<string, string>> = {
+  "Unknown system error -116": "ESTALE",
+  "Unknown system error -117": "EUCLEAN",
+  "Unknown system error -122": "EDQUOT",
+};

@@ -1,0 +1,133 @@
+import { closeSync } from "node:fs";
+import { statfs } from "node:fs/promises";
+import { InputError } from "../../errors.ts";
+import { oneAtATime } from "../../lib/one-at-a-time.ts";
+import { untilAborted } from "../../lib/until-aborted.ts";
+import { systemClock } from "../clock.ts";
+import { descend, holding, makeDirectory, makeWay, via } from "./descriptors.ts";
+import { storeFailure } from "./failures.ts";
+import { listTree } from "./list.ts";
+import type { Place } from "./open-file.ts";
+import { openFile } from "./open-file.ts";
+import { IMAGES, parseNewPath, parsePath, shown, VOLUMES } from "./parse-path.ts";
+import { dropPart, openPart, syncDirectory } from "./part.ts";
+import { removeEntry } from "./remove.ts";
+import { openRoot } from "./root.ts";
+import type { Store, StoreOptions } from "./store.ts";
+import { bytesOnDisk, sweep } from "./walk.ts";
+
+const COUNT_EVERY_MS = 60_000;
+/** Between two pieces of a walk through the whole store. */
+const REST_MS = 4;
+
+/**
+ * Opens a data store, its root made when it is missing. Other paths than the root's are judged name by name, see `Store`.
+ * @throws {HostError} `storage-failed` when there can be no root.
+ */
+export function openStore(path: string, options: StoreOptions = {}): Store {
+  const { isInUse = () => undefined, clock = systemClock(), countEveryMs = COUNT_EVERY_MS } = options;
+  const root = openRoot(path);
+  const closed = new AbortController();
+  const rest = (): Promise<void> => clock.sleep(REST_MS);
+
+  const refuseInUse = (names: readonly string[]): void => {
+    const reason = isInUse(names);
+    if (reason !== undefined) throw new InputError("in-use", `${shown(names.join("/"))} is in use: ${reason}`);
+  };
+  const placeOf = (names: readonly string[]): Place => {
+    const name = names.at(-1);
+    if (name === undefined) throw new InputError("not-a-file", "the root of the data store is a directory");
+    return { root: () => root.current(), parents: names.slice(0, -1), name };
+  };
+
+  let counted: { readonly bytes: number; readonly at: number } | undefined;
+  const count = oneAtATime(async () => {
+    const signal = closed.signal;
+    const bytes = await holding(descend(root.current(), []), (fd) => bytesOnDisk(fd, { signal, rest }));
+    counted = { bytes, at: clock.elapsed() };
+    return bytes;
+  });
+
+  return {
+    root: path,
+    list: (path, caps, signal) =>
+      doing(`list ${shown(path ?? "/")}`, async () => {
+        const names = parsePath(path ?? "/");
+        const files = await listTree((names) => descend(root.current(), names), names, caps, signal);
+        return { files: [...files] };
+      }),
+    mkdir: (path) =>
+      doing(`make ${shown(path)}`, async () => {
+        const names = parseNewPath(path);
+        const name = names.at(-1);
+        if (name === undefined) throw new InputError("exists", "the root of the data store is there already");
+        const { directory, found } = makeWay(root.current(), names.slice(0, -1));
+        try {
+          if (!makeDirectory(directory, name)) throw new InputError("exists", `${shown(path)} is there already`);
+        } finally {
+          closeSync(directory);
+        }
+        for (let depth = Math.min(found, names.length - 1); depth < names.length; depth += 1) {
+          await syncDirectory(root.current(), names.slice(0, depth));
+        }
+      }),
+    remove: (path, signal, onRemoved) =>
+      doing(`remove ${shown(path)}`, async () => {
+        const names = parsePath(path);
+        refuseStaying(names);
+        refuseInUse(names);
+        const { parents, name } = placeOf(names);
+        await holding(descend(root.current(), parents), async (directory) => {
+          await removeEntry(directory, name, { path: names.join("/"), signal, onRemoved });
+          await syncDirectory(directory, []).catch(() => undefined);
+        });
+      }),
+    open: (path) => doingNow(`open ${shown(path)}`, () => openFile(placeOf(parsePath(path)))),
+    openPart: (path, id, keepBytes) =>
+      doingNow(`write ${shown(path)}`, () => {
+        const names = parseNewPath(path);
+        return openPart(placeOf(names), id, keepBytes, () => refuseInUse(names));
+      }),
+    dropPart: (path, id) => doing(`drop a part of ${shown(path)}`, () => dropPart(placeOf(parsePath(path)), id)),
+    sweepParts: (known, signal) =>
+      doing("sweep the data store", () =>
+        holding(descend(root.current(), []), (fd) => sweep(fd, known, { signal, rest })),
+      ),
+    space: () =>
+      doing("ask for the space of the data store", async () => {
+        const { bavail, blocks, bsize } = await holding(descend(root.current(), []), (fd) => statfs(via(fd)));
+        return { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
+      }),
+    used: (signal) =>
+      doing("count the bytes of the data store", async () => {
+        if (counted !== undefined && clock.elapsed() - counted.at < countEveryMs) return counted.bytes;
+        return untilAborted(count(), signal);
+      }),
+    close: () => {
+      closed.abort();
+      root.close();
+    },
+  };
+}
+
+function refuseStaying(names: readonly string[]): void {
+  if (names.length > 1 || (names.length === 1 && names[0] !== IMAGES && names[0] !== VOLUMES)) return;
+  const what = names.length === 0 ? "the root" : names[0];
+  throw new InputError("forbidden-path", `${what} of the data store stays`);
+}
+
+async function doing<T>(what: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw storeFailure(error, what);
+  }
+}
+
+function doingNow<T>(what: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    throw storeFailure(error, what);
+  }
+}
