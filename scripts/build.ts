@@ -3,6 +3,7 @@ import { build, type Plugin } from "esbuild";
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
+import { join, relative } from "node:path";
 import { brotliCompressSync } from "node:zlib";
 import { START_FLAGS } from "../src/host/engine-flags.ts";
 
@@ -86,16 +87,46 @@ const noLogTransports: Plugin = {
 };
 
 // Packages that hardly any process needs. The bundle is one text that V8 goes through as a whole in every program, so what they add to
-// it costs each of them memory: packed they are unpacked by whoever loads them, and save an overlay 5 MB.
-const rarelyUsed = /^(@peculiar\/x509|systeminformation)$/;
+// it costs each of them memory: packed they are unpacked by whoever loads them, and save an overlay 5 MB. A module of our own that
+// stands for a package says which parts of it are used.
+const rarelyUsed = /^(@peculiar\/x509|systeminformation)$|\/s3-sdk\.ts$/;
+
+// The SDK's default chain of credentials reads the environment and other people's files, asks other services and starts programs. A
+// transfer says where its credentials come from, so the chain is a third of the SDK that must never run.
+const noCredentialChain: Plugin = {
+  name: "no-credential-chain",
+  setup(bundler) {
+    bundler.onResolve({ filter: /^@aws-sdk\/credential-provider-node$/ }, ({ path }) => ({
+      path,
+      namespace: "no-chain",
+    }));
+    bundler.onLoad({ filter: /.*/, namespace: "no-chain" }, () => ({
+      contents: `export const defaultProvider = () => () => Promise.reject(new Error("no credentials were given"));`,
+    }));
+  },
+};
+
 const packed: Plugin = {
   name: "packed",
   setup(bundler) {
-    bundler.onResolve({ filter: rarelyUsed }, ({ path }) => ({ path, namespace: "packed" }));
+    bundler.onResolve({ filter: rarelyUsed }, ({ path, resolveDir }) => ({
+      path: path.startsWith(".") ? `./${relative(process.cwd(), join(resolveDir, path))}` : path,
+      namespace: "packed",
+    }));
     bundler.onLoad({ filter: /.*/, namespace: "packed" }, async ({ path }) => {
       const stdin = { contents: `module.exports = require(${JSON.stringify(path)});`, resolveDir: process.cwd() };
-      const options = { ...common, stdin, format: "cjs", minify: true, charset: "ascii", write: false } as const;
-      const { outputFiles } = await build(options);
+      const { outputFiles } = await build({
+        ...common,
+        stdin,
+        format: "cjs",
+        minify: true,
+        charset: "ascii",
+        write: false,
+        // Code that is made of a text has no `import()`.
+        supported: { "dynamic-import": false },
+        // Of ES modules the bundler keeps only what is used.
+        ...(path.startsWith(".") ? { mainFields: ["module", "main"], plugins: [noCredentialChain] } : {}),
+      });
       const code = outputFiles[0]?.contents;
       if (code === undefined) throw new Error(`nothing was made of ${path}`);
       const text = brotliCompressSync(code).toString("base64");
@@ -118,7 +149,7 @@ const { outputFiles } = await build({
   sourcemap: "linked",
   minifySyntax: true,
   minifyWhitespace: true,
-  plugins: [zodAsNamespace, packed, noLogTransports, builtinsOnFirstUse, builtinsNeverUsed],
+  plugins: [packed, zodAsNamespace, noLogTransports, builtinsOnFirstUse, builtinsNeverUsed],
   // V8's flags hold from the first line on. Packages written as CommonJS ask for `require`, which an ES module does not have by itself.
   banner: {
     js: [

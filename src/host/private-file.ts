@@ -1,0 +1,31 @@
+import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
+import { HostError, InputError, toError } from "../errors.ts";
+
+const MAX_BYTES = 64 * 1024;
+
+/**
+ * The text of a file that holds a secret: refused unless it is its reader's or root's, and nobody else's to read or write. What is
+ * judged is what was opened, so that a link may lead to it.
+ * @throws {InputError} `bad-secret-file`; {HostError} `storage-failed`
+ */
+export function readPrivateFile(path: string, uid = process.getuid?.()): string {
+  let fd: number;
+  try {
+    // A pipe would otherwise be waited for.
+    fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  } catch (error) {
+    throw new HostError("storage-failed", `cannot open ${path}: ${toError(error).message}`, { cause: error });
+  }
+  try {
+    const found = fstatSync(fd);
+    if (!found.isFile()) throw refusal(path, "is not a regular file");
+    if (found.uid !== 0 && found.uid !== uid) throw refusal(path, "belongs to another user");
+    if ((found.mode & 0o077) !== 0) throw refusal(path, "may be read or written by others than its owner: chmod 600");
+    if (found.size > MAX_BYTES) throw refusal(path, `is larger than ${MAX_BYTES} bytes`);
+    return readFileSync(fd, "utf8");
+  } finally {
+    closeSync(fd);
+  }
+}
+
+const refusal = (path: string, why: string): InputError => new InputError("bad-secret-file", `${path} ${why}`);

@@ -1,0 +1,166 @@
+import type { GetObjectCommandOutput, S3Client } from "@aws-sdk/client-s3";
+import type { Clock } from "../host/clock.ts";
+import type * as s3Sdk from "../host/s3-sdk.ts";
+import type { S3Object } from "../protocol/data-store.ts";
+import type { S3Access, TransferEvent, TransferLimits } from "../protocol/transfer.ts";
+import { tellHash } from "./s3-body.ts";
+import { readS3Credentials } from "./s3-credentials.ts";
+import { isPassing, refusalOf, s3Error } from "./s3-error.ts";
+import { S3Http, type Connect } from "./s3-http.ts";
+
+export interface S3Options {
+  readonly object: S3Object;
+  readonly access: S3Access;
+  readonly limits: Pick<TransferLimits, "stallMs" | "concurrency" | "maxBytesPerSecond">;
+  readonly connect: Connect;
+  readonly clock: Clock;
+  readonly emit: (event: TransferEvent) => void;
+  /** From 0 to 1. */
+  readonly random: () => number;
+  /** Ends the search for the bucket's region. */
+  readonly signal: AbortSignal;
+}
+
+type Sdk = typeof s3Sdk;
+
+/** What may be said of one request: what it reached shows whether another attempt is worth more than the last. */
+export interface Attempts {
+  readonly signal: AbortSignal;
+  readonly progress?: () => number;
+}
+
+const MAX_ATTEMPTS = 6;
+const FIRST_WAIT_MS = 500;
+const MOST_WAIT_MS = 20_000;
+/** Where buckets are that nothing else is known of. */
+const HOME_REGION = "us-east-1";
+/** Of a low rate each connection gets a share that is no standstill. */
+const LEAST_RATE = 256 * 1024;
+
+/** One object of a bucket, and the requests that are made for it. */
+export class S3Target {
+  readonly sdk: Sdk;
+  readonly client: S3Client;
+  readonly object: { readonly Bucket: string; readonly Key: string };
+  /** `s3://bucket/key` */
+  readonly name: string;
+  /** Requests at a time. */
+  readonly concurrency: number;
+  readonly #options: S3Options;
+  readonly #http: S3Http;
+
+  private constructor(options: S3Options, opened: { sdk: Sdk; client: S3Client; http: S3Http }) {
+    const { object, limits } = options;
+    this.#options = options;
+    this.sdk = opened.sdk;
+    this.client = opened.client;
+    this.#http = opened.http;
+    this.object = { Bucket: object.bucket, Key: object.key };
+    this.name = `s3://${object.bucket}/${object.key}`;
+    this.concurrency = concurrencyOf(limits);
+  }
+
+  /** @throws {InputError} `bad-secret-file`; what `attempt` throws, while the bucket's region is looked for */
+  static async open(options: S3Options): Promise<S3Target> {
+    const { access, connect, limits } = options;
+    const sdk = await import("../host/s3-sdk.ts");
+    // Earlier than the whole transfer would be given up, so that another connection gets a try.
+    const http = new S3Http({ connect, maxSockets: concurrencyOf(limits) + 1, stallMs: limits.stallMs / 2 });
+    const common = {
+      ...(access.endpoint === undefined ? {} : { endpoint: access.endpoint }),
+      forcePathStyle: access.pathStyle,
+      credentials:
+        access.credentials === undefined
+          ? sdk.fromInstanceMetadata({ maxRetries: 2, timeout: 2000, ec2MetadataV1Disabled: true })
+          : readS3Credentials(access.credentials),
+      requestHandler: http,
+      // Attempts are counted here, since an answer's body breaks off as well.
+      maxAttempts: 1,
+      retryMode: "standard",
+      defaultsMode: "standard",
+      requestChecksumCalculation: "WHEN_REQUIRED",
+      responseChecksumValidation: "WHEN_REQUIRED",
+      expectContinueHeader: false,
+      disableS3ExpressSessionAuth: true,
+      useArnRegion: false,
+      useDualstackEndpoint: false,
+      useFipsEndpoint: false,
+    } as const;
+    const make = (region: string): S3Target => {
+      const client = new sdk.S3Client({ ...common, region });
+      const tell = { step: "build", name: "tellHash" } as const;
+      client.middlewareStack.add((next) => (args) => (tellHash(args.request), next(args)), tell);
+      return new S3Target(options, { sdk, http, client });
+    };
+    if (access.region !== undefined) return make(access.region);
+    return make(await make(HOME_REGION).#findRegion());
+  }
+
+  /**
+   * Does what `run` does, again after a while as long as what failed may pass: six times without progress. Tells of each.
+   * @throws {InputError} `no-such-bucket`, `no-such-key`, `bad-credentials`, `access-denied`; {SessionError} `source-changed`,
+   *   `throttled`, `s3-failed` and those of connections; the signal's reason
+   */
+  async attempt<T>(run: () => Promise<T>, { signal, progress = () => 0 }: Attempts): Promise<T> {
+    const { clock, emit, random } = this.#options;
+    let reached = progress();
+    for (let failed = 1; ; failed += 1) {
+      signal.throwIfAborted();
+      try {
+        return await run();
+      } catch (error) {
+        signal.throwIfAborted();
+        if (progress() > reached) failed = 1;
+        reached = progress();
+        const told = s3Error(error, this.name);
+        if (failed >= MAX_ATTEMPTS || !isPassing(error)) throw told;
+        // Many that were refused together would otherwise come back together.
+        const waitMs = FIRST_WAIT_MS * 2 ** (failed - 1) * (0.5 + random() / 2);
+        const afterMs = Math.round(Math.min(MOST_WAIT_MS, Math.max(refusalOf(error)?.retryAfterMs ?? 0, waitMs)));
+        emit({ is: "retry", reason: told.message, afterMs });
+        await clock.sleep(afterMs, signal);
+      }
+    }
+  }
+
+  /** The object, or the bytes from `start` up to `end`, of which the first is that of the version `etag` if one is given. */
+  async get(
+    wanted: { readonly start: number; readonly end: number } | undefined,
+    etag: string | undefined,
+    signal: AbortSignal,
+  ): Promise<GetObjectCommandOutput> {
+    const command = new this.sdk.GetObjectCommand({
+      ...this.object,
+      ...(wanted === undefined ? {} : { Range: `bytes=${wanted.start}-${wanted.end - 1}` }),
+      ...(etag === undefined ? {} : { IfMatch: etag }),
+    });
+    return this.client.send(command, { abortSignal: signal });
+  }
+
+  close(): void {
+    this.#http.destroy();
+    this.client.destroy();
+  }
+
+  /** Asked at home, S3 refuses what is elsewhere and says where; who may not ask for the place is told it all the same. */
+  async #findRegion(): Promise<string> {
+    const { signal } = this.#options;
+    const ask = async (): Promise<string | undefined> => {
+      try {
+        const command = new this.sdk.GetBucketLocationCommand({ Bucket: this.object.Bucket });
+        const { LocationConstraint } = await this.client.send(command, { abortSignal: signal });
+        // The oldest name of a region: https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetBucketLocation.html
+        return LocationConstraint === "EU" ? "eu-west-1" : LocationConstraint;
+      } catch (error) {
+        const refusal = refusalOf(error);
+        if (refusal === undefined || isPassing(error)) throw error;
+        return refusal.region;
+      }
+    };
+    return (await this.attempt(ask, { signal })) ?? HOME_REGION;
+  }
+}
+
+function concurrencyOf({ concurrency, maxBytesPerSecond = Infinity }: S3Options["limits"]): number {
+  return Math.max(1, Math.min(concurrency, Math.floor(maxBytesPerSecond / LEAST_RATE)));
+}

@@ -1,0 +1,192 @@
+import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import { Duplex, Readable } from "node:stream";
+import { toError } from "../errors.ts";
+
+/** Opens a connection to a host, TLS done where it is asked for; judges where that leads. */
+export type Connect = (
+  target: { readonly host: string; readonly port: number; readonly isTls: boolean },
+  signal: AbortSignal,
+) => Promise<Socket>;
+
+/** A request as the SDK hands it over, signed. */
+export interface SignedRequest {
+  readonly protocol: string;
+  readonly hostname: string;
+  readonly port?: number | undefined;
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string | readonly string[] | null>> | undefined;
+  readonly method: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: unknown;
+}
+
+interface Answer {
+  readonly statusCode: number;
+  readonly reason: string | undefined;
+  readonly headers: Record<string, string>;
+  readonly body: IncomingMessage;
+}
+
+export interface S3HttpOptions {
+  readonly connect: Connect;
+  readonly maxSockets: number;
+  /** How long a connection may say nothing. */
+  readonly stallMs: number;
+}
+
+/** How long a body is held back for a server that may refuse it by its head (RFC 9110 §10.1.1). */
+const CONTINUE_MS = 1000;
+
+/** Carries the SDK's requests, over connections of our own that are kept for later ones. */
+export class S3Http {
+  readonly metadata = { handlerProtocol: "http/1.1" };
+  readonly #stallMs: number;
+  readonly #agents: Readonly<Record<"http:" | "https:", Agent>>;
+  readonly #ending = new AbortController();
+
+  constructor(options: S3HttpOptions) {
+    this.#stallMs = options.stallMs;
+    const agent = (isTls: boolean): Agent => guardedAgent(options, isTls, this.#ending.signal);
+    this.#agents = { "http:": agent(false), "https:": agent(true) };
+  }
+
+  /** Sends one request and gives the head of its answer; the body is to be read or destroyed. Rejects with what went wrong. */
+  async handle(
+    request: SignedRequest,
+    { abortSignal }: { readonly abortSignal?: unknown } = {},
+  ): Promise<{ response: Answer }> {
+    const isTls = request.protocol === "https:";
+    const own = abortSignal instanceof AbortSignal ? [abortSignal] : [];
+    const body = request.body instanceof Readable ? request.body : undefined;
+    const outgoing = httpRequest({
+      protocol: "http:",
+      agent: this.#agents[isTls ? "https:" : "http:"],
+      host: request.hostname.replace(/^\[|\]$/g, ""),
+      port: request.port ?? (isTls ? 443 : 80),
+      method: request.method,
+      path: pathOf(request),
+      headers: { ...request.headers, ...(body === undefined ? {} : { expect: "100-continue" }) },
+      signal: AbortSignal.any([this.#ending.signal, ...own]),
+      timeout: this.#stallMs,
+    });
+    outgoing.once("timeout", () => outgoing.destroy(new Error("the connection stood still")));
+    const answered = answerOf(outgoing);
+    if (body === undefined) outgoing.end(plainBody(request.body));
+    else await send(outgoing, body, answered);
+    const response = await answered;
+    return {
+      response: {
+        statusCode: response.statusCode ?? 0,
+        reason: response.statusMessage,
+        headers: Object.fromEntries(
+          Object.entries(response.headers).map(([name, value]) => [
+            name,
+            Array.isArray(value) ? value.join(", ") : (value ?? ""),
+          ]),
+        ),
+        body: response,
+      },
+    };
+  }
+
+  /** Ends every request, and closes the connections that were kept. */
+  destroy(): void {
+    this.#ending.abort();
+    for (const agent of Object.values(this.#agents)) agent.destroy();
+  }
+
+  // The SDK would tell its own handler of settings here; there are none.
+  updateHttpClientConfig(): void {}
+
+  httpHandlerConfigs(): Record<string, never> {
+    return {};
+  }
+}
+
+/** An agent whose connections are all opened by `connect`. */
+function guardedAgent({ connect, maxSockets }: S3HttpOptions, isTls: boolean, signal: AbortSignal): Agent {
+  const agent = new Agent({ keepAlive: true, maxSockets });
+  agent.createConnection = (options, agentDone = () => undefined) => {
+    const open = async (): Promise<Socket | Error> => {
+      try {
+        return await connect({ host: String(options.host), port: Number(options.port), isTls }, signal);
+      } catch (error) {
+        return toError(error);
+      }
+    };
+    void open().then((opened) => {
+      // The type wants a socket beside the error, and nobody looks at it.
+      if (opened instanceof Error) agentDone(opened, new Duplex());
+      else agentDone(null, opened);
+    });
+    return undefined;
+  };
+  return agent;
+}
+
+function answerOf(outgoing: ClientRequest): Promise<IncomingMessage> {
+  const answered = new Promise<IncomingMessage>((resolve, reject) => {
+    outgoing.once("response", resolve);
+    outgoing.on("error", reject);
+    outgoing.once("close", () => reject(new Error("the connection was closed without an answer")));
+  });
+  answered.catch(() => undefined);
+  return answered;
+}
+
+/**
+ * Sends a body once the server wants it, or has not said in time that it does not. A server that answers meanwhile gets no more of it:
+ * it would otherwise break the connection, and its answer be lost.
+ */
+async function send(outgoing: ClientRequest, body: Readable, answered: Promise<IncomingMessage>): Promise<void> {
+  const state = { isAnswered: false };
+  const end = (): void => void (state.isAnswered = true);
+  const over = answered.then(end, end);
+  const wanted = new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, CONTINUE_MS);
+    const begin = (): void => {
+      clearTimeout(timer);
+      resolve();
+    };
+    outgoing.once("continue", begin);
+    void over.then(begin);
+  });
+  outgoing.flushHeaders();
+  await wanted;
+  try {
+    for await (const piece of body as AsyncIterable<Uint8Array>) {
+      if (state.isAnswered) break;
+      if (outgoing.write(piece)) continue;
+      const drained = new Promise<void>((resolve) => outgoing.once("drain", resolve));
+      await Promise.race([over, drained]);
+    }
+  } catch (error) {
+    outgoing.destroy(toError(error));
+    return;
+  }
+  if (!state.isAnswered) outgoing.end();
+  else answered.then((response) => response.once("close", () => outgoing.destroy())).catch(() => undefined);
+}
+
+function plainBody(body: unknown): string | Uint8Array | undefined {
+  if (body === undefined || body === null || body === "") return undefined;
+  if (typeof body === "string" || body instanceof Uint8Array) return body;
+  throw new TypeError("the body is of a kind that is never sent");
+}
+
+/** Path and query, encoded as it was signed (RFC 3986 §2.3). */
+function pathOf({ path, query = {} }: SignedRequest): string {
+  const encoded = Object.keys(query)
+    .sort()
+    .flatMap((name) => {
+      const value = query[name];
+      const key = percent(name);
+      if (value === null || value === undefined) return [key];
+      return typeof value === "string" ? [`${key}=${percent(value)}`] : value.map((one) => `${key}=${percent(one)}`);
+    });
+  return encoded.length === 0 ? path : `${path}?${encoded.join("&")}`;
+}
+
+const percent = (text: string): string =>
+  encodeURIComponent(text).replaceAll(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);

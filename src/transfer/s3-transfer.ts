@@ -1,0 +1,174 @@
+import { InputError, toError, SessionError } from "../errors.ts";
+import { lengthOf } from "../host/open-bytes.ts";
+import type { Resume, TransferEvent, TransferJob } from "../protocol/transfer.ts";
+import type { TransferDeps } from "./http-download.ts";
+import { Meter } from "./meter.ts";
+import type { Pacer } from "./s3-body.ts";
+import { S3Target } from "./s3-client.ts";
+import { downloadObject } from "./s3-download.ts";
+import { uploadObject } from "./s3-upload.ts";
+import { Sink } from "./sink.ts";
+
+export type S3Download = Extract<TransferJob, { kind: "s3-download" }>;
+export type S3Upload = Extract<TransferJob, { kind: "s3-upload" }>;
+
+/**
+ * Downloads an object into the store. A part file that fails is removed; one that is left because nobody asks for it any more is kept.
+ * @throws what {downloadObject}, {S3Target.open} and the store throw; {SessionError} `stalled`, `too-slow`, `too-long`, `cancelled`, `left`
+ */
+export async function s3Download(job: S3Download, deps: TransferDeps, signal: AbortSignal): Promise<TransferEvent> {
+  const { store, clock, emit } = deps;
+  const kept = job.resume?.etag === undefined ? 0 : job.resume.bytes;
+  return within(job, deps, signal, async (meter, fail, signal) => {
+    const part = store.openPart(job.parts.join("/"), job.id, kept);
+    let found: Omit<Resume, "bytes"> | undefined;
+    const sink = new Sink({
+      part,
+      space: () => store.space(),
+      limits: job.limits,
+      clock,
+      algo: undefined,
+      onSynced: (bytes) => {
+        if (found !== undefined) emit({ is: "resumable", resume: { ...found, bytes } });
+      },
+      fail,
+    });
+    let isWhole = false;
+    try {
+      const bytes = await withTarget(job, deps, signal, (target) =>
+        watched(meter, fail, () =>
+          downloadObject({
+            target,
+            sink,
+            pacer: pacerOf(meter, deps),
+            resume: job.resume,
+            onFound: ({ etag, total }) => {
+              found = etag === undefined ? undefined : { etag, total };
+              sink.isResumable = found !== undefined;
+            },
+            signal,
+          }),
+        ),
+      );
+      sink.close();
+      signal.throwIfAborted();
+      isWhole = true;
+      await part.publish();
+      return { is: "done", bytes };
+    } catch (error) {
+      sink.close();
+      const reason = signal.aborted ? toError(signal.reason) : error;
+      if (reason instanceof SessionError && reason.code === "left") part.keep();
+      else if (!isWhole) part.discard();
+      throw reason;
+    }
+  });
+}
+
+/**
+ * Uploads a file of the store.
+ * @throws what {uploadObject}, {S3Target.open} and the store throw; {SessionError} `stalled`, `too-slow`, `too-long`, `cancelled`, `left`
+ */
+export async function s3Upload(job: S3Upload, deps: TransferDeps, signal: AbortSignal): Promise<TransferEvent> {
+  const { store, emit } = deps;
+  return within(job, deps, signal, async (meter, fail, signal) => {
+    const file = store.open(job.parts.join("/"));
+    const verify = (): void => {
+      if (lengthOf(file.fd) !== file.bytes)
+        throw new InputError("changed", "the file changed in length while it was sent");
+    };
+    try {
+      const bytes = await withTarget(job, deps, signal, (target) =>
+        uploadObject({
+          target,
+          source: { fd: file.fd, bytes: file.bytes, verify },
+          pacer: pacerOf(meter, deps),
+          resume: job.resume,
+          watch: (work) => watched(meter, fail, work),
+          onResumable: (resume) => emit({ is: "resumable", resume }),
+          signal,
+        }),
+      );
+      return { is: "done", bytes };
+    } finally {
+      file.close();
+    }
+  });
+}
+
+type Job = S3Download | S3Upload;
+
+/** Carries out `work` within the limits of its time; what it moves is told. */
+async function within(
+  job: Job,
+  { clock, emit }: TransferDeps,
+  signal: AbortSignal,
+  work: (meter: Meter, fail: (error: Error) => void, signal: AbortSignal) => Promise<TransferEvent>,
+): Promise<TransferEvent> {
+  const ending = new AbortController();
+  const fail = (error: Error): void => ending.abort(error);
+  const meter = new Meter({ clock, limits: job.limits, emit });
+  const stopLimit = meter.limit(fail);
+  try {
+    return await work(meter, fail, AbortSignal.any([signal, ending.signal]));
+  } finally {
+    stopLimit();
+  }
+}
+
+async function withTarget<T>(
+  job: Job,
+  { connector, clock, emit, random }: TransferDeps,
+  signal: AbortSignal,
+  work: (target: S3Target) => Promise<T>,
+): Promise<T> {
+  const target = await S3Target.open({
+    object: { bucket: job.bucket, key: job.key },
+    access: job.access,
+    limits: job.limits,
+    connect: async (where, signal) => (await connector.connect({ ...where, isTunnelled: true }, signal)).connection,
+    clock,
+    emit,
+    random,
+    signal,
+  });
+  try {
+    return await work(target);
+  } finally {
+    target.close();
+  }
+}
+
+async function watched<T>(meter: Meter, fail: (error: Error) => void, work: () => Promise<T>): Promise<T> {
+  const stop = meter.watch(fail);
+  try {
+    return await work();
+  } finally {
+    stop();
+  }
+}
+
+/** The meter with pauses. */
+function pacerOf(meter: Meter, { clock }: TransferDeps): Pacer & Pick<Meter, "bytes" | "total"> {
+  return {
+    get bytes() {
+      return meter.bytes;
+    },
+    set bytes(bytes) {
+      meter.bytes = bytes;
+    },
+    get total() {
+      return meter.total;
+    },
+    set total(total) {
+      meter.total = total;
+    },
+    add: (bytes) => meter.add(bytes),
+    pieceBytes: (most) => meter.pieceBytes(most),
+    async pause(signal) {
+      signal.throwIfAborted();
+      const ms = meter.waitMs();
+      if (ms >= 1) await clock.sleep(ms, signal);
+    },
+  };
+}

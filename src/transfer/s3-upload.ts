@@ -1,0 +1,260 @@
+import type { Part } from "@aws-sdk/client-s3";
+import { AgentError, InputError, SessionError, toError } from "../errors.ts";
+import type { Resume } from "../protocol/transfer.ts";
+import { fileBody, hashOf, type Pacer, type Source } from "./s3-body.ts";
+import type { S3Target } from "./s3-client.ts";
+import { refusalOf } from "./s3-error.ts";
+import { runAll } from "./s3-turns.ts";
+
+export interface S3UploadOptions {
+  readonly target: S3Target;
+  readonly source: Source;
+  readonly pacer: Pacer & { bytes: number; total: number | undefined };
+  readonly resume: Resume | undefined;
+  readonly onResumable: (resume: Resume) => void;
+  /** Carries out what moves bytes, and fails it when they do not move. */
+  readonly watch: <T>(work: () => Promise<T>) => Promise<T>;
+  readonly signal: AbortSignal;
+}
+
+const MIB = 1024 * 1024;
+const SINGLE_BYTES = 16 * MIB;
+const LEAST_PART_BYTES = 16 * MIB;
+/** https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html */
+const MOST_PART_BYTES = 5 * 1024 * MIB;
+const MOST_PARTS = 10_000;
+/** Some servers take no more than so many parts, and what is smaller by a thousandth is no less worth resuming. */
+const WISHED_PARTS = 1000;
+const ABORT_MS = 20_000;
+
+interface Piece {
+  readonly number: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * Uploads a file, in parts at a time when it is large. What was begun is aborted when it fails or is cancelled, and kept when whoever
+ * asked for it is gone: a later attempt goes on with it.
+ * @throws {InputError} `too-large`; what {S3Target.attempt} throws; {InputError} `changed` when the file is another at the end
+ */
+export async function uploadObject(options: S3UploadOptions): Promise<number> {
+  const { source, pacer } = options;
+  pacer.total = source.bytes;
+  pacer.bytes = 0;
+  if (source.bytes > MOST_PARTS * MOST_PART_BYTES) {
+    throw new InputError(
+      "too-large",
+      `the file is larger than the ${MOST_PARTS * MOST_PART_BYTES} bytes that S3 takes`,
+    );
+  }
+  if (source.bytes <= SINGLE_BYTES) await putWhole(options);
+  else await putInParts(options);
+  return source.bytes;
+}
+
+async function putWhole({ target, source, pacer, watch, signal }: S3UploadOptions): Promise<void> {
+  const whole = { from: 0, to: source.bytes };
+  const put = (): Promise<void> =>
+    target.attempt(
+      async () => {
+        pacer.bytes = 0;
+        const command = new target.sdk.PutObjectCommand({
+          ...target.object,
+          Body: await fileBody(source, whole, pacer, signal),
+          ContentLength: source.bytes,
+          ContentType: "application/octet-stream",
+        });
+        await target.client.send(command, { abortSignal: signal });
+      },
+      { signal },
+    );
+  await watch(put);
+  source.verify();
+}
+
+async function putInParts(options: S3UploadOptions): Promise<void> {
+  const { target, source, pacer, watch, signal, onResumable } = options;
+  const found = await begun(options);
+  const pieces = piecesOf(source.bytes);
+  const etags = new Map<number, string>();
+  const tell = (): void => onResumable({ bytes: pacer.bytes, total: source.bytes, uploadId: found.uploadId });
+  tell();
+  try {
+    for (const piece of pieces) {
+      const there = found.parts.get(piece.number);
+      if (there === undefined || !(await isSame(there, source, piece, signal))) continue;
+      etags.set(piece.number, there.ETag ?? "");
+      pacer.bytes += piece.to - piece.from;
+    }
+    const missing = pieces.filter(({ number }) => !etags.has(number));
+    await watch(() =>
+      runAll(missing, target.concurrency, signal, async (piece, signal) => {
+        etags.set(piece.number, await putPiece(options, found.uploadId, piece, signal));
+        tell();
+      }),
+    );
+    source.verify();
+    const parts = pieces.map(({ number }) => ({ PartNumber: number, ETag: etags.get(number) }));
+    await complete(options, found.uploadId, parts);
+  } catch (error) {
+    // Gone is not cancelled: a restarted agent goes on.
+    if (error instanceof SessionError && error.code === "left") throw error;
+    throw await aborted(target, found.uploadId, toError(error));
+  }
+}
+
+interface Begun {
+  readonly uploadId: string;
+  /** What an earlier attempt has brought there, by its number. */
+  readonly parts: ReadonlyMap<number, Part>;
+}
+
+/** The upload that an earlier attempt began, or else a new one. */
+async function begun({ target, resume, signal }: S3UploadOptions): Promise<Begun> {
+  if (resume?.uploadId !== undefined) {
+    const parts = await listParts(target, resume.uploadId, signal);
+    if (parts !== undefined) return { uploadId: resume.uploadId, parts };
+  }
+  const command = { ...target.object, ContentType: "application/octet-stream" };
+  const { UploadId } = await target.attempt(
+    () => target.client.send(new target.sdk.CreateMultipartUploadCommand(command), { abortSignal: signal }),
+    { signal },
+  );
+  if (UploadId === undefined) throw new SessionError("s3-failed", `${target.name}: S3 began no upload`);
+  return { uploadId: UploadId, parts: new Map() };
+}
+
+/** The parts of an upload; undefined when there is no such upload any more. */
+async function listParts(
+  target: S3Target,
+  uploadId: string,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<number, Part> | undefined> {
+  const parts = new Map<number, Part>();
+  let marker: string | undefined;
+  do {
+    const command = {
+      ...target.object,
+      UploadId: uploadId,
+      ...(marker === undefined ? {} : { PartNumberMarker: marker }),
+    };
+    const page = await target.attempt(
+      async () => {
+        try {
+          return await target.client.send(new target.sdk.ListPartsCommand(command), { abortSignal: signal });
+        } catch (error) {
+          if (refusalOf(error)?.code === "NoSuchUpload") return undefined;
+          throw error;
+        }
+      },
+      { signal },
+    );
+    if (page === undefined) return undefined;
+    for (const part of page.Parts ?? []) if (part.PartNumber !== undefined) parts.set(part.PartNumber, part);
+    const next = page.IsTruncated === true ? page.NextPartNumberMarker : undefined;
+    marker = next === marker ? undefined : next;
+  } while (marker !== undefined);
+  return parts;
+}
+
+/** Whether a part is there as it would be sent. Of one that S3 encrypted with a key of its own the ETag is no MD5: it is sent again. */
+async function isSame(part: Part, source: Source, piece: Piece, signal: AbortSignal): Promise<boolean> {
+  if (part.Size !== piece.to - piece.from) return false;
+  return part.ETag?.replaceAll('"', "") === (await hashOf("md5", source, piece, signal));
+}
+
+async function putPiece(
+  { target, source, pacer }: S3UploadOptions,
+  uploadId: string,
+  piece: Piece,
+  signal: AbortSignal,
+): Promise<string> {
+  let sent = 0;
+  const counting = {
+    pause: (signal: AbortSignal) => pacer.pause(signal),
+    pieceBytes: (most: number) => pacer.pieceBytes(most),
+    add(bytes: number) {
+      sent += bytes;
+      pacer.add(bytes);
+    },
+  };
+  const { ETag } = await target.attempt(
+    async () => {
+      pacer.bytes -= sent;
+      sent = 0;
+      const command = new target.sdk.UploadPartCommand({
+        ...target.object,
+        UploadId: uploadId,
+        PartNumber: piece.number,
+        Body: await fileBody(source, piece, counting, signal),
+        ContentLength: piece.to - piece.from,
+      });
+      return target.client.send(command, { abortSignal: signal });
+    },
+    { signal },
+  );
+  if (ETag === undefined) throw new SessionError("s3-failed", `${target.name}: S3 gave no ETag for a part`);
+  return ETag;
+}
+
+/** Makes the object of its parts. When the answer to that is lost, there is an object and no upload any more. */
+async function complete(
+  { target, source, signal }: S3UploadOptions,
+  uploadId: string,
+  parts: readonly Part[],
+): Promise<void> {
+  let isAgain = false;
+  const command = { ...target.object, UploadId: uploadId, MultipartUpload: { Parts: [...parts] } };
+  await target.attempt(
+    async () => {
+      try {
+        await target.client.send(new target.sdk.CompleteMultipartUploadCommand(command), { abortSignal: signal });
+      } catch (error) {
+        if (!isAgain || refusalOf(error)?.code !== "NoSuchUpload") {
+          isAgain = true;
+          throw error;
+        }
+        const there = await target.client.send(new target.sdk.HeadObjectCommand(target.object), {
+          abortSignal: signal,
+        });
+        const isOurs = there.ContentLength === source.bytes && there.ETag?.endsWith(`-${parts.length}"`) === true;
+        if (!isOurs) throw error;
+      }
+    },
+    { signal },
+  );
+}
+
+/** Leaves nothing behind that is paid for. Gives the error to tell; when an upload is left all the same it says so. */
+async function aborted(target: S3Target, uploadId: string, error: Error): Promise<Error> {
+  const signal = AbortSignal.timeout(ABORT_MS);
+  const command = { ...target.object, UploadId: uploadId };
+  try {
+    await target.attempt(
+      async () => {
+        try {
+          await target.client.send(new target.sdk.AbortMultipartUploadCommand(command), { abortSignal: signal });
+        } catch (refused) {
+          if (refusalOf(refused)?.code !== "NoSuchUpload") throw refused;
+        }
+      },
+      { signal },
+    );
+    return error;
+  } catch (refused) {
+    const text = `${error.message}; the unfinished upload ${uploadId} is left: ${toError(refused).message}`;
+    return new SessionError(error instanceof AgentError ? error.code : "s3-failed", text, { cause: error });
+  }
+}
+
+/** Parts of the same length but for the last, which only the file's length decides: those of an earlier attempt are the same. */
+function piecesOf(bytes: number): readonly Piece[] {
+  const wished = Math.ceil(bytes / WISHED_PARTS / MIB) * MIB;
+  const size = Math.min(MOST_PART_BYTES, Math.max(LEAST_PART_BYTES, wished));
+  return Array.from({ length: Math.ceil(bytes / size) }, (_, index) => ({
+    number: index + 1,
+    from: index * size,
+    to: Math.min(bytes, (index + 1) * size),
+  }));
+}

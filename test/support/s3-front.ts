@@ -1,0 +1,70 @@
+import { createServer, request, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+
+/** One request as it passed by. */
+export interface PassedRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: IncomingMessage["headers"];
+}
+
+/** What happens to a request instead of passing: an answer with S3's code, its connection's end, or silence. */
+export type Fault =
+  | { readonly status: number; readonly code: string; readonly headers?: Record<string, string> }
+  | "cut"
+  | "hold";
+
+/** Stands before an object store and sees what passes; a fault happens to whom `fault` says. */
+export interface S3Front {
+  readonly port: number;
+  readonly passed: PassedRequest[];
+  /** Asked for each request; undefined lets it pass. */
+  fault: (request: PassedRequest) => Fault | undefined;
+  close(): Promise<void>;
+}
+
+/** Starts one on 127.0.0.1 before the store at a port. A cut answer ends after a quarter of a MiB. */
+export async function startFront(storePort: number): Promise<S3Front> {
+  const passed: PassedRequest[] = [];
+  const front = { port: 0, passed, fault: (): Fault | undefined => undefined, close } as S3Front;
+  const server = createServer();
+  const answer = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+    const seen = { method: incoming.method ?? "", path: incoming.url ?? "", headers: incoming.headers };
+    passed.push(seen);
+    const fault = front.fault(seen);
+    if (fault === "hold") return;
+    if (fault !== undefined && fault !== "cut") {
+      incoming.resume();
+      outgoing.writeHead(fault.status, { "content-type": "application/xml", connection: "close", ...fault.headers });
+      outgoing.end(`<?xml version="1.0"?><Error><Code>${fault.code}</Code><Message>as told</Message></Error>`);
+      return;
+    }
+    if (incoming.headers.expect !== undefined) outgoing.writeContinue();
+    const { expect: _, ...headers } = incoming.headers;
+    const passing = request(
+      { host: "127.0.0.1", port: storePort, method: seen.method, path: seen.path, headers, setHost: false },
+      (response) => {
+        outgoing.writeHead(response.statusCode ?? 500, response.headers);
+        if (fault !== "cut") return void response.pipe(outgoing);
+        let sent = 0;
+        response.on("data", (piece: Buffer) => {
+          outgoing.write(piece);
+          sent += piece.length;
+          if (sent > 256 * 1024) outgoing.destroy();
+        });
+        return response.on("end", () => outgoing.destroy());
+      },
+    );
+    passing.on("error", () => outgoing.destroy());
+    outgoing.once("close", () => passing.destroy());
+    incoming.pipe(passing);
+  };
+  server.on("request", answer).on("checkContinue", answer);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return Object.assign(front, { port: (server.address() as AddressInfo).port });
+
+  function close(): Promise<void> {
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(() => resolve()));
+  }
+}
