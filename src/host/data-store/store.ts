@@ -59,7 +59,7 @@ export interface Store {
   space(): Promise<{ readonly freeBytes: number; readonly totalBytes: number }>;
   /** Bytes that the store takes on the disk, counted slowly and at most once in `countEveryMs`. */
   used(signal: AbortSignal): Promise<number>;
-  /** What goes on is not ended by it, and goes on. */
+  /** What goes on ends as soon as it asks for the root again, with `storage-failed`; files that were opened stay open. */
   close(): void;
 }
 
