@@ -134,14 +134,15 @@ export class DataStore {
 
   /** As much as fits one message. */
   async #list(path: string | undefined, signal: AbortSignal): Promise<DataStoreListing> {
-    let caps = LIST_CAPS;
+    const { maxDepth } = LIST_CAPS;
+    let { maxEntries } = LIST_CAPS;
     for (;;) {
-      const listing = await this.#options.store.list(path, caps, signal);
+      const listing = await this.#options.store.list(path, { maxEntries, maxDepth }, signal);
       const bytes = Buffer.byteLength(JSON.stringify(listing));
-      if (bytes <= MAX_LIST_BYTES || caps.maxEntries <= 1) return listing;
+      if (bytes <= MAX_LIST_BYTES || maxEntries <= 1) return listing;
       // Entries are of different lengths: what is a bit too long again is shortened again.
       const fitting = Math.floor((entriesIn(listing.files) * MAX_LIST_BYTES * 0.95) / bytes);
-      caps = { ...caps, maxEntries: Math.max(1, Math.min(fitting, caps.maxEntries - 1)) };
+      maxEntries = Math.max(1, Math.min(fitting, maxEntries - 1));
     }
   }
 
