@@ -41,7 +41,12 @@ export function openStore(path: string, options: StoreOptions = {}): Store {
   };
 
   let counted: { readonly bytes: number; readonly at: number } | undefined;
+  const fresh = (): number | undefined =>
+    counted !== undefined && clock.elapsed() - counted.at < countEveryMs ? counted.bytes : undefined;
   const count = oneAtATime(async () => {
+    // Whoever came while another counted takes what came out.
+    const known = fresh();
+    if (known !== undefined) return known;
     const signal = closed.signal;
     const bytes = await holding(descend(root.current(), []), (fd) => bytesOnDisk(fd, { signal, rest }));
     counted = { bytes, at: clock.elapsed() };
@@ -98,11 +103,7 @@ export function openStore(path: string, options: StoreOptions = {}): Store {
         const { bavail, blocks, bsize } = await holding(descend(root.current(), []), (fd) => statfs(via(fd)));
         return { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
       }),
-    used: (signal) =>
-      doing("count the bytes of the data store", async () => {
-        if (counted !== undefined && clock.elapsed() - counted.at < countEveryMs) return counted.bytes;
-        return untilAborted(count(), signal);
-      }),
+    used: (signal) => doing("count the bytes of the data store", async () => fresh() ?? untilAborted(count(), signal)),
     close: () => {
       closed.abort();
       root.close();

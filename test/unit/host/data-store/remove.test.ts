@@ -97,15 +97,16 @@ describe("a path", () => {
     expect(readdirSync(join(root, "images"))).toEqual([]);
   });
 
-  test("goes however deep it is", async () => {
-    const { root, store } = open();
+  test("goes however deep it is, with few descriptors", async () => {
+    const { root } = open();
     mkdirSync(join(root, "images/deep"));
     makeDeep(join(root, "images/deep"), 400);
-    let removed = 0;
-    await store.remove("images/deep", signal, (entries) => {
-      removed = entries;
-    });
-    expect(removed).toBe(801);
+    const body = `
+      const store = openStore(root);
+      let removed = 0;
+      await store.remove("images/deep", signal, (entries) => { removed = entries; });
+      return removed;`;
+    expect(await inProcess(["sh", "-c", 'ulimit -n 300 && exec "$0" "$@"'], root, body)).toBe(801);
     expect(readdirSync(join(root, "images"))).toEqual([]);
   });
 
