@@ -81,12 +81,16 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
     const timeout = AbortSignal.timeout(connectMs);
     const limit = AbortSignal.any([signal, timeout]);
     try {
-      return await attempt(target, limit, wrapping);
+      return await attempt(target, limit, wrapping).catch((error: unknown) => {
+        if (!isUnknownIssuer(error) || everyAuthority !== undefined) throw error;
+        // Reading the system's authorities takes a third of a second, and hardly any certificate needs more than Node's own.
+        everyAuthority = createSecureContext({ ca: allAuthorities() });
+        return attempt(target, limit, wrapping);
+      });
     } catch (error) {
-      if (!isUnknownIssuer(error) || everyAuthority !== undefined || limit.aborted) throw error;
-      // Reading the system's authorities takes a third of a second, and hardly any certificate needs more than Node's own.
-      everyAuthority = createSecureContext({ ca: allAuthorities() });
-      return attempt(target, limit, wrapping);
+      if (signal.aborted || !timeout.aborted) throw error;
+      const message = `${target.host}:${target.port}: no connection within ${connectMs / 1000} s`;
+      throw new SessionError("connect-failed", message, { cause: error });
     }
   }
 

@@ -1,0 +1,144 @@
+import { createHash, randomUUID } from "node:crypto";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { partName, type TransferEvent } from "../../../src/protocol/transfer.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import {
+  downloadJob,
+  filesIn,
+  rawServer,
+  reply,
+  startTransfer,
+  uploadJob,
+  type Asked,
+} from "../../support/transfer-rig.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const BODY = Buffer.from(Array.from({ length: 3_000_000 }, (_, at) => (at * 13 + (at >> 10)) & 255));
+const HALF = BODY.length / 2;
+const SHA256 = createHash("sha256").update(BODY).digest("hex");
+
+/** Serves the first half and then stops; what is asked for from there on comes whole. */
+function halfAtATime(asked: Asked): void {
+  const from = Number(/bytes=(\d+)-/.exec(asked.headers["range"] ?? "")?.[1] ?? 0);
+  if (from === 0) {
+    asked.socket.write(`HTTP/1.1 200 OK\r\netag: "v1"\r\ncontent-length: ${BODY.length}\r\n\r\n`);
+    asked.socket.write(BODY.subarray(0, HALF));
+    return;
+  }
+  const range = `bytes ${from}-${BODY.length - 1}/${BODY.length}`;
+  const headers = { etag: '"v1"', "content-range": range, "content-length": BODY.length - from };
+  reply(asked, "206 Partial Content", headers, BODY.subarray(from));
+}
+
+const resumable = (event: TransferEvent): boolean => event.is === "resumable" && event.resume.bytes === HALF;
+
+test("a transfer that is killed is gone on with, and its hash is that of the whole", async () => {
+  const root = tempDir();
+  const server = await rawServer(halfAtATime);
+  const job = downloadJob(root, server.url, { hash: SHA256 });
+  const killed = startTransfer(job);
+  const event = await killed.until("half of it to be on the disk", resumable);
+  expect(event).toEqual({ is: "resumable", resume: { bytes: HALF, etag: '"v1"', total: BODY.length } });
+  killed.child.kill("SIGKILL");
+  await killed.exit;
+  expect(filesIn(root)).toEqual([partName(job.id)]);
+  // What was written after the last sync may be anything.
+  writeFileSync(join(root, "images", partName(job.id)), "garbage", { flag: "a" });
+
+  const resume = event.is === "resumable" ? event.resume : undefined;
+  const resumed = startTransfer({ ...job, resume });
+  expect(await resumed.exit).toBe(0);
+  expect(resumed.events.at(-1)).toEqual({ is: "done", bytes: BODY.length, hash: SHA256 });
+  expect(server.asked[1]?.headers).toMatchObject({ range: `bytes=${HALF}-`, "if-range": '"v1"' });
+  expect(readFileSync(join(root, "images/file.img")).equals(BODY)).toBe(true);
+  expect(filesIn(root)).toEqual(["file.img"]);
+});
+
+test("the end of its input ends a transfer, which leaves what it has", async () => {
+  const root = tempDir();
+  const server = await rawServer(halfAtATime);
+  const job = downloadJob(root, server.url);
+  const transfer = startTransfer(job);
+  await waitFor("half of it to be written", () => readFileSync(join(root, "images", partName(job.id))).length === HALF);
+  transfer.leave();
+  expect(await transfer.exit).toBe(0);
+  expect(transfer.events.filter(({ is }) => is === "failed" || is === "done")).toEqual([]);
+  expect(filesIn(root)).toEqual([partName(job.id)]);
+});
+
+test("an order to cancel ends a transfer, and nothing of it is left", async () => {
+  const root = tempDir();
+  const server = await rawServer(halfAtATime);
+  const transfer = startTransfer(downloadJob(root, server.url));
+  await waitFor("the server to be asked", () => server.asked.length > 0);
+  transfer.say("");
+  transfer.say("nonsense");
+  transfer.say('{"is":"cancel"}');
+  expect(await transfer.exit).toBe(0);
+  expect(transfer.events.at(-1)).toMatchObject({ is: "failed", code: "cancelled" });
+  expect(filesIn(root)).toEqual([]);
+});
+
+test("progress is told while bytes move", async () => {
+  const server = await rawServer(halfAtATime);
+  const transfer = startTransfer(downloadJob(tempDir(), server.url));
+  const event = await transfer.until("progress", ({ is }) => is === "progress");
+  expect(event).toMatchObject({ bytes: HALF, total: BODY.length });
+});
+
+test("a part that is left without a validator is begun anew", async () => {
+  const root = tempDir();
+  const job = downloadJob(root, "", { algo: "SHA-256" });
+  mkdirSync(join(root, "images"));
+  writeFileSync(join(root, "images", partName(job.id)), "old");
+  const server = await rawServer((asked) => reply(asked, "200 OK", { "content-length": BODY.length }, BODY));
+  const transfer = startTransfer({ ...job, uri: server.url, resume: { bytes: 3 } });
+  await transfer.exit;
+  expect(server.asked[0]?.headers).not.toHaveProperty("range");
+  expect(transfer.events.at(-1)).toMatchObject({ is: "done", hash: SHA256 });
+});
+
+test("an upload runs in the process, too", async () => {
+  const root = tempDir();
+  writeFileSync(join(root, "disk.img"), BODY);
+  const server = await rawServer((asked) => {
+    asked.socket.write("HTTP/1.1 100 Continue\r\n\r\n");
+    asked.socket.on("data", () => {
+      if (asked.body.length === BODY.length) reply(asked, "200 OK", { "content-length": 0 });
+    });
+  });
+  const transfer = startTransfer(uploadJob(root, server.url, "disk.img"));
+  expect(await transfer.exit).toBe(0);
+  expect(transfer.events.at(-1)).toEqual({ is: "done", bytes: BODY.length });
+  expect(server.asked[0]?.body.equals(BODY)).toBe(true);
+});
+
+test.each([
+  ["no JSON", "hello", /the job's/],
+  ["a job of no kind", JSON.stringify({ kind: "ftp-download" }), /kind/],
+  ["an id that is none", JSON.stringify({ ...downloadJob("/", "http://127.0.0.1/"), id: "x" }), /id/],
+])("%s is refused", async (_what, line, message) => {
+  const transfer = startTransfer(line);
+  expect(await transfer.exit).toBe(0);
+  expect(transfer.events).toEqual([
+    { is: "failed", code: "bad-job", message: expect.stringMatching(message) as string },
+  ]);
+});
+
+test("a process that is never given a job ends when its input does", async () => {
+  const transfer = startTransfer("");
+  transfer.leave();
+  expect(await transfer.exit).toBe(0);
+  expect(transfer.events).toEqual([]);
+});
+
+test("nothing of the address is seen in the list of processes, nor its query in what is told", async () => {
+  const server = await rawServer((asked) => reply(asked, "403 Forbidden", {}));
+  const job = downloadJob(tempDir(), server.url, { id: randomUUID() });
+  const transfer = startTransfer(job);
+  expect(transfer.child.spawnargs.join(" ")).not.toContain(String(server.port));
+  await transfer.exit;
+  expect(JSON.stringify(transfer.events)).not.toContain("secret");
+});
