@@ -51,7 +51,7 @@ const DataStoreFile = z.strictObject({
           .string()
           .regex(/^[A-Za-z0-9-]{1,64}$/)
           .optional(),
-        pathStyle: z.boolean().optional(),
+        pathStyle: z.boolean().default(false),
         credentials: AbsolutePath.optional(),
       }),
     )
@@ -175,10 +175,7 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
 }
 
 /** Fills in what is not given. Pure. */
-export function dataStoreSettings(
-  file: z.infer<typeof DataStoreFile> = {},
-  caFile: string | undefined = undefined,
-): DataStoreSettings {
+export function dataStoreSettings(file: z.infer<typeof DataStoreFile> = {}, caFile?: string): DataStoreSettings {
   const { maxBandwidth } = file;
   return {
     maxBytes: file.maxBytes,
@@ -187,7 +184,7 @@ export function dataStoreSettings(
     maxBytesPerSecond: maxBandwidth === undefined ? undefined : maxBandwidth.value * UNITS[maxBandwidth.unit],
     maxRequests: file.maxRequests ?? 10,
     allowAddresses: file.allowAddresses ?? [],
-    buckets: (file.s3 ?? []).map((access) => ({ ...access, pathStyle: access.pathStyle ?? false })),
+    buckets: file.s3 ?? [],
     caFile: caFile === "" ? undefined : caFile,
   };
 }

@@ -135,9 +135,10 @@ export class DataStore {
 
   /** As much as fits one answer. */
   async #list(path: string | undefined, signal: AbortSignal): Promise<DataStoreListing> {
+    const { maxDepth } = LIST_CAPS;
     let { maxEntries } = LIST_CAPS;
     for (;;) {
-      const listing = await this.#options.store.list(path, { ...LIST_CAPS, maxEntries }, signal);
+      const listing = await this.#options.store.list(path, { maxEntries, maxDepth }, signal);
       const bytes = Buffer.byteLength(JSON.stringify(listing));
       if (bytes <= MAX_LIST_BYTES || maxEntries <= 1) return listing;
       // Entries are of different lengths: what is a bit too long again is shortened again.

@@ -14,6 +14,7 @@ const VARIABLES = [
   "https_proxy",
   "NO_PROXY",
   "no_proxy",
+  "NODE_EXTRA_CA_CERTS",
 ];
 
 afterEach(() => {
@@ -96,6 +97,19 @@ describe("settings", () => {
     ["an https proxy", '{"proxy":"https://p.example"}', /proxy: must be an http/],
     ["a unit that is none", '{"unit":"../x.service"}', /unit: /],
     ["a speed test by file", '{"speedTestUrl":"file:///etc/passwd"}', /speedTestUrl: /],
+    ["no transfer at a time", '{"dataStore":{"maxTransfers":0}}', /dataStore\.maxTransfers: /],
+    ["a unit of nothing", '{"dataStore":{"maxBandwidth":{"value":1,"unit":"bps"}}}', /dataStore\.maxBandwidth\.unit: /],
+    [
+      "a block that is none",
+      '{"dataStore":{"allowAddresses":["10.0.0.0/33"]}}',
+      /dataStore\.allowAddresses\.0: must be/,
+    ],
+    ["a bucket without a name", '{"dataStore":{"s3":[{"region":"x"}]}}', /dataStore\.s3\.0\.bucket: /],
+    [
+      "credentials that are no path",
+      '{"dataStore":{"s3":[{"bucket":"*","credentials":"key:secret"}]}}',
+      /dataStore\.s3\.0\.credentials: must be an absolute path/,
+    ],
     ["a relative socket", '{"engineSocket":"run/docker.sock"}', /engineSocket: must be an absolute path/],
     [
       "a bind that goes up",
@@ -109,6 +123,33 @@ describe("settings", () => {
     const refused = read([], text);
     await expect(refused).rejects.toMatchObject({ name: "InputError", code: "bad-settings" });
     await expect(refused).rejects.toThrow(why);
+  });
+
+  test("say what the data store may use, and fill in what is not said", async () => {
+    expect((await read([])).dataStore).toEqual({
+      maxBytes: undefined,
+      reserveRatio: 0.1,
+      maxTransfers: 2,
+      maxBytesPerSecond: undefined,
+      maxRequests: 10,
+      allowAddresses: [],
+      buckets: [],
+      caFile: undefined,
+    });
+    const file = {
+      maxBytes: 5,
+      reservePercent: 20,
+      maxBandwidth: { value: 100, unit: "Mbps" },
+      allowAddresses: ["10.0.0.0/8"],
+      s3: [{ bucket: "*", endpoint: "http://s3.example:9000", pathStyle: true, credentials: "/etc/holdfast/s3.json" }],
+    };
+    expect((await read([], JSON.stringify({ dataStore: file }))).dataStore).toMatchObject({
+      maxBytes: 5,
+      reserveRatio: 0.2,
+      maxBytesPerSecond: 12_500_000,
+      allowAddresses: ["10.0.0.0/8"],
+      buckets: file.s3,
+    });
   });
 
   test("refuse a named file that is not there, and a proxy variable that is none, without its words", async () => {
