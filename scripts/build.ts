@@ -92,7 +92,7 @@ const noLogTransports: Plugin = {
 const rarelyUsed = /^(@peculiar\/x509|systeminformation)$|\/s3-sdk\.ts$/;
 
 // The SDK's default chain of credentials reads the environment and other people's files, asks other services and starts programs. A
-// transfer says where its credentials come from, so the chain is a third of the SDK that must never run.
+// transfer says where its credentials come from, so the chain is a sixth of the SDK that must never run.
 const noCredentialChain: Plugin = {
   name: "no-credential-chain",
   setup(bundler) {

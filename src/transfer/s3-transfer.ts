@@ -51,6 +51,8 @@ export async function s3Download(job: S3Download, deps: TransferDeps, signal: Ab
         ),
       );
       sink.close();
+      // What is synced from now on is told by the end.
+      found = undefined;
       signal.throwIfAborted();
       isWhole = true;
       await part.publish();

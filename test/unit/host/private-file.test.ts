@@ -1,0 +1,31 @@
+import { chmodSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { readPrivateFile } from "../../../src/host/private-file.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+function secret(mode: number): string {
+  const path = join(tempDir(), "secret");
+  writeFileSync(path, "top");
+  chmodSync(path, mode);
+  return path;
+}
+
+test("a file that only its owner may read is read, through a link too", () => {
+  const path = secret(0o400);
+  symlinkSync(path, `${path}-link`);
+  expect(readPrivateFile(`${path}-link`)).toBe("top");
+});
+
+test.each([0o640, 0o604, 0o620, 0o610])("a file of mode %o is refused, with its name and what to do", (mode) => {
+  const path = secret(mode);
+  expect(() => readPrivateFile(path)).toThrow(`${path} may be read or written by others than its owner: chmod 600`);
+});
+
+test("a file of another user than the reader and root is refused", () => {
+  const path = secret(0o600);
+  const own = process.getuid?.() ?? 0;
+  const read = (): string => readPrivateFile(path, own + 1);
+  if (own === 0) expect(read()).toBe("top");
+  else expect(read).toThrow("belongs to another user");
+});
