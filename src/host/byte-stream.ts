@@ -10,6 +10,11 @@ export type TakeBytes = (bytes: Buffer, length: number) => boolean;
 export class ByteStream {
   readonly onread: OnReadOpts;
   #take: TakeBytes | undefined;
+  /** A connection with TLS hands over all that it has decrypted, paused or not: what comes then waits here. */
+  #held: Buffer[] = [];
+  #isPaused = true;
+  /** Tells the end, which comes after what is held. */
+  #tellEnd: (() => void) | undefined;
   #socket: Socket | undefined;
   #end: (failure: Error | undefined) => void = () => undefined;
   /** Resolves when the other end has ended: to the error that it ended with, or to undefined. */
@@ -26,8 +31,8 @@ export class ByteStream {
     let failure: Error | undefined;
     socket
       .on("error", (error) => (failure = error))
-      .once("end", () => this.#end(failure))
-      .once("close", () => this.#end(failure ?? new Error("the connection was closed")));
+      .once("end", () => this.#endAfterHeld(() => this.#end(failure)))
+      .once("close", () => this.#endAfterHeld(() => this.#end(failure ?? new Error("the connection was closed"))));
     if (!hasOnread) socket.on("data", (bytes: Buffer) => void this.#give(bytes, bytes.length));
     socket.pause();
     return this;
@@ -44,8 +49,21 @@ export class ByteStream {
     this.resume();
   }
 
+  /** Hands over what was held, and reads on unless that pauses the stream again. */
   resume(): void {
+    this.#isPaused = false;
+    while (this.#held.length > 0 && !this.#isPaused) {
+      const bytes = this.#held.shift() ?? Buffer.alloc(0);
+      this.#isPaused = !this.#take?.(bytes, bytes.length);
+    }
+    if (this.#isPaused) return;
     this.#socket?.resume();
+    this.#tellEnd?.();
+  }
+
+  #endAfterHeld(tell: () => void): void {
+    this.#tellEnd ??= tell;
+    if (this.#held.length === 0) this.#tellEnd();
   }
 
   write(bytes: string | Uint8Array): void {
@@ -57,13 +75,14 @@ export class ByteStream {
   }
 
   #give(bytes: Buffer, length: number): boolean {
-    if (this.#take !== undefined) {
-      if (this.#take(bytes, length)) return true;
-      // A stream that flows begins to read again by itself.
-      this.#socket?.pause();
+    if (this.#take === undefined) {
+      this.#socket?.destroy(new Error("the other end spoke before it was asked"));
       return false;
     }
-    this.#socket?.destroy(new Error("the other end spoke before it was asked"));
-    return false;
+    if (this.#isPaused) this.#held.push(Buffer.from(bytes.subarray(0, length)));
+    else this.#isPaused = !this.#take(bytes, length);
+    // A stream that flows begins to read again by itself.
+    if (this.#isPaused) this.#socket?.pause();
+    return !this.#isPaused;
   }
 }

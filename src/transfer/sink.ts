@@ -11,6 +11,8 @@ const OPENSSL_NAMES: Readonly<Record<HashAlgorithm, string>> = { MD5: "md5", SHA
 /** What is new is synced so often, and the room looked at; for the room also after so many bytes. */
 const SYNC_MS = 2000;
 const LOOK_BYTES = 64 * 1024 * 1024;
+/** Small pieces, such as TLS brings, are gathered to one of this size before they are hashed and written. */
+const GATHER_BYTES = 256 * 1024;
 const REREAD_BYTES = 1024 * 1024;
 
 export interface SinkOptions {
@@ -30,7 +32,7 @@ export interface SinkOptions {
  * size is known, and while it is written where it is not.
  */
 export class Sink {
-  /** Bytes that were appended, or left by an earlier attempt. */
+  /** Bytes that were appended, the gathered ones among them, or left by an earlier attempt. */
   bytes: number;
   /** Whether a later attempt could go on from here: what can only begin anew is not synced on the way. */
   isResumable = false;
@@ -38,6 +40,8 @@ export class Sink {
   readonly #left: number;
   readonly #most: number;
   #hash: Hash | undefined;
+  readonly #gathered = Buffer.allocUnsafeSlow(GATHER_BYTES);
+  #gatheredBytes = 0;
   #synced: number;
   #lookAt: number;
   /** Counts the beginnings: a sync that was begun before the last one says nothing. */
@@ -90,10 +94,28 @@ export class Sink {
   append(bytes: Uint8Array, from: number, to: number): void {
     const end = this.bytes + to - from;
     if (end > this.#most) this.#judgeSize(end);
-    writeAt(this.#options.part.fd, bytes, from, to, this.bytes);
-    this.#hash?.update(from === 0 && to === bytes.length ? bytes : bytes.subarray(from, to));
+    if (this.#gatheredBytes + to - from > GATHER_BYTES) this.flush();
+    if (to - from >= GATHER_BYTES / 2) {
+      this.flush();
+      this.#write(bytes, from, to);
+    } else {
+      this.#gathered.set(bytes.subarray(from, to), this.#gatheredBytes);
+      this.#gatheredBytes += to - from;
+    }
     this.bytes = end;
     if (end >= this.#lookAt) this.#check(false);
+  }
+
+  /** Hashes and writes what was gathered. As `append` fails. */
+  flush(): void {
+    const length = this.#gatheredBytes;
+    this.#gatheredBytes = 0;
+    if (length > 0) this.#write(this.#gathered, 0, length, this.bytes - length);
+  }
+
+  #write(bytes: Uint8Array, from: number, to: number, position = this.bytes): void {
+    writeAt(this.#options.part.fd, bytes, from, to, position);
+    this.#hash?.update(from === 0 && to === bytes.length ? bytes : bytes.subarray(from, to));
   }
 
   /** Writes bytes at a place of their own, unhashed; they count when `settle` says that all before them are there. As `append` fails. */
@@ -111,6 +133,7 @@ export class Sink {
 
   /** Forgets everything that was written. @throws {HostError} `storage-failed` */
   restart(): void {
+    this.#gatheredBytes = 0;
     truncate(this.#options.part.fd, 0);
     this.bytes = 0;
     this.#synced = 0;
@@ -119,8 +142,9 @@ export class Sink {
     this.#hash = newHash(this.#options.algo);
   }
 
-  /** The hash of all bytes in hexadecimal digits; undefined without an algorithm. */
+  /** The hash of all bytes in hexadecimal digits; undefined without an algorithm. As `append` fails. */
   digest(): string | undefined {
+    this.flush();
     return this.#hash?.copy().digest("hex");
   }
 
@@ -147,6 +171,7 @@ export class Sink {
     this.#isChecking = true;
     this.#lookAt = this.bytes + LOOK_BYTES;
     const work = async (): Promise<void> => {
+      this.flush();
       await this.#judgeRoom();
       if (isSync) await this.#sync();
       this.#isChecking = false;
@@ -155,6 +180,7 @@ export class Sink {
   }
 
   async #sync(): Promise<void> {
+    this.flush();
     const [bytes, beginning] = [this.bytes, this.#beginning];
     await datasync(this.#options.part.fd);
     if (beginning !== this.#beginning) return;
