@@ -7,7 +7,13 @@ import { parseNewPath, parsePath } from "../../host/data-store/parse-path.ts";
 import type { Store } from "../../host/data-store/store.ts";
 import type { StartTransfer } from "../../host/transfer-process.ts";
 import { sizeText } from "../../lib/size-text.ts";
-import type { DataStoreListing, DataStoreRequest, ImageInfo, TaskStarted } from "../../protocol/data-store.ts";
+import type {
+  DataStoreEntry,
+  DataStoreListing,
+  DataStoreRequest,
+  ImageInfo,
+  TaskStarted,
+} from "../../protocol/data-store.ts";
 import { REPLY_LIMITS } from "../../protocol/reply-parts.ts";
 import type { TransferJob } from "../../protocol/transfer.ts";
 import { storeRefusal } from "./failures.ts";
@@ -132,8 +138,11 @@ export class DataStore {
     let { maxEntries } = LIST_CAPS;
     for (;;) {
       const listing = await this.#options.store.list(path, { ...LIST_CAPS, maxEntries }, signal);
-      if (maxEntries <= 1 || Buffer.byteLength(JSON.stringify(listing)) <= MAX_LIST_BYTES) return listing;
-      maxEntries = Math.floor(maxEntries / 2);
+      const bytes = Buffer.byteLength(JSON.stringify(listing));
+      if (bytes <= MAX_LIST_BYTES || maxEntries <= 1) return listing;
+      // Entries are of different lengths: what is a bit too long again is shortened again.
+      const fitting = Math.floor((entriesIn(listing.files) * MAX_LIST_BYTES * 0.95) / bytes);
+      maxEntries = Math.max(1, Math.min(fitting, maxEntries - 1));
     }
   }
 
@@ -276,6 +285,10 @@ export class DataStore {
     if (tasks.prune() === 0) return;
     this.#cancelPruning = clock.after(KEEP_MS / 12, () => this.#pruneLater());
   }
+}
+
+function entriesIn(files: readonly DataStoreEntry[]): number {
+  return files.reduce((sum, { files: inside = [] }) => sum + 1 + entriesIn(inside), 0);
 }
 
 /** Whether a path is another or lies in it. */

@@ -1,0 +1,347 @@
+import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { pino } from "pino";
+import { expect, onTestFinished, test } from "vitest";
+import { DataStore, type DataStoreOptions } from "../../../../src/agent/data-store/data-store.ts";
+import { dataStoreMigration, TaskStore } from "../../../../src/agent/data-store/task-store.ts";
+import { newTask, step, type Work } from "../../../../src/agent/data-store/tasks.ts";
+import { dataStoreSettings } from "../../../../src/agent/settings.ts";
+import { systemClock, type Clock } from "../../../../src/host/clock.ts";
+import { openStore } from "../../../../src/host/data-store/open-store.ts";
+import { openDatabase } from "../../../../src/host/database.ts";
+import type { TransferProcess } from "../../../../src/host/transfer-process.ts";
+import { DataStoreListing, DataStoreRequest, DataStoreTasks } from "../../../../src/protocol/data-store.ts";
+import { partName, type TransferEvent, type TransferJob } from "../../../../src/protocol/transfer.ts";
+import { FakeClock, settle } from "../../../support/fake-clock.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+import { waitFor } from "../../../support/wait-for.ts";
+
+/** A transfer that does what the test says. */
+interface Puppet {
+  readonly job: TransferJob;
+  readonly orders: string[];
+  tell(event: TransferEvent): void;
+  end(how?: string): void;
+}
+
+interface Given {
+  readonly dir?: string;
+  readonly clock?: Clock;
+  readonly options?: Partial<DataStoreOptions>;
+  readonly settings?: Parameters<typeof dataStoreSettings>[0];
+}
+
+function stage({ dir = tempDir(), clock = systemClock(), options = {}, settings }: Given = {}) {
+  const root = join(dir, "data-store");
+  const database = openDatabase(join(dir, "state.db"), { migrations: [dataStoreMigration], exclusive: true });
+  const puppets: Puppet[] = [];
+  const start = (job: TransferJob, onEvent: (event: TransferEvent) => void): TransferProcess => {
+    let end = (_: { readonly how: string; readonly said: string }): void => undefined;
+    const ended = new Promise<{ readonly how: string; readonly said: string }>((resolve) => (end = resolve));
+    const puppet: Puppet = {
+      job,
+      orders: [],
+      tell: (event) => onEvent(event),
+      end: (how = "exit status 0") => end({ how, said: "" }),
+    };
+    puppets.push(puppet);
+    return {
+      pid: 1,
+      cancel: () => void puppet.orders.push("cancel"),
+      leave() {
+        puppet.orders.push("leave");
+        puppet.end();
+      },
+      ended,
+    };
+  };
+  const store = openStore(root, { clock });
+  const tasks = new TaskStore(database.sql, {
+    now: () => clock.now(),
+    onRefused(error) {
+      throw error;
+    },
+  });
+  const dataStore = new DataStore({
+    clock,
+    log: pino({ level: "silent" }),
+    store,
+    tasks,
+    start,
+    imageInfo: (fd) => Promise.resolve({ bytes: fd > 0 ? 1 : 0 }),
+    settings: { ...dataStoreSettings({ reservePercent: 0, ...settings }), proxies: { noProxy: [] } },
+    isInUse: () => undefined,
+    ...options,
+  });
+  let isClosed = false;
+  const close = async (): Promise<void> => {
+    if (isClosed) return;
+    isClosed = true;
+    await dataStore.close();
+    database.sql.close();
+  };
+  onTestFinished(close);
+  const call = (body: unknown, signal = new AbortController().signal): Promise<unknown> =>
+    dataStore.handle(DataStoreRequest.parse(body), signal);
+  const begin = async (body: unknown): Promise<string> => {
+    const before = puppets.length;
+    const { id } = (await call(body)) as { readonly id: string };
+    await waitFor("its turn has come or has not", async () => {
+      const task = (await shown()).find((one) => one.id === id);
+      return task?.status !== "Running" || puppets.length > before;
+    });
+    return id;
+  };
+  const shown = async () => DataStoreTasks.parse(await call({ action: "TASKS" })).tasks;
+  return { dir, root, dataStore, tasks, puppets, call, begin, shown, close };
+}
+
+const download = (name: string) => ({ action: "HTTP_DOWNLOAD", uri: `http://h.example/${name}`, filename: name });
+
+test("a tree is listed, made and removed", async () => {
+  const { call, root } = stage();
+  await call({ action: "MKDIR", filename: "/a/b" });
+  writeFileSync(join(root, "a/b/f"), "12345");
+  expect(DataStoreListing.parse(await call({ action: "LIST", filename: "a" })).files).toMatchObject([
+    { name: "b", files: [{ path: "a/b/f", bytes: 5 }] },
+  ]);
+  expect(await call({ action: "DELETE", filename: "a" })).toEqual({});
+  expect(existsSync(join(root, "a"))).toBe(false);
+});
+
+test("a listing that no one message holds is whole, since it comes in parts", async () => {
+  const { call, root } = stage();
+  const name = (n: number): string => `${"x".repeat(200)}${n}`;
+  for (let n = 0; n < 3500; n += 1) writeFileSync(join(root, "images", name(n)), "");
+  const listing = await call({ action: "LIST" });
+  expect(Buffer.byteLength(JSON.stringify(listing))).toBeGreaterThan(1_000_000);
+  expect(JSON.stringify(listing)).not.toContain('"truncated"');
+});
+
+test.each<[string, unknown, string]>([
+  ["a path that leads out", { action: "LIST", filename: "../x" }, "invalid-body"],
+  ["what is not there", { action: "DELETE", filename: "x" }, "not-found"],
+  ["the root", { action: "DELETE", filename: "/" }, "forbidden"],
+  ["what every store has", { action: "DELETE", filename: "volumes" }, "forbidden"],
+  ["what is there already", { action: "MKDIR", filename: "images" }, "conflict"],
+  ["a directory as a file", { ...download("images"), location: "/" }, "conflict"],
+  ["a file as a directory", { ...download("x"), location: "/file" }, "conflict"],
+  ["a link", { action: "S3_DOWNLOAD", uri: "s3://bucket/key", location: "link" }, "forbidden"],
+  ["no name", { action: "S3_DOWNLOAD", uri: "s3://bucket/key", location: "/" }, "invalid-body"],
+  ["an upload of nothing", { action: "HTTP_UPLOAD", filePath: "x", uri: "http://h.example/" }, "not-found"],
+  ["an upload of a directory", { action: "S3_UPLOAD", filePath: "images", bucketDest: "s3://bucket/k" }, "conflict"],
+  ["a task of nobody", { action: "CANCEL", id: "6b1f0c1e-8b1c-4f0a-9c39-5b1de24d4b11" }, "not-found"],
+  ["an image of nothing", { action: "IMAGE_INFO", filename: "x" }, "not-found"],
+])("%s is refused by a code of the platform", async (_, body, code) => {
+  const { call, root } = stage();
+  writeFileSync(join(root, "file"), "");
+  symlinkSync("/etc/passwd", join(root, "link"));
+  await expect(call(body)).rejects.toMatchObject({ code });
+});
+
+test("a download is told where to, by which policy and within what; an entry of its own bucket comes before that of any", async () => {
+  const { begin, puppets, root } = stage({
+    settings: {
+      allowAddresses: ["10.0.0.0/8"],
+      maxBandwidth: { value: 8, unit: "Mbps" },
+      maxRequests: 3,
+      s3: [
+        { bucket: "*", region: "any" },
+        { bucket: "mine", endpoint: "http://s3.example", pathStyle: true },
+      ],
+    },
+  });
+  const id = await begin({ ...download("a"), location: "x/y", hash: "0".repeat(32), algo: "MD5" });
+  await begin({ action: "S3_DOWNLOAD", uri: "s3://mine/k/e", location: "b" });
+  expect(puppets[0]?.job).toMatchObject({
+    kind: "http-download",
+    id,
+    root,
+    parts: ["x", "y", "a"],
+    policy: { allow: ["10.0.0.0/8"] },
+    limits: { maxBytesPerSecond: 500_000, concurrency: 3, reserveRatio: 0, quotaBytes: undefined },
+    algo: "MD5",
+  });
+  expect(puppets[1]?.job).toMatchObject({
+    bucket: "mine",
+    key: "k/e",
+    access: { endpoint: "http://s3.example", pathStyle: true },
+  });
+});
+
+test("what a volume uses is not replaced", async () => {
+  const isInUse = (parts: readonly string[]) => (parts[1] === "v" ? "the volume v is there" : undefined);
+  const { call } = stage({ options: { isInUse } });
+  await expect(call({ ...download("f"), location: "volumes/v" })).rejects.toMatchObject({
+    code: "conflict",
+    message: "volumes/v/f is in use: the volume v is there",
+  });
+});
+
+test("a quota and the reserve of the disk are told before anything is begun", async () => {
+  const full = stage({ settings: { maxBytes: 10_000 } });
+  writeFileSync(join(full.root, "images/big"), Buffer.alloc(100_000, 1));
+  await expect(full.call(download("a"))).rejects.toMatchObject({
+    code: "disk-full",
+    message: "the data store's quota of 10.0 kB is used up",
+  });
+  // The largest reserve that can be set is not what every machine lacks, so the store says what there is.
+  const { dir } = stage();
+  const store = openStore(join(dir, "data-store"));
+  const space = () => Promise.resolve({ freeBytes: 99, totalBytes: 1000 });
+  const reserved = stage({ settings: { reservePercent: 10 }, options: { store: { ...store, space } } });
+  await expect(reserved.call(download("a"))).rejects.toMatchObject({ code: "disk-full" });
+  expect(reserved.puppets).toEqual([]);
+});
+
+test("a task goes through its states as its process tells, and is cleared", async () => {
+  const { begin, puppets, shown, call } = stage();
+  const id = await begin(download("a"));
+  puppets[0]?.tell({ is: "progress", bytes: 5, total: 10, rate: 5 });
+  expect(await shown()).toMatchObject([{ id, status: "Running", details: "50 % · 5 B of 10 B · 5 B/s · 1 s left" }]);
+  await expect(call({ action: "CLEAR", id })).rejects.toMatchObject({ code: "conflict" });
+  await expect(call(download("a"))).rejects.toMatchObject({ code: "busy", details: { task: id } });
+  await expect(call({ action: "DELETE", filename: "/" })).rejects.toMatchObject({ code: "busy" });
+  puppets[0]?.tell({ is: "done", bytes: 10, hash: "beef" });
+  puppets[0]?.end();
+  await settle();
+  expect(await shown()).toMatchObject([{ status: "Completed", details: "10 B · beef", eTime: expect.any(Number) }]);
+  expect(await call({ action: "CLEAR", id })).toEqual({});
+  expect(await shown()).toEqual([]);
+});
+
+test("a failure and a cancellation leave no part behind", async () => {
+  const { begin, puppets, shown, call, root } = stage();
+  for (const name of ["a", "b"]) {
+    const id = await begin(download(name));
+    writeFileSync(join(root, partName(id)), "some");
+  }
+  puppets[0]?.tell({ is: "failed", code: "refused", message: "the server answered 404" });
+  puppets[0]?.end();
+  const cancelled = call({ action: "CANCEL", id: puppets[1]?.job.id });
+  expect(puppets[1]?.orders).toEqual(["cancel"]);
+  // What a process says when it is told to end is no failure of the transfer.
+  puppets[1]?.tell({ is: "failed", code: "cancelled", message: "cancelled" });
+  puppets[1]?.end();
+  await cancelled;
+  expect((await shown()).map(({ status, details }) => [status, details])).toEqual([
+    ["Failed", "the server answered 404"],
+    ["Cancelled", "cancelled"],
+  ]);
+  await waitFor("the parts are gone", () => readdirSync(root).join() === "images,volumes");
+});
+
+test("a queue has an end", async () => {
+  const { call, puppets } = stage();
+  for (let n = 0; n < 34; n += 1) await call(download(`f${n}`));
+  await waitFor("two run", () => puppets.length === 2);
+  await expect(call(download("one-more"))).rejects.toMatchObject({ code: "busy" });
+});
+
+test("a process that dies without a word is tried again, with others served meanwhile", async () => {
+  const clock = new FakeClock();
+  const { call, puppets, shown } = stage({ clock, settings: { maxTransfers: 1 } });
+  await call(download("a"));
+  await call(download("b"));
+  await waitFor("the first runs", () => puppets.length === 1);
+  puppets[0]?.tell({ is: "resumable", resume: { bytes: 3, etag: '"x"' } });
+  puppets[0]?.end("SIGKILL");
+  await waitFor("the second runs", () => puppets.length === 2);
+  expect((await shown())[0]?.details).toBe("waiting to be tried again: its process ended once");
+  puppets[1]?.tell({ is: "done", bytes: 1 });
+  puppets[1]?.end();
+  await clock.advance(999);
+  expect(puppets.length).toBe(2);
+  await clock.advance(1);
+  await waitFor("the first runs again", () => puppets.length === 3);
+  expect(puppets[2]?.job).toMatchObject({ parts: ["a"], resume: { bytes: 3, etag: '"x"' } });
+});
+
+test("the next agent goes on: with what ran from where it was, with what waited in its turn, and parts of nobody are swept", async () => {
+  const first = stage({ settings: { maxTransfers: 1 } });
+  const id = await first.begin(download("a"));
+  await first.call(download("b"));
+  first.puppets[0]?.tell({ is: "resumable", resume: { bytes: 4, etag: '"x"' } });
+  first.puppets[0]?.tell({ is: "resumable", resume: { bytes: 8, etag: '"x"' } });
+  writeFileSync(join(first.root, partName(id)), "12345678");
+  writeFileSync(join(first.root, partName("6b1f0c1e-8b1c-4f0a-9c39-5b1de24d4b11")), "lost");
+  await first.close();
+  expect(first.puppets[0]?.orders).toEqual(["leave"]);
+  const second = stage({ dir: first.dir });
+  second.dataStore.reopen();
+  await waitFor("both run", () => second.puppets.length === 2);
+  expect(second.puppets.map(({ job }) => [job.parts, job.resume?.bytes])).toEqual([
+    [["a"], 8],
+    [["b"], undefined],
+  ]);
+  await waitFor("the other part is swept", () => readdirSync(second.root).length === 3);
+  expect(readdirSync(second.root)).toContain(partName(id));
+});
+
+test("an upload by HTTP that was cut off has failed, and the next agent says so", async () => {
+  const first = stage();
+  writeFileSync(join(first.root, "f"), "x");
+  await first.begin({ action: "HTTP_UPLOAD", filePath: "f", uri: "http://h.example/up" });
+  await first.close();
+  const second = stage({ dir: first.dir });
+  second.dataStore.reopen();
+  expect(await second.shown()).toMatchObject([
+    { status: "Failed", details: "interrupted: the agent ended, and an upload by HTTP cannot be resumed" },
+  ]);
+  expect(second.puppets).toEqual([]);
+});
+
+test("a deletion that takes long is a task that outlives whoever asked, and can be taken back", async () => {
+  const clock = new FakeClock();
+  const dir = tempDir();
+  const plain = openStore(join(dir, "data-store"));
+  let removed = (_: number): void => undefined;
+  const remove = (_: string, signal: AbortSignal, onRemoved: (entries: number) => void) => {
+    removed = onRemoved;
+    return new Promise<void>((_, reject) => {
+      signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
+    });
+  };
+  const { call, shown } = stage({ dir, clock, options: { store: { ...plain, remove } } });
+  const caller = new AbortController();
+  const asked = call({ action: "DELETE", filename: "old" }, caller.signal);
+  const outcome = asked.catch((error: unknown) => error);
+  await clock.advance(1999);
+  expect(await shown()).toEqual([]);
+  await clock.advance(1);
+  removed(250);
+  const [task] = await shown();
+  expect(task).toMatchObject({ name: "Delete", status: "Running", path: "old", details: "250 entries removed" });
+  caller.abort(new Error("the deadline passed"));
+  expect(await outcome).toMatchObject({ message: "the deadline passed" });
+  expect((await shown())[0]?.status).toBe("Running");
+  expect(await call({ action: "CANCEL", id: task?.id })).toEqual({});
+  expect((await shown())[0]?.status).toBe("Cancelled");
+});
+
+test("an image is asked about by a descriptor of it", async () => {
+  const { call, root } = stage();
+  mkdirSync(join(root, "isos"));
+  writeFileSync(join(root, "isos/a"), "four");
+  const seen: number[] = [];
+  const imageInfo = (fd: number) => {
+    seen.push(statSync(`/proc/self/fd/${fd}`).size);
+    return Promise.resolve({ bytes: 4, format: "raw", virtualBytes: 4 });
+  };
+  expect(await call({ action: "IMAGE_INFO", filename: "isos/a" })).toEqual({ bytes: 1 });
+  const asking = stage({ options: { imageInfo } });
+  writeFileSync(join(asking.root, "a"), "four");
+  expect(await asking.call({ action: "IMAGE_INFO", filename: "a" })).toMatchObject({ format: "raw" });
+  expect(seen).toEqual([4]);
+});
+
+test("what was shown by an earlier agent is shown by the next", async () => {
+  const first = stage();
+  const work: Work = { action: "DELETE", filename: "old" };
+  const task = newTask("6b1f0c1e-8b1c-4f0a-9c39-5b1de24d4b11", work, Date.now());
+  first.tasks.put(step(task, { is: "started" }, Date.now()));
+  await first.close();
+  const second = stage({ dir: first.dir });
+  second.dataStore.reopen();
+  expect(await second.shown()).toMatchObject([{ status: "Failed", name: "Delete" }]);
+});
