@@ -29,6 +29,9 @@ class LongestFirst extends BaseSequencer {
 // and two where what runs are other programs, most of whose time is a lease's or a window's.
 const maxWorkers = { unit: 3, e2e: 4 };
 
+// By itself it gives up after a second, which is none for a busy machine.
+const expectations = { poll: { timeout: 30_000 } };
+
 export default defineConfig({
   test: {
     sequence: { sequencer: LongestFirst },
@@ -38,6 +41,7 @@ export default defineConfig({
           name: "unit",
           include: ["test/unit/**/*.test.ts"],
           testTimeout: 60_000,
+          expect: expectations,
           maxWorkers: maxWorkers.unit,
           // No module keeps state and none is mocked, and loading them anew for each file takes longer than most of them.
           isolate: false,
@@ -49,6 +53,7 @@ export default defineConfig({
           include: ["test/e2e/**/*.test.ts"],
           testTimeout: 120_000,
           hookTimeout: 120_000,
+          expect: expectations,
           maxWorkers: maxWorkers.e2e,
         },
       },
