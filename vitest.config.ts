@@ -8,7 +8,7 @@ const LONGEST: readonly RegExp[] = [
   /unit\/overlay\/mesh\/paths\/paths/,
   /unit\/agent\/reconcile\/commit\./,
   /unit\/overlay\/(overlay|overlay-mesh|mesh\/peers\/many)\./,
-  /e2e\/(network-wan-dhcp|containers-engine)\./,
+  /e2e\/(containers-engine|network-wan-dhcp)\./,
   /e2e\/(mesh-gateways|disk|network-dhcp|network-interrupted)\./,
   /e2e\/(network-(taken-back|faults)|containers-(reached|images)|mesh-nodes|names-and-addresses|limits|cli\/agent-faults)\./,
   /e2e\/(network-(lease|strangers|owner|forward-drops|kill-points)|containers(-killed)?|guard|clock|overlay-killed|cli\/help)\./,
