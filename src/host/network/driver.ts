@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import { HostError, toError } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 import type { Exec } from "../exec.ts";
@@ -124,12 +125,14 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   /** The table is nothing that `ip` shows: whoever looks whether all is as it shall be need not wait for both in turn. */
   const loadTable = async (text: string | undefined, noted: Promise<void>, signal: AbortSignal): Promise<void> => {
     const content = await ledger.content();
-    const looked = ahead.begin(() => showAll(content, signal));
-    try {
-      await firewall.load(text, signal, noted);
-    } finally {
-      await looked;
-    }
+    const loaded = firewall.load(text, signal, noted);
+    const looked = ahead.begin(async () => {
+      // Starting a tool keeps this thread busy, and the load is what takes longer.
+      await setImmediate();
+      return showAll(content, signal);
+    });
+    await Promise.allSettled([loaded, looked]);
+    return loaded;
   };
 
   /** Changes nothing of the machine before it is noted that something of it may be ours. */
@@ -165,14 +168,13 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
       const table = isNew && hasOurs({ links, ...rest }) ? await firewall.observe(signal) : found;
       hasLooked = true;
       addresses = rest.addresses;
-      const servers = await nameServers.observe();
-      const fixed = await speed.observe();
+      const [servers, fixed, leased] = await Promise.all([nameServers.observe(), speed.observe(), dhcp.observe()]);
       return {
         ...rest,
         links: links.map((link) => withFixed(link, fixed)),
         ...(table === undefined ? {} : { firewall: table }),
         sysctls: readSysctls(reader, sysctls),
-        dhcp: await dhcp.observe(),
+        dhcp: leased,
         ...(servers === undefined ? {} : { nameServers: servers }),
       };
     },
