@@ -132,6 +132,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     },
     space: (path) => reader.space(path),
     ensureNetwork: (engine, signal) => exposure.ensureNetwork(engine, signal),
+    hasNetwork: (engine, signal) => exposure.hasNetwork(engine, signal),
     afterStart: async ({ pid, id }, { memoryHighBytes }, signal) => {
       await groups(keeper.info)?.setMemoryHigh({ pid, id }, memoryHighBytes, signal);
     },

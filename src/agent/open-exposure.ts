@@ -43,6 +43,8 @@ export interface OpenedExposure {
   apply(step: ExposureStep, signal: AbortSignal): Promise<void>;
   /** Has the network of the containers; rejects when it cannot be had. */
   ensureNetwork(engine: Engine, signal: AbortSignal): Promise<void>;
+  /** Whether it is there and on record; changes nothing. */
+  hasNetwork(engine: Engine, signal: AbortSignal): Promise<boolean>;
 }
 
 /** Builds it; nothing is read or run until a definition asks for it. */
@@ -112,5 +114,6 @@ export function openExposure(options: OpenExposureOptions): OpenedExposure {
       await record.change({ hasNetwork: true });
       await network.ensure(of, signal);
     },
+    hasNetwork: async (of, signal) => (await record.content()).hasNetwork && network.stands(of, signal),
   };
 }

@@ -64,6 +64,7 @@ export function execStage({
     open,
     space: () => undefined,
     ensureNetwork: (engine, signal) => (hasNetwork ? network.ensure(engine, signal) : Promise.resolve()),
+    hasNetwork: (engine, signal) => (hasNetwork ? network.stands(engine, signal) : Promise.resolve(true)),
     onLook: () => {
       looks += 1;
     },

@@ -32,6 +32,8 @@ export interface ContainerNetwork {
    * the range; nothing is changed then. As the engine.
    */
   ensure(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
+  /** Whether it is there with its range, and nobody is about to change that; asks and changes nothing. */
+  stands(engine: NetworkEngine, signal: AbortSignal): Promise<boolean>;
   /** Takes it away; done as well when there is none. */
   remove(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
 }
@@ -40,6 +42,7 @@ export interface ContainerNetwork {
 export function containerNetwork(options: ContainerNetworkOptions): ContainerNetwork {
   const name = (): string => `holdfast-${options.owner().slice(0, 8)}`;
   let running: Promise<void> = Promise.resolve();
+  let under = 0;
 
   function isOurs({ name: other, labels }: NetworkSummary): boolean {
     return other === name() && labels[OWNER_LABEL] === options.owner();
@@ -78,9 +81,16 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
     name,
     ensure(engine, signal) {
       // Of several that need it at once the first makes it.
-      const mine = running.then(() => ensure(engine, signal));
+      under += 1;
+      const mine = running.then(() => ensure(engine, signal)).finally(() => (under -= 1));
       running = mine.catch(() => undefined);
       return mine;
+    },
+    async stands(engine, signal) {
+      const subnet = options.subnet();
+      checkRange(subnet, options.addresses());
+      const networks = await engine.listNetworks([`${OWNER_LABEL}=${options.owner()}`], signal);
+      return under === 0 && networks.find(isOurs)?.subnets.includes(subnet) === true;
     },
     async remove(engine, signal) {
       const networks = await engine.listNetworks([`${OWNER_LABEL}=${options.owner()}`], signal);

@@ -20,6 +20,7 @@ export interface KeeperOptions
   readonly open: () => { readonly engine: Engine; readonly cache: EngineCache };
   readonly space: (path: string) => ReturnType<PullingOptions["space"]>;
   readonly ensureNetwork: (engine: Engine, signal: AbortSignal) => Promise<void>;
+  readonly hasNetwork?: (engine: Engine, signal: AbortSignal) => Promise<boolean>;
   /** Something has changed that a pass would see. */
   readonly onLook: () => void;
   /** Whether we stopped this one so that it moves to another network; asked once for each stop. */
@@ -317,7 +318,7 @@ export class Keeper {
   }
 
   #launching(): LaunchingOptions {
-    const { ledger, clock, log, owner, nonce, afterStart, ensureNetwork } = this.#options;
+    const { ledger, clock, log, owner, nonce, afterStart, ensureNetwork, hasNetwork } = this.#options;
     const { engine } = this.#open();
     return {
       engine,
@@ -329,6 +330,7 @@ export class Keeper {
       afterStart,
       slots: this.#starts,
       ensureNetwork: (signal) => ensureNetwork(engine, signal),
+      ...(hasNetwork === undefined ? {} : { hasNetwork: (signal) => hasNetwork(engine, signal) }),
     };
   }
 

@@ -18,12 +18,22 @@ export interface LaunchingOptions {
   readonly nonce: () => string;
   /** Has the network that containers are attached to; rejects when it cannot be had. */
   readonly ensureNetwork: (signal: AbortSignal) => Promise<void>;
+  /** Whether that network is as it should be; changes nothing. Left out, it is made sure of each time. */
+  readonly hasNetwork?: (signal: AbortSignal) => Promise<boolean>;
   /** What the engine cannot do itself for a container that runs. */
   readonly afterStart: (detail: ContainerDetail, blueprint: Blueprint, signal: AbortSignal) => Promise<void>;
 }
 
+/** What there was of a definition a moment ago. */
+export interface Survey {
+  readonly own: readonly Own[];
+  readonly hasNetwork: boolean;
+}
+
 export interface LaunchRequest {
   readonly id: string;
+  /** Asked for by the caller while it saw to the image; must be of the last moments. */
+  readonly survey: Survey;
   readonly blueprint: Blueprint;
   readonly imageId: string;
   /** Each run is a container of its own. */
@@ -48,9 +58,9 @@ const CLEAN_UP_MS = 30_000;
 export async function launch(options: LaunchingOptions, request: LaunchRequest, signal: AbortSignal): Promise<void> {
   const { engine, log, slots } = options;
   const { id, blueprint, isFresh, isRestart, stopSeconds } = request;
+  const { own, hasNetwork } = request.survey;
   const refusal = await blueprint.check();
   if (refusal !== undefined) throw new HostError("not-startable", refusal);
-  const own = await ownOf(options, id, signal);
   const usable = own.find(
     ({ row, container }) =>
       row.hash === blueprint.hash &&
@@ -61,7 +71,7 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
   const running = own.find((one) => one !== usable && isUp(one));
   const former = running ?? own.find(({ row }) => row.nonce === usable?.row.replaces);
   const chosen = await slots.run(signal, async () => {
-    await options.ensureNetwork(signal);
+    if (!hasNetwork) await options.ensureNetwork(signal);
     return usable?.container.id ?? create(options, request, former?.row, signal);
   });
   const ending = own.filter((one) => one !== usable || isRestart);
@@ -91,6 +101,15 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
       .afterStart(detail, blueprint, signal)
       .catch((error: unknown) => log.warn({ container: id, err: toError(error) }, "not all limits were set"));
   }
+}
+
+/** Asks at once what a launch has to know, and changes nothing. Rejects as the engine does. */
+export async function survey(options: LaunchingOptions, id: string, signal: AbortSignal): Promise<Survey> {
+  const asked = [ownOf(options, id, signal), options.hasNetwork?.(signal) ?? Promise.resolve(false)] as const;
+  // One that fails does not leave the other without anybody who listens.
+  await Promise.allSettled(asked);
+  const [own, hasNetwork] = await Promise.all(asked);
+  return { own, hasNetwork };
 }
 
 /** Has what ran before running again where a replacement was cut short that is not wanted any more, or cannot be finished now. */
@@ -170,7 +189,7 @@ async function start(
 
 async function create(
   { engine, ledger, clock, nonce: newNonce }: LaunchingOptions,
-  { id, blueprint }: LaunchRequest,
+  { id, blueprint, survey: { own } }: LaunchRequest,
   former: ContainerRow | undefined,
   signal: AbortSignal,
 ): Promise<string> {
@@ -186,9 +205,16 @@ async function create(
   };
   ledger.putContainer(row);
   try {
-    // Its proper name may still be that of the container which it follows.
+    const body = blueprint.bodyOf(nonce);
+    // Its proper name may still be that of the container which it follows, or of somebody else's.
     const name = `${engineNameOf(id)}-${nonce.slice(0, 8)}`;
-    const created = await engine.createContainer(name, blueprint.bodyOf(nonce), signal);
+    const created =
+      own.length > 0
+        ? await engine.createContainer(name, body, signal)
+        : await engine.createContainer(engineNameOf(id), body, signal).catch((error: unknown) => {
+            if (!isNameTaken(error)) throw error;
+            return engine.createContainer(name, body, signal);
+          });
     ledger.putContainer({ ...row, engineId: created.id });
     return created.id;
   } catch (error) {
@@ -257,6 +283,12 @@ async function giveName(
   const row = [...ledger.containers.values()].find(({ engineId }) => engineId === chosen);
   if (row?.replaces !== undefined) ledger.putContainer({ ...row, replaces: undefined });
   return detail;
+}
+
+/** Docker refuses a name that is taken with 409, Podman with 500 and the reason. */
+function isNameTaken(error: unknown): boolean {
+  if (!(error instanceof HostError) || error.code !== "engine-refused") return false;
+  return error.details?.["status"] === 409 || /\bname\b.*\b(?:in use|taken|exists)\b/i.test(error.message);
 }
 
 function isUp({ container }: Own): boolean {

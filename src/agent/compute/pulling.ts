@@ -24,7 +24,9 @@ export interface PullRequest {
   readonly image: Blueprint["image"];
   /** What is there is good enough: what had ended is only brought back. */
   readonly isLocalEnough: boolean;
-  /** A registry is about to be asked. */
+  /** What is there is not enough: a registry is about to be asked. */
+  readonly onAsking?: () => void;
+  /** That takes longer than a moment. */
   readonly onPulling: () => void;
   readonly onProgress: (progress: PullProgress) => void;
 }
@@ -48,6 +50,7 @@ export async function ensureImage(options: PullingOptions, request: PullRequest,
   const { image } = request;
   const local = await engine.inspectImage(image.reference, signal);
   if (local !== undefined && (request.isLocalEnough || image.isPinned)) return note(local);
+  request.onAsking?.();
   try {
     await fetch(options, request, local !== undefined, signal);
   } catch (error) {

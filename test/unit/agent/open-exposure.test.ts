@@ -23,7 +23,12 @@ function rig(links: readonly string[]) {
     files: hostFiles(),
     reader,
     stateDir: root,
-    network: { name: () => "holdfast-1", ensure: () => Promise.resolve(), remove: () => Promise.resolve() },
+    network: {
+      name: () => "holdfast-1",
+      ensure: () => Promise.resolve(),
+      stands: () => Promise.resolve(true),
+      remove: () => Promise.resolve(),
+    },
     engine: () => new ModelEngine().engine,
     record: { load: () => Promise.resolve({ vrfs: { red: 1000, blue: 1001 } } as never) },
   });
