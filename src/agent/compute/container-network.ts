@@ -34,6 +34,15 @@ export interface ContainerNetwork {
   ensure(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
   /** Whether it is there with its range, and nobody is about to change that; asks and changes nothing. */
   stands(engine: NetworkEngine, signal: AbortSignal): Promise<boolean>;
+  /**
+   * Has somebody make its link again, and nobody change the network meanwhile; says false when the engine has no such network.
+   * Rejects as `makeLink` and the engine do.
+   */
+  restore(
+    engine: NetworkEngine,
+    makeLink: (bridge: { readonly address: string; readonly prefixLength: number }) => Promise<void>,
+    signal: AbortSignal,
+  ): Promise<boolean>;
   /** Takes it away; done as well when there is none. */
   remove(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
 }
@@ -77,15 +86,33 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
     );
   }
 
+  /** Of several that need it at once the first makes it. */
+  function inTurn<T>(work: () => Promise<T>): Promise<T> {
+    under += 1;
+    const mine = running.then(work).finally(() => (under -= 1));
+    running = mine.then(
+      () => undefined,
+      () => undefined,
+    );
+    return mine;
+  }
+
+  async function restore(
+    engine: NetworkEngine,
+    makeLink: Parameters<ContainerNetwork["restore"]>[1],
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const subnet = options.subnet();
+    const networks = await engine.listNetworks([`${OWNER_LABEL}=${options.owner()}`], signal);
+    if (networks.find(isOurs)?.subnets.includes(subnet) !== true) return false;
+    await makeLink({ address: options.gateway(), prefixLength: Number(subnet.split("/")[1]) });
+    return true;
+  }
+
   return {
     name,
-    ensure(engine, signal) {
-      // Of several that need it at once the first makes it.
-      under += 1;
-      const mine = running.then(() => ensure(engine, signal)).finally(() => (under -= 1));
-      running = mine.catch(() => undefined);
-      return mine;
-    },
+    ensure: (engine, signal) => inTurn(() => ensure(engine, signal)),
+    restore: (engine, makeLink, signal) => inTurn(() => restore(engine, makeLink, signal)),
     async stands(engine, signal) {
       const subnet = options.subnet();
       checkRange(subnet, options.addresses());

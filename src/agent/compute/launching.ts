@@ -20,6 +20,8 @@ export interface LaunchingOptions {
   readonly ensureNetwork: (signal: AbortSignal) => Promise<void>;
   /** Whether that network is as it should be; changes nothing. Left out, it is made sure of each time. */
   readonly hasNetwork?: (signal: AbortSignal) => Promise<boolean>;
+  /** Why local policy forbids what a container was given when it was made; left out, nothing is forbidden. */
+  readonly forbids?: (privileges: string | undefined) => Promise<string | undefined>;
   /** What the engine cannot do itself for a container that runs. */
   readonly afterStart: (detail: ContainerDetail, blueprint: Blueprint, signal: AbortSignal) => Promise<void>;
 }
@@ -59,8 +61,7 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
   const { engine, log, slots } = options;
   const { id, blueprint, isFresh, isRestart, stopSeconds } = request;
   const { own, hasNetwork } = request.survey;
-  const refusal = await blueprint.check();
-  if (refusal !== undefined) throw new HostError("not-startable", refusal);
+  await mayStart(blueprint);
   const usable = own.find(
     ({ row, container }) =>
       row.hash === blueprint.hash &&
@@ -79,6 +80,8 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
   await stopAll(options, ending, stopSeconds, signal);
   await slots.run(signal, async () => {
     try {
+      // What ran until now, or what shares a directory with it, may have put a link in the place of a bind's source.
+      await mayStart(blueprint);
       await start(options, chosen, request.onAttached, signal);
     } catch (error) {
       const isBack = await fallBack(options, chosen, usable === undefined, former, signal);
@@ -117,7 +120,7 @@ export async function revive(options: LaunchingOptions, id: string, signal: Abor
   const own = await ownOf(options, id, signal);
   if (own.some(isUp)) return;
   const former = own.find(({ row: { nonce } }) => own.some(({ row }) => row.replaces === nonce));
-  if (former === undefined) return;
+  if (former === undefined || (await isForbidden(options, former))) return;
   try {
     await options.engine.startContainer(former.container.id, signal);
   } catch (error) {
@@ -170,6 +173,12 @@ export async function ownOf(options: LaunchingOptions, id: string, signal: Abort
   return own;
 }
 
+/** @throws {HostError} `not-startable`, with the reason. */
+async function mayStart({ check }: Blueprint): Promise<void> {
+  const refusal = await check();
+  if (refusal !== undefined) throw new HostError("not-startable", refusal);
+}
+
 /** What listens to one that does not start is let go. */
 async function start(
   { engine }: LaunchingOptions,
@@ -202,6 +211,7 @@ async function create(
     limits: blueprint.limitsHash,
     createdAt: clock.now(),
     replaces: former?.nonce,
+    privileges: blueprint.privileges,
   };
   ledger.putContainer(row);
   try {
@@ -238,8 +248,9 @@ async function fallBack(
   const enough = AbortSignal.any([signal, AbortSignal.timeout(CLEAN_UP_MS)]);
   let isBack = false;
   try {
-    if (former !== undefined) await engine.startContainer(former.container.id, enough);
-    isBack = former !== undefined;
+    const mayRun = former !== undefined && !(await isForbidden(options, former));
+    if (mayRun) await engine.startContainer(former.container.id, enough);
+    isBack = mayRun;
     if (!isNew && former === undefined) return isBack;
     await engine.removeContainer(successor, { force: true }, enough);
     const row = [...ledger.containers.values()].find(({ engineId }) => engineId === successor);
@@ -248,6 +259,13 @@ async function fallBack(
     log.warn({ container: former?.row.definition, err: toError(error) }, "what ran before could not be started again");
   }
   return isBack;
+}
+
+async function isForbidden({ forbids, log }: LaunchingOptions, { row, container }: Own): Promise<boolean> {
+  const reason = await forbids?.(row.privileges);
+  if (reason === undefined) return false;
+  log.warn({ container: row.definition, engineId: container.id, reason }, "what ran before must not run any more");
+  return true;
 }
 
 async function stopAll(

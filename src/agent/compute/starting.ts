@@ -65,9 +65,10 @@ export async function startWork(
       isFresh: spec.execType !== "service",
       stopSeconds: spec.stopTimeSeconds,
       onFellBack(error) {
-        // An engine that is not well says nothing of the container.
-        if (error instanceof HostError && error.code === "engine-unwell") return;
-        worker.refusal = { hash: blueprint.hash, imageId, reason: toError(error).message };
+        // An engine that is not well says nothing of the container, and what the machine lacks may come.
+        if (error instanceof HostError && ["engine-unwell", "not-startable"].includes(error.code)) return;
+        const { hash, limitsHash: limits } = blueprint;
+        worker.refusal = { hash, limits, imageId, reason: toError(error).message };
       },
       ...(attachment === undefined ? {} : { onAttached: attachment.onOutput }),
     },
