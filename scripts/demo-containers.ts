@@ -64,7 +64,7 @@ async function show(tour: readonly Stop[], { url }: ContainerStage): Promise<voi
 
 /** What a command line prints; one that ends badly has printed what is wrong. */
 async function shell(command: string): Promise<string> {
-  const child = spawn("bash", ["-c", command], { detached: true, stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn("bash", ["--norc", "-c", command], { detached: true, stdio: ["ignore", "pipe", "inherit"] });
   running.add(child);
   const timer = setTimeout(() => child.pid !== undefined && process.kill(-child.pid, "SIGKILL"), 60_000);
   const said = await text(child.stdout);

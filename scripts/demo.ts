@@ -121,7 +121,7 @@ function startAgent(): void {
 /** Runs one command line and gives what it printed; that something needs attention is still an answer. */
 async function shell(command: string): Promise<string> {
   // The web server of this process must go on meanwhile.
-  const child = spawn("bash", ["-c", command], { detached: true, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn("bash", ["--norc", "-c", command], { detached: true, stdio: ["ignore", "pipe", "pipe"] });
   children.push(child);
   const timer = setTimeout(() => endGroup(child), 60_000);
   const [stdout, stderr, status] = await Promise.all([

@@ -45,7 +45,7 @@ async function answerTo({ command, expect, isEventual, limitMs = EVENTUALLY_MS }
 
 /** Runs one command line, as it would be typed, and gives everything it printed. */
 async function shell(command: string): Promise<string> {
-  const child = spawn("bash", ["-c", `exec 2>&1; ${command}`], {
+  const child = spawn("bash", ["--norc", "-c", `exec 2>&1; ${command}`], {
     detached: true,
     stdio: ["ignore", "pipe", "inherit"],
   });

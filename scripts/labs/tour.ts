@@ -20,6 +20,8 @@ export const tour: readonly Stop[] = [
     title: "the gateways of A: which one carries, since when and why",
     command: `${LAB} exec a holdfast gateways`,
     expect: /gw1\.lab\.example .* up .*carries[^]*gw2\.lab\.example .* up /,
+    // On a busy machine gateway 2 may be reached first; the default path takes over when it has been up for ten seconds.
+    isEventual: true,
   },
   {
     title: "cut gateway 1 in the middle of a download, which goes on by gateway 2",

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../host/clock.ts";
 import type { ForwardDrop, ReadForwardDrops } from "../host/network/forward-drops.ts";
+import type { RulesetWatch, WatchRuleset } from "../host/network/ruleset-watch.ts";
 
 /** Knows which chains of other programs refuse what this machine forwards. */
 export interface ForwardWatch {
@@ -12,45 +13,79 @@ export interface ForwardWatch {
 export interface ForwardWatchOptions {
   readonly clock: Clock;
   readonly read: ReadForwardDrops;
+  readonly watchRuleset: WatchRuleset;
   /** Others were found than before. */
   readonly onChange: () => void;
 }
 
+/** Also without a reason: the kernel may not tell of changes. */
 const EVERY_MS = 60_000;
+/** How long the steps of one change may take, and at most so often are rules looked at that change all the time. */
+const SETTLE_MS = 500;
+const SPACING_MS = 10_000;
 
-/** Looks once a minute, in one process, and never while nothing is forwarded. */
-export function startForwardWatch({ clock, read, onChange }: ForwardWatchOptions): ForwardWatch {
+/** Looks once a minute and soon after a change of the rules, in one process, and never while nothing is forwarded. */
+export function startForwardWatch(options: ForwardWatchOptions): ForwardWatch {
+  const { clock, read, watchRuleset, onChange } = options;
   const ending = new AbortController();
   let found: readonly ForwardDrop[] = [];
   let isWanted = false;
+  let isReading = false;
+  let hasChanged = false;
+  let lookedAt = -Infinity;
+  let ruleset: RulesetWatch | undefined;
   let cancel: (() => void) | undefined;
 
   const lookAfter = (ms: number): void => {
-    cancel = clock.after(ms, () => {
-      // What cannot be read is as it was, until it can.
-      read(ending.signal)
-        .then(take, () => undefined)
-        .finally(() => {
-          cancel = undefined;
-          if (isWanted && !ending.signal.aborted) lookAfter(EVERY_MS);
-        });
-    });
+    cancel?.();
+    cancel = clock.after(ms, look);
+  };
+  const look = (): void => {
+    cancel = undefined;
+    isReading = true;
+    hasChanged = false;
+    // Before reading: what changes meanwhile must be told.
+    ruleset ??= watchRuleset(onRuleset);
+    ruleset.renew();
+    // What cannot be read is as it was, until it can.
+    read(ending.signal)
+      .then(take, () => undefined)
+      .finally(() => {
+        isReading = false;
+        lookedAt = clock.elapsed();
+        if (isWanted && !ending.signal.aborted) lookAfter(hasChanged ? SPACING_MS : EVERY_MS);
+        else rest();
+      });
+  };
+  const onRuleset = (): void => {
+    hasChanged = true;
+    if (!isReading) lookAfter(Math.max(SETTLE_MS, lookedAt + SPACING_MS - clock.elapsed()));
   };
   const take = (drops: readonly ForwardDrop[]): void => {
     if (!isWanted || ending.signal.aborted || isDeepStrictEqual(drops, found)) return;
     found = drops;
     onChange();
   };
+  const rest = (): void => {
+    cancel?.();
+    cancel = undefined;
+    ruleset?.close();
+    ruleset = undefined;
+  };
   return {
     drops(isForwarding) {
       isWanted = isForwarding;
-      if (!isForwarding) found = [];
-      else if (cancel === undefined && !ending.signal.aborted) lookAfter(0);
+      if (!isForwarding) {
+        found = [];
+        if (!isReading) rest();
+      } else if (cancel === undefined && !isReading && !ending.signal.aborted) {
+        lookAfter(0);
+      }
       return found;
     },
     close() {
       ending.abort();
-      cancel?.();
+      rest();
     },
   };
 }

@@ -1,5 +1,6 @@
 import { HostError, toError } from "../errors.ts";
 import { wholeDiskOf } from "../host/block-device.ts";
+import type { Clock } from "../host/clock.ts";
 import type { ControlGroups } from "../host/cgroups.ts";
 import type { EngineInfo } from "../host/engine/engine.ts";
 import type { Reader } from "../host/reader.ts";
@@ -8,9 +9,9 @@ import type { CapsSeen } from "./sections/exec/caps.ts";
 
 /** The limits of all containers together, on the group that is their parent. */
 export interface OpenedCaps {
-  /** Reads files of the kernel and asks the engine nothing; undefined while that has not said what it is. */
+  /** Reads files of the kernel and asks the engine nothing; undefined until that has said once what it is. */
   look(info: EngineInfo | undefined): CapsSeen | undefined;
-  /** @throws {HostError} as `ControlGroups.setLimits` does where the machine refuses; what it lacks is remembered instead. */
+  /** What the machine lacks is remembered, and why it refuses, until it is asked again. @throws {HostError} `engine-unwell`. */
   apply(limits: ResourceLimits, signal: AbortSignal): Promise<void>;
 }
 
@@ -18,11 +19,18 @@ export interface OpenCapsOptions {
   readonly reader: Reader;
   readonly groups: (info: EngineInfo | undefined) => ControlGroups | undefined;
   readonly info: () => EngineInfo | undefined;
+  readonly clock: Pick<Clock, "after">;
+  /** Limits that were refused may be tried again. */
+  readonly onLook: () => void;
 }
 
+const RETRY_MS = 60_000;
+
 /** Builds it; nothing is read before the engine is known. */
-export function openCaps({ reader, groups, info }: OpenCapsOptions): OpenedCaps {
+export function openCaps({ reader, groups, info, clock, onLook }: OpenCapsOptions): OpenedCaps {
   let last: CapsSeen["last"];
+  /** How an engine keeps groups stays so while nobody asks it. */
+  let latest: EngineInfo | undefined;
   const diskOf = (known: EngineInfo) => wholeDiskOf(reader, known.rootDirectory);
 
   async function set(limits: ResourceLimits, known: EngineInfo, signal: AbortSignal): Promise<readonly string[]> {
@@ -37,15 +45,32 @@ export function openCaps({ reader, groups, info }: OpenCapsOptions): OpenedCaps 
   }
 
   return {
-    look(known) {
+    look(now) {
+      const known = now ?? latest;
       if (known === undefined) return undefined;
+      latest = known;
       return { actual: groups(known)?.limits(diskOf(known)), last };
     },
     async apply(limits, signal) {
-      const known = info();
+      const known = info() ?? latest;
       if (known === undefined) throw new HostError("engine-unwell", "the container engine has not said what it is");
-      const warnings = await set(limits, known, signal);
-      last = { wanted: limits, actual: groups(known)?.limits(diskOf(known)), warnings };
+      const note = (warnings: readonly string[], failure?: string): CapsSeen["last"] => {
+        const actual = groups(known)?.limits(diskOf(known));
+        return { wanted: limits, actual, warnings, ...(failure === undefined ? {} : { failure }) };
+      };
+      try {
+        last = note(await set(limits, known, signal));
+      } catch (error) {
+        signal.throwIfAborted();
+        if (!(error instanceof HostError)) throw error;
+        const refused = note([], error.message);
+        last = refused;
+        clock.after(RETRY_MS, () => {
+          if (last !== refused) return;
+          last = undefined;
+          onLook();
+        });
+      }
     },
   };
 }

@@ -5,7 +5,6 @@ import { HostError, InputError, toError } from "../errors.ts";
 import { wholeDiskOf } from "../host/block-device.ts";
 import { controlGroups, type ControlGroups } from "../host/cgroups.ts";
 import type { Clock } from "../host/clock.ts";
-import { hostDirectories } from "../host/directories.ts";
 import { openEngineCache } from "../host/engine/open-cache.ts";
 import type { EngineInfo } from "../host/engine/engine.ts";
 import { hostEngine } from "../host/engine/host-engine.ts";
@@ -32,13 +31,12 @@ import { openExposure } from "./open-exposure.ts";
 import { isUp } from "./compute/standing.ts";
 import type { Worker } from "./compute/worker.ts";
 import { volumeAt } from "./compute/volume-record.ts";
+import { openPolicy } from "./open-policy.ts";
 import { openVolumes } from "./open-volumes.ts";
 import { addressesByLink, type SectionDeps } from "./list-sections.ts";
 import { firstAddress, resolverAddress } from "./sections/exec/addresses.ts";
 import { imageReference } from "./sections/exec/image-reference.ts";
-import type { ExecActual, ExecDesired } from "./sections/exec/plan.ts";
-import { checkBinds } from "./sections/exec/policy.ts";
-import { protectedPaths } from "./sections/exec/protected-paths.ts";
+import type { ExecActual, ExecDesired } from "./sections/exec/actual.ts";
 import { parsedSections, type ParsedSections } from "./parsed-sections.ts";
 import type { AgentSettings } from "./settings.ts";
 import { effectiveOf } from "./effective-config.ts";
@@ -122,7 +120,8 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
   });
   const volumes = openVolumes({ ...options, log, ledger, owner, engine: () => keeper.engine });
   const groups = groupsOf(options);
-  const caps = openCaps({ reader, groups, info: () => keeper.info });
+  const policy = openPolicy({ settings, socketPath: () => socketOf(settings, reader) });
+  const caps = openCaps({ reader, groups, info: () => keeper.info, clock, onLook: options.onLook });
   const keeper: Keeper = new Keeper({
     ledger,
     clock,
@@ -135,6 +134,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     },
     space: (path) => reader.space(path),
     ensureNetwork: (engine, signal) => exposure.ensureNetwork(engine, signal),
+    hasNetwork: (engine, signal) => exposure.hasNetwork(engine, signal),
     afterStart: async ({ pid, id }, { memoryHighBytes }, signal) => {
       await groups(keeper.info)?.setMemoryHigh({ pid, id }, memoryHighBytes, signal);
     },
@@ -145,6 +145,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       const token = await options.registryToken(repository, within);
       return token === undefined ? undefined : { username: token.username, password: token.password, server: host };
     },
+    forbids: (privileges) => policy.forbids(privileges, keeper.info),
     isMoving: (id) => moving.delete(id),
     onLook: options.onLook,
     onRefused(error) {
@@ -198,7 +199,8 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       exposure: exposed,
       caps: caps.look(info),
       check: (spec) => obstacleOf(spec, info),
-      forbidden: await forbiddenBinds(desired, info),
+      forbidden: await policy.forbidden(desired, info),
+      outlawed: await policy.outlawed(seen, info),
       placement:
         info === undefined || body === undefined
           ? undefined
@@ -218,36 +220,15 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
               volumes: volumes.lookup(desired?.config.volumes ?? []),
               policy: settings.containers,
               hashKey: await hashKey(),
+              product: info.product,
               cgroupParent: groups(info)?.parent ?? "",
             },
     };
   }
 
-  function bindsOf({ mounts }: ContainerSpec, info: EngineInfo | undefined): ReturnType<typeof checkBinds> {
-    const engine = { socketPath: socketOf(settings, reader), rootDirectory: info?.rootDirectory };
-    const programs = [process.execPath, ...process.argv.slice(1, 2)];
-    const paths = protectedPaths({ ...settings, programs }, engine);
-    return checkBinds(mounts, settings.containers, paths, (path) => hostDirectories().realpath(path));
-  }
-
-  /** By definition, why local policy forbids what it binds, as the links of the machine lead now. */
-  async function forbiddenBinds(
-    desired: ExecDesired | undefined,
-    info: EngineInfo | undefined,
-  ): Promise<ReadonlyMap<string, string>> {
-    const forbidden = new Map<string, string>();
-    if (info === undefined) return forbidden;
-    for (const spec of desired?.config.containers ?? []) {
-      if (!spec.mounts.some(({ kind }) => kind === "bind")) continue;
-      const verdict = await bindsOf(spec, info);
-      if (verdict.verdict === "refused") forbidden.set(spec.id, verdict.reason);
-    }
-    return forbidden;
-  }
-
   /** What only the machine can say against starting one. */
   async function obstacleOf(spec: ContainerSpec, info: EngineInfo | undefined): Promise<string | undefined> {
-    const verdict = await bindsOf(spec, info);
+    const verdict = await policy.binds(spec.mounts, info);
     if (verdict.verdict !== "allowed") return verdict.reason;
     return volumes.obstacle(spec);
   }

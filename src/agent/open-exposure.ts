@@ -4,6 +4,7 @@ import { hostConntrack } from "../host/conntrack.ts";
 import type { OnDamage } from "../host/damage.ts";
 import type { Engine } from "../host/engine/engine.ts";
 import type { Exec } from "../host/exec.ts";
+import { restoreBridge } from "../host/exposure/bridge.ts";
 import { exposureDriver } from "../host/exposure/driver.ts";
 import { ExposureRecord } from "../host/exposure/record.ts";
 import type { Files } from "../host/files.ts";
@@ -15,7 +16,7 @@ import { CONTAINER_LINK, type ContainerNetwork } from "./compute/container-netwo
 import { addressesByLink } from "./list-sections.ts";
 import type { ExposureSeen } from "./sections/exec/exposure.ts";
 import type { ExposureStep } from "./sections/exec/exposure-plan.ts";
-import type { ExecDesired } from "./sections/exec/plan.ts";
+import type { ExecDesired } from "./sections/exec/actual.ts";
 
 export interface OpenExposureOptions {
   readonly log: Logger;
@@ -43,6 +44,8 @@ export interface OpenedExposure {
   apply(step: ExposureStep, signal: AbortSignal): Promise<void>;
   /** Has the network of the containers; rejects when it cannot be had. */
   ensureNetwork(engine: Engine, signal: AbortSignal): Promise<void>;
+  /** Whether it is there and on record; changes nothing. */
+  hasNetwork(engine: Engine, signal: AbortSignal): Promise<boolean>;
 }
 
 /** Builds it; nothing is read or run until a definition asks for it. */
@@ -50,10 +53,8 @@ export function openExposure(options: OpenExposureOptions): OpenedExposure {
   const { log, exec, files, reader, stateDir, onDamage, network, engine } = options;
   const record = new ExposureRecord(files, reader, stateDir, onDamage);
   const conntrack = hostConntrack({ exec, reader, record: () => Promise.resolve() });
-  const driver = exposureDriver({ tools: toolRunner(exec), record, conntrack });
-
-  /** A link of another name, as engines other than Docker give it, is never missed. */
-  let hadBridge = false;
+  const tools = toolRunner(exec);
+  const driver = exposureDriver({ tools, record, conntrack });
 
   async function tables(vrfs: readonly string[]): Promise<ReadonlyMap<string, number>> {
     const noted = new Map(Object.entries((await options.record.load()).vrfs));
@@ -73,7 +74,19 @@ export function openExposure(options: OpenExposureOptions): OpenedExposure {
       // An engine that was taken away has taken it along; another one finds it by its label.
       log.info({ err: toError(error) }, "the network of the containers stays with the engine");
     }
-    await record.change({ hasNetwork: false });
+    await record.change({ hasNetwork: false, hadBridge: false });
+  }
+
+  async function restoreLink(containers: readonly string[], signal: AbortSignal): Promise<void> {
+    const details = await Promise.all(containers.map((id) => engine().inspectContainer(id, signal)));
+    const pids = details.flatMap((detail) => (detail === undefined || detail.pid === 0 ? [] : [detail.pid]));
+    const isOurs = await network.restore(
+      engine(),
+      (bridge) => restoreBridge({ tools, reader }, { link: CONTAINER_LINK, ...bridge }, pids, signal),
+      signal,
+    );
+    // With the network its link went as it should.
+    if (!isOurs) await record.change({ hadBridge: false });
   }
 
   return {
@@ -84,7 +97,8 @@ export function openExposure(options: OpenExposureOptions): OpenedExposure {
       const ports = handsOver || containers.some(({ portMappings }) => portMappings.length > 0);
       const state = await driver.observe({ ports, routing: handsOver || usesVrf }, signal);
       const hasBridge = state.hasNetwork && reader.fingerprint(`/sys/class/net/${CONTAINER_LINK}`) !== undefined;
-      hadBridge = state.hasNetwork && (hadBridge || hasBridge);
+      const hadBridge = state.hasNetwork && (await record.content()).hadBridge === true;
+      if (hasBridge && !hadBridge) await record.change({ hadBridge: true });
       let listeners: readonly Listener[] | undefined;
       let addresses: ExposureSeen["addresses"] | undefined;
       return {
@@ -102,6 +116,7 @@ export function openExposure(options: OpenExposureOptions): OpenedExposure {
     },
     async apply(step, signal) {
       if (step.kind === "remove network") return removeNetwork(signal);
+      if (step.kind === "restore link") return restoreLink(step.containers, signal);
       const pidOf = async (id: string): Promise<number | undefined> => {
         const detail = await engine().inspectContainer(id, signal);
         return detail?.pid;
@@ -112,5 +127,6 @@ export function openExposure(options: OpenExposureOptions): OpenedExposure {
       await record.change({ hasNetwork: true });
       await network.ensure(of, signal);
     },
+    hasNetwork: async (of, signal) => (await record.content()).hasNetwork && network.stands(of, signal),
   };
 }

@@ -6,6 +6,7 @@ import type { Files } from "../host/files.ts";
 import { MachineOwner } from "../host/machine-owner.ts";
 import { forwardDrops } from "../host/network/forward-drops.ts";
 import { networkDriver, type NetworkDriver } from "../host/network/driver.ts";
+import { watchRuleset } from "../host/network/ruleset-watch.ts";
 import { networkRecord } from "../host/network/record.ts";
 import type { Reader } from "../host/reader.ts";
 import { carryingDialler } from "./carrier.ts";
@@ -47,7 +48,7 @@ export async function openNetwork(options: OpenNetworkOptions): Promise<NetworkP
   const dialler = carryingDialler(options.dialler);
   const isManaged = unit !== undefined;
   const driver = networkDriver({ exec, files, reader, clock, stateDir, runDir, isManaged, onDamage });
-  const forwarding = startForwardWatch({ clock, read: forwardDrops(exec), onChange: onForwarding });
+  const forwarding = startForwardWatch({ clock, read: forwardDrops(exec), watchRuleset, onChange: onForwarding });
   const section = {
     forwardDrops: (isForwarding: boolean) => forwarding.drops(isForwarding),
     driver,

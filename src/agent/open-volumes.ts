@@ -14,7 +14,7 @@ import type { Ledger } from "./compute/ledger.ts";
 import { engineVolumeName } from "./compute/volume-paths.ts";
 import { VolumeKeeper } from "./compute/volumes.ts";
 import type { VolumeLookup } from "./sections/exec/compile-mounts.ts";
-import type { VolumesSeen } from "./sections/exec/plan.ts";
+import type { VolumesSeen } from "./sections/exec/actual.ts";
 import type { AgentSettings } from "./settings.ts";
 
 export interface OpenVolumesOptions {

@@ -5,7 +5,7 @@ import type { Files } from "../host/files.ts";
 import { stateFile, type StateFile } from "../host/state-file.ts";
 import { ShadowMap } from "../protocol/shadow.ts";
 import { Version } from "../protocol/values.ts";
-import { computeMigration } from "./compute/ledger.ts";
+import { computeColumnsMigration, computeMigration } from "./compute/ledger.ts";
 import { outputMigration } from "./compute/saved-output.ts";
 import { dataStoreMigration } from "./data-store/task-store.ts";
 import { OpenEvents } from "./telemetry/events.ts";
@@ -76,7 +76,14 @@ async function settleIn(files: Files, directories: readonly string[], pidPath: s
 
 async function openExclusively(files: Files, stateDir: string, pidPath: string): Promise<Database> {
   try {
-    const migrations = [spoolMigration, journalMigration, computeMigration, outputMigration, dataStoreMigration];
+    const migrations = [
+      spoolMigration,
+      journalMigration,
+      computeMigration,
+      outputMigration,
+      computeColumnsMigration,
+      dataStoreMigration,
+    ];
     return openDatabase(`${stateDir}/state.db`, { migrations, exclusive: true });
   } catch (error) {
     if (!(error instanceof HostError && error.code === "state-locked")) throw error;

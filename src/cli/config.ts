@@ -20,7 +20,8 @@ export const configVerb: VerbProgram = {
         `there is no section '${section}'${near === undefined ? "" : `: did you mean ${near}?`}`,
       );
     }
-    const config = await ask(call, { method: "GET", path: "/v1/config", socket: ADMIN_SOCKET }, Config);
+    const path = call.values["secrets"] === true ? "/v1/config?secrets=1" : "/v1/config";
+    const config = await ask(call, { method: "GET", path, socket: ADMIN_SOCKET }, Config);
     const shown = name === undefined ? config : config[name] === undefined ? {} : { [name]: config[name] };
     call.terminal.out(`${safeJson(shown, call.settings.isJson ? undefined : 2)}\n`);
     return "ok";

@@ -252,12 +252,13 @@ export const verbs: readonly Verb[] = [
   {
     name: "config",
     summary: "show the configuration in force, or one section of it",
-    about: "It is what the documents of the node and its cluster come to together, secrets included.",
+    about:
+      "It is what the documents of the node and its cluster come to together; what is secret in it is shown as ***.",
     arguments: [
       { name: "action", isRequired: true, help: "show", complete: ["show"] },
       { name: "section", isRequired: false, help: "one section", complete: sectionNames },
     ],
-    options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    options: { secrets: { help: "show secrets as they are" }, ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "timeout"],
     example: "holdfast config show connectors",
     load: async () => (await import("./config.ts")).configVerb,

@@ -17,8 +17,10 @@ export interface AddressRange {
 export function parseCidr(text: string): Cidr | undefined {
   const four = ipv4BlockOf(text);
   if (four !== undefined) {
-    const { network, value, prefix } = four;
-    return { text: `${ipv4Text(network)}/${prefix}`, hadHostBits: network !== value };
+    const { network, value, prefix, isWhole } = four;
+    // IPv4 can be written in one way only.
+    const isSame = isWhole && network === value;
+    return { text: isSame ? text : `${ipv4Text(network)}/${prefix}`, hadHostBits: network !== value };
   }
   const block = ipv6BlockOf(text);
   if (block === undefined) return undefined;
@@ -75,7 +77,7 @@ function ipv4BlockOf(text: string) {
   }
   if (parts !== 4 || prefix > 32) return undefined;
   const size = 2 ** (32 - prefix);
-  return { prefix, value, network: Math.floor(value / size) * size };
+  return { prefix, value, network: Math.floor(value / size) * size, isWhole: at < text.length };
 }
 
 /** The number that the text ends with; `Infinity` where there is none, or one in another spelling. */

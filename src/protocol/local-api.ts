@@ -154,6 +154,18 @@ export const LogsQuery = z.object({
 });
 export type LogsQuery = z.infer<typeof LogsQuery>;
 
+/** What stands for a secret in the answer of `GET /v1/config`. */
+export const HIDDEN_SECRET = "***";
+
+/** Query of `GET /v1/config`: whether secrets are shown as they are. */
+export const ConfigQuery = z.object({
+  secrets: z
+    .enum(["0", "1"])
+    .default("0")
+    .transform((text) => text === "1"),
+});
+export type ConfigQuery = z.infer<typeof ConfigQuery>;
+
 /** Query of `GET /v1/containers/logs`. */
 export const ContainerLogsQuery = LogsQuery.extend({ container: z.string().min(1).max(253) });
 export type ContainerLogsQuery = z.infer<typeof ContainerLogsQuery>;

@@ -30,9 +30,9 @@ const PLACES: Readonly<Partial<Record<SectionName, Place>>> = {
   },
 };
 
-/** A configuration for showing: every secret in it is the empty text. */
-export function hideSecrets(config: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(Object.entries(config).map(([name, body]) => [name, hidden(body, placeOf(name))]));
+/** A configuration for showing: every secret in it is the empty text, or `mark`. */
+export function hideSecrets(config: Readonly<Record<string, unknown>>, mark = ""): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(Object.entries(config).map(([name, body]) => [name, hidden(body, placeOf(name), mark)]));
 }
 
 /** The body of a section for storing: a secret that is absent or empty in it stays what it was in the same item. */
@@ -42,11 +42,11 @@ export function keepSecrets(section: SectionName, body: JsonObject, stored: unkn
 
 const placeOf = (name: string): Place | undefined => new Map<string, Place>(Object.entries(PLACES)).get(name);
 
-function hidden(value: unknown, place: Place | undefined): unknown {
+function hidden(value: unknown, place: Place | undefined, mark: string): unknown {
   if (place === undefined) return value;
-  if (Array.isArray(value)) return value.map((item) => hidden(item, place));
+  if (Array.isArray(value)) return value.map((item) => hidden(item, place, mark));
   const { shown, secrets = [] } = place;
-  if (!isObject(value)) return shown === undefined ? value : "";
+  if (!isObject(value)) return shown === undefined ? value : mark;
   // Clients are not of one mind about capitals, and what is capitalised oddly is as secret.
   const hides = new Set(secrets.map((name) => name.toLowerCase()));
   const below = new Map(Object.entries(place.below ?? {}).map(([name, inner]) => [name.toLowerCase(), inner]));
@@ -54,8 +54,8 @@ function hidden(value: unknown, place: Place | undefined): unknown {
   const member = place.keyedBy === undefined ? undefined : place;
   const entries = Object.entries(value).map(([name, inner]) => {
     const known = name.toLowerCase();
-    if (hides.has(known) || shown?.includes(name) === false) return [name, ""];
-    return [name, hidden(inner, below.get(known) ?? (isObject(inner) ? member : undefined))];
+    if (hides.has(known) || shown?.includes(name) === false) return [name, mark];
+    return [name, hidden(inner, below.get(known) ?? (isObject(inner) ? member : undefined), mark)];
   });
   return Object.fromEntries(entries);
 }

@@ -135,9 +135,17 @@ test("what local policy forbids is refused with its reason, and runs where the o
   expect(await stage.untilWhy(/thieving: /)).toMatch(/no setting allows it/);
   expect(await stage.containers("thieving")).toEqual([]);
 
+  // A successor without the bind, which cannot be had: what ran before stays, as long as it may.
+  await stage.put("snooping", { image: { repository: "local/none", tag: "1" }, mounts: [] });
+  await stage.untilWhy(/snooping: .*local\/none/);
+  await stage.untilRuns("snooping");
   await stage.endAgent();
   stage.setPolicy({});
   await stage.startAgent();
+  await waitFor("what was allowed more is stopped before its successor is there", async () => {
+    return (await stage.containers("snooping")).every(({ State }) => State !== "running");
+  });
+  expect(await stage.untilWhy(/snooping: /)).toMatch(/local\/none|mounts: bind of /);
   await stage.untilWhy(/mighty: /);
   await waitFor("the privileged one is stopped", async () => {
     return (await stage.containers("mighty")).every(({ State }) => State !== "running");

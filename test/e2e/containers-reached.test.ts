@@ -44,13 +44,23 @@ test("mapped ports lead to containers, from outside and from the machine itself"
   await expect.poll(() => get("there", "10.78.0.1:8081"), LIMIT).toBe("");
   await expect.poll(() => get("here", "10.78.0.1:8081"), LIMIT).toBe("second");
   expect(get("there", "10.77.0.1:8090")).toBe("program");
-  expect(await stage.whyText()).toContain("tcp port 8090 on wan0 is in use by a program of this machine");
+  await expect
+    .poll(() => stage.whyText(), LIMIT)
+    .toContain("tcp port 8090 on wan0 is in use by a program of this machine");
 
   // Somebody flushes the table, or takes the rule out of the engine's chain.
   here("nft flush table inet holdfast_containers; iptables -F DOCKER-USER");
   expect(get("there", "10.77.0.1:8080")).toBe("");
   here("ip addr add 10.77.0.10/24 dev wan0");
   await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("first");
+
+  // Somebody deletes the link of the containers: it is made again, and nothing on it is stopped.
+  const pid = await stage.pidOf(first);
+  here("ip link delete holdfast0");
+  await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("first");
+  await expect.poll(() => get("here", "10.78.0.1:8081"), LIMIT).toBe("second");
+  expect(here("ip addr show holdfast0")).toContain("172.18.0.1/16");
+  expect(await stage.pidOf(first)).toBe(pid);
 
   // The agent restarts, and is killed: nothing is cut, nothing is made anew.
   await stage.restartAgent("SIGKILL");

@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { compileContainer } from "../../src/agent/sections/exec/compile.ts";
 import { systemClock } from "../../src/host/clock.ts";
-import type { Engine } from "../../src/host/engine/engine.ts";
+import type { Engine, EngineInfo } from "../../src/host/engine/engine.ts";
 import { hostEngine } from "../../src/host/engine/host-engine.ts";
 import { openEngineCache } from "../../src/host/engine/open-cache.ts";
+import { containerSpec, placement } from "../support/container-spec.ts";
 import { makeImage } from "../support/images.ts";
 import { startPodman, type TestPodman } from "../support/podman-engine.ts";
 import { waitFor } from "../support/wait-for.ts";
@@ -24,16 +26,29 @@ beforeAll(async () => {
 
 afterAll(() => podman.stop());
 
+/** How a definition's output is kept by an engine of this kind. */
+function loggingOf(product: EngineInfo["product"]): unknown {
+  const compiled = compileContainer(containerSpec(), placement({ product }));
+  if ("refused" in compiled) throw new Error(compiled.refused);
+  return (compiled.body["HostConfig"] as Record<string, unknown>)["LogConfig"];
+}
+
 test("Podman runs a container, shows what it says, gives a terminal and tells of its end", async () => {
   expect(await engine.version(signal)).toMatchObject({ product: "podman" });
-  expect((await engine.info(signal)).cpus).toBeGreaterThan(0);
+  const { cpus, product } = await engine.info(signal);
+  expect(cpus).toBeGreaterThan(0);
   const cache = openEngineCache({ engine, clock: systemClock(), owner: OWNER });
   await waitFor("it is well", () => cache.standing.state === "well");
   const body = {
     Image: IMAGE,
     Cmd: ["sh", "-c", "echo out; echo err >&2; sleep 1000"],
     Labels: { "io.holdfast.owner": "one" },
-    HostConfig: { NetworkMode: "none", CgroupParent: podman.cgroupParent, Ulimits: LIMITS },
+    HostConfig: {
+      NetworkMode: "none",
+      CgroupParent: podman.cgroupParent,
+      Ulimits: LIMITS,
+      LogConfig: loggingOf(product),
+    },
   };
   const { id } = await engine.createContainer("one", body, signal);
   await engine.startContainer(id, signal);

@@ -125,7 +125,7 @@ test.concurrent("a lease that names another gateway while a change is pending is
 test.concurrent("a WAN that loses its lease says so, and is back with the next one", async () => {
   const machine = stage.machine("lost");
   await machine.own(STATIC);
-  const stop = await serveLeases(machine, "192.168.1.100", { of: "wan" });
+  const stop = await serveLeases(machine, "192.168.1.100", { of: "wan", gateway: GATEWAY, seconds: 40 });
   await machine.apply(LEASED);
   expect(addresses(machine)).toEqual(["192.168.1.100"]);
   const client = clientOf(machine);

@@ -13,7 +13,7 @@ test("the README's commands work as they stand", () => {
   expect(blocks.length).toBe(5);
   onTestFinished(() => rmSync(join(root, ".demo/hand"), { recursive: true, force: true }));
   rmSync(join(root, ".demo/hand"), { recursive: true, force: true });
-  const { status, stdout, stderr } = spawnSync("bash", ["-m", "-c", byHand ?? ""], {
+  const { status, stdout, stderr } = spawnSync("bash", ["--norc", "-m", "-c", byHand ?? ""], {
     cwd: root,
     encoding: "utf8",
     timeout: 100_000,

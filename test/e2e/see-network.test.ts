@@ -80,6 +80,7 @@ test("flows that the kernel tracks: shown, counted, deleted", async () => {
   start(
     "here",
     "bash",
+    "--norc",
     "-c",
     "until exec 3<>/dev/tcp/10.77.0.2/8080; do sleep 0.1; done 2>/dev/null; echo hello >&3; sleep 600",
   );

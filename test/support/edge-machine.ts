@@ -114,7 +114,8 @@ export class EdgeMachine {
   /** Whether a TCP connection to the control plane comes about. */
   reachesController(): boolean {
     const address = this.lab.addressOf("controller");
-    const command = ["timeout", "2", "bash", "-c", `exec 3<>/dev/tcp/${address}/${CONTROLLER_PORT}`];
+    // Node's pipes are sockets, for which bash believes itself started from afar and reads its user's start file.
+    const command = ["timeout", "2", "bash", "--norc", "-c", `exec 3<>/dev/tcp/${address}/${CONTROLLER_PORT}`];
     const [file, ...args] = [...this.within, ...command];
     return spawnSync(file ?? "", args).status === 0;
   }

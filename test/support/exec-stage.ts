@@ -5,8 +5,10 @@ import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { containerNetwork } from "../../src/agent/compute/container-network.ts";
 import { Keeper, type KeeperOptions } from "../../src/agent/compute/keeper.ts";
-import { computeMigration, Ledger } from "../../src/agent/compute/ledger.ts";
+import { computeColumnsMigration, computeMigration, Ledger } from "../../src/agent/compute/ledger.ts";
+import { openPolicy } from "../../src/agent/open-policy.ts";
 import { reconciler, type View } from "../../src/agent/reconcile/section.ts";
+import type { ContainerPolicy } from "../../src/agent/sections/exec/policy.ts";
 import { execSection } from "../../src/agent/sections/exec/section.ts";
 import type { Clock } from "../../src/host/clock.ts";
 import { openDatabase } from "../../src/host/database.ts";
@@ -15,6 +17,8 @@ import type { Engine } from "../../src/host/engine/engine.ts";
 
 export const OWNER = "7d1c2f0e-5a1b-4c3d-9e8f-0123456789ab";
 export const SUBNET = "172.31.0.0/24";
+
+const STRICT: ContainerPolicy = { allowPrivileged: false, allowBinds: [], allowCapabilities: [] };
 
 /** What the stage is given instead of an engine over a socket. */
 export interface ExecStageOptions {
@@ -28,6 +32,8 @@ export interface ExecStageOptions {
   readonly check?: () => Promise<string | undefined>;
   /** Which definitions local policy forbids now, and why. */
   readonly forbidden?: ReadonlyMap<string, string>;
+  /** What the owner of the machine lets containers have, at each look; nothing beyond the ordinary when left out. */
+  readonly policy?: () => ContainerPolicy;
 }
 
 /** The section `exec` with its keeper and its ledger, as an agent has them, without the agent. */
@@ -39,9 +45,13 @@ export function execStage({
   network: hasNetwork = true,
   check,
   forbidden,
+  policy = () => STRICT,
 }: ExecStageOptions) {
   const own = dir ?? mkdtempSync(join(tmpdir(), "hf-exec-"));
-  const database = openDatabase(join(own, "state.db"), { migrations: [computeMigration], exclusive: true });
+  const database = openDatabase(join(own, "state.db"), {
+    migrations: [computeMigration, computeColumnsMigration],
+    exclusive: true,
+  });
   const ledger = new Ledger(database.sql);
   let version = 1;
   let looks = 0;
@@ -53,7 +63,17 @@ export function execStage({
     addresses: () => new Map(),
     empty: () => Promise.resolve(),
   });
-  const keeper = new Keeper({
+  const overlay = { stateDir: own, runDir: own };
+  const settings = {
+    stateDir: own,
+    runDir: own,
+    overlay,
+    get containers() {
+      return policy();
+    },
+  };
+  const allowed = openPolicy({ settings, socketPath: () => join(own, "engine.sock") });
+  const keeper: Keeper = new Keeper({
     ledger,
     clock,
     log: pino({ level: process.env["HF_LOG"] ?? "silent" }),
@@ -64,9 +84,11 @@ export function execStage({
     open,
     space: () => undefined,
     ensureNetwork: (engine, signal) => (hasNetwork ? network.ensure(engine, signal) : Promise.resolve()),
+    hasNetwork: (engine, signal) => (hasNetwork ? network.stands(engine, signal) : Promise.resolve(true)),
     onLook: () => {
       looks += 1;
     },
+    forbids: (privileges) => allowed.forbids(privileges, keeper.info),
     onRefused: (error) => {
       throw error;
     },
@@ -77,27 +99,27 @@ export function execStage({
     keeper,
     unsupported: () => undefined,
     settleVolumes: () => Promise.resolve(),
-    surroundings: (seen) =>
-      Promise.resolve({
-        isActive,
-        version: String(version),
-        addresses: { subnet: SUBNET, reserved: new Set(["172.31.0.1", "172.31.0.2"]) },
-        volumes: { kept: new Set<string>(), isSettled: true, troubles: [] },
-        ...(forbidden === undefined ? {} : { forbidden }),
-        check: check ?? (() => Promise.resolve(undefined)),
-        placement:
-          seen.info === undefined
-            ? undefined
-            : {
-                owner: OWNER,
-                nodeName: "edge",
-                host: { cpus: seen.info.cpus, memoryBytes: seen.info.memoryBytes },
-                network: { name: network.name() },
-                volumes: () => ({ missing: "there is none" }),
-                policy: { allowPrivileged: false, allowBinds: [], allowCapabilities: [] },
-                hashKey: Buffer.from("key"),
-              },
-      }),
+    surroundings: async (seen) => ({
+      isActive,
+      version: String(version),
+      addresses: { subnet: SUBNET, reserved: new Set(["172.31.0.1", "172.31.0.2"]) },
+      volumes: { kept: new Set<string>(), isSettled: true, troubles: [] },
+      ...(forbidden === undefined ? {} : { forbidden }),
+      outlawed: await allowed.outlawed(seen, seen.info),
+      check: check ?? (() => Promise.resolve(undefined)),
+      placement:
+        seen.info === undefined
+          ? undefined
+          : {
+              owner: OWNER,
+              nodeName: "edge",
+              host: { cpus: seen.info.cpus, memoryBytes: seen.info.memoryBytes },
+              network: { name: network.name() },
+              volumes: () => ({ missing: "there is none" }),
+              policy: policy(),
+              hashKey: Buffer.from("key"),
+            },
+    }),
   });
   const wrapped = reconciler(section);
   return {

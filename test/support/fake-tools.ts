@@ -9,6 +9,8 @@ export interface FakeTools {
   readonly exec: Exec;
   /** The command lines that were given to a tool, in their order. */
   calls(tool: string): readonly string[];
+  /** The lines of a file that a script wrote beside itself, by its name there. */
+  read(name: string): readonly string[];
 }
 
 /** Puts shell scripts in the place of tools; each notes its command line. */
@@ -22,6 +24,7 @@ export function fakeTools(scripts: Readonly<Record<string, string>>): FakeTools 
   }
   return {
     exec: hostExec(systemClock(), `${directory}:${SEARCH_PATH}`),
+    read: (name) => readFileSync(join(directory, name), "utf8").split("\n").slice(0, -1),
     calls: (tool) => readFileSync(notes(tool), "utf8").split("\n").slice(0, -1),
   };
 }

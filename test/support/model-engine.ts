@@ -48,8 +48,10 @@ export class ModelEngine {
       },
       onChange: (listener) => void this.#listeners.push(listener),
       refresh: () => {
+        const isNews = this.#standing.state !== "well";
         this.#standing = { state: "well", since: 0 };
         this.#tell({ kind: "listed" });
+        if (isNews) this.#tell({ kind: "standing" });
         return Promise.resolve();
       },
       close: () => void this.#listeners.splice(0),
@@ -111,6 +113,7 @@ export class ModelEngine {
           cgroupVersion: 2,
           rootDirectory: "/nonexistent",
           storageDriver: "overlay2",
+          product: "docker",
         })),
       listContainers: (labels, signal) =>
         call("list", signal, () =>

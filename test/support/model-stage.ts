@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import type { KeeperOptions } from "../../src/agent/compute/keeper.ts";
+import type { ContainerPolicy } from "../../src/agent/sections/exec/policy.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { execStage } from "./exec-stage.ts";
 import { ModelEngine } from "./model-engine.ts";
@@ -27,12 +28,20 @@ export interface ModelStageOptions {
   readonly keeper?: Partial<KeeperOptions>;
   readonly check?: () => Promise<string | undefined>;
   readonly forbidden?: ReadonlyMap<string, string>;
+  readonly policy?: () => ContainerPolicy;
   /** What an agent left that was killed. */
   readonly left?: { readonly model: ModelEngine; readonly dir: string };
 }
 
 /** The stage of section and keeper on an engine in memory; closed with the test. */
-export function modelStage({ clock = systemClock(), keeper = {}, check, forbidden, left }: ModelStageOptions = {}) {
+export function modelStage({
+  clock = systemClock(),
+  keeper = {},
+  check,
+  forbidden,
+  policy,
+  left,
+}: ModelStageOptions = {}) {
   const model = left?.model ?? new ModelEngine();
   model.images.set("team/app:1", "sha256:1");
   model.registry.set("team/app:1", "sha256:1");
@@ -44,6 +53,7 @@ export function modelStage({ clock = systemClock(), keeper = {}, check, forbidde
     dir,
     ...(check === undefined ? {} : { check }),
     ...(forbidden === undefined ? {} : { forbidden }),
+    ...(policy === undefined ? {} : { policy }),
   });
   let isOpen = true;
   onTestFinished(async () => {

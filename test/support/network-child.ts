@@ -14,7 +14,7 @@ export interface ChildOptions {
   readonly resolverPath?: string;
   readonly dhcpClients?: readonly DhcpClient[];
   readonly maxOutputBytes?: number;
-  /** Whether the kernel cannot be asked for the firewall, so that nft has to list it. */
+  /** Whether the kernel cannot be asked, so that nft has to list the firewall, and no look is begun ahead. */
   readonly lists?: boolean;
 }
 
@@ -65,7 +65,7 @@ async function main([json = "{}"]: readonly string[]): Promise<void> {
     stateDir: `${dir}/state`,
     runDir: `${dir}/run`,
     isManaged: false,
-    ...(lists ? { readTable: () => undefined } : {}),
+    ...(lists ? { readTable: () => undefined, watchChanges: () => undefined } : {}),
     ...options,
   });
   const { signal } = new AbortController();

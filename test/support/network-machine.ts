@@ -50,7 +50,7 @@ export async function networkMachine(
   const [pid = ""] = readFileSync(`/proc/${holder.pid}/task/${holder.pid}/children`, "utf8").split(" ");
   const enter = ["nsenter", "-t", pid, ...(USER.length > 0 ? ["-U", "--preserve-credentials"] : []), "-n", "-m", "-p"];
   const sh = (script: string): string =>
-    execFileSync(enter[0] ?? "", [...enter.slice(1), "bash", "-c", script], {
+    execFileSync(enter[0] ?? "", [...enter.slice(1), "bash", "--norc", "-c", script], {
       encoding: "utf8",
       stdio: ["ignore", "pipe", "pipe"],
     });

@@ -29,7 +29,10 @@ export async function plugNeighbour({ within }: PrivateNetwork): Promise<Neighbo
   await once(holder.stdout, "data");
   const other = ["nsenter", "-t", String(holder.pid), "-n"];
   const run = ([file = "", ...args]: readonly string[], line: string): string =>
-    execFileSync(file, [...args, "bash", "-c", line], { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+    execFileSync(file, [...args, "bash", "--norc", "-c", line], {
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "pipe"],
+    });
   const [here, there] = [(line: string) => run(within, line), (line: string) => run(other, line)];
   here("ip link add wan0 type veth peer name wan1 && ip addr add 10.77.0.1/24 dev wan0 && ip link set wan0 up");
   here(`ip link set wan1 netns ${holder.pid ?? 0}`);

@@ -71,7 +71,9 @@ export async function privateNetwork(dir: string, port: number, as: "user" | "ro
     isServed(address, port) {
       const say = `exec 3<>/dev/tcp/${address}/${port} && echo hello >&3 && head -n 1 <&3`;
       return new Promise((resolve) => {
-        execFile(enter, [...entering, "timeout", "2", "bash", "-c", say], (_, stdout) => resolve(stdout === "hello\n"));
+        execFile(enter, [...entering, "timeout", "2", "bash", "--norc", "-c", say], (_, stdout) =>
+          resolve(stdout === "hello\n"),
+        );
       });
     },
   };

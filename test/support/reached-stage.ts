@@ -40,6 +40,8 @@ export interface ContainerStage extends Neighbour {
   sendUdp(address: string, port: number): string;
   whyText(): Promise<string>;
   engineIdOf(id: string): Promise<string | undefined>;
+  /** Of the process of its container; 0 when that does not run. */
+  pidOf(id: string): Promise<number | undefined>;
   addressOf(id: string): Promise<string | undefined>;
 }
 
@@ -139,6 +141,7 @@ export async function containerStage(): Promise<ContainerStage> {
     },
     whyText: async () => (await holdfast(["why", "--run", agent.runDir])).stdout,
     engineIdOf: async (id) => (await inspect(id)).Id,
+    pidOf: async (id) => (await inspect(id)).State?.Pid,
     addressOf: async (id) => Object.values((await inspect(id)).NetworkSettings?.Networks ?? {})[0]?.IPAddress,
   };
 }

@@ -1,3 +1,7 @@
+/** A probe that runs programs takes the machine from what it waits for: each rests twice as long as it took, this at most. */
+const MAX_REST_MS = 300;
+const MIN_REST_MS = 20;
+
 /** Waits until `probe` gives something else than undefined or false; fails with its description when the limit passes. */
 export async function waitFor<T>(
   what: string,
@@ -7,13 +11,15 @@ export async function waitFor<T>(
   const end = performance.now() + limitMs;
   let last: unknown;
   while (performance.now() < end) {
+    const begun = performance.now();
     try {
       const value = await probe();
       if (value !== undefined && value !== false) return value as Exclude<T, undefined | false>;
     } catch (error) {
       last = error;
     }
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    const rest = Math.min(Math.max(MIN_REST_MS, 2 * (performance.now() - begun)), MAX_REST_MS);
+    await new Promise((resolve) => setTimeout(resolve, rest));
   }
   throw new Error(`waited ${limitMs} ms in vain for: ${what}`, { cause: last });
 }

@@ -32,6 +32,17 @@ export interface ContainerNetwork {
    * the range; nothing is changed then. As the engine.
    */
   ensure(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
+  /** Whether it is there with its range, and nobody is about to change that; asks and changes nothing. */
+  stands(engine: NetworkEngine, signal: AbortSignal): Promise<boolean>;
+  /**
+   * Has somebody make its link again, and nobody change the network meanwhile; says false when the engine has no such network.
+   * Rejects as `makeLink` and the engine do.
+   */
+  restore(
+    engine: NetworkEngine,
+    makeLink: (bridge: { readonly address: string; readonly prefixLength: number }) => Promise<void>,
+    signal: AbortSignal,
+  ): Promise<boolean>;
   /** Takes it away; done as well when there is none. */
   remove(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
 }
@@ -40,6 +51,7 @@ export interface ContainerNetwork {
 export function containerNetwork(options: ContainerNetworkOptions): ContainerNetwork {
   const name = (): string => `holdfast-${options.owner().slice(0, 8)}`;
   let running: Promise<void> = Promise.resolve();
+  let under = 0;
 
   function isOurs({ name: other, labels }: NetworkSummary): boolean {
     return other === name() && labels[OWNER_LABEL] === options.owner();
@@ -74,13 +86,38 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
     );
   }
 
+  /** Of several that need it at once the first makes it. */
+  function inTurn<T>(work: () => Promise<T>): Promise<T> {
+    under += 1;
+    const mine = running.then(work).finally(() => (under -= 1));
+    running = mine.then(
+      () => undefined,
+      () => undefined,
+    );
+    return mine;
+  }
+
+  async function restore(
+    engine: NetworkEngine,
+    makeLink: Parameters<ContainerNetwork["restore"]>[1],
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const subnet = options.subnet();
+    const networks = await engine.listNetworks([`${OWNER_LABEL}=${options.owner()}`], signal);
+    if (networks.find(isOurs)?.subnets.includes(subnet) !== true) return false;
+    await makeLink({ address: options.gateway(), prefixLength: Number(subnet.split("/")[1]) });
+    return true;
+  }
+
   return {
     name,
-    ensure(engine, signal) {
-      // Of several that need it at once the first makes it.
-      const mine = running.then(() => ensure(engine, signal));
-      running = mine.catch(() => undefined);
-      return mine;
+    ensure: (engine, signal) => inTurn(() => ensure(engine, signal)),
+    restore: (engine, makeLink, signal) => inTurn(() => restore(engine, makeLink, signal)),
+    async stands(engine, signal) {
+      const subnet = options.subnet();
+      checkRange(subnet, options.addresses());
+      const networks = await engine.listNetworks([`${OWNER_LABEL}=${options.owner()}`], signal);
+      return under === 0 && networks.find(isOurs)?.subnets.includes(subnet) === true;
     },
     async remove(engine, signal) {
       const networks = await engine.listNetworks([`${OWNER_LABEL}=${options.owner()}`], signal);

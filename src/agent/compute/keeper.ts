@@ -3,6 +3,7 @@ import type { EngineCache, EngineChange } from "../../host/engine/cache.ts";
 import type { ContainerSummary, Engine, EngineInfo } from "../../host/engine/engine.ts";
 import { untilAborted } from "../../lib/until-aborted.ts";
 import { isParked, isWanting, standsAt, type Found, type Job } from "./standing.ts";
+import { giveLimits, limitAgain } from "./limiting.ts";
 import { halt, ownOf, removeAll, tidy, type LaunchingOptions } from "./launching.ts";
 import { CONTAINER_LABEL, foundOf, sortContainers } from "./own-containers.ts";
 import type { PullingOptions } from "./pulling.ts";
@@ -14,12 +15,13 @@ import { Worker } from "./worker.ts";
 
 export interface KeeperOptions
   extends
-    Pick<LaunchingOptions, "ledger" | "clock" | "log" | "owner" | "nonce" | "afterStart">,
+    Pick<LaunchingOptions, "ledger" | "clock" | "log" | "owner" | "nonce" | "afterStart" | "forbids">,
     Pick<PullingOptions, "credential"> {
   /** Opens the engine; called when there is something to keep, and not before. */
   readonly open: () => { readonly engine: Engine; readonly cache: EngineCache };
   readonly space: (path: string) => ReturnType<PullingOptions["space"]>;
   readonly ensureNetwork: (engine: Engine, signal: AbortSignal) => Promise<void>;
+  readonly hasNetwork?: (engine: Engine, signal: AbortSignal) => Promise<boolean>;
   /** Something has changed that a pass would see. */
   readonly onLook: () => void;
   /** Whether we stopped this one so that it moves to another network; asked once for each stop. */
@@ -37,6 +39,7 @@ const MAX_PULLS = 3;
 const MAX_STARTS = 4;
 const FIRST_LIST_MS = 3000;
 const LOOK_GAP_MS = 1000;
+const AFTER_START_MS = 30_000;
 
 /** Keeps containers as they are wanted: one worker each, over one engine. */
 export class Keeper {
@@ -51,6 +54,7 @@ export class Keeper {
   #info: EngineInfo | undefined;
   #foreign: readonly ContainerSummary[] = [];
   #hasList = false;
+  #wasUnwell = false;
   #look: (() => void) | undefined;
   readonly #judged = new Set<() => void>();
 
@@ -119,6 +123,8 @@ export class Keeper {
       standing,
       since,
       limits: row?.limits,
+      privileges: row?.privileges,
+      refusedLimits: worker.refusedLimits,
       container,
       oomKills: worker.oomKills,
     };
@@ -130,7 +136,13 @@ export class Keeper {
     const { id, name } = wanted.spec;
     const known = ledger.definitions.get(id);
     const first = { firstSeen: clock.now(), firstVersion: wanted.version };
-    const empty = { byHand: undefined, schedule: undefined, nextRun: undefined, lastRun: undefined };
+    const empty = {
+      byHand: undefined,
+      schedule: undefined,
+      nextRun: undefined,
+      lastRun: undefined,
+      refused: undefined,
+    };
     // The address is kept before it is used, so that no other gets it after a crash.
     const address = wanted.blueprint?.address ?? known?.address;
     ledger.putDefinition({ ...empty, ...first, ...known, id, name, address });
@@ -147,19 +159,12 @@ export class Keeper {
     this.#worker(id).drop();
   }
 
-  /** Gives a running container other limits. */
+  /** Gives a running container other limits; what is refused of them holds nothing up. */
   async update(wanted: Wanted, signal: AbortSignal): Promise<void> {
-    const { ledger, afterStart } = this.#options;
-    const { engine } = this.#open();
-    const worker = this.#worker(wanted.spec.id);
+    const { onLook } = this.#options;
     const { blueprint } = wanted;
-    const row = [...ledger.containers.values()].find(({ engineId }) => engineId === worker.standing.found?.id);
-    if (row?.engineId !== undefined && blueprint !== undefined) {
-      await engine.updateContainer(row.engineId, blueprint.update, signal);
-      const detail = await engine.inspectContainer(row.engineId, signal);
-      if (detail !== undefined && detail.pid > 0) await afterStart(detail, blueprint, signal);
-      ledger.putContainer({ ...row, limits: blueprint.limitsHash });
-    }
+    const worker = this.#worker(wanted.spec.id);
+    if (blueprint !== undefined) await giveLimits(this.#launching(), worker, blueprint, onLook, signal);
     this.want(wanted);
   }
 
@@ -233,13 +238,16 @@ export class Keeper {
       if (change.kind === "standing" && cache.standing.state !== "well") {
         // Another one may come back in its place.
         this.#info = undefined;
+        this.#wasUnwell = true;
         this.#tell();
         return;
       }
       if (change.kind === "listed") this.#sync();
+      const isBack = change.kind === "standing" && this.#wasUnwell;
+      if (isBack) this.#wasUnwell = false;
       for (const worker of this.#workers.values()) {
         // Another engine may be able to do what the one before could not.
-        if (change.kind === "standing") worker.refusal = undefined;
+        if (isBack) worker.refusal = undefined;
         worker.take({ is: "engine-well" });
       }
       this.#tell();
@@ -260,6 +268,10 @@ export class Keeper {
       return;
     }
     if (action === "oom") worker.oomKills += 1;
+    if (action === "start" || action === "restart") {
+      const enough = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(AFTER_START_MS)]);
+      void limitAgain(this.#launching(), worker, id, enough);
+    }
     if (action === "stop" && !isMoving?.(id)) worker.take({ is: "stopped-outside", id });
     const sorted = sortContainers(cache.containers.values(), ledger, clock.now());
     if (sorted.foreign.length !== this.#foreign.length) this.#tell();
@@ -317,7 +329,7 @@ export class Keeper {
   }
 
   #launching(): LaunchingOptions {
-    const { ledger, clock, log, owner, nonce, afterStart, ensureNetwork } = this.#options;
+    const { ledger, clock, log, owner, nonce, afterStart, ensureNetwork, hasNetwork, forbids } = this.#options;
     const { engine } = this.#open();
     return {
       engine,
@@ -327,8 +339,10 @@ export class Keeper {
       owner,
       nonce,
       afterStart,
+      ...(forbids === undefined ? {} : { forbids }),
       slots: this.#starts,
       ensureNetwork: (signal) => ensureNetwork(engine, signal),
+      ...(hasNetwork === undefined ? {} : { hasNetwork: (signal) => hasNetwork(engine, signal) }),
     };
   }
 

@@ -18,12 +18,24 @@ export interface LaunchingOptions {
   readonly nonce: () => string;
   /** Has the network that containers are attached to; rejects when it cannot be had. */
   readonly ensureNetwork: (signal: AbortSignal) => Promise<void>;
+  /** Whether that network is as it should be; changes nothing. Left out, it is made sure of each time. */
+  readonly hasNetwork?: (signal: AbortSignal) => Promise<boolean>;
+  /** Why local policy forbids what a container was given when it was made; left out, nothing is forbidden. */
+  readonly forbids?: (privileges: string | undefined) => Promise<string | undefined>;
   /** What the engine cannot do itself for a container that runs. */
   readonly afterStart: (detail: ContainerDetail, blueprint: Blueprint, signal: AbortSignal) => Promise<void>;
 }
 
+/** What there was of a definition a moment ago. */
+export interface Survey {
+  readonly own: readonly Own[];
+  readonly hasNetwork: boolean;
+}
+
 export interface LaunchRequest {
   readonly id: string;
+  /** Asked for by the caller while it saw to the image; must be of the last moments. */
+  readonly survey: Survey;
   readonly blueprint: Blueprint;
   readonly imageId: string;
   /** Each run is a container of its own. */
@@ -48,9 +60,8 @@ const CLEAN_UP_MS = 30_000;
 export async function launch(options: LaunchingOptions, request: LaunchRequest, signal: AbortSignal): Promise<void> {
   const { engine, log, slots } = options;
   const { id, blueprint, isFresh, isRestart, stopSeconds } = request;
-  const refusal = await blueprint.check();
-  if (refusal !== undefined) throw new HostError("not-startable", refusal);
-  const own = await ownOf(options, id, signal);
+  const { own, hasNetwork } = request.survey;
+  await mayStart(blueprint);
   const usable = own.find(
     ({ row, container }) =>
       row.hash === blueprint.hash &&
@@ -61,7 +72,7 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
   const running = own.find((one) => one !== usable && isUp(one));
   const former = running ?? own.find(({ row }) => row.nonce === usable?.row.replaces);
   const chosen = await slots.run(signal, async () => {
-    await options.ensureNetwork(signal);
+    if (!hasNetwork) await options.ensureNetwork(signal);
     return usable?.container.id ?? create(options, request, former?.row, signal);
   });
   const ending = own.filter((one) => one !== usable || isRestart);
@@ -69,6 +80,8 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
   await stopAll(options, ending, stopSeconds, signal);
   await slots.run(signal, async () => {
     try {
+      // What ran until now, or what shares a directory with it, may have put a link in the place of a bind's source.
+      await mayStart(blueprint);
       await start(options, chosen, request.onAttached, signal);
     } catch (error) {
       const isBack = await fallBack(options, chosen, usable === undefined, former, signal);
@@ -93,12 +106,21 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
   }
 }
 
+/** Asks at once what a launch has to know, and changes nothing. Rejects as the engine does. */
+export async function survey(options: LaunchingOptions, id: string, signal: AbortSignal): Promise<Survey> {
+  const asked = [ownOf(options, id, signal), options.hasNetwork?.(signal) ?? Promise.resolve(false)] as const;
+  // One that fails does not leave the other without anybody who listens.
+  await Promise.allSettled(asked);
+  const [own, hasNetwork] = await Promise.all(asked);
+  return { own, hasNetwork };
+}
+
 /** Has what ran before running again where a replacement was cut short that is not wanted any more, or cannot be finished now. */
 export async function revive(options: LaunchingOptions, id: string, signal: AbortSignal): Promise<void> {
   const own = await ownOf(options, id, signal);
   if (own.some(isUp)) return;
   const former = own.find(({ row: { nonce } }) => own.some(({ row }) => row.replaces === nonce));
-  if (former === undefined) return;
+  if (former === undefined || (await isForbidden(options, former))) return;
   try {
     await options.engine.startContainer(former.container.id, signal);
   } catch (error) {
@@ -151,6 +173,12 @@ export async function ownOf(options: LaunchingOptions, id: string, signal: Abort
   return own;
 }
 
+/** @throws {HostError} `not-startable`, with the reason. */
+async function mayStart({ check }: Blueprint): Promise<void> {
+  const refusal = await check();
+  if (refusal !== undefined) throw new HostError("not-startable", refusal);
+}
+
 /** What listens to one that does not start is let go. */
 async function start(
   { engine }: LaunchingOptions,
@@ -170,7 +198,7 @@ async function start(
 
 async function create(
   { engine, ledger, clock, nonce: newNonce }: LaunchingOptions,
-  { id, blueprint }: LaunchRequest,
+  { id, blueprint, survey: { own } }: LaunchRequest,
   former: ContainerRow | undefined,
   signal: AbortSignal,
 ): Promise<string> {
@@ -183,12 +211,20 @@ async function create(
     limits: blueprint.limitsHash,
     createdAt: clock.now(),
     replaces: former?.nonce,
+    privileges: blueprint.privileges,
   };
   ledger.putContainer(row);
   try {
-    // Its proper name may still be that of the container which it follows.
+    const body = blueprint.bodyOf(nonce);
+    // Its proper name may still be that of the container which it follows, or of somebody else's.
     const name = `${engineNameOf(id)}-${nonce.slice(0, 8)}`;
-    const created = await engine.createContainer(name, blueprint.bodyOf(nonce), signal);
+    const created =
+      own.length > 0
+        ? await engine.createContainer(name, body, signal)
+        : await engine.createContainer(engineNameOf(id), body, signal).catch((error: unknown) => {
+            if (!isNameTaken(error)) throw error;
+            return engine.createContainer(name, body, signal);
+          });
     ledger.putContainer({ ...row, engineId: created.id });
     return created.id;
   } catch (error) {
@@ -212,8 +248,9 @@ async function fallBack(
   const enough = AbortSignal.any([signal, AbortSignal.timeout(CLEAN_UP_MS)]);
   let isBack = false;
   try {
-    if (former !== undefined) await engine.startContainer(former.container.id, enough);
-    isBack = former !== undefined;
+    const mayRun = former !== undefined && !(await isForbidden(options, former));
+    if (mayRun) await engine.startContainer(former.container.id, enough);
+    isBack = mayRun;
     if (!isNew && former === undefined) return isBack;
     await engine.removeContainer(successor, { force: true }, enough);
     const row = [...ledger.containers.values()].find(({ engineId }) => engineId === successor);
@@ -222,6 +259,13 @@ async function fallBack(
     log.warn({ container: former?.row.definition, err: toError(error) }, "what ran before could not be started again");
   }
   return isBack;
+}
+
+async function isForbidden({ forbids, log }: LaunchingOptions, { row, container }: Own): Promise<boolean> {
+  const reason = await forbids?.(row.privileges);
+  if (reason === undefined) return false;
+  log.warn({ container: row.definition, engineId: container.id, reason }, "what ran before must not run any more");
+  return true;
 }
 
 async function stopAll(
@@ -257,6 +301,12 @@ async function giveName(
   const row = [...ledger.containers.values()].find(({ engineId }) => engineId === chosen);
   if (row?.replaces !== undefined) ledger.putContainer({ ...row, replaces: undefined });
   return detail;
+}
+
+/** Docker refuses a name that is taken with 409, Podman with 500 and the reason. */
+function isNameTaken(error: unknown): boolean {
+  if (!(error instanceof HostError) || error.code !== "engine-refused") return false;
+  return error.details?.["status"] === 409 || /\bname\b.*\b(?:in use|taken|exists)\b/i.test(error.message);
 }
 
 function isUp({ container }: Own): boolean {

@@ -37,6 +37,12 @@ CREATE TABLE compute_images (
 ) STRICT;
 `;
 
+/** What the ledger says beyond its first schema; comes after every migration that was there before it. */
+export const computeColumnsMigration = `
+ALTER TABLE compute_containers ADD COLUMN privileges TEXT;
+ALTER TABLE compute_definitions ADD COLUMN refused TEXT;
+`;
+
 /** A container that was, or was about to be, created; only these are ours. Times in Unix milliseconds. */
 export interface ContainerRow {
   /** Also a label of the container, written here before it is created. */
@@ -51,6 +57,8 @@ export interface ContainerRow {
   readonly createdAt: number;
   /** The nonce of the container that ran before, which is started again if this one cannot be. */
   readonly replaces: string | undefined;
+  /** What it was given of the machine, as `privilegesText` writes it; undefined when nobody noted it. */
+  readonly privileges: string | undefined;
 }
 
 export interface DefinitionRow {
@@ -66,6 +74,8 @@ export interface DefinitionRow {
   readonly schedule: string | undefined;
   readonly nextRun: number | undefined;
   readonly lastRun: number | undefined;
+  /** A successor that could not be started, as JSON of `Refusal`. */
+  readonly refused: string | undefined;
 }
 
 export interface VolumeRow {
@@ -126,7 +136,7 @@ export class Ledger {
     const rows = this.#containerRows();
     if (isSame(rows.get(row.nonce), row)) return;
     this.#run(
-      "INSERT OR REPLACE INTO compute_containers (nonce, definition, engine_id, hash, limits, created_ms, replaces) VALUES (?, ?, ?, ?, ?, ?, ?)",
+      "INSERT OR REPLACE INTO compute_containers (nonce, definition, engine_id, hash, limits, created_ms, replaces, privileges) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
       row.nonce,
       row.definition,
       row.engineId ?? null,
@@ -134,6 +144,7 @@ export class Ledger {
       row.limits,
       row.createdAt,
       row.replaces ?? null,
+      row.privileges ?? null,
     );
     rows.set(row.nonce, row);
   }
@@ -149,7 +160,7 @@ export class Ledger {
     const rows = this.#definitionRows();
     if (isSame(rows.get(row.id), row)) return;
     this.#run(
-      "INSERT OR REPLACE INTO compute_definitions (id, name, first_seen_ms, first_version, address, by_hand, schedule, next_run_ms, last_run_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      "INSERT OR REPLACE INTO compute_definitions (id, name, first_seen_ms, first_version, address, by_hand, schedule, next_run_ms, last_run_ms, refused) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
       row.id,
       row.name,
       row.firstSeen,
@@ -159,6 +170,7 @@ export class Ledger {
       row.schedule ?? null,
       row.nextRun ?? null,
       row.lastRun ?? null,
+      row.refused ?? null,
     );
     rows.set(row.id, row);
   }
@@ -240,6 +252,7 @@ export class Ledger {
         limits: String(row["limits"]),
         createdAt: Number(row["created_ms"]),
         replaces: text(row["replaces"]),
+        privileges: text(row["privileges"]),
       },
     ]);
     return this.#containers;
@@ -258,6 +271,7 @@ export class Ledger {
         schedule: text(row["schedule"]),
         nextRun: number(row["next_run_ms"]),
         lastRun: number(row["last_run_ms"]),
+        refused: text(row["refused"]),
       },
     ]);
     return this.#definitions;

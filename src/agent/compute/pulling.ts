@@ -24,7 +24,9 @@ export interface PullRequest {
   readonly image: Blueprint["image"];
   /** What is there is good enough: what had ended is only brought back. */
   readonly isLocalEnough: boolean;
-  /** A registry is about to be asked. */
+  /** What is there is not enough: a registry is about to be asked. */
+  readonly onAsking?: () => void;
+  /** That takes longer than a moment. */
   readonly onPulling: () => void;
   readonly onProgress: (progress: PullProgress) => void;
 }
@@ -48,6 +50,7 @@ export async function ensureImage(options: PullingOptions, request: PullRequest,
   const { image } = request;
   const local = await engine.inspectImage(image.reference, signal);
   if (local !== undefined && (request.isLocalEnough || image.isPinned)) return note(local);
+  request.onAsking?.();
   try {
     await fetch(options, request, local !== undefined, signal);
   } catch (error) {
@@ -56,7 +59,8 @@ export async function ensureImage(options: PullingOptions, request: PullRequest,
     if (isUnwell(error)) throw error;
     if (local === undefined) {
       if (error instanceof HostError && error.code === "disk-full") throw error;
-      throw new HostError("pull-failed", `pull of ${image.reference} failed: ${message}`, { cause: error });
+      const reason = pullReason(image.reference, message);
+      throw new HostError("pull-failed", `pull of ${image.reference} failed: ${reason}`, { cause: error });
     }
     log.warn(
       { image: image.reference, reason: message },
@@ -78,6 +82,23 @@ export async function ensureImage(options: PullingOptions, request: PullRequest,
     }
     return id;
   }
+}
+
+/** Why a pull failed, in one sentence: registry, engine and client each repeat what the one before has said. Pure. */
+export function pullReason(reference: string, message: string): string {
+  const lead = `cannot pull ${reference}: `;
+  const said = message.startsWith(lead) ? message.slice(lead.length) : message;
+  const parts = said
+    .replaceAll(/\s+/g, " ")
+    .trim()
+    .split(/: (?=\S)/);
+  const kept = parts.filter((part, at) => {
+    const plain = part.toLowerCase();
+    const isSaidBefore = parts.slice(0, at).some((other) => other.toLowerCase().includes(plain));
+    const isSaidBetter = parts.slice(at + 1).some((other) => ` ${other.toLowerCase()} `.includes(` ${plain} `));
+    return !isSaidBefore && (!isSaidBetter || parts.slice(at + 1).some((other) => other.toLowerCase() === plain));
+  });
+  return kept.join(": ");
 }
 
 async function fetch(

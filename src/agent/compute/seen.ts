@@ -14,6 +14,10 @@ export interface WorkView {
   readonly since: number;
   /** Of its container, of the limits it was given last. */
   readonly limits: string | undefined;
+  /** What its container was given of the machine when it was made, as `privilegesText` writes it. */
+  readonly privileges?: string | undefined;
+  /** Limits that its container was not given, and why. */
+  readonly refusedLimits?: { readonly limits: string; readonly reason: string } | undefined;
   readonly container: ContainerSummary | undefined;
   /** How often the kernel killed a process of it for want of memory. */
   readonly oomKills: number;

@@ -186,6 +186,8 @@ function reasonOf(standing: Standing, now: number): string | undefined {
   const { goal, found, retry, isLost, lastFailure } = standing;
   if (isAhead(retry, now)) return retry.reason;
   if (lastFailure !== undefined) return lastFailure;
+  // What must not run has a reason for it; what nobody wants to run needs none.
+  if (goal.is === "kept" && !goal.enabled) return goal.obstacle;
   if (goal.is !== "kept" || wishOf(standing) !== "run") return undefined;
   if (found?.is === "running" && found.hash === goal.hash) return undefined;
   if (goal.obstacle !== undefined) return goal.obstacle;

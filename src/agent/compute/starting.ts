@@ -1,5 +1,5 @@
 import { HostError, InternalError, toError } from "../../errors.ts";
-import { launch, revive, type LaunchingOptions } from "./launching.ts";
+import { launch, revive, survey, type LaunchingOptions } from "./launching.ts";
 import { ensureImage, type PullingOptions } from "./pulling.ts";
 import type { Job } from "./standing.ts";
 import type { Worker } from "./worker.ts";
@@ -37,10 +37,16 @@ export async function startWork(
     onPulling: () => worker.take({ is: "phase", number: job.number, phase: "pulling" }),
     onProgress: attachment?.onPull ?? (() => undefined),
   };
-  const imageId = await ensureImage(pulling, request, signal).catch(async (error: unknown) => {
-    await bringBack();
-    throw error;
-  });
+  // What a launch has to know is asked for together with the image; what a registry was asked for meanwhile makes it too old.
+  const early = cutShort.length === 0 ? survey(launching, id, signal) : undefined;
+  early?.catch(() => undefined);
+  let isLate = early === undefined;
+  const imageId = await ensureImage(pulling, { ...request, onAsking: () => (isLate = true) }, signal).catch(
+    async (error: unknown) => {
+      await bringBack();
+      throw error;
+    },
+  );
   signal.throwIfAborted();
   const { refusal } = worker;
   const isRunning = standing.found?.is === "running";
@@ -52,15 +58,17 @@ export async function startWork(
     launching,
     {
       id,
+      survey: await (early === undefined || isLate ? survey(launching, id, signal) : early),
       blueprint,
       imageId,
       isRestart: job.kind === "restart" && standing.found?.hash === blueprint.hash,
       isFresh: spec.execType !== "service",
       stopSeconds: spec.stopTimeSeconds,
       onFellBack(error) {
-        // An engine that is not well says nothing of the container.
-        if (error instanceof HostError && error.code === "engine-unwell") return;
-        worker.refusal = { hash: blueprint.hash, imageId, reason: toError(error).message };
+        // An engine that is not well says nothing of the container, and what the machine lacks may come.
+        if (error instanceof HostError && ["engine-unwell", "not-startable"].includes(error.code)) return;
+        const { hash, limitsHash: limits } = blueprint;
+        worker.refusal = { hash, limits, imageId, reason: toError(error).message };
       },
       ...(attachment === undefined ? {} : { onAttached: attachment.onOutput }),
     },

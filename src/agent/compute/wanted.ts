@@ -28,6 +28,8 @@ export interface Blueprint {
   readonly memoryHighBytes: number;
   /** What of the definition is served otherwise than it is written. */
   readonly warnings: readonly string[];
+  /** What of the machine it asks for, as `privilegesText` writes it. */
+  readonly privileges: string;
   /** On the container network; kept for the definition. */
   readonly address: string | undefined;
   /** Why it must not be started as the machine is now. */

@@ -6,6 +6,7 @@ import { decide, type Effect, type Event, type JobResult } from "./decide.ts";
 import { beginning, standsAt, wakeAt, type Found, type Job, type Standing } from "./standing.ts";
 import type { Ledger } from "./ledger.ts";
 import type { WorkState } from "./compute.ts";
+import { refusalOf, type Refusal } from "./refusal.ts";
 import type { Wanted } from "./wanted.ts";
 import { timetable, type Timetable } from "./schedule.ts";
 
@@ -52,9 +53,10 @@ export class Worker {
   #takeBack = (): void => undefined;
   #takeBackRun = (): void => undefined;
   #timetable: { readonly text: string; readonly of: Timetable } | undefined;
+  #refusal: Refusal | undefined;
   attachment: Attachment | undefined;
-  /** A successor that could not be started when what runs was stopped for it: not tried again as long as nothing has changed. */
-  refusal: { readonly hash: string; readonly imageId: string; readonly reason: string } | undefined;
+  /** Limits that the engine would not give to what runs, by their hash. */
+  refusedLimits: { readonly limits: string; readonly reason: string } | undefined;
   /** How often the kernel killed a process of it for want of memory. */
   oomKills = 0;
 
@@ -62,7 +64,9 @@ export class Worker {
     this.id = id;
     this.#options = options;
     // Whatever runs has been started by somebody since.
-    const byHand = found?.is === "running" ? undefined : options.ledger.definitions.get(id)?.byHand;
+    const known = options.ledger.definitions.get(id);
+    const byHand = found?.is === "running" ? undefined : known?.byHand;
+    this.#refusal = refusalOf(known?.refused);
     this.#standing = beginning(found, byHand);
     this.#since = options.clock.now();
     this.#state = standsAt(this.#standing, this.#since).state;
@@ -80,10 +84,23 @@ export class Worker {
     return this.#since;
   }
 
+  get refusal(): Refusal | undefined {
+    return this.#refusal;
+  }
+
+  /** Outlives the agent: what runs is not stopped at each of its starts for what cannot be started. */
+  set refusal(refusal: Refusal | undefined) {
+    this.#refusal = refusal;
+    this.#note({ refused: refusal === undefined ? undefined : JSON.stringify(refusal) });
+  }
+
   /** What is wanted from now on. */
   want(wanted: Wanted): void {
+    const { blueprint } = wanted;
+    const isSame = blueprint?.hash === this.#refusal?.hash && blueprint?.limitsHash === this.#refusal?.limits;
+    // What an agent is told first is what the one before it was told last, unless it says otherwise.
+    if (this.#wanted !== undefined || !isSame) this.refusal = undefined;
     this.#wanted = wanted;
-    this.refusal = undefined;
     this.take({ is: "wanted", goal: wanted.goal });
     void this.#plan();
   }

@@ -68,7 +68,7 @@ export interface LocalProvider {
   observeNetwork(signal: AbortSignal): Promise<NetworkReport>;
   /** The route that this machine would take to an IPv4 address. */
   routeTo(address: string, signal: AbortSignal): Promise<RouteAnswer>;
-  /** The effective configuration, secrets included. */
+  /** The effective configuration, secrets included; whoever shows it hides them. */
   config(): Config;
   /** Puts the document before into force, or plans it. */
   rollback(request: RollbackRequest, signal: AbortSignal): Promise<RollbackReport>;

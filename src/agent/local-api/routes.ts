@@ -3,10 +3,18 @@ import type { z } from "zod";
 import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
-import { ContainerLogsQuery, LogsQuery, RegisterRequest, ResetFloorRequest } from "../../protocol/local-api.ts";
+import {
+  ConfigQuery,
+  ContainerLogsQuery,
+  HIDDEN_SECRET,
+  LogsQuery,
+  RegisterRequest,
+  ResetFloorRequest,
+} from "../../protocol/local-api.ts";
 import { NetworkTryRequest } from "../../protocol/local-commit.ts";
 import { RouteQuery } from "../../protocol/local-network.ts";
 import { PLAN_REQUEST_LIMITS, PlanRequest, RollbackRequest } from "../../protocol/reconcile.ts";
+import { hideSecrets } from "../../protocol/secrets.ts";
 import { LOCAL_STREAM_UPGRADE } from "../../protocol/streams.ts";
 import { EventName } from "../../protocol/values.ts";
 import type { LocalProvider } from "./provider.ts";
@@ -126,7 +134,11 @@ export const routes: readonly Route[] = [
     method: "GET",
     path: "/v1/config",
     isAdmin: true,
-    answer: async ({ response, provider }) => sendJson(response, 200, provider.config()),
+    async answer({ response, url, provider }) {
+      const { secrets } = parse(ConfigQuery, Object.fromEntries(url.searchParams));
+      const config = provider.config();
+      sendJson(response, 200, secrets ? config : hideSecrets(config, HIDDEN_SECRET));
+    },
   },
   {
     method: "POST",

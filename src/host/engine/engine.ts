@@ -77,6 +77,7 @@ export interface EngineInfo {
   /** Where the engine keeps images and containers. */
   readonly rootDirectory: string;
   readonly storageDriver: string;
+  readonly product: EngineVersion["product"];
 }
 
 export type ContainerState = "created" | "running" | "paused" | "restarting" | "removing" | "exited" | "dead";

@@ -32,7 +32,8 @@ export function hostEngine(options: { readonly socketPath: string; readonly cloc
         { what: "cannot ask the engine about itself", method: "GET", path: "/info" },
         signal,
       );
-      return info(parsed(Info, body, "what the engine says of itself"));
+      const { product } = await transport.version(signal);
+      return info(parsed(Info, body, "what the engine says of itself"), product);
     },
     ...containers(transport),
     ...output(transport),
@@ -44,7 +45,7 @@ export function hostEngine(options: { readonly socketPath: string; readonly cloc
   };
 }
 
-function info(said: z.infer<typeof Info>): EngineInfo {
+function info(said: z.infer<typeof Info>, product: EngineInfo["product"]): EngineInfo {
   const driver = said.CgroupDriver;
   return {
     cpus: said.NCPU,
@@ -54,5 +55,6 @@ function info(said: z.infer<typeof Info>): EngineInfo {
     cgroupVersion: said.CgroupVersion === "2" ? 2 : 1,
     rootDirectory: said.DockerRootDir,
     storageDriver: said.Driver,
+    product,
   };
 }

@@ -9,6 +9,8 @@ const Content = z.object({
   boot: z.string().max(64),
   /** The engine may have a network of ours. Outlives the start of the machine. */
   hasNetwork: z.boolean(),
+  /** It had its link; one of another name, as engines other than Docker give it, is never missed. */
+  hadBridge: z.boolean().optional(),
   /** A table or a rule in a chain of the engine's may be ours. */
   hasFirewall: z.boolean(),
   /** A policy rule, a route or a link may be ours. */

@@ -41,10 +41,13 @@ export function diffRoutes(
   const missing = [...wanted].flatMap(([key, route]) => (isThere(key, route) ? [] : [route]));
   const overtaken = behindStrangers(there, ours);
   // One that a stranger's has come before is not in force, so it can go and come again.
-  const renewed = [...wanted].flatMap(([key, route]) =>
-    overtaken.has(key) && !isDropped(route) ? [deleteRouteLine(route), routeLine(route)] : [],
-  );
-  const again = [...wanted.values()].filter(isDropped);
+  const renewed =
+    overtaken.size === 0
+      ? []
+      : [...wanted].flatMap(([key, route]) =>
+          overtaken.has(key) && !isDropped(route) ? [deleteRouteLine(route), routeLine(route)] : [],
+        );
+  const again = links.emptied.size === 0 ? [] : [...wanted.values()].filter(isDropped);
   return {
     added: [...inOrder(missing.filter((route) => !isDropped(route))).map(routeLine), ...renewed],
     removed: [...ours].flatMap(([route, key]) => (!wanted.has(key) && !isHeld(route) ? [deleteRouteLine(route)] : [])),

@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import { HostError, toError } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 import type { Exec } from "../exec.ts";
@@ -12,6 +13,7 @@ import { Firewall } from "./firewall.ts";
 import { parseNeighbours, parseShown, SHOW_ALL, type IpOutput } from "./ip-output.ts";
 import { NetworkLedger, type LedgerContent } from "./ledger.ts";
 import { LinkSpeed } from "./link-speed.ts";
+import { LookAhead, watchChanges, type WatchChanges } from "./look-ahead.ts";
 import { addressLabel, addressOfLine } from "./lines.ts";
 import { NameServers } from "./name-servers.ts";
 import { OUR_PROTOCOL, type AddressState, type NeighbourState, type NetworkState } from "./state.ts";
@@ -24,7 +26,8 @@ export interface NetworkDriver {
   /** What the machine can do; tried once, in a scratch namespace. */
   features(signal: AbortSignal): Promise<NetworkFeatures>;
   /**
-   * Reads everything, in one process; in two where the kernel cannot be asked for the firewall.
+   * Reads everything, in one process; in two where the kernel cannot be asked for the firewall. What `ip` shows was read beside the last
+   * load of the firewall, if the kernel has told of no change since.
    * @throws {HostError} `tool-missing` without ip(8), `bad-output`, `too-much-output`, or what the tools refuse.
    */
   observe(wanted: { readonly sysctls: Iterable<string> }, signal: AbortSignal): Promise<NetworkState>;
@@ -59,6 +62,8 @@ export interface NetworkDriverOptions {
   readonly dhcpClients?: readonly DhcpClient[];
   /** By default from the kernel itself. */
   readonly readTable?: ReadTable;
+  /** By default told by the kernel. */
+  readonly watchChanges?: WatchChanges;
   /** Of one tool. */
   readonly maxOutputBytes?: number;
 }
@@ -83,8 +88,11 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   /** As they were seen last: what is gone from the machine need not stay in the ledger. */
   let addresses: readonly AddressState[] | undefined;
   let hasLooked = false;
+  const ahead = new LookAhead<IpOutput>(options.watchChanges ?? watchChanges);
 
-  const showAll = async (isListed: IsListed, signal: AbortSignal): Promise<IpOutput> => {
+  const showAll = async ({ addresses: unmarked }: LedgerContent, signal: AbortSignal): Promise<IpOutput> => {
+    const isListed = (link: string, address: string): boolean =>
+      unmarked.some((one) => one.link === link && one.address === address);
     const shown = await tools.run("ip", ["-4", "-N", "-json", "-details", "-batch", "-"], signal, SHOW_ALL);
     if (shown.exitCode !== 0) throw refusal("ip-failed", "ip", shown);
     return parseShown(shown.stdout, isListed);
@@ -96,6 +104,8 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   };
 
   const runLines = async (lines: readonly string[], signal: AbortSignal): Promise<void> => {
+    // Whose an address is depends on the ledger, too.
+    ahead.drop();
     const unmarked = listed(await ledger.content(), addresses, lines);
     await ledger.change({ addresses: unmarked.before });
     const knows = lines.some(isNewAddress) && (await tryOnce(signal)).addressProtocol;
@@ -112,12 +122,27 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     }
   };
 
-  const carryOut = async (change: Change, signal: AbortSignal): Promise<void> => {
+  /** The table is nothing that `ip` shows: whoever looks whether all is as it shall be need not wait for both in turn. */
+  const loadTable = async (text: string | undefined, noted: Promise<void>, signal: AbortSignal): Promise<void> => {
+    const content = await ledger.content();
+    const loaded = firewall.load(text, signal, noted);
+    const looked = ahead.begin(async () => {
+      // Starting a tool keeps this thread busy, and the load is what takes longer.
+      await setImmediate();
+      return showAll(content, signal);
+    });
+    await Promise.allSettled([loaded, looked]);
+    return loaded;
+  };
+
+  /** Changes nothing of the machine before it is noted that something of it may be ours. */
+  const carryOut = async (change: Change, noted: Promise<void>, signal: AbortSignal): Promise<void> => {
+    if (change.kind !== "nft") await noted;
     switch (change.kind) {
       case "ip":
         return runLines(change.lines, signal);
       case "nft":
-        return firewall.load(change.text, signal);
+        return loadTable(change.text, noted, signal);
       case "sysctl":
         for (const [name, value] of change.values) await writeSysctl(name, value);
         return;
@@ -133,26 +158,23 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   return {
     features: tryOnce,
     async observe({ sysctls }, signal) {
-      const { addresses: unmarked, isUsed } = await ledger.content();
-      const isListed = (link: string, address: string): boolean =>
-        unmarked.some((one) => one.link === link && one.address === address);
+      const content = await ledger.content();
       // Where nothing was ever begun there is no table of ours; whoever looks again is not told so a second time.
-      const isNew = !isUsed && !hasLooked;
+      const isNew = !content.isUsed && !hasLooked;
       const [{ links, ...rest }, found] = await together(signal, [
-        (both) => showAll(isListed, both),
+        async (both) => ahead.take() ?? showAll(content, both),
         (both) => (isNew ? Promise.resolve(undefined) : firewall.observe(both)),
       ]);
       const table = isNew && hasOurs({ links, ...rest }) ? await firewall.observe(signal) : found;
       hasLooked = true;
       addresses = rest.addresses;
-      const servers = await nameServers.observe();
-      const fixed = await speed.observe();
+      const [servers, fixed, leased] = await Promise.all([nameServers.observe(), speed.observe(), dhcp.observe()]);
       return {
         ...rest,
         links: links.map((link) => withFixed(link, fixed)),
         ...(table === undefined ? {} : { firewall: table }),
         sysctls: readSysctls(reader, sysctls),
-        dhcp: await dhcp.observe(),
+        dhcp: leased,
         ...(servers === undefined ? {} : { nameServers: servers }),
       };
     },
@@ -165,20 +187,19 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
       signal.throwIfAborted();
       // The check changes nothing, and so waits for nothing.
       const checked =
-        change.kind === "ip" && change.next !== undefined ? firewall.prepare(change.next, signal) : undefined;
+        change.kind === "ip" && change.next !== undefined ? firewall.prepare(change.next, signal) : Promise.resolve();
+      const noted = ledger.change({ isUsed: true });
+      const beside = Promise.allSettled([checked, noted]);
       try {
-        await ledger.change({ isUsed: true });
-        await carryOut(change, signal);
+        await carryOut(change, noted, signal);
       } finally {
-        await checked;
+        await beside;
       }
     },
     mayOwn: async () => (await ledger.content()).isUsed,
     disown: () => ledger.change({ isUsed: false, addresses: [], fixed: [], firewall: undefined }),
   };
 }
-
-type IsListed = (link: string, address: string) => boolean;
 
 /** Runs two things at once; when one fails the other is ended, and waited for. */
 async function together<A, B>(

@@ -32,8 +32,8 @@ export class Firewall {
   readonly #ledger: FirewallMemory;
   readonly #read: ReadTable;
   readonly #table: string;
-  /** The script that has passed the check and is not loaded yet. */
-  #passed: string | undefined;
+  /** The text that has passed the check and is not loaded yet, as nft takes it. */
+  #passed: { readonly text: string; readonly script: string } | undefined;
 
   constructor(tools: ToolRunner, ledger: FirewallMemory, read: ReadTable, table = "holdfast") {
     this.#tools = tools;
@@ -65,27 +65,31 @@ export class Firewall {
 
   /** Checks a text that is loaded next; what is wrong with it is said then. */
   async prepare(text: string, signal: AbortSignal): Promise<void> {
+    this.#passed = undefined;
     try {
       const script = scriptOf(this.#table, text);
       const checked = await this.#check(script, signal);
-      this.#passed = checked.exitCode === 0 ? script : undefined;
+      if (checked.exitCode === 0) this.#passed = { text, script };
     } catch {
-      this.#passed = undefined;
+      // Whoever loads it checks it again, and is told.
     }
   }
 
   /**
-   * Puts the text in place of the table in one transaction, after nft has checked it; without a text the table goes.
+   * Puts the text in place of the table in one transaction, after nft has checked it and `noted` has come about; without a text the table
+   * goes.
    * @throws {HostError} `nft-refused` when the check fails, `nft-failed` when what passed it cannot be loaded; then nothing is changed.
    */
-  async load(text: string | undefined, signal: AbortSignal): Promise<void> {
-    const script = scriptOf(this.#table, text);
-    const hasPassed = this.#passed === script;
+  async load(text: string | undefined, signal: AbortSignal, noted: Promise<void> = Promise.resolve()): Promise<void> {
+    const passed = this.#passed;
     this.#passed = undefined;
+    const hasPassed = text !== undefined && passed?.text === text;
+    const script = hasPassed ? passed.script : scriptOf(this.#table, text);
     if (text !== undefined && !hasPassed) {
       const checked = await this.#check(script, signal);
       if (checked.exitCode !== 0) throw refusal("nft-refused", "nft", checked);
     }
+    await noted;
     await this.#ledger.change({ firewall: undefined });
     const loaded = await this.#tools.run("nft", ["-f", "-"], signal, script);
     if (loaded.exitCode !== 0) throw refusal("nft-failed", "nft", loaded);
@@ -135,13 +139,12 @@ function commented(table: string, text: string): string {
 
 /** Whether the first brace is closed by the last character, blanks aside. Braces in quotes do not count. */
 function isOneBlock(text: string): boolean {
-  const { length } = text.trimEnd();
+  // A text can have a megabyte, of which few characters matter, and a quoted comment for every element.
+  const bare = text.replaceAll(/"[^"\n]*"/g, "").trimEnd();
   let depth = 0;
-  // A text can have a megabyte, of which few characters matter.
-  for (const { 0: found, index } of text.matchAll(/"[^"\n]*"|[{}]/g)) {
-    if (found === "{") depth += 1;
-    else if (found === "}") depth -= 1;
-    if (depth === 0) return index + found.length === length;
+  for (const { 0: found, index } of bare.matchAll(/[{}]/g)) {
+    depth += found === "{" ? 1 : -1;
+    if (depth === 0) return index + 1 === bare.length;
   }
   return false;
 }

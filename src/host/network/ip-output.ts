@@ -107,6 +107,8 @@ const Addresses = listOf(
     ).default([]),
   }),
 );
+/** Made into code when it is read first: of routes and rules there may be thousands. */
+const quick = <T>(schema: z.ZodType<T>): z.ZodType<T> => z.lazy(() => z.compile(schema));
 const Routes = listOf(
   z.object({
     type: z.union([z.string(), z.number()]).default("unicast"),
@@ -137,6 +139,7 @@ const Rules = listOf(
     protocol: Numbered.catch(0).default(0),
   }),
 );
+const [QuickRoutes, QuickRules] = [quick(Routes), quick(Rules)];
 const RULE_KEYS = new Set(
   "priority src srclen dst dstlen iif oif iif_detached oif_detached fwmark fwmask table protocol".split(" "),
 );
@@ -169,8 +172,8 @@ export function parseShown(stdout: string, isListed: (link: string, address: str
         return [{ link: ifname, address, isOurs, isDynamic, ...(noprefixroute === true ? { hasNoRoute: true } : {}) }];
       }),
     ),
-    routes: read(Routes, routes, "routes").flatMap(routeState),
-    rules: read(Rules, rules, "rules").flatMap(ruleState),
+    routes: read(QuickRoutes, routes, "routes").flatMap(routeState),
+    rules: read(QuickRules, rules, "rules").flatMap(ruleState),
   };
 }
 

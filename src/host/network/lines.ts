@@ -85,7 +85,7 @@ export function deleteAddressLine({ link, address }: AddressTarget): string {
  * and the other stays.
  */
 export function routeLine(route: RouteTarget): string {
-  return ["route", "prepend", ...routeWords(route), ...(route.isOnLink ? ["onlink"] : [])].join(" ");
+  return `route prepend ${routeWords(route)}${route.isOnLink ? " onlink" : ""}`;
 }
 
 /** The route to the subnet of an address as the kernel makes it, with which it goes. */
@@ -97,7 +97,7 @@ export function subnetRouteLine({ link, address, table }: AddressTarget & { read
 
 /** Takes exactly this route of ours away. */
 export function deleteRouteLine(route: RouteTarget): string {
-  return ["route", "delete", ...routeWords(route)].join(" ");
+  return `route delete ${routeWords(route)}`;
 }
 
 /** Adds a rule of ours. The kernel takes the same rule twice only when its protocol differs. */
@@ -112,27 +112,22 @@ export function deleteRuleLine(rule: RuleTarget): string {
 
 /** The address that a line of `addressLine` or `deleteAddressLine` is about. */
 export function addressOfLine(line: string): (AddressTarget & { readonly isAdded: boolean }) | undefined {
-  const [object, verb, address, ...rest] = line.split(" ");
+  // Of most lines nothing more has to be known.
+  if (!line.startsWith("address ")) return undefined;
+  const [, verb, address, ...rest] = line.split(" ");
   const link = rest.includes("dev") ? rest[rest.indexOf("dev") + 1] : undefined;
-  if (object !== "address" || address === undefined || link === undefined) return undefined;
+  if (address === undefined || link === undefined) return undefined;
   return { address, link, isAdded: verb === "replace" };
 }
 
-function routeWords(route: RouteTarget): readonly string[] {
-  return [
-    route.kind,
-    word(route.destination),
-    ...(route.via === undefined ? [] : ["via", word(route.via)]),
-    ...(route.link === undefined ? [] : ["dev", word(route.link)]),
-    ...(route.metric === 0 ? [] : ["metric", `${route.metric}`]),
-    "table",
-    `${route.table}`,
-    "proto",
-    `${OUR_PROTOCOL}`,
-    // The kernel knows no other scope for those that lead nowhere.
-    ...(route.kind === "unicast" ? ["scope", route.scope] : []),
-    ...(route.source === undefined ? [] : ["src", word(route.source)]),
-  ];
+function routeWords({ kind, destination, via, link, metric, table, scope, source }: RouteTarget): string {
+  const gateway = via === undefined ? "" : ` via ${word(via)}`;
+  const device = link === undefined ? "" : ` dev ${word(link)}`;
+  const rank = metric === 0 ? "" : ` metric ${metric}`;
+  // The kernel knows no other scope for those that lead nowhere.
+  const reach = kind === "unicast" ? ` scope ${scope}` : "";
+  const from = source === undefined ? "" : ` src ${word(source)}`;
+  return `${kind} ${word(destination)}${gateway}${device}${rank} table ${table} proto ${OUR_PROTOCOL}${reach}${from}`;
 }
 
 function ruleWords(rule: RuleTarget): readonly string[] {
@@ -157,7 +152,7 @@ const hex = (value: number): string => `0x${value.toString(16)}`;
 
 /** A batch splits lines at spaces, and quotes, backslashes and `#` mean something in it. */
 export function word(text: string): string {
-  if (/^[^\s"'#\\]+$/u.test(text) && !/\p{Cc}/u.test(text)) return text;
+  if (/^[^\s"'#\\\p{Cc}]+$/u.test(text)) return text;
   const message = `ip-batch cannot take the name ${JSON.stringify(text)}`;
   throw new HostError("bad-name", message, { details: { name: text } });
 }

@@ -28,7 +28,7 @@ const REQUEST = 1;
 const DUMP = 0x300;
 const HEADER_BYTES = 16;
 /** struct nfgenmsg: the family, and the generation of the moment. */
-const FAMILY_BYTES = 4;
+export const FAMILY_BYTES = 4;
 const ATTRIBUTE_BYTES = 4;
 const TYPE_MASK = 0x3fff;
 
@@ -81,11 +81,16 @@ export function eachAttribute(
   each: (type: number, from: number, to: number) => void,
 ): void {
   for (let at = from; at + ATTRIBUTE_BYTES <= to;) {
-    const length = bytes.readUInt16LE(at);
+    const length = wordAt(bytes, at);
     if (length < ATTRIBUTE_BYTES || at + length > to) return;
-    each(bytes.readUInt16LE(at + 2) & TYPE_MASK, at + ATTRIBUTE_BYTES, at + length);
+    each(wordAt(bytes, at + 2) & TYPE_MASK, at + ATTRIBUTE_BYTES, at + length);
     at += (length + 3) & ~3;
   }
+}
+
+/** A table of thousands has attributes by the ten thousand, and `readUInt16LE` looks at its arguments each time. */
+function wordAt(bytes: Buffer, at: number): number {
+  return (bytes[at] ?? 0) | ((bytes[at + 1] ?? 0) << 8);
 }
 
 /** The same of a whole answer of nf_tables. */

@@ -1,6 +1,6 @@
-import type { Buffer } from "node:buffer";
+import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
-import { eachAttribute, eachOfAnswer, Get, type Message } from "./nft-messages.ts";
+import { eachAttribute, eachOfAnswer, FAMILY_BYTES, Get, type Message } from "./nft-messages.ts";
 import { openNftSocket, type NftSocket } from "./nft-socket.ts";
 
 /** What the kernel has as a table: its comment, and a digest of all that is in it but for handles, uses and counters. */
@@ -20,6 +20,7 @@ const RULE_EXPRESSIONS = 4;
 const ELEMENTS = 3;
 const ELEMENT = { expiration: 5, expression: 7, expressions: 11 } as const;
 const EXPRESSION = { name: 1, data: 2 } as const;
+const COUNTER = Buffer.from("counter\0");
 
 /** What is in a table besides elements, and the attributes that say nothing of it: handles, uses, counts and places. */
 const PARTS = [
@@ -60,18 +61,18 @@ function dumpTable(socket: NftSocket, table: string): TableDump | "changed" | un
     eachOfAnswer(answer, (type, from, to) => {
       if (type === TABLE_USERDATA) comment = answer.body.toString("latin1", from, to);
     });
-    hash.update(stableText(answer, [3, 4]), "latin1");
+    hash.update(stable(answer, [3, 4]));
   });
   if (asked === "absent") return { isThere: false };
   if (asked !== "whole") return asked;
+  const own = Buffer.from(`${table}\0`);
   for (const { get, transient } of PARTS) {
     const sets: string[] = [];
     const done = socket.ask(get, true, [table], (answer) => {
-      const owner = nameAt(answer, TABLE);
-      if (owner !== table) return;
+      if (!isIn(answer, own)) return;
       if (get === Get.set) sets.push(nameAt(answer, SET_NAME));
       if (get === Get.rule) quietExpressions(answer);
-      hash.update(stableText(answer, transient), "latin1");
+      hash.update(stable(answer, transient));
     });
     if (done !== "whole") return done === "absent" ? "changed" : done;
     for (const set of sets) {
@@ -87,13 +88,23 @@ function dumpTable(socket: NftSocket, table: string): TableDump | "changed" | un
   return { isThere: true, comment, digest: hash.digest("base64url") };
 }
 
-/** The attributes of an answer without those that change by themselves, a character for each byte. */
-function stableText(answer: Message, transient: readonly number[]): string {
-  let text = "";
+/** The attributes of an answer with zeros for the values that change by themselves: in the place where they are, since there may be thousands. */
+function stable(answer: Message, transient: readonly number[]): Buffer {
+  const { body } = answer;
   eachOfAnswer(answer, (type, from, to) => {
-    if (!transient.includes(type)) text += answer.body.toString("latin1", from - 4, to);
+    if (transient.includes(type)) body.fill(0, from, to);
   });
-  return `${text}\0`;
+  // Before them stands the generation.
+  return body.subarray(FAMILY_BYTES);
+}
+
+/** Whether an answer is about that table, whose name ends with a zero. */
+function isIn(answer: Message, table: Buffer): boolean {
+  let isOwn = false;
+  eachOfAnswer(answer, (type, from, to) => {
+    if (type === TABLE) isOwn = table.equals(answer.body.subarray(from, to));
+  });
+  return isOwn;
 }
 
 function nameAt(answer: Message, wanted: number): string {
@@ -135,7 +146,7 @@ function quietList(bytes: Buffer, from: number, to: number): void {
 function quietExpression(bytes: Buffer, from: number, to: number): void {
   let isCounter = false;
   eachAttribute(bytes, from, to, (type, start, end) => {
-    if (type === EXPRESSION.name) isCounter = bytes.toString("latin1", start, end) === "counter\0";
+    if (type === EXPRESSION.name) isCounter = bytes[start] === COUNTER[0] && COUNTER.equals(bytes.subarray(start, end));
     else if (type === EXPRESSION.data && isCounter) bytes.fill(0, start, end);
   });
 }

@@ -91,7 +91,7 @@ export function judgeFields<T>(
 ): { readonly fields?: T; readonly rejected: readonly ConfigIssue[] } {
   const parsed = schema.safeParse(tidy);
   const missing = missingFeatures(raw);
-  if (parsed.success) return missing.length === 0 ? { fields: parsed.data, rejected: [] } : { rejected: missing };
+  if (parsed.success) return missing.length === 0 ? { fields: parsed.data, rejected: missing } : { rejected: missing };
   const issues = new Map<string, ConfigIssue>();
   for (const found of parsed.error.issues) {
     const { path, code } = found;
@@ -113,9 +113,11 @@ function codeOf(
   return codes[field] ?? "E_ENUM";
 }
 
+const NONE: readonly ConfigIssue[] = [];
+
 function missingFeatures(raw: RawItem): readonly ConfigIssue[] {
   const { requires } = raw.fields;
-  if (!Array.isArray(requires)) return [];
+  if (!Array.isArray(requires)) return NONE;
   const missing = requires.map(String).find((feature) => !KNOWN_FEATURES.has(feature));
   if (missing === undefined) return [];
   return [configIssue("E_DEPENDENCY", raw, "requires", `not supported: ${missing.slice(0, 64)}`)];

@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import { parseCidr } from "../../lib/cidr.ts";
+import type { JsonObject } from "../values.ts";
 import { isPresent, toNumber, type RawItem } from "./forms.ts";
 import type { ConfigCode } from "./issue.ts";
 import { LINE, METRIC, MTU } from "./network-fields.ts";
@@ -23,15 +24,25 @@ export class NetworkReader extends SectionReader {
     return this.judgeTidy(at, schema, this.#tidy(at), soft, CODES);
   }
 
-  #tidy(at: RawItem): Record<string, unknown> {
-    const tidy: Record<string, unknown> = {};
-    for (const [name, value] of Object.entries(at.fields)) {
-      if (!isPresent(value) || value === "") continue;
-      if (NUMERIC.has(name)) tidy[name] = this.#clamped(at, name, toNumber(value) ?? value);
-      else if (NETWORKS.has(name)) tidy[name] = this.#masked(at, name, value);
-      else tidy[name] = name === "ports" && typeof value === "number" ? String(value) : value;
+  /** The fields as they are to be judged; the very same where nothing has to be put right, since of most of thousands nothing has. */
+  #tidy(at: RawItem): JsonObject {
+    const { fields } = at;
+    let tidy: Record<string, unknown> | undefined;
+    for (const name of Object.keys(fields)) {
+      const given = fields[name];
+      const value = isPresent(given) && given !== "" ? this.#tidied(at, name, given) : undefined;
+      if (value === given && given !== undefined) continue;
+      tidy ??= { ...fields };
+      if (value === undefined) delete tidy[name];
+      else tidy[name] = value;
     }
-    return tidy;
+    return tidy ?? fields;
+  }
+
+  #tidied(at: RawItem, name: string, value: unknown): unknown {
+    if (NUMERIC.has(name)) return this.#clamped(at, name, toNumber(value) ?? value);
+    if (NETWORKS.has(name)) return this.#masked(at, name, value);
+    return name === "ports" && typeof value === "number" ? String(value) : value;
   }
 
   #clamped(at: RawItem, name: string, value: unknown): unknown {

@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import { z } from "zod";
 import { isPresent, toNumber, type RawItem } from "./forms.ts";
 import type { JsonObject } from "../values.ts";
 import type { Acl, L4Protocol, Nat, PolicyRule, PortRange, Routing, VrfRoute } from "./network-config.ts";
@@ -10,6 +10,13 @@ import { AclItem, NatItem, RuleItem, VrfRouteItem } from "./network-routing-fiel
 const ANY = "0.0.0.0/0";
 const DROP_ALL: Acl = { protocol: "any", source: ANY, dest: ANY, action: "drop" };
 
+/** A schema made into code when it is used first: of these items a section may have thousands. */
+const quick = <T>(schema: z.ZodType<T>): z.ZodType<T> => z.lazy(() => z.compile(schema));
+const QuickRoute = quick(VrfRouteItem);
+const QuickNat = quick(NatItem);
+const QuickAcl = quick(AclItem);
+const QuickRule = quick(RuleItem);
+
 /** Reads the lists of one routing context: a VRF, or without its name the default one. */
 export function readRouting(
   reader: NetworkReader,
@@ -18,25 +25,39 @@ export function readRouting(
   names: NetworkNames,
   isDefault: boolean,
 ): Routing {
-  const items = <T, R>(name: "routes" | "nats" | "rules", schema: z.ZodType<T>, read: (item: T, at: RawItem) => R[]) =>
-    reader.entries(at, fields, name, NETWORK_LIMITS[name]).entries.flatMap((entry) => {
+  const items = <T, R>(
+    name: "routes" | "nats" | "rules",
+    schema: z.ZodType<T>,
+    read: (item: T, at: RawItem) => R | undefined,
+  ): readonly Placed<R>[] => {
+    const found: Placed<R>[] = [];
+    for (const entry of reader.entries(at, fields, name, NETWORK_LIMITS[name]).entries) {
       const item = reader.judge(entry, schema);
-      return item === undefined ? [] : read(item, entry).map((value) => ({ value, at: entry }));
-    });
-  const rules = items("rules", RuleItem, (item, entry) => ruleOf(reader, entry, item, names));
+      const value = item === undefined ? undefined : read(item, entry);
+      if (value !== undefined) found.push({ value, at: entry });
+    }
+    return found;
+  };
+  const rules = items("rules", QuickRule, (item, entry) => ruleOf(reader, entry, item, names));
   return {
     routes: uniqueRoutes(
       reader,
-      items("routes", VrfRouteItem, (item, entry) => routeOf(reader, entry, item, names)),
+      items("routes", QuickRoute, (item, entry) => routeOf(reader, entry, item, names)),
     ),
-    nats: items("nats", NatItem, (item, entry) => natOf(reader, entry, item)).map(({ value }) => value),
+    nats: items("nats", QuickNat, (item, entry) => natOf(reader, entry, item)).map(({ value }) => value),
     ...aclsOf(reader, at, fields, isDefault),
     rules: inOrder(rules),
   };
 }
 
+/** What was read, and where it stands. */
+interface Placed<T> {
+  readonly value: T;
+  readonly at: RawItem;
+}
+
 /** By line; those without one last, in the order in which they are written, and those whose line cannot be read first. */
-function inOrder<T>(found: readonly { readonly value: T; readonly at: RawItem }[]): T[] {
+function inOrder<T>(found: readonly Placed<T>[]): T[] {
   const lineOf = ({ fields: { line } }: RawItem): number =>
     isPresent(line) && line !== "" ? (toNumber(line) ?? -Infinity) : Infinity;
   const places = found.map(({ value, at }) => ({ value, line: lineOf(at) }));
@@ -48,21 +69,18 @@ function routeOf(
   at: RawItem,
   item: z.output<typeof VrfRouteItem>,
   names: NetworkNames,
-): VrfRoute[] {
+): VrfRoute | undefined {
   const { dest, via, metric } = item;
   if (item.dev === undefined && via === undefined) {
     reader.conflict("E_REQUIRED", at, "dev", "is required without via");
-    return [];
+    return undefined;
   }
   const dev = linkOf(reader, at, "dev", item.dev, names);
-  return [{ dest, ...optional({ dev, via, metric }), ...aboutOf(item) }];
+  return { dest, ...optional({ dev, via, metric, uid: item.uid, description: item.description }) };
 }
 
 /** Of two that the kernel cannot tell apart, by destination and metric, the later loses. */
-function uniqueRoutes(
-  reader: NetworkReader,
-  found: readonly { readonly value: VrfRoute; readonly at: RawItem }[],
-): VrfRoute[] {
+function uniqueRoutes(reader: NetworkReader, found: readonly Placed<VrfRoute>[]): VrfRoute[] {
   const first = new Map<string, string>();
   return found.flatMap(({ value, at }) => {
     const key = `${value.dest} ${value.metric ?? ""}`;
@@ -76,8 +94,8 @@ function uniqueRoutes(
   });
 }
 
-function natOf(reader: NetworkReader, at: RawItem, item: z.output<typeof NatItem>): Nat[] {
-  const { toSource, toDest } = item;
+function natOf(reader: NetworkReader, at: RawItem, item: z.output<typeof NatItem>): Nat | undefined {
+  const { toSource, toDest, uid, description } = item;
   const masquerade = item.masquerade ?? false;
   const source = item.source === ANY ? undefined : item.source;
   const dest = item.dest === ANY ? undefined : item.dest;
@@ -88,16 +106,23 @@ function natOf(reader: NetworkReader, at: RawItem, item: z.output<typeof NatItem
   if (masquerade && toSource !== undefined) {
     reader.conflict("E_DEPENDENCY", at, "toSource", "has no place beside masquerade");
   }
-  for (const [from, to, field] of [
-    [source, toSource, "toSource"],
-    [dest, toDest, "toDest"],
-  ] as const) {
-    if (to === undefined || lengthOf(to) === 32 || lengthOf(to) === lengthOf(from ?? ANY)) continue;
-    const text = `${to} has another prefix length than ${from ?? "any"}; only one address may stand for many`;
-    reader.conflict("E_PREFIX_MISMATCH", at, field, text);
-  }
-  if (reader.rejected.length > issues) return [];
-  return [{ ...optional({ source, dest, toSource, toDest }), masquerade, ...aboutOf(item) }];
+  checkLengths(reader, at, "toSource", source, toSource);
+  checkLengths(reader, at, "toDest", dest, toDest);
+  if (reader.rejected.length > issues) return undefined;
+  return { ...optional({ source, dest, toSource, toDest, uid, description }), masquerade };
+}
+
+/** A block becomes one of its own length, or a single address. */
+function checkLengths(
+  reader: NetworkReader,
+  at: RawItem,
+  field: "toSource" | "toDest",
+  from: string | undefined,
+  to: string | undefined,
+): void {
+  if (to === undefined || lengthOf(to) === 32 || lengthOf(to) === lengthOf(from ?? ANY)) return;
+  const text = `${to} has another prefix length than ${from ?? "any"}; only one address may stand for many`;
+  reader.conflict("E_PREFIX_MISMATCH", at, field, text);
 }
 
 /**
@@ -112,7 +137,7 @@ function aclsOf(reader: NetworkReader, at: Place, fields: JsonObject, isDefault:
   const nothing = isDefault ? [DROP_ALL] : [];
   if (!isWhole) return { acls: nothing };
   const found = entries.flatMap((entry) => {
-    const item = reader.judge(entry, AclItem);
+    const item = reader.judge(entry, QuickAcl);
     if (item !== undefined) return [{ value: aclOf(reader, entry, item), at: entry }];
     const guard = guardOf(entry.fields);
     return guard === undefined ? [] : [{ value: guard, at: entry }];
@@ -138,36 +163,34 @@ function ruleOf(
   at: RawItem,
   item: z.output<typeof RuleItem>,
   names: NetworkNames,
-): PolicyRule[] {
+): PolicyRule | undefined {
   const { protocol, source, dest, action, line, vrf, dmac } = item;
   if (action === "forward" && item.iface === undefined && vrf === undefined) {
     reader.conflict("E_REQUIRED", at, "iface", "is required with action forward, or vrf");
-    return [];
+    return undefined;
   }
   if (action === "dnat" && item.dnat === undefined) {
     reader.conflict("E_REQUIRED", at, "dnat", "is required with action dnat");
-    return [];
+    return undefined;
   }
   if (!names.hasVrf(vrf)) {
     reader.unknown(at, "vrf", `there is no VRF ${vrf}; the rule is left out`);
-    return [];
+    return undefined;
   }
   const [address = "", port] = item.dnat?.split(":") ?? [];
-  return [
-    {
-      protocol,
-      source,
-      dest,
-      ...portsOf(reader, at, item),
-      ...optional({ in: linkOf(reader, at, "in", item.in, names) }),
-      action,
-      ...optional({ iface: linkOf(reader, at, "iface", item.iface, names), vrf, line }),
-      snat: item.snat ?? false,
-      ...(item.dnat === undefined ? {} : { dnat: { address, ...(port === undefined ? {} : { port: Number(port) }) } }),
-      ...optional({ dmac: dmac?.toLowerCase() }),
-      ...aboutOf(item),
-    },
-  ];
+  return {
+    protocol,
+    source,
+    dest,
+    ...portsOf(reader, at, item),
+    ...optional({ in: linkOf(reader, at, "in", item.in, names) }),
+    action,
+    ...optional({ iface: linkOf(reader, at, "iface", item.iface, names), vrf, line }),
+    snat: item.snat ?? false,
+    ...(item.dnat === undefined ? {} : { dnat: { address, ...(port === undefined ? {} : { port: Number(port) }) } }),
+    ...optional({ dmac: dmac?.toLowerCase() }),
+    ...aboutOf(item),
+  };
 }
 
 function portsOf(

@@ -54,12 +54,14 @@ export class SectionReader {
     if (list.length > most) {
       this.reject("E_RANGE", at, name, `at most ${most} entries; ${list.length - most} are left out`);
     }
-    const entries = list.slice(0, most).flatMap((value: unknown, index): RawItem[] => {
+    const entries: RawItem[] = [];
+    const count = Math.min(list.length, most);
+    for (let index = 0; index < count; index += 1) {
+      const value: unknown = list[index];
       const path = `${at.path}.${name}.${index}`;
-      if (isObject(value)) return [{ path, id: idOf(value, index), index, fields: value }];
-      this.reject("E_ENUM", { path, id: String(index) }, "", "must be an object");
-      return [];
-    });
+      if (isObject(value)) entries.push({ path, id: idOf(value, index), index, fields: value });
+      else this.reject("E_ENUM", { path, id: String(index) }, "", "must be an object");
+    }
     return { entries, isWhole: list.length <= most };
   }
 
@@ -67,17 +69,18 @@ export class SectionReader {
   protected judgeTidy<T>(
     at: RawItem,
     schema: z.ZodType<T>,
-    tidy: Record<string, unknown>,
+    tidy: Readonly<Record<string, unknown>>,
     soft: ReadonlySet<string>,
     codes: Readonly<Record<string, ConfigCode>>,
   ): T | undefined {
-    for (;;) {
-      const { fields, rejected } = judgeFields(at, schema, tidy, codes);
+    for (let left = tidy; ;) {
+      const { fields, rejected } = judgeFields(at, schema, left, codes);
       if (fields !== undefined) return fields;
       const names = rejected.map(({ path }) => path.slice(at.path.length + 1).split(".")[0] ?? "");
       this.rejected.push(...rejected);
-      if (names.length === 0 || !names.every((name) => soft.has(name) && Object.hasOwn(tidy, name))) return undefined;
-      for (const name of names) drop(tidy, name, rejected, at);
+      if (names.length === 0 || !names.every((name) => soft.has(name) && Object.hasOwn(left, name))) return undefined;
+      left = { ...left };
+      for (const name of names) drop(left, name, rejected, at);
     }
   }
 }
@@ -92,9 +95,11 @@ function drop(tidy: Record<string, unknown>, name: string, rejected: readonly Co
   else delete tidy[name];
 }
 
+const NAMES = ["nic", "name", "uid"] as const;
+
 /** What people call an entry: its name, or its place. */
 function idOf(fields: JsonObject, index: number): string {
-  for (const name of ["nic", "name", "uid"]) {
+  for (const name of NAMES) {
     const value = fields[name];
     if (typeof value === "string" && value !== "") return value.slice(0, 128);
   }

@@ -113,6 +113,10 @@ describe("holdfast config show", () => {
     expect(await show()).toEqual({ connectors: { a: 1 }, core: { b: 2 } });
     expect(await show("core")).toEqual({ core: { b: 2 } });
     expect(await show("vpn")).toEqual({});
+    const exec = (value: string) => ({ commands: [{ id: "1", variables: [{ name: "PASSWORD", value }] }] });
+    agent.provider.currentConfig = { exec: exec("correct-horse") };
+    expect(await show("exec")).toEqual({ exec: exec("***") });
+    expect(await show("exec", "--secrets")).toEqual({ exec: exec("correct-horse") });
     const { code, stderr } = await holdfast(["config", "show", "connector", "--run", agent.runDir]);
     expect(code).toBe(2);
     expect(stderr).toContain("did you mean connectors?");

@@ -2,19 +2,45 @@ import { expect, onTestFinished, test } from "vitest";
 import { startForwardWatch } from "../../../src/agent/forward-watch.ts";
 import { HostError } from "../../../src/errors.ts";
 import type { ForwardDrop } from "../../../src/host/network/forward-drops.ts";
+import type { WatchRuleset } from "../../../src/host/network/ruleset-watch.ts";
 import { FakeClock, settle } from "../../support/fake-clock.ts";
 
 const DOCKER: ForwardDrop = { table: "ip filter", chain: "FORWARD", by: "policy drop" };
 const MINUTE_MS = 60_000;
+
+/** Rules of which a test says that they change. */
+function fakeRuleset() {
+  let tell: (() => void) | undefined;
+  let isAwaited = false;
+  const watch: WatchRuleset = (onChange) => {
+    tell = onChange;
+    return {
+      renew: () => {
+        isAwaited = true;
+      },
+      close: () => {
+        tell = undefined;
+      },
+    };
+  };
+  const change = (): void => {
+    if (!isAwaited) return;
+    isAwaited = false;
+    tell?.();
+  };
+  return { watch, change, isWatched: () => tell !== undefined };
+}
 
 /** A watch over chains that a test names; an error is thrown in their place. */
 function rig() {
   const clock = new FakeClock();
   const machine: { chains: readonly ForwardDrop[] | Error } = { chains: [] };
   const signals: AbortSignal[] = [];
+  const ruleset = fakeRuleset();
   let changes = 0;
   const watch = startForwardWatch({
     clock,
+    watchRuleset: ruleset.watch,
     read: (signal) => {
       signals.push(signal);
       const { chains } = machine;
@@ -25,7 +51,7 @@ function rig() {
     },
   });
   onTestFinished(() => watch.close());
-  return { clock, machine, signals, watch, looks: () => signals.length, changes: () => changes };
+  return { clock, machine, ruleset, signals, watch, looks: () => signals.length, changes: () => changes };
 }
 
 test("looks at once when something is forwarded, and then once a minute however often it is asked", async () => {
@@ -55,6 +81,43 @@ test("tells of a chain that goes as of one that comes", async () => {
   expect([watch.drops(true), changes()]).toEqual([[], 2]);
 });
 
+test("looks soon after the rules change, and once in ten seconds at most while they go on changing", async () => {
+  const { clock, machine, ruleset, watch, looks, changes } = rig();
+  watch.drops(true);
+  await clock.advance(0);
+  await clock.advance(30_000);
+  expect(looks()).toBe(1);
+  machine.chains = [DOCKER];
+  ruleset.change();
+  await clock.advance(500);
+  expect([watch.drops(true), looks(), changes()]).toEqual([[DOCKER], 2, 1]);
+  for (let second = 0; second < 30; second += 1) {
+    ruleset.change();
+    await clock.advance(1000);
+  }
+  expect(looks()).toBe(5);
+  await clock.advance(10_000 + MINUTE_MS);
+  expect(looks()).toBe(6);
+});
+
+test("looks again when the rules changed while they were read", async () => {
+  const clock = new FakeClock();
+  const ruleset = fakeRuleset();
+  const answers: ((drops: readonly ForwardDrop[]) => void)[] = [];
+  const read = (): Promise<readonly ForwardDrop[]> => new Promise((resolve) => answers.push(resolve));
+  const watch = startForwardWatch({ clock, watchRuleset: ruleset.watch, read, onChange: () => undefined });
+  onTestFinished(() => watch.close());
+  watch.drops(true);
+  await clock.advance(0);
+  ruleset.change();
+  await clock.advance(30_000);
+  expect(answers).toHaveLength(1);
+  answers[0]?.([]);
+  await settle();
+  await clock.advance(10_000);
+  expect(answers).toHaveLength(2);
+});
+
 test("takes what cannot be read for what it was, and goes on looking", async () => {
   const { clock, machine, watch, looks, changes } = rig();
   machine.chains = [DOCKER];
@@ -69,16 +132,18 @@ test("takes what cannot be read for what it was, and goes on looking", async () 
 });
 
 test("looks at nothing while nothing is forwarded, and forgets what it found", async () => {
-  const { clock, machine, watch, looks, changes } = rig();
+  const { clock, machine, ruleset, watch, looks, changes } = rig();
   machine.chains = [DOCKER];
   expect(watch.drops(false)).toEqual([]);
   await clock.advance(10 * MINUTE_MS);
   expect(looks()).toBe(0);
   watch.drops(true);
   await clock.advance(0);
+  expect(ruleset.isWatched()).toBe(true);
   expect(watch.drops(false)).toEqual([]);
+  expect([ruleset.isWatched(), clock.pendingTimers]).toEqual([false, 0]);
   await clock.advance(10 * MINUTE_MS);
-  expect([looks(), clock.pendingTimers]).toEqual([2, 0]);
+  expect(looks()).toBe(1);
   expect([watch.drops(true), changes()]).toEqual([[], 1]);
   await clock.advance(0);
   expect([watch.drops(true), changes()]).toEqual([[DOCKER], 2]);
@@ -89,8 +154,10 @@ test("ends what it reads when it is closed, tells of nothing any more and leaves
   const answers: ((drops: readonly ForwardDrop[]) => void)[] = [];
   const signals: AbortSignal[] = [];
   let changes = 0;
+  const ruleset = fakeRuleset();
   const watch = startForwardWatch({
     clock,
+    watchRuleset: ruleset.watch,
     read: (signal) => {
       signals.push(signal);
       return new Promise((resolve) => answers.push(resolve));
@@ -107,5 +174,5 @@ test("ends what it reads when it is closed, tells of nothing any more and leaves
   answers[0]?.([DOCKER]);
   await settle();
   watch.drops(true);
-  expect([changes, signals.length, clock.pendingTimers]).toEqual([0, 1, 0]);
+  expect([changes, signals.length, clock.pendingTimers, ruleset.isWatched()]).toEqual([0, 1, 0, false]);
 });

@@ -13,6 +13,7 @@ import { nodeDocument, signDocument, signingKey, ISS, UID } from "../../support/
 import { tempDir } from "../../support/temp-dir.ts";
 import { idleApplying } from "../../support/idle-applying.ts";
 import { rig, stream } from "./triggers/rig.ts";
+import { untilHolds } from "../../support/until-holds.ts";
 
 const NO_VIEW: OverlayView = { services: new Map(), listeners: new Map(), states: new Map(), health: new Map() };
 
@@ -137,7 +138,7 @@ describe("the output of a trigger for a slow reader", () => {
     const { dispatcher, said } = talkative();
     const lines = runLocally(dispatcher, "talk", {}, new AbortController().signal);
     await lines.next();
-    await vi.waitFor(() => expect(said()).toBeGreaterThan(500));
+    await untilHolds(() => expect(said()).toBeGreaterThan(500));
     // A loop that looks again at each turn of the event loop would keep making these.
     const immediate = vi.spyOn(globalThis, "setImmediate");
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -153,9 +154,9 @@ describe("the output of a trigger for a slow reader", () => {
     const { dispatcher, said, isOver } = talkative();
     const lines = runLocally(dispatcher, "talk", {}, new AbortController().signal);
     await lines.next();
-    await vi.waitFor(() => expect(said()).toBeGreaterThan(500));
+    await untilHolds(() => expect(said()).toBeGreaterThan(500));
     await lines.return(undefined);
-    await vi.waitFor(() => expect(isOver()).toBe(true));
+    await untilHolds(() => expect(isOver()).toBe(true));
     await dispatcher.close();
   });
 });

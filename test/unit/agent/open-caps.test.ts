@@ -1,10 +1,11 @@
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { openCaps } from "../../../src/agent/open-caps.ts";
-import { capsNotices, planCaps } from "../../../src/agent/sections/exec/caps.ts";
+import { capsNotices, capsWaits, planCaps } from "../../../src/agent/sections/exec/caps.ts";
 import { controlGroups } from "../../../src/host/cgroups.ts";
 import type { EngineInfo } from "../../../src/host/engine/engine.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { fakeTools } from "../../support/fake-tools.ts";
 import { machineRoot } from "../../support/machine-root.ts";
 
@@ -16,6 +17,7 @@ const INFO: EngineInfo = {
   cgroupVersion: 2,
   rootDirectory: "/var/lib/docker",
   storageDriver: "overlay2",
+  product: "docker",
 };
 const GROUP = "/sys/fs/cgroup/holdfast-containers";
 const signal = new AbortController().signal;
@@ -23,10 +25,21 @@ const signal = new AbortController().signal;
 function caps(files: Readonly<Record<string, string>>, isKnown = true) {
   const { root, reader } = machineRoot(files);
   const { exec } = fakeTools({});
+  const clock = new FakeClock();
+  let looks = 0;
   const groups = controlGroups("cgroupfs", { reader, exec, root });
-  const opened = openCaps({ reader, groups: () => (isKnown ? groups : undefined), info: () => INFO });
+  const opened = openCaps({
+    reader,
+    groups: () => (isKnown ? groups : undefined),
+    info: () => INFO,
+    clock,
+    onLook: () => (looks += 1),
+  });
   return {
     opened,
+    clock,
+    looks: () => looks,
+    root,
     write: (path: string, text: string): void => {
       mkdirSync(dirname(join(root, path)), { recursive: true });
       writeFileSync(join(root, path), text);
@@ -63,4 +76,26 @@ test.each([true, false])("a machine that cannot limit them says so once (groups 
   expect(planCaps(wanted, opened.look(INFO))).toEqual([]);
   expect(capsNotices(wanted, opened.look(INFO))).toHaveLength(1);
   expect(planCaps({}, opened.look(INFO))).toEqual([]);
+});
+
+test("limits that the machine refuses are a reason of their own, and are tried again after a minute", async () => {
+  const { opened, write, clock, looks, root } = caps({
+    "/sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
+    [`${GROUP}/cpu.max/taken`]: "a directory is there\n",
+  });
+  const wanted = { cpuMax: 150 };
+  await opened.apply(wanted, signal);
+  const refused = opened.look(INFO);
+  expect([planCaps(wanted, refused), capsNotices(wanted, refused)]).toEqual([[], []]);
+  expect(capsWaits(wanted, refused)).toMatchObject([{ code: "limits-refused", path: "exec.limits" }]);
+  expect([capsWaits({}, refused), looks()]).toEqual([[], 0]);
+  rmSync(join(root, GROUP, "cpu.max"), { recursive: true });
+  write(`${GROUP}/cpu.max`, "max 100000\n");
+  await clock.advance(60_000);
+  expect(looks()).toBe(1);
+  expect(planCaps(wanted, opened.look(INFO))).toHaveLength(1);
+  await opened.apply(wanted, signal);
+  expect([planCaps(wanted, opened.look(INFO)), capsWaits(wanted, opened.look(INFO))]).toEqual([[], []]);
+  // Also where nothing of the engine is needed any more, so that nobody asks it.
+  expect(planCaps({}, opened.look(undefined))).toHaveLength(1);
 });

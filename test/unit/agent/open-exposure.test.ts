@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { openExposure } from "../../../src/agent/open-exposure.ts";
-import { waitingExec, type ExecActual } from "../../../src/agent/sections/exec/plan.ts";
+import type { ExecActual, ExecDesired } from "../../../src/agent/sections/exec/actual.ts";
+import { planExec, waitingExec } from "../../../src/agent/sections/exec/plan.ts";
 import { beginning } from "../../../src/agent/compute/standing.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import { fakeTools } from "../../support/fake-tools.ts";
@@ -23,14 +24,20 @@ function rig(links: readonly string[]) {
     files: hostFiles(),
     reader,
     stateDir: root,
-    network: { name: () => "holdfast-1", ensure: () => Promise.resolve(), remove: () => Promise.resolve() },
+    network: {
+      name: () => "holdfast-1",
+      ensure: () => Promise.resolve(),
+      stands: () => Promise.resolve(true),
+      restore: () => Promise.resolve(false),
+      remove: () => Promise.resolve(),
+    },
     engine: () => new ModelEngine().engine,
     record: { load: () => Promise.resolve({ vrfs: { red: 1000, blue: 1001 } } as never) },
   });
   return { root, exposure };
 }
 
-function codes(exposure: ExecActual["exposure"], isRunning: boolean): readonly string[] {
+function around(exposure: ExecActual["exposure"], isRunning: boolean): readonly [ExecDesired, ExecActual] {
   const standing = beginning(isRunning ? { id: "1", hash: "a", is: "running" } : undefined, undefined);
   const work = {
     id: "w",
@@ -50,6 +57,7 @@ function codes(exposure: ExecActual["exposure"], isRunning: boolean): readonly s
     cgroupVersion: 2,
     rootDirectory: "/",
     storageDriver: "overlay2",
+    product: "docker",
   } as const;
   const seen = {
     engine: { state: "well", since: 0 },
@@ -73,8 +81,17 @@ function codes(exposure: ExecActual["exposure"], isRunning: boolean): readonly s
     unreadable: new Set<string>(),
     disabled: new Set<string>(),
   };
-  return waitingExec(desired, actual).map(({ code }) => code);
+  return [desired, actual];
 }
+
+const codes = (...of: Parameters<typeof around>): readonly string[] =>
+  waitingExec(...around(...of)).map(({ code }) => code);
+
+/** Steps about the link. */
+const steps = (...of: Parameters<typeof around>): readonly string[] =>
+  planExec(...around(...of)).flatMap((step) =>
+    step.kind === "restore link" ? [`${step.kind} ${step.subject}: ${step.detail}`] : [],
+  );
 
 test("the link of the containers is missed once it was there and is not any more", async () => {
   const { root, exposure } = rig(["holdfast0"]);
@@ -84,6 +101,10 @@ test("the link of the containers is missed once it was there and is not any more
   rmSync(join(root, "/sys/class/net/holdfast0"), { recursive: true });
   const after = await exposure.look(undefined, wish, signal);
   expect(codes(after, true)).toEqual(["link-gone"]);
+  expect(steps(after, true)).toEqual([
+    "restore link holdfast0: makes the link holdfast0 of the containers again, with 1 on it",
+  ]);
+  expect([steps(after, false), steps(before, true)]).toEqual([[], []]);
   expect(codes(after, false)).toEqual([]);
 });
 

@@ -229,14 +229,14 @@ describe("through a proxy", () => {
   test("a tunnel carries TLS, with the credentials of the proxy's address, and outlives the deadline of dialling", async () => {
     const { asked, port } = await tunnel(await listen(tlsEcho(expired)));
     const dialled = await dial(
-      { host: "cp.example", port: 443, tls: tls(), timeoutMs: 300 },
+      { host: "cp.example", port: 443, tls: tls(), timeoutMs: 2000 },
       via(port, "us%40er:p%3Aw@"),
     );
     expect(dialled).toMatchObject({ address: undefined, tlsKey: expired.pin });
     expect(asked).toEqual([
       { url: "cp.example:443", authorization: `Basic ${Buffer.from("us@er:p:w").toString("base64")}` },
     ]);
-    await new Promise((resolve) => setTimeout(resolve, 400));
+    await new Promise((resolve) => setTimeout(resolve, 2100));
     expect(await echoes(dialled.socket)).toBe("hello");
   });
 

@@ -6,6 +6,7 @@ import { getEventListeners } from "node:events";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostExec, SEARCH_PATH } from "../../../src/host/exec.ts";
+import { untilHolds } from "../../support/until-holds.ts";
 
 const exec = hostExec(systemClock());
 const bounds = { deadlineMs: 15_000, maxOutputBytes: 1024 * 1024 };
@@ -86,7 +87,7 @@ describe("run", () => {
     const duration = `60.${process.pid}`;
     const running = exec.spawn("sleep", [duration], { signal: never() });
     // A new process has its starter's command line until its own program is loaded.
-    const pid = await vi.waitFor(() => pidOf(["sleep", duration]), { timeout: 10_000 });
+    const pid = await untilHolds(() => pidOf(["sleep", duration]));
     expect(getPriority(pid)).toBe(10);
     running.kill();
     expect(await running.exitCode).toBe(130);
@@ -185,7 +186,7 @@ describe("spawn", () => {
         before = now;
         expect(isStill).toBe(true);
       },
-      { interval: 300, timeout: 10_000 },
+      { interval: 300, timeout: 30_000 },
     );
     expect(Number(seen())).toBeLessThan(200);
     let bytes = 0;
@@ -204,12 +205,12 @@ describe("spawn", () => {
     const { output, exitCode } = exec.spawn(path, [], { signal: control.signal });
     for await (const { data } of output) {
       if (data.includes("ready")) {
-        await vi.waitFor(() => expect(living(`sleep ${mark}`)).toHaveLength(4));
+        await untilHolds(() => expect(living(`sleep ${mark}`)).toHaveLength(4));
         control.abort();
       }
     }
     expect(await exitCode).toBe(137);
-    await vi.waitFor(() => expect([living(mark), living(path), zombies()]).toEqual([[], [], 0]));
+    await untilHolds(() => expect([living(mark), living(path), zombies()]).toEqual([[], [], 0]));
   });
 
   test("what a tool leaves in its group goes when it ends by itself", async () => {
@@ -218,7 +219,7 @@ describe("spawn", () => {
     let text = "";
     for await (const { data } of output) text += data;
     expect([text, await exitCode]).toEqual(["started\n", 0]);
-    await vi.waitFor(() => expect(living(mark)).toEqual([]));
+    await untilHolds(() => expect(living(mark)).toEqual([]));
   });
 
   test("a stranger that keeps the pipe open does not keep the output open", async () => {
@@ -275,8 +276,8 @@ describe("the death of this program by SIGKILL", () => {
   test("ends its tools", async () => {
     const duration = `61.${process.pid}`;
     const program = sleeping(duration);
-    await vi.waitFor(() => expect(living(`sleep ${duration}`)).toEqual([`sleep ${duration} `]), { timeout: 20_000 });
+    await untilHolds(() => expect(living(`sleep ${duration}`)).toEqual([`sleep ${duration} `]));
     program.kill("SIGKILL");
-    await vi.waitFor(() => expect(living(`sleep ${duration}`)).toEqual([]), { timeout: 10_000 });
+    await untilHolds(() => expect(living(`sleep ${duration}`)).toEqual([]));
   });
 });

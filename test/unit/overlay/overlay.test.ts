@@ -261,7 +261,7 @@ describe("the overlay process", () => {
   });
 
   it("goes on when its descriptors are exhausted", async () => {
-    const overlay = startOverlayProcess(tempDir(), [], ["bash", "-c", 'ulimit -n 128; exec "$0" "$@"']);
+    const overlay = startOverlayProcess(tempDir(), [], ["bash", "--norc", "-c", 'ulimit -n 128; exec "$0" "$@"']);
     const agent = await asAgent(overlay);
     const port = await freePort();
     await agent.peer.request("table.set", { table: aTable([aListener(port, await aServer(echo))]) });

@@ -11,6 +11,14 @@ const client = (name: string, rest: object) => ({
 const container = (rest: object) => ({ commands: [{ id: "1", image: { tag: "1" }, ...rest }] });
 
 describe("hideSecrets", () => {
+  it("puts a mark in the place of a secret where one is given", () => {
+    const config = { exec: container({ variables: [{ name: "A", value: "s" }] }), snmp: { authPassphrase: "s" } };
+    expect(hideSecrets(config, "***")).toEqual({
+      exec: container({ variables: [{ name: "A", value: "***" }] }),
+      snmp: { authPassphrase: "***" },
+    });
+  });
+
   it.each<[SectionName, JsonObject, JsonObject]>([
     [
       "network",

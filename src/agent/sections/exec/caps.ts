@@ -12,6 +12,8 @@ export interface CapsSeen {
         readonly wanted: ResourceLimits;
         readonly actual: ResourceLimits | undefined;
         readonly warnings: readonly string[];
+        /** Why the machine refused them, where it may take them another time. */
+        readonly failure?: string;
       }
     | undefined;
 }
@@ -27,6 +29,13 @@ export function planCaps(limits: ResourceLimits, caps: CapsSeen | undefined): re
   const isTried = last !== undefined && isSameLimits(last.wanted, limits);
   if (isTried && isSameLimits(last.actual ?? {}, actual)) return [];
   return [{ kind: "limit containers", subject: "limits", guarded: false, limits }];
+}
+
+/** Why the limits are not in force; the containers run all the same. Pure. */
+export function capsWaits(limits: ResourceLimits, caps: CapsSeen | undefined): readonly Issue[] {
+  const last = caps?.last;
+  if (last?.failure === undefined || !isSameLimits(last.wanted, limits)) return [];
+  return [{ path: "exec.limits", code: "limits-refused", message: `exec.limits: ${last.failure}`.slice(0, 1024) }];
 }
 
 /** What of the limits cannot be had on this machine; the containers run without. Pure. */

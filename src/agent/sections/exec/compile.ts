@@ -169,17 +169,18 @@ function healthCheck(check: HealthCheck): Record<string, unknown> {
   };
 }
 
-/** Output that is to be kept has to be in files that others can read; Podman knows no other. */
+/** Docker keeps output in its own form unless others are to read it. Podman has neither of its two, and turns one file over by size. */
 function logConfig(spec: ContainerSpec, product: Placement["product"]): Record<string, unknown> {
-  const isPlain = spec.saveOutput || product === "podman";
   const { maxFileSizeMb, numFiles } = spec.logging;
+  const size = { "max-size": `${maxFileSizeMb}m` };
+  if (product === "podman") return { Type: "k8s-file", Config: size };
   return {
-    Type: isPlain ? "json-file" : "local",
+    Type: spec.saveOutput ? "json-file" : "local",
     Config: {
-      "max-size": `${maxFileSizeMb}m`,
+      ...size,
       "max-file": String(numFiles),
       // The engine compresses old files, and refuses to when there are none.
-      ...(!isPlain && numFiles < 2 ? { compress: "false" } : {}),
+      ...(!spec.saveOutput && numFiles < 2 ? { compress: "false" } : {}),
     },
   };
 }

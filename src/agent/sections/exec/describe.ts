@@ -1,4 +1,5 @@
-import type { ExecActual, ExecStep } from "./plan.ts";
+import type { ExecActual } from "./actual.ts";
+import type { ExecStep } from "./plan.ts";
 
 /** A step for people: which container, what becomes of it, and whether it stops for it. Pure. */
 export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {

@@ -13,6 +13,8 @@ export type ExposureStep = Step &
         readonly detail: string;
       }
     | { readonly kind: "remove network"; readonly detail: string }
+    /** With what has its end on it. */
+    | { readonly kind: "restore link"; readonly detail: string; readonly containers: readonly string[] }
   );
 
 export const NOTHING_EXPOSED: ExposureTarget = {

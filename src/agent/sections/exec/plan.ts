@@ -1,52 +1,14 @@
 import { isDeepStrictEqual } from "node:util";
-import type { ContainerSpec, ExecConfig, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
-import { HOLD_MS, isWanting, standsAt, type Goal } from "../../compute/standing.ts";
+import type { ContainerSpec, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import { isWanting, standsAt } from "../../compute/standing.ts";
 import type { Seen, WorkView } from "../../compute/seen.ts";
-import type { Blueprint, Wanted } from "../../compute/wanted.ts";
+import type { Wanted } from "../../compute/wanted.ts";
 import type { Issue, Step } from "../../reconcile/section.ts";
-import { allotAddresses, isHostOf, type AddressPlan } from "./addresses.ts";
-import { capsNotices, planCaps, type CapsSeen, type CapsStep } from "./caps.ts";
-import { compileContainer, restartPolicyOf, type Compiled, type Placement } from "./compile.ts";
-import { compileExposure, placeObstacle, type ExposureSeen, type ExposureTarget, type Placed } from "./exposure.ts";
+import type { ExecActual, ExecDesired } from "./actual.ts";
+import { capsNotices, capsWaits, planCaps, type CapsStep } from "./caps.ts";
+import { compileExposure, type ExposureTarget, type Placed } from "./exposure.ts";
 import { NOTHING_EXPOSED, planExposure, type ExposureStep } from "./exposure-plan.ts";
-
-export interface ExecDesired {
-  readonly config: ExecConfig;
-  /** Definitions that cannot be read; what there is of them stays as it is. */
-  readonly unreadable: ReadonlySet<string>;
-  /** Definitions that cannot be read either, and say that nothing of them shall run. */
-  readonly disabled: ReadonlySet<string>;
-}
-
-/** Volumes as far as they are known. */
-export interface VolumesSeen {
-  /** On record and in use, by name. */
-  readonly kept: ReadonlySet<string>;
-  /** Whether they were looked after since the agent began, and nothing is due. */
-  readonly isSettled: boolean;
-  /** What keeps one from being used. */
-  readonly troubles: readonly { readonly name: string; readonly reason: string }[];
-}
-
-/** What is there, and everything else that decides what a definition becomes. */
-export interface ExecActual {
-  readonly seen: Seen;
-  readonly isActive: boolean;
-  /** Of the documents in force. */
-  readonly version: string;
-  /** Undefined while the engine has not said what the machine has. */
-  readonly placement: Omit<Placement, "nonce" | "address"> | undefined;
-  readonly addresses: AddressPlan;
-  readonly volumes: VolumesSeen;
-  /** Why a definition must not be started as the machine is now. */
-  readonly check: (spec: ContainerSpec) => Promise<string | undefined>;
-  /** By definition, why the machine as it is forbids it: it neither starts nor goes on. */
-  readonly forbidden?: ReadonlyMap<string, string>;
-  /** The limits of all containers together; left out, nobody sees to them. */
-  readonly caps?: CapsSeen | undefined;
-  /** How containers are reached; left out, nobody sees to that. */
-  readonly exposure?: ExposureSeen;
-}
+import { wantedOf } from "./wanted-of.ts";
 
 /** What is done to the container of one definition, of which `subject` is the id, to volumes, all of which go together, or beside them. */
 export type ExecStep = ExposureStep | CapsStep | ContainerStep;
@@ -74,6 +36,7 @@ export function planExec(desired: ExecDesired, actual: ExecActual): readonly Exe
   return [
     // No container starts before all of them are held back.
     ...planCaps(desired.config.limits, actual.caps),
+    ...linkSteps(actual),
     // Where a container sends is settled before it starts.
     ...(exposure === undefined || target === undefined ? [] : planExposure(target, exposure)),
     ...containerSteps(desired, actual),
@@ -87,6 +50,17 @@ const NETWORK_STEP: ExecStep = {
   guarded: false,
   detail: "takes away the network of the containers, which nothing uses",
 };
+
+/** The link of the containers is made again when somebody has deleted it. An engine other than Docker takes it along with the last container. */
+function linkSteps({ seen, isActive, placement, exposure }: ExecActual): readonly ExecStep[] {
+  if (exposure?.isBridgeGone !== true || !isActive || seen.engine.state !== "well") return [];
+  const containers = [...seen.works.values()].flatMap(({ standing: { found } }) =>
+    found === undefined || found.is === "stopped" ? [] : [found.id],
+  );
+  if (containers.length === 0 && placement?.product !== "docker") return [];
+  const detail = `makes the link ${exposure.bridge} of the containers again, with ${containers.length} on it`;
+  return [{ kind: "restore link", subject: exposure.bridge, guarded: false, detail, containers }];
+}
 
 /** How containers are to be reached; undefined while that cannot be known, and everything stays as it is. Pure. */
 function exposureOf(desired: ExecDesired, actual: ExecActual): ExposureTarget | undefined {
@@ -148,6 +122,8 @@ function containerSteps(desired: ExecDesired, actual: ExecActual): readonly Exec
     });
   return [
     ...removals,
+    // What of it is wanted nobody can say; that it must not go on is known.
+    ...leftOf(desired, seen).flatMap((work) => (actual.outlawed?.has(work.id) === true ? suspension(work) : [])),
     ...volumeSteps(desired, actual),
     ...wantedOf(desired, actual).flatMap((wanted) => stepOf(wanted, seen.works.get(wanted.spec.id))),
   ];
@@ -169,17 +145,25 @@ export function waitingExec(desired: ExecDesired, actual: ExecActual): readonly 
     const path = volumePaths.get(name) ?? "exec.volumes";
     return { path, code: "volume-unusable", message: `${path}: ${name}: ${reason}`.slice(0, 1024) };
   });
-  const works = [...seen.works.values()].flatMap((work) => waitOf(work, paths.get(work.id), seen.now));
+  const works = [...seen.works.values()].flatMap((work) =>
+    waitOf(work, paths.get(work.id), seen.now).concat(limitsWait(work, paths.get(work.id))),
+  );
   const exposed = exposureOf(desired, actual)?.waits ?? [];
-  return [...bridgeWaits(actual), ...volumes, ...works, ...exposed].slice(0, MAX_ISSUES);
+  return [
+    ...bridgeWaits(actual),
+    ...capsWaits(desired.config.limits, actual.caps),
+    ...volumes,
+    ...works,
+    ...exposed,
+  ].slice(0, MAX_ISSUES);
 }
 
-/** The engine makes the link of its network when it starts, and not before. */
+/** It is made again; what is told is that it could not be. */
 function bridgeWaits({ seen, isActive, exposure }: ExecActual): readonly Issue[] {
   if (exposure?.isBridgeGone !== true || !isActive) return [];
   if (![...seen.works.values()].some(({ standing: { found } }) => found !== undefined && found.is !== "stopped"))
     return [];
-  const message = `exec: the link ${exposure.bridge} of the containers was taken away: they reach nothing until the engine is restarted`;
+  const message = `exec: the link ${exposure.bridge} of the containers was taken away: they reach nothing until it is back`;
   return [{ path: "exec", code: "link-gone", message }];
 }
 
@@ -195,50 +179,6 @@ export function noticesExec({ config }: ExecDesired, { seen, caps }: ExecActual)
     }));
   });
   return [...capsNotices(config.limits, caps), ...warnings].slice(0, MAX_ISSUES);
-}
-
-/** What is wanted of each definition, in their order. Pure. */
-export function wantedOf({ config }: ExecDesired, actual: ExecActual): readonly Wanted[] {
-  const { seen, placement, addresses } = actual;
-  if (placement === undefined) return [];
-  const kept = new Map(
-    [...seen.works.values()].flatMap(({ id, row }) => (row?.address === undefined ? [] : [[id, row.address] as const])),
-  );
-  const allotted = allotAddresses(config.containers, kept, addresses);
-  const place = { reserved: addresses.reserved, isInside: (ip: string) => isHostOf(addresses.subnet, ip) };
-  return config.containers.map((spec) => {
-    const address = allotted.get(spec.id);
-    const obstacle = placeObstacle(spec, config.containers, place, actual.exposure?.vrfs);
-    return oneWanted(spec, { ...placement, ...(address === undefined ? {} : { address }) }, actual, obstacle);
-  });
-}
-
-function oneWanted(
-  spec: ContainerSpec,
-  placement: Omit<Placement, "nonce">,
-  actual: ExecActual,
-  obstacle: string | undefined,
-): Wanted {
-  const { version, check } = actual;
-  const view = actual.seen.works.get(spec.id);
-  const compiled = compileContainer(spec, { ...placement, nonce: "" });
-  if ("refused" in compiled) {
-    const hash = view?.wanted?.blueprint?.hash ?? view?.row?.byHand ?? view?.standing.found?.hash ?? "";
-    const goal = goalOf(spec, hash, placement, { obstacle: compiled.refused, heldUntil: undefined });
-    const isForbidden = !compiled.isPassing && isRunningNow(spec, placement, view);
-    return { spec, goal: isForbidden ? { ...goal, enabled: false } : goal, blueprint: undefined, version };
-  }
-  const heldUntil = heldOf(spec, actual, view);
-  const forbidden = actual.forbidden?.get(spec.id);
-  const goal = goalOf(spec, compiled.hash, placement, { obstacle: forbidden ?? obstacle, heldUntil });
-  // What ran before by another definition stays until this one can be had.
-  const isEnding = forbidden !== undefined && view?.standing.found?.hash === compiled.hash;
-  return {
-    spec,
-    goal: isEnding ? { ...goal, enabled: false } : goal,
-    blueprint: blueprintOf(spec, compiled, placement, check),
-    version,
-  };
 }
 
 /** Volumes are made before what mounts them, and put away when neither a definition nor a container has them. */
@@ -268,60 +208,6 @@ function volumeSteps(desired: ExecDesired, { seen, volumes: { kept, isSettled } 
   return steps.length === 0 && !isSettled && kept.size > 0 ? [step("check volumes", "volumes")] : steps;
 }
 
-/** Whether the very thing that is forbidden is what runs. */
-function isRunningNow(spec: ContainerSpec, placement: Omit<Placement, "nonce">, view: WorkView | undefined): boolean {
-  const policy = { ...placement.policy, allowPrivileged: true };
-  const compiled = compileContainer(spec, { ...placement, policy, nonce: "" });
-  return "hash" in compiled && compiled.hash === view?.standing.found?.hash;
-}
-
-function goalOf(
-  spec: ContainerSpec,
-  hash: string,
-  { volumes }: Pick<Placement, "volumes">,
-  rest: { readonly obstacle: string | undefined; readonly heldUntil: number | undefined },
-): Extract<Goal, { is: "kept" }> {
-  const hasEncrypted = spec.mounts.some(({ kind, source }) => {
-    const volume = kind === "volume" ? volumes(source) : undefined;
-    return volume !== undefined && "isEncrypted" in volume && volume.isEncrypted;
-  });
-  const { execType, enabled } = spec;
-  return { is: "kept", hash, execType, enabled, engineRestarts: restartPolicyOf(spec, hasEncrypted) !== "no", ...rest };
-}
-
-function blueprintOf(
-  spec: ContainerSpec,
-  compiled: Compiled,
-  placement: Omit<Placement, "nonce">,
-  check: ExecActual["check"],
-): Blueprint {
-  const { hash, limitsHash, image, update, memoryHighBytes, warnings } = compiled;
-  return {
-    hash,
-    limitsHash,
-    image: { ...image, repository: spec.image.repository },
-    update,
-    memoryHighBytes,
-    warnings,
-    address: spec.ip ?? placement.address,
-    bodyOf: (nonce) => {
-      const made = compileContainer(spec, { ...placement, nonce });
-      return "body" in made ? made.body : compiled.body;
-    },
-    check: () => check(spec),
-  };
-}
-
-/** A new service that is not whole may get the rest with the next document. */
-function heldOf(spec: ContainerSpec, { seen, version }: ExecActual, view: WorkView | undefined): number | undefined {
-  if (spec.execType !== "service" || spec.isExtended || view?.standing.found !== undefined) return undefined;
-  const row = view?.row;
-  if (row === undefined) return seen.now + HOLD_MS;
-  const until = row.firstSeen + HOLD_MS;
-  const isEarly = until > seen.now && row.firstSeen <= seen.now;
-  return row.firstVersion === version && isEarly ? until : undefined;
-}
-
 function stepOf(wanted: Wanted, view: WorkView | undefined): readonly ExecStep[] {
   const kind = kindOf(wanted, view);
   return kind === undefined ? [] : [{ kind, subject: wanted.spec.id, guarded: false, wanted }];
@@ -337,6 +223,7 @@ function kindOf(wanted: Wanted, view: WorkView | undefined): Kind | undefined {
   if (view !== undefined && isTold(wanted, view)) {
     if (view.standing.isLost && goal.execType === "service") return "create";
     const isOther = isUp && found.hash === goal.hash && blueprint !== undefined && view.limits !== blueprint.limitsHash;
+    if (blueprint !== undefined && view.refusedLimits?.limits === blueprint.limitsHash) return undefined;
     return isOther && view.standing.job === undefined ? "update" : undefined;
   }
   if (!goal.enabled) return isUp ? "stop" : "define";
@@ -364,6 +251,15 @@ function suspension({ id, row, standing }: WorkView): readonly ExecStep[] {
   const isUp = standing.found !== undefined && standing.found.is !== "stopped";
   if (standing.goal.is === "suspended" || (standing.goal.is === "unknown" && !isUp)) return [];
   return [{ kind: "suspend", subject: id, guarded: false, removes: true, name: row?.name ?? id }];
+}
+
+/** It runs with those it had. */
+function limitsWait({ wanted, refusedLimits, standing }: WorkView, path: string | undefined): readonly Issue[] {
+  if (wanted?.blueprint === undefined || refusedLimits?.limits !== wanted.blueprint.limitsHash) return [];
+  if (standing.found === undefined || standing.found.is === "stopped") return [];
+  const at = path ?? wanted.spec.path;
+  const message = `${at}: ${wanted.spec.name}: its limits could not be changed: ${refusedLimits.reason}`;
+  return [{ path: at.slice(0, 512), code: "limits-refused", message: message.slice(0, 1024) }];
 }
 
 function waitOf(work: WorkView, path: string | undefined, now: number): readonly Issue[] {

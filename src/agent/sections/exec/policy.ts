@@ -37,7 +37,10 @@ const CONTAINED: ReadonlySet<string> = new Set(
 const SETTINGS = "of the node's agent.json";
 
 /** Why local policy forbids what a definition asks for; undefined when it does not. */
-export function checkPrivileges(spec: ContainerSpec, policy: ContainerPolicy): string | undefined {
+export function checkPrivileges(
+  spec: Pick<ContainerSpec, "privileged" | "capabilities">,
+  policy: ContainerPolicy,
+): string | undefined {
   if (policy.allowPrivileged) return undefined;
   if (spec.privileged) {
     return `privileged: forbidden by local policy; \`containers.allowPrivileged\` ${SETTINGS} would allow it`;
@@ -55,7 +58,7 @@ const plainCapability = (name: string): string => name.toUpperCase().replace(/^C
  * `realpath` says undefined when there is nothing at a path; what it cannot tell, by a {HostError}, is not allowed.
  */
 export async function checkBinds(
-  mounts: readonly Mount[],
+  mounts: readonly Pick<Mount, "kind" | "source">[],
   policy: ContainerPolicy,
   paths: ProtectedPaths,
   realpath: (path: string) => Promise<string | undefined>,

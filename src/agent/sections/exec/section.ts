@@ -9,7 +9,8 @@ import type { Seen } from "../../compute/seen.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { describeExecStep } from "./describe.ts";
 import type { ExposureStep } from "./exposure-plan.ts";
-import { noticesExec, planExec, waitingExec, type ExecActual, type ExecDesired, type ExecStep } from "./plan.ts";
+import type { ExecActual, ExecDesired } from "./actual.ts";
+import { noticesExec, planExec, waitingExec, type ExecStep } from "./plan.ts";
 
 export interface ExecOptions {
   readonly keeper: Pick<Keeper, "isUsed" | "look" | "want" | "update" | "suspend" | "drop" | "settled" | "workers">;
@@ -108,7 +109,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
       return { desired: { config, unreadable, disabled }, rejected, notices, isUnusable };
     },
     async observe(signal, desired) {
-      const isWanted = desired !== undefined && desired.config.containers.length + desired.config.volumes.length > 0;
+      const isWanted = desired !== undefined && isAnyWanted(desired);
       const seen = isWanted || keeper.isUsed ? await lookSoon(signal) : NOTHING;
       return { seen, ...(await surroundings(seen, desired, signal)) };
     },
@@ -130,6 +131,11 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
       throw error instanceof HostError ? error : new InternalError("internal", "the keeper does not answer");
     }
   }
+}
+
+/** Limits are in force before the first container is. */
+function isAnyWanted({ config: { containers, volumes, limits } }: ExecDesired): boolean {
+  return containers.length + volumes.length > 0 || Object.values(limits).some((limit) => limit !== undefined);
 }
 
 const NOTHING: Seen = { engine: { state: "unused" }, info: undefined, now: 0, works: new Map(), foreign: [] };

@@ -78,7 +78,7 @@ function natsOf(context: Context, memo: NatMemo): CompiledNats {
 }
 
 function entryOf({ source = ANY, dest = ANY }: Nat, to: string | undefined, tracker: string): Entry {
-  return { source, dest, ...(to === undefined ? {} : { to }), tracker };
+  return to === undefined ? { source, dest, tracker } : { source, dest, to, tracker };
 }
 
 /** A line for each map or set, those of earlier entries first. */
@@ -152,7 +152,7 @@ function keysOf(expression: string, field: "source" | "dest", length: number | u
     type,
     isInterval: false,
     expression: length === 32 ? expression : `${expression} and ${maskOf(length)}`,
-    keyOf: (entry) => entry[field].split("/", 1)[0] ?? "",
+    keyOf: (entry) => networkOf(entry[field]),
   };
 }
 
@@ -173,7 +173,15 @@ function byLength(
   return [...many.map(([length, alike]) => ({ length, alike })), ...(rest.length === 0 ? [] : [{ alike: rest }])];
 }
 
-const lengthOf = (block: string): number => Number(block.split("/", 2)[1] ?? 32);
+function networkOf(block: string): string {
+  const slash = block.indexOf("/");
+  return slash < 0 ? block : block.slice(0, slash);
+}
+
+function lengthOf(block: string): number {
+  const slash = block.indexOf("/");
+  return slash < 0 ? 32 : Number(block.slice(slash + 1));
+}
 
 function maskOf(length: number): string {
   const mask = length === 0 ? 0 : -1 << (32 - length);
@@ -220,13 +228,41 @@ const FIELDS = 5;
 
 /** Whether no two blocks of the field have an address in common. */
 function areApart(entries: readonly Entry[], field: "source" | "dest"): boolean {
-  const ranges = entries.map((entry) => rangeOf(entry[field])).toSorted(([a], [b]) => a - b);
-  return ranges.every(([first], index) => first > (ranges[index - 1]?.[1] ?? -1));
+  // A number for each, the first address before the size: numbers are sorted without asking, where pairs are compared one by one.
+  const blocks = new Float64Array(entries.length);
+  for (const [index, entry] of entries.entries()) {
+    blocks[index] = firstOf(entry[field]) * SIZES + 32 - lengthOf(entry[field]);
+  }
+  let last = -1;
+  for (const block of blocks.sort()) {
+    const first = Math.floor(block / SIZES);
+    if (first <= last) return false;
+    last = first + 2 ** (block % SIZES) - 1;
+  }
+  return true;
 }
+
+/** More than there are sizes of a block. */
+const SIZES = 64;
 
 /** The first and the last address of an IPv4 block, as numbers. */
 function rangeOf(block: string): readonly [number, number] {
-  const [address = "", length = "32"] = block.split("/");
-  const first = address.split(".").reduce((value, byte) => value * 256 + Number(byte), 0);
-  return [first, first + 2 ** (32 - Number(length)) - 1];
+  const first = firstOf(block);
+  return [first, first + 2 ** (32 - lengthOf(block)) - 1];
+}
+
+const [DOT, SLASH, ZERO] = [46, 47, 48];
+
+function firstOf(block: string): number {
+  let value = 0;
+  let byte = 0;
+  for (let at = 0; at < block.length; at += 1) {
+    const code = block.charCodeAt(at);
+    if (code === SLASH) break;
+    if (code === DOT) {
+      value = value * 256 + byte;
+      byte = 0;
+    } else byte = byte * 10 + code - ZERO;
+  }
+  return value * 256 + byte;
 }

@@ -2,7 +2,7 @@ import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { ImageCleaner, type ImageCleanerOptions } from "../../../../src/agent/compute/image-cleaner.ts";
 import { unusedImages } from "../../../../src/agent/compute/image-cleanup.ts";
-import { computeMigration, Ledger } from "../../../../src/agent/compute/ledger.ts";
+import { computeColumnsMigration, computeMigration, Ledger } from "../../../../src/agent/compute/ledger.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { openDatabase } from "../../../../src/host/database.ts";
 import type { ImageSummary } from "../../../../src/host/engine/engine.ts";
@@ -40,7 +40,10 @@ test("unused are those of nobody, for a day, that nobody else has named", () => 
 
 test("an image that the engine keeps does not keep the others", async () => {
   const clock = new FakeClock(NOW);
-  const database = openDatabase(`${tempDir()}/state.db`, { migrations: [computeMigration], exclusive: true });
+  const database = openDatabase(`${tempDir()}/state.db`, {
+    migrations: [computeMigration, computeColumnsMigration],
+    exclusive: true,
+  });
   onTestFinished(() => database.sql.close());
   const ledger = new Ledger(database.sql);
   for (const id of ["a", "b"]) ledger.putImage(row(id));

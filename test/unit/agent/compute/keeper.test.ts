@@ -15,8 +15,13 @@ describe("one bad container", () => {
     const refusal = new HostError("engine-refused", "below what is in use");
     Object.assign(model.engine, { updateContainer: () => Promise.reject(refusal) });
     const limited = itemOf(1, { limits: { memMax: 100 } });
-    await expect(stage.pass({ commands: [limited, itemOf(2)] })).resolves.toBeDefined();
-    await expect(stage.pass({ commands: [limited, itemOf(2, { enabled: false })] })).rejects.toThrow("in use");
+    await stage.pass({ commands: [limited, itemOf(2)] });
+    const { took, after } = await stage.pass({ commands: [limited, itemOf(2)] });
+    expect([took, after.steps]).toEqual([[`update ${idOf(1)}`], []]);
+    expect(after.waits).toMatchObject([
+      { code: "limits-refused", message: expect.stringContaining("below what is in use") as unknown },
+    ]);
+    await stage.pass({ commands: [limited, itemOf(2, { enabled: false })] });
     await waitFor("the second is stopped", () => !running().includes(idOf(2)));
     expect(running()).toEqual([idOf(1)]);
   });
@@ -160,6 +165,24 @@ describe("a successor that cannot be started", () => {
     expect(waits.map(({ message }) => message)).toEqual([expect.stringContaining("no such program")]);
   });
 
+  test("is not tried by the next agent either, which stops nothing for it until something else is wanted", async () => {
+    const { model, stage, killIn } = refusing();
+    await stage.pass({ commands: [itemOf(1)] });
+    const commands = [itemOf(1, other)];
+    await stage.pass({ commands });
+    const before = model.before;
+    const left = await killIn("list", () => stage.pass({ commands: [...commands, itemOf(2)] }));
+    const next = modelStage({ left });
+    model.before = before;
+    await next.stage.pass({ commands });
+    const worker = next.stage.keeper.workers.get(idOf(1));
+    await waitFor("it says why", () => worker?.standing.retry?.reason.includes("no such program"));
+    expect(count(model.calls, "stop")).toBe(1);
+    expect(next.running()).toContain(idOf(1));
+    await next.stage.pass({ commands: [itemOf(1, third)] });
+    await waitFor("another definition is tried", () => count(model.calls, "stop") === 2);
+  });
+
   test("is tried again with another image, another definition and by hand", async () => {
     const { model, stage, retries } = refusing();
     await stage.pass({ commands: [itemOf(1)] });
@@ -212,4 +235,31 @@ describe("a replacement that was cut short between the end of one and the start 
     await stage.pass({ commands: [itemOf(1, { ...third, enabled: false })] });
     expect(running()).toEqual([]);
   });
+});
+
+test("limits that the engine refused are tried again after a minute, and told of no longer when it takes them", async () => {
+  const clock = new FakeClock();
+  const { model, stage } = modelStage({ clock });
+  await stage.pass({ commands: [itemOf(1)] });
+  const take = model.engine.updateContainer.bind(model.engine);
+  const refusal = new HostError("engine-refused", "below what is in use");
+  Object.assign(model.engine, { updateContainer: () => Promise.reject(refusal) });
+  const commands = [itemOf(1, { limits: { memMax: 100 } })];
+  await stage.pass({ commands });
+  await stage.pass({ commands });
+  expect((await stage.pass({ commands })).took).toEqual([]);
+  Object.assign(model.engine, { updateContainer: take });
+  const before = stage.looks;
+  await clock.advance(60_000);
+  expect(stage.looks).toBeGreaterThan(before);
+  const { took, after } = await stage.pass({ commands });
+  expect([took, after.waits]).toEqual([[`update ${idOf(1)}`], []]);
+});
+
+test("limits of all containers have the engine asked although there is no container", async () => {
+  const { model, stage } = modelStage();
+  await stage.look({ commands: [] });
+  expect(model.calls).toEqual([]);
+  await stage.look({ commands: [], limits: { cpuMax: 50 } });
+  expect(model.calls).toEqual(["info"]);
 });

@@ -1,7 +1,12 @@
 import { DatabaseSync } from "node:sqlite";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { computeMigration, Ledger, type ContainerRow } from "../../../../src/agent/compute/ledger.ts";
+import {
+  computeColumnsMigration,
+  computeMigration,
+  Ledger,
+  type ContainerRow,
+} from "../../../../src/agent/compute/ledger.ts";
 import { sortContainers } from "../../../../src/agent/compute/own-containers.ts";
 import { openDatabase } from "../../../../src/host/database.ts";
 import type { ContainerSummary } from "../../../../src/host/engine/engine.ts";
@@ -15,6 +20,7 @@ const row = (change: Partial<ContainerRow> = {}): ContainerRow => ({
   limits: "l",
   createdAt: 1000,
   replaces: undefined,
+  privileges: undefined,
   ...change,
 });
 
@@ -33,7 +39,7 @@ const container = (id: string, nonce: string | undefined, definition = "d1"): Co
 
 test("what was noted is there for the next agent, and the same again writes nothing", () => {
   const path = join(tempDir(), "state.db");
-  const first = openDatabase(path, { migrations: [computeMigration], exclusive: true });
+  const first = openDatabase(path, { migrations: [computeMigration, computeColumnsMigration], exclusive: true });
   const ledger = new Ledger(first.sql);
   const definition = {
     id: "d1",
@@ -45,10 +51,11 @@ test("what was noted is there for the next agent, and the same again writes noth
     schedule: "rate(1 hour)",
     nextRun: 5,
     lastRun: undefined,
+    refused: '{"hash":"h"}',
   };
   ledger.putDefinition(definition);
   ledger.putContainer(row({ engineId: undefined }));
-  ledger.putContainer(row({ replaces: "n0" }));
+  ledger.putContainer(row({ replaces: "n0", privileges: "{}" }));
   ledger.putVolume({ name: "v", detail: "{}", createdAt: 1, quarantinedAt: undefined });
   ledger.putImage({ id: "sha256:1", reference: "box:1", usedAt: 9 });
   const writes = (): unknown => first.sql.prepare("SELECT total_changes() AS count").get()?.["count"];
@@ -56,15 +63,15 @@ test("what was noted is there for the next agent, and the same again writes noth
   ledger.putDefinition({ ...definition });
   ledger.changeDefinition("d1", { byHand: "h" });
   ledger.changeDefinition("unknown", { byHand: "h" });
-  ledger.putContainer(row({ replaces: "n0" }));
+  ledger.putContainer(row({ replaces: "n0", privileges: "{}" }));
   ledger.dropContainer("unknown");
   expect(writes()).toBe(before);
   first.sql.close();
 
-  const second = openDatabase(path, { migrations: [computeMigration], exclusive: true });
+  const second = openDatabase(path, { migrations: [computeMigration, computeColumnsMigration], exclusive: true });
   const next = new Ledger(second.sql);
   expect(next.definitions.get("d1")).toEqual(definition);
-  expect([...next.containers.values()]).toEqual([row({ replaces: "n0" })]);
+  expect([...next.containers.values()]).toEqual([row({ replaces: "n0", privileges: "{}" })]);
   expect(next.images.get("sha256:1")?.usedAt).toBe(9);
   next.dropDefinition("d1");
   expect([next.containers.size, next.definitions.size, next.isEmpty]).toEqual([0, 0, false]);

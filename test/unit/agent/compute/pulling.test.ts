@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { expect, test } from "vitest";
-import { ensureImage } from "../../../../src/agent/compute/pulling.ts";
+import { ensureImage, pullReason } from "../../../../src/agent/compute/pulling.ts";
 import { Slots } from "../../../../src/agent/compute/slots.ts";
 import { untilAborted } from "../../../../src/lib/until-aborted.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
@@ -73,4 +73,20 @@ test.each([
     new AbortController().signal,
   );
   expect(given).toEqual([server]);
+});
+
+test.each([
+  [
+    "cannot pull acme/app:1: manifest for acme/app:1 not found: manifest unknown: manifest unknown",
+    "manifest for acme/app:1 not found: manifest unknown",
+  ],
+  [
+    "cannot pull acme/app:1: pull access denied for acme/app, repository does not exist: denied: requested access is denied",
+    "pull access denied for acme/app, repository does not exist: requested access is denied",
+  ],
+  ["cannot pull acme/app:1: unauthorized: authentication required", "unauthorized: authentication required"],
+  ['Get "https://x:5000/v2/": dial tcp: no such host', 'Get "https://x:5000/v2/": dial tcp: no such host'],
+  ["the registry says\n nothing", "the registry says nothing"],
+])("why a pull failed is said once: %s", (message, reason) => {
+  expect(pullReason("acme/app:1", message)).toBe(reason);
 });

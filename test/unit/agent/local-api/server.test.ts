@@ -142,6 +142,18 @@ describe("the endpoints", () => {
     );
   });
 
+  it("shows what is secret in the configuration to whoever asks for it, and on the admin socket alone", async () => {
+    await using agent = await startLocalAgent();
+    const secret = { exec: { commands: [{ id: "1", variables: [{ name: "A", value: "correct-horse" }] }] } };
+    agent.provider.currentConfig = secret;
+    const plain = await send(agent, "admin.sock", "GET", "/v1/config");
+    expect(plain.text).toContain("***");
+    expect(plain.text).not.toContain("correct-horse");
+    expect(JSON.parse((await send(agent, "admin.sock", "GET", "/v1/config?secrets=1")).text)).toEqual(secret);
+    expect((await send(agent, "admin.sock", "GET", "/v1/config?secrets=yes")).status).toBe(422);
+    expect((await send(agent, "agent.sock", "GET", "/v1/config?secrets=1")).text).not.toContain("correct-horse");
+  });
+
   it.each(["/v1/trigger/tg-ping", "/v1/register", "/v1/reset-floor", "/v1/wake"])(
     "change only on the admin socket: %s",
     async (path) => {

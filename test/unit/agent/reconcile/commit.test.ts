@@ -61,6 +61,8 @@ async function rig(
       request = { ...request, ...changed };
     },
     a: () => machine.values.get("a"),
+    /** The value is this one, with no time of the fake clock for it: what is written before takes real time. */
+    untilMade: (value: string) => waitFor(`a is ${value}`, () => isThere(value)),
     /** Lets time pass until the value is this one. */
     until: (value: string | undefined, stepMs = 1000) =>
       waitFor(`a is ${value}`, async () => {
@@ -102,7 +104,7 @@ describe("a change for good", () => {
     const one = await proven();
     one.prover.unreached = NOBODY;
     const wanted = one.want({ model: { a: "new" } });
-    await one.until("new");
+    await one.untilMade("new");
     await one.clock.advance(50_000);
     expect(one.a()).toBe("new");
     await one.until("old");
@@ -125,7 +127,7 @@ describe("a change for good", () => {
     one.prover.unreached = NOBODY;
     one.prover.afterRestore = NOBODY[0];
     const wanted = one.want({ model: { a: "new" } });
-    await one.until("new");
+    await one.untilMade("new");
     await one.until("old");
     await wanted;
     await one.clock.advance(20_000);
@@ -141,7 +143,7 @@ describe("a change for good", () => {
     const one = await proven();
     one.prover.unreached = [{ target: "control plane 192.0.2.1:443", message: "connection refused" }];
     const wanted = one.want({ model: { a: "new" } });
-    await one.until("new");
+    await one.untilMade("new");
     await one.until("old");
     await wanted;
     for (const attempts of [1, 2]) {
@@ -179,7 +181,7 @@ describe("a change for good", () => {
     const one = await proven();
     one.prover.unreached = NOBODY;
     const wanted = one.want({ model: { a: "new" } });
-    await one.until("new");
+    await one.untilMade("new");
     one.machine.after = () => one.commit.sessionOpened();
     await one.until("old");
     await wanted;
@@ -192,7 +194,7 @@ describe("a change for good", () => {
     one.prover.unreached = NOBODY;
     one.prover.serving = 1000;
     const wanted = one.want({ model: { a: "new" } });
-    await one.until("new");
+    await one.untilMade("new");
     await one.until("old");
     await wanted;
     await settle();
@@ -234,7 +236,7 @@ describe("a change for good", () => {
     one.prover.gateways = ["gw"];
     one.prover.unreached = [{ target: "gateway gw 192.0.2.2:443", message: "connection timed out", isGateway: true }];
     const wanted = one.want({ model: { a: "new" } });
-    await one.until("new");
+    await one.untilMade("new");
     await one.until("old");
     await wanted;
     await one.clock.advance(20_000);
@@ -252,7 +254,7 @@ describe("a change for good", () => {
     one.prover.gateways = ["gw"];
     one.prover.unreached = NOBODY;
     const wanted = one.want({ model: { a: "new" } });
-    await one.until("new");
+    await one.untilMade("new");
     await one.until("old");
     await wanted;
     await settle();

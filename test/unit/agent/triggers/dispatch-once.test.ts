@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { describe, expect, test, vi } from "vitest";
 import type { Trigger, TriggerReply } from "../../../../src/agent/triggers/trigger.ts";
 import { claims, DAY, deferred, memoryJournal, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "./rig.ts";
+import { untilHolds } from "../../../support/until-holds.ts";
 
 const answer = oneShot("answer", () => Promise.resolve({ output: { message: "m" } }), { readOnly: true });
 const hang = (event: string, more = {}): Trigger =>
@@ -51,7 +52,7 @@ describe("at most once", () => {
     expect(await rig([trigger], { journal }).run("o", { jti: id })).toEqual({ body: { runs: 1 } });
     const { run, channel } = rig([trigger], { journal });
     expect(await run("o", { jti: id, wait: false })).toEqual({ body: true });
-    await vi.waitFor(() => expect(channel.results).toEqual([{ id, reply: { body: { runs: 1 } } }]));
+    await untilHolds(() => expect(channel.results).toEqual([{ id, reply: { body: { runs: 1 } } }]));
     expect(runs).toBe(1);
   });
 
@@ -97,7 +98,7 @@ describe("at most once", () => {
     expect(error(await none.run("change"))).toMatchObject({ code: "storage-unavailable" });
     const id = randomUUID();
     expect(await none.run("answer", { jti: id, wait: false })).toEqual({ body: true });
-    await vi.waitFor(() => expect(none.channel.results).toMatchObject([{ id }]));
+    await untilHolds(() => expect(none.channel.results).toMatchObject([{ id }]));
     const full = rig([answer, change], { journal: memoryJournal({ maxRows: 0 }).journal });
     expect(error(await full.run("answer"))).toMatchObject({ code: "busy" });
   });

@@ -5,6 +5,7 @@ import { HostError, SessionError } from "../../../../src/errors.ts";
 import { RemoteError } from "../../../../src/protocol/rpc.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { claims, fastClock, memoryJournal, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "./rig.ts";
+import { untilHolds } from "../../../support/until-holds.ts";
 
 const answer = oneShot("answer", () => Promise.resolve({ output: { message: "m" } }), { readOnly: true });
 const error = (reply: TriggerReply) => ("error" in reply ? reply.error : undefined);
@@ -17,12 +18,12 @@ describe("results that could not be given in the reply", () => {
     const { run, channel, dispatcher, journal } = rig([answer], { clock });
     channel.refusals.push(new Error("closed"), refused("busy"), refused("not-found"));
     await run("answer", { wait: false });
-    await vi.waitFor(() => expect(channel.refusals).toHaveLength(2));
+    await untilHolds(() => expect(channel.refusals).toHaveLength(2));
     dispatcher.attach(channel);
-    await vi.waitFor(() => expect(channel.refusals).toHaveLength(1));
+    await untilHolds(() => expect(channel.refusals).toHaveLength(1));
     expect(journal.unacknowledged(10)).toHaveLength(1);
     dispatcher.attach(channel);
-    await vi.waitFor(() => expect(journal.unacknowledged(10)).toEqual([]));
+    await untilHolds(() => expect(journal.unacknowledged(10)).toEqual([]));
     expect(channel.results).toEqual([]);
   });
 
@@ -31,7 +32,7 @@ describe("results that could not be given in the reply", () => {
     const { run, channel, journal, dispatcher } = rig([answer], { clock });
     channel.refusals.push(refused("busy"), refused("internal"), new DOMException("late", "TimeoutError"));
     await run("answer", { wait: false });
-    await vi.waitFor(() => expect(channel.refusals).toHaveLength(2));
+    await untilHolds(() => expect(channel.refusals).toHaveLength(2));
     await clock.advance(2000);
     expect(channel.refusals).toHaveLength(1);
     await clock.advance(1000);
@@ -52,7 +53,7 @@ describe("results that could not be given in the reply", () => {
     const { run, channel, dispatcher } = rig([answer], { clock });
     channel.refusals.push(refused("busy"), refused("busy"));
     await run("answer", { wait: false });
-    await vi.waitFor(() => expect(channel.refusals).toHaveLength(1));
+    await untilHolds(() => expect(channel.refusals).toHaveLength(1));
     channel.end();
     await clock.advance(600_000);
     expect(channel.refusals).toHaveLength(1);
@@ -92,7 +93,7 @@ describe("results that could not be given in the reply", () => {
     ["answers something else to", new SessionError("invalid-result", "no")],
   ])("do not wait for one that the control plane %s every time", async (_what, failure) => {
     const { taken } = waiting(60, [0, 55], failure);
-    await vi.waitFor(() => expect(taken()).toHaveLength(58));
+    await untilHolds(() => expect(taken()).toHaveLength(58));
     expect(taken()).not.toContain(0);
   });
 
@@ -111,7 +112,7 @@ describe("results that could not be given in the reply", () => {
     expect(journal.unacknowledged(10).map(({ id }) => id)).toEqual([ids[1]]);
     expect(clock.pendingTimers).toBe(0);
     dispatcher.attach(channel);
-    await vi.waitFor(() => expect(tries(1)).toBe(9));
+    await untilHolds(() => expect(tries(1)).toBe(9));
     channel.poison.clear();
     await pass(2000);
     expect(taken()).toEqual([0, 2, 1]);
@@ -130,10 +131,10 @@ describe("results that could not be given in the reply", () => {
     const asked = claims("answer", { wait: false });
     channel.poison = new Map([[asked.jti, refused("internal")]]);
     await run("answer", asked);
-    await vi.waitFor(() => expect(channel.tried).toHaveLength(1));
+    await untilHolds(() => expect(channel.tried).toHaveLength(1));
     channel.poison.clear();
     await run("answer", asked);
-    await vi.waitFor(() => expect(channel.results).toHaveLength(1));
+    await untilHolds(() => expect(channel.results).toHaveLength(1));
     expect(journal.unacknowledged(10)).toEqual([]);
     await dispatcher.close();
   });
@@ -154,7 +155,7 @@ describe("results that could not be given in the reply", () => {
       journal.finish(id, { body: 1 }, true);
     }
     const { channel } = rig([], { journal });
-    await vi.waitFor(() => expect(channel.results.map(({ id }) => id)).toEqual(ids));
+    await untilHolds(() => expect(channel.results.map(({ id }) => id)).toEqual(ids));
   });
 });
 
@@ -180,14 +181,14 @@ describe("effects that follow the reply", () => {
     expect(await run("restart", again)).toEqual({ body: { ok: 1 } });
     await new Promise(setImmediate); // The caller's own steps until the reply is in the socket.
     order.push("reply");
-    await vi.waitFor(() => expect(order).toEqual(["reply", "act"]));
+    await untilHolds(() => expect(order).toEqual(["reply", "act"]));
     expect(error(await run("restart"))).toMatchObject({ code: "busy" });
     expect(await run("restart", again)).toEqual({ body: { ok: 1 } });
     await dispatcher.close();
     expect(journal.find(again.jti)?.reply).toEqual({ body: { ok: 1 } });
     expect(journal.settle("another-boot", NOW)).toBe(1);
     const { channel } = rig([trigger], { journal });
-    await vi.waitFor(() => expect(channel.results).toMatchObject([{ id: again.jti, reply: { body: { output: {} } } }]));
+    await untilHolds(() => expect(channel.results).toMatchObject([{ id: again.jti, reply: { body: { output: {} } } }]));
   });
 
   test("that fail, hang or are cancelled are reported, taken back, and free the place", async () => {
@@ -203,7 +204,7 @@ describe("effects that follow the reply", () => {
       const id = randomUUID();
       expect(await run("restart", { jti: id })).toEqual({ body: { ok: 1 } });
       if (attempts.indexOf(act) === 2) dispatcher.cancel(id);
-      await vi.waitFor(() => expect(channel.results).toHaveLength(1));
+      await untilHolds(() => expect(channel.results).toHaveLength(1));
       codes.push(error(channel.results[0]?.reply ?? { body: 1 })?.code);
       expect(failed).toHaveBeenCalledOnce();
       expect(await run("restart")).toHaveProperty("body");
@@ -224,7 +225,7 @@ describe("a caller on this machine", () => {
     const local = new TestChannel();
     const { id, reply } = dispatcher.runLocal({ event: "s", body: null, wait: false }, local);
     expect(await reply).toEqual({ body: true });
-    await vi.waitFor(() => expect(local.results).toMatchObject([{ id, reply: { body: { exitCode: 0 } } }]));
+    await untilHolds(() => expect(local.results).toMatchObject([{ id, reply: { body: { exitCode: 0 } } }]));
     expect(await dispatcher.runLocal({ event: "s", body: {}, wait: true }, local).reply).toHaveProperty("body");
     expect([local.text, users, channel.results, journal.unacknowledged(10)]).toEqual([
       "line\n",

@@ -1,9 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { Trigger, TriggerReply } from "../../../../src/agent/triggers/trigger.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { claims, deferred, fastClock, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "./rig.ts";
+import { untilHolds } from "../../../support/until-holds.ts";
 
 const answer = oneShot("answer", () => Promise.resolve({ output: { message: "m" } }), { readOnly: true });
 const hang = (event: string, more = {}): Trigger =>
@@ -29,7 +30,7 @@ test("the log says when a trigger that nobody waits for was accepted, and how it
   expect(lines).toMatchObject([{ msg: "trigger accepted" }]);
   expect(lines[0]).not.toHaveProperty("outcome");
   gate.resolve();
-  await vi.waitFor(() => expect(lines.at(-1)).toMatchObject({ msg: "trigger ended", outcome: "ok" }));
+  await untilHolds(() => expect(lines.at(-1)).toMatchObject({ msg: "trigger ended", outcome: "ok" }));
   await run("answer");
   expect(lines.map(({ msg }) => msg)).toEqual(["trigger accepted", "trigger ended", "trigger answered"]);
 });
@@ -79,10 +80,10 @@ describe("answers", () => {
     ]);
     const id = randomUUID();
     expect(await run("answer", { jti: id, wait: false })).toEqual({ body: true });
-    await vi.waitFor(() => expect(channel.results).toEqual([{ id, reply: { body: { output: { message: "m" } } } }]));
+    await untilHolds(() => expect(channel.results).toEqual([{ id, reply: { body: { output: { message: "m" } } } }]));
     expect(journal.unacknowledged(10)).toEqual([]);
     expect(await run("bad", { wait: false })).toEqual({ body: true });
-    await vi.waitFor(() => expect(channel.results[1]?.reply).toMatchObject({ error: { code: "not-found" } }));
+    await untilHolds(() => expect(channel.results[1]?.reply).toMatchObject({ error: { code: "not-found" } }));
     expect(error(await run("bad", { wait: false, body: [] }))).toMatchObject({ code: "invalid-body" });
   });
 
@@ -105,7 +106,7 @@ describe("answers", () => {
     const { run, channel } = rig([trigger]);
     const id = randomUUID();
     expect(await run("s", { jti: id, wait: false })).toEqual({ body: true });
-    await vi.waitFor(() => expect(channel.results).toHaveLength(1));
+    await untilHolds(() => expect(channel.results).toHaveLength(1));
     expect(channel.results).toMatchObject([{ id, reply: { body: { exitCode: 1, truncated: false } } }]);
     expect(channel.parts).toEqual([{ id, seq: 0, kind: "stdout", data: "a\n" }]);
   });
@@ -158,13 +159,13 @@ describe("ends", () => {
     await dispatcher.run(claims("s", { jti: streamId, wait: false }), first, NOW);
     const reply = dispatcher.run(claims("slow", { jti: slowId }), first, NOW);
     first.end();
-    await vi.waitFor(() => expect(journal.find(streamId)?.reply).toMatchObject({ error: { code: "cancelled" } }));
+    await untilHolds(() => expect(journal.find(streamId)?.reply).toMatchObject({ error: { code: "cancelled" } }));
     slow.resolve({ late: true });
     expect(await reply).toEqual({ body: { late: true } });
     expect(first.results).toEqual([]);
     const next = new TestChannel();
     dispatcher.attach(next);
-    await vi.waitFor(() => expect(journal.unacknowledged(10)).toEqual([]));
+    await untilHolds(() => expect(journal.unacknowledged(10)).toEqual([]));
     expect(next.results).toMatchObject([
       { id: streamId, reply: { error: { code: "cancelled" } } },
       { id: slowId, reply: { body: { late: true } } },

@@ -1,9 +1,10 @@
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { gatewayPerf, resultLine } from "../../../../src/agent/triggers/gateway-perf.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { GatewayPerf } from "../../../../src/protocol/trigger-bodies.ts";
 import { EDGE_2, GATEWAY_1, refusedAs, ScriptedTunnels } from "../../../support/scripted-tunnels.ts";
 import { rig, untilAborted } from "./rig.ts";
+import { untilHolds } from "../../../support/until-holds.ts";
 
 const clock = systemClock();
 const way = { gateway: GATEWAY_1, path: "" };
@@ -68,10 +69,10 @@ test("only one runs at a time, and a cancel reaches the upload", async () => {
   const { dispatcher, run, channel } = rig([gatewayPerf(tunnels, clock)]);
   const jti = "0197f1a2-0000-7000-8000-0000000000cc";
   await run("gateway-perf", { body: { dest: "edge-2" }, wait: false, jti });
-  await vi.waitFor(() => expect(tunnels.asked).toHaveLength(1));
+  await untilHolds(() => expect(tunnels.asked).toHaveLength(1));
   expect(await run("gateway-perf", { body: { dest: "gw-1" } })).toMatchObject({ error: { code: "busy" } });
   dispatcher.cancel(jti);
-  await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
+  await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
   expect(ended).toHaveLength(1);
 });
 
@@ -83,7 +84,7 @@ test("one that takes too long is ended", async () => {
   };
   const { run, channel } = rig([gatewayPerf(tunnels, clock, 20)]);
   await run("gateway-perf", { body: { dest: "edge-2" }, wait: false });
-  await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "timeout" } } }]));
+  await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "timeout" } } }]));
 });
 
 test.each([

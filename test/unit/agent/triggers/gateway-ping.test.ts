@@ -1,4 +1,4 @@
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { gatewayPing } from "../../../../src/agent/triggers/gateway-ping.ts";
 import { GatewayPing } from "../../../../src/protocol/trigger-bodies.ts";
 import {
@@ -10,6 +10,7 @@ import {
   somePath,
 } from "../../../support/scripted-tunnels.ts";
 import { fastClock, rig, untilAborted } from "./rig.ts";
+import { untilHolds } from "../../../support/until-holds.ts";
 
 const clock = fastClock(100);
 
@@ -110,9 +111,9 @@ test("a peer that the overlay does not know, and a node that is off", async () =
 test("a session goes on until it is cancelled, and sums up then", async () => {
   const { dispatcher, run, channel } = stage();
   expect(await run("gateway-ping", { body: { dest: "edge-2" }, wait: false })).toEqual({ body: true });
-  await vi.waitFor(() => expect(channel.text).toContain("seq=5 "));
+  await untilHolds(() => expect(channel.text).toContain("seq=5 "));
   dispatcher.cancel(channel.parts[0]?.id ?? "");
-  await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
+  await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
   expect(channel.text).toMatch(/--- edge-2.example.net: \d+ sent, \d+ answered, 0% lost\n/);
 });
 
@@ -128,9 +129,9 @@ test("a cancel does not wait for the answer to a probe", async () => {
     wait: false,
     jti: "0197f1a2-0000-7000-8000-0000000000cc",
   });
-  await vi.waitFor(() => expect(tunnels.asked).toHaveLength(1));
+  await untilHolds(() => expect(tunnels.asked).toHaveLength(1));
   dispatcher.cancel("0197f1a2-0000-7000-8000-0000000000cc");
-  await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
+  await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
 });
 
 test("a session of slow probes ends after ten minutes, not with an error", async () => {
@@ -140,7 +141,7 @@ test("a session of slow probes ends after ten minutes, not with an error", async
     clock: { ...quick, after: (ms, run) => clock.after(ms, run) },
   });
   await run("gateway-ping", { body: { dest: "edge-2", interval: 60 }, wait: false });
-  await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { body: { exitCode: 0 } } }]), 10_000);
+  await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { body: { exitCode: 0 } } }]));
   expect(tunnels.asked.length).toBeLessThanOrEqual(11);
 });
 

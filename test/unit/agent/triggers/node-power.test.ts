@@ -4,6 +4,7 @@ import { nodeRestartService } from "../../../../src/agent/triggers/node-restart-
 import { HostError } from "../../../../src/errors.ts";
 import type { Power } from "../../../../src/host/power.ts";
 import { fastClock, rig, untilAborted } from "./rig.ts";
+import { untilHolds } from "../../../support/until-holds.ts";
 
 const clock = fastClock(100);
 
@@ -26,7 +27,7 @@ describe("node-restart-service", () => {
     const { run, dispatcher } = rig([nodeRestartService(host)], { clock });
     expect(await run("node-restart-service")).toEqual({ body: { output: { message: "Node service will restart" } } });
     expect(host.done).toEqual(["announce"]);
-    await vi.waitFor(() => expect(host.done).toEqual(["announce", "mark", "restart"]));
+    await untilHolds(() => expect(host.done).toEqual(["announce", "mark", "restart"]));
     expect(await run("node-restart-service")).toMatchObject({ error: { code: "busy" } });
     await dispatcher.close();
   });
@@ -39,7 +40,7 @@ describe("node-restart-service", () => {
     const exit = vi.fn<() => void>();
     const { run, dispatcher } = rig([nodeRestartService({ ...host, exit })], { clock });
     expect(await run("node-restart-service")).toHaveProperty("body");
-    await vi.waitFor(() => expect(exit).toHaveBeenCalledOnce());
+    await untilHolds(() => expect(exit).toHaveBeenCalledOnce());
     expect(host.done).toEqual(["announce", "mark"]);
     await dispatcher.close();
   });
@@ -53,7 +54,7 @@ describe("node-restart-service", () => {
       const host = machine();
       const { run, dispatcher } = rig([nodeRestartService({ ...host, announce })], { clock });
       expect(await run("node-restart-service")).toHaveProperty("body");
-      await vi.waitFor(() => expect(host.done).toEqual(["mark", "restart"]));
+      await untilHolds(() => expect(host.done).toEqual(["mark", "restart"]));
       await dispatcher.close();
     }
   });
@@ -62,7 +63,7 @@ describe("node-restart-service", () => {
     const host = machine(true, new HostError("exec-failed", "systemctl restart: no"));
     const { run, channel } = rig([nodeRestartService(host)], { clock });
     await run("node-restart-service");
-    await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "exec-failed" } } }]));
+    await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "exec-failed" } } }]));
     expect(host.done).toEqual(["announce", "mark", "clear"]);
   });
 });
@@ -73,7 +74,7 @@ describe("node-reboot", () => {
     const { run, dispatcher } = rig([nodeReboot(host)], { clock });
     expect(await run("node-reboot")).toEqual({ body: { output: { message: "Node host will restart" } } });
     const answeredAt = clock.elapsed();
-    await vi.waitFor(() => expect(host.done).toEqual(["mark", "reboot"]));
+    await untilHolds(() => expect(host.done).toEqual(["mark", "reboot"]));
     expect(clock.elapsed() - answeredAt).toBeGreaterThanOrEqual(5000);
     await dispatcher.close();
   });
@@ -86,7 +87,7 @@ describe("node-reboot", () => {
       await run("node-reboot", { jti });
       if (isCancelled) {
         dispatcher.cancel(jti);
-        await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
+        await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
       } else await dispatcher.close();
       expect(host.done.includes("reboot")).toBe(false);
     }

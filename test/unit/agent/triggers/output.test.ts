@@ -2,6 +2,7 @@ import { expect, test, vi } from "vitest";
 import { BufferedOutput, StreamedOutput } from "../../../../src/agent/triggers/output.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { TestChannel } from "./rig.ts";
+import { untilHolds } from "../../../support/until-holds.ts";
 
 const clock = systemClock();
 const MIB = 1024 * 1024;
@@ -41,7 +42,7 @@ test("streamed: whole lines at once, the rest after a moment, numbered, each kin
   const { channel, output } = streamed();
   await output.write({ kind: "stdout", data: "one\ntw" });
   expect(channel.parts).toEqual([{ id: "t", seq: 0, kind: "stdout", data: "one\n" }]);
-  await vi.waitFor(() => expect(channel.parts).toHaveLength(2));
+  await untilHolds(() => expect(channel.parts).toHaveLength(2));
   await output.write({ kind: "stdout", data: "o" });
   await output.write({ kind: "stderr", data: "bad" });
   await output.write({ kind: "json", data: { n: 1 } });

@@ -48,7 +48,7 @@ function to(url: URL): TransferTarget {
   return { url, connect: () => Promise.resolve(connect(Number(url.port), url.hostname)) };
 }
 
-const small = { clock: systemClock(), durationMs: 300, reportMs: 100, stallMs: 300, maxBytes: 4_000_000 };
+const small = { clock: systemClock(), durationMs: 300, reportMs: 100, maxBytes: 4_000_000 };
 
 async function measure(options: Partial<SpeedTestOptions>, body: unknown = {}) {
   const reply = await rig([speedTest({ ...small, target: () => undefined, ...options })]).run("speed-test", { body });
@@ -147,7 +147,8 @@ describe("says what is wrong", () => {
     const { url } = await serve((_, response) => response.flushHeaders());
     for (const action of ["download", "upload"]) {
       const silent = action === "download" ? url : (await serve(() => undefined)).url;
-      const { error } = await measure({ target: () => to(silent), durationMs: 60_000, maxBytes: 1e9 }, { action });
+      const stalling = { target: () => to(silent), durationMs: 60_000, stallMs: 300, maxBytes: 1e9 };
+      const { error } = await measure(stalling, { action });
       expect(error).toMatchObject({ code: "timeout", details: { server: silent.host } });
     }
   });

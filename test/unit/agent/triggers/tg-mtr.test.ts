@@ -1,12 +1,13 @@
 import { chmod, mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { mtrArguments, TgMtr, tgMtr } from "../../../../src/agent/triggers/tg-mtr.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostExec, SEARCH_PATH } from "../../../../src/host/exec.ts";
 import { hostFiles } from "../../../../src/host/files.ts";
 import { rig } from "./rig.ts";
+import { untilHolds } from "../../../support/until-holds.ts";
 
 const clock = systemClock();
 
@@ -93,11 +94,11 @@ test("what the tool says is passed on, with how it ended", async () => {
 test("whoever would have a screen is told that there is none", async () => {
   const { run, channel } = await stage("echo report");
   await run("tg-mtr", { body: { hostname: "192.0.2.1", options: "-i 0.5" }, wait: false });
-  await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { body: { exitCode: 0 } } }]));
+  await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { body: { exitCode: 0 } } }]));
   expect(channel.text).toBe("no terminal for mtr's screen: its report follows after 10 rounds of 0.5 s\nreport\n");
   const asked = await stage("echo report");
   await asked.run("tg-mtr", { body: { hostname: "192.0.2.1", options: "-r" }, wait: false });
-  await vi.waitFor(() => expect(asked.channel.results).toHaveLength(1));
+  await untilHolds(() => expect(asked.channel.results).toHaveLength(1));
   expect(asked.channel.text).toBe("report\n");
 });
 

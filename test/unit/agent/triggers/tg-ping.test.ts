@@ -1,10 +1,11 @@
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { pingArguments, tgPing } from "../../../../src/agent/triggers/tg-ping.ts";
 import { TgPing } from "../../../../src/protocol/trigger-bodies.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostExec } from "../../../../src/host/exec.ts";
 import { EDGE_2, GATEWAY_1, refusedAs, ScriptedTunnels, someNodes } from "../../../support/scripted-tunnels.ts";
 import { fastClock, rig } from "./rig.ts";
+import { untilHolds } from "../../../support/until-holds.ts";
 
 const clock = systemClock();
 const exec = hostExec(clock);
@@ -79,23 +80,24 @@ describe("with the real tool", () => {
   test("a session streams until it is cancelled, the summary included", async () => {
     const { dispatcher, run, channel } = rig([tgPing(exec, tunnels, clock)]);
     expect(await run("tg-ping", { body: { host: "127.0.0.1" }, wait: false })).toEqual({ body: true });
-    await vi.waitFor(() => expect(channel.text).toContain("icmp_seq=1"));
+    await untilHolds(() => expect(channel.text).toContain("icmp_seq=1"));
     dispatcher.cancel(channel.parts[0]?.id ?? "");
-    await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
+    await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
     expect(channel.text).toContain("ping statistics");
   });
 
   test("a session whose every packet is answered ends with 0", async () => {
     const { run, channel } = rig([tgPing(exec, tunnels, clock)]);
     await run("tg-ping", { body: { host: "127.0.0.1", count: 3 }, wait: false });
-    await vi.waitFor(() => expect(channel.results).toMatchObject([{ reply: { body: { exitCode: 0 } } }]), 20_000);
+    await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { body: { exitCode: 0 } } }]));
     expect(channel.text).toContain("3 packets transmitted, 3 received");
   });
 
   test("a deadline gives what there is, with the summary", async () => {
     const reply = await rig([tgPing(exec, tunnels, clock)]).run("tg-ping", {
       body: { host: "127.0.0.1", count: 600 },
-      deadlineMs: 300,
+      // Until then the tool has to be started.
+      deadlineMs: 3000,
     });
     expect(reply).toMatchObject({ error: { code: "timeout", details: { output: { truncated: false } } } });
     expect(JSON.stringify(reply)).toContain("ping statistics");

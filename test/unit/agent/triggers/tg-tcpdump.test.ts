@@ -1,4 +1,4 @@
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { captureArguments, tgTcpdump } from "../../../../src/agent/triggers/tg-tcpdump.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostExec } from "../../../../src/host/exec.ts";
@@ -6,6 +6,7 @@ import { hostFiles } from "../../../../src/host/files.ts";
 import { TgTcpdump } from "../../../../src/protocol/trigger-bodies.ts";
 import { fakeTools } from "../../../support/fake-tools.ts";
 import { fastClock, rig } from "./rig.ts";
+import { untilHolds } from "../../../support/until-holds.ts";
 
 /** A tool that takes every filter, and then does what the lines say. */
 function stage(script: string, clock = systemClock()) {
@@ -74,7 +75,7 @@ test("who waits gets what came in half a minute; a session ends the tool with it
   expect(waited).toMatchObject({ body: { output: { message: "first\nsummary\n", exitCode: "0" } } });
   const { ask, channel, dispatcher, tools } = stage(forever);
   await ask({}, false);
-  await vi.waitFor(() => expect(channel.text).toBe("first\n"));
+  await untilHolds(() => expect(channel.text).toBe("first\n"));
   channel.end();
   await dispatcher.close();
   expect(tools.calls("tcpdump")).toHaveLength(1);

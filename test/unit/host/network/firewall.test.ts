@@ -27,7 +27,8 @@ describe.each([
     machine.sh(STRANGERS);
     const before = machine.sh("nft -s list ruleset");
     await machine.apply({ kind: "nft", text: INPUT });
-    expect(machine.ran()).toStrictEqual(["nft", "nft"]);
+    // Beside it, the rest is looked at where the kernel tells of changes.
+    expect(machine.ran().toSorted()).toStrictEqual(lists ? ["nft", "nft"] : ["ip", "nft", "nft"]);
     const first = (await machine.observe()).firewall;
     expect(first?.digest).toBe(firewallDigest(INPUT));
     await machine.apply({ kind: "nft", text: OUTPUT });
@@ -90,7 +91,7 @@ describe("the table", () => {
     await machine.apply({ kind: "ip", lines, next: INPUT });
     expect(machine.ran().toSorted()).toStrictEqual(["ip", "nft"]);
     await machine.apply({ kind: "nft", text: INPUT });
-    expect(machine.ran()).toStrictEqual(["nft"]);
+    expect(machine.ran().toSorted()).toStrictEqual(["ip", "nft"]);
     expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
     // Another text than that is checked by itself, and so is one that did not pass.
     const bad = table("no such thing");
@@ -98,7 +99,7 @@ describe("the table", () => {
     await expect(machine.apply({ kind: "nft", text: bad })).rejects.toMatchObject({ code: "nft-refused" });
     await machine.apply({ kind: "ip", lines, next: INPUT });
     await machine.apply({ kind: "nft", text: OUTPUT });
-    expect(machine.ran()).toStrictEqual(["nft", "nft"]);
+    expect(machine.ran().toSorted()).toStrictEqual(["ip", "nft", "nft"]);
   });
 
   it("stays as it is when the text is refused", async () => {

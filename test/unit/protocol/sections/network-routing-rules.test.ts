@@ -376,3 +376,19 @@ describe("what is left out never allows more", () => {
     },
   );
 });
+
+it("leaves the document as it is, whatever is put right or left out of it", () => {
+  const raw = {
+    interfaces: [{ ...nic(), description: 7, addIps: ["192.0.2.9/24", "none"] }],
+    routes: [{ dest: "10.0.0.9/8", via: "192.0.2.1", metric: "7", description: 7 }],
+    nats: [{ dest: "10.1.0.0/16", toDest: "10.2.0.0/16", source: "", uid: null }],
+    rules: [{ ...acl(), ports: 443, line: 0 }],
+  };
+  const before = structuredClone(raw);
+  const { config, rejected } = readNetwork(raw, { nodeType: "Node", isMember: false });
+  expect(raw).toStrictEqual(before);
+  expect(rejected.map(({ path }) => path)).toContain("network.routes.0.description");
+  expect(config.interfaces[0]?.addIps).toStrictEqual(["192.0.2.9/24"]);
+  expect(config.routing.routes).toStrictEqual([{ dest: "10.0.0.0/8", via: "192.0.2.1", metric: 7 }]);
+  expect(config.routing.nats).toStrictEqual([{ dest: "10.1.0.0/16", toDest: "10.2.0.0/16", masquerade: false }]);
+});

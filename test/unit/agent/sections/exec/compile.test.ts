@@ -163,7 +163,7 @@ describe("a definition", () => {
       LogConfig: { Type: "local", Config: { "max-file": "1", compress: "false" } },
     });
     expect(compiled(one, { product: "podman" }).body["HostConfig"]).toMatchObject({
-      LogConfig: { Type: "json-file", Config: { "max-file": "1" } },
+      LogConfig: { Type: "k8s-file", Config: { "max-size": "1m" } },
     });
   });
 

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { planExec, type ExecActual, type ExecDesired } from "../../../../../src/agent/sections/exec/plan.ts";
+import type { ExecActual, ExecDesired } from "../../../../../src/agent/sections/exec/actual.ts";
+import { planExec } from "../../../../../src/agent/sections/exec/plan.ts";
 import { readExec } from "../../../../../src/protocol/sections/read-exec.ts";
 import { placement } from "../../../../support/container-spec.ts";
 import { idOf, itemOf, modelStage } from "../../../../support/model-stage.ts";

@@ -51,7 +51,7 @@ function machine() {
     engineDirectories: [at("var/lib/engine")],
   };
   const check = (source: string, allowBinds: readonly string[] = []) =>
-    checkBinds([{ kind: "bind", source, dest: "/x" }], { ...STRICT, allowBinds }, paths, (path) =>
+    checkBinds([{ kind: "bind", source }], { ...STRICT, allowBinds }, paths, (path) =>
       hostDirectories().realpath(path),
     );
   return { root, at, check };

@@ -1,0 +1,111 @@
+import type { ContainerSpec } from "../../../protocol/sections/exec-config.ts";
+import { privilegesText } from "../../compute/privileges.ts";
+import type { WorkView } from "../../compute/seen.ts";
+import { HOLD_MS, type Goal } from "../../compute/standing.ts";
+import type { Blueprint, Wanted } from "../../compute/wanted.ts";
+import type { ExecActual, ExecDesired } from "./actual.ts";
+import { allotAddresses, isHostOf } from "./addresses.ts";
+import { compileContainer, restartPolicyOf, type Compiled, type Placement } from "./compile.ts";
+import { placeObstacle } from "./exposure.ts";
+
+/** What is wanted of each definition, in their order. Pure. */
+export function wantedOf({ config }: ExecDesired, actual: ExecActual): readonly Wanted[] {
+  const { seen, placement, addresses } = actual;
+  if (placement === undefined) return [];
+  const kept = new Map(
+    [...seen.works.values()].flatMap(({ id, row }) => (row?.address === undefined ? [] : [[id, row.address] as const])),
+  );
+  const allotted = allotAddresses(config.containers, kept, addresses);
+  const place = { reserved: addresses.reserved, isInside: (ip: string) => isHostOf(addresses.subnet, ip) };
+  return config.containers.map((spec) => {
+    const address = allotted.get(spec.id);
+    const obstacle = placeObstacle(spec, config.containers, place, actual.exposure?.vrfs);
+    return oneWanted(spec, { ...placement, ...(address === undefined ? {} : { address }) }, actual, obstacle);
+  });
+}
+
+function oneWanted(
+  spec: ContainerSpec,
+  placement: Omit<Placement, "nonce">,
+  actual: ExecActual,
+  obstacle: string | undefined,
+): Wanted {
+  const { version, check } = actual;
+  const view = actual.seen.works.get(spec.id);
+  const compiled = compileContainer(spec, { ...placement, nonce: "" });
+  // It is stopped first, whatever comes of its successor: that may never be had.
+  const outlawed = actual.outlawed?.get(spec.id);
+  if ("refused" in compiled) {
+    const hash = view?.wanted?.blueprint?.hash ?? view?.row?.byHand ?? view?.standing.found?.hash ?? "";
+    const goal = goalOf(spec, hash, placement, { obstacle: compiled.refused, heldUntil: undefined });
+    const isForbidden = outlawed !== undefined || (!compiled.isPassing && isRunningNow(spec, placement, view));
+    return { spec, goal: isForbidden ? { ...goal, enabled: false } : goal, blueprint: undefined, version };
+  }
+  const heldUntil = heldOf(spec, actual, view);
+  const forbidden = actual.forbidden?.get(spec.id);
+  const former = outlawed === undefined ? undefined : `what runs is stopped: ${outlawed}`;
+  const goal = goalOf(spec, compiled.hash, placement, { obstacle: forbidden ?? former ?? obstacle, heldUntil });
+  // What ran before by another definition, and may, stays until this one can be had.
+  const isEnding = outlawed !== undefined || (forbidden !== undefined && view?.standing.found?.hash === compiled.hash);
+  return {
+    spec,
+    goal: isEnding ? { ...goal, enabled: false } : goal,
+    blueprint: blueprintOf(spec, compiled, placement, check),
+    version,
+  };
+}
+
+/** Whether the very thing that is forbidden is what runs. */
+function isRunningNow(spec: ContainerSpec, placement: Omit<Placement, "nonce">, view: WorkView | undefined): boolean {
+  const policy = { ...placement.policy, allowPrivileged: true };
+  const compiled = compileContainer(spec, { ...placement, policy, nonce: "" });
+  return "hash" in compiled && compiled.hash === view?.standing.found?.hash;
+}
+
+function goalOf(
+  spec: ContainerSpec,
+  hash: string,
+  { volumes }: Pick<Placement, "volumes">,
+  rest: { readonly obstacle: string | undefined; readonly heldUntil: number | undefined },
+): Extract<Goal, { is: "kept" }> {
+  const hasEncrypted = spec.mounts.some(({ kind, source }) => {
+    const volume = kind === "volume" ? volumes(source) : undefined;
+    return volume !== undefined && "isEncrypted" in volume && volume.isEncrypted;
+  });
+  const { execType, enabled } = spec;
+  return { is: "kept", hash, execType, enabled, engineRestarts: restartPolicyOf(spec, hasEncrypted) !== "no", ...rest };
+}
+
+function blueprintOf(
+  spec: ContainerSpec,
+  compiled: Compiled,
+  placement: Omit<Placement, "nonce">,
+  check: ExecActual["check"],
+): Blueprint {
+  const { hash, limitsHash, image, update, memoryHighBytes, warnings } = compiled;
+  return {
+    hash,
+    limitsHash,
+    image: { ...image, repository: spec.image.repository },
+    update,
+    memoryHighBytes,
+    warnings,
+    privileges: privilegesText(spec),
+    address: spec.ip ?? placement.address,
+    bodyOf: (nonce) => {
+      const made = compileContainer(spec, { ...placement, nonce });
+      return "body" in made ? made.body : compiled.body;
+    },
+    check: () => check(spec),
+  };
+}
+
+/** A new service that is not whole may get the rest with the next document. */
+function heldOf(spec: ContainerSpec, { seen, version }: ExecActual, view: WorkView | undefined): number | undefined {
+  if (spec.execType !== "service" || spec.isExtended || view?.standing.found !== undefined) return undefined;
+  const row = view?.row;
+  if (row === undefined) return seen.now + HOLD_MS;
+  const until = row.firstSeen + HOLD_MS;
+  const isEarly = until > seen.now && row.firstSeen <= seen.now;
+  return row.firstVersion === version && isEarly ? until : undefined;
+}

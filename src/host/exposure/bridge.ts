@@ -1,0 +1,81 @@
+import { z } from "zod";
+import { HostError } from "../../errors.ts";
+import { refusal, type ToolRunner } from "../network/tool.ts";
+import type { Reader } from "../reader.ts";
+
+/** The link of the containers' network, as the engine makes it. */
+export interface Bridge {
+  readonly link: string;
+  /** Its own, which is the gateway of the containers, and the length of the prefix. */
+  readonly address: string;
+  readonly prefixLength: number;
+}
+
+const Links = z.array(
+  z.object({ ifname: z.string(), link_index: z.number().optional(), master: z.string().optional() }),
+);
+
+/**
+ * Makes the bridge again, and puts the ends of the containers of these processes back on it; nothing of theirs is stopped. Which ends
+ * are theirs is read below `/proc`, so that no network has to be entered.
+ * @throws {HostError} `ip-failed` (the link is there too), `bad-output`.
+ */
+export async function restoreBridge(
+  { tools, reader }: { readonly tools: ToolRunner; readonly reader: Pick<Reader, "read"> },
+  { link, address, prefixLength }: Bridge,
+  pids: readonly number[],
+  signal: AbortSignal,
+): Promise<void> {
+  const batch = async (lines: readonly string[]): Promise<void> => {
+    if (lines.length === 0) return;
+    const done = await tools.run("ip", ["-batch", "-"], signal, [...lines, ""].join("\n"));
+    if (done.exitCode !== 0) throw refusal("ip-failed", "ip", done);
+  };
+  const inner = new Set(pids.flatMap((pid) => linkIndexOf(reader, pid, address) ?? []));
+  await batch([`link add ${link} type bridge`]);
+  try {
+    await batch([
+      `link set ${link} addrgenmode none`,
+      `address add ${address}/${prefixLength} broadcast + dev ${link}`,
+      `link set ${link} up`,
+    ]);
+    const shown = await tools.run("ip", ["-json", "link", "show", "type", "veth"], signal);
+    if (shown.exitCode !== 0) throw refusal("ip-failed", "ip", shown);
+    // An end that has a place already is somebody's who gave it one.
+    const ends = linksOf(shown.stdout).filter(
+      ({ link_index, master }) => link_index !== undefined && inner.has(link_index) && master === undefined,
+    );
+    await batch(ends.flatMap(({ ifname }) => [`link set ${ifname} master ${link}`, `link set ${ifname} up`]));
+  } catch (error) {
+    // Half of it would count as all of it.
+    await batch([`link delete ${link}`]).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** The index of the link over which a process sends to this gateway: `net/route` and `net/igmp` of proc_pid_net(5). */
+function linkIndexOf(reader: Pick<Reader, "read">, pid: number, gateway: string): number | undefined {
+  const wanted = littleEndian(gateway);
+  const routes = (reader.read(`/proc/${pid}/net/route`) ?? "").split("\n").map((line) => line.split(/\s+/));
+  const [name] = routes.find(([, , via]) => via === wanted) ?? [];
+  if (name === undefined) return undefined;
+  for (const line of (reader.read(`/proc/${pid}/net/igmp`) ?? "").split("\n")) {
+    const [, index, device] = /^(\d+)\s+(\S+)\s*:/.exec(line) ?? [];
+    if (device === name) return Number(index);
+  }
+  return undefined;
+}
+
+/** As the kernel writes an address of a route on this machine. */
+function littleEndian(address: string): string {
+  const bytes = address.split(".").map((byte) => Number(byte).toString(16).padStart(2, "0"));
+  return bytes.toReversed().join("").toUpperCase();
+}
+
+function linksOf(text: string): z.infer<typeof Links> {
+  try {
+    return Links.parse(JSON.parse(text === "" ? "[]" : text));
+  } catch (cause) {
+    throw new HostError("bad-output", "ip link show says what cannot be read", { cause });
+  }
+}

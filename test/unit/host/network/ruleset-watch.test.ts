@@ -1,0 +1,44 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { expect, onTestFinished, test } from "vitest";
+import { waitFor } from "../../../support/wait-for.ts";
+
+const PROGRAM = join(import.meta.dirname, "../../../support/watch-ruleset.ts");
+
+/** A watch in a network namespace of its own, which needs no privilege. */
+async function watched() {
+  const args = ["-rn", process.execPath, "--disable-warning=ExperimentalWarning", PROGRAM];
+  const child = spawn("unshare", args, { stdio: ["pipe", "pipe", "inherit"] });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  const lines: string[] = [];
+  createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
+  await waitFor("it is ready", () => lines.includes("ready"));
+  let asked = 0;
+  const run = async (line: string): Promise<void> => {
+    child.stdin.write(`${line}\n`);
+    asked += 1;
+    await waitFor(line, () => lines.filter((one) => one.startsWith("done ")).length === asked);
+  };
+  return { child, run, told: () => lines.filter((line) => line === "change").length };
+}
+
+test("a change of the rules is told once it was asked for, one for however many", async () => {
+  const { child, run, told } = await watched();
+  await run("add table ip a");
+  await run("renew");
+  expect(told()).toBe(0);
+  await run("add chain ip a b { type filter hook forward priority 0; policy drop; }");
+  await waitFor("a new chain is told", () => told() === 1);
+  await run("add rule ip a b drop");
+  await run("list ruleset");
+  expect(told()).toBe(1);
+  await run("renew");
+  await run("list ruleset");
+  expect(told()).toBe(1);
+  await run("delete table ip a");
+  await waitFor("a table that goes is told", () => told() === 2);
+  child.stdin.end();
+  expect(await once(child, "exit")).toEqual([0, null]);
+});
