@@ -11,7 +11,7 @@ import { dataStoreMigration } from "./data-store/task-store.ts";
 import { OpenEvents } from "./telemetry/events.ts";
 import { RunRecord } from "./telemetry/run-record.ts";
 import { spoolMigration } from "./telemetry/spool.ts";
-import { journalMigration } from "./triggers/journal.ts";
+import { journalMigration, journalYieldMigration } from "./triggers/journal.ts";
 
 const Acknowledged = z.object({ version: Version, facts: ShadowMap });
 const Adjusted = z.record(z.string().max(128), z.string().max(128));
@@ -76,7 +76,14 @@ async function settleIn(files: Files, directories: readonly string[], pidPath: s
 
 async function openExclusively(files: Files, stateDir: string, pidPath: string): Promise<Database> {
   try {
-    const migrations = [spoolMigration, journalMigration, computeMigration, outputMigration, dataStoreMigration];
+    const migrations = [
+      spoolMigration,
+      journalMigration,
+      computeMigration,
+      outputMigration,
+      dataStoreMigration,
+      journalYieldMigration,
+    ];
     return openDatabase(`${stateDir}/state.db`, { migrations, exclusive: true });
   } catch (error) {
     if (!(error instanceof HostError && error.code === "state-locked")) throw error;
