@@ -11,7 +11,7 @@ import { dataStoreMigration } from "./data-store/task-store.ts";
 import { OpenEvents } from "./telemetry/events.ts";
 import { RunRecord } from "./telemetry/run-record.ts";
 import { spoolMigration } from "./telemetry/spool.ts";
-import { journalMigration } from "./triggers/journal.ts";
+import { journalMigration, journalYieldMigration } from "./triggers/journal.ts";
 
 const Acknowledged = z.object({ version: Version, facts: ShadowMap });
 const Adjusted = z.record(z.string().max(128), z.string().max(128));
@@ -83,6 +83,7 @@ async function openExclusively(files: Files, stateDir: string, pidPath: string):
       outputMigration,
       computeColumnsMigration,
       dataStoreMigration,
+      journalYieldMigration,
     ];
     return openDatabase(`${stateDir}/state.db`, { migrations, exclusive: true });
   } catch (error) {

@@ -35,7 +35,7 @@ export const Resume = z.object({
   etag: z.string().optional(),
   lastModified: z.string().optional(),
   total: z.number().optional(),
-  /** Of a multipart upload. */
+  /** Of a multipart upload; without it nothing of one is left on the server. */
   uploadId: z.string().optional(),
 });
 export type Resume = z.infer<typeof Resume>;
@@ -72,6 +72,8 @@ export const TransferJob = z.discriminatedUnion("kind", [
   z.object({ kind: z.literal("http-upload"), ...Common, uri: z.string(), multipart: z.boolean() }),
   z.object({ kind: z.literal("s3-download"), ...Common, bucket: z.string(), key: z.string(), access: S3Access }),
   z.object({ kind: z.literal("s3-upload"), ...Common, bucket: z.string(), key: z.string(), access: S3Access }),
+  /** Takes back the multipart upload that `resume` names: nothing of it is left on the server. */
+  z.object({ kind: z.literal("s3-abort"), ...Common, bucket: z.string(), key: z.string(), access: S3Access }),
 ]);
 export type TransferJob = z.infer<typeof TransferJob>;
 

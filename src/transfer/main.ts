@@ -64,5 +64,7 @@ async function carryOut(job: TransferJob, deps: TransferDeps, signal: AbortSigna
       return (await import("./s3-transfer.ts")).s3Download(job, deps, signal);
     case "s3-upload":
       return (await import("./s3-transfer.ts")).s3Upload(job, deps, signal);
+    case "s3-abort":
+      return (await import("./s3-transfer.ts")).s3Abort(job, deps, signal);
   }
 }

@@ -6,11 +6,12 @@ import { Meter } from "./meter.ts";
 import type { Pacer } from "./s3-body.ts";
 import { S3Target } from "./s3-client.ts";
 import { downloadObject } from "./s3-download.ts";
-import { uploadObject } from "./s3-upload.ts";
+import { abortUpload, uploadObject } from "./s3-upload.ts";
 import { Sink } from "./sink.ts";
 
 export type S3Download = Extract<TransferJob, { kind: "s3-download" }>;
 export type S3Upload = Extract<TransferJob, { kind: "s3-upload" }>;
+export type S3Abort = Extract<TransferJob, { kind: "s3-abort" }>;
 
 /**
  * Downloads an object into the store. A part file that fails is removed; one that is left because nobody asks for it any more is kept.
@@ -51,8 +52,6 @@ export async function s3Download(job: S3Download, deps: TransferDeps, signal: Ab
         ),
       );
       sink.close();
-      // What is synced from now on is told by the end.
-      found = undefined;
       signal.throwIfAborted();
       isWhole = true;
       await part.publish();
@@ -98,6 +97,17 @@ export async function s3Upload(job: S3Upload, deps: TransferDeps, signal: AbortS
   });
 }
 
+/**
+ * Takes back an upload that an earlier attempt began.
+ * @throws what {abortUpload} and {S3Target.open} throw; {InputError} `bad-job` when none is named
+ */
+export async function s3Abort(job: S3Abort, deps: TransferDeps, signal: AbortSignal): Promise<TransferEvent> {
+  const uploadId = job.resume?.uploadId;
+  if (uploadId === undefined) throw new InputError("bad-job", "the job's resume.uploadId: is missing");
+  await withTarget(job, deps, signal, (target) => abortUpload(target, uploadId));
+  return { is: "done", bytes: 0 };
+}
+
 type Job = S3Download | S3Upload;
 
 /** Carries out `work` within the limits of its time; what it moves is told. */
@@ -119,7 +129,7 @@ async function within(
 }
 
 async function withTarget<T>(
-  job: Job,
+  job: Job | S3Abort,
   { connector, clock, emit, random }: TransferDeps,
   signal: AbortSignal,
   work: (target: S3Target) => Promise<T>,

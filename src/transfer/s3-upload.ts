@@ -100,7 +100,15 @@ async function putInParts(options: S3UploadOptions): Promise<void> {
   } catch (error) {
     // Gone is not cancelled: a restarted agent goes on.
     if (error instanceof SessionError && error.code === "left") throw error;
-    throw await aborted(target, found.uploadId, toError(error));
+    const reason = toError(error);
+    try {
+      await abortUpload(target, found.uploadId);
+    } catch (refused) {
+      const text = `${reason.message}; the unfinished upload ${found.uploadId} is left: ${toError(refused).message}`;
+      throw new SessionError(reason instanceof AgentError ? reason.code : "s3-failed", text, { cause: error });
+    }
+    onResumable({ bytes: 0, total: source.bytes });
+    throw reason;
   }
 }
 
@@ -226,26 +234,20 @@ async function complete(
   );
 }
 
-/** Leaves nothing behind that is paid for. Gives the error to tell; when an upload is left all the same it says so. */
-async function aborted(target: S3Target, uploadId: string, error: Error): Promise<Error> {
+/** Leaves nothing behind that is paid for; an upload that is not there is none. @throws what {S3Target.attempt} throws */
+export async function abortUpload(target: S3Target, uploadId: string): Promise<void> {
   const signal = AbortSignal.timeout(ABORT_MS);
   const command = { ...target.object, UploadId: uploadId };
-  try {
-    await target.attempt(
-      async () => {
-        try {
-          await target.client.send(new target.sdk.AbortMultipartUploadCommand(command), { abortSignal: signal });
-        } catch (refused) {
-          if (refusalOf(refused)?.code !== "NoSuchUpload") throw refused;
-        }
-      },
-      { signal },
-    );
-    return error;
-  } catch (refused) {
-    const text = `${error.message}; the unfinished upload ${uploadId} is left: ${toError(refused).message}`;
-    return new SessionError(error instanceof AgentError ? error.code : "s3-failed", text, { cause: error });
-  }
+  await target.attempt(
+    async () => {
+      try {
+        await target.client.send(new target.sdk.AbortMultipartUploadCommand(command), { abortSignal: signal });
+      } catch (refused) {
+        if (refusalOf(refused)?.code !== "NoSuchUpload") throw refused;
+      }
+    },
+    { signal },
+  );
 }
 
 /** Parts of the same length but for the last, which only the file's length decides: those of an earlier attempt are the same. */

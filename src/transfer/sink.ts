@@ -47,6 +47,7 @@ export class Sink {
   /** Counts the beginnings: a sync that was begun before the last one says nothing. */
   #beginning = 0;
   #isChecking = false;
+  #isClosed = false;
   #stopTimer: () => void;
 
   constructor(options: SinkOptions) {
@@ -151,7 +152,7 @@ export class Sink {
   /** Ends what goes on in the background. The part stays as it is. */
   close(): void {
     this.#stopTimer();
-    this.#isChecking = true;
+    this.#isClosed = true;
   }
 
   #judgeSize(bytes: number): void {
@@ -167,7 +168,7 @@ export class Sink {
   }
 
   #check(isSync: boolean): void {
-    if (this.#isChecking) return;
+    if (this.#isChecking || this.#isClosed) return;
     this.#isChecking = true;
     this.#lookAt = this.bytes + LOOK_BYTES;
     const work = async (): Promise<void> => {
@@ -183,7 +184,8 @@ export class Sink {
     this.flush();
     const [bytes, beginning] = [this.bytes, this.#beginning];
     await datasync(this.#options.part.fd);
-    if (beginning !== this.#beginning) return;
+    // After the end nothing is told but that.
+    if (beginning !== this.#beginning || this.#isClosed) return;
     this.#synced = bytes;
     this.#options.onSynced(bytes);
   }

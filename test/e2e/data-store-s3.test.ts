@@ -278,6 +278,24 @@ test("a cancelled upload leaves nothing in the bucket, and one that is left goes
   cancelled.cancel();
   expect(await cancelled.ended).toMatchObject({ is: "failed", code: "cancelled" });
   expect(await uploads()).not.toContain("cancelled.img");
+  // Whoever asked knows by this that nothing is left.
+  const told = cancelled.events.filter((event) => event.is === "resumable").at(-1);
+  expect(told?.resume.uploadId).toBeUndefined();
+});
+
+test("what is left of a killed upload is taken back later, its file gone by then, and once more does no harm", async () => {
+  put(LARGE);
+  const held = await front();
+  held.fault = ({ path }) => (/partNumber=[23]/.test(path) ? "hold" : undefined);
+  const job = upload({ key: "taken-back.img", access: held.access });
+  const killed = startTransfer(job);
+  const { resume } = await killed.event("resumable", ({ resume }) => resume.bytes >= 16 * MIB);
+  await killed.kill();
+  rmSync(join(root, common.file));
+  expect(await uploads()).toContain("taken-back.img");
+  const abort = s3Job({ kind: "s3-abort", root, access: access(), ...common, key: "taken-back.img", resume });
+  for (let n = 0; n < 2; n += 1) expect(await startTransfer(abort).ended).toEqual({ is: "done", bytes: 0 });
+  expect(await uploads()).not.toContain("taken-back.img");
 });
 
 test("an upload that fails for good leaves nothing in the bucket", async () => {

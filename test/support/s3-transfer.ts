@@ -20,7 +20,7 @@ export const LIMITS: TransferLimits = {
 };
 
 export interface S3JobOptions {
-  readonly kind: "s3-download" | "s3-upload";
+  readonly kind: "s3-download" | "s3-upload" | "s3-abort";
   readonly root: string;
   readonly file: string;
   readonly bucket: string;

@@ -17,7 +17,7 @@ import type {
 import { REPLY_LIMITS } from "../../protocol/reply-parts.ts";
 import type { TransferJob } from "../../protocol/transfer.ts";
 import { storeRefusal } from "./failures.ts";
-import { jobFor, type JobSettings } from "./jobs.ts";
+import { abortJobFor, jobFor, type JobSettings } from "./jobs.ts";
 import { renderTask } from "./render.ts";
 import { KEEP_MS, type TaskStore } from "./task-store.ts";
 import { isDownload, isOver, newTask, pathOf, step, type Task, type TaskEvent, type TransferRequest } from "./tasks.ts";
@@ -66,6 +66,7 @@ export class DataStore {
       start,
       maxTransfers: settings.maxTransfers,
       jobOf: (task, request) => this.#jobOf(task, request),
+      abortJobOf: (task, request) => abortJobFor(task, request, { root: store.root, settings }),
       dropPart: (path, id) => store.dropPart(path, id),
       onOver: () => this.#pruneLater(),
     });

@@ -63,6 +63,17 @@ export function jobFor(
   }
 }
 
+/** What a child is told to take back the upload that a request has begun; undefined for one that begins none. Pure. */
+export function abortJobFor(
+  task: Pick<Task, "id" | "resume" | "path">,
+  request: TransferRequest,
+  place: Omit<JobPlace, "parts" | "quotaBytes">,
+): TransferJob | undefined {
+  if (request.action !== "S3_UPLOAD" || task.resume?.uploadId === undefined) return undefined;
+  const job = jobFor(task, request, { ...place, parts: task.path.split("/"), quotaBytes: undefined });
+  return job.kind === "s3-upload" ? { ...job, kind: "s3-abort" } : undefined;
+}
+
 /** Where the object is, and how its bucket is reached: its own entry comes before that of any, and without one it is the cloud's own. */
 function objectOf(uri: string, field: string, { buckets }: JobSettings) {
   const object = parseS3Uri(uri);

@@ -31,10 +31,16 @@ export function detailsOf(state: TaskState): string {
       return state.hash === undefined ? what : `${what} · ${state.hash}`;
     }
     case "Failed":
-      return state.reason;
+      return withLeft(state.reason, state.left);
     case "Cancelled":
-      return state.bytes === undefined ? "cancelled" : `cancelled after ${sizeText(state.bytes)}`;
+      return withLeft(state.bytes === undefined ? "cancelled" : `cancelled after ${sizeText(state.bytes)}`, state.left);
   }
+}
+
+/** What the transfer has said of it itself is not said again. */
+function withLeft(text: string, uploadId: string | undefined): string {
+  const left = `the unfinished upload ${uploadId ?? ""} is left`;
+  return uploadId === undefined || text.includes(left) ? text : `${text}; ${left}`;
 }
 
 type Running = Extract<TaskState, { readonly status: "Running" }>;

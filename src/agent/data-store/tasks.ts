@@ -10,6 +10,9 @@ export type Work = TransferRequest | Extract<DataStoreRequest, { readonly action
 
 const Moved = { bytes: z.number().optional(), total: z.number().optional() } as const;
 
+/** Id of a multipart upload that is still on the server, as far as is known. */
+const Left = { left: z.string().optional() } as const;
+
 /** Where a task stands. Of a transfer bytes are counted, of a deletion entries. Times in Unix milliseconds. */
 export const TaskState = z.discriminatedUnion("status", [
   /** `waitMs`: how long it waits after the end of a child that said nothing. */
@@ -30,8 +33,8 @@ export const TaskState = z.discriminatedUnion("status", [
     entries: z.number().optional(),
     hash: z.string().optional(),
   }),
-  z.object({ status: z.literal("Failed"), endedAt: z.number(), ...Moved, reason: z.string() }),
-  z.object({ status: z.literal("Cancelled"), endedAt: z.number(), ...Moved }),
+  z.object({ status: z.literal("Failed"), endedAt: z.number(), ...Moved, ...Left, reason: z.string() }),
+  z.object({ status: z.literal("Cancelled"), endedAt: z.number(), ...Moved, ...Left }),
 ]);
 export type TaskState = z.infer<typeof TaskState>;
 
@@ -136,12 +139,20 @@ export function isOver({ state }: Pick<Task, "state">): boolean {
   return state.status !== "Pending" && state.status !== "Running";
 }
 
+/** The task that is over, once nothing of its upload is left. Pure. */
+export function tidied(task: Task): Task {
+  const { state } = task;
+  if (state.status !== "Failed" && state.status !== "Cancelled") return task;
+  const { left: _, ...rest } = state;
+  return { ...task, state: rest };
+}
+
 /** The task after something happened to it; what comes after its end changes nothing. Pure. */
 export function step(task: Task, event: TaskEvent, now: number): Task {
   const { state } = task;
   if (state.status !== "Pending" && state.status !== "Running") return task;
   const { bytes, total } = state.status === "Running" ? state : {};
-  const moved = { bytes, total };
+  const moved = { bytes, total, left: task.resume?.uploadId };
   const running = state.status === "Running" ? state : { status: "Running" as const, deaths: state.deaths };
   const over = (ended: TaskState): Task => ({ ...task, state: ended, work: undefined, resume: undefined });
   switch (event.is) {

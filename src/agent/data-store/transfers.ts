@@ -5,7 +5,16 @@ import type { StartTransfer, TransferProcess } from "../../host/transfer-process
 import type { TransferEvent, TransferJob } from "../../protocol/transfer.ts";
 import { dueOf, refusalOf, withoutSlot, withSlot, withStanding, type Schedule } from "./schedule.ts";
 import type { TaskStore } from "./task-store.ts";
-import { isDownload, isOver, step, targetOf, type Task, type TaskEvent, type TransferRequest } from "./tasks.ts";
+import {
+  isDownload,
+  isOver,
+  step,
+  targetOf,
+  tidied,
+  type Task,
+  type TaskEvent,
+  type TransferRequest,
+} from "./tasks.ts";
 
 export interface TransfersOptions {
   readonly clock: Clock;
@@ -16,6 +25,8 @@ export interface TransfersOptions {
   readonly maxTransfers: number;
   /** What a child is told, judged anew at its start; rejects with why the transfer cannot be. */
   readonly jobOf: (task: Task, request: TransferRequest) => Promise<TransferJob>;
+  /** What a child is told to take back what a transfer began on a server; undefined when there is nothing. */
+  readonly abortJobOf: (task: Task, request: TransferRequest) => TransferJob | undefined;
   /** Removes what a download has left that nobody goes on with. */
   readonly dropPart: (path: string, id: string) => Promise<void>;
   /** A task is over. */
@@ -26,6 +37,8 @@ export interface TransfersOptions {
 export const MAX_WAITING = 32;
 /** How often what a transfer could go on from is written at most. */
 const SAVE_MS = 2000;
+/** How long taking back an upload may take. */
+const TIDY_MS = 20_000;
 
 interface Active {
   /** Undefined until what it is told is known. */
@@ -42,6 +55,10 @@ export class Transfers {
   readonly #options: TransfersOptions;
   readonly #active = new Map<string, Active>();
   readonly #timers = new Map<string, () => void>();
+  /** Those that ended with something left on a server, as they were before. */
+  readonly #untidy = new Map<string, Task>();
+  /** What takes that back, until it is done. */
+  readonly #tidying = new Map<string, { readonly child: TransferProcess; readonly done: Promise<void> }>();
   #schedule: Schedule = [];
   #isClosed = false;
 
@@ -79,18 +96,19 @@ export class Transfers {
     this.#look();
   }
 
-  /** Takes a task back; resolves when its process is gone. */
+  /** Takes a task back; resolves when its process is gone, and what it began on a server taken back or given up. */
   async cancel(id: string): Promise<void> {
     const active = this.#active.get(id);
     if (active === undefined) {
       this.#timers.get(id)?.();
       this.#timers.delete(id);
       this.#end(id);
-      return;
+    } else {
+      active.isCancelled = true;
+      active.child?.cancel();
+      await active.gone;
     }
-    active.isCancelled = true;
-    active.child?.cancel();
-    await active.gone;
+    await this.#tidying.get(id)?.done;
   }
 
   /** Ends every process so that the next agent can go on. */
@@ -98,7 +116,9 @@ export class Transfers {
     this.#isClosed = true;
     for (const takeBack of this.#timers.values()) takeBack();
     for (const { child } of this.#active.values()) child?.leave();
+    for (const { child } of this.#tidying.values()) child.leave();
     await Promise.all([...this.#active.values()].map(({ gone }) => gone));
+    await Promise.all([...this.#tidying.values()].map(({ done }) => done));
   }
 
   #look(): void {
@@ -179,8 +199,38 @@ export class Transfers {
         log.warn({ task: id, err: toError(error) }, "what a transfer left was not removed");
       });
     }
+    const before = this.#untidy.get(id);
+    this.#untidy.delete(id);
+    if (before !== undefined) this.#tidy(before);
     onOver();
     this.#look();
+  }
+
+  /** Takes back the upload that nobody goes on with; until that is done the task tells that it is left. */
+  #tidy(task: Task): void {
+    const { start, abortJobOf, log, clock, tasks } = this.#options;
+    const { id, work } = task;
+    if (work === undefined || work.action === "DELETE") return;
+    let isDone = false;
+    try {
+      const job = abortJobOf(task, work);
+      if (job === undefined) return;
+      const child = start(job, (event) => {
+        isDone ||= event.is === "done";
+        if (event.is === "failed") log.warn({ task: id, reason: event.message }, "an upload was not taken back");
+      });
+      if (this.#isClosed) child.leave();
+      const stopClock = clock.after(TIDY_MS, () => child.leave());
+      const done = child.ended.then(() => {
+        stopClock();
+        this.#tidying.delete(id);
+        const now = tasks.find(id);
+        if (isDone && now !== undefined) tasks.put(tidied(now));
+      });
+      this.#tidying.set(id, { child, done });
+    } catch (error) {
+      log.warn({ task: id, err: toError(error) }, "an upload was not taken back");
+    }
   }
 
   #apply(id: string, event: TaskEvent, isLasting = true): Task | undefined {
@@ -189,6 +239,7 @@ export class Transfers {
     if (task === undefined) return undefined;
     const next = step(task, event, clock.now());
     if (next !== task) tasks.put(next, isLasting);
+    if (!isOver(task) && "left" in next.state && next.state.left !== undefined) this.#untidy.set(id, task);
     return next;
   }
 }

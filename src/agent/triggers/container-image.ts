@@ -23,6 +23,7 @@ export function containerImage({
     deadlineMs: 60_000,
     needsDataPlane: false,
     readOnly: false,
+    isReadOnly: ({ action }) => action === "list",
     agents: false,
     async handle(request, { signal, user }) {
       const there = compute();

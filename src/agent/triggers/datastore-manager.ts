@@ -1,8 +1,11 @@
 import { DataStoreRequest } from "../../protocol/data-store.ts";
-import type { OneShotTrigger } from "./trigger.ts";
+import { LOCAL_USER, type OneShotTrigger } from "./trigger.ts";
 
 /** Answers one request of a data store. */
 export type AnswerDataStore = (request: DataStoreRequest, signal: AbortSignal) => Promise<unknown>;
+
+/** What changes nothing; screens ask for it again and again. */
+const READING: ReadonlySet<DataStoreRequest["action"]> = new Set(["LIST", "TASKS", "IMAGE_INFO"]);
 
 /** Files and transfers of the node's data store: every operation of the HTTP API, by the name of its action. */
 export function datastoreManager(
@@ -16,11 +19,14 @@ export function datastoreManager(
     deadlineMs: 600_000,
     needsDataPlane: false,
     readOnly: false,
+    isReadOnly: ({ action }) => READING.has(action),
     agents: false,
     atOnce: 4,
     async handle(request, { signal, user }) {
       const answered = await answer(request, signal);
-      if (request.action === "DELETE") audit(`${user} deleted ${request.filename} from the data store`);
+      // The control plane keeps its own record of what it asks for.
+      if (request.action === "DELETE" && user === LOCAL_USER)
+        audit(`${user} deleted ${request.filename} from the data store`);
       return answered;
     },
   };

@@ -9,7 +9,14 @@ import { Job } from "./job.ts";
 import type { Journal } from "./journal.ts";
 import { Outbox } from "./outbox.ts";
 import { digestOf, parseRequest } from "./request.ts";
-import type { AfterReply, Trigger, TriggerCall, TriggerChannel, TriggerReply } from "./trigger.ts";
+import {
+  LOCAL_USER,
+  type AfterReply,
+  type Trigger,
+  type TriggerCall,
+  type TriggerChannel,
+  type TriggerReply,
+} from "./trigger.ts";
 
 export interface DispatcherOptions {
   readonly triggers: readonly Trigger[];
@@ -93,7 +100,7 @@ export class Dispatcher {
   runLocal(call: LocalCall, channel: TriggerChannel): { readonly id: string; readonly reply: Promise<TriggerReply> } {
     const id = randomUUID();
     const reply = this.#answer({
-      call: { deadlineMs: LOCAL_DEADLINE_MS, ...call, isWatched: !call.wait, id, user: "local" },
+      call: { deadlineMs: LOCAL_DEADLINE_MS, ...call, isWatched: !call.wait, id, user: LOCAL_USER },
       channel,
       signed: undefined,
     });
@@ -149,7 +156,8 @@ export class Dispatcher {
     if (this.#isClosed) throw new InputError("busy", "the node is stopping");
     const refused = refusal(trigger, this.#options.node(), [...this.#active.values()]);
     if (refused !== undefined) throw refused;
-    const isJournalled = this.#begin(trigger, request, digest);
+    const isReadOnly = trigger.isReadOnly?.(body) ?? trigger.readOnly;
+    const isJournalled = this.#begin(request, digest, isReadOnly);
     const { clock, log } = this.#options;
     const onFault = (err: Error): void => log.warn({ id: call.id, event: call.event, err }, "trigger handler failed");
     const job = new Job({ trigger, request: body, call, channel, clock, onFault });
@@ -183,7 +191,7 @@ export class Dispatcher {
     return this.#try(() => this.#options.journal.find(id));
   }
 
-  #begin(trigger: Trigger, { call, signed }: Request, digest: string): boolean {
+  #begin({ call, signed }: Request, digest: string, isReadOnly: boolean): boolean {
     const begun = this.#options.journal.begin({
       id: call.id,
       event: call.event,
@@ -191,10 +199,11 @@ export class Dispatcher {
       deadlineMs: call.deadlineMs,
       now: signed?.now ?? this.#options.clock.now(),
       expiresMs: signed?.expiresMs,
+      isReadOnly,
     });
     if (begun === "started") return true;
     if (begun === "full") throw new InputError("busy", "the journal of triggers is full");
-    if (trigger.readOnly) return false;
+    if (isReadOnly) return false;
     throw new HostError("storage-unavailable", `${call.event} changes things, and the journal cannot be written`);
   }
 

@@ -43,6 +43,7 @@ export function flows(
     deadlineMs: 30_000,
     needsDataPlane: true,
     readOnly: false,
+    isReadOnly: ({ action }) => action === "read",
     agents: true,
     async handle(request, { signal, user }) {
       const filter = filterOf(request, containers);

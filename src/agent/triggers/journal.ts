@@ -23,6 +23,12 @@ CREATE INDEX trigger_journal_keep ON trigger_journal (keep_until_ms) WHERE state
 CREATE INDEX trigger_journal_send ON trigger_journal (seq) WHERE to_send = 1;
 `;
 
+/** Says of each row whether it gives way when the journal is full. */
+export const journalYieldMigration = `
+ALTER TABLE trigger_journal ADD COLUMN is_read_only INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX trigger_journal_yield ON trigger_journal (seq) WHERE is_read_only = 1 AND state = 'done' AND to_send = 0;
+`;
+
 /** What is committed before a trigger does anything. */
 export interface JournalEntry {
   readonly id: string;
@@ -34,6 +40,8 @@ export interface JournalEntry {
   readonly now: number;
   /** When the signed request expires, in milliseconds; undefined for a local call, which nobody can repeat. */
   readonly expiresMs: number | undefined;
+  /** Whether it changes nothing: its row gives way to others once it is done, since a replay of it does no harm. */
+  readonly isReadOnly: boolean;
 }
 
 /** What the journal knows of an id; a reply that is absent was cut off. */
@@ -186,11 +194,10 @@ export class Journal {
     } else {
       this.#run("DELETE FROM trigger_journal WHERE state='done' AND is_local=1");
     }
-    const rows = Number(this.#get("SELECT count(*) AS n FROM trigger_journal")?.["n"]);
-    if (rows >= (this.#options.maxRows ?? MAX_JOURNAL_ROWS)) return "full";
+    if (!this.#makeRoom()) return "full";
     this.#run(
-      `INSERT INTO trigger_journal (id, event, digest, deadline_ms, state, boot_id, keep_until_ms, is_local)
-       VALUES (?, ?, ?, ?, 'running', ?, ?, ?)`,
+      `INSERT INTO trigger_journal (id, event, digest, deadline_ms, state, boot_id, keep_until_ms, is_local, is_read_only)
+       VALUES (?, ?, ?, ?, 'running', ?, ?, ?, ?)`,
       entry.id,
       entry.event,
       entry.digest,
@@ -198,8 +205,17 @@ export class Journal {
       this.#options.bootId,
       entry.expiresMs === undefined ? 0 : Math.ceil(Math.max(entry.expiresMs, entry.now + KEEP_MS)),
       Number(isLocal),
+      Number(entry.isReadOnly),
     );
     return "started";
+  }
+
+  /** Has room for one more row, the oldest that changed nothing forgotten for it: whoever polls must not keep others out. */
+  #makeRoom(): boolean {
+    const rows = Number(this.#get("SELECT count(*) AS n FROM trigger_journal")?.["n"]);
+    if (rows < (this.#options.maxRows ?? MAX_JOURNAL_ROWS)) return true;
+    const oldest = `SELECT seq FROM trigger_journal WHERE is_read_only=1 AND state='done' AND to_send=0 ORDER BY seq LIMIT 1`;
+    return this.#run(`DELETE FROM trigger_journal WHERE seq=(${oldest})`).changes > 0;
   }
 
   #prepare(text: string): StatementSync {

@@ -8,6 +8,9 @@ export type Chunk =
   | { readonly kind: "json"; readonly data: Readonly<Record<string, unknown>> }
   | { readonly kind: "percent"; readonly data: number };
 
+/** Who asks on the machine itself. */
+export const LOCAL_USER = "local";
+
 /** What a handler is told and may use besides its request. */
 export interface TriggerContext {
   readonly id: string;
@@ -31,6 +34,8 @@ interface Contract<Request> {
   readonly needsDataPlane: boolean;
   /** Whether it changes nothing, so that it may run when the journal cannot be written. */
   readonly readOnly: boolean;
+  /** The same of one request, where that depends on what is asked for; `readOnly` is then false. */
+  isReadOnly?(request: Request): boolean;
   /** Whether an agent answers it, or only an appliance. */
   readonly agents: boolean;
   /** What only one trigger at a time may hold. */

@@ -67,7 +67,7 @@ describe("results that could not be given in the reply", () => {
     const { journal } = memoryJournal();
     const ids: readonly string[] = Array.from({ length: count }, () => randomUUID());
     for (const id of ids) {
-      journal.begin({ id, event: "e", digest: "d", deadlineMs: 1, now: NOW, expiresMs: NOW });
+      journal.begin({ id, event: "e", digest: "d", deadlineMs: 1, now: NOW, expiresMs: NOW, isReadOnly: false });
       journal.finish(id, { body: 1 }, true);
     }
     const parts = rig([], { journal, clock, isOffline: true });
@@ -151,7 +151,7 @@ describe("results that could not be given in the reply", () => {
     const { journal } = memoryJournal();
     const ids = Array.from({ length: 120 }, () => randomUUID());
     for (const id of ids) {
-      journal.begin({ id, event: "e", digest: "d", deadlineMs: 1, now: NOW, expiresMs: NOW });
+      journal.begin({ id, event: "e", digest: "d", deadlineMs: 1, now: NOW, expiresMs: NOW, isReadOnly: false });
       journal.finish(id, { body: 1 }, true);
     }
     const { channel } = rig([], { journal });

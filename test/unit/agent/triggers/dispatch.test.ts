@@ -58,9 +58,9 @@ describe("answers", () => {
       message: "x is not installed",
       details: { tool: "x" },
     });
-    expect(await run(new HostError("disk-full", "no space"))).toMatchObject({
+    expect(await run(new HostError("read-only", "no writes"))).toMatchObject({
       code: "internal",
-      details: { code: "disk-full" },
+      details: { code: "read-only" },
     });
     expect(await run(new Error("secret path"))).toEqual({ code: "internal", message: "internal error" });
     expect(await run("text")).toMatchObject({ code: "internal" });

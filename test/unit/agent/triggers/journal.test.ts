@@ -5,7 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { Journal, journalMigration, type JournalEntry } from "../../../../src/agent/triggers/journal.ts";
+import {
+  Journal,
+  journalMigration,
+  journalYieldMigration,
+  type JournalEntry,
+} from "../../../../src/agent/triggers/journal.ts";
 import { openDatabase } from "../../../../src/host/database.ts";
 import { BOOT_ID, DAY, memoryJournal, NOW } from "./rig.ts";
 
@@ -18,7 +23,16 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 function entry(fields: Partial<JournalEntry> = {}): JournalEntry {
   const expiresMs = NOW + 300_000;
-  return { id: randomUUID(), event: "tg-ping", digest: "d", deadlineMs: 1000, now: NOW, expiresMs, ...fields };
+  return {
+    id: randomUUID(),
+    event: "tg-ping",
+    digest: "d",
+    deadlineMs: 1000,
+    now: NOW,
+    expiresMs,
+    isReadOnly: false,
+    ...fields,
+  };
 }
 
 describe("one trigger", () => {
@@ -82,8 +96,8 @@ describe("after a crash", () => {
     const at = (file: string): string => JSON.stringify(new URL(`../../../../src/${file}`, import.meta.url).href);
     const program = `
       const { openDatabase } = await import(${at("host/database.ts")});
-      const { Journal, journalMigration } = await import(${at("agent/triggers/journal.ts")});
-      const { sql } = openDatabase(${JSON.stringify(path)}, { migrations: [journalMigration], exclusive: true });
+      const { Journal, journalMigration, journalYieldMigration } = await import(${at("agent/triggers/journal.ts")});
+      const { sql } = openDatabase(${JSON.stringify(path)}, { migrations: [journalMigration, journalYieldMigration], exclusive: true });
       const journal = new Journal(sql, { bootId: ${JSON.stringify(BOOT_ID)}, isPersistent: true });
       for (const entry of ${JSON.stringify([done, cut, local])}) journal.begin(entry);
       journal.finish(${JSON.stringify(done.id)}, { body: 1 }, false);
@@ -91,7 +105,10 @@ describe("after a crash", () => {
     const child = spawnSync(process.execPath, ["--input-type=module", "-e", program], { encoding: "utf8" });
     expect([child.signal, child.stderr]).toEqual(["SIGKILL", ""]);
 
-    const { sql, isPersistent } = openDatabase(path, { migrations: [journalMigration], exclusive: true });
+    const { sql, isPersistent } = openDatabase(path, {
+      migrations: [journalMigration, journalYieldMigration],
+      exclusive: true,
+    });
     const journal = new Journal(sql, { bootId: BOOT_ID, isPersistent });
     expect(journal.reopen()).toBe(2);
     expect(journal.reopen()).toBe(0);
@@ -134,6 +151,28 @@ describe("what ends the program on purpose", () => {
 });
 
 describe("bounds", () => {
+  test("of what changed nothing the oldest whose end is known gives way, and nothing else does", () => {
+    const { journal } = memoryJournal({ maxRows: 4 });
+    const isReadOnly = true;
+    const [change, unsent, first, second] = [
+      entry(),
+      entry({ isReadOnly }),
+      entry({ isReadOnly }),
+      entry({ isReadOnly }),
+    ];
+    for (const it of [change, unsent, first, second]) journal.begin(it);
+    for (const it of [change, first]) journal.finish(it.id, { body: 1 }, false);
+    journal.finish(unsent.id, { body: 1 }, true);
+    expect(journal.begin(entry())).toBe("started");
+    expect(journal.find(first.id)).toBeUndefined();
+    expect(journal.begin(entry({ isReadOnly }))).toBe("full");
+    journal.finish(second.id, { body: 1 }, false);
+    expect(journal.begin(entry())).toBe("started");
+    expect(journal.find(second.id)).toBeUndefined();
+    expect(journal.begin(entry())).toBe("full");
+    for (const { id } of [change, unsent]) expect(journal.find(id)).toBeDefined();
+  });
+
   test("a full journal takes nothing and evicts nothing", () => {
     const { journal } = memoryJournal({ maxRows: 2 });
     const rows = [entry(), entry()];
@@ -183,7 +222,7 @@ describe("a journal that cannot be written", () => {
   test("is unavailable on a read-only disk and in memory, and still knows what it knew", () => {
     const path = join(folder, "state.db");
     const it = entry();
-    const { sql } = openDatabase(path, { migrations: [journalMigration], exclusive: false });
+    const { sql } = openDatabase(path, { migrations: [journalMigration, journalYieldMigration], exclusive: false });
     new Journal(sql, { bootId: BOOT_ID, isPersistent: true }).begin(it);
     sql.close();
     const readOnly = new DatabaseSync(path, { readOnly: true });

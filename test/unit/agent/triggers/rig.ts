@@ -3,7 +3,12 @@ import { DatabaseSync } from "node:sqlite";
 import { pino, type Logger } from "pino";
 import type { NodeFacts } from "../../../../src/agent/triggers/admit.ts";
 import { Dispatcher } from "../../../../src/agent/triggers/dispatch.ts";
-import { Journal, journalMigration, type JournalOptions } from "../../../../src/agent/triggers/journal.ts";
+import {
+  Journal,
+  journalMigration,
+  journalYieldMigration,
+  type JournalOptions,
+} from "../../../../src/agent/triggers/journal.ts";
 import type {
   Chunk,
   OneShotTrigger,
@@ -114,7 +119,7 @@ export function memoryJournal(options: Partial<JournalOptions> = {}): {
   readonly journal: Journal;
 } {
   const sql = new DatabaseSync(":memory:");
-  sql.exec(journalMigration);
+  sql.exec(journalMigration + journalYieldMigration);
   return { sql, journal: new Journal(sql, { bootId: BOOT_ID, isPersistent: true, ...options }) };
 }
 

@@ -1,0 +1,64 @@
+import { expect, test } from "vitest";
+import { datastoreManager } from "../../../../src/agent/triggers/datastore-manager.ts";
+import { memoryJournal, rig } from "./rig.ts";
+
+function stage(options: Parameters<typeof rig>[1] = {}) {
+  const audits: string[] = [];
+  const asked: string[] = [];
+  const answer = ({ action }: { readonly action: string }): Promise<unknown> => {
+    asked.push(action);
+    return Promise.resolve({});
+  };
+  const made = rig([datastoreManager(answer, (what) => audits.push(what))], options);
+  const ask = (body: unknown) => made.run("datastore-manager", { body });
+  return { ...made, audits, asked, ask };
+}
+
+const id = "6b1f0c1e-8b1c-4f0a-9c39-5b1de24d4b11";
+const READING = [
+  {},
+  { action: "LIST", filename: "a" },
+  { action: "TASKS" },
+  { action: "IMAGE_INFO", filename: "a" },
+] as const;
+const CHANGING = [
+  { action: "MKDIR", filename: "a" },
+  { action: "DELETE", filename: "a" },
+  { action: "CANCEL", id },
+  { action: "CLEAR", id },
+  { action: "HTTP_DOWNLOAD", uri: "http://h.example/a", filename: "a" },
+  { action: "S3_UPLOAD", filePath: "a", bucketDest: "s3://bucket/a" },
+] as const;
+
+test("a screen that looks at the tasks all the time keeps nobody from changing something", async () => {
+  const { ask } = stage({ journal: memoryJournal({ maxRows: 3 }).journal });
+  for (let n = 0; n < 10; n += 1) {
+    for (const body of READING) expect(await ask(body)).toEqual({ body: {} });
+  }
+  for (const body of CHANGING.slice(0, 3)) expect(await ask(body)).toEqual({ body: {} });
+  expect(await ask(CHANGING[3])).toMatchObject({ error: { code: "busy" } });
+});
+
+test("without a journal there is only something to look at", async () => {
+  const { ask } = stage({ journal: memoryJournal({ isPersistent: false }).journal });
+  for (const body of READING) expect(await ask(body)).toEqual({ body: {} });
+  for (const body of CHANGING) expect(await ask(body)).toMatchObject({ error: { code: "storage-unavailable" } });
+});
+
+test("an agent has no data store, and says so of every action", async () => {
+  const { ask, asked } = stage({ node: { type: "Agent", state: "ACTIVE" } });
+  for (const body of [...READING, ...CHANGING]) {
+    expect(await ask(body)).toEqual({
+      error: { code: "not-supported", message: "datastore-manager is for appliances; this node is an agent" },
+    });
+  }
+  expect(asked).toEqual([]);
+});
+
+test("what is deleted on the node itself is in the audit trail, and what is asked for by the control plane is in its own", async () => {
+  const { ask, audits, dispatcher, channel } = stage();
+  await ask({ action: "DELETE", filename: "theirs" });
+  const body = { action: "DELETE", filename: "mine" };
+  await dispatcher.runLocal({ event: "datastore-manager", body, wait: true }, channel).reply;
+  expect(audits).toEqual(["local deleted mine from the data store"]);
+});
