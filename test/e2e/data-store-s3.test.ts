@@ -279,7 +279,7 @@ test("a cancelled upload leaves nothing in the bucket, and one that is left goes
   expect(await cancelled.ended).toMatchObject({ is: "failed", code: "cancelled" });
   expect(await uploads()).not.toContain("cancelled.img");
   // Whoever asked knows by this that nothing is left.
-  const told = cancelled.events.filter((event) => event.is === "resumable").at(-1);
+  const told = cancelled.events.findLast((event) => event.is === "resumable");
   expect(told?.resume.uploadId).toBeUndefined();
 });
 
