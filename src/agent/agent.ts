@@ -172,6 +172,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     state,
     isInUse: (parts) => computing.volumeAt(parts),
     onRefused: (error) => storage.refused(error),
+    isThere: () => standing().type === "Node",
   });
   const registration = (): Registration | undefined => node?.registration;
   const standing = (): NodeFacts => ({

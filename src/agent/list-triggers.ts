@@ -31,7 +31,7 @@ import { tgArping } from "./triggers/tg-arping.ts";
 import { tgMtr } from "./triggers/tg-mtr.ts";
 import { tgNc } from "./triggers/tg-nc.ts";
 import { tgPing } from "./triggers/tg-ping.ts";
-import { tgTcpdump } from "./triggers/tg-tcpdump.ts";
+import { tgTcpdump, type BeginFile } from "./triggers/tg-tcpdump.ts";
 import { tgTraceroute } from "./triggers/tg-traceroute.ts";
 import { why } from "./triggers/why.ts";
 import type { Trigger } from "./triggers/trigger.ts";
@@ -55,7 +55,7 @@ export interface TriggerDeps {
   };
   readonly tunnels: Tunnels;
   readonly containers: Pick<ContainersView, "compute" | "registryHost" | "audit">;
-  readonly dataStore: { readonly handle: AnswerDataStore };
+  readonly dataStore: { readonly handle: AnswerDataStore; readonly create: BeginFile };
   readonly log: Logger;
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }
@@ -86,7 +86,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     tgMtr(exec, files),
     tgNc(exec),
     tgArping(exec, files),
-    tgTcpdump(exec, files, clock),
+    tgTcpdump({ exec, files, clock, begin: (path, signal) => dataStore.create(path, signal) }),
     flows(networkView.conntrack, log, () => compute()?.containers() ?? []),
     natHits(() => networkView.nats(), networkView.natWatch),
     gatewayRoutes(tunnels, clock, log),

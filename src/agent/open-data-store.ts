@@ -5,6 +5,7 @@ import type { Clock } from "../host/clock.ts";
 import type { ProxySettings } from "../lib/proxy.ts";
 import type { DataStoreRequest } from "../protocol/data-store.ts";
 import type { DataStore } from "./data-store/data-store.ts";
+import type { TextFile } from "./data-store/text-file.ts";
 import { hasOpenTasks } from "./data-store/task-store.ts";
 import type { DataStoreSettings } from "./settings.ts";
 import type { AgentState } from "./state.ts";
@@ -21,11 +22,15 @@ export interface OpenDataStoreOptions {
   /** Why what is at these names may not be removed or replaced. */
   readonly isInUse: (parts: readonly string[]) => string | undefined;
   readonly onRefused: (error: unknown) => void;
+  /** Whether this kind of node has one. */
+  readonly isThere: () => boolean;
 }
 
 /** The data store of this node, whether or not it was used yet. */
 export interface OpenedDataStore {
   handle(request: DataStoreRequest, signal: AbortSignal): Promise<unknown>;
+  /** Begins a file for text, as `DataStore.create`. @throws {InputError} `not-supported` where there is no data store */
+  create(path: string, signal: AbortSignal): Promise<TextFile>;
   /** Goes on with what the last agent left; where there is nothing, nothing is loaded. */
   resume(): void;
   close(): Promise<void>;
@@ -77,10 +82,16 @@ export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
     return opened;
   };
 
+  const running = (): Promise<DataStore> => {
+    if (ending.signal.aborted) throw new InputError("busy", "the node is stopping");
+    return open();
+  };
+
   return {
-    async handle(request, signal) {
-      if (ending.signal.aborted) throw new InputError("busy", "the node is stopping");
-      return (await open()).handle(request, signal);
+    handle: async (request, signal) => (await running()).handle(request, signal),
+    async create(path, signal) {
+      if (!options.isThere()) throw new InputError("not-supported", "an agent has no data store to write a file into");
+      return (await running()).create(path, signal);
     },
     resume() {
       if (!hasOpenTasks(sql)) return;

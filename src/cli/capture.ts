@@ -46,7 +46,15 @@ function request(call: Call): Readonly<Record<string, unknown>> {
     throw new InputError("usage", `'${iface}' cannot be the name of an interface`);
   if (filter.length > 512) throw new InputError("usage", "a filter has at most 512 characters");
   const count = wholeOption(call, "count", 1, 10_000);
-  return { iface, filter, maxBytes: 50_000_000, ...(count === undefined ? {} : { packetCount: count }) };
+  const { to } = call.values;
+  if (to === "") throw new InputError("usage", "--to needs a path in the data store");
+  return {
+    iface,
+    filter,
+    maxBytes: 50_000_000,
+    ...(count === undefined ? {} : { packetCount: count }),
+    ...(to === undefined ? {} : { file: to }),
+  };
 }
 
 function show({ terminal, settings }: Call, isPacket: boolean, text: string): void {

@@ -51,11 +51,12 @@ function named(tasks: readonly DataStoreTask[], id: string): DataStoreTask {
 
 function show({ settings, terminal, clock }: Call, report: DataStoreTasks): string {
   if (settings.isJson) return `${safeJson(report)}\n`;
-  return tasksText(plainValue(report), clock.now(), (style, text) => terminal.style(style, text));
+  const { columns } = terminal.size();
+  return tasksText(plainValue(report), clock.now(), (style, text) => terminal.style(style, text), columns);
 }
 
-/** A line for each task; `now` in milliseconds since 1970. Pure. */
-export function tasksText({ tasks }: DataStoreTasks, now: number, paint: Paint): string {
+/** A line for each task, of so many columns where they can be cut to that; `now` in milliseconds since 1970. Pure. */
+export function tasksText({ tasks }: DataStoreTasks, now: number, paint: Paint, columns: number): string {
   if (tasks.length === 0) return "no task\n";
   const rows = tasks.map(({ id, name, status, path = "", peer = "", sTime, eTime, details }) => [
     id.slice(0, SHORT_ID),
@@ -67,5 +68,5 @@ export function tasksText({ tasks }: DataStoreTasks, now: number, paint: Paint):
     eTime === undefined ? "" : formatMoment(eTime, now),
     details,
   ]);
-  return tableText(["ID", "TASK", "STATUS", "FILE", "OTHER END", "STARTED", "ENDED", "DETAILS"], rows, paint);
+  return tableText(["ID", "TASK", "STATUS", "FILE", "OTHER END", "STARTED", "ENDED", "DETAILS"], rows, paint, columns);
 }

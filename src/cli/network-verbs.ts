@@ -60,7 +60,15 @@ export const networkVerbs: readonly Verb[] = [
       { name: "interface", isRequired: true, help: "the interface", complete: "none" },
       { name: "filter", isRequired: false, help: "which packets, as one argument in pcap-filter(7)", complete: "none" },
     ],
-    options: { count: { short: "c", value: "N", help: "how many packets (until Ctrl-C)" }, ...COMMON },
+    options: {
+      count: { short: "c", value: "N", help: "how many packets (until Ctrl-C)" },
+      to: {
+        value: "PATH",
+        help: "a file of the data store that gets the lines too, once it has ended",
+        complete: "none",
+      },
+      ...COMMON,
+    },
     exits: ["ok", "failed", "usage", "unreachable", "timeout", "interrupted"],
     example: "holdfast capture -c 10 eth0 'tcp port 443'",
     load: async () => (await import("./capture.ts")).captureVerb,

@@ -1,15 +1,44 @@
 import { stripVTControlCharacters } from "node:util";
 import type { Paint } from "./overlay-text.ts";
 
-/** Rows below a heading, each column as wide as its widest cell; a column with nothing in it is left out. */
-export function tableText(heading: readonly string[], rows: readonly (readonly string[])[], paint: Paint): string {
+/** No column is cut below this. */
+const NARROWEST = 8;
+
+/**
+ * Rows below a heading, each column as wide as its widest cell; a column with nothing in it is left out. What is wider than
+ * `atMost` is cut, the longest cells first, but for what is painted.
+ */
+export function tableText(
+  heading: readonly string[],
+  rows: readonly (readonly string[])[],
+  paint: Paint,
+  atMost = Infinity,
+): string {
   const columns = heading.flatMap((_, at) => (rows.some((row) => (row[at] ?? "") !== "") ? [at] : []));
   const lines = [heading.map((cell) => paint("bold", cell)), ...rows];
-  const widths = new Map(columns.map((at) => [at, Math.max(...lines.map((row) => width(row[at] ?? "")))]));
+  const widest = columns.map((at) => Math.max(...lines.map((row) => width(row[at] ?? ""))));
+  const least = columns.map((at) => Math.max(NARROWEST, width(heading[at] ?? "")));
+  const widths = fitted(widest, least, atMost - 2 * (columns.length - 1));
   return lines
-    .map((row) => columns.map((at) => pad(row[at] ?? "", widths.get(at) ?? 0)).join("  "))
+    .map((row) => columns.map((at, nth) => pad(cut(row[at] ?? "", widths[nth] ?? 0), widths[nth] ?? 0)).join("  "))
     .map((line) => `${line.trimEnd()}\n`)
     .join("");
+}
+
+/** The widths, of which the largest give way until all fit or are as small as they may be. */
+function fitted(widths: readonly number[], least: readonly number[], room: number): readonly number[] {
+  const fitting = [...widths];
+  for (let over = fitting.reduce((sum, one) => sum + one, 0) - room; over > 0; over -= 1) {
+    const spare = fitting.map((one, at) => (one > (least[at] ?? 0) ? one : 0));
+    const most = Math.max(...spare);
+    if (most === 0) break;
+    fitting[spare.indexOf(most)] = most - 1;
+  }
+  return fitting;
+}
+
+function cut(text: string, columns: number): string {
+  return text.length <= columns || text.includes("\u001b") ? text : `${text.slice(0, columns - 1)}…`;
 }
 
 function pad(text: string, columns: number): string {

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { parseCidr } from "../lib/cidr.ts";
-import { DataStoreRequest } from "./data-store.ts";
+import { DataStoreRequest, StorePath } from "./data-store.ts";
 import { PathId } from "./overlay-mesh.ts";
 import { ConfigShowRequest, PlanDocument, RollbackRequest } from "./reconcile.ts";
 import { Host, IpAddress, LinkName, Port } from "./values.ts";
@@ -98,6 +98,9 @@ export const TgTcpdump = z
     packetCount: z.int().min(0).max(10_000).default(0).meta({ description: "0: until it is cancelled" }),
     maxBytes: z.int().min(1024).max(50_000_000).default(1_048_576).meta({ description: "Bytes of text" }),
     snaplen: z.int().min(34).max(128).default(96).meta({ description: "Bytes of a packet that are looked at" }),
+    file: StorePath.optional().meta({
+      description: "A file of the data store that gets the lines too, there once the capture has ended; not on agents",
+    }),
   })
   .meta({ id: "TgTcpdump", description: "Body of `tg-tcpdump`" });
 export type TgTcpdump = z.infer<typeof TgTcpdump>;

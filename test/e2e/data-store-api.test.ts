@@ -1,12 +1,14 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
-import { mkdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { DataStoreListing, DataStoreTasks, TaskStarted, type DataStoreTask } from "../../src/protocol/data-store.ts";
+import { startPacedFiles } from "../support/paced-files.ts";
 import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
+import { startHoldfast } from "../support/run-holdfast.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -104,14 +106,12 @@ test("what a data store refuses has its status, and nothing outside of it is rea
   symlinkSync("/etc", join(root, "a", "etc"));
   const refused = async (method: string, path: string, body: object) => (await store(method, path, body)).status;
   expect(await refused("DELETE", "", { filename: "../state.db" })).toBe(422);
-  expect(await refused("DELETE", "", { filename: "/" })).toBeGreaterThanOrEqual(400);
+  expect(await refused("DELETE", "", { filename: "/" })).toBe(403);
   expect(await refused("DELETE", "", { filename: "images" })).toBe(403);
-  expect(await refused("POST", "/mkdir", { filename: "a/etc/x" })).toBeGreaterThanOrEqual(400);
-  expect(
-    await refused("POST", "/http-upload", { filePath: "a/etc/passwd", uri: "http://127.0.0.1:9/" }),
-  ).toBeGreaterThanOrEqual(400);
+  expect(await refused("POST", "/mkdir", { filename: "a/etc/x" })).toBe(403);
+  expect(await refused("POST", "/http-upload", { filePath: "a/etc/passwd", uri: "http://127.0.0.1:9/" })).toBe(403);
   expect(await refused("POST", "/http-upload", { filePath: "none", uri: "http://127.0.0.1:9/" })).toBe(404);
-  expect((await store("GET", "/list?filename=a/etc")).status).toBeGreaterThanOrEqual(400);
+  expect((await store("GET", "/list?filename=a/etc")).status).toBe(403);
 });
 
 test("ten thousand entries on many levels come through the session whole", async () => {
@@ -153,6 +153,9 @@ test("images are entered for files that are there, and go with their files or wi
   const present = async () =>
     z.array(z.object({ present: z.boolean().optional() })).parse((await call("GET", "kvm/image")).body);
   expect(await present()).toEqual([{ present: true }]);
+  const shadow = async () => JSON.stringify((await controller.call("GET", `/node/${uid}`)).body);
+  // Entries are all there is of virtual machines: nothing starts one.
+  await waitFor("the shadow tells that", async () => (await shadow()).includes('"kvm-enabled":"false"'));
   expect((await call("DELETE", `kvm/image/${image.id}?deleteFile=true`)).status).toBe(200);
   expect(await present()).toEqual([]);
   expect((await call("DELETE", "data-store", { filename: "images/win.raw" })).status).toBe(404);
@@ -171,7 +174,41 @@ test("images are entered for files that are there, and go with their files or wi
   expect(readFileSync(path, "utf8")).toBe("x");
 });
 
-test("the command line moves files, shows them, and Ctrl-C cancels", async () => {
+test("Ctrl-C on the command line cancels a transfer, and once more leaves it to the node", async () => {
+  const { agent, root, tasks } = await aNode();
+  const files = await startPacedFiles(200_000);
+  files.allow(100_000);
+  const get = (name: string) => {
+    const words = ["data-store", "get", `${files.url}/${name}`, "--run", agent.runDir];
+    return startHoldfast([...words, "--timeout", "120"]);
+  };
+  const begun = async (path: string) => {
+    const isHalf = async () => (await tasks()).some((task) => task.path === path && task.progress?.bytes === 100_000);
+    await waitFor(`${path} is half-way`, isHalf, 60_000);
+  };
+  const first = get("first");
+  await begun("first");
+  first.child.kill("SIGINT");
+  const { code, stderr } = await first.finished;
+  expect(code).toBe(130);
+  expect(stderr).toMatch(/^cancelling: Ctrl-C again leaves it to the node\ncancelled after 100\.0 kB\n$/);
+  expect(await tasks()).toMatchObject([{ path: "first", status: "Cancelled" }]);
+  expect(readdirSync(root).sort()).toEqual(["images", "volumes"]);
+
+  const second = get("second");
+  await begun("second");
+  // A node that does not answer keeps nobody.
+  agent.process.kill("SIGSTOP");
+  second.child.kill("SIGINT");
+  await second.until(/cancelling/);
+  second.child.kill("SIGINT");
+  expect((await second.finished).stderr).toBe("cancelling: Ctrl-C again leaves it to the node\n");
+  expect(second.child.signalCode).toBe("SIGINT");
+  agent.process.kill("SIGCONT");
+  expect((await tasks()).map(({ path }) => path)).toEqual(["first", "second"]);
+});
+
+test("the command line moves files and shows them", async () => {
   const { agent, root, tasks } = await aNode();
   const { url, posted } = await aFileServer();
   const run = (...words: readonly string[]) => holdfast(["data-store", ...words, "--run", agent.runDir]);

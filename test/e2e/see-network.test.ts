@@ -1,3 +1,4 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { natCounters } from "../../src/host/network/nat-counters.ts";
@@ -15,7 +16,10 @@ async function stage() {
   const controller = await startController(dir, port);
   const network = await privateNetwork(dir, port, "root");
   const neighbour = await plugNeighbour(network);
-  const agent = await startAgent(join(dir, "node"), { within: network.within });
+  const config = join(dir, "agent.json");
+  // However full the disk of the machine is.
+  writeFileSync(config, JSON.stringify({ dataStore: { reservePercent: 0 } }));
+  const agent = await startAgent(join(dir, "node"), { within: network.within, more: ["--config", config] });
   const uid = await registerNode(controller, agent, "edge");
   const run = (event: string, body: object) => controller.call("POST", `/node/${uid}/trigger/${event}?wait=1`, body);
   const cli = (...args: readonly string[]) => holdfast([...args, "--run", agent.runDir]);
@@ -64,6 +68,24 @@ test("who has an address, and the packets on the wire", async () => {
   capture.child.kill("SIGINT");
   expect((await capture.finished).code).toBe(0);
   await expect.poll(() => here(`pgrep -P ${agent.pid} tcpdump || true`), { timeout: 10_000 }).toBe("");
+
+  // The lines are in the data store once it has ended, of their own number or by Ctrl-C.
+  const saved = join(agent.stateDir, "data-store", "captures");
+  const more = setInterval(() => here("ping -c 1 -W 1 10.77.0.2 || true"), 200);
+  const kept = await cli("capture", "-c", "2", "wan0", "icmp", "--to", "/captures/two.txt");
+  clearInterval(more);
+  expect(kept).toMatchObject({ code: 0, stdout: readFileSync(join(saved, "two.txt"), "utf8") });
+  expect(kept.stdout).toContain("IP 10.77.0.1 > 10.77.0.2: ICMP echo request");
+  expect(kept.stderr).toMatch(/\/captures\/two\.txt: \d+ bytes written to the data store\n$/);
+  const until = startHoldfast(["capture", "wan0", "icmp", "--to", "captures/ended.txt", "--run", agent.runDir]);
+  await until.until(/listening on wan0/);
+  here("ping -c 1 -W 1 10.77.0.2");
+  await until.until(/ICMP echo reply/);
+  expect(readdirSync(saved)).not.toContain("ended.txt");
+  until.child.kill("SIGINT");
+  await expect.poll(() => readdirSync(saved).sort(), { timeout: 20_000 }).toEqual(["ended.txt", "two.txt"]);
+  expect(readFileSync(join(saved, "ended.txt"), "utf8")).toContain("ICMP echo reply");
+  expect(await cli("capture", "-c", "1", "wan0", "--to", "../x")).toMatchObject({ code: 1, stdout: "" });
   expect(await cli("capture", "wan0", "nonsense (")).toMatchObject({ code: 1, stdout: "" });
   expect(await cli("capture", "-c", "0", "wan0")).toMatchObject({ code: 2 });
   expect(await cli("capture", "--", "-w")).toMatchObject({ code: 2 });

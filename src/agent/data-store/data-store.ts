@@ -21,6 +21,7 @@ import { abortJobFor, jobFor, type JobSettings } from "./jobs.ts";
 import { renderTask } from "./render.ts";
 import { KEEP_MS, type TaskStore } from "./task-store.ts";
 import { isDownload, isOver, newTask, pathOf, step, type Task, type TaskEvent, type TransferRequest } from "./tasks.ts";
+import { textFile, type TextFile } from "./text-file.ts";
 import { Transfers } from "./transfers.ts";
 
 export interface DataStoreOptions {
@@ -95,6 +96,23 @@ export class DataStore {
   async handle(request: DataStoreRequest, signal: AbortSignal): Promise<unknown> {
     try {
       return await this.#handle(request, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw storeRefusal(toError(error));
+    }
+  }
+
+  /**
+   * Begins a file for text, which appears under its name when it is whole and replaces what was there. Holds as much as the disk's
+   * reserve and the quota leave at this moment.
+   * @throws as `handle`
+   */
+  async create(path: string, signal: AbortSignal): Promise<TextFile> {
+    try {
+      const { parts, quotaBytes = Infinity, roomBytes } = await this.#judgeNew(path, "file", signal);
+      const id = randomUUID();
+      this.#unswept?.add(id);
+      return textFile(this.#options.store.openPart(parts.join("/"), id, 0), Math.min(quotaBytes, roomBytes));
     } catch (error) {
       signal.throwIfAborted();
       throw storeRefusal(toError(error));
@@ -250,15 +268,27 @@ export class DataStore {
     request: TransferRequest,
     signal: AbortSignal,
   ): Promise<{ readonly parts: readonly string[]; readonly quotaBytes: number | undefined }> {
-    const { store, isInUse, settings } = this.#options;
     const path = pathOf(request);
-    if (!isDownload(request)) {
-      const file = store.open(path);
-      file.close();
-      return { parts: file.parts, quotaBytes: undefined };
+    if (isDownload(request)) {
+      return this.#judgeNew(path, request.action === "HTTP_DOWNLOAD" ? "filename" : "location", signal);
     }
+    const file = this.#options.store.open(path);
+    file.close();
+    return { parts: file.parts, quotaBytes: undefined };
+  }
+
+  /** The same of a file that is to come. Gives how many bytes the disk has for it as well. */
+  async #judgeNew(
+    path: string,
+    field: string,
+    signal: AbortSignal,
+  ): Promise<{
+    readonly parts: readonly string[];
+    readonly quotaBytes: number | undefined;
+    readonly roomBytes: number;
+  }> {
+    const { store, isInUse, settings } = this.#options;
     const parts = parseNewPath(path);
-    const field = request.action === "HTTP_DOWNLOAD" ? "filename" : "location";
     if (parts.length === 0) throw new InputError("invalid-body", `${field}: names no file`, { details: { field } });
     const reason = isInUse(parts);
     if (reason !== undefined) throw new InputError("conflict", `${path} is in use: ${reason}`);
@@ -267,11 +297,12 @@ export class DataStore {
     const reserve = totalBytes * settings.reserveRatio;
     if (freeBytes <= reserve) {
       const text = `${sizeText(freeBytes)} are free on the disk, and ${sizeText(reserve)} of it stay free`;
-      throw new HostError("disk-full", `no download is begun: ${text}`);
+      throw new HostError("disk-full", `no file is begun: ${text}`);
     }
-    if (settings.maxBytes === undefined) return { parts, quotaBytes: undefined };
+    const roomBytes = Math.floor(freeBytes - reserve);
+    if (settings.maxBytes === undefined) return { parts, quotaBytes: undefined, roomBytes };
     const quotaBytes = settings.maxBytes - (await store.used(signal));
-    if (quotaBytes > 0) return { parts, quotaBytes };
+    if (quotaBytes > 0) return { parts, quotaBytes, roomBytes };
     throw new HostError("disk-full", `the data store's quota of ${sizeText(settings.maxBytes)} is used up`);
   }
 

@@ -14,23 +14,47 @@ const WAIT_PACKETS = 1000;
 const WAIT_MS = 30_000;
 const COMPILE = { deadlineMs: 10_000, maxOutputBytes: 256 * 1024 };
 
-/** Shows packets of a link, a line of headers each, with tcpdump(8); the filter is tried out first. Ends with its session. */
-export function tgTcpdump(exec: Exec, files: Files, clock: Clock): StreamTrigger<TgTcpdump> {
+/** A file that gets the lines: there under its name once it is whole. */
+interface LinesFile {
+  append(text: string): void;
+  /** Resolves to its length in bytes. */
+  publish(): Promise<number>;
+  discard(): void;
+}
+
+/** Begins a file at a path of the data store. @throws {InputError} `not-supported` where there is none, and its refusals */
+export type BeginFile = (path: string, signal: AbortSignal) => Promise<LinesFile>;
+
+export interface TgTcpdumpOptions {
+  readonly exec: Exec;
+  readonly files: Files;
+  readonly clock: Clock;
+  readonly begin: BeginFile;
+}
+
+/**
+ * Shows packets of a link, a line of headers each, with tcpdump(8); the filter is tried out first. Ends with its session; a file of what
+ * was shown is kept however it ends, unless it fails.
+ */
+export function tgTcpdump({ exec, files, clock, begin }: TgTcpdumpOptions): StreamTrigger<TgTcpdump> {
   return {
     event: "tg-tcpdump",
     kind: "stream",
     request: TgTcpdump,
     deadlineMs: 60_000,
     needsDataPlane: false,
-    readOnly: true,
+    readOnly: false,
+    isReadOnly: ({ file }) => file === undefined,
     agents: true,
     async handle(request, { wait, signal, emit }) {
       await needLink(files, request.iface, "iface");
       await checkFilter(exec, request, signal);
+      let saved = request.file === undefined ? undefined : await begin(request.file, signal);
       const capture = exec.spawn("tcpdump", captureArguments(request, wait), { signal });
       const cap = new LineCap({ perSecond: LINES_PER_SECOND, maxBytes: request.maxBytes });
       const cancel = wait ? clock.after(WAIT_MS, () => capture.kill()) : (): void => undefined;
       const said = async (part: { readonly lines: string; readonly note: string }): Promise<void> => {
+        saved?.append(part.note + part.lines);
         if (part.note !== "") await emit({ kind: "stderr", data: part.note });
         if (part.lines !== "") await emit({ kind: "stdout", data: part.lines });
       };
@@ -45,23 +69,29 @@ export function tgTcpdump(exec: Exec, files: Files, clock: Clock): StreamTrigger
           const wasFull = cap.isFull;
           await said(cap.take(data, clock.elapsed()));
           if (!cap.isFull || wasFull) continue;
-          await emit({ kind: "stderr", data: `ended after ${request.maxBytes} bytes of text\n` });
+          await said({ lines: "", note: `ended after ${request.maxBytes} bytes of text\n` });
           capture.kill();
         }
         await said(cap.end());
         const exitCode = await capture.exitCode;
         if (complaint.includes("Couldn't change to")) throw cannotChangeUser();
+        if (saved !== undefined && exitCode === 0) {
+          const bytes = await saved.publish();
+          saved = undefined;
+          await emit({ kind: "stderr", data: `${request.file ?? ""}: ${bytes} bytes written to the data store\n` });
+        }
         return { exitCode };
       } finally {
+        saved?.discard();
         cancel();
       }
     },
   };
 }
 
-/** The command line of a capture: never the packets' content, neither as text nor into a file. */
+/** The command line of a capture: never the packets' content, neither as text nor into a file of its own. */
 export function captureArguments(
-  { iface, filter, packetCount, snaplen }: Omit<TgTcpdump, "maxBytes">,
+  { iface, filter, packetCount, snaplen }: Omit<TgTcpdump, "maxBytes" | "file">,
   wait: boolean,
 ): string[] {
   const count = packetCount === 0 && wait ? WAIT_PACKETS : packetCount;

@@ -37,6 +37,9 @@ const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
   ["container-logs", 60 * SECOND],
   ["container-status", 10 * SECOND],
 ]);
+/** What it shows may be written into the data store as well, which takes the leave to change that. */
+const CAPTURE_EVENT = "tg-tcpdump";
+const STORE_PERMISSIONS = [`nodes::service:${DATA_STORE_EVENT}`, "nodes::remote-execute"];
 /** The node answers before its deadline; past this much more nothing will come. */
 const GRACE_MS = 5 * SECOND;
 /** Output that a slow reader may leave waiting before the trigger is taken back. */
@@ -88,6 +91,8 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
       },
       handle: async ({ params: { nodeID, event }, query, body, request, caller }) => {
         if (!EventName.safeParse(event).success) throw new InputError("unknown-event", "no event has such a name");
+        if (event === CAPTURE_EVENT && body?.["file"] !== undefined)
+          caller.require(STORE_PERMISSIONS, tgrn.node(nodeID));
         if (!nodeOf(deps.fleet, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
         const stream = query.stream === true;
         const order: TriggerRequest = {

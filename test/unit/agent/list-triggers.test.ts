@@ -37,7 +37,7 @@ const triggers = listTriggers({
   },
   tunnels: new ScriptedTunnels(),
   containers: { compute: () => new FakeCompute(), registryHost: () => undefined, audit: unasked },
-  dataStore: { handle: () => Promise.resolve({}) },
+  dataStore: { handle: () => Promise.resolve({}), create: () => Promise.reject(new Error("no file")) },
   log: pino({ level: "silent" }),
   announceRestart: () => Promise.resolve(),
 });

@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished, test } from "vitest";
 import { progressLine } from "../../../src/cli/data-store-progress.ts";
+import { tasksText } from "../../../src/cli/data-store-tasks.ts";
 import { dataStoreVerb } from "../../../src/cli/data-store.ts";
 import type { Call } from "../../../src/cli/verb.ts";
 import { systemClock, type Clock } from "../../../src/host/clock.ts";
@@ -187,16 +188,18 @@ test("an empty store and no task are said in words", async () => {
   expect((await run(["tasks"])).text).toBe("no task\n");
 });
 
-test("tasks are a table, and the beginning of an id is enough to end one", async () => {
+test("tasks are a table no wider than the terminal, and the beginning of an id is enough to end one", async () => {
   const other = { ...completed, id: ID.replace("0d1c", "0d1d"), peer: "\u001b[31ms3://bucket/a" };
   const { run, asked } = await stage(({ action }) => (action === "TASKS" ? { tasks: [running, other] } : {}));
   const { text } = await run(["tasks"]);
   expect(text.split("\n")).toEqual([
-    "ID        TASK                STATUS     FILE        OTHER END                    STARTED   ENDED    DETAILS",
-    "0d1c2b3a  Transfer HTTP File  Running    isos/a.iso  https://files.example/a.iso  20 s ago           45 %",
-    "0d1d2b3a  Transfer HTTP File  Completed  isos/a.iso  s3://bucket/a                20 s ago  1 s ago  1.0 GB",
+    "ID        TASK                STATUS     FILE        OTHER END            STARTED   ENDED    DETAILS",
+    "0d1c2b3a  Transfer HTTP File  Running    isos/a.iso  https://files.exam…  20 s ago           45 %",
+    "0d1d2b3a  Transfer HTTP File  Completed  isos/a.iso  s3://bucket/a        20 s ago  1 s ago  1.0 GB",
     "",
   ]);
+  const whole = tasksText({ tasks: [running] }, NOW, (_, cell) => cell, Infinity);
+  expect(whole).toContain("  https://files.example/a.iso  20 s ago  45 %\n");
   expect((await run(["tasks", "cancel", "0D1C"])).text).toBe(`${ID}: is being cancelled\n`);
   expect(asked.at(-1)).toEqual({ action: "CANCEL", id: ID });
   expect((await run(["tasks", "clear", "0d1d"])).text).toBe(`${other.id}: cleared\n`);

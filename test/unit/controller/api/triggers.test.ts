@@ -124,6 +124,20 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
     expect((await trigger("*", {}, bench.keyFor(["nodes::service:tg-ping"]))).status).toBe(403);
   });
 
+  it("writes a capture into the data store only for who may change that", async () => {
+    const file = { iface: "wan0", file: "captures/a" };
+    const key = bench.keyFor(["nodes::service:tg-tcpdump"]);
+    expect((await trigger("tg-tcpdump", { iface: "wan0" }, key)).status).toBe(200);
+    expect((await trigger("tg-tcpdump", file, key)).status).toBe(403);
+    expect((await trigger("tg-tcpdump?stream=1", file, key)).status).toBe(403);
+    expect(requests()).toHaveLength(1);
+    const both = bench.keyFor(["nodes::service:tg-tcpdump", "nodes::service:datastore-manager"]);
+    expect((await trigger("tg-tcpdump", file, both)).status).toBe(200);
+    expect((await trigger("tg-tcpdump", file, bench.keyFor(["nodes::remote-execute"]))).status).toBe(200);
+    const guarded = bench.keyFor(["nodes::remote-execute"], ["*"], ["nodes::service:datastore-manager"]);
+    expect((await trigger("tg-tcpdump", file, guarded)).status).toBe(403);
+  });
+
   it.each(["", "?wait=1", "?stream=1"])("answers 503 for a node that is offline, with '%s'", async (query) => {
     uid = bench.fleet.add({ name: "off", isOnline: false }).uid;
     const answer = await trigger(`tg-ping${query}`);

@@ -1,0 +1,60 @@
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { openStore } from "../../../src/host/data-store/open-store.ts";
+import { datasync } from "../../../src/host/open-bytes.ts";
+import { Sink } from "../../../src/transfer/sink.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const ID = "6b1f0c1e-8b1c-4f0a-9c39-5b1de24d4b11";
+const SPACE = { freeBytes: 100, totalBytes: 100 };
+
+/** A sink whose disk says how much room there is when it is let. */
+function stage() {
+  const clock = new FakeClock();
+  const store = openStore(join(tempDir(), "store"));
+  const part = store.openPart("a", ID, 0);
+  onTestFinished(() => {
+    part.discard();
+    store.close();
+  });
+  const asked: (() => void)[] = [];
+  const synced: number[] = [];
+  const sink = new Sink({
+    part,
+    space: () => new Promise((resolve) => asked.push(() => resolve(SPACE))),
+    limits: { maxBytes: 1000, reserveRatio: 0 },
+    clock,
+    algo: undefined,
+    onSynced: (bytes) => synced.push(bytes),
+    fail(error) {
+      throw error;
+    },
+  });
+  sink.isResumable = true;
+  sink.append(Buffer.from("12345"), 0, 5);
+  return { sink, part, clock, asked, synced };
+}
+
+test("what is on the disk is told now and then", async () => {
+  const { clock, asked, synced, sink } = stage();
+  await clock.advance(2000);
+  asked[0]?.();
+  await waitFor("it is told", () => synced.length === 1);
+  expect(synced).toEqual([5]);
+  sink.close();
+});
+
+test("what gets on the disk after the end is not told, for the end tells it", async () => {
+  const { sink, part, clock, asked, synced } = stage();
+  await clock.advance(2000);
+  expect(asked).toHaveLength(1);
+  sink.close();
+  asked[0]?.();
+  // A sync that was begun before these is over after them.
+  for (let n = 0; n < 20; n += 1) await datasync(part.fd);
+  await clock.advance(10_000);
+  expect(synced).toEqual([]);
+  expect(asked).toHaveLength(1);
+});
