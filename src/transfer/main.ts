@@ -28,7 +28,14 @@ export async function run(): Promise<number> {
         },
         connectMs: job.limits.connectMs,
       });
-      const deps = { clock, store, connector, emit: channel.emit, random: () => Math.random() };
+      const deps = {
+        clock,
+        store,
+        connector,
+        emit: channel.emit,
+        mayPublish: channel.mayPublish,
+        random: () => Math.random(),
+      };
       channel.emit(await carryOut(job, deps, channel.signal));
     } finally {
       store.close();

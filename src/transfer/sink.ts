@@ -47,6 +47,7 @@ export class Sink {
   /** Counts the beginnings: a sync that was begun before the last one says nothing. */
   #beginning = 0;
   #isChecking = false;
+  #isClosed = false;
   #stopTimer: () => void;
 
   constructor(options: SinkOptions) {
@@ -151,7 +152,7 @@ export class Sink {
   /** Ends what goes on in the background. The part stays as it is. */
   close(): void {
     this.#stopTimer();
-    this.#isChecking = true;
+    this.#isClosed = true;
   }
 
   #judgeSize(bytes: number): void {
@@ -167,23 +168,27 @@ export class Sink {
   }
 
   #check(isSync: boolean): void {
-    if (this.#isChecking) return;
+    if (this.#isChecking || this.#isClosed) return;
     this.#isChecking = true;
     this.#lookAt = this.bytes + LOOK_BYTES;
     const work = async (): Promise<void> => {
       this.flush();
       await this.#judgeRoom();
+      // The descriptor may be that of something else by now.
+      if (this.#isClosed) return;
       if (isSync) await this.#sync();
       this.#isChecking = false;
     };
-    work().catch((error: unknown) => this.#options.fail(toError(error)));
+    work().catch((error: unknown) => {
+      if (!this.#isClosed) this.#options.fail(toError(error));
+    });
   }
 
   async #sync(): Promise<void> {
     this.flush();
     const [bytes, beginning] = [this.bytes, this.#beginning];
     await datasync(this.#options.part.fd);
-    if (beginning !== this.#beginning) return;
+    if (beginning !== this.#beginning || this.#isClosed) return;
     this.#synced = bytes;
     this.#options.onSynced(bytes);
   }

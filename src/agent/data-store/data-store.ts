@@ -66,6 +66,10 @@ export class DataStore {
       start,
       maxTransfers: settings.maxTransfers,
       jobOf: (task, request) => this.#jobOf(task, request),
+      refusalOf: ({ path }) => {
+        const reason = options.isInUse(parseNewPath(path));
+        return reason === undefined ? undefined : inUseText(path, reason);
+      },
       dropPart: (path, id) => store.dropPart(path, id),
       onOver: () => this.#pruneLater(),
     });
@@ -260,7 +264,7 @@ export class DataStore {
     const field = request.action === "HTTP_DOWNLOAD" ? "filename" : "location";
     if (parts.length === 0) throw new InputError("invalid-body", `${field}: names no file`, { details: { field } });
     const reason = isInUse(parts);
-    if (reason !== undefined) throw new InputError("conflict", `${path} is in use: ${reason}`);
+    if (reason !== undefined) throw new InputError("conflict", inUseText(path, reason));
     requireNoDirectory(store, path);
     const { freeBytes, totalBytes } = await store.space();
     const reserve = totalBytes * settings.reserveRatio;
@@ -276,7 +280,11 @@ export class DataStore {
 
   async #jobOf(task: Task, request: TransferRequest): Promise<TransferJob> {
     const { store, settings } = this.#options;
-    const { parts, quotaBytes } = await this.#judge(request, this.#ending.signal);
+    // What is on the disk already needs no room, and may have its name, which only its process can say.
+    const isWhole = task.resume?.whole !== undefined;
+    const { parts, quotaBytes } = isWhole
+      ? { parts: parseNewPath(task.path), quotaBytes: undefined }
+      : await this.#judge(request, this.#ending.signal);
     return jobFor(task, request, { root: store.root, parts, quotaBytes, settings });
   }
 
@@ -287,6 +295,8 @@ export class DataStore {
     this.#cancelPruning = clock.after(KEEP_MS / 12, () => this.#pruneLater());
   }
 }
+
+const inUseText = (path: string, reason: string): string => `${path} is in use: ${reason}`;
 
 function entriesIn(files: readonly DataStoreEntry[]): number {
   return files.reduce((sum, { files: inside = [] }) => sum + 1 + entriesIn(inside), 0);

@@ -16,6 +16,8 @@ export interface TransfersOptions {
   readonly maxTransfers: number;
   /** What a child is told, judged anew at its start; rejects with why the transfer cannot be. */
   readonly jobOf: (task: Task, request: TransferRequest) => Promise<TransferJob>;
+  /** Why what a download has fetched may not be given its name after all; undefined when nothing is against it. */
+  readonly refusalOf: (task: Task) => string | undefined;
   /** Removes what a download has left that nobody goes on with. */
   readonly dropPart: (path: string, id: string) => Promise<void>;
   /** A task is over. */
@@ -31,6 +33,8 @@ interface Active {
   /** Undefined until what it is told is known. */
   child: TransferProcess | undefined;
   isCancelled: boolean;
+  /** What it has fetched is being given its name, which is not taken back. */
+  isPublishing: boolean;
   /** When its standing was written last, by the monotonic clock. */
   savedAt: number;
   /** Resolves when nothing of it is left. */
@@ -79,7 +83,7 @@ export class Transfers {
     this.#look();
   }
 
-  /** Takes a task back; resolves when its process is gone. */
+  /** Takes a task back; resolves when its process is gone. @throws {InputError} `conflict` when it was completed before. */
   async cancel(id: string): Promise<void> {
     const active = this.#active.get(id);
     if (active === undefined) {
@@ -88,9 +92,14 @@ export class Transfers {
       this.#end(id);
       return;
     }
-    active.isCancelled = true;
-    active.child?.cancel();
+    if (!active.isPublishing) {
+      active.isCancelled = true;
+      active.child?.cancel();
+    }
     await active.gone;
+    const task = this.#options.tasks.find(id);
+    if (task?.state.status === "Completed") throw new InputError("conflict", `task ${id} was completed before`);
+    if (task !== undefined && !isOver(task)) await this.cancel(id);
   }
 
   /** Ends every process so that the next agent can go on. */
@@ -105,7 +114,13 @@ export class Transfers {
     if (this.#isClosed) return;
     for (const id of dueOf(this.#schedule, { maxRunning: this.#options.maxTransfers })) {
       this.#schedule = withStanding(this.#schedule, id, "running");
-      const active: Active = { child: undefined, isCancelled: false, savedAt: -Infinity, gone: Promise.resolve() };
+      const active: Active = {
+        child: undefined,
+        isCancelled: false,
+        isPublishing: false,
+        savedAt: -Infinity,
+        gone: Promise.resolve(),
+      };
       this.#active.set(id, active);
       active.gone = this.#run(id, active).then(() => {
         this.#active.delete(id);
@@ -145,10 +160,25 @@ export class Transfers {
     if (active === undefined) return;
     // What is given up at somebody's request has not failed, and what ends with the agent is gone on with by the next.
     if (event.is === "failed" && (active.isCancelled || this.#isClosed)) return;
+    if (event.is === "whole") return this.#whole(id, event, active);
     const now = this.#options.clock.elapsed();
     const isDue = event.is === "resumable" && now - active.savedAt >= SAVE_MS;
     if (isDue) active.savedAt = now;
     this.#apply(id, event, isDue || event.is === "done" || event.is === "failed");
+  }
+
+  /** Written down before it has its name: whatever ends from here on, the next knows what to look for. */
+  #whole(id: string, event: TransferEvent, active: Active): void {
+    const task = this.#apply(id, event);
+    if (task === undefined || active.isCancelled || this.#isClosed) return;
+    const message = this.#options.refusalOf(task);
+    if (message === undefined) {
+      active.isPublishing = true;
+      active.child?.publish();
+    } else {
+      this.#apply(id, { is: "failed", code: "refused", message });
+      active.child?.cancel();
+    }
   }
 
   /** After its process: it is over, waits to be tried again, or is left to the next agent. */

@@ -48,6 +48,7 @@ function stage({ dir = tempDir(), clock = systemClock(), options = {}, settings 
     return {
       pid: 1,
       cancel: () => void puppet.orders.push("cancel"),
+      publish: () => void puppet.orders.push("publish"),
       leave() {
         puppet.orders.push("leave");
         puppet.end();
