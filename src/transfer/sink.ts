@@ -8,9 +8,10 @@ import type { TransferLimits } from "../protocol/transfer.ts";
 
 const OPENSSL_NAMES: Readonly<Record<HashAlgorithm, string>> = { MD5: "md5", SHA1: "sha1", "SHA-256": "sha256" };
 
-/** What is new is synced so often, and the room looked at; for the room also after so many bytes. */
+/** What is new is synced so often, and the room looked at; for the room also after so many bytes, or so small a share of what is left. */
 const SYNC_MS = 2000;
 const LOOK_BYTES = 64 * 1024 * 1024;
+const LOOKS = 16;
 /** Small pieces, such as TLS brings, are gathered to one of this size before they are hashed and written. */
 const GATHER_BYTES = 256 * 1024;
 const REREAD_BYTES = 1024 * 1024;
@@ -58,7 +59,7 @@ export class Sink {
     this.#most = Math.min(limits.maxBytes, part.bytes + (limits.quotaBytes ?? Infinity));
     this.#hash = newHash(algo);
     this.#synced = part.bytes;
-    this.#lookAt = part.bytes + LOOK_BYTES;
+    this.#lookAt = part.bytes;
     this.#stopTimer = clock.after(SYNC_MS, () => this.#tick());
   }
 
@@ -138,7 +139,7 @@ export class Sink {
     truncate(this.#options.part.fd, 0);
     this.bytes = 0;
     this.#synced = 0;
-    this.#lookAt = LOOK_BYTES;
+    this.#lookAt = 0;
     this.#beginning += 1;
     this.#hash = newHash(this.#options.algo);
   }
@@ -170,13 +171,14 @@ export class Sink {
   #check(isSync: boolean): void {
     if (this.#isChecking || this.#isClosed) return;
     this.#isChecking = true;
-    this.#lookAt = this.bytes + LOOK_BYTES;
+    this.#lookAt = Infinity;
     const work = async (): Promise<void> => {
       this.flush();
-      await this.#judgeRoom();
+      const room = await this.#judgeRoom();
       // The descriptor may be that of something else by now.
       if (this.#isClosed) return;
       if (isSync) await this.#sync();
+      this.#lookAt = this.bytes + Math.min(LOOK_BYTES, room / LOOKS);
       this.#isChecking = false;
     };
     work().catch((error: unknown) => {
@@ -193,9 +195,11 @@ export class Sink {
     this.#options.onSynced(bytes);
   }
 
-  async #judgeRoom(): Promise<void> {
+  /** Gives how many bytes may still be written. @throws {HostError} `disk-full` */
+  async #judgeRoom(): Promise<number> {
     const { freeBytes, totalBytes } = await this.#options.space();
-    if (freeBytes >= (totalBytes * this.#options.limits.reserveRatio) / 2) return;
+    const room = freeBytes - (totalBytes * this.#options.limits.reserveRatio) / 2;
+    if (room >= 0) return room;
     throw new HostError("disk-full", `only ${freeBytes} of ${totalBytes} bytes of the data store's disk are free`);
   }
 }

@@ -6,7 +6,6 @@ import type { ReadImageInfo } from "../../host/data-store/image-info.ts";
 import { parseNewPath, parsePath } from "../../host/data-store/parse-path.ts";
 import type { Store } from "../../host/data-store/store.ts";
 import type { StartTransfer } from "../../host/transfer-process.ts";
-import { sizeText } from "../../lib/size-text.ts";
 import type {
   DataStoreEntry,
   DataStoreListing,
@@ -19,6 +18,7 @@ import type { TransferJob } from "../../protocol/transfer.ts";
 import { storeRefusal } from "./failures.ts";
 import { jobFor, type JobSettings } from "./jobs.ts";
 import { renderTask } from "./render.ts";
+import { Room } from "./room.ts";
 import { KEEP_MS, type TaskStore } from "./task-store.ts";
 import { isDownload, isOver, newTask, pathOf, step, type Task, type TaskEvent, type TransferRequest } from "./tasks.ts";
 import { Transfers } from "./transfers.ts";
@@ -42,6 +42,7 @@ const MAX_LIST_BYTES = REPLY_LIMITS.maxBytes - 65_536;
 const SHORT_MS = 2000;
 
 interface Deletion {
+  readonly parts: readonly string[];
   readonly control: AbortController;
   readonly done: Promise<void>;
 }
@@ -50,6 +51,7 @@ interface Deletion {
 export class DataStore {
   readonly #options: DataStoreOptions;
   readonly #transfers: Transfers;
+  readonly #room: Room;
   readonly #deletions = new Map<string, Deletion>();
   /** Whose parts stay when leftovers are swept: a walk that takes a while, in which others begin. */
   #unswept: Set<string> | undefined;
@@ -59,7 +61,10 @@ export class DataStore {
   constructor(options: DataStoreOptions) {
     this.#options = options;
     const { clock, log, tasks, start, store, settings } = options;
+    const { maxBytes, reserveRatio } = settings;
+    this.#room = new Room({ clock, store, maxBytes, reserveRatio, signal: this.#ending.signal });
     this.#transfers = new Transfers({
+      room: this.#room,
       clock,
       log,
       tasks,
@@ -108,7 +113,10 @@ export class DataStore {
   async close(): Promise<void> {
     this.#cancelPruning();
     this.#ending.abort(new InputError("cancelled", "the agent ends"));
-    for (const { control } of this.#deletions.values()) control.abort(new HostError("interrupted", "the agent ends"));
+    for (const { control } of this.#deletions.values())
+      control.abort(
+        new HostError("interrupted", "interrupted: the agent ended, and what is left can be deleted again"),
+      );
     await this.#transfers.close();
     await Promise.all([...this.#deletions.values()].map(({ done }) => done));
     this.#options.store.close();
@@ -190,7 +198,8 @@ export class DataStore {
       () => put({ is: "done", bytes: 0 }),
       (error: unknown) => {
         const { message } = toError(error);
-        put(control.signal.aborted ? { is: "cancelled" } : { is: "failed", code: "refused", message });
+        const isCancelled = control.signal.aborted && !this.#ending.signal.aborted;
+        put(isCancelled ? { is: "cancelled" } : { is: "failed", code: "refused", message });
         throw storeRefusal(toError(error));
       },
     );
@@ -200,9 +209,10 @@ export class DataStore {
         cancelShowing();
         signal.removeEventListener("abort", takeBack);
         this.#deletions.delete(task.id);
+        this.#room.forget();
         if (isShown) this.#pruneLater();
       });
-    this.#deletions.set(task.id, { control, done });
+    this.#deletions.set(task.id, { parts, control, done });
     const gaveUp = new Promise<never>((_, reject) => {
       signal.addEventListener("abort", () => reject(toError(signal.reason)), { once: true });
     });
@@ -238,22 +248,31 @@ export class DataStore {
   }
 
   async #transfer(request: TransferRequest, signal: AbortSignal): Promise<TaskStarted> {
-    this.#transfers.check(request);
+    this.#check(request);
     await this.#judge(request, signal);
     // Another of the same may have come meanwhile.
-    this.#transfers.check(request);
+    this.#check(request);
     const task = newTask(randomUUID(), request, this.#options.clock.now());
     this.#unswept?.add(task.id);
     this.#transfers.add(task, request);
     return { id: task.id };
   }
 
+  /** @throws {InputError} `busy` when another is at work on the same, or too many wait. */
+  #check(request: TransferRequest): void {
+    const names = pathOf(request).split("/");
+    const gone = [...this.#deletions.values()].find(({ parts }) => isBelow(names, parts));
+    if (gone !== undefined) throw new InputError("busy", `${gone.parts.join("/")} is being deleted`);
+    this.#transfers.check(request);
+  }
+
   /** Refuses at once what could only fail later. Gives the names of the file, and how many bytes the quota leaves. */
   async #judge(
     request: TransferRequest,
     signal: AbortSignal,
+    id?: string,
   ): Promise<{ readonly parts: readonly string[]; readonly quotaBytes: number | undefined }> {
-    const { store, isInUse, settings } = this.#options;
+    const { store, isInUse } = this.#options;
     const path = pathOf(request);
     if (!isDownload(request)) {
       const file = store.open(path);
@@ -266,16 +285,7 @@ export class DataStore {
     const reason = isInUse(parts);
     if (reason !== undefined) throw new InputError("conflict", inUseText(path, reason));
     requireNoDirectory(store, path);
-    const { freeBytes, totalBytes } = await store.space();
-    const reserve = totalBytes * settings.reserveRatio;
-    if (freeBytes <= reserve) {
-      const text = `${sizeText(freeBytes)} are free on the disk, and ${sizeText(reserve)} of it stay free`;
-      throw new HostError("disk-full", `no download is begun: ${text}`);
-    }
-    if (settings.maxBytes === undefined) return { parts, quotaBytes: undefined };
-    const quotaBytes = settings.maxBytes - (await store.used(signal));
-    if (quotaBytes > 0) return { parts, quotaBytes };
-    throw new HostError("disk-full", `the data store's quota of ${sizeText(settings.maxBytes)} is used up`);
+    return { parts, quotaBytes: await this.#room.left(signal, id) };
   }
 
   async #jobOf(task: Task, request: TransferRequest): Promise<TransferJob> {
@@ -284,7 +294,8 @@ export class DataStore {
     const isWhole = task.resume?.whole !== undefined;
     const { parts, quotaBytes } = isWhole
       ? { parts: parseNewPath(task.path), quotaBytes: undefined }
-      : await this.#judge(request, this.#ending.signal);
+      : await this.#judge(request, this.#ending.signal, task.id);
+    if (isDownload(request)) this.#room.begin(task.id, task.resume?.bytes ?? 0);
     return jobFor(task, request, { root: store.root, parts, quotaBytes, settings });
   }
 

@@ -77,6 +77,18 @@ test("a download ends when the disk becomes too full while it is written", async
   expect(filesIn(root)).toEqual([]);
 });
 
+test("of a small disk, too, a good part of the reserve stays free", async () => {
+  const root = tempDir();
+  const server = await rawServer(flood);
+  const shell = `mount -t tmpfs -o size=16m tmpfs ${root} && ("$@"; true)`;
+  const job = downloadJob(root, server.url, { limits: { reserveRatio: 0.5 } });
+  const transfer = startTransfer(job, `exec unshare -rm sh -c '${shell}' sh "$@"`);
+  await transfer.exit;
+  const end = transfer.events.at(-1);
+  const free = Number(/only (\d+) of/.exec(end?.is === "failed" ? end.message : "")?.[1]);
+  expect(free).toBeGreaterThan(0);
+});
+
 test("a disk that is full is told as such, and what was written is removed", async () => {
   const root = tempDir();
   const server = await rawServer(flood);
