@@ -102,16 +102,18 @@ export async function httpDownload(job: HttpDownload, deps: TransferDeps, signal
         if (isRanged && status === 416) return false;
         if (status !== 200 && !(isRanged && status === 206)) throw statusError(answer, clock.now());
         judgeEncoding(headers);
+        const framing = framingOf(headers);
         const start = status === 206 ? sink.bytes : 0;
         const total = status === 206 ? totalOfRange(headers, start, validator) : lengthOf(headers);
         if (total === "wrong") return false;
+        if (total === undefined) judgeEnd(framing, job.hash);
         if (sink.bytes > start) sink.restart();
         if (status === 200) validator = validatorOf(headers, total);
         sink.isResumable = validator !== undefined;
-        if (total !== undefined) await sink.admit(total);
+        await sink.admit(total);
         meter.bytes = sink.bytes;
         meter.total = total;
-        await receive(answer, framingOf(headers), { sink, meter }, overall);
+        await receive(answer, framing, { sink, meter }, overall);
         if (total === undefined || sink.bytes === total) return true;
         throw new SessionError("bad-length", `${sink.bytes} bytes came instead of ${total}`);
       } catch (error) {
@@ -196,6 +198,13 @@ function framingOf(headers: IncomingHttpHeaders): Framing {
   }
   const length = lengthOf(headers);
   return length === undefined ? framedByEnd : framedByLength(length);
+}
+
+/** A body that ends with its connection is as whole as one that was cut off (RFC 9112 §8), unless its hash says more. */
+function judgeEnd({ endsWithConnection }: Framing, hash: string | undefined): void {
+  if (!endsWithConnection || hash !== undefined) return;
+  const why = "a file that was cut off would be taken for a whole one; with the hash it has to have it can be fetched";
+  throw new InputError("bad-answer", `the answer does not say how long the file is: ${why}`);
 }
 
 /** What the body's length is said to be; Node's HTTP client has refused two lengths, and one beside chunks. */

@@ -45,6 +45,8 @@ export class Sink {
   #gatheredBytes = 0;
   #synced: number;
   #lookAt: number;
+  /** How far there was room when it was looked at last: the next look may come late. */
+  #roomTo = Infinity;
   /** Counts the beginnings: a sync that was begun before the last one says nothing. */
   #beginning = 0;
   #isChecking = false;
@@ -78,10 +80,12 @@ export class Sink {
   }
 
   /**
-   * Refuses a size that the limits or the room do not allow.
+   * Refuses a size that the limits or the room do not allow; one that nobody knows is refused while it is written.
    * @throws {InputError} `too-large`, `quota-exceeded`; {HostError} `disk-full`
    */
-  async admit(total: number): Promise<void> {
+  async admit(total: number | undefined): Promise<void> {
+    await this.#judgeRoom();
+    if (total === undefined) return;
     this.#judgeSize(total);
     const { freeBytes, totalBytes } = await this.#options.space();
     const room = Math.floor(freeBytes - totalBytes * this.#options.limits.reserveRatio);
@@ -96,6 +100,7 @@ export class Sink {
   append(bytes: Uint8Array, from: number, to: number): void {
     const end = this.bytes + to - from;
     if (end > this.#most) this.#judgeSize(end);
+    if (end > this.#roomTo) throw new HostError("disk-full", "the room of the data store's disk is used up");
     if (this.#gatheredBytes + to - from > GATHER_BYTES) this.flush();
     if (to - from >= GATHER_BYTES / 2) {
       this.flush();
@@ -140,6 +145,7 @@ export class Sink {
     this.bytes = 0;
     this.#synced = 0;
     this.#lookAt = 0;
+    this.#roomTo = Infinity;
     this.#beginning += 1;
     this.#hash = newHash(this.#options.algo);
   }
@@ -197,8 +203,10 @@ export class Sink {
 
   /** Gives how many bytes may still be written. @throws {HostError} `disk-full` */
   async #judgeRoom(): Promise<number> {
+    const from = this.bytes;
     const { freeBytes, totalBytes } = await this.#options.space();
     const room = freeBytes - (totalBytes * this.#options.limits.reserveRatio) / 2;
+    this.#roomTo = from + room;
     if (room >= 0) return room;
     throw new HostError("disk-full", `only ${freeBytes} of ${totalBytes} bytes of the data store's disk are free`);
   }

@@ -101,7 +101,7 @@ test(
       expect(names).toContain("rename STORE/.part");
       expect(names).toContain("fdatasync STATE/data-store/made/here/.part");
       expect(names.filter((name) => name.startsWith("pwrite64 STATE/state.db")).length).toBeGreaterThan(2);
-      const sample = sampleOf(points, isReplacing ? 12 : 5);
+      const sample = sampleOf(points, isReplacing ? 9 : 4);
       console.log(`${sample.length} of ${points.length} points`);
       await inLanes(sample, LANES, async (point) => {
         const killed = await runKilled(() => prepare(isReplacing), point);
