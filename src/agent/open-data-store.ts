@@ -53,7 +53,7 @@ export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
       import("../host/transfer-process.ts"),
     ]);
     ending.signal.throwIfAborted();
-    const store = openStore(join(settings.stateDir, "data-store"), { isInUse, clock });
+    const store = openStore(join(settings.stateDir, "data-store"), { isInUse, clock, countEveryMs: 0 });
     const dataStore = new DataStore({
       clock,
       log,

@@ -14,6 +14,8 @@ export interface TransferProcess {
   readonly pid: number;
   /** Tells it to end and to leave nothing behind; killed when it has not within 5 s. */
   cancel(): void;
+  /** Lets it give what it has told to be whole its name. */
+  publish(): void;
   /** Ends it so that another can go on from where it was; killed when it has not within 2 s. */
   leave(): void;
   /** How it ended, for people, and the end of what it wrote to its standard error. Never rejects. */
@@ -110,13 +112,16 @@ function attend(child: Child, { clock, job, onEvent }: Attending): TransferProce
     child.stdin.destroy();
     return { how: wrong ?? how, said: said.trim() };
   })();
+  const say = (order: TransferOrder): void => {
+    if (child.stdin.writable) child.stdin.write(`${JSON.stringify(order)}\n`);
+  };
   return {
     pid,
     cancel() {
-      const order: TransferOrder = { is: "cancel" };
-      if (child.stdin.writable) child.stdin.write(`${JSON.stringify(order)}\n`);
+      say({ is: "cancel" });
       killAfter(CANCEL_MS);
     },
+    publish: () => say({ is: "publish" }),
     leave() {
       child.stdin.end();
       killAfter(LEAVE_MS);

@@ -37,6 +37,8 @@ export const Resume = z.object({
   total: z.number().optional(),
   /** Of a multipart upload; without it nothing of one is left on the server. */
   uploadId: z.string().optional(),
+  /** The part file is all of it and was verified: what it is known by, also under its final name, and its hash when one is told. */
+  whole: z.object({ mark: z.string(), hash: z.string().optional() }).optional(),
 });
 export type Resume = z.infer<typeof Resume>;
 
@@ -83,6 +85,8 @@ export const TransferEvent = z.discriminatedUnion("is", [
   z.object({ is: z.literal("progress"), bytes: z.number(), total: z.number().optional(), rate: z.number() }),
   /** What a resumed attempt needs; `bytes` are synced. */
   z.object({ is: z.literal("resumable"), resume: Resume }),
+  /** Everything is on the disk and verified, and waits for the order that it may have its name; `resume.whole` says what it is. */
+  z.object({ is: z.literal("whole"), resume: Resume }),
   /** An attempt failed and another follows in so many milliseconds. */
   z.object({ is: z.literal("retry"), reason: z.string(), afterMs: z.number() }),
   z.object({ is: z.literal("done"), bytes: z.number(), hash: z.string().optional() }),
@@ -90,8 +94,8 @@ export const TransferEvent = z.discriminatedUnion("is", [
 ]);
 export type TransferEvent = z.infer<typeof TransferEvent>;
 
-/** What the agent may say after the job. */
-export const TransferOrder = z.object({ is: z.literal("cancel") });
+/** What the agent may say after the job: to end, or that what is whole may be published since that is written down. */
+export const TransferOrder = z.object({ is: z.enum(["cancel", "publish"]) });
 export type TransferOrder = z.infer<typeof TransferOrder>;
 
 /** Name of the file that a download is written to, in the directory of its target. Paths that users give never have such names. */

@@ -1,6 +1,7 @@
 import { InputError, SessionError, toError } from "../errors.ts";
 import { linesOf } from "../lib/lines.ts";
-import { TransferJob, TransferOrder, type TransferEvent } from "../protocol/transfer.ts";
+import { untilAborted } from "../lib/until-aborted.ts";
+import { TransferJob, TransferOrder, type Resume, type TransferEvent } from "../protocol/transfer.ts";
 
 const MAX_LINE_BYTES = 1024 * 1024;
 
@@ -11,6 +12,8 @@ export interface Channel {
   /** Aborted by an order to cancel and by the end of the input, with a {SessionError} `cancelled` or `left`. */
   readonly signal: AbortSignal;
   readonly emit: (event: TransferEvent) => void;
+  /** Tells that a part file is whole, and waits for the order to publish it. Rejects with the signal's reason. */
+  readonly mayPublish: (resume: Resume, signal: AbortSignal) => Promise<void>;
 }
 
 export interface ChannelEnds {
@@ -23,14 +26,19 @@ export function openChannel({ input, print }: ChannelEnds): Channel {
   const stopping = new AbortController();
   let [resolve, reject]: [(job: TransferJob) => void, (error: Error) => void] = [() => undefined, () => undefined];
   const job = new Promise<TransferJob>((whenRead, whenNot) => ([resolve, reject] = [whenRead, whenNot]));
+  let permit = (): void => undefined;
+  const permission = new Promise<void>((resolve) => (permit = resolve));
+  const emit = (event: TransferEvent): void => print(JSON.stringify(event));
   // Whoever does not get as far as asking for the job need not hear that there is none.
   job.catch(() => undefined);
 
   const read = async (): Promise<void> => {
     let isFirst = true;
     for await (const line of linesOf(input, MAX_LINE_BYTES)) {
+      const order = isFirst ? undefined : orderIn(line);
       if (isFirst) resolve(parsedJob(line));
-      else if (isCancel(line)) stopping.abort(new SessionError("cancelled", "the transfer was cancelled"));
+      else if (order === "cancel") stopping.abort(new SessionError("cancelled", "the transfer was cancelled"));
+      else if (order === "publish") permit();
       isFirst = false;
     }
     throw new SessionError("left", "whoever asked for the transfer is gone");
@@ -39,7 +47,15 @@ export function openChannel({ input, print }: ChannelEnds): Channel {
     reject(toError(error));
     stopping.abort(error);
   });
-  return { job, signal: stopping.signal, emit: (event) => print(JSON.stringify(event)) };
+  return {
+    job,
+    signal: stopping.signal,
+    emit,
+    mayPublish(resume, signal) {
+      emit({ is: "whole", resume });
+      return untilAborted(permission, signal);
+    },
+  };
 }
 
 function parsedJob(line: Uint8Array): TransferJob {
@@ -49,7 +65,7 @@ function parsedJob(line: Uint8Array): TransferJob {
   throw new InputError("bad-job", `the job's ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "cannot be read"}`);
 }
 
-const isCancel = (line: Uint8Array): boolean => TransferOrder.safeParse(jsonOf(line)).success;
+const orderIn = (line: Uint8Array): TransferOrder["is"] | undefined => TransferOrder.safeParse(jsonOf(line)).data?.is;
 
 function jsonOf(line: Uint8Array): unknown {
   try {

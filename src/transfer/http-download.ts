@@ -9,6 +9,7 @@ import { framedByChunks, framedByEnd, framedByLength, type Framing } from "./bod
 import { ask, statusError, type Answer } from "./http-source.ts";
 import { Meter } from "./meter.ts";
 import { Sink } from "./sink.ts";
+import { announceWhole, doneWith, isWhole, publishedBefore } from "./whole.ts";
 
 export type HttpDownload = Extract<TransferJob, { kind: "http-download" }>;
 
@@ -18,6 +19,8 @@ export interface TransferDeps {
   readonly store: Store;
   readonly connector: GuardedConnector;
   readonly emit: (event: TransferEvent) => void;
+  /** Tells what is whole, and waits until it may be given its name. */
+  readonly mayPublish: (resume: Resume, signal: AbortSignal) => Promise<void>;
   readonly random: () => number;
 }
 
@@ -36,10 +39,14 @@ export async function httpDownload(job: HttpDownload, deps: TransferDeps, signal
   const ending = new AbortController();
   const overall = AbortSignal.any([signal, ending.signal]);
   const fail = (error: Error): void => ending.abort(error);
-  const part = store.openPart(job.parts.join("/"), job.id, hasValidator(job.resume) ? (job.resume?.bytes ?? 0) : 0);
+  const before = await publishedBefore(job, store);
+  if (before !== undefined) return before;
+  const part = store.openPart(job.parts.join("/"), job.id, isOfUse(job.resume) ? (job.resume?.bytes ?? 0) : 0);
   const algo = job.algo ?? (job.hash === undefined ? undefined : "SHA-256");
   const meter = new Meter({ clock, limits: job.limits, emit });
-  let validator = part.bytes > 0 ? job.resume : undefined;
+  const { whole, ...source } = job.resume ?? { bytes: 0 };
+  // Of what was whole and is not any more nothing can be trusted.
+  let validator = part.bytes > 0 && whole === undefined ? source : undefined;
   const onSynced = (bytes: number): void => {
     if (validator !== undefined) emit({ is: "resumable", resume: { ...validator, bytes } });
   };
@@ -48,25 +55,31 @@ export async function httpDownload(job: HttpDownload, deps: TransferDeps, signal
   const stopLimit = meter.limit(fail);
   let isOver = false;
   try {
-    sink.isResumable = validator !== undefined;
-    await sink.rehash(overall);
     let takesRanges = true;
-    await inAttempts(
-      async () => {
-        while (!(await attempt())) takesRanges = false;
-      },
-      deps,
-      overall,
-    );
+    const hash = (await isWhole(part, job.resume)) ? whole?.hash : await fetched();
     sink.close();
-    overall.throwIfAborted();
-    const hash = sink.digest();
-    if (job.hash !== undefined && hash !== job.hash.toLowerCase()) {
-      throw new InputError("hash-mismatch", `the file's ${algo} is ${hash ?? "unknown"} instead of ${job.hash}`);
-    }
+    await announceWhole(part, { ...source, ...validator, bytes: sink.bytes }, hash, deps, overall);
     isOver = true;
     await part.publish();
-    return { is: "done", bytes: sink.bytes, ...(hash === undefined ? {} : { hash }) };
+    return doneWith(sink.bytes, hash);
+
+    /** Fetches and verifies the whole file. Gives its hash, when one is asked for. */
+    async function fetched(): Promise<string | undefined> {
+      sink.isResumable = validator !== undefined;
+      await sink.rehash(overall);
+      await inAttempts(
+        async () => {
+          while (!(await attempt())) takesRanges = false;
+        },
+        deps,
+        overall,
+      );
+      sink.close();
+      overall.throwIfAborted();
+      const hash = sink.digest();
+      if (job.hash === undefined || hash === job.hash.toLowerCase()) return hash;
+      throw new InputError("hash-mismatch", `the file's ${algo} is ${hash ?? "unknown"} instead of ${job.hash}`);
+    }
 
     /** False when there is nothing to go on with, and everything has to be asked for anew. */
     async function attempt(): Promise<boolean> {
@@ -89,16 +102,18 @@ export async function httpDownload(job: HttpDownload, deps: TransferDeps, signal
         if (isRanged && status === 416) return false;
         if (status !== 200 && !(isRanged && status === 206)) throw statusError(answer, clock.now());
         judgeEncoding(headers);
+        const framing = framingOf(headers);
         const start = status === 206 ? sink.bytes : 0;
         const total = status === 206 ? totalOfRange(headers, start, validator) : lengthOf(headers);
         if (total === "wrong") return false;
+        if (total === undefined) judgeEnd(framing, job.hash);
         if (sink.bytes > start) sink.restart();
         if (status === 200) validator = validatorOf(headers, total);
         sink.isResumable = validator !== undefined;
-        if (total !== undefined) await sink.admit(total);
+        await sink.admit(total);
         meter.bytes = sink.bytes;
         meter.total = total;
-        await receive(answer, framingOf(headers), { sink, meter }, overall);
+        await receive(answer, framing, { sink, meter }, overall);
         if (total === undefined || sink.bytes === total) return true;
         throw new SessionError("bad-length", `${sink.bytes} bytes came instead of ${total}`);
       } catch (error) {
@@ -185,6 +200,13 @@ function framingOf(headers: IncomingHttpHeaders): Framing {
   return length === undefined ? framedByEnd : framedByLength(length);
 }
 
+/** A body that ends with its connection is as whole as one that was cut off (RFC 9112 §8), unless its hash says more. */
+function judgeEnd({ endsWithConnection }: Framing, hash: string | undefined): void {
+  if (!endsWithConnection || hash !== undefined) return;
+  const why = "a file that was cut off would be taken for a whole one; with the hash it has to have it can be fetched";
+  throw new InputError("bad-answer", `the answer does not say how long the file is: ${why}`);
+}
+
 /** What the body's length is said to be; Node's HTTP client has refused two lengths, and one beside chunks. */
 function lengthOf(headers: IncomingHttpHeaders): number | undefined {
   const text = headers["content-length"];
@@ -219,8 +241,8 @@ function totalOfRange(headers: IncomingHttpHeaders, start: number, expected: Res
   return fits && (length === undefined || length === Number(total) - start) ? Number(total) : "wrong";
 }
 
-const hasValidator = (resume: Resume | undefined): boolean =>
-  resume?.etag !== undefined || resume?.lastModified !== undefined;
+const isOfUse = (resume: Resume | undefined): boolean =>
+  resume?.etag !== undefined || resume?.lastModified !== undefined || resume?.whole !== undefined;
 
 /** The strong validator of what comes (RFC 9110 §8.8): an ETag that is not weak, or a modification a second or more before the answer. */
 function validatorOf(headers: IncomingHttpHeaders, total: number | undefined): Resume | undefined {

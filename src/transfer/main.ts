@@ -1,3 +1,4 @@
+import type { Readable } from "node:stream";
 import { AgentError, SessionError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { openStore } from "../host/data-store/open-store.ts";
@@ -7,11 +8,15 @@ import { failureOf } from "./attempts.ts";
 import { openChannel } from "./channel.ts";
 import type { TransferDeps } from "./http-download.ts";
 
-/** Runs `holdfast transfer`: the transfer that its input names. Resolves to the exit status: 0 when the end was told, whatever it is. */
+/** Runs `holdfast transfer`: the transfer that its input names. Resolves to the exit status. */
 export async function run(): Promise<number> {
   process.umask(0o077);
-  const input = process.stdin;
-  const channel = openChannel({ input, print: (line) => void process.stdout.write(`${line}\n`) });
+  return transfer(process.stdin, (line) => void process.stdout.write(`${line}\n`));
+}
+
+/** Carries out the transfer that an input names. Resolves to the exit status: 0 when the end was told, whatever it is. */
+export async function transfer(input: Readable, print: (line: string) => void): Promise<number> {
+  const channel = openChannel({ input, print });
   try {
     const job = await channel.job;
     const store = openStore(job.root);
@@ -28,7 +33,14 @@ export async function run(): Promise<number> {
         },
         connectMs: job.limits.connectMs,
       });
-      const deps = { clock, store, connector, emit: channel.emit, random: () => Math.random() };
+      const deps = {
+        clock,
+        store,
+        connector,
+        emit: channel.emit,
+        mayPublish: channel.mayPublish,
+        random: () => Math.random(),
+      };
       channel.emit(await carryOut(job, deps, channel.signal));
     } finally {
       store.close();

@@ -8,6 +8,7 @@ import { S3Target } from "./s3-client.ts";
 import { downloadObject } from "./s3-download.ts";
 import { abortUpload, uploadObject } from "./s3-upload.ts";
 import { Sink } from "./sink.ts";
+import { announceWhole, doneWith, isWhole, publishedBefore } from "./whole.ts";
 
 export type S3Download = Extract<TransferJob, { kind: "s3-download" }>;
 export type S3Upload = Extract<TransferJob, { kind: "s3-upload" }>;
@@ -19,7 +20,10 @@ export type S3Abort = Extract<TransferJob, { kind: "s3-abort" }>;
  */
 export async function s3Download(job: S3Download, deps: TransferDeps, signal: AbortSignal): Promise<TransferEvent> {
   const { store, clock, emit } = deps;
-  const kept = job.resume?.etag === undefined ? 0 : job.resume.bytes;
+  const { whole, ...source } = job.resume ?? { bytes: 0 };
+  const kept = source.etag === undefined && whole === undefined ? 0 : source.bytes;
+  const before = await publishedBefore(job, store);
+  if (before !== undefined) return before;
   return within(job, deps, signal, async (meter, fail, signal) => {
     const part = store.openPart(job.parts.join("/"), job.id, kept);
     let found: Omit<Resume, "bytes"> | undefined;
@@ -34,15 +38,16 @@ export async function s3Download(job: S3Download, deps: TransferDeps, signal: Ab
       },
       fail,
     });
-    let isWhole = false;
-    try {
-      const bytes = await withTarget(job, deps, signal, (target) =>
+    let isOver = false;
+    const fetched = (): Promise<number> =>
+      withTarget(job, deps, signal, (target) =>
         watched(meter, fail, () =>
           downloadObject({
             target,
             sink,
             pacer: pacerOf(meter, deps),
-            resume: job.resume,
+            // Of what was whole and is not any more nothing can be trusted.
+            resume: whole === undefined ? job.resume : undefined,
             onFound: ({ etag, total }) => {
               found = etag === undefined ? undefined : { etag, total };
               sink.isResumable = found !== undefined;
@@ -51,16 +56,19 @@ export async function s3Download(job: S3Download, deps: TransferDeps, signal: Ab
           }),
         ),
       );
+    try {
+      const bytes = (await isWhole(part, job.resume)) ? source.bytes : await fetched();
       sink.close();
       signal.throwIfAborted();
-      isWhole = true;
+      await announceWhole(part, { ...source, ...found, bytes }, undefined, deps, signal);
+      isOver = true;
       await part.publish();
-      return { is: "done", bytes };
+      return doneWith(bytes, undefined);
     } catch (error) {
       sink.close();
       const reason = signal.aborted ? toError(signal.reason) : error;
       if (reason instanceof SessionError && reason.code === "left") part.keep();
-      else if (!isWhole) part.discard();
+      else if (!isOver) part.discard();
       throw reason;
     }
   });

@@ -8,9 +8,10 @@ import type { TransferLimits } from "../protocol/transfer.ts";
 
 const OPENSSL_NAMES: Readonly<Record<HashAlgorithm, string>> = { MD5: "md5", SHA1: "sha1", "SHA-256": "sha256" };
 
-/** What is new is synced so often, and the room looked at; for the room also after so many bytes. */
+/** What is new is synced so often, and the room looked at; for the room also after so many bytes, or so small a share of what is left. */
 const SYNC_MS = 2000;
 const LOOK_BYTES = 64 * 1024 * 1024;
+const LOOKS = 16;
 /** Small pieces, such as TLS brings, are gathered to one of this size before they are hashed and written. */
 const GATHER_BYTES = 256 * 1024;
 const REREAD_BYTES = 1024 * 1024;
@@ -44,6 +45,8 @@ export class Sink {
   #gatheredBytes = 0;
   #synced: number;
   #lookAt: number;
+  /** How far there was room when it was looked at last: the next look may come late. */
+  #roomTo = Infinity;
   /** Counts the beginnings: a sync that was begun before the last one says nothing. */
   #beginning = 0;
   #isChecking = false;
@@ -58,7 +61,7 @@ export class Sink {
     this.#most = Math.min(limits.maxBytes, part.bytes + (limits.quotaBytes ?? Infinity));
     this.#hash = newHash(algo);
     this.#synced = part.bytes;
-    this.#lookAt = part.bytes + LOOK_BYTES;
+    this.#lookAt = part.bytes;
     this.#stopTimer = clock.after(SYNC_MS, () => this.#tick());
   }
 
@@ -77,10 +80,12 @@ export class Sink {
   }
 
   /**
-   * Refuses a size that the limits or the room do not allow.
+   * Refuses a size that the limits or the room do not allow; one that nobody knows is refused while it is written.
    * @throws {InputError} `too-large`, `quota-exceeded`; {HostError} `disk-full`
    */
-  async admit(total: number): Promise<void> {
+  async admit(total: number | undefined): Promise<void> {
+    await this.#judgeRoom();
+    if (total === undefined) return;
     this.#judgeSize(total);
     const { freeBytes, totalBytes } = await this.#options.space();
     const room = Math.floor(freeBytes - totalBytes * this.#options.limits.reserveRatio);
@@ -95,6 +100,7 @@ export class Sink {
   append(bytes: Uint8Array, from: number, to: number): void {
     const end = this.bytes + to - from;
     if (end > this.#most) this.#judgeSize(end);
+    if (end > this.#roomTo) throw new HostError("disk-full", "the room of the data store's disk is used up");
     if (this.#gatheredBytes + to - from > GATHER_BYTES) this.flush();
     if (to - from >= GATHER_BYTES / 2) {
       this.flush();
@@ -138,7 +144,8 @@ export class Sink {
     truncate(this.#options.part.fd, 0);
     this.bytes = 0;
     this.#synced = 0;
-    this.#lookAt = LOOK_BYTES;
+    this.#lookAt = 0;
+    this.#roomTo = Infinity;
     this.#beginning += 1;
     this.#hash = newHash(this.#options.algo);
   }
@@ -170,14 +177,19 @@ export class Sink {
   #check(isSync: boolean): void {
     if (this.#isChecking || this.#isClosed) return;
     this.#isChecking = true;
-    this.#lookAt = this.bytes + LOOK_BYTES;
+    this.#lookAt = Infinity;
     const work = async (): Promise<void> => {
       this.flush();
-      await this.#judgeRoom();
+      const room = await this.#judgeRoom();
+      // The descriptor may be that of something else by now.
+      if (this.#isClosed) return;
       if (isSync) await this.#sync();
+      this.#lookAt = this.bytes + Math.min(LOOK_BYTES, room / LOOKS);
       this.#isChecking = false;
     };
-    work().catch((error: unknown) => this.#options.fail(toError(error)));
+    work().catch((error: unknown) => {
+      if (!this.#isClosed) this.#options.fail(toError(error));
+    });
   }
 
   async #sync(): Promise<void> {
@@ -190,9 +202,13 @@ export class Sink {
     this.#options.onSynced(bytes);
   }
 
-  async #judgeRoom(): Promise<void> {
+  /** Gives how many bytes may still be written. @throws {HostError} `disk-full` */
+  async #judgeRoom(): Promise<number> {
+    const from = this.bytes;
     const { freeBytes, totalBytes } = await this.#options.space();
-    if (freeBytes >= (totalBytes * this.#options.limits.reserveRatio) / 2) return;
+    const room = freeBytes - (totalBytes * this.#options.limits.reserveRatio) / 2;
+    this.#roomTo = from + room;
+    if (room >= 0) return room;
     throw new HostError("disk-full", `only ${freeBytes} of ${totalBytes} bytes of the data store's disk are free`);
   }
 }

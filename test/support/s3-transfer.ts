@@ -85,7 +85,9 @@ export function startTransfer(job: TransferJob, env: Readonly<Record<string, str
   const lines = createInterface({ input: child.stdout });
   lines.on("line", (line) => {
     output += `${line}\n`;
-    events.push(TransferEvent.parse(JSON.parse(line)));
+    const event = TransferEvent.parse(JSON.parse(line));
+    events.push(event);
+    if (event.is === "whole") child.stdin.write('{"is":"publish"}\n');
   });
   child.stderr.on("data", (text) => (output += String(text)));
   child.stdin.on("error", () => undefined);

@@ -87,11 +87,15 @@ export function sampleOf<T>(points: readonly T[], size: number): readonly T[] {
   return points.filter((_, i) => picked.has(i));
 }
 
-/** A path below the state directory without what is random in the names of temporary files. */
+/** A path below the state directory, or below an open directory of the data store, without what is random in the names of temporary files. */
 export function stableName(path: string, stateDir: string): string | undefined {
+  const [, name] = /^\/proc\/self\/fd\/\d+\/(.+)$/.exec(path) ?? [];
+  if (name !== undefined) return `STORE/${withoutId(name)}`;
   if (path !== stateDir && !path.startsWith(`${stateDir}/`)) return undefined;
-  return `STATE${path.slice(stateDir.length)}`.replace(/\.[0-9a-f]{12}\.tmp(?=$|-)/, ".tmp");
+  return withoutId(`STATE${path.slice(stateDir.length)}`).replace(/\.[0-9a-f]{12}\.tmp(?=$|-)/, ".tmp");
 }
+
+const withoutId = (path: string): string => path.replace(/\.holdfast-[0-9a-f-]{36}\.part$/, ".part");
 
 function targetOf(call: Call, { stateDir, port }: Launch, sockets: Set<string>): string | undefined {
   const behind = descriptorPath(call);

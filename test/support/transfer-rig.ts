@@ -144,6 +144,7 @@ export async function carryOut(job: HttpDownload | HttpUpload, wishes: CarryWish
       ...(resolve === undefined ? {} : { resolve }),
     }),
     emit: (event) => void events.push(event),
+    mayPublish: () => Promise.resolve(),
     random: () => 0,
     ...wishes,
   };
@@ -178,6 +179,7 @@ export function startTransfer(
   job: unknown,
   shell = 'exec "$@"',
   env: Readonly<Record<string, string>> = {},
+  publishes = true,
 ): TransferProcess {
   const program = [process.execPath, "--disable-warning=ExperimentalWarning", MAIN, "transfer"];
   const { PATH = "" } = process.env;
@@ -191,7 +193,9 @@ export function startTransfer(
   child.stdout.setEncoding("utf8").on("data", (piece: string) => {
     const lines = (text + piece).split("\n");
     text = lines.pop() ?? "";
-    events.push(...lines.map((line) => JSON.parse(line) as TransferEvent));
+    const told = lines.map((line) => JSON.parse(line) as TransferEvent);
+    events.push(...told);
+    if (publishes && told.some(({ is }) => is === "whole")) child.stdin.write('{"is":"publish"}\n');
   });
   child.stdin.on("error", () => undefined);
   child.stdin.write(`${typeof job === "string" ? job : JSON.stringify(job)}\n`);

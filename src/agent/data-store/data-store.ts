@@ -6,7 +6,6 @@ import type { ReadImageInfo } from "../../host/data-store/image-info.ts";
 import { parseNewPath, parsePath } from "../../host/data-store/parse-path.ts";
 import type { Store } from "../../host/data-store/store.ts";
 import type { StartTransfer } from "../../host/transfer-process.ts";
-import { sizeText } from "../../lib/size-text.ts";
 import type {
   DataStoreEntry,
   DataStoreListing,
@@ -19,6 +18,7 @@ import type { TransferJob } from "../../protocol/transfer.ts";
 import { storeRefusal } from "./failures.ts";
 import { abortJobFor, jobFor, type JobSettings } from "./jobs.ts";
 import { renderTask } from "./render.ts";
+import { Room } from "./room.ts";
 import { KEEP_MS, type TaskStore } from "./task-store.ts";
 import { isDownload, isOver, newTask, pathOf, step, type Task, type TaskEvent, type TransferRequest } from "./tasks.ts";
 import { textFile, type TextFile } from "./text-file.ts";
@@ -43,6 +43,7 @@ const MAX_LIST_BYTES = REPLY_LIMITS.maxBytes - 65_536;
 const SHORT_MS = 2000;
 
 interface Deletion {
+  readonly parts: readonly string[];
   readonly control: AbortController;
   readonly done: Promise<void>;
 }
@@ -51,6 +52,7 @@ interface Deletion {
 export class DataStore {
   readonly #options: DataStoreOptions;
   readonly #transfers: Transfers;
+  readonly #room: Room;
   readonly #deletions = new Map<string, Deletion>();
   /** Whose parts stay when leftovers are swept: a walk that takes a while, in which others begin. */
   #unswept: Set<string> | undefined;
@@ -60,7 +62,10 @@ export class DataStore {
   constructor(options: DataStoreOptions) {
     this.#options = options;
     const { clock, log, tasks, start, store, settings } = options;
+    const { maxBytes, reserveRatio } = settings;
+    this.#room = new Room({ clock, store, maxBytes, reserveRatio, signal: this.#ending.signal });
     this.#transfers = new Transfers({
+      room: this.#room,
       clock,
       log,
       tasks,
@@ -68,6 +73,10 @@ export class DataStore {
       maxTransfers: settings.maxTransfers,
       jobOf: (task, request) => this.#jobOf(task, request),
       abortJobOf: (task, request) => abortJobFor(task, request, { root: store.root, settings }),
+      refusalOf: ({ path }) => {
+        const reason = options.isInUse(parseNewPath(path));
+        return reason === undefined ? undefined : inUseText(path, reason);
+      },
       dropPart: (path, id) => store.dropPart(path, id),
       onOver: () => this.#pruneLater(),
     });
@@ -123,7 +132,10 @@ export class DataStore {
   async close(): Promise<void> {
     this.#cancelPruning();
     this.#ending.abort(new InputError("cancelled", "the agent ends"));
-    for (const { control } of this.#deletions.values()) control.abort(new HostError("interrupted", "the agent ends"));
+    for (const { control } of this.#deletions.values())
+      control.abort(
+        new HostError("interrupted", "interrupted: the agent ended, and what is left can be deleted again"),
+      );
     await this.#transfers.close();
     await Promise.all([...this.#deletions.values()].map(({ done }) => done));
     this.#options.store.close();
@@ -205,7 +217,8 @@ export class DataStore {
       () => put({ is: "done", bytes: 0 }),
       (error: unknown) => {
         const { message } = toError(error);
-        put(control.signal.aborted ? { is: "cancelled" } : { is: "failed", code: "refused", message });
+        const isCancelled = control.signal.aborted && !this.#ending.signal.aborted;
+        put(isCancelled ? { is: "cancelled" } : { is: "failed", code: "refused", message });
         throw storeRefusal(toError(error));
       },
     );
@@ -215,9 +228,10 @@ export class DataStore {
         cancelShowing();
         signal.removeEventListener("abort", takeBack);
         this.#deletions.delete(task.id);
+        this.#room.forget();
         if (isShown) this.#pruneLater();
       });
-    this.#deletions.set(task.id, { control, done });
+    this.#deletions.set(task.id, { parts, control, done });
     const gaveUp = new Promise<never>((_, reject) => {
       signal.addEventListener("abort", () => reject(toError(signal.reason)), { once: true });
     });
@@ -253,24 +267,33 @@ export class DataStore {
   }
 
   async #transfer(request: TransferRequest, signal: AbortSignal): Promise<TaskStarted> {
-    this.#transfers.check(request);
+    this.#check(request);
     await this.#judge(request, signal);
     // Another of the same may have come meanwhile.
-    this.#transfers.check(request);
+    this.#check(request);
     const task = newTask(randomUUID(), request, this.#options.clock.now());
     this.#unswept?.add(task.id);
     this.#transfers.add(task, request);
     return { id: task.id };
   }
 
+  /** @throws {InputError} `busy` when another is at work on the same, or too many wait. */
+  #check(request: TransferRequest): void {
+    const names = pathOf(request).split("/");
+    const gone = [...this.#deletions.values()].find(({ parts }) => isBelow(names, parts));
+    if (gone !== undefined) throw new InputError("busy", `${gone.parts.join("/")} is being deleted`);
+    this.#transfers.check(request);
+  }
+
   /** Refuses at once what could only fail later. Gives the names of the file, and how many bytes the quota leaves. */
   async #judge(
     request: TransferRequest,
     signal: AbortSignal,
+    id?: string,
   ): Promise<{ readonly parts: readonly string[]; readonly quotaBytes: number | undefined }> {
     const path = pathOf(request);
     if (isDownload(request)) {
-      return this.#judgeNew(path, request.action === "HTTP_DOWNLOAD" ? "filename" : "location", signal);
+      return this.#judgeNew(path, request.action === "HTTP_DOWNLOAD" ? "filename" : "location", signal, id);
     }
     const file = this.#options.store.open(path);
     file.close();
@@ -282,6 +305,7 @@ export class DataStore {
     path: string,
     field: string,
     signal: AbortSignal,
+    id?: string,
   ): Promise<{
     readonly parts: readonly string[];
     readonly quotaBytes: number | undefined;
@@ -291,24 +315,21 @@ export class DataStore {
     const parts = parseNewPath(path);
     if (parts.length === 0) throw new InputError("invalid-body", `${field}: names no file`, { details: { field } });
     const reason = isInUse(parts);
-    if (reason !== undefined) throw new InputError("conflict", `${path} is in use: ${reason}`);
+    if (reason !== undefined) throw new InputError("conflict", inUseText(path, reason));
     requireNoDirectory(store, path);
+    const quotaBytes = await this.#room.left(signal, id);
     const { freeBytes, totalBytes } = await store.space();
-    const reserve = totalBytes * settings.reserveRatio;
-    if (freeBytes <= reserve) {
-      const text = `${sizeText(freeBytes)} are free on the disk, and ${sizeText(reserve)} of it stay free`;
-      throw new HostError("disk-full", `no file is begun: ${text}`);
-    }
-    const roomBytes = Math.floor(freeBytes - reserve);
-    if (settings.maxBytes === undefined) return { parts, quotaBytes: undefined, roomBytes };
-    const quotaBytes = settings.maxBytes - (await store.used(signal));
-    if (quotaBytes > 0) return { parts, quotaBytes, roomBytes };
-    throw new HostError("disk-full", `the data store's quota of ${sizeText(settings.maxBytes)} is used up`);
+    return { parts, quotaBytes, roomBytes: Math.floor(freeBytes - totalBytes * settings.reserveRatio) };
   }
 
   async #jobOf(task: Task, request: TransferRequest): Promise<TransferJob> {
     const { store, settings } = this.#options;
-    const { parts, quotaBytes } = await this.#judge(request, this.#ending.signal);
+    // What is on the disk already needs no room, and may have its name, which only its process can say.
+    const isWhole = task.resume?.whole !== undefined;
+    const { parts, quotaBytes } = isWhole
+      ? { parts: parseNewPath(task.path), quotaBytes: undefined }
+      : await this.#judge(request, this.#ending.signal, task.id);
+    if (isDownload(request)) this.#room.begin(task.id, task.resume?.bytes ?? 0);
     return jobFor(task, request, { root: store.root, parts, quotaBytes, settings });
   }
 
@@ -319,6 +340,8 @@ export class DataStore {
     this.#cancelPruning = clock.after(KEEP_MS / 12, () => this.#pruneLater());
   }
 }
+
+const inUseText = (path: string, reason: string): string => `${path} is in use: ${reason}`;
 
 function entriesIn(files: readonly DataStoreEntry[]): number {
   return files.reduce((sum, { files: inside = [] }) => sum + 1 + entriesIn(inside), 0);

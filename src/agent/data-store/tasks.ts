@@ -165,6 +165,7 @@ export function step(task: Task, event: TaskEvent, now: number): Task {
     case "removed":
       return { ...task, state: { ...running, entries: event.entries } };
     case "resumable":
+    case "whole":
       return { ...task, resume: event.resume };
     case "retry":
       return { ...task, state: { ...running, rate: undefined, trouble: event.reason } };

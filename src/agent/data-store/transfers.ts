@@ -3,6 +3,7 @@ import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { StartTransfer, TransferProcess } from "../../host/transfer-process.ts";
 import type { TransferEvent, TransferJob } from "../../protocol/transfer.ts";
+import type { Room } from "./room.ts";
 import { dueOf, refusalOf, withoutSlot, withSlot, withStanding, type Schedule } from "./schedule.ts";
 import type { TaskStore } from "./task-store.ts";
 import {
@@ -27,6 +28,9 @@ export interface TransfersOptions {
   readonly jobOf: (task: Task, request: TransferRequest) => Promise<TransferJob>;
   /** What a child is told to take back what a transfer began on a server; undefined when there is nothing. */
   readonly abortJobOf: (task: Task, request: TransferRequest) => TransferJob | undefined;
+  /** Why what a download has fetched may not be given its name after all; undefined when nothing is against it. */
+  readonly refusalOf: (task: Task) => string | undefined;
+  readonly room: Room;
   /** Removes what a download has left that nobody goes on with. */
   readonly dropPart: (path: string, id: string) => Promise<void>;
   /** A task is over. */
@@ -44,6 +48,10 @@ interface Active {
   /** Undefined until what it is told is known. */
   child: TransferProcess | undefined;
   isCancelled: boolean;
+  /** What it has fetched is being given its name, which is not taken back. */
+  isPublishing: boolean;
+  /** Its size is known, and was held against what the disk has. */
+  isJudged: boolean;
   /** When its standing was written last, by the monotonic clock. */
   savedAt: number;
   /** Resolves when nothing of it is left. */
@@ -96,7 +104,10 @@ export class Transfers {
     this.#look();
   }
 
-  /** Takes a task back; resolves when its process is gone, and what it began on a server taken back or given up. */
+  /**
+   * Takes a task back; resolves when its process is gone, and what it began on a server taken back or given up.
+   * @throws {InputError} `conflict` when it was completed before.
+   */
   async cancel(id: string): Promise<void> {
     const active = this.#active.get(id);
     if (active === undefined) {
@@ -104,9 +115,17 @@ export class Transfers {
       this.#timers.delete(id);
       this.#end(id);
     } else {
-      active.isCancelled = true;
-      active.child?.cancel();
+      if (!active.isPublishing) {
+        active.isCancelled = true;
+        active.child?.cancel();
+      }
       await active.gone;
+      const task = this.#options.tasks.find(id);
+      if (task?.state.status === "Completed") throw new InputError("conflict", `task ${id} was completed before`);
+      if (task !== undefined && !isOver(task)) {
+        if (this.#isClosed) throw new InputError("busy", "the agent ends");
+        return this.cancel(id);
+      }
     }
     await this.#tidying.get(id)?.done;
   }
@@ -125,7 +144,14 @@ export class Transfers {
     if (this.#isClosed) return;
     for (const id of dueOf(this.#schedule, { maxRunning: this.#options.maxTransfers })) {
       this.#schedule = withStanding(this.#schedule, id, "running");
-      const active: Active = { child: undefined, isCancelled: false, savedAt: -Infinity, gone: Promise.resolve() };
+      const active: Active = {
+        child: undefined,
+        isCancelled: false,
+        isPublishing: false,
+        isJudged: false,
+        savedAt: -Infinity,
+        gone: Promise.resolve(),
+      };
       this.#active.set(id, active);
       active.gone = this.#run(id, active).then(() => {
         this.#active.delete(id);
@@ -165,10 +191,42 @@ export class Transfers {
     if (active === undefined) return;
     // What is given up at somebody's request has not failed, and what ends with the agent is gone on with by the next.
     if (event.is === "failed" && (active.isCancelled || this.#isClosed)) return;
+    if (event.is === "whole") return this.#whole(id, event, active);
+    if (event.is === "progress") this.#judgeRoom(id, event, active);
     const now = this.#options.clock.elapsed();
     const isDue = event.is === "resumable" && now - active.savedAt >= SAVE_MS;
     if (isDue) active.savedAt = now;
     this.#apply(id, event, isDue || event.is === "done" || event.is === "failed");
+  }
+
+  /** Written down before it has its name: whatever ends from here on, the next knows what to look for. */
+  #whole(id: string, event: TransferEvent, active: Active): void {
+    const task = this.#apply(id, event);
+    if (task === undefined || active.isCancelled || this.#isClosed) return;
+    const { room, refusalOf } = this.#options;
+    const message = refusalOf(task) ?? room.heard(id, task.resume?.bytes ?? 0, task.resume?.bytes);
+    if (message !== undefined) return this.#refuse(id, message, active);
+    active.isPublishing = true;
+    active.child?.publish();
+  }
+
+  /** Of what comes at the same time no process knows but this one. */
+  #judgeRoom(id: string, { bytes, total }: Extract<TransferEvent, { is: "progress" }>, active: Active): void {
+    const { room, log } = this.#options;
+    const message = room.heard(id, bytes, total);
+    if (message !== undefined) return this.#refuse(id, message, active);
+    if (total === undefined || active.isJudged) return;
+    active.isJudged = true;
+    room
+      .judge(id)
+      .then((message) => message === undefined || this.#refuse(id, message, active))
+      .catch((error: unknown) => log.warn({ task: id, err: toError(error) }, "the room of the disk is not known"));
+  }
+
+  #refuse(id: string, message: string, active: Active): void {
+    if (active.isCancelled || active.isPublishing || this.#isClosed) return;
+    this.#apply(id, { is: "failed", code: "refused", message });
+    active.child?.cancel();
   }
 
   /** After its process: it is over, waits to be tried again, or is left to the next agent. */
@@ -191,9 +249,10 @@ export class Transfers {
 
   /** It is over, cancelled unless something else was said of it. */
   #end(id: string): void {
-    const { dropPart, log, onOver } = this.#options;
+    const { dropPart, room, log, onOver } = this.#options;
     const task = this.#apply(id, { is: "cancelled" });
     this.#schedule = withoutSlot(this.#schedule, id);
+    room.end(id, task?.state.status === "Completed");
     if (task !== undefined && task.state.status !== "Completed") {
       dropPart(task.path, id).catch((error: unknown) => {
         log.warn({ task: id, err: toError(error) }, "what a transfer left was not removed");

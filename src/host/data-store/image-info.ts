@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { accessSync, constants, fchmodSync, fstatSync } from "node:fs";
+import { randomInt } from "node:crypto";
+import { accessSync, constants, fchmodSync, fchownSync, fstatSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { parseStrictJson } from "../../lib/strict-json.ts";
@@ -17,6 +18,8 @@ const PERMISSIONS = 0o7777;
 const DEADLINE_MS = 10_000;
 const MAX_OUTPUT_BYTES = 256 * 1024;
 const LIMITS = ["--as=2147483648", "--cpu=5", "--nofile=16", "--fsize=0", "--core=0"];
+/** From and below: no distribution gives out groups this high. */
+const UNUSED_GROUPS = [0x7000_0000, 0x7fff_0000] as const;
 /** Who owns nothing, on every distribution. */
 const NOBODY = "65534";
 /** What names a device file or another file as its content is not looked into: `info` alone opens no backing file. */
@@ -24,7 +27,7 @@ const QUERY = ["info", "--output=json", "--force-share", "/proc/self/fd/0"];
 
 /**
  * Asks qemu-img(1), which parses what strangers made: as nobody, without capabilities, bounded in memory and time, and with nothing but
- * the descriptor. It has to open that anew (proc(5)), so the file is readable to everybody meanwhile; the way to it stays closed.
+ * the descriptor. It has to open that anew (proc(5)), so the file is readable to it meanwhile; the way to it stays closed.
  */
 export function hostImageInfo(searchPath = SEARCH_PATH): ReadImageInfo {
   const tied = deathTie(SEARCH_PATH);
@@ -44,12 +47,10 @@ export function hostImageInfo(searchPath = SEARCH_PATH): ReadImageInfo {
 async function ask(tool: string, fd: number, tied: ReturnType<typeof deathTie>, signal: AbortSignal): Promise<string> {
   const isRoot = process.geteuid?.() === 0;
   const bounded = ["prlimit", ...LIMITS, "--", tool, ...QUERY];
-  const drop = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];
+  const { group, close } = isRoot ? letIn(fd) : { group: NOBODY, close: () => undefined };
+  const drop = ["--reuid", NOBODY, "--regid", group, "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];
   const args = [...(isRoot ? drop : []), "--no-new-privs", "--", ...bounded];
   const command = tied({ file: "setpriv", args });
-  const { mode } = fstatSync(fd);
-  const isOpened = isRoot && (mode & constants.S_IROTH) === 0;
-  if (isOpened) fchmodSync(fd, (mode & PERMISSIONS) | constants.S_IROTH);
   try {
     const child = spawn(command.file, [...command.args], {
       env: { LC_ALL: "C", PATH: SEARCH_PATH },
@@ -59,7 +60,38 @@ async function ask(tool: string, fd: number, tied: ReturnType<typeof deathTie>, 
     });
     return await outputOf(child, signal);
   } finally {
-    if (isOpened) fchmodSync(fd, mode & PERMISSIONS);
+    close();
+  }
+}
+
+/**
+ * Lets the tool read a file, as a group that nobody else is in where the file is ours alone; one that has another owner or group keeps
+ * them, since they may use it meanwhile, and is readable to everybody. Gives the group, and what takes all of it back.
+ */
+function letIn(fd: number): { readonly group: string; readonly close: () => void } {
+  const { mode, uid, gid } = fstatSync(fd);
+  if ((mode & constants.S_IROTH) !== 0) return { group: NOBODY, close: () => undefined };
+  const close = (): void => {
+    fchownSync(fd, uid, gid);
+    // Last, since a change of the owner takes bits of the mode, chown(2).
+    fchmodSync(fd, mode & PERMISSIONS);
+  };
+  const group = randomInt(...UNUSED_GROUPS);
+  if (uid === 0 && gid === 0 && (mode & constants.S_IRWXG) === 0 && isGiven(fd, group)) {
+    fchmodSync(fd, (mode & PERMISSIONS) | constants.S_IRGRP);
+    return { group: String(group), close };
+  }
+  fchmodSync(fd, (mode & PERMISSIONS) | constants.S_IROTH);
+  return { group: NOBODY, close: () => fchmodSync(fd, mode & PERMISSIONS) };
+}
+
+/** A user namespace does not know all groups, user_namespaces(7). */
+function isGiven(fd: number, group: number): boolean {
+  try {
+    fchownSync(fd, 0, group);
+    return true;
+  } catch {
+    return false;
   }
 }
 

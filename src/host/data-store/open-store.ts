@@ -10,7 +10,7 @@ import { listTree } from "./list.ts";
 import type { Place } from "./open-file.ts";
 import { openFile } from "./open-file.ts";
 import { IMAGES, parseNewPath, parsePath, shown, VOLUMES } from "./parse-path.ts";
-import { dropPart, openPart, syncDirectory } from "./part.ts";
+import { dropPart, isPublished, openPart, syncDirectory } from "./part.ts";
 import { removeEntry } from "./remove.ts";
 import { openRoot } from "./root.ts";
 import type { Store, StoreOptions } from "./store.ts";
@@ -93,6 +93,7 @@ export function openStore(path: string, options: StoreOptions = {}): Store {
         const names = parseNewPath(path);
         return openPart(placeOf(names), id, keepBytes, () => refuseInUse(names));
       }),
+    isPublished: (path, mark) => doing(`look at ${shown(path)}`, () => isPublished(placeOf(parsePath(path)), mark)),
     dropPart: (path, id) => doing(`drop a part of ${shown(path)}`, () => dropPart(placeOf(parsePath(path)), id)),
     sweepParts: (known, signal) =>
       doing("sweep the data store", () =>

@@ -10,6 +10,7 @@ import {
   identityOf,
   isGone,
   makeWay,
+  openEntry,
   openForSync,
   syncDescriptor,
 } from "./descriptors.ts";
@@ -92,6 +93,14 @@ function opened(options: OpenedPart): StorePart {
   return {
     fd,
     bytes,
+    mark: async () => {
+      try {
+        await syncDescriptor(fd);
+        return markOf(fd);
+      } catch (error) {
+        throw storeFailure(error, `sync ${part}`);
+      }
+    },
     publish: async () => {
       if (is !== "open") throw new HostError("storage-failed", `${part} is not open`);
       is = "publishing";
@@ -126,6 +135,29 @@ async function publish({ place, part, home, fd, found, refuseInUse }: OpenedPart
   // Directories that were made for it are entries of those above them.
   for (let depth = found; depth < parents.length; depth += 1) {
     await syncDirectory(place.root(), parents.slice(0, depth));
+  }
+}
+
+/** Neither the time nor the inode changes with the name; the number of the device may with every start of the machine. */
+function markOf(fd: number): string {
+  const { ino, size, mtimeNs } = fstatSync(fd, { bigint: true });
+  return `${ino} ${size} ${mtimeNs}`;
+}
+
+/** Whether the file at a place is the part that had this mark; its name is on the disk then. */
+export async function isPublished({ root, parents, name }: Place, mark: string): Promise<boolean> {
+  try {
+    return await holding(descend(root(), parents), async (parent) => {
+      const isSame = await holding(
+        openEntry(parent, name),
+        async (fd) => fstatSync(fd).isFile() && markOf(fd) === mark,
+      );
+      if (isSame) await syncDirectory(root(), parents);
+      return isSame;
+    });
+  } catch (error) {
+    if (isGone(error)) return false;
+    throw error;
   }
 }
 

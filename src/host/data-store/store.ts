@@ -21,6 +21,8 @@ export interface StorePart {
   readonly fd: number;
   /** Bytes that an earlier attempt left in it. */
   readonly bytes: number;
+  /** Makes it durable, and tells what its content as it is now can be known by later, under whichever name. */
+  mark(): Promise<string>;
   /** Makes it durable and gives it its final name in one step, replacing a file of that name. */
   publish(): Promise<void>;
   /** Closes it and leaves it for a later attempt. */
@@ -52,6 +54,8 @@ export interface Store {
    * attempt left.
    */
   openPart(path: string, id: string, keepBytes: number): StorePart;
+  /** Whether the file at a path is the part that had this mark; its name is on the disk then. */
+  isPublished(path: string, mark: string): Promise<boolean>;
   /** Removes the part of a task that nobody goes on with. */
   dropPart(path: string, id: string): Promise<void>;
   /** Removes the parts of all tasks but those of these ids, and tells how many they were. */

@@ -24,19 +24,21 @@ export async function bytesOnDisk(directory: number, options: WalkOptions): Prom
   return Math.round(bytes);
 }
 
-/** Removes the part files of all tasks but these, and tells how many they were. */
+/** Removes the part files of all tasks but these, and tells how many they were. Those that are added meanwhile count, too. */
 export async function sweep(directory: number, known: ReadonlySet<string>, options: WalkOptions): Promise<number> {
-  const keep = new Set([...known].map(partName));
   let swept = 0;
   await walk(directory, options, async (fd, entries) => {
-    const left = entries.filter(({ text, isDirectory }) => !isDirectory && PART.test(text) && !keep.has(text));
+    const left = entries.filter(({ text, isDirectory }) => {
+      const [, id] = PART.exec(text) ?? [];
+      return !isDirectory && id !== undefined && !known.has(id);
+    });
     const gone = await allEnded(left.map(({ name }) => ifThere(unlink(at(fd, name)).then(() => true))));
     swept += gone.filter(Boolean).length;
   });
   return swept;
 }
 
-const PART = new RegExp(`^${partName("[0-9A-Za-z-]+").replaceAll(".", String.raw`\.`)}$`);
+const PART = new RegExp(`^${partName("([0-9A-Za-z-]+)").replaceAll(".", String.raw`\.`)}$`);
 
 /** Directories have a link for each directory in them. */
 const shares = (stat: Stats): number => (stat.isDirectory() ? 1 : Math.max(1, stat.nlink));

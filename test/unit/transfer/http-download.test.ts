@@ -4,7 +4,15 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { tempDir } from "../../support/temp-dir.ts";
-import { carryOut, downloadJob, filesIn, rawServer, reply, type JobWishes } from "../../support/transfer-rig.ts";
+import {
+  carryOut,
+  downloadJob,
+  filesIn,
+  rawServer,
+  reply,
+  type Asked,
+  type JobWishes,
+} from "../../support/transfer-rig.ts";
 
 const BODY = Buffer.from(Array.from({ length: 700_000 }, (_, at) => (at * 31 + (at >> 8)) & 255));
 const SHA256 = createHash("sha256").update(BODY).digest("hex");
@@ -117,6 +125,14 @@ describe("what may pass", () => {
     });
     expect(end).toEqual({ is: "done", bytes: 2 });
     expect(pauses).toEqual([7000, 60_000]);
+  });
+
+  test("takes what ends with its connection only by its hash, since it could have been cut off", async () => {
+    const answer = (asked: Asked): void => reply(asked, "200 OK", {}, BODY);
+    const { root, end } = await download(answer);
+    expect(end).toMatchObject({ is: "failed", code: "bad-answer", message: expect.stringContaining("hash") as string });
+    expect(filesIn(root)).toEqual([]);
+    expect((await download(answer, { hash: SHA256 })).end).toMatchObject({ is: "done", hash: SHA256 });
   });
 
   test("goes on from where it was cut off, when the source is still the same", async () => {

@@ -64,7 +64,7 @@ test("a download ends when the disk becomes too full while it is written", async
   const store = openStore(root);
   const space = () => {
     asks += 1;
-    return Promise.resolve({ freeBytes: asks > 1 ? 49 : 51, totalBytes: 1000 });
+    return Promise.resolve({ freeBytes: asks > 1 ? 49_000_000 : 51_000_000, totalBytes: 1e9 });
   };
   const job = downloadJob(root, server.url, { limits: { reserveRatio: 0.1 } });
   const { end } = await carryOut(job, { store: { ...store, space } });
@@ -72,9 +72,23 @@ test("a download ends when the disk becomes too full while it is written", async
   expect(end).toMatchObject({
     is: "failed",
     code: "disk-full",
-    message: expect.stringContaining("49 of 1000") as string,
+    message: expect.stringContaining("49000000 of 1000000000") as string,
   });
   expect(filesIn(root)).toEqual([]);
+});
+
+test("of a small disk, too, a good part of the reserve stays free", async () => {
+  const root = tempDir();
+  const server = await rawServer(flood);
+  const shell = `mount -t tmpfs -o size=16m tmpfs ${root} && ("$@"; true)`;
+  const job = downloadJob(root, server.url, { limits: { reserveRatio: 0.5 } });
+  const transfer = startTransfer(job, `exec unshare -rm sh -c '${shell}' sh "$@"`);
+  await transfer.exit;
+  expect(transfer.events.at(-1)).toMatchObject({
+    is: "failed",
+    code: "disk-full",
+    message: expect.not.stringContaining("ENOSPC") as string,
+  });
 });
 
 test("a disk that is full is told as such, and what was written is removed", async () => {

@@ -56,6 +56,40 @@ test("a transfer that is killed is gone on with, and its hash is that of the who
   expect(filesIn(root)).toEqual(["file.img"]);
 });
 
+test("what is whole is published once that is ordered, and is fetched once, whenever its process is killed", async () => {
+  const root = tempDir();
+  const server = await rawServer((asked) => reply(asked, "200 OK", { "content-length": BODY.length }, BODY));
+  const job = downloadJob(root, server.url, { hash: SHA256 });
+  const first = startTransfer(job, undefined, {}, false);
+  const event = await first.until("it is whole", ({ is }) => is === "whole");
+  expect(filesIn(root)).toEqual([partName(job.id)]);
+  first.child.kill("SIGKILL");
+  await first.exit;
+  const again = { ...job, resume: event.is === "whole" ? event.resume : undefined };
+  // The second publishes what the first has fetched, and the third finds it published.
+  for (const kinds of [["whole", "done"], ["done"]]) {
+    const next = startTransfer(again);
+    expect(await next.exit).toBe(0);
+    expect(next.events.map(({ is }) => is)).toEqual(kinds);
+    expect(next.events.at(-1)).toEqual({ is: "done", bytes: BODY.length, hash: SHA256 });
+    expect(filesIn(root)).toEqual(["file.img"]);
+  }
+  expect(server.asked.length).toBe(1);
+});
+
+test("what was whole and was changed since is fetched anew", async () => {
+  const root = tempDir();
+  const server = await rawServer((asked) => reply(asked, "200 OK", { "content-length": BODY.length }, BODY));
+  const job = downloadJob(root, server.url, { hash: SHA256 });
+  mkdirSync(join(root, "images"));
+  writeFileSync(join(root, "images", partName(job.id)), Buffer.alloc(BODY.length));
+  const resume = { bytes: BODY.length, etag: '"v1"', whole: { mark: "1 3000000 1", hash: SHA256 } };
+  const { exit, events } = startTransfer({ ...job, resume });
+  await exit;
+  expect(events.at(-1)).toEqual({ is: "done", bytes: BODY.length, hash: SHA256 });
+  expect(server.asked[0]?.headers).not.toHaveProperty("range");
+});
+
 test("the end of its input ends a transfer, which leaves what it has", async () => {
   const root = tempDir();
   const server = await rawServer(halfAtATime);

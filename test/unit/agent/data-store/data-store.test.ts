@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { newTask, step, type Work } from "../../../../src/agent/data-store/tasks.ts";
@@ -235,14 +235,13 @@ test("a deletion that takes long is a task that outlives whoever asked, and can 
 
 test("an image is asked about by a descriptor of it", async () => {
   const { call, root } = stage();
-  mkdirSync(join(root, "isos"));
-  writeFileSync(join(root, "isos/a"), "four");
+  writeFileSync(join(root, "a"), "four");
   const seen: number[] = [];
   const imageInfo = (fd: number) => {
     seen.push(statSync(`/proc/self/fd/${fd}`).size);
     return Promise.resolve({ bytes: 4, format: "raw", virtualBytes: 4 });
   };
-  expect(await call({ action: "IMAGE_INFO", filename: "isos/a" })).toEqual({ bytes: 1 });
+  expect(await call({ action: "IMAGE_INFO", filename: "a" })).toEqual({ bytes: 1 });
   const asking = stage({ options: { imageInfo } });
   writeFileSync(join(asking.root, "a"), "four");
   expect(await asking.call({ action: "IMAGE_INFO", filename: "a" })).toMatchObject({ format: "raw" });
@@ -258,4 +257,55 @@ test("what was shown by an earlier agent is shown by the next", async () => {
   const second = stage({ dir: first.dir });
   second.dataStore.reopen();
   expect(await second.shown()).toMatchObject([{ status: "Failed", name: "Delete" }]);
+});
+
+const WHOLE = { bytes: 5, whole: { mark: "1 5 1", hash: "beef" } };
+
+test("what is whole is written down, then gets its name, and is no longer taken back; the next agent does not judge it again", async () => {
+  const first = stage();
+  const id = await first.begin(download("a"));
+  first.puppets[0]?.tell({ is: "whole", resume: WHOLE });
+  expect(first.puppets[0]?.orders).toEqual(["publish"]);
+  expect(first.tasks.find(id)?.resume).toEqual(WHOLE);
+  const cancelling = first.call({ action: "CANCEL", id }).catch((error: unknown) => error);
+  await first.close();
+  expect(await cancelling).toMatchObject({ code: "busy" });
+  const second = stage({ dir: first.dir, settings: { maxBytes: 4 }, options: { isInUse: () => "a machine" } });
+  writeFileSync(join(second.root, "a"), "12345");
+  second.dataStore.reopen();
+  await waitFor("it is gone on with", () => second.puppets.length === 1);
+  expect(second.puppets[0]?.job.resume).toEqual(WHOLE);
+});
+
+test("what was completed while it was taken back is said to be so", async () => {
+  const { begin, puppets, call } = stage();
+  const id = await begin(download("a"));
+  puppets[0]?.tell({ is: "whole", resume: WHOLE });
+  const cancelling = call({ action: "CANCEL", id });
+  puppets[0]?.tell({ is: "done", bytes: 5 });
+  puppets[0]?.end();
+  await expect(cancelling).rejects.toMatchObject({ code: "conflict" });
+});
+
+test("what came into use while it was fetched is not replaced, nor is more kept than the quota has for all together", async () => {
+  const uses = new Set<string>();
+  const isInUse = ([name = ""]: readonly string[]) => (uses.has(name) ? "a machine" : undefined);
+  const { begin, puppets, shown } = stage({ settings: { maxBytes: 1_000_000 }, options: { isInUse } });
+  for (const name of ["a", "b"]) await begin(download(name));
+  for (const puppet of puppets) puppet.tell({ is: "progress", bytes: 10, total: 600_000, rate: 1 });
+  uses.add("a");
+  puppets[0]?.tell({ is: "whole", resume: WHOLE });
+  expect(puppets.map(({ orders }) => orders)).toEqual([["cancel"], ["cancel"]]);
+  expect((await shown()).map(({ details }) => details)).toEqual([
+    "a is in use: a machine",
+    expect.stringContaining("quota of 1.0 MB"),
+  ]);
+});
+
+test("nothing is fetched into what is being deleted", async () => {
+  const { call } = stage();
+  await call({ action: "MKDIR", filename: "d/e" });
+  const asked = call({ action: "DELETE", filename: "d" });
+  await expect(call({ ...download("a"), location: "d/e" })).rejects.toMatchObject({ code: "busy" });
+  await asked;
 });

@@ -47,6 +47,7 @@ export function stage({ dir = tempDir(), clock = systemClock(), options = {}, se
     return {
       pid: 1,
       cancel: () => void puppet.orders.push("cancel"),
+      publish: () => void puppet.orders.push("publish"),
       leave() {
         puppet.orders.push("leave");
         puppet.end();

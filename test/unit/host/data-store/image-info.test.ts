@@ -29,6 +29,15 @@ test("format and virtual size come from the tool, which has the image as its sta
   expect(statSync(image).mode & 0o777).toBe(0o600);
 });
 
+test("nobody else may read the image meanwhile, and its group and mode are what they were", async () => {
+  const { info, image } = stage(`echo "{\\"virtual-size\\": 1, \\"format\\": \\"$(stat -Lc %a,%g "$4") $(id -g)\\"}"`);
+  const [mode, group, own] = (await info()).format?.split(/[, ]/) ?? [];
+  if (process.geteuid?.() === 0) expect([mode, group]).toEqual(["640", own]);
+  else expect(mode).toBe("600");
+  const after = statSync(image);
+  expect([after.mode & 0o777, after.gid]).toEqual([0o600, process.getegid?.()]);
+});
+
 test("the tool has no privileges", async () => {
   const { info } = stage(
     `read_of() { grep "^$1:" /proc/self/status | tr -s '\\t ' ' '; }

@@ -229,6 +229,29 @@ describe("a part", () => {
     await part.publish();
   });
 
+  test("of a task that begins while others are swept stays", async () => {
+    const { root, store } = open();
+    const known = new Set<string>();
+    const sweeping = store.sweepParts(known, new AbortController().signal);
+    known.add(ID);
+    store.openPart("images/a/a", ID, 0).keep();
+    expect(await sweeping).toBe(0);
+    expect(readdirSync(join(root, "images/a"))).toEqual([PART]);
+  });
+
+  test("is known again by its mark, as long as nothing changes it, whatever its name", async () => {
+    const { root, store } = open();
+    const part = store.openPart("images/a", ID, 0);
+    writeSync(part.fd, "new");
+    const mark = await part.mark();
+    expect(await store.isPublished("images/a", mark)).toBe(false);
+    await part.publish();
+    expect(await store.isPublished("images/a", mark)).toBe(true);
+    expect(await store.isPublished("images/b", mark)).toBe(false);
+    writeFileSync(join(root, "images/a"), "old");
+    expect(await store.isPublished("images/a", mark)).toBe(false);
+  });
+
   test("that no task knows of is swept away", async () => {
     const { root, store } = open();
     store.openPart("images/a/a", ID, 0).keep();

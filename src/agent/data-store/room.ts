@@ -1,0 +1,144 @@
+import { HostError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { Store } from "../../host/data-store/store.ts";
+import { sizeText } from "../../lib/size-text.ts";
+import { untilAborted } from "../../lib/until-aborted.ts";
+
+export interface RoomOptions {
+  readonly clock: Clock;
+  readonly store: Pick<Store, "space" | "used">;
+  /** That all files of the store may take together; undefined without a quota. */
+  readonly maxBytes: number | undefined;
+  /** Share of the disk that stays free. */
+  readonly reserveRatio: number;
+  /** Ends the counting. */
+  readonly signal: AbortSignal;
+}
+
+/** What one download has brought, and how much it will be. */
+interface Claim {
+  bytes: number;
+  /** Of these bytes those that the last count has seen. */
+  counted: number;
+  total: number | undefined;
+  isOver: boolean;
+}
+
+const COUNT_EVERY_MS = 60_000;
+
+/**
+ * Divides the quota and the disk among the downloads: what those that began earlier have yet to bring is as good as taken. Each of them
+ * alone is held to it by its own process; what they come to together is seen here, as they tell how far they are.
+ */
+export class Room {
+  readonly #options: RoomOptions;
+  /** In the order in which they began. */
+  readonly #claims = new Map<string, Claim>();
+  #counted: { readonly bytes: number; readonly goodUntil: number } | undefined;
+  #counting: Promise<void> | undefined;
+
+  constructor(options: RoomOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * How many bytes of the quota are left for a download besides the others; undefined without one.
+   * @throws {HostError} `disk-full` when nothing is left of it, or of the disk but the reserve
+   */
+  async left(signal: AbortSignal, id?: string): Promise<number | undefined> {
+    const { store, maxBytes, reserveRatio } = this.#options;
+    const { freeBytes, totalBytes } = await store.space();
+    const reserve = totalBytes * reserveRatio;
+    const coming = this.#coming(this.#others(id));
+    if (freeBytes - coming <= reserve) {
+      const others = coming === 0 ? "" : `, of which others will take ${sizeText(coming)}`;
+      const text = `${sizeText(freeBytes)} are free on the disk${others}, and ${sizeText(reserve)} of it stay free`;
+      throw new HostError("disk-full", `no file is begun: ${text}`);
+    }
+    if (maxBytes === undefined) return undefined;
+    if (this.#counted === undefined || this.#options.clock.elapsed() >= this.#counted.goodUntil) {
+      this.#counting ??= this.#count().finally(() => (this.#counting = undefined));
+      await untilAborted(this.#counting, signal);
+    }
+    const left = maxBytes - this.#used() - this.#coming(this.#others(id));
+    if (left > 0) return left;
+    throw new HostError("disk-full", `the data store's quota of ${sizeText(maxBytes)} is used up`);
+  }
+
+  /** Enters a download that begins, with what an earlier attempt has left of it. */
+  begin(id: string, bytes: number): void {
+    if (!this.#claims.has(id)) this.#claims.set(id, { bytes, counted: bytes, total: undefined, isOver: false });
+  }
+
+  /** Takes how far a download is. Gives why it cannot go on: with it, the quota is not kept. */
+  heard(id: string, bytes: number, total: number | undefined): string | undefined {
+    const { maxBytes } = this.#options;
+    const claim = this.#claims.get(id);
+    if (claim === undefined) return undefined;
+    Object.assign(claim, { bytes, total: total ?? claim.total });
+    if (maxBytes === undefined || this.#counted === undefined) return undefined;
+    if (this.#used() + this.#coming(this.#upTo(id)) <= maxBytes) return undefined;
+    return `with the other downloads it is more than the data store's quota of ${sizeText(maxBytes)} leaves`;
+  }
+
+  /** Why a download whose size is known cannot go on: those before it will take what the disk has but for the reserve. */
+  async judge(id: string): Promise<string | undefined> {
+    const { freeBytes, totalBytes } = await this.#options.store.space();
+    const left = freeBytes - totalBytes * this.#options.reserveRatio - this.#coming(this.#upTo(id));
+    return left >= 0 ? undefined : `with the other downloads it is ${sizeText(-left)} more than the disk has room for`;
+  }
+
+  /** A download is over; `isKept` says whether its file stays. */
+  end(id: string, isKept: boolean): void {
+    const claim = this.#claims.get(id);
+    if (claim === undefined) return;
+    claim.isOver = true;
+    if (isKept && this.#options.maxBytes !== undefined) return;
+    this.#claims.delete(id);
+    this.forget();
+  }
+
+  /** Something is gone: it is counted again before the next download is refused for it. */
+  forget(): void {
+    if (this.#counted !== undefined) this.#counted = { ...this.#counted, goodUntil: -Infinity };
+  }
+
+  async #count(): Promise<void> {
+    const seen = [...this.#claims].map(([id, claim]) => ({ id, claim, bytes: claim.bytes, isOver: claim.isOver }));
+    const goodUntil = this.#options.clock.elapsed() + COUNT_EVERY_MS;
+    const bytes = await this.#options.store.used(this.#options.signal);
+    this.#counted = { bytes, goodUntil };
+    for (const { id, claim, bytes, isOver } of seen) {
+      claim.counted = bytes;
+      if (isOver) this.#claims.delete(id);
+    }
+  }
+
+  /** What the store takes: what was counted, and what has come since. */
+  #used(): number {
+    const since = [...this.#claims.values()].map(({ bytes, counted }) => Math.max(0, bytes - counted));
+    return (this.#counted?.bytes ?? 0) + sum(since);
+  }
+
+  /** What is yet to come of some downloads, as far as their size is known. */
+  #coming(ids: readonly string[]): number {
+    return sum(
+      ids.map((id) => {
+        const { bytes = 0, total = 0, isOver = true } = this.#claims.get(id) ?? {};
+        return isOver ? 0 : Math.max(0, total - bytes);
+      }),
+    );
+  }
+
+  #others(id: string | undefined): readonly string[] {
+    return [...this.#claims.keys()].filter((other) => other !== id);
+  }
+
+  /** Those that began before a download, and itself. */
+  #upTo(id: string): readonly string[] {
+    const ids = [...this.#claims.keys()];
+    return ids.slice(0, ids.indexOf(id) + 1);
+  }
+}
+
+const sum = (numbers: readonly number[]): number => numbers.reduce((all, one) => all + one, 0);
