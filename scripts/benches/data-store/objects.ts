@@ -44,12 +44,14 @@ export async function objects({ dir, store, name, say }: ObjectsOptions): Promis
       RCLONE_CONFIG_SWIFT_SECRET_ACCESS_KEY: secretAccessKey,
     };
     writeFileSync(env.RCLONE_CONFIG, "");
-    const theirs = (from: string, to: string): Promise<Cost> => command(`rclone --quiet copyto ${from} ${to}`, env);
-    const object = `swift:${BUCKET}/theirs`;
+    // It would leave out what is there already.
+    const theirs = (from: string, to: string): Promise<Cost> =>
+      command(`rclone --quiet --ignore-times copyto ${from} ${to}`, env);
+    const object = (name: string): string => `swift:${BUCKET}/${name}`;
     const rounds: { readonly up: readonly [Cost, Cost]; readonly down: readonly [Cost, Cost] }[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
-      const up = [await ours("s3-upload", name), await theirs(join(store, name), object)] as const;
-      const down = [await ours("s3-download", "ours"), await theirs(object, join(store, "theirs"))] as const;
+      const up = [await ours("s3-upload", name), await theirs(join(store, name), object("theirs"))] as const;
+      const down = [await ours("s3-download", "ours"), await theirs(object("ours"), join(store, "theirs"))] as const;
       rounds.push({ up, down });
       const shown = (pair: readonly [Cost, Cost]): string =>
         pair
