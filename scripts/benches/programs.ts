@@ -141,7 +141,12 @@ export async function startAgent(dir: string, options: StartOptions = {}): Promi
   mkdirSync(dir, { recursive: true });
   const agent = start(
     [
-      ...[BUNDLE, "agent", "--state", join(dir, "state"), "--run", join(dir, "run")],
+      BUNDLE,
+      "agent",
+      "--state",
+      join(dir, "state"),
+      "--run",
+      join(dir, "run"),
       ...(options.config === undefined ? [] : ["--config", options.config]),
     ],
     join(dir, "agent.log"),
