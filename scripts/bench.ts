@@ -6,6 +6,7 @@ import { parseArgs } from "node:util";
 import type { Bench } from "./benches/bench.ts";
 import { containers } from "./benches/containers.ts";
 import { controllerMemory } from "./benches/controller.ts";
+import { dataStore } from "./benches/data-store.ts";
 import { isMet, summary, table } from "./benches/figures.ts";
 import { heartbeat } from "./benches/heartbeat.ts";
 import { idle } from "./benches/idle.ts";
@@ -31,6 +32,7 @@ const benches: readonly Bench[] = [
   overlay,
   network,
   containers,
+  dataStore,
 ];
 const BUSY = 0.25;
 const LOOK_MS = 2000;

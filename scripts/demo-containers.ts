@@ -1,18 +1,16 @@
 // The demo of containers: a control plane, a node, a container engine and a registry, all real; everything lies below .demo/c/. The
 // engine is the demo's own, with a network of its own, so that neither an engine of the machine nor its firewall is touched.
-import { spawn, spawnSync, type ChildProcess } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
-import { startContainerStage, type ContainerStage } from "../test/support/container-stage.ts";
+import { startContainerStage } from "../test/support/container-stage.ts";
 import { containersTour } from "./demo-containers-tour.ts";
-import type { Stop } from "./demo-tour.ts";
+import { tourSteps } from "./demo-steps.ts";
 
 const DIR = ".demo/c";
 const TOOLS = { dockerd: "docker.io", "docker-registry": "docker-registry", busybox: "busybox", iptables: "iptables" };
-const LIMIT_MS = 20_000;
 const isCheck = process.argv.includes("--check");
-const running = new Set<ChildProcess>();
+const steps = tourSteps();
 const stopped = new Promise<void>((resolve) => {
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => resolve());
 });
@@ -32,45 +30,13 @@ async function main(): Promise<void> {
     const command = ["sh", "-c", "echo web is up; exec sleep 100000"];
     for (const tag of ["1", "3"]) await stage.publish("shop/web", tag, { command, env: [`RELEASE=${tag}`] });
     const tour = containersTour(stage, DIR);
-    await Promise.race([isCheck ? check(tour) : show(tour, stage), stopped]);
+    if (!isCheck) steps.show(tour, `A control plane (${stage.url}) and a node are running.`);
+    await Promise.race([isCheck ? steps.check(tour) : stopped, stopped]);
   } finally {
-    for (const child of running) if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
+    steps.end();
     await stage.close();
     rmSync(DIR, { recursive: true, force: true });
   }
-}
-
-async function check(tour: readonly Stop[]): Promise<void> {
-  for (const { title, command, expect, isEventual = false, limitMs = LIMIT_MS } of tour) {
-    console.log(`\n# ${title}\n$ ${command}`);
-    const end = Date.now() + (isEventual ? limitMs : 0);
-    let answer = await shell(command);
-    while (!expect.test(answer) && Date.now() < end) {
-      await new Promise((resolve) => setTimeout(resolve, 200));
-      answer = await shell(command);
-    }
-    console.log(answer.trimEnd());
-    if (!expect.test(answer)) throw new Error(`«${title}» did not answer with ${String(expect)}`);
-  }
-  console.log("\ndemo: every step worked");
-}
-
-async function show(tour: readonly Stop[], { url }: ContainerStage): Promise<void> {
-  console.log(`\nA control plane (${url}) and a node are running. Try these in another terminal, from this folder:\n`);
-  for (const { title, command } of tour) console.log(`  # ${title}\n  ${command}\n`);
-  console.log("Ctrl-C stops everything.");
-  await stopped;
-}
-
-/** What a command line prints; one that ends badly has printed what is wrong. */
-async function shell(command: string): Promise<string> {
-  const child = spawn("bash", ["--norc", "-c", command], { detached: true, stdio: ["ignore", "pipe", "inherit"] });
-  running.add(child);
-  const timer = setTimeout(() => child.pid !== undefined && process.kill(-child.pid, "SIGKILL"), 60_000);
-  const said = await text(child.stdout);
-  clearTimeout(timer);
-  running.delete(child);
-  return said;
 }
 
 try {

@@ -39,6 +39,8 @@ export interface StartOptions {
   readonly netOf?: number;
   /** Put before the command line. */
   readonly within?: readonly string[];
+  /** The settings file of an agent. */
+  readonly config?: string;
 }
 
 function launch(args: readonly string[], stdio: StdioOptions, options: StartOptions): ChildProcess {
@@ -138,7 +140,15 @@ export async function startController(dir: string, port: number, options: StartO
 export async function startAgent(dir: string, options: StartOptions = {}): Promise<Running> {
   mkdirSync(dir, { recursive: true });
   const agent = start(
-    [BUNDLE, "agent", "--state", join(dir, "state"), "--run", join(dir, "run")],
+    [
+      BUNDLE,
+      "agent",
+      "--state",
+      join(dir, "state"),
+      "--run",
+      join(dir, "run"),
+      ...(options.config === undefined ? [] : ["--config", options.config]),
+    ],
     join(dir, "agent.log"),
     options,
   );
