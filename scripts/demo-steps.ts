@@ -13,7 +13,7 @@ export function tourSteps() {
 
   /** What a command line prints; one that ends badly has printed what is wrong. */
   async function shell(command: string): Promise<string> {
-    const child = spawn("bash", ["-c", command], { detached: true, stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn("bash", ["--norc", "-c", command], { detached: true, stdio: ["ignore", "pipe", "inherit"] });
     running.add(child);
     const timer = setTimeout(() => endGroup(child), COMMAND_MS);
     const said = await text(child.stdout);
