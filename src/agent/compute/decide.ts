@@ -166,8 +166,9 @@ function over(before: Standing, code: number | undefined, now: number): Standing
   if (wishOf(after) !== "run" || found?.is === "running" || goal.is !== "kept") return after;
   const crashes = crashesAfter(before.crashes, now - before.startedAt);
   const reason = code === undefined ? "it ended" : `it ended with exit code ${code}`;
-  // What the engine does by itself is done twice only if it has not been by then.
-  const at = now + crashDelay(crashes) + (goal.engineRestarts ? ENGINE_GRACE_MS : 0);
+  // What the engine does by itself is done twice only if it has not been by then; what somebody removed it does not start.
+  const grace = goal.engineRestarts && found !== undefined ? ENGINE_GRACE_MS : 0;
+  const at = now + crashDelay(crashes) + grace;
   return { ...after, crashes, retry: { at, since: now, after: "crash", reason } };
 }
 

@@ -137,6 +137,15 @@ describe("a service", () => {
     expect(standsAt(back.standing, 1000)).toEqual({ state: "running" });
   });
 
+  test("that was removed before anybody has looked is not left to the engine, which has nothing to start again", () => {
+    const { standing } = run(
+      beginning(undefined, undefined),
+      [{ is: "wanted", goal: service({ engineRestarts: true }) }, 0],
+      [done(1, undefined), 5],
+    );
+    expect(standing.retry).toMatchObject({ at: 105, after: "crash" });
+  });
+
   test("stopped at the engine stays so, and started there goes on", () => {
     const up = run(beginning(running(), undefined), [{ is: "wanted", goal: service() }, 0]).standing;
     const off = run(up, [{ is: "exited", found: stopped(), code: 0 }, 1], [{ is: "stopped-outside", id: "1" }, 1]);
