@@ -154,6 +154,19 @@ export function atomic<T>(sql: DatabaseSync, work: () => T): T {
   return sql.isTransaction ? work() : transaction(sql, work);
 }
 
+/**
+ * Runs `work`, whose commits do not wait for the disk: a power cut may lose them, but neither a crash of the program nor what was
+ * committed before (`synchronous=NORMAL` beside a write-ahead log). For what is written again and again; not within a transaction.
+ */
+export function unsynced<T>(sql: DatabaseSync, work: () => T): T {
+  sql.exec("PRAGMA synchronous=NORMAL");
+  try {
+    return work();
+  } finally {
+    sql.exec("PRAGMA synchronous=FULL");
+  }
+}
+
 type Opened = Pick<Database, "sql" | "isNew">;
 
 function openFile(path: string, options: DatabaseOptions): Opened {

@@ -201,7 +201,7 @@ export class DataStore {
     let isShown = false;
     const put = (event: TaskEvent): void => {
       task = step(task, event, clock.now());
-      if (isShown) tasks.put(task, event.is !== "removed");
+      if (isShown) tasks.put(task, event.is === "removed" ? "remembered" : "synced");
     };
     const control = new AbortController();
     // Who does not wait any longer takes it back, until it is a task, which has a life of its own.

@@ -1,4 +1,5 @@
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
+import { unsynced } from "../../host/database.ts";
 import { DataStoreRequest } from "../../protocol/data-store.ts";
 import { Resume } from "../../protocol/transfer.ts";
 import { isOver, TaskState, type Task, type Work } from "./tasks.ts";
@@ -22,6 +23,12 @@ CREATE INDEX data_store_tasks_open ON data_store_tasks (id) WHERE is_over = 0;
 /** How long a task is shown after its end, and how many such at most. */
 export const KEEP_MS = 6 * 3_600_000;
 const MAX_OVER = 200;
+
+/**
+ * How a task is kept: until a power cut and after, until the program ends in whatever way, or in memory alone. While transfers write,
+ * whoever waits for the disk may wait for seconds.
+ */
+export type Keeping = "synced" | "written" | "remembered";
 
 export interface TaskStoreOptions {
   /** Wall-clock milliseconds. */
@@ -60,10 +67,11 @@ export class TaskStore {
     return this.#tasks.get(id);
   }
 
-  /** Keeps it; `isLasting` false spares the database what changes all the time. */
-  put(task: Task, isLasting = true): void {
+  /** Keeps it. */
+  put(task: Task, keeping: Keeping = "synced"): void {
     this.#tasks.set(task.id, task);
-    if (isLasting) this.#try(() => this.#write(task));
+    if (keeping === "synced") this.#try(() => this.#write(task));
+    else if (keeping === "written") this.#try(() => unsynced(this.#sql, () => this.#write(task)));
   }
 
   remove(id: string): void {

@@ -5,7 +5,7 @@ import type { StartTransfer, TransferProcess } from "../../host/transfer-process
 import type { TransferEvent, TransferJob } from "../../protocol/transfer.ts";
 import type { Room } from "./room.ts";
 import { dueOf, refusalOf, withoutSlot, withSlot, withStanding, type Schedule } from "./schedule.ts";
-import type { TaskStore } from "./task-store.ts";
+import type { Keeping, TaskStore } from "./task-store.ts";
 import {
   isDownload,
   isOver,
@@ -193,10 +193,16 @@ export class Transfers {
     if (event.is === "failed" && (active.isCancelled || this.#isClosed)) return;
     if (event.is === "whole") return this.#whole(id, event, active);
     if (event.is === "progress") this.#judgeRoom(id, event, active);
+    this.#apply(id, event, event.is === "resumable" ? this.#keepingOf(active) : keepingOfEnd(event));
+  }
+
+  /** The first that could be gone on from may name what is left on a server otherwise; of the others a power cut may take the last. */
+  #keepingOf(active: Active): Keeping {
     const now = this.#options.clock.elapsed();
-    const isDue = event.is === "resumable" && now - active.savedAt >= SAVE_MS;
-    if (isDue) active.savedAt = now;
-    this.#apply(id, event, isDue || event.is === "done" || event.is === "failed");
+    if (now - active.savedAt < SAVE_MS) return "remembered";
+    const keeping = active.savedAt === -Infinity ? "synced" : "written";
+    active.savedAt = now;
+    return keeping;
   }
 
   /** Written down before it has its name: whatever ends from here on, the next knows what to look for. */
@@ -292,13 +298,15 @@ export class Transfers {
     }
   }
 
-  #apply(id: string, event: TaskEvent, isLasting = true): Task | undefined {
+  #apply(id: string, event: TaskEvent, keeping: Keeping = "synced"): Task | undefined {
     const { tasks, clock } = this.#options;
     const task = tasks.find(id);
     if (task === undefined) return undefined;
     const next = step(task, event, clock.now());
-    if (next !== task) tasks.put(next, isLasting);
+    if (next !== task) tasks.put(next, keeping);
     if (!isOver(task) && "left" in next.state && next.state.left !== undefined) this.#untidy.set(id, task);
     return next;
   }
 }
+
+const keepingOfEnd = ({ is }: TransferEvent): Keeping => (is === "done" || is === "failed" ? "synced" : "remembered");

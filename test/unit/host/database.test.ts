@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { openDatabase, sqliteCode, transaction } from "../../../src/host/database.ts";
+import { openDatabase, sqliteCode, transaction, unsynced } from "../../../src/host/database.ts";
 import { onSmallDisk } from "../../support/small-disk.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -213,6 +213,15 @@ describe("a transaction", () => {
     expect(() => transaction(sql, work)).toThrow(TypeError);
     expect(transaction(sql, () => sql.prepare("SELECT count(*) AS n FROM a").get())).toEqual({ n: 0 });
   });
+});
+
+test("only what may be lost in a power cut does not wait for the disk, whether it works or not", () => {
+  const { sql } = open(join(tempDir(), "s.db"));
+  const mode = () => sql.prepare("PRAGMA synchronous").get()?.["synchronous"];
+  expect([mode(), unsynced(sql, mode), mode()]).toEqual([2, 1, 2]);
+  const refused = () => unsynced(sql, () => sql.exec("nonsense"));
+  expect(refused).toThrow("nonsense");
+  expect(mode()).toBe(2);
 });
 
 test("SQLite's code is read from its own errors alone", () => {
