@@ -3,15 +3,15 @@ import { expect, onTestFinished, test } from "vitest";
 import { openStore } from "../../../src/host/data-store/open-store.ts";
 import { datasync } from "../../../src/host/open-bytes.ts";
 import { Sink } from "../../../src/transfer/sink.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
+import { FakeClock, settle } from "../../support/fake-clock.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 const ID = "6b1f0c1e-8b1c-4f0a-9c39-5b1de24d4b11";
 const SPACE = { freeBytes: 100, totalBytes: 100 };
 
-/** A sink whose disk says how much room there is when it is let. */
-function stage() {
+/** A sink that has looked at the disk once; from then on the disk says how much room there is when it is let. */
+async function stage() {
   const clock = new FakeClock();
   const store = openStore(join(tempDir(), "store"));
   const part = store.openPart("a", ID, 0);
@@ -34,11 +34,13 @@ function stage() {
   });
   sink.isResumable = true;
   sink.append(Buffer.from("12345"), 0, 5);
+  asked.shift()?.();
+  await settle();
   return { sink, part, clock, asked, synced };
 }
 
 test("what is on the disk is told now and then", async () => {
-  const { clock, asked, synced, sink } = stage();
+  const { clock, asked, synced, sink } = await stage();
   await clock.advance(2000);
   asked[0]?.();
   await waitFor("it is told", () => synced.length === 1);
@@ -47,7 +49,7 @@ test("what is on the disk is told now and then", async () => {
 });
 
 test("what gets on the disk after the end is not told, for the end tells it", async () => {
-  const { sink, part, clock, asked, synced } = stage();
+  const { sink, part, clock, asked, synced } = await stage();
   await clock.advance(2000);
   expect(asked).toHaveLength(1);
   sink.close();
