@@ -10,6 +10,7 @@ import { readSealed } from "../../src/host/state-file.ts";
 import { fileMachine } from "../support/checkpoint-child.ts";
 import type { ChildTask } from "../support/commit-child.ts";
 import { BOOT } from "../support/commit.ts";
+import { shifted } from "../support/fake-time.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -48,9 +49,9 @@ function startAgent(dir: string, task: Partial<ChildTask> = {}): Running {
   return { process: child, pid: child.pid ?? 0, end };
 }
 
-function guard(dir: string, task: "restore" | "watch", within: readonly string[] = [], env: NodeJS.ProcessEnv = {}) {
+function guard(dir: string, task: "restore" | "watch", within: readonly string[] = []) {
   const [command, ...rest] = [...within, process.execPath, CHILD, "guard", task, "--state", dir];
-  return spawnSync(command, rest, { encoding: "utf8", env: { ...process.env, ...env } });
+  return spawnSync(command, rest, { encoding: "utf8" });
 }
 
 async function stateOf(dir: string): Promise<unknown> {
@@ -220,13 +221,12 @@ describe("holdfast guard restore", () => {
     const dir = machine();
     const agent = startAgent(dir, { seconds: 120 });
     await proving(dir);
-    const env = { DONT_FAKE_MONOTONIC: "1", FAKETIME_DONT_FAKE_MONOTONIC: "1" };
     for (const jump of ["+30d", "-30d"]) {
-      expect(guard(dir, "restore", ["faketime", "-f", jump], env).stdout).toContain("the agent has it");
+      expect(guard(dir, "restore", shifted(jump)).stdout).toContain("the agent has it");
     }
     expect(await stateOf(dir)).toEqual(NEW);
     await agent.end("SIGKILL");
-    expect(guard(dir, "restore", ["faketime", "-f", "-30d"], env).stdout).toContain("taken back");
+    expect(guard(dir, "restore", shifted("-30d")).stdout).toContain("taken back");
     expect(await stateOf(dir)).toEqual(OLD);
     for (const pid of processesOf(dir)) process.kill(-pid, "SIGTERM");
   });

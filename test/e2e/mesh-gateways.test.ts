@@ -14,6 +14,7 @@ import {
   untilServed,
   type Talker,
 } from "../support/mesh-stage.ts";
+import { shifted } from "../support/fake-time.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const PORT = 7001;
@@ -168,7 +169,7 @@ test("a gateway whose clock is wrong by years serves as any other", async () => 
   const [overlay] = [lab.pidOf(now.carrier, "overlay")];
   process.kill(overlay ?? 0, "SIGKILL");
   await waitFor("its overlay has ended", () => lab.pidOf(now.carrier, "overlay") === undefined);
-  await lab.startAgent(now.carrier, ["faketime", "-f", "+900d"]);
+  await lab.startAgent(now.carrier, shifted("+900d"));
   await untilAnother(now);
   await untilAllUp(lab, ["a", "b"]);
   cut(lab, now.other);

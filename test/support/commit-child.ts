@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pino } from "pino";
 import { Engine } from "../../src/agent/reconcile/engine.ts";
@@ -43,7 +43,9 @@ async function agent({ dir, config, mode, seconds }: ChildTask): Promise<void> {
   const say = (): void => {
     const { window, withholding, lastTakenBack } = commit;
     const state = { window: window?.state, held: withholding.held?.is, last: lastTakenBack?.code, standings };
-    writeFileSync(join(dir, "state"), JSON.stringify(state));
+    // Whoever reads it finds all of it.
+    writeFileSync(join(dir, "state.new"), JSON.stringify(state));
+    renameSync(join(dir, "state.new"), join(dir, "state"));
   };
   let standings: readonly string[] = [];
   const commit = testCommit(join(dir, "desired"), clock, {

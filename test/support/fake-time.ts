@@ -1,4 +1,4 @@
-import { globSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ProgramOptions } from "./programs.ts";
 
@@ -38,7 +38,21 @@ export function hastened(factor: number): readonly string[] {
   return ["env", `LD_PRELOAD=${libfaketime()}`, `FAKETIME=+0 x${factor}`];
 }
 
+/**
+ * Put before a command line, as `within`: the wall clock of the program is by so much ahead or behind, as `+30d`; the monotonic clock goes on as ever.
+ * @throws {Error} naming the package when libfaketime is not installed.
+ */
+export function shifted(by: string): readonly string[] {
+  const env = { LD_PRELOAD: libfaketime(), FAKETIME: by, FAKETIME_DONT_FAKE_MONOTONIC: "1" };
+  return ["env", ...Object.entries(env).map(([name, value]) => `${name}=${value}`)];
+}
+
+/** Also sweeps what killed programs have left: one that gets the number of such a process could not begin. */
 function libfaketime(): string {
+  for (const path of globSync("/dev/shm/*faketime_*_*")) {
+    const pid = path.slice(path.lastIndexOf("_") + 1);
+    if (!existsSync(`/proc/${pid}`)) rmSync(path, { force: true });
+  }
   const [library] = globSync("/usr/lib/*/faketime/libfaketime.so.1");
   if (library === undefined) throw new Error("libfaketime is missing: apt-get install faketime");
   return library;

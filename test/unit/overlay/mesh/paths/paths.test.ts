@@ -373,7 +373,7 @@ describe("paths to gateways", () => {
     await until("attempts are told", () => state(G1)?.attempts === 2);
     for (let seconds = 0; seconds < 30; seconds += 1) {
       await clock.advance(1000);
-      await new Promise((resolve) => setTimeout(resolve, 4));
+      await answered();
     }
     await echoes(stream, "still here");
     expect(isUp(state(G1))).toBe(true);
