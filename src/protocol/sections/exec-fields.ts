@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { shellWords } from "../../lib/shell-words.ts";
 import { Requires } from "../features.ts";
 import { decimal, Description, says, whole } from "./fields.ts";
 import { Address, DeviceName, Flag, list, Nic, Uid } from "./network-fields.ts";
@@ -87,6 +88,8 @@ export const Image = z.looseObject(
 
 const Line = (most: number) => text().max(most, says(`must have at most ${most} characters`));
 const MAX_LINE = 32_768;
+/** What is wrong with a command that cannot be split. */
+export const NOT_WORDS = "has a quote that is never closed, or no word";
 
 /** The fields of the record of a container, but for its identity. */
 export const recordFields = {
@@ -139,6 +142,7 @@ export const ContainerHealthCheck = z.looseObject(
   {
     command: Line(MAX_LINE)
       .min(1, says("must not be empty"))
+      .refine((line) => (shellWords(line)?.words.length ?? 0) > 0, says(NOT_WORDS))
       .meta({ description: "Runs in the container; not 0 is bad" }),
     interval: decimal(0, ONE_DAY).optional().meta({ description: "Seconds; 30 unless told" }),
     timeout: decimal(0, ONE_DAY).optional().meta({ description: "Seconds; 30 unless told" }),

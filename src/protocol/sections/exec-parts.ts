@@ -61,10 +61,7 @@ export function readHealthCheck(reader: ExecReader, at: RawItem, parts: Parts): 
   if (judged === undefined) return undefined;
   const { command, interval = 30, timeout = 30, startPeriod = 0, retries = 3 } = judged;
   const split = shellWords(command);
-  if (split === undefined || split.words.length === 0) {
-    reader.reject("E_RANGE", place, "command", NOT_WORDS);
-    return undefined;
-  }
+  if (split === undefined) return undefined;
   for (const [name, value] of Object.entries({ interval, timeout, retries })) {
     if (value < 1) reader.note("E_RANGE", place, name, `${value} is too little; taken as 1`);
   }
@@ -76,9 +73,6 @@ export function readHealthCheck(reader: ExecReader, at: RawItem, parts: Parts): 
     retries: Math.max(1, retries),
   };
 }
-
-/** What is wrong with a command that cannot be split. */
-export const NOT_WORDS = "has a quote that is never closed, or no word";
 
 /** What is mounted where; undefined when the container must not run, since it would write beside its data. */
 export function readMounts(reader: ExecReader, at: RawItem, parts: Parts): readonly Mount[] | undefined {

@@ -119,6 +119,15 @@ describe("a section of which each field is right", () => {
     );
   });
 
+  it("has no health check without a word", () => {
+    const image = { repository: "a", tag: "1" };
+    const one = { id: "00000000-0000-4000-8000-000000000000", name: "a", execType: "service", image };
+    for (const command of [" ", "'open"]) {
+      const { error } = ExecSection.safeParse({ commands: [{ ...one, healthCheck: { command } }] });
+      expect(error?.issues.map(({ path }) => path.join("."))).toEqual(["commands.0.healthCheck.command"]);
+    }
+  });
+
   it("comes to the same in whatever order its lists are", () => {
     fc.assert(
       fc.property(sections, (raw) => {
