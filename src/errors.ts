@@ -1,5 +1,7 @@
 /** Root of every error the program throws on purpose: the class says who must act, the code says what happened. */
 export abstract class AgentError extends Error {
+  /** Written out, since a bundle shortens the names of classes. */
+  static override readonly name: string = "AgentError";
   /** Stable, kebab-case. */
   readonly code: string;
   /** Names the field, the tool or the file; safe to show to whoever asked. */
@@ -14,16 +16,24 @@ export abstract class AgentError extends Error {
 }
 
 /** A configuration or a request is wrong: report it and wait for a new one. */
-export class InputError extends AgentError {}
+export class InputError extends AgentError {
+  static override readonly name: string = "InputError";
+}
 
 /** The machine refused: report it, retry with backoff. */
-export class HostError extends AgentError {}
+export class HostError extends AgentError {
+  static override readonly name: string = "HostError";
+}
 
 /** The control plane or the network refused: reconnect with backoff. */
-export class SessionError extends AgentError {}
+export class SessionError extends AgentError {
+  static override readonly name: string = "SessionError";
+}
 
 /** A bug: report it, let the supervisor restart us. */
-export class InternalError extends AgentError {}
+export class InternalError extends AgentError {
+  static override readonly name: string = "InternalError";
+}
 
 /** Turns whatever was thrown into an `Error`, keeping errors as they are. */
 export function toError(thrown: unknown): Error {

@@ -15,3 +15,13 @@ export function packageVersion({ version, build }: { readonly version: string; r
   const [, day = "00000000", time = "0000"] = BUILD.exec(build) ?? [];
   return `${major}.${minor}.${day}-${time}`;
 }
+
+const MOMENT = /^(\d{4})(\d{2})(\d{2})-(\d{2})(\d{2})(\d{2})\./;
+
+/** When this program was built, in Unix milliseconds; undefined of a checkout. */
+export function buildTime({ build }: { readonly build: string }): number | undefined {
+  const found = MOMENT.exec(build);
+  if (found === null) return undefined;
+  const [year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0] = found.slice(1).map(Number);
+  return Date.UTC(year, month - 1, day, hour, minute, second);
+}

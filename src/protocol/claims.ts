@@ -1,13 +1,16 @@
 import { z } from "zod";
 import { Ed25519PublicKey, NodeKeys, NodeThumbprints } from "./keys.ts";
+import { ReleaseClaims } from "./release.ts";
 import {
   Base64Url32,
   EventName,
   Fqdn,
-  Jws,
   JsonObject,
+  Jws,
   NodeName,
   NodeType,
+  Text64,
+  Text128,
   Uid,
   UnixSeconds,
   Version,
@@ -36,8 +39,8 @@ export type License = z.infer<typeof License>;
 
 /** What the machine says it is; `domain/triggers-and-telemetry.md` B3.1. */
 export const Device = z.object({
-  vendor: z.string().max(64),
-  model: z.string().max(128),
+  vendor: Text64,
+  model: Text128,
   mac: z.string().max(32),
   wan: z.string().max(32).optional(),
   lan: z.array(z.string().max(32)).max(64).optional(),
@@ -105,7 +108,7 @@ export const NodeProofClaims = z.object({
   cnonce: Base64Url32,
   n: z.int().min(1),
   bootId: z.uuid(),
-  version: z.string().max(64),
+  version: Text64,
   protocol: z.int().min(1),
   have: DocumentVersions,
   tls: Base64Url32.optional(),
@@ -186,6 +189,7 @@ export const claimsByType = {
   "holdfast-trigger+jwt": TriggerClaims,
   "holdfast-stream+jwt": StreamClaims,
   "holdfast-deleted+jwt": DeletedClaims,
+  "holdfast-release+jwt": ReleaseClaims,
 } as const;
 export type ClaimsByType = { readonly [T in keyof typeof claimsByType]: z.infer<(typeof claimsByType)[T]> };
 export type JwsType = keyof ClaimsByType;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { UnixMilliseconds } from "./values.ts";
+import { Text64, Text512, UnixMilliseconds } from "./values.ts";
 
 /** How long a change has to prove itself unless it is asked otherwise, and the least and most that may be asked, in seconds. */
 export const CONFIRM_SECONDS = { usual: 120, min: 30, max: 3600 } as const;
@@ -20,8 +20,8 @@ export type ConfirmRequest = z.infer<typeof ConfirmRequest>;
 
 /** Why a change was taken back: a code, what was seen, and the step that failed if one did. */
 export const WhyTakenBack = z.object({
-  code: z.string().max(64),
+  code: Text64,
   evidence: z.string().max(2048),
-  step: z.object({ kind: z.string().max(64), subject: z.string().max(512) }).optional(),
+  step: z.object({ kind: Text64, subject: Text512 }).optional(),
 });
 export type WhyTakenBack = z.infer<typeof WhyTakenBack>;

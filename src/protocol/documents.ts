@@ -3,7 +3,7 @@ import { ConfirmRequest } from "./commit.ts";
 import { KNOWN_FEATURES, Requires } from "./features.ts";
 import { RegistryPlace } from "./registry.ts";
 import { sectionNames, type SectionName } from "./sections.ts";
-import { Fqdn, JsonObject, LifecycleState, NodeName, NodeState, NodeType, Tags, Uid } from "./values.ts";
+import { Fqdn, JsonObject, LifecycleState, NodeName, NodeState, NodeType, Tags, Text512, Uid } from "./values.ts";
 
 export { KNOWN_FEATURES } from "./features.ts";
 
@@ -29,7 +29,7 @@ export const NodeDocument = z.object({
   cluster: Fqdn.optional(),
   tags: Tags,
   /** Settings of the control plane's own: how often to report, where to measure. */
-  settings: z.object({ speedTestUrl: z.string().max(512).optional() }),
+  settings: z.object({ speedTestUrl: Text512.optional() }),
   config: Config,
   /** Where images of the organization's own come from. */
   registry: RegistryPlace.optional(),

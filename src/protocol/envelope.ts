@@ -2,6 +2,7 @@ import { z } from "zod";
 import { InputError } from "../errors.ts";
 import { parseStrictJson, type JsonLimits } from "../lib/strict-json.ts";
 import { issueText } from "./issue-text.ts";
+import { Text64, Text4096 } from "./values.ts";
 
 /** Largest message of an established session, and before `hello` succeeds. */
 export const SESSION_LIMITS: JsonLimits = { maxBytes: 1024 * 1024, maxDepth: 32 };
@@ -17,14 +18,14 @@ export const REGISTER_PATH = "/agent/v1/register";
 export const DOCUMENT_PATH = "/agent/v1/document";
 
 /** Any name: which of them exist is for the one who is called to say (−32601). */
-const Method = z.string().max(64);
+const Method = Text64;
 const Id = z.int().min(1);
 const version = { jsonrpc: z.literal("2.0") };
 
 export const RpcError = z.object({
   code: z.int(),
-  message: z.string().max(4096),
-  data: z.looseObject({ code: z.string().max(64).optional(), details: z.unknown().optional() }).optional(),
+  message: Text4096,
+  data: z.looseObject({ code: Text64.optional(), details: z.unknown().optional() }).optional(),
 });
 export type RpcError = z.infer<typeof RpcError>;
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { TRY_MINUTES, WhyTakenBack } from "./commit.ts";
-import { JsonObject, UnixMilliseconds, Version } from "./values.ts";
+import { WhyTakenBack } from "./commit.ts";
+import { Text512, Text1024, UnixMilliseconds, Version } from "./values.ts";
 
 const Versions = z.partialRecord(z.enum(["node", "cluster", "domain"]), Version);
 
@@ -18,7 +18,7 @@ export const PendingChange = z.object({
   /** Who is to be reached again: the control plane, and one of so many gateways. */
   before: z.object({ session: z.boolean(), gateways: z.int().min(0) }),
   /** Who was not reached at the last try, a line each. */
-  unreached: z.array(z.string().max(1024)).max(64),
+  unreached: z.array(Text1024).max(64),
 });
 export type PendingChange = z.infer<typeof PendingChange>;
 
@@ -32,7 +32,7 @@ export const TakenBackChange = z.object({
   versions: Versions,
   /** It is tried again, it is not until it is changed, or another one is in force since. */
   is: z.enum(["waiting", "refused", "over"]),
-  failed: z.array(z.string().max(512)).max(64),
+  failed: z.array(Text512).max(64),
 });
 export type TakenBackChange = z.infer<typeof TakenBackChange>;
 
@@ -45,7 +45,3 @@ export const CommitReport = z.object({
   kept: z.object({ since: UnixMilliseconds }).optional(),
 });
 export type CommitReport = z.infer<typeof CommitReport>;
-
-/** A network to try on this machine, as a document would have it. */
-export const NetworkTryRequest = z.strictObject({ network: JsonObject, minutes: z.literal([...TRY_MINUTES]) });
-export type NetworkTryRequest = z.infer<typeof NetworkTryRequest>;

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { UnixMilliseconds, Version } from "./values.ts";
+import { Text64, Text128, Text253, Text256, Text1024, Text4096, UnixMilliseconds, Version } from "./values.ts";
 
-const Name = z.string().max(253);
-const Reason = z.string().max(4096);
+const Name = Text253;
+const Reason = Text4096;
 
 /** Whether the container engine answers, since when, and if not, why; `unused` where nothing asks for it. */
 export const EngineState = z.object({
@@ -28,10 +28,10 @@ export const ContainerView = z.object({
   health: z.enum(["healthy", "unhealthy"]).optional(),
   restarts: Version,
   lastExitCode: z.int().optional(),
-  image: z.object({ repository: z.string().max(1024), tag: z.string().max(256) }),
-  imageId: z.string().max(128).optional(),
-  engineId: z.string().max(128).optional(),
-  address: z.string().max(64).optional(),
+  image: z.object({ repository: Text1024, tag: Text256 }),
+  imageId: Text128.optional(),
+  engineId: Text128.optional(),
+  address: Text64.optional(),
 });
 export type ContainerView = z.infer<typeof ContainerView>;
 
@@ -48,7 +48,7 @@ export const VolumeView = z.object({
   state: z.enum(["ready", "missing", "unsupported", "quarantined", "failed"]),
   reason: Reason.optional(),
   encrypted: z.boolean(),
-  path: z.string().max(4096).optional(),
+  path: Text4096.optional(),
   usedBy: z.array(Name).max(1000),
 });
 export type VolumeView = z.infer<typeof VolumeView>;
@@ -57,7 +57,7 @@ export const VolumesReport = z.object({ schema: z.literal(1), volumes: z.array(V
 export type VolumesReport = z.infer<typeof VolumesReport>;
 
 /** An image that the engine has, by the name that definitions give it. */
-export const ImageView = z.object({ name: z.string().max(1024), tag: z.string().max(256) });
+export const ImageView = z.object({ name: Text1024, tag: Text256 });
 export type ImageView = z.infer<typeof ImageView>;
 export const ImagesReport = z.object({ images: z.array(ImageView).max(100_000) });
 export type ImagesReport = z.infer<typeof ImagesReport>;

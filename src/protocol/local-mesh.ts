@@ -3,7 +3,19 @@ import { GatewayType } from "./domain-items.ts";
 import { OverlayState } from "./local-overlay.ts";
 import { ClientState, PathId, PathState, PeerSessionState, ServerState } from "./overlay-mesh.ts";
 import { Issue } from "./reconcile.ts";
-import { Fqdn, Host, IpAddress, NodeName, NodeType, Port, Uid, UnixMilliseconds, Version } from "./values.ts";
+import {
+  Fqdn,
+  Host,
+  IpAddress,
+  NodeName,
+  NodeType,
+  Port,
+  Text253,
+  Text512,
+  Uid,
+  UnixMilliseconds,
+  Version,
+} from "./values.ts";
 
 /**
  * How the ways that this node initiates stand: `up` all, `degraded` some, `down` none of them; `none` where it has none to keep, and
@@ -47,7 +59,7 @@ export const Carrier = z.object({
   gateway: NodeName,
   path: PathId,
   since: UnixMilliseconds,
-  reason: z.string().max(512).optional(),
+  reason: Text512.optional(),
 });
 export type Carrier = z.infer<typeof Carrier>;
 
@@ -68,7 +80,7 @@ export type GatewaysReport = z.infer<typeof GatewaysReport>;
 
 /** A peer session, with the gateway it goes through by name. */
 export const PeerSessionView = PeerSessionState.omit({ peer: true, gateway: true }).extend({
-  gateway: z.string().max(253),
+  gateway: Text253,
 });
 export type PeerSessionView = z.infer<typeof PeerSessionView>;
 
@@ -90,7 +102,7 @@ export const PeerView = z.object({
   client: ClientState.omit({ peer: true }).optional(),
   sessions: z.array(PeerSessionView).max(64),
   /** What it may use here; `more` counts what is left out. */
-  grants: z.array(z.object({ service: z.string().max(253), protocol: z.enum(["tcp", "udp"]) })).max(64),
+  grants: z.array(z.object({ service: Text253, protocol: z.enum(["tcp", "udp"]) })).max(64),
   moreGrants: Version.optional(),
 });
 export type PeerView = z.infer<typeof PeerView>;

@@ -1,8 +1,10 @@
 import { z } from "zod";
-import { Version } from "./values.ts";
+import { NETWORK_REPORT_LIMITS } from "./local-api.ts";
+import { Text64, Version } from "./values.ts";
 
-const Name = z.string().max(64);
-const Address = z.string().max(64);
+const Name = Text64;
+
+const Address = Text64;
 
 /** A link as the kernel has it. */
 const LinkView = z.object({
@@ -55,15 +57,6 @@ export type RuleView = z.infer<typeof RuleView>;
 
 const NeighbourView = z.object({ link: Name, address: Address, mac: Name.optional(), states: z.array(Name).max(8) });
 
-/** How many of each kind a report has at most. */
-export const NETWORK_REPORT_LIMITS = {
-  links: 2000,
-  addresses: 5000,
-  routes: 20_000,
-  rules: 5000,
-  neighbours: 5000,
-} as const;
-
 /** What there is on this machine: IPv4, and of this network namespace alone. */
 export const NetworkReport = z.object({
   schema: z.literal(1),
@@ -76,9 +69,6 @@ export const NetworkReport = z.object({
   truncated: z.record(z.string().max(16), Version),
 });
 export type NetworkReport = z.infer<typeof NetworkReport>;
-
-/** Query of `GET /v1/route`. */
-export const RouteQuery = z.object({ to: z.ipv4() });
 
 /** The route that a packet of this machine would take to an address, or that none leads there. */
 export const RouteAnswer = z.object({

@@ -1,32 +1,36 @@
 import { z } from "zod";
+import { MAX_SERVICE_USERS } from "./local-api.ts";
 import { Issue } from "./reconcile.ts";
-import { Port, UnixMilliseconds, Version } from "./values.ts";
+import { Port, Text64, Text253, Text1024, Text4096, UnixMilliseconds, Version } from "./values.ts";
 
 /** Whether the overlay program serves, since when in Unix milliseconds, and if not, why. `off` means that nothing asks for one. */
 export const OverlayState = z.object({
   state: z.enum(["up", "down", "off"]),
   since: UnixMilliseconds,
   pid: z.int().min(1).optional(),
-  reason: z.string().max(1024).optional(),
+  reason: Text1024.optional(),
 });
 export type OverlayState = z.infer<typeof OverlayState>;
 
 /** Why something is not as it should be. */
-export const ItemReason = z.object({ code: z.string().max(64), message: z.string().max(2048) });
+export const ItemReason = z.object({ code: Text64, message: z.string().max(2048) });
 export type ItemReason = z.infer<typeof ItemReason>;
 
-const Id = z.string().max(253);
-const Transport = z.enum(["tcp", "udp"]);
-const ByReason = z.record(z.string().max(64), Version);
+const Id = Text253;
 
-const Description = z.string().max(4096);
+const Transport = z.enum(["tcp", "udp"]);
+
+const ByReason = z.record(Text64, Version);
+
+const Description = Text4096;
+
 const Listener = z.object({
   transport: Transport,
   port: Port,
-  nic: z.string().max(64).optional(),
-  address: z.string().max(64).optional(),
+  nic: Text64.optional(),
+  address: Text64.optional(),
   /** The addresses it is bound to. */
-  bound: z.array(z.string().max(64)).max(256),
+  bound: z.array(Text64).max(256),
 });
 
 /** What a connector has counted since its listener came to be; a refused flow never reached its target. */
@@ -59,9 +63,9 @@ export const ConnectorView = z.object({
   listen: Listener.optional(),
   destination: z
     .object({
-      node: z.string().max(253),
-      service: z.string().max(253).optional(),
-      host: z.string().max(253).optional(),
+      node: Text253,
+      service: Text253.optional(),
+      host: Text253.optional(),
       port: Port.optional(),
     })
     .optional(),
@@ -71,7 +75,7 @@ export const ConnectorView = z.object({
       bitsPerSecond: z.number().min(1).optional(),
       maxFlows: Version,
       /** Blocks that may connect; absent means everybody. */
-      sources: z.array(z.string().max(64)).max(1024).optional(),
+      sources: z.array(Text64).max(1024).optional(),
     })
     .optional(),
   /** Absent while nothing counts. */
@@ -88,9 +92,6 @@ export const ConnectorsReport = z.object({
 });
 export type ConnectorsReport = z.infer<typeof ConnectorsReport>;
 
-/** Of how many connectors a service tells more than the id. */
-export const MAX_SERVICE_USERS = 32;
-
 /** A connector that leads to a service: where it listens, and what it is called. */
 export const ServiceUser = Listener.omit({ bound: true }).extend({ id: Id, description: Description.optional() });
 export type ServiceUser = z.infer<typeof ServiceUser>;
@@ -99,12 +100,12 @@ export type ServiceUser = z.infer<typeof ServiceUser>;
 export const ServiceView = z.object({
   id: Id,
   /** Absent where it is what is wrong. */
-  name: z.string().max(253).optional(),
+  name: Text253.optional(),
   description: Description.optional(),
   state: z.enum(["offered", "waiting", "off", "rejected"]),
   reason: ItemReason.optional(),
   protocol: z.string().max(16).optional(),
-  target: z.object({ transport: Transport, host: z.string().max(253), port: Port }).optional(),
+  target: z.object({ transport: Transport, host: Text253, port: Port }).optional(),
   /** Absent when nothing judges it. */
   health: z.object({ state: z.enum(["up", "down", "unknown"]), since: UnixMilliseconds }).optional(),
   /** The connectors of this node that lead to it, and of the first of them what they are to people. */

@@ -4,7 +4,7 @@ import { WhyTakenBack } from "./commit.ts";
 import { SectionName } from "./sections.ts";
 import { ShadowMap } from "./shadow.ts";
 import { TelemetryAck, TelemetryPush } from "./telemetry.ts";
-import { Base64Url32, Jws, JsonObject, UnixMilliseconds, Version } from "./values.ts";
+import { Base64Url32, JsonObject, Jws, Text64, Text1024, Text4096, UnixMilliseconds, Version } from "./values.ts";
 
 const Ratio = z.number().min(0).max(1);
 const Nothing = z.object({});
@@ -26,7 +26,7 @@ export type Heartbeat = z.infer<typeof Heartbeat>;
 export const SectionState = z.enum(["converged", "rejected", "failed", "diverged", "pending", "unsupported"]);
 export const SectionReport = z.object({
   state: SectionState,
-  issues: z.array(z.string().max(1024)).max(1000),
+  issues: z.array(Text1024).max(1000),
   steps: Version,
 });
 export type SectionReport = z.infer<typeof SectionReport>;
@@ -46,8 +46,8 @@ export const DocumentApplied = z.object({
 export type DocumentApplied = z.infer<typeof DocumentApplied>;
 
 const TriggerFailure = z.object({
-  code: z.string().max(64),
-  message: z.string().max(4096),
+  code: Text64,
+  message: Text4096,
   details: JsonObject.optional(),
 });
 export type TriggerFailure = z.infer<typeof TriggerFailure>;

@@ -1,17 +1,15 @@
 import { z } from "zod";
 import { MeshPath } from "./overlay-mesh.ts";
-import { Base64Url32 } from "./values.ts";
+import { Base64Url32, Text253, Text256, Text512 } from "./values.ts";
 
 /** Whom a node must reach, for somebody who finds out whether it can. */
 export const NetworkTargets = z.object({
   schema: z.literal(1),
   /** Absent until the node is registered. `pins` are the key hashes trusted whatever the certificate says (RFC 7469 §2.4). */
-  controlPlane: z
-    .object({ url: z.string().max(512), session: z.string().max(512), pins: z.array(Base64Url32).max(8) })
-    .optional(),
+  controlPlane: z.object({ url: Text512, session: Text512, pins: z.array(Base64Url32).max(8) }).optional(),
   /** With the password that it may have: this is for root. */
-  proxy: z.object({ url: z.string().max(512), noProxy: z.array(z.string().max(256)).max(256) }).optional(),
+  proxy: z.object({ url: Text512, noProxy: z.array(Text256).max(256) }).optional(),
   /** By the gateway's FQDN, or its uid where no name is known; `key` is the RFC 7638 thumbprint that proves it. */
-  paths: z.array(MeshPath.extend({ name: z.string().max(253), key: Base64Url32.optional() })).max(1024),
+  paths: z.array(MeshPath.extend({ name: Text253, key: Base64Url32.optional() })).max(1024),
 });
 export type NetworkTargets = z.infer<typeof NetworkTargets>;

@@ -1,10 +1,23 @@
 import { z } from "zod";
 import { P256PublicKey } from "./keys.ts";
-import { Base64Url32, Fqdn, Host, IpAddress, Port, Uid, UnixMilliseconds, Version } from "./values.ts";
+import {
+  Base64Url32,
+  Fqdn,
+  Host,
+  IpAddress,
+  Port,
+  Text64,
+  Text128,
+  Text512,
+  Text1024,
+  Uid,
+  UnixMilliseconds,
+  Version,
+} from "./values.ts";
 
 const Name = z.string().min(1).max(253);
 /** A path by its id in the configuration; empty is the built-in one to that gateway. */
-export const PathId = z.string().max(128);
+export const PathId = Text128;
 const Bits = z.number().min(1);
 
 /** A node that this one may meet: `key` is the RFC 7638 thumbprint of its overlay key, which is all that proves it. */
@@ -85,7 +98,7 @@ export const PathState = z.object({
   state: z.enum(["connecting", "up", "down"]),
   since: UnixMilliseconds,
   /** What led to this state, in words for people: which probe, close or document. */
-  reason: z.string().max(512).optional(),
+  reason: Text512.optional(),
   carries: z.boolean(),
   remote: Remote.optional(),
   /** Of the last answered probe. */
@@ -102,7 +115,7 @@ export const ClientState = z.object({
   peer: Uid,
   state: z.enum(["up", "down"]),
   since: UnixMilliseconds,
-  reason: z.string().max(512).optional(),
+  reason: Text512.optional(),
   /** How many hop sessions it has; it has one or two per path. */
   sessions: Version,
   remote: Remote.optional(),
@@ -127,10 +140,10 @@ export type PeerSessionState = z.infer<typeof PeerSessionState>;
 /** How the node's own gateway stands. */
 export const ServerState = z.object({
   state: z.enum(["listening", "failed", "off"]),
-  reason: z.string().max(64).optional(),
-  message: z.string().max(1024).optional(),
+  reason: Text64.optional(),
+  message: Text1024.optional(),
   /** Connections turned away before a key was proved, by why: `too-many`, `timeout`, `closed`, `tls`, `unknown-key`, `alpn`. */
-  refused: z.record(z.string().max(64), Version),
+  refused: z.record(Text64, Version),
   /** Spliced streams between other nodes, now and in all, and the bytes they carried. */
   relays: z.object({ active: Version, total: Version, bytes: Version }),
 });
@@ -182,7 +195,7 @@ export const MeshEvent = z.object({
   peer: Uid.optional(),
   /** Where traffic went before, for `moved`. */
   from: z.object({ gateway: Uid, path: PathId }).optional(),
-  cause: z.string().max(512),
+  cause: Text512,
   /** From the first sign of trouble to traffic flowing again. */
   durationMs: Ms.optional(),
 });

@@ -4,7 +4,19 @@ import { z } from "zod";
 import type { JsonLimits } from "../lib/strict-json.ts";
 import type { MethodSpec } from "./methods.ts";
 import { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, PathId, RttBucket } from "./overlay-mesh.ts";
-import { Host, IpAddress, JsonObject, Port, Uid, UnixMilliseconds, Version } from "./values.ts";
+import {
+  Host,
+  IpAddress,
+  JsonObject,
+  Port,
+  Text64,
+  Text253,
+  Text512,
+  Text1024,
+  Uid,
+  UnixMilliseconds,
+  Version,
+} from "./values.ts";
 
 /** The form of the table; an overlay that is given a newer one keeps the table it has and says so. */
 export const OVERLAY_FORMAT = 2;
@@ -14,6 +26,9 @@ export const OVERLAY_SOCKET = "overlay.sock";
 
 /** Where the overlay of a managed install keeps its state and has that socket: its own unit runs it as its own user. */
 export const MANAGED_OVERLAY = { stateDir: "/var/lib/holdfast-overlay", runDir: "/run/holdfast-overlay" };
+
+/** The exit status of an overlay that has given way to a successor, and so is not to be started again. */
+export const GAVE_WAY_STATUS = 80;
 
 /** The longest line on that socket: a full table. */
 export const OVERLAY_LIMITS: JsonLimits = { maxBytes: 64 * 1024 * 1024, maxDepth: 16 };
@@ -153,11 +168,11 @@ export type OverlayReason = z.infer<typeof OverlayReason>;
 
 /** How a listener stands: failed when it lacks one of its addresses, or when no flow could succeed (`loop`, `unknown-service`, …). */
 export const ListenerState = z.object({
-  key: z.string().max(512),
+  key: Text512,
   connector: Text,
   state: z.enum(["listening", "failed"]),
   reason: OverlayReason.optional(),
-  message: z.string().max(1024).optional(),
+  message: Text1024.optional(),
   /** The addresses it is bound to. */
   addresses: z.array(IpAddress).max(256),
 });
@@ -165,7 +180,7 @@ export type ListenerState = z.infer<typeof ListenerState>;
 
 /** Counters since the listener came into the table. A refusal never reached its target; an error ended a flow that had. */
 export const ListenerCounters = z.object({
-  key: z.string().max(512),
+  key: Text512,
   connector: Text,
   /** Those that have reached their target; the refused are in `refusals` alone. */
   flows: Version,
@@ -191,11 +206,11 @@ export type ServiceHealth = z.infer<typeof ServiceHealth>;
  * here has no listener and no connector.
  */
 export const OverlayFlow = z.object({
-  listener: z.string().max(512),
-  connector: z.string().max(253),
+  listener: Text512,
+  connector: Text253,
   /** The other node, where there is one. */
   peer: Uid.optional(),
-  service: z.string().max(253),
+  service: Text253,
   protocol: Transport,
   sourceIp: IpAddress,
   sourcePort: Port,
@@ -212,7 +227,7 @@ export type OverlayFlow = z.infer<typeof OverlayFlow>;
 /** Something of the overlay that somebody must hear of; `file` is the one of its state that it is about, until that is mended. */
 export const OverlayFault = z.object({
   code: z.string().min(1).max(64).optional(),
-  message: z.string().max(1024),
+  message: Text1024,
   file: z.string().max(255).optional(),
 });
 export type OverlayFault = z.infer<typeof OverlayFault>;
@@ -225,15 +240,15 @@ export const overlayMethods = {
   "table.set": {
     kind: "request",
     params: z.object({ table: ReceivedTable }),
-    result: z.object({ version: Version, hash: z.string().max(64), listeners: z.array(ListenerState).max(20_000) }),
+    result: z.object({ version: Version, hash: Text64, listeners: z.array(ListenerState).max(20_000) }),
   },
   /** Version 0 and no hash: it has no table yet. The table itself comes along unless its hash is the one that is `known`. */
   "table.get": {
     kind: "request",
-    params: z.object({ known: z.string().max(64).optional() }),
+    params: z.object({ known: Text64.optional() }),
     result: z.object({
       version: Version,
-      hash: z.string().max(64),
+      hash: Text64,
       table: ReceivedTable.optional(),
       listeners: z.array(ListenerState).max(20_000),
       services: z.array(ServiceHealth).max(20_000),
@@ -271,7 +286,7 @@ export const overlayMethods = {
     }),
     result: z.object({ bytes: Version, ms: z.number().min(0), gateway: Uid, path: PathId }),
   },
-  "perf.cancel": { kind: "request", params: z.object({ id: z.string().max(64) }), result: Nothing },
+  "perf.cancel": { kind: "request", params: z.object({ id: Text64 }), result: Nothing },
   "counters.get": {
     kind: "request",
     params: Nothing,
@@ -325,7 +340,7 @@ export const overlayNotices = {
   "rtt.closed": { kind: "notification", params: z.object({ buckets: z.array(RttBucket).max(1024) }), result: Nothing },
   "perf.progress": {
     kind: "notification",
-    params: z.object({ id: z.string().max(64), bytes: Version, lost: Version }),
+    params: z.object({ id: Text64, bytes: Version, lost: Version }),
     result: Nothing,
   },
   "flows.ended": { kind: "notification", params: z.object({ flows: z.array(OverlayFlow).max(500) }), result: Nothing },

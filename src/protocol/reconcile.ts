@@ -3,16 +3,16 @@ import type { JsonLimits } from "../lib/strict-json.ts";
 import { DocumentName } from "./claims.ts";
 import { Config, NodeDocument } from "./documents.ts";
 import { SectionName, sectionNames } from "./sections.ts";
-import { JsonObject, UnixMilliseconds, Version } from "./values.ts";
+import { JsonObject, Text64, Text512, Text1024, UnixMilliseconds, Version } from "./values.ts";
 
 /** How long the detail of a step may be, in characters. */
 export const MAX_DETAIL = 512;
 
 /** What is wrong with one item or field of a section; `path` starts with the section's name. */
 export const Issue = z.object({
-  path: z.string().max(512),
-  code: z.string().max(64),
-  message: z.string().max(1024),
+  path: Text512,
+  code: Text64,
+  message: Text1024,
 });
 export type Issue = z.infer<typeof Issue>;
 
@@ -31,12 +31,12 @@ export type ShownStep = z.infer<typeof ShownStep>;
 
 /** What one section would do on this machine. `total` counts all its steps, of which the first are shown. */
 export const SectionPlan = z.object({
-  section: z.string().max(64),
+  section: Text64,
   steps: z.array(ShownStep),
   total: Version,
   issues: z.array(Issue),
   /** Why the section could not be planned. */
-  error: z.object({ code: z.string().max(64), message: z.string() }).optional(),
+  error: z.object({ code: Text64, message: z.string() }).optional(),
   unsupported: z.string().optional(),
 });
 export type SectionPlan = z.infer<typeof SectionPlan>;
@@ -104,9 +104,9 @@ export type ConfigShowRequest = z.infer<typeof ConfigShowRequest>;
  * is desired, and only says what of it is not as one might think.
  */
 export const Reason = z.object({
-  section: z.string().max(64),
-  item: z.string().max(512).optional(),
-  code: z.string().max(64),
+  section: Text64,
+  item: Text512.optional(),
+  code: Text64,
   message: z.string(),
   since: UnixMilliseconds,
   lastAttempt: UnixMilliseconds,

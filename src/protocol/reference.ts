@@ -15,7 +15,8 @@ import {
 import { errorCodes } from "./error-codes.ts";
 import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./methods.ts";
 import { sectionSchemas } from "./sections.ts";
-import { configShadowKeys, containerShadowKeys } from "./shadow.ts";
+import { SetupFile } from "./setup.ts";
+import { configShadowKeys, containerShadowKeys, upgradeShadowKeys } from "./shadow.ts";
 import {
   MAX_STREAMS,
   STREAM_LIMITS,
@@ -62,6 +63,7 @@ export function protocolReference(): ReadonlyMap<string, string> {
   }
   put("schemas/streams/command.json", schemaOf(StreamCommand, "a text frame towards the node"));
   put("schemas/streams/end.json", schemaOf(StreamEnd, "the last text frame of a stream"));
+  put("schemas/setup.json", schemaOf(SetupFile, "a file of holdfast setup --file"));
   put("asyncapi.json", asyncApi());
   files.set("README.md", overview());
   return files;
@@ -173,7 +175,7 @@ function overview(): string {
   const errors = Object.entries(errorCodes)
     .map(([code, { rpc, http, meaning }]) => `| \`${code}\` | ${rpc} | ${http} | ${meaning} |`)
     .join("\n");
-  const shadowKeys = [...configShadowKeys, ...containerShadowKeys]
+  const shadowKeys = [...configShadowKeys, ...containerShadowKeys, ...upgradeShadowKeys]
     .map((row) => `| \`${row[0]}\` | ${row[1]} | ${row[2]} |`)
     .join("\n");
   const closes = Object.entries(closeCodes)
@@ -224,6 +226,10 @@ ${kinds}
 | typ | Claims |
 | --- | --- |
 ${claims}
+
+## The file that sets a machine up
+
+What \`holdfast setup --file\` takes: [setup.json](schemas/setup.json). Every member is optional.
 
 ## Shadow keys of the configuration
 

@@ -47,7 +47,9 @@ interface Pending {
 }
 
 /** Error of a request that the other side answered with a failure; `code` is the platform's. */
-export class RemoteError extends SessionError {}
+export class RemoteError extends SessionError {
+  static override readonly name = "RemoteError";
+}
 
 /** Refusals that say "later", not "never". */
 const TRANSIENT: ReadonlySet<string> = new Set(["busy", "internal", "storage-unavailable", "timeout"]);
@@ -208,12 +210,14 @@ function codeOf(error: Error): ErrorCode {
 }
 
 class UnknownMethod extends InputError {
+  static override readonly name = "UnknownMethod";
   constructor(method: string) {
     super("unknown-method", `no method ${method}`);
   }
 }
 
 class InvalidParams extends InputError {
+  static override readonly name = "InvalidParams";
   readonly issues: readonly unknown[];
   constructor(method: string, { error }: { readonly error: z.ZodError }) {
     super("invalid-params", `${method}: ${describeIssues(error).slice(0, MAX_ISSUES).join("; ")}`);

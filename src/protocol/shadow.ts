@@ -1,11 +1,12 @@
 import { z } from "zod";
+import { Text128, Text4096 } from "./values.ts";
 
 /** A shadow value: text by default; numbers for times, versions and quantities; an object for `features` alone. */
 export const ShadowValue = z.union([
-  z.string().max(4096),
+  Text4096,
   z.number(),
   z.boolean(),
-  z.record(z.string().max(128), z.union([z.string().max(4096), z.number(), z.boolean()])),
+  z.record(Text128, z.union([Text4096, z.number(), z.boolean()])),
 ]);
 export type ShadowValue = z.infer<typeof ShadowValue>;
 
@@ -64,4 +65,23 @@ export const containerShadowKeys: readonly (readonly [key: string, type: string,
   ["container.<name>.health", "text", "`healthy` or `unhealthy` by its own check; absent without one"],
   ["container.<name>.restarts", "number", "exits of its process since the agent knows it; absent when there was none"],
   ["container.more", "number", "how many containers found no room: 256 are shown, and 16 KiB"],
+];
+
+/** The keys that say how the last upgrade stands; all absent before the first. */
+export const upgradeShadowKeys: readonly (readonly [key: string, type: string, meaning: string])[] = [
+  ["node.upgrade.state", "text", "`IN_PROGRESS`, `COMPLETED` or `FAILED`"],
+  [
+    "node.upgrade.completed.tstamp",
+    "number",
+    "Unix seconds at which the last upgrade ended, well or not; while one is in progress, that of the one before",
+  ],
+  ["node.upgrade.from", "text", "version that it began from"],
+  ["node.upgrade.version", "text", "version that it leads to; absent until its manifest has been verified"],
+  [
+    "node.upgrade.step",
+    "text",
+    "`fetching`, `verifying`, `unpacking`, `testing`, `switching`, `judging` or `going-back`; only while it is in progress",
+  ],
+  ["node.upgrade.reason", "text", "why it failed, as `code: message`; absent otherwise"],
+  ["node.upgrade.trial", "text", "`true` while the version that runs has not proven itself; absent otherwise"],
 ];

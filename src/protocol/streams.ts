@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { ErrorCode } from "./error-codes.ts";
+import { Text64, Text1024, Text4096 } from "./values.ts";
 
 /** Columns and rows of a terminal. */
 const Columns = z.int().min(1).max(1000);
@@ -16,7 +17,7 @@ export type ContainerExec = z.infer<typeof ContainerExec>;
 
 /** The same from this machine, where a command other than a shell may be named. */
 export const LocalContainerExec = ContainerExec.extend({
-  command: z.array(z.string().max(4096)).max(64).default([]),
+  command: z.array(Text4096).max(64).default([]),
 });
 export type LocalContainerExec = z.infer<typeof LocalContainerExec>;
 
@@ -36,7 +37,7 @@ export type StreamCommand = z.infer<typeof StreamCommand>;
 export const StreamEnd = z.discriminatedUnion("type", [
   /** The command ended; null when nobody knows with what. */
   z.object({ type: z.literal("exit"), code: z.int().min(-1).max(255).nullable() }),
-  z.object({ type: z.literal("error"), code: z.string().max(64), message: z.string().max(1024) }),
+  z.object({ type: z.literal("error"), code: Text64, message: Text1024 }),
 ]);
 export type StreamEnd = z.infer<typeof StreamEnd>;
 

@@ -1,5 +1,16 @@
 import { z } from "zod";
-import { IpAddress, JsonObject, NodeName, UnixMilliseconds, UnixSeconds, Version } from "./values.ts";
+import {
+  IpAddress,
+  JsonObject,
+  NodeName,
+  Text64,
+  Text128,
+  Text253,
+  Text1024,
+  UnixMilliseconds,
+  UnixSeconds,
+  Version,
+} from "./values.ts";
 
 export const EventLevel = z.enum(["INFO", "WARNING", "ERROR", "CRITICAL"]);
 export type EventLevel = z.infer<typeof EventLevel>;
@@ -10,23 +21,26 @@ export type EventState = z.infer<typeof EventState>;
 export const NodeEvent = z.object({
   eventType: z.string().min(1).max(64),
   level: EventLevel,
-  message: z.string().max(1024),
+  message: Text1024,
   timestamp: UnixSeconds,
   state: EventState,
   details: JsonObject,
 });
 export type NodeEvent = z.infer<typeof NodeEvent>;
 
+/** The type of the condition that the last upgrade failed; its subject is `Upgrade`, that of all others `Node`. */
+export const UPGRADE_EVENT = "Upgrade Failed";
+
 /** An audit line; `timestamp` is Unix seconds. */
 export const NodeAudit = z.object({
   category: z.string().min(1).max(64),
-  value: z.string().max(1024),
+  value: Text1024,
   timestamp: UnixSeconds,
 });
 export type NodeAudit = z.infer<typeof NodeAudit>;
 
 /** One sample a minute: `t` in Unix seconds, on the minute; `m` by metric name. */
-export const MetricSample = z.object({ t: z.int().min(0), m: z.record(z.string().max(128), z.number()) });
+export const MetricSample = z.object({ t: z.int().min(0), m: z.record(Text128, z.number()) });
 export type MetricSample = z.infer<typeof MetricSample>;
 
 /** The bits of `flags` in a flow record that say why a flow was denied. */
@@ -69,7 +83,7 @@ export const FlowRecord = z.object({
   /** Of all packets; absent unless the flow is TCP through a virtual network. */
   tcpFlags: BitMask.optional(),
   flags: BitMask,
-  activityID: z.string().max(64).optional(),
+  activityID: Text64.optional(),
   /** Anything more. A connector's flow has `connector`, `service` and, when it was refused or cut, `reason`. */
   meta: JsonObject.refine((meta) => JSON.stringify(meta).length <= 4096, "must not be longer than 4096 as JSON")
     .nullable()
@@ -86,7 +100,7 @@ export const HopDetails = z.object({
   hop: z.int().min(1).max(255),
   ip: IpAddress,
   /** Its name, or the address again. */
-  fqdn: z.string().max(253),
+  fqdn: Text253,
   ...Answered,
   numRtt: z.int().min(1).max(1_000_000),
 });

@@ -3,7 +3,7 @@ import { parseCidr } from "../lib/cidr.ts";
 import { DataStoreRequest, StorePath } from "./data-store.ts";
 import { PathId } from "./overlay-mesh.ts";
 import { ConfigShowRequest, PlanDocument, RollbackRequest } from "./reconcile.ts";
-import { Host, IpAddress, LinkName, Port } from "./values.ts";
+import { Host, IpAddress, LinkName, Port, Text64, Text128, Text253 } from "./values.ts";
 
 export const TgPing = z
   .object({ host: Host, source: IpAddress.optional(), count: z.int().min(1).max(600).optional() })
@@ -79,6 +79,41 @@ export const NetworkRevert = z
   .strictObject({})
   .meta({ id: "NetworkRevert", description: "Body of `network-revert`: nothing to say" });
 export type NetworkRevert = z.infer<typeof NetworkRevert>;
+
+export const NodeUpgrade = z
+  .strictObject({
+    skipUnattended: z
+      .boolean()
+      .default(false)
+      .meta({ description: "Leave the packages of the operating system as they are" }),
+  })
+  .meta({ id: "NodeUpgrade", description: "Body of `node-upgrade`" });
+export type NodeUpgrade = z.infer<typeof NodeUpgrade>;
+
+export const NodePushLogs = z
+  .object({
+    inline: z
+      .boolean()
+      .default(false)
+      .meta({ description: "Give the archive in the answer, in base64, and leave nothing of it on the node" }),
+    file: StorePath.optional().meta({
+      description:
+        "Where it goes in the data store, instead of `holdfast-bundles/`, which keeps the newest three; not on agents",
+    }),
+    maxBytes: z
+      .int()
+      .min(65_536)
+      .max(50_000_000)
+      .default(10_000_000)
+      .meta({ description: "Bytes of its content, unpacked; the largest logs are cut first" }),
+  })
+  .refine(({ inline, file }) => !inline || file === undefined, {
+    path: ["file"],
+    message: "is not for an archive that comes in the answer",
+  })
+  .meta({ id: "NodePushLogs", description: "Body of `node-push-logs`" });
+export type NodePushLogs = z.infer<typeof NodePushLogs>;
+
 export const TgArping = z
   .object({ iface: LinkName, host: z.ipv4().meta({ description: "The address that is asked for" }) })
   .meta({ id: "TgArping", description: "Body of `tg-arping`" });
@@ -127,8 +162,8 @@ export const Flows = z
     dest: Block.optional().meta({ description: "Address or CIDR that it was sent to" }),
     sourcePort: PortOrNone,
     destPort: PortOrNone,
-    containerId: z.string().max(128).default(""),
-    networkId: z.union([z.int().min(0), z.string().max(64)]).default(0),
+    containerId: Text128.default(""),
+    networkId: z.union([z.int().min(0), Text64]).default(0),
     confirm: z.boolean().default(false).meta({ description: "Needed to delete without any filter" }),
   })
   .refine(({ protocol, sourcePort, destPort }) => protocol !== "icmp" || sourcePort + destPort === 0, {
@@ -139,7 +174,7 @@ export const Flows = z
 export type Flows = z.infer<typeof Flows>;
 
 /** Free text to compare with; empty is any. */
-const Wanted = z.string().max(128).default("");
+const Wanted = Text128.default("");
 
 export const NatHits = z
   .object({
@@ -173,7 +208,7 @@ export type ContainerLogs = z.infer<typeof ContainerLogs>;
 export const ContainerCommand = z
   .strictObject({
     cmd_action: z.enum(["start", "stop", "restart"]),
-    name: z.string().max(253).optional().meta({ description: "The container's name again; not looked at" }),
+    name: Text253.optional().meta({ description: "The container's name again; not looked at" }),
   })
   .meta({ id: "ContainerCommand", description: "Body of the event that is called as a container is" });
 export type ContainerCommand = z.infer<typeof ContainerCommand>;
@@ -207,6 +242,8 @@ export const triggerBodies = {
   "gateway-ping": GatewayPing,
   "gateway-perf": GatewayPerf,
   "nat-hits": NatHits,
+  "node-push-logs": NodePushLogs,
+  "node-upgrade": NodeUpgrade,
   "tg-arping": TgArping,
   "tg-mtr": TgMtrBody,
   "tg-ping": TgPing,

@@ -72,6 +72,15 @@ export const EventName = z
 export const TagText = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/, "letters, digits, '-' and '_', at most 128");
 export const Tags = z.record(TagText, TagText);
 
+/** Texts by the most characters they may have: each schema of its own costs an idle agent 2.5 kB, so they are shared. */
+export const Text64 = z.string().max(64);
+export const Text128 = z.string().max(128);
+export const Text253 = z.string().max(253);
+export const Text256 = z.string().max(256);
+export const Text512 = z.string().max(512);
+export const Text1024 = z.string().max(1024);
+export const Text4096 = z.string().max(4096);
+
 export const NodeType = z.enum(["Node", "Agent"]);
 export type NodeType = z.infer<typeof NodeType>;
 export const NodeState = z.enum(["ACTIVE", "INACTIVE"]);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { Health, LogsQuery, socketPath, Status, TriggerLine } from "../../../src/protocol/local-api.ts";
+import { Health, Status, TriggerLine } from "../../../src/protocol/local-answers.ts";
+import { LogsQuery, socketPath } from "../../../src/protocol/local-api.ts";
 import { someStatus } from "../../support/fake-local-provider.ts";
 
 describe("socket paths", () => {

@@ -1,0 +1,31 @@
+const BLOCK = 512;
+const MAX_NAME = 100;
+
+/** What stands before a file in an archive of the ustar kind (tar(5)): a plain file of root's, 0600. */
+export function tarHeader(name: string, sizeBytes: number, modifiedAt: number): Buffer {
+  if (Buffer.byteLength(name) > MAX_NAME) throw new RangeError(`${name} is too long a name for an archive`);
+  const block = Buffer.alloc(BLOCK);
+  const octal = (value: number, at: number, width: number): void => {
+    block.write(`${value.toString(8).padStart(width - 1, "0")}\0`, at);
+  };
+  block.write(name, 0, MAX_NAME);
+  octal(0o600, 100, 8);
+  octal(0, 108, 8);
+  octal(0, 116, 8);
+  octal(sizeBytes, 124, 12);
+  octal(Math.max(0, Math.floor(modifiedAt / 1000)), 136, 12);
+  block.write("        ", 148); // its own sum counts as blanks
+  block.write("0", 156);
+  block.write("ustar\u000000", 257);
+  const sum = block.reduce((total, byte) => total + byte, 0);
+  block.write(`${sum.toString(8).padStart(6, "0")}\0 `, 148);
+  return block;
+}
+
+/** What stands behind a file, so that the next begins at a block. */
+export function tarPadding(sizeBytes: number): Buffer {
+  return Buffer.alloc((BLOCK - (sizeBytes % BLOCK)) % BLOCK);
+}
+
+/** The end of an archive. */
+export const tarEnd = (): Buffer => Buffer.alloc(2 * BLOCK);

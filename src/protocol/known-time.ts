@@ -1,0 +1,58 @@
+import { z } from "zod";
+import { UnixMilliseconds } from "./values.ts";
+
+/** The last time that a control plane told, as it is kept below the state directory. */
+export const KnownTimeRecord = z.object({ at: UnixMilliseconds });
+export type KnownTimeRecord = z.infer<typeof KnownTimeRecord>;
+
+/** Where it is kept, below the state directory. */
+export const KNOWN_TIME_FILE = "reported/known-time.json";
+
+/** A wall clock that shows less than it must be at least, and how that is known. */
+export const ClockBehind = z.object({
+  state: z.literal("clock-behind"),
+  /** What the wall clock shows, and what it is at least. */
+  clockAt: UnixMilliseconds,
+  knownAt: UnixMilliseconds,
+  by: z.enum(["build", "control-plane"]),
+});
+export type ClockBehind = z.infer<typeof ClockBehind>;
+
+/** The least that it can be, and how that is known; in Unix milliseconds. */
+export interface LeastTime {
+  readonly at: number;
+  readonly by: ClockBehind["by"];
+}
+
+/** As far as a clock may be wrong and nothing more be said of it than by how much. */
+export const CLOCK_LIMITS_S = { warn: 60, fail: 300 } as const;
+
+/** The later of the build's time and what a control plane told. Pure. */
+export function leastTime(builtAt: number | undefined, toldAt: number | undefined): LeastTime | undefined {
+  if (toldAt !== undefined && toldAt >= (builtAt ?? 0)) return { at: toldAt, by: "control-plane" };
+  return builtAt === undefined ? undefined : { at: builtAt, by: "build" };
+}
+
+/** Whether a wall clock is behind what is known. Pure. */
+export function judgeClock(clockAt: number, least: LeastTime | undefined): ClockBehind | undefined {
+  if (least === undefined || clockAt >= least.at - CLOCK_LIMITS_S.fail * 1000) return undefined;
+  const inRange = (ms: number): number => Math.max(0, Math.round(ms));
+  return { state: "clock-behind", clockAt: inRange(clockAt), knownAt: inRange(least.at), by: least.by };
+}
+
+/** Both times and how the later one is known, and what a person can do. Pure. */
+export function clockBehindText({ clockAt, knownAt, by }: ClockBehind): {
+  readonly message: string;
+  readonly fix: string;
+} {
+  const source = by === "build" ? "when this program was built" : "as the control plane told";
+  return {
+    message: `clock-behind: this machine's clock is at ${momentText(clockAt)}, and it is ${momentText(knownAt)} or later (${source})`,
+    fix: "set the clock (date -u -s 'YYYY-MM-DD hh:mm:ss'), or see that its time synchronisation reaches a server; a battery that is empty loses the time at each start",
+  };
+}
+
+/** A moment in Unix milliseconds as `2026-11-21 18:30:00 UTC`. Pure. */
+export function momentText(ms: number): string {
+  return `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+}
