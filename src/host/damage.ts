@@ -1,4 +1,4 @@
-import type { Loaded, StateFile } from "./state-file.ts";
+import { NEWER_SUFFIX, type Loaded, type StateFile } from "./state-file.ts";
 
 /** A file of the state directory that was found damaged and set aside. */
 export interface Damage {
@@ -6,6 +6,8 @@ export interface Damage {
   readonly file: string;
   /** Whether the other copy of it is in force. */
   readonly isRecovered: boolean;
+  /** Nothing is wrong with it, but a newer version wrote it in a form that this one does not know. */
+  readonly isNewer?: boolean;
 }
 
 /** Told of each damaged file that is found. */
@@ -25,20 +27,23 @@ export function tellingDamage<T>(file: StateFile<T>, name: string, onDamage: OnD
 }
 
 /** Damage in words. */
-export function describeDamage({ file, isRecovered }: Damage): string {
-  return `${file} was damaged; ${isRecovered ? "its other copy is in force" : "it was set aside and begun anew"}`;
+export function describeDamage({ file, isRecovered, isNewer }: Damage): string {
+  const anew = "it was set aside and begun anew";
+  if (isNewer !== true) return `${file} was damaged; ${isRecovered ? "its other copy is in force" : anew}`;
+  const left = "it was set aside, and what this version understands is in force";
+  return `${file} was written by a newer version; ${isRecovered ? left : anew}`;
 }
 
 /** What reading a file says of damage to it or to its previous copy. */
 export function damageOf(file: string, loaded: Loaded<unknown>): Damage | undefined {
+  if (loaded.is === "absent" || loaded.damagedCopy === undefined) return undefined;
+  const isNewer = loaded.damagedCopy.endsWith(NEWER_SUFFIX) ? { isNewer: true } : {};
   switch (loaded.is) {
-    case "absent":
-      return undefined;
     case "good":
-      return loaded.damagedCopy === undefined ? undefined : { file: `${file}.previous`, isRecovered: true };
+      return { file: `${file}.previous`, isRecovered: true, ...isNewer };
     case "recovered":
-      return { file, isRecovered: true };
+      return { file, isRecovered: true, ...isNewer };
     case "lost":
-      return { file, isRecovered: false };
+      return { file, isRecovered: false, ...isNewer };
   }
 }

@@ -18,15 +18,18 @@ import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { errnoOf, HostError, toError } from "../errors.ts";
 import { createWhole, removeAttempts } from "./new-database.ts";
+import { migrateSchema, schemaVersion, type Migration } from "./schema.ts";
 import { isLogDamaged } from "./write-ahead-log.ts";
 
 export interface DatabaseOptions {
-  /** One SQL script per schema version, in order; how many have run is kept in `user_version`. */
-  readonly migrations: readonly string[];
+  /** One step per schema version, in order; how many were taken is kept in `user_version`. */
+  readonly migrations: readonly Migration[];
   /** Hold the file for this process alone, so that a second program on the same state is refused. */
   readonly exclusive: boolean;
   /** What to do with a damaged file: begin anew beside it, or leave everything as it is and throw. */
   readonly onDamage?: "begin-anew" | "refuse";
+  /** The same of a file that a newer version wrote and no program of this one can use; refused unless told. */
+  readonly onNewer?: "begin-anew" | "refuse";
   /** Whether there must be something in it, so that an empty file is a damaged one. */
   readonly isExpected?: boolean;
 }
@@ -38,6 +41,8 @@ export interface Database {
   readonly isPersistent: boolean;
   /** Where a damaged predecessor was set aside, if there was one. */
   readonly damagedCopy: string | undefined;
+  /** Where the file of a newer version was set aside; what fits this version's tables was carried over. */
+  readonly newerCopy: string | undefined;
   /** Whether committed transactions are missing from the end, because its write-ahead log was damaged; a copy is at `<path>-wal.damaged`. */
   readonly isLogDamaged: boolean;
   /** Whether there was nothing in it. */
@@ -56,10 +61,10 @@ const SQLITE_NOTADB = 26;
 const MAX_LOG_BYTES = 64 * 1024 * 1024;
 
 /**
- * Opens a SQLite file durably (WAL, `synchronous=FULL`) and brings its schema up to date. A damaged file is set aside as
- * `<path>.damaged` and begun anew; a disk that cannot be written yields a copy in memory. One that is only full is no hindrance,
+ * Opens a SQLite file durably (WAL, `synchronous=FULL`) and brings its schema up to date. A newer schema that says this version
+ * may use it is used as it is. A damaged file is set aside as `<path>.damaged` and begun anew; a disk that cannot be written yields a copy in memory. One that is only full is no hindrance,
  * since a file whose schema is current is opened without a write.
- * @throws {HostError} `state-locked` when another process holds it, `state-too-new` when a newer version wrote it,
+ * @throws {HostError} `state-locked` when another process holds it, `state-too-new` when a newer version wrote it and `onNewer` says so,
  *   `state-damaged` when it is damaged and `onDamage` says so.
  */
 export function openDatabase(path: string, options: DatabaseOptions): Database {
@@ -73,8 +78,11 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
 
 function openOrReplace(path: string, options: DatabaseOptions): Database {
   try {
-    return { ...openFile(path, options), isPersistent: true, damagedCopy: undefined, isLogDamaged: false };
+    return { ...openFile(path, options), isPersistent: true, ...NOTHING_AMISS };
   } catch (error) {
+    if (error instanceof HostError && error.code === "state-too-new" && options.onNewer === "begin-anew") {
+      return succeedNewer(path, options);
+    }
     switch (sqliteCode(error)) {
       case SQLITE_BUSY:
         throw new HostError("state-locked", `${path} is held by another process`, { cause: error, details: { path } });
@@ -92,6 +100,8 @@ function openOrReplace(path: string, options: DatabaseOptions): Database {
     }
   }
 }
+
+const NOTHING_AMISS = { damagedCopy: undefined, newerCopy: undefined, isLogDamaged: false } as const;
 
 function stateDamaged(path: string, cause?: unknown): HostError {
   return new HostError(
@@ -169,9 +179,13 @@ export function unsynced<T>(sql: DatabaseSync, work: () => T): T {
 
 type Opened = Pick<Database, "sql" | "isNew">;
 
-function openFile(path: string, options: DatabaseOptions): Opened {
+function openFile(path: string, options: DatabaseOptions, carry?: (sql: DatabaseSync) => void): Opened {
   const isNew = !existsSync(path) && !existsSync(`${path}-wal`) && options.isExpected !== true;
-  if (isNew) createWhole(path, (sql) => migrate(sql, path, options.migrations));
+  const fill = (sql: DatabaseSync): void => {
+    migrate(sql, path, options.migrations);
+    carry?.(sql);
+  };
+  if (isNew) createWhole(path, fill);
   else removeAttempts(path);
   const opened = openExisting(path, options);
   return isNew ? { ...opened, isNew } : opened;
@@ -214,39 +228,59 @@ function damaged(message: string, errcode: number): Error {
 }
 
 /** Brings the schema up to date and gives the version it had. */
-function migrate(sql: DatabaseSync, path: string, migrations: readonly string[]): number {
+function migrate(sql: DatabaseSync, path: string, migrations: readonly Migration[]): number {
   // Taking the write lock first makes a second process fail here and not in the middle of its work.
   return transaction(sql, () => {
-    const done = Number(sql.prepare("PRAGMA user_version").get()?.["user_version"] ?? 0);
-    if (done > migrations.length) {
-      throw new HostError("state-too-new", `${path} was written by a newer version (schema ${done})`);
-    }
-    for (const script of migrations.slice(done)) sql.exec(script);
-    if (done < migrations.length) sql.exec(`PRAGMA user_version=${migrations.length}`);
-    return done;
+    const done = schemaVersion(sql);
+    const newer = migrateSchema(sql, migrations);
+    if (newer === undefined) return done;
+    const { version, compatibleFrom } = newer;
+    const from = compatibleFrom === undefined ? "" : ` that programs from schema ${compatibleFrom} on can use`;
+    throw new HostError(
+      "state-too-new",
+      `${path} was written by a newer version (schema ${version}${from}; this program knows ${migrations.length})`,
+      { details: { path, schema: version, known: migrations.length } },
+    );
   });
+}
+
+/** Puts the file of a newer version away and begins a new one with whatever of its content fits. */
+function succeedNewer(path: string, options: DatabaseOptions): Database {
+  const newerCopy = `${path}.newer`;
+  try {
+    setAside(path, newerCopy);
+    const opened = openFile(path, options, (sql) => copyContent(sql, pathToFileURL(newerCopy), { isLenient: true }));
+    return { ...opened, isPersistent: true, ...NOTHING_AMISS, newerCopy };
+  } catch {
+    // A disk that takes no writes keeps it where it is; in memory it is read the same way.
+    return { ...openInMemory(path, options), newerCopy: path };
+  }
 }
 
 /** Puts a damaged file away, with its write-ahead log under the name that SQLite looks for, and begins a new one. */
 function beginAnew(path: string, options: DatabaseOptions): Database {
   const damagedCopy = `${path}.damaged`;
   try {
-    for (const suffix of ["", "-wal"]) {
-      rmSync(damagedCopy + suffix, { force: true });
-      if (existsSync(path + suffix)) renameSync(path + suffix, damagedCopy + suffix);
-    }
-    rmSync(`${path}-shm`, { force: true });
-    return { ...openFile(path, options), isPersistent: true, damagedCopy, isLogDamaged: false };
+    setAside(path, damagedCopy);
+    return { ...openFile(path, options), isPersistent: true, ...NOTHING_AMISS, damagedCopy };
   } catch {
     // A disk that takes no writes keeps the damaged file where it is.
     return { ...openInMemory(path, options), damagedCopy: path };
   }
 }
 
+function setAside(path: string, copy: string): void {
+  for (const suffix of ["", "-wal"]) {
+    rmSync(copy + suffix, { force: true });
+    if (existsSync(path + suffix)) renameSync(path + suffix, copy + suffix);
+  }
+  rmSync(`${path}-shm`, { force: true });
+}
+
 function openInMemory(path: string, options: DatabaseOptions): Database {
   const sql = new DatabaseSync(":memory:");
   migrate(sql, path, options.migrations);
-  const database = { sql, isPersistent: false, damagedCopy: undefined, isLogDamaged: false, isNew: !existsSync(path) };
+  const database = { sql, isPersistent: false, ...NOTHING_AMISS, isNew: !existsSync(path) };
   if (database.isNew) return database;
   // A copy is read with its write-ahead log, which a file opened as immutable is read without.
   let directory: string | undefined;
@@ -279,7 +313,7 @@ function copyImmutable(sql: DatabaseSync, path: string): void {
   }
 }
 
-function copyContent(sql: DatabaseSync, address: URL): void {
+function copyContent(sql: DatabaseSync, address: URL, { isLenient = false } = {}): void {
   sql.prepare("ATTACH ? AS disk").run(address.href);
   // A reference may come before what it refers to.
   sql.exec("PRAGMA foreign_keys=OFF");
@@ -288,8 +322,13 @@ function copyContent(sql: DatabaseSync, address: URL): void {
     for (const { name } of tables) {
       const columns = sharedColumns(sql, String(name));
       const table = quoted(String(name));
-      if (columns !== "")
+      if (columns === "") continue;
+      try {
         sql.exec(`INSERT OR IGNORE INTO main.${table} (${columns}) SELECT ${columns} FROM disk.${table}`);
+      } catch (error) {
+        // One table that does not fit must not keep the others back.
+        if (!isLenient) throw error;
+      }
     }
   } finally {
     sql.exec("PRAGMA foreign_keys=ON");

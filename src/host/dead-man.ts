@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
 import { join } from "node:path";
 import { HostError, toError } from "../errors.ts";
+import { UPGRADE_PATHS } from "../protocol/release.ts";
 import { SEARCH_PATH, type Exec } from "./exec.ts";
 import { signalGroup } from "./process-tree.ts";
 
@@ -19,6 +20,8 @@ export interface DeadManRequest {
   /** The pending change. */
   readonly id: string;
   readonly waitMs: number;
+  /** Where the launcher of a managed install is; the package's, by itself. */
+  readonly launch?: string;
 }
 
 /** Starts the dead-man of a pending change. @throws {HostError} `guard-failed`. */
@@ -34,14 +37,25 @@ export function hostDeadMan(exec: Pick<Exec, "run">): StartDeadMan {
   return async (request, signal) => (request.isManaged ? timer(exec, request, signal) : sleeper(request));
 }
 
-/** The command line that waits and then becomes `holdfast guard watch` of the same program. */
+const SLEEP = 'sleep "$1"; shift';
+/**
+ * Whoever made the change understands best what it left; where its program cannot run, fails or hangs, another one's takes back what it
+ * can. Twice is as good as once. `$1` is the launcher, `$2` how many words the first program has before what both are told.
+ */
+const EITHER = `launch=$1 words=$2; shift 2; timeout -k 10 900 "$@" && exit; shift "$words"; exec "$launch" --proven "$@"`;
+const LAUNCH = join(UPGRADE_PATHS.package, "launch");
+
+/** The command line that waits and then runs `holdfast guard watch` of the same program, or of another where that cannot. */
 export function watchCommand(request: DeadManRequest): readonly [file: string, ...args: string[]] {
   const seconds = String(Math.ceil(Math.max(0, request.waitMs) / 1000));
-  return ["/bin/sh", "-c", 'sleep "$1"; shift; exec "$@"', "holdfast-guard", seconds, ...guardCommand(request)];
+  if (!request.isManaged) {
+    return ["/bin/sh", "-c", `${SLEEP}; exec "$@"`, "holdfast-guard", seconds, ...ownProgram(), ...task(request)];
+  }
+  return ["/bin/sh", "-c", `${SLEEP}; ${EITHER}`, "holdfast-guard", seconds, ...either(request)];
 }
 
 /**
- * Becomes a shell that sleeps and then this program again, in the same process. Returns only where the runtime cannot.
+ * Becomes a shell that sleeps and then runs this program again. Returns only where the runtime cannot.
  * @throws {HostError} `guard-failed`.
  */
 export function becomeSleeper(request: DeadManRequest): void {
@@ -54,10 +68,19 @@ export function becomeSleeper(request: DeadManRequest): void {
   }
 }
 
-function guardCommand({ stateDir, runDir, isManaged, id }: DeadManRequest): string[] {
+function ownProgram(): string[] {
   const [node = process.execPath, entry = ""] = process.argv;
-  const where = ["--state", stateDir, "--run", runDir, ...(isManaged ? ["--managed"] : [])];
-  return [node, ...process.execArgv, entry, "guard", "watch", ...where, "--id", id];
+  return [node, ...process.execArgv, entry];
+}
+
+function task({ stateDir, runDir, isManaged, id }: DeadManRequest): string[] {
+  return ["guard", "watch", "--state", stateDir, "--run", runDir, ...(isManaged ? ["--managed"] : []), "--id", id];
+}
+
+/** What `EITHER` is given. */
+function either(request: DeadManRequest): string[] {
+  const own = ownProgram();
+  return [request.launch ?? LAUNCH, String(own.length), ...own, ...task(request)];
 }
 
 async function timer(exec: Pick<Exec, "run">, request: DeadManRequest, signal: AbortSignal): Promise<DeadMan> {
@@ -65,7 +88,13 @@ async function timer(exec: Pick<Exec, "run">, request: DeadManRequest, signal: A
   const options = { signal, deadlineMs: SYSTEMD_MS, maxOutputBytes: 16_384 };
   const seconds = Math.ceil(Math.max(1000, request.waitMs) / 1000);
   const about = ["--quiet", "--collect", `--unit=${unit}`, `--on-active=${seconds}s`];
-  const args = [...about, "--timer-property=AccuracySec=1s", "--", ...guardCommand(request)];
+  // Within a container /proc is another one for units that have this, as the agent's, and so is the boot they see.
+  const sees = "--property=ProtectControlGroups=yes";
+  // systemd puts variables of its own into a command line.
+  const command = ["/bin/sh", "-c", EITHER, "holdfast-guard", ...either(request)].map((word) =>
+    word.replaceAll("$", "$$$$"),
+  );
+  const args = [...about, "--timer-property=AccuracySec=1s", sees, "--", ...command];
   const { exitCode, stderr } = await exec.run("systemd-run", args, options);
   if (exitCode !== 0) throw new HostError("guard-failed", `systemd-run: ${stderr.trim() || `exit status ${exitCode}`}`);
   return {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { request as httpRequest } from "node:http";
 import { connect as netConnect, isIP, type Socket } from "node:net";
-import { connect as tlsConnect, type TLSSocket } from "node:tls";
+import { connect as tlsConnect, type SecureContext, type TLSSocket } from "node:tls";
 import { SessionError, toError } from "../errors.ts";
 import { interleaveFamilies, staggered } from "../lib/happy-eyeballs.ts";
 import { isLoopback, proxyFor, type ProxySettings } from "../lib/proxy.ts";
@@ -13,7 +13,11 @@ export interface DialRequest {
   readonly host: string;
   readonly port: number;
   /** Present for TLS: the key hashes (base64url SHA-256 of the SubjectPublicKeyInfo) that are trusted whatever else the certificate says. */
-  readonly tls?: { readonly pins: readonly string[] };
+  readonly tls?: {
+    readonly pins: readonly string[];
+    /** Whose certificates are trusted besides the pinned keys; Node's own authorities where it is not given. */
+    readonly authorities?: SecureContext;
+  };
   /** Without TLS, connect to an address of this machine only, whatever the host is called. */
   readonly plainOnlyLoopback?: boolean;
   /** Tried besides what the resolver says, and alone when it says nothing. */
@@ -70,33 +74,46 @@ interface Tools {
 async function dialDirect(request: DialRequest, tools: Tools): Promise<Dialled> {
   const { host, port, knownAddresses = [] } = request;
   const addresses = await resolveAll(host, knownAddresses, tools);
-  return anyOf(addresses, tools, `${host}:${port}`, "connect-failed", async (address, signal) => {
+  const attempt = async (address: string, signal: AbortSignal): Promise<Dialled> => {
     refusePlain(request, address);
     const socket = await connectTcp(address, port, signal);
     return { ...(await securedFor(request, socket, signal)), address };
-  });
+  };
+  return firstOf(addresses, { ...tools, what: `${host}:${port}`, code: "connect-failed" }, attempt, discard);
 }
 
 async function dialThrough(proxy: URL, request: DialRequest, tools: Tools): Promise<Dialled> {
   refusePlain(request, undefined);
   const addresses = await resolveAll(proxy.hostname.replace(/^\[|\]$/g, ""), [], tools);
-  return anyOf(addresses, tools, `proxy ${proxy.host}`, "proxy-refused", async (address, signal) => {
+  const attempt = async (address: string, signal: AbortSignal): Promise<Dialled> => {
     const socket = await openTunnel(proxy, address, request, signal);
     return { ...(await securedFor(request, socket, signal)), address: undefined };
-  });
+  };
+  return firstOf(addresses, { ...tools, what: `proxy ${proxy.host}`, code: "proxy-refused" }, attempt, discard);
+}
+
+const discard = ({ socket }: Dialled): unknown => socket.destroy();
+
+/** What a race of addresses is about. */
+export interface AddressRace {
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** Names the other end in an error. */
+  readonly what: string;
+  readonly code: "connect-failed" | "proxy-refused";
 }
 
 /**
  * The first address where an attempt succeeds (RFC 8305). One that answers and then fails TLS is as dead as one that does not
- * answer, so TLS is part of each attempt.
+ * answer, so TLS is part of each attempt. What succeeds after another is discarded.
+ * @throws {SessionError} the first that an attempt threw, else `code`
  */
-async function anyOf(
+export async function firstOf<C>(
   addresses: readonly string[],
-  { clock, signal }: Tools,
-  what: string,
-  code: "connect-failed" | "proxy-refused",
-  attempt: (address: string, signal: AbortSignal) => Promise<Dialled>,
-): Promise<Dialled> {
+  { clock, signal, what, code }: AddressRace,
+  attempt: (address: string, signal: AbortSignal) => Promise<C>,
+  discard: (late: C) => unknown,
+): Promise<C> {
   let refusal: SessionError | undefined;
   const attempts = interleaveFamilies(addresses).map((address) => async (attemptSignal: AbortSignal) => {
     try {
@@ -107,12 +124,7 @@ async function anyOf(
     }
   });
   try {
-    return await staggered(attempts, {
-      clock,
-      staggerMs: STAGGER_MS,
-      signal,
-      discard: ({ socket }) => socket.destroy(),
-    });
+    return await staggered(attempts, { clock, staggerMs: STAGGER_MS, signal, discard });
   } catch (error) {
     // Whoever answered says more than the addresses where nobody did.
     if (refusal !== undefined) throw refusal;
@@ -134,7 +146,7 @@ async function securedFor(
   signal: AbortSignal,
 ): Promise<Pick<Dialled, "socket" | "tlsKey">> {
   if (request.tls === undefined) return { socket, tlsKey: undefined };
-  return secureSocket(socket, request.host, request.tls.pins, signal);
+  return secureSocket(socket, request.host, request.tls, signal);
 }
 
 /** Every address of the host: what the resolver says first, then those that worked before. */
@@ -211,7 +223,7 @@ export function proxyAuthorization(proxy: URL): Readonly<Record<string, string>>
 async function secureSocket(
   raw: Socket,
   host: string,
-  pins: readonly string[],
+  { pins, authorities }: NonNullable<DialRequest["tls"]>,
   signal: AbortSignal,
 ): Promise<{ socket: TLSSocket; tlsKey: string }> {
   // Chain, name and dates are judged below, since a pinned key counts whatever they say.
@@ -222,6 +234,7 @@ async function secureSocket(
     minVersion: "TLSv1.2",
     rejectUnauthorized: false,
     ALPNProtocols: ["http/1.1"],
+    ...(authorities === undefined ? {} : { secureContext: authorities }),
     ...(isIP(host) === 0 ? { servername: host } : {}),
   });
   let socket: TLSSocket;

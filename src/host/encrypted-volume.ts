@@ -46,10 +46,12 @@ const KEY_MEMORY_KIB = "65536";
 
 export function encryptedVolumes(tools: {
   readonly exec: Exec;
+  /** For what maps and mounts; by default `exec`. */
+  readonly privileged?: Pick<Exec, "run">;
   readonly reader: Reader;
   readonly directories: Directories;
 }): EncryptedVolumes {
-  const { exec, reader, directories } = tools;
+  const { exec, privileged = exec, reader, directories } = tools;
 
   async function run(
     file: string,
@@ -57,7 +59,7 @@ export function encryptedVolumes(tools: {
     signal: AbortSignal,
     options: { readonly deadlineMs: number; readonly maxOutputBytes: number; readonly input?: string } = QUICK,
   ): Promise<void> {
-    const { exitCode, stderr } = await exec.run(file, args, { ...options, signal });
+    const { exitCode, stderr } = await privileged.run(file, args, { ...options, signal });
     if (exitCode === 0) return;
     if (file === "cryptsetup" && exitCode === NO_PERMISSION && options.input !== undefined) {
       throw new HostError("wrong-key", "the key does not open the volume");

@@ -11,8 +11,8 @@ export interface SpawnOptions {
   readonly signal: AbortSignal;
   /** Ends the whole process tree after so many milliseconds. */
   readonly deadlineMs?: number;
-  /** Written to standard input, which is otherwise /dev/null. */
-  readonly input?: string;
+  /** Written to standard input, which is otherwise /dev/null. The tool is started before a promised one is there, and ended if it never is. */
+  readonly input?: string | Promise<string>;
 }
 
 export interface ExecOptions extends SpawnOptions {
@@ -167,6 +167,7 @@ class Child {
     this.exit.catch((error: unknown) => this.output.fail(toError(error)));
     if (child.pid === undefined) return;
     lowerPriority(child.pid);
+    if (options.input instanceof Promise) this.#feed(options.input);
     const onAbort = (): void => (this.#hasExited ? this.output.destroy() : this.kill());
     options.signal.addEventListener("abort", onAbort, { once: true });
     this.output.whenClosed(() => {
@@ -182,6 +183,16 @@ class Child {
         }),
       );
     }
+  }
+
+  #feed(input: Promise<string>): void {
+    const stdin = this.#process?.stdin;
+    // A tool need not read all of it; how it ended says more than that.
+    stdin?.on("error", () => undefined);
+    input.then(
+      (text) => stdin?.end(text),
+      () => this.kill(),
+    );
   }
 
   kill(): void {
@@ -239,8 +250,13 @@ function launch({ file, args }: CommandLine, options: SpawnOptions, searchPath: 
     buffer: false,
     encoding: "buffer",
     reject: false,
-    ...(options.input === undefined ? { stdin: "ignore" } : { input: options.input }),
+    ...stdinFor(options.input),
   });
+}
+
+function stdinFor(input: string | Promise<string> | undefined) {
+  if (input === undefined) return { stdin: "ignore" } as const;
+  return typeof input === "string" ? { input } : ({ stdin: "pipe" } as const);
 }
 
 function lowerPriority(pid: number): void {

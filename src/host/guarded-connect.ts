@@ -1,15 +1,15 @@
 import { isIP, connect as netConnect, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
-import { connect as tlsConnect, createSecureContext, getCACertificates, type SecureContext } from "node:tls";
+import { connect as tlsConnect, type SecureContext } from "node:tls";
 import { errnoOf, InputError, SessionError, toError } from "../errors.ts";
-import { interleaveFamilies, staggered } from "../lib/happy-eyeballs.ts";
 import { proxyFor, type ProxySettings } from "../lib/proxy.ts";
 import { refusalOf } from "../lib/transfer-address.ts";
 import { untilAborted } from "../lib/until-aborted.ts";
 import type { AddressPolicy } from "../protocol/transfer.ts";
+import { everyAuthorityContext } from "./authorities.ts";
 import { ByteStream } from "./byte-stream.ts";
 import type { Clock } from "./clock.ts";
-import { openTunnel, settled } from "./dial.ts";
+import { firstOf, openTunnel, settled } from "./dial.ts";
 import { systemResolve, type Resolve } from "./system-resolve.ts";
 
 /** Where to connect. Names and addresses as a URL's `hostname` has them. */
@@ -48,7 +48,6 @@ export interface GuardedConnectorOptions {
   readonly ownAddresses?: () => readonly string[];
 }
 
-const STAGGER_MS = 250; // RFC 8305 §5
 /** A certificate that only the system's own authorities can vouch for fails with one of these. */
 const UNKNOWN_ISSUER: ReadonlySet<string> = new Set([
   "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
@@ -84,7 +83,7 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
       return await attempt(target, limit, wrapping).catch((error: unknown) => {
         if (!isUnknownIssuer(error) || everyAuthority !== undefined) throw error;
         // Reading the system's authorities takes a third of a second, and hardly any certificate needs more than Node's own.
-        everyAuthority = createSecureContext({ ca: allAuthorities() });
+        everyAuthority = everyAuthorityContext();
         return attempt(target, limit, wrapping);
       });
     } catch (error) {
@@ -104,21 +103,23 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
     const proxy = proxyFor(proxies, host, port, isTls);
     if (proxy === undefined) {
       const allowed = judged(host, await addressesOf(host, signal), false);
-      const connection = await anyOf(allowed, `${host}:${port}`, "connect-failed", signal, async (address, signal) => {
+      const direct = async (address: string, signal: AbortSignal): Promise<C> => {
         const stream = wrapping.make();
         const onread = stream === undefined ? {} : { onread: stream.onread };
         const socket = isTls
           ? await secured(host, signal, { host: address, port, ...onread })
           : await connected(address, port, signal, onread);
         return wrapping.wrap(socket, stream, true);
-      });
+      };
+      const race = { clock, signal, what: `${host}:${port}`, code: "connect-failed" } as const;
+      const connection = await firstOf(allowed, race, direct, (late) => late.destroy());
       return { connection, proxy: undefined };
     }
     judged(host, await addressesOf(host, signal).catch(() => []), true);
     const addresses = await addressesOf(bareHost(proxy.hostname), signal);
     const proxyPort = proxy.port === "" ? 80 : Number(proxy.port);
     const what = `the proxy ${proxy.host}`;
-    const connection = await anyOf(addresses, what, "proxy-refused", signal, async (address, signal) => {
+    const through = async (address: string, signal: AbortSignal): Promise<C> => {
       const stream = wrapping.make();
       if (!isTunnelled) {
         const onread = stream === undefined ? {} : { onread: stream.onread };
@@ -126,7 +127,9 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
       }
       const tunnel = await openTunnel(proxy, address, { host, port }, signal);
       return wrapping.wrap(isTls ? await secured(host, signal, { socket: tunnel }) : tunnel, stream, false);
-    });
+    };
+    const race = { clock, signal, what, code: "proxy-refused" } as const;
+    const connection = await firstOf(addresses, race, through, (late) => late.destroy());
     return { connection, proxy: isTunnelled ? undefined : proxy };
   }
 
@@ -151,31 +154,6 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
     throw new InputError("forbidden-address", `${what} is ${MEANING[refusal ?? "reserved"]}`, {
       details: { address, refusal },
     });
-  }
-
-  async function anyOf<C extends { destroy(): void }>(
-    addresses: readonly string[],
-    what: string,
-    code: "connect-failed" | "proxy-refused",
-    signal: AbortSignal,
-    attempt: (address: string, signal: AbortSignal) => Promise<C>,
-  ): Promise<C> {
-    let refusal: SessionError | undefined;
-    const attempts = interleaveFamilies(addresses).map((address) => async (attemptSignal: AbortSignal) => {
-      try {
-        return await attempt(address, attemptSignal);
-      } catch (error) {
-        if (error instanceof SessionError) refusal ??= error;
-        throw error;
-      }
-    });
-    try {
-      return await staggered(attempts, { clock, staggerMs: STAGGER_MS, signal, discard: (late) => late.destroy() });
-    } catch (error) {
-      // Whoever answered says more than the addresses where nobody did.
-      if (refusal !== undefined) throw refusal;
-      throw new SessionError(code, `${what} (${addresses.join(", ")}): ${toError(error).message}`, { cause: error });
-    }
   }
 
   async function secured(
@@ -234,20 +212,17 @@ function connected(
 
 const bareHost = (host: string): string => host.replace(/^\[|\]$/g, "");
 
-/** What OpenSSL calls the reason; its whole text names the lines of its sources. */
+/** What OpenSSL calls the reason: its whole text names the lines of its sources, and Node's gives advice that is not for here. */
 function reasonOf(error: unknown): string {
   const thrown = toError(error);
+  const code = errnoOf(error);
+  if (code !== undefined && UNKNOWN_ISSUER.has(code))
+    return `no authority that is trusted here vouches for its certificate (${code})`;
   return "reason" in thrown && typeof thrown.reason === "string" ? thrown.reason : thrown.message;
 }
 
 function isUnknownIssuer(error: unknown): boolean {
   return error instanceof SessionError && UNKNOWN_ISSUER.has(errnoOf(error.cause) ?? "");
-}
-
-/** Node's authorities, those that its environment adds, and the system's. */
-function allAuthorities(): string[] {
-  const kinds = ["bundled", "extra", "system"] as const;
-  return [...new Set(kinds.flatMap((kind) => getCACertificates(kind)))];
 }
 
 /** This machine's addresses; none where the system does not let us ask. */

@@ -1,14 +1,15 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { z } from "zod";
 import { parseStrictJson } from "../lib/strict-json.ts";
+import { Text128 } from "../protocol/values.ts";
 import type { Exec } from "./exec.ts";
 
 /** What a machine without readable firmware tables says of itself only to those who start programs to ask. */
 export const Inventory = z.object({
-  manufacturer: z.string().max(128).optional(),
-  model: z.string().max(128).optional(),
+  manufacturer: Text128.optional(),
+  model: Text128.optional(),
   /** The hypervisor by its own name, such as `KVM`. */
-  virtualHost: z.string().max(128).optional(),
+  virtualHost: Text128.optional(),
 });
 export type Inventory = z.infer<typeof Inventory>;
 

@@ -44,10 +44,18 @@ function messageOf({ message, cause }: Error, depth: number): string {
   return message.includes(because) ? message : `${message}: ${because}`;
 }
 
-/** This process's standard output; what reads it may go away, which is no reason to end. */
-export function standardOutput(): { write(line: string): void } {
+/** This process's standard output, which is the journal or not; what reads it may go away, which is no reason to end. */
+export function standardOutput(isJournal: boolean): { write(line: string): void } {
   process.stdout.on("error", () => undefined);
-  return { write: (line) => void process.stdout.write(line) };
+  return { write: (line) => void process.stdout.write(isJournal ? withPriority(line) : line) };
+}
+
+const PRIORITIES: Readonly<Record<string, number>> = { fatal: 2, error: 3, warn: 4, info: 6, debug: 7, trace: 7 };
+
+/** With its level as journald knows it, in front (sd-daemon(3)); `journalctl -p` asks for it. */
+export function withPriority(line: string): string {
+  const level = /^\{"level":"([a-z]+)"/.exec(line)?.[1] ?? "info";
+  return `<${PRIORITIES[level] ?? 6}>${line}`;
 }
 
 /**

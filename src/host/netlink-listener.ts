@@ -1,7 +1,5 @@
-import { closeSync } from "node:fs";
 import { constants } from "node:os";
-import { loadLibc } from "./libc.ts";
-import { netlinkAddress } from "./netlink.ts";
+import { openNetlink } from "./netlink-socket.ts";
 
 /** Hears what the kernel tells the groups of one netlink protocol. */
 export interface NetlinkListener {
@@ -19,10 +17,6 @@ export interface NetlinkListenerOptions {
   readonly onArrival: () => void;
 }
 
-const AF_NETLINK = 16;
-const SOCK_RAW = 3;
-const SOCK_NONBLOCK = 0o4000;
-const SOCK_CLOEXEC = 0o2_000_000;
 const F_SETFL = 4;
 const F_SETOWN = 8;
 const F_SETSIG = 10;
@@ -38,15 +32,9 @@ const MAX_DATAGRAMS = 4096;
  * Undefined where this Node cannot call the C library, or the machine has no such groups for us.
  */
 export function listenNetlink({ protocol, groups, onArrival }: NetlinkListenerOptions): NetlinkListener | undefined {
-  const libc = loadLibc();
-  if (libc === undefined) return undefined;
-  const fd = libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
-  if (fd < 0) return undefined;
-  const address = netlinkAddress(groups);
-  if (libc.bind(fd, address, address.length) !== 0) {
-    closeSync(fd);
-    return undefined;
-  }
+  const socket = openNetlink(protocol, groups);
+  if (socket === undefined) return undefined;
+  const { fd, libc } = socket;
   let isArmed = false;
   const arm = (): void => {
     if (!isArmed) isArmed = libc.fcntl(fd, F_SETFL, O_NONBLOCK | O_ASYNC) === 0;
@@ -74,9 +62,8 @@ export function listenNetlink({ protocol, groups, onArrival }: NetlinkListenerOp
       }
     },
     close() {
-      closeSync(fd);
+      socket[Symbol.dispose]();
       process.off("SIGURG", onSignal);
-      libc[Symbol.dispose]();
     },
   };
 }

@@ -18,18 +18,28 @@ const SQLITE_BUSY = 5;
  */
 export function lockRunDirectory(runDir: string, program: string): RunLock {
   const path = join(runDir, `${program}.lock`);
-  let sql: DatabaseSync | undefined;
   try {
-    sql = new DatabaseSync(path, { timeout: 0 });
-    sql.exec("PRAGMA cache_size=-8; BEGIN EXCLUSIVE");
+    return lockFile(path);
   } catch (error) {
-    sql?.close();
-    if (sqliteCode(error) === SQLITE_BUSY) {
+    if (isLocked(error)) {
       throw new HostError("socket-in-use", `another process has ${path}`, { cause: error, details: { path } });
     }
     // A directory that takes no file takes no socket either, and says so better; what is no such file locks nobody out.
     return { release: () => undefined };
   }
-  const held = sql;
-  return { release: () => held.close() };
 }
+
+/** Takes a lock on an empty file, which is made where it is not there. @throws what SQLite throws; `isLocked` tells whether somebody has it */
+export function lockFile(path: string): RunLock {
+  const sql = new DatabaseSync(path, { timeout: 0 });
+  try {
+    sql.exec("PRAGMA cache_size=-8; BEGIN EXCLUSIVE");
+  } catch (error) {
+    sql.close();
+    throw error;
+  }
+  return { release: () => sql.close() };
+}
+
+/** Whether it was another process that kept `lockFile` from its lock. */
+export const isLocked = (error: unknown): boolean => sqliteCode(error) === SQLITE_BUSY;

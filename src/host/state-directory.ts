@@ -18,6 +18,8 @@ const WIPED = [
   `${DATABASE}.damaged`,
   `${DATABASE}.damaged-wal`,
   `${DATABASE}-wal.damaged`,
+  `${DATABASE}.newer`,
+  `${DATABASE}.newer-wal`,
   "identity",
 ];
 

@@ -14,6 +14,10 @@ export type Loaded<T> =
   | { readonly is: "recovered"; readonly value: T; readonly damagedCopy: string }
   | { readonly is: "lost"; readonly damagedCopy: string };
 
+/** The ending of a file that was set aside because it is whole and of a form that this version does not know: a newer one wrote it. */
+export const NEWER_SUFFIX = ".newer";
+const DAMAGED_SUFFIX = ".damaged";
+
 export interface StateFileOptions<T> {
   readonly path: string;
   readonly schema: z.ZodType<T>;
@@ -56,7 +60,8 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     const text = await readText(files, copy);
     if (text === undefined) return { is: "absent" };
     const value = text === UNREADABLE ? undefined : unseal(text, schema);
-    return value === undefined ? { is: "lost", damagedCopy: `${copy}.damaged` } : { is: "good", value: value.body };
+    if (value !== undefined && value !== OTHER_FORM) return { is: "good", value: value.body };
+    return { is: "lost", damagedCopy: copy + (value === OTHER_FORM ? NEWER_SUFFIX : DAMAGED_SUFFIX) };
   };
   const readCopy = async (copy: string): Promise<Loaded<T>> => {
     const found = await inspectCopy(copy);
@@ -71,7 +76,7 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     if (newest.is === "good") return older.is === "lost" ? { ...newest, damagedCopy: older.damagedCopy } : newest;
     if (older.is !== "good") return newest.is === "absent" ? older : newest;
     // A previous copy alone is what is left after the newest was set aside and nothing saved since.
-    const damagedCopy = newest.is === "lost" ? newest.damagedCopy : `${path}.damaged`;
+    const damagedCopy = newest.is === "lost" ? newest.damagedCopy : path + DAMAGED_SUFFIX;
     return { is: "recovered", value: older.value, damagedCopy };
   };
 
@@ -79,7 +84,7 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     if (options.keepsPrevious) {
       const current = await readText(files, path);
       // What was damaged since it was read must not take the place of a good copy.
-      if (current !== undefined && current !== UNREADABLE && unseal(current, schema) !== undefined)
+      if (current !== undefined && current !== UNREADABLE && bodyOf(unseal(current, schema)) !== undefined)
         await files.writeAtomic(previous, current, MODE);
     }
     await files.writeAtomic(path, seal(value), MODE);
@@ -124,10 +129,16 @@ export async function readSealed<T>(
   schema: z.ZodType<T>,
 ): Promise<T | undefined> {
   const text = await readText(files, path);
-  return text === undefined || text === UNREADABLE ? undefined : unseal(text, schema)?.body;
+  return text === undefined || text === UNREADABLE ? undefined : bodyOf(unseal(text, schema))?.body;
 }
 
 const UNREADABLE = Symbol("unreadable");
+const OTHER_FORM = Symbol("other form");
+type Unsealed<T> = { readonly body: T } | typeof OTHER_FORM | undefined;
+
+function bodyOf<T>(unsealed: Unsealed<T>): { readonly body: T } | undefined {
+  return unsealed === OTHER_FORM ? undefined : unsealed;
+}
 
 /** The text of a file; a directory or a circle of links in its place, or a broken disk below it, is damage like any other. */
 async function readText(files: Pick<Files, "read">, path: string): Promise<string | typeof UNREADABLE | undefined> {
@@ -145,13 +156,13 @@ function seal(body: unknown): string {
   return `{"format":${FORMAT},"sha256":"${digest(text)}","body":${text}}\n`;
 }
 
-function unseal<T>(text: string, schema: z.ZodType<T>): { readonly body: T } | undefined {
+function unseal<T>(text: string, schema: z.ZodType<T>): Unsealed<T> {
   try {
     const sealed = parseStrictJson(text, LIMITS);
     if (typeof sealed !== "object" || sealed === null || !("body" in sealed && "sha256" in sealed)) return undefined;
     if (sealed.sha256 !== digest(JSON.stringify(sealed.body))) return undefined;
     const parsed = schema.safeParse(sealed.body);
-    return parsed.success ? { body: parsed.data } : undefined;
+    return parsed.success ? { body: parsed.data } : OTHER_FORM;
   } catch {
     return undefined;
   }

@@ -43,6 +43,49 @@ export async function readAnswer(signal: AbortSignal): Promise<string | undefine
   }
 }
 
+/** Lines of standard input, one at a time; what is typed ahead is the answer to the next question. */
+export interface AnswerReader {
+  /** The next line; undefined when the input has ended. Rejects with the reason when aborted. */
+  next(signal: AbortSignal): Promise<string | undefined>;
+  close(): void;
+}
+
+/** Opens standard input for a dialogue. */
+export function openAnswers(): AnswerReader {
+  const reader = createInterface({ input: process.stdin, terminal: false });
+  const lines: string[] = [];
+  const input = { isEnded: false };
+  let ring: () => void = () => undefined;
+  reader.on("line", (line) => {
+    lines.push(line);
+    ring();
+  });
+  reader.once("close", () => {
+    input.isEnded = true;
+    ring();
+  });
+  return {
+    async next(signal) {
+      while (lines.length === 0 && !input.isEnded) {
+        signal.throwIfAborted();
+        await new Promise<void>((resolve, reject) => {
+          const onAbort = (): void => reject(toError(signal.reason));
+          signal.addEventListener("abort", onAbort, { once: true });
+          ring = () => {
+            signal.removeEventListener("abort", onAbort);
+            resolve();
+          };
+        });
+      }
+      return lines.shift();
+    },
+    close() {
+      reader.close();
+      process.stdin.pause();
+    },
+  };
+}
+
 function decode(bytes: Buffer, name: string): string {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);

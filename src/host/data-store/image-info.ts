@@ -1,8 +1,9 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomInt } from "node:crypto";
-import { accessSync, constants, fchmodSync, fchownSync, fstatSync } from "node:fs";
+import { accessSync, constants, fchmodSync, fchownSync, fstatSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { IMAGE_HEAD_BYTES, imageFormat } from "../../lib/image-format.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import type { ImageInfo } from "../../protocol/data-store.ts";
 import { deathTie } from "../death-tie.ts";
@@ -22,12 +23,14 @@ const LIMITS = ["--as=2147483648", "--cpu=5", "--nofile=16", "--fsize=0", "--cor
 const UNUSED_GROUPS = [0x7000_0000, 0x7fff_0000] as const;
 /** Who owns nothing, on every distribution. */
 const NOBODY = "65534";
-/** What names a device file or another file as its content is not looked into: `info` alone opens no backing file. */
-const QUERY = ["info", "--output=json", "--force-share", "/proc/self/fd/0"];
+/** `info` alone opens no backing file. */
+const QUERY = ["info", "--output=json", "--force-share"];
+const IMAGE = "/proc/self/fd/0";
 
 /**
  * Asks qemu-img(1), which parses what strangers made: as nobody, without capabilities, bounded in memory and time, and with nothing but
- * the descriptor. It has to open that anew (proc(5)), so the file is readable to it meanwhile; the way to it stays closed.
+ * the descriptor. It has to open that anew (proc(5)), so the file is readable to it meanwhile; the way to it stays closed. It is told the
+ * format, and not asked of an image whose content is in other files: looking for the format by itself, it would open what those name.
  */
 export function hostImageInfo(searchPath = SEARCH_PATH): ReadImageInfo {
   const tied = deathTie(SEARCH_PATH);
@@ -37,16 +40,24 @@ export function hostImageInfo(searchPath = SEARCH_PATH): ReadImageInfo {
     const { size: bytes } = fstatSync(fd);
     const tool = findTool(searchPath);
     if (tool === undefined) return { bytes };
-    const text = last.then(() => ask(tool, fd, tied, signal));
+    const format = imageFormat(headOf(fd));
+    if (format === undefined) return { bytes };
+    const query = [tool, ...QUERY, `--format=${format}`, IMAGE];
+    const text = last.then(() => ask(query, fd, tied, signal));
     last = text.catch(() => undefined);
     const told = Told.safeParse(parsed(await text));
     return told.success ? { bytes, format: told.data.format, virtualBytes: told.data["virtual-size"] } : { bytes };
   };
 }
 
-async function ask(tool: string, fd: number, tied: ReturnType<typeof deathTie>, signal: AbortSignal): Promise<string> {
+async function ask(
+  query: readonly string[],
+  fd: number,
+  tied: ReturnType<typeof deathTie>,
+  signal: AbortSignal,
+): Promise<string> {
   const isRoot = process.geteuid?.() === 0;
-  const bounded = ["prlimit", ...LIMITS, "--", tool, ...QUERY];
+  const bounded = ["prlimit", ...LIMITS, "--", ...query];
   const { group, close } = isRoot ? letIn(fd) : { group: NOBODY, close: () => undefined };
   const drop = ["--reuid", NOBODY, "--regid", group, "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];
   const args = [...(isRoot ? drop : []), "--no-new-privs", "--", ...bounded];
@@ -93,6 +104,11 @@ function isGiven(fd: number, group: number): boolean {
   } catch {
     return false;
   }
+}
+
+function headOf(fd: number): Buffer {
+  const head = Buffer.alloc(IMAGE_HEAD_BYTES);
+  return head.subarray(0, readSync(fd, head, 0, head.length, 0));
 }
 
 function findTool(searchPath: string): string | undefined {

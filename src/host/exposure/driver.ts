@@ -71,6 +71,8 @@ export interface ExposureDriver {
 
 export interface ExposureDriverOptions {
   readonly tools: ToolRunner;
+  /** Runs what enters a container; by default `tools`. */
+  readonly inside?: ToolRunner;
   readonly record: ExposureRecord;
   readonly conntrack: Pick<Conntrack, "remove">;
   /** By default from the kernel itself. */
@@ -81,7 +83,7 @@ const NO_ROUTING: RoutingState = { rules: [], routes: [], links: [] };
 
 /** Drives nft(8), iptables(8) and ip(8) for containers. */
 export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
-  const { tools, record, conntrack } = options;
+  const { tools, inside: enterer = tools, record, conntrack } = options;
   const firewall = new Firewall(tools, record, options.readTable ?? readTable, EXPOSURE_TABLE);
   const chain = new UserChain(tools);
   const routing = new ContainerRouting(tools);
@@ -119,7 +121,7 @@ export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
 
   async function attach({ link, inside, address, route }: VirtualLink, pid: number, signal: AbortSignal) {
     const enter = ["-t", String(pid), "-n", "--"];
-    const tried = await tools.run("nsenter", [...enter, "true"], signal).catch((error: unknown) => {
+    const tried = await enterer.run("nsenter", [...enter, "true"], signal).catch((error: unknown) => {
       if (error instanceof HostError && error.code === "tool-missing") return error.message;
       throw error;
     });
@@ -136,7 +138,7 @@ export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
         ...(address === undefined ? [] : [`address add ${address}/32 dev ${inside}`]),
         `link set ${inside} up`,
       ];
-      const done = await tools.run("nsenter", [...enter, "ip", "-batch", "-"], signal, [...lines, ""].join("\n"));
+      const done = await enterer.run("nsenter", [...enter, "ip", "-batch", "-"], signal, [...lines, ""].join("\n"));
       if (done.exitCode !== 0) throw refusal("ip-failed", "ip", done);
       await routing.run([`link set ${link} up`, addRoute(route)], signal);
     } catch (error) {

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { Text64, Text128 } from "../../protocol/values.ts";
 import { tellingDamage, type OnDamage } from "../damage.ts";
 import type { Files } from "../files.ts";
 import type { Reader } from "../reader.ts";
@@ -6,7 +7,7 @@ import { stateFile, valueOf, type StateFile } from "../state-file.ts";
 
 const Content = z.object({
   /** What comes after is of this start of the machine (`/proc/sys/kernel/random/boot_id`). */
-  boot: z.string().max(64),
+  boot: Text64,
   /** The engine may have a network of ours. Outlives the start of the machine. */
   hasNetwork: z.boolean(),
   /** It had its link; one of another name, as engines other than Docker give it, is never missed. */
@@ -16,9 +17,9 @@ const Content = z.object({
   /** A policy rule, a route or a link may be ours. */
   hasRouting: z.boolean(),
   /** What the table listed as right after the text of this digest was loaded. */
-  firewall: z.object({ digest: z.string().max(64), listing: z.string().max(64) }).optional(),
+  firewall: z.object({ digest: Text64, listing: Text64 }).optional(),
   /** The mappings in force. */
-  mapped: z.array(z.string().max(128)).max(65_536),
+  mapped: z.array(Text128).max(65_536),
 });
 export type ExposureContent = z.infer<typeof Content>;
 

@@ -28,7 +28,8 @@ export function diffRoutes(
     there.flatMap((route) => (route.protocol === OUR_PROTOCOL ? [[route, routeKey(route)] as const] : [])),
   );
   const keys = new Set(ours.values());
-  const foreign = firstOfKey(there);
+  let first: ReadonlyMap<string, RouteState> | undefined;
+  const firstOf = (route: RouteTarget): RouteState | undefined => (first ??= firstOfKey(there)).get(slotOf(route));
   const wanted = new Map(
     target.routes.filter((route) => isPossible(route, links)).map((route) => [routeKey(route), route]),
   );
@@ -37,7 +38,7 @@ export function diffRoutes(
   const isDropped = ({ link }: RouteTarget): boolean => link !== undefined && links.emptied.has(link);
   const contested = contestedSlots(there);
   const isThere = (key: string, route: RouteTarget): boolean =>
-    keys.has(key) || (!contested.has(slotOf(route)) && isMet(route, foreign.get(slotOf(route))));
+    keys.has(key) || (!contested.has(slotOf(route)) && isMet(route, firstOf(route)));
   const missing = [...wanted].flatMap(([key, route]) => (isThere(key, route) ? [] : [route]));
   const overtaken = behindStrangers(there, ours);
   // One that a stranger's has come before is not in force, so it can go and come again.
@@ -83,11 +84,14 @@ function firstOfKey(routes: readonly RouteState[]): ReadonlyMap<string, RouteSta
 /** The keys of those of ours before which a stranger's stands in the same place. */
 function behindStrangers(routes: readonly RouteState[], ours: ReadonlyMap<RouteState, string>): ReadonlySet<string> {
   const taken = new Set<string>();
+  const destinations = new Set<string>();
   const behind = new Set<string>();
   for (const route of routes) {
     const key = ours.get(route);
-    if (key === undefined) taken.add(slotOf(route));
-    else if (taken.has(slotOf(route))) behind.add(key);
+    if (key === undefined) {
+      taken.add(slotOf(route));
+      destinations.add(route.destination);
+    } else if (destinations.has(route.destination) && taken.has(slotOf(route))) behind.add(key);
   }
   return behind;
 }

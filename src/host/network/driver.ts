@@ -8,6 +8,7 @@ import type { Reader } from "../reader.ts";
 import type { Change } from "./change.ts";
 import type { DhcpClient } from "./dhcp-client.ts";
 import { DhcpClients } from "./dhcp.ts";
+import { privilegedExec } from "../privileged-exec.ts";
 import { refusedLines, tryFeatures, type NetworkFeatures } from "./features.ts";
 import { Firewall } from "./firewall.ts";
 import { parseNeighbours, parseShown, SHOW_ALL, type IpOutput } from "./ip-output.ts";
@@ -99,18 +100,34 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   };
 
   const tryOnce = async (signal: AbortSignal): Promise<NetworkFeatures> => {
-    features ??= await tryFeatures(tools, dhcp.choose() !== undefined, signal);
+    features ??= await tryFeatures(toolRunner(privilegedExec(exec, isManaged)), dhcp.choose() !== undefined, signal);
     return features;
   };
 
-  const runLines = async (lines: readonly string[], signal: AbortSignal): Promise<void> => {
+  /** The lines with our mark on the addresses that have no other, once it is noted whose those are. */
+  const markedLines = async (
+    lines: readonly string[],
+    unmarked: LedgerContent["addresses"],
+    noted: Promise<void>,
+    signal: AbortSignal,
+  ): Promise<string> => {
+    await noted;
+    await ledger.change({ addresses: unmarked });
+    const knows = lines.some(isNewAddress) && (await tryOnce(signal)).addressProtocol;
+    const marked = knows ? lines.map((line) => (isNewAddress(line) ? `${line} proto ${OUR_PROTOCOL}` : line)) : lines;
+    return [...marked, ""].join("\n");
+  };
+
+  const runLines = async (lines: readonly string[], noted: Promise<void>, signal: AbortSignal): Promise<void> => {
     // Whose an address is depends on the ledger, too.
     ahead.drop();
     const unmarked = listed(await ledger.content(), addresses, lines);
-    await ledger.change({ addresses: unmarked.before });
-    const knows = lines.some(isNewAddress) && (await tryOnce(signal)).addressProtocol;
-    const marked = knows ? lines.map((line) => (isNewAddress(line) ? `${line} proto ${OUR_PROTOCOL}` : line)) : lines;
-    const done = await tools.run("ip", ["-batch", "-"], signal, [...marked, ""].join("\n"));
+    const input = markedLines(lines, unmarked.before, noted, signal);
+    // Starting ip takes time of its own, and it changes nothing until it is given something.
+    const running = tools.run("ip", ["-batch", "-"], signal, input);
+    await Promise.allSettled([input, running]);
+    await input;
+    const done = await running;
     if (done.exitCode === 0) await ledger.change({ addresses: unmarked.after });
     else {
       const [[number, said] = []] = refusedLines(done.stderr);
@@ -137,10 +154,10 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
 
   /** Changes nothing of the machine before it is noted that something of it may be ours. */
   const carryOut = async (change: Change, noted: Promise<void>, signal: AbortSignal): Promise<void> => {
-    if (change.kind !== "nft") await noted;
+    if (change.kind !== "nft" && change.kind !== "ip") await noted;
     switch (change.kind) {
       case "ip":
-        return runLines(change.lines, signal);
+        return runLines(change.lines, noted, signal);
       case "nft":
         return loadTable(change.text, noted, signal);
       case "sysctl":
@@ -158,17 +175,22 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   return {
     features: tryOnce,
     async observe({ sysctls }, signal) {
+      firewall.forget();
       const content = await ledger.content();
       // Where nothing was ever begun there is no table of ours; whoever looks again is not told so a second time.
       const isNew = !content.isUsed && !hasLooked;
-      const [{ links, ...rest }, found] = await together(signal, [
+      const looking = together(signal, [
         async (both) => ahead.take() ?? showAll(content, both),
         (both) => (isNew ? Promise.resolve(undefined) : firewall.observe(both)),
       ]);
+      // While the tool is at work.
+      const others = Promise.all([nameServers.observe(), speed.observe(), dhcp.observe()]);
+      others.catch(() => undefined); // The tool's failure says more.
+      const [{ links, ...rest }, found] = await looking;
       const table = isNew && hasOurs({ links, ...rest }) ? await firewall.observe(signal) : found;
       hasLooked = true;
       addresses = rest.addresses;
-      const [servers, fixed, leased] = await Promise.all([nameServers.observe(), speed.observe(), dhcp.observe()]);
+      const [servers, fixed, leased] = await others;
       return {
         ...rest,
         links: links.map((link) => withFixed(link, fixed)),
@@ -185,20 +207,31 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     },
     async apply(change, signal) {
       signal.throwIfAborted();
-      // The check changes nothing, and so waits for nothing.
-      const checked =
-        change.kind === "ip" && change.next !== undefined ? firewall.prepare(change.next, signal) : Promise.resolve();
       const noted = ledger.change({ isUsed: true });
+      // The check changes nothing, and so waits for nothing; it takes longer than all that can be done beside it.
+      const checked =
+        change.kind === "ip" && change.next !== undefined
+          ? firewall.prepare(change.next, signal, settled(noted))
+          : Promise.resolve();
       const beside = Promise.allSettled([checked, noted]);
       try {
         await carryOut(change, noted, signal);
-      } finally {
+      } catch (error) {
         await beside;
+        firewall.forget();
+        throw error;
       }
+      await beside;
     },
     mayOwn: async () => (await ledger.content()).isUsed,
     disown: () => ledger.change({ isUsed: false, addresses: [], fixed: [], firewall: undefined }),
   };
+}
+
+/** Comes about after whatever waits for the same. */
+async function settled(task: Promise<void>): Promise<void> {
+  await Promise.allSettled([task]);
+  await setImmediate();
 }
 
 /** Runs two things at once; when one fails the other is ended, and waited for. */

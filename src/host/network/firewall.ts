@@ -21,6 +21,13 @@ export interface FirewallMemory {
   change(part: { readonly firewall: Listed | undefined }): Promise<void>;
 }
 
+/** An nft that waits for what it loads. */
+interface Load {
+  go(): Promise<ExecResult>;
+  /** Ends it. */
+  drop(): void;
+}
+
 interface Listed {
   readonly digest: string;
   readonly listing: string;
@@ -32,8 +39,8 @@ export class Firewall {
   readonly #ledger: FirewallMemory;
   readonly #read: ReadTable;
   readonly #table: string;
-  /** The text that has passed the check and is not loaded yet, as nft takes it. */
-  #passed: { readonly text: string; readonly script: string } | undefined;
+  /** The text that has passed the check and is not loaded yet. */
+  #passed: { readonly text: string; readonly load: Load } | undefined;
 
   constructor(tools: ToolRunner, ledger: FirewallMemory, read: ReadTable, table = "holdfast") {
     this.#tools = tools;
@@ -63,16 +70,21 @@ export class Firewall {
     return seen;
   }
 
-  /** Checks a text that is loaded next; what is wrong with it is said then. */
-  async prepare(text: string, signal: AbortSignal): Promise<void> {
-    this.#passed = undefined;
+  /** Checks a text that is loaded next; what is wrong with it is said then. What loads it is started once `others` are. */
+  async prepare(text: string, signal: AbortSignal, others: Promise<void> = Promise.resolve()): Promise<void> {
+    this.forget();
     try {
-      const script = scriptOf(this.#table, text);
-      const checked = await this.#check(script, signal);
-      if (checked.exitCode === 0) this.#passed = { text, script };
+      const load = await this.#checked(scriptOf(this.#table, text), signal, others);
+      this.#passed = { text, load };
     } catch {
       // Whoever loads it checks it again, and is told.
     }
+  }
+
+  /** Gives up what was prepared. */
+  forget(): void {
+    this.#passed?.load.drop();
+    this.#passed = undefined;
   }
 
   /**
@@ -81,18 +93,60 @@ export class Firewall {
    * @throws {HostError} `nft-refused` when the check fails, `nft-failed` when what passed it cannot be loaded; then nothing is changed.
    */
   async load(text: string | undefined, signal: AbortSignal, noted: Promise<void> = Promise.resolve()): Promise<void> {
-    const passed = this.#passed;
-    this.#passed = undefined;
-    const hasPassed = text !== undefined && passed?.text === text;
-    const script = hasPassed ? passed.script : scriptOf(this.#table, text);
-    if (text !== undefined && !hasPassed) {
-      const checked = await this.#check(script, signal);
-      if (checked.exitCode !== 0) throw refusal("nft-refused", "nft", checked);
+    const load = await this.#taken(text, signal);
+    try {
+      await noted;
+      await this.#ledger.change({ firewall: undefined });
+    } catch (error) {
+      load.drop();
+      throw error;
     }
-    await noted;
-    await this.#ledger.change({ firewall: undefined });
-    const loaded = await this.#tools.run("nft", ["-f", "-"], signal, script);
+    const loaded = await load.go();
     if (loaded.exitCode !== 0) throw refusal("nft-failed", "nft", loaded);
+  }
+
+  /** What loads a text that has passed the check, before or now. */
+  #taken(text: string | undefined, signal: AbortSignal): Load | Promise<Load> {
+    const passed = this.#passed;
+    if (text !== undefined && passed?.text === text) {
+      this.#passed = undefined;
+      return passed.load;
+    }
+    this.forget();
+    const script = scriptOf(this.#table, text);
+    return text === undefined ? this.#waiting(script, signal) : this.#checked(script, signal);
+  }
+
+  /** @throws {HostError} `nft-refused` */
+  async #checked(script: string, signal: AbortSignal, others: Promise<void> = Promise.resolve()): Promise<Load> {
+    const checking = this.#check(script, signal);
+    await Promise.race([others, checking]);
+    const load = this.#waiting(script, signal);
+    try {
+      const checked = await checking;
+      if (checked.exitCode !== 0) throw refusal("nft-refused", "nft", checked);
+      return load;
+    } catch (error) {
+      load.drop();
+      throw error;
+    }
+  }
+
+  /** Starting nft takes time of its own: it is started while others are waited for, and changes nothing until it is given something. */
+  #waiting(script: string, signal: AbortSignal): Load {
+    let settle: { readonly give: (script: string) => void; readonly refuse: (error: Error) => void } | undefined;
+    const input = new Promise<string>((give, refuse) => (settle = { give, refuse }));
+    const loaded = this.#tools.run("nft", ["-f", "-"], signal, input);
+    // Of one that is dropped nobody wants to know how it ended.
+    loaded.catch(() => undefined);
+    input.catch(() => undefined);
+    return {
+      go() {
+        settle?.give(script);
+        return loaded;
+      },
+      drop: () => settle?.refuse(new HostError("nft-refused", "there is nothing to load")),
+    };
   }
 
   #check(script: string, signal: AbortSignal): Promise<ExecResult> {

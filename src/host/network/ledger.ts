@@ -1,10 +1,11 @@
 import { z } from "zod";
+import { Text64, Text4096 } from "../../protocol/values.ts";
 import type { Files } from "../files.ts";
 import { tellingDamage, type OnDamage } from "../damage.ts";
 import type { Reader } from "../reader.ts";
 import { stateFile, valueOf, type StateFile } from "../state-file.ts";
 
-const Name = z.string().max(64);
+const Name = Text64;
 const Address = z.object({ link: Name, address: Name });
 const Fixed = z.object({ link: Name, speedMbps: z.number(), duplex: z.enum(["full", "half"]) });
 
@@ -17,7 +18,7 @@ const FormerResolver = z.union([
     text: z.string().max(65_536).optional(),
     mode: z.int().optional(),
     /** What the symbolic link in its place said. */
-    target: z.string().max(4096).optional(),
+    target: Text4096.optional(),
   }),
 ]);
 export type FormerResolver = z.infer<typeof FormerResolver>;
@@ -26,12 +27,12 @@ const Content = z.object({
   /** A change was begun since nothing here was ours. */
   isUsed: z.boolean(),
   /** What comes after is of this start of the machine (`/proc/sys/kernel/random/boot_id`), except for the resolver's file. */
-  boot: z.string().max(64),
+  boot: Text64,
   /** Addresses that bear no mark. */
   addresses: z.array(Address).max(65_536),
   fixed: z.array(Fixed).max(4096),
   /** What the table listed as right after the text of this digest was loaded. */
-  firewall: z.object({ digest: z.string().max(64), listing: z.string().max(64) }).optional(),
+  firewall: z.object({ digest: Text64, listing: Text64 }).optional(),
   resolver: FormerResolver.optional(),
 });
 export type LedgerContent = z.infer<typeof Content>;

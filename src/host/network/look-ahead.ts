@@ -1,6 +1,4 @@
-import { closeSync } from "node:fs";
-import { loadLibc } from "../libc.ts";
-import { netlinkAddress } from "../netlink.ts";
+import { openNetlink } from "../netlink-socket.ts";
 
 /** Knows whether anything that ip(8) shows of IPv4 in this network namespace has changed since the watch began. */
 export interface ChangeWatch extends Disposable {
@@ -11,10 +9,6 @@ export interface ChangeWatch extends Disposable {
 /** Undefined where this Node cannot call the C library, or the kernel cannot be listened to. */
 export type WatchChanges = () => ChangeWatch | undefined;
 
-const AF_NETLINK = 16;
-const SOCK_RAW = 3;
-const SOCK_NONBLOCK = 0o4000;
-const SOCK_CLOEXEC = 0o2_000_000;
 const NETLINK_ROUTE = 0;
 const EAGAIN = 11;
 /** Groups of linux/rtnetlink.h: link, IPv4 address, IPv4 route, IPv4 rule, and next hops, which routes may name. */
@@ -22,19 +16,9 @@ const GROUPS = 0x1 + 0x10 + 0x40 + 0x80 + 0x8000_0000;
 
 /** Has the kernel tell of every change: it does before the call returns that makes one. */
 export const watchChanges: WatchChanges = () => {
-  const libc = loadLibc();
-  if (libc === undefined) return undefined;
-  const fd = libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
-  const address = netlinkAddress(GROUPS);
-  const isBound = fd >= 0 && libc.bind(fd, address, address.length) === 0;
-  const close = (): void => {
-    if (fd >= 0) closeSync(fd);
-    libc[Symbol.dispose]();
-  };
-  if (!isBound) {
-    close();
-    return undefined;
-  }
+  const socket = openNetlink(NETLINK_ROUTE, GROUPS);
+  if (socket === undefined) return undefined;
+  const { fd, libc } = socket;
   const buffer = new Uint8Array(1);
   let isQuiet = true;
   return {
@@ -43,7 +27,7 @@ export const watchChanges: WatchChanges = () => {
       isQuiet &&= libc.recv(fd, buffer, BigInt(buffer.length), 0) < 0n && libc.errno() === EAGAIN;
       return !isQuiet;
     },
-    [Symbol.dispose]: close,
+    [Symbol.dispose]: () => socket[Symbol.dispose](),
   };
 };
 

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { lstat, readFile, readlink, rename, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { chmod, lstat, readFile, readlink, rename, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { errnoOf, HostError, toError } from "../../errors.ts";
 import { defaultRoute, parseRoutes } from "../links.ts";
@@ -155,6 +155,8 @@ export class NameServers {
     const temporary = `${this.#path}.${randomBytes(6).toString("hex")}.tmp`;
     try {
       await writeFile(temporary, text, { mode, flag: "wx", flush: true });
+      // The umask keeps our files to ourselves, and this one is everybody's.
+      await chmod(temporary, mode);
       await rename(temporary, this.#path);
       return;
     } catch (error) {

@@ -31,6 +31,8 @@ const HEADER_BYTES = 16;
 export const FAMILY_BYTES = 4;
 const ATTRIBUTE_BYTES = 4;
 const TYPE_MASK = 0x3fff;
+/** NFTA_TABLE_NAME, and NFTA_*_TABLE of what is in one. */
+const TABLE_NAME = 1;
 
 /** A request; with `isDump` for all there are of the kind, as far as the names select them. */
 export function request(
@@ -56,6 +58,16 @@ export function request(
 export function answers({ type }: Message, get: Get): boolean {
   // The type of what is new is one below that of asking for it.
   return type === ((SUBSYSTEM << 8) | (get - 1));
+}
+
+/** Whether a notice is about a table of the family `inet`, or of what is in it: the name is the first attribute of them all. */
+export function isAbout(notice: Message, table: string): boolean {
+  if (notice.body[0] !== FAMILY_INET) return false;
+  let isIt = false;
+  eachOfAnswer(notice, (type, from, to) => {
+    if (type === TABLE_NAME) isIt ||= notice.body.toString("latin1", from, to) === `${table}\0`;
+  });
+  return isIt;
 }
 
 /** The messages of a datagram; one that is cut short ends them. */

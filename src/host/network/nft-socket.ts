@@ -1,6 +1,5 @@
 import { Buffer } from "node:buffer";
-import { closeSync } from "node:fs";
-import { loadLibc } from "../libc.ts";
+import { openNetlink } from "../netlink-socket.ts";
 import { netlinkAddress } from "../netlink.ts";
 import { answers, messagesOf, request, type Get, type Message } from "./nft-messages.ts";
 
@@ -16,10 +15,6 @@ export interface NftSocket extends Disposable {
   ask(get: Get, isDump: boolean, names: readonly string[], onAnswer: (answer: Message) => void): Asked | undefined;
 }
 
-const AF_NETLINK = 16;
-const SOCK_RAW = 3;
-const SOCK_NONBLOCK = 0o4000;
-const SOCK_CLOEXEC = 0o2_000_000;
 const NETLINK_NETFILTER = 12;
 const MSG_TRUNC = 0x20;
 const NLMSG_ERROR = 2;
@@ -32,14 +27,10 @@ const MAX_DATAGRAMS = 100_000;
 
 /** Undefined where this Node cannot call the C library, or the machine has no such sockets. */
 export function openNftSocket(): NftSocket | undefined {
-  const libc = loadLibc();
-  if (libc === undefined) return undefined;
   // What is asked for is there when the request returns: it never has to be waited for.
-  const fd = libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_NETFILTER);
-  if (fd < 0) {
-    libc[Symbol.dispose]();
-    return undefined;
-  }
+  const socket = openNetlink(NETLINK_NETFILTER);
+  if (socket === undefined) return undefined;
+  const { fd, libc } = socket;
   const buffer = Buffer.alloc(BUFFER_BYTES);
   const kernel = netlinkAddress(0);
   let sequence = 0;
@@ -67,9 +58,6 @@ export function openNftSocket(): NftSocket | undefined {
       }
       return undefined;
     },
-    [Symbol.dispose]() {
-      closeSync(fd);
-      libc[Symbol.dispose]();
-    },
+    [Symbol.dispose]: () => socket[Symbol.dispose](),
   };
 }

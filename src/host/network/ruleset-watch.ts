@@ -1,4 +1,6 @@
+import { Buffer } from "node:buffer";
 import { listenNetlink } from "../netlink-listener.ts";
+import { isAbout, messagesOf } from "./nft-messages.ts";
 
 /** Hears that somebody changes nf_tables in this network namespace. */
 export interface RulesetWatch {
@@ -7,20 +9,23 @@ export interface RulesetWatch {
   close(): void;
 }
 
-/** Tells of the next change once it has been renewed, and then of none until the next time: however many follow cost nothing. */
-export type WatchRuleset = (onChange: () => void) => RulesetWatch;
+/**
+ * Tells of the next change once it has been renewed, and then of none until the next time: however many follow cost nothing. With a
+ * `table` of the family `inet`, only of a change of that.
+ */
+export type WatchRuleset = (onChange: () => void, table?: string) => RulesetWatch;
 
 const NETLINK_NETFILTER = 12;
 /** NFNLGRP_NFTABLES of linux/netfilter/nfnetlink.h is 7, and the first group has the lowest bit. */
 const NFTABLES_GROUP = 1 << 6;
 
 /** Tells of nothing where the kernel does not tell us, so that whoever watches has to look now and then anyway. */
-export const watchRuleset: WatchRuleset = (onChange) => {
+export const watchRuleset: WatchRuleset = (onChange, table) => {
   let isTold = true;
   const drained = (): boolean => {
     let hasAny = false;
-    listener?.drain(() => {
-      hasAny = true;
+    listener?.drain((datagram) => {
+      hasAny ||= table === undefined || datagram === undefined || mentions(datagram, table);
     });
     return hasAny;
   };
@@ -42,3 +47,9 @@ export const watchRuleset: WatchRuleset = (onChange) => {
     close: () => listener?.close(),
   };
 };
+
+function mentions({ buffer, byteOffset, byteLength }: DataView, table: string): boolean {
+  const bytes = Buffer.from(buffer, byteOffset, byteLength);
+  for (const message of messagesOf(bytes)) if (isAbout(message, table)) return true;
+  return false;
+}

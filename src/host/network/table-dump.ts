@@ -100,9 +100,10 @@ function stable(answer: Message, transient: readonly number[]): Buffer {
 
 /** Whether an answer is about that table, whose name ends with a zero. */
 function isIn(answer: Message, table: Buffer): boolean {
+  const { body } = answer;
   let isOwn = false;
   eachOfAnswer(answer, (type, from, to) => {
-    if (type === TABLE) isOwn = table.equals(answer.body.subarray(from, to));
+    if (type === TABLE) isOwn = body.compare(table, 0, table.length, from, to) === 0;
   });
   return isOwn;
 }

@@ -11,11 +11,16 @@ export interface ToolRunner {
    * Runs a tool to its end. A non-zero exit is a result.
    * @throws {HostError} `tool-missing`, `exec-failed`, `timeout`, or `too-much-output`.
    */
-  run(file: string, args: readonly string[], signal: AbortSignal, input?: string): Promise<ExecResult>;
+  run(
+    file: string,
+    args: readonly string[],
+    signal: AbortSignal,
+    input?: string | Promise<string>,
+  ): Promise<ExecResult>;
 }
 
 /** Tools over `exec`, bounded in time and output. */
-export function toolRunner(exec: Exec, maxOutputBytes = MAX_OUTPUT_BYTES): ToolRunner {
+export function toolRunner(exec: Pick<Exec, "run">, maxOutputBytes = MAX_OUTPUT_BYTES): ToolRunner {
   return {
     async run(file, args, signal, input) {
       const options = { signal, deadlineMs: DEADLINE_MS, maxOutputBytes, ...(input === undefined ? {} : { input }) };

@@ -29,14 +29,6 @@ describe("a database", () => {
     }
   });
 
-  test("of a newer version is refused and not touched", () => {
-    const path = join(tempDir(), "s.db");
-    open(path, ["CREATE TABLE b (x)"]).sql.close();
-    const before = readFileSync(path);
-    expect(() => open(path)).toThrow(expect.objectContaining({ code: "state-too-new" }));
-    expect(readFileSync(path)).toEqual(before);
-  });
-
   test("whose migration fails stays as it was", () => {
     const path = join(tempDir(), "s.db");
     open(path).sql.close();

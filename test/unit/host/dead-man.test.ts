@@ -1,6 +1,10 @@
-import { expect, test } from "vitest";
+import { spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
 import { hostDeadMan, watchCommand } from "../../../src/host/dead-man.ts";
 import { fakeTools } from "../../support/fake-tools.ts";
+import { tempDir } from "../../support/temp-dir.ts";
 
 const ID = "0197f1a2-0000-4000-8000-000000000001";
 const request = { stateDir: "/srv/a state", runDir: "/run/hf", isManaged: true, id: ID, waitMs: 30_500 };
@@ -10,9 +14,12 @@ test("under systemd it is a timer of its own, which ends when it is told", async
   const tools = fakeTools({ "systemd-run": "", systemctl: "" });
   const deadMan = await hostDeadMan(tools.exec)(request, signal);
   const [call = ""] = tools.calls("systemd-run");
-  const about = `--quiet --collect --unit=holdfast-guard-${ID} --on-active=31s --timer-property=AccuracySec=1s -- ${process.execPath}`;
+  const about = `--quiet --collect --unit=holdfast-guard-${ID} --on-active=31s --timer-property=AccuracySec=1s --property=ProtectControlGroups=yes -- /bin/sh -c `;
   expect(call.startsWith(about)).toBe(true);
   expect(call.endsWith(`guard watch --state /srv/a state --run /run/hf --managed --id ${ID}`)).toBe(true);
+  // Each is doubled, since systemd puts variables of its own in the place of single ones.
+  expect(call).toContain("$$@");
+  expect(call.replaceAll("$$", "")).not.toContain("$");
   await deadMan.end();
   expect(tools.calls("systemctl")).toEqual([`stop --no-block -- holdfast-guard-${ID}.timer`]);
 });
@@ -36,6 +43,27 @@ test("outside systemd a shell sleeps first; no argument goes through it as text"
   expect([file, flag, script]).toEqual(["/bin/sh", "-c", 'sleep "$1"; shift; exec "$@"']);
   expect(rest.slice(0, 2)).toEqual(["holdfast-guard", "31"]);
   expect(rest.slice(-6)).toEqual(["--state", "/a;b", "--run", "/run/hf", "--id", ID]);
+});
+
+const own = { argv: process.argv, execArgv: process.execArgv };
+const ends: readonly (readonly [string, string, readonly string[]])[] = [
+  ["does it", "exit 0", ["own"]],
+  ["cannot be done with", "exit 1", ["own", "launch --proven"]],
+  ["crashes", "kill -9 $$", ["own", "launch --proven"]],
+  ["is gone", "", ["launch --proven"]],
+];
+test.each(ends)("where the program that made the change %s, the right one takes it back", (_what, script, ran) => {
+  const dir = tempDir();
+  const [node, launch, log] = ["node *", "launch $x", "log"].map((name) => join(dir, name)) as [string, string, string];
+  const says = (who: string): string => `#!/bin/sh\nfor word; do :; done; echo "${who} $word" >>'${log}'\n`;
+  if (script !== "") writeFileSync(node, `${says("own")}${script}\n`, { mode: 0o755 });
+  writeFileSync(launch, says("launch $1"), { mode: 0o755 });
+  onTestFinished(() => void Object.assign(process, own));
+  Object.assign(process, { argv: [node, join(dir, "holdfast.mjs")], execArgv: ["--disable-sigusr1"] });
+  const [file, ...args] = watchCommand({ ...request, waitMs: 0, launch });
+  const { status } = spawnSync(file, args, { encoding: "utf8" });
+  expect(status).toBe(0);
+  expect(readFileSync(log, "utf8").trim().split("\n")).toEqual(ran.map((who) => `${who} ${ID}`));
 });
 
 test("where it cannot leave its output it is not begun", async () => {

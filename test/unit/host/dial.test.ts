@@ -47,7 +47,7 @@ async function dial(
   resolve?: Resolve,
 ) {
   const dialled = await hostDialler(systemClock(), proxies, resolve).dial(
-    { host: "127.0.0.1", timeoutMs: 5000, ...request },
+    { host: "127.0.0.1", timeoutMs: 60_000, ...request },
     signal ?? new AbortController().signal,
   );
   onTestFinished(() => void dialled.socket.destroy());

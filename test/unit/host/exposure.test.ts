@@ -27,10 +27,11 @@ function driverOver(answer: (line: string) => Partial<ExecResult> | undefined = 
     conntrack: { remove: () => Promise.resolve(0) },
     readTable: () => undefined,
     tools: {
-      run(file, args, _, input = "") {
+      async run(file, args, _, promised = "") {
+        const input = await promised;
         const line = [file, ...args].join(" ");
         ran.push(input === "" ? line : `${line} < ${input.trim().split("\n").join("; ")}`);
-        return Promise.resolve({ ...OK, ...answer(line) });
+        return { ...OK, ...answer(line) };
       },
     },
   });

@@ -25,7 +25,7 @@ async function serve(script: (socket: Socket, asked: string) => void): Promise<s
 
 function send(url: string, changes: Partial<HttpRequest> = {}, signal = new AbortController().signal) {
   const client = hostHttpClient(hostDialler(systemClock(), { noProxy: [] }), () => NOW);
-  return client.send({ url, method: "GET", pins: [], maxBytes: 1000, timeoutMs: 5000, ...changes }, signal);
+  return client.send({ url, method: "GET", pins: [], maxBytes: 1000, timeoutMs: 60_000, ...changes }, signal);
 }
 
 test("plain HTTP never leaves this machine, whatever the host is called", async () => {

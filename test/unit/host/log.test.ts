@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { rootLogger } from "../../../src/host/log.ts";
+import { rootLogger, withPriority } from "../../../src/host/log.ts";
 
 function logger(level = "debug") {
   const written: string[] = [];
@@ -63,4 +63,16 @@ describe("the log", () => {
     log.info("b");
     expect(seen).toEqual([1]);
   });
+});
+
+test.each([
+  ["error", 3],
+  ["warn", 4],
+  ["info", 6],
+  ["debug", 7],
+])("the journal learns that a line of %s has the priority %i", (level, priority) => {
+  let line = "";
+  const { log } = rootLogger({ level: "debug", destination: { write: (text) => void (line = text) } });
+  log[level as "info"]("something");
+  expect(withPriority(line).startsWith(`<${priority}>{"level":"${level}",`)).toBe(true);
 });

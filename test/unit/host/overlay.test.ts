@@ -96,7 +96,7 @@ describe("the overlay that it starts", () => {
     expect(rig.changes).toEqual([]);
     timers.find(({ ms }) => ms > 0 && ms <= 1000)?.run();
     expect(rig.changes).toEqual(["overlay ended"]);
-    expect(await listenersOf(rig.owner)).toEqual([`tcp:${port}`]);
+    await expect.poll(() => listenersOf(rig.owner)).toEqual([`tcp:${port}`]);
     expect(rig.running.length).toBe(2);
     advance(2000);
     rig.running[1]?.close();

@@ -76,17 +76,17 @@ describe("a state file", () => {
   });
 
   test.each([
-    ["another schema's body", '{"format":1,"sha256":"#","body":{"n":"x","text":"t"}}', '{"n":"x","text":"t"}'],
+    ["another form's body", '{"format":1,"sha256":"#","body":{"n":"x","text":"t"}}', '{"n":"x","text":"t"}', "newer"],
     ["no checksum", '{"format":1,"body":{"n":1,"text":"t"}}', ""],
     ["a checksum of another body", '{"format":1,"sha256":"#","body":{"n":1,"text":"t"}}', '{"n":2,"text":"t"}'],
     ["a list", "[]", ""],
     ["a forbidden key", '{"format":1,"sha256":"#","body":{"__proto__":{}}}', '{"__proto__":{}}'],
-  ])("with %s is lost when there is no previous copy", async (_what, text, summed) => {
+  ])("with %s is lost when there is no previous copy", async (_what, text, summed, ending = "damaged") => {
     const root = tempDir();
     const sum = createHash("sha256").update(summed).digest("hex");
     writeFileSync(join(root, "s.json"), text.replace("#", sum));
     const file = stateFile(hostFiles(root), { path: "/s.json", schema: Value, keepsPrevious: true });
-    expect(await file.load()).toEqual({ is: "lost", damagedCopy: "/s.json.damaged" });
+    expect(await file.load()).toEqual({ is: "lost", damagedCopy: `/s.json.${ending}` });
     expect(await file.load()).toEqual({ is: "absent" });
     await file.save(newer);
     expect(await file.load()).toEqual({ is: "good", value: newer });

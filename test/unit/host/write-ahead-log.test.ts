@@ -96,7 +96,13 @@ describe("a database with a damaged write-ahead log", () => {
     const damaged = spoilt(log, frameAt(5) + 24, 1);
     writeFileSync(`${path}-wal`, damaged);
     const { sql, ...rest } = openDatabase(path, options);
-    expect(rest).toEqual({ isPersistent: true, damagedCopy: undefined, isLogDamaged: true, isNew: false });
+    expect(rest).toEqual({
+      isPersistent: true,
+      damagedCopy: undefined,
+      newerCopy: undefined,
+      isLogDamaged: true,
+      isNew: false,
+    });
     expect(sql.prepare("SELECT count(*) AS n FROM a").get()).toEqual({ n: 5 });
     sql.close();
     expect(readFileSync(`${path}-wal.damaged`).equals(damaged)).toBe(true);

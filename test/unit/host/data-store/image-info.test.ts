@@ -23,14 +23,14 @@ function stage(lines: string) {
 
 test("format and virtual size come from the tool, which has the image as its standard input", async () => {
   const { info, image } = stage(
-    `[ "$(cat "$4")" = four ] || exit 1\necho '{"virtual-size": 1048576, "filename": "x", "format": "qcow2", "actual-size": 4}'`,
+    `[ "$(cat "$5")" = four ] || exit 1\necho '{"virtual-size": 1048576, "filename": "x", "format": "qcow2", "actual-size": 4}'`,
   );
   expect(await info()).toEqual({ bytes: 4, format: "qcow2", virtualBytes: 1_048_576 });
   expect(statSync(image).mode & 0o777).toBe(0o600);
 });
 
 test("nobody else may read the image meanwhile, and its group and mode are what they were", async () => {
-  const { info, image } = stage(`echo "{\\"virtual-size\\": 1, \\"format\\": \\"$(stat -Lc %a,%g "$4") $(id -g)\\"}"`);
+  const { info, image } = stage(`echo "{\\"virtual-size\\": 1, \\"format\\": \\"$(stat -Lc %a,%g "$5") $(id -g)\\"}"`);
   const [mode, group, own] = (await info()).format?.split(/[, ]/) ?? [];
   if (process.geteuid?.() === 0) expect([mode, group]).toEqual(["640", own]);
   else expect(mode).toBe("600");

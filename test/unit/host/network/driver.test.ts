@@ -182,6 +182,20 @@ describe("lines for ip", () => {
     expect(links.find(({ name }) => name === "va")?.mtu).toBe(1500);
   });
 
+  it("are given to ip only once it is noted whose they are, and nothing waits for them after that has failed", async () => {
+    const dir = tempDir();
+    const machine = await networkMachine(dir, {}, PAIR);
+    await machine.observe();
+    mkdirSync(join(dir, "state", "network.json", "in-the-way"), { recursive: true });
+    const lines = [setLinkLine({ name: "va", mtu: 1300 }) ?? ""];
+    await expect(machine.apply({ kind: "ip", lines })).rejects.toMatchObject({ code: "file-failed" });
+    // It was ended, and not left with nothing to read.
+    const waiting =
+      "for pid in $(pgrep -x ip); do [ /proc/$pid/ns/net -ef /proc/self/ns/net ] && echo $pid; done; true";
+    expect(machine.sh(waiting)).toBe("");
+    expect((await machine.observe()).links.find(({ name }) => name === "va")?.mtu).toBe(1500);
+  });
+
   it("survives a link that goes half way", async () => {
     const machine = await networkMachine(tempDir(), {}, PAIR);
     machine.sh("ip address add 192.0.2.1/24 dev va");

@@ -89,9 +89,9 @@ describe("the table", () => {
     const machine = await networkMachine(tempDir());
     const lines = ["link set dev lo mtu 60000"];
     await machine.apply({ kind: "ip", lines, next: INPUT });
-    expect(machine.ran().toSorted()).toStrictEqual(["ip", "nft"]);
+    expect(machine.ran().toSorted()).toStrictEqual(["ip", "nft", "nft"]);
     await machine.apply({ kind: "nft", text: INPUT });
-    expect(machine.ran().toSorted()).toStrictEqual(["ip", "nft"]);
+    expect(machine.ran()).toStrictEqual(["ip"]);
     expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
     // Another text than that is checked by itself, and so is one that did not pass.
     const bad = table("no such thing");
@@ -100,6 +100,24 @@ describe("the table", () => {
     await machine.apply({ kind: "ip", lines, next: INPUT });
     await machine.apply({ kind: "nft", text: OUTPUT });
     expect(machine.ran().toSorted()).toStrictEqual(["ip", "nft", "nft"]);
+  });
+
+  it("has no nft wait for a text that is not loaded any more", async () => {
+    const machine = await networkMachine(tempDir());
+    const waiting = (): string =>
+      machine.sh(
+        'for pid in $(pgrep -x nft); do [ /proc/$pid/ns/net -ef /proc/self/ns/net ] && echo "$pid"; done; true',
+      );
+    await machine.apply({ kind: "ip", lines: ["link set dev lo mtu 60000"], next: INPUT });
+    expect(waiting()).not.toBe("");
+    await machine.apply({ kind: "nft", text: OUTPUT });
+    await expect.poll(waiting).toBe("");
+    const refused = machine.apply({ kind: "ip", lines: ["link set dev none mtu 60000"], next: INPUT });
+    await expect(refused).rejects.toMatchObject({ code: "ip-failed" });
+    await expect.poll(waiting).toBe("");
+    await machine.apply({ kind: "ip", lines: ["link set dev lo mtu 60000"], next: INPUT });
+    await machine.observe();
+    await expect.poll(waiting).toBe("");
   });
 
   it("stays as it is when the text is refused", async () => {

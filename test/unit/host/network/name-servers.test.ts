@@ -9,7 +9,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { ExecResult } from "../../../../src/host/exec.ts";
 import { hostFiles } from "../../../../src/host/files.ts";
 import { NetworkLedger } from "../../../../src/host/network/ledger.ts";
@@ -66,6 +66,18 @@ describe("a plain file", () => {
     expect(text()).toBe(FORMER);
     expect(statSync(path).mode & 0o777).toBe(0o640);
     expect(await make().observe()).toBeUndefined();
+  });
+
+  it("can be read by everybody, whatever is otherwise kept from them", async () => {
+    const { path, make } = servers();
+    writeFileSync(path, FORMER);
+    chmodSync(path, 0o644);
+    const umask = process.umask(0o077);
+    onTestFinished(() => void process.umask(umask));
+    await make().set(["198.51.100.1"], signal);
+    expect(statSync(path).mode & 0o777).toBe(0o644);
+    await make().set(undefined, signal);
+    expect(statSync(path).mode & 0o777).toBe(0o644);
   });
 
   it("that was not there goes again", async () => {

@@ -8,8 +8,8 @@ import { waitFor } from "../../../support/wait-for.ts";
 const PROGRAM = join(import.meta.dirname, "../../../support/watch-ruleset.ts");
 
 /** A watch in a network namespace of its own, which needs no privilege. */
-async function watched() {
-  const args = ["-rn", process.execPath, "--disable-warning=ExperimentalWarning", PROGRAM];
+async function watched(...table: string[]) {
+  const args = ["-rn", process.execPath, "--disable-warning=ExperimentalWarning", PROGRAM, ...table];
   const child = spawn("unshare", args, { stdio: ["pipe", "pipe", "inherit"] });
   onTestFinished(() => void child.kill("SIGKILL"));
   const lines: string[] = [];
@@ -41,4 +41,24 @@ test("a change of the rules is told once it was asked for, one for however many"
   await waitFor("a table that goes is told", () => told() === 2);
   child.stdin.end();
   expect(await once(child, "exit")).toEqual([0, null]);
+});
+
+test("of a change of the table that was named, and of no other", async () => {
+  const { run, told } = await watched("ours");
+  await run("renew");
+  await run("add table inet theirs");
+  await run("add table ip ours");
+  await run("add set inet theirs ours { type ipv4_addr; elements = { 192.0.2.1 }; }");
+  // What was told before it is there before its answer.
+  await run("list ruleset");
+  expect(told()).toBe(0);
+  await run("add table inet ours");
+  await waitFor("its making is told", () => told() === 1);
+  await run("add set inet ours some { type ipv4_addr; }");
+  await run("renew");
+  await run("add element inet ours some { 192.0.2.1 }");
+  await waitFor("an element of it is told", () => told() === 2);
+  await run("renew");
+  await run("flush ruleset");
+  await waitFor("its end with all others is told", () => told() === 3);
 });

@@ -1,0 +1,32 @@
+import { closeSync } from "node:fs";
+import { loadLibc } from "./libc.ts";
+import { netlinkAddress } from "./netlink.ts";
+
+/** A socket of netlink(7) that is never waited at, with the calls to use it. */
+export interface NetlinkSocket extends Disposable {
+  readonly fd: number;
+  readonly libc: NonNullable<ReturnType<typeof loadLibc>>;
+}
+
+const AF_NETLINK = 16;
+const SOCK_RAW = 3;
+const SOCK_NONBLOCK = 0o4000;
+const SOCK_CLOEXEC = 0o2_000_000;
+
+/**
+ * Opens one of a protocol of netlink(7), which hears the groups whose bits are set of the first 32. Undefined where this Node cannot
+ * call the C library, or the machine has no such sockets or groups for us.
+ */
+export function openNetlink(protocol: number, groups = 0): NetlinkSocket | undefined {
+  const libc = loadLibc();
+  if (libc === undefined) return undefined;
+  const fd = libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
+  const close = (): void => {
+    if (fd >= 0) closeSync(fd);
+    libc[Symbol.dispose]();
+  };
+  const address = netlinkAddress(groups);
+  if (fd >= 0 && libc.bind(fd, address, address.length) === 0) return { fd, libc, [Symbol.dispose]: close };
+  close();
+  return undefined;
+}

@@ -1,0 +1,75 @@
+import { randomBytes } from "node:crypto";
+import type { Exec, Spawned } from "./exec.ts";
+
+/**
+ * Runs tools that need more than the unit of this program may, such as those that enter or make namespaces and mount: in a managed
+ * install as transient units of systemd's, else as `exec` does. Output, status and standard input are the tool's own.
+ */
+export function privilegedExec(exec: Exec, isManaged: boolean): Pick<Exec, "run"> {
+  if (!isManaged) return exec;
+  return {
+    run(file, args, options) {
+      // Left behind by a caller that was killed, it ends by itself.
+      const seconds = Math.ceil(options.deadlineMs / 1000);
+      const properties = [`RuntimeMaxSec=${seconds}`];
+      return exec.run("systemd-run", transient(unitName(), properties, file, args), options);
+    },
+  };
+}
+
+/** Of a user that is made for it and gone with it, which can do nothing but see packets. */
+const CAPTURING = [
+  "DynamicUser=yes",
+  "AmbientCapabilities=CAP_NET_RAW",
+  "CapabilityBoundingSet=CAP_NET_RAW",
+  "NoNewPrivileges=yes",
+  "PrivateDevices=yes",
+  "ProtectHome=yes",
+  "RestrictNamespaces=yes",
+  "MemoryMax=256M",
+  "KillSignal=SIGINT",
+  "TimeoutStopSec=1s",
+];
+const STOP = { deadlineMs: 10_000, maxOutputBytes: 16_384 };
+
+/**
+ * Starts tools that see every packet. In a managed install, `unit` of which runs this program, as transient units with a user of their own,
+ * since they give up root's rights otherwise and may not in that unit; they end with it. Else as `exec` does.
+ */
+export function captureExec(exec: Exec, unit: string | undefined): Pick<Exec, "spawn"> {
+  if (unit === undefined) return exec;
+  return {
+    spawn(file, args, options) {
+      const name = unitName();
+      const command = transient(name, [...CAPTURING, `BindsTo=${unit}`], file, args);
+      // What waits for the unit is not ended with it: it says how the tool has ended.
+      const signal = options.signal.aborted ? options.signal : new AbortController().signal;
+      const tool = exec.spawn("systemd-run", command, { ...options, signal });
+      let isOver = false;
+      const stop = (): void => {
+        if (isOver) return;
+        isOver = true;
+        const stopping = { ...STOP, signal: new AbortController().signal };
+        const stopped = exec.run("systemctl", ["stop", "--", `${name}.service`], stopping);
+        const isStopped = stopped.then(({ exitCode }) => exitCode === 0);
+        void isStopped.catch(() => false).then((hasUnit) => (hasUnit ? undefined : tool.kill()));
+      };
+      options.signal.addEventListener("abort", stop, { once: true });
+      // Whoever is told of the end finds it over.
+      const exitCode = tool.exitCode.finally(() => {
+        isOver = true;
+        options.signal.removeEventListener("abort", stop);
+      });
+      exitCode.catch(() => undefined);
+      return { ...tool, exitCode, kill: stop } satisfies Spawned;
+    },
+  };
+}
+
+const unitName = (): string => `holdfast-tool-${randomBytes(6).toString("hex")}`;
+
+function transient(unit: string, properties: readonly string[], file: string, args: readonly string[]): string[] {
+  const about = ["--quiet", "--collect", "--wait", "--pipe", "--service-type=exec", `--unit=${unit}`];
+  const all = ["SyslogIdentifier=holdfast-tool", ...properties].map((property) => `--property=${property}`);
+  return [...about, ...all, "--setenv=LC_ALL=C", "--", file, ...args];
+}

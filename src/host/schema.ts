@@ -1,0 +1,58 @@
+import type { DatabaseSync } from "node:sqlite";
+
+/**
+ * One step of a schema. A script only adds: programs that know nothing of it go on reading and writing the database as they did. A
+ * step that no older program could live with says so.
+ */
+export type Migration = string | { readonly sql: string; readonly isBreaking: true };
+
+/** What a newer program left: its schema version, and the oldest one that a reader may be of. */
+export interface NewerSchema {
+  readonly version: number;
+  /** Undefined when it was not said. */
+  readonly compatibleFrom: number | undefined;
+}
+
+const COMPATIBILITY = `
+  CREATE TABLE IF NOT EXISTS holdfast_schema (
+    id INTEGER PRIMARY KEY CHECK (id = 1), compatible_from INTEGER NOT NULL
+  ) STRICT;
+`;
+
+/** The schema version of a database. */
+export function schemaVersion(sql: DatabaseSync): number {
+  return Number(sql.prepare("PRAGMA user_version").get()?.["user_version"] ?? 0);
+}
+
+/**
+ * Brings the schema up to date, in the transaction that is open. One that is newer is left as it is, and told when no program of this
+ * version can use it.
+ */
+export function migrateSchema(sql: DatabaseSync, migrations: readonly Migration[]): NewerSchema | undefined {
+  const done = schemaVersion(sql);
+  if (done > migrations.length) {
+    const compatibleFrom = compatibleFromOf(sql);
+    return compatibleFrom !== undefined && compatibleFrom <= migrations.length
+      ? undefined
+      : { version: done, compatibleFrom };
+  }
+  if (done === migrations.length) return undefined;
+  for (const step of migrations.slice(done)) sql.exec(typeof step === "string" ? step : step.sql);
+  sql.exec(COMPATIBILITY);
+  const from = oldestReader(migrations);
+  sql.prepare("INSERT OR REPLACE INTO holdfast_schema (id, compatible_from) VALUES (1, ?)").run(from);
+  sql.exec(`PRAGMA user_version=${migrations.length}`);
+  return undefined;
+}
+
+/** The version of the last step that breaks with what was before it. Pure. */
+export function oldestReader(migrations: readonly Migration[]): number {
+  return migrations.findLastIndex((step) => typeof step !== "string") + 1 || 1;
+}
+
+function compatibleFromOf(sql: DatabaseSync): number | undefined {
+  const table = sql.prepare("SELECT 1 FROM sqlite_schema WHERE type='table' AND name='holdfast_schema'").get();
+  if (table === undefined) return undefined;
+  const said = sql.prepare("SELECT compatible_from FROM holdfast_schema WHERE id = 1").get()?.["compatible_from"];
+  return typeof said === "number" ? said : undefined;
+}
