@@ -1,0 +1,172 @@
+import { AgentError, HostError, InputError } from "../errors.ts";
+import { fetchedBytes, fetchFile } from "../host/fetch-file.ts";
+import type { Files } from "../host/files.ts";
+import { besideOf, readWhole, type ReleaseSource } from "../host/release-source.ts";
+import { retried, type FetchLimits, type Retrying } from "../host/retried.ts";
+import type { SelfTester } from "../host/self-tester.ts";
+import { packingOf, unpackVersion } from "../host/unpack.ts";
+import type { InstalledVersion, Versions } from "../host/versions.ts";
+import { buildTime, packageVersion } from "../lib/build-info.ts";
+import { parseStrictJson } from "../lib/strict-json.ts";
+import { describeIssues } from "../protocol/envelope.ts";
+import {
+  ReleaseKeys,
+  type Architecture,
+  type ReleaseClaims,
+  type ReleaseFile,
+  type UpgradeRequest,
+  type UpgradeStanding,
+} from "../protocol/release.ts";
+import { judgeRelease, keySetOf, MAX_MANIFEST_BYTES, readManifest, type Situation, type Verdict } from "./manifest.ts";
+
+/** What fetching works with. */
+export interface FetchDeps extends Retrying {
+  readonly limits?: FetchLimits;
+  readonly source: ReleaseSource;
+  readonly versions: Versions;
+  readonly files: Files;
+  readonly selfTester: SelfTester;
+  /** Files of trusted keys; the first that is there counts. */
+  readonly keyPaths: readonly string[];
+  /** The program that runs: the version that is upgraded. */
+  readonly own: { readonly version: string; readonly build: string };
+  readonly architecture: Architecture | undefined;
+  /** Told of each step that begins, and of the version once it is known. */
+  readonly onStep: (step: NonNullable<UpgradeStanding["step"]>, to: string | undefined) => Promise<void> | void;
+}
+
+export type FetchRequest = Pick<UpgradeRequest, "from" | "by" | "isForced">;
+
+/** A version that is whole, tested, and has only to be placed. */
+export interface Fetched {
+  readonly version: string;
+  readonly build: string;
+}
+
+/** Stays free whatever is fetched. */
+const RESERVE_BYTES = 64 * 1024 * 1024;
+const KEYS_LIMITS = { maxBytes: 64 * 1024, maxDepth: 8 };
+
+/**
+ * What a manifest says, and whether it would be taken.
+ * @throws what reading it throws; a refusal is a result
+ */
+export async function checkRelease(
+  request: FetchRequest,
+  deps: Omit<FetchDeps, "selfTester" | "onStep">,
+  signal: AbortSignal,
+): Promise<{ readonly claims: ReleaseClaims; readonly verdict: Verdict }> {
+  // First of all, since nothing can be done without them.
+  const keys = await keySetOf(await readReleaseKeys(deps.keyPaths, deps.files));
+  const read = (): Promise<Uint8Array> => readWhole(deps, request.from, MAX_MANIFEST_BYTES, signal);
+  const bytes = await retried(read, deps, signal);
+  const claims = await readManifest(bytes, keys);
+  return { claims, verdict: judgeRelease(claims, situationOf(request, deps, await deps.versions.list())) };
+}
+
+/**
+ * Fetches the version that a manifest names, unpacks and tests it; then `versions.place` switches to it. Whoever calls holds the lock.
+ * Done again after it was cut short it goes on with what has been fetched.
+ * @throws {InputError} the code of whatever is wrong with the release; {HostError} `disk-too-small`, `self-test-failed` (the version is
+ *   then marked as failed) and what the machine refuses; {SessionError} what the network refuses.
+ */
+export async function fetchRelease(request: FetchRequest, deps: FetchDeps, signal: AbortSignal): Promise<Fetched> {
+  const { versions, onStep } = deps;
+  await onStep("fetching", undefined);
+  const { claims, verdict } = await checkRelease(request, deps, signal);
+  await onStep("verifying", claims.version);
+  if (verdict.is === "refused") throw new InputError(verdict.code, verdict.message);
+  const { version, file } = verdict;
+  const packing = packingOf(file.name);
+  const archiveName = `${file.sha256}.tar.${packing}`;
+  await onStep("fetching", version);
+  const staging = await versions.staging();
+  await versions.sweep([archiveName, `${archiveName}.from`]);
+  const archive = `${staging}/${archiveName}`;
+  await judgeSpace(staging, file, await fetchedBytes(archive), deps.files);
+  const { size, sha256 } = file;
+  await fetchFile({ address: besideOf(request.from, file.name), path: archive, size, sha256 }, deps, signal);
+  await onStep("unpacking", version);
+  const unpacked = `${staging}/${version}.unpacked`;
+  const { architecture } = deps;
+  if (architecture === undefined)
+    throw new InputError("wrong-architecture", "no package is made for this architecture");
+  const unpacking = { archive, packing, into: unpacked, version, unpackedSize: file.unpackedSize, architecture };
+  try {
+    await unpackVersion(unpacking, signal);
+  } catch (error) {
+    await versions.sweep([archiveName, `${archiveName}.from`]);
+    throw error;
+  }
+  await onStep("testing", version);
+  await testVersion(version, unpacked, `${staging}/${version}.work`, deps, signal);
+  await versions.stage(`${version}.unpacked`, version);
+  return { version, build: claims.build };
+}
+
+async function testVersion(
+  version: string,
+  path: string,
+  work: string,
+  { selfTester, versions, clock }: FetchDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  const result = await selfTester.run({ path, work }, signal);
+  if (result.is === "passed") return;
+  const message = `version ${version} fails its own test: ${result.check}: ${result.message}`.slice(0, 1024);
+  await versions.fail(version, { code: "self-test-failed", message, at: Math.floor(clock.now() / 1000) });
+  throw new HostError("self-test-failed", message, { details: { check: result.check } });
+}
+
+/** Before the first byte comes: room for the package three times over, and for all that is unpacked beside it. */
+export async function judgeSpace(staging: string, file: ReleaseFile, have: number, files: Files): Promise<void> {
+  const { size, unpackedSize } = file;
+  const needed = Math.max(3 * size, size + unpackedSize + RESERVE_BYTES) - Math.min(have, size);
+  const { freeBytes } = await files.space(staging);
+  if (freeBytes >= needed) return;
+  const what = `the package of ${size} bytes, ${unpackedSize} bytes unpacked`;
+  const message = `${staging} has ${freeBytes} bytes free, and ${needed} are needed for ${what}: make room, then ask again`;
+  throw new HostError("disk-too-small", message, { details: { freeBytes, needed } });
+}
+
+function situationOf(
+  { by, isForced }: FetchRequest,
+  { own, clock, architecture }: Pick<FetchDeps, "own" | "clock" | "architecture">,
+  installed: readonly InstalledVersion[],
+): Situation {
+  return {
+    own: packageVersion(own),
+    base: installed.find(({ isBase }) => isBase)?.version,
+    builtAt: (buildTime(own) ?? 0) / 1000,
+    architecture,
+    now: Math.floor(clock.now() / 1000),
+    failed: new Map(
+      installed.flatMap(({ version, failed }) => (failed === undefined ? [] : [[version, failed.message]])),
+    ),
+    // Nobody but who sits at the machine may make it go back.
+    isForced: isForced && by === "operator",
+  };
+}
+
+/**
+ * The keys that may sign releases: those of the first file that is there.
+ * @throws {InputError} `bad-release-keys`; one that cannot be read is no reason to trust another's
+ */
+export async function readReleaseKeys(paths: readonly string[], files: Files): Promise<ReleaseKeys> {
+  for (const path of paths) {
+    const text = await files.read(path);
+    if (text === undefined) continue;
+    const bad = (why: string, cause?: unknown): InputError =>
+      new InputError("bad-release-keys", `${path}: ${why}`, { cause });
+    let json: unknown;
+    try {
+      json = parseStrictJson(text, KEYS_LIMITS);
+    } catch (error) {
+      throw bad(error instanceof AgentError ? error.message : "cannot be read", error);
+    }
+    const parsed = ReleaseKeys.safeParse(json);
+    if (parsed.success) return parsed.data;
+    throw bad(describeIssues(parsed.error).join("; "), parsed.error);
+  }
+  throw new InputError("bad-release-keys", `there is no file of trusted keys: ${paths.join(", ")}`);
+}

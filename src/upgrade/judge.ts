@@ -1,0 +1,121 @@
+/** What is seen of a version on trial at one moment. */
+export interface Observation {
+  /** Who answers on the agent's socket: nobody, another version, or the one on trial. */
+  readonly agent: "silent" | "other" | "new";
+  /** `working`: authenticated, and a heartbeat was taken. `refused`: by the control plane, for reasons that are its own. */
+  readonly session: "unregistered" | "working" | "missing" | "refused";
+  /** Whether the control plane was reached from outside the agent; asked only where the session does not work. */
+  readonly controlPlane: "unasked" | "reached" | "unreached";
+  /** What worked before and does not, in words; nothing that is down without the version's doing. */
+  readonly missing: readonly string[];
+  /** A change of the network is being tried that may be taken back yet. */
+  readonly isChangePending: boolean;
+  /** The launcher has given the version up. */
+  readonly isGivenUp: boolean;
+}
+
+export interface JudgeLimits {
+  /** How long in all a version may fail by its own doing. */
+  readonly windowMs: number;
+  /** How long in one piece everything must work. */
+  readonly settleMs: number;
+  /** The most that one look counts for: the judge may have been stopped in between. */
+  readonly maxLookMs: number;
+}
+
+/** Where the judgement stands; times in monotonic milliseconds. */
+export interface JudgeState {
+  readonly lookedAt: number;
+  readonly goodSince: number | undefined;
+  /** How long the version has failed, less what is forgotten. */
+  readonly chargedMs: number;
+  /** How long a change of the network has been pending, in one piece. */
+  readonly changeMs: number;
+}
+
+export interface Failing {
+  readonly code: "not-answering" | "function-lost" | "no-session" | "given-up";
+  readonly message: string;
+}
+
+export type Verdict =
+  /** `failing` is what counts against the version, `waitingFor` what does not. */
+  | { readonly is: "open"; readonly failing?: Failing; readonly waitingFor?: string }
+  | { readonly is: "healthy" }
+  | { readonly is: "failed"; readonly why: Failing };
+
+/** Ten minutes, as the platform has it, and a quarter of a minute of calm. */
+export const JUDGE_LIMITS: JudgeLimits = { windowMs: 600_000, settleMs: 15_000, maxLookMs: 30_000 };
+
+export function beginJudging(now: number): JudgeState {
+  return { lookedAt: now, goodSince: undefined, chargedMs: 0, changeMs: 0 };
+}
+
+/** One look at the version. Pure. `hadSession`: whether there was one before the upgrade. */
+export function judge(
+  state: JudgeState,
+  seen: Observation,
+  { now, hadSession, limits }: { readonly now: number; readonly hadSession: boolean; readonly limits: JudgeLimits },
+): readonly [JudgeState, Verdict] {
+  if (seen.isGivenUp) {
+    return [state, { is: "failed", why: { code: "given-up", message: "it did not end well three times" } }];
+  }
+  const lookMs = Math.min(limits.maxLookMs, Math.max(0, now - state.lookedAt));
+  const changeMs = seen.isChangePending ? state.changeMs + lookMs : 0;
+  const isChanging = seen.agent === "new" && seen.isChangePending && changeMs <= MAX_CHANGE_MS;
+  const failing = isChanging ? undefined : failingOf(seen, hadSession);
+  // Of a wait for days, the restarts in it must not add up.
+  const chargedMs =
+    failing === undefined ? Math.max(0, state.chargedMs - lookMs / FORGIVING) : state.chargedMs + lookMs;
+  if (failing !== undefined) {
+    const next = { lookedAt: now, goodSince: undefined, chargedMs, changeMs };
+    return [next, chargedMs >= limits.windowMs ? { is: "failed", why: failing } : { is: "open", failing }];
+  }
+  const waitingFor = isChanging ? "a change of the network, which is pending" : waitingOf(seen, hadSession);
+  if (waitingFor !== undefined) {
+    return [
+      { lookedAt: now, goodSince: undefined, chargedMs, changeMs },
+      { is: "open", waitingFor },
+    ];
+  }
+  const goodSince = state.goodSince ?? now;
+  const next = { lookedAt: now, goodSince, chargedMs, changeMs };
+  return [next, now - goodSince >= limits.settleMs ? { is: "healthy" } : { is: "open" }];
+}
+
+/** How many times longer a version must not fail than it failed, until that is forgotten. */
+const FORGIVING = 10;
+
+/** A little more than a trial of the network may last: what cuts the node off meanwhile is the network's doing, and is taken back. */
+const MAX_CHANGE_MS = 65 * 60_000;
+
+/** What counts against the version at this moment. */
+function failingOf({ agent, session, controlPlane, missing }: Observation, hadSession: boolean): Failing | undefined {
+  if (agent === "silent") return { code: "not-answering", message: "its agent does not answer" };
+  if (agent === "other") return { code: "not-answering", message: "the agent of another version answers" };
+  if (missing.length > 0) {
+    const more = missing.length > SHOWN ? ` and ${missing.length - SHOWN} more` : "";
+    const what = missing.slice(0, SHOWN).join(", ");
+    return { code: "function-lost", message: `what worked before does not: ${what}${more}`.slice(0, 1024) };
+  }
+  if (session === "missing" && hadSession && controlPlane === "reached") {
+    return { code: "no-session", message: "the control plane can be reached, and there is no session with it" };
+  }
+  return undefined;
+}
+
+const SHOWN = 8;
+
+/** What a version waits for that is not its own doing. */
+function waitingOf({ session, controlPlane }: Observation, hadSession: boolean): string | undefined {
+  switch (session) {
+    case "unregistered":
+    case "working":
+      return undefined;
+    case "refused":
+      return "the control plane, which refuses the node";
+    case "missing":
+      if (controlPlane === "unreached") return "the control plane, which cannot be reached";
+      return hadSession ? "an answer about the control plane" : "a session, of which there was none before";
+  }
+}

@@ -1,0 +1,184 @@
+import { InputError } from "../errors.ts";
+import { parseStrictJson } from "../lib/strict-json.ts";
+import { verifyJws, type KeySet } from "../protocol/jws.ts";
+import { thumbprint } from "../protocol/keys.ts";
+import type { Architecture, ReleaseClaims, ReleaseFile, ReleaseKeys } from "../protocol/release.ts";
+
+/** The most bytes that a manifest may have. */
+export const MAX_MANIFEST_BYTES = 64 * 1024;
+const MAX_LINES = 16;
+const MAX_SKEW_SECONDS = 60;
+const JSON_LIMITS = { maxBytes: MAX_MANIFEST_BYTES, maxDepth: 8 };
+
+/** What a release is judged by. */
+export interface Situation {
+  /** The version that runs. */
+  readonly own: string;
+  /** The version that came with the package: nothing older is ever picked. */
+  readonly base: string | undefined;
+  /** When it was built, in Unix seconds; 0 where it does not say. */
+  readonly builtAt: number;
+  readonly architecture: Architecture | undefined;
+  /** Unix seconds. */
+  readonly now: number;
+  /** Versions that were given up here, and why. */
+  readonly failed: ReadonlyMap<string, string>;
+  /** An operator insists. */
+  readonly isForced: boolean;
+}
+
+export type ReleaseRefusal =
+  | "clock-before-build"
+  | "release-from-future"
+  | "release-expired"
+  | "bad-lifetime"
+  | "same-version"
+  | "not-newer"
+  | "older-than-package"
+  | "below-min-version"
+  | "wrong-architecture"
+  | "ambiguous-file"
+  | "failed-before";
+
+export type Verdict =
+  | { readonly is: "taken"; readonly version: string; readonly file: ReleaseFile }
+  | { readonly is: "refused"; readonly code: ReleaseRefusal; readonly message: string };
+
+/** Trusted keys by their thumbprints. */
+export async function keySetOf({ keys }: ReleaseKeys): Promise<KeySet> {
+  return new Map(await Promise.all(keys.map(async (key) => [await thumbprint(key), key] as const)));
+}
+
+/**
+ * Reads a manifest: a compact JWS a line. At least one must verify, and those that do must say the same.
+ * @throws {InputError} `manifest-too-large`, `manifest-malformed`, `manifest-unsigned`, `manifest-contradictory` or `manifest-invalid`
+ */
+export async function readManifest(bytes: Uint8Array, keys: KeySet): Promise<ReleaseClaims> {
+  if (bytes.length > MAX_MANIFEST_BYTES) {
+    const message = `the manifest has ${bytes.length} bytes, and at most ${MAX_MANIFEST_BYTES} are read`;
+    throw new InputError("manifest-too-large", message);
+  }
+  const lines = Buffer.from(bytes).toString("latin1").replace(/\n$/, "").split("\n");
+  if (lines.length > MAX_LINES) {
+    throw new InputError(
+      "manifest-malformed",
+      `the manifest has ${lines.length} lines, and at most ${MAX_LINES} are read`,
+    );
+  }
+  const verified: ReleaseClaims[] = [];
+  const reasons: string[] = [];
+  for (const [index, line] of lines.entries()) {
+    const read = await readLine(line, index + 1, keys);
+    if (typeof read === "string") reasons.push(read);
+    else verified.push(read);
+  }
+  const [claims, ...others] = verified;
+  if (claims === undefined) {
+    throw new InputError(
+      "manifest-unsigned",
+      `no line of the manifest is signed by a trusted key: ${reasons.join("; ")}; get the release from its maker, or put the maker's new key into /etc/holdfast/release-keys.json`,
+    );
+  }
+  if (others.some((other) => JSON.stringify(other) !== JSON.stringify(claims))) {
+    throw new InputError(
+      "manifest-contradictory",
+      "lines of the manifest that are signed by trusted keys differ in what they say",
+    );
+  }
+  return claims;
+}
+
+/** The claims of a line that verifies; else why it does not. */
+async function readLine(line: string, number: number, keys: KeySet): Promise<ReleaseClaims | string> {
+  if (!/^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/.test(line)) {
+    throw new InputError("manifest-malformed", `line ${number} of the manifest is not a compact JWS`);
+  }
+  const invalid = (why: string, cause?: unknown): InputError =>
+    new InputError("manifest-invalid", `line ${number} of the manifest is signed by a trusted key, and yet ${why}`, {
+      cause,
+    });
+  let claims: ReleaseClaims;
+  try {
+    claims = await verifyJws("holdfast-release+jwt", line, keys);
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error;
+    if (error.code === "bad-signature") return `line ${number}: ${error.message}`;
+    throw invalid(error.message, error);
+  }
+  // Of two members of one name a reader takes the first and another the last; what is signed must mean one thing.
+  const [header = "", payload = ""] = line.split(".");
+  for (const [part, name] of [
+    [header, "header"],
+    [payload, "claims"],
+  ] as const) {
+    const text = Buffer.from(part, "base64url").toString("utf8");
+    if (JSON.stringify(parseStrictJson(text, JSON_LIMITS)) !== text) {
+      throw invalid(`its ${name} are not plain JSON: members twice, blanks or needless escapes`);
+    }
+  }
+  return claims;
+}
+
+/** Whether a release is for this machine, now. Pure. */
+export function judgeRelease(claims: ReleaseClaims, situation: Situation): Verdict {
+  const { own, base, builtAt, architecture, now, failed, isForced } = situation;
+  const { version, iat, exp, minVersion, files } = claims;
+  const refuse = (code: ReleaseRefusal, message: string): Verdict => ({ is: "refused", code, message });
+  if (now + MAX_SKEW_SECONDS < builtAt) {
+    const message = `the clock says ${time(now)}, which is before this version was built (${time(builtAt)}): set it`;
+    return refuse("clock-before-build", message);
+  }
+  if (exp <= iat) return refuse("bad-lifetime", `exp is ${time(exp)}, which is not after iat, ${time(iat)}`);
+  if (iat > now + MAX_SKEW_SECONDS) {
+    return refuse("release-from-future", `iat is ${time(iat)}, and the clock says ${time(now)}: set the clock`);
+  }
+  if (exp <= now)
+    return refuse(
+      "release-expired",
+      `exp is ${time(exp)}, and the clock says ${time(now)}: get a manifest that is signed anew, or set the clock if it is wrong`,
+    );
+  if (own < minVersion) {
+    return refuse(
+      "below-min-version",
+      `minVersion is ${minVersion}, and this machine has ${own}: upgrade to that one first`,
+    );
+  }
+  if (version === own)
+    return refuse("same-version", `version is ${version}, which runs already: there is nothing to do`);
+  if (version < own && !isForced) {
+    return refuse(
+      "not-newer",
+      `version is ${version}, which is older than ${own}: 'holdfast upgrade --force' goes back to it all the same`,
+    );
+  }
+  if (base !== undefined && version <= base) {
+    return refuse(
+      "older-than-package",
+      `version is ${version}, and the package itself has ${base}: install an older package`,
+    );
+  }
+  const file = architecture === undefined ? undefined : files[architecture];
+  if (architecture === undefined || file === undefined) {
+    const has = Object.keys(files).join(", ") || "none";
+    return refuse(
+      "wrong-architecture",
+      `files has none for ${architecture ?? "this architecture"}, only: ${has}; get the release that is made for this machine`,
+    );
+  }
+  const twin = Object.entries(files).find(
+    ([other, { name, sha256 }]) => other !== architecture && (name === file.name || sha256 === file.sha256),
+  );
+  if (twin !== undefined) {
+    return refuse("ambiguous-file", `files names ${file.name} for ${architecture} and for ${twin[0]} alike`);
+  }
+  const why = failed.get(version);
+  if (why !== undefined && !isForced) {
+    return refuse(
+      "failed-before",
+      `version is ${version}, which was given up here: ${why}; 'holdfast upgrade --force' tries it once more`,
+    );
+  }
+  return { is: "taken", version, file };
+}
+
+const time = (seconds: number): string => new Date(seconds * 1000).toISOString().replace(/\.\d+Z$/, "Z");

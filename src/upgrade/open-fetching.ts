@@ -1,0 +1,78 @@
+import { systemClock } from "../host/clock.ts";
+import { hostDialler } from "../host/dial.ts";
+import { hostDirectories } from "../host/directories.ts";
+import { hostExec } from "../host/exec.ts";
+import { hostFiles } from "../host/files.ts";
+import { debianArchitecture } from "../host/os-release.ts";
+import { hostReleaseSource } from "../host/release-source.ts";
+import { hostSelfTester } from "../host/self-tester.ts";
+import { hostVersions } from "../host/versions.ts";
+import { buildInfo } from "../lib/build-info.ts";
+import type { ProxySettings } from "../lib/proxy.ts";
+import type { NetworkTargets } from "../protocol/network-targets.ts";
+import { Architecture, UPGRADE_PATHS, type UpgradeRequest } from "../protocol/release.ts";
+import { fetchRelease, type FetchDeps } from "./fetch.ts";
+
+/** Where things lie; what is not given is where the package has it. */
+export interface FetchingOptions {
+  readonly packagePath?: string;
+  readonly versionsPath?: string;
+  readonly keyPaths?: readonly string[];
+  readonly stateDir?: string;
+  readonly configFile?: string;
+  /** Whom the node must reach, and by which proxy, as far as the agent's settings and its registration say. */
+  readonly targets: NetworkTargets | undefined;
+}
+
+/** What fetching works with on this machine. */
+export function openFetching(
+  options: FetchingOptions,
+  onStep: FetchDeps["onStep"],
+  signal: AbortSignal,
+): Omit<FetchDeps, "onRetry"> {
+  const { packagePath = UPGRADE_PATHS.package, versionsPath = UPGRADE_PATHS.versions, targets } = options;
+  const { stateDir = "/var/lib/holdfast", configFile = "/etc/holdfast/agent.json" } = options;
+  const clock = systemClock();
+  const files = hostFiles();
+  const directories = hostDirectories();
+  const { controlPlane } = targets ?? {};
+  return {
+    clock,
+    files,
+    onStep,
+    source: hostReleaseSource({
+      dialler: hostDialler(clock, proxiesOf(targets)),
+      clock,
+      controlPlane:
+        controlPlane === undefined ? undefined : { origin: new URL(controlPlane.url).origin, pins: controlPlane.pins },
+    }),
+    versions: hostVersions({ packagePath, path: versionsPath, files, directories, signal }),
+    selfTester: hostSelfTester({ exec: hostExec(clock), stateDir, configFile }),
+    keyPaths: options.keyPaths ?? [UPGRADE_PATHS.localKeys, `${packagePath}/release-keys.json`],
+    own: buildInfo,
+    architecture: Architecture.safeParse(debianArchitecture(process.arch)).data,
+    random: Math.random,
+  };
+}
+
+/** Fetches, verifies, unpacks, tests and stages the release that a request names. Resolves to its version. */
+export type Prepare = (request: UpgradeRequest, onStep: FetchDeps["onStep"], signal: AbortSignal) => Promise<string>;
+
+/** How releases are prepared on this machine; whom the node must reach is read anew each time. */
+export function preparing(
+  options: Omit<FetchingOptions, "targets">,
+  readTargets: () => Promise<NetworkTargets | undefined>,
+): Prepare {
+  return async (request, onStep, signal) => {
+    const deps = openFetching({ ...options, targets: await readTargets() }, onStep, signal);
+    return (await fetchRelease(request, deps, signal)).version;
+  };
+}
+
+/** The settings' proxy is for https, and for plain http as well: a release may lie at either. */
+function proxiesOf(targets: NetworkTargets | undefined): ProxySettings {
+  const { proxy } = targets ?? {};
+  if (proxy === undefined) return { noProxy: [] };
+  const url = new URL(proxy.url);
+  return { https: url, http: url, noProxy: proxy.noProxy };
+}

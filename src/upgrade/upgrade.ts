@@ -1,0 +1,375 @@
+import { AgentError, HostError, toError } from "../errors.ts";
+import type { Clock } from "../host/clock.ts";
+import type { InstalledVersion, Versions } from "../host/versions.ts";
+import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { UpgradeRequest, UpgradeStanding } from "../protocol/release.ts";
+import { Before, beforeOf, NOTHING } from "./before.ts";
+import { decide, type Next } from "./decide.ts";
+import type { JudgeLimits } from "./judge.ts";
+import type { LocalAgent } from "./local-agent.ts";
+import type { Probe } from "./probe.ts";
+import type { RequestBox } from "./request-box.ts";
+import { watch } from "./watch.ts";
+
+/** Says which step has begun, and for which version once that is known. */
+export type OnStep = (step: NonNullable<UpgradeStanding["step"]>, to?: string) => Promise<void>;
+
+/**
+ * Fetches, verifies, unpacks, tests and stages the release that a request names; what a cut left is used again. Resolves to its version.
+ * @throws {AgentError} with the code that the upgrade fails with
+ */
+export type Prepare = (request: UpgradeRequest, onStep: OnStep, signal: AbortSignal) => Promise<string>;
+
+/** What an upgrade does to the machine, apart from files. */
+export interface Services {
+  /** Ends the agent, and starts the newest version's; need not wait for either. */
+  restartAgent(signal: AbortSignal): Promise<void>;
+  /** Starts the agent where it is not, and leaves one alone that is just starting. */
+  startAgent(signal: AbortSignal): Promise<void>;
+  /** Brings the packages of the operating system up to date; false where nothing here does that. */
+  updateSystem(signal: AbortSignal): Promise<boolean>;
+  /** Has an overlay of the newest version take over from the one that runs, with all its flows. */
+  succeedOverlay(version: string, signal: AbortSignal): Promise<void>;
+}
+
+export interface UpgradeLimits extends JudgeLimits {
+  readonly everyMs: number;
+  /** How long a pending change of the network is waited for. */
+  readonly pendingMs: number;
+  /** How long the old version may take to answer after the way back. */
+  readonly backMs: number;
+  /** How long crashes of a version count that has proven itself. */
+  readonly probationSeconds: number;
+}
+
+export interface UpgradeDeps {
+  readonly versions: Versions;
+  readonly requests: RequestBox;
+  readonly prepare: Prepare;
+  readonly services: Services;
+  readonly agent: LocalAgent;
+  /** Whether a change of the network that is not confirmed lies on disk: what there is to know of it while no agent answers. */
+  readonly isChangeLeft: () => Promise<boolean>;
+  /** Whom the node must reach and by which proxy, as it lies on disk. */
+  readonly targets: () => Promise<NetworkTargets | undefined>;
+  readonly probe: Probe;
+  readonly clock: Clock;
+  readonly bootId: string;
+  /** The version of this program, which is never the one on trial. */
+  readonly ownVersion: string;
+  readonly limits: UpgradeLimits;
+  readonly print: (line: string) => void;
+}
+
+/** How the last upgrade of a run ended; `idle` where there was none. */
+export type UpgradeEnd = "completed" | "failed" | "idle";
+
+/**
+ * Goes on from wherever an upgrade stands, to its end, and then with the next that was asked for. Each step reads from the disk what comes
+ * next, so it makes no difference who carried out the one before, and whether it was cut short.
+ */
+export async function upgrade(deps: UpgradeDeps, signal: AbortSignal): Promise<UpgradeEnd> {
+  const { versions, requests } = deps;
+  let end: UpgradeEnd = "idle";
+  await requests.settle();
+  for (;;) {
+    signal.throwIfAborted();
+    const request = await requests.taken();
+    const next = decide({ standing: await versions.standing(), versions: await versions.list(), request });
+    if (next.do === "rest") {
+      if (await requests.take()) continue;
+      await tidy(deps);
+      return end;
+    }
+    end = (await carryOut(deps, next, signal)) ?? end;
+  }
+}
+
+function carryOut(
+  deps: UpgradeDeps,
+  next: Exclude<Next, { do: "rest" }>,
+  signal: AbortSignal,
+): Promise<UpgradeEnd | undefined> {
+  switch (next.do) {
+    case "begin":
+      return begin(deps, { step: "fetching", from: deps.ownVersion }, signal);
+    case "adopt":
+      return adopt(deps, next.version, signal);
+    case "prepare":
+      return prepare(deps, next, signal);
+    case "switch":
+      return switchOver(deps, next, signal);
+    case "judge":
+      return judgeVersion(deps, next, signal);
+    case "complete":
+      return complete(deps, next, signal);
+    case "go-back":
+      return goBack(deps, next, signal);
+    case "abandon":
+      return giveUp(deps, next.standing, new HostError("interrupted", "it was cut short before the switch"), signal);
+  }
+}
+
+type Ongoing = { readonly version: string; readonly standing: UpgradeStanding };
+
+/** The time of the last upgrade's end stays until this one's. */
+async function begin(
+  deps: UpgradeDeps,
+  about: Pick<UpgradeStanding, "step" | "from" | "to">,
+  signal: AbortSignal,
+): Promise<undefined> {
+  const { versions, clock } = deps;
+  const completedAt = (await versions.standing())?.completedAt;
+  const ended = completedAt === undefined ? {} : { completedAt };
+  await stand(deps, { state: "IN_PROGRESS", ...about, begunAt: unixSeconds(clock), ...ended }, signal);
+}
+
+async function adopt(deps: UpgradeDeps, version: string, signal: AbortSignal): Promise<undefined> {
+  const trial = (await find(deps, version))?.trial;
+  const from = trial === undefined || trial === "damaged" ? deps.ownVersion : trial.from;
+  await begin(deps, { step: "judging", from, to: version }, signal);
+}
+
+async function prepare(
+  deps: UpgradeDeps,
+  { request, standing }: { readonly request: UpgradeRequest; readonly standing: UpgradeStanding },
+  signal: AbortSignal,
+): Promise<UpgradeEnd | undefined> {
+  let current = standing;
+  const onStep: OnStep = async (step, to) => {
+    current = { ...current, step, ...(to === undefined ? {} : { to }) };
+    await stand(deps, current, signal);
+  };
+  try {
+    const to = await deps.prepare(request, onStep, signal);
+    if (!request.skipUnattended && (await updateSystem(deps, signal))) {
+      current = { ...current, osUpdatedAt: unixSeconds(deps.clock) };
+    }
+    await stand(deps, { ...current, step: "switching", to }, signal);
+    return undefined;
+  } catch (error) {
+    signal.throwIfAborted();
+    return giveUp(deps, current, toError(error), signal);
+  }
+}
+
+/** What the operating system lacks is no reason to go without the new version. */
+async function updateSystem({ services, print }: UpgradeDeps, signal: AbortSignal): Promise<boolean> {
+  try {
+    return await services.updateSystem(signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    print(`the operating system was not brought up to date: ${toError(error).message}`);
+    return false;
+  }
+}
+
+async function switchOver(
+  deps: UpgradeDeps,
+  { version, standing }: Ongoing,
+  signal: AbortSignal,
+): Promise<UpgradeEnd | undefined> {
+  const { versions, agent, clock, bootId } = deps;
+  try {
+    const placed = await find(deps, version);
+    const isPlaced = placed?.trial !== undefined && placed.isWhole && placed.failed === undefined;
+    await untilNothingPends(deps, signal);
+    const view = await agent.view(signal);
+    // What was placed before a cut knows what worked before it.
+    const { controlPlane } = (await deps.targets()) ?? view?.targets ?? {};
+    const seen = view === undefined || view.version === version ? NOTHING : beforeOf(view, controlPlane);
+    const known = isPlaced ? await beforeIn(deps, version) : undefined;
+    const passedOver = await newerThan(deps, version);
+    const at = unixSeconds(clock);
+    await versions.place(version, { from: standing.from, since: at, bootId, before: { ...(known ?? seen) } });
+    const message = `an operator went back to ${version}`;
+    for (const newer of passedOver) await versions.fail(newer, { code: PASSED_OVER, message, at });
+  } catch (error) {
+    signal.throwIfAborted();
+    // The launcher may have given it up before this program came to see it.
+    const found = await find(deps, version);
+    if (found?.failed === undefined || !found.isWhole) return giveUp(deps, standing, toError(error), signal);
+  }
+  await stand(deps, { ...standing, step: "judging" }, signal);
+  return undefined;
+}
+
+/** The newest version is the one that runs: those that an operator goes back behind are given up in favour of an older one. */
+async function newerThan({ versions }: UpgradeDeps, version: string): Promise<readonly string[]> {
+  const newer = (await versions.list()).filter((found) => found.version > version && found.failed === undefined);
+  if (newer.some(({ isBase }) => isBase)) {
+    throw new HostError("older-than-package", `the package itself is newer than ${version}: install an older package`);
+  }
+  return newer.map((found) => found.version);
+}
+
+const PASSED_OVER = "passed-over";
+
+/** A change of the network that is not confirmed yet would be taken back by a restart of the agent. */
+async function untilNothingPends(deps: UpgradeDeps, signal: AbortSignal): Promise<void> {
+  const { agent, isChangeLeft, clock, limits } = deps;
+  const until = clock.elapsed() + limits.pendingMs;
+  while ((await agent.view(signal))?.hasPendingChange ?? (await isChangeLeft())) {
+    if (clock.elapsed() >= until) {
+      throw new HostError(
+        "busy",
+        "a change of the network is pending: keep or revert it (holdfast network), then ask again",
+      );
+    }
+    await clock.sleep(limits.everyMs, signal);
+  }
+}
+
+async function judgeVersion(
+  deps: UpgradeDeps,
+  { version, standing }: Ongoing,
+  signal: AbortSignal,
+): Promise<undefined> {
+  const { versions, requests, agent, services, clock, limits, print } = deps;
+  await requests.done();
+  const before = (await beforeIn(deps, version)) ?? NOTHING;
+  const view = await agent.view(signal);
+  // One that does not answer may be starting, and each start counts.
+  if (view === undefined) await orSay(deps, "start the agent", services.startAgent(signal), signal);
+  else if (view.version !== version) await orSay(deps, "restart the agent", services.restartAgent(signal), signal);
+  const isGivenUp = async (asked: string): Promise<boolean> => (await find(deps, asked))?.failed !== undefined;
+  const { probe, targets } = deps;
+  const options = { agent, probe, targets, clock, limits, everyMs: limits.everyMs, isGivenUp, print };
+  const why = await watch(options, { version, before }, signal);
+  if (why === undefined) {
+    await versions.prove(version, unixSeconds(clock) + limits.probationSeconds);
+    return;
+  }
+  const found = await find(deps, version);
+  const { code, message } = found?.failed ?? why;
+  const starts = found?.starts ?? 0;
+  const reason = { code, message };
+  try {
+    await stand(deps, { ...standing, step: "going-back", reason, starts }, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    // On a disk that takes nothing more the version is given up all the same.
+    print(`cannot note that ${version} is given up: ${toError(error).message}`);
+    if (found?.failed === undefined) await versions.fail(version, { ...reason, at: unixSeconds(clock) });
+  }
+}
+
+async function complete(deps: UpgradeDeps, { version, standing }: Ongoing, signal: AbortSignal): Promise<UpgradeEnd> {
+  const { requests, services, clock, print } = deps;
+  await requests.done();
+  await orSay(deps, "have a new overlay take over", services.succeedOverlay(version, signal), signal);
+  const { step: _step, reason: _reason, starts: _starts, ...rest } = standing;
+  await stand(deps, { ...rest, state: "COMPLETED", completedAt: unixSeconds(clock) }, signal);
+  print(`upgraded from ${standing.from} to ${version}`);
+  await orSay(deps, "remove old versions", tidyAway(deps, [version, standing.from]), signal);
+  return "completed";
+}
+
+async function goBack(deps: UpgradeDeps, { version, standing }: Ongoing, signal: AbortSignal): Promise<UpgradeEnd> {
+  const { versions, requests, services, agent, clock, limits, print } = deps;
+  await requests.done();
+  const found = await find(deps, version);
+  const why = standing.reason ?? reasonOf(found);
+  const starts = standing.starts ?? found?.starts ?? 0;
+  const going: UpgradeStanding = { ...standing, step: "going-back", reason: why, starts };
+  await orSay(deps, "note how it stands", stand(deps, going, signal), signal);
+  if ((await find(deps, standing.from))?.failed?.code === PASSED_OVER) await versions.forgive(standing.from);
+  if (found?.failed === undefined) await versions.fail(version, { ...why, at: unixSeconds(clock) });
+  print(`${version} is given up: ${why.message}`);
+  const view = await agent.view(signal);
+  if (view === undefined || view.version === version) {
+    await orSay(deps, "restart the agent", services.restartAgent(signal), signal);
+  }
+  const until = clock.elapsed() + limits.backMs;
+  let back = await agent.view(signal);
+  while ((back === undefined || back.version === version) && clock.elapsed() < until) {
+    await clock.sleep(Math.min(limits.everyMs, 1000), signal);
+    back = await agent.view(signal);
+  }
+  const isBack = back !== undefined && back.version !== version;
+  const message = isBack ? why.message : `${why.message}; the agent of the old version does not answer either`;
+  const { step: _step, ...rest } = going;
+  const reason = { code: why.code, message: message.slice(0, 1024) };
+  await stand(deps, { ...rest, state: "FAILED", reason, completedAt: unixSeconds(clock) }, signal);
+  await orSay(deps, "remove what is left of it", forget(deps, version), signal);
+  return "failed";
+}
+
+function reasonOf(found: InstalledVersion | undefined): { readonly code: string; readonly message: string } {
+  if (found?.failed === undefined) return { code: "damaged", message: "what was installed is no longer there" };
+  const { code, message } = found.failed;
+  return { code, message };
+}
+
+/** Nothing was switched: the version that runs goes on. */
+async function giveUp(
+  deps: UpgradeDeps,
+  standing: UpgradeStanding,
+  error: Error,
+  signal: AbortSignal,
+): Promise<UpgradeEnd> {
+  const { step: _step, ...rest } = standing;
+  const code = error instanceof AgentError ? error.code : "internal";
+  const reason = { code: code.slice(0, 64), message: error.message.slice(0, 1024) };
+  await stand(deps, { ...rest, state: "FAILED", reason, completedAt: unixSeconds(deps.clock) }, signal);
+  deps.print(`not upgraded: ${error.message}`);
+  await deps.requests.done();
+  return "failed";
+}
+
+/** Marks that nothing needs any more. What went wrong is seen to at the next occasion. */
+async function tidy(deps: UpgradeDeps): Promise<void> {
+  const now = unixSeconds(deps.clock);
+  for (const { version, trial, failed, probationUntil, isBase, isWhole } of await deps.versions.list()) {
+    if (isBase) continue;
+    const until = trial === undefined ? probationUntil : undefined;
+    const isLeft = trial !== undefined && (failed !== undefined || !isWhole);
+    if (isLeft || (until !== undefined && until <= now)) {
+      await deps.versions.unmark(version).catch(() => undefined);
+    } else if (until !== undefined && until > now + deps.limits.probationSeconds) {
+      // Written while the clock was ahead: years of crashes would count together.
+      await deps.versions.prove(version, now + deps.limits.probationSeconds).catch(() => undefined);
+    }
+  }
+}
+
+async function forget(deps: UpgradeDeps, failed: string): Promise<void> {
+  await deps.versions.unmark(failed);
+  const others = (await deps.versions.list()).map(({ version }) => version).filter((version) => version !== failed);
+  await tidyAway(deps, others);
+}
+
+/** What was fetched has done its service, too. */
+async function tidyAway({ versions }: UpgradeDeps, keep: readonly string[]): Promise<void> {
+  await versions.clean(keep);
+  await versions.sweep([]);
+}
+
+async function find({ versions }: UpgradeDeps, version: string): Promise<InstalledVersion | undefined> {
+  return (await versions.list()).find((found) => found.version === version && !found.isBase);
+}
+
+async function beforeIn(deps: UpgradeDeps, version: string): Promise<Before | undefined> {
+  const trial = (await find(deps, version))?.trial;
+  return trial === undefined || trial === "damaged" ? undefined : Before.safeParse(trial.before).data;
+}
+
+/** Puts on disk where the upgrade stands, and has the agent tell it. */
+async function stand({ versions, agent }: UpgradeDeps, standing: UpgradeStanding, signal: AbortSignal): Promise<void> {
+  await versions.setStanding(standing);
+  await agent.poke(signal);
+}
+
+/** What fails here ends nothing: how things stand is seen afterwards. */
+async function orSay({ print }: UpgradeDeps, what: string, work: Promise<unknown>, signal: AbortSignal): Promise<void> {
+  try {
+    await work;
+  } catch (error) {
+    signal.throwIfAborted();
+    print(`cannot ${what}: ${toError(error).message}`);
+  }
+}
+
+function unixSeconds(clock: Clock): number {
+  return Math.floor(clock.now() / 1000);
+}

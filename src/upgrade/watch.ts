@@ -1,0 +1,90 @@
+import type { Clock } from "../host/clock.ts";
+import type { ProxySettings } from "../lib/proxy.ts";
+import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { AgentView } from "./agent-view.ts";
+import { missingOf, type Before } from "./before.ts";
+import { beginJudging, judge, type Failing, type JudgeLimits, type Observation } from "./judge.ts";
+import type { LocalAgent } from "./local-agent.ts";
+import type { Probe } from "./probe.ts";
+
+export interface WatchOptions {
+  readonly agent: LocalAgent;
+  readonly probe: Probe;
+  /** Whom the node must reach and by which proxy, as it lies on disk. */
+  readonly targets: () => Promise<NetworkTargets | undefined>;
+  readonly clock: Clock;
+  readonly limits: JudgeLimits;
+  readonly everyMs: number;
+  /** Whether the launcher has given the version up. */
+  readonly isGivenUp: (version: string) => Promise<boolean>;
+  readonly print: (line: string) => void;
+}
+
+/** Refusals of the control plane that say nothing about this program. */
+const SERVERS_OWN: ReadonlySet<string> = new Set(["too-many", "superseded", "deleted", "server-error"]);
+
+/** Watches a version on trial until it is known what to think of it; undefined means that it is healthy. */
+export async function watch(
+  options: WatchOptions,
+  { version, before }: { readonly version: string; readonly before: Before },
+  signal: AbortSignal,
+): Promise<Failing | undefined> {
+  const { clock, limits, everyMs, print } = options;
+  const { hasSession } = before;
+  let state = beginJudging(clock.elapsed());
+  let said = "";
+  for (;;) {
+    const seen = await observe(options, { version, before }, signal);
+    const [next, verdict] = judge(state, seen, { now: clock.elapsed(), hadSession: hasSession, limits });
+    state = next;
+    if (verdict.is === "healthy") return undefined;
+    if (verdict.is === "failed") return verdict.why;
+    const { failing, waitingFor } = verdict;
+    const line = failing?.message ?? (waitingFor === undefined ? "everything works" : `waits for ${waitingFor}`);
+    if (line !== said) print(`${version} on trial: ${line}`);
+    said = line;
+    await clock.sleep(everyMs, signal);
+  }
+}
+
+async function observe(
+  { agent, probe, targets, isGivenUp }: WatchOptions,
+  { version, before }: { readonly version: string; readonly before: Before },
+  signal: AbortSignal,
+): Promise<Observation> {
+  const isGone = await isGivenUp(version);
+  const view = isGone ? undefined : await agent.view(signal);
+  const nothing = { controlPlane: "unasked", missing: [], isGivenUp: isGone, isChangePending: false } as const;
+  if (view === undefined) return { ...nothing, agent: "silent", session: "missing" };
+  if (view.version !== version) return { ...nothing, agent: "other", session: "missing" };
+  const missing = missingOf(before, view);
+  // A gateway that nobody reaches is not this version's doing.
+  const reachable = await Promise.all(
+    missing.gateways.map(async ({ name, paths }) => ((await probe.gateway(paths, signal)) ? [`gateway ${name}`] : [])),
+  );
+  const session = sessionOf(view);
+  const asked = session === "missing" && before.hasSession ? ((await targets()) ?? view.targets) : undefined;
+  const target = before.controlPlane ?? asked?.controlPlane;
+  const isAsked = asked !== undefined && target !== undefined;
+  const isReached = isAsked && (await probe.controlPlane(target, proxiesOf(asked), signal));
+  return {
+    agent: "new",
+    session,
+    controlPlane: isAsked ? (isReached ? "reached" : "unreached") : "unasked",
+    missing: [...missing.local, ...reachable.flat()],
+    isChangePending: view.hasPendingChange,
+    isGivenUp: false,
+  };
+}
+
+function sessionOf({ isRegistered, session }: AgentView): Observation["session"] {
+  if (!isRegistered) return "unregistered";
+  if (session.state === "online") return session.hasBeaten ? "working" : "missing";
+  return session.reason !== undefined && SERVERS_OWN.has(session.reason) ? "refused" : "missing";
+}
+
+/** The way may change at any time; whoever answers is proved by what was known before. */
+function proxiesOf({ proxy }: NetworkTargets): ProxySettings {
+  const url = proxy === undefined ? null : URL.parse(proxy.url);
+  return { ...(url === null ? {} : { https: url }), noProxy: proxy?.noProxy ?? [] };
+}

@@ -1,0 +1,187 @@
+import { describe, expect, test } from "vitest";
+import {
+  beginJudging,
+  judge,
+  JUDGE_LIMITS,
+  type JudgeState,
+  type Observation,
+  type Verdict,
+} from "../../../src/upgrade/judge.ts";
+
+const limits = JUDGE_LIMITS;
+const GOOD: Observation = {
+  agent: "new",
+  session: "working",
+  controlPlane: "unasked",
+  missing: [],
+  isChangePending: false,
+  isGivenUp: false,
+};
+const STEP_MS = 3000;
+
+/** Looks every three seconds for so long, always at the same, and gives the last verdict and when it came. */
+function looked(seen: Observation, hadSession: boolean, forMs: number): { verdict: Verdict; afterMs: number } {
+  let state: JudgeState = beginJudging(1000);
+  let verdict: Verdict = { is: "open" };
+  for (let now = 0; now <= forMs; now += STEP_MS) {
+    [state, verdict] = judge(state, seen, { now: 1000 + now, hadSession, limits });
+    if (verdict.is !== "open") return { verdict, afterMs: now };
+  }
+  return { verdict, afterMs: forMs };
+}
+
+const DAY_MS = 24 * 60 * 60_000;
+
+const agents: readonly Observation["agent"][] = ["silent", "other", "new"];
+const sessions: readonly Observation["session"][] = ["unregistered", "working", "missing", "refused"];
+const planes: readonly Observation["controlPlane"][] = ["unasked", "reached", "unreached"];
+const everything = agents.flatMap((agent) =>
+  sessions.flatMap((session) =>
+    planes.flatMap((controlPlane) =>
+      [[], ["connector a"]].flatMap((missing) =>
+        [true, false].flatMap((isGivenUp) =>
+          [true, false].map((hadSession) => ({
+            agent,
+            session,
+            controlPlane,
+            missing,
+            isGivenUp,
+            hadSession,
+            isChangePending: false,
+          })),
+        ),
+      ),
+    ),
+  ),
+);
+
+/** What comes of seeing always the same, in the words of the rule rather than in those of the code. */
+function expected({ hadSession, ...seen }: Observation & { hadSession: boolean }): string {
+  if (seen.isGivenUp) return "given-up";
+  if (seen.agent !== "new") return "not-answering";
+  if (seen.missing.length > 0) return "function-lost";
+  if (seen.session === "working" || seen.session === "unregistered") return "healthy";
+  const isItsOwnDoing = seen.session === "missing" && hadSession && seen.controlPlane === "reached";
+  return isItsOwnDoing ? "no-session" : "waits";
+}
+
+test.each(everything)("seen always so: %o", ({ hadSession, ...seen }) => {
+  const { verdict, afterMs } = looked(seen, hadSession, DAY_MS);
+  const came = verdict.is === "failed" ? verdict.why.code : verdict.is === "open" ? "waits" : verdict.is;
+  const should = expected({ ...seen, hadSession });
+  expect(came).toBe(should);
+  if (should === "given-up") expect(afterMs).toBe(0);
+  else if (should === "healthy") expect(afterMs).toBe(limits.settleMs);
+  else if (should !== "waits") expect(afterMs).toBe(limits.windowMs);
+});
+
+/** Every pair of conditions, the first for a while, then the second: only the time of failing counts, in sum. */
+const kinds: readonly (readonly [string, Observation])[] = [
+  ["good", GOOD],
+  ["silent", { ...GOOD, agent: "silent" }],
+  ["the old one", { ...GOOD, agent: "other" }],
+  ["a lost connector", { ...GOOD, missing: ["connector a"] }],
+  ["no session", { ...GOOD, session: "missing", controlPlane: "reached" }],
+  ["nobody reachable", { ...GOOD, session: "missing", controlPlane: "unreached" }],
+  ["refused", { ...GOOD, session: "refused" }],
+  ["given up", { ...GOOD, isGivenUp: true }],
+];
+const FAILING = new Set(["silent", "the old one", "a lost connector", "no session"]);
+const pairs = kinds.flatMap(([first, a]) => kinds.map(([second, b]) => [first, second, a, b] as const));
+
+describe("one thing, and then another", () => {
+  test.each(pairs)("%s, then %s", (first, second, a, b) => {
+    let state = beginJudging(0);
+    let verdict: Verdict = { is: "open" };
+    let now = 0;
+    const look = (seen: Observation, forMs: number): boolean => {
+      for (const until = now + forMs; now < until; now += STEP_MS) {
+        [state, verdict] = judge(state, seen, { now, hadSession: true, limits });
+        if (verdict.is !== "open") return true;
+      }
+      return false;
+    };
+    // Six minutes of each: neither is enough alone, two that fail are. Short of the calm that is asked for where it is good.
+    const ended = look(a, first === "good" ? limits.settleMs - STEP_MS : 360_000);
+    if (first === "given up") return expect(verdict).toMatchObject({ is: "failed", why: { code: "given-up" } });
+    expect(ended).toBe(false);
+    look(b, 360_000);
+    if (second === "given up") return expect(verdict).toMatchObject({ is: "failed", why: { code: "given-up" } });
+    if (second === "good") return expect(verdict).toEqual({ is: "healthy" });
+    expect(verdict.is).toBe(FAILING.has(first) && FAILING.has(second) ? "failed" : "open");
+  });
+});
+
+test("calm begins anew after every lapse", () => {
+  let state = beginJudging(0);
+  let verdict: Verdict;
+  for (let now = 0; now < 10 * limits.settleMs; now += STEP_MS) {
+    const isLapse = now % (limits.settleMs - STEP_MS) === 0;
+    const seen: Observation = isLapse ? { ...GOOD, session: "missing", controlPlane: "unreached" } : GOOD;
+    [state, verdict] = judge(state, seen, { now, hadSession: true, limits });
+    expect(verdict.is).toBe("open");
+  }
+});
+
+test("a judge that was stopped for hours holds against the version no more than a look", () => {
+  const bad: Observation = { ...GOOD, agent: "silent" };
+  const [first] = judge(beginJudging(0), bad, { now: DAY_MS, hadSession: true, limits });
+  expect(first.chargedMs).toBe(limits.maxLookMs);
+  const [second, verdict] = judge(first, bad, { now: DAY_MS - 5000, hadSession: true, limits });
+  expect([second.chargedMs, verdict.is]).toEqual([limits.maxLookMs, "open"]);
+});
+
+test("short failings in a long wait are forgotten, and long ones with short waits between them are not", () => {
+  const waits: Observation = { ...GOOD, session: "missing", controlPlane: "unreached" };
+  const fails: Observation = { ...GOOD, agent: "silent" };
+  const comesOf = (failMs: number, waitMs: number): Verdict["is"] => {
+    let state = beginJudging(0);
+    let verdict: Verdict = { is: "open" };
+    for (let now = 0; now < DAY_MS && verdict.is === "open"; now += STEP_MS) {
+      const seen = now % (failMs + waitMs) < failMs ? fails : waits;
+      [state, verdict] = judge(state, seen, { now, hadSession: true, limits });
+    }
+    return verdict.is;
+  };
+  expect(comesOf(30_000, 600_000)).toBe("open");
+  expect(comesOf(60_000, 300_000)).toBe("failed");
+});
+
+test("what is lost is named, and not without end", () => {
+  const missing = Array.from({ length: 500 }, (_, i) => `connector ${"x".repeat(200)}${i}`);
+  const [, verdict] = judge(beginJudging(0), { ...GOOD, missing }, { now: 1, hadSession: true, limits });
+  const message = verdict.is === "open" ? (verdict.failing?.message ?? "") : "";
+  expect(message.startsWith("what worked before does not: connector x")).toBe(true);
+  expect(message.length).toBeLessThanOrEqual(1024);
+  const [, few] = judge(
+    beginJudging(0),
+    { ...GOOD, missing: missing.slice(0, 1) },
+    { now: 1, hadSession: true, limits },
+  );
+  expect(few).toMatchObject({ failing: { code: "function-lost" } });
+});
+
+describe("while a change of the network is pending", () => {
+  const CUT: Observation = { ...GOOD, session: "missing", controlPlane: "reached", missing: ["gateway a"] };
+  const HOUR_MS = 60 * 60_000;
+
+  test("what is lost over it is not the version's doing, and nothing is proven either", () => {
+    for (const seen of [GOOD, CUT]) {
+      const { verdict } = looked({ ...seen, isChangePending: true }, true, HOUR_MS);
+      expect(verdict).toEqual({ is: "open", waitingFor: "a change of the network, which is pending" });
+    }
+  });
+
+  test("an agent that does not answer, or was given up, fails all the same", () => {
+    for (const seen of [{ agent: "silent" }, { agent: "other" }, { isGivenUp: true }] as const) {
+      expect(looked({ ...GOOD, ...seen, isChangePending: true }, true, HOUR_MS).verdict.is).toBe("failed");
+    }
+  });
+
+  test("one that never ends is waited for no longer than a trial may last", () => {
+    const { verdict, afterMs } = looked({ ...CUT, isChangePending: true }, true, DAY_MS);
+    expect(verdict).toMatchObject({ is: "failed", why: { code: "function-lost" } });
+    expect(afterMs).toBe(65 * 60_000 + limits.windowMs);
+    expect(looked({ ...GOOD, isChangePending: true }, true, DAY_MS).verdict.is).toBe("healthy");
+  });
+});

@@ -1,0 +1,141 @@
+import { expect, test } from "vitest";
+import { hearChallenge } from "../../../src/agent/session/greeting.ts";
+import { hostDialler } from "../../../src/host/dial.ts";
+import { systemClock } from "../../../src/host/clock.ts";
+import { systemResolve } from "../../../src/host/system-resolve.ts";
+import { viewOf, type AgentView, type Answers } from "../../../src/upgrade/agent-view.ts";
+import { beforeOf } from "../../../src/upgrade/before.ts";
+import { JUDGE_LIMITS, type Failing } from "../../../src/upgrade/judge.ts";
+import { hostProbe, type Probe } from "../../../src/upgrade/probe.ts";
+import { watch } from "../../../src/upgrade/watch.ts";
+import { aControlPlane } from "../../support/answering-control-plane.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+
+const UID = "7d4f0c1e-3b5a-4a52-9d0a-0f3c5d6e7f80";
+const VERSION = "0.1.20261121-1830";
+const path = { gateway: UID, id: "", host: "192.0.2.1", port: 443, isDefault: true, name: "g", key: "k" };
+const answers: Answers = {
+  status: {
+    version: "0.1.0",
+    build: "20261121-183000.abc",
+    node: {},
+    session: { state: "online", heartbeatAt: 5 },
+    documents: {},
+    sections: {},
+  },
+  connectors: undefined,
+  services: undefined,
+  gateways: { gateways: [{ uid: UID, name: "g", paths: [{ id: "", state: "up" }] }] },
+  containers: undefined,
+  targets: { schema: 1, controlPlane: { url: "", session: "wss://cp", pins: [] }, paths: [path] },
+};
+const withSession = (session: Answers["status"]["session"]): Answers => ({
+  ...answers,
+  status: { ...answers.status, session },
+});
+const before = beforeOf(viewOf(answers), { session: "wss://cp", pins: [] });
+
+/** What comes of a version that answers always the same, within a day; undefined stands for no end at all. */
+async function comesOf(
+  view: AgentView | undefined,
+  reached: { readonly controlPlane?: boolean; readonly gateway?: boolean } = {},
+): Promise<{ readonly end: Failing | "healthy" | undefined; readonly asked: readonly string[] }> {
+  const clock = new FakeClock();
+  const asked: string[] = [];
+  const probe: Probe = {
+    controlPlane({ session }) {
+      asked.push(session);
+      return Promise.resolve(reached.controlPlane ?? false);
+    },
+    gateway(paths) {
+      asked.push(...paths.map(({ host }) => host));
+      return Promise.resolve(reached.gateway ?? false);
+    },
+  };
+  const ending = new AbortController();
+  const agent = { view: () => Promise.resolve(view), poke: () => Promise.resolve() };
+  const targets = { targets: () => Promise.resolve(undefined), isGivenUp: () => Promise.resolve(false) };
+  const options = { agent, probe, clock, limits: JUDGE_LIMITS, everyMs: 3000, ...targets, print: () => undefined };
+  const ends: (Failing | "healthy")[] = [];
+  const watching = watch(options, { version: VERSION, before }, ending.signal).then(
+    (failing) => void ends.push(failing ?? "healthy"),
+    () => undefined,
+  );
+  for (let minute = 0; minute < 60 && ends.length === 0; minute += 1) await clock.advance(60_000);
+  ending.abort(new Error("over"));
+  await clock.advance(3000);
+  await watching;
+  return { end: ends[0], asked: [...new Set(asked)] };
+}
+
+test("what works as before is healthy, and nobody else is asked", async () => {
+  expect(await comesOf(viewOf(answers))).toEqual({ end: "healthy", asked: [] });
+});
+
+test("a session without a heartbeat that was taken is none", async () => {
+  const silent = viewOf(withSession({ state: "online" }));
+  expect(await comesOf(silent, { controlPlane: true })).toMatchObject({
+    end: { code: "no-session" },
+    asked: ["wss://cp"],
+  });
+  expect(await comesOf(silent, { controlPlane: false })).toMatchObject({ end: undefined });
+});
+
+test.each([
+  ["connect-failed", "no-session"],
+  ["protocol-version", "no-session"],
+  ["too-many", undefined],
+  ["superseded", undefined],
+  ["deleted", undefined],
+  ["server-error", undefined],
+  ["connection-closed", "no-session"],
+])("a session that ended with %s, while the control plane can be reached: %s", async (code, comes) => {
+  const { end } = await comesOf(viewOf(withSession({ state: "waiting", reason: { code } })), { controlPlane: true });
+  expect(typeof end === "object" ? end.code : end).toBe(comes);
+});
+
+test("a gateway that nobody reaches is not missed, and one that others reach is", async () => {
+  const gateways = { gateways: [{ uid: UID, name: "g", paths: [{ id: "", state: "down" }] }] };
+  const down = viewOf({ ...answers, gateways });
+  expect(await comesOf(down, { gateway: false })).toEqual({ end: "healthy", asked: ["192.0.2.1"] });
+  expect(await comesOf(down, { gateway: true })).toMatchObject({ end: { code: "function-lost" } });
+});
+
+test("nobody at all, or another version, is not the one", async () => {
+  expect(await comesOf(undefined)).toMatchObject({ end: { code: "not-answering" } });
+  const other = viewOf({ ...answers, status: { ...answers.status, build: "20260101-000000.abc" } });
+  expect(await comesOf(other)).toMatchObject({ end: { message: "the agent of another version answers" } });
+});
+
+const { signal } = new AbortController();
+const resolve = systemResolve();
+const probe = hostProbe({
+  hearChallenge,
+  now: Date.now,
+  dialler: (proxies) => hostDialler(systemClock(), proxies, resolve),
+  resolve,
+});
+const isReached = (session: string): Promise<boolean> =>
+  probe.controlPlane({ session, pins: [] }, { noProxy: [] }, signal);
+
+test("a control plane that greets a node can be used", async () => {
+  const { port } = await aControlPlane("greets");
+  expect(await isReached(`ws://127.0.0.1:${port}`)).toBe(true);
+  // Without TLS only this machine is asked, and what is no TLS is nobody.
+  expect(await isReached(`wss://127.0.0.1:${port}`)).toBe(false);
+  expect(await isReached("ws://192.0.2.1:1")).toBe(false);
+});
+
+// A portal's page, a proxy's login, a balancer without a target, a control plane that refuses everybody, and one that is out of order.
+test.each([200, 302, 401, 403, 404, 407, 426, 429, 500, 503] as const)(
+  "who answers %i would give the old version no session either",
+  async (status) => {
+    const { port } = await aControlPlane(status);
+    expect(await isReached(`ws://127.0.0.1:${port}`)).toBe(false);
+  },
+);
+
+test.each(["other words", "no JSON", "closes"] as const)("nor would one that says: %s", async (how) => {
+  const { port } = await aControlPlane(how);
+  expect(await isReached(`ws://127.0.0.1:${port}`)).toBe(false);
+});
