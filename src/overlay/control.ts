@@ -28,6 +28,8 @@ export interface ControlOptions {
 
 /** The control socket: calls come in, notices go out. */
 export interface Control {
+  /** Whether one that was handed the table is connected. */
+  readonly hasSuccessor: boolean;
   /** Gives up the socket's path and tells the agent so. Connections stay, but the agent's only when there is no successor. */
   release(): void;
   /** Ends every connection too. */
@@ -103,6 +105,9 @@ export async function serveControl(options: ControlOptions): Promise<Control> {
 
   // Closing removes the path before it returns, so that another process may take it at once.
   return {
+    get hasSuccessor() {
+      return successor !== undefined;
+    },
     release() {
       server.close();
       agent?.peer.notify("draining", { hasSuccessor: successor !== undefined });

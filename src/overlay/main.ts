@@ -1,5 +1,4 @@
 import { networkInterfaces } from "node:os";
-import { parseArgs } from "node:util";
 import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { compileAll, makeRoom, preferSpeed } from "../host/engine-flags.ts";
@@ -8,9 +7,10 @@ import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile } from "../host/pid-file.ts";
 import { hostReader } from "../host/reader.ts";
 import { buildInfo } from "../lib/build-info.ts";
-import { MANAGED_OVERLAY, MAX_DRAIN_MS } from "../protocol/overlay.ts";
+import { GAVE_WAY_STATUS, MAX_DRAIN_MS } from "../protocol/overlay.ts";
 import { askMachine } from "./name-cache.ts";
 import { startOverlay, type Overlay } from "./overlay.ts";
+import { isLogInJournal, readOptions } from "./settings.ts";
 import { descriptorLimit } from "./socket-budget.ts";
 
 /** Runs `holdfast overlay` until it has drained, is told to stop twice, or its run directory is gone; resolves to the exit status. */
@@ -25,7 +25,7 @@ export async function run(argv: readonly string[]): Promise<number> {
     isTold = true;
   };
   process.on("SIGTERM", stop).on("SIGINT", stop);
-  const { log } = rootLogger({ level: "info", destination: standardOutput() });
+  const { log } = rootLogger({ level: "info", destination: standardOutput(isLogInJournal()) });
   // The terminal that it was started from goes; what it serves has nothing to do with that.
   process.on("SIGHUP", () => log.info("SIGHUP is ignored"));
   try {
@@ -50,29 +50,11 @@ export async function run(argv: readonly string[]): Promise<number> {
     await overlay.ended;
     pidFile.remove();
     log.info("overlay stopped");
-    return 0;
+    return overlay.hasGivenWay ? GAVE_WAY_STATUS : 0;
   } catch (thrown) {
     const error = toError(thrown);
     process.stderr.write(`holdfast overlay: ${error.message}\n`);
     return error instanceof InputError && error.code === "usage" ? 2 : error instanceof AgentError ? 1 : 70;
-  }
-}
-
-function readOptions(argv: readonly string[]): { stateDir: string; runDir: string; isSuccessor: boolean } {
-  try {
-    const { values } = parseArgs({
-      args: [...argv],
-      options: {
-        state: { type: "string", default: MANAGED_OVERLAY.stateDir },
-        run: { type: "string", default: MANAGED_OVERLAY.runDir },
-        successor: { type: "boolean", default: false },
-      },
-      strict: true,
-      allowPositionals: false,
-    });
-    return { stateDir: values.state, runDir: values.run, isSuccessor: values.successor };
-  } catch (error) {
-    throw new InputError("usage", toError(error).message, { cause: error });
   }
 }
 

@@ -43,6 +43,8 @@ export interface OverlayOptions {
 export interface Overlay {
   /** Resolves when it has nothing left to do: drained, or its run directory is gone. */
   readonly ended: Promise<void>;
+  /** Whether another serves in its place. */
+  readonly hasGivenWay: boolean;
   /** Accepts nothing any more, and ends with the last flow or at the deadline. */
   drain(deadlineMs: number): Promise<void>;
   /** Ends everything at once. */
@@ -84,6 +86,7 @@ class RunningOverlay implements Overlay {
   #hash = "";
   #work: Promise<unknown> = Promise.resolve();
   #isDraining = false;
+  #hasGivenWay = false;
   #isClosed = false;
   #isTableAtFault = false;
   /** What nobody has been told yet. */
@@ -121,9 +124,14 @@ class RunningOverlay implements Overlay {
     this.#watchRunDirectory();
   }
 
+  get hasGivenWay(): boolean {
+    return this.#hasGivenWay;
+  }
+
   async drain(deadlineMs: number): Promise<void> {
     if (this.#isDraining) return;
     this.#isDraining = true;
+    this.#hasGivenWay = this.#control?.hasSuccessor ?? false;
     await this.#work;
     await this.#plane.stopListening();
     await this.#mesh.drain();

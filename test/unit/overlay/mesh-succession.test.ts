@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { ControlClient } from "../../../src/host/overlay-control.ts";
 import { thumbprint } from "../../../src/protocol/keys.ts";
 import { OverlayIdentity, type MeshPeer, type OverlayMesh } from "../../../src/protocol/overlay-mesh.ts";
-import type { OverlayListener, OverlayService } from "../../../src/protocol/overlay.ts";
+import { GAVE_WAY_STATUS, type OverlayListener, type OverlayService } from "../../../src/protocol/overlay.ts";
 import {
   aClient,
   aListener,
@@ -111,7 +111,7 @@ describe("a successor of an overlay that other nodes know", () => {
       await says(later, "after");
       await says(flow, "to the end");
       for (const { socket } of [flow, later, ...others]) socket.destroy();
-      expect(await predecessor.ended).toBe(0);
+      expect(await predecessor.ended).toBe(GAVE_WAY_STATUS);
       await says(aClient(nodes.port), "by the successor alone");
     },
   );

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { ControlClient } from "../../../src/host/overlay-control.ts";
 import type { MeshEvent, MeshPath, MeshState, OverlayIdentity, RttBucket } from "../../../src/protocol/overlay-mesh.ts";
-import type { OverlayTable } from "../../../src/protocol/overlay.ts";
+import { GAVE_WAY_STATUS, type OverlayTable } from "../../../src/protocol/overlay.ts";
 import { overlayIdentity } from "../../support/mesh-identity.ts";
 import { asAgent, aTable, startOverlayProcess } from "../../support/overlay-rig.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -157,7 +157,7 @@ describe("the overlay process and other nodes", () => {
     const second = startOverlayProcess(dir, ["--successor"]);
     await waitFor("the predecessor has gone", () => before?.destroyed === true);
     expect(during).toBe(2);
-    expect(await first.ended).toBe(0);
+    expect(await first.ended).toBe(GAVE_WAY_STATUS);
     expect(gateway.inward).toHaveLength(1);
     const next = await asAgent(second);
     await upTo(next, 1);

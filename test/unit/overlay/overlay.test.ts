@@ -3,7 +3,13 @@ import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } 
 import { connect } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { OVERLAY_FORMAT, tableHash, type OverlayFlow, type OverlayTable } from "../../../src/protocol/overlay.ts";
+import {
+  GAVE_WAY_STATUS,
+  OVERLAY_FORMAT,
+  tableHash,
+  type OverlayFlow,
+  type OverlayTable,
+} from "../../../src/protocol/overlay.ts";
 import { freePort } from "../../support/programs.ts";
 import {
   aClient,
@@ -320,7 +326,8 @@ describe("a successor", () => {
     for (const client of running) await echoes(client, "after");
     expect(first.child.exitCode).toBeNull();
     for (const client of running) client.socket.end();
-    expect(await first.ended).toBe(0);
+    // Whoever started it knows that it is not to be started again.
+    expect(await first.ended).toBe(GAVE_WAY_STATUS);
     await echoes(aClient(port), "the heir serves");
     expect(Number(readFileSync(join(dir, "run/overlay.pid"), "utf8"))).toBe(second.pid);
   });

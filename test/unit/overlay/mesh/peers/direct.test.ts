@@ -102,7 +102,7 @@ describe("flows to this node's own gateway, or from it", () => {
     client.socket.send("hello", port, "127.0.0.1");
     await waitFor("the echo", () => client.received.includes("hello"));
     const { measure } = source.flows;
-    expect(await measure.echo({ peer: destination.uid, bytes: 1000, timeoutMs: 5000 })).toMatchObject({
+    expect(await measure.echo({ peer: destination.uid, bytes: 1000, timeoutMs: 60_000 })).toMatchObject({
       gateway: destination.uid,
     });
     const { bytes } = await measure.perf({
