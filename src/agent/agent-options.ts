@@ -4,6 +4,7 @@ import type { Files } from "../host/files.ts";
 import type { LogMemory } from "../host/log.ts";
 import type { Reader } from "../host/reader.ts";
 import type { Compute } from "./compute/compute.ts";
+import type { Pulse } from "./pulse.ts";
 import type { AgentSettings } from "./settings.ts";
 
 export interface AgentOptions {
@@ -20,6 +21,7 @@ export interface AgentOptions {
 
 /** The running agent. */
 export interface Agent {
+  readonly pulse: Pulse;
   /** Looks at once whether the control plane can be reached. */
   wake(): void;
   /** Ends everything in order and leaves the mark of a clean stop. */

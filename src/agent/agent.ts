@@ -9,11 +9,12 @@ import type { Agent, AgentOptions } from "./agent-options.ts";
 import { Applying } from "./applying.ts";
 import { gatherStatus } from "./gather-status.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
+import { openKnownTime } from "./known-time.ts";
 import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { readLastGood } from "./last-good.ts";
-import { checkLocalApi, serveLocalApi } from "./local-api/server.ts";
+import { checkLocalApi } from "./local-api/server.ts";
 import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
@@ -21,6 +22,7 @@ import { networkTargets } from "./network-targets.ts";
 import { openCommit } from "./open-commit.ts";
 import { openContainers } from "./open-containers.ts";
 import { openDataStore } from "./open-data-store.ts";
+import { openFaces } from "./open-faces.ts";
 import { openNetworkView } from "./open-network-view.ts";
 import { openNetwork } from "./open-network.ts";
 import { openOverlay } from "./open-overlay.ts";
@@ -31,13 +33,14 @@ import { openTriggers } from "./open-triggers.ts";
 import { domainReader } from "../protocol/domain-view.ts";
 import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments, type Desired } from "./shadow/desired.ts";
+import { nodeFacts } from "./profile.ts";
+import { agentPulse } from "./pulse.ts";
 import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
 import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
 import { FaultList } from "./fault.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
-import type { NodeFacts } from "./triggers/admit.ts";
 import { watchHealth } from "./watch-health.ts";
 import { watchMachine } from "./watch-machine.ts";
 
@@ -74,16 +77,18 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   faults.foresee(settings.stateDir, lastGood.foreseen);
   const knownBootId = parseBootId(reader.read("/proc/sys/kernel/random/boot_id") ?? "");
   const bootId = knownBootId ?? crypto.randomUUID();
+  const time = openKnownTime({ clock, log, state, lastGood, onFault: notSaved });
+  const { stamps } = time;
   const telemetry = await openTelemetry({
     state,
-    clock,
+    clock: stamps,
     log,
     onRefused: (error) => storage.refused(error),
     run: {
       bootId: knownBootId,
       packageVersion: packageVersion(buildInfo),
       startupErrors: faults.all.map(({ message }) => message),
-      startedAt: Math.floor(startedAt / 1000),
+      startedAt: Math.floor(stamps.now() / 1000),
     },
   });
   const { spool, pusher, events, record } = telemetry;
@@ -109,6 +114,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const onNetwork = {
     onOwned: () => applying.engine.look("owner", ["network", "exec"]),
     onForwarding: () => applying.engine.look("forwarding", ["network"]),
+    onTable: () => applying.engine.look("table", ["network"]),
   };
   const told = { onFault: fault, onDamage: faults.damageBelow(settings.stateDir) };
   const network = await openNetwork({ ...told, settings, clock, exec, files, reader, dialler, ...onNetwork });
@@ -130,7 +136,14 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onChanged: () => reporting.look(),
     onRefused: (error) => storage.refused(error),
   });
-  const deps = { overlay, domain, reader, network: network.section, exec: computing.section };
+  const deps = {
+    profile: settings.profile,
+    overlay,
+    domain,
+    reader,
+    network: network.section,
+    exec: computing.section,
+  };
   const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });
   const sections = listSections({ ...deps, documents });
   const commit = openCommit({
@@ -154,13 +167,14 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   let health: HealthChecks | undefined;
   const { reporting, beating } = openReports({
     ...options,
+    clock: stamps,
     runDir: settings.runDir,
     managedLinks: () => networkView.managedLinks(),
     acknowledged: valueOf(await state.reported.load()),
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
     applied: () => node?.applied,
     health: () => health,
-    config: () => ({ ...applying.facts(), ...networkView.facts(), ...containersView.facts() }),
+    config: () => ({ ...applying.facts(), ...networkView.facts(), ...containersView.facts(), ...upgrades.facts() }),
     dataPlane,
     spool,
     hasFaults: () => faults.all.length > 0,
@@ -175,13 +189,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     isThere: () => standing().type === "Node",
   });
   const registration = (): Registration | undefined => node?.registration;
-  const standing = (): NodeFacts => ({
-    type: documents.current.node?.body.type ?? node?.registration.node.type ?? "Node",
-    state: documents.current.node?.body.state ?? "ACTIVE",
-  });
+  const standing = nodeFacts(settings.profile, documents, () => registration()?.node.type);
   const streams = openStreams({ ...options, ...containersView, dialler: network.dialler, node: standing });
-  const { dispatcher, cleanStop } = openTriggers({
+  const { dispatcher, cleanStop, upgrades } = openTriggers({
     ...options,
+    ...telemetry,
     state,
     record,
     bootId,
@@ -198,24 +210,17 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     dataStore,
     node: standing,
     containers: containersView,
-    announceRestart: async () => telemetry.announceRestart(),
+    onUpgrade: () => reporting.look(),
     onRefused: (error) => storage.refused(error),
   });
 
   // The control plane.
-  const http = hostHttpClient(dialler, () => clock.now());
+  const http = hostHttpClient(dialler, () => stamps.now());
   const ending = new AbortController();
   let node: ManagedNode | undefined;
   let session: Session | undefined;
   let counter: SessionCounter | undefined;
   let knownAddresses: KnownAddresses | undefined;
-  let clockOffsetSeconds: number | undefined;
-
-  /** By how much the wall clock is ahead of session time, now or at the start of the last session. */
-  function clockOffset(): number | undefined {
-    const connection = session?.connection;
-    return connection === undefined ? clockOffsetSeconds : clock.now() / 1000 - connection.sessionNow();
-  }
 
   async function manage(registration: Registration): Promise<void> {
     const keys = valueOf(await identity.keys.load());
@@ -242,7 +247,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       onChanged: () => reporting.look(),
     });
     node = managed;
-    counter = await SessionCounter.open(identity.counter, () => clock.now(), notSaved);
+    counter = await SessionCounter.open(identity.counter, () => stamps.now(), notSaved);
     const party = await nodeParty({
       clock,
       addresses,
@@ -265,11 +270,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       clock,
       random,
       log: log.child({ component: "session" }),
-      open: webSocketTransport(network.dialler, () => clock.now()),
+      open: webSocketTransport(network.dialler, () => stamps.now()),
       party,
       handlers: (connection) => managed.handlers(connection),
       onOnline: (connection) => {
-        clockOffsetSeconds = clockOffset();
+        time.told(connection.sessionNow() * 1000);
         managed.online(connection);
         applying.committing.commit.sessionOpened();
         mesh.look();
@@ -294,6 +299,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   // The machine.
   const machine = watchMachine({
     ...options,
+    stamps,
     events,
     managedLinks: () => networkView.managedLinks(),
     extra: async () => ({
@@ -309,6 +315,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       session?.wake(what === "resumed" ? "resumed" : "network");
     },
     onSample: (sample) => {
+      time.look();
       spool.append("metrics", sample);
       pusher.look();
       reporting.look();
@@ -316,14 +323,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   });
 
   // People.
+  const shared = { ...options, ...telemetry, documents, applying, overlay, upgrades, time };
   const gather = gatherStatus({
-    ...options,
-    ...telemetry,
+    ...shared,
     startedAt,
     isStatePersistent: isPersistent,
-    documents,
-    applying,
-    overlay,
     mesh,
     faults,
     storage,
@@ -331,18 +335,14 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     node: () => node,
     session: () => session,
     health: () => health,
-    clockOffset,
   });
   const provider = localProvider({
-    ...options,
+    ...shared,
     gather,
     containers: containersView,
     streams,
     dispatcher,
-    documents,
     retry: (name) => node?.sync.retry(name),
-    applying,
-    overlay,
     domain,
     targets: () => networkTargets(registration(), settings.proxies, overlay.view.mesh),
     networkView,
@@ -350,34 +350,29 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     async register(license) {
       const { type } = readLicense(license.trim());
       if (!isPersistent) throw new InputError("storage-unavailable", `${settings.stateDir} cannot be written`);
-      const deps = {
-        files: identity,
-        http,
-        device: () => describeDevice(type, { reader, clock, exec }, ending.signal),
-      };
-      const registration = await register(license, deps, ending.signal);
+      const device = () => describeDevice(type, { reader, clock, exec }, ending.signal);
+      const registration = await register(license, { files: identity, http, device }, ending.signal);
       await manage(registration);
       return registration.node;
     },
   });
-  const localApi = await serveLocalApi({
-    runDir: settings.runDir,
-    provider,
-    log: log.child({ component: "local-api" }),
-    clock,
-  });
+  const faces = await openFaces({ settings, provider, log, clock, dispatcher, sql });
 
+  await upgrades.look();
   if (standing().type === "Node") dataStore.resume();
+  if (lastGood.registration === undefined) applying.apply();
   if (lastGood.registration !== undefined) await manage(lastGood.registration);
   else log.info({ stateDir: settings.stateDir }, "not registered; waiting for holdfast register");
 
   return {
+    pulse: agentPulse({ sql, session: () => session }),
     wake: () => session?.wake("operator"),
     async close() {
       ending.abort(new InputError("cancelled", "the agent is stopping"));
       machine.close();
       networkView.close();
       health?.close();
+      upgrades.close();
       await dispatcher.close();
       await dataStore.close();
       await streams.close();
@@ -387,10 +382,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       dataPlane.close();
       session?.close();
       network.close();
-      await localApi.close();
+      await faces.close();
       events.close();
       pusher.close();
       storage.close();
+      await time.stopped();
       await cleanStop.mark().catch(notSaved);
       await state.close();
     },

@@ -7,12 +7,13 @@ import { Checkpoint } from "../checkpoint/checkpoint.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import type { Config, NodeDocument } from "../protocol/documents.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../protocol/reconcile.ts";
-import type { CommitReport, NetworkTryRequest, PendingChange } from "../protocol/local-commit.ts";
+import type { CommitReport, PendingChange } from "../protocol/local-commit.ts";
+import type { NetworkTryRequest } from "../protocol/local-api.ts";
 import { sectionNames } from "../protocol/sections.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import { Committing, type CommittingOptions } from "./committing.ts";
 import { ConfigEvents, type ConfigEventsOptions } from "./config-events.ts";
-import { effectiveOf } from "./effective-config.ts";
+import { effectiveOf, withLocalNetwork } from "./effective-config.ts";
 import { Engine } from "./reconcile/engine.ts";
 import type { Random } from "./reconcile/retry.ts";
 import type { Reconciler } from "./reconcile/section.ts";
@@ -28,7 +29,7 @@ export interface ApplyingOptions {
   readonly random: Random;
   readonly log: Logger;
   readonly files: Files;
-  readonly settings: Pick<AgentSettings, "stateDir">;
+  readonly settings: Pick<AgentSettings, "stateDir" | "network">;
   readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack" | "isUnproven">;
   /** Who proves a change that could cut the node off, who watches it from outside, and whose it is. */
   readonly commit: Pick<CommittingOptions, "bootId" | "owner" | "prover" | "watch" | "onProven">;
@@ -53,6 +54,8 @@ export class Applying {
   readonly committing: Committing;
   /** Since when the node is in its state, as far as this agent can tell, and which that is. */
   #state: { readonly is: NodeDocument["state"]; readonly since: number } | undefined;
+  /** What is set is of this machine alone, as no document is there yet. */
+  #isLocal = false;
   #merged: { readonly of: Desired; readonly effective: Effective } | undefined;
 
   constructor(options: ApplyingOptions) {
@@ -69,6 +72,7 @@ export class Applying {
       dir,
       checkpoint,
       documents: options.documents,
+      ...(settings.network === undefined ? {} : { network: settings.network }),
       events,
       onDamage,
       onChange: () => {
@@ -94,7 +98,7 @@ export class Applying {
   /** Hands what is in force to the engine, unless there is nothing yet. */
   apply(): void {
     const { current } = this.#options.documents;
-    if (current.node === undefined) return;
+    if (current.node === undefined) return this.#applyLocal();
     const { body, receivedAt } = current.node;
     if (this.#state?.is !== body.state) {
       const since = this.#state === undefined ? receivedAt : this.#options.clock.now();
@@ -103,6 +107,14 @@ export class Applying {
     void this.committing.heed();
     const config = this.config();
     this.engine.set({ version: versionsOf(current), config, isActive: body.state === "ACTIVE" });
+  }
+
+  /** Before the first document there is at most a network of this machine's own. */
+  #applyLocal(): void {
+    const config = this.config();
+    if (config.network === undefined && !this.#isLocal) return;
+    this.#isLocal = true;
+    this.engine.set({ version: {}, config, isActive: true });
   }
 
   /** Resolves when what is in force has been put to work, or has had its time. */
@@ -145,7 +157,7 @@ export class Applying {
 
   /**
    * Tries a network in the place of the documents' own, unless anything of it cannot be used; resolves once it is proven or taken back.
-   * @throws {InputError} `invalid-body` naming what is wrong with it; `not-configured`, `not-supported`, `busy`.
+   * @throws {InputError} `invalid-body` naming what is wrong with it; `not-supported`, `busy`.
    */
   async tryNetwork({ network, minutes }: NetworkTryRequest, signal: AbortSignal): Promise<CommitReport> {
     const config = { ...this.#effective().config, network };
@@ -206,7 +218,7 @@ export class Applying {
   }
 
   async #planOf(desired: Desired, config: Config | undefined, signal: AbortSignal): Promise<PlanReport> {
-    const merged = effectiveOf(desired, config);
+    const merged = this.#withLocal(effectiveOf(desired, config), desired);
     const { documents, sectionsOf } = this.#options;
     const tried = withConfig(desired, config);
     // One section may look at what another is to be.
@@ -248,8 +260,13 @@ export class Applying {
   /** Merged once for the documents in force. */
   #effective(): Effective {
     const { current } = this.#options.documents;
-    if (this.#merged?.of !== current) this.#merged = { of: current, effective: effectiveOf(current) };
+    if (this.#merged?.of !== current)
+      this.#merged = { of: current, effective: this.#withLocal(effectiveOf(current), current) };
     return this.#merged.effective;
+  }
+
+  #withLocal(merged: Effective, desired: Desired): Effective {
+    return withLocalNetwork(merged, desired, this.#options.settings.network);
   }
 
   #settle(): void {

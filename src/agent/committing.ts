@@ -13,11 +13,11 @@ import type { Config } from "../protocol/documents.ts";
 import type { CommitReport, PendingChange, TakenBackChange } from "../protocol/local-commit.ts";
 import { SectionName } from "../protocol/sections.ts";
 import { JsonObject } from "../protocol/values.ts";
-import { effectiveOf } from "./effective-config.ts";
+import { effectiveOf, withLocalNetwork } from "./effective-config.ts";
 import { Commit } from "./reconcile/commit.ts";
 import type { CommitOptions } from "./reconcile/commit-options.ts";
 import { isSameValue, type Guards } from "./reconcile/withholding.ts";
-import type { DesiredDocuments } from "./shadow/desired.ts";
+import type { Desired, DesiredDocuments } from "./shadow/desired.ts";
 import type { EventLog } from "./telemetry/events.ts";
 
 export interface CommittingOptions {
@@ -29,6 +29,8 @@ export interface CommittingOptions {
   readonly checkpoint: Checkpoint;
   readonly onDamage: OnDamage;
   readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack" | "isUnproven">;
+  /** The network that stands in where no document has one. */
+  readonly network?: JsonObject;
   readonly events: Pick<EventLog, "notice">;
   readonly bootId: string;
   readonly owner: ProcessId;
@@ -51,6 +53,9 @@ export class Committing {
   /** What somebody tries on this machine, until a window is open for it. */
   #trial: { readonly network: JsonObject; readonly minutes: number } | undefined;
 
+  /** When the trial was opened that is being taken back: what it tried is not wanted any more, while it is still pending. */
+  #overAt: number | undefined;
+
   constructor(options: CommittingOptions) {
     this.#options = options;
     const { clock, log, files, dir, checkpoint, documents, bootId, owner, prover, watch } = options;
@@ -66,6 +71,8 @@ export class Committing {
       alone: (work, signal) => aloneIn(dir, { clock, waitMs: LOCK_MS, signal }, work),
       request: () => this.#request(),
       original: (section) => this.#original(section),
+      isGiven: (section, raw) =>
+        section === "network" && documents.current.node === undefined && isSameValue(raw, options.network),
       refuse: (takenBack, guards) => this.#refuse(takenBack, guards),
       onTakenBack: (takenBack) => this.#takenBack(takenBack),
       onProven: options.onProven,
@@ -85,7 +92,7 @@ export class Committing {
   /** The configuration with what is tried or kept on this machine in the place of the documents' own. */
   override(config: Config): Config {
     const { window, kept } = this.commit;
-    if (window?.isLocal === true) return withSections(config, window.guards);
+    if (window?.isLocal === true && window.openedAt !== this.#overAt) return withSections(config, window.guards);
     if (this.#trial !== undefined) return { ...config, network: this.#trial.network };
     return kept === undefined || isOver(kept, (name) => valueOf(config, name))
       ? config
@@ -102,12 +109,12 @@ export class Committing {
 
   /**
    * Puts a network in the place of the documents' own for so many minutes, unless it is kept before they are over.
-   * @throws {InputError} `not-configured`, `not-supported`, `busy`.
+   * @throws {InputError} `not-supported`, `busy`.
    */
   async begin(network: JsonObject, minutes: number): Promise<void> {
     const { node } = this.#options.documents.current;
-    if (node === undefined) throw new InputError("not-configured", "this node has no configuration yet");
-    if (node.body.type !== "Node") throw new InputError("not-supported", "agents have no section network");
+    if (node !== undefined && node.body.type !== "Node")
+      throw new InputError("not-supported", "agents have no section network");
     if (this.commit.window !== undefined || this.#trial !== undefined) {
       throw new InputError("busy", "another change is pending: keep it or take it back first");
     }
@@ -190,11 +197,18 @@ export class Committing {
   }
 
   #original(section: string): unknown {
-    return valueOf(effectiveOf(this.#options.documents.current).config, section);
+    return valueOf(this.#effectiveOf(this.#options.documents.current), section);
+  }
+
+  #effectiveOf(desired: Desired): Config {
+    return withLocalNetwork(effectiveOf(desired), desired, this.#options.network).config;
   }
 
   #takenBack(takenBack: TakenBack): void {
-    if (takenBack.isLocal) this.#trial = undefined;
+    if (takenBack.isLocal) {
+      this.#trial = undefined;
+      this.#overAt = this.commit.window?.openedAt;
+    }
     const { code, evidence, step, versions, mode, by } = takenBack;
     const at = step === undefined ? "" : ` at ${step.kind} ${step.subject}`;
     this.#options.events.notice({
@@ -214,7 +228,7 @@ export class Committing {
       if (documents.current[name]?.version !== versions[name] || versions[name] === undefined) continue;
       const back = await documents.rolledBack(name).catch(() => undefined);
       if (back === undefined) continue;
-      const { config } = effectiveOf(back.desired);
+      const config = this.#effectiveOf(back.desired);
       if (!Object.entries(guards).every(([section, raw]) => this.#isBack(section, valueOf(config, section), raw)))
         continue;
       const why = { code, evidence, ...(step === undefined ? {} : { step }) };

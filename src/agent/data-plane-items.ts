@@ -1,4 +1,4 @@
-import type { HealthItem, Status } from "../protocol/local-api.ts";
+import type { HealthItem, Status } from "../protocol/local-answers.ts";
 import type { Carrier } from "../protocol/local-mesh.ts";
 
 /** What health says of the ways to other nodes, and of this node's own gateway; nothing where there are none. Pure. */

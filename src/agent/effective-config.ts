@@ -1,7 +1,15 @@
 import type { Config } from "../protocol/documents.ts";
 import { sectionNames, sectionSuits } from "../protocol/sections.ts";
+import type { JsonObject } from "../protocol/values.ts";
 import type { Desired } from "./shadow/desired.ts";
 import { effective, type Effective } from "./shadow/merge.ts";
+
+/** A configuration with this network where documents give none to an appliance. Pure. */
+export function withLocalNetwork(merged: Effective, desired: Desired, network: JsonObject | undefined): Effective {
+  const { type = "Node" } = desired.node?.body ?? {};
+  if (network === undefined || merged.config.network !== undefined || !sectionSuits("network", type)) return merged;
+  return { ...merged, config: { ...merged.config, network } };
+}
 
 /** The configuration that documents come to on this node; `config` stands in for the node's own. Pure. */
 export function effectiveOf(desired: Desired, config: Config = desired.node?.body.config ?? {}): Effective {

@@ -43,7 +43,10 @@ export class FaultList {
 
   /** Adds what was found damaged below a state directory. */
   addDamage(stateDir: string, damage: readonly Damage[]): void {
-    for (const found of damage) this.add("damaged-file", describeDamage(found), `${stateDir}/${found.file}`);
+    for (const found of damage) {
+      const code = found.isNewer === true ? "newer-file" : "damaged-file";
+      this.add(code, describeDamage(found), `${stateDir}/${found.file}`);
+    }
   }
 
   /** Adds damage that whoever reads the file will tell again, once. */

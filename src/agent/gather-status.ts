@@ -4,6 +4,7 @@ import type { Reader } from "../host/reader.ts";
 import type { Applying } from "./applying.ts";
 import type { FaultList } from "./fault.ts";
 import { repositoryState, usedRatioOf } from "./gathering.ts";
+import type { KnownTime } from "./known-time.ts";
 import type { ManagedNode } from "./managed-node.ts";
 import type { OpenedOverlay } from "./open-overlay.ts";
 import { readProcess } from "./process-readings.ts";
@@ -14,6 +15,7 @@ import type { Gathered } from "./status.ts";
 import type { StorageWatch } from "./storage.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
 import type { Spool } from "./telemetry/spool.ts";
+import type { Upgrades } from "./upgrades.ts";
 import type { watchMachine } from "./watch-machine.ts";
 
 export interface GatherOptions {
@@ -31,10 +33,11 @@ export interface GatherOptions {
   readonly faults: Pick<FaultList, "all">;
   readonly storage: Pick<StorageWatch, "refusal">;
   readonly machine: Pick<ReturnType<typeof watchMachine>, "engine">;
+  readonly upgrades: Pick<Upgrades, "status">;
   readonly node: () => ManagedNode | undefined;
   readonly session: () => Session | undefined;
   readonly health: () => HealthChecks | undefined;
-  readonly clockOffset: () => number | undefined;
+  readonly time: Pick<KnownTime, "look" | "offsetSeconds">;
 }
 
 /** Makes what gathers, from all parts of the agent, what people are told of it. */
@@ -57,13 +60,15 @@ export function gatherStatus(parts: GatherOptions): () => Gathered {
       desired: documents.current,
       applied: node?.applied ?? new Map(),
       pendingChange: parts.applying.committing.pending(),
+      upgrade: parts.upgrades.status,
       telemetry: parts.spool.status(),
       network: machine.engine,
       overlay: parts.overlay.status(),
       dataPlane: parts.mesh.dataPlane(),
       process: readProcess(reader),
       faults: [...faults.all, ...(node?.faults ?? [])],
-      clockOffsetSeconds: parts.clockOffset(),
+      clockOffsetSeconds: parts.time.offsetSeconds(),
+      clockBehind: parts.time.look(),
       storageRefusal: storage.refusal,
       diskUsedRatio: usedRatioOf(reader.space("/")),
       isStatePersistent: parts.isStatePersistent,

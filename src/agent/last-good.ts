@@ -5,11 +5,14 @@ import type { Files } from "../host/files.ts";
 import { networkLedgerFile } from "../host/network/ledger.ts";
 import { networkRecordFile } from "../host/network/record.ts";
 import type { IdentityFiles, Registration } from "./identity/identity.ts";
+import type { KnownTimeRecord } from "../protocol/known-time.ts";
 import type { AgentState } from "./state.ts";
 
 /** What a start finds of the last run besides the documents. */
 export interface LastGood {
   readonly registration: Registration | undefined;
+  /** The last time that a control plane told. */
+  readonly knownTime: KnownTimeRecord | undefined;
   readonly damage: readonly Damage[];
   /** Damage that whoever reads the file later finds, and tells, too. */
   readonly foreseen: readonly Damage[];
@@ -44,11 +47,13 @@ export async function readLastGood(
   await rebuild("reported/run", state.run);
   await rebuild("reported/open-events", state.openEvents, []);
   await rebuild("reported/shadow", state.reported);
-  const { isNew, damagedCopy, isLogDamaged } = state.database;
+  const knownTime = await rebuild("reported/known-time", state.knownTime);
+  const { isNew, damagedCopy, newerCopy, isLogDamaged } = state.database;
   const isDatabaseLost = damagedCopy !== undefined || (isNew && registration !== undefined);
-  if (isDatabaseLost) damage.push({ file: "state.db", isRecovered: false });
+  if (newerCopy !== undefined) damage.push({ file: "state.db", isRecovered: true, isNewer: true });
+  else if (isDatabaseLost) damage.push({ file: "state.db", isRecovered: false });
   else if (isLogDamaged) damage.push({ file: "state.db-wal", isRecovered: false });
-  return { registration, damage, foreseen: await foresee(files, stateDir) };
+  return { registration, knownTime, damage, foreseen: await foresee(files, stateDir) };
 }
 
 /** Looks at what others read when they begin, which is later than the start is reported. */

@@ -2,6 +2,7 @@ import { readAddresses4 } from "../host/links.ts";
 import type { Overlay } from "../host/overlay.ts";
 import type { Reader } from "../host/reader.ts";
 import { isActiveMember } from "./active-member.ts";
+import { typeHere, type Profile } from "./profile.ts";
 import type { Desired } from "./shadow/desired.ts";
 import { reconciler, type Reconciler } from "./reconcile/section.ts";
 import { isOwnName } from "../protocol/own-name.ts";
@@ -14,6 +15,7 @@ import { networkSection, type NetworkOptions } from "./sections/network/section.
 import { servicesSection } from "./sections/services/section.ts";
 
 export interface SectionDeps {
+  readonly profile: Profile;
   readonly overlay: Overlay;
   /** The documents in force. */
   readonly documents: { readonly current: Desired };
@@ -34,6 +36,7 @@ export const OVERLAY_SECTIONS: readonly string[] = ["gateway", "services", "conn
 
 /** Every section that this node carries out, in the order in which they depend on each other. */
 export function listSections({
+  profile,
   overlay,
   documents,
   domain,
@@ -44,7 +47,7 @@ export function listSections({
   const node = () => documents.current.node?.body;
   const isHere = (name: string): boolean => isOwnName(node(), name);
   const addresses = () => addressesByLink(reader);
-  const nodeType = () => node()?.type ?? "Node";
+  const nodeType = () => typeHere(profile, node()?.type);
   const peers = () => domain(documents.current.domain?.body);
   const surroundings = (): MeshSurroundings => ({
     isActive: node()?.state === "ACTIVE",

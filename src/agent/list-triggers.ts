@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../host/clock.ts";
 import type { Exec } from "../host/exec.ts";
+import type { MakeBundle } from "../host/bundle-process.ts";
 import type { Files } from "../host/files.ts";
 import type { Power } from "../host/power.ts";
 import type { Config } from "../protocol/documents.ts";
@@ -21,8 +22,10 @@ import { gatewayPing } from "./triggers/gateway-ping.ts";
 import { gatewayRoutes } from "./triggers/gateway-routes.ts";
 import { networkKeep, networkRevert } from "./triggers/network-commit.ts";
 import { natHits } from "./triggers/nat-hits.ts";
+import { nodePushLogs, type BundleStore } from "./triggers/node-push-logs.ts";
 import { nodeReboot } from "./triggers/node-reboot.ts";
 import { nodeRestartService } from "./triggers/node-restart-service.ts";
+import { nodeUpgrade, type AskUpgrade } from "./triggers/node-upgrade.ts";
 import { plan, type PlanConfig } from "./triggers/plan.ts";
 import { rollback, type RollBack } from "./triggers/rollback.ts";
 import { speedTest } from "./triggers/speed-test.ts";
@@ -36,14 +39,18 @@ import { tgTraceroute } from "./triggers/tg-traceroute.ts";
 import { why } from "./triggers/why.ts";
 import type { Trigger } from "./triggers/trigger.ts";
 import type { Tunnels } from "./triggers/tunnels.ts";
+import type { IsUpgrading } from "./triggers/upgrading.ts";
 
 export interface TriggerDeps {
   readonly clock: Clock;
   readonly exec: Exec;
+  /** Starts what sees every packet; by default `exec`. */
+  readonly capture?: Pick<Exec, "spawn">;
   readonly files: Files;
   readonly power: Power;
   readonly networkView: Pick<NetworkView, "conntrack" | "nats" | "natWatch">;
   readonly cleanStop: CleanStop;
+  readonly upgrades: { readonly ask: AskUpgrade; readonly isAtWork: IsUpgrading; why(report: WhyReport): WhyReport };
   readonly speedTestTarget: () => TransferTarget | undefined;
   readonly applying: {
     readonly plan: PlanConfig;
@@ -55,7 +62,8 @@ export interface TriggerDeps {
   };
   readonly tunnels: Tunnels;
   readonly containers: Pick<ContainersView, "compute" | "registryHost" | "audit">;
-  readonly dataStore: { readonly handle: AnswerDataStore; readonly create: BeginFile };
+  readonly dataStore: { readonly handle: AnswerDataStore; readonly create: BeginFile & BundleStore["create"] };
+  readonly makeBundle: MakeBundle;
   readonly log: Logger;
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }
@@ -65,28 +73,34 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
   const {
     clock,
     exec,
+    capture = exec,
     files,
     power,
     networkView,
     cleanStop,
+    upgrades,
     speedTestTarget,
     applying,
     tunnels,
     containers,
     dataStore,
+    makeBundle,
     log,
     announceRestart,
   } = deps;
+  const isUpgrading = (): Promise<boolean> => upgrades.isAtWork();
   const { compute } = containers;
   return [
-    nodeRestartService({ power, clock, cleanStop, announce: announceRestart }),
-    nodeReboot({ power, clock, cleanStop }),
+    nodeRestartService({ power, clock, cleanStop, isUpgrading, announce: announceRestart }),
+    nodeReboot({ power, clock, cleanStop, isUpgrading }),
+    nodePushLogs(makeBundle, dataStore),
+    nodeUpgrade((request) => upgrades.ask(request)),
     tgPing(exec, tunnels, clock),
     tgTraceroute(exec, files, tunnels),
     tgMtr(exec, files),
     tgNc(exec),
     tgArping(exec, files),
-    tgTcpdump({ exec, files, clock, begin: (path, signal) => dataStore.create(path, signal) }),
+    tgTcpdump({ exec, capture, files, clock, begin: (path, signal) => dataStore.create(path, signal) }),
     flows(networkView.conntrack, log, () => compute()?.containers() ?? []),
     natHits(() => networkView.nats(), networkView.natWatch),
     gatewayRoutes(tunnels, clock, log),
@@ -94,7 +108,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     gatewayPerf(tunnels, clock),
     speedTest({ clock, target: speedTestTarget }),
     plan((config, signal) => applying.plan(config, signal)),
-    why(() => applying.why()),
+    why(() => upgrades.why(applying.why())),
     configShow(() => applying.config()),
     rollback((request, signal) => applying.rollback(request, signal)),
     networkKeep(() => applying.keepNetwork()),

@@ -3,15 +3,8 @@ import type { Overlay } from "../host/overlay.ts";
 import type { LogLine as StoredLine, LogMemory } from "../host/log.ts";
 import type { Reader } from "../host/reader.ts";
 import { withinTime } from "../lib/within-time.ts";
-import { LOCAL_REPLY_LIMITS } from "../protocol/local-api.ts";
-import type {
-  ContainerLogPiece,
-  ContainerLogsQuery,
-  FloorName,
-  LogLine,
-  LogsQuery,
-  TriggerLine,
-} from "../protocol/local-api.ts";
+import { LOCAL_REPLY_LIMITS, type ContainerLogsQuery, type FloorName, type LogsQuery } from "../protocol/local-api.ts";
+import type { ContainerLogPiece, LogLine, TriggerLine } from "../protocol/local-answers.ts";
 import type { Applying } from "./applying.ts";
 import type { Compute } from "./compute/compute.ts";
 import { decodeOutput } from "./compute/decode-output.ts";
@@ -19,6 +12,7 @@ import { containersReport, volumesReport } from "./containers-report.ts";
 import { connectorsReport } from "./connectors-report.ts";
 import { addressesByLink } from "./list-sections.ts";
 import type { ReadDomain } from "../protocol/domain-view.ts";
+import { clockReasons, type KnownTime } from "./known-time.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
 import { gatewaysReport, peersReport, type MeshReading } from "./mesh-report.ts";
 import type { ContainersView } from "./open-containers-view.ts";
@@ -30,6 +24,7 @@ import type { DesiredDocuments } from "./shadow/desired.ts";
 import type { Streams } from "./streams/streams.ts";
 import { buildHealth, buildStatus, type Gathered } from "./status.ts";
 import type { Dispatcher } from "./triggers/dispatch.ts";
+import type { Upgrades } from "./upgrades.ts";
 import type { TriggerChannel } from "./triggers/trigger.ts";
 
 export interface LocalProviderDeps {
@@ -38,6 +33,7 @@ export interface LocalProviderDeps {
   readonly memory: LogMemory;
   readonly reader: Reader;
   readonly dispatcher: Dispatcher;
+  readonly upgrades: Pick<Upgrades, "ask" | "look" | "why">;
   readonly containers: Pick<ContainersView, "compute" | "audit">;
   readonly streams: Pick<Streams, "prepare">;
   readonly documents: DesiredDocuments;
@@ -52,6 +48,7 @@ export interface LocalProviderDeps {
   readonly domain: ReadDomain;
   readonly targets: LocalProvider["targets"];
   readonly networkView: Pick<NetworkView, "report" | "routeTo">;
+  readonly time: Pick<KnownTime, "look" | "behindSince">;
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
 }
@@ -62,6 +59,7 @@ export function localProvider({
   memory,
   reader,
   dispatcher,
+  upgrades,
   containers: { compute, audit },
   streams,
   documents,
@@ -71,6 +69,7 @@ export function localProvider({
   domain,
   targets,
   networkView,
+  time,
   wake,
   register,
 }: LocalProviderDeps): LocalProvider {
@@ -119,7 +118,10 @@ export function localProvider({
       return reset;
     },
     plan: (config, signal) => applying.plan(config, signal),
-    why: () => applying.why(),
+    why() {
+      const { schema, reasons } = upgrades.why(applying.why());
+      return { schema, reasons: [...clockReasons(time), ...reasons] };
+    },
     connectors: async (signal) => connectorsReport(await readOverlay(signal)),
     services: async (signal) => servicesReport(await readOverlay(signal)),
     gateways: async (signal) => gatewaysReport(await readMesh(signal)),
@@ -139,7 +141,11 @@ export function localProvider({
       audit(`local opened a terminal in container ${where.container}`);
       return stream;
     },
-    wake,
+    upgrade: (order) => upgrades.ask({ ...order, by: "operator" }),
+    wake() {
+      wake();
+      void upgrades.look();
+    },
   };
 }
 

@@ -2,10 +2,12 @@ import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { collectGarbage } from "../host/engine-flags.ts";
 import { hostFiles } from "../host/files.ts";
-import { sdNotify, trimMemory } from "../host/libc.ts";
+import { trimMemory } from "../host/libc.ts";
 import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile } from "../host/pid-file.ts";
 import { hostReader } from "../host/reader.ts";
+import { serviceManager } from "../host/service-manager.ts";
+import { startWatchdog } from "../host/watchdog.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { startAgent } from "./agent.ts";
 import { readSettings } from "./settings.ts";
@@ -18,11 +20,26 @@ export async function run(argv: readonly string[]): Promise<number> {
   const files = hostFiles();
   try {
     const settings = await readSettings(argv, files);
-    const { log, memory } = rootLogger({ level: settings.logLevel, destination: standardOutput() });
+    const { log, memory } = rootLogger({
+      level: settings.logLevel,
+      destination: standardOutput(settings.isJournal === true),
+    });
     const clock = systemClock();
     const agent = await startAgent({ settings, clock, files, reader: hostReader(), log, memory, random: Math.random });
     const pidFile = await writePidFile(settings.runDir, "agent");
-    if (settings.notifySocket !== undefined) sdNotify(settings.notifySocket, "READY=1");
+    const { supervision } = settings;
+    const manager = serviceManager(supervision);
+    manager.ready(agent.pulse.line());
+    const endWatchdog =
+      supervision.watchdogMs === undefined
+        ? undefined
+        : startWatchdog({
+            clock,
+            log,
+            limitMs: supervision.watchdogMs,
+            check: () => agent.pulse.check(),
+            feed: () => manager.alive(agent.pulse.line()),
+          });
     log.info({ version: buildInfo.version, build: buildInfo.build, stateDir: settings.stateDir }, "agent started");
     // Starting leaves 8 MB unused but resident; by then the first session has done its work too.
     clock.after(TRIM_AFTER_MS, () => {
@@ -32,7 +49,8 @@ export async function run(argv: readonly string[]): Promise<number> {
     await untilTold((signal) => {
       if (signal === "SIGHUP") agent.wake();
     });
-    if (settings.notifySocket !== undefined) sdNotify(settings.notifySocket, "STOPPING=1");
+    endWatchdog?.();
+    manager.stopping();
     await agent.close();
     pidFile.remove();
     log.info("agent stopped");

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { InputError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { hostDialler } from "../host/dial.ts";
@@ -6,8 +7,10 @@ import { hostFiles } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { hostReader } from "../host/reader.ts";
 import { readSealed, valueOf } from "../host/state-file.ts";
+import { upgradeUnit } from "../host/upgrade-unit.ts";
 import type { NodeIdentity } from "../protocol/claims.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
+import { UPGRADE_ANSWERS, UPGRADE_REQUEST_NAME, type UpgradeAnswer, type UpgradeOrder } from "../protocol/release.ts";
 import { OverlayTable } from "../protocol/overlay.ts";
 import { describeDevice } from "./describe-device.ts";
 import { identityFiles } from "./identity/identity.ts";
@@ -15,6 +18,7 @@ import { readLicense, register } from "./identity/registration.ts";
 import { networkTargets } from "./network-targets.ts";
 import { readSettings } from "./settings.ts";
 import { openState } from "./state.ts";
+import { knownManifest, refuseElsewhere } from "./upgrades.ts";
 
 /** Registers the node of a state directory while no agent runs; an agent that starts meanwhile is kept out. */
 export async function registerOffline(stateDir: string, license: string, signal: AbortSignal): Promise<NodeIdentity> {
@@ -40,6 +44,36 @@ export async function registerOffline(stateDir: string, license: string, signal:
 export async function readIdentity(stateDir: string): Promise<NodeIdentity | undefined> {
   const loaded = await identityFiles(hostFiles(), stateDir).registration.load();
   return loaded.is === "good" || loaded.is === "recovered" ? loaded.value.node : undefined;
+}
+
+/** Asks for an upgrade while no agent runs: what one would refuse is refused here too. */
+export async function askUpgradeOffline(
+  { stateDir, runDir }: { readonly stateDir: string; readonly runDir: string },
+  { from, ...order }: UpgradeOrder,
+): Promise<UpgradeAnswer> {
+  const files = hostFiles();
+  const settings = await readSettings(["--state", stateDir, "--run", runDir], files);
+  const registration = valueOf(await identityFiles(files, stateDir).registration.inspect());
+  refuseElsewhere({ isManaged: settings.unit !== undefined, type: registration?.node.type ?? "Node" });
+  const address = knownManifest(from, settings.upgrade.manifest, registration?.controlPlane.iss);
+  await files.makeDirectory(runDir, 0o755);
+  const requestPath = join(runDir, UPGRADE_REQUEST_NAME);
+  const unit = upgradeUnit({ exec: hostExec(systemClock()), files, isManaged: true, requestPath });
+  if (await unit.isAtWork()) return { output: { status: UPGRADE_ANSWERS.already } };
+  await unit.start({ from: address, by: "operator", ...order });
+  return { output: { status: UPGRADE_ANSWERS.begun } };
+}
+
+/** Where the node of a state directory finds releases, and what it needs to know to fetch one. @throws {InputError} `not-configured`. */
+export async function readReleasePlace(
+  stateDir: string,
+  given: string | undefined,
+): Promise<{ readonly from: string; readonly versionsPath: string; readonly packagePath: string }> {
+  const files = hostFiles();
+  const { upgrade } = await readSettings(["--state", stateDir], files);
+  const registration = valueOf(await identityFiles(files, stateDir).registration.inspect());
+  const from = knownManifest(given, upgrade.manifest, registration?.controlPlane.iss);
+  return { from, versionsPath: upgrade.versionsDir, packagePath: upgrade.packageDir };
 }
 
 /** Whom the node of a state directory must reach, as far as what its agent and its overlay left there can be read. */

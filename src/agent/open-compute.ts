@@ -49,7 +49,7 @@ export interface OpenComputeOptions {
   readonly exec: Exec;
   readonly files: Files;
   readonly reader: Reader;
-  readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "overlay" | "engineSocket" | "containers">;
+  readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "unit" | "overlay" | "engineSocket" | "containers">;
   readonly state: Pick<AgentState, "database">;
   readonly documents: { readonly current: Desired };
   /** What is in force. */
@@ -115,6 +115,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     log,
     network,
     stateDir: settings.stateDir,
+    isManaged: settings.unit !== undefined,
     engine: () => keeper.engine,
     record: options.networkRecord,
   });

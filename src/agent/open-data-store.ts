@@ -6,7 +6,7 @@ import type { ProxySettings } from "../lib/proxy.ts";
 import type { DataStoreRequest } from "../protocol/data-store.ts";
 import type { DataStore } from "./data-store/data-store.ts";
 import type { TextFile } from "./data-store/text-file.ts";
-import { hasOpenTasks } from "./data-store/task-store.ts";
+import { hasOpenTasks } from "./data-store/task-table.ts";
 import type { DataStoreSettings } from "./settings.ts";
 import type { AgentState } from "./state.ts";
 
@@ -29,7 +29,7 @@ export interface OpenDataStoreOptions {
 /** The data store of this node, whether or not it was used yet. */
 export interface OpenedDataStore {
   handle(request: DataStoreRequest, signal: AbortSignal): Promise<unknown>;
-  /** Begins a file for text, as `DataStore.create`. @throws {InputError} `not-supported` where there is no data store */
+  /** Begins a file from memory, as `DataStore.create`. @throws {InputError} `not-supported` where there is no data store */
   create(path: string, signal: AbortSignal): Promise<TextFile>;
   /** Goes on with what the last agent left; where there is nothing, nothing is loaded. */
   resume(): void;

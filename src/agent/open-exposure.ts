@@ -11,6 +11,7 @@ import type { Files } from "../host/files.ts";
 import { readListeners, type Listener } from "../host/listeners.ts";
 import type { RecordStore } from "../host/network/record.ts";
 import { toolRunner } from "../host/network/tool.ts";
+import { privilegedExec } from "../host/privileged-exec.ts";
 import type { Reader } from "../host/reader.ts";
 import { CONTAINER_LINK, type ContainerNetwork } from "./compute/container-network.ts";
 import { addressesByLink } from "./list-sections.ts";
@@ -24,6 +25,8 @@ export interface OpenExposureOptions {
   readonly files: Files;
   readonly reader: Reader;
   readonly stateDir: string;
+  /** Whether systemd runs this program. */
+  readonly isManaged?: boolean;
   readonly onDamage?: OnDamage;
   readonly network: ContainerNetwork;
   /** The engine, opened if it was not. */
@@ -54,7 +57,8 @@ export function openExposure(options: OpenExposureOptions): OpenedExposure {
   const record = new ExposureRecord(files, reader, stateDir, onDamage);
   const conntrack = hostConntrack({ exec, reader, record: () => Promise.resolve() });
   const tools = toolRunner(exec);
-  const driver = exposureDriver({ tools, record, conntrack });
+  const inside = toolRunner(privilegedExec(exec, options.isManaged ?? false));
+  const driver = exposureDriver({ tools, inside, record, conntrack });
 
   async function tables(vrfs: readonly string[]): Promise<ReadonlyMap<string, number>> {
     const noted = new Map(Object.entries((await options.record.load()).vrfs));

@@ -17,6 +17,8 @@ import type { ShadowMap } from "../protocol/shadow.ts";
 import type { NodeType } from "../protocol/values.ts";
 import { carrierOf, dataPlaneState, namesOf } from "./mesh-report.ts";
 import { parsedSections } from "./parsed-sections.ts";
+import { typeHere } from "./profile.ts";
+import type { AgentSettings } from "./settings.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { EventLog } from "./telemetry/events.ts";
 import { gatewayDetails } from "./telemetry/gateway-details.ts";
@@ -28,6 +30,7 @@ import { reverseNames } from "./telemetry/reverse-names.ts";
 import type { Spool } from "./telemetry/spool.ts";
 
 export interface OpenMeshOptions {
+  readonly settings: Pick<AgentSettings, "profile">;
   readonly clock: Clock;
   readonly log: Logger;
   readonly reader: Pick<Reader, "read">;
@@ -78,7 +81,7 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
   let before: { readonly standing: MeshStanding; readonly at: number } | undefined;
 
   const domain = (): DomainView | undefined => options.domain(documents.current.domain?.body);
-  const nodeType = (): NodeType => documents.current.node?.body.type ?? "Node";
+  const nodeType = (): NodeType => typeHere(options.settings.profile, documents.current.node?.body.type);
   const gateway = (): Gateway => parsed.gateway(config().gateway, nodeType()).gateway;
   const ask = (signal: AbortSignal): Promise<MeshStanding | undefined> =>
     overlay().view.mesh === undefined ? Promise.resolve(undefined) : overlay().mesh(withinTime(signal, ASK_WITHIN_MS));

@@ -12,7 +12,9 @@ import type { Reader } from "../host/reader.ts";
 import { carryingDialler } from "./carrier.ts";
 import { startForwardWatch } from "./forward-watch.ts";
 import type { SectionDeps } from "./list-sections.ts";
+import { unsupportedHere } from "./profile.ts";
 import type { AgentSettings } from "./settings.ts";
+import { startTableWatch } from "./table-watch.ts";
 
 export interface NetworkParts {
   readonly driver: NetworkDriver;
@@ -30,31 +32,36 @@ export interface OpenNetworkOptions {
   readonly exec: Exec;
   readonly files: Files;
   readonly reader: Reader;
-  readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "unit">;
+  readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "unit" | "profile">;
   readonly dialler: Dialler;
   readonly onDamage: OnDamage;
   /** Another node has let go of the machine. */
   readonly onOwned: () => void;
   /** Other programs refuse what this machine forwards, or do so no longer. */
   readonly onForwarding: () => void;
+  /** Somebody else has changed our firewall. */
+  readonly onTable: () => void;
 }
 
 /** The machine's network, which is ours to change unless another node of this network namespace was first. */
 export async function openNetwork(options: OpenNetworkOptions): Promise<NetworkParts> {
-  const { clock, exec, files, reader, settings, onDamage, onOwned, onForwarding } = options;
+  const { clock, exec, files, reader, settings, onDamage, onOwned, onForwarding, onTable } = options;
   const { stateDir, runDir, unit } = settings;
   const owner = new MachineOwner({ clock, onOwned });
-  await owner.claim();
+  const reason = unsupportedHere(settings.profile);
+  if (reason === undefined) await owner.claim();
   const dialler = carryingDialler(options.dialler);
   const isManaged = unit !== undefined;
   const driver = networkDriver({ exec, files, reader, clock, stateDir, runDir, isManaged, onDamage });
   const forwarding = startForwardWatch({ clock, read: forwardDrops(exec), watchRuleset, onChange: onForwarding });
+  const table = startTableWatch({ clock, watchRuleset, onChange: onTable });
   const section = {
     forwardDrops: (isForwarding: boolean) => forwarding.drops(isForwarding),
+    readingTable: (isOurs: boolean) => table.reading(isOurs),
     driver,
     record: networkRecord(files, stateDir, onDamage),
     carrier: () => dialler.carrier(),
-    unsupported: () => (owner.isOwner ? undefined : "another node owns this machine"),
+    unsupported: () => reason ?? (owner.isOwner ? undefined : "another node owns this machine"),
   };
   return {
     driver,
@@ -63,6 +70,7 @@ export async function openNetwork(options: OpenNetworkOptions): Promise<NetworkP
     section,
     close() {
       forwarding.close();
+      table.close();
       owner.close();
     },
   };

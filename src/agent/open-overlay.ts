@@ -13,7 +13,7 @@ import { serviceEvents } from "./telemetry/service-events.ts";
 import type { Spool } from "./telemetry/spool.ts";
 
 export interface OpenOverlayOptions extends Omit<OpenMeshOptions, "overlay" | "onChanged"> {
-  readonly settings: Pick<AgentSettings, "unit" | "overlay">;
+  readonly settings: Pick<AgentSettings, "unit" | "overlay" | "profile">;
   readonly files: Files;
   readonly spool: Spool;
   readonly faults: Pick<FaultList, "add" | "settled">;

@@ -1,11 +1,17 @@
 import type { Logger } from "pino";
+import { bundleProcess } from "../host/bundle-process.ts";
 import type { Clock } from "../host/clock.ts";
+import { captureExec } from "../host/privileged-exec.ts";
 import { hostPower } from "../host/power.ts";
 import type { Registration } from "./identity/identity.ts";
 import { listTriggers, type TriggerDeps } from "./list-triggers.ts";
+import type { Applying } from "./applying.ts";
 import type { ContainersView } from "./open-containers-view.ts";
 import type { AgentSettings } from "./settings.ts";
+import type { Telemetry } from "./open-telemetry.ts";
+import { openUpgrades } from "./open-upgrades.ts";
 import { speedTestTarget, type SpeedTestSources } from "./speed-test-target.ts";
+import type { Upgrades } from "./upgrades.ts";
 import type { AgentState } from "./state.ts";
 import { stoppedRun, type RunRecord } from "./telemetry/run-record.ts";
 import type { NodeFacts } from "./triggers/admit.ts";
@@ -14,14 +20,21 @@ import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import { agentTunnels, type TunnelSources } from "./tunnels.ts";
 
-type Given = "exec" | "files" | "networkView" | "applying" | "dataStore" | "announceRestart";
+type Given = "exec" | "files" | "networkView" | "applying" | "dataStore";
 
 export interface OpenTriggersOptions
-  extends Pick<TriggerDeps, Given>, Omit<TunnelSources, "graceMs">, Pick<SpeedTestSources, "dialler"> {
+  extends
+    Pick<Telemetry, "events" | "spool" | "pusher" | "announceRestart">,
+    Pick<TriggerDeps, Given>,
+    Omit<TunnelSources, "graceMs">,
+    Pick<SpeedTestSources, "dialler"> {
   readonly clock: Clock;
   readonly log: Logger;
-  readonly settings: Pick<AgentSettings, "unit" | "speedTestUrl">;
-  readonly state: Pick<AgentState, "database" | "run">;
+  readonly settings: Pick<AgentSettings, "unit" | "stateDir" | "runDir" | "config" | "speedTestUrl" | "upgrade">;
+  readonly state: Pick<AgentState, "database" | "run" | "toldUpgrade">;
+  readonly applying: TriggerDeps["applying"] & Pick<Applying, "committing">;
+  /** How upgrades stand has changed, perhaps. */
+  readonly onUpgrade: () => void;
   readonly record: RunRecord;
   readonly bootId: string;
   /** Unix milliseconds. */
@@ -37,6 +50,7 @@ export interface OpenTriggersOptions
 export function openTriggers(options: OpenTriggersOptions): {
   readonly dispatcher: Dispatcher;
   readonly cleanStop: CleanStop;
+  readonly upgrades: Upgrades;
 } {
   const { clock, settings, state, record, bootId, startedAt, node, containers, onRefused } = options;
   const { sql, isPersistent } = state.database;
@@ -46,13 +60,25 @@ export function openTriggers(options: OpenTriggersOptions): {
   journal.reopen();
   journal.settle(bootId, startedAt);
   const log = options.log.child({ component: "triggers" });
+  const upgrades = openUpgrades({
+    ...options,
+    controlPlane: () => options.registration()?.controlPlane.iss,
+    isNetworkPending: () => options.applying.committing.pending() !== undefined,
+    ending: () => dispatcher.holderOf("node"),
+    onChanged: options.onUpgrade,
+  });
   const triggers = listTriggers({
     ...options,
+    announceRestart: async () => options.announceRestart(),
+    upgrades,
+    capture: captureExec(options.exec, settings.unit),
     power,
+    makeBundle: bundleProcess({ ...settings, exec: options.exec }),
     cleanStop,
     speedTestTarget: () => speedTestTarget(options),
     tunnels: agentTunnels(options),
     log,
   });
-  return { dispatcher: new Dispatcher({ node, journal, clock, log, more: containers.run, triggers }), cleanStop };
+  const dispatcher = new Dispatcher({ node, journal, clock, log, more: containers.run, triggers });
+  return { dispatcher, cleanStop, upgrades };
 }

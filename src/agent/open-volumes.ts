@@ -7,6 +7,7 @@ import { encryptedVolumes } from "../host/encrypted-volume.ts";
 import type { Engine } from "../host/engine/engine.ts";
 import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
+import { privilegedExec } from "../host/privileged-exec.ts";
 import type { Reader } from "../host/reader.ts";
 import type { ContainerSpec, VolumeSpec } from "../protocol/sections/exec-config.ts";
 import type { VolumeStatus } from "./compute/compute.ts";
@@ -23,7 +24,7 @@ export interface OpenVolumesOptions {
   readonly exec: Exec;
   readonly files: Files;
   readonly reader: Reader;
-  readonly settings: Pick<AgentSettings, "stateDir">;
+  readonly settings: Pick<AgentSettings, "stateDir" | "unit">;
   readonly ledger: Ledger;
   /** Uid of the node. */
   readonly owner: () => string;
@@ -64,7 +65,12 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
       dataStore: join(settings.stateDir, "data-store"),
       engine: engine(),
       records: ledger,
-      encrypted: encryptedVolumes({ exec, reader, directories }),
+      encrypted: encryptedVolumes({
+        exec,
+        privileged: privilegedExec(exec, settings.unit !== undefined),
+        reader,
+        directories,
+      }),
       files,
       directories,
       clock,

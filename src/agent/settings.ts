@@ -1,14 +1,19 @@
+import { isIP } from "node:net";
 import { join, normalize, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { z } from "zod";
 import { InputError } from "../errors.ts";
 import type { Files } from "../host/files.ts";
+import { supervisionOf, writesToJournal, type Supervision } from "../host/service-manager.ts";
 import { parseCidr } from "../lib/cidr.ts";
-import { parseNoProxy, type ProxySettings } from "../lib/proxy.ts";
+import { isLoopback, parseNoProxy, type ProxySettings } from "../lib/proxy.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { describeIssues } from "../protocol/envelope.ts";
+import { JsonObject, Text256 } from "../protocol/values.ts";
 import { MANAGED_OVERLAY } from "../protocol/overlay.ts";
-import type { S3Access } from "../protocol/transfer.ts";
+import { ManifestAddress, UPGRADE_PATHS } from "../protocol/release.ts";
+import type { JobSettings } from "./data-store/jobs.ts";
+import type { Profile } from "./profile.ts";
 import type { ContainerPolicy } from "./sections/exec/policy.ts";
 
 const HttpUrl = z
@@ -59,20 +64,53 @@ const DataStoreFile = z.strictObject({
     .optional(),
 });
 
+/** Where metrics are served: an IP address and a port. Beyond this machine only where `allowRemote` says so: nothing guards them. */
+const MetricsFile = z
+  .strictObject({
+    listen: z
+      .string()
+      .max(64)
+      .refine((text) => splitListen(text) !== undefined, "must be an IP address and a port, such as 127.0.0.1:9464"),
+    allowRemote: z.boolean().optional(),
+  })
+  .superRefine(({ listen, allowRemote }, context) => {
+    const { host } = splitListen(listen) ?? { host: "127.0.0.1" };
+    if (allowRemote === true || isLoopback(host)) return;
+    const message = `${host} is not this machine's alone: metrics tell of the node, and nobody is asked for a password; "allowRemote": true serves them all the same`;
+    context.addIssue({ code: "custom", path: ["listen"], message });
+  });
+
+/** Where metrics are served. */
+export interface MetricsSettings {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** `127.0.0.1:9464` or `[::1]:9464`. */
+function splitListen(text: string): MetricsSettings | undefined {
+  const [, bracketed, bare, digits] = /^(?:\[([^\]]*)\]|([^:[\]]*)):(\d{1,5})$/.exec(text) ?? [];
+  const host = bracketed ?? bare ?? "";
+  const port = Number(digits);
+  if (isIP(host) !== (bracketed === undefined ? 4 : 6) || !(port >= 1 && port <= 65_535)) return undefined;
+  return { host, port };
+}
+
+const UnitName = z.string().regex(/^[A-Za-z0-9@._-]{1,128}\.service$/, "must be the name of a service unit");
 const LogLevel = z.enum(["debug", "info", "warn", "error"]);
 
 /** Local settings and local policy, `/etc/holdfast/agent.json`; every field is optional. */
 export const AgentFile = z.strictObject({
   logLevel: LogLevel.optional(),
   proxy: ProxyUrl.optional(),
-  noProxy: z.array(z.string().max(256)).max(256).optional(),
+  noProxy: z.array(Text256).max(256).optional(),
   /** The unit that supervises the agent; present only in a managed install, where restarts and reboots are allowed. */
-  unit: z
-    .string()
-    .regex(/^[A-Za-z0-9@._-]{1,128}\.service$/)
-    .optional(),
+  unit: UnitName.optional(),
+  /** An appliance has the machine to itself; an agent leaves network and containers to it. */
+  profile: z.enum(["appliance", "agent"]).optional(),
   speedTestUrl: HttpUrl.optional(),
   repositoryUrl: HttpUrl.optional(),
+  /** The section network of an appliance for as long as no document gives one: until it is registered, and after. */
+  network: JsonObject.optional(),
   /** Socket of the container engine; Docker's, else Podman's, when it is not given. */
   engineSocket: AbsolutePath.optional(),
   /** What containers may have beyond the ordinary. */
@@ -88,27 +126,14 @@ export const AgentFile = z.strictObject({
     })
     .optional(),
   dataStore: DataStoreFile.optional(),
+  /** Where the manifest of the release to upgrade to is. */
+  upgrade: z.strictObject({ manifest: ManifestAddress.optional() }).optional(),
+  /** Where metrics are served to Prometheus; nowhere when it is not given. */
+  metrics: MetricsFile.optional(),
 });
 
-/** How the buckets of one name, or of any (`*`), are reached. */
-export interface BucketAccess extends S3Access {
-  readonly bucket: string;
-}
-
 /** What the data store may use, defaults filled in. */
-export interface DataStoreSettings {
-  /** That all its files may take together; undefined without a quota. */
-  readonly maxBytes: number | undefined;
-  /** Share of the file system that stays free. */
-  readonly reserveRatio: number;
-  readonly maxTransfers: number;
-  /** Of all transfers together. */
-  readonly maxBytesPerSecond: number | undefined;
-  /** Requests of an object transfer at a time. */
-  readonly maxRequests: number;
-  /** CIDRs that may be connected to although they are private or loopback. */
-  readonly allowAddresses: readonly string[];
-  readonly buckets: readonly BucketAccess[];
+export interface DataStoreSettings extends Omit<JobSettings, "proxies"> {
   /** File of certificate authorities that transfers trust besides the runtime's own. */
   readonly caFile: string | undefined;
 }
@@ -117,21 +142,37 @@ export interface DataStoreSettings {
 export interface AgentSettings {
   readonly stateDir: string;
   readonly runDir: string;
+  /** The file of local settings that the command line named. */
+  readonly config?: string | undefined;
   readonly logLevel: string;
   readonly proxies: ProxySettings;
   readonly unit: string | undefined;
+  readonly profile: Profile;
   /** Where the overlay program keeps its state, and where its socket is. */
   readonly overlay: { readonly stateDir: string; readonly runDir: string };
   readonly speedTestUrl: string | undefined;
   readonly repositoryUrl: string | undefined;
+  /** The section network while no document has one. */
+  readonly network?: JsonObject;
   /** Socket of the container engine; to be looked for when undefined. */
   readonly engineSocket: string | undefined;
   readonly containers: ContainerPolicy;
   /** Whether events are raised of containers in trouble. */
   readonly containerEvents?: boolean;
   readonly dataStore: DataStoreSettings;
-  /** Where `sd_notify(3)` messages go. */
-  readonly notifySocket: string | undefined;
+  readonly upgrade: {
+    /** The control plane's own, unless it is given. */
+    readonly manifest: string | undefined;
+    /** Where versions lie, and the package's own. */
+    readonly versionsDir: string;
+    readonly packageDir: string;
+  };
+  /** Where metrics are served; nowhere when undefined. */
+  readonly metrics?: MetricsSettings | undefined;
+  /** Who runs this process, and what it waits for. */
+  readonly supervision: Supervision;
+  /** Whether the log goes to the journal. */
+  readonly isJournal?: boolean;
 }
 
 const LIMITS = { maxBytes: 256 * 1024, maxDepth: 8 };
@@ -149,19 +190,23 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
   const file = await readFile(files, options.config ?? DEFAULT_FILE, options.config !== undefined);
   const stateDir = resolve(options.state ?? env["HOLDFAST_STATE"] ?? DEFAULT_STATE_DIR);
   const runDir = resolve(options.run ?? env["HOLDFAST_RUN"] ?? DEFAULT_RUN_DIR);
+  const unit = file.unit ?? fromOptional("HOLDFAST_UNIT", UnitName, env["HOLDFAST_UNIT"]);
   const proxy = file.proxy ?? env["HTTPS_PROXY"] ?? env["https_proxy"];
   return {
     stateDir,
     runDir,
+    config: options.config,
     logLevel: file.logLevel ?? fromVariable("HOLDFAST_LOG_LEVEL", LogLevel, env["HOLDFAST_LOG_LEVEL"] ?? "info"),
     proxies: {
       ...(proxy === undefined || proxy === "" ? {} : { https: new URL(fromVariable("HTTPS_PROXY", ProxyUrl, proxy)) }),
       noProxy: file.noProxy ?? parseNoProxy(env["NO_PROXY"] ?? env["no_proxy"]),
     },
-    unit: file.unit,
-    overlay: file.unit === undefined ? { stateDir: join(stateDir, "overlay"), runDir } : MANAGED_OVERLAY,
+    unit,
+    profile: file.profile ?? "appliance",
+    overlay: unit === undefined ? { stateDir: join(stateDir, "overlay"), runDir } : MANAGED_OVERLAY,
     speedTestUrl: file.speedTestUrl,
     repositoryUrl: file.repositoryUrl,
+    ...(file.network === undefined ? {} : { network: file.network }),
     engineSocket: file.engineSocket,
     containers: {
       allowPrivileged: file.containers?.allowPrivileged ?? false,
@@ -170,7 +215,14 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
     },
     ...(file.containers?.events === undefined ? {} : { containerEvents: file.containers.events }),
     dataStore: dataStoreSettings(file.dataStore, env["NODE_EXTRA_CA_CERTS"]),
-    notifySocket: env["NOTIFY_SOCKET"],
+    upgrade: {
+      manifest: file.upgrade?.manifest,
+      versionsDir: env["HOLDFAST_VERSIONS"] ?? UPGRADE_PATHS.versions,
+      packageDir: env["HOLDFAST_LIB"] ?? UPGRADE_PATHS.package,
+    },
+    metrics: file.metrics === undefined ? undefined : splitListen(file.metrics.listen),
+    supervision: supervisionOf(env, process.pid),
+    isJournal: writesToJournal(env),
   };
 }
 
@@ -227,4 +279,9 @@ function fromVariable<T>(name: string, schema: z.ZodType<T>, text: string): T {
   const parsed = schema.safeParse(text);
   if (parsed.success) return parsed.data;
   throw new InputError("bad-settings", `${name}: ${describeIssues(parsed.error).join("; ")}`);
+}
+
+/** One that is empty counts as not set, as a unit's `Environment=NAME=` makes it. */
+function fromOptional<T>(name: string, schema: z.ZodType<T>, text = ""): T | undefined {
+  return text === "" ? undefined : fromVariable(name, schema, text);
 }

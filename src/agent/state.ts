@@ -2,19 +2,33 @@ import { z } from "zod";
 import { HostError } from "../errors.ts";
 import { openDatabase, type Database } from "../host/database.ts";
 import type { Files } from "../host/files.ts";
+import type { Migration } from "../host/schema.ts";
 import { stateFile, type StateFile } from "../host/state-file.ts";
+import { KnownTimeRecord } from "../protocol/known-time.ts";
 import { ShadowMap } from "../protocol/shadow.ts";
-import { Version } from "../protocol/values.ts";
+import { Text128, UnixSeconds, Version } from "../protocol/values.ts";
 import { computeColumnsMigration, computeMigration } from "./compute/ledger.ts";
 import { outputMigration } from "./compute/saved-output.ts";
-import { dataStoreMigration } from "./data-store/task-store.ts";
+import { dataStoreMigration } from "./data-store/task-table.ts";
 import { OpenEvents } from "./telemetry/events.ts";
 import { RunRecord } from "./telemetry/run-record.ts";
 import { spoolMigration } from "./telemetry/spool.ts";
 import { journalMigration, journalYieldMigration } from "./triggers/journal.ts";
 
 const Acknowledged = z.object({ version: Version, facts: ShadowMap });
-const Adjusted = z.record(z.string().max(128), z.string().max(128));
+const ToldUpgrade = z.object({ osUpdatedAt: UnixSeconds });
+const Adjusted = z.record(Text128, Text128);
+
+/** The schema of `state.db`, in order; one that has been released is never edited. */
+export const stateMigrations: readonly Migration[] = [
+  spoolMigration,
+  journalMigration,
+  computeMigration,
+  outputMigration,
+  computeColumnsMigration,
+  dataStoreMigration,
+  journalYieldMigration,
+];
 
 /** The agent's state directory, held by this process alone. */
 export interface AgentState {
@@ -22,6 +36,10 @@ export interface AgentState {
   readonly run: StateFile<RunRecord>;
   readonly openEvents: StateFile<z.infer<typeof OpenEvents>>;
   readonly reported: StateFile<z.infer<typeof Acknowledged>>;
+  /** The last time that a control plane told. */
+  readonly knownTime: StateFile<KnownTimeRecord>;
+  /** What of upgrades was told once and for all. */
+  readonly toldUpgrade: StateFile<z.infer<typeof ToldUpgrade>>;
   /** What settings of the kernel were before a request changed them, by their dotted names. */
   readonly adjusted: StateFile<z.infer<typeof Adjusted>>;
   /** Writes to the database and beside it; rejects while the disk refuses either. */
@@ -51,6 +69,8 @@ export async function openState(files: Files, stateDir: string): Promise<AgentSt
     run: at("run", RunRecord),
     openEvents: at("open-events", OpenEvents),
     reported: at("shadow", Acknowledged),
+    knownTime: at("known-time", KnownTimeRecord),
+    toldUpgrade: at("told-upgrade", ToldUpgrade),
     adjusted: at("adjusted", Adjusted),
     async probe() {
       const version = Number(database.sql.prepare("PRAGMA user_version").get()?.["user_version"]);
@@ -76,16 +96,11 @@ async function settleIn(files: Files, directories: readonly string[], pidPath: s
 
 async function openExclusively(files: Files, stateDir: string, pidPath: string): Promise<Database> {
   try {
-    const migrations = [
-      spoolMigration,
-      journalMigration,
-      computeMigration,
-      outputMigration,
-      computeColumnsMigration,
-      dataStoreMigration,
-      journalYieldMigration,
-    ];
-    return openDatabase(`${stateDir}/state.db`, { migrations, exclusive: true });
+    return openDatabase(`${stateDir}/state.db`, {
+      migrations: stateMigrations,
+      exclusive: true,
+      onNewer: "begin-anew",
+    });
   } catch (error) {
     if (!(error instanceof HostError && error.code === "state-locked")) throw error;
     const holder = (await files.read(pidPath))?.trim() ?? "";

@@ -2,7 +2,10 @@ import type { OverlayStatus } from "../host/overlay.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { holdfastCommand, type GivenDirectories } from "../lib/command-line.ts";
 import type { DataPlane } from "../protocol/local-mesh.ts";
-import type { FloorName, Health, HealthItem, SessionStatus, Status } from "../protocol/local-api.ts";
+import type { FloorName } from "../protocol/local-api.ts";
+import type { Health, HealthItem, SessionStatus, Status } from "../protocol/local-answers.ts";
+import { CLOCK_LIMITS_S, clockBehindText, type ClockBehind } from "../protocol/known-time.ts";
+import type { UpgradeStatus } from "../protocol/release.ts";
 import type { PendingChange } from "../protocol/local-commit.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
 import { DocumentName } from "../protocol/claims.ts";
@@ -13,6 +16,7 @@ import type { AppliedReports } from "./managed-node.ts";
 import { dataPlaneItems } from "./data-plane-items.ts";
 import { overlayStateOf } from "./overlay-reading.ts";
 import type { Desired } from "./shadow/desired.ts";
+import { reasonText } from "./upgrade-reports.ts";
 
 /** Everything a status is made of, gathered at one moment. Times in Unix milliseconds. */
 export interface StatusInput {
@@ -25,6 +29,8 @@ export interface StatusInput {
   readonly desired: Desired;
   readonly applied: AppliedReports;
   readonly pendingChange?: PendingChange | undefined;
+  readonly clockBehind?: ClockBehind | undefined;
+  readonly upgrade?: UpgradeStatus;
   readonly telemetry: Status["telemetry"];
   readonly network: "netlink" | "poll";
   readonly overlay: OverlayStatus;
@@ -57,12 +63,19 @@ export function buildStatus(input: StatusInput): Status {
     tags: { ...node?.tags, ...input.desired.cluster?.body.tags },
     documents: documentsOf(input),
     sections: sectionsOf(input.applied),
+    ...(input.clockBehind === undefined ? {} : { clock: input.clockBehind }),
     ...(input.pendingChange === undefined ? {} : { pendingChange: input.pendingChange }),
+    ...upgradeOf(input),
     telemetry: input.telemetry,
     engines: { network: input.network, overlay: overlayStateOf(input.overlay), ...dataPlaneOf(input) },
     process: input.process,
     faults: [...input.faults, ...storageFaults(input)],
   };
+}
+
+/** Only what says something. */
+function upgradeOf({ upgrade = {} }: StatusInput): Pick<Status, "upgrade"> {
+  return Object.keys(upgrade).length === 0 ? {} : { upgrade };
 }
 
 /** Only where there is a way to other nodes. */
@@ -120,7 +133,6 @@ export interface HealthInput {
   readonly refusedSignatures: number;
 }
 
-const CLOCK_LIMITS_S = { warn: 60, fail: 300 };
 const DISK_LIMITS = { warn: 0.85, fail: 0.97 };
 
 /** The verdict and everything it rests on. Pure. */
@@ -130,13 +142,14 @@ export function buildHealth(input: HealthInput): Health {
     documentsItem(input.status),
     overlayItem(input.status),
     ...dataPlaneItems(input.status),
-    clockItem(input.clockOffsetSeconds),
+    clockItem(input.clockOffsetSeconds, input.status.clock),
     stateItem(input.isStatePersistent, input.status.faults),
     diskItem(input.diskUsedRatio),
     checkItem("dns", input.dns, "the name servers resolve the control plane", "look at /etc/resolv.conf"),
     checkItem("repository", input.repository, "the repository answers", "check the way to the repository"),
     checkItem("ssh", input.ssh, "sshd listens on loopback only", "bind sshd to 127.0.0.1"),
     signatureItem(input.refusedSignatures),
+    upgradeItem(input.status),
     ...input.status.faults.map(faultItem),
   ].filter((item) => item !== undefined);
   const isOnline = input.status.session.state === "online";
@@ -226,7 +239,8 @@ function overlayItem({ engines }: Status): HealthItem | undefined {
   }
 }
 
-function clockItem(offset: number | undefined): HealthItem {
+function clockItem(offset: number | undefined, behind: ClockBehind | undefined): HealthItem {
+  if (behind !== undefined) return { name: "clock", status: "fail", ...clockBehindText(behind) };
   if (offset === undefined) return { name: "clock", status: "unknown", message: "compared at the next session" };
   const size = Math.abs(offset);
   // The control plane tells its time in whole seconds.
@@ -262,6 +276,23 @@ function diskItem(usedRatio: number | undefined): HealthItem {
 function checkItem(name: string, isGood: boolean | undefined, message: string, fix: string): HealthItem {
   if (isGood === undefined) return { name, status: "unknown", message: "not checked yet, or nothing to check" };
   return isGood ? { name, status: "pass", message } : { name, status: "warn", message: `failing: ${message}`, fix };
+}
+
+/** Nothing is said of what went well. */
+function upgradeItem({ upgrade }: Status): HealthItem | undefined {
+  const { standing, trial } = upgrade ?? {};
+  if (standing?.state === "FAILED") {
+    const message = `failed, and ${standing.from} goes on: ${reasonText(standing)}`;
+    const since = (standing.completedAt ?? standing.begunAt) * 1000;
+    const fix =
+      "a version that failed is not tried again by itself; a newer one is, or this one with holdfast upgrade --force";
+    return { name: "upgrade", status: "warn", message, since, fix };
+  }
+  if (standing?.state === "IN_PROGRESS") {
+    const message = `in progress${standing.step === undefined ? "" : `: ${standing.step}`}`;
+    return { name: "upgrade", status: "pass", message, since: standing.begunAt * 1000 };
+  }
+  return trial === undefined ? undefined : { name: "upgrade", status: "pass", message: "this version is on trial" };
 }
 
 function signatureItem(refused: number): HealthItem {

@@ -14,6 +14,8 @@ import { createSampler, startSampling } from "./telemetry/metrics.ts";
 
 export interface WatchMachineOptions {
   readonly clock: Clock;
+  /** What samples are stamped by. */
+  readonly stamps: Clock;
   readonly reader: Reader;
   readonly log: Logger;
   readonly events: EventLog;
@@ -28,7 +30,7 @@ export interface WatchMachineOptions {
 
 /** Watches links and the network as they change, and takes a sample of the metrics every minute. */
 export function watchMachine(options: WatchMachineOptions): NetworkWatch {
-  const { clock, reader, log, events, managedLinks, onNetwork, extra, onSample } = options;
+  const { clock, stamps, reader, log, events, managedLinks, onNetwork, extra, onSample } = options;
   const links = startLinkMonitor({
     clock,
     events,
@@ -47,8 +49,8 @@ export function watchMachine(options: WatchMachineOptions): NetworkWatch {
     },
   });
   const stopSampling = startSampling(
-    clock,
-    createSampler({ reader, clock, countHalfOpen: () => countHalfOpen(), extra }),
+    stamps,
+    createSampler({ reader, clock: stamps, countHalfOpen: () => countHalfOpen(), extra }),
     onSample,
     (error) => log.warn({ err: toError(error) }, "metrics could not be read"),
   );

@@ -31,7 +31,7 @@ export interface DataStoreOptions {
   readonly tasks: TaskStore;
   readonly start: StartTransfer;
   readonly imageInfo: ReadImageInfo;
-  readonly settings: JobSettings & { readonly maxTransfers: number };
+  readonly settings: JobSettings;
   /** Why what is at these names may not be replaced; undefined when nothing is against it. */
   readonly isInUse: (parts: readonly string[]) => string | undefined;
 }
@@ -112,7 +112,7 @@ export class DataStore {
   }
 
   /**
-   * Begins a file for text, which appears under its name when it is whole and replaces what was there. Holds as much as the disk's
+   * Begins a file from memory, which appears under its name when it is whole and replaces what was there. Holds as much as the disk's
    * reserve and the quota leave at this moment.
    * @throws as `handle`
    */

@@ -8,12 +8,16 @@ import type { Task, TransferRequest } from "./tasks.ts";
 export interface JobSettings {
   /** That all files of the store may take together; undefined without a quota. */
   readonly maxBytes: number | undefined;
+  /** Share of the file system that stays free. */
   readonly reserveRatio: number;
   readonly maxTransfers: number;
   /** Of all transfers together. */
   readonly maxBytesPerSecond: number | undefined;
+  /** Requests of an object transfer at a time. */
   readonly maxRequests: number;
+  /** CIDRs that may be connected to although they are private or loopback. */
   readonly allowAddresses: readonly string[];
+  /** How the buckets of one name, or of any (`*`), are reached. */
   readonly buckets: readonly (S3Access & { readonly bucket: string })[];
   readonly proxies: ProxySettings;
 }

@@ -4,22 +4,6 @@ import { DataStoreRequest } from "../../protocol/data-store.ts";
 import { Resume } from "../../protocol/transfer.ts";
 import { isOver, TaskState, type Task, type Work } from "./tasks.ts";
 
-/** Schema of the tasks, for the list of migrations of the state database. */
-export const dataStoreMigration = `
-CREATE TABLE data_store_tasks (
-  id TEXT PRIMARY KEY,
-  name TEXT NOT NULL,
-  path TEXT NOT NULL,
-  peer TEXT,
-  started_ms INTEGER NOT NULL,
-  is_over INTEGER NOT NULL,
-  state TEXT NOT NULL,
-  work TEXT,
-  resume TEXT
-) STRICT;
-CREATE INDEX data_store_tasks_open ON data_store_tasks (id) WHERE is_over = 0;
-`;
-
 /** How long a task is shown after its end, and how many such at most. */
 export const KEEP_MS = 6 * 3_600_000;
 const MAX_OVER = 200;
@@ -35,11 +19,6 @@ export interface TaskStoreOptions {
   readonly now: () => number;
   /** The database took no write; the tasks go on in memory. */
   readonly onRefused: (error: unknown) => void;
-}
-
-/** Whether a task was cut off, asked without reading any. */
-export function hasOpenTasks(sql: DatabaseSync): boolean {
-  return sql.prepare("SELECT 1 FROM data_store_tasks WHERE is_over=0 LIMIT 1").get() !== undefined;
 }
 
 /** The tasks of the data store; what is in memory counts, and the database is for the next agent. */

@@ -4,10 +4,10 @@ import { writeAt } from "../../host/open-bytes.ts";
 import { sizeText } from "../../lib/size-text.ts";
 import { storeRefusal } from "./failures.ts";
 
-/** A text that is being written into the data store; what fails has a code of the platform. */
+/** A file that is being written into the data store from memory; what fails has a code of the platform. */
 export interface TextFile {
   /** @throws {HostError} `disk-full` when there is no room for it, `storage-unavailable` */
-  append(text: string): void;
+  append(content: string | Uint8Array): void;
   /** Gives it its name, and tells how many bytes it has. @throws {InputError} `not-found`, `conflict`; {HostError} as `append` */
   publish(): Promise<number>;
   /** Leaves nothing of it. */
@@ -18,8 +18,8 @@ export interface TextFile {
 export function textFile(part: StorePart, mostBytes: number): TextFile {
   let bytes = 0;
   return {
-    append(text) {
-      const content = Buffer.from(text);
+    append(given) {
+      const content = Buffer.from(given);
       if (bytes + content.length > mostBytes) {
         throw new HostError("disk-full", `the data store has room for no more than ${sizeText(mostBytes)} of it`);
       }

@@ -7,7 +7,7 @@ import { stateFile, type StateFile } from "../../host/state-file.ts";
 import { KeysClaims, NodeIdentity, Origin } from "../../protocol/claims.ts";
 import { Ed25519PublicKey, P256PublicKey, thumbprint, X25519PublicKey, type NodeKeys } from "../../protocol/keys.ts";
 import type { Signer } from "../../protocol/jws.ts";
-import { Base64Url32 } from "../../protocol/values.ts";
+import { Base64Url32, Text64 } from "../../protocol/values.ts";
 
 const Private = { d: Base64Url32 };
 
@@ -41,7 +41,7 @@ const Counter = z.object({ n: z.int().min(1) });
 type Counter = z.infer<typeof Counter>;
 
 /** Addresses of the control plane that worked, the last one first, for when no name can be resolved. */
-export const Addresses = z.object({ addresses: z.array(z.string().max(64)).max(8) });
+export const Addresses = z.object({ addresses: z.array(Text64).max(8) });
 export type Addresses = z.infer<typeof Addresses>;
 
 export function identityFiles(files: Files, stateDir: string): IdentityFiles {

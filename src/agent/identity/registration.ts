@@ -8,7 +8,7 @@ import { describeIssues, REGISTER_PATH } from "../../protocol/envelope.ts";
 import { peekClaims, signJws, verifyJws } from "../../protocol/jws.ts";
 import { KeysEnvelopes, keySetOf, walkKeysChain } from "../../protocol/keys-chain.ts";
 import { thumbprintsOf } from "../../protocol/keys.ts";
-import { Jws } from "../../protocol/values.ts";
+import { Jws, Text64, Text1024 } from "../../protocol/values.ts";
 import {
   authSigner,
   generateKeys,
@@ -19,7 +19,7 @@ import {
 } from "./identity.ts";
 
 const Answer = z.object({ registered: Jws.max(16_384), keys: KeysEnvelopes });
-const Refusal = z.object({ error: z.string().max(1024), code: z.string().max(64) });
+const Refusal = z.object({ error: Text1024, code: Text64 });
 const ANSWER_LIMITS = { maxBytes: 1024 * 1024, maxDepth: 8 };
 
 export interface RegisterDeps {

@@ -2,22 +2,26 @@ import type { NodeIdentity } from "../../protocol/claims.ts";
 import type { FrameSocket } from "../../host/frame-socket.ts";
 import type {
   ContainerExecQuery,
-  ContainerLogPiece,
   ContainerLogsQuery,
   FloorName,
+  LogsQuery,
+  NetworkTryRequest,
+} from "../../protocol/local-api.ts";
+import type {
+  ContainerLogPiece,
   FloorReset,
   Health,
   LogLine,
-  LogsQuery,
   Status,
   TriggerLine,
-} from "../../protocol/local-api.ts";
+} from "../../protocol/local-answers.ts";
 import type { Config } from "../../protocol/documents.ts";
 import type { ContainersReport, VolumesReport } from "../../protocol/local-containers.ts";
 import type { GatewaysReport, PeersReport } from "../../protocol/local-mesh.ts";
-import type { CommitReport, NetworkTryRequest } from "../../protocol/local-commit.ts";
+import type { CommitReport } from "../../protocol/local-commit.ts";
 import type { NetworkReport, RouteAnswer } from "../../protocol/local-network.ts";
 import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
+import type { UpgradeAnswer, UpgradeOrder } from "../../protocol/release.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";
 import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
 
@@ -83,6 +87,8 @@ export interface LocalProvider {
   containerLogs(query: ContainerLogsQuery, signal: AbortSignal): AsyncIterable<ContainerLogPiece>;
   /** Opens a terminal in a container; whoever asked joins or discards it. */
   containerExec(query: ContainerExecQuery, signal: AbortSignal): Promise<LocalStream>;
-  /** Ends the wait before the next connection attempt. */
+  /** Asks for an upgrade of this node. */
+  upgrade(order: UpgradeOrder): Promise<UpgradeAnswer>;
+  /** Ends the wait before the next connection attempt, and looks how an upgrade stands. */
   wake(): void;
 }

@@ -10,9 +10,10 @@ import {
   LogsQuery,
   RegisterRequest,
   ResetFloorRequest,
+  NetworkTryRequest,
+  RouteQuery,
 } from "../../protocol/local-api.ts";
-import { NetworkTryRequest } from "../../protocol/local-commit.ts";
-import { RouteQuery } from "../../protocol/local-network.ts";
+import { UPGRADE_PATH, UpgradeOrder } from "../../protocol/release.ts";
 import { PLAN_REQUEST_LIMITS, PlanRequest, RollbackRequest } from "../../protocol/reconcile.ts";
 import { hideSecrets } from "../../protocol/secrets.ts";
 import { LOCAL_STREAM_UPGRADE } from "../../protocol/streams.ts";
@@ -219,6 +220,14 @@ export const routes: readonly Route[] = [
     async answer({ request, response, provider }) {
       const { name } = parse(ResetFloorRequest, await readJson(request));
       sendJson(response, 200, await provider.resetFloor(name));
+    },
+  },
+  {
+    method: "POST",
+    path: UPGRADE_PATH,
+    isAdmin: true,
+    async answer({ request, response, provider }) {
+      sendJson(response, 200, await provider.upgrade(parse(UpgradeOrder, await readJson(request))));
     },
   },
   {

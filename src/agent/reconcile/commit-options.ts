@@ -28,6 +28,8 @@ export interface CommitOptions {
   readonly request: () => WindowRequest & { readonly isLocal: boolean };
   /** What the documents themselves say of a section that is tried on this machine. */
   readonly original: (section: string) => unknown;
+  /** Whether somebody on this machine vouches for this value of a section, so that it need not prove itself. */
+  readonly isGiven?: (section: string, raw: unknown) => boolean;
   /** Has the documents go back to what was confirmed; resolves whether one of them did. */
   readonly refuse: (takenBack: TakenBack, guards: Guards) => Promise<boolean>;
   /** A change was taken back. */

@@ -103,7 +103,7 @@ export class Commit {
     const { window } = this;
     const trial = window?.state === "awaiting-keep" ? window.guards : {};
     if (Object.hasOwn(trial, section) && isSameValue(trial[section], raw)) return true;
-    return this.#proven.has(section, raw);
+    return this.#proven.has(section, raw) || this.#options.isGiven?.(section, raw) === true;
   }
 
   /**

@@ -32,6 +32,8 @@ export interface Connection {
   /** Unix seconds by the control plane's clock, kept by ours that neither jumps nor sleeps. */
   sessionNow(): number;
   rttMs(): number | undefined;
+  /** Told of each heartbeat that was sent. */
+  beaten(): void;
   /** Whether so much waits to be sent that nothing more should be produced. */
   isCongested(): boolean;
   /** Resolves when the congestion is over; rejects when the session ends. */
@@ -97,9 +99,14 @@ export class Attempt {
   #early: Message[] = [];
   #earlyBytes = 0;
   #pingedAt: number | undefined;
+  /** The newest heartbeat, and the newest before the ping that is not answered yet. */
+  #beatAt: number | undefined;
+  #beatBeforePing: number | undefined;
   #opening: Promise<void> = Promise.resolve();
   #isChallenged = false;
   rttMs: number | undefined;
+  /** When the newest heartbeat was sent that the other side has taken, in Unix milliseconds: it answered a ping that came after. */
+  heartbeatAt: number | undefined;
 
   constructor(options: AttemptOptions, listener: AttemptListener) {
     this.#options = options;
@@ -139,6 +146,7 @@ export class Attempt {
           onPong: () => {
             if (this.#pingedAt !== undefined) this.rttMs = Math.round((clock.elapsed() - this.#pingedAt) * 10) / 10;
             this.#pingedAt = undefined;
+            this.heartbeatAt = this.#beatBeforePing;
           },
           onEnd: (end) => this.#ended(end),
         },
@@ -153,8 +161,15 @@ export class Attempt {
   }
 
   ping(): void {
+    if (this.#pingedAt === undefined) this.#beatBeforePing = this.#beatAt;
     this.#pingedAt ??= this.#options.clock.elapsed();
     this.#transport?.ping();
+  }
+
+  /** Of the first it is asked at once whether it was taken: an upgrade that is judged waits for that. */
+  #beaten(): void {
+    this.#beatAt = this.#options.clock.now();
+    if (this.heartbeatAt === undefined) this.ping();
   }
 
   /** Cuts the attempt from this side. */
@@ -271,6 +286,7 @@ export class Attempt {
       signal: this.#over.signal,
       sessionNow: () => verified.iat + (clock.sinceBoot() - provenAt) / 1000,
       rttMs: () => this.rttMs,
+      beaten: () => this.#beaten(),
       isCongested: () => (this.#transport?.buffered() ?? 0) > CONGESTED_BYTES,
       drained: () => this.#drained(),
     };

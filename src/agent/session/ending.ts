@@ -13,6 +13,8 @@ export interface Evidence {
 
 const DEFAULT_WAIT_SECONDS = 60;
 const TOO_LARGE = 1009; // RFC 6455 §7.4.1
+/** The server's own trouble: an error of its own, a restart, too much to do (RFC 6455 §7.4.1 and IANA's registry). */
+const SERVERS_TROUBLE: ReadonlySet<number> = new Set([1011, 1012, 1013]);
 
 /**
  * What the end of a connection means, and what to call it. A close code of somebody who has not proved to be the control plane
@@ -42,6 +44,7 @@ export function judgeEnd(
       if (isProven) return named("too-many", { kind: "asked-to-wait", delayMs: secondsIn(reason) * 1000 });
       break;
     default:
+      if (isProven && SERVERS_TROUBLE.has(closeCode)) return named("server-error", { kind: "failed" });
   }
   return named("connection-closed", { kind: "failed" });
 }

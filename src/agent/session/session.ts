@@ -19,6 +19,7 @@ export interface SessionStatus {
   readonly address?: string;
   readonly rttMs?: number;
   readonly sid?: string;
+  readonly heartbeatAt?: number;
   readonly lastOnlineAt?: number;
 }
 
@@ -59,10 +60,17 @@ export class Session {
     return this.#attempt?.connection;
   }
 
+  /** For how long what it waits for has been due; moments, unless its timer was lost. */
+  get overdueMs(): number {
+    const at = this.#armedFor;
+    return at === undefined ? 0 : Math.max(0, this.#options.clock.elapsed() - at);
+  }
+
   status(): SessionStatus {
     const { clock } = this.#options;
     const state = this.#state;
     const rttMs = this.#attempt?.rttMs;
+    const heartbeatAt = this.connection === undefined ? undefined : this.#attempt?.heartbeatAt;
     return {
       state: state.at,
       since: this.#since,
@@ -72,6 +80,7 @@ export class Session {
       ...(this.#attempt?.address === undefined ? {} : { address: this.#attempt.address }),
       ...(rttMs === undefined ? {} : { rttMs }),
       ...(this.connection === undefined ? {} : { sid: this.connection.sid }),
+      ...(heartbeatAt === undefined ? {} : { heartbeatAt }),
       ...(this.#lastOnlineAt === undefined ? {} : { lastOnlineAt: this.#lastOnlineAt }),
     };
   }

@@ -47,6 +47,7 @@ const bodies = { node: NodeDocument, cluster: ClusterDocument, domain: DomainDoc
 
 /** A document that is genuinely ours and cannot be used; `version` is the one it was signed with. */
 export class RefusedDocument extends InputError {
+  static override readonly name = "RefusedDocument";
   readonly version: number;
 
   constructor(version: number, ...about: ConstructorParameters<typeof InputError>) {

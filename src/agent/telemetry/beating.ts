@@ -4,7 +4,7 @@ import type { Random } from "../session/backoff.ts";
 import type { Connection } from "../session/attempt.ts";
 
 /** What of a session a heartbeat needs. */
-export type BeatConnection = Pick<Connection, "rpc" | "heartbeatMs" | "isCongested" | "rttMs">;
+export type BeatConnection = Pick<Connection, "rpc" | "heartbeatMs" | "isCongested" | "rttMs" | "beaten">;
 
 export interface BeatingOptions {
   readonly clock: Clock;
@@ -40,7 +40,10 @@ export class Beating {
       // A number that is missing tells the control plane that a heartbeat was left out.
       this.#seq += 1;
       if (connection.isCongested()) this.#leftOut += 1;
-      else connection.rpc.notify("heartbeat", this.#options.heartbeat(this.#seq, connection, this.#leftOut));
+      else {
+        connection.rpc.notify("heartbeat", this.#options.heartbeat(this.#seq, connection, this.#leftOut));
+        connection.beaten();
+      }
     });
   }
 }

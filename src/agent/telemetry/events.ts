@@ -3,14 +3,14 @@ import { z } from "zod";
 import type { Clock } from "../../host/clock.ts";
 import { EventLevel } from "../../protocol/telemetry.ts";
 import type { NodeEvent } from "../../protocol/telemetry.ts";
-import { JsonObject } from "../../protocol/values.ts";
+import { JsonObject, Text256, Text1024 } from "../../protocol/values.ts";
 
 /** A condition that holds on the machine; at most one is open per type and object. */
 export const OpenEvent = z.object({
   eventType: z.string().min(1).max(64),
-  object: z.string().max(256),
+  object: Text256,
   level: EventLevel,
-  message: z.string().max(1024),
+  message: Text1024,
   details: JsonObject,
   /** False while the rate cap has kept it back. */
   isAnnounced: z.boolean(),

@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
+import { Text253 } from "../../protocol/values.ts";
 
 /** What one hop answered, or several runs of one minute together. Milliseconds. */
 export interface Hop {
@@ -15,7 +16,7 @@ export interface Hop {
 const Quantity = z.union([z.number(), z.string().transform(Number)]).pipe(z.number().min(0));
 const Hub = z.looseObject({
   count: Quantity,
-  host: z.string().max(253),
+  host: Text253,
   "Loss%": Quantity,
   Snt: Quantity,
   Avg: Quantity,

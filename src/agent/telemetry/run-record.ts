@@ -1,11 +1,12 @@
 import { z } from "zod";
 import type { NodeAudit } from "../../protocol/telemetry.ts";
+import { Text64 } from "../../protocol/values.ts";
 import type { Clearing, EventInput } from "./events.ts";
 
 /** What one run leaves behind for the next; written at start, and again with `isStopped` at a clean end. */
 export const RunRecord = z.object({
-  bootId: z.string().max(64).optional(),
-  packageVersion: z.string().max(64).optional(),
+  bootId: Text64.optional(),
+  packageVersion: Text64.optional(),
   isStopped: z.boolean(),
 });
 export type RunRecord = z.infer<typeof RunRecord>;

@@ -69,6 +69,7 @@ export class Dispatcher {
   readonly #outbox: Outbox;
   readonly #work = new Set<Promise<void>>();
   #isClosed = false;
+  readonly #ended = { succeeded: 0, failed: 0 };
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
@@ -76,9 +77,19 @@ export class Dispatcher {
     this.#outbox = new Outbox(options.journal, options.clock, options.log);
   }
 
+  /** How many run, and how many have ended since the start. */
+  tally(): { readonly running: number; readonly succeeded: number; readonly failed: number } {
+    return { running: this.#active.size, ...this.#ended };
+  }
+
   /** The events this node knows, in order of their names. */
   get events(): readonly string[] {
     return [...this.#triggers.keys()].sort();
+  }
+
+  /** The event that holds what only one trigger at a time may hold. */
+  holderOf(exclusive: string): string | undefined {
+    return [...this.#active.values()].find((active) => active.exclusive === exclusive)?.event;
   }
 
   /** A session is established: results that nobody acknowledged are sent through it, and those to come. */
@@ -140,6 +151,7 @@ export class Dispatcher {
 
   #log({ id, event, user, wait }: Request["call"], reply: TriggerReply, startedAt: number, what: string): void {
     const outcome = "error" in reply ? reply.error.code : "ok";
+    this.#ended[outcome === "ok" ? "succeeded" : "failed"] += 1;
     const durationMs = Math.round(this.#options.clock.elapsed() - startedAt);
     this.#options.log.info({ id, event, user, wait, outcome, durationMs }, what);
   }

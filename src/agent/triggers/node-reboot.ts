@@ -3,6 +3,7 @@ import { HostError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Power } from "../../host/power.ts";
 import type { CleanStop } from "./clean-stop.ts";
+import { refuseWhileUpgrading, type IsUpgrading } from "./upgrading.ts";
 import type { OneShotTrigger } from "./trigger.ts";
 
 const NoBody = z.object({});
@@ -11,13 +12,14 @@ export interface RebootOptions {
   readonly power: Power;
   readonly clock: Clock;
   readonly cleanStop: CleanStop;
+  readonly isUpgrading: IsUpgrading;
 }
 
 /** After the acknowledgement, as the platform promises. */
 const DELAY_MS = 5000;
 
 /** Restarts the machine five seconds after the answer. */
-export function nodeReboot({ power, clock, cleanStop }: RebootOptions): OneShotTrigger<object> {
+export function nodeReboot({ power, clock, cleanStop, isUpgrading }: RebootOptions): OneShotTrigger<object> {
   return {
     event: "node-reboot",
     kind: "one-shot",
@@ -27,9 +29,12 @@ export function nodeReboot({ power, clock, cleanStop }: RebootOptions): OneShotT
     readOnly: false,
     agents: false,
     exclusive: "node",
-    handle() {
-      if (power.isManaged) return Promise.resolve({ output: { message: "Node host will restart" } });
-      return Promise.reject(new HostError("not-supported", "the host is not ours: this is not a managed install"));
+    async handle() {
+      if (!power.isManaged) {
+        throw new HostError("not-supported", "the host is not ours: this is not a managed install");
+      }
+      await refuseWhileUpgrading(isUpgrading);
+      return { output: { message: "Node host will restart" } };
     },
     afterReply: {
       settledBy: "reboot",

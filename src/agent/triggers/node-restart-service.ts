@@ -4,6 +4,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { Power } from "../../host/power.ts";
 import type { CleanStop } from "./clean-stop.ts";
 import type { OneShotTrigger } from "./trigger.ts";
+import { refuseWhileUpgrading, type IsUpgrading } from "./upgrading.ts";
 
 const NoBody = z.object({});
 
@@ -11,6 +12,7 @@ export interface RestartOptions {
   readonly power: Power;
   readonly clock: Clock;
   readonly cleanStop: CleanStop;
+  readonly isUpgrading: IsUpgrading;
   /** Records the event `Node Restart` and flushes what is spooled; given up when `signal` is aborted. */
   readonly announce: (signal: AbortSignal) => Promise<void>;
   /** Ends this process where somebody else starts it again; without it, only a managed install restarts. */
@@ -24,6 +26,7 @@ export function nodeRestartService({
   power,
   clock,
   cleanStop,
+  isUpgrading,
   announce,
   exit,
 }: RestartOptions): OneShotTrigger<object> {
@@ -40,6 +43,7 @@ export function nodeRestartService({
       if (!power.isManaged && exit === undefined) {
         throw new HostError("not-supported", "nothing would start the service again: this is not a managed install");
       }
+      await refuseWhileUpgrading(isUpgrading);
       await withinFlushTime(announce, clock, signal);
       return { output: { message: "Node service will restart" } };
     },

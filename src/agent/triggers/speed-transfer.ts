@@ -8,7 +8,7 @@ export interface TransferTarget {
   readonly connect: (signal: AbortSignal) => Promise<Socket>;
 }
 
-const PIECE = Buffer.alloc(64 * 1024, 0x5a);
+const PIECE_BYTES = 64 * 1024;
 
 /**
  * One request on an own connection: a GET of `bytes` bytes, or a POST of as many. Tells of every piece that moved.
@@ -89,6 +89,7 @@ function answerOf(request: ClientRequest): Promise<IncomingMessage> {
 
 /** Writes the body as fast as the socket takes it; ends early when the server answers or fails before. */
 async function send(request: ClientRequest, bytes: number, onMoved: (bytes: number) => void): Promise<void> {
+  const whole = Buffer.alloc(PIECE_BYTES, 0x5a);
   const state = { isOver: false };
   let wake: (() => void) | undefined;
   const notify = (): void => wake?.();
@@ -100,7 +101,7 @@ async function send(request: ClientRequest, bytes: number, onMoved: (bytes: numb
   request.once("response", over);
   request.once("close", over);
   for (let left = bytes; left > 0 && !state.isOver;) {
-    const piece = left >= PIECE.length ? PIECE : PIECE.subarray(0, left);
+    const piece = left >= PIECE_BYTES ? whole : whole.subarray(0, left);
     left -= piece.length;
     const hasRoom = request.write(piece);
     if (!hasRoom) {

@@ -7,8 +7,8 @@ import type { StreamTrigger } from "./trigger.ts";
 
 const COUNT = 5;
 const SECONDS = 10;
-/** The program of the same name that comes with ping has other options. */
-const WRONG_PROGRAM = "invalid option -- 'i'";
+/** The program of the same name that comes with ping has other options: `-i` is none, or takes a number. */
+const WRONG_PROGRAM = /invalid option -- 'i'|^arping: invalid argument/mu;
 
 /**
  * Asks a link who has an IPv4 address, with arping(8) of Habets; more than one MAC is a conflict, and no answer a result (exit
@@ -26,8 +26,11 @@ export function tgArping(exec: Exec, files: Files): StreamTrigger<TgArping> {
     async handle(request, { signal, emit }) {
       await needLink(files, request.iface, "iface");
       const probe = exec.spawn("arping", arpingArguments(request), { signal });
+      let complaint = "";
       for await (const chunk of probe.output) {
-        if (chunk.kind === "stderr" && chunk.data.includes(WRONG_PROGRAM)) throw wrongProgram();
+        // It comes in pieces.
+        if (chunk.kind === "stderr") complaint = (complaint + chunk.data).slice(-1024);
+        if (WRONG_PROGRAM.test(complaint)) throw wrongProgram();
         await emit(chunk);
       }
       return { exitCode: await probe.exitCode };

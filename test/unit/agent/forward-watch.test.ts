@@ -2,34 +2,11 @@ import { expect, onTestFinished, test } from "vitest";
 import { startForwardWatch } from "../../../src/agent/forward-watch.ts";
 import { HostError } from "../../../src/errors.ts";
 import type { ForwardDrop } from "../../../src/host/network/forward-drops.ts";
-import type { WatchRuleset } from "../../../src/host/network/ruleset-watch.ts";
 import { FakeClock, settle } from "../../support/fake-clock.ts";
+import { fakeRuleset } from "../../support/fake-ruleset.ts";
 
 const DOCKER: ForwardDrop = { table: "ip filter", chain: "FORWARD", by: "policy drop" };
 const MINUTE_MS = 60_000;
-
-/** Rules of which a test says that they change. */
-function fakeRuleset() {
-  let tell: (() => void) | undefined;
-  let isAwaited = false;
-  const watch: WatchRuleset = (onChange) => {
-    tell = onChange;
-    return {
-      renew: () => {
-        isAwaited = true;
-      },
-      close: () => {
-        tell = undefined;
-      },
-    };
-  };
-  const change = (): void => {
-    if (!isAwaited) return;
-    isAwaited = false;
-    tell?.();
-  };
-  return { watch, change, isWatched: () => tell !== undefined };
-}
 
 /** A watch over chains that a test names; an error is thrown in their place. */
 function rig() {

@@ -137,6 +137,7 @@ const overlay = new Overlay({
   onMended: nothing,
 });
 const sections = listSections({
+  profile: "appliance",
   overlay,
   documents: { current: {} },
   domain: domainReader(),

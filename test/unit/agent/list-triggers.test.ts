@@ -26,6 +26,11 @@ const triggers = listTriggers({
     natWatch: { look: unasked, hits: () => Promise.resolve(new Map()), reset: () => 0, close: unasked },
   },
   cleanStop: { mark: () => Promise.resolve(), clear: () => Promise.resolve() },
+  upgrades: {
+    ask: () => Promise.reject(new Error("no upgrade")),
+    isAtWork: () => Promise.resolve(false),
+    why: (report) => report,
+  },
   speedTestTarget: () => undefined,
   applying: {
     plan: () => Promise.resolve({ schema: 1, sections: [], notes: [] }),
@@ -38,6 +43,7 @@ const triggers = listTriggers({
   tunnels: new ScriptedTunnels(),
   containers: { compute: () => new FakeCompute(), registryHost: () => undefined, audit: unasked },
   dataStore: { handle: () => Promise.resolve({}), create: () => Promise.reject(new Error("no file")) },
+  makeBundle: () => Promise.reject(new Error("no bundle")),
   log: pino({ level: "silent" }),
   announceRestart: () => Promise.resolve(),
 });

@@ -30,12 +30,18 @@ test("a floor that was reset makes its document due again", async () => {
   await documents.accept("node", await signDocument(key, "node", 4, nodeDocument()), trust, 1);
   const retried: string[] = [];
   const provider = localProvider({
+    time: { look: () => undefined, behindSince: undefined },
     gather: () => {
       throw new Error("not asked for");
     },
     memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
     reader: hostReader(),
     dispatcher: rig([]).dispatcher,
+    upgrades: {
+      ask: () => Promise.reject(new Error("no upgrade")),
+      look: () => Promise.resolve(),
+      why: (report) => report,
+    },
     containers: { compute: () => new FakeCompute(), audit: () => undefined },
     streams: { prepare: () => Promise.reject(new Error("nothing is opened")) },
     documents,
@@ -69,12 +75,18 @@ describe("connectors and services", () => {
     const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
     const applying = idleApplying(documents, directory);
     return localProvider({
+      time: { look: () => undefined, behindSince: undefined },
       gather: () => {
         throw new Error("not asked for");
       },
       memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
       reader: hostReader(),
       dispatcher: rig([]).dispatcher,
+      upgrades: {
+        ask: () => Promise.reject(new Error("no upgrade")),
+        look: () => Promise.resolve(),
+        why: (report) => report,
+      },
       containers: { compute: () => new FakeCompute(), audit: () => undefined },
       streams: { prepare: () => Promise.reject(new Error("nothing is opened")) },
       documents,

@@ -142,6 +142,7 @@ async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) =
     rttMs: () => undefined,
     isCongested: () => false,
     drained: () => Promise.resolve(),
+    beaten: () => undefined,
   };
   const peer = new RpcPeer({
     local: controlMethods,

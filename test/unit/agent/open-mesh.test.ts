@@ -43,6 +43,7 @@ function setUp(config: Config = {}, capabilities = "CapEff:\t0000000000002000\n"
   };
   const counts = { records: 0, changed: 0, ran: 0 };
   const mesh = openMesh({
+    settings: { profile: "appliance" },
     clock,
     log: pino({ level: "silent" }),
     reader: { read: () => capabilities },

@@ -15,6 +15,10 @@ const VARIABLES = [
   "NO_PROXY",
   "no_proxy",
   "NODE_EXTRA_CA_CERTS",
+  "HOLDFAST_UNIT",
+  "NOTIFY_SOCKET",
+  "WATCHDOG_USEC",
+  "WATCHDOG_PID",
 ];
 
 afterEach(() => {
@@ -43,6 +47,24 @@ describe("settings", () => {
       engineSocket: undefined,
       containers: { allowPrivileged: false, allowBinds: [], allowCapabilities: [] },
     });
+  });
+
+  test("learn from the unit which one it is, unless the file says another", async () => {
+    const env = { HOLDFAST_UNIT: "holdfast-agent.service", NOTIFY_SOCKET: "/run/notify", WATCHDOG_USEC: "60000000" };
+    expect(await read([], undefined, env)).toMatchObject({
+      unit: "holdfast-agent.service",
+      overlay: { stateDir: "/var/lib/holdfast-overlay", runDir: "/run/holdfast-overlay" },
+      supervision: { notifySocket: "/run/notify", watchdogMs: 60_000 },
+    });
+    expect(await read([], '{"unit":"own.service"}', env)).toMatchObject({ unit: "own.service" });
+    expect(await read([], undefined, { HOLDFAST_UNIT: "" })).toMatchObject({ unit: undefined });
+    await expect(read([], undefined, { HOLDFAST_UNIT: "a b" })).rejects.toThrow(/HOLDFAST_UNIT: .*service unit/);
+  });
+
+  test("make an appliance of it unless they say otherwise", async () => {
+    expect(await read([])).toMatchObject({ profile: "appliance" });
+    expect(await read([], '{"profile":"agent"}')).toMatchObject({ profile: "agent" });
+    await expect(read([], '{"profile":"router"}')).rejects.toMatchObject({ code: "bad-settings" });
   });
 
   test("say what containers may have", async () => {
@@ -174,4 +196,30 @@ test("relative directories are meant from where the program was started", async 
 test("the help shows every option there is", () => {
   const shown = Object.keys(verbs.find(({ name }) => name === "agent")?.options ?? {});
   expect(shown.filter((name) => name !== "help").sort()).toEqual([...optionNames].sort());
+});
+
+describe("metrics", () => {
+  test.each([
+    [`{"listen":"127.0.0.1:9464"}`, { host: "127.0.0.1", port: 9464 }],
+    [`{"listen":"[::1]:9464"}`, { host: "::1", port: 9464 }],
+    [`{"listen":"192.0.2.1:9464","allowRemote":true}`, { host: "192.0.2.1", port: 9464 }],
+  ])("%s is served there", async (metrics, expected) => {
+    expect((await read([], `{"metrics":${metrics}}`)).metrics).toEqual(expected);
+  });
+
+  test("are off by default", async () => {
+    expect((await read([], "{}")).metrics).toBeUndefined();
+  });
+
+  test.each([
+    [`{"listen":"0.0.0.0:9464"}`, "allowRemote"],
+    [`{"listen":"[::]:9464","allowRemote":false}`, "allowRemote"],
+    [`{"listen":"192.0.2.1:9464"}`, "allowRemote"],
+    [`{"listen":"localhost:9464"}`, "must be an IP address"],
+    [`{"listen":"127.0.0.1:0"}`, "must be an IP address"],
+    [`{"listen":"9464"}`, "must be an IP address"],
+    [`{"allowRemote":true}`, "listen"],
+  ])("%s is refused", async (metrics, message) => {
+    await expect(read([], `{"metrics":${metrics}}`)).rejects.toThrow(message);
+  });
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { buildHealth } from "../../../src/agent/status.ts";
-import type { Status } from "../../../src/protocol/local-api.ts";
+import type { Status } from "../../../src/protocol/local-answers.ts";
 import { someStatus } from "../../support/fake-local-provider.ts";
 
 function health(status: Status) {

@@ -57,6 +57,7 @@ export function compileRoutes(
       }
     }
     const path = vrf === undefined ? "network" : pathOf(desired, vrf);
+    const isReached = onceEach((member: Member, via: string) => reaches(member, via, actual.state));
     for (const [index, route] of context.routing.routes.entries()) {
       const found = placeOf(route, context, actual);
       if (typeof found === "string") {
@@ -69,7 +70,11 @@ export function compileRoutes(
       } else {
         const at = { table, metric: route.metric ?? 0 };
         const via = route.via ?? found.gateway;
-        add(via === undefined ? routeOnLink(route.dest, found.link, at) : routeVia(route.dest, via, found, at, actual));
+        add(
+          via === undefined
+            ? routeOnLink(route.dest, found.link, at)
+            : routeThrough(route.dest, via, found.link, at, isReached(found, via)),
+        );
       }
     }
   }
@@ -86,11 +91,30 @@ export function routeVia(
   at: At,
   { state }: NetworkActual,
 ): RouteTarget {
-  const isReached = addressesOf(member, state).some((address) => isWithin(address, via));
+  return routeThrough(destination, via, member.link, at, reaches(member, via, state));
+}
+
+/** Of thousands of routes most have the same gateway. */
+function onceEach(tell: (member: Member, via: string) => boolean): (member: Member, via: string) => boolean {
+  const told = new Map<Member, Map<string, boolean>>();
+  return (member, via) => {
+    const known = told.get(member) ?? new Map<string, boolean>();
+    told.set(member, known);
+    const is = known.get(via) ?? tell(member, via);
+    known.set(via, is);
+    return is;
+  };
+}
+
+function reaches(member: Member, via: string, state: NetworkActual["state"]): boolean {
+  return addressesOf(member, state).some((address) => isWithin(address, via));
+}
+
+function routeThrough(destination: string, via: string, link: string, at: At, isReached: boolean): RouteTarget {
   const isDefault = destination === ANYWHERE && at.table === MAIN_TABLE;
   // Of default routes with one metric and one scope the kernel takes that whose gateway seems alive, and not the first.
   const scope = isDefault ? "site" : "global";
-  return { ...at, kind: "unicast", destination, via, link: member.link, scope, isOnLink: !isReached };
+  return { ...at, kind: "unicast", destination, via, link, scope, isOnLink: !isReached };
 }
 
 /** A route to what is on the link itself. */

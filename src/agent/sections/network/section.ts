@@ -34,6 +34,8 @@ export interface NetworkOptions {
   readonly isActiveMember: () => boolean;
   /** Chains of others that refuse what is forwarded, as far as they are known; told whether anything of ours is. */
   readonly forwardDrops?: (isForwarding: boolean) => readonly ForwardDrop[];
+  /** Told whether anything of ours may be in the firewall, just before it is read. */
+  readonly readingTable?: (isOurs: boolean) => void;
   /** Why another has to do it. */
   readonly unsupported: () => string | undefined;
 }
@@ -53,7 +55,16 @@ const NOTHING: NetworkState = {
 
 /** `network`: interfaces, routes, VRFs, translations and the firewall of this machine. */
 export function networkSection(options: NetworkOptions): Section<NetworkDesired, NetworkActual, NetworkStep> {
-  const { driver, record, carrier, context, isActiveMember, unsupported, forwardDrops = () => [] } = options;
+  const {
+    driver,
+    record,
+    carrier,
+    context,
+    isActiveMember,
+    unsupported,
+    forwardDrops = () => [],
+    readingTable,
+  } = options;
   let last:
     | { readonly desired: NetworkDesired; readonly actual: NetworkActual; readonly plan: NetworkPlan }
     | undefined;
@@ -81,9 +92,11 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
       const about = { record: noted, carrier: carrier(), isActiveMember: isActiveMember(), unfixable };
       // Nothing is wanted and nothing was ever done: an idle agent starts no process.
       if (desired?.config.isPresent === false && !mayOwn && isEmptyRecord(noted)) {
+        readingTable?.(false);
         return { state: NOTHING, features: NO_FEATURES, forwardDrops: forwardDrops(false), ...about };
       }
       known ??= await driver.features(signal);
+      readingTable?.(mayOwn);
       const state = await driver.observe({ sysctls: sysctlNames(desired?.config, noted) }, signal);
       if (desired?.config.isPresent === false && isEmptyRecord(noted) && isBare(state)) await driver.disown();
       return { state, features: known, forwardDrops: forwardDrops(isForwarding(state)), ...about };

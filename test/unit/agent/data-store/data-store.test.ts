@@ -184,10 +184,14 @@ test("the next agent goes on: with what ran from where it was, with what waited 
   const second = stage({ dir: first.dir });
   second.dataStore.reopen();
   await waitFor("both run", () => second.puppets.length === 2);
-  expect(second.puppets.map(({ job }) => [job.parts, job.resume?.bytes])).toEqual([
-    [["a"], 8],
-    [["b"], undefined],
-  ]);
+  // There is room for both, and one first looks at what it has.
+  const began = new Map(second.puppets.map(({ job }) => [job.parts.join("/"), job.resume?.bytes]));
+  expect(began).toEqual(
+    new Map([
+      ["a", 8],
+      ["b", undefined],
+    ]),
+  );
   await waitFor("the other part is swept", () => readdirSync(second.root).length === 3);
   expect(readdirSync(second.root)).toContain(partName(id));
 });

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { dataStoreMigration, hasOpenTasks, KEEP_MS, TaskStore } from "../../../../src/agent/data-store/task-store.ts";
+import { KEEP_MS, TaskStore } from "../../../../src/agent/data-store/task-store.ts";
+import { dataStoreMigration, hasOpenTasks } from "../../../../src/agent/data-store/task-table.ts";
 import { newTask, step, type Work } from "../../../../src/agent/data-store/tasks.ts";
 import { openDatabase } from "../../../../src/host/database.ts";
 import { tempDir } from "../../../support/temp-dir.ts";

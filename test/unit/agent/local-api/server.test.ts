@@ -154,7 +154,7 @@ describe("the endpoints", () => {
     expect((await send(agent, "agent.sock", "GET", "/v1/config?secrets=1")).text).not.toContain("correct-horse");
   });
 
-  it.each(["/v1/trigger/tg-ping", "/v1/register", "/v1/reset-floor", "/v1/wake"])(
+  it.each(["/v1/trigger/tg-ping", "/v1/register", "/v1/reset-floor", "/v1/upgrade", "/v1/wake"])(
     "change only on the admin socket: %s",
     async (path) => {
       await using agent = await startLocalAgent();
@@ -175,7 +175,10 @@ describe("the endpoints", () => {
       to: 0,
     });
     expect((await send(agent, "admin.sock", "POST", "/v1/wake")).text).toBe("{}\n");
-    expect(agent.provider.asked).toEqual([{ license: "a.b.c" }, { name: "node" }, "wake"]);
+    const upgrade = await send(agent, "admin.sock", "POST", "/v1/upgrade", '{"from":"/srv/manifest.jws"}');
+    expect(JSON.parse(upgrade.text)).toEqual({ output: { status: "Upgrade in progress" } });
+    const order = { from: "/srv/manifest.jws", skipUnattended: false, isForced: false };
+    expect(agent.provider.asked).toEqual([{ license: "a.b.c" }, { name: "node" }, "wake", { order }]);
   });
 
   it.each([
@@ -195,6 +198,9 @@ describe("the endpoints", () => {
     ["POST", "/v1/reset-floor", '{"name":"all"}', 422, "invalid-body"],
     ["POST", "/v1/reset-floor", '{"name":"cluster"}', 404, "not-found"],
     ["GET", "/v1/logs?lines=many", "", 422, "invalid-body"],
+    ["POST", "/v1/upgrade", '{"from":"manifest.jws"}', 422, "invalid-body"],
+    ["POST", "/v1/upgrade", '{"from":"ftp://a.example/m"}', 422, "invalid-body"],
+    ["POST", "/v1/upgrade", '{"by":"control-plane"}', 422, "invalid-body"],
   ])("answer %s %s, a wrong request, with an error", async (method, path, body, status, code) => {
     await using agent = await startLocalAgent();
     const answer = await send(agent, "admin.sock", method, path, body);

@@ -7,6 +7,9 @@ const proven = { isProven: true, isDeleted: false };
 test.each([
   { end: undefined, evidence: proven, code: "connection-lost", ending: { kind: "failed" } },
   { end: 1001, evidence: proven, code: "connection-closed", ending: { kind: "failed" } },
+  { end: 1011, evidence: nobody, code: "connection-closed", ending: { kind: "failed" } },
+  { end: 1011, evidence: proven, code: "server-error", ending: { kind: "failed" } },
+  { end: 1013, evidence: proven, code: "server-error", ending: { kind: "failed" } },
   { end: 1009, evidence: proven, code: "too-large", ending: { kind: "failed" } },
   { end: 4001, evidence: nobody, code: "not-authentic", ending: { kind: "not-authentic" } },
   { end: 4001, evidence: proven, code: "not-authentic", ending: { kind: "not-authentic" } },

@@ -73,6 +73,17 @@ describe("a session", () => {
     expect(forgeries).toHaveLength(7);
   });
 
+  test("knows at once whether its first heartbeat was taken", async () => {
+    const { up, clock, session } = await node((arrival) => letIn(arrival, key));
+    const connection = await up();
+    await clock.advance(1000);
+    expect(session.status().heartbeatAt).toBeUndefined();
+    connection.beaten();
+    const sentAt = clock.now();
+    await waitFor("the answer", () => session.status().heartbeatAt !== undefined);
+    expect(session.status().heartbeatAt).toBe(sentAt);
+  });
+
   test("that falls silent is cut after 37.5 s", async () => {
     const { up, clock, waiting, offline, session } = await node(async (arrival) => {
       const { socket } = await letIn(arrival, key);

@@ -27,6 +27,7 @@ function begin() {
     rpc,
     heartbeatMs: BEAT_MS,
     isCongested: () => seen.isCongested,
+    beaten: () => undefined,
     rttMs: () => undefined,
   };
   const beating = new Beating({

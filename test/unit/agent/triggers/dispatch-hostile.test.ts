@@ -90,6 +90,7 @@ test("hostile bodies reach no tool but as one host behind the options", async ()
     power: { isManaged: false, restartService: done, reboot: done },
     cleanStop: { mark: done, clear: done },
     announce: done,
+    isUpgrading: () => Promise.resolve(false),
   };
   const triggers = [
     tgPing(exec, tunnels, clock),

@@ -18,7 +18,7 @@ function machine(isManaged = true, refusal?: Error) {
   const act = (what: string) => () => (refusal === undefined ? note(what)() : Promise.reject(refusal));
   const power: Power = { isManaged, restartService: act("restart"), reboot: act("reboot") };
   const cleanStop = { mark: note("mark"), clear: note("clear") };
-  return { done, power, cleanStop, clock, announce: note("announce") };
+  return { done, power, cleanStop, clock, announce: note("announce"), isUpgrading: () => Promise.resolve(false) };
 }
 
 describe("node-restart-service", () => {
@@ -43,6 +43,14 @@ describe("node-restart-service", () => {
     await untilHolds(() => expect(exit).toHaveBeenCalledOnce());
     expect(host.done).toEqual(["announce", "mark"]);
     await dispatcher.close();
+  });
+
+  test("is refused while an upgrade is at work, as a reboot is", async () => {
+    const host = { ...machine(), isUpgrading: () => Promise.resolve(true) };
+    for (const trigger of [nodeRestartService(host), nodeReboot(host)]) {
+      expect(await rig([trigger], { clock }).run(trigger.event)).toMatchObject({ error: { code: "busy" } });
+    }
+    expect(host.done).toEqual([]);
   });
 
   test("an announcement that fails or hangs does not keep it", async () => {

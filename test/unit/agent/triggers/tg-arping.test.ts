@@ -38,6 +38,10 @@ test("silence is a result", async () => {
 
 test("no such link, another program of this name, and none at all", async () => {
   const { run, tools } = stage("echo \"arping: invalid option -- 'i'\" >&2; exit 2");
+  const newer = stage("printf 'arping: ' >&2; sleep 0.1; printf \"invalid argument: 'lo'\\n\" >&2; exit 1");
+  expect(await newer.run("tg-arping", { body: { iface: "lo", host: "10.77.0.2" } })).toMatchObject({
+    error: { code: "tool-missing" },
+  });
   expect(await run("tg-arping", { body: { iface: "nope0", host: "10.77.0.2" } })).toMatchObject({
     error: { code: "not-found", message: "no interface nope0", details: { field: "iface" } },
   });

@@ -1,0 +1,29 @@
+import type { DatabaseSync } from "node:sqlite";
+
+// What an agent needs that uses no data store: apart from the store, whose schemas it then does not load.
+
+/** Schema of the tasks, for the list of migrations of the state database. */
+export const dataStoreMigration = `
+CREATE TABLE data_store_tasks (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  path TEXT NOT NULL,
+  peer TEXT,
+  started_ms INTEGER NOT NULL,
+  is_over INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  work TEXT,
+  resume TEXT
+) STRICT;
+CREATE INDEX data_store_tasks_open ON data_store_tasks (id) WHERE is_over = 0;
+`;
+
+/** Whether a task was cut off, asked without reading any. */
+export function hasOpenTasks(sql: DatabaseSync): boolean {
+  return sql.prepare("SELECT 1 FROM data_store_tasks WHERE is_over=0 LIMIT 1").get() !== undefined;
+}
+
+/** How many tasks wait or run. */
+export function countOpenTasks(sql: DatabaseSync): number {
+  return Number(sql.prepare("SELECT count(*) AS open FROM data_store_tasks WHERE is_over=0").get()?.["open"] ?? 0);
+}

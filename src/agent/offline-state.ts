@@ -1,0 +1,185 @@
+import { AgentError, HostError, toError } from "../errors.ts";
+import { hostFiles, type Files } from "../host/files.ts";
+import { readPrivateFile } from "../host/private-file.ts";
+import { stateFile, valueOf, type Loaded, type StateFile } from "../host/state-file.ts";
+import { DocumentName } from "../protocol/claims.ts";
+import { peekClaims } from "../protocol/jws.ts";
+import type { FileStanding, LeftDocument, LeftState, SettingsStanding } from "../protocol/left-state.ts";
+import { shownValue, type Shown } from "../protocol/shown.ts";
+import { JsonObject } from "../protocol/values.ts";
+import { AgentFile, readSettings } from "./settings.ts";
+import { identityFiles } from "./identity/identity.ts";
+import { Stored } from "./shadow/held-document.ts";
+
+/** Reads what an agent left, without changing anything and whatever of it can be read. */
+export async function inspectState(stateDir: string, config: string | undefined): Promise<LeftState> {
+  const files = hostFiles();
+  const standing: { file: string; is: FileStanding }[] = [];
+  const look = async <T>(file: string, from: StateFile<T>): Promise<T | undefined> => {
+    const loaded = await inspected(from);
+    standing.push({ file, is: loaded.is });
+    return loaded.is === "unreadable" ? undefined : valueOf(loaded);
+  };
+  const identity = identityFiles(files, stateDir);
+  const registration = await look("identity/registration.json", identity.registration);
+  await look("identity/keys.json", identity.keys);
+  await look("identity/counter.json", identity.counter);
+  const documents: LeftDocument[] = [];
+  for (const name of DocumentName.options) {
+    const stored = await look(`desired/${name}.json`, documentFile(files, stateDir, name));
+    const document = stored === undefined ? undefined : documentOf(name, stored);
+    if (document !== undefined) documents.push(document);
+  }
+  return {
+    settings: await settingsStanding(stateDir, config, files),
+    files: standing,
+    node: registration?.node,
+    documents,
+    hasPendingChange: await isThere(files, `${stateDir}/desired/checkpoint.json`),
+  };
+}
+
+/** Every secret of this node that can be read, for who has to see that none of them is in a text. */
+export async function readSecrets(stateDir: string, config: string | undefined): Promise<readonly string[]> {
+  const files = hostFiles();
+  const text = await files.read(config ?? DEFAULT_FILE).catch(() => undefined);
+  const settings = jsonOf(text);
+  // Also of a file that is no good: a password in it is as secret.
+  const users = [...(text ?? "").matchAll(/:\/\/([^/@\s"]+)@/g)].map(([, user = ""]) => user);
+  const inAddresses = users.concat(users.flatMap((user) => user.split(":")));
+  const keys = identityFiles(files, stateDir).keys;
+  const found = await Promise.all([
+    inspected(keys).then((loaded) => (loaded.is === "unreadable" ? undefined : valueOf(loaded))),
+    previousOf(keys),
+  ]);
+  const documents = await Promise.all(DocumentName.options.map((name) => documentSecrets(files, stateDir, name)));
+  return [
+    ...inAddresses,
+    ...shownValue("settings", settings).leftOut,
+    ...credentialFiles(settings).flatMap(secretsOfFile),
+    ...found.flatMap((pair) => (pair === undefined ? [] : Object.values(pair).map(({ d }) => d))),
+    ...documents.flat(),
+  ];
+}
+
+/** The settings file as it may be shown; undefined where there is none, or none that can be used. */
+export async function shownSettings(config: string | undefined): Promise<unknown> {
+  const parsed = AgentFile.safeParse(jsonOf(await hostFiles().read(config ?? DEFAULT_FILE)));
+  return parsed.success ? shownValue("settings", parsed.data).shown : undefined;
+}
+
+/** A document as it may be shown: of the configuration what is known to be harmless, of the domain how much there is. */
+export function shownDocument({ name, version, receivedAt, refused, body }: LeftDocument): Shown {
+  const { config = {}, peers, grants, ...record } = body;
+  const leftOut: string[] = [];
+  const take = (kind: string, value: unknown): unknown => {
+    const taken = shownValue(kind, value);
+    leftOut.push(...taken.leftOut);
+    return taken.shown;
+  };
+  const sections = Object.entries(JsonObject.safeParse(config).data ?? {}).map(([section, value]) => [
+    section,
+    take(section, value),
+  ]);
+  const count = (list: unknown): number => (Array.isArray(list) ? list.length : 0);
+  const shown = {
+    name,
+    version,
+    receivedAt,
+    refused,
+    record: take("document", record),
+    ...(name === "domain" ? { peers: count(peers), grants: count(grants) } : {}),
+    config: Object.fromEntries(sections) as JsonObject,
+  };
+  return { shown, leftOut };
+}
+
+const DEFAULT_FILE = "/etc/holdfast/agent.json";
+
+/** Of the document in force, of the one before, and of the one that was taken back: a log may speak of each. */
+async function documentSecrets(files: Files, stateDir: string, name: DocumentName): Promise<readonly string[]> {
+  const at = (file: string): StateFile<Stored> =>
+    stateFile(files, { path: `${stateDir}/desired/${file}.json`, schema: Stored, keepsPrevious: true });
+  const copies = [at(name), at(`${name}.refused`)].flatMap((file) => [
+    inspected(file).then((found) => (found.is === "unreadable" ? undefined : valueOf(found))),
+    previousOf(file),
+  ]);
+  return (await Promise.all(copies)).flatMap((stored) => {
+    const document = stored === undefined ? undefined : (documentOf(name, stored) ?? looseDocument(name, stored));
+    const leftOut = document === undefined ? [] : shownDocument(document).leftOut;
+    return stored === undefined ? [] : leftOut.concat(stored.jws);
+  });
+}
+
+/** Also one that this version cannot use has secrets. */
+function looseDocument(name: DocumentName, { jws, receivedAt }: Stored): LeftDocument | undefined {
+  const claims = JsonObject.safeParse(jsonOf(Buffer.from(jws.split(".")[1] ?? "", "base64url").toString("utf8")));
+  const body = JsonObject.safeParse(claims.data?.["body"]);
+  return body.success ? { name, version: 0, receivedAt, refused: undefined, body: body.data } : undefined;
+}
+
+const previousOf = <T>(file: StateFile<T>): Promise<T | undefined> => file.previous().catch(() => undefined);
+
+/** The files with credentials that the settings name. */
+function credentialFiles(settings: unknown): readonly string[] {
+  const parsed = AgentFile.safeParse(settings);
+  return (parsed.data?.dataStore?.s3 ?? []).flatMap(({ credentials }) =>
+    credentials === undefined ? [] : [credentials],
+  );
+}
+
+function secretsOfFile(path: string): readonly string[] {
+  try {
+    return shownValue("", jsonOf(readPrivateFile(path))).leftOut;
+  } catch {
+    return [];
+  }
+}
+
+function jsonOf(text: string | undefined): unknown {
+  try {
+    return JSON.parse(text ?? "");
+  } catch {
+    return undefined;
+  }
+}
+
+function documentFile(files: Files, stateDir: string, name: DocumentName): StateFile<Stored> {
+  return stateFile(files, { path: `${stateDir}/desired/${name}.json`, schema: Stored, keepsPrevious: true });
+}
+
+function documentOf(name: DocumentName, { jws, receivedAt, refused }: Stored): LeftDocument | undefined {
+  try {
+    const { version, body } = peekClaims("holdfast-document+jwt", jws);
+    return { name, version, receivedAt, refused: refused?.version, body };
+  } catch {
+    return undefined;
+  }
+}
+
+async function inspected<T>(file: StateFile<T>): Promise<Loaded<T> | { readonly is: "unreadable" }> {
+  try {
+    return await file.inspect();
+  } catch (error) {
+    if (error instanceof HostError) return { is: "unreadable" };
+    throw error;
+  }
+}
+
+async function settingsStanding(stateDir: string, config: string | undefined, files: Files): Promise<SettingsStanding> {
+  try {
+    const argv = ["--state", stateDir, ...(config === undefined ? [] : ["--config", config])];
+    const { unit, overlay, engineSocket, proxies } = await readSettings(argv, files);
+    return { isGood: true, unit, overlay, engineSocket, hasProxy: proxies.https !== undefined };
+  } catch (thrown) {
+    const error = toError(thrown);
+    return { isGood: false, code: error instanceof AgentError ? error.code : "internal", message: error.message };
+  }
+}
+
+async function isThere(files: Files, path: string): Promise<boolean | undefined> {
+  return files.read(path).then(
+    (text) => text !== undefined,
+    () => undefined,
+  );
+}

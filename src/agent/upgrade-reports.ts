@@ -1,0 +1,117 @@
+import type { InstalledVersion } from "../host/versions.ts";
+import type { UpgradeStanding, UpgradeStatus } from "../protocol/release.ts";
+import type { Reason } from "../protocol/reconcile.ts";
+import type { ShadowMap, ShadowValue } from "../protocol/shadow.ts";
+import { UPGRADE_EVENT, type NodeAudit } from "../protocol/telemetry.ts";
+import type { Clearing, EventInput, OpenEvent } from "./telemetry/events.ts";
+
+const ABOUT = { eventType: UPGRADE_EVENT, object: "upgrade" } as const;
+const MAX_TEXT = 1024;
+
+/** How an upgrade stands once its version was given up after it had proven itself, which the launcher does by itself. Pure. */
+export function standingNow(
+  standing: UpgradeStanding | undefined,
+  versions: readonly Pick<InstalledVersion, "version" | "isBase" | "starts" | "failed">[],
+): UpgradeStanding | undefined {
+  if (standing?.state !== "COMPLETED") return standing;
+  const found = versions.find(({ version, isBase }) => version === standing.to && !isBase);
+  if (found?.failed === undefined) return standing;
+  const { code, message } = found.failed;
+  return { ...standing, state: "FAILED", reason: { code, message }, starts: found.starts };
+}
+
+/** What the shadow says of upgrades. Pure. */
+export function upgradeFacts({ standing, trial }: UpgradeStatus): ShadowMap {
+  const facts: Record<string, ShadowValue | undefined> = {
+    "node.upgrade.state": standing?.state,
+    "node.upgrade.completed.tstamp": standing?.completedAt,
+    "node.upgrade.from": standing?.from,
+    "node.upgrade.version": standing?.to,
+    "node.upgrade.step": standing?.state === "IN_PROGRESS" ? standing.step : undefined,
+    "node.upgrade.reason": standing?.state === "FAILED" ? reasonText(standing) : undefined,
+    "node.upgrade.trial": trial === undefined ? undefined : "true",
+  };
+  const known: ShadowMap = {};
+  for (const [key, value] of Object.entries(facts)) {
+    if (value !== undefined) known[key] = value;
+  }
+  return known;
+}
+
+/** The condition that the last upgrade failed, as far as it is not told yet. A later failure is told anew; success alone ends it. Pure. */
+export function eventsOf(
+  standing: UpgradeStanding | undefined,
+  open: readonly OpenEvent[],
+): { readonly raises: readonly EventInput[]; readonly clears: readonly Clearing[] } {
+  const told = open.find(({ eventType, object }) => eventType === ABOUT.eventType && object === ABOUT.object);
+  if (standing?.state === "COMPLETED") {
+    const clearing = { ...ABOUT, message: `Upgraded from ${standing.from} to ${standing.to ?? "a newer version"}` };
+    return { raises: [], clears: told === undefined ? [] : [clearing] };
+  }
+  const { completedAt: at = 0 } = standing ?? {};
+  if (standing?.state !== "FAILED" || told?.details["completedAt"] === at) return { raises: [], clears: [] };
+  const { from, to, reason, starts } = standing;
+  const details = {
+    completedAt: at,
+    from,
+    ...(to === undefined ? {} : { to }),
+    ...(reason === undefined ? {} : { code: reason.code }),
+    ...(starts === undefined ? {} : { starts }),
+  };
+  const message = `The upgrade from ${from}${to === undefined ? "" : ` to ${to}`} failed: ${reasonText(standing)}`;
+  const raised: EventInput = { ...ABOUT, level: "ERROR", message: message.slice(0, MAX_TEXT), details };
+  return {
+    raises: [raised],
+    clears: told === undefined ? [] : [{ ...ABOUT, message: "Another upgrade has been tried since" }],
+  };
+}
+
+/** The audit line of an update of the operating system that was not told yet. Pure. */
+export function osAuditOf(standing: UpgradeStanding | undefined, told: number | undefined): NodeAudit | undefined {
+  const at = standing?.osUpdatedAt;
+  if (at === undefined || (told !== undefined && told >= at)) return undefined;
+  const value = `OS Security Update applied on ${new Date(at * 1000).toUTCString()}`;
+  return { category: "OS Update", value, timestamp: at };
+}
+
+/** What is not as it should be, or what one might not expect. Pure. */
+export function upgradeReasons({ standing, trial }: UpgradeStatus): Reason[] {
+  const reasons: Reason[] = [];
+  if (standing?.state === "FAILED") {
+    const since = (standing.completedAt ?? standing.begunAt) * 1000;
+    const to = standing.to === undefined ? "" : ` to ${standing.to}`;
+    const message = `the upgrade${to} failed, and ${standing.from} goes on: ${reasonText(standing)}`;
+    reasons.push({ section: "upgrade", code: "upgrade-failed", message, since, lastAttempt: since });
+  }
+  if (standing?.state === "IN_PROGRESS") {
+    const since = standing.begunAt * 1000;
+    const to = standing.to === undefined ? "" : ` to ${standing.to}`;
+    const message = `an upgrade from ${standing.from}${to} is in progress${stepText(standing)}`;
+    reasons.push({ section: "upgrade", code: "upgrading", message, since, lastAttempt: since, notice: true });
+  }
+  if (trial !== undefined) {
+    const since = (trial.since ?? standing?.begunAt ?? 0) * 1000;
+    reasons.push({
+      section: "version",
+      code: "on-trial",
+      message: trialText(trial),
+      since,
+      lastAttempt: since,
+      notice: true,
+    });
+  }
+  return reasons;
+}
+
+/** Why it failed, as code and message. */
+export function reasonText({ reason }: UpgradeStanding): string {
+  return reason === undefined ? "unknown: no reason was left" : `${reason.code}: ${reason.message}`;
+}
+
+function stepText({ step }: UpgradeStanding): string {
+  return step === undefined ? "" : `: ${step}`;
+}
+
+function trialText({ from }: NonNullable<UpgradeStatus["trial"]>): string {
+  return `this version has yet to prove itself${from === undefined ? "" : `, or ${from} comes back`}`;
+}

@@ -1,0 +1,181 @@
+import type { Logger } from "pino";
+import { InputError, toError } from "../errors.ts";
+import type { Clock } from "../host/clock.ts";
+import type { UpgradeUnit } from "../host/upgrade-unit.ts";
+import type { Versions } from "../host/versions.ts";
+import { oneAtATime } from "../lib/one-at-a-time.ts";
+import {
+  manifestAddress,
+  UPGRADE_ANSWERS,
+  type UpgradeAnswer,
+  type UpgradeOrder,
+  type UpgradeRequest,
+  type UpgradeStatus,
+} from "../protocol/release.ts";
+import type { WhyReport } from "../protocol/reconcile.ts";
+import type { ShadowMap } from "../protocol/shadow.ts";
+import type { NodeAudit } from "../protocol/telemetry.ts";
+import type { NodeType } from "../protocol/values.ts";
+import type { NodeFacts } from "./triggers/admit.ts";
+import { UPGRADE_TRIGGER } from "./triggers/node-upgrade.ts";
+import type { EventLog } from "./telemetry/events.ts";
+import { eventsOf, osAuditOf, standingNow, upgradeFacts, upgradeReasons } from "./upgrade-reports.ts";
+
+export interface UpgradesOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly versions: Pick<Versions, "list" | "standing">;
+  readonly unit: UpgradeUnit;
+  /** The version of this program. */
+  readonly version: string;
+  /** Where the local settings say the manifest is. */
+  readonly manifest: string | undefined;
+  /** Origin of the control plane this node is registered with. */
+  readonly controlPlane: () => string | undefined;
+  readonly node: () => NodeFacts;
+  /** Whether a change of the network waits for its proof. */
+  readonly isNetworkPending: () => boolean;
+  /** The trigger that has the node to itself: one that restarts this program or the machine, or the one that asks. */
+  readonly ending: () => string | undefined;
+  readonly events: Pick<EventLog, "raise" | "clear" | "openEvents">;
+  readonly audit: (audit: NodeAudit) => void;
+  /** Unix seconds of the update of the operating system that was told last. */
+  readonly told: { load(): Promise<number | undefined>; save(at: number): Promise<void> };
+  readonly onChanged: () => void;
+}
+
+/** While an upgrade is in progress it is looked at so often, in case nobody says that it has gone on. */
+const LOOK_MS = 10_000;
+
+/** Asks for upgrades, and knows how the last one stands. It is another program that carries them out. */
+export class Upgrades {
+  readonly #options: UpgradesOptions;
+  /** Reads anew how things stand, and tells what is new. Never rejects. */
+  readonly look: () => Promise<void>;
+  #lastAsked: Promise<unknown> = Promise.resolve();
+  #status: UpgradeStatus = {};
+  #cancelLook = (): void => undefined;
+  #isClosed = false;
+
+  constructor(options: UpgradesOptions) {
+    this.#options = options;
+    const notRead = (error: unknown): void =>
+      options.log.warn({ err: toError(error) }, "the standing of upgrades cannot be read");
+    this.look = oneAtATime(() => this.#look().catch(notRead));
+  }
+
+  /** As it was last read. */
+  get status(): UpgradeStatus {
+    return this.#status;
+  }
+
+  /** What the shadow says of it. */
+  facts(): ShadowMap {
+    return upgradeFacts(this.#status);
+  }
+
+  /** Whatever speaks against a node that is as it should be, and how the upgrade stands. */
+  why(report: WhyReport): WhyReport {
+    return { ...report, reasons: [...report.reasons, ...upgradeReasons(this.#status)] };
+  }
+
+  /** Whether the program that upgrades is at work; where it cannot be asked, it is not. */
+  async isAtWork(): Promise<boolean> {
+    const { unit } = this.#options;
+    return unit.isManaged && (await unit.isAtWork().catch(() => false));
+  }
+
+  /**
+   * Asks for an upgrade, unless one is in progress.
+   * @throws {InputError} `not-supported` where upgrades are not ours, `busy`, `not-configured`; {HostError} `exec-failed`.
+   */
+  async ask({ from, ...order }: UpgradeOrder & Pick<UpgradeRequest, "by">): Promise<UpgradeAnswer> {
+    this.#refuse();
+    const { manifest, controlPlane } = this.#options;
+    const request = { from: knownManifest(from, manifest, controlPlane()), ...order };
+    // Of two at once the second must find what the first has begun.
+    const mine = this.#lastAsked.then(() => this.#begin(request));
+    this.#lastAsked = mine.catch(() => undefined);
+    return mine;
+  }
+
+  async #begin(request: UpgradeRequest): Promise<UpgradeAnswer> {
+    const { unit, log } = this.#options;
+    if (await unit.isAtWork()) return answer("already");
+    await unit.start(request);
+    log.info({ ...request }, "upgrade asked for");
+    return answer("begun");
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelLook();
+  }
+
+  #refuse(): void {
+    const { unit, node, isNetworkPending, ending } = this.#options;
+    refuseElsewhere({ isManaged: unit.isManaged, type: node().type });
+    if (isNetworkPending()) {
+      throw new InputError(
+        "busy",
+        "a change of the network is not confirmed yet, and an upgrade would take it back: keep or revert it first (holdfast network)",
+      );
+    }
+    const holder = ending();
+    if (holder !== undefined && holder !== UPGRADE_TRIGGER)
+      throw new InputError("busy", `no upgrade can begin while ${holder} is running: ask again when it is over`);
+  }
+
+  async #look(): Promise<void> {
+    const { clock, versions, version, events, audit, told, onChanged } = this.#options;
+    // Where nobody manages this program, versions on this machine are another's.
+    if (this.#isClosed || !this.#options.unit.isManaged) return;
+    this.#cancelLook();
+    const [written, list] = await Promise.all([versions.standing(), versions.list()]);
+    const standing = standingNow(written, list);
+    const trial = list.find((found) => found.version === version && !found.isBase)?.trial;
+    const { from, since } = trial === undefined || trial === "damaged" ? {} : trial;
+    this.#status = {
+      ...(standing === undefined ? {} : { standing }),
+      ...(trial === undefined
+        ? {}
+        : { trial: { ...(from === undefined ? {} : { from }), ...(since === undefined ? {} : { since }) } }),
+    };
+    const { raises, clears } = eventsOf(standing, events.openEvents());
+    for (const clearing of clears) events.clear(clearing);
+    for (const event of raises) events.raise(event);
+    const os = osAuditOf(standing, await told.load());
+    if (os !== undefined) {
+      audit(os);
+      await told.save(os.timestamp).catch(() => undefined);
+    }
+    onChanged();
+    if (!this.#isClosed && (standing?.state === "IN_PROGRESS" || trial !== undefined)) {
+      this.#cancelLook = clock.after(LOOK_MS, () => void this.look());
+    }
+  }
+}
+
+/** @throws {InputError} `not-configured`. */
+export function knownManifest(...sources: Parameters<typeof manifestAddress>): string {
+  const address = manifestAddress(...sources);
+  if (address !== undefined) return address;
+  throw new InputError(
+    "not-configured",
+    "nobody says where releases are: name a manifest, set upgrade.manifest in the local settings, or register this node",
+  );
+}
+
+/** An upgrade is not ours to make on an agent, or where nobody manages this program. @throws {InputError} `not-supported`. */
+export function refuseElsewhere({ isManaged, type }: { readonly isManaged: boolean; readonly type: NodeType }): void {
+  if (type === "Agent") {
+    throw new InputError("not-supported", "this node is an agent: the package manager of its system upgrades it");
+  }
+  if (!isManaged) {
+    throw new InputError("not-supported", "this is not a managed install: what started this program upgrades it");
+  }
+}
+
+function answer(which: keyof typeof UPGRADE_ANSWERS): UpgradeAnswer {
+  return { output: { status: UPGRADE_ANSWERS[which] } };
+}

@@ -1,0 +1,59 @@
+import { expect, test } from "vitest";
+import { startTableWatch } from "../../../src/agent/table-watch.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { fakeRuleset } from "../../support/fake-ruleset.ts";
+
+function rig() {
+  const clock = new FakeClock();
+  const ruleset = fakeRuleset();
+  let changes = 0;
+  const watch = startTableWatch({
+    clock,
+    watchRuleset: ruleset.watch,
+    onChange: () => {
+      changes += 1;
+    },
+  });
+  return { clock, ruleset, watch, changes: () => changes };
+}
+
+test("a change after the table was read is told once it has settled, once", async () => {
+  const { clock, ruleset, watch, changes } = rig();
+  watch.reading(true);
+  expect(ruleset.table()).toBe("holdfast");
+  ruleset.change();
+  ruleset.change();
+  expect(changes()).toBe(0);
+  await clock.advance(10_000);
+  expect(changes()).toBe(1);
+  watch.reading(true);
+  await clock.advance(60_000);
+  expect(changes()).toBe(1);
+});
+
+test("what is read again meanwhile is told no more", async () => {
+  const { clock, ruleset, watch, changes } = rig();
+  watch.reading(true);
+  ruleset.change();
+  watch.reading(true);
+  await clock.advance(10_000);
+  expect(changes()).toBe(0);
+  ruleset.change();
+  await clock.advance(10_000);
+  expect(changes()).toBe(1);
+});
+
+test("where nothing is ours nobody listens", async () => {
+  const { clock, ruleset, watch, changes } = rig();
+  watch.reading(false);
+  expect(ruleset.isWatched()).toBe(false);
+  watch.reading(true);
+  expect(ruleset.isWatched()).toBe(true);
+  ruleset.change();
+  watch.reading(false);
+  await clock.advance(10_000);
+  expect([ruleset.isWatched(), changes()]).toEqual([false, 0]);
+  watch.reading(true);
+  watch.close();
+  expect(ruleset.isWatched()).toBe(false);
+});

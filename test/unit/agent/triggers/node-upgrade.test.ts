@@ -1,0 +1,49 @@
+import { expect, test } from "vitest";
+import { InputError } from "../../../../src/errors.ts";
+import { nodeUpgrade, type AskUpgrade } from "../../../../src/agent/triggers/node-upgrade.ts";
+import { UPGRADE_ANSWERS } from "../../../../src/protocol/release.ts";
+import { rig } from "./rig.ts";
+
+function asked(refusal?: Error) {
+  const orders: unknown[] = [];
+  const ask: AskUpgrade = (order) => {
+    orders.push(order);
+    if (refusal !== undefined) return Promise.reject(refusal);
+    return Promise.resolve({ output: { status: UPGRADE_ANSWERS.begun } });
+  };
+  return { orders, trigger: nodeUpgrade(ask) };
+}
+
+test("asks in the name of the control plane, never insists, and answers in the platform's words", async () => {
+  const { orders, trigger } = asked();
+  expect(await rig([trigger]).run("node-upgrade")).toEqual({ body: { output: { status: "Upgrade in progress" } } });
+  expect(await rig([trigger]).run("node-upgrade", { body: { skipUnattended: true } })).toHaveProperty("body");
+  expect(orders).toEqual([
+    { skipUnattended: false, isForced: false, by: "control-plane" },
+    { skipUnattended: true, isForced: false, by: "control-plane" },
+  ]);
+});
+
+test.each([{ skipUnattended: "yes" }, { force: true }, { isForced: true }, { from: "/tmp/x" }])(
+  "takes nothing else: %j",
+  async (body) => {
+    const { orders, trigger } = asked();
+    expect(await rig([trigger]).run("node-upgrade", { body })).toMatchObject({ error: { code: "invalid-body" } });
+    expect(orders).toEqual([]);
+  },
+);
+
+test("is for appliances, also for one that is INACTIVE", async () => {
+  const { trigger } = asked();
+  expect(await rig([trigger], { node: { type: "Agent", state: "ACTIVE" } }).run("node-upgrade")).toMatchObject({
+    error: { code: "not-supported" },
+  });
+  expect(await rig([trigger], { node: { type: "Node", state: "INACTIVE" } }).run("node-upgrade")).toHaveProperty(
+    "body",
+  );
+});
+
+test("answers why it could not begin", async () => {
+  const { trigger } = asked(new InputError("busy", "a change of the network is not confirmed yet"));
+  expect(await rig([trigger]).run("node-upgrade")).toMatchObject({ error: { code: "busy" } });
+});
