@@ -11,6 +11,11 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
     return import("./agent/main.ts");
   },
   overlay: () => import("./overlay/main.ts"),
+  "upgrade-run": async () => {
+    const { readTargets } = await import("./agent/offline.ts");
+    const { hearChallenge } = await import("./agent/session/greeting.ts");
+    return (await import("./upgrade/main.ts")).upgradeRun({ readTargets, hearChallenge });
+  },
   guard: () => import("./guard/main.ts"),
   controller: () => {
     preferSpeed();
@@ -21,11 +26,41 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
     return import("./transfer/main.ts");
   },
   inventory: () => import("./agent/inventory.ts"),
+  "upgrade-fetch": async () =>
+    (await import("./upgrade/fetch-main.ts")).upgradeFetch((await import("./agent/offline.ts")).readTargets),
+  "self-test": async () => (await import("./agent/self-test.ts")).selfTest({ ...programs, cli: loadVerbs }),
 };
+
+/** Every verb of the command line, each a module of its own. */
+async function loadVerbs(): Promise<unknown> {
+  const { verbs } = await import("./cli/verbs.ts");
+  return Promise.all(verbs.map(async (verb) => verb.load?.()));
+}
 const offline: Offline = {
   register: async () => (await import("./agent/offline.ts")).registerOffline,
   readIdentity: async () => (await import("./agent/offline.ts")).readIdentity,
+  localSettings: async () => {
+    const { changeLocalSettings: change, readLocalSettings: read } = await import("./agent/local-settings.ts");
+    return { change, read };
+  },
+  forBundle: () => import("./agent/offline-state.ts"),
+  inspectState: async () => (await import("./agent/offline-state.ts")).inspectState,
   readTargets: async () => (await import("./agent/offline.ts")).readTargets,
+  askUpgrade: async () => (await import("./agent/offline.ts")).askUpgradeOffline,
+  async checkRelease() {
+    const { readReleasePlace, readTargets } = await import("./agent/offline.ts");
+    const { checkHere } = await import("./upgrade/check-here.ts");
+    return async (stateDir, { from, isForced }, signal) => {
+      const targets = await readTargets(stateDir).catch(() => undefined);
+      return checkHere({ ...(await readReleasePlace(stateDir, from)), isForced, targets }, signal);
+    };
+  },
+  async handOverRelease() {
+    const { readReleasePlace } = await import("./agent/offline.ts");
+    const { handOverHere } = await import("./upgrade/check-here.ts");
+    return async (stateDir, { from, isForced }, signal) =>
+      handOverHere({ ...(await readReleasePlace(stateDir, from)), isForced, targets: undefined }, signal);
+  },
 };
 
 const [verb = "", ...argv] = process.argv.slice(2);

@@ -9,7 +9,9 @@ import { processTerminal, readingColumns, type Terminal } from "./terminal.ts";
 import type { Offline, Verb } from "./verb.ts";
 
 /** Ctrl-C, as the reason of an abort. */
-class Interrupted extends InputError {}
+class Interrupted extends InputError {
+  static override readonly name = "Interrupted";
+}
 
 /** Runs one command line, without the program's name, and tells the exit code. */
 export async function runCli(argv: readonly string[], offline: Offline): Promise<number> {

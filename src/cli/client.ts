@@ -7,7 +7,8 @@ import { holdfastCommand, type GivenDirectories } from "../lib/command-line.ts";
 import { linesOf } from "../lib/lines.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { describeIssues } from "../protocol/envelope.ts";
-import { ADMIN_SOCKET, LOCAL_REPLY_LIMITS, LocalError, socketPath, STREAM_BEAT_MS } from "../protocol/local-api.ts";
+import { ADMIN_SOCKET, LOCAL_REPLY_LIMITS, socketPath, STREAM_BEAT_MS } from "../protocol/local-api.ts";
+import { LocalError } from "../protocol/local-answers.ts";
 import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../protocol/streams.ts";
 import type { Call } from "./verb.ts";
 

@@ -1,6 +1,7 @@
 import { SessionError } from "../errors.ts";
 import { plainText, safeJson } from "../lib/terminal-text.ts";
-import { ADMIN_SOCKET, ContainerLogLine, LOG_LINES_MAX } from "../protocol/local-api.ts";
+import { ADMIN_SOCKET, LOG_LINES_MAX } from "../protocol/local-api.ts";
+import { ContainerLogLine } from "../protocol/local-answers.ts";
 import { follow } from "./client.ts";
 import type { ExitClass } from "./exit-codes.ts";
 import type { Call } from "./verb.ts";

@@ -1,6 +1,6 @@
 import { SessionError } from "../errors.ts";
 import { plainText, safeJson } from "../lib/terminal-text.ts";
-import { TriggerLine } from "../protocol/local-api.ts";
+import { TriggerLine } from "../protocol/local-answers.ts";
 import { adminRequest, follow } from "./client.ts";
 import type { ExitClass } from "./exit-codes.ts";
 import type { Call } from "./verb.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
-import { ContainerLogPiece, TriggerLine } from "../protocol/local-api.ts";
+import { ContainerLogPiece, TriggerLine } from "../protocol/local-answers.ts";
 import { ContainersReport } from "../protocol/local-containers.ts";
 import { containersExec } from "./containers-exec.ts";
 import { containersList } from "./containers-list.ts";

@@ -1,6 +1,7 @@
 import { formatMoment } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
-import { Health, READ_SOCKET, type HealthItem } from "../protocol/local-api.ts";
+import { Health, type HealthItem } from "../protocol/local-answers.ts";
+import { READ_SOCKET } from "../protocol/local-api.ts";
 import { ask } from "./client.ts";
 import type { ExitClass } from "./exit-codes.ts";
 import { fetchStatus } from "./status.ts";

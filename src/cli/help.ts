@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
-import { LocalError } from "../protocol/local-api.ts";
+import { LocalError } from "../protocol/local-answers.ts";
 import { usageOf } from "./arguments.ts";
 import { findVerb } from "./find-verb.ts";
 import { exitCodes } from "./exit-codes.ts";

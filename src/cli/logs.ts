@@ -1,6 +1,7 @@
 import { InputError } from "../errors.ts";
 import { plainLine, plainText, safeJson } from "../lib/terminal-text.ts";
-import { LOG_LINES_MAX, LogLine, READ_SOCKET } from "../protocol/local-api.ts";
+import { LOG_LINES_MAX, READ_SOCKET } from "../protocol/local-api.ts";
+import { LogLine } from "../protocol/local-answers.ts";
 import { follow } from "./client.ts";
 import type { Style } from "./terminal.ts";
 import type { Call, VerbProgram } from "./verb.ts";

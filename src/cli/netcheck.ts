@@ -43,6 +43,11 @@ export const netcheckVerb: VerbProgram = {
   },
 };
 
+/** All checks, also where the agent hangs or may not be asked: then by what it left on disk. */
+export async function networkChecksOf(call: Call): Promise<readonly NetworkCheck[]> {
+  return checkAll(call, await targetsOf(call, true));
+}
+
 interface Known {
   readonly targets: NetworkTargets;
   /** How the agent stands, and its gateways; undefined without an agent. */
@@ -50,7 +55,7 @@ interface Known {
 }
 
 /** Whom to reach: from the agent, or without one from what it left on disk. */
-async function targetsOf(call: Call): Promise<Known> {
+async function targetsOf(call: Call, whateverAgent = false): Promise<Known> {
   const { settings, offline } = call;
   try {
     const targets = await ask(call, { method: "GET", path: "/v1/targets", socket: ADMIN_SOCKET }, NetworkTargets);
@@ -69,7 +74,8 @@ async function targetsOf(call: Call): Promise<Known> {
             );
     return { targets, agent: { finding, gateways } };
   } catch (error) {
-    if (!isAbsent(error)) throw error;
+    call.signal.throwIfAborted();
+    if (!whateverAgent && !isAbsent(error)) throw error;
     const readTargets = await offline.readTargets?.();
     if (readTargets === undefined) throw error;
     return { targets: await readTargets(settings.stateDir), agent: undefined };

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError, SessionError } from "../errors.ts";
 import { plainLine, safeJson } from "../lib/terminal-text.ts";
 import type { GatewayPing } from "../protocol/trigger-bodies.ts";
-import { Host, Version } from "../protocol/values.ts";
+import { Host, Text64, Text128, Text253, Version } from "../protocol/values.ts";
 import { pathName } from "./mesh-text.ts";
 import { measurement } from "./measurement.ts";
 import type { ExitClass } from "./exit-codes.ts";
@@ -13,13 +13,13 @@ import { wholeOption } from "./whole-option.ts";
 const ProbeLine = z.union([
   z.object({
     seq: Version,
-    peer: z.string().max(253),
+    peer: Text253,
     size: Version,
     rttMs: z.number().min(0),
-    path: z.string().max(128),
-    gateway: z.string().max(253).optional(),
+    path: Text128,
+    gateway: Text253.optional(),
   }),
-  z.object({ seq: Version, timeout: z.literal(true), reason: z.string().max(64).optional() }),
+  z.object({ seq: Version, timeout: z.literal(true), reason: Text64.optional() }),
 ]);
 type ProbeLine = z.infer<typeof ProbeLine>;
 

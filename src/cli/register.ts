@@ -10,7 +10,7 @@ import type { Settings } from "./settings.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 
 // Room for white space around a license of the largest size.
-const FILE_MAX_BYTES = 64 * 1024;
+export const FILE_MAX_BYTES = 64 * 1024;
 
 const RegisterOutput = z.object({
   schema: z.literal(1),
@@ -18,7 +18,7 @@ const RegisterOutput = z.object({
   /** Who did it: a running agent, which connects at once, or this command alone. */
   by: z.enum(["agent", "command"]),
 });
-type RegisterOutput = z.infer<typeof RegisterOutput>;
+export type RegisterOutput = z.infer<typeof RegisterOutput>;
 
 export const registerVerb: VerbProgram = {
   output: RegisterOutput,
@@ -32,7 +32,8 @@ export const registerVerb: VerbProgram = {
   },
 };
 
-async function registerWith(call: Call, license: string): Promise<RegisterOutput> {
+/** Has the running agent register, or does it alone when none runs. */
+export async function registerWith(call: Call, license: string): Promise<RegisterOutput> {
   try {
     return { schema: 1, node: await ask(call, adminRequest("/v1/register", { license }), NodeIdentity), by: "agent" };
   } catch (error) {

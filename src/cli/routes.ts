@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
-import { READ_SOCKET } from "../protocol/local-api.ts";
-import { NetworkReport, RouteAnswer, RouteQuery, RouteView, RuleView } from "../protocol/local-network.ts";
+import { READ_SOCKET, RouteQuery } from "../protocol/local-api.ts";
+import { NetworkReport, RouteAnswer, RouteView, RuleView } from "../protocol/local-network.ts";
 import { ask } from "./client.ts";
 import type { ExitClass } from "./exit-codes.ts";
 import type { Call, VerbProgram } from "./verb.ts";

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { InputError } from "../errors.ts";
 import type { GivenDirectories } from "../lib/command-line.ts";
+import { UPGRADE_PATHS } from "../protocol/release.ts";
 
 /** Where things are and how to answer, from options, else the environment, else the defaults. */
 export interface Settings {
@@ -35,6 +36,12 @@ export function settingsFrom(
     isJson: values["json"] === true,
     timeoutMs: seconds(values["timeout"] ?? String(defaultTimeoutSeconds)) * 1000,
   };
+}
+
+/** Where versions lie side by side, and the package's own. */
+export function versionDirectories(): { readonly path: string; readonly packagePath: string } {
+  const { HOLDFAST_VERSIONS: path, HOLDFAST_LIB: packagePath } = process.env;
+  return { path: path || UPGRADE_PATHS.versions, packagePath: packagePath || UPGRADE_PATHS.package };
 }
 
 /** Whether the user asked for output without colours (https://no-color.org). */

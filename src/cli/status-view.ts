@@ -1,10 +1,12 @@
 import { formatBytes, formatCount, formatDuration, formatMoment } from "../lib/durations.ts";
 import { plainValue } from "../lib/terminal-text.ts";
-import type { Status } from "../protocol/local-api.ts";
+import { clockBehindText } from "../protocol/known-time.ts";
+import type { Status } from "../protocol/local-answers.ts";
 import type { ExitClass } from "./exit-codes.ts";
 import { pendingText } from "./network-text.ts";
 import { overlayText, type Paint } from "./overlay-text.ts";
 import { layOut, type Style } from "./terminal.ts";
+import { standingText } from "./upgrade-text.ts";
 
 const TROUBLED_SECTIONS: ReadonlySet<string> = new Set(["rejected", "failed", "diverged"]);
 const FAULTS_SHOWN = 10;
@@ -14,6 +16,7 @@ export function standing(status: Status): ExitClass {
   if (status.node === null) return "unregistered";
   if (status.engines.overlay?.state === "down") return "degraded";
   if (status.engines.dataPlane?.state === "down") return "degraded";
+  if (status.clock !== undefined) return "degraded";
   if (status.session.state !== "online" || status.faults.some(isOpen)) return "degraded";
   return Object.values(status.sections).some(({ state }) => TROUBLED_SECTIONS.has(state)) ? "degraded" : "ok";
 }
@@ -36,11 +39,13 @@ export function statusText(untrusted: Status, now: number, columns: number, pain
     if (TROUBLED_SECTIONS.has(state))
       rows.push([`  ${name}`, `${paint("red", state)} ${issues.slice(0, 3).join("; ")}`]);
   }
+  if (status.clock !== undefined) rows.push(["clock", paint("red", clockBehindText(status.clock).message)]);
   const { overlay } = status.engines;
   if (overlay !== undefined) rows.push(["overlay", overlayText(overlay, now, paint)]);
   const { dataPlane } = status.engines;
   if (dataPlane !== undefined) rows.push(["gateways", dataPlaneRow(dataPlane, now, paint)]);
   if (status.pendingChange !== undefined) rows.push(["network", pendingText(status.pendingChange, paint)]);
+  if (status.upgrade !== undefined) rows.push(["upgrade", upgradeRow(status.upgrade, now, paint)]);
   const tags = Object.entries(status.tags).map(([name, value]) => `${name}=${value}`);
   if (tags.length > 0) rows.push(["tags", tags.join(", ")]);
   rows.push(["telemetry", telemetryRow(status)], ["agent", agentRow(status)], ["state", status.state.stateDir]);
@@ -57,6 +62,22 @@ export function statusText(untrusted: Status, now: number, columns: number, pain
 
 function isOpen({ mendedAt }: Status["faults"][number]): boolean {
   return mendedAt === undefined;
+}
+
+/** What is under way or went wrong; how the last one ended well is a dim word. */
+function upgradeRow({ standing, trial }: NonNullable<Status["upgrade"]>, now: number, paint: Paint): string {
+  const parts: string[] = [];
+  if (standing !== undefined) {
+    const style = { IN_PROGRESS: "yellow", COMPLETED: "dim", FAILED: "red" } as const;
+    const at =
+      (standing.state === "IN_PROGRESS" ? standing.begunAt : (standing.completedAt ?? standing.begunAt)) * 1000;
+    parts.push(`${paint(style[standing.state], standingText(standing))} (${formatMoment(at, now)})`);
+  }
+  if (trial !== undefined) {
+    const back = trial.from === undefined ? "" : `, or ${trial.from} comes back`;
+    parts.push(paint("yellow", `this version is on trial and must prove itself${back}`));
+  }
+  return parts.join("; ");
 }
 
 type DataPlane = NonNullable<Status["engines"]["dataPlane"]>;

@@ -1,5 +1,6 @@
 import { safeJson } from "../lib/terminal-text.ts";
-import { READ_SOCKET, Status } from "../protocol/local-api.ts";
+import { READ_SOCKET } from "../protocol/local-api.ts";
+import { Status } from "../protocol/local-answers.ts";
 import { ask } from "./client.ts";
 import { standing, statusText } from "./status-view.ts";
 import type { Call, VerbProgram } from "./verb.ts";

@@ -1,7 +1,10 @@
 import type { z } from "zod";
 import type { Clock } from "../host/clock.ts";
 import type { NodeIdentity } from "../protocol/claims.ts";
+import type { LeftDocument, LeftState } from "../protocol/left-state.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { JsonObject } from "../protocol/values.ts";
+import type { ReleaseCheck, UpgradeAnswer, UpgradeOrder } from "../protocol/release.ts";
 import type { ExitClass } from "./exit-codes.ts";
 import type { Settings } from "./settings.ts";
 import type { Terminal } from "./terminal.ts";
@@ -70,9 +73,54 @@ export type ReadIdentity = (stateDir: string) => Promise<NodeIdentity | undefine
 /** Whom the node of a state directory must reach, as its agent knew it last. */
 export type ReadTargets = (stateDir: string) => Promise<NetworkTargets>;
 
+/** The local settings, `agent.json`, as they are written. */
+export interface LocalSettings {
+  /** @throws {InputError} `bad-settings` */
+  read(path: string): Promise<JsonObject>;
+  /** Puts members in the place of what they were, null taking one away, and names those that change. @throws {InputError} `bad-settings` */
+  change(path: string, changes: JsonObject, options?: { readonly isDry?: boolean }): Promise<readonly string[]>;
+}
+/** Asks for an upgrade in the agent's place. */
+export type AskUpgradeOffline = (
+  where: { readonly stateDir: string; readonly runDir: string },
+  order: UpgradeOrder,
+) => Promise<UpgradeAnswer>;
+
+/** What a manifest offers to this machine; without `from` that where the node is told to look. */
+export type CheckReleaseOffline = (
+  stateDir: string,
+  asked: { readonly from: string | undefined; readonly isForced: boolean },
+  signal: AbortSignal,
+) => Promise<ReleaseCheck>;
+
+/**
+ * Puts a release that lies in files of this machine where the upgrade's program can read it, whoever may read the files, and says where;
+ * undefined where nothing is upgraded. What would be refused is refused at once.
+ */
+export type HandOverRelease = (
+  stateDir: string,
+  asked: { readonly from: string; readonly isForced: boolean },
+  signal: AbortSignal,
+) => Promise<{ readonly from: string; release(): void; discard(): Promise<void> } | undefined>;
+/** What an agent left in a state directory, and what its settings file says; nothing is changed. */
+export type InspectState = (stateDir: string, config: string | undefined) => Promise<LeftState>;
+
+/** What may leave the machine of an agent's state, and what must not. */
+export interface ForBundle {
+  readSecrets(stateDir: string, config: string | undefined): Promise<readonly string[]>;
+  shownSettings(config: string | undefined): Promise<unknown>;
+  shownDocument(document: LeftDocument): { readonly shown: unknown };
+}
+
 /** What can be done on a state directory without its agent; fetched only when needed. */
 export interface Offline {
   readonly register?: () => Promise<RegisterOffline>;
   readonly readIdentity?: () => Promise<ReadIdentity>;
   readonly readTargets?: () => Promise<ReadTargets>;
+  readonly localSettings?: () => Promise<LocalSettings>;
+  readonly askUpgrade?: () => Promise<AskUpgradeOffline>;
+  readonly checkRelease?: () => Promise<CheckReleaseOffline>;
+  readonly handOverRelease?: () => Promise<HandOverRelease>;
+  readonly inspectState?: () => Promise<InspectState>;
+  readonly forBundle?: () => Promise<ForBundle>;
 }

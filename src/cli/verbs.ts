@@ -2,7 +2,10 @@ import { sectionNames } from "../protocol/sections.ts";
 import { triggerEvents } from "../protocol/trigger-events.ts";
 import { containerVerbs } from "./container-verbs.ts";
 import { dataStoreVerbs } from "./data-store-verbs.ts";
+import { diagnosisVerbs } from "./diagnosis-verbs.ts";
 import { networkVerbs } from "./network-verbs.ts";
+import { setupVerbSpec } from "./setup/spec.ts";
+import { upgradeVerbs } from "./upgrade-verbs.ts";
 import { DIRECTORIES, JSON_OPTION, TIMEOUT, WATCH } from "./verb-options.ts";
 import type { ArgumentSpec, Verb } from "./verb.ts";
 
@@ -63,6 +66,11 @@ export const verbs: readonly Verb[] = [
         value: "HOST[:PORT]",
         help: "what nodes call it in image references (the host of --registry)",
       },
+      releases: {
+        value: "DIR",
+        help: "offer the files of this directory to everybody below /releases/",
+        complete: "directory",
+      },
       domain: { value: "FQDN", help: "the domain of the nodes, fixed at the first start (holdfast.example)" },
       state: { value: "DIR", help: "taken as every verb takes it, and not used: see --data", complete: "directory" },
       run: { value: "DIR", help: "where its pid file goes (the directory of --data)", complete: "directory" },
@@ -82,6 +90,7 @@ export const verbs: readonly Verb[] = [
     timeoutSeconds: 60,
     load: async () => (await import("./register.ts")).registerVerb,
   },
+  setupVerbSpec,
   {
     name: "reset",
     summary: "wipe this node's identity and state, for good",
@@ -204,6 +213,7 @@ export const verbs: readonly Verb[] = [
     example: "holdfast netcheck",
     load: async () => (await import("./netcheck.ts")).netcheckVerb,
   },
+  ...diagnosisVerbs,
   {
     name: "speedtest",
     summary: "measure the way to the control plane's speed-test server",
@@ -361,15 +371,7 @@ export const verbs: readonly Verb[] = [
     example: "holdfast logs -n 20 -f",
     load: async () => (await import("./logs.ts")).logsVerb,
   },
-  {
-    name: "version",
-    summary: "show which version this is",
-    arguments: [],
-    options: { ...JSON_OPTION, ...DIRECTORIES },
-    exits: ["ok", "usage"],
-    example: "holdfast version",
-    load: async () => (await import("./version.ts")).versionVerb,
-  },
+  ...upgradeVerbs,
   {
     name: "completion",
     summary: "print a completion script for a shell",

@@ -55,7 +55,7 @@ async function checkDirect({ url }: ControlPlaneTarget, tools: CheckTools): Prom
     const rest = ["tcp", "captive-portal", "mtu"] as const;
     return [dns.finding, ...rest.map((name) => skipped(name, "needs an address"))];
   }
-  const fix = `let TCP port ${port} to ${host} out through every firewall, or set HTTPS_PROXY`;
+  const fix = `see that it runs, let TCP port ${port} to ${host} out through every firewall, or set HTTPS_PROXY`;
   const [tcp, portal] = await Promise.all([
     checkTcp(
       dns.value.map((address) => ({ address, port })),
@@ -118,7 +118,7 @@ function tlsFinding({ pins }: ControlPlaneTarget, tlsKey: string | undefined): F
 function tlsFailure(url: URL, error: Error): Finding {
   const code = error instanceof AgentError ? error.code : "";
   if (code === "tls-untrusted" || code === "tls-failed") {
-    return failed("tls", error.message, `exempt ${url.host} from TLS inspection`);
+    return failed("tls", error.message, `exempt ${url.host} from TLS inspection`, "altered");
   }
   if (code === "insecure") return failed("tls", error.message, "have the control plane serve https");
   return skipped("tls", "needs a connection");

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { Text64, Text128, Text512, Text4096 } from "../../protocol/values.ts";
 
 /** What is looked at, in the order in which it is shown. */
 export const CheckName = z.enum([
@@ -20,13 +21,15 @@ export type CheckName = z.infer<typeof CheckName>;
 export const NetworkCheck = z.object({
   target: z.enum(["node", "control-plane", "gateway"]),
   /** The origin of the control plane, or the gateway's FQDN. */
-  name: z.string().max(512),
+  name: Text512,
   /** Of a gateway: the path; empty for the built-in one. */
-  path: z.string().max(128).optional(),
+  path: Text128.optional(),
   check: CheckName,
   status: z.enum(["pass", "fail", "skip"]),
-  message: z.string().max(4096),
-  fix: z.string().max(4096).optional(),
+  message: Text4096,
+  /** Of one that failed, for programs: `altered`, `refused`, `no-answer`, … */
+  code: Text64.optional(),
+  fix: Text4096.optional(),
 });
 export type NetworkCheck = z.infer<typeof NetworkCheck>;
 
@@ -39,14 +42,14 @@ export const NetworkReport = z.object({
 export type NetworkReport = z.infer<typeof NetworkReport>;
 
 /** A check without what it is about. */
-export type Finding = Pick<NetworkCheck, "check" | "status" | "message" | "fix">;
+export type Finding = Pick<NetworkCheck, "check" | "status" | "message" | "code" | "fix">;
 
 export function passed(check: CheckName, message: string): Finding {
   return { check, status: "pass", message };
 }
 
-export function failed(check: CheckName, message: string, fix: string): Finding {
-  return { check, status: "fail", message, fix };
+export function failed(check: CheckName, message: string, fix: string, code?: string): Finding {
+  return { check, status: "fail", message, ...(code === undefined ? {} : { code }), fix };
 }
 
 export function skipped(check: CheckName, message: string): Finding {

@@ -42,6 +42,22 @@ export function wordsOf(error: unknown, { signal, timeoutMs }: CheckTools): stri
   return WORDS[errnoOf(error) ?? ""] ?? message;
 }
 
+/** What a failed try is called for programs. */
+export function codeOfTry(error: unknown): string {
+  if (toError(error).name === "TimeoutError") return "no-answer";
+  return CODES[errnoOf(error) ?? ""] ?? "failed";
+}
+
+const CODES: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "refused",
+  ECONNRESET: "cut",
+  EHOSTUNREACH: "no-route",
+  ENETUNREACH: "no-route",
+  ETIMEDOUT: "no-answer",
+  ENOTFOUND: "no-such-name",
+  EAI_AGAIN: "no-name-server",
+};
+
 const WORDS: Readonly<Record<string, string>> = {
   ECONNREFUSED: "refused the connection",
   ECONNRESET: "cut the connection",
@@ -62,7 +78,10 @@ export async function checkName(host: string, tools: CheckTools): Promise<Found<
     return { finding: passed("dns", message), value: addresses };
   } catch (error) {
     const message = `${host}: ${wordsOf(error, tools)}`;
-    return { finding: failed("dns", message, "check the name and the name servers in /etc/resolv.conf"), value: [] };
+    return {
+      finding: failed("dns", message, "check the name and the name servers in /etc/resolv.conf", codeOfTry(error)),
+      value: [],
+    };
   }
 }
 
@@ -79,13 +98,13 @@ export async function checkTcp(
       try {
         (await tried(tools, (signal) => openTcp(target, signal))).destroy();
         const ms = Math.max(1, Math.round(tools.clock.elapsed() - startedAt));
-        return { address: target.address, text: `${where} answers in ${ms} ms` };
+        return { address: target.address, code: "ok", text: `${where} answers in ${ms} ms` };
       } catch (error) {
-        return { address: undefined, text: `${where} ${wordsOf(error, tools)}` };
+        return { address: undefined, code: codeOfTry(error), text: `${where} ${wordsOf(error, tools)}` };
       }
     }),
   );
   const value = outcomes.flatMap(({ address }) => (address === undefined ? [] : [address]));
   const message = outcomes.map(({ text }) => text).join("; ");
-  return { finding: value.length > 0 ? passed("tcp", message) : failed("tcp", message, fix), value };
+  return { finding: value.length > 0 ? passed("tcp", message) : failed("tcp", message, fix, outcomes[0]?.code), value };
 }

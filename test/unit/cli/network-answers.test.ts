@@ -5,7 +5,7 @@ import { natsVerb } from "../../../src/cli/nats.ts";
 import { routesVerb } from "../../../src/cli/routes.ts";
 import type { Call, VerbProgram } from "../../../src/cli/verb.ts";
 import { systemClock } from "../../../src/host/clock.ts";
-import type { TriggerLine } from "../../../src/protocol/local-api.ts";
+import type { TriggerLine } from "../../../src/protocol/local-answers.ts";
 import { someCall } from "../../support/fake-call.ts";
 import type { FakeLocalProvider } from "../../support/fake-local-provider.ts";
 import { startLocalAgent } from "../../support/local-agent.ts";

@@ -55,6 +55,7 @@ test("a port where nobody listens, a source that is not there, and what cannot b
   const found = byCheck(await checkPath(target({ port }), someTools()));
   expect(found["tcp"]).toEqual({
     status: "fail",
+    code: "refused",
     message: `127.0.0.1:${port} refused the connection`,
     fix: `let TCP port ${port} to gw.test out through every firewall`,
   });

@@ -38,7 +38,7 @@ export function someTools(changes: Partial<CheckTools> = {}): CheckTools {
       if (host.endsWith(".test")) return Promise.resolve(["127.0.0.1"]);
       return Promise.reject(Object.assign(new Error(`getaddrinfo ENOTFOUND ${host}`), { code: "ENOTFOUND" }));
     },
-    timeoutMs: 3000,
+    timeoutMs: 30_000,
     signal: new AbortController().signal,
     ...changes,
   };

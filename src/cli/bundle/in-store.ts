@@ -1,0 +1,39 @@
+import { InputError, SessionError } from "../../errors.ts";
+import { sizeText } from "../../lib/size-text.ts";
+import { plainLine, safeJson } from "../../lib/terminal-text.ts";
+import { PushedLogs } from "../../protocol/bundle.ts";
+import { TriggerLine } from "../../protocol/local-answers.ts";
+import { adminRequest, follow } from "../client.ts";
+import { byReason } from "./part.ts";
+import type { Call } from "../verb.ts";
+
+const SCHEME = "store:";
+
+/** The path in the data store that `--to` names; undefined when it names none. @throws {InputError} `usage` */
+export function storePath(to: string | boolean | undefined): string | undefined {
+  if (typeof to !== "string" || !to.startsWith(SCHEME)) return undefined;
+  const path = to.slice(SCHEME.length);
+  if (path !== "") return path;
+  throw new InputError("usage", "--to store: needs a path in the data store, such as store:bundles/node.tar.gz");
+}
+
+/** Has the agent make the bundle: the data store is its own, with its quota. */
+export async function bundleInStore(call: Call, file: string, maxBytes: number | undefined): Promise<"ok"> {
+  const body = { file, ...(maxBytes === undefined ? {} : { maxBytes }) };
+  for await (const line of follow(call, adminRequest("/v1/trigger/node-push-logs", body), TriggerLine)) {
+    if (line.kind === "error") throw new SessionError(line.code, line.message);
+    if (line.kind !== "result") continue;
+    const made = PushedLogs.parse(line.body);
+    const { terminal, settings } = call;
+    const gone = byReason(made.missing)
+      .map(({ names, reason }) => `without ${plainLine(names.join(", "))}: ${plainLine(reason)}\n`)
+      .join("");
+    terminal.out(
+      settings.isJson
+        ? `${safeJson(made)}\n`
+        : `${gone}store:${plainLine(made.file ?? file)}: ${sizeText(made.bytes)}; look through it before you pass it on\n`,
+    );
+    return "ok";
+  }
+  throw new SessionError("interrupted", "the agent ended without a result: see 'holdfast logs'");
+}

@@ -1,0 +1,126 @@
+import { join } from "node:path";
+import { AgentError } from "../../errors.ts";
+import { lookAt, type Looked } from "../../host/look-at.ts";
+import { readPidFile } from "../../host/pid-file.ts";
+import { buildInfo } from "../../lib/build-info.ts";
+import { formatSpan } from "../../lib/durations.ts";
+import { ADMIN_SOCKET, READ_SOCKET } from "../../protocol/local-api.ts";
+import type { Health, Status } from "../../protocol/local-answers.ts";
+import { isAbsent } from "../client.ts";
+import { fail, pass, skip, warn, type Check } from "./result.ts";
+import type { CheckFamily } from "./tools.ts";
+
+export const agentChecks: CheckFamily = {
+  name: "agent",
+  async run({ agent, runDir, clock }) {
+    const { error, status } = await agent();
+    const sockets = [READ_SOCKET, ADMIN_SOCKET].map((name) => socketCheck(name, lookAt(join(runDir, name))));
+    const answer = answerCheck(error, await readPidFile(runDir, "agent"));
+    if (status === undefined) return [answer, ...sockets];
+    return [
+      answer,
+      ...sockets,
+      versionCheck(status, buildInfo),
+      sessionCheck(status, clock.now()),
+      ...faultChecks(status),
+    ];
+  },
+};
+
+/** What the agent itself judges, from memory. */
+export const healthChecks: CheckFamily = {
+  name: "health",
+  async run({ agent }) {
+    const { health, status } = await agent();
+    if (health === undefined) return [skip("agent", "no-agent", "no agent tells of it")];
+    // A node that was never registered is not ill.
+    const isNew = status?.node === null;
+    return health.items.map((item) =>
+      healthCheck(isNew && item.name === "control-plane" ? { ...item, status: "warn" } : item),
+    );
+  },
+};
+
+/** Whether the agent answers; one that hangs is not one that is not there. Pure. */
+export function answerCheck(error: Error | undefined, pid: number | undefined): Check {
+  const who = pid === undefined ? "" : `; process ${pid} has its run directory`;
+  if (error === undefined) return pass("running", pid === undefined ? "it answers" : `it answers as process ${pid}`);
+  if (isAbsent(error)) {
+    return fail(
+      "running",
+      "agent-absent",
+      `${error.message}${who}`,
+      "start it: 'systemctl start holdfast-agent', and see its log",
+    );
+  }
+  const reason = error instanceof AgentError ? error.details?.["reason"] : undefined;
+  if (reason === "EACCES" || reason === "EPERM") return skip("running", "access-denied", error.message);
+  const code = error instanceof AgentError && error.code === "timeout" ? "agent-silent" : "agent-unwell";
+  return fail("running", code, `${error.message}${who}`, "'holdfast bundle' first, then restart it");
+}
+
+function socketCheck(name: string, looked: Looked | "absent" | "denied"): Check {
+  if (looked === "denied") return skip(name, "access-denied", "it may not be looked at: run the command with sudo");
+  if (looked === "absent") return skip(name, "absent", "it is not there: no agent has made it");
+  const isWell = looked.kind === "socket" && (looked.mode & 0o007) === 0;
+  if (isWell) return pass(name, `mode ${looked.mode.toString(8)}`);
+  return fail(
+    name,
+    "unsafe-socket",
+    `it is ${looked.kind === "socket" ? "open to everybody" : "no socket"}`,
+    "restart the agent",
+  );
+}
+
+/** Whether what runs is what is installed. Pure. */
+export function versionCheck({ version, build }: Pick<Status, "version" | "build">, here: typeof buildInfo): Check {
+  const runs = `${version} (${build})`;
+  if (version === here.version && build === here.build) return pass("version", `${runs}, as this command`);
+  return warn(
+    "version",
+    "other-version",
+    `it is ${runs}, and this command ${here.version} (${here.build})`,
+    "restart the agent, unless an upgrade is just being judged: 'holdfast status' shows it",
+  );
+}
+
+/** How the session stands. Pure. */
+export function sessionCheck({ session, node }: Pick<Status, "session" | "node">, now: number): Check {
+  const since = formatSpan(now - session.since);
+  const why = session.reason === undefined ? "" : `: ${session.reason.message}`;
+  if (session.state === "online") return pass("session", `online ${since}`);
+  if (node === null)
+    return warn("session", "not-registered", "this node is not registered", "'holdfast register <license>'");
+  const code = session.reason?.code ?? "offline";
+  const isOver = code === "deleted";
+  return (isOver ? fail : warn)(
+    "session",
+    code,
+    `${session.state} ${since}${why}`,
+    isOver
+      ? "'holdfast reset', then register with a new license"
+      : "see the checks of the network; the node tries again by itself",
+  );
+}
+
+function faultChecks({ faults }: Status): readonly Check[] {
+  const open = faults.filter(({ mendedAt }) => mendedAt === undefined);
+  if (open.length === 0) return [pass("faults", "nothing is wrong that was not mended")];
+  return open.map(({ code, message }) =>
+    warn(`faults.${code}`, code, message, "'holdfast health' and the agent's log say more"),
+  );
+}
+
+function healthCheck({ name, status, message, fix }: Health["items"][number]): Check {
+  const todo = fix ?? "'holdfast health' and the agent's log say more";
+  switch (status) {
+    case "pass":
+      return pass(name, message);
+    case "warn":
+      return warn(name, `${name}-warning`.slice(0, 64), message, todo);
+    case "fail":
+      return fail(name, `${name}-failed`.slice(0, 64), message, todo);
+    case "unknown":
+      return skip(name, "unknown", message);
+  }
+}

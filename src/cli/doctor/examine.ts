@@ -1,0 +1,118 @@
+import { AgentError, toError } from "../../errors.ts";
+import { hostExec } from "../../host/exec.ts";
+import { isRoot } from "../../host/look-at.ts";
+import { hostReader } from "../../host/reader.ts";
+import { withinTime } from "../../lib/within-time.ts";
+import { ContainersReport } from "../../protocol/local-containers.ts";
+import { GatewaysReport } from "../../protocol/local-mesh.ts";
+import { ConnectorsReport } from "../../protocol/local-overlay.ts";
+import { Health, Status } from "../../protocol/local-answers.ts";
+import { READ_SOCKET } from "../../protocol/local-api.ts";
+import { NetworkReport } from "../../protocol/local-network.ts";
+import { WhyReport } from "../../protocol/reconcile.ts";
+import type { z } from "zod";
+import { ask } from "../client.ts";
+import { networkChecksOf } from "../netcheck.ts";
+import type { Call } from "../verb.ts";
+import { fail, skip, verdictOf, type Check, type DoctorCheck, type DoctorReport } from "./result.ts";
+import type { AgentAnswers, CheckFamily, DoctorTools } from "./tools.ts";
+
+/** No family may keep the others' results waiting for longer. */
+const FAMILY_MS = 30_000;
+
+/** Runs all families side by side; whatever one of them does, the others are reported. */
+export async function examine(
+  families: readonly CheckFamily[],
+  tools: DoctorTools,
+  familyMs = FAMILY_MS,
+): Promise<DoctorReport> {
+  const found = await Promise.all(families.map((family) => examineFamily(family, tools, familyMs)));
+  tools.signal.throwIfAborted();
+  const checks = found.flat();
+  return { schema: 1, verdict: verdictOf(checks), checks };
+}
+
+async function examineFamily(
+  family: CheckFamily,
+  tools: DoctorTools,
+  familyMs: number,
+): Promise<readonly DoctorCheck[]> {
+  const signal = withinTime(tools.signal, familyMs);
+  const late = new Promise<never>((_, reject) => {
+    signal.addEventListener("abort", () => reject(toError(signal.reason)), { once: true });
+  });
+  const run = async (): Promise<readonly Check[]> => family.run({ ...tools, signal });
+  const checks = await Promise.race([run(), late]).catch((thrown: unknown) => [brokenCheck(toError(thrown), familyMs)]);
+  return checks.map((check) =>
+    Object.assign({ family: family.name }, check, { message: check.message.slice(0, 8192) }),
+  );
+}
+
+/** A check that could not be made says nothing good and nothing bad, unless it is because it hangs or has a fault of its own. */
+function brokenCheck(error: Error, familyMs: number): Check {
+  if (error.name === "TimeoutError") {
+    return fail(
+      "check",
+      "check-hangs",
+      `no end within ${familyMs / 1000} s`,
+      "see what of the machine hangs: 'dmesg', 'ps -eo pid,stat,wchan:32,comm'",
+    );
+  }
+  const code = error instanceof AgentError ? error.code : "check-failed";
+  if (code === "access-denied" || code === "agent-unreachable") return skip("check", code, error.message);
+  return fail("check", code, `it could not be made: ${error.message}`, "'holdfast bundle', and report it");
+}
+
+/** Tools over this machine; each of what several families need is read once. */
+export function doctorTools(call: Call): DoctorTools {
+  const { settings, clock, signal, offline, values } = call;
+  const config = typeof values["config"] === "string" ? values["config"] : undefined;
+  const inspect = async () => {
+    const inspectState = await offline.inspectState?.();
+    if (inspectState === undefined) throw new Error("this build cannot read the state");
+    return inspectState(settings.stateDir, config);
+  };
+  return {
+    stateDir: settings.stateDir,
+    runDir: settings.runDir,
+    clock,
+    exec: hostExec(clock),
+    reader: hostReader(),
+    isRoot: isRoot(),
+    signal,
+    left: once(inspect),
+    agent: once(() => askAgent(call)),
+    network: once(() => networkChecksOf(call)),
+  };
+}
+
+async function askAgent(call: Call): Promise<AgentAnswers> {
+  let error: Error | undefined;
+  const get = async <T>(path: string, schema: z.ZodType<T>): Promise<T | undefined> => {
+    try {
+      return await ask(call, { method: "GET", path, socket: READ_SOCKET }, schema);
+    } catch (thrown) {
+      call.signal.throwIfAborted();
+      if (path === "/v1/status") error = toError(thrown);
+      return undefined;
+    }
+  };
+  const status = await get("/v1/status", Status);
+  // An agent that does not say how it is has nothing to say of the rest.
+  const rest = <T>(path: string, schema: z.ZodType<T>): Promise<T | undefined> =>
+    error === undefined ? get(path, schema) : Promise.resolve(undefined);
+  const [health, why, connectors, gateways, containers, observed] = await Promise.all([
+    rest("/v1/health", Health),
+    rest("/v1/why", WhyReport),
+    rest("/v1/connectors", ConnectorsReport),
+    rest("/v1/gateways", GatewaysReport),
+    rest("/v1/containers", ContainersReport),
+    rest("/v1/network", NetworkReport),
+  ]);
+  return { error, status, health, why, connectors, gateways, containers, observed };
+}
+
+function once<T>(work: () => Promise<T>): () => Promise<T> {
+  let running: Promise<T> | undefined;
+  return () => (running ??= work());
+}

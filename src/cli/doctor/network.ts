@@ -1,0 +1,79 @@
+import { askServer, readNameServers, type ServerAnswer } from "../../host/resolver.ts";
+import type { NetworkCheck } from "../netcheck/result.ts";
+import { fail, pass, skip, warn, type Check } from "./result.ts";
+import type { CheckFamily } from "./tools.ts";
+
+export const networkChecks: CheckFamily = {
+  name: "network",
+  run: async ({ network }) => (await network()).filter(({ target }) => target !== "node").map(networkCheck),
+};
+
+/** A check of the way to the control plane or a gateway, as one of ours. Pure. */
+export function networkCheck({ target, name, path, check, status, code, message, fix }: NetworkCheck): Check {
+  const at = [target, name, path, check]
+    .filter((part) => part !== undefined && part !== "")
+    .join(" ")
+    .slice(0, 300);
+  switch (status) {
+    case "pass":
+      return pass(at, message);
+    case "skip":
+      return skip(at, code ?? "skipped", message);
+    case "fail":
+      // One gateway of several may be down; without the control plane the node goes on with what it has.
+      return (target === "gateway" ? warn : fail)(
+        at,
+        code ?? `${check}-failed`,
+        message,
+        fix ?? "'holdfast netcheck' says more",
+      );
+  }
+}
+
+export const resolverChecks: CheckFamily = {
+  name: "resolver",
+  async run({ reader, left, signal }) {
+    const { node } = await left();
+    const servers = readNameServers(reader);
+    if (servers.length === 0)
+      return [
+        warn("servers", "no-name-server", "no name server is set", "name one in /etc/resolv.conf, or have DHCP do it"),
+      ];
+    const name = node === undefined ? "." : new URL(node.session).hostname;
+    const answers = await Promise.all(
+      servers.map(async (server) => [server, await askServer(server, name, signal)] as const),
+    );
+    const isAnyGood = answers.some(([, answer]) => isWell(answer, node !== undefined, name));
+    return answers.map(([server, answer]) =>
+      serverCheck(server, answer, name, isWell(answer, node !== undefined, name), isAnyGood),
+    );
+  },
+};
+
+const isAddress = (name: string): boolean => /^[\d.]+$|^\[?[\da-f:]+\]?$/i.test(name);
+/** Without a name that must be known, any answer will do. */
+const isWell = (answer: ServerAnswer, hasName: boolean, name: string): boolean =>
+  answer === "ok" || (answer === "name-not-resolved" && (!hasName || isAddress(name)));
+
+/** How one server answers; where another does, the node goes on. Pure. */
+export function serverCheck(
+  server: string,
+  answer: ServerAnswer,
+  name: string,
+  isGood: boolean,
+  isAnyGood: boolean,
+): Check {
+  if (isGood) return pass(server, "it answers");
+  const text = {
+    ok: "",
+    "name-not-resolved": `it does not know ${name}`,
+    unreachable: "it does not answer",
+    misconfigured: "it refuses to answer",
+  };
+  return (isAnyGood ? warn : fail)(
+    server,
+    answer === "ok" ? "ok" : answer,
+    text[answer],
+    "take it out of the resolver's configuration, or let UDP and TCP port 53 through to it",
+  );
+}

@@ -1,0 +1,134 @@
+import { join } from "node:path";
+import { lookAt, type Looked } from "../../host/look-at.ts";
+import { sizeText } from "../../lib/size-text.ts";
+import type { LeftState } from "../../protocol/left-state.ts";
+import { fail, pass, skip, warn, type Check } from "./result.ts";
+import type { CheckFamily } from "./tools.ts";
+
+const FREE = { warnRatio: 0.15, failRatio: 0.03, warnBytes: 256 * 1024 * 1024 };
+/** Of more no others are named. */
+const MAX_DAMAGED = 20;
+
+export const settingsChecks: CheckFamily = {
+  name: "settings",
+  async run({ left }) {
+    const { settings } = await left();
+    if (settings.isGood) return [pass("file", "the local settings can be used, or there are none")];
+    if (settings.code === "access-denied") return [skip("file", "access-denied", settings.message)];
+    return [
+      fail("file", settings.code, settings.message, "mend the file; an agent that starts with it does not start"),
+    ];
+  },
+};
+
+export const stateChecks: CheckFamily = {
+  name: "state",
+  async run({ stateDir, reader, left, isRoot }) {
+    const looked = lookAt(stateDir);
+    const place = directoryCheck(stateDir, looked, process.geteuid?.() ?? 0);
+    if (looked === "absent") return [place];
+    const space = reader.space(stateDir);
+    const names = ["", "identity", "desired", "reported"].flatMap((part) =>
+      (reader.list(join(stateDir, part)) ?? []).map((name) => join(part, name)),
+    );
+    const isReadable = reader.list(stateDir) !== undefined;
+    return [
+      place,
+      space === undefined ? skip("space", "unknown", "it cannot be measured") : spaceCheck(space),
+      isReadable ? damageCheck(names) : skip("damage", "access-denied", needsRoot(isRoot)),
+      ...identityChecks(await left(), needsRoot(isRoot)),
+    ];
+  },
+};
+
+const needsRoot = (isRoot: boolean): string =>
+  isRoot ? "it cannot be read" : "only root and its owner can see it: run the command with sudo";
+
+/** Whether a state directory is its owner's alone. Pure. */
+export function directoryCheck(path: string, looked: Looked | "absent" | "denied", uid: number): Check {
+  if (looked === "absent") {
+    return warn(
+      "directory",
+      "state-absent",
+      `there is no ${path}`,
+      "it is made when an agent starts, or name another with --state",
+    );
+  }
+  if (looked === "denied")
+    return skip("directory", "access-denied", `${path} may not be looked at: run the command with sudo`);
+  if (looked.kind !== "directory")
+    return fail("directory", "not-a-directory", `${path} is no directory`, "move it away");
+  if ((looked.mode & 0o077) !== 0) {
+    const mode = looked.mode.toString(8);
+    return fail(
+      "directory",
+      "unsafe-directory",
+      `${path} is open to others (mode ${mode}): keys lie below it`,
+      `chmod 700 ${path}`,
+    );
+  }
+  if (looked.uid !== 0 && looked.uid !== uid) {
+    return warn(
+      "directory",
+      "other-owner",
+      `${path} belongs to user ${looked.uid}`,
+      "see that the agent runs as this user, or chown it",
+    );
+  }
+  return pass("directory", `${path} is its owner's alone`);
+}
+
+/** Whether there is room for what must be written. Pure. */
+export function spaceCheck({
+  totalBytes,
+  freeBytes,
+}: {
+  readonly totalBytes: number;
+  readonly freeBytes: number;
+}): Check {
+  const ratio = totalBytes === 0 ? 0 : freeBytes / totalBytes;
+  const message = `${sizeText(freeBytes)} free of ${sizeText(totalBytes)}`;
+  const fix = "free space on this file system; nothing that was good is destroyed meanwhile";
+  if (ratio < FREE.failRatio) return fail("space", "disk-full", message, fix);
+  return ratio < FREE.warnRatio || freeBytes < FREE.warnBytes
+    ? warn("space", "disk-low", message, fix)
+    : pass("space", message);
+}
+
+/** Files that were damaged and set aside. Pure. */
+export function damageCheck(names: readonly string[]): Check {
+  const damaged = names.filter((name) => /\.damaged(?:-wal)?$/.test(name));
+  if (damaged.length === 0) return pass("damage", "no file was set aside as damaged");
+  const shown = damaged.slice(0, MAX_DAMAGED).join(", ");
+  return warn(
+    "damage",
+    "damaged-file",
+    `set aside as damaged: ${shown}`,
+    "'holdfast health' says what became of each; check the disk, then remove the copies",
+  );
+}
+
+/** Whether who this node is, and what it is to do, can be read. Pure. */
+export function identityChecks({ files, node }: Pick<LeftState, "files" | "node">, denied: string): readonly Check[] {
+  const by = (is: string): readonly string[] => files.filter((file) => file.is === is).map(({ file }) => file);
+  const [lost, recovered, unreadable] = [by("lost"), by("recovered"), by("unreadable")];
+  const again = "'holdfast reset', then register the node again; documents come by themselves";
+  return [
+    unreadable.length > 0
+      ? skip("identity", "access-denied", `${unreadable.join(", ")}: ${denied}`)
+      : lost.length > 0
+        ? fail("identity", "state-lost", `damaged, with its copy: ${lost.join(", ")}`, again)
+        : recovered.length > 0
+          ? warn(
+              "identity",
+              "state-recovered",
+              `damaged, and read from its copy: ${recovered.join(", ")}`,
+              "check the disk",
+            )
+          : node === undefined
+            ? warn("identity", "not-registered", "this node is not registered", "'holdfast register <license>'")
+            : by("absent").includes("identity/keys.json")
+              ? fail("identity", "identity-lost", "it is registered, and its private keys are missing", again)
+              : pass("identity", `${node.name} (${node.fqdn}), with its keys`),
+  ];
+}

@@ -1,0 +1,73 @@
+import { toError } from "../../errors.ts";
+import { READ_SOCKET } from "../../protocol/local-api.ts";
+import { CommitReport } from "../../protocol/local-commit.ts";
+import type { JsonObject } from "../../protocol/values.ts";
+import { adminRequest, ask } from "../client.ts";
+import type { Call } from "../verb.ts";
+
+const MINUTES = 10;
+const LOOK_EVERY_MS = 250;
+
+/** How a trial of a network ended; `unchanged`: it was so already. */
+export type Tried = { readonly is: "kept" | "unchanged" } | { readonly is: "taken-back"; readonly why: string };
+
+/**
+ * Has the agent put a network in force on trial, and keeps it or takes it back as `decide` says. Whatever happens to this program, the
+ * agent takes it back when its time is over.
+ */
+export async function tryNetwork(
+  call: Call,
+  network: JsonObject,
+  decide: (report: CommitReport) => Promise<"keep" | "revert">,
+): Promise<Tried> {
+  const since = call.clock.now();
+  const settings = { ...call.settings, timeoutMs: (MINUTES + 1) * 60_000 };
+  const trial = { ended: false, failure: undefined as Error | undefined };
+  const trying = ask(
+    { ...call, settings },
+    adminRequest("/v1/network/try", { network, minutes: MINUTES }),
+    CommitReport,
+  )
+    .catch((error: unknown) => void (trial.failure = toError(error)))
+    .finally(() => (trial.ended = true));
+  const pending = await untilPending(call, trial, since);
+  if (trial.failure !== undefined) throw trial.failure;
+  if (pending?.pending === undefined) return outcomeOf(pending ?? (await look(call)), since);
+  try {
+    const decision = await decide(pending);
+    await ask(call, adminRequest(`/v1/network/${decision}`, {}), CommitReport);
+    await trying;
+    return decision === "keep" ? { is: "kept" } : { is: "taken-back", why: "it was not kept" };
+  } catch (error) {
+    // Also when Ctrl-C was pressed, which must not keep us from taking it back.
+    const revert = { ...call, signal: AbortSignal.timeout(30_000) };
+    await ask(revert, adminRequest("/v1/network/revert", {}), CommitReport).catch(() => undefined);
+    throw error;
+  }
+}
+
+function look(call: Call): Promise<CommitReport> {
+  return ask(call, { method: "GET", path: "/v1/network/change", socket: READ_SOCKET }, CommitReport);
+}
+
+/** The first report of a trial whose steps are taken, or the last when there is none. */
+async function untilPending(
+  call: Call,
+  trial: { readonly ended: boolean },
+  since: number,
+): Promise<CommitReport | undefined> {
+  for (;;) {
+    const isLast = trial.ended;
+    const report = await look(call);
+    // What somebody else tries is not ours to decide about.
+    const isOurs = report.pending?.isLocal === true && report.pending.since >= since;
+    if (isOurs && report.pending?.state !== "applying") return report;
+    if (isLast) return report;
+    await call.clock.sleep(LOOK_EVERY_MS, call.signal);
+  }
+}
+
+function outcomeOf({ lastTakenBack }: CommitReport, since: number): Tried {
+  const isFresh = lastTakenBack !== undefined && lastTakenBack.at >= since;
+  return isFresh ? { is: "taken-back", why: lastTakenBack.evidence } : { is: "unchanged" };
+}

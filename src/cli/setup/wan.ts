@@ -1,0 +1,78 @@
+import { isIPv4 } from "node:net";
+import { parseCidr } from "../../lib/cidr.ts";
+import { listOf, textOf } from "../../lib/json-shape.ts";
+import { JsonObject } from "../../protocol/values.ts";
+
+/** How an interface gets its address. */
+export interface Wan {
+  readonly nic: string;
+  /** Absent: by DHCP. */
+  readonly fixed?: { readonly ip: string; readonly gateway?: string };
+  readonly dns: readonly string[];
+}
+
+/** The length of a prefix, from `24`, `/24` or `255.255.255.0`; undefined when it is neither. Pure. */
+export function prefixLength(text: string): number | undefined {
+  const plain = text.trim().replace(/^\//, "");
+  if (/^\d{1,2}$/.test(plain)) return Number(plain) >= 1 && Number(plain) <= 32 ? Number(plain) : undefined;
+  if (!isIPv4(plain)) return undefined;
+  const bits = plain
+    .split(".")
+    .map((part) => Number(part).toString(2).padStart(8, "0"))
+    .join("");
+  return /^1+0*$/.test(bits) ? bits.replaceAll("0", "").length : undefined;
+}
+
+/** An address of a machine, maybe with its prefix length. Pure. */
+export function addressOf(text: string): { readonly ip: string; readonly length?: number } | undefined {
+  const [ip = "", mask, ...rest] = text.trim().split("/");
+  if (rest.length > 0 || !isIPv4(ip) || /^(?:0|127|22[4-9]|2[3-5]\d)\./.test(ip)) return undefined;
+  if (mask === undefined) return { ip };
+  const length = prefixLength(mask);
+  return length === undefined ? undefined : { ip, length };
+}
+
+/** Whether a gateway is in the network of an address with its prefix length. Pure. */
+export function isInside(network: string, address: string): boolean {
+  const block = parseCidr(network);
+  return block !== undefined && parseCidr(`${address}/${network.split("/")[1] ?? ""}`)?.text === block.text;
+}
+
+/** A section network in which this interface is so, and everything else as it was. Pure. */
+export function withWan(before: JsonObject, { nic, fixed, dns }: Wan): JsonObject {
+  const others = listOf(before["interfaces"]).filter((one) => {
+    const entry = JsonObject.safeParse(one);
+    return !entry.success || entry.data["nic"] !== nic;
+  });
+  const own = {
+    nic,
+    ...(fixed === undefined
+      ? { dhcp: true }
+      : { ip: fixed.ip, ...(fixed.gateway === undefined ? {} : { gateway: fixed.gateway }) }),
+    ...(dns.length === 0 ? {} : { dns: [...dns] }),
+  };
+  return { ...before, interfaces: [own, ...others] };
+}
+
+/** What a section says of each interface; what it has besides is not told. Pure. */
+export function networkLines(section: JsonObject): readonly string[] {
+  return listOf(section["interfaces"]).flatMap((one) => {
+    const entry = JsonObject.safeParse(one);
+    const nic = textOf(entry.data?.["nic"]);
+    if (nic === undefined) return [];
+    const ip = textOf(entry.data?.["ip"]);
+    const gateway = textOf(entry.data?.["gateway"]);
+    const dns = listOf(entry.data?.["dns"]).flatMap((server) => textOf(server) ?? []);
+    const fixed = ip === undefined ? {} : { fixed: { ip, ...(gateway === undefined ? {} : { gateway }) } };
+    return [wanText({ nic, ...fixed, dns })];
+  });
+}
+
+/** How an interface is set up, for a person. Pure. */
+export function wanText({ nic, fixed, dns }: Wan): string {
+  const how =
+    fixed === undefined
+      ? "address by DHCP"
+      : `address ${fixed.ip}${fixed.gateway === undefined ? "" : `, gateway ${fixed.gateway}`}`;
+  return `${nic}: ${how}${dns.length === 0 ? "" : `, name servers ${dns.join(", ")}`}`;
+}

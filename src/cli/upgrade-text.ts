@@ -1,0 +1,14 @@
+import type { UpgradeStanding } from "../protocol/release.ts";
+
+/** A standing in a line. */
+export function standingText({ state, step, from, to, reason }: UpgradeStanding): string {
+  const way = to === undefined ? `from ${from}` : `from ${from} to ${to}`;
+  switch (state) {
+    case "IN_PROGRESS":
+      return `upgrade ${way}: ${step ?? "in progress"}`;
+    case "COMPLETED":
+      return `upgraded ${way}`;
+    case "FAILED":
+      return `the upgrade ${way} failed${reason === undefined ? "" : `: ${reason.code}: ${reason.message}`}`;
+  }
+}
