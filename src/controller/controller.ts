@@ -9,11 +9,13 @@ import { HostError, InputError, InternalError, toError } from "../errors.ts";
 import { systemClock, type Clock } from "../host/clock.ts";
 import { storageError } from "../host/database.ts";
 import { hostFiles, type Files } from "../host/files.ts";
+import { releaseFiles, type ReleaseFiles } from "../host/release-files.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { STREAM_PATH } from "../protocol/envelope.ts";
 import type { Ed25519PublicKey } from "../protocol/keys.ts";
 import type { KeysEnvelope } from "../protocol/keys-chain.ts";
 import { createApi } from "./api/api.ts";
+import { ReplyJoins } from "./api/reply-joins.ts";
 import { TERMINAL_PATH } from "./api/terminals.ts";
 import { jwtIssuer } from "./api/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
@@ -69,6 +71,8 @@ export interface Controller {
   readonly fleet: FleetService;
   /** Where the operator's API key is. */
   readonly adminKeyPath: string;
+  /** Asks the store for a word; @throws what it does. */
+  check(): void;
   close(): Promise<void>;
 }
 
@@ -87,6 +91,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   // What can be refused without having changed anything comes first: an address in use, files of TLS that are not there.
   await checkPort(settings.listen.host, settings.listen.port);
   const given = await givenCertificate(files, settings);
+  const releases = settings.releasesDir === undefined ? undefined : await releaseFiles(settings.releasesDir, clock);
   const directories = [dataDir, join(dataDir, "keys"), join(dataDir, "tls")];
   for (const directory of directories) await files.makeDirectory(directory, 0o700);
   const databasePath = join(dataDir, "controller.db");
@@ -131,6 +136,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
         speedTestTokens: tokens,
         registryTokens,
         volumeKeys,
+        releases,
       });
     } catch (error) {
       server.close();
@@ -161,6 +167,7 @@ interface Parts {
   readonly speedTestTokens: SpeedTestTokens;
   readonly registryTokens: RegistryTokens | undefined;
   readonly volumeKeys: VolumeKeys;
+  readonly releases: ReleaseFiles | undefined;
 }
 
 /** Wires everything. Runs without a pause after the port is open, so that no request comes before its listener. */
@@ -180,6 +187,7 @@ function assemble({
   speedTestTokens,
   registryTokens,
   volumeKeys,
+  releases,
 }: Parts): Controller {
   const { heartbeatSeconds, maxSessions } = settings;
   const tlsPins = pinsOf(settings, certificate);
@@ -238,15 +246,14 @@ function assemble({
 
   // The HTTP API serves every path outside the nodes' own.
   const api = createApi({
+    ...store,
     fleet,
-    flows: store.flows,
-    gatewayDetails: store.gatewayDetails,
-    containerOutput: store.containerOutput,
-    images: store.images,
+    joins: new ReplyJoins(),
     access,
     tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
     registry: registryOf(settings, registryTokens),
     registryTokens,
+    releases,
     ...identity,
     version: buildInfo.version,
     clock,
@@ -282,6 +289,7 @@ function assemble({
     url: origin,
     fleet,
     adminKeyPath: admin.path,
+    check: () => void store.meta.get("admin-key-hash"),
     async close() {
       gate.close();
       stopSweeping();

@@ -1,6 +1,6 @@
 import { randomUUIDv7 } from "node:crypto";
 import type { Clock } from "../host/clock.ts";
-import type { NodeEvent } from "../protocol/telemetry.ts";
+import { UPGRADE_EVENT, type NodeEvent } from "../protocol/telemetry.ts";
 import type { EventRecord } from "./fleet.ts";
 import { alertChange } from "./model/alerts.ts";
 import type { ControlPlaneEvent } from "./model/control-plane-events.ts";
@@ -40,7 +40,7 @@ export function eventLog(
         receivedTime: nowMs / 1000,
         details: event.details,
         state: event.state,
-        subject: "Node",
+        subject: event.eventType === UPGRADE_EVENT ? "Upgrade" : "Node",
         orgId: identity.org,
         nodeId: node.uid,
         nodeName: node.name,

@@ -1,16 +1,21 @@
+import type { Logger } from "pino";
 import { AgentError, InputError, toError } from "../errors.ts";
+import { systemClock } from "../host/clock.ts";
 import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile, type PidFile } from "../host/pid-file.ts";
+import { serviceManager } from "../host/service-manager.ts";
 import { makeRunDirectory } from "../host/unix-socket.ts";
+import { startWatchdog } from "../host/watchdog.ts";
 import { buildInfo } from "../lib/build-info.ts";
-import { startController } from "./controller.ts";
+import { startController, type Controller } from "./controller.ts";
 import { readOptions } from "./options.ts";
+import { isLogInJournal, readSupervision } from "./settings.ts";
 
 /** Runs `holdfast controller` until it is told to stop; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
   try {
-    const { log } = rootLogger({ level: "info", destination: standardOutput() });
+    const { log } = rootLogger({ level: "info", destination: standardOutput(isLogInJournal()) });
     const { runDir, ...options } = readOptions(argv);
     const controller = await startController({ ...options, log });
     const pidFile = await writePid(runDir).catch(async (error: unknown) => {
@@ -21,10 +26,17 @@ export async function run(argv: readonly string[]): Promise<number> {
       { version: buildInfo.version, url: controller.url, adminKey: controller.adminKeyPath },
       "controller started",
     );
+    const supervision = readSupervision();
+    const manager = serviceManager(supervision);
+    const line = `Serving ${controller.url}`;
+    manager.ready(line);
+    const endWatchdog = watch(supervision.watchdogMs, log, controller, () => manager.alive(line));
     await new Promise<void>((resolve) => {
       const stop = (): void => resolve();
       process.once("SIGTERM", stop).once("SIGINT", stop);
     });
+    endWatchdog?.();
+    manager.stopping();
     await controller.close();
     pidFile.remove();
     log.info("controller stopped");
@@ -35,6 +47,20 @@ export async function run(argv: readonly string[]): Promise<number> {
     const isUsage = error instanceof InputError && (error.code === "usage" || error.code === "invalid-settings");
     return isUsage ? 2 : error instanceof AgentError ? 1 : 70;
   }
+}
+
+function watch(
+  limitMs: number | undefined,
+  log: Logger,
+  controller: Controller,
+  feed: () => void,
+): (() => void) | undefined {
+  if (limitMs === undefined) return undefined;
+  const check = (): undefined => {
+    controller.check();
+    return undefined;
+  };
+  return startWatchdog({ clock: systemClock(), log, limitMs, check, feed });
 }
 
 async function writePid(runDir: string): Promise<PidFile> {

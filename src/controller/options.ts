@@ -17,6 +17,7 @@ const OPTIONS = {
   "front-pin": { type: "string", multiple: true, default: [] as string[] },
   registry: { type: "string" },
   "registry-host": { type: "string" },
+  releases: { type: "string" },
   state: { type: "string" },
   run: { type: "string" },
 } as const;
@@ -41,6 +42,7 @@ export function readOptions(argv: readonly string[]): ControllerSettingsInput & 
     ...(values["tls-key"] === undefined ? {} : { tlsKey: values["tls-key"] }),
     ...(values.registry === undefined ? {} : { registryUrl: values.registry }),
     ...(values["registry-host"] === undefined ? {} : { registryHost: values["registry-host"] }),
+    ...(values.releases === undefined ? {} : { releasesDir: values.releases }),
     frontPins: values["front-pin"].flatMap((text) => text.split(",")).filter((pin) => pin !== ""),
     ...(values.tls ? { tls: "self" as const } : {}),
   };

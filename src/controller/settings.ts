@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { z } from "zod";
 import { InputError } from "../errors.ts";
+import { supervisionOf, writesToJournal, type Supervision } from "../host/service-manager.ts";
 import { Origin } from "../protocol/claims.ts";
 import { describeIssues } from "../protocol/envelope.ts";
 import { RegistryPlace } from "../protocol/registry.ts";
@@ -28,6 +29,8 @@ export const ControllerSettings = z.object({
   registryUrl: Origin.optional(),
   /** What references and nodes call it; the host of its origin unless told. */
   registryHost: RegistryPlace.shape.host.optional(),
+  /** Directory whose files are offered as releases. */
+  releasesDir: z.string().min(1).max(4096).optional(),
   heartbeatSeconds: z.int().min(10).max(300).default(30),
   /** Sessions kept at a time; nodes beyond it are told to come back later. */
   maxSessions: z.int().min(1).max(100_000).default(20_000),
@@ -47,7 +50,18 @@ const NAMES: ReadonlyMap<PropertyKey, string> = new Map([
   ["frontPins", "--front-pin"],
   ["registryUrl", "--registry"],
   ["registryHost", "--registry-host"],
+  ["releasesDir", "--releases"],
 ]);
+
+/** Whether the log goes to the journal. */
+export function isLogInJournal(): boolean {
+  return writesToJournal(process.env);
+}
+
+/** Who runs this process, and what it waits for. */
+export function readSupervision(): Supervision {
+  return supervisionOf(process.env, process.pid);
+}
 
 /** How the one port is served. */
 export type TlsMode = "none" | "self" | "files";

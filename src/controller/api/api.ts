@@ -9,6 +9,7 @@ import { clusterRoutes } from "./clusters.ts";
 import { eventRoutes } from "./events.ts";
 import { flowRoutes } from "./flows.ts";
 import { networkConfigRoutes } from "./network-config.ts";
+import { nodeBundleRoutes } from "./node-bundle.ts";
 import { nodeConfigRoutes } from "./node-config.ts";
 import { nodeDataStoreRoutes } from "./node-data-store.ts";
 import { nodeExecRoutes } from "./node-exec.ts";
@@ -20,6 +21,7 @@ import { oauthRoutes } from "./oauth.ts";
 import { pluginLogRoutes } from "./plugin-logs.ts";
 import { refusalOf, problemResponse } from "./problem.ts";
 import { registryTokenRoutes } from "./registry-token.ts";
+import { releaseRoutes } from "./releases.ts";
 import { repositoryRoutes } from "./repositories.ts";
 import type { ApiDeps, RawCall, Route, Upgrade } from "./route.ts";
 import { serviceRoutes } from "./service.ts";
@@ -47,6 +49,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...tagRoutes(deps),
     ...terminalRoutes(deps),
     ...triggerRoutes(deps),
+    ...nodeBundleRoutes(deps),
     ...clusterRoutes(deps),
     ...eventRoutes(deps),
     ...auditRoutes(deps),
@@ -58,6 +61,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...serviceUserRoutes(deps),
     ...repositoryRoutes(deps),
     ...registryTokenRoutes(deps),
+    ...releaseRoutes(deps),
   ];
   return routes;
 }
@@ -119,7 +123,7 @@ async function respond(
   const { method } = request;
   deps.log.debug({ requestId, method, operation, status: response.status, durationMs, caller }, "request");
   response.headers.set("x-request-id", requestId);
-  response.headers.set("cache-control", "no-store");
+  if (!response.headers.has("cache-control")) response.headers.set("cache-control", "no-store");
   response.headers.set("x-content-type-options", "nosniff");
   return response;
 }

@@ -24,7 +24,7 @@ export interface StoreCall {
   readonly isAudited?: false;
 }
 
-type Deps = Pick<ApiDeps, "fleet" | "clock">;
+type Deps = Pick<ApiDeps, "fleet" | "clock" | "joins">;
 
 /** Refuses what has no data store. @throws {InputError} `not-found`; `not-supported` for an agent. */
 export function checkHasStore({ fleet }: Pick<ApiDeps, "fleet">, nodeID: string): { readonly isOnline: boolean } {
@@ -35,7 +35,7 @@ export function checkHasStore({ fleet }: Pick<ApiDeps, "fleet">, nodeID: string)
 
 /**
  * Asks the data store of a node. What the node answers is held to `schema`, so that a faulty node is told from a faulty answer.
- * @throws {SessionError} `offline`, `invalid-reply`, or what the node refuses with; {InputError} as `checkHasStore`.
+ * @throws {SessionError} `offline`, `invalid-reply`, or what the node refuses with; {InputError} `overloaded`, or as `checkHasStore`.
  */
 export async function askStore<T>(
   deps: Deps,

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { EventLevel } from "../../protocol/telemetry.ts";
-import { Uid } from "../../protocol/values.ts";
+import { Text64, Text256, Uid } from "../../protocol/values.ts";
 import type { EventFilter, EventRecord, Fleet } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import type { Caller } from "./caller.ts";
@@ -27,10 +27,10 @@ const Period = {
 
 const Window = {
   ...Period,
-  eventTypes: listOf(z.string().max(64), 64),
+  eventTypes: listOf(Text64, 64),
   levels: listOf(EventLevel, 4),
   itemTypes: listOf(Subject, 5).meta({ description: "What the event is about" }),
-  q: z.string().max(256).optional().meta({ description: "Text within the message" }),
+  q: Text256.optional().meta({ description: "Text within the message" }),
   sort: Sort.default("timestamp:desc"),
   ...Page,
 };

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { AddressBlock } from "../../protocol/overlay.ts";
 import { FlowRecord } from "../../protocol/telemetry.ts";
-import { Uid } from "../../protocol/values.ts";
+import { Text64, Text253, Uid } from "../../protocol/values.ts";
 import type { FlowFilter } from "../fleet.ts";
 import { MAX_FLOWS_FOUND } from "../model/flows.ts";
 import { tgrn } from "../model/permissions.ts";
@@ -24,8 +24,8 @@ const Query = z.strictObject({
   dest: Block.optional(),
   sourcePort: numberIn(0, 65_535).optional().meta({ description: "0 stands for any" }),
   destPort: numberIn(0, 65_535).optional().meta({ description: "0 stands for any" }),
-  connector: z.string().max(253).optional(),
-  reasons: listOf(z.string().max(64), 64).meta({ description: "Why it was refused or cut, as `meta.reason` has it" }),
+  connector: Text253.optional(),
+  reasons: listOf(Text64, 64).meta({ description: "Why it was refused or cut, as `meta.reason` has it" }),
   defunct: z.enum(["true", "false"]).optional().meta({ description: "Denied ones alone, or the others alone" }),
   sort: z.enum(["endTime:desc", "endTime:asc"]).default("endTime:desc"),
   limit: numberIn(1, MAX_FLOWS_FOUND).default(1000),

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { NodeLimits, VolumeItem } from "../../protocol/sections/exec-fields.ts";
 import { isObject } from "../../protocol/sections/forms.ts";
-import { JsonObject } from "../../protocol/values.ts";
+import { JsonObject, Text128 } from "../../protocol/values.ts";
 import { containersOf, hasRoom, judgeLimits, judgeVolume, mountedVolumes, volumesOf } from "../model/exec-section.ts";
 import { withoutBlanks } from "./body.ts";
 import { NodeParams } from "./node-config.ts";
@@ -13,7 +13,7 @@ import { badBody, Empty, notFound, refusals, violations } from "./shapes.ts";
 
 const tag = "Edge compute";
 const base = "/v2/node/{nodeID}/exec/volume";
-const VolumeParams = NodeParams.extend({ volumeName: z.string().max(128) });
+const VolumeParams = NodeParams.extend({ volumeName: Text128 });
 const PublicVolume = VolumeItem.meta({ id: "Volume" });
 const limitsPath = "/v2/node/{nodeID}/exec/limit";
 

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { AgentError, InputError, SessionError } from "../../errors.ts";
 import { ImageInfo, StorePath } from "../../protocol/data-store.ts";
+import { Text4096 } from "../../protocol/values.ts";
 import type { ImageRecord } from "../fleet.ts";
 import { withoutBlanks } from "./body.ts";
 import { askStore, checkHasStore, mayUseStore, type StoreCall } from "./data-store-calls.ts";
@@ -23,7 +24,7 @@ const ImageParams = NodeParams.extend({ id: z.string().max(64).toLowerCase() });
 const line = (most: number) => z.string().min(1).max(most);
 const fields = {
   displayName: line(256),
-  description: z.string().max(4096).optional(),
+  description: Text4096.optional(),
   location: StorePath.meta({ description: "Path of the file in the node's data store" }),
   os: line(64).meta({ description: "The guest's system, such as `win10`" }),
 };

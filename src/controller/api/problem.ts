@@ -21,10 +21,15 @@ const httpCodes = {
   "too-deep": 422,
   "forbidden-key": 422,
   "invalid-query": 422,
+  overloaded: 503,
 } as const satisfies Record<string, number>;
+
+/** Of what is refused for the load alone: nothing that loads it takes long. */
+const RETRY_SECONDS = "5";
 
 /** A body, a query or a section that breaks its schema: answered as a JSON array of strings, each led by the field. */
 export class Violations extends InputError {
+  static override readonly name = "Violations";
   readonly lines: readonly string[];
 
   constructor(lines: readonly string[]) {
@@ -82,7 +87,11 @@ const isHttpCode = (code: string): code is keyof typeof httpCodes => Object.hasO
 export function problemResponse(thrown: unknown, headers: Readonly<Record<string, string>> = {}): Response {
   if (thrown instanceof Violations) return Response.json(thrown.lines, { status: 422, headers });
   const { status, code, message, details } = refusalOf(thrown);
+  const later = code === "overloaded" ? { "retry-after": RETRY_SECONDS } : {};
   const isViolation = thrown instanceof InputError && (code === "invalid-query" || code === "invalid-body");
   if (isViolation) return Response.json([message], { status, headers });
-  return Response.json({ error: message, code, ...(details === undefined ? {} : { details }) }, { status, headers });
+  return Response.json(
+    { error: message, code, ...(details === undefined ? {} : { details }) },
+    { status, headers: { ...later, ...headers } },
+  );
 }

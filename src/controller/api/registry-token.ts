@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { RepositoryName } from "../../protocol/registry.ts";
+import { Text256 } from "../../protocol/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { REGISTRY_SERVICE, type RegistryAccess } from "../registry/registry-tokens.ts";
 import { identify, type Caller } from "./caller.ts";
@@ -46,8 +47,8 @@ export function registryTokenRoutes(deps: ApiDeps): readonly Route[] {
             z.array(z.string()).max(MAX_SCOPES).optional(),
           )
           .meta({ description: "`repository:<name>:pull,push`; may be repeated" }),
-        account: z.string().max(256).optional(),
-        client_id: z.string().max(256).optional(),
+        account: Text256.optional(),
+        client_id: Text256.optional(),
         offline_token: z.string().max(16).optional(),
       }),
       answers: {

@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
+import type { ReleaseFiles } from "../../host/release-files.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { issueText } from "../../protocol/issue-text.ts";
@@ -20,6 +21,7 @@ import type { AccessStore } from "../store/access.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
 import { ANYBODY, forbidden, type Caller } from "./caller.ts";
 import { Violations, withViolations } from "./problem.ts";
+import type { ReplyJoins } from "./reply-joins.ts";
 import type { TokenIssuer } from "./tokens.ts";
 
 /** Everything the API needs. `org` is the organization's UUID, `domain` its FQDN. */
@@ -29,11 +31,14 @@ export interface ApiDeps {
   readonly gatewayDetails: GatewayDetailsSearch;
   readonly containerOutput: ContainerOutputSearch;
   readonly images: ImageRecords;
+  readonly joins: ReplyJoins;
   readonly access: AccessStore;
   readonly tokens: TokenIssuer;
   /** Undefined without a registry, as the next. */
   readonly registry?: Registry | undefined;
   readonly registryTokens?: RegistryTokens | undefined;
+  /** Undefined where none are served. */
+  readonly releases?: ReleaseFiles | undefined;
   readonly org: string;
   readonly domain: string;
   readonly version: string;

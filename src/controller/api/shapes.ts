@@ -152,7 +152,10 @@ export const ofNode = {
   500: { description: "The node failed", schema: Problem },
   501: { description: "The node lacks the tool", schema: Problem },
   502: { description: "The tool failed, or the node was cut off", schema: Problem },
-  503: { description: "The node is offline", schema: Problem },
+  503: {
+    description: "The node is offline; or `overloaded`, with `Retry-After`: too many large answers are under way",
+    schema: Problem,
+  },
   504: { description: "The deadline passed", schema: Problem },
   507: { description: "The node's journal cannot be written", schema: Problem },
 } as const;

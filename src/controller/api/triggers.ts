@@ -3,9 +3,8 @@ import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { ContainerCommand, triggerBodies } from "../../protocol/trigger-bodies.ts";
-import { ReplyCollector } from "../../protocol/reply-parts.ts";
 import { STREAM_DEADLINE_MS } from "../../protocol/trigger-events.ts";
-import { EventName, JsonObject, Uid } from "../../protocol/values.ts";
+import { EventName, JsonObject, Text256, Uid } from "../../protocol/values.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "../model/data-store.ts";
 import { containerNamed, stopSecondsOf } from "../model/exec-section.ts";
@@ -21,6 +20,9 @@ import { badBody, notFound, ofNode, refusals } from "./shapes.ts";
 const SECOND = 1000;
 const DEFAULT_DEADLINE_MS = 15 * SECOND;
 const PULL_MS = 900 * SECOND;
+export const PUSH_LOGS_EVENT = "node-push-logs";
+/** How long a node may take to make a bundle. */
+export const PUSH_LOGS_MS = 180 * SECOND;
 const LONGEST_MS = 3600 * SECOND;
 const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
   ["tg-ping", 60 * SECOND],
@@ -36,9 +38,10 @@ const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
   ["container-image", 60 * SECOND],
   ["container-logs", 60 * SECOND],
   ["container-status", 10 * SECOND],
+  [PUSH_LOGS_EVENT, PUSH_LOGS_MS],
 ]);
-/** What it shows may be written into the data store as well, which takes the leave to change that. */
-const CAPTURE_EVENT = "tg-tcpdump";
+/** What these make may be written to a place in the data store, which takes the leave to change that. */
+const FILE_EVENTS: ReadonlySet<string> = new Set(["tg-tcpdump", PUSH_LOGS_EVENT]);
 const STORE_PERMISSIONS = [`nodes::service:${DATA_STORE_EVENT}`, "nodes::remote-execute"];
 /** The node answers before its deadline; past this much more nothing will come. */
 const GRACE_MS = 5 * SECOND;
@@ -68,7 +71,7 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
         permissions: ["nodes::service:{event}", "nodes::remote-execute"],
         resource: ({ nodeID }) => tgrn.node(nodeID),
       },
-      params: z.object({ nodeID: Uid, event: z.string().max(256) }),
+      params: z.object({ nodeID: Uid, event: Text256 }),
       query: z.object({
         wait: Flag.meta({ description: "Wait for the node's answer; otherwise the answer is `true`" }),
         stream: Flag.meta({ description: "Answer output as it comes, one JSON object per line" }),
@@ -91,7 +94,7 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
       },
       handle: async ({ params: { nodeID, event }, query, body, request, caller }) => {
         if (!EventName.safeParse(event).success) throw new InputError("unknown-event", "no event has such a name");
-        if (event === CAPTURE_EVENT && body?.["file"] !== undefined)
+        if (FILE_EVENTS.has(event) && body?.["file"] !== undefined)
           caller.require(STORE_PERMISSIONS, tgrn.node(nodeID));
         if (!nodeOf(deps.fleet, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
         const stream = query.stream === true;
@@ -120,9 +123,9 @@ function deadlineOf({ fleet }: ApiDeps, nodeID: string, event: string, body: unk
   return stream ? LONGEST_MS : Math.min(PULL_MS + stopSecondsOf(container) * SECOND, LONGEST_MS);
 }
 
-/** What a data store holds may be more than one message. */
-const runOf = ({ event, wait }: TriggerRequest): typeof runForCaller =>
-  event === DATA_STORE_EVENT && wait ? runInParts : runForCaller;
+/** What a data store or a bundle holds may be more than one message. */
+const runOf = ({ event, wait }: TriggerRequest): typeof runInParts =>
+  (event === DATA_STORE_EVENT || event === PUSH_LOGS_EVENT) && wait ? runInParts : runForCaller;
 
 /** Runs a trigger for somebody who waits for its answer, until its deadline is past or the caller is gone. */
 export async function runForCaller(
@@ -137,25 +140,25 @@ export async function runForCaller(
   return await fleet.runTrigger(uid, order, onProgress === undefined ? { signal } : { signal, onProgress });
 }
 
-/** The same for an answer that no one message may hold: the node gives it in parts. @throws {SessionError} `too-large`, `interrupted`. */
+/** The same for an answer that no one message may hold: the node gives it in parts. @throws {SessionError} `too-large`, `interrupted`; {InputError} `overloaded`. */
 export async function runInParts(
-  deps: Pick<ApiDeps, "fleet" | "clock">,
+  deps: Pick<ApiDeps, "fleet" | "clock" | "joins">,
   uid: string,
   order: TriggerRequest,
   gone: AbortSignal,
 ): Promise<unknown> {
-  const collector = new ReplyCollector();
+  using join = deps.joins.open(uid);
   const refused = new AbortController();
   const stop = AbortSignal.any([gone, refused.signal]);
   try {
     const result = await runForCaller(deps, uid, order, stop, ({ data }) => {
       try {
-        collector.take(data);
+        join.take(data);
       } catch (error) {
         refused.abort(error);
       }
     });
-    return collector.whole(result);
+    return join.whole(result);
   } catch (error) {
     // Not the caller has gone then.
     throw refused.signal.aborted ? toError(refused.signal.reason) : error;

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { Text1024 } from "../../protocol/values.ts";
 import { isKnownAction, normaliseAction } from "./permissions.ts";
 
 const NAME_RULE = "letters, digits, '.', '_' and '-', at most 128, a letter or digit first";
@@ -33,7 +34,7 @@ const Statement = z.strictObject({
 export const Policy = z
   .strictObject({
     name: PolicyName,
-    description: z.string().max(1024).optional(),
+    description: Text1024.optional(),
     statements: z.array(Statement).min(1).max(64),
     resources: z.array(ResourcePattern).min(1).max(256),
   })

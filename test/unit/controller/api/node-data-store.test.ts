@@ -3,6 +3,7 @@ import { SessionError } from "../../../../src/errors.ts";
 import { RemoteError } from "../../../../src/protocol/rpc.ts";
 import { replyParts } from "../../../../src/protocol/reply-parts.ts";
 import type { TriggerScript } from "../../../support/fake-fleet.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 import { ApiBench, type CallOptions } from "../../../support/api-bench.ts";
 
 let bench: ApiBench;
@@ -205,6 +206,100 @@ describe("a listing in parts", () => {
       return Promise.reject(signal.aborted ? (signal.reason as Error) : new Error("never stopped"));
     };
     expect(await call("GET", "/list")).toMatchObject({ status: 502, json: { code: "too-large" } });
+  });
+});
+
+describe("listings in parts that are under way", () => {
+  const listing = (bytes: number) => ({
+    files: [{ name: "x".repeat(bytes), path: "x", type: "file", size: "1 B", bytes: 1 }],
+  });
+  const large = JSON.stringify(listing(100_000));
+  const [first, ...rest] = replyParts(large);
+  const path = (uid: string) => `/v2/node/${uid}/data-store/list`;
+  let nodes: readonly string[];
+  let end: (() => void)[];
+
+  /** Nodes whose answers stop after their first part, until they are let go on. */
+  beforeEach(() => {
+    nodes = Array.from({ length: 9 }, (_, at) => bench.fleet.add({ name: `many-${at}` }).uid);
+    end = [];
+    bench.fleet.script = async (_, { onProgress, signal }) => {
+      onProgress?.({ seq: 0, kind: "json", data: first });
+      if (signal.aborted) throw signal.reason;
+      await new Promise<void>((resolve) => void end.push(resolve));
+      for (const [at, data] of rest.entries()) onProgress?.({ seq: at + 1, kind: "json", data });
+      return { replyBytes: Buffer.byteLength(large) };
+    };
+  });
+
+  const begun = async (uids: readonly string[]) => {
+    const before = end.length;
+    const answers = uids.map((uid) => bench.call("GET", path(uid)));
+    await waitFor("all have begun", () => end.length === before + uids.length);
+    return answers;
+  };
+  const endAll = (): void => {
+    for (const go of end.splice(0)) go();
+  };
+  const refused = async (uid: string) => {
+    const { status, json, headers } = await bench.call("GET", path(uid));
+    expect([status, json]).toMatchObject([503, { code: "overloaded" }]);
+    expect(headers.get("retry-after")).toBe("5");
+  };
+
+  it("are so many that more are refused for a while, and those are put together", async () => {
+    const answers = await begun(nodes.slice(0, 8));
+    await refused(nodes[8] ?? "");
+    const trigger = await bench.call("POST", `/node/${nodes[8]}/trigger/datastore-manager?wait=1`);
+    expect([trigger.status, trigger.json]).toMatchObject([503, { code: "overloaded" }]);
+    endAll();
+    for (const { status, text } of await Promise.all(answers)) expect([status, text]).toEqual([200, large]);
+    const again = await begun(nodes.slice(1));
+    endAll();
+    expect((await Promise.all(again)).map(({ status }) => status)).toEqual(Array(8).fill(200));
+  });
+
+  it("are two of one node at most", async () => {
+    const [one = "", two = ""] = nodes;
+    const answers = await begun([one, one]);
+    await refused(one);
+    const [other] = await begun([two]);
+    endAll();
+    expect((await Promise.all([...answers, other])).map((answer) => answer?.status)).toEqual([200, 200, 200]);
+  });
+
+  it("do not keep those that come whole, or that only wait", async () => {
+    const answers = await begun(nodes.slice(0, 8));
+    const held = bench.fleet.script;
+    bench.fleet.script = () => Promise.resolve(listing(10));
+    const whole = await bench.call("GET", path(nodes[0] ?? ""));
+    expect([whole.status, whole.json]).toEqual([200, listing(10)]);
+    bench.fleet.script = held;
+    endAll();
+    await Promise.all(answers);
+    // Twenty that have sent nothing yet count for nothing.
+    const silent: (() => void)[] = [];
+    bench.fleet.script = () => new Promise((resolve) => silent.push(() => resolve(listing(10))));
+    const waiting = Array.from({ length: 20 }, () => bench.call("GET", path(nodes[0] ?? "")));
+    await waitFor("all wait", () => silent.length === 20);
+    bench.fleet.script = held;
+    const more = await begun(nodes.slice(0, 8));
+    endAll();
+    for (const go of silent) go();
+    expect((await Promise.all([...more, ...waiting])).every(({ status }) => status === 200)).toBe(true);
+  });
+
+  it("count no more once they have failed", async () => {
+    const held = bench.fleet.script;
+    bench.fleet.script = (_, { onProgress }) => {
+      onProgress?.({ seq: 0, kind: "json", data: first });
+      return Promise.reject(new SessionError("offline", "went away"));
+    };
+    for (let at = 0; at < 20; at += 1) expect((await bench.call("GET", path(nodes[0] ?? ""))).status).toBe(503);
+    bench.fleet.script = held;
+    const answers = await begun(nodes.slice(0, 8));
+    endAll();
+    expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(Array(8).fill(200));
   });
 });
 

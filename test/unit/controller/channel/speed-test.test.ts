@@ -3,8 +3,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { peekClaims } from "../../../../src/protocol/jws.ts";
-import { nonce, until } from "../../../support/node-client.ts";
+import { nonce } from "../../../support/node-client.ts";
 import { addNode, runController, temporaryDirectory } from "../../../support/running-controller.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 async function speedTestUrl(dataDir?: string): Promise<string> {
   const controller = await runController(dataDir === undefined ? {} : { dataDir });
@@ -77,10 +78,5 @@ test("four connections of a node measure at a time", async () => {
   expect(running.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   expect((await fetch(`${url}?bytes=1`)).status).toBe(429);
   abort.abort();
-  let status = 0;
-  const ask = (): void => void fetch(`${url}?bytes=1`).then((answer) => (status = answer.status));
-  await until(() => {
-    if (status !== 200) ask();
-    return status === 200;
-  });
+  await waitFor("there is room again", async () => (await fetch(`${url}?bytes=1`)).status === 200);
 });

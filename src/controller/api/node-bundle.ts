@@ -1,0 +1,66 @@
+import { z } from "zod";
+import { SessionError } from "../../errors.ts";
+import { PushedLogs } from "../../protocol/bundle.ts";
+import { NodePushLogs } from "../../protocol/trigger-bodies.ts";
+import { Uid } from "../../protocol/values.ts";
+import { tgrn } from "../model/permissions.ts";
+import { nodeOf } from "./nodes.ts";
+import { numberIn } from "./query.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { notFound, ofNode, refusals, violations } from "./shapes.ts";
+import { PUSH_LOGS_EVENT, PUSH_LOGS_MS, runInParts } from "./triggers.ts";
+
+const { maxBytes } = NodePushLogs.shape;
+
+/** The diagnostic bundle of a node, as a file: nothing of it stays here or on the node. */
+export function nodeBundleRoutes(deps: ApiDeps): readonly Route[] {
+  return [
+    route({
+      method: "POST",
+      path: "/node/{nodeID}/bundle",
+      operationId: "makeNodeBundle",
+      summary: "Have a node make a diagnostic bundle, secrets left out, and download it; takes some seconds",
+      tag: "Triggers",
+      access: {
+        to: "resource",
+        permissions: [`nodes::service:${PUSH_LOGS_EVENT}`, "nodes::remote-execute"],
+        resource: ({ nodeID }) => tgrn.node(nodeID),
+      },
+      params: z.object({ nodeID: Uid }),
+      query: z.object({
+        maxBytes: numberIn(65_536, 50_000_000).optional().meta({ description: maxBytes.description }),
+      }),
+      answers: {
+        200: {
+          description: "The archive, a gzipped tar with a README",
+          mediaTypes: ["application/gzip"],
+          headers: {
+            "content-disposition": { description: "What to call it", schema: z.string() },
+          },
+        },
+        ...ofNode,
+        ...refusals,
+        ...notFound,
+        ...violations,
+      },
+      async handle({ params: { nodeID }, query, request, caller }) {
+        if (!nodeOf(deps.fleet, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
+        const size = query.maxBytes === undefined ? {} : { maxBytes: query.maxBytes };
+        const order = {
+          event: PUSH_LOGS_EVENT,
+          body: { inline: true, ...size },
+          wait: true,
+          user: caller.name,
+          deadlineMs: PUSH_LOGS_MS,
+        };
+        const answer = PushedLogs.safeParse(await runInParts(deps, nodeID, order, request.signal));
+        if (answer.data?.archive === undefined)
+          throw new SessionError("invalid-reply", "the node answered with what is no bundle");
+        const { name, archive } = answer.data;
+        return new Response(Buffer.from(archive, "base64"), {
+          headers: { "content-type": "application/gzip", "content-disposition": `attachment; filename="${name}"` },
+        });
+      },
+    }),
+  ];
+}
