@@ -1,12 +1,13 @@
 // Measures one area and prints what came out; scripts/bench is the way in.
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { availableParallelism, loadavg, tmpdir } from "node:os";
+import { availableParallelism, constants, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import type { Bench } from "./benches/bench.ts";
 import { containers } from "./benches/containers.ts";
 import { controllerMemory } from "./benches/controller.ts";
 import { dataStore } from "./benches/data-store.ts";
+import { endAll } from "./benches/ending.ts";
 import { isMet, summary, table } from "./benches/figures.ts";
 import { heartbeat } from "./benches/heartbeat.ts";
 import { idle } from "./benches/idle.ts";
@@ -15,7 +16,7 @@ import { network } from "./benches/network.ts";
 import { overlay } from "./benches/overlay.ts";
 import { pipeline } from "./benches/pipeline.ts";
 import { busyBetween } from "./benches/processes.ts";
-import { delay, endAll } from "./benches/programs.ts";
+import { delay } from "./benches/programs.ts";
 import { reconcile } from "./benches/reconcile.ts";
 import { reconnect } from "./benches/reconnect.ts";
 import { startUp } from "./benches/start.ts";
@@ -36,6 +37,9 @@ const benches: readonly Bench[] = [
 ];
 const BUSY = 0.25;
 const LOOK_MS = 2000;
+/** What a shell says of a program that a signal ended. */
+const SIGNALLED = 128;
+const ENDING = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
@@ -66,15 +70,38 @@ async function main(): Promise<number> {
     console.error("bench: the machine is busy, so nothing would be comparable; wait, or give --force");
     return 3;
   }
+  const ended = signalled();
   const dir = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
+  const cleanUp = async (): Promise<void> => {
+    await endAll();
+    // What was killed last may have written last.
+    rmSync(dir, { recursive: true, force: true, maxRetries: 10 });
+  };
   try {
-    const figures = await bench.run({ minutes, only, dir, say: (line) => console.log(line) });
+    const running = bench.run({ minutes, only, dir, say: (line) => console.log(line) });
+    const figures = await Promise.race([running, ended]);
+    if (typeof figures === "string") {
+      await cleanUp();
+      // The run has not ended by itself, and would go on.
+      process.exit(SIGNALLED + constants.signals[figures]);
+    }
     console.log(`\n${table(figures)}\n\n${summary(area, figures)}`);
     return values.check && !figures.every(isMet) ? 1 : 0;
   } finally {
-    endAll();
-    rmSync(dir, { recursive: true, force: true });
+    await cleanUp();
   }
+}
+
+/** Resolves with the signal that is to end the bench; what fails from then on is what was taken from under it. */
+function signalled(): Promise<(typeof ENDING)[number]> {
+  return new Promise((resolve) => {
+    for (const signal of ENDING) {
+      process.on(signal, () => {
+        process.on("uncaughtException", () => undefined);
+        resolve(signal);
+      });
+    }
+  });
 }
 
 /** Prints the load and tells whether this machine has hardly anything else to do. */
@@ -88,10 +115,4 @@ async function isCalm(): Promise<boolean> {
   return busy <= BUSY;
 }
 
-for (const signal of ["SIGINT", "SIGTERM"] as const) {
-  process.once(signal, () => {
-    endAll();
-    process.exit(130);
-  });
-}
 process.exitCode = await main();

@@ -4,6 +4,7 @@ import { promisify } from "node:util";
 import type { Bench } from "./bench.ts";
 import { startCompose, type Cost } from "./containers/compose.ts";
 import { startBenchNode, type BenchNode } from "./containers/node.ts";
+import { atEnd } from "./ending.ts";
 import { median, skip, type Figure } from "./figures.ts";
 import { activityOf, fingerprint, memoryOf } from "./processes.ts";
 import { delay } from "./programs.ts";
@@ -28,6 +29,7 @@ export const containers: Bench = {
     const missing = TOOLS.filter((tool) => spawnSync("which", [tool]).status !== 0);
     if (missing.length > 0) return [skip("everything", `not installed: ${missing.join(", ")}`)];
     const node = await startBenchNode(join(dir, "n"));
+    const close = atEnd(() => node.stage.close());
     try {
       say(`an agent without containers, ${SETTLE_MS / 1000} s to settle`);
       await restarted(node);
@@ -39,7 +41,7 @@ export const containers: Bench = {
       say(`${MANY} containers`);
       return [...begun, ...set, ...(await many(node, idle))];
     } finally {
-      await node.stage.close();
+      await close();
     }
   },
 };

@@ -9,8 +9,6 @@ export const BUNDLE = "dist/holdfast.mjs";
 /** The flags every program is started with. */
 export const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
 
-const children = new Set<ChildProcess>();
-
 /** A process that ends with the bench at the latest. */
 export interface Running {
   readonly pid: number;
@@ -89,19 +87,8 @@ export function startHelper(script: string, args: readonly string[] = [], option
   };
 }
 
-/** Ends whatever is still running. */
-export function endAll(): void {
-  for (const child of children) child.kill("SIGKILL");
-}
-
 function running(child: ChildProcess): Running {
-  children.add(child);
-  const ended = new Promise<void>((resolve) => {
-    child.once("exit", () => {
-      children.delete(child);
-      resolve();
-    });
-  });
+  const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   return {
     pid: child.pid ?? 0,
     end(signal = "SIGTERM") {

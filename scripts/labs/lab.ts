@@ -18,6 +18,7 @@ import { ownFiles } from "./own-files.ts";
 import { endProgram, HOLDFAST, pidOf, placesOf, startAside, type ProgramName } from "./programs.ts";
 import { LabError, runAside, until } from "./shell.ts";
 import { newState, readState, writeState, type LabState } from "./state.ts";
+import { endUnitsBelow } from "../../test/support/real-units.ts";
 
 export class Lab {
   readonly dir: string;
@@ -63,6 +64,7 @@ export class Lab {
 
   /** Ends every process and takes every network away; the files stay when they are asked for. */
   static async down(dir: string, keepsFiles = false): Promise<void> {
+    endUnitsBelow(dir);
     await new Network(dir).remove();
     if (keepsFiles) {
       const state = readState(dir);

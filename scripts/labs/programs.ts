@@ -4,6 +4,7 @@ import { closeSync, existsSync, mkdirSync, openSync, readFileSync } from "node:f
 import { join } from "node:path";
 import { CONTROLLER } from "./layout.ts";
 import { LabError, ownEnv, until } from "./shell.ts";
+import { startAsUnit } from "../../test/support/real-units.ts";
 
 export type ProgramName = "agent" | "overlay" | "controller";
 
@@ -25,6 +26,8 @@ export function placesOf(dir: string, host: string): { own: string; state: strin
 export function startAside(within: readonly string[], command: readonly string[], log: string): number {
   const [file = "", ...args] = [...within, ...command];
   mkdirSync(join(log, ".."), { recursive: true, mode: 0o700 });
+  const asUnit = startAsUnit({ command, within, env: ownEnv(), log, isKept: true });
+  if (asUnit !== undefined) return asUnit.pid ?? 0;
   const out = openSync(log, "a", 0o600);
   const child = spawn(file, args, { cwd: ROOT, detached: true, stdio: ["ignore", out, out], env: ownEnv() });
   closeSync(out);

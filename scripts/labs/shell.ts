@@ -29,12 +29,13 @@ export async function runAside(command: readonly string[], input = ""): Promise<
 
 /** The environment of everything in a lab: none of the proxies and settings of the machine. */
 export function ownEnv(): Record<string, string> {
-  const { PATH = "", HOME = "/", TERM, HOLDFAST_LOG_LEVEL: level } = process.env;
+  const { PATH = "", HOME = "/", TERM, HOLDFAST_LOG_LEVEL: level, NODE_COMPILE_CACHE: cache } = process.env;
   return {
     PATH,
     HOME,
     ...(TERM === undefined ? {} : { TERM }),
     ...(level === undefined ? {} : { HOLDFAST_LOG_LEVEL: level }),
+    ...(cache === undefined ? {} : { NODE_COMPILE_CACHE: cache }),
   };
 }
 

@@ -2,6 +2,7 @@ import { closeSync, constants, existsSync, mkdirSync, mkdtempSync, openSync, rmS
 import { join } from "node:path";
 import { descend } from "../../../src/host/data-store/descriptors.ts";
 import { besideSwapping } from "../../../test/support/swapped-store.ts";
+import { atEnd } from "../ending.ts";
 import { median, type Figure } from "../figures.ts";
 
 const ROUNDS = 15;
@@ -16,6 +17,7 @@ export async function paths(dir: string, say: (line: string) => void): Promise<r
   say(`  ${resolving.value.toFixed(1)} µs for ${NAMES.length} names`);
   // In memory the disk is waited for least, and most is tried.
   const store = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : dir, "holdfast-bench-"));
+  const remove = atEnd(() => rmSync(store, { recursive: true, force: true, maxRetries: 10 }));
   try {
     const { operations, done, refused, swaps, escapes, isReadingSeen } = await besideSwapping(store, OPERATIONS);
     say(`  ${operations} operations, ${done} done and ${refused} refused, beside ${swaps} swaps`);
@@ -24,7 +26,7 @@ export async function paths(dir: string, say: (line: string) => void): Promise<r
     const what = `escapes of ${operations} operations beside a swapping process`;
     return [resolving, { what, value: escapes.length, unit: "", bar: { of: "value", most: 0 } }];
   } finally {
-    rmSync(store, { recursive: true, force: true });
+    await remove();
   }
 }
 

@@ -46,11 +46,13 @@ export function jobOf(root: string, name: string, work: Work): TransferJob {
 }
 
 const NICENESS = 10;
+/** What an agent says to a transfer: its job, and, here at once, that the file may go to its name as soon as it is whole. */
+const inputFor = (job: TransferJob): string => `${JSON.stringify(job)}\n{"is":"publish"}\n`;
 const COMMAND = [process.execPath, ...FLAGS, BUNDLE, "transfer"];
 
 /** Carries out a job. @throws {Error} when it does not end well */
 export async function transfer(job: TransferJob, env: Readonly<Record<string, string>> = {}): Promise<Cost> {
-  const { cost, said } = await timed(COMMAND, env, `${JSON.stringify(job)}\n`);
+  const { cost, said } = await timed(COMMAND, env, inputFor(job));
   requireDone(said);
   return cost;
 }
@@ -59,7 +61,7 @@ export async function transfer(job: TransferJob, env: Readonly<Record<string, st
 export async function peakOf(job: TransferJob): Promise<number> {
   const [file = "", ...args] = COMMAND;
   const child = spawn(file, args, { env: {}, stdio: ["pipe", "pipe", "inherit"] });
-  child.stdin.write(`${JSON.stringify(job)}\n`);
+  child.stdin.write(inputFor(job));
   let peak = 0;
   // It only grows, and the end of a process is looked at closely enough.
   const timer = setInterval(() => (peak = Math.max(peak, highWater(child))), 5);

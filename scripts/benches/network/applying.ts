@@ -65,8 +65,8 @@ export async function applying(dir: string, say: (line: string) => void): Promis
     await apply(helper, large(MANY));
     const ten = await apply(helper, large(MANY, CHANGED));
     await helper.end("SIGKILL");
-    machine.remove();
-    const hand = byHand(own);
+    await machine.remove();
+    const hand = await byHand(own);
     const nat = await translations(join(dir, `nat-${round}`));
     counts = {
       first: Math.max(counts.first, first.processes),
@@ -124,7 +124,7 @@ export async function applying(dir: string, say: (line: string) => void): Promis
 }
 
 /** The very lines, by the tools alone, on a machine as new. */
-function byHand(dir: string): number {
+async function byHand(dir: string): Promise<number> {
   const machine = makeMachine("holdfast-bench");
   const files = readdirSync(dir).filter((name) => name.startsWith("by-hand."));
   const lines = files
@@ -133,7 +133,7 @@ function byHand(dir: string): number {
     // As an agent runs them, so that on a busy machine both wait for the same.
     .map((line) => `nice -n 10 ${line}`);
   const ms = timed(machine, lines);
-  machine.remove();
+  await machine.remove();
   return ms;
 }
 
@@ -148,6 +148,6 @@ async function translations(dir: string): Promise<Pass> {
   const helper = machine.section(dir);
   const pass = await apply(helper, mappings(MAPPINGS));
   await helper.end("SIGKILL");
-  machine.remove();
+  await machine.remove();
   return pass;
 }

@@ -75,7 +75,7 @@ async function ourTimes(dir: string): Promise<number[]> {
     const { ms } = await apply(helper, withWan({ routes }, "192.0.2.254", [EXTRA]));
     if (round > 0) times.push(ms);
     await helper.end("SIGKILL");
-    machine.remove();
+    await machine.remove();
   }
   return times;
 }

@@ -2,6 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { machineState, type MachineState } from "../../../test/support/machine-state.ts";
+import { atEnd } from "../ending.ts";
 import { startHelper, type Helper } from "../programs.ts";
 
 export interface Machine {
@@ -12,7 +13,7 @@ export interface Machine {
   run(line: string): string;
   /** The section `network` over it. */
   section(dir: string): Helper;
-  remove(): void;
+  remove(): Promise<void>;
 }
 
 /** What a pass took. */
@@ -39,6 +40,7 @@ const BOOT = [
 export function makeMachine(name: string): Machine {
   if (existsSync(`/run/netns/${name}`)) execFileSync("ip", ["netns", "del", name]);
   execFileSync("ip", ["netns", "add", name]);
+  const remove = atEnd(() => void execFileSync("ip", ["netns", "del", name]));
   const within = ["ip", "netns", "exec", name];
   const run = (line: string): string =>
     execFileSync("ip", [...within.slice(1), "sh", "-c", line], { encoding: "utf8", maxBuffer: 1 << 28 });
@@ -49,7 +51,7 @@ export function makeMachine(name: string): Machine {
     state: () => machineState(within),
     run,
     section: (dir) => startHelper("network/section-program.ts", [dir], { within }),
-    remove: () => void execFileSync("ip", ["netns", "del", name]),
+    remove,
   };
 }
 

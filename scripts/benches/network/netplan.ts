@@ -3,6 +3,7 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { machineState, type MachineState } from "../../../test/support/machine-state.ts";
+import { atEnd } from "../ending.ts";
 import { delay, startTool, until } from "../programs.ts";
 
 /** A machine that netplan looks after. */
@@ -45,7 +46,10 @@ export async function startNetplan(dir: string, yaml: string): Promise<NetplanMa
   ];
   for (const path of [upper, work, root]) mkdirSync(path, { recursive: true });
   execFileSync("mount", ["-t", "overlay", "overlay", "-o", `lowerdir=/,upperdir=${upper},workdir=${work}`, root]);
+  // Also while something is at work in it, which is ended after.
+  const unmount = atEnd(() => void execFileSync("umount", ["--lazy", root]));
   execFileSync("ip", ["netns", "add", SPACE]);
+  const removeSpace = atEnd(() => void execFileSync("ip", ["netns", "del", SPACE]));
   for (const line of ["lo up", "add name eth0 type veth peer name peer0", "peer0 up"]) {
     execFileSync("ip", ["-n", SPACE, "link", ...(line.startsWith("add") ? [] : ["set"]), ...line.split(" ")]);
   }
@@ -99,8 +103,8 @@ export async function startNetplan(dir: string, yaml: string): Promise<NetplanMa
       spawnSync(within[0] ?? "", [...within.slice(1), "systemctl", "poweroff"]);
       await until("netplan's machine is off", () => !existsSync(`/proc/${container.pid}/root/bin`));
       await container.end("SIGKILL");
-      execFileSync("ip", ["netns", "del", SPACE]);
-      execFileSync("umount", [root]);
+      await removeSpace();
+      await unmount();
     },
   };
 }
