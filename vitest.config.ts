@@ -1,5 +1,7 @@
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { UNDER_UNITS } from "./test/support/real-units.ts";
+import { LEFT_OUT } from "./test/support/units-left-out.ts";
 
 /** What takes longest begins first, so that the workers end together; the order of the others is vitest's own. */
 const LONGEST: readonly RegExp[] = [
@@ -8,9 +10,11 @@ const LONGEST: readonly RegExp[] = [
   /unit\/overlay\/mesh\/paths\/paths/,
   /unit\/agent\/reconcile\/commit\./,
   /unit\/overlay\/(overlay|overlay-mesh|mesh\/peers\/many)\./,
-  /e2e\/(containers-engine|network-wan-dhcp)\./,
-  /e2e\/(mesh-gateways|disk|network-dhcp|network-interrupted)\./,
-  /e2e\/(network-(taken-back|faults)|containers-(reached|images)|mesh-nodes|names-and-addresses|limits|cli\/agent-faults)\./,
+  /e2e\/installed\./,
+  /e2e\/(upgrade-judged|network-interrupted|containers-engine|network-wan-dhcp)\./,
+  /e2e\/(packages-killed|packages|upgrade-kill-points|upgrade-fetch|data-store-s3|see-network|setup)\./,
+  /e2e\/(disk|mesh-gateways|limits|network-dhcp|containers-reached|containers-images|mesh-nodes)\./,
+  /e2e\/(checkpoint|network-(taken-back|faults)|mesh-(restarts|tools)|names-and-addresses|cli\/agent-faults)\./,
   /e2e\/(network-(lease|strangers|owner|forward-drops|kill-points)|containers(-killed)?|guard|clock|overlay-killed|cli\/help)\./,
 ];
 
@@ -25,13 +29,17 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-// Tests mostly wait: for children, for sockets, for the disk. One worker more than the two cores of a small machine keeps both busy,
-// and two where what runs are other programs, most of whose time is a lease's or a window's.
-const maxWorkers = { unit: 3, e2e: 4 };
+// Tests mostly wait: for children, for sockets, for the disk, for a lease or a window. Two workers more than the two cores of a small machine
+// keep both busy.
+const maxWorkers = 4;
 
 // By itself it gives up after a second, which is none for a busy machine.
 const expectations = { poll: { timeout: 30_000 } };
 
+const leftOut = UNDER_UNITS ? LEFT_OUT : [];
+const leftOutTests = leftOut.flatMap(({ tests = [] }) => tests);
+
+// No module keeps state and none is mocked: nothing is isolated, since loading them anew for each file takes a second.
 export default defineConfig({
   test: {
     sequence: { sequencer: LongestFirst },
@@ -42,8 +50,7 @@ export default defineConfig({
           include: ["test/unit/**/*.test.ts"],
           testTimeout: 60_000,
           expect: expectations,
-          maxWorkers: maxWorkers.unit,
-          // No module keeps state and none is mocked, and loading them anew for each file takes longer than most of them.
+          maxWorkers,
           isolate: false,
         },
       },
@@ -51,10 +58,13 @@ export default defineConfig({
         test: {
           name: "e2e",
           include: ["test/e2e/**/*.test.ts"],
+          exclude: leftOut.flatMap(({ file, tests }) => (tests === undefined ? [file] : [])),
+          ...(UNDER_UNITS ? { testNamePattern: new RegExp(`^(?!.*(?:${leftOutTests.join("|")}))`) } : {}),
           testTimeout: 120_000,
           hookTimeout: 120_000,
           expect: expectations,
-          maxWorkers: maxWorkers.e2e,
+          maxWorkers,
+          isolate: false,
         },
       },
     ],

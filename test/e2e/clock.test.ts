@@ -1,8 +1,11 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
-import type { Status } from "../../src/protocol/local-api.ts";
+import type { Status } from "../../src/protocol/local-answers.ts";
 import { fakeTime } from "../support/fake-time.ts";
 import { startAgent } from "../support/programs.ts";
 import { eventsOf, readStatus, startStage, statusWhere, untilOnline, type Stage } from "../support/stage.ts";
+import { holdfast } from "../support/run-holdfast.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -26,10 +29,18 @@ test("a node that believes to be in 1970 registers over TLS, works, and says tha
   expect(await ping(stage)).toBe(200);
   await controller.call("PUT", `/node/${uid}/tag/site`, { value: "one" });
   await statusWhere(agent, "documents arrive", ({ tags }) => tags["site"] === "one");
-  expect(await clockItem(stage)).toMatchObject({
-    status: "fail",
-    message: expect.stringContaining("behind") as string,
-  });
+  const behind = await clockItem(stage);
+  expect(behind).toMatchObject({ status: "fail", fix: expect.stringContaining("set the clock") as string });
+  expect(behind?.message).toMatch(/^clock-behind: .* at 1970-01-01 .*, and it is 20\d\d-/);
+  expect((await readStatus(agent)).clock).toMatchObject({ state: "clock-behind", by: "control-plane" });
+  // What left the machine bears the time that the control plane told, or that of the build at least.
+  const { body } = await controller.call("GET", `/v2/event/${uid}?limit=100&sort=timestamp:asc`);
+  const events = body as { timestamp: number; receivedTime: number }[];
+  expect(events.length).toBeGreaterThan(0);
+  for (const { timestamp, receivedTime } of events) {
+    expect(timestamp).toBeGreaterThan(Date.UTC(2026, 0, 1) / 1000);
+    expect(timestamp).toBeLessThanOrEqual(receivedTime + 1);
+  }
 
   // With the right time at the next start it is the same node, and nobody takes it for two.
   await agent.end();
@@ -75,6 +86,41 @@ test("a wall clock that jumps a year and back costs no session and no trigger", 
   expect((await readStatus(agent)).session).toMatchObject({ state: "online", sid: session.sid });
   expect(await ping(stage)).toBe(200);
   expect(proxy.connections).toBeLessThanOrEqual(connections + 3);
+});
+
+test("before any session a clock is judged by what the last one left, and is right at once when it is set", async () => {
+  const dir = tempDir();
+  const { agent, controller, uid } = await startStage(dir);
+  const kept = join(agent.stateDir, "reported/known-time.json");
+  await waitFor("the time is kept", () => existsSync(kept));
+  const first = readFileSync(kept, "utf8");
+  const { body } = await controller.call("GET", `/v2/event/${uid}?limit=100`);
+  const before = (body as unknown[]).length;
+  await agent.end();
+  // A clean stop keeps how far it has come.
+  expect(readFileSync(kept, "utf8")).not.toBe(first);
+  await controller.end();
+
+  const time = fakeTime(dir, "-3d");
+  const late = await startAgent(`${dir}/node`, time.options);
+  const status = await readStatus(late);
+  expect(status.session.state).not.toBe("online");
+  expect(status.clock).toMatchObject({ state: "clock-behind", by: "control-plane" });
+  expect((status.clock?.knownAt ?? 0) - (status.clock?.clockAt ?? 0)).toBeGreaterThan(2 * 24 * 3600 * 1000);
+  const dirs = ["--state", late.stateDir, "--run", late.runDir];
+  expect((await holdfast(["why", ...dirs])).stdout).toContain("clock-behind");
+  expect(before).toBeGreaterThan(0);
+  // The dialogue, as the machine's own clock has it.
+  const env = Object.fromEntries(
+    Object.entries(time.options.env ?? {}).flatMap(([k, v]) => (v === undefined ? [] : [[k, v]])),
+  );
+  const setup = await holdfast(["setup", "--config", join(dir, "agent.json"), ...dirs], { input: "\n\n\n", env });
+  expect(setup.stdout).toMatch(/FAIL clock +clock-behind: this machine's clock is at/);
+  expect(setup.stdout).toContain("fix: set the clock");
+
+  time.set("+0d");
+  expect((await readStatus(late)).clock).toBeUndefined();
+  expect((await holdfast(["why", ...dirs])).stdout).not.toContain("clock-behind");
 });
 
 if (ALL) {

@@ -1,5 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
+import { ContainersReport } from "../../src/protocol/local-containers.ts";
 import { idOf, startContainerStage, type ContainerStage, type Inspected } from "../support/container-stage.ts";
+import { readLocal } from "../support/exchange.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 /** Whoever restarts nothing calls none of it. */
@@ -16,15 +18,23 @@ afterEach(() => stage.proxy.heal());
 
 afterAll(() => stage.close());
 
-/** A container that runs, and what the engine says of it. */
+/** A container that runs, for the engine and for the node, and what the engine says of it. */
 async function running(name: string): Promise<Inspected> {
   await stage.put(name);
   const { Id } = await stage.untilRuns(name);
+  // The engine is done with a start a moment before the node is; one cut off in between is begun again.
+  await waitFor("the node has it running", async () => (await stateOf(name)) === "running");
   onTestFinished(async () => {
     await stage.remove(name);
     await stage.untilGone(name);
   });
   return stage.inspect(Id);
+}
+
+/** As what the node has a container. */
+async function stateOf(name: string): Promise<string | undefined> {
+  const { containers } = ContainersReport.parse(await readLocal(stage.runDir, "/v1/containers"));
+  return containers.find(({ id }) => id === idOf(name))?.state;
 }
 
 /** Waits until the node says that nothing is wrong. */

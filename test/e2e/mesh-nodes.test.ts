@@ -17,6 +17,7 @@ import {
   untilOver,
   untilServed,
 } from "../support/mesh-stage.ts";
+import { endUnitsBelow } from "../support/real-units.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const echo = { protocol: "tcp", host: "127.0.0.1", port: ECHO_PORT };
@@ -135,6 +136,7 @@ test("a gateway that is deleted is dialled by nobody, and they say that it has l
   // What it was is another node when it comes back.
   await lab.endAgent(carrier);
   process.kill(lab.pidOf(carrier, "overlay") ?? process.pid, "SIGKILL");
+  endUnitsBelow(join(lab.dir, carrier));
   rmSync(join(lab.dir, carrier), { recursive: true });
   await lab.addNode(carrier);
   await waitFor("it is online", async () => (await lab.nodes()).some((node) => node.name === carrier && node.online));

@@ -5,12 +5,13 @@ import { waitFor } from "../support/wait-for.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
 const stage = networkStage({ route: [], table: [], link: [] });
-/** Once a minute everything is looked at. */
-const LIMIT_MS = 75_000;
+/** The kernel tells of every change, long before the look of each minute. */
+const LIMIT_MS = 25_000;
+const TIMES = 2;
 
 /** What somebody else does to a machine, by its name. */
 const WAYS: Readonly<Record<string, string>> = {
-  route: "ip route del 10.30.0.0/16 dev eth1 proto 218 && ip route add 10.30.0.0/16 via 192.168.1.1",
+  route: "ip route del 10.30.0.0/16 dev eth1 proto 218 && ip route replace 10.30.0.0/16 via 192.168.1.1",
   table: "nft flush table inet holdfast",
   link: "ip address del 10.9.0.1/24 dev eth1",
 };
@@ -25,12 +26,15 @@ test("what somebody else changes of ours is put back, and counted", async () => 
         nats: [{ source: "10.9.0.0/24", masquerade: true }],
       });
       const ours = machine.state();
-      const before = driftsOf(await machine.reported());
-      machine.sh(line);
-      expect(differences(ours, machine.state())).not.toEqual([]);
       const isBack = (): boolean => differences(ours, machine.state()).every((line) => line.includes(": + "));
-      await waitFor(`${line} is put back`, isBack, LIMIT_MS);
-      await waitFor("it is counted", async () => driftsOf(await machine.reported()) > before, LIMIT_MS);
+      // More often than there are looks for other reasons after a change.
+      for (let time = 1; time <= TIMES; time += 1) {
+        const before = driftsOf(await machine.reported());
+        machine.sh(line);
+        // It may be back before anybody has looked.
+        await waitFor("it is counted", async () => driftsOf(await machine.reported()) > before, LIMIT_MS);
+        await waitFor(`${line} is put back for the ${time}. time`, isBack, LIMIT_MS);
+      }
       return `${name}: put back`;
     }),
   );

@@ -65,7 +65,7 @@ test("with agent and overlay gone, the agent alone brings back what was served",
   await stage.startAgain();
   await waitFor("it serves", () => isServed(port));
   expect(stage.overlayPid()).not.toBe(first);
-  expect(existsSync(`${table}.damaged`)).toBe(true);
+  expect(existsSync(`${table}.newer`)).toBe(true);
   const message = expect.stringContaining("is of a newer version than this overlay") as string;
   const mendedAt = expect.any(Number) as number;
   await waitFor("it is mended", async () => (await stage.agent.status()).faults.some((fault) => fault.mendedAt));

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import { expect, it } from "vitest";
-import { tableHash } from "../../src/protocol/overlay.ts";
+import { GAVE_WAY_STATUS, tableHash } from "../../src/protocol/overlay.ts";
 import { freePort } from "../support/programs.ts";
 import {
   aClient,
@@ -157,8 +157,8 @@ it("succeeded under traffic, no connect is refused and a large download arrives 
   expect(first.child.exitCode).toBeNull();
   expect(download.bytes()).toBeLessThan(SIZE);
   expect(await download.finish()).toBe(WHOLE);
-  expect(await first.ended).toBe(0);
+  expect(await first.ended).toBe(GAVE_WAY_STATUS);
   const third = startBuiltOverlay(dir, ["--successor"]);
   await waitFor("and so does the next one", () => third.output().includes("took over"));
-  expect(await second.ended).toBe(0);
+  expect(await second.ended).toBe(GAVE_WAY_STATUS);
 });

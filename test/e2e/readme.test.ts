@@ -9,8 +9,8 @@ test("the README's commands work as they stand", () => {
   const readme = readFileSync(join(root, "README.md"), "utf8");
   const blocks = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, text]) => text ?? "");
   const byHand = blocks.find((text) => text.includes(".demo/hand"));
-  // The demo, the tests, the lab's tour, which its check runs, the demo of containers, and this.
-  expect(blocks.length).toBe(5);
+  // The demo, the tests, an installation, the lab's tour, which its check runs, the demo of containers, and this.
+  expect(blocks.length).toBe(6);
   onTestFinished(() => rmSync(join(root, ".demo/hand"), { recursive: true, force: true }));
   rmSync(join(root, ".demo/hand"), { recursive: true, force: true });
   const { status, stdout, stderr } = spawnSync("bash", ["--norc", "-m", "-c", byHand ?? ""], {

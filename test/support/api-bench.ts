@@ -4,6 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { pino } from "pino";
 import { z } from "zod";
 import { apiRoutes, createApi } from "../../src/controller/api/api.ts";
+import { ReplyJoins } from "../../src/controller/api/reply-joins.ts";
 import type { ApiDeps, Route } from "../../src/controller/api/route.ts";
 import { jwtIssuer } from "../../src/controller/api/tokens.ts";
 import { ADMIN_POLICY, type Policy } from "../../src/controller/model/policy.ts";
@@ -71,6 +72,7 @@ export class ApiBench {
       gatewayDetails: this.gatewayDetails,
       containerOutput: containerOutputStore(sql),
       images: imageStore(images),
+      joins: new ReplyJoins(),
       access: this.access,
       tokens: jwtIssuer({ origin: ORIGIN, privateKey, publicKey, clock }),
       org: "0f0e0d0c-0b0a-4908-8706-050403020100",

@@ -1,7 +1,6 @@
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -11,8 +10,10 @@ import { startEngineProxy, type EngineProxy } from "./engine-proxy.ts";
 import { authHeader } from "../../src/host/engine/pull.ts";
 import { imageTar, type ImageOptions } from "./images.ts";
 import { exchange, readLocal, type Answer } from "./exchange.ts";
+import { freePort } from "./free-port.ts";
 import { leadPorts } from "./led-ports.ts";
 import { namedPrograms } from "./named-programs.ts";
+import { endUnitsBelow } from "./real-units.ts";
 import { waitFor } from "./wait-for.ts";
 
 export interface ContainerStageOptions {
@@ -128,6 +129,7 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
   const close = async (): Promise<void> => {
     isClosing = true;
     for (const end of ending.splice(0).reverse()) await end();
+    endUnitsBelow(dir);
     if (options.dir === undefined) rmSync(dir, { recursive: true, force: true });
   };
   try {
@@ -349,16 +351,4 @@ async function emptied(engine: TestEngine): Promise<void> {
   if (engine.pid === 0) await engine.start();
   const { body } = await engine.call("GET", "/containers/json?all=1");
   for (const { Id } of body as Listed[]) await engine.call("DELETE", `/containers/${Id}?force=1`);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  const port = await new Promise<number>((resolve) => {
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      resolve(typeof address === "object" && address !== null ? address.port : 0);
-    });
-  });
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }

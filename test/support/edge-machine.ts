@@ -8,8 +8,9 @@ import { HOLDFAST, placesOf, startAside } from "../../scripts/labs/programs.ts";
 import { ownFiles } from "../../scripts/labs/own-files.ts";
 import { run } from "../../scripts/labs/shell.ts";
 import { askAgent } from "../../scripts/labs/ask-agent.ts";
-import { Status } from "../../src/protocol/local-api.ts";
+import { Status } from "../../src/protocol/local-answers.ts";
 import { differences, machineState, type MachineState } from "./machine-state.ts";
+import { endUnitsBelow } from "./real-units.ts";
 import { waitFor } from "./wait-for.ts";
 
 /** The shortest time that a change may be given to prove itself. */
@@ -204,6 +205,7 @@ export class EdgeMachine {
 
   /** Ends every process of the machine at once; the kernel keeps what it has. */
   async endEverything(): Promise<void> {
+    endUnitsBelow(placesOf(this.lab.dir, this.name).own);
     const pids = (): readonly number[] => this.lab.network.pids(this.name);
     await waitFor("nothing runs on the machine", () => {
       for (const pid of pids()) if (isThere(pid)) process.kill(pid, "SIGKILL");

@@ -9,7 +9,11 @@ export interface FakeCall {
 }
 
 /** A verb's call inside the test's own process, for what a child process cannot be given. */
-export function someCall(dirs: Directories, changes: Partial<Call>, typed?: string): FakeCall {
+export function someCall(
+  dirs: Pick<Directories, "stateDir" | "runDir">,
+  changes: Partial<Call>,
+  typed?: string,
+): FakeCall {
   const shown: string[] = [];
   const terminal: Call["terminal"] = {
     out: (text) => void shown.push(text),
@@ -24,7 +28,7 @@ export function someCall(dirs: Directories, changes: Partial<Call>, typed?: stri
     runDir: dirs.runDir,
     given: { state: dirs.stateDir, run: dirs.runDir },
     isJson: false,
-    timeoutMs: 1000,
+    timeoutMs: 30_000,
   };
   const { signal } = new AbortController();
   return {

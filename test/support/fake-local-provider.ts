@@ -1,26 +1,30 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { UPGRADE_ANSWERS, type UpgradeAnswer, type UpgradeOrder } from "../../src/protocol/release.ts";
 import type { LocalProvider, LocalStream } from "../../src/agent/local-api/provider.ts";
 import { InputError } from "../../src/errors.ts";
 import type { NodeIdentity } from "../../src/protocol/claims.ts";
 import type {
   ContainerExecQuery,
-  ContainerLogPiece,
   ContainerLogsQuery,
   FloorName,
+  LogsQuery,
+  NetworkTryRequest,
+} from "../../src/protocol/local-api.ts";
+import type {
+  ContainerLogPiece,
   FloorReset,
   Health,
   LogLine,
-  LogsQuery,
   Status,
   TriggerLine,
-} from "../../src/protocol/local-api.ts";
+} from "../../src/protocol/local-answers.ts";
 
 import type { Config } from "../../src/protocol/documents.ts";
 import type { ContainersReport, VolumesReport } from "../../src/protocol/local-containers.ts";
 import type { GatewaysReport, PeersReport } from "../../src/protocol/local-mesh.ts";
 import type { NetworkReport, RouteAnswer } from "../../src/protocol/local-network.ts";
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
-import type { CommitReport, NetworkTryRequest } from "../../src/protocol/local-commit.ts";
+import type { CommitReport } from "../../src/protocol/local-commit.ts";
 import type { NetworkTargets } from "../../src/protocol/network-targets.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
 
@@ -123,6 +127,14 @@ export class FakeLocalProvider implements LocalProvider {
     if (this.thrown !== undefined) throw this.thrown;
     if (this.stream === undefined) throw new InputError("not-found", `there is no container ${query.container}`);
     return this.stream;
+  }
+
+  upgradeStatus: UpgradeAnswer["output"]["status"] = UPGRADE_ANSWERS.begun;
+
+  async upgrade(order: UpgradeOrder): Promise<UpgradeAnswer> {
+    this.asked.push({ order });
+    if (this.thrown !== undefined) throw this.thrown;
+    return { output: { status: this.upgradeStatus } };
   }
 
   async register(license: string): Promise<NodeIdentity> {

@@ -3,6 +3,7 @@ import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { deathTie } from "../../src/host/death-tie.ts";
 import { SEARCH_PATH } from "../../src/host/exec.ts";
+import { startAsUnit } from "./real-units.ts";
 
 /** Programs by name, each with its output in `<name>.log`; they end with this process at the latest. Needs no test runner. */
 export function namedPrograms(dir: string) {
@@ -19,7 +20,8 @@ export function namedPrograms(dir: string) {
       const [place, own] = at > 0 ? [commandLine.slice(0, at), commandLine.slice(at)] : [[], commandLine];
       const tied = deathTie(SEARCH_PATH)({ file: own[0] ?? "", args: own.slice(1) });
       const [command = "", ...args] = [...place, tied.file, ...tied.args];
-      const child = spawn(command, args, { stdio: ["ignore", out, out] });
+      const asUnit = { command: own, within: place, log: join(dir, `${name}.log`) };
+      const child = startAsUnit(asUnit) ?? spawn(command, args, { stdio: ["ignore", out, out] });
       closeSync(out);
       const gone = new Promise<void>((resolve) => {
         child.once("exit", () => {

@@ -1,4 +1,5 @@
 import { spawn, type ChildProcess } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { join } from "node:path";
@@ -17,6 +18,7 @@ import type {
   ServiceHealth,
 } from "../../src/protocol/overlay.ts";
 import { BUNDLE, FLAGS } from "./programs.ts";
+import { startAsUnit } from "./real-units.ts";
 import { waitFor } from "./wait-for.ts";
 
 const MAIN = join(import.meta.dirname, "../../src/main.ts");
@@ -206,13 +208,17 @@ export function startOverlayProcess(
   const runDir = join(dir, "run");
   const args = [...program, "overlay", "--state", stateDir, "--run", runDir, ...more];
   const [command = process.execPath, ...rest] = [...within, process.execPath, ...args];
-  const child = spawn(command, rest, { stdio: ["ignore", "pipe", "pipe"] });
-  let output = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
-  child.stderr.setEncoding("utf8").on("data", (text: string) => (output += text));
+  const log = join(dir, "overlay.log");
+  const asUnit = startAsUnit({ command: [process.execPath, ...args], within, log });
+  const child = asUnit ?? spawn(command, rest, { stdio: ["ignore", "pipe", "pipe"] });
+  let said = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream?.setEncoding("utf8").on("data", (text: string) => (said += text));
+  }
+  const output = (): string => (asUnit !== undefined && existsSync(log) ? readFileSync(log, "utf8") : said);
   const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
   onTestFinished(() => void child.kill("SIGKILL"));
-  return { child, pid: child.pid ?? 0, stateDir, runDir, ended, output: () => output };
+  return { child, pid: child.pid ?? 0, stateDir, runDir, ended, output };
 }
 
 /** The built program, otherwise the same. */

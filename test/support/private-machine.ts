@@ -1,5 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { UNDER_UNITS } from "./real-units.ts";
 
 /** Files of /etc that a program sees in place of the machine's own. */
 export interface PrivateNames {
@@ -28,5 +29,7 @@ export const PRIVATE_NETWORK: readonly string[] = ["unshare", "-rn", "sh", "-c",
 
 /** The command that runs another inside the namespaces that `PRIVATE_NETWORK` made for a process. */
 export function inNetworkOf(pid: number): readonly string[] {
-  return ["nsenter", "-t", String(pid), "-U", "-n", "--preserve-credentials"];
+  // A unit joins the network alone.
+  const users = UNDER_UNITS ? [] : ["-U", "--preserve-credentials"];
+  return ["nsenter", "-t", String(pid), "-n", ...users];
 }

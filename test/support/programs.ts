@@ -2,12 +2,14 @@ import { spawn, type ChildProcess, type SpawnOptions } from "node:child_process"
 import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { onTestFinished } from "vitest";
-import { Health, Status } from "../../src/protocol/local-api.ts";
+import { Health, Status } from "../../src/protocol/local-answers.ts";
+import { startAsUnit } from "./real-units.ts";
 import { waitFor } from "./wait-for.ts";
+
+export { freePort } from "./free-port.ts";
 
 /** The built bundle and the flags it is started with everywhere. */
 export const BUNDLE = join(import.meta.dirname, "../../dist/holdfast.mjs");
@@ -48,7 +50,8 @@ export function startProgram(args: readonly string[], logPath: string, options: 
   const { within = [], ...spawning } = options;
   const out = openSync(logPath, "a");
   const [command = "", ...rest] = [...within, process.execPath, ...FLAGS, BUNDLE, ...args];
-  const child = spawn(command, rest, { ...spawning, stdio: ["ignore", out, out] });
+  const asUnit = { command: [process.execPath, ...FLAGS, BUNDLE, ...args], within, env: spawning.env, log: logPath };
+  const child = startAsUnit(asUnit) ?? spawn(command, rest, { ...spawning, stdio: ["ignore", out, out] });
   const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
   onTestFinished(() => {
     child.kill("SIGKILL");
@@ -62,29 +65,6 @@ export function startProgram(args: readonly string[], logPath: string, options: 
       return ended;
     },
   };
-}
-
-/** Below the ports that the kernel gives to outgoing connections, each of which could take a chosen one in the meantime. */
-const PORTS = { first: 12_000, perWorker: 1000, workers: 20 };
-const givenPorts = new Set<number>();
-
-/** A port of 127.0.0.1 that is free, and that no other test is given; kept over restarts of what listens on it. */
-export async function freePort(): Promise<number> {
-  const worker = Number(process.env["VITEST_POOL_ID"] ?? 0) % PORTS.workers;
-  const from = PORTS.first + worker * PORTS.perWorker;
-  for (;;) {
-    const port = from + Math.floor(Math.random() * PORTS.perWorker);
-    if (givenPorts.has(port)) continue;
-    givenPorts.add(port);
-    if (await isFree(port)) return port;
-  }
-}
-
-function isFree(port: number): Promise<boolean> {
-  const server = createServer();
-  return new Promise((resolve) => {
-    server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
-  });
 }
 
 /** Starts a controller below `dir` and waits until it answers; with `--tls` among its options it is called by HTTPS. */
@@ -184,8 +164,9 @@ function pidOf(runDir: string): number | undefined {
 export function holdfast(
   args: readonly string[],
   input?: string,
+  env?: NodeJS.ProcessEnv,
 ): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [...FLAGS, BUNDLE, ...args], { stdio: ["pipe", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [...FLAGS, BUNDLE, ...args], { stdio: ["pipe", "pipe", "pipe"], env });
   let stdout = "";
   let stderr = "";
   child.stdout.setEncoding("utf8").on("data", (chunk: string) => (stdout += chunk));

@@ -24,9 +24,9 @@ export interface Running {
 
 /** Starts the checkout's program as a child process. */
 export function startHoldfast(args: readonly string[], options: RunOptions = {}): Running {
-  const { PATH = "" } = process.env;
+  const { PATH = "", NODE_COMPILE_CACHE: cache } = process.env;
   const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", MAIN, ...args], {
-    env: { PATH, ...options.env },
+    env: { PATH, ...(cache === undefined ? {} : { NODE_COMPILE_CACHE: cache }), ...options.env },
   });
   let stdout = "";
   let stderr = "";

@@ -28,10 +28,10 @@ export interface Point {
 const LIMIT_MS = 60_000;
 const ATTEMPTS = 8;
 
-/** Runs a program to its end and gives every system call of both threads that changes something anywhere. */
-export async function recordCalls(launch: Launch): Promise<readonly Call[]> {
+/** Runs a program to its end, which has the status that is expected, and gives every system call of both threads that changes something anywhere. */
+export async function recordCalls(launch: Launch, status = 0): Promise<readonly Call[]> {
   const { calls, code, output } = await trace(launch, ["main", "pool"], []);
-  if (code !== 0) throw new Error(`the program to record ended with ${code}: ${output}`);
+  if (code !== status) throw new Error(`the program to record ended with ${code}: ${output}`);
   return calls;
 }
 

@@ -2,6 +2,7 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
+import { endUnitsBelow, UNDER_UNITS } from "./real-units.ts";
 
 /** A directory of its own for the running test, removed when it is over. */
 export function tempDir(): string {
@@ -10,11 +11,14 @@ export function tempDir(): string {
 
 /** The same in memory where there is such a file system: for very many files, or for what syncs them all the time. */
 export function memoryDir(): string {
-  return madeIn(existsSync("/dev/shm") ? "/dev/shm" : tmpdir());
+  return madeIn(existsSync("/dev/shm") && !UNDER_UNITS ? "/dev/shm" : tmpdir());
 }
 
 function madeIn(parent: string): string {
   const path = mkdtempSync(join(parent, "hf-"));
-  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
+  onTestFinished(() => {
+    endUnitsBelow(path);
+    rmSync(path, { recursive: true, force: true });
+  });
   return path;
 }

@@ -1,5 +1,5 @@
-/** A probe that runs programs takes the machine from what it waits for: each rests twice as long as it took, this at most. */
-const MAX_REST_MS = 300;
+/** A probe that runs programs takes the machine from what it waits for: each rests four times as long as it took, this at most. */
+const MAX_REST_MS = 1000;
 const MIN_REST_MS = 20;
 
 /** Waits until `probe` gives something else than undefined or false; fails with its description when the limit passes. */
@@ -18,7 +18,7 @@ export async function waitFor<T>(
     } catch (error) {
       last = error;
     }
-    const rest = Math.min(Math.max(MIN_REST_MS, 2 * (performance.now() - begun)), MAX_REST_MS);
+    const rest = Math.min(Math.max(MIN_REST_MS, 4 * (performance.now() - begun)), MAX_REST_MS);
     await new Promise((resolve) => setTimeout(resolve, rest));
   }
   throw new Error(`waited ${limitMs} ms in vain for: ${what}`, { cause: last });

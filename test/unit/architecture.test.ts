@@ -4,10 +4,11 @@ import { expect, test } from "vitest";
 
 /** Which folders a folder may import from, itself aside; `errors.ts` and `lib/` are open to all. */
 const arrows: Readonly<Record<string, readonly string[]>> = {
-  "main.ts": ["agent", "overlay", "guard", "controller", "transfer", "cli", "host"],
+  "main.ts": ["agent", "overlay", "guard", "controller", "transfer", "upgrade", "cli", "host"],
   agent: ["checkpoint", "protocol", "host"],
   overlay: ["checkpoint", "protocol", "host"],
   guard: ["checkpoint", "protocol", "host"],
+  upgrade: ["checkpoint", "protocol", "host"],
   controller: ["protocol", "host"],
   transfer: ["protocol", "host"],
   cli: ["protocol", "host"],

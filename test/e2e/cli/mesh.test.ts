@@ -6,7 +6,7 @@ import {
   type PathView,
   type PeerView,
 } from "../../../src/protocol/local-mesh.ts";
-import { LocalError } from "../../../src/protocol/local-api.ts";
+import { LocalError } from "../../../src/protocol/local-answers.ts";
 import { overlayUp } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { LocalError, Status } from "../../../src/protocol/local-api.ts";
+import { LocalError, Status } from "../../../src/protocol/local-answers.ts";
 import { standing, statusText } from "../../../src/cli/status-view.ts";
 import { identity, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";

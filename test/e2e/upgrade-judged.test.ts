@@ -1,0 +1,324 @@
+import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { Status } from "../../src/protocol/local-answers.ts";
+import { aControlPlane, type Greeting } from "../support/answering-control-plane.ts";
+import { freePort, holdfast, startController } from "../support/programs.ts";
+import { tempDir } from "../support/temp-dir.ts";
+import { NEW, NEWER, OLD, UpgradeStage, type Behaviour } from "../support/upgrade-stage.ts";
+import { waitFor } from "../support/wait-for.ts";
+
+const LIMIT_MS = 120_000;
+
+const urlOf = ({ port }: { readonly port: number }): string => `ws://127.0.0.1:${port}`;
+
+/** A stage whose old version runs, below a control plane that answers. */
+async function stageAt(greeting: Greeting = "greets"): Promise<UpgradeStage> {
+  const stage = new UpgradeStage(urlOf(await aControlPlane(greeting)));
+  stage.boot();
+  await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
+  return stage;
+}
+
+test(
+  "a good version is upgraded to, with one start, and what is asked for beside it",
+  async () => {
+    const stage = await stageAt();
+    stage.request(NEW, "good", { skipUnattended: false });
+    const { code, output } = await stage.upgrade();
+    expect({ code, output }).toMatchObject({ code: 0 });
+    expect(stage.standing()).toMatchObject({ state: "COMPLETED", from: OLD, to: NEW });
+    expect(await stage.answers()).toBe(NEW);
+    expect(stage.starts(NEW)).toBe(1);
+    const left = readdirSync(stage.versions).filter((name) => name.startsWith(NEW));
+    expect(left.toSorted()).toEqual([NEW, `${NEW}.probation`, `${NEW}.starts`]);
+    for (const name of ["system-updated", "overlay-succeeded", "pokes"]) {
+      expect([name, existsSync(join(stage.run, name))]).toEqual([name, true]);
+    }
+    expect(existsSync(join(stage.run, "upgrade-request.json"))).toBe(false);
+  },
+  LIMIT_MS,
+);
+
+const bad: readonly (readonly [Behaviour, string])[] = [
+  ["exits", "given-up"],
+  ["exits well", "given-up"],
+  ["hangs", "not-answering"],
+  ["never reaches", "no-session"],
+  ["loses", "function-lost"],
+];
+
+test.each(bad)(
+  "one that %s is gone back from: %s",
+  async (behaviour, code) => {
+    const stage = await stageAt();
+    stage.request(NEW, behaviour);
+    expect((await stage.upgrade()).code).toBe(3);
+    const standing = stage.standing();
+    expect(standing).toMatchObject({ state: "FAILED", from: OLD, to: NEW });
+    // Which of the two gives up what hangs depends on whose time is over first.
+    expect([code, ...(behaviour === "hangs" ? ["given-up"] : [])]).toContain(standing?.reason?.code);
+    expect(await stage.answers()).toBe(OLD);
+    expect(stage.starts(NEW)).toBeGreaterThan(0);
+    expect(stage.starts(NEW)).toBeLessThanOrEqual(3);
+    expect(readdirSync(stage.versions).filter((name) => name.startsWith(NEW))).toEqual([`${NEW}.failed`]);
+    expect(existsSync(join(stage.run, "overlay-succeeded"))).toBe(false);
+  },
+  LIMIT_MS,
+);
+
+test(
+  "one that dies later is gone back from after three starts, though nobody watches any more",
+  async () => {
+    const stage = await stageAt();
+    stage.request(NEW, "dies later");
+    expect((await stage.upgrade()).code).toBe(0);
+    expect(stage.standing()?.state).toBe("COMPLETED");
+    await waitFor("the old version is back", async () => (await stage.answers()) === OLD);
+    expect(stage.starts(NEW)).toBe(3);
+    expect(existsSync(join(stage.versions, `${NEW}.failed`))).toBe(true);
+  },
+  LIMIT_MS,
+);
+
+test(
+  "whatever a version does, it has three starts where the upgrade's program never runs again",
+  async () => {
+    for (const behaviour of ["exits", "exits well", "hangs"] as const) {
+      const stage = await stageAt();
+      stage.request(NEW, behaviour);
+      const child = stage.begin();
+      await waitFor("it was switched", () => stage.starts(NEW) > 0);
+      child.kill("SIGKILL");
+      await waitFor("the old version is back", async () => (await stage.answers()) === OLD);
+      expect([behaviour, stage.starts(NEW)]).toEqual([behaviour, 3]);
+      // And when it does run again, it finds out what happened.
+      expect((await stage.upgrade()).code).toBe(3);
+      expect(stage.standing()).toMatchObject({ state: "FAILED", to: NEW, reason: { code: "given-up" }, starts: 3 });
+      await stage.halt();
+    }
+  },
+  LIMIT_MS,
+);
+
+test(
+  "after its proof, power cuts condemn nobody who had run for a while, and crashes after a while do",
+  async () => {
+    const stage = await stageAt();
+    stage.request(NEW, "good");
+    expect((await stage.upgrade({ windowMs: LIMIT_MS })).code).toBe(0);
+    for (let cut = 0; cut < 4; cut += 1) {
+      await stage.live();
+      await stage.halt();
+      stage.boot();
+      await waitFor("an agent answers", () => stage.answers());
+    }
+    expect(await stage.answers()).toBe(NEW);
+    for (let crash = 0; crash < 3; crash += 1) {
+      await stage.live();
+      const before = stage.starts(OLD) + stage.starts(NEW);
+      stage.crash();
+      await waitFor("it is started again", () => stage.starts(OLD) + stage.starts(NEW) > before);
+      await waitFor("an agent answers", () => stage.answers());
+    }
+    await waitFor("the old version is back", async () => (await stage.answers()) === OLD);
+    expect(existsSync(join(stage.versions, `${NEW}.failed`))).toBe(true);
+  },
+  LIMIT_MS,
+);
+
+test(
+  "a control plane that turns bad while a version is judged is waited for, and the version is not blamed",
+  async () => {
+    const controlPlane = await aControlPlane("greets");
+    const stage = new UpgradeStage(urlOf(controlPlane));
+    stage.boot();
+    await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
+    stage.request(NEW, "good");
+    const child = stage.begin({ windowMs: LIMIT_MS });
+    const closed = new Promise((resolve) => child.once("close", resolve));
+    let said = "";
+    child.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
+    await waitFor("the old version's session is seen", () => stage.standing()?.step === "judging");
+    writeFileSync(join(stage.run, "offline"), "");
+    await waitFor("it lacks its session", () => said.includes("there is no session with it"));
+    for (const answer of [401, 404, 302, 429, 500, "closes", 503] as const) {
+      controlPlane.answer(answer);
+      const { asked } = controlPlane;
+      await waitFor("it is asked again", () => controlPlane.asked > asked + 3);
+      await waitFor("it is waited for", () => said.endsWith("waits for the control plane, which cannot be reached\n"));
+    }
+    expect(await stage.answers()).toBe(NEW);
+    controlPlane.answer("greets");
+    rmSync(join(stage.run, "offline"));
+    expect(await closed).toBe(0);
+    expect(stage.standing()?.state).toBe("COMPLETED");
+  },
+  LIMIT_MS,
+);
+
+test(
+  "a node that had no session before has none to lose, and is done once there is one",
+  async () => {
+    const stage = new UpgradeStage(urlOf(await aControlPlane("greets")));
+    writeFileSync(join(stage.run, "offline"), "");
+    stage.boot();
+    await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
+    stage.request(NEW, "good");
+    const first = stage.begin();
+    await waitFor("it is on trial", async () => (await stage.answers()) === NEW);
+    first.kill("SIGTERM");
+    await new Promise((resolve) => first.once("close", resolve));
+    const short = stage.begin({ windowMs: 1000, maxLookMs: 100 });
+    let said = "";
+    short.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
+    await waitFor("it says what it waits for", () => said.includes("waits for a session"));
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    expect(stage.standing()?.state).toBe("IN_PROGRESS");
+    short.kill("SIGTERM");
+    await new Promise((resolve) => short.once("close", resolve));
+    const child = stage.begin({ windowMs: 60_000 });
+    const closed = new Promise((resolve) => child.once("close", resolve));
+    // More clean restarts than it may have bad ones, and it is on trial still.
+    for (let boot = 0; boot < 4; boot += 1) {
+      writeFileSync(join(stage.run, "restart"), "");
+      const before = stage.starts(NEW);
+      await waitFor("it is started again", () => stage.starts(NEW) > before);
+      await waitFor("and answers", async () => (await stage.answers()) === NEW);
+    }
+    rmSync(join(stage.run, "offline"));
+    writeFileSync(join(stage.run, "restart"), "");
+    await waitFor("it has proven itself", () => stage.standing()?.state === "COMPLETED");
+    expect(await closed).toBe(0);
+  },
+  LIMIT_MS,
+);
+
+test(
+  "nothing is switched while a change of the network is pending, and not waited for without end",
+  async () => {
+    const stage = await stageAt();
+    writeFileSync(join(stage.run, "pending"), "");
+    stage.request(NEW, "good");
+    expect((await stage.upgrade()).code).toBe(3);
+    expect(stage.standing()).toMatchObject({ state: "FAILED", reason: { code: "busy" } });
+    expect([stage.starts(NEW), await stage.answers()]).toEqual([0, OLD]);
+    // Once it is confirmed, the same can be asked for again.
+    stage.request(NEW, "good");
+    const child = stage.begin({ pendingMs: 60_000 });
+    await waitFor("it waits", () => stage.standing()?.step === "switching");
+    rmSync(join(stage.run, "pending"));
+    expect(await new Promise((resolve) => child.once("close", resolve))).toBe(0);
+    expect(await stage.answers()).toBe(NEW);
+  },
+  LIMIT_MS,
+);
+
+test(
+  "two at once: the second leaves everything to the first",
+  async () => {
+    const stage = await stageAt();
+    writeFileSync(join(stage.run, "pending"), "");
+    stage.request(NEW, "good");
+    const child = stage.begin({ pendingMs: 60_000 });
+    await waitFor("the first waits", () => stage.standing()?.step === "switching");
+    const { code, output } = await stage.upgrade();
+    expect({ code, output }).toEqual({ code: 75, output: "another upgrade is in progress\n" });
+    rmSync(join(stage.run, "pending"));
+    expect(await new Promise((resolve) => child.once("close", resolve))).toBe(0);
+  },
+  LIMIT_MS,
+);
+
+test(
+  "one after the other, and back to one that failed before where an operator insists",
+  async () => {
+    const stage = await stageAt();
+    stage.request(NEW, "good");
+    await stage.upgrade();
+    stage.request(NEWER, "loses");
+    await stage.upgrade();
+    expect(stage.standing()).toMatchObject({ state: "FAILED", from: NEW, to: NEWER });
+    expect(await stage.answers()).toBe(NEW);
+    stage.request(NEWER, "good", { isForced: true });
+    expect((await stage.upgrade()).code).toBe(0);
+    expect(await stage.answers()).toBe(NEWER);
+    expect(existsSync(join(stage.versions, `${NEWER}.failed`))).toBe(false);
+    // And back again to the older one, which its predecessor must not outshine.
+    rmSync(join(stage.versions, NEW), { recursive: true });
+    stage.request(NEW, "good", { isForced: true });
+    expect((await stage.upgrade()).code).toBe(0);
+    expect(await stage.answers()).toBe(NEW);
+    expect(stage.standing()).toMatchObject({ state: "COMPLETED", from: NEWER, to: NEW });
+  },
+  LIMIT_MS,
+);
+
+test(
+  "the built agent is upgraded once it has a session with a control plane that took its heartbeat, and not before",
+  async () => {
+    const dir = tempDir();
+    const controller = await startController(dir, await freePort());
+    const stage = new UpgradeStage(controller.url);
+    stage.makeReal(join(stage.lib, "base"), OLD);
+    stage.boot();
+    await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
+    const license = join(dir, "license");
+    writeFileSync(license, await controller.license("edge"));
+    const where = ["--state", stage.state, "--run", stage.run];
+    expect(await holdfast(["register", license, ...where])).toMatchObject({ code: 0 });
+    const session = async (): Promise<Status["session"]> => {
+      const { stdout } = await holdfast(["status", "--json", "--run", stage.run]);
+      return Status.parse(JSON.parse(stdout)).session;
+    };
+    await waitFor("it is online", async () => (await session()).state === "online");
+    // Started again, so that the heartbeat that counts is not one of before.
+    const begun = Date.now();
+    stage.request(NEW, "real");
+    const child = stage.begin({ windowMs: 60_000, backMs: 30_000 });
+    const closed = new Promise((resolve) => child.once("close", resolve));
+    await waitFor("the new version is online", async () => {
+      return (await stage.answers()) === NEW && (await session()).state === "online";
+    });
+    if ((await session()).heartbeatAt === undefined) expect(stage.standing()?.state).toBe("IN_PROGRESS");
+    await waitFor("it has proven itself", () => stage.standing()?.state === "COMPLETED", 60_000);
+    expect((await session()).heartbeatAt).toBeGreaterThan(begun);
+    expect(await closed).toBe(0);
+    await stage.halt();
+  },
+  3 * LIMIT_MS,
+);
+
+test(
+  "the built program has nothing to do where nothing was asked for",
+  async () => {
+    const stage = new UpgradeStage(urlOf(await aControlPlane("greets")));
+    const where = ["--run", stage.run, "--versions", stage.versions, "--package", stage.lib, "--state", stage.state];
+    const args = ["upgrade-run", ...where, "--request", join(stage.run, "upgrade-request.json")];
+    expect(await holdfast(args)).toEqual({ code: 0, stdout: "", stderr: "" });
+    expect(await holdfast([...args, "--what"])).toMatchObject({ code: 2 });
+    // And what it cannot fetch it says, and leaves everything as it was.
+    const request = { from: join(stage.root, "no-manifest"), by: "operator", skipUnattended: true };
+    writeFileSync(join(stage.run, "upgrade-request.json"), JSON.stringify(request));
+    const { code, stdout } = await holdfast(args);
+    expect(code).toBe(3);
+    expect(stdout).toMatch(/^not upgraded: /);
+    expect(stage.standing()).toMatchObject({ state: "FAILED" });
+    expect(readdirSync(stage.versions).filter((name) => /\d/.test(name))).toEqual([]);
+  },
+  LIMIT_MS,
+);
+
+test(
+  "a request that cannot be read is thrown away",
+  async () => {
+    const stage = await stageAt();
+    writeFileSync(join(stage.run, "upgrade-request.json"), "{nothing");
+    const { code, output } = await stage.upgrade();
+    expect(code).toBe(0);
+    expect(output).toContain("is no request");
+    expect(stage.standing()).toBeUndefined();
+    expect(existsSync(join(stage.run, "upgrade-request.json"))).toBe(false);
+  },
+  LIMIT_MS,
+);

@@ -1,0 +1,31 @@
+// Keeps one TCP flow going: sends a number every few milliseconds and waits for each to come back. Says how many did, a line each, and
+// ends with why, and status 1, when the flow breaks. Arguments: host and port. With a port alone it is the echo at the other end.
+import { connect, createServer } from "node:net";
+import { createInterface } from "node:readline";
+
+const [host = "", port] = process.argv.slice(2);
+
+if (port === undefined) {
+  createServer((socket) => void socket.on("error", () => undefined).pipe(socket)).listen(Number(host), () =>
+    console.log("listening"),
+  );
+} else {
+  keepGoing(host, Number(port));
+}
+
+function keepGoing(host: string, port: number): void {
+  const socket = connect({ host, port, noDelay: true }).setEncoding("utf8");
+  const fail = (why: string): void => {
+    console.log(`broken: ${why}`);
+    process.exit(1);
+  };
+  let sent = 0;
+  const send = (): void => void socket.write(`${(sent += 1)}\n`);
+  socket.once("connect", send).once("error", (error) => fail(error.message));
+  socket.once("close", () => fail("it was closed"));
+  createInterface(socket).on("line", (line) => {
+    if (line !== String(sent)) fail(`${line} came back for ${sent}`);
+    console.log(line);
+    setTimeout(send, 20);
+  });
+}

@@ -1,0 +1,64 @@
+/** A file of end-to-end tests, or only those of its tests whose names begin like that. */
+export interface LeftOut {
+  readonly file: string;
+  readonly tests?: readonly string[];
+  readonly reason: string;
+}
+
+const files = (reason: string, ...names: readonly string[]): readonly LeftOut[] =>
+  names.map((name) => ({ file: `test/e2e/${name}.test.ts`, reason }));
+const tests = (name: string, reason: string, ...begins: readonly string[]): LeftOut => ({
+  file: `test/e2e/${name}.test.ts`,
+  tests: begins,
+  reason,
+});
+
+/** What cannot be run with agents and overlays confined as their units confine them, and why. */
+export const LEFT_OUT: readonly LeftOut[] = [
+  ...files("installs packages, on machines and copies of its own", "packages", "packages-killed", "installed"),
+  ...files(
+    "drives the launcher and the programs of an upgrade, each of which has another unit",
+    "upgrade-judged",
+    "upgrade-fetch",
+    "upgrade-kill-points",
+    "upgrade-taken-back",
+    "upgrade-asked",
+  ),
+  ...files(
+    "starts parts of the agent in processes of the test's, traced or killed at chosen calls, and no agent",
+    "checkpoint",
+    "kill-points",
+    "power-cut",
+    "network-kill-points",
+    "data-store-killed",
+    "guard",
+  ),
+  ...files("runs a program of its own without an agent", "data-store-s3", "flow-records", "tftp", "repositories"),
+  ...files("runs scripts of the checkout as a person does", "bench", "readme", "lab", "engine-leftovers"),
+  ...files("is the service manager of the agent itself", "supervised"),
+  ...files("has six machines with a DHCP client on the same link, all under one systemd", "network-wan-dhcp"),
+  tests(
+    "network-dhcp",
+    "looks at the pid file of a client that is no unit",
+    "an interface goes from its address to DHCP",
+  ),
+  tests("network-boot", "starts the agent under strace", "an agent that starts puts right what is amiss"),
+  tests("triggers", "asks for a reboot, which an installed node does", "trigger events through the HTTP API"),
+  tests("disk", "asks for a restart, which an installed node does", "a full disk stops nothing that needs no disk"),
+  tests("disk", "remounts a disk on which an overlay of its own writes", "a read-only disk is started from"),
+  tests("disk", "damages the state of an overlay that is not started again", "any damaged file is set aside"),
+  tests(
+    "overlay-killed",
+    "counts the overlays that the agent has started; systemd starts them, and not before the last has ended",
+    "with agent and overlay gone",
+    "an overlay that is told to stop",
+    "an overlay that is replaced",
+  ),
+  tests(
+    "overlay-faults",
+    "an overlay that may not use low ports; the unit may",
+    "binds an address as soon as it is there",
+  ),
+  tests("connectors-addresses", "the same", "an address, a link or a permission that comes later"),
+  tests("connectors-view", "begins without an overlay", "what connectors carry and refuse is seen"),
+];
