@@ -2,10 +2,11 @@ import { z } from "zod";
 import { HostError, toError } from "../errors.ts";
 import type { Files } from "../host/files.ts";
 import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
+import { Text64 } from "../protocol/values.ts";
 import { Window } from "./window.ts";
 
 /** The undo of one step of a pass, in the order in which the steps are applied; null where there is no way back. */
-export const Entry = z.object({ section: z.string().max(64), undo: z.unknown() });
+export const Entry = z.object({ section: Text64, undo: z.unknown() });
 export type Entry = z.infer<typeof Entry>;
 
 /** A pending change; without a window it only lasts until whoever made it ends. */

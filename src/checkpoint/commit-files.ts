@@ -3,10 +3,11 @@ import { tellingDamage, type OnDamage } from "../host/damage.ts";
 import type { Files } from "../host/files.ts";
 import { stateFile, type StateFile } from "../host/state-file.ts";
 import { WhyTakenBack } from "../protocol/commit.ts";
+import { Text64, Text512 } from "../protocol/values.ts";
 import { WindowMode } from "./window.ts";
 
-const Versions = z.record(z.string().max(64), z.number());
-const Sections = z.record(z.string().max(64), z.unknown());
+const Versions = z.record(Text64, z.number());
+const Sections = z.record(Text64, z.unknown());
 
 /** What was last proven of the sections that could cut the node off. */
 export const Confirmed = z.object({
@@ -14,7 +15,7 @@ export const Confirmed = z.object({
   sections: Sections,
   versions: Versions,
   /** Sections that were tried and kept on this machine: until it starts anew, or the documents say something else than `over`. */
-  kept: z.object({ bootId: z.string().max(64), at: z.number(), sections: Sections, over: Sections }).optional(),
+  kept: z.object({ bootId: Text64, at: z.number(), sections: Sections, over: Sections }).optional(),
 });
 export type Confirmed = z.infer<typeof Confirmed>;
 
@@ -35,7 +36,7 @@ export const TakenBack = z.object({
   isLocal: z.boolean(),
   versions: Versions,
   /** What could not be taken back, a line each. */
-  failed: z.array(z.string().max(512)).max(64),
+  failed: z.array(Text512).max(64),
 });
 export type TakenBack = z.infer<typeof TakenBack>;
 

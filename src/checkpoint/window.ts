@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ProcessName } from "../host/process-tree.ts";
 import { CONFIRM_SECONDS } from "../protocol/commit.ts";
+import { Text64 } from "../protocol/values.ts";
 
 /** `save` stays once it is proven; `try` must also be kept before its time is over. */
 export const WindowMode = z.enum(["save", "try"]);
@@ -29,7 +30,7 @@ export const Window = z.object({
   mode: WindowMode,
   /** Steps are being taken; they are taken and must be proven; they are proven and must be kept. */
   state: z.enum(["applying", "proving", "awaiting-keep"]),
-  bootId: z.string().max(64),
+  bootId: Text64,
   openedAt: z.number(),
   deadlineAt: z.number(),
   /** By CLOCK_BOOTTIME, which nobody sets; counts within the boot `bootId` alone. */
@@ -40,9 +41,9 @@ export const Window = z.object({
   /** What was reached before the first step, to be reached again. */
   before: z.object({ session: z.boolean(), gateways: z.array(z.string().max(300)).max(64) }),
   /** The versions of the documents it belongs to. */
-  versions: z.record(z.string().max(64), z.number()),
+  versions: z.record(Text64, z.number()),
   /** The desired value of each section that could cut the node off, as it is tried. */
-  guards: z.record(z.string().max(64), z.unknown()),
+  guards: z.record(Text64, z.unknown()),
   /** Who was not reached at the first try after the last step. */
   unreached: z.string().max(2048).optional(),
   /** The sections are not of the documents: somebody tries them on this machine. */

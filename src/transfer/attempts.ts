@@ -1,23 +1,12 @@
-import { AgentError, SessionError } from "../errors.ts";
+import { AgentError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
+import { PASSING, retried } from "../host/retried.ts";
 import type { TransferEvent } from "../protocol/transfer.ts";
 
-const PAUSES_MS = [1000, 2000, 4000];
-const MAX_RETRY_AFTER_MS = 60_000;
+const LIMITS = { attempts: 4, firstPauseMs: 1000, maxPauseMs: 60_000 };
+const PASSING_OF_TRANSFERS: ReadonlySet<string> = new Set([...PASSING, "bad-length"]);
 
-/** What may have passed a moment later; anything else fails the same way again. */
-const PASSING: ReadonlySet<string> = new Set([
-  "resolve-failed",
-  "connect-failed",
-  "proxy-refused",
-  "tls-failed",
-  "cut-off",
-  "stalled",
-  "bad-length",
-  "busy",
-]);
-
-export interface Retrying {
+export interface Attempting {
   readonly clock: Clock;
   readonly emit: (event: TransferEvent) => void;
   /** From 0 to 1: how much is added to each pause, so that what failed together does not come back together. */
@@ -25,32 +14,16 @@ export interface Retrying {
 }
 
 /**
- * Carries out an attempt until it succeeds, at most three times more, after pauses of 1, 2 and 4 seconds or what the other end asked
- * for. An error's `details.retryAfterMs` says the latter; `details.isFinal` that nothing is to be repeated.
+ * Carries out an attempt until it succeeds, at most three times more, after pauses of 1, 2 and 4 seconds or what the other end asked for.
  * @throws what the last attempt threw
  */
-export async function inAttempts<T>(
+export function inAttempts<T>(
   attempt: () => Promise<T>,
-  { clock, emit, random }: Retrying,
+  { clock, emit, random }: Attempting,
   signal: AbortSignal,
 ): Promise<T> {
-  for (let failures = 0; ; failures += 1) {
-    try {
-      return await attempt();
-    } catch (error) {
-      const pause = PAUSES_MS[failures];
-      if (signal.aborted || pause === undefined || !isPassing(error)) throw error;
-      const asked = error.details?.["retryAfterMs"];
-      const afterMs =
-        typeof asked === "number" ? Math.min(asked, MAX_RETRY_AFTER_MS) : pause + Math.floor((pause * random()) / 4);
-      emit({ is: "retry", reason: error.message, afterMs });
-      await clock.sleep(afterMs, signal);
-    }
-  }
-}
-
-function isPassing(error: unknown): error is SessionError {
-  return error instanceof SessionError && PASSING.has(error.code) && error.details?.["isFinal"] !== true;
+  const onRetry = ({ message: reason }: Error, afterMs: number): void => emit({ is: "retry", reason, afterMs });
+  return retried(attempt, { clock, limits: LIMITS, passing: PASSING_OF_TRANSFERS, random, onRetry }, signal);
 }
 
 /** An error as the event that ends a transfer; of what nobody expected only that it happened. */

@@ -3,6 +3,7 @@ import type { ByteStream } from "../host/byte-stream.ts";
 import { proxyAuthorization } from "../host/dial.ts";
 import type { GuardedConnector, GuardedTarget } from "../host/guarded-connect.ts";
 import { parseRetryAfter } from "../host/http-client.ts";
+import { REDIRECTS, redirectTarget } from "../host/redirect-target.ts";
 import { shownUrl } from "../protocol/data-store.ts";
 import { askForHead, type Head } from "./head.ts";
 
@@ -19,8 +20,6 @@ export interface AskOptions {
   readonly waitMs: number;
   readonly bufferBytes: number;
 }
-
-const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 
 /**
  * Sends a GET to a URL and to where it is redirected to; each place is judged anew.
@@ -67,21 +66,6 @@ export function requestLine(
   const common = { host: url.host, "user-agent": "holdfast", ...headers };
   if (proxy === undefined) return { path, headers: common };
   return { path: `${url.origin}${path}`, headers: { ...common, ...proxyAuthorization(proxy) } };
-}
-
-/**
- * Where a redirect leads: http or https, never from the second to the first, and without a user.
- * @throws {InputError} `bad-redirect`
- */
-export function redirectTarget(from: URL, location: string | undefined): URL {
-  const bad = (why: string): InputError => new InputError("bad-redirect", `${shownUrl(from.href)} redirects ${why}`);
-  if (location === undefined || !URL.canParse(location, from)) throw bad("to nowhere");
-  const to = new URL(location, from);
-  if (to.protocol !== "http:" && to.protocol !== "https:") throw bad("to what is neither http nor https");
-  if (from.protocol === "https:" && to.protocol === "http:") throw bad("from https to http");
-  if (to.username !== "" || to.password !== "") throw bad("to an address with a user name or a password");
-  to.hash = "";
-  return to;
 }
 
 /** The error that an answer's status is: `busy` when it may pass, else `refused`. */

@@ -2,12 +2,13 @@ import { randomBytes } from "node:crypto";
 import { request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { InputError, SessionError, toError } from "../errors.ts";
+import { redirectTarget } from "../host/redirect-target.ts";
 import type { StoreFile } from "../host/data-store/store.ts";
 import { lengthOf, readAt } from "../host/open-bytes.ts";
 import type { TransferEvent, TransferJob } from "../protocol/transfer.ts";
 import { inAttempts } from "./attempts.ts";
 import type { TransferDeps } from "./http-download.ts";
-import { redirectTarget, requestLine, statusError, targetOf } from "./http-source.ts";
+import { requestLine, statusError, targetOf } from "./http-source.ts";
 import { Meter } from "./meter.ts";
 
 export type HttpUpload = Extract<TransferJob, { kind: "http-upload" }>;
