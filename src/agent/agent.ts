@@ -100,6 +100,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     ...options,
     ...telemetry,
     files,
+    state,
     faults,
     exec,
     documents,

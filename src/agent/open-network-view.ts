@@ -9,7 +9,6 @@ import { natCounters } from "../host/network/nat-counters.ts";
 import type { NetworkDriver } from "../host/network/driver.ts";
 import { routeFinder } from "../host/network/route-to.ts";
 import type { Reader } from "../host/reader.ts";
-import { valueOf } from "../host/state-file.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { NetworkReport, RouteAnswer } from "../protocol/local-network.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
@@ -34,7 +33,7 @@ export interface NetworkViewOptions {
   readonly reader: Reader;
   readonly driver: Pick<NetworkDriver, "observe" | "observeNeighbours">;
   readonly log: Logger;
-  readonly state: Pick<AgentState, "adjusted">;
+  readonly state: Pick<AgentState, "noteAdjusted">;
   readonly documents: { readonly current: Desired };
   readonly events: EventLog;
   readonly applying: { config(): Config; readonly engine: { readonly standings: readonly Standing[] } };
@@ -119,12 +118,7 @@ export function openNetworkView(options: NetworkViewOptions): NetworkView {
         applying.config()["network"] !== undefined,
         networkStanding(applying.engine.standings),
       ),
-    conntrack: hostConntrack({
-      exec,
-      reader,
-      // What a setting was before the first change is what it is to be again.
-      record: async (former) => state.adjusted.save({ ...former, ...valueOf(await state.adjusted.load()) }),
-    }),
+    conntrack: hostConntrack({ exec, reader, record: state.noteAdjusted }),
     managedLinks: () => {
       const interfaces = section()?.interfaces ?? [];
       const vlans = interfaces.flatMap(({ subInterfaces }) => subInterfaces.map(({ link }) => link));

@@ -1,12 +1,16 @@
+import { toError } from "../errors.ts";
 import type { Files } from "../host/files.ts";
+import { switchOn } from "../host/network/switched-on.ts";
 import { Overlay } from "../host/overlay.ts";
 import { startOverlayProcess } from "../host/overlay-process.ts";
+import type { Reader } from "../host/reader.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type { FaultList } from "./fault.ts";
 import { withinDeadline } from "./reconcile/deadline.ts";
 import { namesOf } from "./mesh-report.ts";
 import { openMesh, type OpenedMesh, type OpenMeshOptions } from "./open-mesh.ts";
 import type { AgentSettings } from "./settings.ts";
+import type { AgentState } from "./state.ts";
 import { flowRecorder, type FlowNames } from "./telemetry/flow-records.ts";
 import { overlayMeter } from "./telemetry/overlay-meter.ts";
 import { serviceEvents } from "./telemetry/service-events.ts";
@@ -15,6 +19,8 @@ import type { Spool } from "./telemetry/spool.ts";
 export interface OpenOverlayOptions extends Omit<OpenMeshOptions, "overlay" | "onChanged"> {
   readonly settings: Pick<AgentSettings, "unit" | "overlay" | "profile">;
   readonly files: Files;
+  readonly reader: Reader;
+  readonly state: Pick<AgentState, "noteAdjusted">;
   readonly spool: Spool;
   readonly faults: Pick<FaultList, "add" | "settled">;
   /** Something of the overlay is otherwise than it was seen last. */
@@ -36,12 +42,18 @@ export interface OpenedOverlay {
 }
 
 const COUNTERS_WITHIN_MS = 5000;
+/** ip-sysctl of the kernel: connects that wait at a listener that is closed go over to another one of the same port. */
+const MIGRATE_CONNECTS = "net.ipv4.tcp_migrate_req";
 
 /** Opens it: a managed install has the overlay run by its own unit, any other has the agent start it. */
 export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
-  const { settings, clock, files, events, spool, faults, onChanged, onRecords } = options;
+  const { settings, clock, files, reader, state, events, spool, faults, onChanged, onRecords } = options;
   const { stateDir, runDir } = settings.overlay;
   const log = options.log.child({ component: "overlay" });
+  // An overlay that is replaced would reset the few of which it has not heard yet.
+  switchOn([MIGRATE_CONNECTS], { reader, record: state.noteAdjusted }).catch((error: unknown) => {
+    log.info({ reason: toError(error).message }, "a connect may be lost when an overlay is replaced");
+  });
   const flows = flowRecorder({ clock, spool, names: flowNames(options), look: onRecords });
   const meter = overlayMeter({ clock, events });
   const services = serviceEvents(events);

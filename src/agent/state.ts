@@ -3,7 +3,7 @@ import { HostError } from "../errors.ts";
 import { openDatabase, type Database } from "../host/database.ts";
 import type { Files } from "../host/files.ts";
 import type { Migration } from "../host/schema.ts";
-import { stateFile, type StateFile } from "../host/state-file.ts";
+import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
 import { KnownTimeRecord } from "../protocol/known-time.ts";
 import { ShadowMap } from "../protocol/shadow.ts";
 import { Text128, UnixSeconds, Version } from "../protocol/values.ts";
@@ -40,8 +40,8 @@ export interface AgentState {
   readonly knownTime: StateFile<KnownTimeRecord>;
   /** What of upgrades was told once and for all. */
   readonly toldUpgrade: StateFile<z.infer<typeof ToldUpgrade>>;
-  /** What settings of the kernel were before a request changed them, by their dotted names. */
-  readonly adjusted: StateFile<z.infer<typeof Adjusted>>;
+  /** Keeps what settings of the kernel were, by their dotted names, before they are changed; of each what it was first. */
+  noteAdjusted(former: Readonly<Record<string, string>>): Promise<void>;
   /** Writes to the database and beside it; rejects while the disk refuses either. */
   probe(): Promise<void>;
   close(): Promise<void>;
@@ -71,7 +71,7 @@ export async function openState(files: Files, stateDir: string): Promise<AgentSt
     reported: at("shadow", Acknowledged),
     knownTime: at("known-time", KnownTimeRecord),
     toldUpgrade: at("told-upgrade", ToldUpgrade),
-    adjusted: at("adjusted", Adjusted),
+    noteAdjusted: noteOnce(at("adjusted", Adjusted)),
     async probe() {
       const version = Number(database.sql.prepare("PRAGMA user_version").get()?.["user_version"]);
       database.sql.exec(`PRAGMA user_version=${version}`);
@@ -81,6 +81,15 @@ export async function openState(files: Files, stateDir: string): Promise<AgentSt
       database.sql.close();
       if (database.isPersistent) await files.remove(pidPath).catch(() => undefined);
     },
+  };
+}
+
+function noteOnce(file: StateFile<z.infer<typeof Adjusted>>): AgentState["noteAdjusted"] {
+  let work: Promise<unknown> = Promise.resolve();
+  return (former) => {
+    const noted = work.then(async () => file.save({ ...former, ...valueOf(await file.load()) }));
+    work = noted.catch(() => undefined);
+    return noted;
   };
 }
 

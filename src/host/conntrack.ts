@@ -2,8 +2,7 @@ import { HostError } from "../errors.ts";
 import { addressFilter } from "../lib/address-filter.ts";
 import { parseFlow, type TrackedFlow } from "./conntrack-line.ts";
 import type { Exec } from "./exec.ts";
-import { readSysctls, writeSysctl } from "./network/sysctls.ts";
-import type { Reader } from "./reader.ts";
+import { switchOn, type SwitchOptions } from "./network/switched-on.ts";
 
 /** Which flows; what is absent is any. Addresses and ports are those that a flow began with. */
 export interface FlowFilter {
@@ -35,20 +34,15 @@ export interface Conntrack {
   account(): Promise<boolean>;
 }
 
-export interface ConntrackOptions {
+export interface ConntrackOptions extends SwitchOptions {
   readonly exec: Exec;
-  /** Keeps what a setting was before it is changed. */
-  readonly record: (former: Readonly<Record<string, string>>) => Promise<void>;
-  readonly reader: Reader;
-  /** By default the kernel's. */
-  readonly write?: (name: string, value: string) => Promise<void>;
 }
 
 const SETTINGS = ["net.netfilter.nf_conntrack_acct", "net.netfilter.nf_conntrack_timestamp"] as const;
 const MAX_COMPLAINT = 512;
 
 /** The flows of this machine. */
-export function hostConntrack({ exec, record, reader, write = writeSysctl }: ConntrackOptions): Conntrack {
+export function hostConntrack({ exec, ...options }: ConntrackOptions): Conntrack {
   return {
     async list(filter, limit, signal) {
       const isWanted = flowMatcher(filter);
@@ -98,15 +92,7 @@ export function hostConntrack({ exec, record, reader, write = writeSysctl }: Con
       return count;
     },
 
-    async account() {
-      const values = readSysctls(reader, SETTINGS);
-      if (values.size < SETTINGS.length) return false;
-      const off = [...values].filter(([, value]) => value !== "1");
-      if (off.length === 0) return true;
-      await record(Object.fromEntries(off));
-      for (const [name] of off) await write(name, "1");
-      return true;
-    },
+    account: () => switchOn(SETTINGS, options),
   };
 }
 

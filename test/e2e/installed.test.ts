@@ -210,6 +210,12 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     });
   }, 300_000);
 
+  test("a connect that waits while an overlay is replaced is not reset", async () => {
+    expect(await stage.machine.sh("cat /proc/sys/net/ipv4/tcp_migrate_req")).toBe("1\n");
+    const former = JSON.parse(await stage.machine.sh("cat /var/lib/holdfast/reported/adjusted.json"));
+    expect(former).toMatchObject({ body: { "net.ipv4.tcp_migrate_req": "0" } });
+  });
+
   test("the overlay that took over is the one that is looked at", async () => {
     const successor = `holdfast-overlay@${good.version}.service`;
     const units = (await stage.doctor()).filter(({ family }) => family === "units").map(({ name }) => name);

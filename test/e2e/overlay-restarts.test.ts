@@ -6,6 +6,7 @@ import {
   aClient,
   aListener,
   asAgent,
+  asBesideAnAgent,
   aServer,
   aTable,
   echo,
@@ -139,6 +140,7 @@ it("stopped in the middle of a download, the overlay ends after it and not befor
 });
 
 it("succeeded under traffic, no connect is refused and a large download arrives whole", async () => {
+  asBesideAnAgent();
   const dir = tempDir();
   const [file, small] = [await freePort(), await freePort()];
   const first = startBuiltOverlay(dir);

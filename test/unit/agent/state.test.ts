@@ -41,6 +41,19 @@ async function asAfterNewer(more: Migration): Promise<string> {
 
 const fail = (error: unknown): void => expect.unreachable(String(error));
 
+test("of a setting of the kernel, what it was first is noted, also when many are at once", async () => {
+  const stateDir = tempDir();
+  const state = await openState(hostFiles(), stateDir);
+  await Promise.all([
+    state.noteAdjusted({ "net.a": "0" }),
+    state.noteAdjusted({ "net.b": "5" }),
+    state.noteAdjusted({ "net.a": "1", "net.c": "2" }),
+  ]);
+  await state.close();
+  const { body } = JSON.parse(readFileSync(join(stateDir, "reported/adjusted.json"), "utf8"));
+  expect(body).toEqual({ "net.a": "0", "net.b": "5", "net.c": "2" });
+});
+
 describe("the state that a newer version leaves behind", () => {
   test.each<[string, Migration, boolean]>([
     ["that only adds is used as it is", ADDS, false],

@@ -17,6 +17,7 @@ import {
   asAgent,
   aServer,
   aService,
+  asBesideAnAgent,
   aTable,
   echo,
   startOverlayProcess,
@@ -293,6 +294,7 @@ describe("the overlay process", () => {
 
 describe("a successor", () => {
   it("takes over under traffic: no connect is refused and no flow is cut", async () => {
+    asBesideAnAgent();
     const dir = tempDir();
     const port = await freePort();
     const first = startOverlayProcess(dir);
