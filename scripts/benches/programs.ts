@@ -2,8 +2,9 @@ import { spawn, type ChildProcess, type StdioOptions } from "node:child_process"
 import { once } from "node:events";
 import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { join } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
+import { buildSync } from "esbuild";
 
 export const BUNDLE = "dist/holdfast.mjs";
 /** The flags every program is started with. */
@@ -62,9 +63,30 @@ export interface Helper extends Running {
   ask(question: string): Promise<string>;
 }
 
-/** Starts a script of this folder as a helper. */
+/**
+ * Makes one file of a script of this folder, in that directory, as the programs are made one file: what a process needs in memory is what
+ * starting another one takes it. Answers with its path.
+ */
+export function bundled(script: string, dir: string): string {
+  const outfile = join(dir, `${basename(script, ".ts")}.mjs`);
+  buildSync({
+    entryPoints: [join(import.meta.dirname, script)],
+    outfile,
+    bundle: true,
+    platform: "node",
+    target: "node26",
+    format: "esm",
+    minify: true,
+    banner: {
+      js: "import { createRequire as benchRequire } from 'node:module'; const require = benchRequire(import.meta.url);",
+    },
+  });
+  return outfile;
+}
+
+/** Starts a script of this folder, or of that path, as a helper. */
 export function startHelper(script: string, args: readonly string[] = [], options: StartOptions = {}): Helper {
-  const child = launch([join(import.meta.dirname, script), ...args], ["pipe", "pipe", "inherit"], options);
+  const child = launch([resolve(import.meta.dirname, script), ...args], ["pipe", "pipe", "inherit"], options);
   const { stdin, stdout } = child;
   if (stdin === null || stdout === null) throw new Error("a helper without pipes");
   const lines = createInterface({ input: stdout });

@@ -12,7 +12,13 @@ export interface SpawnOptions {
   /** Ends the whole process tree after so many milliseconds. */
   readonly deadlineMs?: number;
   /** Written to standard input, which is otherwise /dev/null. The tool is started before a promised one is there, and ended if it never is. */
-  readonly input?: string | Promise<string>;
+  readonly input?: string | Promise<string> | HeldInput;
+}
+
+/** Standard input of which the rest is given later: the tool reads what it can until then. */
+export interface HeldInput {
+  readonly lead: string;
+  readonly rest: Promise<string>;
 }
 
 export interface ExecOptions extends SpawnOptions {
@@ -167,7 +173,9 @@ class Child {
     this.exit.catch((error: unknown) => this.output.fail(toError(error)));
     if (child.pid === undefined) return;
     lowerPriority(child.pid);
-    if (options.input instanceof Promise) this.#feed(options.input);
+    const { input } = options;
+    if (input instanceof Promise) this.#feed({ lead: "", rest: input });
+    else if (typeof input === "object") this.#feed(input);
     const onAbort = (): void => (this.#hasExited ? this.output.destroy() : this.kill());
     options.signal.addEventListener("abort", onAbort, { once: true });
     this.output.whenClosed(() => {
@@ -185,11 +193,12 @@ class Child {
     }
   }
 
-  #feed(input: Promise<string>): void {
+  #feed({ lead, rest }: HeldInput): void {
     const stdin = this.#process?.stdin;
     // A tool need not read all of it; how it ended says more than that.
     stdin?.on("error", () => undefined);
-    input.then(
+    if (lead !== "") stdin?.write(lead);
+    rest.then(
       (text) => stdin?.end(text),
       () => this.kill(),
     );
@@ -254,7 +263,7 @@ function launch({ file, args }: CommandLine, options: SpawnOptions, searchPath: 
   });
 }
 
-function stdinFor(input: string | Promise<string> | undefined) {
+function stdinFor(input: SpawnOptions["input"]) {
   if (input === undefined) return { stdin: "ignore" } as const;
   return typeof input === "string" ? { input } : ({ stdin: "pipe" } as const);
 }

@@ -212,7 +212,7 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
 
   test("a connect that waits while an overlay is replaced is not reset", async () => {
     expect(await stage.machine.sh("cat /proc/sys/net/ipv4/tcp_migrate_req")).toBe("1\n");
-    const former = JSON.parse(await stage.machine.sh("cat /var/lib/holdfast/reported/adjusted.json"));
+    const former: unknown = JSON.parse(await stage.machine.sh("cat /var/lib/holdfast/reported/adjusted.json"));
     expect(former).toMatchObject({ body: { "net.ipv4.tcp_migrate_req": "0" } });
   });
 

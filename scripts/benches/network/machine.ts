@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { machineState, type MachineState } from "../../../test/support/machine-state.ts";
 import { atEnd } from "../ending.ts";
-import { startHelper, type Helper } from "../programs.ts";
+import { bundled, startHelper, type Helper } from "../programs.ts";
 
 export interface Machine {
   readonly name: string;
@@ -50,7 +50,7 @@ export function makeMachine(name: string): Machine {
     within,
     state: () => machineState(within),
     run,
-    section: (dir) => startHelper("network/section-program.ts", [dir], { within }),
+    section: (dir) => startHelper(bundled("network/section-program.ts", dir), [dir], { within }),
     remove,
   };
 }

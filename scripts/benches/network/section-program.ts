@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 import { EMPTY_RECORD, type NetworkRecord } from "../../../src/host/network/record.ts";
 import { networkSection } from "../../../src/agent/sections/network/section.ts";
 import type { NetworkUndo } from "../../../src/host/network/restore.ts";
+import { preferSmallMemory, preferSpeed } from "../../../src/host/engine-flags.ts";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostExec, type Exec } from "../../../src/host/exec.ts";
 import { hostFiles } from "../../../src/host/files.ts";
@@ -13,6 +14,9 @@ import type { Change } from "../../../src/host/network/change.ts";
 import { networkDriver } from "../../../src/host/network/driver.ts";
 import { hostReader } from "../../../src/host/reader.ts";
 
+// As the agent is, which compiles late and keeps little.
+preferSpeed();
+preferSmallMemory();
 const dir = process.argv[2] ?? "";
 const { signal } = new AbortController();
 const clock = systemClock();

@@ -181,7 +181,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
       const isNew = !content.isUsed && !hasLooked;
       const looking = together(signal, [
         async (both) => ahead.take() ?? showAll(content, both),
-        (both) => (isNew ? Promise.resolve(undefined) : firewall.observe(both)),
+        (both) => (isNew ? firewall.presumeAbsent() : firewall.observe(both)),
       ]);
       // While the tool is at work.
       const others = Promise.all([nameServers.observe(), speed.observe(), dhcp.observe()]);
@@ -208,14 +208,15 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     async apply(change, signal) {
       signal.throwIfAborted();
       const noted = ledger.change({ isUsed: true });
-      // The check changes nothing, and so waits for nothing; it takes longer than all that can be done beside it.
+      const carried = Promise.resolve().then(() => carryOut(change, noted, signal));
+      // The check changes nothing, and so waits for nothing; it takes longer than all that can be done beside it, and so is begun first.
       const checked =
         change.kind === "ip" && change.next !== undefined
-          ? firewall.prepare(change.next, signal, settled(noted))
+          ? firewall.prepare(change.next, signal, settled(carried))
           : Promise.resolve();
       const beside = Promise.allSettled([checked, noted]);
       try {
-        await carryOut(change, noted, signal);
+        await carried;
       } catch (error) {
         await beside;
         firewall.forget();
@@ -228,10 +229,9 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   };
 }
 
-/** Comes about after whatever waits for the same. */
+/** Comes about however the task ends. */
 async function settled(task: Promise<void>): Promise<void> {
   await Promise.allSettled([task]);
-  await setImmediate();
 }
 
 /** Runs two things at once; when one fails the other is ended, and waited for. */

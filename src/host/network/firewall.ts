@@ -8,6 +8,7 @@ import { refusal, type ToolRunner } from "./tool.ts";
 const COMMENT = /^\tcomment "holdfast:([0-9a-f]{64})"$/m;
 /** What the kernel has said is told from what nft lists. */
 const KERNEL = "kernel:";
+const BLOCK_END = "}\n";
 const MARK = /holdfast:([0-9a-f]{64})\0/;
 
 /** Names a text of the table, as the table's comment does. */
@@ -39,6 +40,8 @@ export class Firewall {
   readonly #ledger: FirewallMemory;
   readonly #read: ReadTable;
   readonly #table: string;
+  /** Whether there was no table at the last look. */
+  #isAbsent = false;
   /** The text that has passed the check and is not loaded yet. */
   #passed: { readonly text: string; readonly load: Load } | undefined;
 
@@ -56,6 +59,7 @@ export class Firewall {
   async observe(signal: AbortSignal): Promise<FirewallState | undefined> {
     const dump = this.#dump();
     const seen = dump === undefined ? await this.#list(signal) : dump.seen;
+    this.#isAbsent = seen === undefined;
     if (seen === undefined) return undefined;
     const { digest, text } = seen;
     const known = (await this.#ledger.content()).firewall;
@@ -70,11 +74,17 @@ export class Firewall {
     return seen;
   }
 
+  /** Instead of a look, where nothing was ever begun; that there is one all the same shows when the next is checked. */
+  presumeAbsent(): Promise<undefined> {
+    this.#isAbsent = true;
+    return Promise.resolve(undefined);
+  }
+
   /** Checks a text that is loaded next; what is wrong with it is said then. What loads it is started once `others` are. */
   async prepare(text: string, signal: AbortSignal, others: Promise<void> = Promise.resolve()): Promise<void> {
     this.forget();
     try {
-      const load = await this.#checked(scriptOf(this.#table, text), signal, others);
+      const load = await this.#checked(text, signal, others);
       this.#passed = { text, load };
     } catch {
       // Whoever loads it checks it again, and is told.
@@ -101,6 +111,7 @@ export class Firewall {
       load.drop();
       throw error;
     }
+    this.#isAbsent = false;
     const loaded = await load.go();
     if (loaded.exitCode !== 0) throw refusal("nft-failed", "nft", loaded);
   }
@@ -113,40 +124,58 @@ export class Firewall {
       return passed.load;
     }
     this.forget();
-    const script = scriptOf(this.#table, text);
-    return text === undefined ? this.#waiting(script, signal) : this.#checked(script, signal);
+    return text === undefined ? this.#waiting(this.#scriptOf(text), signal) : this.#checked(text, signal);
   }
 
   /** @throws {HostError} `nft-refused` */
-  async #checked(script: string, signal: AbortSignal, others: Promise<void> = Promise.resolve()): Promise<Load> {
+  async #checked(text: string, signal: AbortSignal, others: Promise<void> = Promise.resolve()): Promise<Load> {
+    const script = this.#scriptOf(text);
     const checking = this.#check(script, signal);
     await Promise.race([others, checking]);
     const load = this.#waiting(script, signal);
     try {
       const checked = await checking;
-      if (checked.exitCode !== 0) throw refusal("nft-refused", "nft", checked);
-      return load;
+      if (checked.exitCode === 0) return load;
+      if (!this.#isAbsent) throw refusal("nft-refused", "nft", checked);
     } catch (error) {
       load.drop();
       throw error;
     }
+    // What was refused may be the making of a table that has come about meanwhile.
+    load.drop();
+    this.#isAbsent = false;
+    return this.#checked(text, signal);
   }
 
-  /** Starting nft takes time of its own: it is started while others are waited for, and changes nothing until it is given something. */
+  /**
+   * Starting nft and reading the text take time of their own: both are done while others are waited for. It does nothing before it has
+   * read all, and a block without its last brace is an error to it.
+   */
   #waiting(script: string, signal: AbortSignal): Load {
     let settle: { readonly give: (script: string) => void; readonly refuse: (error: Error) => void } | undefined;
     const input = new Promise<string>((give, refuse) => (settle = { give, refuse }));
-    const loaded = this.#tools.run("nft", ["-f", "-"], signal, input);
+    const held = script.endsWith(BLOCK_END) ? BLOCK_END : script;
+    const lead = script.slice(0, -held.length);
+    const loaded = this.#tools.run("nft", ["-f", "-"], signal, { lead, rest: input });
     // Of one that is dropped nobody wants to know how it ended.
     loaded.catch(() => undefined);
     input.catch(() => undefined);
     return {
       go() {
-        settle?.give(script);
+        settle?.give(held);
         return loaded;
       },
       drop: () => settle?.refuse(new HostError("nft-refused", "there is nothing to load")),
     };
+  }
+
+  /** Where there is no table one is made, which nft refuses if there is: replacing nothing takes it a fifth longer. */
+  #scriptOf(text: string | undefined): string {
+    const table = `table inet ${this.#table}`;
+    const replaced = `add ${table}\ndelete ${table}\n`;
+    if (text === undefined) return replaced;
+    const begun = this.#isAbsent ? `create ${table} { ${commentOf(text)}; }\n` : replaced;
+    return `${begun}${commented(this.#table, text)}`;
   }
 
   #check(script: string, signal: AbortSignal): Promise<ExecResult> {
@@ -177,18 +206,17 @@ export class Firewall {
   }
 }
 
-function scriptOf(table: string, text: string | undefined): string {
-  const replaced = `add table inet ${table}\ndelete table inet ${table}\n`;
-  return text === undefined ? replaced : `${replaced}${commented(table, text)}`;
-}
-
 /** The text with its digest as the table's comment. Only a single table is taken, and only ours. */
 function commented(table: string, text: string): string {
   const head = `table inet ${table} {\n`;
   if (!text.startsWith(head) || !isOneBlock(text)) {
     throw new HostError("nft-refused", `the text is not the table inet ${table} alone`);
   }
-  return `${head}comment "holdfast:${firewallDigest(text)}"\n${text.slice(head.length)}`;
+  return `${head}${commentOf(text)}\n${text.slice(head.length)}`;
+}
+
+function commentOf(text: string): string {
+  return `comment "holdfast:${firewallDigest(text)}"`;
 }
 
 /** Whether the first brace is closed by the last character, blanks aside. Braces in quotes do not count. */

@@ -1,5 +1,5 @@
 import { HostError } from "../../errors.ts";
-import type { Exec, ExecResult } from "../exec.ts";
+import type { Exec, ExecResult, SpawnOptions } from "../exec.ts";
 
 /** A machine with a full routing table of the internet stays below it. */
 const MAX_OUTPUT_BYTES = 128 * 1024 * 1024;
@@ -11,12 +11,7 @@ export interface ToolRunner {
    * Runs a tool to its end. A non-zero exit is a result.
    * @throws {HostError} `tool-missing`, `exec-failed`, `timeout`, or `too-much-output`.
    */
-  run(
-    file: string,
-    args: readonly string[],
-    signal: AbortSignal,
-    input?: string | Promise<string>,
-  ): Promise<ExecResult>;
+  run(file: string, args: readonly string[], signal: AbortSignal, input?: SpawnOptions["input"]): Promise<ExecResult>;
 }
 
 /** Tools over `exec`, bounded in time and output. */

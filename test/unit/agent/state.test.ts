@@ -50,8 +50,8 @@ test("of a setting of the kernel, what it was first is noted, also when many are
     state.noteAdjusted({ "net.a": "1", "net.c": "2" }),
   ]);
   await state.close();
-  const { body } = JSON.parse(readFileSync(join(stateDir, "reported/adjusted.json"), "utf8"));
-  expect(body).toEqual({ "net.a": "0", "net.b": "5", "net.c": "2" });
+  const noted: unknown = JSON.parse(readFileSync(join(stateDir, "reported/adjusted.json"), "utf8"));
+  expect(noted).toMatchObject({ body: { "net.a": "0", "net.b": "5", "net.c": "2" } });
 });
 
 describe("the state that a newer version leaves behind", () => {

@@ -27,8 +27,9 @@ function driverOver(answer: (line: string) => Partial<ExecResult> | undefined = 
     conntrack: { remove: () => Promise.resolve(0) },
     readTable: () => undefined,
     tools: {
-      async run(file, args, _, promised = "") {
-        const input = await promised;
+      async run(file, args, _, given = "") {
+        const held = typeof given === "string" || given instanceof Promise ? { lead: "", rest: given } : given;
+        const input = held.lead + (await held.rest);
         const line = [file, ...args].join(" ");
         ran.push(input === "" ? line : `${line} < ${input.trim().split("\n").join("; ")}`);
         return { ...OK, ...answer(line) };

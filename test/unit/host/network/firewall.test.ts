@@ -120,6 +120,35 @@ describe("the table", () => {
     await expect.poll(waiting).toBe("");
   });
 
+  it("takes the place of one that came about after the look", async () => {
+    const machine = await networkMachine(tempDir());
+    await machine.apply({ kind: "nft", text: OUTPUT });
+    await machine.apply({ kind: "nft", text: undefined });
+    expect(await machine.observe()).not.toHaveProperty("firewall");
+    machine.sh("nft 'add table inet holdfast; add chain inet holdfast theirs'");
+    await machine.apply({ kind: "nft", text: INPUT });
+    expect(machine.sh("nft list table inet holdfast")).not.toContain("theirs");
+    expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
+    // One that comes about between check and load is left alone, and replaced by whoever looks again.
+    await machine.apply({ kind: "nft", text: undefined });
+    await machine.observe();
+    await machine.apply({ kind: "ip", lines: ["link set dev lo mtu 60000"], next: INPUT });
+    machine.sh("nft 'add table inet holdfast; add chain inet holdfast theirs'");
+    await expect(machine.apply({ kind: "nft", text: INPUT })).rejects.toMatchObject({ code: "nft-failed" });
+    expect(machine.sh("nft list table inet holdfast")).toContain("theirs");
+    await machine.apply({ kind: "nft", text: INPUT });
+    expect(machine.sh("nft list table inet holdfast")).not.toContain("theirs");
+  });
+
+  it("is not loaded from a text whose last brace does not come", async () => {
+    const machine = await networkMachine(tempDir());
+    const cut = `create table inet holdfast { comment "cut"; }\n${INPUT.slice(0, -2)}`;
+    expect(machine.sh(`if nft -f - 2>&1 <<'N'\n${cut}\nN\nthen echo loaded; fi; nft list tables`)).toMatch(
+      /syntax error/,
+    );
+    expect(machine.sh("nft list tables")).toBe("");
+  });
+
   it("stays as it is when the text is refused", async () => {
     const machine = await networkMachine(tempDir());
     await machine.apply({ kind: "nft", text: INPUT });
