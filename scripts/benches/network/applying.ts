@@ -5,7 +5,7 @@ import { differences } from "../../../test/support/machine-state.ts";
 import { median, type Figure } from "../figures.ts";
 import { apply, makeMachine, withWan, type Machine, type Pass } from "./machine.ts";
 
-const ROUNDS = 5;
+const ROUNDS = 9;
 const MANY = 1000;
 const CHANGED = 10;
 const MAPPINGS = 5000;
