@@ -92,8 +92,11 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     expect(await machine.sh(hops)).toMatch(new RegExp(`^ 1 +${OUTSIDE_ADDRESS} `, "m"));
   });
 
-  test("a bundle has the journal of its units, and none of its secrets", async () => {
-    const files = await stage.bundle();
+  test.each([
+    { made: "here", bundle: () => stage.bundle() },
+    { made: "for the control plane, within the agent's own confinement", bundle: () => stage.bundleFromAfar() },
+  ])("a bundle made $made has the journal of its units, and none of its secrets", async ({ bundle }) => {
+    const files = await bundle();
     expect(files).toMatch(/logs\/holdfast-agent\.service\.log/);
     expect(files).toMatch(/"msg":"agent started"/);
     const keys = JSON.parse(await stage.machine.sh("cat /var/lib/holdfast/identity/keys.json")) as unknown;
@@ -296,6 +299,8 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     const install = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].find(([, text]) => text?.includes("install.sh"))?.[1];
     await stage.machine.copyIn(base.dir, "/root/release");
     await stage.machine.copyIn(good.dir, "/root/newer");
+    // Whoever keeps it there has closed it to everybody else.
+    await stage.machine.sh("chown -R 1234 /root/newer && chmod 0700 /root/newer && chmod 0600 /root/newer/*");
     await stage.bringLicense("by-the-readme");
     const { code, stdout, stderr } = await stage.machine.run(`cd /root && set -e\n${install ?? "false"}`, {
       limitMs: 250_000,

@@ -193,6 +193,17 @@ export class InstalledStage {
     );
   }
 
+  /** Has the control plane ask for a bundle, and gives all that is in it, with the names of its files. */
+  async bundleFromAfar(): Promise<string> {
+    const key = readFileSync(join(this.#data, "admin.key"), "utf8").trim();
+    const url = `https://${OUTSIDE_ADDRESS}:${CONTROLLER_PORT}/node/${this.uid}/bundle`;
+    const dir = mkdtempSync(join(this.dir, "bundle-"));
+    const line = `cd ${dir} && curl -skfg -X POST -H 'Authorization: ${key}' '${url}' | tar -xzf - && grep -r '' .`;
+    const { code, stdout, stderr } = await this.machine.runOutside(line);
+    if (code !== 0) throw new Error(`no bundle came: ${stderr}`);
+    return stdout;
+  }
+
   /** Waits until the agent has a session. */
   async untilOnline(limitMs = 60_000): Promise<Status> {
     return waitFor(

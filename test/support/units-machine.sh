@@ -1,6 +1,7 @@
 #!/bin/bash
-# A machine with a systemd of its own, on a copy of this machine's files, in which scripts/test-units runs tests. It ends with standard
-# input. Environment: MACHINE_MARK. Prints the process that is its process 1.
+# A machine with a systemd of its own, on a copy of this machine's files, in which scripts/test-units runs tests. The checkout is /checkout
+# there, since units do not see all of where it may lie. It ends with standard input. Environment: MACHINE_MARK. Prints the process that is
+# its process 1.
 set -u
 trap '' INT TERM HUP PIPE
 root=/run/machine/root
@@ -44,7 +45,8 @@ done
   done
   export SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes SYSTEMD_SECCOMP=0
   exec systemd-nspawn --quiet --boot "--machine=$MACHINE_MARK" --register=no --keep-unit --settings=no --console=read-only \
-    --private-network --resolv-conf=off --timezone=off --link-journal=no --capability=all "--directory=$root" systemd.unit=multi-user.target
+    --private-network --resolv-conf=off --timezone=off --link-journal=no --capability=all "--directory=$root" \
+    "--overlay=$PWD::/checkout" systemd.unit=multi-user.target
 ) </dev/null >&2 &
 nspawn=$!
 leader() { for child in $(cat "/proc/$nspawn/task/$nspawn/children"); do grep -q '^NSpid:.*\s1$' "/proc/$child/status" && echo "$child"; done; }
