@@ -409,11 +409,22 @@ main() {
   fi
 }
 
+# What did not start when this version was installed.
+start_rest() {
+  unstarted=/usr/lib/holdfast/unstarted
+  if [ ! -s "$unstarted" ] || [ ! -d /run/systemd/system ]; then return 0; fi
+  while read -r action unit; do
+    step "$action $unit, which did not start when it was installed" systemctl "$action" "$unit" </dev/null
+  done <"$unstarted"
+  if [ -z "$dry_run" ]; then rm "$unstarted"; fi
+}
+
 install_version() {
   installed=$(installed_version)
   if [ "$installed" = "$version" ]; then
     say "Holdfast $version is installed already"
     if [ -n "$profile" ]; then set_profile; fi
+    start_rest
     if [ -n "$is_profile_changed" ] && [ -e /var/lib/holdfast/desired/checkpoint.json ]; then
       say "a change of the network is not confirmed yet: once it is, run systemctl restart holdfast-agent"
     elif [ -n "$is_profile_changed" ] && [ -d /run/systemd/system ]; then

@@ -93,7 +93,7 @@ async function checkWhole({ run }: Stage, machine: MachineCopy, version: string,
   await must(run(machine, "getent passwd holdfast-overlay && getent group holdfast"));
   await must(run(machine, "test -L /etc/systemd/system/multi-user.target.wants/holdfast-agent.service"));
   expect(await must(run(machine, "cat /run/calls"))).toMatch(calls);
-  const names = "-name '*.part' -o -name '*.dpkg-*' -o -name 'units-before*' -o -name 'base.*'";
+  const names = "-name '*.part' -o -name '*.dpkg-*' -o -name 'units-before*' -o -name 'base.*' -o -name unstarted";
   expect(
     await must(run(machine, `find /usr/lib/holdfast /usr/share/doc/holdfast /lib/systemd /usr/lib/*.d ${names}`)),
   ).toBe("");
