@@ -12,7 +12,8 @@ import { buildInfo } from "../lib/build-info.ts";
 import { startAgent } from "./agent.ts";
 import { readSettings } from "./settings.ts";
 
-const TRIM_AFTER_MS = 10_000;
+/** Once the first session has done its work, and once all that follows a start is over: the first report, the first samples. */
+const TRIM_AFTER_MS = [10_000, 70_000];
 
 /** Runs `holdfast agent` until it is told to stop; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {
@@ -41,11 +42,13 @@ export async function run(argv: readonly string[]): Promise<number> {
             feed: () => manager.alive(agent.pulse.line()),
           });
     log.info({ version: buildInfo.version, build: buildInfo.build, stateDir: settings.stateDir }, "agent started");
-    // Starting leaves 8 MB unused but resident; by then the first session has done its work too.
-    clock.after(TRIM_AFTER_MS, () => {
-      collectGarbage();
-      trimMemory();
-    });
+    // Starting leaves 8 MB unused but resident, and what comes after it 2 more.
+    for (const ms of TRIM_AFTER_MS) {
+      clock.after(ms, () => {
+        collectGarbage();
+        trimMemory();
+      });
+    }
     await untilTold((signal) => {
       if (signal === "SIGHUP") agent.wake();
     });
