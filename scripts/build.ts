@@ -9,7 +9,7 @@ import { readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { parseArgs } from "node:util";
 import { brotliCompressSync } from "node:zlib";
-import { START_FLAGS } from "../src/host/engine-flags.ts";
+import { LASTING_PROGRAMS, START_FLAGS } from "../src/host/engine-flags.ts";
 
 const { values: options } = parseArgs({
   options: { out: { type: "string", default: "dist" }, build: { type: "string" }, inputs: { type: "string" } },
@@ -177,7 +177,8 @@ const { outputFiles, metafile } = await build({
       "#!/usr/bin/env node",
       "import { createRequire as holdfastCreateRequire } from 'node:module';",
       "import { setFlagsFromString as holdfastSetFlag } from 'node:v8';",
-      `for (const flag of ${JSON.stringify(START_FLAGS)}) holdfastSetFlag(flag);`,
+      `if (${JSON.stringify(LASTING_PROGRAMS)}.includes(process.argv[2]))`,
+      `  for (const flag of ${JSON.stringify(START_FLAGS)}) holdfastSetFlag(flag);`,
       "const require = holdfastCreateRequire(import.meta.url);",
     ].join("\n"),
   },
