@@ -155,7 +155,10 @@ test("a destination that is registered anew under its old name is reached as suc
   await untilAllUp(lab, ["a", "b"]);
   await lab.call("DELETE", "/node/{b}");
   await lab.endAgent("b");
-  process.kill(lab.pidOf("b", "overlay") ?? process.pid, "SIGKILL");
+  const overlay = lab.pidOf("b", "overlay");
+  if (overlay === undefined) throw new Error("b has no overlay");
+  process.kill(overlay, "SIGKILL");
+  endUnitsBelow(join(lab.dir, "b"));
   rmSync(join(lab.dir, "b"), { recursive: true });
   await lab.addNode("b");
   await waitFor("it is online", async () => (await lab.nodes()).some((node) => node.name === "b" && node.online));
