@@ -15,6 +15,8 @@ export interface OpenDataStoreOptions {
   readonly log: Logger;
   readonly settings: {
     readonly stateDir: string;
+    /** The unit of a managed install. */
+    readonly unit?: string | undefined;
     readonly proxies: ProxySettings;
     readonly dataStore: DataStoreSettings;
   };
@@ -66,7 +68,7 @@ export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
         },
       }),
       start: hostTransfers({ clock, caFile: settings.dataStore.caFile }),
-      imageInfo: hostImageInfo(),
+      imageInfo: hostImageInfo({ isManaged: settings.unit !== undefined }),
       settings: { ...settings.dataStore, proxies: settings.proxies },
       isInUse,
     });

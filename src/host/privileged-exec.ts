@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { CommandLine } from "./death-tie.ts";
 import type { Exec, Spawned } from "./exec.ts";
 
 /**
@@ -9,12 +10,17 @@ export function privilegedExec(exec: Exec, isManaged: boolean): Pick<Exec, "run"
   if (!isManaged) return exec;
   return {
     run(file, args, options) {
-      // Left behind by a caller that was killed, it ends by itself.
-      const seconds = Math.ceil(options.deadlineMs / 1000);
-      const properties = [`RuntimeMaxSec=${seconds}`];
-      return exec.run("systemd-run", transient(unitName(), properties, file, args), options);
+      const command = privilegedCommand({ file, args }, options.deadlineMs);
+      return exec.run(command.file, command.args, options);
     },
   };
+}
+
+/** The command line by which a managed install runs a tool with all rights. Its three streams are those that systemd-run(1) is given. */
+export function privilegedCommand({ file, args }: CommandLine, deadlineMs: number): CommandLine {
+  // Left behind by a caller that was killed, it ends by itself.
+  const properties = [`RuntimeMaxSec=${Math.ceil(deadlineMs / 1000)}`];
+  return { file: "systemd-run", args: transient(unitName(), properties, file, args) };
 }
 
 /** Of a user that is made for it and gone with it, which can do nothing but see packets. */

@@ -79,8 +79,9 @@ export function startAgentUnit(start: UnitStart): ChildProcess {
   return run("agent", unit, start, properties);
 }
 
-/** Whether an overlay of that directory runs: the one beside an agent, or a successor. */
+/** Whether an overlay of that directory runs: the one beside an agent, or a successor; or the test itself stands in its place. */
 function isServed(runDir: string): boolean {
+  if (execFileSync("ss", ["-xlHn", "src", join(runDir, "overlay.sock")], { encoding: "utf8" }) !== "") return true;
   const name = `holdfast-test-overlay-${plain(runDir)}`;
   const listing = [
     "list-units",

@@ -6,12 +6,19 @@ import { z } from "zod";
 import { IMAGE_HEAD_BYTES, imageFormat } from "../../lib/image-format.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import type { ImageInfo } from "../../protocol/data-store.ts";
-import { deathTie } from "../death-tie.ts";
+import { deathTie, type CommandLine } from "../death-tie.ts";
 import { SEARCH_PATH } from "../exec.ts";
+import { privilegedCommand } from "../privileged-exec.ts";
 import { signalGroup } from "../process-tree.ts";
 
 /** Says what a virtual machine's image is, by an open descriptor of it. Never rejects for what the file holds; only its size without the tool. */
 export type ReadImageInfo = (fd: number, signal: AbortSignal) => Promise<ImageInfo>;
+
+export interface ImageInfoOptions {
+  /** Whether systemd runs this program. */
+  readonly isManaged: boolean;
+  readonly searchPath?: string;
+}
 
 const Told = z.object({ format: z.string().max(32), "virtual-size": z.number().nonnegative() });
 const TOOL = "qemu-img";
@@ -31,9 +38,12 @@ const IMAGE = "/proc/self/fd/0";
  * Asks qemu-img(1), which parses what strangers made: as nobody, without capabilities, bounded in memory and time, and with nothing but
  * the descriptor. It has to open that anew (proc(5)), so the file is readable to it meanwhile; the way to it stays closed. It is told the
  * format, and not asked of an image whose content is in other files: looking for the format by itself, it would open what those name.
+ * In a managed install systemd starts it, since the unit of this program may not become anybody else.
  */
-export function hostImageInfo(searchPath = SEARCH_PATH): ReadImageInfo {
+export function hostImageInfo({ isManaged, searchPath = SEARCH_PATH }: ImageInfoOptions): ReadImageInfo {
   const tied = deathTie(SEARCH_PATH);
+  const started = (command: CommandLine): CommandLine =>
+    tied(isManaged ? privilegedCommand(command, DEADLINE_MS) : command);
   // Each takes back the permission that it gave; two of the same file must not find each other's.
   let last: Promise<unknown> = Promise.resolve();
   return async (fd, signal) => {
@@ -43,7 +53,7 @@ export function hostImageInfo(searchPath = SEARCH_PATH): ReadImageInfo {
     const format = imageFormat(headOf(fd));
     if (format === undefined) return { bytes };
     const query = [tool, ...QUERY, `--format=${format}`, IMAGE];
-    const text = last.then(() => ask(query, fd, tied, signal));
+    const text = last.then(() => ask(query, fd, started, signal));
     last = text.catch(() => undefined);
     const told = Told.safeParse(parsed(await text));
     return told.success ? { bytes, format: told.data.format, virtualBytes: told.data["virtual-size"] } : { bytes };
@@ -53,7 +63,7 @@ export function hostImageInfo(searchPath = SEARCH_PATH): ReadImageInfo {
 async function ask(
   query: readonly string[],
   fd: number,
-  tied: ReturnType<typeof deathTie>,
+  started: (command: CommandLine) => CommandLine,
   signal: AbortSignal,
 ): Promise<string> {
   const isRoot = process.geteuid?.() === 0;
@@ -61,7 +71,7 @@ async function ask(
   const { group, close } = isRoot ? letIn(fd) : { group: NOBODY, close: () => undefined };
   const drop = ["--reuid", NOBODY, "--regid", group, "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];
   const args = [...(isRoot ? drop : []), "--no-new-privs", "--", ...bounded];
-  const command = tied({ file: "setpriv", args });
+  const command = started({ file: "setpriv", args });
   try {
     const child = spawn(command.file, [...command.args], {
       env: { LC_ALL: "C", PATH: SEARCH_PATH },

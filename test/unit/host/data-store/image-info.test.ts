@@ -18,7 +18,11 @@ function stage(lines: string) {
   writeFileSync(image, "four", { mode: 0o600 });
   const fd = openSync(image, "r");
   onTestFinished(() => closeSync(fd));
-  return { fd, image, info: (signal = never) => hostImageInfo(join(dir, "bin"))(fd, signal) };
+  return {
+    fd,
+    image,
+    info: (signal = never) => hostImageInfo({ isManaged: false, searchPath: join(dir, "bin") })(fd, signal),
+  };
 }
 
 test("format and virtual size come from the tool, which has the image as its standard input", async () => {
@@ -64,5 +68,5 @@ test("one that does not end is ended with whoever asked", async () => {
 
 test("without the tool only the size is known", async () => {
   const { fd } = stage("exit 1");
-  expect(await hostImageInfo("/nowhere")(fd, never)).toEqual({ bytes: 4 });
+  expect(await hostImageInfo({ isManaged: false, searchPath: "/nowhere" })(fd, never)).toEqual({ bytes: 4 });
 });
