@@ -92,6 +92,25 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     expect(await machine.sh(hops)).toMatch(new RegExp(`^ 1 +${OUTSIDE_ADDRESS} `, "m"));
   });
 
+  test("an image is looked into by somebody who may read it and nothing else", async () => {
+    // The machine has no qemu-img: what stands for it tells who it is and what it may.
+    const tool = `#!/bin/sh
+[ "$(id -u):$(id -G | wc -w)" = 65534:1 ] && ! cat /var/lib/holdfast/reported/known-time.json >/dev/null 2>&1 &&
+  [ "$(head -c 3 "$5")" = QFI ] && echo '{"format": "qcow2", "virtual-size": 4711}'
+`;
+    await stage.machine.sh("cat > /usr/bin/qemu-img && chmod 755 /usr/bin/qemu-img", { input: tool });
+    const node = `/v2/node/${stage.uid}`;
+    await stage.call("POST", `${node}/data-store/mkdir`, { filename: "images/made" });
+    const path = "/var/lib/holdfast/data-store/images/made/one";
+    await stage.machine.sh(`umask 077; printf 'QFI\\373\\0\\0\\0\\3' > ${path} && truncate -s 4096 ${path}`);
+    const image = { id: crypto.randomUUID(), displayName: "one", location: "images/made/one", os: "linux" };
+    const told = await stage.call("POST", `${node}/kvm/image`, image);
+    expect(told).toMatchObject({ present: true, bytes: 4096, format: "qcow2", virtualBytes: 4711 });
+    expect(await stage.machine.sh(`stat -c %a,%u,%g ${path}`)).toBe("600,0,0\n");
+    await stage.call("DELETE", `${node}/kvm/image/${image.id}?deleteFile=true`);
+    await stage.machine.sh("rm /usr/bin/qemu-img");
+  });
+
   test.each([
     { made: "here", bundle: () => stage.bundle() },
     { made: "for the control plane, within the agent's own confinement", bundle: () => stage.bundleFromAfar() },
