@@ -36,6 +36,8 @@ const maxWorkers = 4;
 // By itself it gives up after a second, which is none for a busy machine.
 const expectations = { poll: { timeout: 30_000 } };
 
+const LEAVES_NOTHING = "test/support/process-wide.ts";
+
 const leftOut = UNDER_UNITS ? LEFT_OUT : [];
 const leftOutTests = leftOut.flatMap(({ tests = [] }) => tests);
 
@@ -48,6 +50,7 @@ export default defineConfig({
         test: {
           name: "unit",
           include: ["test/unit/**/*.test.ts"],
+          setupFiles: LEAVES_NOTHING,
           testTimeout: 60_000,
           expect: expectations,
           maxWorkers,
@@ -60,6 +63,7 @@ export default defineConfig({
           include: ["test/e2e/**/*.test.ts"],
           exclude: leftOut.flatMap(({ file, tests }) => (tests === undefined ? [file] : [])),
           ...(UNDER_UNITS ? { testNamePattern: new RegExp(`^(?!.*(?:${leftOutTests.join("|")}))`) } : {}),
+          setupFiles: LEAVES_NOTHING,
           testTimeout: 120_000,
           hookTimeout: 120_000,
           expect: expectations,

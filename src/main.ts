@@ -37,7 +37,10 @@ async function loadVerbs(): Promise<unknown> {
   return Promise.all(verbs.map(async (verb) => verb.load?.()));
 }
 const offline: Offline = {
-  register: async () => (await import("./agent/offline.ts")).registerOffline,
+  register: async () => {
+    process.umask(0o077);
+    return (await import("./agent/offline.ts")).registerOffline;
+  },
   readIdentity: async () => (await import("./agent/offline.ts")).readIdentity,
   localSettings: async () => {
     const { changeLocalSettings: change, readLocalSettings: read } = await import("./agent/local-settings.ts");

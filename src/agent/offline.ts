@@ -22,7 +22,6 @@ import { knownManifest, refuseElsewhere } from "./upgrades.ts";
 
 /** Registers the node of a state directory while no agent runs; an agent that starts meanwhile is kept out. */
 export async function registerOffline(stateDir: string, license: string, signal: AbortSignal): Promise<NodeIdentity> {
-  process.umask(0o077);
   const files = hostFiles();
   const clock = systemClock();
   const settings = await readSettings(["--state", stateDir], files);
