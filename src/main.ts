@@ -12,9 +12,8 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
   },
   overlay: () => import("./overlay/main.ts"),
   "upgrade-run": async () => {
-    const { readTargets } = await import("./agent/offline.ts");
-    const { hearChallenge } = await import("./agent/session/greeting.ts");
-    return (await import("./upgrade/main.ts")).upgradeRun({ readTargets, hearChallenge });
+    const { readTargets, standingAsker } = await import("./agent/offline.ts");
+    return (await import("./upgrade/main.ts")).upgradeRun({ readTargets, standingAsker });
   },
   guard: () => import("./guard/main.ts"),
   controller: () => {

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { InputError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
@@ -5,15 +6,18 @@ import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
 import { hostFiles } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
+import { parseBootId } from "../host/proc.ts";
 import { hostReader } from "../host/reader.ts";
 import { readSealed, valueOf } from "../host/state-file.ts";
 import { upgradeUnit } from "../host/upgrade-unit.ts";
+import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import type { NodeIdentity } from "../protocol/claims.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import { UPGRADE_ANSWERS, UPGRADE_REQUEST_NAME, type UpgradeAnswer, type UpgradeOrder } from "../protocol/release.ts";
 import { OverlayTable } from "../protocol/overlay.ts";
 import { describeDevice } from "./describe-device.ts";
 import { identityFiles } from "./identity/identity.ts";
+import { askStanding, type AskStanding } from "./identity/standing.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { networkTargets } from "./network-targets.ts";
 import { readSettings } from "./settings.ts";
@@ -82,4 +86,11 @@ export async function readTargets(stateDir: string): Promise<NetworkTargets> {
   const registration = valueOf(await identityFiles(files, stateDir).registration.load());
   const table = await readSealed(files, `${settings.overlay.stateDir}/table.json`, OverlayTable);
   return networkTargets(registration, settings.proxies, table?.mesh);
+}
+
+/** Asks control planes how they take the node of a state directory, whatever its agent does. */
+export function standingAsker(stateDir: string): AskStanding {
+  const bootId = parseBootId(hostReader().read("/proc/sys/kernel/random/boot_id") ?? "") ?? randomUUID();
+  const node = { clock: systemClock(), files: hostFiles(), stateDir, bootId, version: packageVersion(buildInfo) };
+  return (...asked) => askStanding(node, ...asked);
 }

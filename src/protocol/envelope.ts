@@ -10,6 +10,8 @@ export const HANDSHAKE_LIMITS: JsonLimits = { maxBytes: 64 * 1024, maxDepth: 32 
 /** The subprotocol token of the control channel (RFC 6455 §1.9). */
 export const SUBPROTOCOL = "holdfast.v1";
 export const PROTOCOL_VERSION = 1;
+/** A version that is never spoken: a hello of it finds out whether the node would be taken, and opens nothing. */
+export const ASKING_VERSION = 65_535;
 export const SESSION_PATH = "/agent/v1/session";
 /** A header of the answer to a plain request for a session: for how many whole seconds the control plane has been serving. */
 export const UPTIME_HEADER = "holdfast-uptime";

@@ -1,11 +1,13 @@
+import type { Standing } from "./probe.ts";
+
 /** What is seen of a version on trial at one moment. */
 export interface Observation {
   /** Who answers on the agent's socket: nobody, another version, or the one on trial. */
   readonly agent: "silent" | "other" | "new";
   /** `working`: authenticated, and a heartbeat was taken. `refused`: by the control plane, for reasons that are its own. */
   readonly session: "unregistered" | "working" | "missing" | "refused";
-  /** Whether the control plane was reached from outside the agent; asked only where the session does not work. */
-  readonly controlPlane: "unasked" | "reached" | "unreached";
+  /** What the control plane makes of the node when another program than the agent proves it; asked only where the session does not work. */
+  readonly controlPlane: "unasked" | Standing;
   /** What worked before and does not, in words; nothing that is down without the version's doing. */
   readonly missing: readonly string[];
   /** A change of the network is being tried that may be taken back yet. */
@@ -98,13 +100,15 @@ function failingOf({ agent, session, controlPlane, missing }: Observation, hadSe
     const what = missing.slice(0, SHOWN).join(", ");
     return { code: "function-lost", message: `what worked before does not: ${what}${more}`.slice(0, 1024) };
   }
-  if (session === "missing" && hadSession && controlPlane === "reached") {
-    return { code: "no-session", message: "the control plane can be reached, and there is no session with it" };
+  if (session === "missing" && hadSession && controlPlane === "admitting") {
+    return { code: "no-session", message: "the control plane would have this node, and there is no session with it" };
   }
   return undefined;
 }
 
 const SHOWN = 8;
+
+const REFUSED = "the control plane, which refuses the node";
 
 /** What a version waits for that is not its own doing. */
 function waitingOf({ session, controlPlane }: Observation, hadSession: boolean): string | undefined {
@@ -113,9 +117,10 @@ function waitingOf({ session, controlPlane }: Observation, hadSession: boolean):
     case "working":
       return undefined;
     case "refused":
-      return "the control plane, which refuses the node";
+      return REFUSED;
     case "missing":
       if (controlPlane === "unreached") return "the control plane, which cannot be reached";
+      if (controlPlane === "refusing") return REFUSED;
       return hadSession ? "an answer about the control plane" : "a session, of which there was none before";
   }
 }

@@ -19,7 +19,7 @@ import { sweepHandedOver } from "./hand-over.ts";
 import { JUDGE_LIMITS } from "./judge.ts";
 import { localAgent } from "./local-agent.ts";
 import { openFetching, type FetchingOptions } from "./open-fetching.ts";
-import { hostProbe, type HearChallenge } from "./probe.ts";
+import { hostProbe, type AskStanding } from "./probe.ts";
 import { requestBox } from "./request-box.ts";
 import { systemdServices } from "./services.ts";
 import { upgrade, type Prepare, type UpgradeDeps, type UpgradeEnd, type UpgradeLimits } from "./upgrade.ts";
@@ -38,6 +38,7 @@ const OPTIONS = {
 export const LIMITS: UpgradeLimits = {
   ...JUDGE_LIMITS,
   everyMs: 3000,
+  askEveryMs: 30_000,
   pendingMs: 10 * 60_000,
   backMs: 2 * 60_000,
   probationSeconds: 24 * 60 * 60,
@@ -50,7 +51,7 @@ export const EXIT = { failed: 3, busy: 75, usage: 2 } as const;
 export interface OfAgent {
   /** What is known of the node without an agent that runs. */
   readonly readTargets: (stateDir: string) => Promise<NetworkTargets>;
-  readonly hearChallenge: HearChallenge;
+  readonly standingAsker: (stateDir: string) => AskStanding;
 }
 
 /** The program `holdfast upgrade-run`, which goes on until nothing is left to do. */
@@ -95,7 +96,7 @@ interface Where {
   readonly request: string;
 }
 
-function hostDeps(where: Where, { readTargets, hearChallenge }: OfAgent, signal: AbortSignal): UpgradeDeps {
+function hostDeps(where: Where, { readTargets, standingAsker }: OfAgent, signal: AbortSignal): UpgradeDeps {
   const clock = systemClock();
   const files = hostFiles();
   const resolve = systemResolve();
@@ -135,8 +136,7 @@ function hostDeps(where: Where, { readTargets, hearChallenge }: OfAgent, signal:
     isChangeLeft: async () => (await files.read(join(where.state, "desired/checkpoint.json"))) !== undefined,
     targets,
     probe: hostProbe({
-      hearChallenge,
-      now: () => clock.now(),
+      askStanding: standingAsker(where.state),
       dialler: (proxies) => hostDialler(clock, proxies, resolve),
       resolve,
     }),

@@ -10,45 +10,47 @@ import type { Before } from "./before.ts";
 /** Finds out, without the agent, who could be reached from this machine. */
 export interface Probe {
   /**
-   * Whether this program, which is the old version, gets as far with the control plane as it can without proving who it is: TLS with the
-   * key that is meant, a WebSocket, and the challenge. Whatever else is answered, be it by something on the way, the old version would not get
-   * a session either.
+   * How far this program, which is the old version, gets with the control plane short of a session: TLS with the key that is meant, a
+   * WebSocket, the challenge, and the node's proof. Where anything else is answered, be it by something on the way, the old version would
+   * not get a session either.
    */
   controlPlane(
     target: NonNullable<Before["controlPlane"]>,
     proxies: ProxySettings,
     signal: AbortSignal,
-  ): Promise<boolean>;
+  ): Promise<Standing>;
   /** Whether one of a gateway's paths leads to who has its key. */
   gateway(paths: readonly GatewayPath[], signal: AbortSignal): Promise<boolean>;
 }
 
-/** Opens a session as far as its challenge, as the agent of this version does; rejects where that does not come. */
-export type HearChallenge = (
-  by: { readonly dialler: Dialler; readonly now: () => number },
+/** How the node stands with the control plane: that is not there, would not have it, or would. */
+export type Standing = "unreached" | "refusing" | "admitting";
+
+/** Asks that as the agent of this version asks for a session, and opens none. */
+export type AskStanding = (
+  dialler: Dialler,
   target: NonNullable<Before["controlPlane"]>,
   limit: { readonly signal: AbortSignal; readonly timeoutMs: number },
-) => Promise<void>;
+) => Promise<Standing>;
 
 export interface ProbeOptions {
-  readonly hearChallenge: HearChallenge;
-  readonly now: () => number;
+  readonly askStanding: AskStanding;
   readonly dialler: (proxies: ProxySettings) => Dialler;
   readonly resolve: Resolve;
 }
 
 const TIMEOUT_MS = 5000;
+/** On a slow line each of half a dozen round trips may take its time. */
+const SESSION_TIMEOUT_MS = 15_000;
 const MAX_PATHS = 8;
 
-export function hostProbe({ hearChallenge, now, dialler, resolve }: ProbeOptions): Probe {
+export function hostProbe({ askStanding, dialler, resolve }: ProbeOptions): Probe {
   return {
     async controlPlane(target, proxies, signal) {
-      const limit = { signal: withinTime(signal, TIMEOUT_MS), timeoutMs: TIMEOUT_MS };
-      const heard = hearChallenge({ dialler: dialler(proxies), now }, target, limit);
-      return orFalse(
-        heard.then(() => true),
-        signal,
-      );
+      const limit = { signal: withinTime(signal, SESSION_TIMEOUT_MS), timeoutMs: SESSION_TIMEOUT_MS };
+      const standing = await askStanding(dialler(proxies), target, limit).catch(() => "unreached" as const);
+      signal.throwIfAborted();
+      return standing;
     },
     async gateway(paths, signal) {
       const limit = withinTime(signal, TIMEOUT_MS);

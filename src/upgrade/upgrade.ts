@@ -34,6 +34,8 @@ export interface Services {
 
 export interface UpgradeLimits extends JudgeLimits {
   readonly everyMs: number;
+  /** How often the control plane is asked at most: it may be just what has too much to do. */
+  readonly askEveryMs: number;
   /** How long a pending change of the network is waited for. */
   readonly pendingMs: number;
   /** How long the old version may take to answer after the way back. */
@@ -234,7 +236,7 @@ async function judgeVersion(
   else if (view.version !== version) await orSay(deps, "restart the agent", services.restartAgent(signal), signal);
   const isGivenUp = async (asked: string): Promise<boolean> => (await find(deps, asked))?.failed !== undefined;
   const { probe, targets } = deps;
-  const options = { agent, probe, targets, clock, limits, everyMs: limits.everyMs, isGivenUp, print };
+  const options = { agent, probe, targets, clock, limits, isGivenUp, print };
   const why = await watch(options, { version, before }, signal);
   if (why === undefined) {
     await versions.prove(version, unixSeconds(clock) + limits.probationSeconds);

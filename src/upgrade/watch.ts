@@ -5,7 +5,8 @@ import type { AgentView } from "./agent-view.ts";
 import { missingOf, type Before } from "./before.ts";
 import { beginJudging, judge, type Failing, type JudgeLimits, type Observation } from "./judge.ts";
 import type { LocalAgent } from "./local-agent.ts";
-import type { Probe } from "./probe.ts";
+import type { Probe, Standing } from "./probe.ts";
+import type { UpgradeLimits } from "./upgrade.ts";
 
 export interface WatchOptions {
   readonly agent: LocalAgent;
@@ -13,8 +14,7 @@ export interface WatchOptions {
   /** Whom the node must reach and by which proxy, as it lies on disk. */
   readonly targets: () => Promise<NetworkTargets | undefined>;
   readonly clock: Clock;
-  readonly limits: JudgeLimits;
-  readonly everyMs: number;
+  readonly limits: JudgeLimits & Pick<UpgradeLimits, "everyMs" | "askEveryMs">;
   /** Whether the launcher has given the version up. */
   readonly isGivenUp: (version: string) => Promise<boolean>;
   readonly print: (line: string) => void;
@@ -29,12 +29,13 @@ export async function watch(
   { version, before }: { readonly version: string; readonly before: Before },
   signal: AbortSignal,
 ): Promise<Failing | undefined> {
-  const { clock, limits, everyMs, print } = options;
+  const { clock, limits, print } = options;
+  const ask = paced(options);
   const { hasSession } = before;
   let state = beginJudging(clock.elapsed());
   let said = "";
   for (;;) {
-    const seen = await observe(options, { version, before }, signal);
+    const seen = await observe({ ...options, ask }, { version, before }, signal);
     const [next, verdict] = judge(state, seen, { now: clock.elapsed(), hadSession: hasSession, limits });
     state = next;
     if (verdict.is === "healthy") return undefined;
@@ -43,12 +44,30 @@ export async function watch(
     const line = failing?.message ?? (waitingFor === undefined ? "everything works" : `waits for ${waitingFor}`);
     if (line !== said) print(`${version} on trial: ${line}`);
     said = line;
-    await clock.sleep(everyMs, signal);
+    await clock.sleep(limits.everyMs, signal);
   }
 }
 
+type Ask = (
+  target: NonNullable<Before["controlPlane"]>,
+  proxies: ProxySettings,
+  signal: AbortSignal,
+) => Promise<Standing>;
+
+/** The answer holds for a while, whatever it is: a whole fleet may be upgraded while its control plane is coming back. */
+function paced({ probe, clock, limits }: WatchOptions): Ask {
+  let last: { readonly until: number; readonly standing: Standing } | undefined;
+  return async (target, proxies, signal) => {
+    if (last === undefined || clock.elapsed() >= last.until) {
+      const standing = await probe.controlPlane(target, proxies, signal);
+      last = { until: clock.elapsed() + limits.askEveryMs, standing };
+    }
+    return last.standing;
+  };
+}
+
 async function observe(
-  { agent, probe, targets, isGivenUp }: WatchOptions,
+  { agent, probe, targets, isGivenUp, ask }: WatchOptions & { readonly ask: Ask },
   { version, before }: { readonly version: string; readonly before: Before },
   signal: AbortSignal,
 ): Promise<Observation> {
@@ -66,11 +85,10 @@ async function observe(
   const asked = session === "missing" && before.hasSession ? ((await targets()) ?? view.targets) : undefined;
   const target = before.controlPlane ?? asked?.controlPlane;
   const isAsked = asked !== undefined && target !== undefined;
-  const isReached = isAsked && (await probe.controlPlane(target, proxiesOf(asked), signal));
   return {
     agent: "new",
     session,
-    controlPlane: isAsked ? (isReached ? "reached" : "unreached") : "unasked",
+    controlPlane: isAsked ? await ask(target, proxiesOf(asked), signal) : "unasked",
     missing: [...missing.local, ...reachable.flat()],
     isChangePending: view.hasPendingChange,
     isGivenUp: false,

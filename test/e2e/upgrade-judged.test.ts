@@ -1,9 +1,9 @@
-import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Status } from "../../src/protocol/local-answers.ts";
 import { aControlPlane, type Greeting } from "../support/answering-control-plane.ts";
-import { freePort, holdfast, startController } from "../support/programs.ts";
+import { freePort, holdfast, startController, type ControllerProgram } from "../support/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { NEW, NEWER, OLD, UpgradeStage, type Behaviour } from "../support/upgrade-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
@@ -254,24 +254,27 @@ test(
   LIMIT_MS,
 );
 
+/** The built agent, registered and online, as the old version. */
+async function registeredAt(controller: ControllerProgram) {
+  const stage = new UpgradeStage(controller.url);
+  stage.makeReal(join(stage.lib, "base"), OLD);
+  stage.boot();
+  await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
+  const license = join(stage.root, "license");
+  writeFileSync(license, await controller.license("edge"));
+  expect(await holdfast(["register", license, "--state", stage.state, "--run", stage.run])).toMatchObject({ code: 0 });
+  const session = async (): Promise<Status["session"]> => {
+    const { stdout } = await holdfast(["status", "--json", "--run", stage.run]);
+    return Status.parse(JSON.parse(stdout)).session;
+  };
+  await waitFor("it is online", async () => (await session()).state === "online");
+  return { stage, session };
+}
+
 test(
   "the built agent is upgraded once it has a session with a control plane that took its heartbeat, and not before",
   async () => {
-    const dir = tempDir();
-    const controller = await startController(dir, await freePort());
-    const stage = new UpgradeStage(controller.url);
-    stage.makeReal(join(stage.lib, "base"), OLD);
-    stage.boot();
-    await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
-    const license = join(dir, "license");
-    writeFileSync(license, await controller.license("edge"));
-    const where = ["--state", stage.state, "--run", stage.run];
-    expect(await holdfast(["register", license, ...where])).toMatchObject({ code: 0 });
-    const session = async (): Promise<Status["session"]> => {
-      const { stdout } = await holdfast(["status", "--json", "--run", stage.run]);
-      return Status.parse(JSON.parse(stdout)).session;
-    };
-    await waitFor("it is online", async () => (await session()).state === "online");
+    const { stage, session } = await registeredAt(await startController(tempDir(), await freePort()));
     // Started again, so that the heartbeat that counts is not one of before.
     const begun = Date.now();
     stage.request(NEW, "real");
@@ -284,6 +287,68 @@ test(
     await waitFor("it has proven itself", () => stage.standing()?.state === "COMPLETED", 60_000);
     expect((await session()).heartbeatAt).toBeGreaterThan(begun);
     expect(await closed).toBe(0);
+    await stage.halt();
+  },
+  3 * LIMIT_MS,
+);
+
+test(
+  "a control plane restored from before the node was registered refuses old and new alike, and the new one is not blamed",
+  async () => {
+    const [dir, older, newer] = [tempDir(), tempDir(), tempDir()];
+    const port = await freePort();
+    const begin = () => startController(dir, port);
+    await (await begin()).end();
+    const data = join(dir, "controller");
+    const restore = (from: string): void => {
+      rmSync(data, { recursive: true });
+      cpSync(from, data, { recursive: true });
+    };
+    cpSync(data, older, { recursive: true });
+    const first = await begin();
+    const { stage, session } = await registeredAt(first);
+    stage.request(NEW, "real");
+    // What is good has to last, so that there is time to take the control plane away.
+    const judging = stage.begin({ windowMs: LIMIT_MS, settleMs: LIMIT_MS });
+    let said = "";
+    judging.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
+    await waitFor("the new version works", () => said.endsWith("everything works\n"));
+    await first.end();
+    cpSync(data, newer, { recursive: true });
+    restore(older);
+    const second = await begin();
+    writeFileSync(join(stage.run, "restart"), "");
+    await waitFor("it is refused", async () => (await session()).reason?.code === "not-authentic");
+    await waitFor("it is not blamed", () => said.endsWith("waits for the control plane, which refuses the node\n"));
+    expect(await stage.answers()).toBe(NEW);
+    await second.end();
+    restore(newer);
+    await begin();
+    judging.kill("SIGTERM");
+    await new Promise((resolve) => judging.once("close", resolve));
+    writeFileSync(join(stage.run, "restart"), "");
+    expect((await stage.upgrade({ windowMs: LIMIT_MS })).code).toBe(0);
+    expect(stage.standing()).toMatchObject({ state: "COMPLETED", to: NEW });
+    await stage.halt();
+  },
+  3 * LIMIT_MS,
+);
+
+test(
+  "a version whose own proof is no good is gone back from, though the control plane refuses it in the same words",
+  async () => {
+    const { stage, session } = await registeredAt(await startController(tempDir(), await freePort()));
+    stage.request(NEW, "proves badly");
+    const child = stage.begin();
+    const closed = new Promise((resolve) => child.once("close", resolve));
+    await waitFor("it is refused", async () => {
+      return (await stage.answers()) === NEW && (await session()).reason?.code === "not-authentic";
+    });
+    expect(await closed).toBe(3);
+    expect(stage.standing()).toMatchObject({ state: "FAILED", to: NEW, reason: { code: "no-session" } });
+    await waitFor("the old version is online again", async () => {
+      return (await stage.answers()) === OLD && (await session()).state === "online";
+    });
     await stage.halt();
   },
   3 * LIMIT_MS,

@@ -2,7 +2,7 @@
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { hearChallenge } from "../../src/agent/session/greeting.ts";
+import { standingAsker } from "../../src/agent/offline.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { hostDialler } from "../../src/host/dial.ts";
 import { hostDirectories } from "../../src/host/directories.ts";
@@ -18,6 +18,7 @@ import { passGate } from "./gate.ts";
 
 const Work = z.object({
   run: z.string(),
+  state: z.string(),
   lib: z.string(),
   versions: z.string(),
   ownVersion: z.string(),
@@ -27,6 +28,7 @@ const Work = z.object({
     settleMs: z.number(),
     maxLookMs: z.number(),
     everyMs: z.number(),
+    askEveryMs: z.number(),
     pendingMs: z.number(),
     backMs: z.number(),
     probationSeconds: z.number(),
@@ -83,8 +85,7 @@ try {
       isChangeLeft: () => Promise.resolve(false),
       targets: () => Promise.resolve(undefined),
       probe: hostProbe({
-        hearChallenge,
-        now: () => clock.now(),
+        askStanding: standingAsker(work.state),
         dialler: (proxies) => hostDialler(clock, proxies, resolve),
         resolve,
       }),

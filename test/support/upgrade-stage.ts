@@ -11,6 +11,9 @@ import { waitFor } from "./wait-for.ts";
 export const [OLD, NEW, NEWER] = ["0.1.20260101-0000", "0.1.20260202-0000", "0.1.20260303-0000"] as const;
 export type Behaviour = "good" | "exits" | "exits well" | "hangs" | "never reaches" | "loses" | "dies later";
 
+/** Of the built program: as it is, or with proofs that nobody takes. */
+type Real = "real" | "proves badly";
+
 const LAUNCH = join(import.meta.dirname, "../../systemd/launch");
 const DRIVER = join(import.meta.dirname, "upgrade-driver.ts");
 const AGENT = readFileSync(join(import.meta.dirname, "upgrade-agent.mjs.txt"), "utf8");
@@ -22,12 +25,18 @@ const LIMITS = {
   settleMs: 300,
   maxLookMs: 500,
   everyMs: 60,
+  askEveryMs: 60,
   pendingMs: 800,
   backMs: 60_000,
   probationSeconds: 3600,
 };
 /** What is given up for what it does not do, and not for how it ends, is only once its time is over. */
-const WINDOWS: Partial<Record<Behaviour | "real", number>> = { hangs: 2500, "never reaches": 8000, loses: 8000 };
+const WINDOWS: Partial<Record<Behaviour | Real, number>> = {
+  hangs: 2500,
+  "never reaches": 8000,
+  loses: 8000,
+  "proves badly": 8000,
+};
 /** The others have all the time that a busy machine needs. */
 const WINDOW_MS = 60_000;
 
@@ -78,18 +87,23 @@ export class UpgradeStage {
   }
 
   /** The same with the built program, which takes itself for that version. */
-  makeReal(dir: string, version: string): string {
+  makeReal(dir: string, version: string, how: Real = "real"): string {
     this.make(dir, version, "good");
     const [, , date] = version.split(".");
     const text = readFileSync(BUNDLE, "utf8").replaceAll(/"\d{8}-\d{6}\.[0-9a-z]{1,40}"/g, `"${date}00.abc"`);
-    writeFileSync(join(dir, "holdfast.mjs"), text);
+    const proof = "holdfast-node-proof+jwt";
+    writeFileSync(
+      join(dir, "holdfast.mjs"),
+      how === "real" ? text : text.replaceAll(proof, proof.replace("proof", "claim")),
+    );
     return dir;
   }
 
-  request(version: string, behaviour: Behaviour | "real", more: object = {}): void {
+  request(version: string, behaviour: Behaviour | Real, more: object = {}): void {
     this.#windowMs = WINDOWS[behaviour] ?? WINDOW_MS;
     const dir = join(this.root, `release-${version}`);
-    const from = behaviour === "real" ? this.makeReal(dir, version) : this.make(dir, version, behaviour);
+    const isReal = behaviour === "real" || behaviour === "proves badly";
+    const from = isReal ? this.makeReal(dir, version, behaviour) : this.make(dir, version, behaviour);
     const request = { from, by: "operator", skipUnattended: true, ...more };
     writeFileSync(join(this.run, "upgrade-request.json"), JSON.stringify(request));
   }
@@ -188,11 +202,12 @@ export class UpgradeStage {
 
   /** The arguments of our runtime that run an upgrade here. */
   driver(options: { readonly isTraced?: boolean; readonly limits?: Partial<Limits> } = {}): readonly string[] {
-    const { run, lib, versions } = this;
+    const { run, lib, versions, state } = this;
     const { isTraced = false, limits = {} } = options;
     const file = join(this.root, `work-${isTraced}.json`);
     const work = {
       run,
+      state,
       lib,
       versions,
       ownVersion: this.proven(),

@@ -1,6 +1,7 @@
 import { AgentError, InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { DocumentVersions } from "../../protocol/claims.ts";
+import { PROTOCOL_VERSION } from "../../protocol/envelope.ts";
 import { verifyJws } from "../../protocol/jws.ts";
 import { keySetOf } from "../../protocol/keys-chain.ts";
 import { judgeServerProof, proveNode } from "../session/handshake.ts";
@@ -64,6 +65,7 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
         version: options.version,
         have: options.have(),
         tlsKey,
+        protocol: PROTOCOL_VERSION,
       });
     },
     verify: (proof, cnonce, tlsKey, { rpc, signal }) =>

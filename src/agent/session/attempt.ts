@@ -61,7 +61,7 @@ export interface HandshakeParty {
 
 export interface AttemptOptions {
   readonly clock: Clock;
-  readonly log: Logger;
+  readonly log: Pick<Logger, "warn">;
   readonly open: OpenTransport;
   readonly party: HandshakeParty;
   readonly handlers: (connection: Connection) => Handlers<ControlMethods>;

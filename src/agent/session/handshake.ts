@@ -1,6 +1,5 @@
 import { SessionError } from "../../errors.ts";
 import type { DocumentVersions, ServerProofClaims } from "../../protocol/claims.ts";
-import { PROTOCOL_VERSION } from "../../protocol/envelope.ts";
 import { signJws, verifyJws, type KeySet, type Signer } from "../../protocol/jws.ts";
 import type { Registration } from "../identity/identity.ts";
 
@@ -15,6 +14,8 @@ export interface NodeProofInput {
   readonly have: DocumentVersions;
   /** Hash of the server's public key as seen here; undefined over loopback `ws://`. */
   readonly tlsKey: string | undefined;
+  /** The version of the protocol that is to be spoken. */
+  readonly protocol: number;
 }
 
 /** Signs the node's side of the handshake. */
@@ -29,7 +30,7 @@ export function proveNode(input: NodeProofInput): Promise<string> {
       n: input.n,
       bootId: input.bootId,
       version: input.version,
-      protocol: PROTOCOL_VERSION,
+      protocol: input.protocol,
       have: input.have,
       ...(input.tlsKey === undefined ? {} : { tls: input.tlsKey }),
     },

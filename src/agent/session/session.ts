@@ -1,9 +1,11 @@
 import { SessionError } from "../../errors.ts";
+import type { Logger } from "pino";
 import { Attempt, type AttemptOptions, type Connection } from "./attempt.ts";
 import type { Random } from "./backoff.ts";
 import { beginSession, deadlineOf, step, type Effect, type SessionEvent, type SessionState } from "./machine.ts";
 
 export interface SessionOptions extends AttemptOptions {
+  readonly log: Logger;
   readonly random: Random;
   readonly onOnline: (connection: Connection) => void;
   readonly onOffline: () => void;

@@ -8,7 +8,7 @@ import type { DeletedClaims, NodeProofClaims } from "../../protocol/claims.ts";
 import { describeIssues, HANDSHAKE_LIMITS, parseMessage, PROTOCOL_VERSION } from "../../protocol/envelope.ts";
 import { errorCodes } from "../../protocol/error-codes.ts";
 import { signJws } from "../../protocol/jws.ts";
-import { closeCodes, nodeMethods, type CloseReason, type NodeMethods } from "../../protocol/methods.ts";
+import { closeCodes, nodeMethods, type NodeMethods } from "../../protocol/methods.ts";
 import type { Handlers } from "../../protocol/rpc.ts";
 import type { EventLog } from "../event-log.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
@@ -46,8 +46,10 @@ const HELLO_DEADLINE_MS = 10_000;
 /** A frame's limit and room for the frame's own header. */
 const HANDSHAKE_BYTES = HANDSHAKE_LIMITS.maxBytes + 16;
 /** Why an authentic node is sent away; for one too many the text is the delay in seconds. */
-const FULL = { close: "too-many", text: "300" } as const;
-const UNSPOKEN = { close: "protocol-version", text: `protocol ${PROTOCOL_VERSION} is spoken` } as const;
+const FULL = { code: closeCodes["too-many"], text: "300" } as const;
+const UNSPOKEN = { code: closeCodes["protocol-version"], text: `protocol ${PROTOCOL_VERSION} is spoken` } as const;
+/** RFC 6455 §7.4.1: the fault is ours, and says nothing about the node. */
+const FAULT = { code: 1011, text: "internal error" } as const;
 
 /** Somebody at the gate: the WebSocket, what carries it, and where from. */
 interface Guest {
@@ -85,7 +87,7 @@ export class Greeter {
   greet(socket: WebSocket, stream: Duplex, address: string, onSettled: () => void): void {
     const { clock } = this.#deps;
     const nonce = randomBytes(32).toString("base64url");
-    const cancelDeadline = clock.after(HELLO_DEADLINE_MS, () => refuse("no hello in time", "not-authentic"));
+    const cancelDeadline = clock.after(HELLO_DEADLINE_MS, () => refuse("no hello in time"));
     let received = 0;
     const count = (chunk: Buffer): void => {
       received += chunk.byteLength;
@@ -107,14 +109,14 @@ export class Greeter {
       socket.off("close", done);
       onSettled();
     };
-    const refuse = (message: string, close: CloseReason): void => {
+    const refuse = (message: string): void => {
       done();
-      closeSocket(socket, closeCodes[close], message, clock);
+      closeSocket(socket, closeCodes["not-authentic"], message, clock);
     };
     let hasSpoken = false;
     const onMessage = (data: RawData, isBinary: boolean): void => {
       if (hasSpoken || isBinary) {
-        refuse("one text message before the answer to hello", "not-authentic");
+        refuse("one text message before the answer to hello");
         return;
       }
       hasSpoken = true;
@@ -126,7 +128,8 @@ export class Greeter {
         done();
       } catch (error) {
         this.#deps.log.error({ err: toError(error) }, "hello failed");
-        refuse("internal error", "not-authentic");
+        done();
+        closeSocket(socket, FAULT.code, FAULT.text, clock);
       }
     };
     // First in line, so that an oversized message is never taken for a hello.
@@ -185,7 +188,7 @@ export class Greeter {
     const { store, documents, keys, clock, origin, tlsPins, heartbeatSeconds } = this.#deps;
     const uid = claims.iss;
     const sid = randomUUID();
-    if (kind === "authentic") documents.follow(uid, claims.have);
+    const isFollowed = kind === "unspoken" || this.#isDone(uid, () => documents.follow(uid, claims.have));
     const versions = documents.versions(uid);
     const begins = { iat: Math.floor(clock.now() / 1000), sinceBoot: clock.sinceBoot() };
     const proof = await signJws(
@@ -209,20 +212,33 @@ export class Greeter {
       return;
     }
     const result = { proof, heartbeatSeconds, reportedVersion: before.reportedVersion };
-    const away = kind === "unspoken" ? UNSPOKEN : this.#isFullFor(uid) ? FULL : undefined;
-    if (away !== undefined) {
+    const sendAway = ({ code, text }: { readonly code: number; readonly text: string }): void => {
       // A close code counts only once we have proved who we are.
       socket.send(JSON.stringify({ jsonrpc: "2.0", id, result }));
-      closeSocket(socket, closeCodes[away.close], away.text, clock);
-      return;
-    }
+      closeSocket(socket, code, text, clock);
+    };
+    if (!isFollowed) return sendAway(FAULT);
+    if (kind === "unspoken") return sendAway(UNSPOKEN);
+    if (this.#isFullFor(uid)) return sendAway(FULL);
     const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address, begins }, socket, stream, this.#hooks);
-    store.atomic(() => this.#enter(session, claims, before));
+    const isEntered = this.#isDone(uid, () => store.atomic(() => this.#enter(session, claims, before)));
+    if (!isEntered) return sendAway(FAULT);
     session.answer(id, result);
     const current = documents.versions(uid);
     const changed = (["node", "cluster", "domain"] as const).filter((name) => current[name] !== versions[name]);
     this.#deps.announcer.changed(uid, changed);
     this.#deps.triggers.sessionOpened(session);
+  }
+
+  /** Whether the store took it: a node that has proved itself is told that it is not to blame. */
+  #isDone(uid: string, work: () => void): boolean {
+    try {
+      work();
+      return true;
+    } catch (error) {
+      this.#deps.log.error({ node: uid, err: toError(error) }, "a session could not be stored");
+      return false;
+    }
   }
 
   #isFullFor(uid: string): boolean {

@@ -47,7 +47,6 @@ export class Sessions {
   add(session: NodeSession, wasKnown: boolean): void {
     const { store, events, clock } = this.#deps;
     const older = this.#open.get(session.uid);
-    this.#open.set(session.uid, session);
     const node = store.nodes.label(session.uid);
     if (node !== undefined) {
       events.record(node, {
@@ -57,12 +56,11 @@ export class Sessions {
         details: { address: session.address },
       });
     }
-    if (older !== undefined) {
-      this.#storeHeartbeat(older);
-      older.end("superseded");
-    } else if (wasKnown) {
-      this.#countCycle(session.uid, clock.elapsed());
-    }
+    if (older !== undefined) this.#storeHeartbeat(older);
+    else if (wasKnown) this.#countCycle(session.uid, clock.elapsed());
+    // Last, for it is not undone where the store takes none of it.
+    this.#open.set(session.uid, session);
+    older?.end("superseded");
   }
 
   /** Takes note that a socket closed; a session that was superseded has nothing to say any more. */

@@ -34,7 +34,7 @@ const DAY_MS = 24 * 60 * 60_000;
 
 const agents: readonly Observation["agent"][] = ["silent", "other", "new"];
 const sessions: readonly Observation["session"][] = ["unregistered", "working", "missing", "refused"];
-const planes: readonly Observation["controlPlane"][] = ["unasked", "reached", "unreached"];
+const planes: readonly Observation["controlPlane"][] = ["unasked", "unreached", "refusing", "admitting"];
 const everything = agents.flatMap((agent) =>
   sessions.flatMap((session) =>
     planes.flatMap((controlPlane) =>
@@ -61,7 +61,7 @@ function expected({ hadSession, ...seen }: Observation & { hadSession: boolean }
   if (seen.agent !== "new") return "not-answering";
   if (seen.missing.length > 0) return "function-lost";
   if (seen.session === "working" || seen.session === "unregistered") return "healthy";
-  const isItsOwnDoing = seen.session === "missing" && hadSession && seen.controlPlane === "reached";
+  const isItsOwnDoing = seen.session === "missing" && hadSession && seen.controlPlane === "admitting";
   return isItsOwnDoing ? "no-session" : "waits";
 }
 
@@ -81,8 +81,9 @@ const kinds: readonly (readonly [string, Observation])[] = [
   ["silent", { ...GOOD, agent: "silent" }],
   ["the old one", { ...GOOD, agent: "other" }],
   ["a lost connector", { ...GOOD, missing: ["connector a"] }],
-  ["no session", { ...GOOD, session: "missing", controlPlane: "reached" }],
+  ["no session", { ...GOOD, session: "missing", controlPlane: "admitting" }],
   ["nobody reachable", { ...GOOD, session: "missing", controlPlane: "unreached" }],
+  ["nobody who would have it", { ...GOOD, session: "missing", controlPlane: "refusing" }],
   ["refused", { ...GOOD, session: "refused" }],
   ["given up", { ...GOOD, isGivenUp: true }],
 ];
@@ -162,7 +163,7 @@ test("what is lost is named, and not without end", () => {
 });
 
 describe("while a change of the network is pending", () => {
-  const CUT: Observation = { ...GOOD, session: "missing", controlPlane: "reached", missing: ["gateway a"] };
+  const CUT: Observation = { ...GOOD, session: "missing", controlPlane: "admitting", missing: ["gateway a"] };
   const HOUR_MS = 60 * 60_000;
 
   test("what is lost over it is not the version's doing, and nothing is proven either", () => {

@@ -1,12 +1,13 @@
 import { expect, test } from "vitest";
-import { hearChallenge } from "../../../src/agent/session/greeting.ts";
+import { standingAsker } from "../../../src/agent/offline.ts";
 import { hostDialler } from "../../../src/host/dial.ts";
 import { systemClock } from "../../../src/host/clock.ts";
 import { systemResolve } from "../../../src/host/system-resolve.ts";
 import { viewOf, type AgentView, type Answers } from "../../../src/upgrade/agent-view.ts";
 import { beforeOf } from "../../../src/upgrade/before.ts";
-import { JUDGE_LIMITS, type Failing } from "../../../src/upgrade/judge.ts";
-import { hostProbe, type Probe } from "../../../src/upgrade/probe.ts";
+import type { Failing } from "../../../src/upgrade/judge.ts";
+import { LIMITS } from "../../../src/upgrade/main.ts";
+import { hostProbe, type Probe, type Standing } from "../../../src/upgrade/probe.ts";
 import { watch } from "../../../src/upgrade/watch.ts";
 import { aControlPlane } from "../../support/answering-control-plane.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -38,14 +39,19 @@ const before = beforeOf(viewOf(answers), { session: "wss://cp", pins: [] });
 /** What comes of a version that answers always the same, within a day; undefined stands for no end at all. */
 async function comesOf(
   view: AgentView | undefined,
-  reached: { readonly controlPlane?: boolean; readonly gateway?: boolean } = {},
-): Promise<{ readonly end: Failing | "healthy" | undefined; readonly asked: readonly string[] }> {
+  reached: { readonly controlPlane?: Standing; readonly gateway?: boolean } = {},
+): Promise<{
+  readonly end: Failing | "healthy" | undefined;
+  readonly asked: readonly string[];
+  readonly times: number;
+  readonly minutes: number;
+}> {
   const clock = new FakeClock();
   const asked: string[] = [];
   const probe: Probe = {
     controlPlane({ session }) {
       asked.push(session);
-      return Promise.resolve(reached.controlPlane ?? false);
+      return Promise.resolve(reached.controlPlane ?? "unreached");
     },
     gateway(paths) {
       asked.push(...paths.map(({ host }) => host));
@@ -55,30 +61,43 @@ async function comesOf(
   const ending = new AbortController();
   const agent = { view: () => Promise.resolve(view), poke: () => Promise.resolve() };
   const targets = { targets: () => Promise.resolve(undefined), isGivenUp: () => Promise.resolve(false) };
-  const options = { agent, probe, clock, limits: JUDGE_LIMITS, everyMs: 3000, ...targets, print: () => undefined };
+  const options = { agent, probe, clock, limits: LIMITS, ...targets, print: () => undefined };
   const ends: (Failing | "healthy")[] = [];
   const watching = watch(options, { version: VERSION, before }, ending.signal).then(
     (failing) => void ends.push(failing ?? "healthy"),
     () => undefined,
   );
-  for (let minute = 0; minute < 60 && ends.length === 0; minute += 1) await clock.advance(60_000);
+  let minutes = 0;
+  for (; minutes < 60 && ends.length === 0; minutes += 1) await clock.advance(60_000);
   ending.abort(new Error("over"));
   await clock.advance(3000);
   await watching;
-  return { end: ends[0], asked: [...new Set(asked)] };
+  return { end: ends[0], asked: [...new Set(asked)], times: asked.length, minutes };
 }
 
 test("what works as before is healthy, and nobody else is asked", async () => {
-  expect(await comesOf(viewOf(answers))).toEqual({ end: "healthy", asked: [] });
+  expect(await comesOf(viewOf(answers))).toMatchObject({ end: "healthy", asked: [] });
 });
 
 test("a session without a heartbeat that was taken is none", async () => {
   const silent = viewOf(withSession({ state: "online" }));
-  expect(await comesOf(silent, { controlPlane: true })).toMatchObject({
+  expect(await comesOf(silent, { controlPlane: "admitting" })).toMatchObject({
     end: { code: "no-session" },
     asked: ["wss://cp"],
   });
-  expect(await comesOf(silent, { controlPlane: false })).toMatchObject({ end: undefined });
+  expect(await comesOf(silent, { controlPlane: "unreached" })).toMatchObject({ end: undefined });
+});
+
+test("a version that is told it is not the node is to blame only where another of the same identity would be taken", async () => {
+  const refused = viewOf(withSession({ state: "waiting", reason: { code: "not-authentic" } }));
+  expect(await comesOf(refused, { controlPlane: "admitting" })).toMatchObject({ end: { code: "no-session" } });
+  expect(await comesOf(refused, { controlPlane: "refusing" })).toMatchObject({ end: undefined });
+});
+
+test("a control plane is asked twice a minute at most, by each node of a fleet", async () => {
+  const { times, minutes } = await comesOf(viewOf(withSession({ state: "connecting" })), { controlPlane: "unreached" });
+  expect(times).toBeGreaterThan(minutes);
+  expect(times).toBeLessThanOrEqual(2 * minutes);
 });
 
 test.each([
@@ -90,14 +109,16 @@ test.each([
   ["server-error", undefined],
   ["connection-closed", "no-session"],
 ])("a session that ended with %s, while the control plane can be reached: %s", async (code, comes) => {
-  const { end } = await comesOf(viewOf(withSession({ state: "waiting", reason: { code } })), { controlPlane: true });
+  const { end } = await comesOf(viewOf(withSession({ state: "waiting", reason: { code } })), {
+    controlPlane: "admitting",
+  });
   expect(typeof end === "object" ? end.code : end).toBe(comes);
 });
 
 test("a gateway that nobody reaches is not missed, and one that others reach is", async () => {
   const gateways = { gateways: [{ uid: UID, name: "g", paths: [{ id: "", state: "down" }] }] };
   const down = viewOf({ ...answers, gateways });
-  expect(await comesOf(down, { gateway: false })).toEqual({ end: "healthy", asked: ["192.0.2.1"] });
+  expect(await comesOf(down, { gateway: false })).toMatchObject({ end: "healthy", asked: ["192.0.2.1"] });
   expect(await comesOf(down, { gateway: true })).toMatchObject({ end: { code: "function-lost" } });
 });
 
@@ -110,20 +131,20 @@ test("nobody at all, or another version, is not the one", async () => {
 const { signal } = new AbortController();
 const resolve = systemResolve();
 const probe = hostProbe({
-  hearChallenge,
-  now: Date.now,
+  // Without an identity, as far as anybody comes who does not say who they are.
+  askStanding: standingAsker("/var/empty"),
   dialler: (proxies) => hostDialler(systemClock(), proxies, resolve),
   resolve,
 });
-const isReached = (session: string): Promise<boolean> =>
+const standing = (session: string): Promise<Standing> =>
   probe.controlPlane({ session, pins: [] }, { noProxy: [] }, signal);
 
 test("a control plane that greets a node can be used", async () => {
   const { port } = await aControlPlane("greets");
-  expect(await isReached(`ws://127.0.0.1:${port}`)).toBe(true);
+  expect(await standing(`ws://127.0.0.1:${port}`)).toBe("admitting");
   // Without TLS only this machine is asked, and what is no TLS is nobody.
-  expect(await isReached(`wss://127.0.0.1:${port}`)).toBe(false);
-  expect(await isReached("ws://192.0.2.1:1")).toBe(false);
+  expect(await standing(`wss://127.0.0.1:${port}`)).toBe("unreached");
+  expect(await standing("ws://192.0.2.1:1")).toBe("unreached");
 });
 
 // A portal's page, a proxy's login, a balancer without a target, a control plane that refuses everybody, and one that is out of order.
@@ -131,11 +152,11 @@ test.each([200, 302, 401, 403, 404, 407, 426, 429, 500, 503] as const)(
   "who answers %i would give the old version no session either",
   async (status) => {
     const { port } = await aControlPlane(status);
-    expect(await isReached(`ws://127.0.0.1:${port}`)).toBe(false);
+    expect(await standing(`ws://127.0.0.1:${port}`)).toBe("unreached");
   },
 );
 
 test.each(["other words", "no JSON", "closes"] as const)("nor would one that says: %s", async (how) => {
   const { port } = await aControlPlane(how);
-  expect(await isReached(`ws://127.0.0.1:${port}`)).toBe(false);
+  expect(await standing(`ws://127.0.0.1:${port}`)).toBe("unreached");
 });

@@ -1,3 +1,5 @@
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { HANDSHAKE_LIMITS, parseMessage } from "../../../../src/protocol/envelope.ts";
@@ -8,6 +10,7 @@ import { CONTROL_PLANE_EVENTS } from "../../../../src/controller/model/control-p
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { nonce, RawSocket, until } from "../../../support/node-client.ts";
 import { addNode, MovableClock, runController } from "../../../support/running-controller.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 function eventTypes(controller: Controller, uid: string): readonly string[] {
   const filter = { nodeIds: [uid], sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;
@@ -23,6 +26,32 @@ test("a newer session of a node replaces the older one, which is no disconnect",
   expect(newer.sid).not.toBe(older.sid);
   expect(controller.fleet.node(node.uid)?.isOnline).toBe(true);
   expect(eventTypes(controller, node.uid)).not.toContain("Node Disconnect");
+});
+
+test("a node that cannot be stored hears that it is not to blame, and an older session of it goes on", async () => {
+  const dataDir = tempDir();
+  await (await runController({ dataDir })).close();
+  const database = new DatabaseSync(join(dataDir, "controller.db"));
+  const refuses = (what: string, when: string): void => {
+    const isTagged = `EXISTS (SELECT 1 FROM nodes WHERE tags LIKE '%${when}%')`;
+    const raises = "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END";
+    database.exec(`CREATE TRIGGER ${when} BEFORE ${what} AND ${isTagged} ${raises}`);
+  };
+  refuses("UPDATE ON nodes WHEN OLD.last_connect <> NEW.last_connect", "first");
+  refuses("INSERT ON events WHEN NEW.event_type = 'Node Connect'", "second");
+  database.close();
+  const controller = await runController({ dataDir });
+  const node = await addNode(controller, "edge");
+  const older = await node.connect();
+  for (const when of ["first", "second"]) {
+    controller.fleet.setTag(node.uid, "full", when, "test");
+    const refused = await node.connect();
+    expect(await refused.raw.closeCode()).toBe(1011);
+    // It is proved before, or the node would not believe the code.
+    expect(peekClaims("holdfast-server-proof+jwt", refused.serverProof)).toMatchObject({ aud: node.uid });
+    expect(older.raw.closed).toBeUndefined();
+    expect(controller.fleet.node(node.uid)?.isOnline).toBe(true);
+  }
 });
 
 test("a disconnect is told, dated and alerted until the node is back", async () => {

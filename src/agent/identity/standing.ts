@@ -1,0 +1,132 @@
+import { AgentError, SessionError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { Dialler } from "../../host/dial.ts";
+import type { Files } from "../../host/files.ts";
+import { valueOf, type StateFile } from "../../host/state-file.ts";
+import { ASKING_VERSION } from "../../protocol/envelope.ts";
+import { keySetOf } from "../../protocol/keys-chain.ts";
+import { Attempt, type HandshakeParty } from "../session/attempt.ts";
+import { judgeServerProof, proveNode } from "../session/handshake.ts";
+import { webSocketTransport } from "../session/transport.ts";
+import { authSigner, identityFiles } from "./identity.ts";
+
+/** How a node stands with a control plane: that is not there, would not have it, or would. */
+export type Standing = "unreached" | "refusing" | "admitting";
+
+/** Whose standing is asked for, and by whom. */
+export interface NodeAsked {
+  readonly clock: Clock;
+  readonly files: Files;
+  readonly stateDir: string;
+  readonly bootId: string;
+  readonly version: string;
+}
+
+/** Asks the control plane at an address how it takes a node. */
+export type AskStanding = (
+  dialler: Dialler,
+  target: { readonly session: string; readonly pins: readonly string[] },
+  limit: { readonly signal: AbortSignal; readonly timeoutMs: number },
+) => Promise<Standing>;
+
+const NOTHING = { keys: 0, node: 0, cluster: 0, domain: 0 };
+
+/**
+ * Goes through a handshake as the agent does, with the identity that lies on disk, of which nothing is written. Its hello is of a version
+ * that is never spoken, so the control plane proves itself, takes note of nothing and hangs up. Where no identity can be read, who
+ * challenges counts as admitting: nothing is known against it.
+ */
+export async function askStanding(
+  node: NodeAsked,
+  ...[dialler, { session, pins }, { signal, timeoutMs }]: Parameters<AskStanding>
+): Promise<Standing> {
+  const { clock } = node;
+  const progress: Progress = { isChallenged: false, isAnswered: false };
+  const prover = await readProver(node);
+  const party = askingParty(prover, progress, { url: session, pins, knownAddresses: [], timeoutMs });
+  const end = await new Promise<string>((resolve) => {
+    const attempt = new Attempt(
+      {
+        clock,
+        log: { warn: () => undefined },
+        open: webSocketTransport(dialler, () => clock.now()),
+        party,
+        handlers: () => ({}),
+      },
+      {
+        onHeard: () => undefined,
+        onOpened: () => settle("opened"),
+        onEnded: (_ending, { code }) => settle(code),
+      },
+    );
+    const settle = (code: string): void => {
+      signal.removeEventListener("abort", giveUp);
+      attempt.end(new SessionError("asked", "it was only a question"));
+      resolve(code);
+    };
+    const giveUp = (): void => settle("gave-up");
+    signal.addEventListener("abort", giveUp);
+    if (signal.aborted) giveUp();
+    else void attempt.run();
+  });
+  if (!progress.isChallenged) return "unreached";
+  const isAdmitted = prover === undefined || end === "opened" || end === "protocol-version" || progress.isAnswered;
+  return isAdmitted ? "admitting" : "refusing";
+}
+
+interface Progress {
+  isChallenged: boolean;
+  /** It took the proof, over a key of TLS that is its own, and proved itself by a key that is not known: a chain may lead there. */
+  isAnswered: boolean;
+}
+
+type Prover = Pick<HandshakeParty, "prove" | "verify">;
+
+async function readProver({ files, stateDir, bootId, version }: NodeAsked): Promise<Prover | undefined> {
+  const identity = identityFiles(files, stateDir);
+  const read = <T>(file: StateFile<T>): Promise<T | undefined> => file.inspect().then(valueOf, () => undefined);
+  const [keys, registration, counter] = await Promise.all([
+    read(identity.keys),
+    read(identity.registration),
+    read(identity.counter),
+  ]);
+  if (keys === undefined || registration === undefined) return undefined;
+  const about = { registration, bootId, version, have: NOTHING, protocol: ASKING_VERSION, n: counter?.n ?? 1 };
+  return {
+    prove: async (nonce, cnonce, tlsKey) =>
+      proveNode({ ...about, signer: await authSigner(keys), nonce, cnonce, tlsKey }),
+    verify: async (proof, cnonce, tlsKey) => {
+      const trusted = await keySetOf(registration.controlPlane.keys.signing);
+      return judgeServerProof(proof, { registration, cnonce, tlsKey, keys: trusted });
+    },
+  };
+}
+
+function askingParty(
+  prover: Prover | undefined,
+  progress: Progress,
+  target: Awaited<ReturnType<HandshakeParty["target"]>>,
+): HandshakeParty {
+  const nobody = (): never => {
+    throw new SessionError("asked", "there is no identity to prove");
+  };
+  return {
+    target: () => Promise.resolve(target),
+    async prove(...challenge) {
+      progress.isChallenged = true;
+      return prover === undefined ? nobody() : prover.prove(...challenge);
+    },
+    async verify(proof, cnonce, tlsKey, attempt) {
+      try {
+        return await (prover === undefined ? nobody() : prover.verify(proof, cnonce, tlsKey, attempt));
+      } catch (error) {
+        const isUnknown = error instanceof AgentError && error.code === "bad-signature";
+        progress.isAnswered = isUnknown && tlsKey !== undefined && target.pins.includes(tlsKey);
+        throw error;
+      }
+    },
+    reportedVersion: () => 0,
+    isDeletion: () => Promise.resolve(false),
+    reached: () => undefined,
+  };
+}

@@ -1,0 +1,133 @@
+import { cpSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { registerOffline, standingAsker } from "../../../../src/agent/offline.ts";
+import { identityFiles } from "../../../../src/agent/identity/identity.ts";
+import { keyStore } from "../../../../src/controller/keys/key-store.ts";
+import type { Controller } from "../../../../src/controller/controller.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
+import { hostDialler } from "../../../../src/host/dial.ts";
+import { hostFiles } from "../../../../src/host/files.ts";
+import { systemResolve } from "../../../../src/host/system-resolve.ts";
+import { freePort } from "../../../support/free-port.ts";
+import { runController } from "../../../support/running-controller.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+
+const { signal } = new AbortController();
+
+interface Rig {
+  readonly stateDir: string;
+  readonly uid: string;
+  readonly ask: (limit?: { readonly signal: AbortSignal; readonly timeoutMs: number }) => Promise<string>;
+}
+
+/** A node that is registered, and no agent of it. */
+async function aNode(controller: Controller): Promise<Rig> {
+  const stateDir = tempDir();
+  const license = await controller.fleet.issueLicense({ name: "edge", type: "Node", user: "test" });
+  const { uid, session } = await registerOffline(stateDir, license, signal);
+  const registration = await identityFiles(hostFiles(), stateDir).registration.load();
+  if (registration.is !== "good") throw new Error("it is not registered");
+  const { spki } = registration.value.controlPlane.keys;
+  const dialler = hostDialler(systemClock(), { noProxy: [] }, systemResolve());
+  const ask: Rig["ask"] = (limit = { signal, timeoutMs: 10_000 }) =>
+    standingAsker(stateDir)(dialler, { session, pins: spki }, limit);
+  return { stateDir, uid, ask };
+}
+
+/** A controller that can be ended and started anew at the same address. */
+async function aController(more: { readonly tls?: "self" } = {}) {
+  const options = { dataDir: tempDir(), listen: `127.0.0.1:${await freePort()}`, ...more };
+  return { dataDir: options.dataDir, start: () => runController(options) };
+}
+
+test.each(["http", "https"] as const)(
+  "a node that would be taken hears so over %s, and leaves no trace",
+  async (scheme) => {
+    const { start } = await aController(scheme === "https" ? { tls: "self" } : {});
+    const controller = await start();
+    const { uid, stateDir, ask } = await aNode(controller);
+    const before = controller.fleet.node(uid);
+    const events = (): number =>
+      controller.fleet.events({ sort: { by: "timestamp", order: "asc" }, limit: 100, offset: 0 }).items.length;
+    const toldBefore = events();
+    expect(await ask()).toBe("admitting");
+    expect(await ask()).toBe("admitting");
+    expect(controller.fleet.node(uid)).toEqual(before);
+    expect(events()).toBe(toldBefore);
+    expect((await identityFiles(hostFiles(), stateDir).counter.load()).is).toBe("absent");
+  },
+);
+
+test("a control plane of before the node was registered refuses it, until it is itself again", async () => {
+  const { dataDir, start } = await aController();
+  await (await start()).close();
+  const [older, newer] = [tempDir(), tempDir()];
+  cpSync(dataDir, older, { recursive: true });
+  const restore = (from: string): void => {
+    rmSync(dataDir, { recursive: true });
+    cpSync(from, dataDir, { recursive: true });
+  };
+  const first = await start();
+  const { ask } = await aNode(first);
+  await first.close();
+  expect(await ask()).toBe("unreached");
+  cpSync(dataDir, newer, { recursive: true });
+  restore(older);
+  const second = await start();
+  expect(await ask()).toBe("refusing");
+  await second.close();
+  restore(newer);
+  await start();
+  expect(await ask()).toBe("admitting");
+});
+
+test("a node that was deleted is refused", async () => {
+  const controller = await runController();
+  const { uid, ask } = await aNode(controller);
+  await controller.fleet.deleteNode(uid, "test");
+  expect(await ask()).toBe("refusing");
+});
+
+test("who answers with keys that nobody knows is believed only over a key of TLS that is known", async () => {
+  for (const [tls, comes] of [
+    [{}, "refusing"],
+    [{ tls: "self" }, "admitting"],
+  ] as const) {
+    const { dataDir, start } = await aController(tls);
+    const controller = await start();
+    const { ask } = await aNode(controller);
+    await controller.close();
+    rmSync(join(dataDir, "keys/signing.jwk"));
+    await keyStore(hostFiles(), join(dataDir, "keys")).create("root-next");
+    await start();
+    expect(await ask()).toBe(comes);
+  }
+});
+
+test("without an identity that can be read, nothing speaks against the node", async () => {
+  const { start } = await aController();
+  const controller = await start();
+  const { stateDir, ask } = await aNode(controller);
+  rmSync(join(stateDir, "identity/keys.json.previous"), { force: true });
+  writeFileSync(join(stateDir, "identity/keys.json"), "{damaged");
+  expect(await ask()).toBe("admitting");
+  await controller.close();
+  expect(await ask()).toBe("unreached");
+});
+
+test("one that takes the connection and says nothing is not there", async () => {
+  const { start } = await aController();
+  const controller = await start();
+  const { ask } = await aNode(controller);
+  const port = Number(new URL(controller.url).port);
+  await controller.close();
+  const silent = createServer((socket) => void socket.on("error", () => undefined));
+  await new Promise<void>((resolve) => silent.listen(port, "127.0.0.1", resolve));
+  onTestFinished(() => void silent.close());
+  const over = new AbortController();
+  silent.once("connection", () => setImmediate(() => over.abort(new Error("long enough"))));
+  expect(await ask({ signal: over.signal, timeoutMs: 60_000 })).toBe("unreached");
+  expect(await ask({ signal: AbortSignal.abort(new Error("over")), timeoutMs: 60_000 })).toBe("unreached");
+});
