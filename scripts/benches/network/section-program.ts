@@ -66,6 +66,8 @@ async function newSection(stateDir: string) {
 }
 
 let section = await newSection(join(dir, "warm"));
+// Beforehand: the kernel is busy for a while with the namespace in which the tools were tried out.
+const fresh = await newSection(dir);
 let undo: NetworkUndo | undefined;
 let isWarm = false;
 
@@ -137,7 +139,7 @@ async function warmUp(): Promise<void> {
   if (first !== undefined) await section.apply(first, signal);
 }
 await warmUp();
-section = await newSection(dir);
+section = fresh;
 undo = undefined;
 isWarm = true;
 for await (const line of createInterface({ input: process.stdin })) {

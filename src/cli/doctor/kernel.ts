@@ -1,5 +1,5 @@
 import { tryFeatures, type NetworkFeatures } from "../../host/network/features.ts";
-import { readTable, type TableDump } from "../../host/network/table-dump.ts";
+import { kernelTables, type TableContent } from "../../host/network/table-dump.ts";
 import { networkRecordFile } from "../../host/network/record.ts";
 import { toolRunner } from "../../host/network/tool.ts";
 import { hostFiles } from "../../host/files.ts";
@@ -62,12 +62,12 @@ export const firewallChecks: CheckFamily = {
     const hasDrifted = (why?.reasons ?? []).some(
       ({ section, message }) => section === "network" && /firewall|table/.test(message),
     );
-    return [tableCheck(readTable("holdfast"), known, hasDrifted), ...[marks].flat()];
+    return [tableCheck(kernelTables.read("holdfast"), known, hasDrifted), ...[marks].flat()];
   },
 };
 
 /** Whether the table of our name in nftables is ours: it carries the digest of a text that we loaded. Pure. */
-export function tableCheck(dump: TableDump | undefined, known: readonly string[], hasDrifted: boolean): Check {
+export function tableCheck(dump: TableContent | undefined, known: readonly string[], hasDrifted: boolean): Check {
   const fix =
     "'nft list table inet holdfast' shows it; what is ours is put back by the agent, what is not must be renamed";
   if (dump === undefined) return skip("table", "unknown", "the kernel's tables cannot be read here");

@@ -1,7 +1,7 @@
 import { HostError } from "../../errors.ts";
 import type { Conntrack, FlowFilter } from "../conntrack.ts";
 import { Firewall } from "../network/firewall.ts";
-import { readTable, type ReadTable } from "../network/table-dump.ts";
+import { kernelTables, type KernelTables } from "../network/table-dump.ts";
 import type { FirewallState } from "../network/state.ts";
 import { refusal, type ToolRunner } from "../network/tool.ts";
 import type { ExposureRecord } from "./record.ts";
@@ -76,7 +76,7 @@ export interface ExposureDriverOptions {
   readonly record: ExposureRecord;
   readonly conntrack: Pick<Conntrack, "remove">;
   /** By default from the kernel itself. */
-  readonly readTable?: ReadTable;
+  readonly tables?: KernelTables;
 }
 
 const NO_ROUTING: RoutingState = { rules: [], routes: [], links: [] };
@@ -84,7 +84,7 @@ const NO_ROUTING: RoutingState = { rules: [], routes: [], links: [] };
 /** Drives nft(8), iptables(8) and ip(8) for containers. */
 export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
   const { tools, inside: enterer = tools, record, conntrack } = options;
-  const firewall = new Firewall(tools, record, options.readTable ?? readTable, EXPOSURE_TABLE);
+  const firewall = new Firewall(tools, record, options.tables ?? kernelTables, EXPOSURE_TABLE);
   const chain = new UserChain(tools);
   const routing = new ContainerRouting(tools);
   let tried: { readonly unusable: string | undefined } | undefined;
@@ -167,6 +167,7 @@ export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
         ...(looksAtPorts && !wanted.ports && isClosed ? { hasFirewall: false, mapped: [] } : {}),
         ...(!wanted.routing && isBare ? { hasRouting: false } : {}),
       });
+      firewall.readBack();
       return { ...routes, unusable, closed, firewall: table, userRules, mapped, hasNetwork };
     },
     async apply(change, pidOf, signal) {

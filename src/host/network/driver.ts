@@ -18,7 +18,7 @@ import { LookAhead, watchChanges, type WatchChanges } from "./look-ahead.ts";
 import { addressLabel, addressOfLine } from "./lines.ts";
 import { NameServers } from "./name-servers.ts";
 import { OUR_PROTOCOL, type AddressState, type NeighbourState, type NetworkState } from "./state.ts";
-import { readTable, type ReadTable } from "./table-dump.ts";
+import { kernelTables, type KernelTables } from "./table-dump.ts";
 import { readSysctls, writeSysctl } from "./sysctls.ts";
 import { refusal, toolRunner } from "./tool.ts";
 
@@ -62,7 +62,7 @@ export interface NetworkDriverOptions {
   /** By default all that can be driven. */
   readonly dhcpClients?: readonly DhcpClient[];
   /** By default from the kernel itself. */
-  readonly readTable?: ReadTable;
+  readonly tables?: KernelTables;
   /** By default told by the kernel. */
   readonly watchChanges?: WatchChanges;
   /** Of one tool. */
@@ -74,7 +74,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   const { exec, files, reader, stateDir } = options;
   const tools = toolRunner(exec, options.maxOutputBytes);
   const ledger = new NetworkLedger(files, reader, stateDir, options.onDamage);
-  const firewall = new Firewall(tools, ledger, options.readTable ?? readTable);
+  const firewall = new Firewall(tools, ledger, options.tables ?? kernelTables);
   const speed = new LinkSpeed(tools, reader, ledger);
   const nameServers = new NameServers({
     tools,
@@ -179,18 +179,19 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
       const content = await ledger.content();
       // Where nothing was ever begun there is no table of ours; whoever looks again is not told so a second time.
       const isNew = !content.isUsed && !hasLooked;
+      // Files are read while the kernel is asked, and a tool is at work.
+      const others = Promise.all([nameServers.observe(), speed.observe(), dhcp.observe()]);
+      others.catch(() => undefined); // The tool's failure says more.
       const looking = together(signal, [
         async (both) => ahead.take() ?? showAll(content, both),
         (both) => (isNew ? firewall.presumeAbsent() : firewall.observe(both)),
       ]);
-      // While the tool is at work.
-      const others = Promise.all([nameServers.observe(), speed.observe(), dhcp.observe()]);
-      others.catch(() => undefined); // The tool's failure says more.
       const [{ links, ...rest }, found] = await looking;
       const table = isNew && hasOurs({ links, ...rest }) ? await firewall.observe(signal) : found;
       hasLooked = true;
       addresses = rest.addresses;
       const [servers, fixed, leased] = await others;
+      firewall.readBack();
       return {
         ...rest,
         links: links.map((link) => withFixed(link, fixed)),

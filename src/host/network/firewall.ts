@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
+import { setImmediate } from "node:timers/promises";
 import { HostError } from "../../errors.ts";
 import type { ExecResult } from "../exec.ts";
 import type { FirewallState } from "./state.ts";
-import type { ReadTable } from "./table-dump.ts";
+import type { KernelTables } from "./table-dump.ts";
 import { refusal, type ToolRunner } from "./tool.ts";
 
 const COMMENT = /^\tcomment "holdfast:([0-9a-f]{64})"$/m;
@@ -29,6 +30,15 @@ interface Load {
   drop(): void;
 }
 
+/** A text that was loaded, and the generation of nf_tables that its transaction has made. */
+interface Loaded {
+  readonly digest: string;
+  readonly generation: number;
+}
+
+/** The table's mark, and what it looks like. */
+type Seen = Required<FirewallState>;
+
 interface Listed {
   readonly digest: string;
   readonly listing: string;
@@ -38,25 +48,40 @@ interface Listed {
 export class Firewall {
   readonly #tools: ToolRunner;
   readonly #ledger: FirewallMemory;
-  readonly #read: ReadTable;
+  readonly #tables: KernelTables;
   readonly #table: string;
   /** Whether there was no table at the last look. */
   #isAbsent = false;
+  /** What was loaded last, until it is read back. */
+  #loaded: Loaded | undefined;
+  #reading: Promise<void> | undefined;
+  /** Whether something was changed between the last load and its reading, so that nobody knows what it looks like. */
+  #isUnknown = false;
+  /** Whether that was so at the last reading. */
+  #hasDoubted = false;
   /** The text that has passed the check and is not loaded yet. */
   #passed: { readonly text: string; readonly load: Load } | undefined;
 
-  constructor(tools: ToolRunner, ledger: FirewallMemory, read: ReadTable, table = "holdfast") {
+  constructor(tools: ToolRunner, ledger: FirewallMemory, tables: KernelTables, table = "holdfast") {
     this.#tools = tools;
     this.#ledger = ledger;
-    this.#read = read;
+    this.#tables = tables;
     this.#table = table;
   }
 
   /**
-   * The table as it stands; undefined when there is none, or no nftables.
+   * The table as it stands; undefined when there is none, or no nftables. Right after a load the kernel vouches for it: as long as there
+   * was no other transaction than ours, it is what was loaded, and `readBack` can wait.
    * @throws {HostError} `nft-failed`.
    */
   async observe(signal: AbortSignal): Promise<FirewallState | undefined> {
+    const loaded = this.#loaded;
+    if (loaded !== undefined && this.#reading === undefined && this.#tables.generation() === loaded.generation) {
+      return { digest: loaded.digest };
+    }
+    // What could not be noted is noted now.
+    if (this.#reading !== undefined) await this.#reading.catch(() => undefined);
+    this.#loaded = undefined;
     const dump = this.#dump();
     const seen = dump === undefined ? await this.#list(signal) : dump.seen;
     this.#isAbsent = seen === undefined;
@@ -69,9 +94,31 @@ export class Firewall {
       const isListed = dump !== undefined && !known.listing.startsWith(KERNEL);
       if (!isListed || (await this.#list(signal))?.text !== known.listing) return { digest: "", text };
     }
+    if (this.#isUnknown) return { digest: "", text };
     // Loaded and not looked at since: this is what it looks like.
     if (digest !== "") await this.#ledger.change({ firewall: { digest, listing: text } });
     return seen;
+  }
+
+  /** Has what was loaded read, to know it again, once whoever has looked has gone on. */
+  readBack(): void {
+    const loaded = this.#loaded;
+    if (loaded === undefined || this.#reading !== undefined) return;
+    this.#reading = setImmediate().then(() => this.#note(loaded));
+    this.#reading.catch(() => undefined);
+  }
+
+  async #note(loaded: Loaded): Promise<void> {
+    const dump = this.#tables.read(this.#table);
+    if (this.#loaded !== loaded) return;
+    this.#loaded = undefined;
+    if (dump?.isThere !== true || markOf(dump.comment) !== loaded.digest) return;
+    const isVouched = dump.generation === loaded.generation;
+    // It is loaded once more, and no more than that: on some machines there is always somebody who changes tables of their own.
+    this.#isUnknown = !isVouched && !this.#hasDoubted;
+    this.#hasDoubted = !isVouched;
+    if (this.#isUnknown) return;
+    await this.#ledger.change({ firewall: { digest: loaded.digest, listing: `${KERNEL}${dump.digest}` } });
   }
 
   /** Instead of a look, where nothing was ever begun; that there is one all the same shows when the next is checked. */
@@ -112,8 +159,14 @@ export class Firewall {
       throw error;
     }
     this.#isAbsent = false;
+    this.#loaded = undefined;
+    this.#reading = undefined;
+    const before = this.#tables.generation();
     const loaded = await load.go();
     if (loaded.exitCode !== 0) throw refusal("nft-failed", "nft", loaded);
+    this.#isUnknown = false;
+    if (text === undefined || before === undefined) return;
+    this.#loaded = { digest: firewallDigest(text), generation: generationAfter(before) };
   }
 
   /** What loads a text that has passed the check, before or now. */
@@ -183,16 +236,16 @@ export class Firewall {
   }
 
   /** As the kernel says it; undefined where that cannot be asked. */
-  #dump(): { readonly seen: FirewallState | undefined } | undefined {
-    const dump = this.#read(this.#table);
+  #dump(): { readonly seen: Seen | undefined } | undefined {
+    const dump = this.#tables.read(this.#table);
     if (dump === undefined) return undefined;
     return {
-      seen: dump.isThere ? { digest: MARK.exec(dump.comment)?.[1] ?? "", text: `${KERNEL}${dump.digest}` } : undefined,
+      seen: dump.isThere ? { digest: markOf(dump.comment), text: `${KERNEL}${dump.digest}` } : undefined,
     };
   }
 
   /** As nft lists it. */
-  async #list(signal: AbortSignal): Promise<FirewallState | undefined> {
+  async #list(signal: AbortSignal): Promise<Seen | undefined> {
     try {
       const listed = await this.#tools.run("nft", ["-s", "list", "table", "inet", this.#table], signal);
       if (listed.exitCode === 0)
@@ -204,6 +257,16 @@ export class Firewall {
       throw error;
     }
   }
+}
+
+/** The digest in a comment as the kernel has it; empty where there is none. */
+function markOf(comment: string): string {
+  return MARK.exec(comment)?.[1] ?? "";
+}
+
+/** The kernel passes over zero. */
+function generationAfter(generation: number): number {
+  return (generation + 1) >>> 0 || 1;
 }
 
 /** The text with its digest as the table's comment. Only a single table is taken, and only ours. */

@@ -4,17 +4,26 @@ import { eachAttribute, eachOfAnswer, FAMILY_BYTES, Get, type Message } from "./
 import { openNftSocket, type NftSocket } from "./nft-socket.ts";
 
 /** What the kernel has as a table: its comment, and a digest of all that is in it but for handles, uses and counters. */
-export type TableDump =
+export type TableContent =
   | { readonly isThere: false }
   | { readonly isThere: true; readonly comment: string; readonly digest: string };
 
-/** Reads a table of the family `inet`; undefined where only nft(8) can. */
-export type ReadTable = (table: string) => TableDump | undefined;
+/** That, and the generation of nf_tables that it is of. */
+export type TableDump = TableContent & { readonly generation: number };
+
+/** nf_tables of this network namespace; everything is undefined where only nft(8) can ask. */
+export interface KernelTables {
+  /** Reads a table of the family `inet`. */
+  read(table: string): TableDump | undefined;
+  /** How many transactions there were, of whomever; 32 bits of it. */
+  generation(): number | undefined;
+}
 
 const ATTEMPTS = 5;
 /** NFTA_*_TABLE is the first everywhere, and NFTA_SET_NAME the second. */
 const TABLE = 1;
 const SET_NAME = 2;
+const GENERATION_ID = 1;
 const TABLE_USERDATA = 6;
 const RULE_EXPRESSIONS = 4;
 const ELEMENTS = 3;
@@ -32,29 +41,35 @@ const PARTS = [
 ] as const;
 
 /** Reads it from the kernel, as a whole of one generation: thousands of elements take it some milliseconds, and nft(8) ten times that. */
-export const readTable: ReadTable = (table) => {
-  using socket = openNftSocket();
-  if (socket === undefined) return undefined;
-  for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-    const before = generationOf(socket);
-    const dump = dumpTable(socket, table);
-    if (before === undefined || dump === undefined) return undefined;
-    if (dump !== "changed" && generationOf(socket) === before) return dump;
-  }
-  return undefined;
+export const kernelTables: KernelTables = {
+  read(table) {
+    using socket = openNftSocket();
+    if (socket === undefined) return undefined;
+    for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
+      const generation = generationOf(socket);
+      const dump = dumpTable(socket, table);
+      if (generation === undefined || dump === undefined) return undefined;
+      if (dump !== "changed" && generationOf(socket) === generation) return { ...dump, generation };
+    }
+    return undefined;
+  },
+  generation() {
+    using socket = openNftSocket();
+    return socket === undefined ? undefined : generationOf(socket);
+  },
 };
 
-function generationOf(socket: NftSocket): string | undefined {
-  let generation: string | undefined;
+function generationOf(socket: NftSocket): number | undefined {
+  let generation: number | undefined;
   const asked = socket.ask(Get.generation, false, [], (answer) => {
     eachOfAnswer(answer, (type, from, to) => {
-      if (type === 1) generation = answer.body.toString("hex", from, to);
+      if (type === GENERATION_ID && to - from === 4) generation = answer.body.readUInt32BE(from);
     });
   });
   return asked === "whole" ? generation : undefined;
 }
 
-function dumpTable(socket: NftSocket, table: string): TableDump | "changed" | undefined {
+function dumpTable(socket: NftSocket, table: string): TableContent | "changed" | undefined {
   const hash = createHash("sha256");
   let comment = "";
   const asked = socket.ask(Get.table, false, [table], (answer) => {

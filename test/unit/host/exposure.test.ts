@@ -25,7 +25,7 @@ function driverOver(answer: (line: string) => Partial<ExecResult> | undefined = 
   const driver = exposureDriver({
     record,
     conntrack: { remove: () => Promise.resolve(0) },
-    readTable: () => undefined,
+    tables: { read: () => undefined, generation: () => undefined },
     tools: {
       async run(file, args, _, given = "") {
         const held = typeof given === "string" || given instanceof Promise ? { lead: "", rest: given } : given;
@@ -75,7 +75,7 @@ describe("looking", () => {
     const driver = exposureDriver({
       record: new ExposureRecord(hostFiles(), hostReader(), tempDir()),
       conntrack: { remove: () => Promise.resolve(0) },
-      readTable: () => undefined,
+      tables: { read: () => undefined, generation: () => undefined },
       tools: {
         run() {
           asked += 1;

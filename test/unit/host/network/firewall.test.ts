@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { firewallDigest } from "../../../../src/host/network/firewall.ts";
-import { networkMachine } from "../../../support/network-machine.ts";
+import { networkMachine, type NetworkMachine } from "../../../support/network-machine.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const table = (...lines: readonly string[]): string => `table inet holdfast {\n${lines.join("\n")}\n}\n`;
@@ -18,6 +18,14 @@ table inet firewalld { chain filter_INPUT { type filter hook input priority filt
 }
 N`;
 
+/** What the table looks like, which right after a load nobody has to read. */
+async function read(machine: NetworkMachine) {
+  const { firewall } = await machine.observe();
+  const again = (await machine.observe()).firewall;
+  expect(again?.digest).toBe(firewall?.digest);
+  return again;
+}
+
 describe.each([
   { lists: false, how: "read from the kernel" },
   { lists: true, how: "listed by nft" },
@@ -29,10 +37,10 @@ describe.each([
     await machine.apply({ kind: "nft", text: INPUT });
     // Beside it, the rest is looked at where the kernel tells of changes.
     expect(machine.ran().toSorted()).toStrictEqual(lists ? ["nft", "nft"] : ["ip", "nft", "nft"]);
-    const first = (await machine.observe()).firewall;
+    const first = await read(machine);
     expect(first?.digest).toBe(firewallDigest(INPUT));
     await machine.apply({ kind: "nft", text: OUTPUT });
-    const second = (await machine.observe()).firewall;
+    const second = await read(machine);
     expect(second?.digest).toBe(firewallDigest(OUTPUT));
     expect(second?.text).not.toBe(first?.text);
     expect(machine.sh("nft list table inet holdfast")).not.toContain("hf_in");
@@ -49,7 +57,7 @@ describe.each([
   it("does not count what packets change, but what hands change", async () => {
     const machine = await networkMachine(tempDir(), { lists });
     await machine.apply({ kind: "nft", text: INPUT });
-    const first = (await machine.observe()).firewall;
+    const first = await read(machine);
     machine.sh("ping -c 1 -W 0.2 127.0.0.1 || true");
     expect(machine.sh("nft list table inet holdfast")).toContain("packets 1 ");
     expect((await machine.observe()).firewall).toStrictEqual(first);
@@ -58,7 +66,7 @@ describe.each([
     const restarted = await machine.restart();
     expect((await restarted.observe()).firewall?.digest).toBe("");
     await restarted.apply({ kind: "nft", text: INPUT });
-    expect((await restarted.observe()).firewall).toStrictEqual(first);
+    expect(await read(restarted)).toStrictEqual(first);
     restarted.sh("nft delete table inet holdfast; nft add table inet holdfast");
     expect((await restarted.observe()).firewall?.digest).toBe("");
   });
@@ -81,6 +89,68 @@ describe.each([
     const reading = await listing.restart({ lists: false });
     expect((await reading.observe()).firewall?.digest).toBe("");
     expect((await reading.observe()).firewall?.digest).toBe("");
+  });
+});
+
+describe("a table that was just loaded", () => {
+  const ADDED = "nft add rule inet holdfast hf_in tcp dport 7 accept";
+
+  it("is what was loaded as long as nobody else had a transaction, and need not be read for that", async () => {
+    const machine = await networkMachine(tempDir());
+    await machine.apply({ kind: "nft", text: INPUT });
+    expect((await machine.observe()).firewall).toStrictEqual({ digest: firewallDigest(INPUT) });
+    expect((await machine.observe()).firewall).toMatchObject({ text: expect.stringContaining("kernel:") as string });
+    await machine.apply({ kind: "nft", text: OUTPUT });
+    machine.sh("nft add table ip theirs");
+    expect((await machine.observe()).firewall).toMatchObject({ text: expect.any(String) as string });
+  });
+
+  it("is known again, though it was changed before anybody looked a second time", async () => {
+    const machine = await networkMachine(tempDir());
+    await machine.apply({ kind: "nft", text: INPUT });
+    await machine.observe();
+    // The reading comes after the answer, and before the next question.
+    await machine.mayOwn();
+    machine.sh(ADDED);
+    expect((await machine.observe()).firewall?.digest).toBe("");
+  });
+
+  it("is loaded once more where somebody changes something before it is read", async () => {
+    const machine = await networkMachine(tempDir(), { meddling: { script: ADDED, times: 1 } });
+    await machine.apply({ kind: "nft", text: INPUT });
+    expect((await machine.observe()).firewall).toStrictEqual({ digest: firewallDigest(INPUT) });
+    expect((await machine.observe()).firewall?.digest).toBe("");
+    expect((await machine.observe()).firewall?.digest).toBe("");
+    await machine.apply({ kind: "nft", text: INPUT });
+    expect((await read(machine))?.digest).toBe(firewallDigest(INPUT));
+    expect(machine.sh("nft list table inet holdfast")).not.toContain("dport 7");
+    expect((await (await machine.restart({ meddling: { script: "true", times: 0 } })).observe()).firewall?.digest).toBe(
+      firewallDigest(INPUT),
+    );
+  });
+
+  it("is not loaded again and again where somebody always changes tables of their own", async () => {
+    const script = "nft 'add table ip theirs; delete table ip theirs'";
+    const machine = await networkMachine(tempDir(), { meddling: { script, times: 1000 } });
+    await machine.apply({ kind: "nft", text: INPUT });
+    expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
+    expect((await machine.observe()).firewall?.digest).toBe("");
+    await machine.apply({ kind: "nft", text: INPUT });
+    for (let look = 0; look < 3; look += 1) {
+      expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
+    }
+    machine.sh(ADDED);
+    expect((await machine.observe()).firewall?.digest).toBe("");
+  });
+
+  it("that goes before it is read is missed", async () => {
+    const script = "nft delete table inet holdfast";
+    const machine = await networkMachine(tempDir(), { meddling: { script, times: 1 } });
+    await machine.apply({ kind: "nft", text: INPUT });
+    await machine.observe();
+    expect(await machine.observe()).not.toHaveProperty("firewall");
+    await machine.apply({ kind: "nft", text: INPUT });
+    expect((await read(machine))?.digest).toBe(firewallDigest(INPUT));
   });
 });
 
@@ -152,7 +222,7 @@ describe("the table", () => {
   it("stays as it is when the text is refused", async () => {
     const machine = await networkMachine(tempDir());
     await machine.apply({ kind: "nft", text: INPUT });
-    const before = (await machine.observe()).firewall;
+    const before = await read(machine);
     const bad = table("chain hf_in {", "type filter hook input priority 0", "no such thing", "}");
     await expect(machine.apply({ kind: "nft", text: bad })).rejects.toMatchObject({
       code: "nft-refused",
@@ -175,7 +245,7 @@ describe("the table", () => {
     const dir = tempDir();
     const machine = await networkMachine(dir);
     await machine.apply({ kind: "nft", text: INPUT });
-    const before = (await machine.observe()).firewall;
+    const before = await read(machine);
     const tools = join(dir, "tools");
     mkdirSync(tools);
     symlinkSync("/usr/sbin/ip", join(tools, "ip"));
