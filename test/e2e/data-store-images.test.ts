@@ -15,6 +15,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { freePort, registerNode, startAgent, startController } from "../support/programs.ts";
 import { untilAttached } from "../support/strace.ts";
+import { UNDER_UNITS } from "../support/real-units.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const MIB = 1024 * 1024;
@@ -48,13 +49,15 @@ function patch(path: string, at: number, bytes: Uint8Array): void {
   writeFileSync(path, content);
 }
 
-/** Every name that a process and its children tried to open while something went on. */
+/** Every name that a process and its children tried to open while something went on, and what systemd started where an agent has it do so. */
 async function openedDuring(pid: number, dir: string, work: () => Promise<void>): Promise<string> {
+  const traced = UNDER_UNITS ? [pid, 1] : [pid];
   const file = join(dir, "opened");
   const calls = ["-f", "-s", "512", "-o", file, "-e", "trace=execve,open,openat,openat2", "-e", "signal=none"];
-  const tracer = spawn("strace", [...calls, "-p", String(pid)], { stdio: ["ignore", "ignore", "pipe"] });
+  const these = traced.flatMap((one) => ["-p", String(one)]);
+  const tracer = spawn("strace", [...calls, ...these], { stdio: ["ignore", "ignore", "pipe"] });
   const ended = once(tracer, "close");
-  await untilAttached(tracer, 1);
+  await untilAttached(tracer, traced.length);
   await work();
   tracer.kill("SIGTERM");
   await ended;

@@ -43,7 +43,6 @@ export const LEFT_OUT: readonly LeftOut[] = [
     "an interface goes from its address to DHCP",
   ),
   tests("network-boot", "starts the agent under strace", "an agent that starts puts right what is amiss"),
-  tests("data-store-images", "traces the tool below the agent, where systemd starts it", "what an image names"),
   tests("triggers", "asks for a reboot, which an installed node does", "trigger events through the HTTP API"),
   tests("disk", "asks for a restart, which an installed node does", "a full disk stops nothing that needs no disk"),
   tests("disk", "remounts a disk on which an overlay of its own writes", "a read-only disk is started from"),
