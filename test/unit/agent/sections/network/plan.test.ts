@@ -270,9 +270,11 @@ test("translations of many blocks of one length are looked up by their network, 
   });
   const setOf = (name: string): string => new RegExp(`(?:map|set) ${name} \\{\n([^}]*)\\}`).exec(text)?.[1] ?? "";
   expect(setOf("dnat_254_0")).toContain(
-    'type ipv4_addr : interval ipv4_addr\ncounter\nelements = {\n10.5.0.0 comment "default:0" : 10.6.0.0/24,\n',
+    'type ipv4_addr : interval ipv4_addr\nsize 64\ncounter\nelements = {\n10.5.0.0 comment "default:0" : 10.6.0.0/24,\n',
   );
-  expect(setOf("dnat_254_1")).toContain('\ncounter\nelements = {\n10.7.0.0 comment "default:64" : 10.8.0.1/32,\n');
+  expect(setOf("dnat_254_1")).toContain(
+    '\nsize 64\ncounter\nelements = {\n10.7.0.0 comment "default:64" : 10.8.0.1/32,\n',
+  );
   expect(setOf("dnat_254_2")).toContain("\nflags interval\ncounter\nelements = {\n10.10.0.0/16 comment");
   expect(text).toContain(
     [
