@@ -17,8 +17,8 @@ import { UPGRADE_ANSWERS, UPGRADE_REQUEST_NAME, type UpgradeAnswer, type Upgrade
 import { OverlayTable } from "../protocol/overlay.ts";
 import { describeDevice } from "./describe-device.ts";
 import { identityFiles } from "./identity/identity.ts";
-import { askStanding, type AskStanding } from "./identity/standing.ts";
 import { readLicense, register } from "./identity/registration.ts";
+import { askStanding, type AskStanding } from "./identity/standing.ts";
 import { networkTargets } from "./network-targets.ts";
 import { readSettings } from "./settings.ts";
 import { openState } from "./state.ts";

@@ -1,5 +1,5 @@
-import { SessionError } from "../../errors.ts";
 import type { Logger } from "pino";
+import { SessionError } from "../../errors.ts";
 import { Attempt, type AttemptOptions, type Connection } from "./attempt.ts";
 import type { Random } from "./backoff.ts";
 import { beginSession, deadlineOf, step, type Effect, type SessionEvent, type SessionState } from "./machine.ts";
