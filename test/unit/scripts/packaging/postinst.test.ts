@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { filledScript } from "../../../../scripts/packaging/debian.ts";
@@ -40,9 +40,7 @@ function aPackage() {
   const lines = (name: string): readonly string[] =>
     existsSync(join(root, name)) ? readFileSync(join(root, name), "utf8").trimEnd().split("\n") : [];
   return {
-    root,
     set: (name: string, content = "") => writeFileSync(join(root, name), content),
-    unset: (name: string) => rmSync(join(root, name)),
     install: () => run(["-c", text, "postinst", "configure", "0.1.20260101-0000"]),
     later: () => run([join(root, "later")]),
     isPostponed: () => existsSync(join(root, "later")),
