@@ -79,6 +79,9 @@ export interface Versions {
   fail(version: string, why: FailedMark): Promise<void>;
   /** Takes a failure back: an operator insists. */
   forgive(version: string): Promise<void>;
+  /** Has the launcher pass it over for a while, as if it were not there; it is on trial and stays so. */
+  layAside(version: string): Promise<void>;
+  bringBack(version: string): Promise<void>;
   /** It has proven itself: `.probation` is written, `.trial` removed, in this order. Starts go on being counted. */
   prove(version: string, until: number): Promise<void>;
   /** Its probation is over, or it has been placed anew: no mark is left but `.failed`. */
@@ -99,8 +102,10 @@ export interface VersionsOptions {
   readonly signal: AbortSignal;
 }
 
-const MARKS = ["trial", "probation", "starts", "failed"] as const;
+const MARKS = ["trial", "probation", "starts", "failed", "aside"] as const;
 type Mark = (typeof MARKS)[number];
+/** Those of a trial, which mean nothing once it is over; by `.trial`, the last to go, an upgrade that was cut short is known. */
+const TRIALS: readonly Mark[] = ["starts", "probation", "aside", "trial"];
 
 const LIMITS = { maxBytes: 256 * 1024, maxDepth: 16 };
 const MAX_ENTRIES = 10_000;
@@ -213,7 +218,7 @@ export function hostVersions(options: VersionsOptions): Versions {
         throw new HostError("version-exists", `version ${version} is installed already`);
       }
       if (isThere) await discard(version);
-      await drop(version, ["probation"]);
+      await drop(version, ["probation", "aside"]);
       await write(version, "starts", NO_STARTS);
       await write(version, "trial", `${JSON.stringify(trial)}\n`);
       // Not before the mark: what failed would else be picked as a proven one, were the directory still there.
@@ -236,19 +241,21 @@ export function hostVersions(options: VersionsOptions): Versions {
       }
     },
     forgive: (version) => drop(version, ["failed"]),
+    layAside: (version) => write(version, "aside", ""),
+    bringBack: (version) => drop(version, ["aside"]),
     async prove(version, until) {
       // Its starts so far stay: a series of crashes may begin on trial, and end after it.
       await write(version, "probation", `until=${Math.floor(until)}\n`);
       await drop(version, ["trial"]);
     },
-    unmark: (version) => drop(version, ["starts", "probation", "trial"]),
+    unmark: (version) => drop(version, TRIALS),
     async clean(keep) {
       const doomed = (await list()).filter(({ version, isBase }) => !isBase && !keep.includes(version));
       const removed: string[] = [];
       for (const { version } of doomed) {
         const isThere = (await directories.kind(at(version))) !== undefined;
         if (isThere) await discard(version);
-        await drop(version, ["starts", "probation", "trial"]);
+        await drop(version, TRIALS);
         if (isThere) removed.push(version);
       }
       await files.sweep(path);

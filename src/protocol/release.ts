@@ -118,7 +118,9 @@ export function manifestAddress(
 export const UpgradeStanding = z.object({
   state: z.enum(["IN_PROGRESS", "COMPLETED", "FAILED"]),
   /** What is being done while it is in progress. */
-  step: z.enum(["fetching", "verifying", "unpacking", "testing", "switching", "judging", "going-back"]).optional(),
+  step: z
+    .enum(["fetching", "verifying", "unpacking", "testing", "switching", "judging", "comparing", "going-back"])
+    .optional(),
   from: PackageVersion,
   /** Known once the manifest has been verified. */
   to: PackageVersion.optional(),

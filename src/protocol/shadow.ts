@@ -80,7 +80,7 @@ export const upgradeShadowKeys: readonly (readonly [key: string, type: string, m
   [
     "node.upgrade.step",
     "text",
-    "`fetching`, `verifying`, `unpacking`, `testing`, `switching`, `judging` or `going-back`; only while it is in progress",
+    "`fetching`, `verifying`, `unpacking`, `testing`, `switching`, `judging`, `comparing` or `going-back`; only while it is in progress",
   ],
   ["node.upgrade.reason", "text", "why it failed, as `code: message`; absent otherwise"],
   ["node.upgrade.trial", "text", "`true` while the version that runs has not proven itself; absent otherwise"],

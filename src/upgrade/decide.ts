@@ -47,4 +47,4 @@ export function decide({ standing, versions, request }: OnDisk): Next {
 }
 
 /** What comes once the version is known and tested. */
-const SWITCHED: ReadonlySet<string> = new Set(["switching", "judging", "going-back"]);
+const SWITCHED: ReadonlySet<string> = new Set(["switching", "judging", "comparing", "going-back"]);

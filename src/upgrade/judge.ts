@@ -23,14 +23,21 @@ export interface JudgeLimits {
   readonly settleMs: number;
   /** The most that one look counts for: the judge may have been stopped in between. */
   readonly maxLookMs: number;
+  /** How long a version may still lack its session after the old one has had one. */
+  readonly againMs: number;
 }
 
 /** Where the judgement stands; times in monotonic milliseconds. */
 export interface JudgeState {
   readonly lookedAt: number;
   readonly goodSince: number | undefined;
-  /** How long the version has failed, less what is forgotten. */
-  readonly chargedMs: number;
+  /** How long the version has failed by what it does itself, and how long it has had no session; less what is forgotten. */
+  readonly ownMs: number;
+  readonly sessionMs: number;
+  /** How often in a row the old version was tried in its place, and had no session either. */
+  readonly inVain: number;
+  /** The old version had one a while ago: until when that counts. */
+  readonly betterUntil: number | undefined;
   /** How long a change of the network has been pending, in one piece. */
   readonly changeMs: number;
 }
@@ -44,13 +51,21 @@ export type Verdict =
   /** `failing` is what counts against the version, `waitingFor` what does not. */
   | { readonly is: "open"; readonly failing?: Failing; readonly waitingFor?: string }
   | { readonly is: "healthy" }
+  /** It would have failed but for a session that the control plane may be to blame for: would the old version have one? */
+  | { readonly is: "doubted"; readonly why: Failing }
   | { readonly is: "failed"; readonly why: Failing };
 
-/** Ten minutes, as the platform has it, and a quarter of a minute of calm. */
-export const JUDGE_LIMITS: JudgeLimits = { windowMs: 600_000, settleMs: 15_000, maxLookMs: 30_000 };
+/** Ten minutes, as the platform has it, a quarter of a minute of calm, and two minutes for a session that can be had. */
+export const JUDGE_LIMITS: JudgeLimits = {
+  windowMs: 600_000,
+  settleMs: 15_000,
+  maxLookMs: 30_000,
+  againMs: 120_000,
+};
 
 export function beginJudging(now: number): JudgeState {
-  return { lookedAt: now, goodSince: undefined, chargedMs: 0, changeMs: 0 };
+  const charged = { ownMs: 0, sessionMs: 0, inVain: 0, betterUntil: undefined };
+  return { lookedAt: now, goodSince: undefined, ...charged, changeMs: 0 };
 }
 
 /** One look at the version. Pure. `hadSession`: whether there was one before the upgrade. */
@@ -66,24 +81,60 @@ export function judge(
   const changeMs = seen.isChangePending ? state.changeMs + lookMs : 0;
   const isChanging = seen.agent === "new" && seen.isChangePending && changeMs <= MAX_CHANGE_MS;
   const failing = isChanging ? undefined : failingOf(seen, hadSession);
-  // Of a wait for days, the restarts in it must not add up.
-  const chargedMs =
-    failing === undefined ? Math.max(0, state.chargedMs - lookMs / FORGIVING) : state.chargedMs + lookMs;
+  const looked = { ...state, lookedAt: now, goodSince: undefined, changeMs };
   if (failing !== undefined) {
-    const next = { lookedAt: now, goodSince: undefined, chargedMs, changeMs };
-    return [next, chargedMs >= limits.windowMs ? { is: "failed", why: failing } : { is: "open", failing }];
+    const next = charge(looked, failing, lookMs);
+    return [next, verdictOn(next, failing, { now, limits })];
   }
+  const next = forgive(looked, lookMs);
   const waitingFor = isChanging ? "a change of the network, which is pending" : waitingOf(seen, hadSession);
-  if (waitingFor !== undefined) {
-    return [
-      { lookedAt: now, goodSince: undefined, chargedMs, changeMs },
-      { is: "open", waitingFor },
-    ];
-  }
+  if (waitingFor !== undefined) return [next, { is: "open", waitingFor }];
   const goodSince = state.goodSince ?? now;
-  const next = { lookedAt: now, goodSince, chargedMs, changeMs };
-  return [next, now - goodSince >= limits.settleMs ? { is: "healthy" } : { is: "open" }];
+  return [{ ...next, goodSince }, now - goodSince >= limits.settleMs ? { is: "healthy" } : { is: "open" }];
 }
+
+function charge(state: JudgeState, { code }: Failing, lookMs: number): JudgeState {
+  return code === "no-session"
+    ? { ...state, sessionMs: state.sessionMs + lookMs }
+    : { ...state, ownMs: state.ownMs + lookMs };
+}
+
+/** Of a wait for days, the restarts in it must not add up. */
+function forgive(state: JudgeState, lookMs: number): JudgeState {
+  const less = lookMs / FORGIVING;
+  const sessionMs = Math.max(0, state.sessionMs - less);
+  return { ...state, sessionMs, ownMs: Math.max(0, state.ownMs - Math.max(0, less - state.sessionMs)) };
+}
+
+function verdictOn(
+  { ownMs, sessionMs, inVain, betterUntil }: JudgeState,
+  failing: Failing,
+  { now, limits: { windowMs } }: { readonly now: number; readonly limits: JudgeLimits },
+): Verdict {
+  if (ownMs >= windowMs) return { is: "failed", why: failing };
+  // Each look at the old version restarts the agent twice.
+  const patience = 2 ** Math.min(inVain, MAX_DOUBLINGS);
+  if (ownMs + sessionMs < windowMs * patience) return { is: "open", failing };
+  return { is: betterUntil !== undefined && now <= betterUntil ? "failed" : "doubted", why: failing };
+}
+
+/**
+ * Goes on after the old version was tried in the place of one that was doubted. Where it had a session the other gets a last chance, for
+ * the control plane may have come to itself just then; where it had none, that nobody has one is not charged. Pure.
+ */
+export function reconsider(
+  state: JudgeState,
+  didBetter: boolean,
+  { now, limits: { windowMs, againMs } }: { readonly now: number; readonly limits: JudgeLimits },
+): JudgeState {
+  const looked = { ...state, lookedAt: now, goodSince: undefined };
+  if (!didBetter) return { ...looked, sessionMs: 0, inVain: state.inVain + 1 };
+  const sessionMs = Math.max(0, windowMs - againMs - state.ownMs);
+  return { ...looked, sessionMs, inVain: 0, betterUntil: now + windowMs };
+}
+
+/** Ten minutes become nearly three hours. */
+const MAX_DOUBLINGS = 4;
 
 /** How many times longer a version must not fail than it failed, until that is forgotten. */
 const FORGIVING = 10;

@@ -9,6 +9,7 @@ import type { JudgeLimits } from "./judge.ts";
 import type { LocalAgent } from "./local-agent.ts";
 import type { Probe } from "./probe.ts";
 import type { RequestBox } from "./request-box.ts";
+import { tryOld } from "./try-old.ts";
 import { watch } from "./watch.ts";
 
 /** Says which step has begun, and for which version once that is known. */
@@ -38,7 +39,7 @@ export interface UpgradeLimits extends JudgeLimits {
   readonly askEveryMs: number;
   /** How long a pending change of the network is waited for. */
   readonly pendingMs: number;
-  /** How long the old version may take to answer after the way back. */
+  /** How long the old version may take to answer after the way back, and to have its session when it is tried. */
   readonly backMs: number;
   /** How long crashes of a version count that has proven itself. */
   readonly probationSeconds: number;
@@ -230,13 +231,23 @@ async function judgeVersion(
   const { versions, requests, agent, services, clock, limits, print } = deps;
   await requests.done();
   const before = (await beforeIn(deps, version)) ?? NOTHING;
+  // The old version may have been having its turn when this program was cut short.
+  await versions.bringBack(version);
   const view = await agent.view(signal);
   // One that does not answer may be starting, and each start counts.
   if (view === undefined) await orSay(deps, "start the agent", services.startAgent(signal), signal);
   else if (view.version !== version) await orSay(deps, "restart the agent", services.restartAgent(signal), signal);
   const isGivenUp = async (asked: string): Promise<boolean> => (await find(deps, asked))?.failed !== undefined;
   const { probe, targets } = deps;
-  const options = { agent, probe, targets, clock, limits, isGivenUp, print };
+  const note = (step: "judging" | "comparing"): Promise<void> =>
+    orSay(deps, "note how it stands", stand(deps, { ...standing, step }, signal), signal);
+  const turn = async (limit: AbortSignal): Promise<boolean | undefined> => {
+    await note("comparing");
+    const hadSession = await tryOld(deps, version, limit);
+    await note("judging");
+    return hadSession;
+  };
+  const options = { agent, probe, targets, clock, limits, isGivenUp, tryOld: turn, print };
   const why = await watch(options, { version, before }, signal);
   if (why === undefined) {
     await versions.prove(version, unixSeconds(clock) + limits.probationSeconds);

@@ -3,7 +3,7 @@ import type { ProxySettings } from "../lib/proxy.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import type { AgentView } from "./agent-view.ts";
 import { missingOf, type Before } from "./before.ts";
-import { beginJudging, judge, type Failing, type JudgeLimits, type Observation } from "./judge.ts";
+import { beginJudging, judge, reconsider, type Failing, type JudgeLimits, type Observation } from "./judge.ts";
 import type { LocalAgent } from "./local-agent.ts";
 import type { Probe, Standing } from "./probe.ts";
 import type { UpgradeLimits } from "./upgrade.ts";
@@ -17,6 +17,8 @@ export interface WatchOptions {
   readonly limits: JudgeLimits & Pick<UpgradeLimits, "everyMs" | "askEveryMs">;
   /** Whether the launcher has given the version up. */
   readonly isGivenUp: (version: string) => Promise<boolean>;
+  /** Whether the old version, started for a while in the place of the one on trial, has a session; undefined where it cannot be. */
+  readonly tryOld: (signal: AbortSignal) => Promise<boolean | undefined>;
   readonly print: (line: string) => void;
 }
 
@@ -40,6 +42,14 @@ export async function watch(
     state = next;
     if (verdict.is === "healthy") return undefined;
     if (verdict.is === "failed") return verdict.why;
+    if (verdict.is === "doubted") {
+      print(`${version} on trial: ${verdict.why.message}; the old version is tried in its place`);
+      const didBetter = await options.tryOld(signal);
+      if (didBetter === undefined) return verdict.why;
+      print(`${version} on trial again: the old version had ${didBetter ? "a" : "no"} session in its place`);
+      state = reconsider(state, didBetter, { now: clock.elapsed(), limits });
+      continue;
+    }
     const { failing, waitingFor } = verdict;
     const line = failing?.message ?? (waitingFor === undefined ? "everything works" : `waits for ${waitingFor}`);
     if (line !== said) print(`${version} on trial: ${line}`);
@@ -95,7 +105,8 @@ async function observe(
   };
 }
 
-function sessionOf({ isRegistered, session }: AgentView): Observation["session"] {
+/** What an agent says of its session, as far as a judgement asks. Pure. */
+export function sessionOf({ isRegistered, session }: AgentView): Observation["session"] {
   if (!isRegistered) return "unregistered";
   if (session.state === "online") return session.hasBeaten ? "working" : "missing";
   return session.reason !== undefined && SERVERS_OWN.has(session.reason) ? "refused" : "missing";

@@ -1,8 +1,9 @@
 import { cpSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { Status } from "../../src/protocol/local-answers.ts";
 import { aControlPlane, type Greeting } from "../support/answering-control-plane.ts";
+import { FaultProxy } from "../support/fault-proxy.ts";
 import { freePort, holdfast, startController, type ControllerProgram } from "../support/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { NEW, NEWER, OLD, UpgradeStage, type Behaviour } from "../support/upgrade-stage.ts";
@@ -255,7 +256,7 @@ test(
 );
 
 /** The built agent, registered and online, as the old version. */
-async function registeredAt(controller: ControllerProgram) {
+async function registeredAt(controller: Pick<ControllerProgram, "url" | "license">) {
   const stage = new UpgradeStage(controller.url);
   stage.makeReal(join(stage.lib, "base"), OLD);
   stage.boot();
@@ -335,17 +336,74 @@ test(
 );
 
 test(
+  "a control plane that takes every hello and drops every session without a word costs the new version nothing but time",
+  async () => {
+    const [port, behind] = [await freePort(), await freePort()];
+    const between = await FaultProxy.start(port, behind);
+    const controller = await startController(tempDir(), behind, ["--url", `http://127.0.0.1:${port}`]);
+    const { stage } = await registeredAt({ ...controller, url: `http://127.0.0.1:${port}` });
+    stage.request(NEW, "real");
+    const judging = stage.begin({ windowMs: 5000, settleMs: LIMIT_MS, backMs: 5000 });
+    let said = "";
+    judging.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
+    await waitFor("the new version works", () => said.endsWith("everything works\n"));
+    // Long enough for a question, and for the beginning of a session.
+    const dropping = setInterval(() => between.reset(), 300);
+    onTestFinished(() => clearInterval(dropping));
+    await waitFor("it lacks its session", () => said.includes("would have this node, and there is no session"));
+    await waitFor("the old version has its turn", async () => (await stage.answers()) === OLD, 60_000);
+    expect(stage.standing()).toMatchObject({ state: "IN_PROGRESS", step: "comparing", to: NEW });
+    await waitFor("it did no better", () => said.includes("the old version had no session in its place"), 60_000);
+    await waitFor("the new version is back", async () => (await stage.answers()) === NEW);
+    expect(stage.standing()).toMatchObject({ state: "IN_PROGRESS", step: "judging", to: NEW });
+    expect(readdirSync(stage.versions).filter((name) => /[.](failed|aside)$/.test(name))).toEqual([]);
+    clearInterval(dropping);
+    judging.kill("SIGTERM");
+    await new Promise((resolve) => judging.once("close", resolve));
+    expect((await stage.upgrade({ windowMs: LIMIT_MS })).code).toBe(0);
+    expect(stage.standing()).toMatchObject({ state: "COMPLETED", to: NEW });
+    await stage.halt();
+  },
+  3 * LIMIT_MS,
+);
+
+test(
+  "a judge that is killed while the old version has its turn brings the new one back",
+  async () => {
+    const stage = await stageAt();
+    stage.request(NEW, "good");
+    const child = stage.begin({ windowMs: 1000, settleMs: LIMIT_MS, backMs: LIMIT_MS });
+    await waitFor("the old version's session is seen", () => stage.standing()?.step === "judging");
+    writeFileSync(join(stage.run, "offline"), "");
+    await waitFor("the old version has its turn", async () => {
+      return stage.standing()?.step === "comparing" && (await stage.answers()) === OLD;
+    });
+    child.kill("SIGKILL");
+    await new Promise((resolve) => child.once("close", resolve));
+    expect(existsSync(join(stage.versions, `${NEW}.aside`))).toBe(true);
+    rmSync(join(stage.run, "offline"));
+    expect((await stage.upgrade()).code).toBe(0);
+    expect(await stage.answers()).toBe(NEW);
+    expect(existsSync(join(stage.versions, `${NEW}.aside`))).toBe(false);
+  },
+  LIMIT_MS,
+);
+
+test(
   "a version whose own proof is no good is gone back from, though the control plane refuses it in the same words",
   async () => {
     const { stage, session } = await registeredAt(await startController(tempDir(), await freePort()));
     stage.request(NEW, "proves badly");
     const child = stage.begin();
+    let said = "";
+    child.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
     const closed = new Promise((resolve) => child.once("close", resolve));
     await waitFor("it is refused", async () => {
       return (await stage.answers()) === NEW && (await session()).reason?.code === "not-authentic";
     });
     expect(await closed).toBe(3);
     expect(stage.standing()).toMatchObject({ state: "FAILED", to: NEW, reason: { code: "no-session" } });
+    expect(said).toContain("the old version had a session in its place");
     await waitFor("the old version is online again", async () => {
       return (await stage.answers()) === OLD && (await session()).state === "online";
     });

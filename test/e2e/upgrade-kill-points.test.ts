@@ -42,7 +42,7 @@ async function checkOver({ stage }: Upgrading, behaviour: Behaviour): Promise<vo
   const standing = stage.standing();
   const runs = await waitFor("an agent answers", () => stage.answers());
   const names = readdirSync(stage.versions);
-  expect(names.filter((name) => /\.trial$|\.tmp$|^request\.json$/.test(name))).toEqual([]);
+  expect(names.filter((name) => /\.(?:trial|aside|tmp)$|^request\.json$/.test(name))).toEqual([]);
   expect(stage.starts(NEW)).toBeLessThanOrEqual(3);
   if (standing === undefined) {
     // Killed before it had made the request its own, which lies there still.
@@ -105,6 +105,12 @@ test("an upgrade killed anywhere ends with the new version", async () => killEve
 test(
   "an upgrade to one that exits, killed anywhere, ends with the old",
   async () => killEverywhere("exits", 6),
+  LIMIT_MS,
+);
+
+test(
+  "so does one to a version without a session, killed while the old one has its turn too",
+  async () => killEverywhere("never reaches", 8),
   LIMIT_MS,
 );
 

@@ -27,6 +27,7 @@ const Work = z.object({
     windowMs: z.number(),
     settleMs: z.number(),
     maxLookMs: z.number(),
+    againMs: z.number(),
     everyMs: z.number(),
     askEveryMs: z.number(),
     pendingMs: z.number(),

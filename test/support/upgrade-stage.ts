@@ -24,6 +24,7 @@ const PAUSE_MS = 50;
 const LIMITS = {
   settleMs: 300,
   maxLookMs: 500,
+  againMs: 1500,
   everyMs: 60,
   askEveryMs: 60,
   pendingMs: 800,

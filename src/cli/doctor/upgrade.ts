@@ -58,7 +58,7 @@ export function versionChecks(names: readonly string[]): readonly Check[] {
   const marked = (mark: string): readonly string[] =>
     names.filter((name) => name.endsWith(mark)).map((name) => name.slice(0, -mark.length));
   return [
-    ...marked(".trial").map((version) => pass(`version.${version}`, "it is on trial: its guard judges it")),
+    ...marked(".trial").map((version) => pass(`version.${version}`, trialText(names.includes(`${version}.aside`)))),
     ...marked(".failed").map((version) =>
       warn(
         `version.${version}`,
@@ -68,6 +68,12 @@ export function versionChecks(names: readonly string[]): readonly Check[] {
       ),
     ),
   ];
+}
+
+function trialText(isAside: boolean): string {
+  return isAside
+    ? "it is on trial, and laid aside for a moment: the old version is tried in its place"
+    : "it is on trial: its guard judges it";
 }
 
 /** Whether there are keys that a release can be verified with. Pure. */

@@ -100,7 +100,7 @@ test("a version that is placed is on trial, and no mark of an earlier try is lef
   const own = rig();
   const { versions, put, path } = own;
   await stage(own, NEW);
-  for (const mark of ["failed", "starts", "probation"]) put(`${NEW}.${mark}`, "x\n");
+  for (const mark of ["failed", "starts", "probation", "aside"]) put(`${NEW}.${mark}`, "x\n");
   await versions.place(NEW, TRIAL);
   expect(await versions.list()).toMatchObject([
     { version: NEW, isWhole: true, trial: TRIAL, starts: 0, probationUntil: undefined, failed: undefined },
@@ -160,6 +160,13 @@ test("marks follow a version's life", async () => {
   await stage(own, NEW);
   await versions.place(NEW, TRIAL);
   put(`${NEW}.starts`, "1\n");
+  await versions.layAside(NEW);
+  expect(existsSync(join(own.path, `${NEW}.aside`))).toBe(true);
+  expect((await versions.list())[0]).toMatchObject({ version: NEW, trial: TRIAL, starts: 1 });
+  await versions.bringBack(NEW);
+  await versions.bringBack(NEW);
+  expect(existsSync(join(own.path, `${NEW}.aside`))).toBe(false);
+  await versions.layAside(NEW);
   await versions.prove(NEW, 1_700_086_400.7);
   expect((await versions.list())[0]).toMatchObject({ trial: undefined, probationUntil: 1_700_086_400, starts: 1 });
   await versions.fail(NEW, { code: "crashed", message: "it crashed", at: 5 });
@@ -167,6 +174,7 @@ test("marks follow a version's life", async () => {
   await versions.forgive(NEW);
   await versions.unmark(NEW);
   expect((await versions.list())[0]).toMatchObject({ probationUntil: undefined, failed: undefined, isWhole: true });
+  expect(existsSync(join(own.path, `${NEW}.aside`))).toBe(false);
 });
 
 test("old versions go, the ones named stay, and failures are remembered", async () => {

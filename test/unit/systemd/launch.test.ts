@@ -161,6 +161,19 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.picks()).toBe(picked);
   });
 
+  test("a version that is laid aside is passed over, by whoever starts, and its starts are not counted meanwhile", () => {
+    machine.add(MID);
+    machine.add(NEW, "trial");
+    machine.mark(NEW, "aside");
+    expect([machine.picks(), machine.picks("--proven")]).toEqual([MID, MID]);
+    machine.begin();
+    expect(machine.has(NEW, "starts")).toBe(false);
+    rmSync(join(machine.versions, `${NEW}.aside`));
+    expect([machine.picks(), machine.picks("--proven")]).toEqual([NEW, MID]);
+    machine.begin();
+    expect(machine.starts(NEW)).toEqual(["i"]);
+  });
+
   test("a version that was given up is never picked, whatever its mark is", () => {
     machine.add(MID);
     machine.add(NEW);

@@ -56,6 +56,7 @@ const table: readonly (readonly [string, UpgradeStanding | undefined, InstalledV
   ["verifying", at("verifying"), [], true, "prepare"],
   ["unpacking", at("unpacking"), [], true, "prepare"],
   ["testing", at("testing"), [], true, "prepare"],
+  ["while the old one is tried", at("comparing"), [placed({ trial })], false, "judge"],
   [
     "testing what failed before and is insisted on",
     at("testing"),

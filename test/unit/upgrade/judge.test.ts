@@ -3,6 +3,7 @@ import {
   beginJudging,
   judge,
   JUDGE_LIMITS,
+  reconsider,
   type JudgeState,
   type Observation,
   type Verdict,
@@ -67,9 +68,11 @@ function expected({ hadSession, ...seen }: Observation & { hadSession: boolean }
 
 test.each(everything)("seen always so: %o", ({ hadSession, ...seen }) => {
   const { verdict, afterMs } = looked(seen, hadSession, DAY_MS);
-  const came = verdict.is === "failed" ? verdict.why.code : verdict.is === "open" ? "waits" : verdict.is;
+  const came = "why" in verdict ? verdict.why.code : verdict.is === "open" ? "waits" : verdict.is;
   const should = expected({ ...seen, hadSession });
   expect(came).toBe(should);
+  // Only for a session somebody else may be to blame whom this version has need of.
+  expect(verdict.is === "doubted").toBe(should === "no-session");
   if (should === "given-up") expect(afterMs).toBe(0);
   else if (should === "healthy") expect(afterMs).toBe(limits.settleMs);
   else if (should !== "waits") expect(afterMs).toBe(limits.windowMs);
@@ -109,7 +112,8 @@ describe("one thing, and then another", () => {
     look(b, 360_000);
     if (second === "given up") return expect(verdict).toMatchObject({ is: "failed", why: { code: "given-up" } });
     if (second === "good") return expect(verdict).toEqual({ is: "healthy" });
-    expect(verdict.is).toBe(FAILING.has(first) && FAILING.has(second) ? "failed" : "open");
+    const fails = [first, second].includes("no session") ? "doubted" : "failed";
+    expect(verdict.is).toBe(FAILING.has(first) && FAILING.has(second) ? fails : "open");
   });
 });
 
@@ -127,9 +131,9 @@ test("calm begins anew after every lapse", () => {
 test("a judge that was stopped for hours holds against the version no more than a look", () => {
   const bad: Observation = { ...GOOD, agent: "silent" };
   const [first] = judge(beginJudging(0), bad, { now: DAY_MS, hadSession: true, limits });
-  expect(first.chargedMs).toBe(limits.maxLookMs);
+  expect(first.ownMs).toBe(limits.maxLookMs);
   const [second, verdict] = judge(first, bad, { now: DAY_MS - 5000, hadSession: true, limits });
-  expect([second.chargedMs, verdict.is]).toEqual([limits.maxLookMs, "open"]);
+  expect([second.ownMs, verdict.is]).toEqual([limits.maxLookMs, "open"]);
 });
 
 test("short failings in a long wait are forgotten, and long ones with short waits between them are not", () => {
@@ -146,6 +150,86 @@ test("short failings in a long wait are forgotten, and long ones with short wait
   };
   expect(comesOf(30_000, 600_000)).toBe("open");
   expect(comesOf(60_000, 300_000)).toBe("failed");
+});
+
+describe("a version without the session that it had before", () => {
+  const NO_SESSION: Observation = { ...GOOD, session: "missing", controlPlane: "admitting" };
+  const SILENT: Observation = { ...GOOD, agent: "silent" };
+
+  /** Goes on from a state, looking every three seconds at the same, until a verdict or for a day; how long that took. */
+  function lookedFrom(from: JudgeState, seen: Observation) {
+    let state = from;
+    for (let now = state.lookedAt + STEP_MS; now < state.lookedAt + DAY_MS; now += STEP_MS) {
+      const [next, verdict] = judge(state, seen, { now, hadSession: true, limits });
+      state = next;
+      if (verdict.is !== "open") return { state, verdict, afterMs: now - from.lookedAt };
+    }
+    return { state, verdict: undefined, afterMs: DAY_MS };
+  }
+  const doubted = () => lookedFrom(beginJudging(0), NO_SESSION).state;
+  const after = (state: JudgeState, didBetter: boolean): JudgeState =>
+    reconsider(state, didBetter, { now: state.lookedAt + 60_000, limits });
+
+  test("fails where the old one had one and it has none for two minutes more", () => {
+    const { verdict, afterMs } = lookedFrom(after(doubted(), true), NO_SESSION);
+    expect(verdict).toMatchObject({ is: "failed", why: { code: "no-session" } });
+    expect(afterMs).toBe(limits.againMs);
+  });
+
+  test("is healthy where it has one, once the old one had one", () => {
+    expect(lookedFrom(after(doubted(), true), GOOD).verdict).toEqual({ is: "healthy" });
+  });
+
+  test("is compared anew where the answer is old", () => {
+    const waits: Observation = { ...NO_SESSION, controlPlane: "unreached" };
+    let state = after(doubted(), true);
+    for (let step = 0; step < 400; step += 1) {
+      [state] = judge(state, waits, { now: state.lookedAt + STEP_MS, hadSession: true, limits });
+    }
+    expect(lookedFrom(state, NO_SESSION).verdict?.is).toBe("doubted");
+  });
+
+  test("never fails where the old one has none either, and is compared at ever longer intervals", () => {
+    let state = doubted();
+    const intervals: number[] = [];
+    for (let round = 0; round < 7; round += 1) {
+      const { state: next, verdict, afterMs } = lookedFrom(after(state, false), NO_SESSION);
+      expect(verdict?.is).toBe("doubted");
+      intervals.push(afterMs / limits.windowMs);
+      state = next;
+    }
+    expect(intervals).toEqual([2, 4, 8, 16, 16, 16, 16]);
+    // What it does itself is charged as ever.
+    const { verdict, afterMs } = lookedFrom(after(state, false), SILENT);
+    expect([verdict?.is, afterMs]).toEqual(["failed", limits.windowMs]);
+  });
+
+  test("is not failed by a moment of something else", () => {
+    let state = beginJudging(0);
+    let verdict: Verdict = { is: "open" };
+    while (state.sessionMs < limits.windowMs - STEP_MS) {
+      [state, verdict] = judge(state, NO_SESSION, { now: state.lookedAt + STEP_MS, hadSession: true, limits });
+    }
+    expect(verdict.is).toBe("open");
+    const lost: Observation = { ...NO_SESSION, missing: ["service a"] };
+    [state, verdict] = judge(state, lost, { now: state.lookedAt + STEP_MS, hadSession: true, limits });
+    expect(verdict).toMatchObject({ is: "doubted", why: { code: "function-lost" } });
+    const next = after(state, false);
+    expect(next).toMatchObject({ ownMs: STEP_MS, sessionMs: 0 });
+  });
+
+  test("has its lapses forgotten, its own last", () => {
+    const waits: Observation = { ...NO_SESSION, controlPlane: "unreached" };
+    const state = { ...beginJudging(0), ownMs: 3000, sessionMs: 3000 };
+    const forgiven = (now: number) => judge(state, waits, { now, hadSession: true, limits })[0];
+    expect(forgiven(20_000)).toMatchObject({ ownMs: 3000, sessionMs: 1000 });
+    expect(forgiven(30_000)).toMatchObject({ ownMs: 3000, sessionMs: 0 });
+    const once = { ...state, sessionMs: 1000 };
+    expect(judge(once, waits, { now: 30_000, hadSession: true, limits })[0]).toMatchObject({
+      ownMs: 1000,
+      sessionMs: 0,
+    });
+  });
 });
 
 test("what is lost is named, and not without end", () => {

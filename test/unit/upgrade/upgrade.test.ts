@@ -18,6 +18,7 @@ const LIMITS = {
   windowMs: 1000,
   settleMs: 100,
   maxLookMs: 1000,
+  againMs: 500,
   everyMs: 100,
   askEveryMs: 30_000,
   pendingMs: 1000,

@@ -39,12 +39,14 @@ const before = beforeOf(viewOf(answers), { session: "wss://cp", pins: [] });
 /** What comes of a version that answers always the same, within a day; undefined stands for no end at all. */
 async function comesOf(
   view: AgentView | undefined,
-  reached: { readonly controlPlane?: Standing; readonly gateway?: boolean } = {},
+  reached: { readonly controlPlane?: Standing; readonly gateway?: boolean; readonly old?: boolean | undefined } = {},
 ): Promise<{
   readonly end: Failing | "healthy" | undefined;
   readonly asked: readonly string[];
   readonly times: number;
   readonly minutes: number;
+  /** After how many minutes each time the old version had its turn. */
+  readonly turns: readonly number[];
 }> {
   const clock = new FakeClock();
   const asked: string[] = [];
@@ -61,18 +63,23 @@ async function comesOf(
   const ending = new AbortController();
   const agent = { view: () => Promise.resolve(view), poke: () => Promise.resolve() };
   const targets = { targets: () => Promise.resolve(undefined), isGivenUp: () => Promise.resolve(false) };
-  const options = { agent, probe, clock, limits: LIMITS, ...targets, print: () => undefined };
+  let minutes = 0;
+  const turns: number[] = [];
+  const tryOld = (): Promise<boolean | undefined> => {
+    turns.push(minutes);
+    return Promise.resolve("old" in reached ? reached.old : true);
+  };
+  const options = { agent, probe, clock, limits: LIMITS, ...targets, tryOld, print: () => undefined };
   const ends: (Failing | "healthy")[] = [];
   const watching = watch(options, { version: VERSION, before }, ending.signal).then(
     (failing) => void ends.push(failing ?? "healthy"),
     () => undefined,
   );
-  let minutes = 0;
   for (; minutes < 60 && ends.length === 0; minutes += 1) await clock.advance(60_000);
   ending.abort(new Error("over"));
   await clock.advance(3000);
   await watching;
-  return { end: ends[0], asked: [...new Set(asked)], times: asked.length, minutes };
+  return { end: ends[0], asked: [...new Set(asked)], times: asked.length, minutes, turns };
 }
 
 test("what works as before is healthy, and nobody else is asked", async () => {
@@ -92,6 +99,16 @@ test("a version that is told it is not the node is to blame only where another o
   const refused = viewOf(withSession({ state: "waiting", reason: { code: "not-authentic" } }));
   expect(await comesOf(refused, { controlPlane: "admitting" })).toMatchObject({ end: { code: "no-session" } });
   expect(await comesOf(refused, { controlPlane: "refusing" })).toMatchObject({ end: undefined });
+});
+
+test("what has no session fails where the old version has one in its place, and is not failed where it has none", async () => {
+  const dropped = viewOf(withSession({ state: "waiting", reason: { code: "connection-lost" } }));
+  const of = (old: boolean | undefined) => comesOf(dropped, { controlPlane: "admitting", old });
+  const [better, none, untried] = [await of(true), await of(false), await of(undefined)];
+  const failed = { code: "no-session" };
+  expect(better).toMatchObject({ end: failed, turns: [10], minutes: 13 });
+  expect(none).toMatchObject({ end: undefined, turns: [10, 30] });
+  expect(untried).toMatchObject({ end: failed, turns: [10], minutes: 11 });
 });
 
 test("a control plane is asked twice a minute at most, by each node of a fleet", async () => {

@@ -198,6 +198,14 @@ test.each(cases)("%s", (_, check, expected) => {
   expect(check?.fix === undefined).toBe(check?.status === "pass" || check?.status === "skip");
 });
 
+test("a version on trial is told apart from one that is laid aside for a moment", () => {
+  const trial = "0.2.20270101-0000.trial";
+  const [[judged], [aside]] = [versionChecks([trial]), versionChecks([trial, "0.2.20270101-0000.aside"])];
+  expect([judged?.status, aside?.status]).toEqual(["pass", "pass"]);
+  expect(judged?.message).toBe("it is on trial: its guard judges it");
+  expect(aside?.message).toContain("the old version is tried in its place");
+});
+
 test("a missing feature is named with what it costs", () => {
   const features = {
     reasons: new Map([

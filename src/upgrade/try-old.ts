@@ -1,0 +1,52 @@
+import { toError } from "../errors.ts";
+import type { Versions } from "../host/versions.ts";
+import type { UpgradeDeps } from "./upgrade.ts";
+import { sessionOf } from "./watch.ts";
+
+export type TryOldDeps = Pick<UpgradeDeps, "services" | "agent" | "clock" | "limits" | "print"> & {
+  readonly versions: Pick<Versions, "layAside" | "bringBack">;
+};
+
+/**
+ * Has the old version's agent run for a while in the place of one on trial, which is started again before this resolves: whether the old
+ * one had a session that lasted; undefined where it did not get its turn. Cut short, the version on trial is laid aside still.
+ */
+export async function tryOld(deps: TryOldDeps, version: string, signal: AbortSignal): Promise<boolean | undefined> {
+  const { versions, services, print } = deps;
+  try {
+    await versions.layAside(version);
+    await services.restartAgent(signal);
+    const hadSession = await untilSession(deps, version, signal);
+    await versions.bringBack(version);
+    await services.restartAgent(signal);
+    return hadSession;
+  } catch (error) {
+    signal.throwIfAborted();
+    print(`the old version cannot be tried: ${toError(error).message}`);
+    await versions.bringBack(version);
+    return undefined;
+  }
+}
+
+async function untilSession(
+  { agent, clock, limits }: TryOldDeps,
+  version: string,
+  signal: AbortSignal,
+): Promise<boolean | undefined> {
+  const until = clock.elapsed() + limits.backMs;
+  let goodSince: number | undefined;
+  let isSeen = false;
+  for (;;) {
+    const view = await agent.view(signal);
+    const isOld = view !== undefined && view.version !== version;
+    isSeen ||= isOld;
+    const now = clock.elapsed();
+    goodSince = isOld && sessionOf(view) === "working" ? (goodSince ?? now) : undefined;
+    if (goodSince !== undefined && now - goodSince >= limits.settleMs) return true;
+    // One that has begun may last: it had a session for nearly all of the time that it was given.
+    if (now >= until && goodSince === undefined) return isSeen ? false : undefined;
+    await clock.sleep(Math.min(limits.everyMs, MAX_LOOK_MS), signal);
+  }
+}
+
+const MAX_LOOK_MS = 1000;

@@ -1,0 +1,124 @@
+import { expect, test } from "vitest";
+import { HostError } from "../../../src/errors.ts";
+import type { AgentView } from "../../../src/upgrade/agent-view.ts";
+import { LIMITS } from "../../../src/upgrade/main.ts";
+import { tryOld } from "../../../src/upgrade/try-old.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+
+const [OLD, NEW] = ["0.1.20260101-0000", "0.1.20260202-0000"] as const;
+const ONLINE = { state: "online", hasBeaten: true, reason: undefined };
+const WAITING = { state: "waiting", hasBeaten: false, reason: "connection-lost" };
+type Session = AgentView["session"];
+
+interface Given {
+  /** What the old agent says of its session after so many milliseconds; undefined while it does not answer. */
+  readonly session: (ms: number) => Session | undefined;
+  /** The launcher does not know the mark, or the disk or the manager refuses. */
+  readonly fault?: "ignored" | "disk" | "manager";
+  readonly signal?: AbortSignal;
+}
+
+/** What is done to the machine, in order, and what comes of it after how many seconds. */
+async function tried({ session, fault, signal = new AbortController().signal }: Given) {
+  const clock = new FakeClock();
+  clock.sleep = (ms, limit) => (limit?.aborted === true ? Promise.reject(new Error("over")) : clock.advance(ms));
+  const done: string[] = [];
+  const said: string[] = [];
+  const begun = clock.elapsed();
+  let isAside = false;
+  let picked: string = NEW;
+  const set = (is: boolean): Promise<void> => {
+    if (is && fault === "disk") return Promise.reject(new HostError("disk-full", "no space left"));
+    done.push(is ? "aside" : "back");
+    isAside = is;
+    return Promise.resolve();
+  };
+  const view = (): AgentView | undefined => {
+    const says = picked === NEW ? WAITING : session(clock.elapsed() - begun);
+    return says && { ...NOTHING, version: picked, session: says };
+  };
+  const end = await tryOld(
+    {
+      versions: { layAside: () => set(true), bringBack: () => set(false) },
+      services: {
+        restartAgent: () => {
+          done.push("restart");
+          picked = isAside && fault !== "ignored" ? OLD : NEW;
+          const isRefused = fault === "manager" && isAside;
+          return isRefused ? Promise.reject(new HostError("exec-failed", "no bus")) : Promise.resolve();
+        },
+        startAgent: () => Promise.resolve(),
+        updateSystem: () => Promise.resolve(false),
+        succeedOverlay: () => Promise.resolve(),
+      },
+      agent: { view: () => Promise.resolve(view()), poke: () => Promise.resolve() },
+      clock,
+      limits: LIMITS,
+      print: (line) => void said.push(line),
+    },
+    NEW,
+    signal,
+  ).catch((error: unknown) => String(error));
+  return { end, done, said, seconds: Math.round((clock.elapsed() - begun) / 1000) };
+}
+
+const NOTHING: AgentView = {
+  version: OLD,
+  isRegistered: true,
+  session: WAITING,
+  documents: {},
+  sections: new Map(),
+  hasPendingChange: false,
+  connectors: new Map(),
+  services: new Map(),
+  containers: new Map(),
+  gateways: new Map(),
+  targets: undefined,
+};
+const TURN = ["aside", "restart", "back", "restart"];
+const SETTLE_S = LIMITS.settleMs / 1000;
+const BACK_S = LIMITS.backMs / 1000;
+
+test("an old version that has its session for a while did better, and makes way again", async () => {
+  const late = (ms: number): Session | undefined => (ms < 5000 ? undefined : ms < 20_000 ? WAITING : ONLINE);
+  expect(await tried({ session: late })).toEqual({ end: true, done: TURN, said: [], seconds: 20 + SETTLE_S });
+});
+
+test.each([
+  ["has none", () => WAITING],
+  ["loses it again and again", (ms: number) => (ms % 10_000 < 8000 ? ONLINE : WAITING)],
+  ["has one of which no heartbeat was taken", () => ({ ...ONLINE, hasBeaten: false })],
+  ["is sent away", () => ({ ...WAITING, reason: "too-many" })],
+] as const)("one that %s did no better", async (_what, session) => {
+  const { end, done, seconds } = await tried({ session });
+  expect({ end, done }).toEqual({ end: false, done: TURN });
+  expect(seconds).toBeGreaterThanOrEqual(BACK_S);
+  expect(seconds).toBeLessThan(BACK_S + SETTLE_S);
+});
+
+test("a session that has begun when the time is over may show whether it lasts", async () => {
+  const at = LIMITS.backMs - 5000;
+  const { end } = await tried({ session: (ms) => (ms < at ? WAITING : ONLINE) });
+  expect(end).toBe(true);
+});
+
+test("where the old version never answers nothing is known", async () => {
+  for (const given of [{ session: () => undefined }, { session: () => ONLINE, fault: "ignored" }] as const) {
+    expect(await tried(given)).toMatchObject({ end: undefined, done: TURN });
+  }
+});
+
+test("what cannot be laid aside, or not be started, is brought back", async () => {
+  const disk = await tried({ session: () => ONLINE, fault: "disk" });
+  expect(disk).toMatchObject({ end: undefined, done: ["back"], seconds: 0 });
+  expect(disk.said).toEqual(["the old version cannot be tried: no space left"]);
+  const manager = await tried({ session: () => ONLINE, fault: "manager" });
+  expect(manager).toMatchObject({ end: undefined, done: ["aside", "restart", "back"] });
+});
+
+test("cut short it leaves all as it is, for whoever judges next", async () => {
+  const signal = AbortSignal.abort(new Error("told to stop"));
+  const { end, done } = await tried({ session: () => WAITING, signal });
+  expect(end).toBe("Error: told to stop");
+  expect(done).toEqual(["aside", "restart"]);
+});
