@@ -40,6 +40,8 @@ export interface InstalledVersion {
   readonly trial: TrialMark | "damaged" | undefined;
   /** Unix seconds until which crashes count; 0 for a mark that cannot be read. */
   readonly probationUntil: number | undefined;
+  /** The launcher passes it over for now. */
+  readonly isAside: boolean;
   /** Starts that count against it. */
   readonly starts: number;
   readonly failed: FailedMark | undefined;
@@ -146,7 +148,7 @@ export function hostVersions(options: VersionsOptions): Versions {
   const look = async (version: string, names: ReadonlySet<string>): Promise<InstalledVersion> => {
     const markText = (mark: Mark): Promise<string | undefined> =>
       names.has(`${version}.${mark}`) ? readMark(files, markAt(version, mark)) : Promise.resolve(undefined);
-    const [trial, probation, starts, failed] = await Promise.all(MARKS.map(markText));
+    const [trial, probation, starts, failed, aside] = await Promise.all(MARKS.map(markText));
     return {
       version,
       path: at(version),
@@ -154,6 +156,7 @@ export function hostVersions(options: VersionsOptions): Versions {
       isWhole: await isWhole(files, at(version), version),
       trial: trial === undefined ? undefined : (parsed(TrialMark, trial) ?? "damaged"),
       probationUntil: probation === undefined ? undefined : Number(/^until=(\d{1,12})$/m.exec(probation)?.[1] ?? 0),
+      isAside: aside !== undefined,
       starts: starts === undefined ? 0 : startsIn(starts),
       failed: failed === undefined ? undefined : failedMark(failed),
     };
@@ -284,7 +287,7 @@ function newestFirst(a: InstalledVersion, b: InstalledVersion): number {
 async function lookAtBase(files: Files, path: string): Promise<InstalledVersion | undefined> {
   const version = (await readMark(files, join(path, "version")))?.trim();
   if (version === undefined || !isVersion(version)) return undefined;
-  const unmarked = { trial: undefined, probationUntil: undefined, starts: 0, failed: undefined };
+  const unmarked = { trial: undefined, probationUntil: undefined, isAside: false, starts: 0, failed: undefined };
   return { version, path, isBase: true, isWhole: await isWhole(files, path, version), ...unmarked };
 }
 

@@ -131,6 +131,8 @@ export const UpgradeStanding = z.object({
   osUpdatedAt: UnixSeconds.optional(),
   /** Why it failed, with a code that programs compare. */
   reason: z.strictObject({ code: Text64, message: Text1024 }).optional(),
+  /** When the old version, which was tried in the place of the one on trial, had a session. */
+  betterAt: UnixSeconds.optional(),
   /** Starts that the version given up has had. */
   starts: z.int().min(0).optional(),
 });

@@ -9,14 +9,20 @@ export type TryOldDeps = Pick<UpgradeDeps, "services" | "agent" | "clock" | "lim
 
 /**
  * Has the old version's agent run for a while in the place of one on trial, which is started again before this resolves: whether the old
- * one had a session that lasted; undefined where it did not get its turn. Cut short, the version on trial is laid aside still.
+ * one had a session that lasted; undefined where it did not get its turn. Cut short, the version on trial is laid aside still. `onSeen` is
+ * told what was seen before the other is started.
  */
-export async function tryOld(deps: TryOldDeps, version: string, signal: AbortSignal): Promise<boolean | undefined> {
+export async function tryOld(
+  deps: TryOldDeps,
+  { version, onSeen }: { readonly version: string; readonly onSeen: (hadSession: boolean) => Promise<void> },
+  signal: AbortSignal,
+): Promise<boolean | undefined> {
   const { versions, services, print } = deps;
   try {
     await versions.layAside(version);
     await services.restartAgent(signal);
     const hadSession = await untilSession(deps, version, signal);
+    if (hadSession !== undefined) await onSeen(hadSession);
     await versions.bringBack(version);
     await services.restartAgent(signal);
     return hadSession;

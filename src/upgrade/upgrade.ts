@@ -231,24 +231,28 @@ async function judgeVersion(
   const { versions, requests, agent, services, clock, limits, print } = deps;
   await requests.done();
   const before = (await beforeIn(deps, version)) ?? NOTHING;
-  // The old version may have been having its turn when this program was cut short.
-  await versions.bringBack(version);
-  const view = await agent.view(signal);
+  // The old version was having its turn when this program was cut short, and has it now.
+  const isAside = (await find(deps, version))?.isAside === true;
+  const view = isAside ? undefined : await agent.view(signal);
   // One that does not answer may be starting, and each start counts.
-  if (view === undefined) await orSay(deps, "start the agent", services.startAgent(signal), signal);
-  else if (view.version !== version) await orSay(deps, "restart the agent", services.restartAgent(signal), signal);
+  if (!isAside && view === undefined) await orSay(deps, "start the agent", services.startAgent(signal), signal);
+  else if (view !== undefined && view.version !== version) {
+    await orSay(deps, "restart the agent", services.restartAgent(signal), signal);
+  }
   const isGivenUp = async (asked: string): Promise<boolean> => (await find(deps, asked))?.failed !== undefined;
   const { probe, targets } = deps;
-  const note = (step: "judging" | "comparing"): Promise<void> =>
-    orSay(deps, "note how it stands", stand(deps, { ...standing, step }, signal), signal);
+  const note = ({ betterAt: _, ...rest }: UpgradeStanding, seen: Pick<UpgradeStanding, "step" | "betterAt">) =>
+    orSay(deps, "note how it stands", stand(deps, { ...rest, ...seen }, signal), signal);
+  const onSeen = (hadSession: boolean): Promise<void> =>
+    note(standing, { step: "judging", ...(hadSession ? { betterAt: unixSeconds(clock) } : {}) });
   const turn = async (limit: AbortSignal): Promise<boolean | undefined> => {
-    await note("comparing");
-    const hadSession = await tryOld(deps, version, limit);
-    await note("judging");
-    return hadSession;
+    await note(standing, { step: "comparing" });
+    return tryOld(deps, { version, onSeen }, limit);
   };
   const options = { agent, probe, targets, clock, limits, isGivenUp, tryOld: turn, print };
-  const why = await watch(options, { version, before }, signal);
+  const betterMs = (unixSeconds(clock) - (standing.betterAt ?? 0)) * 1000;
+  const wasBetter = betterMs >= 0 && betterMs <= limits.windowMs;
+  const why = await watch(options, { version, before, isAside, wasBetter }, signal);
   if (why === undefined) {
     await versions.prove(version, unixSeconds(clock) + limits.probationSeconds);
     return;
@@ -271,7 +275,7 @@ async function complete(deps: UpgradeDeps, { version, standing }: Ongoing, signa
   const { requests, services, clock, print } = deps;
   await requests.done();
   await orSay(deps, "have a new overlay take over", services.succeedOverlay(version, signal), signal);
-  const { step: _step, reason: _reason, starts: _starts, ...rest } = standing;
+  const { step: _step, reason: _reason, starts: _starts, betterAt: _at, ...rest } = standing;
   await stand(deps, { ...rest, state: "COMPLETED", completedAt: unixSeconds(clock) }, signal);
   print(`upgraded from ${standing.from} to ${version}`);
   await orSay(deps, "remove old versions", tidyAway(deps, [version, standing.from]), signal);
@@ -284,7 +288,8 @@ async function goBack(deps: UpgradeDeps, { version, standing }: Ongoing, signal:
   const found = await find(deps, version);
   const why = standing.reason ?? reasonOf(found);
   const starts = standing.starts ?? found?.starts ?? 0;
-  const going: UpgradeStanding = { ...standing, step: "going-back", reason: why, starts };
+  const { betterAt: _at, ...stood } = standing;
+  const going: UpgradeStanding = { ...stood, step: "going-back", reason: why, starts };
   await orSay(deps, "note how it stands", stand(deps, going, signal), signal);
   if ((await find(deps, standing.from))?.failed?.code === PASSED_OVER) await versions.forgive(standing.from);
   if (found?.failed === undefined) await versions.fail(version, { ...why, at: unixSeconds(clock) });

@@ -3,7 +3,15 @@ import type { ProxySettings } from "../lib/proxy.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import type { AgentView } from "./agent-view.ts";
 import { missingOf, type Before } from "./before.ts";
-import { beginJudging, judge, reconsider, type Failing, type JudgeLimits, type Observation } from "./judge.ts";
+import {
+  beginJudging,
+  judge,
+  reconsider,
+  type Failing,
+  type JudgeLimits,
+  type JudgeState,
+  type Observation,
+} from "./judge.ts";
 import type { LocalAgent } from "./local-agent.ts";
 import type { Probe, Standing } from "./probe.ts";
 import type { UpgradeLimits } from "./upgrade.ts";
@@ -25,16 +33,34 @@ export interface WatchOptions {
 /** Refusals of the control plane that say nothing about this program. */
 const SERVERS_OWN: ReadonlySet<string> = new Set(["too-many", "superseded", "deleted", "server-error"]);
 
+/** A version on trial, and how far an earlier judge had come with it. */
+export interface Trial {
+  readonly version: string;
+  readonly before: Before;
+  /** The old version was to have its turn, or was having it. */
+  readonly isAside: boolean;
+  /** The old version has just had a session in its place. */
+  readonly wasBetter: boolean;
+}
+
 /** Watches a version on trial until it is known what to think of it; undefined means that it is healthy. */
 export async function watch(
   options: WatchOptions,
-  { version, before }: { readonly version: string; readonly before: Before },
+  { version, before, isAside, wasBetter }: Trial,
   signal: AbortSignal,
 ): Promise<Failing | undefined> {
   const { clock, limits, print } = options;
   const ask = paced(options);
   const { hasSession } = before;
+  const compared = async (state: JudgeState): Promise<JudgeState | undefined> => {
+    const didBetter = await options.tryOld(signal);
+    if (didBetter === undefined) return undefined;
+    print(`${version} on trial again: the old version had ${didBetter ? "a" : "no"} session in its place`);
+    return reconsider(state, didBetter, { now: clock.elapsed(), limits });
+  };
   let state = beginJudging(clock.elapsed());
+  if (wasBetter) state = reconsider(state, true, { now: clock.elapsed(), limits });
+  if (isAside) state = (await compared(state)) ?? state;
   let said = "";
   for (;;) {
     const seen = await observe({ ...options, ask }, { version, before }, signal);
@@ -44,10 +70,9 @@ export async function watch(
     if (verdict.is === "failed") return verdict.why;
     if (verdict.is === "doubted") {
       print(`${version} on trial: ${verdict.why.message}; the old version is tried in its place`);
-      const didBetter = await options.tryOld(signal);
-      if (didBetter === undefined) return verdict.why;
-      print(`${version} on trial again: the old version had ${didBetter ? "a" : "no"} session in its place`);
-      state = reconsider(state, didBetter, { now: clock.elapsed(), limits });
+      const known = await compared(state);
+      if (known === undefined) return verdict.why;
+      state = known;
       continue;
     }
     const { failing, waitingFor } = verdict;

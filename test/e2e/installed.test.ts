@@ -17,6 +17,15 @@ const METRICS = "127.0.0.1:9464";
 /** Nobody, who may read what the agent says of itself. */
 const MEMBER = "setpriv --reuid=65534 --regid=65534 --groups=holdfast --";
 
+/** Judges in seconds what takes ten minutes and two. */
+const judgesSoon = (text: string): string =>
+  replaced(replaced(text, "windowMs:6e5", "windowMs:15e3"), "againMs:12e4", "againMs:5e3");
+
+function replaced(text: string, part: string, by: string): string {
+  if (!text.includes(part)) throw new Error(`there is no ${part} in the bundle`);
+  return text.replaceAll(part, by);
+}
+
 const missing = lacksForMachines();
 
 describe.skipIf(missing !== undefined)(`an installed node${missing === undefined ? "" : ` (${missing})`}`, () => {
@@ -29,7 +38,7 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
 
   beforeAll(async () => {
     [stage, base] = await Promise.all([InstalledStage.make(), releases.package(BASE)]);
-    good = await releases.upgrade(BASE, "20260201-000000.600d");
+    good = await releases.upgrade(BASE, "20260201-000000.600d", judgesSoon);
     before = await filesOf(stage.machine);
     await stage.install(base);
     await stage.setUp({ metrics: { listen: METRICS } });
@@ -257,6 +266,28 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     await waitFor("the upgrade is over", async () => (await stage.standing())?.state === "COMPLETED");
     expect((await stage.untilOnline()).build).toBe("20260201-000000.600d");
   });
+
+  test("a version without a session makes way for the old one, which has one in its place, and no flow is lost", async () => {
+    const proof = "holdfast-node-proof+jwt";
+    const build = "20260215-000000.bad";
+    const bad = await releases.upgrade(BASE, build, (text) => replaced(text, proof, proof.replace("proof", "claim")));
+    releases.offer(bad, stage.releasesDir);
+    const flow = await stage.flow();
+    const overlay = await stage.overlayPid();
+    const asked = await stage.askForUpgrade();
+    await stage.untilUpgrading(asked, "judging");
+    await stage.untilUpgrading(asked, "comparing");
+    expect((await stage.untilOnline()).build).toBe("20260201-000000.600d");
+    const standing = await stage.untilUpgraded(asked);
+    expect(standing).toMatchObject({ state: "FAILED", to: bad.version, reason: { code: "no-session" }, starts: 1 });
+    await flow.goesOn();
+    flow.end();
+    expect((await stage.untilOnline()).build).toBe("20260201-000000.600d");
+    expect(await stage.overlayPid()).toBe(overlay);
+    const said = await stage.machine.sh("journalctl --boot --no-pager --unit=holdfast-upgrade --output=cat");
+    expect(said).toContain(`${bad.version} on trial again: the old version had a session in its place`);
+    expect(await stage.machine.sh("ls /var/lib/holdfast-versions")).not.toContain(".aside");
+  }, 300_000);
 
   test("of an upgrade that goes on after a power cut and does not run, the way back is taken after three starts", async () => {
     const running = (await stage.status()).build;

@@ -187,6 +187,7 @@ describe("how an upgrade stands", () => {
         isWhole: true,
         trial: undefined,
         probationUntil: 9,
+        isAside: false,
         starts: 3,
         failed: given,
       },
@@ -224,6 +225,7 @@ describe("how an upgrade stands", () => {
       isWhole: true,
       trial,
       probationUntil: undefined,
+      isAside: false,
       starts: 1,
       failed: undefined,
     };

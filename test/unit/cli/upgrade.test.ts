@@ -177,6 +177,7 @@ describe("holdfast version", () => {
     isWhole: true,
     trial: undefined,
     probationUntil: undefined,
+    isAside: false,
     starts: 2,
     failed: undefined,
   };

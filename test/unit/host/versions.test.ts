@@ -162,8 +162,9 @@ test("marks follow a version's life", async () => {
   put(`${NEW}.starts`, "1\n");
   await versions.layAside(NEW);
   expect(existsSync(join(own.path, `${NEW}.aside`))).toBe(true);
-  expect((await versions.list())[0]).toMatchObject({ version: NEW, trial: TRIAL, starts: 1 });
+  expect((await versions.list())[0]).toMatchObject({ version: NEW, trial: TRIAL, starts: 1, isAside: true });
   await versions.bringBack(NEW);
+  expect((await versions.list())[0]).toMatchObject({ trial: TRIAL, isAside: false });
   await versions.bringBack(NEW);
   expect(existsSync(join(own.path, `${NEW}.aside`))).toBe(false);
   await versions.layAside(NEW);

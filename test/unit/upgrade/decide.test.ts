@@ -14,6 +14,7 @@ const base: InstalledVersion = {
   isWhole: true,
   trial: undefined,
   probationUntil: undefined,
+  isAside: false,
   starts: 0,
   failed: undefined,
 };

@@ -26,6 +26,12 @@ async function tried({ session, fault, signal = new AbortController().signal }: 
   const said: string[] = [];
   const begun = clock.elapsed();
   let isAside = false;
+  const seen: boolean[] = [];
+  const onSeen = (hadSession: boolean): Promise<void> => {
+    seen.push(hadSession);
+    done.push("seen");
+    return Promise.resolve();
+  };
   let picked: string = NEW;
   const set = (is: boolean): Promise<void> => {
     if (is && fault === "disk") return Promise.reject(new HostError("disk-full", "no space left"));
@@ -56,9 +62,10 @@ async function tried({ session, fault, signal = new AbortController().signal }: 
       limits: LIMITS,
       print: (line) => void said.push(line),
     },
-    NEW,
+    { version: NEW, onSeen },
     signal,
   ).catch((error: unknown) => String(error));
+  expect(seen).toEqual(typeof end === "boolean" ? [end] : []);
   return { end, done, said, seconds: Math.round((clock.elapsed() - begun) / 1000) };
 }
 
@@ -75,7 +82,8 @@ const NOTHING: AgentView = {
   gateways: new Map(),
   targets: undefined,
 };
-const TURN = ["aside", "restart", "back", "restart"];
+/** What was seen is noted before the other is started: a judge that is cut short then compares no second time. */
+const TURN = ["aside", "restart", "seen", "back", "restart"];
 const SETTLE_S = LIMITS.settleMs / 1000;
 const BACK_S = LIMITS.backMs / 1000;
 
@@ -104,7 +112,8 @@ test("a session that has begun when the time is over may show whether it lasts",
 
 test("where the old version never answers nothing is known", async () => {
   for (const given of [{ session: () => undefined }, { session: () => ONLINE, fault: "ignored" }] as const) {
-    expect(await tried(given)).toMatchObject({ end: undefined, done: TURN });
+    const done = TURN.filter((what) => what !== "seen");
+    expect(await tried(given)).toMatchObject({ end: undefined, done });
   }
 });
 

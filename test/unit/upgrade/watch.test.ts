@@ -8,7 +8,7 @@ import { beforeOf } from "../../../src/upgrade/before.ts";
 import type { Failing } from "../../../src/upgrade/judge.ts";
 import { LIMITS } from "../../../src/upgrade/main.ts";
 import { hostProbe, type Probe, type Standing } from "../../../src/upgrade/probe.ts";
-import { watch } from "../../../src/upgrade/watch.ts";
+import { watch, type Trial } from "../../../src/upgrade/watch.ts";
 import { aControlPlane } from "../../support/answering-control-plane.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
@@ -39,7 +39,12 @@ const before = beforeOf(viewOf(answers), { session: "wss://cp", pins: [] });
 /** What comes of a version that answers always the same, within a day; undefined stands for no end at all. */
 async function comesOf(
   view: AgentView | undefined,
-  reached: { readonly controlPlane?: Standing; readonly gateway?: boolean; readonly old?: boolean | undefined } = {},
+  reached: {
+    readonly controlPlane?: Standing;
+    readonly gateway?: boolean;
+    readonly old?: boolean | undefined;
+    readonly from?: Partial<Trial>;
+  } = {},
 ): Promise<{
   readonly end: Failing | "healthy" | undefined;
   readonly asked: readonly string[];
@@ -71,7 +76,11 @@ async function comesOf(
   };
   const options = { agent, probe, clock, limits: LIMITS, ...targets, tryOld, print: () => undefined };
   const ends: (Failing | "healthy")[] = [];
-  const watching = watch(options, { version: VERSION, before }, ending.signal).then(
+  const watching = watch(
+    options,
+    { version: VERSION, before, isAside: false, wasBetter: false, ...reached.from },
+    ending.signal,
+  ).then(
     (failing) => void ends.push(failing ?? "healthy"),
     () => undefined,
   );
@@ -109,6 +118,17 @@ test("what has no session fails where the old version has one in its place, and 
   expect(better).toMatchObject({ end: failed, turns: [10], minutes: 13 });
   expect(none).toMatchObject({ end: undefined, turns: [10, 30] });
   expect(untried).toMatchObject({ end: failed, turns: [10], minutes: 11 });
+});
+
+test("a judge goes on where another was cut short that compared", async () => {
+  const dropped = viewOf(withSession({ state: "waiting", reason: { code: "connection-lost" } }));
+  const of = (from: Partial<Trial>, old: boolean | undefined) =>
+    comesOf(dropped, { controlPlane: "admitting", old, from });
+  const end = { code: "no-session" };
+  expect(await of({ isAside: true }, true)).toMatchObject({ end, turns: [0], minutes: 3 });
+  expect(await of({ isAside: true }, false)).toMatchObject({ end: undefined, turns: [0, 20] });
+  expect(await of({ isAside: true }, undefined)).toMatchObject({ end, turns: [0, 10], minutes: 11 });
+  expect(await of({ wasBetter: true }, false)).toMatchObject({ end, turns: [], minutes: 3 });
 });
 
 test("a control plane is asked twice a minute at most, by each node of a fleet", async () => {
