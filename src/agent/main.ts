@@ -1,5 +1,5 @@
 import { AgentError, InputError, toError } from "../errors.ts";
-import { systemClock } from "../host/clock.ts";
+import { systemClock, type Clock } from "../host/clock.ts";
 import { collectGarbage } from "../host/engine-flags.ts";
 import { hostFiles } from "../host/files.ts";
 import { trimMemory } from "../host/libc.ts";

@@ -3,6 +3,7 @@ import { execa } from "execa";
 import { errnoOf, HostError, toError } from "../errors.ts";
 import type { Clock } from "./clock.ts";
 import { deathTie, type CommandLine } from "./death-tie.ts";
+import { makePipe, type MakePipe, type Pipe } from "./pipe.ts";
 import { OutputQueue, type OutputChunk } from "./output-queue.ts";
 import { descendantsOf, signalGroup, signalProcess, type ProcessId } from "./process-tree.ts";
 
@@ -15,11 +16,17 @@ export interface SpawnOptions {
   readonly input?: string | Promise<string> | HeldInput;
 }
 
-/** Standard input of which the rest is given later: the tool reads what it can until then. */
+/** Standard input of which the rest is given later: the tool reads what it can until then, as a file of the name `HELD_INPUT`. */
 export interface HeldInput {
   readonly lead: string;
   readonly rest: Promise<string>;
 }
+
+/**
+ * An argument that names held input. A tool that is told to read its standard input may wait for the end of it before it looks at any of
+ * it, and one that reads a file does not. Where there is no pipe(7) it becomes `-`.
+ */
+export const HELD_INPUT = "/proc/self/fd/0";
 
 export interface ExecOptions extends SpawnOptions {
   readonly deadlineMs: number;
@@ -75,10 +82,10 @@ interface Exit {
 }
 
 /** Starts programs on this machine; `searchPath` replaces the fixed one. */
-export function hostExec(clock: Clock, searchPath = SEARCH_PATH): Exec {
+export function hostExec(clock: Clock, searchPath = SEARCH_PATH, pipes = makePipe): Exec {
   const tied = deathTie(searchPath);
   const start = (file: string, args: readonly string[], options: SpawnOptions): Child =>
-    new Child(clock, file, tied({ file, args }), options, searchPath);
+    new Child(clock, file, tied({ file, args }), options, { searchPath, pipes });
   return {
     async run(file, args, options) {
       options.signal.throwIfAborted();
@@ -138,19 +145,31 @@ class Child {
   isOverdue = false;
   readonly #clock: Clock;
   readonly #process: Launched | undefined;
+  /** Where input goes that is held, if it is no pipe of the runtime's own. */
+  #pipe: Pipe["input"] | undefined;
   readonly #timers: (() => void)[] = [];
   #strays: readonly ProcessId[] = [];
   #isKilled = false;
   #hasExited = false;
   #cancelLinger: (() => void) | undefined;
 
-  constructor(clock: Clock, file: string, command: CommandLine, options: SpawnOptions, searchPath: string) {
+  constructor(
+    clock: Clock,
+    file: string,
+    command: CommandLine,
+    options: SpawnOptions,
+    { searchPath, pipes }: { readonly searchPath: string; readonly pipes: MakePipe },
+  ) {
     this.#clock = clock;
     this.output = new OutputQueue(() => this.kill());
     try {
       options.signal.throwIfAborted();
-      this.#process = launch(command, options, searchPath);
+      const { input } = options;
+      using pipe = isHeld(input) ? pipes(Buffer.byteLength(input.lead)) : undefined;
+      this.#pipe = pipe?.input;
+      this.#process = launch(command, options, searchPath, pipe);
     } catch (error) {
+      this.#pipe?.destroy();
       this.exit = this.#fail(options.signal.aborted ? toError(error) : startError(file, error));
       return;
     }
@@ -171,11 +190,14 @@ class Child {
       );
     });
     this.exit.catch((error: unknown) => this.output.fail(toError(error)));
-    if (child.pid === undefined) return;
+    if (child.pid === undefined) {
+      this.#pipe?.destroy();
+      return;
+    }
     lowerPriority(child.pid);
     const { input } = options;
     if (input instanceof Promise) this.#feed({ lead: "", rest: input });
-    else if (typeof input === "object") this.#feed(input);
+    else if (isHeld(input)) this.#feed(input);
     const onAbort = (): void => (this.#hasExited ? this.output.destroy() : this.kill());
     options.signal.addEventListener("abort", onAbort, { once: true });
     this.output.whenClosed(() => {
@@ -194,7 +216,7 @@ class Child {
   }
 
   #feed({ lead, rest }: HeldInput): void {
-    const stdin = this.#process?.stdin;
+    const stdin = this.#pipe ?? this.#process?.stdin;
     // A tool need not read all of it; how it ended says more than that.
     stdin?.on("error", () => undefined);
     if (lead !== "") stdin?.write(lead);
@@ -229,6 +251,7 @@ class Child {
   /** The leader has ended: ends what it left behind, and stops waiting for a pipe that a stranger keeps open. */
   #sweep(): void {
     this.#hasExited = true;
+    this.#pipe?.destroy();
     const pid = this.#process?.pid;
     if (pid !== undefined) signalGroup(pid, "SIGKILL");
     for (const stray of this.#strays) signalProcess(stray, "SIGKILL");
@@ -249,8 +272,13 @@ class Child {
 
 type Launched = ReturnType<typeof launch>;
 
-function launch({ file, args }: CommandLine, options: SpawnOptions, searchPath: string) {
-  return execa(file, [...args], {
+function isHeld(input: SpawnOptions["input"]): input is HeldInput {
+  return typeof input === "object" && !(input instanceof Promise);
+}
+
+function launch({ file, args }: CommandLine, options: SpawnOptions, searchPath: string, pipe: Pipe | undefined) {
+  const named = pipe === undefined ? args.map((one) => (one === HELD_INPUT ? "-" : one)) : args;
+  return execa(file, [...named], {
     env: { LC_ALL: "C", TZ: "UTC", PATH: searchPath },
     extendEnv: false,
     cwd: "/",
@@ -259,9 +287,12 @@ function launch({ file, args }: CommandLine, options: SpawnOptions, searchPath: 
     buffer: false,
     encoding: "buffer",
     reject: false,
-    ...stdinFor(options.input),
+    ...(pipe === undefined ? stdinFor(options.input) : { stdin: descriptor(pipe.readEnd) }),
   });
 }
+
+/** The library takes any descriptor; its types know the first few. */
+const descriptor = (fd: number): 3 => fd as 3;
 
 function stdinFor(input: SpawnOptions["input"]) {
   if (input === undefined) return { stdin: "ignore" } as const;

@@ -241,16 +241,17 @@ async function judgeVersion(
   }
   const isGivenUp = async (asked: string): Promise<boolean> => (await find(deps, asked))?.failed !== undefined;
   const { probe, targets } = deps;
-  const note = ({ betterAt: _, ...rest }: UpgradeStanding, seen: Pick<UpgradeStanding, "step" | "betterAt">) =>
-    orSay(deps, "note how it stands", stand(deps, { ...rest, ...seen }, signal), signal);
+  const { betterAt, ...stood } = standing;
+  const note = (seen: Pick<UpgradeStanding, "step" | "betterAt">): Promise<void> =>
+    orSay(deps, "note how it stands", stand(deps, { ...stood, ...seen }, signal), signal);
   const onSeen = (hadSession: boolean): Promise<void> =>
-    note(standing, { step: "judging", ...(hadSession ? { betterAt: unixSeconds(clock) } : {}) });
+    note({ step: "judging", ...(hadSession ? { betterAt: unixSeconds(clock) } : {}) });
   const turn = async (limit: AbortSignal): Promise<boolean | undefined> => {
-    await note(standing, { step: "comparing" });
+    await note({ step: "comparing" });
     return tryOld(deps, { version, onSeen }, limit);
   };
   const options = { agent, probe, targets, clock, limits, isGivenUp, tryOld: turn, print };
-  const betterMs = (unixSeconds(clock) - (standing.betterAt ?? 0)) * 1000;
+  const betterMs = (unixSeconds(clock) - (betterAt ?? 0)) * 1000;
   const wasBetter = betterMs >= 0 && betterMs <= limits.windowMs;
   const why = await watch(options, { version, before, isAside, wasBetter }, signal);
   if (why === undefined) {

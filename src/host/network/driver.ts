@@ -142,13 +142,17 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   /** The table is nothing that `ip` shows: whoever looks whether all is as it shall be need not wait for both in turn. */
   const loadTable = async (text: string | undefined, noted: Promise<void>, signal: AbortSignal): Promise<void> => {
     const content = await ledger.content();
-    const loaded = firewall.load(text, signal, noted);
-    const looked = ahead.begin(async () => {
-      // Starting a tool keeps this thread busy, and the load is what takes longer.
-      await setImmediate();
-      return showAll(content, signal);
+    let looked = Promise.resolve();
+    // Not before: where there are two processors, two of nft are what they have time for.
+    const loaded = firewall.load(text, signal, noted, () => {
+      looked = ahead.begin(async () => {
+        // Starting a tool keeps this thread busy, and the load is what takes longer.
+        await setImmediate();
+        return showAll(content, signal);
+      });
     });
-    await Promise.allSettled([loaded, looked]);
+    await Promise.allSettled([loaded]);
+    await looked;
     return loaded;
   };
 

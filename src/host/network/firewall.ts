@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
 import { HostError } from "../../errors.ts";
-import type { ExecResult } from "../exec.ts";
+import { HELD_INPUT, type ExecResult } from "../exec.ts";
 import type { FirewallState } from "./state.ts";
 import type { KernelTables } from "./table-dump.ts";
 import { refusal, type ToolRunner } from "./tool.ts";
@@ -25,6 +25,7 @@ export interface FirewallMemory {
 
 /** An nft that waits for what it loads. */
 interface Load {
+  readonly script: string;
   go(): Promise<ExecResult>;
   /** Ends it. */
   drop(): void;
@@ -146,10 +147,15 @@ export class Firewall {
 
   /**
    * Puts the text in place of the table in one transaction, after nft has checked it and `noted` has come about; without a text the table
-   * goes.
+   * goes. `onGo` is told when nft has been given all of it.
    * @throws {HostError} `nft-refused` when the check fails, `nft-failed` when what passed it cannot be loaded; then nothing is changed.
    */
-  async load(text: string | undefined, signal: AbortSignal, noted: Promise<void> = Promise.resolve()): Promise<void> {
+  async load(
+    text: string | undefined,
+    signal: AbortSignal,
+    noted: Promise<void> = Promise.resolve(),
+    onGo: () => void = () => undefined,
+  ): Promise<void> {
     const load = await this.#taken(text, signal);
     try {
       await noted;
@@ -162,8 +168,10 @@ export class Firewall {
     this.#loaded = undefined;
     this.#reading = undefined;
     const before = this.#tables.generation();
-    const loaded = await load.go();
-    if (loaded.exitCode !== 0) throw refusal("nft-failed", "nft", loaded);
+    const going = load.go();
+    onGo();
+    const loaded = await going;
+    if (loaded.exitCode !== 0) throw refusal("nft-failed", "nft", inWords(loaded, load.script));
     this.#isUnknown = false;
     if (text === undefined || before === undefined) return;
     this.#loaded = { digest: firewallDigest(text), generation: generationAfter(before) };
@@ -189,7 +197,7 @@ export class Firewall {
     try {
       const checked = await checking;
       if (checked.exitCode === 0) return load;
-      if (!this.#isAbsent) throw refusal("nft-refused", "nft", checked);
+      if (!this.#isAbsent) throw refusal("nft-refused", "nft", inWords(checked, script));
     } catch (error) {
       load.drop();
       throw error;
@@ -201,7 +209,7 @@ export class Firewall {
   }
 
   /**
-   * Starting nft and reading the text take time of their own: both are done while others are waited for. It does nothing before it has
+   * Starting nft and parsing the text take time of their own: both are done while others are waited for. It does nothing before it has
    * read all, and a block without its last brace is an error to it.
    */
   #waiting(script: string, signal: AbortSignal): Load {
@@ -209,11 +217,12 @@ export class Firewall {
     const input = new Promise<string>((give, refuse) => (settle = { give, refuse }));
     const held = script.endsWith(BLOCK_END) ? BLOCK_END : script;
     const lead = script.slice(0, -held.length);
-    const loaded = this.#tools.run("nft", ["-f", "-"], signal, { lead, rest: input });
+    const loaded = this.#tools.run("nft", ["-f", HELD_INPUT], signal, { lead, rest: input });
     // Of one that is dropped nobody wants to know how it ended.
     loaded.catch(() => undefined);
     input.catch(() => undefined);
     return {
+      script,
       go() {
         settle?.give(held);
         return loaded;
@@ -232,7 +241,8 @@ export class Firewall {
   }
 
   #check(script: string, signal: AbortSignal): Promise<ExecResult> {
-    return this.#tools.run("nft", ["-c", "-f", "-"], signal, script);
+    const input = { lead: script, rest: Promise.resolve("") };
+    return this.#tools.run("nft", ["-c", "-f", HELD_INPUT], signal, input);
   }
 
   /** As the kernel says it; undefined where that cannot be asked. */
@@ -258,6 +268,18 @@ export class Firewall {
     }
   }
 }
+
+/** Of what nft cannot read a second time it names the place, and not what stands there. */
+function inWords(result: ExecResult, script: string): ExecResult {
+  const lines = script.split("\n");
+  const stderr = result.stderr.replaceAll(PLACE, (_place, line: string) => {
+    return `line ${line}, ${(lines[Number(line) - 1] ?? "").trim().slice(0, MAX_WORDS)}: `;
+  });
+  return { ...result, stderr };
+}
+
+const PLACE = new RegExp(`${HELD_INPUT}:(\\d{1,9}):[0-9-]{1,32}: `, "g");
+const MAX_WORDS = 200;
 
 /** The digest in a comment as the kernel has it; empty where there is none. */
 function markOf(comment: string): string {

@@ -226,7 +226,7 @@ describe("the table", () => {
     const bad = table("chain hf_in {", "type filter hook input priority 0", "no such thing", "}");
     await expect(machine.apply({ kind: "nft", text: bad })).rejects.toMatchObject({
       code: "nft-refused",
-      message: expect.stringContaining("no such thing") as string,
+      message: expect.stringMatching(/^nft: line \d+, no such thing: Error: syntax error/) as string,
     });
     for (const text of [
       "table inet other {\n}\n",
