@@ -1,5 +1,5 @@
 import { AgentError, InputError, toError } from "../errors.ts";
-import { systemClock, type Clock } from "../host/clock.ts";
+import { systemClock } from "../host/clock.ts";
 import { collectGarbage } from "../host/engine-flags.ts";
 import { hostFiles } from "../host/files.ts";
 import { trimMemory } from "../host/libc.ts";
@@ -14,8 +14,6 @@ import { readSettings } from "./settings.ts";
 
 /** Once the first session has done its work, and once all that follows a start is over: the first report, the first samples. */
 const TRIM_AFTER_MS = [10_000, 70_000];
-/** What an idle agent does now and then leaves a megabyte in ten minutes; to collect it takes some 40 ms. */
-const TRIM_EVERY_MS = 300_000;
 
 /** Runs `holdfast agent` until it is told to stop; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {
@@ -44,7 +42,13 @@ export async function run(argv: readonly string[]): Promise<number> {
             feed: () => manager.alive(agent.pulse.line()),
           });
     log.info({ version: buildInfo.version, build: buildInfo.build, stateDir: settings.stateDir }, "agent started");
-    keepSmall(clock);
+    // Starting leaves 8 MB unused but resident, and what comes after it 2 more.
+    for (const ms of TRIM_AFTER_MS) {
+      clock.after(ms, () => {
+        collectGarbage();
+        trimMemory();
+      });
+    }
     await untilTold((signal) => {
       if (signal === "SIGHUP") agent.wake();
     });
@@ -59,20 +63,6 @@ export async function run(argv: readonly string[]): Promise<number> {
     process.stderr.write(`holdfast agent: ${error.message}\n`);
     return error instanceof InputError && error.code === "usage" ? 2 : error instanceof AgentError ? 1 : 70;
   }
-}
-
-/** Starting leaves 8 MB unused but resident, and what comes after it 2 more. */
-function keepSmall(clock: Clock): void {
-  const trim = (): void => {
-    collectGarbage();
-    trimMemory();
-  };
-  const again = (): void => {
-    trim();
-    clock.after(TRIM_EVERY_MS, again);
-  };
-  for (const ms of TRIM_AFTER_MS) clock.after(ms, trim);
-  clock.after(TRIM_EVERY_MS, again);
 }
 
 /** Resolves at SIGTERM or SIGINT; SIGHUP is passed on. */

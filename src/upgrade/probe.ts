@@ -2,6 +2,7 @@ import type { Dialler } from "../host/dial.ts";
 import { gatewayKey, openTcp } from "../host/net-probe.ts";
 import type { Resolve } from "../host/system-resolve.ts";
 import type { ProxySettings } from "../lib/proxy.ts";
+import type { Standing } from "../protocol/standing.ts";
 import { untilAborted } from "../lib/until-aborted.ts";
 import { withinTime } from "../lib/within-time.ts";
 import type { GatewayPath } from "./agent-view.ts";
@@ -22,9 +23,6 @@ export interface Probe {
   /** Whether one of a gateway's paths leads to who has its key. */
   gateway(paths: readonly GatewayPath[], signal: AbortSignal): Promise<boolean>;
 }
-
-/** How the node stands with the control plane: that is not there, would not have it, or would. */
-export type Standing = "unreached" | "refusing" | "admitting";
 
 /** Asks that as the agent of this version asks for a session, and opens none. */
 export type AskStanding = (

@@ -1,6 +1,7 @@
 import type { Clock } from "../host/clock.ts";
 import type { ProxySettings } from "../lib/proxy.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { Standing } from "../protocol/standing.ts";
 import type { AgentView } from "./agent-view.ts";
 import { missingOf, type Before } from "./before.ts";
 import {
@@ -13,7 +14,7 @@ import {
   type Observation,
 } from "./judge.ts";
 import type { LocalAgent } from "./local-agent.ts";
-import type { Probe, Standing } from "./probe.ts";
+import type { Probe } from "./probe.ts";
 import type { UpgradeLimits } from "./upgrade.ts";
 
 export interface WatchOptions {

@@ -1,9 +1,12 @@
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { placesOf } from "../../scripts/labs/programs.ts";
+import { dhcpUnit } from "../../src/host/network/dhcp-client.ts";
 import { serveLeases } from "../support/lease-server.ts";
 import { networkStage } from "../support/network-stage.ts";
+import { UNDER_UNITS } from "../support/real-units.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
@@ -18,7 +21,11 @@ test("an interface goes from its address to DHCP and back, keeps what it has unt
       .state()
       .addresses.flatMap((line) => (line.includes("ifname=eth1 ") ? (/ local=(\S+)/.exec(line)?.[1] ?? []) : []));
   const client = (): string =>
-    readFileSync(join(placesOf(machine.lab.dir, "a").run, "dhcp-eth1.pid"), "utf8").split(" ", 1)[0] ?? "";
+    UNDER_UNITS
+      ? execFileSync("systemctl", ["show", "--value", "--property=MainPID", dhcpUnit("eth1")], {
+          encoding: "utf8",
+        }).trim()
+      : (readFileSync(join(placesOf(machine.lab.dir, "a").run, "dhcp-eth1.pid"), "utf8").split(" ", 1)[0] ?? "");
   const states = async (): Promise<readonly unknown[]> => {
     const events = await machine.events();
     return events.flatMap(({ message, state }) =>

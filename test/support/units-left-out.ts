@@ -37,14 +37,7 @@ export const LEFT_OUT: readonly LeftOut[] = [
   ...files("runs scripts of the checkout as a person does", "bench", "readme", "lab", "engine-leftovers"),
   ...files("is the service manager of the agent itself", "supervised"),
   ...files("has six machines with a DHCP client on the same link, all under one systemd", "network-wan-dhcp"),
-  tests(
-    "network-dhcp",
-    "looks at the pid file of a client that is no unit",
-    "an interface goes from its address to DHCP",
-  ),
   tests("network-boot", "starts the agent under strace", "an agent that starts puts right what is amiss"),
-  tests("triggers", "asks for a reboot, which an installed node does", "trigger events through the HTTP API"),
-  tests("disk", "asks for a restart, which an installed node does", "a full disk stops nothing that needs no disk"),
   tests("disk", "remounts a disk on which an overlay of its own writes", "a read-only disk is started from"),
   tests("disk", "damages the state of an overlay that is not started again", "any damaged file is set aside"),
   tests(

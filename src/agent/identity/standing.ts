@@ -5,13 +5,11 @@ import type { Files } from "../../host/files.ts";
 import { valueOf, type StateFile } from "../../host/state-file.ts";
 import { ASKING_VERSION } from "../../protocol/envelope.ts";
 import { keySetOf } from "../../protocol/keys-chain.ts";
+import type { Standing } from "../../protocol/standing.ts";
 import { Attempt, type HandshakeParty } from "../session/attempt.ts";
 import { judgeServerProof, proveNode } from "../session/handshake.ts";
 import { webSocketTransport } from "../session/transport.ts";
 import { authSigner, identityFiles } from "./identity.ts";
-
-/** How a node stands with a control plane: that is not there, would not have it, or would. */
-export type Standing = "unreached" | "refusing" | "admitting";
 
 /** Whose standing is asked for, and by whom. */
 export interface NodeAsked {

@@ -7,7 +7,8 @@ import { viewOf, type AgentView, type Answers } from "../../../src/upgrade/agent
 import { beforeOf } from "../../../src/upgrade/before.ts";
 import type { Failing } from "../../../src/upgrade/judge.ts";
 import { LIMITS } from "../../../src/upgrade/main.ts";
-import { hostProbe, type Probe, type Standing } from "../../../src/upgrade/probe.ts";
+import type { Standing } from "../../../src/protocol/standing.ts";
+import { hostProbe, type Probe } from "../../../src/upgrade/probe.ts";
 import { watch, type Trial } from "../../../src/upgrade/watch.ts";
 import { aControlPlane } from "../../support/answering-control-plane.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
