@@ -1,9 +1,12 @@
+import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { cut, heal } from "../../scripts/labs/faults.ts";
 import { differences } from "../support/machine-state.ts";
 import { lanSection, networkStage } from "../support/network-stage.ts";
+import { UNDER_UNITS } from "../support/real-units.ts";
+import { untilAttached } from "../support/strace.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const stage = networkStage({ a: [] });
@@ -37,7 +40,16 @@ test("an agent that starts puts right what is amiss before it tries to connect t
   machine.sh("ip address delete 192.168.1.20/24 dev eth0");
   cut(machine.lab, "a");
   const trace = join(machine.lab.dir, "boot.strace");
-  await machine.start(["strace", "-f", "-qq", "-e", "trace=execve,connect", "-e", "signal=none", "-o", trace]);
+  const options = ["-f", "-qq", "-e", "trace=execve,connect", "-e", "signal=none", "-o", trace];
+  if (UNDER_UNITS) {
+    // The service manager starts the agent, and so has to be traced.
+    const tracer = spawn("strace", [...options.filter((option) => option !== "-qq"), "-p", "1"], {
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    onTestFinished(() => void tracer.kill("SIGTERM"));
+    await untilAttached(tracer, 1);
+    await machine.start();
+  } else await machine.start(["strace", ...options]);
   const calls = (): readonly string[] => readFileSync(trace, "utf8").split("\n");
   const isDialled = (line: string): boolean => /connect\(.*AF_INET6?,/.test(line);
   await waitFor("it tries to connect", () => calls().some(isDialled));

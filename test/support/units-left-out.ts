@@ -37,21 +37,9 @@ export const LEFT_OUT: readonly LeftOut[] = [
   ...files("runs scripts of the checkout as a person does", "bench", "readme", "lab", "engine-leftovers"),
   ...files("is the service manager of the agent itself", "supervised"),
   ...files("has six machines with a DHCP client on the same link, all under one systemd", "network-wan-dhcp"),
-  tests("network-boot", "starts the agent under strace", "an agent that starts puts right what is amiss"),
-  tests("disk", "remounts a disk on which an overlay of its own writes", "a read-only disk is started from"),
-  tests("disk", "damages the state of an overlay that is not started again", "any damaged file is set aside"),
   tests(
     "overlay-killed",
-    "counts the overlays that the agent has started; systemd starts them, and not before the last has ended",
-    "with agent and overlay gone",
+    "has another overlay in the place of one that still ends; systemd starts none before the last has ended",
     "an overlay that is told to stop",
-    "an overlay that is replaced",
   ),
-  tests(
-    "overlay-faults",
-    "an overlay that may not use low ports; the unit may",
-    "binds an address as soon as it is there",
-  ),
-  tests("connectors-addresses", "the same", "an address, a link or a permission that comes later"),
-  tests("connectors-view", "begins without an overlay", "what connectors carry and refuse is seen"),
 ];
