@@ -1,11 +1,13 @@
-import { spawn } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { afterAll, expect, onTestFinished, test } from "vitest";
 import { placesOf } from "../../scripts/labs/programs.ts";
+import { dhcpUnit } from "../../src/host/network/dhcp-client.ts";
 import { WINDOW_SECONDS, type EdgeMachine } from "../support/edge-machine.ts";
 import { serveLeases } from "../support/lease-server.ts";
 import { lanSection, networkStage } from "../support/network-stage.ts";
+import { UNDER_UNITS } from "../support/real-units.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const GATEWAY = "192.168.1.1";
@@ -14,141 +16,184 @@ const LEASED = lanSection({ nic: "eth0", dhcp: true });
 /** A link that dhcpcd has worked on: it sets this by itself. */
 const isAside = (line: string): boolean => line.includes("/conf/eth0/promote_secondaries:");
 
-const stage = networkStage({ moves: [], same: [], silent: [], astray: [], renewed: [], lost: [] });
+const NAMES = ["moves", "same", "silent", "astray", "renewed", "lost"] as const;
+const stage = networkStage(Object.fromEntries(NAMES.map((name) => [name, []])));
 
-test.concurrent("the WAN goes from its address to that of a lease, over which it proves itself, and back", async () => {
-  const machine = stage.machine("moves");
-  await machine.own(STATIC);
-  const before = machine.state();
-  const stop = await serveLeases(machine, "192.168.1.100", { of: "wan" });
-  await machine.apply(LEASED);
-  await waitFor("the lease is all there is", () => addresses(machine).join(" ") === "192.168.1.100", 60_000);
-  expect(gateways(machine)).toEqual([GATEWAY]);
-  await machine.untilOnline();
-  const client = clientOf(machine);
+const each = UNDER_UNITS ? test : test.concurrent;
 
-  await machine.apply(STATIC);
-  await machine.untilAs(before, 30_000, isAside);
-  await waitFor("the client has ended", () => !machine.lab.network.pids("moves").includes(client));
-  stop();
-  await machine.untilOnline();
-}, 240_000);
+/** The machine of a test. Where systemd runs the clients there is one for all machines, which have its unit for `eth0` in turn. */
+async function machineOf(name: (typeof NAMES)[number]): Promise<EdgeMachine> {
+  const machine = stage.machine(name);
+  if (!UNDER_UNITS) return machine;
+  for (const other of NAMES) await stage.lab.endAgent(other);
+  endClient();
+  await machine.start();
+  return machine;
+}
 
-test.concurrent("a lease of the very address that the WAN had takes its place without a gap, and gives it back", async () => {
-  const machine = stage.machine("same");
-  await machine.own(STATIC);
-  const before = machine.state();
-  const stop = await serveLeases(machine, "192.168.1.2", { of: "wan" });
-  const heard = await listen(machine);
-  await machine.apply(LEASED);
-  await waitFor("it has a lease", () => /ifname=eth0.*local=192\.168\.1\.2 /.test(lifetimes(machine)), 60_000);
-  await machine.untilSettled();
-  expect(addresses(machine)).toEqual(["192.168.1.2"]);
-  expect(gateways(machine)).toEqual([GATEWAY]);
-  await machine.untilOnline();
-  const said = await heard();
-  expect(said.filter((line) => /^Deleted \d+: eth0 /.test(line))).toEqual([]);
-  const [leased, ownWent] = [/^default .*proto dhcp/, /^Deleted default /].map((line) =>
-    said.findIndex((one) => line.test(one)),
-  );
-  expect(leased).toBeGreaterThanOrEqual(0);
-  expect(ownWent).toBeGreaterThan(leased ?? 0);
+function endClient(): void {
+  // There need not be one.
+  if (UNDER_UNITS) spawnSync("systemctl", ["stop", "--", dhcpUnit("eth0")], { stdio: "ignore" });
+}
+afterAll(endClient);
 
-  await machine.apply(STATIC);
-  await machine.untilAs(before, 30_000, isAside);
-  stop();
-  await machine.untilOnline();
-}, 240_000);
+each(
+  "the WAN goes from its address to that of a lease, over which it proves itself, and back",
+  async () => {
+    const machine = await machineOf("moves");
+    await machine.own(STATIC);
+    const before = machine.state();
+    const stop = await serveLeases(machine, "192.168.1.100", { of: "wan" });
+    await machine.apply(LEASED);
+    await waitFor("the lease is all there is", () => addresses(machine).join(" ") === "192.168.1.100", 60_000);
+    expect(gateways(machine)).toEqual([GATEWAY]);
+    await machine.untilOnline();
+    const client = clientOf(machine);
 
-test.concurrent("a WAN for which no DHCP server answers has its address back in time, and the control plane is told why", async () => {
-  const machine = stage.machine("silent");
-  await machine.own(STATIC);
-  const before = machine.state();
-  const { documents } = await machine.status();
-  const begun = performance.now();
-  await machine.put(LEASED);
-  await waitFor("the client runs", () => clientOf(machine) > 0);
-  expect(addresses(machine)).toEqual(["192.168.1.2"]);
-  await waitFor("it is refused", async () => (await machine.status()).documents.node?.refused !== undefined, 90_000);
-  expect(performance.now() - begun).toBeLessThan((WINDOW_SECONDS + 15) * 1000);
-  await machine.untilAs(before, 10_000, isAside);
-  expect((await machine.status()).documents.node?.refused).toBe((documents.node?.version ?? 0) + 1);
-  await waitFor(
-    "the control plane knows",
-    async () => /no DHCP server has answered on eth0/.test(JSON.stringify(await machine.events())),
-    60_000,
-  );
-  await machine.untilOnline();
-}, 240_000);
+    await machine.apply(STATIC);
+    await machine.untilAs(before, 30_000, isAside);
+    await waitFor("the client has ended", () => !machine.lab.network.pids("moves").includes(client));
+    stop();
+    await machine.untilOnline();
+  },
+  240_000,
+);
 
-test.concurrent("a lease that leads nowhere is tried within the window, and the address from before is in force again", async () => {
-  const machine = stage.machine("astray");
-  await machine.own(STATIC);
-  const before = machine.state();
-  const stop = await serveLeases(machine, "192.168.1.100", { of: "wan", gateway: "192.168.1.99" });
-  await machine.put(LEASED);
-  await waitFor("only the lease leads anywhere", () => gateways(machine).join(" ") === "192.168.1.99", 30_000);
-  await machine.untilAs(before, (WINDOW_SECONDS + 20) * 1000, isAside);
-  await waitFor(
-    "the control plane knows",
-    async () => /taken back[^"]*control plane/i.test(JSON.stringify(await machine.events())),
-    60_000,
-  );
-  stop();
-  await waitFor("it is refused", async () => (await machine.status()).documents.node?.refused !== undefined, 60_000);
-}, 240_000);
+each(
+  "a lease of the very address that the WAN had takes its place without a gap, and gives it back",
+  async () => {
+    const machine = await machineOf("same");
+    await machine.own(STATIC);
+    const before = machine.state();
+    const stop = await serveLeases(machine, "192.168.1.2", { of: "wan" });
+    const heard = await listen(machine);
+    await machine.apply(LEASED);
+    await waitFor("it has a lease", () => /ifname=eth0.*local=192\.168\.1\.2 /.test(lifetimes(machine)), 60_000);
+    await machine.untilSettled();
+    expect(addresses(machine)).toEqual(["192.168.1.2"]);
+    expect(gateways(machine)).toEqual([GATEWAY]);
+    await machine.untilOnline();
+    const said = await heard();
+    expect(said.filter((line) => /^Deleted \d+: eth0 /.test(line))).toEqual([]);
+    const [leased, ownWent] = [/^default .*proto dhcp/, /^Deleted default /].map((line) =>
+      said.findIndex((one) => line.test(one)),
+    );
+    expect(leased).toBeGreaterThanOrEqual(0);
+    expect(ownWent).toBeGreaterThan(leased ?? 0);
 
-test.concurrent("a lease that names another gateway while a change is pending is the one that counts afterwards", async () => {
-  const machine = stage.machine("renewed");
-  await machine.own(STATIC);
-  const stop = await serveLeases(machine, "192.168.1.100", { of: "wan" });
-  await machine.apply(LEASED);
-  const before = machine.state();
-  const isOfLease = (line: string): boolean => line.includes("eth0");
-  machine.sh("ip address add 192.168.1.254/24 dev lan", machine.router);
+    await machine.apply(STATIC);
+    await machine.untilAs(before, 30_000, isAside);
+    stop();
+    await machine.untilOnline();
+  },
+  240_000,
+);
 
-  const wall = { protocol: "any", source: "203.0.113.10/32", dest: "0.0.0.0/0", action: "drop" };
-  await machine.put({ ...LEASED, rules: [wall] });
-  await waitFor("the change is made", () => machine.state().nftables.length !== before.nftables.length);
-  stop();
-  const stopOther = await serveLeases(machine, "192.168.1.100", { of: "wan", gateway: "192.168.1.254" });
-  machine.sh("ip link set renewed down && sleep 2 && ip link set renewed up", machine.router);
-  await waitFor("it has another gateway", () => gateways(machine).join(" ") === "192.168.1.254", 30_000);
-  await machine.untilAs(before, (WINDOW_SECONDS + 30) * 1000, isOfLease);
-  expect(gateways(machine)).toEqual(["192.168.1.254"]);
-  expect(addresses(machine)).toEqual(["192.168.1.100"]);
-  await machine.untilOnline();
-  await machine.untilSettled();
-  stopOther();
-}, 240_000);
+each(
+  "a WAN for which no DHCP server answers has its address back in time, and the control plane is told why",
+  async () => {
+    const machine = await machineOf("silent");
+    await machine.own(STATIC);
+    const before = machine.state();
+    const { documents } = await machine.status();
+    const begun = performance.now();
+    await machine.put(LEASED);
+    await waitFor("the client runs", () => clientOf(machine) > 0);
+    expect(addresses(machine)).toEqual(["192.168.1.2"]);
+    await waitFor("it is refused", async () => (await machine.status()).documents.node?.refused !== undefined, 90_000);
+    expect(performance.now() - begun).toBeLessThan((WINDOW_SECONDS + 15) * 1000);
+    await machine.untilAs(before, 10_000, isAside);
+    expect((await machine.status()).documents.node?.refused).toBe((documents.node?.version ?? 0) + 1);
+    await waitFor(
+      "the control plane knows",
+      async () => /no DHCP server has answered on eth0/.test(JSON.stringify(await machine.events())),
+      60_000,
+    );
+    await machine.untilOnline();
+  },
+  240_000,
+);
 
-test.concurrent("a WAN that loses its lease says so, and is back with the next one", async () => {
-  const machine = stage.machine("lost");
-  await machine.own(STATIC);
-  const stop = await serveLeases(machine, "192.168.1.100", { of: "wan", gateway: GATEWAY, seconds: 40 });
-  await machine.apply(LEASED);
-  expect(addresses(machine)).toEqual(["192.168.1.100"]);
-  const client = clientOf(machine);
-  stop();
-  await waitFor("the lease is over", () => addresses(machine).length === 0, 180_000);
-  expect(gateways(machine)).toEqual([]);
-  const why = await waitFor(
-    "it says so",
-    async () => {
-      const { stdout } = await machine.holdfast("why");
-      return stdout.includes("no-lease") ? stdout : undefined;
-    },
-    90_000,
-  );
-  expect(why).toContain("no DHCP server has answered on eth0");
+each(
+  "a lease that leads nowhere is tried within the window, and the address from before is in force again",
+  async () => {
+    const machine = await machineOf("astray");
+    await machine.own(STATIC);
+    const before = machine.state();
+    const stop = await serveLeases(machine, "192.168.1.100", { of: "wan", gateway: "192.168.1.99" });
+    await machine.put(LEASED);
+    await waitFor("only the lease leads anywhere", () => gateways(machine).join(" ") === "192.168.1.99", 30_000);
+    await machine.untilAs(before, (WINDOW_SECONDS + 20) * 1000, isAside);
+    await waitFor(
+      "the control plane knows",
+      async () => /taken back[^"]*control plane/i.test(JSON.stringify(await machine.events())),
+      60_000,
+    );
+    stop();
+    await waitFor("it is refused", async () => (await machine.status()).documents.node?.refused !== undefined, 60_000);
+  },
+  240_000,
+);
 
-  await serveLeases(machine, "192.168.1.120", { of: "wan" });
-  await waitFor("there is another lease", () => addresses(machine).join(" ") === "192.168.1.120", 90_000);
-  expect(clientOf(machine)).toBe(client);
-  await machine.untilOnline();
-  await machine.untilSettled();
-  expect((await machine.status()).documents.node?.refused).toBeUndefined();
-}, 420_000);
+each(
+  "a lease that names another gateway while a change is pending is the one that counts afterwards",
+  async () => {
+    const machine = await machineOf("renewed");
+    await machine.own(STATIC);
+    const stop = await serveLeases(machine, "192.168.1.100", { of: "wan" });
+    await machine.apply(LEASED);
+    const before = machine.state();
+    const isOfLease = (line: string): boolean => line.includes("eth0");
+    machine.sh("ip address add 192.168.1.254/24 dev lan", machine.router);
+
+    const wall = { protocol: "any", source: "203.0.113.10/32", dest: "0.0.0.0/0", action: "drop" };
+    await machine.put({ ...LEASED, rules: [wall] });
+    await waitFor("the change is made", () => machine.state().nftables.length !== before.nftables.length);
+    stop();
+    const stopOther = await serveLeases(machine, "192.168.1.100", { of: "wan", gateway: "192.168.1.254" });
+    machine.sh("ip link set renewed down && sleep 2 && ip link set renewed up", machine.router);
+    await waitFor("it has another gateway", () => gateways(machine).join(" ") === "192.168.1.254", 30_000);
+    await machine.untilAs(before, (WINDOW_SECONDS + 30) * 1000, isOfLease);
+    expect(gateways(machine)).toEqual(["192.168.1.254"]);
+    expect(addresses(machine)).toEqual(["192.168.1.100"]);
+    await machine.untilOnline();
+    await machine.untilSettled();
+    stopOther();
+  },
+  240_000,
+);
+
+each(
+  "a WAN that loses its lease says so, and is back with the next one",
+  async () => {
+    const machine = await machineOf("lost");
+    await machine.own(STATIC);
+    const stop = await serveLeases(machine, "192.168.1.100", { of: "wan", gateway: GATEWAY, seconds: 40 });
+    await machine.apply(LEASED);
+    expect(addresses(machine)).toEqual(["192.168.1.100"]);
+    const client = clientOf(machine);
+    stop();
+    await waitFor("the lease is over", () => addresses(machine).length === 0, 180_000);
+    expect(gateways(machine)).toEqual([]);
+    const why = await waitFor(
+      "it says so",
+      async () => {
+        const { stdout } = await machine.holdfast("why");
+        return stdout.includes("no-lease") ? stdout : undefined;
+      },
+      90_000,
+    );
+    expect(why).toContain("no DHCP server has answered on eth0");
+
+    await serveLeases(machine, "192.168.1.120", { of: "wan" });
+    await waitFor("there is another lease", () => addresses(machine).join(" ") === "192.168.1.120", 90_000);
+    expect(clientOf(machine)).toBe(client);
+    await machine.untilOnline();
+    await machine.untilSettled();
+    expect((await machine.status()).documents.node?.refused).toBeUndefined();
+  },
+  420_000,
+);
 
 function addresses(machine: EdgeMachine): readonly string[] {
   return machine
@@ -192,6 +237,10 @@ function lifetimes(machine: EdgeMachine): string {
 }
 
 function clientOf(machine: EdgeMachine): number {
+  if (UNDER_UNITS) {
+    const asked = ["show", "--value", "--property=MainPID", dhcpUnit("eth0")];
+    return Number(execFileSync("systemctl", asked, { encoding: "utf8" }));
+  }
   const file = join(placesOf(machine.lab.dir, machine.name).run, "dhcp-eth0.pid");
   try {
     return Number(readFileSync(file, "utf8").split(" ", 1)[0]);

@@ -36,7 +36,6 @@ export const LEFT_OUT: readonly LeftOut[] = [
   ...files("runs a program of its own without an agent", "data-store-s3", "flow-records", "tftp", "repositories"),
   ...files("runs scripts of the checkout as a person does", "bench", "readme", "lab", "engine-leftovers"),
   ...files("is the service manager of the agent itself", "supervised"),
-  ...files("has six machines with a DHCP client on the same link, all under one systemd", "network-wan-dhcp"),
   tests(
     "overlay-killed",
     "has another overlay in the place of one that still ends; systemd starts none before the last has ended",
