@@ -16,7 +16,7 @@ const LEASED = lanSection({ nic: "eth0", dhcp: true });
 /** A link that dhcpcd has worked on: it sets this by itself. */
 const isAside = (line: string): boolean => line.includes("/conf/eth0/promote_secondaries:");
 
-const NAMES = ["moves", "same", "silent", "astray", "renewed", "lost"] as const;
+const NAMES = ["moves", "same", "kept", "silent", "astray", "renewed", "lost"] as const;
 const stage = networkStage(Object.fromEntries(NAMES.map((name) => [name, []])));
 
 const each = UNDER_UNITS ? test : test.concurrent;
@@ -81,8 +81,42 @@ each(
     expect(leased).toBeGreaterThanOrEqual(0);
     expect(ownWent).toBeGreaterThan(leased ?? 0);
 
+    const gaps = await watchGaps(machine, "192.168.1.2", GATEWAY);
     await machine.apply(STATIC);
     await machine.untilAs(before, 30_000, isAside);
+    expect(await gaps()).toEqual([]);
+    stop();
+    await machine.untilOnline();
+  },
+  240_000,
+);
+
+each(
+  "a WAN keeps the address that it was leased as its own without a gap, and gives it up again",
+  async () => {
+    const machine = await machineOf("kept");
+    await machine.own(STATIC);
+    const stop = await serveLeases(machine, "192.168.1.100", { of: "wan" });
+    await machine.apply(LEASED);
+    await waitFor("the lease is all there is", () => addresses(machine).join(" ") === "192.168.1.100", 60_000);
+    await machine.untilSettled();
+    const client = clientOf(machine);
+    const gaps = await watchGaps(machine, "192.168.1.100", GATEWAY);
+    await machine.apply(lanSection({ nic: "eth0", ip: "192.168.1.100/24", gateway: GATEWAY }));
+    await waitFor("the client has ended", () => !machine.lab.network.pids("kept").includes(client));
+    await machine.untilSettled();
+    expect(await gaps()).toEqual([]);
+    expect(machine.sh("ip -4 -o address show dev eth0")).toMatch(
+      /inet 192\.168\.1\.100\/24 .* eth0:hf\\ +valid_lft forever/,
+    );
+    expect(machine.sh("ip -4 route show proto dhcp")).toBe("");
+    expect(machine.sh("ip -4 route show 192.168.1.0/24")).toMatch(
+      /^\S+ dev eth0 proto kernel scope link src 192.168.1.100 ?\n$/,
+    );
+    await machine.untilOnline();
+
+    await machine.apply(STATIC);
+    await waitFor("it is given up", () => addresses(machine).join(" ") === "192.168.1.2", 30_000);
     stop();
     await machine.untilOnline();
   },
@@ -203,6 +237,38 @@ function addresses(machine: EdgeMachine): readonly string[] {
 
 function gateways(machine: EdgeMachine): readonly string[] {
   return machine.sh("ip -4 route show default").match(/(?<=via )\S+/g) ?? [];
+}
+
+/**
+ * Listens from here on; what comes back gives what the kernel has told with which the machine was without that address, of whatever prefix
+ * length, or without any way over that gateway.
+ */
+async function watchGaps(
+  machine: EdgeMachine,
+  address: string,
+  gateway: string,
+): Promise<() => Promise<readonly string[]>> {
+  const fact = (line: string): { readonly kind: string; readonly key: string } | undefined => {
+    const length = new RegExp(`inet ${address.replaceAll(".", String.raw`\.`)}/(\\d+)`).exec(line)?.[1];
+    if (length !== undefined) return { kind: "address", key: length };
+    return line.startsWith(`default via ${gateway} `) ? { kind: "route", key: line.trim() } : undefined;
+  };
+  const heard = await listen(machine);
+  const shown = machine.sh("ip -4 -o address show dev eth0; ip -4 route show default").split("\n");
+  const held = { address: new Set<string>(), route: new Set<string>() };
+  const take = (line: string): boolean => {
+    const isGone = line.startsWith("Deleted ");
+    const found = fact(isGone ? line.slice("Deleted ".length) : line);
+    if (found === undefined) return false;
+    const { kind, key } = found;
+    const keys = kind === "address" ? held.address : held.route;
+    if (isGone) keys.delete(key);
+    else keys.add(key);
+    return keys.size === 0;
+  };
+  shown.forEach(take);
+  expect([held.address.size, held.route.size]).toEqual([1, 1]);
+  return async () => (await heard()).filter(take);
 }
 
 /** Listens from here on; what comes back gives what the kernel has told of addresses and routes meanwhile, line by line. */

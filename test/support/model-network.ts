@@ -165,7 +165,8 @@ export class ModelNetwork {
         const isOurs = value("label") !== undefined;
         const made = { link, address, isOurs, isDynamic: false, ...(hasNoRoute ? { hasNoRoute } : {}) };
         if (found < 0) this.addresses.push(made);
-        else this.addresses[found] = { ...(this.addresses[found] ?? made), isDynamic: false };
+        // A mark it does not take, so the ledger has it.
+        else this.addresses[found] = { ...(this.addresses[found] ?? made), isDynamic: false, isOurs };
         return;
       }
       case "address delete":

@@ -15,7 +15,7 @@ import {
   type DhcpPaths,
 } from "./dhcp-client.ts";
 import { DHCLIENT_CONFIG, DHCP_SCRIPT } from "./dhcp-script.ts";
-import { lastingAddresses } from "./lasting-addresses.ts";
+import { leasedAndLasting, sourcesOf, type LeasedAndLasting } from "./leased-and-lasting.ts";
 import { refusal, type ToolRunner } from "./tool.ts";
 
 export interface DhcpOptions {
@@ -33,6 +33,7 @@ export interface DhcpOptions {
 
 /** The routes of a lease come after all that are configured, and before those of most other programs. */
 const FIRST_METRIC = 300;
+const metricOf = (index: number): number => FIRST_METRIC + (index % 700);
 /** A client that cannot work with its options ends at once. */
 const PROVEN_MS = 300;
 const STOP_WITHIN_MS = 5000;
@@ -92,34 +93,49 @@ export class DhcpClients {
     await files.makeDirectory(`${stateDir}/dhcp`, 0o700);
     await files.writeAtomic(paths.script, DHCP_SCRIPT, 0o700);
     await files.writeAtomic(paths.config, DHCLIENT_CONFIG, 0o600);
-    const command = dhcpCommand(chosen.client, link, FIRST_METRIC + (index % 700), paths);
+    const command = dhcpCommand(chosen.client, link, metricOf(index), paths);
     if (isManaged) await this.#startUnit(link, chosen.path, command, signal);
     else await this.#startChild(link, chosen.path, command, signal);
   }
 
   /**
-   * Ends the client, which gives its lease back. What is the link's for good by then stays, though the client may take it for its own.
+   * Ends the client, which gives its lease back and takes its address away. Where that is the link's for good by then it stays, and the
+   * client is not asked.
    * @throws {HostError} `dhcp-failed`.
    */
   async stop(link: string, signal: AbortSignal): Promise<void> {
     const { files, tools, isManaged } = this.#options;
-    const lasting = await lastingAddresses(tools, link, signal);
-    if (isManaged) {
-      const stopped = await tools.run("systemctl", ["stop", "--", dhcpUnit(link)], signal);
-      // 5: it is not loaded (systemctl(1)).
-      if (stopped.exitCode !== 0 && stopped.exitCode !== 5) throw refusal("dhcp-failed", "systemctl", stopped);
-    } else await this.#stopChild(link, signal);
-    const { lease } = this.#paths(link);
+    const before = await leasedAndLasting(tools, link, signal);
+    const isTaken = await this.#isTaken(link, before, signal);
+    if (isManaged) await this.#stopUnit(link, isTaken, signal);
+    else await this.#stopChild(link, isTaken, signal);
+    const { lease, pid } = this.#paths(link);
     const left = (await files.read(lease))?.trim() ?? "";
     // The client could not clean up behind itself.
-    if (left !== "") await tools.run("ip", ["-4", "address", "delete", left, "dev", link], signal);
-    if (lasting.length > 0) {
-      const still = new Set(await lastingAddresses(tools, link, signal));
-      const lost = lasting.filter((line) => !still.has(line));
+    if (left !== "" && !isTaken) await tools.run("ip", ["-4", "address", "delete", left, "dev", link], signal);
+    if (before.lasting.length > 0) {
+      const still = new Set((await leasedAndLasting(tools, link, signal)).lasting);
+      const lost = before.lasting.filter((line) => !still.has(line));
       if (lost.length > 0) await tools.run("ip", ["-force", "-batch", "-"], signal, `${lost.join("\n")}\n`);
     }
-    await files.remove(lease);
-    await files.remove(this.#pidPath(link));
+    for (const path of [lease, pid, this.#pidPath(link)]) await files.remove(path);
+  }
+
+  /**
+   * Whether what the client was given is the link's for good; then the routes of the lease are gone, too. A client would take the address
+   * away all the same, and a server that had it back would give it to somebody else.
+   * @throws {HostError} `dhcp-failed`.
+   */
+  async #isTaken(link: string, { index, lasting, leased }: LeasedAndLasting, signal: AbortSignal): Promise<boolean> {
+    if (index === undefined || lasting.length === 0) return false;
+    const { tools } = this.#options;
+    const selector = ["table", "all", "dev", link, "proto", "dhcp", "metric", `${metricOf(index)}`];
+    const sources = await sourcesOf(tools, selector, signal);
+    if ([...leased].some((address) => sources.size === 0 || sources.has(address))) return false;
+    if (sources.size === 0) return true;
+    const flushed = await tools.run("ip", ["-4", "route", "flush", ...selector], signal);
+    if (flushed.exitCode !== 0) throw refusal("dhcp-failed", "ip", flushed);
+    return true;
   }
 
   /** The sysfs that is mounted may be another network namespace's. */
@@ -176,15 +192,27 @@ export class DhcpClients {
     throw new HostError("dhcp-failed", `${path} on ${link} ended at once: ${how}`, { details: { link } });
   }
 
-  async #stopChild(link: string, signal: AbortSignal): Promise<void> {
+  async #stopUnit(link: string, isTaken: boolean, signal: AbortSignal): Promise<void> {
+    const { tools } = this.#options;
+    const unit = dhcpUnit(link);
+    // Of a client that was killed nothing more is run (ExecStop= of systemd.service(5)); one that is not there is none.
+    if (isTaken) await tools.run("systemctl", ["kill", "--signal=SIGKILL", "--", unit], signal);
+    const stopped = await tools.run("systemctl", ["stop", "--", unit], signal);
+    // 5: it is not loaded (systemctl(1)).
+    if (stopped.exitCode !== 0 && stopped.exitCode !== 5) throw refusal("dhcp-failed", "systemctl", stopped);
+  }
+
+  async #stopChild(link: string, isTaken: boolean, signal: AbortSignal): Promise<void> {
     const running = this.#find(link);
     if (running === undefined) return;
     const { id, client } = running;
     const { tools } = this.#options;
-    const { stopArgs, stopSignal } = dhcpCommand(client, link, 0, this.#paths(link));
-    if (stopArgs !== undefined) await tools.run(client, stopArgs, signal);
-    signalProcess(id, stopSignal);
-    if (await this.#isGone(link, signal)) return;
+    if (!isTaken) {
+      const { stopArgs, stopSignal } = dhcpCommand(client, link, 0, this.#paths(link));
+      if (stopArgs !== undefined) await tools.run(client, stopArgs, signal);
+      signalProcess(id, stopSignal);
+      if (await this.#isGone(link, signal)) return;
+    }
     signalGroup(id.pid, "SIGKILL");
     if (await this.#isGone(link, signal)) return;
     throw new HostError("dhcp-failed", `the DHCP client on ${link} cannot be ended`, {

@@ -3,7 +3,14 @@ import type { Change } from "./change.ts";
 import { diffLinks, type LinkPlan } from "./diff-links.ts";
 import { diffRoutes, waitingForLease } from "./diff-routes.ts";
 import { firewallDigest } from "./firewall.ts";
-import { addressLine, deleteAddressLine, deleteRuleLine, ruleLine, subnetRouteLine } from "./lines.ts";
+import {
+  addressLine,
+  deleteAddressLine,
+  deleteRuleLine,
+  ruleLine,
+  subnetRouteLine,
+  swapAddressLines,
+} from "./lines.ts";
 import {
   OUR_PROTOCOL,
   type AddressState,
@@ -42,7 +49,7 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
     links.makes(name) || (nft?.text !== undefined && name.startsWith("net.netfilter."));
   const { first, last, afterStop } = sysctlChanges(state, target, appears, addresses.promoting, stopping);
   const stops = stopping.map((link) => ({ kind: "dhcp", link, run: false }) as const);
-  // A client takes its address away whoever else wants it, and all routes with the last one: what is to stay has to come after that.
+  // All routes of a link go with its last address: what is to stay has to come after that.
   const isEarly = (link: string): boolean => addresses.released.has(link);
   // Packets are no longer forwarded before nothing holds them back any more.
   const isOpened = nft !== undefined && target.firewall === undefined;
@@ -62,6 +69,7 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
       .map((link) => ({ kind: "dhcp", link, run: true }) as const),
     ...(nameServers === undefined ? [] : [nameServers]),
     ...stops.filter(({ link }) => !isEarly(link)),
+    ...(addresses.swappedLast.length === 0 ? [] : [{ kind: "ip", lines: addresses.swappedLast } as const]),
     ...afterStop,
   ];
 }
@@ -84,13 +92,15 @@ export function linkSysctl(link: string, name: string): string {
 interface AddressPlan {
   readonly added: readonly string[];
   readonly removed: readonly string[];
+  /** For when the clients have ended that do. */
+  readonly swappedLast: readonly string[];
   /** Links that lose an address whose subnet another one stays in: the kernel would take that along. */
   readonly promoting: ReadonlySet<string>;
-  /** Links whose client ends before anything is made: their leased address stays without a lease, or routes without any address. */
+  /** Links whose client ends before anything is made: routes stay there without any address. */
   readonly released: ReadonlySet<string>;
   /** Links that lose their last address, and with it all their routes. */
   readonly emptied: ReadonlySet<string>;
-  /** Links that are without any address for a moment, and lose all their routes in it. */
+  /** Links that are without any address by then, and have lost all their routes. */
   readonly interrupted: ReadonlySet<string>;
 }
 
@@ -107,12 +117,18 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
     const found = known.get(key);
     return found === undefined || !isLasting(found) ? [address] : [];
   });
+  // What was leased becomes the link's for good while its client still runs, which then leaves it alone.
+  const taken = new Set(added.filter((address) => known.has(addressKey(address))));
   // The kernel cannot give an address that is there its route, or take it.
-  const swapped = possible.flatMap(([key, { hasNoRoute = false, ...address }]) => {
+  const swapped = possible.flatMap(([key, address]) => {
     const found = known.get(key);
-    const isOther = found?.isOurs === true && (found.hasNoRoute ?? false) !== hasNoRoute;
-    return isOther ? [{ ...address, hasNoRoute }] : [];
+    const isOther = found !== undefined && (found.hasNoRoute ?? false) !== (address.hasNoRoute ?? false);
+    return isOther && (found.isOurs || taken.has(address)) ? [address] : [];
   });
+  // A client would be confused by it as long as it runs.
+  const isLate = ({ link }: AddressTarget): boolean => state.dhcp.has(link) && !target.dhcp.has(link);
+  const swap = (address: AddressTarget): readonly string[] =>
+    swapAddressLines(address, (other) => !known.has(addressKey(other)) && !wanted.has(addressKey(other)));
   const removed = there.filter(
     (address) => address.isOurs && !wanted.has(addressKey(address)) && !waiting.has(address.link),
   );
@@ -121,36 +137,31 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
   const subnets = new Set(left.map(subnetKey));
   const lasting: readonly AddressTarget[] = [...there.filter((one) => !going.has(one) && isLasting(one)), ...added];
   const inhabited = new Set(lasting.map(({ link }) => link));
-  const isAlone = ({ link }: AddressTarget): boolean =>
-    [...there, ...added].filter((other) => other.link === link).length === 1;
   const isRouted = (link: string): boolean => target.routes.some((route) => route.link === link);
   // Without a lease no address goes, and with it no routes.
   const isLeasedAlone = (link: string): boolean => {
     const own = there.filter((one) => one.link === link);
     return own.length > 0 && !own.some(isLasting);
   };
-  const released = new Set([
-    ...added.flatMap((address) => (known.has(addressKey(address)) ? [address.link] : [])),
-    ...[...state.dhcp].filter((link) => !target.dhcp.has(link) && isRouted(link) && !inhabited.has(link)),
-  ]);
+  const released = new Set(
+    [...state.dhcp].filter((link) => !target.dhcp.has(link) && isRouted(link) && !inhabited.has(link)),
+  );
   const promoting = removed.filter((address) => subnets.has(subnetKey(address)));
   return {
-    added: [
-      ...added.map(addressLine),
-      ...swapped.flatMap((address) => [deleteAddressLine(address), addressLine(address)]),
-    ],
+    added: [...added.map(addressLine), ...swapped.filter((address) => !isLate(address)).flatMap(swap)],
+    swappedLast: swapped.filter(isLate).flatMap(swap),
     // With the first of a subnet go those after it.
     removed: removed.toReversed().map(deleteAddressLine),
     released,
     promoting: new Set([...promoting, ...swapped].map(({ link }) => link)),
     emptied: new Set(removed.map(({ link }) => link).filter((link) => !inhabited.has(link))),
-    interrupted: new Set([...swapped.filter(isAlone).map(({ link }) => link), ...[...released].filter(isLeasedAlone)]),
+    interrupted: new Set([...released].filter(isLeasedAlone)),
   };
 }
 
 /**
- * Addresses of ours that stay and whose subnet the kernel has no route to any more: a DHCP client takes that away where it has one of its
- * own, and brings it not back when it ends.
+ * Addresses that stay, as ours, and whose subnet the kernel has no route to any more, or never had: a DHCP client takes that away where it
+ * has one of its own, and brings it not back when it ends.
  */
 function lostSubnets(
   { addresses, links, routes }: NetworkState,
@@ -158,9 +169,8 @@ function lostSubnets(
   stopping: readonly string[],
 ): readonly (AddressTarget & { readonly table: number })[] {
   const wanted = new Set(target.addresses.filter(({ hasNoRoute }) => hasNoRoute !== true).map(addressKey));
-  return addresses.flatMap(({ link, address, isOurs, hasNoRoute }) => {
-    const isStaying =
-      isOurs && hasNoRoute !== true && stopping.includes(link) && wanted.has(addressKey({ link, address }));
+  return addresses.flatMap(({ link, address, isOurs, isDynamic }) => {
+    const isStaying = (isDynamic || isOurs) && stopping.includes(link) && wanted.has(addressKey({ link, address }));
     if (!isStaying || address.endsWith("/32")) return [];
     const subnet = parseCidr(address)?.text;
     const hasRoute = routes.some(

@@ -276,7 +276,10 @@ function withFixed<T extends { readonly name: string }>(
   return found === undefined ? link : { ...link, fixed: found };
 }
 
-/** The unmarked addresses of ours to list before the lines are run, so that none of them is ever a stranger's, and after. */
+/**
+ * The unmarked addresses of ours to list before the lines are run, so that none of them is ever a stranger's, and after. One that is there
+ * already, of a lease, takes no mark.
+ */
 function listed(
   { addresses }: LedgerContent,
   seen: readonly AddressState[] | undefined,
@@ -285,16 +288,21 @@ function listed(
   const keyOf = ({ link, address }: { readonly link: string; readonly address: string }): string =>
     `${link} ${address}`;
   const present = seen === undefined ? undefined : new Set(seen.map(keyOf));
+  const strange = new Set((seen ?? []).filter(({ isOurs }) => !isOurs).map(keyOf));
   const kept = new Map(
     addresses.filter((one) => present?.has(keyOf(one)) ?? true).map((one) => [keyOf(one), one] as const),
   );
   const removed = new Set<string>();
   for (const line of lines) {
     const about = addressOfLine(line);
-    if (about === undefined || addressLabel(about.link) !== undefined) continue;
+    if (about === undefined) continue;
     const { link, address, isAdded } = about;
-    if (isAdded) kept.set(keyOf(about), { link, address });
-    else removed.add(keyOf(about));
+    const key = keyOf(about);
+    if (!isAdded) removed.add(key);
+    else if (addressLabel(link) === undefined || (strange.has(key) && !removed.has(key))) {
+      kept.set(key, { link, address });
+      removed.delete(key);
+    }
   }
   const before = [...kept.values()];
   return { before, after: before.filter((one) => !removed.has(keyOf(one))) };

@@ -81,6 +81,20 @@ export function deleteAddressLine({ link, address }: AddressTarget): string {
 }
 
 /**
+ * Makes an address anew, whose flags cannot be changed. Under a prefix length that is free the machine has it all the while, and so neither
+ * the routes that name it as their source nor, with the last address, all others of the link are dropped.
+ */
+export function swapAddressLines(address: AddressTarget, isFree: (other: AddressTarget) => boolean): readonly string[] {
+  const { link } = address;
+  const [host = ""] = address.address.split("/");
+  const held = LENGTHS.map((length) => ({ link, address: `${host}/${length}`, hasNoRoute: true })).find(isFree);
+  const swap = [deleteAddressLine(address), addressLine(address)];
+  return held === undefined ? swap : [addressLine(held), ...swap, deleteAddressLine(held)];
+}
+
+const LENGTHS = [32, 31, 30, 29];
+
+/**
  * Adds a route of ours. Where another one has the same table, destination and metric it goes in before that, so that ours is taken
  * and the other stays.
  */

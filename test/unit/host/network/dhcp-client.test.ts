@@ -10,7 +10,12 @@ import { tempDir } from "../../../support/temp-dir.ts";
 const signal = new AbortController().signal;
 
 /** A machine under systemd that has these clients installed. */
-function managed(installed: readonly string[], more: Partial<Reader> = {}, exitCode = 0) {
+function managed(
+  installed: readonly string[],
+  more: Partial<Reader> = {},
+  exitCode = 0,
+  answer: (words: string) => string = () => "7: x",
+) {
   const told: (readonly string[])[] = [];
   const reader: Reader = {
     ...hostReader(),
@@ -26,7 +31,13 @@ function managed(installed: readonly string[], more: Partial<Reader> = {}, exitC
         told.push([file, ...args]);
         const code = file === "ip" ? 0 : exitCode;
         const stderr = code === 0 ? "" : "Failed\n";
-        return Promise.resolve({ exitCode: code, signal: undefined, stdout: "7: x", stderr, truncated: false });
+        return Promise.resolve({
+          exitCode: code,
+          signal: undefined,
+          stdout: answer(args.join(" ")),
+          stderr,
+          truncated: false,
+        });
       },
     },
     files: hostFiles(),
@@ -82,9 +93,55 @@ describe("under systemd", () => {
     expect(told).toStrictEqual([]);
     await clients.stop("eth0", signal);
     expect(told.map((words) => words.join(" "))).toStrictEqual([
-      "ip -4 -json address show dev eth0 permanent",
+      "ip -4 -json address show dev eth0",
       "systemctl stop -- holdfast-dhcp@eth0.service",
     ]);
+  });
+
+  const shown = (lifetime: number): string =>
+    JSON.stringify([{ ifindex: 7, addr_info: [{ local: "192.0.2.9", prefixlen: 24, valid_life_time: lifetime }] }]);
+  const selector = "table all dev eth0 proto dhcp metric 307";
+
+  it("kills one whose address is the link's for good, once the routes of its lease are gone", async () => {
+    const answer = (words: string): string =>
+      words.includes("route show") ? `[{"dst":"default","prefsrc":"192.0.2.9"}]` : shown(4_294_967_295);
+    const { clients, told } = managed(["/usr/sbin/dhclient"], {}, 0, answer);
+    await clients.stop("eth0", signal);
+    expect(told.map((words) => words.join(" "))).toStrictEqual([
+      "ip -4 -json address show dev eth0",
+      `ip -4 -json route show ${selector}`,
+      `ip -4 route flush ${selector}`,
+      "systemctl kill --signal=SIGKILL -- holdfast-dhcp@eth0.service",
+      "systemctl stop -- holdfast-dhcp@eth0.service",
+      "ip -4 -json address show dev eth0",
+    ]);
+  });
+
+  it("has one give its address back that is still leased, whatever else the link has for good", async () => {
+    const both = (local: string) =>
+      JSON.stringify([
+        {
+          ifindex: 7,
+          addr_info: [
+            { local: "192.0.2.50", prefixlen: 24, valid_life_time: 4_294_967_295 },
+            { local, prefixlen: 24, valid_life_time: 60 },
+          ],
+        },
+      ]);
+    for (const route of [`[{"prefsrc":"192.0.2.9"}]`, "[]"]) {
+      const answer = (words: string): string => (words.includes("route show") ? route : both("192.0.2.9"));
+      const { clients, told } = managed(["/usr/sbin/dhclient"], {}, 0, answer);
+      await clients.stop("eth0", signal);
+      expect(told.map((words) => words.join(" ")).filter((line) => !line.includes(" show "))).toStrictEqual([
+        "systemctl stop -- holdfast-dhcp@eth0.service",
+      ]);
+    }
+    // That of another client is no concern of ours.
+    const answer = (words: string): string =>
+      words.includes("route show") ? `[{"prefsrc":"192.0.2.50"}]` : both("203.0.113.5");
+    const { clients, told } = managed(["/usr/sbin/dhclient"], {}, 0, answer);
+    await clients.stop("eth0", signal);
+    expect(told.map(([, verb]) => verb)).toContain("kill");
   });
 
   it("says what systemd says", async () => {

@@ -20,6 +20,14 @@ function serve(machine: NetworkMachine, dir: string): void {
       --dhcp-option=6,192.0.2.53 --dhcp-leasefile=${dir}/served --log-facility=${dir}/server.log --log-dhcp -C /dev/null -x /run/dnsmasq.pid`);
 }
 
+/** Waits until the monitor has told of an address that comes and goes only for that. */
+async function untilHeard(machine: NetworkMachine, mark: string): Promise<void> {
+  await waitFor("the monitor listens", () => {
+    machine.sh(`ip address add ${mark}/32 dev lo; ip address delete ${mark}/32 dev lo`);
+    return machine.sh("cat /run/said").includes(mark);
+  });
+}
+
 /** A client, and the address that is static before it ends, of the one that it leased. */
 type Static = [client: DhcpClient, what: string, of: (leased: string) => string];
 
@@ -70,7 +78,7 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
         ["udhcpc", "another of the same subnet", () => "192.0.2.50/24"],
       ] satisfies Static[]
     ).filter(([client]) => isInstalled(client)),
-  )("has %s end and %s stay, which is static by then", async (client, _what, staticOf) => {
+  )("has %s end and %s stay, which is static by then", async (client, what, staticOf) => {
     const dir = tempDir();
     const machine = await networkMachine(dir, { dhcpClients: [client] }, LAN);
     serve(machine, dir);
@@ -83,8 +91,21 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
     });
     const address = staticOf(leased?.address ?? "");
     await machine.apply({ kind: "ip", lines: [`address replace ${address} dev cl label cl:hf`] });
+    machine.sh("ip -4 -o monitor address >/run/said 2>&1 & echo $! >/run/monitor");
+    await untilHeard(machine, "192.0.2.254");
     await machine.apply(run(false));
+    await untilHeard(machine, "192.0.2.253");
     expect(await ofSubnet()).toMatchObject([{ address, isDynamic: false }]);
+    const { dhcp, routes } = await machine.observe();
+    expect(dhcp).toStrictEqual([]);
+    expect(routes.filter(({ protocol }) => protocol === 16)).toStrictEqual([]);
+    // What stays is not given back either.
+    const isGone = new RegExp(`Deleted \\d+: cl +inet ${leased?.address} `).test(machine.sh("cat /run/said"));
+    const isReleased = readFileSync(`${dir}/server.log`, "utf8").includes("DHCPRELEASE");
+    const isAnother = what.startsWith("another");
+    expect([isGone, isReleased]).toStrictEqual([isAnother, isAnother]);
+    await machine.apply(run(true));
+    await waitFor("a lease again", async () => (await ofSubnet()).some(({ isDynamic }) => isDynamic));
   });
 
   it.skipIf(!isInstalled("udhcpc"))("notices that a client was killed, and cleans up behind it", async () => {

@@ -9,6 +9,7 @@ import {
   routeLine,
   ruleLine,
   setLinkLine,
+  swapAddressLines,
 } from "../../../../src/host/network/lines.ts";
 import { networkMachine } from "../../../support/network-machine.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
@@ -136,6 +137,40 @@ describe("lines for ip", () => {
     // Somebody else's from here on.
     restarted.sh(`ip address add 192.0.2.1/24 dev ${LONG}`);
     expect((await restarted.observe()).addresses).toContainEqual({ ...mine, ...seen, isOurs: false });
+  });
+
+  it.each([
+    ["with room for a mark", "va"],
+    ["without", LONG],
+  ])("remembers an address that was leased until now, and has no mark by that, on a link %s", async (_what, link) => {
+    const pair = `ip link add ${link} type veth peer name vb && ip link set ${link} up && ip link set vb up`;
+    const machine = await networkMachine(tempDir(), {}, pair);
+    machine.sh(`ip address add 192.0.2.1/24 dev ${link} valid_lft 900 preferred_lft 900 noprefixroute`);
+    const own = { link, address: "192.0.2.1/24" };
+    expect((await machine.observe()).addresses).toContainEqual({
+      ...own,
+      isOurs: false,
+      isDynamic: true,
+      hasNoRoute: true,
+    });
+    await machine.apply({ kind: "ip", lines: [addressLine(own)] });
+    const ours = { ...own, isOurs: true, isDynamic: false };
+    const restarted = await machine.restart();
+    expect((await restarted.observe()).addresses).toContainEqual({ ...ours, hasNoRoute: true });
+
+    restarted.sh(
+      `ip route add 10.0.0.0/8 via 192.0.2.9 dev ${link} onlink; ip route add 10.1.0.0/16 dev ${link} src 192.0.2.1`,
+    );
+    await restarted.apply({ kind: "ip", lines: swapAddressLines(own, () => true) });
+    const again = await restarted.restart();
+    const { addresses, routes } = await again.observe();
+    expect(addresses.filter((one) => one.link === link)).toEqual([ours]);
+    for (const destination of ["10.0.0.0/8", "10.1.0.0/16", "192.0.2.0/24"])
+      expect(routes).toContainEqual(expect.objectContaining({ destination, link }));
+
+    await again.apply({ kind: "ip", lines: [deleteAddressLine(own)] });
+    again.sh(`ip address add 192.0.2.1/24 dev ${link}`);
+    expect((await again.observe()).addresses).toContainEqual({ ...ours, isOurs: false });
   });
 
   it("has listed such an address before ip is asked for it", async () => {

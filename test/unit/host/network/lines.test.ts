@@ -4,6 +4,7 @@ import {
   addressLabel,
   addressLine,
   addressOfLine,
+  swapAddressLines,
   deleteAddressLine,
   deleteLinkLine,
   deleteRouteLine,
@@ -58,6 +59,17 @@ describe("lines for ip-batch", () => {
       "address replace 192.0.2.1/31 dev enp65s0f1np01",
     );
     expect(deleteAddressLine({ link: "eth0", address: "192.0.2.1/24" })).toBe("address delete 192.0.2.1/24 dev eth0");
+  });
+
+  it("makes an address anew while the machine has it under a prefix length that is free", () => {
+    const address = { link: "eth0", address: "192.0.2.1/24" };
+    const swapped = (taken: readonly number[]) =>
+      swapAddressLines(address, (other) => !taken.includes(Number(other.address.split("/")[1])));
+    const swap = [deleteAddressLine(address), addressLine(address)];
+    const held = { link: "eth0", address: "192.0.2.1/31", hasNoRoute: true };
+    expect(swapped([24, 32])).toStrictEqual([addressLine(held), ...swap, deleteAddressLine(held)]);
+    expect(swapped([24])[0]).toBe(addressLine({ ...held, address: "192.0.2.1/32" }));
+    expect(swapped([24, 29, 30, 31, 32])).toStrictEqual(swap);
   });
 
   it("tells which address a line is about", () => {

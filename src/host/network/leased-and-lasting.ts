@@ -1,0 +1,82 @@
+import { z } from "zod";
+import { word } from "./lines.ts";
+import type { ToolRunner } from "./tool.ts";
+
+/** INFINITY_LIFE_TIME of the kernel. */
+const FOREVER = 0xffff_ffff;
+
+const Shown = z.array(
+  z.object({
+    ifindex: z.int().optional(),
+    addr_info: z
+      .array(
+        z.object({
+          local: z.string(),
+          prefixlen: z.int(),
+          broadcast: z.string().optional(),
+          label: z.string().optional(),
+          noprefixroute: z.boolean().optional(),
+          valid_life_time: z.number().default(FOREVER),
+        }),
+      )
+      // Other links are empty objects.
+      .default([]),
+  }),
+);
+
+/** The IPv4 addresses of a link. */
+export interface LeasedAndLasting {
+  /** Absent when the link is gone. */
+  readonly index?: number;
+  /** Those that no DHCP client has given a lifetime, each as the line of `ip -batch` that sets it. */
+  readonly lasting: readonly string[];
+  /** The others, without their prefix lengths. */
+  readonly leased: ReadonlySet<string>;
+}
+
+/** Looks at the addresses of a link; there are none when it is gone. */
+export async function leasedAndLasting(
+  tools: ToolRunner,
+  link: string,
+  signal: AbortSignal,
+): Promise<LeasedAndLasting> {
+  const { exitCode, stdout } = await tools.run("ip", ["-4", "-json", "address", "show", "dev", link], signal);
+  const shown = exitCode === 0 ? Shown.safeParse(parsed(stdout)) : undefined;
+  if (shown?.success !== true) return { lasting: [], leased: new Set() };
+  const index = shown.data.find(({ ifindex }) => ifindex !== undefined)?.ifindex;
+  const all = shown.data.flatMap(({ addr_info }) => addr_info);
+  const lasting = all
+    .filter(({ valid_life_time }) => valid_life_time === FOREVER)
+    .map(({ local, prefixlen, broadcast, label, noprefixroute }) =>
+      [
+        `address replace ${word(`${local}/${prefixlen}`)}`,
+        ...(broadcast === undefined ? [] : [`brd ${word(broadcast)}`]),
+        `dev ${word(link)}`,
+        ...(label === undefined ? [] : [`label ${word(label)}`]),
+        ...(noprefixroute === true ? ["noprefixroute"] : []),
+      ].join(" "),
+    );
+  const leased = new Set(all.filter(({ valid_life_time }) => valid_life_time !== FOREVER).map(({ local }) => local));
+  return { ...(index === undefined ? {} : { index }), lasting, leased };
+}
+
+const Routes = z.array(z.object({ prefsrc: z.string().optional() }));
+
+/** The addresses that routes name as their source, of those that a selector of ip-route(8) chooses. */
+export async function sourcesOf(
+  tools: ToolRunner,
+  selector: readonly string[],
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const { exitCode, stdout } = await tools.run("ip", ["-4", "-json", "route", "show", ...selector], signal);
+  const shown = exitCode === 0 ? Routes.safeParse(parsed(stdout)) : undefined;
+  return new Set(shown?.success === true ? shown.data.flatMap(({ prefsrc }) => prefsrc ?? []) : []);
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
