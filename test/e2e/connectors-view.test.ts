@@ -30,6 +30,7 @@ test("what connectors carry and refuse is seen, and what is not served is told w
   const stage = await startL4Stage(tempDir());
   // A service manager starts the overlay beside the agent, and not once something is to be served.
   const overlay = { state: UNDER_UNITS ? "up" : "off" };
+  if (UNDER_UNITS) await waitFor("the overlay is up", async () => (await connectorsOf(stage)).overlay.state === "up");
   expect(await connectorsOf(stage)).toMatchObject({ code: 0, connectors: [], overlay });
   const [port, closed, dead] = [await freePort(), await freePort(), await freePort()];
   const local = { node: "local", protocol: "tcp", localIp: "127.0.0.1" };
