@@ -10,9 +10,6 @@ export const BUNDLE = "dist/holdfast.mjs";
 /** The flags every program is started with. */
 export const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
 
-/** What `systemd/launch` adds for an agent. */
-const AGENT_FLAGS = ["--v8-pool-size=1"];
-
 /** A process that ends with the bench at the latest. */
 export interface Running {
   readonly pid: number;
@@ -162,7 +159,7 @@ export async function startAgent(dir: string, options: StartOptions = {}): Promi
       ...(options.config === undefined ? [] : ["--config", options.config]),
     ],
     join(dir, "agent.log"),
-    { ...options, flags: [...AGENT_FLAGS, ...(options.flags ?? [])] },
+    options,
   );
   const pidFile = join(dir, "run", "agent.pid");
   await until("the agent is ready", () => existsSync(pidFile) && Number(readFileSync(pidFile, "utf8")) === agent.pid);

@@ -22,16 +22,14 @@ export type StartOverlay = () => OverlayProcess;
  */
 export function startOverlayProcess(stateDir: string, runDir: string): OverlayProcess {
   const [node, entry = ""] = process.argv;
-  // It has work for V8's own threads, of which an agent has hardly any.
-  const flags = process.execArgv.filter((flag) => !flag.startsWith("--v8-pool-size="));
   let output: number | undefined;
   try {
     output = openSync(join(stateDir, "overlay.log"), BEGUN_ANEW, 0o600);
-    const child = spawn(node ?? process.execPath, [...flags, entry, "overlay", "--state", stateDir, "--run", runDir], {
-      detached: true,
-      stdio: ["ignore", output, output],
-      cwd: "/",
-    });
+    const child = spawn(
+      node ?? process.execPath,
+      [...process.execArgv, entry, "overlay", "--state", stateDir, "--run", runDir],
+      { detached: true, stdio: ["ignore", output, output], cwd: "/" },
+    );
     const ended = new Promise<string>((resolve) => {
       child
         .once("error", (error) => resolve(error.message))

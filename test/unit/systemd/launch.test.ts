@@ -140,18 +140,6 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
   });
 
-  test("an agent, however it is started, has one thread beside its own, and whatever else runs is given no such limit", () => {
-    machine.add(NEW);
-    for (const options of [[], ["--proven"]])
-      expect(
-        machine
-          .launch([...options, "agent", "--x"])
-          .stdout.split("|")
-          .slice(1, 4),
-      ).toEqual(["--v8-pool-size=1", "--disable-sigusr1", "--disable-warning=ExperimentalWarning"]);
-    expect(machine.launch(["overlay", "agent"]).stdout).not.toContain("--v8-pool-size");
-  });
-
   test("the process stays the same, so that whoever supervises it has the right one", () => {
     const [name = "", ...options] = shell;
     const script = `echo "$$"; exec ${name} ${options.join(" ")} '${LAUNCH}' x`;
