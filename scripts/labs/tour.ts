@@ -62,6 +62,8 @@ export const tour: readonly Stop[] = [
       `${LAB} api PUT '/node/{c}/config/network?confirm=30' '${GOOD}' > .lab/answer`,
       `until ${LAB} exec c ip -4 -brief address | grep 192.168.1.20; do sleep 1; done`,
       `until ${LAB} exec c holdfast network | grep -w nothing; do sleep 1; done`,
+      // What is taken back below is tried again as soon as there is a session, so this is the time to look.
+      `${LAB} exec c sh -c '${LOOK}' | sha256sum > .lab/before`,
     ].join("\n"),
     expect: /192\.168\.1\.20[^]*pending +nothing/,
   },
@@ -84,7 +86,7 @@ export const tour: readonly Stop[] = [
   {
     title: "kill C's agent in the middle of another such change: the guard brings the old network back, whole",
     command: [
-      `${LAB} exec c sh -c '${LOOK}' | sha256sum`,
+      "cat .lab/before",
       `${LAB} api PUT '/node/{c}/config/network?confirm=30' '${WALL}' > .lab/answer`,
       `while ${LAB} exec c ping -c 1 -W 1 ${CONTROLLER} > .lab/answer; do sleep 1; done; ${LAB} kill agent c`,
       `until ${LAB} exec c ping -c 1 -W 1 ${CONTROLLER} > .lab/answer; do sleep 1; done; ${LAB} exec c sh -c '${LOOK}' | sha256sum`,
