@@ -15,7 +15,7 @@ const LONGEST: readonly RegExp[] = [
   /e2e\/(packages-killed|packages|upgrade-kill-points|upgrade-fetch|data-store-s3|see-network|setup)\./,
   /e2e\/(disk|mesh-gateways|limits|network-dhcp|containers-reached|containers-images|mesh-nodes)\./,
   /e2e\/(checkpoint|network-(taken-back|faults)|mesh-(restarts|tools)|names-and-addresses|cli\/agent-faults)\./,
-  /e2e\/(network-(lease|strangers|owner|forward-drops|kill-points)|containers(-killed)?|guard|clock|overlay-killed|cli\/help)\./,
+  /e2e\/(network-(lease|lease-killed|strangers|owner|forward-drops|kill-points)|containers(-killed)?|guard|clock|overlay-killed|cli\/help)\./,
 ];
 
 const rank = ({ moduleId }: TestSpecification): number => {

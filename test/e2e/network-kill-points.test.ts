@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { describeNetworkPoint, NetworkKills, type Section } from "../support/network-kills.ts";
+import { NetworkKills, type Section } from "../support/network-kills.ts";
 import { networkStage } from "../support/network-stage.ts";
 import { sampleOf } from "../support/strace.ts";
 
@@ -39,20 +39,8 @@ test("a change that is killed anywhere leaves the old network or the new one, wh
     ).toBe(true);
   }
   const sample = sampleOf(points, 10);
-  const failures: string[] = [];
-  const outcomes = { before: 0, after: 0 };
-  for (const [at, point] of sample.entries()) {
-    try {
-      outcomes[await kills.kill(point, at % 2 === 0 ? "guard" : "agent")] += 1;
-    } catch (error) {
-      const { cause } = error as Error;
-      failures.push(`${describeNetworkPoint(point)}: ${String(error)} ${String(cause)}`);
-    }
-  }
-  const passed = sample.length - failures.length;
-  console.log(
-    `network kill points: ${passed} of ${sample.length} passed, out of ${points.length}; old ${outcomes.before}, new ${outcomes.after}, late ${kills.late}`,
-  );
+  const { failures, text } = await kills.killAtEach(sample);
+  console.log(`network kill points: ${text}; there are ${points.length}`);
   expect(failures).toEqual([]);
   expect(points.length).toBeGreaterThan(50);
 }, 3_600_000);

@@ -203,10 +203,11 @@ export class EdgeMachine {
     return run(["cat", `${placesOf(this.lab.dir, this.name).own}/agent.log`]);
   }
 
-  /** Ends every process of the machine at once; the kernel keeps what it has. */
-  async endEverything(): Promise<void> {
+  /** Ends every process of the machine at once, but for those of programs with these names; the kernel keeps what it has. */
+  async endEverything(living: readonly string[] = []): Promise<void> {
     endUnitsBelow(placesOf(this.lab.dir, this.name).own);
-    const pids = (): readonly number[] => this.lab.network.pids(this.name);
+    const pids = (): readonly number[] =>
+      this.lab.network.pids(this.name).filter((pid) => !living.includes(nameOf(pid)));
     await waitFor("nothing runs on the machine", () => {
       for (const pid of pids()) if (isThere(pid)) process.kill(pid, "SIGKILL");
       return pids().length === 0;
@@ -274,6 +275,15 @@ export class EdgeMachine {
     const site = siteOf(this.lab.state.layout, this.name);
     if (site === undefined) throw new Error(`${this.name} is at no site`);
     return site;
+  }
+}
+
+/** Of the program that a process runs; empty for one that has ended. */
+function nameOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, "utf8").trim();
+  } catch {
+    return "";
   }
 }
 

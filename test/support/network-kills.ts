@@ -17,9 +17,22 @@ export type NetworkPoint =
 
 /** A change is over long before. */
 const TOO_LATE_MS = 8000;
+/** Without a lease to wait for. */
+const SETTLED_WITHIN_MS = 15_000;
+
+export interface NetworkKillsOptions {
+  /** How long the network may take to be the old or the new one after a start. */
+  readonly settledWithinMs?: number;
+}
+
+/** How the kills ended: those after which the network was neither the old nor the new one, and all of them in a line. */
+export interface Killed {
+  readonly failures: readonly string[];
+  readonly text: string;
+}
 
 /** A point in words. */
-export function describeNetworkPoint(at: NetworkPoint): string {
+function describeNetworkPoint(at: NetworkPoint): string {
   if (at.in === "agent") return describePoint(at.point);
   const { tool, run, moment } = at.point;
   return `${typeof moment === "string" ? moment : `${moment.call} ${moment.nth}`} of ${tool} ${run}`;
@@ -32,6 +45,7 @@ export function describeNetworkPoint(at: NetworkPoint): string {
 export class NetworkKills {
   readonly #machine: EdgeMachine;
   readonly #sections: { readonly before: Section; readonly after: Section };
+  readonly #settledWithinMs: number;
   readonly #tools: WrappedTools;
   readonly #template = join(tempDir(), "state");
   #states: { readonly before: MachineState; readonly after: MachineState } | undefined;
@@ -39,11 +53,17 @@ export class NetworkKills {
   /** Of the document in the template. */
   #version = 0;
   /** How many kills came too late, since a run made fewer calls than the one that was recorded; they came after the change. */
-  late = 0;
+  #late = 0;
 
-  constructor(machine: EdgeMachine, before: Section, after: Section) {
+  constructor(
+    machine: EdgeMachine,
+    before: Section,
+    after: Section,
+    { settledWithinMs = SETTLED_WITHIN_MS }: NetworkKillsOptions = {},
+  ) {
     this.#machine = machine;
     this.#sections = { before, after };
+    this.#settledWithinMs = settledWithinMs;
     this.#tools = new WrappedTools(join(tempDir(), "tools"));
   }
 
@@ -63,7 +83,8 @@ export class NetworkKills {
     const runs = this.#tools.recorded();
     this.#tools.leave();
     this.#states = { before, after: machine.state() };
-    const inAgent = killPointsOf(calls, this.#stateDir).map((point) => ({ in: "agent", point }) as const);
+    const { state, run } = placesOf(machine.lab.dir, machine.name);
+    const inAgent = killPointsOf(calls, [state, run]).map((point) => ({ in: "agent", point }) as const);
     const inChildren = runs.flatMap(({ tool, run, calls }) => {
       const seen = new Map<string, number>();
       const sends = calls.map((call) => {
@@ -84,10 +105,34 @@ export class NetworkKills {
   }
 
   /**
+   * Kills the change at each of these points; the guard and the agent start again by turns.
+   * @param livingAt the programs that outlive the agent, by their names, for each kill; by default all are killed with it.
+   */
+  async killAtEach(
+    points: readonly NetworkPoint[],
+    livingAt: (at: number) => readonly string[] = () => [],
+  ): Promise<Killed> {
+    const failures: string[] = [];
+    const outcomes = { before: 0, after: 0 };
+    for (const [at, point] of points.entries()) {
+      try {
+        outcomes[await this.#kill(point, at % 2 === 0 ? "guard" : "agent", livingAt(at))] += 1;
+      } catch (error) {
+        const { cause } = error as Error;
+        failures.push(`${describeNetworkPoint(point)}: ${String(error)} ${String(cause)}`);
+      }
+    }
+    const passed = points.length - failures.length;
+    const { before, after } = outcomes;
+    const text = `${passed} of ${points.length} passed; old ${before}, new ${after}, late ${this.#late}`;
+    return { failures, text };
+  }
+
+  /**
    * Kills the change at a point, and starts again: first the guard alone, or the agent. Gives which of both the network became.
    * @throws {Error} when it is neither.
    */
-  async kill(at: NetworkPoint, by: "guard" | "agent"): Promise<"before" | "after"> {
+  async #kill(at: NetworkPoint, by: "guard" | "agent", living: readonly string[]): Promise<"before" | "after"> {
     const machine = this.#machine;
     const { before, after } = this.#recorded();
     await this.#prepare();
@@ -97,13 +142,13 @@ export class NetworkKills {
     await machine.put(this.#section("after"));
     const isDead = (): boolean => !existsSync(`/proc/${agent}/task/${agent}/children`);
     await waitFor("the agent is killed", isDead, TOO_LATE_MS).catch(() => {
-      this.late += 1;
+      this.#late += 1;
     });
     await tracing?.end();
     this.#tools.leave();
     cut(machine.lab, machine.name);
     try {
-      await machine.endEverything();
+      await machine.endEverything(living);
       if (by === "guard") {
         const { code, stdout, stderr } = await machine.holdfast("guard", "restore");
         if (code !== 0) throw new Error(`the guard ended with ${code}: ${stdout}${stderr}`);
@@ -119,7 +164,7 @@ export class NetworkKills {
           if (toAfter.length === 0) return "after" as const;
           throw new Error(`against the old: ${toBefore.join("\n")}\nagainst the new: ${toAfter.join("\n")}`);
         },
-        15_000,
+        this.#settledWithinMs,
       );
     } catch (error) {
       throw new Error(`killed at ${describeNetworkPoint(at)}, started by ${by}: ${machine.log().slice(-2000)}`, {

@@ -5,8 +5,8 @@ import { pointsOf, threadIds, untilAttached, type Point } from "./strace.ts";
 import { CHANGING, parseTrace, type Call, type Thread } from "./strace-text.ts";
 import { tempDir } from "./temp-dir.ts";
 
-/** How a process makes others, and learns that they have ended. */
-const CHILD_CALLS: readonly string[] = ["clone", "clone3", "fork", "vfork", "wait4", "waitid"];
+/** How a process makes others, ends them, and learns that they have ended. */
+const CHILD_CALLS: readonly string[] = ["clone", "clone3", "fork", "vfork", "kill", "wait4", "waitid"];
 
 /** A running program whose pool has one thread (`UV_THREADPOOL_SIZE=1`), being traced. */
 export interface Tracing {
@@ -36,17 +36,18 @@ export async function traceRunning(pid: number, threads: readonly Thread[], inje
   };
 }
 
-/** The points at which a program changes its state, and those at which it starts a child or takes note of its end. */
-export function killPointsOf(calls: readonly Call[], stateDir: string): readonly Point[] {
+/** The points at which a program changes what is below its directories, and those at which it starts or ends another, or takes note of its end. */
+export function killPointsOf(calls: readonly Call[], directories: readonly string[]): readonly Point[] {
   const counts = new Map<string, number>();
   const starts = calls.flatMap((call) => {
     const { thread, name } = call;
     const key = `${thread} ${name}`;
     const nth = (counts.get(key) ?? 0) + 1;
     counts.set(key, nth);
-    // A thread is no child.
-    if (!CHILD_CALLS.includes(name) || call.args.includes("CLONE_THREAD")) return [];
+    // A thread is no child, and to ask whether a process is there does nothing to it.
+    const doesNothing = call.args.includes("CLONE_THREAD") || (name === "kill" && call.args.endsWith(", 0"));
+    if (!CHILD_CALLS.includes(name) || doesNothing) return [];
     return [{ thread, name, target: "a child", occurrence: nth, nth }];
   });
-  return [...pointsOf(calls, { args: [], stateDir }), ...starts];
+  return [...directories.flatMap((stateDir) => pointsOf(calls, { args: [], stateDir })), ...starts];
 }
