@@ -1,11 +1,11 @@
-import { chmod, mkdtemp, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { mtrArguments, TgMtr, tgMtr } from "../../../../src/agent/triggers/tg-mtr.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostExec, SEARCH_PATH } from "../../../../src/host/exec.ts";
 import { hostFiles } from "../../../../src/host/files.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 import { rig } from "./rig.ts";
 import { untilHolds } from "../../../support/until-holds.ts";
 
@@ -13,7 +13,7 @@ const clock = systemClock();
 
 /** The event over a program `mtr` that does what the shell lines say. */
 async function stage(script: string) {
-  const directory = await mkdtemp(join(tmpdir(), "hf-mtr-"));
+  const directory = tempDir();
   await writeFile(join(directory, "mtr"), `#!/bin/sh\n${script}\n`);
   await chmod(join(directory, "mtr"), 0o755);
   return rig([tgMtr(hostExec(clock, `${directory}:${SEARCH_PATH}`), hostFiles())]);
