@@ -10,7 +10,7 @@ import type { Controller } from "../../src/controller/controller.ts";
 import { hostFiles } from "../../src/host/files.ts";
 import { keySetOf } from "../../src/protocol/keys-chain.ts";
 import { peekClaims } from "../../src/protocol/jws.ts";
-import { bundled } from "./bundled.ts";
+import { bundledOnce } from "./bundled.ts";
 import { deliver } from "./counted-trigger.ts";
 import { BUNDLE, FLAGS } from "./programs.ts";
 import { ISS, nodeDocument, signDocument, signingKey, UID } from "./signing.ts";
@@ -18,7 +18,7 @@ import type { Launch } from "./strace.ts";
 import { tempDir } from "./temp-dir.ts";
 
 const GATE = join(import.meta.dirname, "preloaded-gate.ts");
-const DRIVER = bundled(join(import.meta.dirname, "durable-driver.ts"));
+const DRIVER = join(import.meta.dirname, "durable-driver.ts");
 
 /** An operation that must leave the old state or the new one, whatever cuts it short. */
 export interface Operation<L extends Launch> {
@@ -83,6 +83,7 @@ export interface Saving extends Launch {
 
 /** Taking a newer document over the one in force. */
 export async function savingDocument(): Promise<Operation<Saving>> {
+  const driven = await driver();
   const key = await signingKey();
   const trust: Trust = { iss: ISS, uid: UID, keys: await keySetOf([key.publicKey]) };
   const node = (version: number) => signDocument(key, "node", version, nodeDocument({ tags: { v: String(version) } }));
@@ -130,6 +131,7 @@ export async function savingDocument(): Promise<Operation<Saving>> {
 
 /** Rolling the document in force back to the one before. */
 export async function rollingBack(): Promise<Operation<Launch>> {
+  const driven = await driver();
   const key = await signingKey();
   const trust: Trust = { iss: ISS, uid: UID, keys: await keySetOf([key.publicKey]) };
   const node = (version: number) => signDocument(key, "node", version, nodeDocument({ tags: { v: String(version) } }));
@@ -175,6 +177,7 @@ export interface Triggering extends Launch {
 
 /** Taking a trigger that changes something outside the state directory. */
 export async function journallingTrigger(): Promise<Operation<Triggering>> {
+  const driven = await driver();
   const template = tempDir();
   await deliver(template, randomUUID(), join(tempDir(), "effect"));
   const runs = (file: string): number => (existsSync(file) ? readFileSync(file, "utf8").split("\n").length - 1 : 0);
@@ -212,8 +215,12 @@ function inState<L extends Launch>(launch: L, dir: string): L {
   return { ...launch, stateDir: join(dir, "state") };
 }
 
-function driven(work: { readonly stateDir: string } & Record<string, unknown>): Launch {
-  const file = join(tempDir(), "work.json");
-  writeFileSync(file, JSON.stringify(work));
-  return { args: [...FLAGS, DRIVER, file], stateDir: work.stateDir };
+/** Made for each test: hooks of this module would be those of whichever file imports it first. */
+async function driver(): Promise<(work: { readonly stateDir: string } & Record<string, unknown>) => Launch> {
+  const program = await bundledOnce(DRIVER);
+  return (work) => {
+    const file = join(tempDir(), "work.json");
+    writeFileSync(file, JSON.stringify(work));
+    return { args: [...FLAGS, program, file], stateDir: work.stateDir };
+  };
 }

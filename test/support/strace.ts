@@ -127,7 +127,8 @@ async function trace(launch: Launch, threads: readonly Thread[], inject: readonl
     const ended = new Promise<Pick<Traced, "code" | "signal">>((resolve) => {
       child.once("close", (code, signal) => resolve({ code, signal }));
     });
-    await Promise.race([onceReady(child), ended]);
+    const early = await Promise.race([onceReady(child), ended]);
+    if (early !== undefined) throw new Error(`the program ended with ${early.code} before it was ready: ${output()}`);
     const ids = threadIds(child.pid ?? 0);
     const attach = threads.flatMap((thread) => ["-p", String(ids[thread])]);
     const shape = ["-y", "-xx", "-s", "1048576", "-o", file, "-e", `trace=${CHANGING.join(",")}`, "-e", "signal=none"];
