@@ -1,4 +1,5 @@
 import { InputError, toError } from "../errors.ts";
+import { AggregatedLog } from "../host/aggregated-log.ts";
 import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
 import { hostHttpClient } from "../host/http-client.ts";
@@ -218,6 +219,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   // The control plane.
   const http = hostHttpClient(dialler, () => stamps.now());
   const ending = new AbortController();
+  const mistakes = new AggregatedLog(log.child({ component: "session" }), clock);
   let node: ManagedNode | undefined;
   let session: Session | undefined;
   let counter: SessionCounter | undefined;
@@ -271,6 +273,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       clock,
       random,
       log: log.child({ component: "session" }),
+      mistakes,
       open: webSocketTransport(network.dialler, () => stamps.now()),
       party,
       handlers: (connection) => managed.handlers(connection),

@@ -1,4 +1,5 @@
 import { pino, type Logger, type DestinationStream } from "pino";
+import { InputError, SessionError } from "../errors.ts";
 
 /** One log line as JSON text, numbered. */
 export interface LogLine {
@@ -31,11 +32,19 @@ const SECRETS = [
 ];
 
 const MAX_CAUSES = 8;
+const MAX_MESSAGE = 4096;
 
-/** As pino writes an error, but with the messages of its causes only where it does not repeat them itself. */
+/**
+ * As pino writes an error, but with the messages of its causes only where it does not repeat them itself. The mistakes of the other
+ * side are without a stack: it would name our code, which is not at fault.
+ */
 function serializeError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
-  return { ...pino.stdSerializers.err(error), message: messageOf(error, MAX_CAUSES) };
+  const message = messageOf(error, MAX_CAUSES).slice(0, MAX_MESSAGE);
+  if (error instanceof InputError || error instanceof SessionError) {
+    return { type: error.name, code: error.code, message, ...(error.details && { details: error.details }) };
+  }
+  return { ...pino.stdSerializers.err(error), message };
 }
 
 function messageOf({ message, cause }: Error, depth: number): string {

@@ -46,7 +46,7 @@ export async function askStanding(
     const attempt = new Attempt(
       {
         clock,
-        log: { warn: () => undefined },
+        mistakes: { warn: () => undefined },
         open: webSocketTransport(dialler, () => clock.now()),
         party,
         handlers: () => ({}),

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
-import type { Logger } from "pino";
 import { AgentError, SessionError, toError } from "../../errors.ts";
+import type { AggregatedLog } from "../../host/aggregated-log.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { ServerProofClaims } from "../../protocol/claims.ts";
 import {
@@ -61,7 +61,8 @@ export interface HandshakeParty {
 
 export interface AttemptOptions {
   readonly clock: Clock;
-  readonly log: Pick<Logger, "warn">;
+  /** Shared by all attempts: what one brings, the next may bring again. */
+  readonly mistakes: Pick<AggregatedLog, "warn">;
   readonly open: OpenTransport;
   readonly party: HandshakeParty;
   readonly handlers: (connection: Connection) => Handlers<ControlMethods>;
@@ -116,7 +117,8 @@ export class Attempt {
       remote: nodeMethods,
       handlers: this.#gate(),
       send: (text) => this.#transport?.send(text),
-      onFault: (method, error) => options.log.warn({ method, err: error }, "call failed"),
+      onFault: (method, error) =>
+        options.mistakes.warn(faultKind(method, error), { method, err: error }, "call failed"),
     });
   }
 
@@ -186,7 +188,8 @@ export class Attempt {
     try {
       message = parseMessage(frame, this.#isAnswered ? SESSION_LIMITS : HANDSHAKE_LIMITS);
     } catch (error) {
-      this.#options.log.warn({ err: toError(error) }, "unreadable message ignored");
+      const err = toError(error);
+      this.#options.mistakes.warn(`message ${codeOf(err)}`, { err }, "unreadable message ignored");
       const answer = refuseEnvelope(error);
       // Until the other side has proved itself it is told nothing that it can ask for without end.
       if (answer !== undefined && this.#connection !== undefined) this.#transport?.send(answer);
@@ -330,4 +333,13 @@ export class Attempt {
       : { kind: isDistrust ? "not-authentic" : "failed" };
     this.#listener.onEnded(ending, known);
   }
+}
+
+/** Which faults are logged as one: by the method, if it is one of ours, and the code. */
+function faultKind(method: string, error: Error): string {
+  return `call ${Object.hasOwn(controlMethods, method) ? method : "unknown"} ${codeOf(error)}`;
+}
+
+function codeOf(error: Error): string {
+  return error instanceof AgentError ? error.code : "internal";
 }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { InputError, SessionError } from "../../../src/errors.ts";
 import { rootLogger, withPriority } from "../../../src/host/log.ts";
 
 function logger(level = "debug") {
@@ -32,6 +33,15 @@ describe("the log", () => {
     expect(repeated?.["stack"]).toContain("caused by: Error: it is busy");
     expect(added).toMatchObject({ message: "not saved: it is busy: a disk is full" });
     expect(other).toBe("no error");
+  });
+
+  test("writes the mistakes of the other side without a stack and within bounds", () => {
+    const { log, written } = logger();
+    log.warn({ err: new InputError("too-deep", "x".repeat(100_000), { cause: new Error("inner") }) }, "x");
+    log.warn({ err: new SessionError("busy", "later", { details: { id: 7 } }) }, "x");
+    const [long, short] = written.map((line) => (JSON.parse(line) as { err: Record<string, unknown> }).err);
+    expect(long).toEqual({ type: "InputError", code: "too-deep", message: "x".repeat(4096) });
+    expect(short).toEqual({ type: "SessionError", code: "busy", message: "later", details: { id: 7 } });
   });
 
   test("holds no secret, at the top or in a field of one", () => {

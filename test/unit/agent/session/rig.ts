@@ -8,6 +8,7 @@ import { nodeParty } from "../../../../src/agent/identity/party.ts";
 import type { Connection } from "../../../../src/agent/session/attempt.ts";
 import { Session } from "../../../../src/agent/session/session.ts";
 import { webSocketTransport } from "../../../../src/agent/session/transport.ts";
+import { AggregatedLog } from "../../../../src/host/aggregated-log.ts";
 import { hostDialler } from "../../../../src/host/dial.ts";
 import { hostFiles } from "../../../../src/host/files.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
@@ -23,6 +24,8 @@ export const [root, key, stranger] = await Promise.all([signingKey(), signingKey
 export async function node(script: (arrival: Arrival) => unknown, url?: string, known: string[] = []) {
   const unhandled: unknown[] = [];
   const forgeries: string[] = [];
+  const mistakes: object[] = [];
+  const logClock = new FakeClock();
   const plane = await HostileControlPlane.start((arrival) => {
     Promise.resolve(script(arrival)).catch((error: unknown) => unhandled.push(error));
   });
@@ -57,6 +60,7 @@ export async function node(script: (arrival: Arrival) => unknown, url?: string, 
   const session = new Session({
     clock,
     log: pino({ level: "silent" }),
+    mistakes: new AggregatedLog({ warn: (fields, message) => void mistakes.push({ ...fields, message }) }, logClock),
     open: webSocketTransport(hostDialler(clock, { noProxy: [] }), () => clock.now()),
     party,
     handlers: () => ({ "trigger.run": () => ({ ran: true }) }),
@@ -77,7 +81,19 @@ export async function node(script: (arrival: Arrival) => unknown, url?: string, 
     return { code: reason?.code, message: reason?.message, delay: retryAt - clock.now() };
   };
   const up = () => waitFor("the session", () => session.connection);
-  return { plane, clock, session, online, waiting, up, identity, unhandled, forgeries, offline: () => offline };
+  return {
+    plane,
+    clock,
+    session,
+    online,
+    waiting,
+    up,
+    identity,
+    unhandled,
+    forgeries,
+    mistakes,
+    offline: () => offline,
+  };
 }
 
 /** The delay before the next attempt after one that failed. */
