@@ -1,24 +1,30 @@
-// Writes docs/protocol/ from the schemas, or with --check says whether it is current.
+// Writes the generated part of docs/protocol/ from the schemas, or with --check says whether it is current.
 import { existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { protocolReference } from "../src/protocol/reference.ts";
+import { protocolExamples } from "./reference-examples.ts";
 
 const root = "docs/protocol";
-const wanted = new Map([...protocolReference()].map(([path, text]) => [join(root, path), text]));
-const stale = [
-  ...[...wanted]
-    .filter(([path, text]) => !existsSync(path) || readFileSync(path, "utf8") !== text)
-    .map(([path]) => path),
-  ...globSync(`${root}/**/*.{json,md}`).filter((path) => !wanted.has(path)),
-];
+/** Written by hand. */
+const isKept = (path: string): boolean => path === `${root}/README.md` || path.startsWith(`${root}/example/`);
+
+const wanted = new Map(
+  [...protocolReference(), ["examples.md", await protocolExamples()] as const].map(([path, text]) => [
+    join(root, path),
+    text,
+  ]),
+);
+const unwanted = globSync(`${root}/**/*.{json,md}`).filter((path) => !wanted.has(path) && !isKept(path));
+const stale = [...wanted].filter(([path, text]) => !existsSync(path) || readFileSync(path, "utf8") !== text);
 
 if (process.argv.includes("--check")) {
-  for (const path of stale) console.error(`not current: ${path}`);
-  if (stale.length > 0) console.error("run: npm run reference");
-  process.exitCode = stale.length === 0 ? 0 : 1;
+  const wrong = [...stale.map(([path]) => path), ...unwanted];
+  for (const path of wrong) console.error(`not current: ${path}`);
+  if (wrong.length > 0) console.error("run: npm run reference");
+  process.exitCode = wrong.length === 0 ? 0 : 1;
 } else {
-  rmSync(root, { recursive: true, force: true });
-  for (const [path, text] of wanted) {
+  for (const path of unwanted) rmSync(path);
+  for (const [path, text] of stale) {
     mkdirSync(dirname(path), { recursive: true });
     writeFileSync(path, text);
   }

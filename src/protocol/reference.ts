@@ -1,17 +1,10 @@
 import { WHOLE_REPLY_BYTES } from "./reply-parts.ts";
 import { z } from "zod";
+import { asyncApi } from "./asyncapi.ts";
 import { claimsByType } from "./claims.ts";
 import { DomainGrant, DomainPeer } from "./domain-items.ts";
 import { ClusterDocument, DomainDocument, NodeDocument } from "./documents.ts";
-import {
-  HANDSHAKE_LIMITS,
-  PROTOCOL_VERSION,
-  RpcError,
-  SESSION_LIMITS,
-  SESSION_PATH,
-  STREAM_PATH,
-  SUBPROTOCOL,
-} from "./envelope.ts";
+import { REGISTER_PATH, STREAM_PATH } from "./envelope.ts";
 import { errorCodes } from "./error-codes.ts";
 import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./methods.ts";
 import { sectionSchemas } from "./sections.ts";
@@ -27,7 +20,11 @@ import {
   streamKinds,
   TICKET_HEADER,
 } from "./streams.ts";
+import { HttpRefusal, RegistrationAnswer, RegistrationBody } from "./registration.ts";
 import { recordByStream } from "./telemetry.ts";
+import { ContainerCommand, triggerBodies } from "./trigger-bodies.ts";
+import { triggerEvents } from "./trigger-events.ts";
+import { ContainerCommandAnswer, triggerResults } from "./trigger-results.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -63,10 +60,24 @@ export function protocolReference(): ReadonlyMap<string, string> {
   }
   put("schemas/streams/command.json", schemaOf(StreamCommand, "a text frame towards the node"));
   put("schemas/streams/end.json", schemaOf(StreamEnd, "the last text frame of a stream"));
+  put("schemas/registration/body.json", schemaOf(RegistrationBody, `body of POST ${REGISTER_PATH}`));
+  put("schemas/registration/answer.json", schemaOf(RegistrationAnswer, `answer to POST ${REGISTER_PATH}`));
+  put("schemas/http-refusal.json", schemaOf(HttpRefusal, "an HTTP answer that is an error"));
+  for (const event of triggerEvents) {
+    put(`schemas/triggers/${event}.body.json`, schemaOf(bodyOf(event), `body of ${event}`));
+    put(`schemas/triggers/${event}.result.json`, schemaOf(triggerResults[event], `result of ${event}`));
+  }
+  put("schemas/triggers/container.body.json", schemaOf(ContainerCommand, "body of the event named as a container is"));
+  put("schemas/triggers/container.result.json", schemaOf(ContainerCommandAnswer, "result of that event"));
   put("schemas/setup.json", schemaOf(SetupFile, "a file of holdfast setup --file"));
   put("asyncapi.json", asyncApi());
-  files.set("README.md", overview());
+  files.set("reference.md", overview());
   return files;
+}
+
+/** The body of an event; one that has nothing to say is an object without members. */
+function bodyOf(event: (typeof triggerEvents)[number]): z.ZodType {
+  return (triggerBodies as Readonly<Partial<Record<string, z.ZodType>>>)[event] ?? z.object({});
 }
 
 function allMethods(): readonly (readonly [string, MethodSpec])[] {
@@ -76,92 +87,6 @@ function allMethods(): readonly (readonly [string, MethodSpec])[] {
 function schemaOf(schema: z.ZodType, title: string): Json {
   const { $schema, ...rest } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
   return { $schema, title, ...rest };
-}
-
-/** AsyncAPI 3.0 (https://www.asyncapi.com/docs/reference/specification/v3.0.0), from the node's point of view: it sends and receives. */
-function asyncApi(): Json {
-  const messages: Record<string, unknown> = {};
-  const operations: Record<string, unknown> = {};
-  const ref = (name: string): Json => ({ $ref: `#/channels/session/messages/${name}` });
-  const add = (action: "send" | "receive", table: Readonly<Record<string, MethodSpec>>): void => {
-    for (const [method, spec] of Object.entries(table)) {
-      const isRequest = spec.kind === "request";
-      messages[method] = messageOf(method, callPayload(method, spec));
-      if (isRequest) messages[`${method}.reply`] = messageOf(`${method} reply`, replyPayload(spec));
-      operations[method] = {
-        action,
-        channel: { $ref: "#/channels/session" },
-        messages: [ref(method)],
-        ...(isRequest
-          ? { reply: { channel: { $ref: "#/channels/session" }, messages: [ref(`${method}.reply`)] } }
-          : {}),
-      };
-    }
-  };
-  add("send", nodeMethods);
-  add("receive", controlMethods);
-  return {
-    asyncapi: "3.0.0",
-    info: {
-      title: "Holdfast control channel",
-      version: String(PROTOCOL_VERSION),
-      description: `JSON-RPC 2.0 over one WebSocket, subprotocol ${SUBPROTOCOL}; one message a text frame, at most ${SESSION_LIMITS.maxBytes} bytes and ${SESSION_LIMITS.maxDepth} levels (${HANDSHAKE_LIMITS.maxBytes} bytes before hello succeeds).`,
-      license: { name: "Apache-2.0" },
-    },
-    defaultContentType: "application/json",
-    servers: {
-      controlPlane: {
-        host: "{host}",
-        protocol: "wss",
-        pathname: SESSION_PATH,
-        variables: { host: { description: "host and port of the control plane" } },
-      },
-    },
-    channels: { session: { address: SESSION_PATH, servers: [{ $ref: "#/servers/controlPlane" }], messages } },
-    operations,
-  };
-}
-
-function messageOf(title: string, payload: Json): Json {
-  return { title, contentType: "application/json", payload };
-}
-
-function callPayload(method: string, spec: MethodSpec): Json {
-  const isRequest = spec.kind === "request";
-  return {
-    type: "object",
-    required: ["jsonrpc", ...(isRequest ? ["id"] : []), "method", "params"],
-    properties: {
-      jsonrpc: { const: "2.0" },
-      ...(isRequest ? { id: { type: "integer", minimum: 1 } } : {}),
-      method: { const: method },
-      params: withoutDialect(spec.params),
-    },
-  };
-}
-
-function replyPayload(spec: MethodSpec): Json {
-  const id = { type: "integer", minimum: 1 };
-  const common = { jsonrpc: { const: "2.0" }, id };
-  return {
-    oneOf: [
-      {
-        type: "object",
-        required: ["jsonrpc", "id", "result"],
-        properties: { ...common, result: withoutDialect(spec.result) },
-      },
-      {
-        type: "object",
-        required: ["jsonrpc", "id", "error"],
-        properties: { ...common, error: withoutDialect(RpcError) },
-      },
-    ],
-  };
-}
-
-function withoutDialect(schema: z.ZodType): Json {
-  const { $schema: _dialect, ...rest } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
-  return rest;
 }
 
 function overview(): string {
@@ -187,10 +112,26 @@ function overview(): string {
   const claims = Object.keys(claimsByType)
     .map((typ) => `| \`${typ}\` | [claims](schemas/claims/${typ.replace("+jwt", "")}.json) |`)
     .join("\n");
+  const events = triggerEvents
+    .map(
+      (event) =>
+        `| \`${event}\` | [body](schemas/triggers/${event}.body.json) | [result](schemas/triggers/${event}.result.json) |`,
+    )
+    .join("\n");
+  const documents = [
+    ...["node", "cluster", "domain", "domain.peer", "domain.grant"].map(
+      (name) => `| \`${name}\` | [schema](schemas/documents/${name}.json) |`,
+    ),
+    ...Object.keys(sectionSchemas).map((name) => `| section \`${name}\` | [schema](schemas/sections/${name}.json) |`),
+  ].join("\n");
+  const streams = Object.keys(recordByStream)
+    .map((name) => `| \`${name}\` | [record](schemas/telemetry/${name}.json) |`)
+    .join("\n");
   return `# Protocol reference
 
 Generated from the schemas in \`src/protocol/\` by \`npm run reference\`; \`npm run reference:check\` fails when it is out of date.
-The whole as AsyncAPI 3: [asyncapi.json](asyncapi.json).
+[README.md](README.md) says how these are used and [examples.md](examples.md) shows them as bytes. All of them as AsyncAPI 3:
+[asyncapi.json](asyncapi.json).
 
 ## Node → control plane
 
@@ -220,6 +161,36 @@ says that a text frame was no command. A node has at most ${MAX_STREAMS} streams
 | Kind | Opened with |
 | --- | --- |
 ${kinds}
+
+## Trigger events
+
+The body of a \`trigger.run\` and its result, for each event. An event that gives output answers
+[all of it](schemas/triggers/tg-ping.result.json) to a caller that waits, and else how it ended, after the \`trigger.progress\` with the output.
+
+| Event | Body | Result |
+| --- | --- | --- |
+${events}
+| a container's name | [body](schemas/triggers/container.body.json) | [result](schemas/triggers/container.result.json) |
+
+## Registration
+
+| What | Schema |
+| --- | --- |
+| body of \`POST ${REGISTER_PATH}\` | [body](schemas/registration/body.json) |
+| its answer | [answer](schemas/registration/answer.json) |
+| an error of any address below \`/agent/v1/\` | [refusal](schemas/http-refusal.json) |
+
+## Documents and sections
+
+| Body of | Schema |
+| --- | --- |
+${documents}
+
+## Telemetry
+
+| Stream of \`telemetry.push\` | One record |
+| --- | --- |
+${streams}
 
 ## Signed statements
 

@@ -1,5 +1,7 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import type { ZodType } from "zod";
+import { triggerResults } from "../../src/protocol/trigger-results.ts";
 import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
 import { UNDER_UNITS } from "../support/real-units.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -9,8 +11,15 @@ test("trigger events through the HTTP API: waited for, streamed, refused", async
   const controller = await startController(dir, await freePort());
   const agent = await startAgent(join(dir, "node"));
   const uid = await registerNode(controller, agent, "edge");
-  const run = (event: string, body: unknown, query = "?wait=1") =>
-    controller.call("POST", `/node/${uid}/trigger/${event}${query}`, body);
+  const run = async (event: string, body: unknown, query = "?wait=1") => {
+    const answer = await controller.call("POST", `/node/${uid}/trigger/${event}${query}`, body);
+    // What the published reference promises.
+    if (answer.status === 200 && query === "?wait=1") {
+      const schema = (triggerResults as Readonly<Record<string, ZodType>>)[event];
+      expect(schema?.safeParse(answer.body).error, event).toBeUndefined();
+    }
+    return answer;
+  };
 
   const streamed = await fetch(`${controller.url}/node/${uid}/trigger/tg-ping?stream=1`, {
     method: "POST",
@@ -27,6 +36,11 @@ test("trigger events through the HTTP API: waited for, streamed, refused", async
   expect(lines.map(({ data }) => data ?? "").join("")).toContain("2 received");
   expect(lines.slice(0, -1).map(({ seq }) => seq)).toEqual(lines.slice(0, -1).map((_, index) => index));
 
+  for (const event of ["why", "config-show", "gateway-routes", "container-status", "tg-mtr", "tg-traceroute"]) {
+    const body = event === "tg-mtr" ? { hostname: "127.0.0.1" } : event.startsWith("tg-") ? { host: "127.0.0.1" } : {};
+    expect(await run(event, body), event).toMatchObject({ status: 200 });
+  }
+  expect(await run("datastore-manager", { action: "LIST" })).toMatchObject({ status: 200 });
   expect(await run("tg-ping", { host: "127.0.0.1" }, "")).toEqual({ status: 200, body: true });
   expect(await run("tg-nc", { host: "127.0.0.1", port: 1 })).toMatchObject({
     status: 200,

@@ -1,14 +1,17 @@
 import { randomBytes } from "node:crypto";
-import { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
 import type { HttpClient, HttpResponse } from "../../host/http-client.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import type { Device, License } from "../../protocol/claims.ts";
 import { describeIssues, REGISTER_PATH } from "../../protocol/envelope.ts";
 import { peekClaims, signJws, verifyJws } from "../../protocol/jws.ts";
-import { KeysEnvelopes, keySetOf, walkKeysChain } from "../../protocol/keys-chain.ts";
+import { keySetOf, walkKeysChain } from "../../protocol/keys-chain.ts";
 import { thumbprintsOf } from "../../protocol/keys.ts";
-import { Jws, Text64, Text1024 } from "../../protocol/values.ts";
+import {
+  HttpRefusal,
+  REGISTRATION_ANSWER_LIMITS as ANSWER_LIMITS,
+  RegistrationAnswer,
+} from "../../protocol/registration.ts";
 import {
   authSigner,
   generateKeys,
@@ -17,10 +20,6 @@ import {
   type PrivateKeys,
   type Registration,
 } from "./identity.ts";
-
-const Answer = z.object({ registered: Jws.max(16_384), keys: KeysEnvelopes });
-const Refusal = z.object({ error: Text1024, code: Text64 });
-const ANSWER_LIMITS = { maxBytes: 1024 * 1024, maxDepth: 8 };
 
 export interface RegisterDeps {
   readonly files: IdentityFiles;
@@ -122,9 +121,9 @@ async function keysFor(files: IdentityFiles): Promise<PrivateKeys> {
   return keys;
 }
 
-function readAnswer(response: HttpResponse): z.infer<typeof Answer> {
+function readAnswer(response: HttpResponse): RegistrationAnswer {
   if (response.status !== 200) throw refusal(response);
-  const parsed = Answer.safeParse(parseAnswer(response));
+  const parsed = RegistrationAnswer.safeParse(parseAnswer(response));
   if (parsed.success) return parsed.data;
   throw new SessionError("invalid-answer", `registration answered: ${describeIssues(parsed.error).join("; ")}`);
 }
@@ -144,7 +143,7 @@ function parseAnswer(response: HttpResponse): unknown {
 }
 
 function refusal(response: HttpResponse): Error {
-  const parsed = Refusal.safeParse(safeJson(response.body));
+  const parsed = HttpRefusal.safeParse(safeJson(response.body));
   const details = { status: response.status };
   if (!parsed.success) {
     return new SessionError("registration-failed", `the control plane answered HTTP ${response.status}`, { details });

@@ -1,6 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
-import { z } from "zod";
 import { AgentError, InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
@@ -14,7 +13,7 @@ import {
   STREAM_PATH,
   UPTIME_HEADER,
 } from "../../protocol/envelope.ts";
-import { Jws } from "../../protocol/values.ts";
+import { REGISTRATION_LIMITS, RegistrationBody } from "../../protocol/registration.ts";
 import { keysFrom, type ControlKeys } from "../keys/control-keys.ts";
 import type { Documents } from "./documents.ts";
 import { FailureLimiter } from "./failure-limiter.ts";
@@ -40,8 +39,6 @@ export interface AgentRoutesDeps extends RegistrationDeps {
 /** Everything below this belongs to nodes. */
 export const AGENT_PREFIX = "/agent/v1/";
 
-const REGISTER_LIMITS = { maxBytes: 32 * 1024, maxDepth: 4 };
-const RegisterBody = z.object({ register: Jws.max(REGISTER_LIMITS.maxBytes) });
 /** Registrations being answered at a time: in all, and from one source address. */
 const MAX_REGISTERING = 64;
 const MAX_REGISTERING_PER_ADDRESS = 8;
@@ -111,9 +108,9 @@ export class AgentRoutes {
     }
     this.#registering.set(address, this.#registeringFrom(address) + 1);
     try {
-      const limits = { maxBytes: REGISTER_LIMITS.maxBytes, withinMs: REGISTER_BODY_MS };
-      const body = parseStrictJson(await readBody(request, limits, this.#deps.clock), REGISTER_LIMITS);
-      const parsed = RegisterBody.safeParse(body);
+      const limits = { maxBytes: REGISTRATION_LIMITS.maxBytes, withinMs: REGISTER_BODY_MS };
+      const body = parseStrictJson(await readBody(request, limits, this.#deps.clock), REGISTRATION_LIMITS);
+      const parsed = RegistrationBody.safeParse(body);
       if (!parsed.success) throw new InputError("invalid-body", describeIssues(parsed.error).join("; "));
       answerJson(response, 200, await registerNode(this.#deps, parsed.data.register, address));
     } catch (error) {

@@ -3,8 +3,8 @@ import type { Clock } from "../../host/clock.ts";
 import type { License, RegisterClaims } from "../../protocol/claims.ts";
 import { SESSION_PATH } from "../../protocol/envelope.ts";
 import { peekClaims, signJws, verifyJws } from "../../protocol/jws.ts";
-import type { KeysEnvelope } from "../../protocol/keys-chain.ts";
 import { thumbprintsOf, type NodeThumbprints } from "../../protocol/keys.ts";
+import type { RegistrationAnswer } from "../../protocol/registration.ts";
 import type { EventLog } from "../event-log.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import { NEW_IDENTITY } from "../model/identity.ts";
@@ -23,12 +23,6 @@ export interface RegistrationDeps {
   readonly origin: string;
 }
 
-/** The answer to a registration. */
-export interface Registered {
-  readonly registered: string;
-  readonly keys: readonly KeysEnvelope[];
-}
-
 const REFUSALS: Readonly<Record<(RegistrationVerdict & { kind: "refused" })["code"], string>> = {
   "license-reused": "the license registered a node with other keys",
   "key-in-use": "another node has one of these keys",
@@ -40,7 +34,7 @@ const REFUSALS: Readonly<Record<(RegistrationVerdict & { kind: "refused" })["cod
  * Registers the node that a `register` JWS speaks for, in one transaction.
  * @throws {InputError} `bad-signature` for whatever does not verify or fit, else the code of the refusal.
  */
-export async function registerNode(deps: RegistrationDeps, jws: string, address: string): Promise<Registered> {
+export async function registerNode(deps: RegistrationDeps, jws: string, address: string): Promise<RegistrationAnswer> {
   const { store, keys, clock, origin } = deps;
   const { claims, thumbprints } = await verifyRegister(jws);
   const license = await verifyJws("holdfast-license+jwt", claims.license, keys.accepted);
@@ -62,7 +56,7 @@ export async function registerNode(deps: RegistrationDeps, jws: string, address:
   const node = { uid, name, fqdn: `${name}.${domain}`, domain, org, type, session };
   const answer = { iss: origin, aud: uid, nonce: claims.nonce, iat: Math.floor(nowSeconds), node, cnf: thumbprints };
   const registered = await signJws("holdfast-registered+jwt", answer, keys.signing);
-  return { registered, keys: keys.envelopes };
+  return { registered, keys: [...keys.envelopes] };
 }
 
 async function verifyRegister(
