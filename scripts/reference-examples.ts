@@ -199,15 +199,15 @@ export async function protocolExamples(): Promise<string> {
     signing,
   );
 
+  const row = (who: string, curve: string, seed: number, jwk: object, kid: string): string =>
+    `| ${who} | ${curve} | ${seed} | \`${JSON.stringify(jwk)}\` | \`${kid}\` |`;
   const seeded = [
-    ["control plane `root`", "Ed25519", root.seed, root.jwk, root.signer.kid],
-    ["control plane `signing`", "Ed25519", signing.seed, signing.jwk, signing.signer.kid],
-    ["node `auth`", "Ed25519", auth.seed, node.auth, cnf.auth],
-    ["node `overlay`", "P-256", 4, node.overlay, cnf.overlay],
-    ["node `wireguard`", "X25519", 5, node.wireguard, cnf.wireguard],
-  ]
-    .map(([who, curve, seed, jwk, kid]) => `| ${who} | ${curve} | ${seed} | \`${JSON.stringify(jwk)}\` | \`${kid}\` |`)
-    .join("\n");
+    row("control plane `root`", "Ed25519", root.seed, root.jwk, root.signer.kid),
+    row("control plane `signing`", "Ed25519", signing.seed, signing.jwk, signing.signer.kid),
+    row("node `auth`", "Ed25519", auth.seed, node.auth, cnf.auth),
+    row("node `overlay`", "P-256", 4, node.overlay, cnf.overlay),
+    row("node `wireguard`", "X25519", 5, node.wireguard, cnf.wireguard),
+  ].join("\n");
 
   return `# The protocol in bytes
 
