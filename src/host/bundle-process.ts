@@ -20,7 +20,7 @@ export type MakeBundle = (
 ) => Promise<BundleReport & { readonly archive: string }>;
 
 const VERB = "bundle";
-/** The doctor has two minutes, and the rest a quarter of one. */
+/** The doctor has two minutes, and the rest half a minute. */
 const DEADLINE_MS = 160_000;
 /** Base64 of the largest archive, and what is told of its parts. */
 const MAX_OUTPUT_BYTES = Math.ceil((INLINE_BUNDLE_BYTES * 4) / 3) + 1024 * 1024;

@@ -14,7 +14,7 @@ test("a leased address that is being taken over is leased or lasting after a kil
   const machine = stage.machine("a");
   await machine.own(lanSection({ nic: "eth0", ip: "192.168.1.2/24", gateway: GATEWAY }));
   const stop = await serveLeases(machine, "192.168.1.100", { of: "wan" });
-  const kills = new NetworkKills(machine, leased, lasting, { settledWithinMs: 60_000 });
+  const kills = new NetworkKills(machine, leased, lasting, { settledWithinMs: 180_000 });
   const points = await kills.record();
   expect(kills.change().some((line) => /^addresses: - .*dynamic=true.* local=192\.168\.1\.100 /.test(line))).toBe(true);
   const sample = sampleOf(points, 6);

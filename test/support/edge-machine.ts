@@ -127,7 +127,7 @@ export class EdgeMachine {
   }
 
   /** Asks for a section by the API, and waits until it is in force, and proven. */
-  async apply(section: unknown, limitMs = 30_000): Promise<Status> {
+  async apply(section: unknown, limitMs = 120_000): Promise<Status> {
     const { documents } = await this.status();
     const { status, text } = await this.put(section);
     if (status !== 200) throw new Error(`HTTP ${status}: ${text}`);
@@ -149,7 +149,7 @@ export class EdgeMachine {
   }
 
   /** Waits until the node has made up its mind about its document, which has at least this version. */
-  async untilSettled(least = 1, limitMs = 30_000): Promise<Status> {
+  async untilSettled(least = 1, limitMs = 120_000): Promise<Status> {
     let seen = "nothing";
     const look = async (): Promise<Status | undefined> => {
       const status = await this.status();
@@ -166,7 +166,7 @@ export class EdgeMachine {
   /** Waits until there is a session. */
   async untilOnline(): Promise<void> {
     const isOnline = async (): Promise<boolean> => (await this.status()).session.state === "online";
-    await waitFor(`${this.name} is online`, isOnline, 90_000);
+    await waitFor(`${this.name} is online`, isOnline);
   }
 
   /** What the control plane knows of the node. */

@@ -69,7 +69,7 @@ export function statusWhere(
   agent: AgentProgram,
   what: string,
   check: (status: Status) => boolean,
-  limitMs = 30_000,
+  limitMs = 120_000,
 ): Promise<Status> {
   let seen = "nothing";
   const look = async (): Promise<Status | undefined> => {
@@ -82,12 +82,12 @@ export function statusWhere(
   });
 }
 
-export function untilOnline(agent: AgentProgram, limitMs = 90_000): Promise<Status> {
+export function untilOnline(agent: AgentProgram, limitMs = 180_000): Promise<Status> {
   return statusWhere(agent, "the node is online", ({ session }) => session.state === "online", limitMs);
 }
 
 /** Waits until the node says that it has no session, for this reason. */
-export function untilReason(agent: AgentProgram, codes: readonly string[], limitMs = 60_000): Promise<Status> {
+export function untilReason(agent: AgentProgram, codes: readonly string[], limitMs = 120_000): Promise<Status> {
   return statusWhere(
     agent,
     `the node waits because of ${codes.join(" or ")}`,

@@ -3,7 +3,7 @@ import { withinTime } from "../../lib/within-time.ts";
 import type { Scrub } from "../../lib/scrub.ts";
 import type { MissingPart, Part, PartSpec, PartTools } from "./part.ts";
 
-const PART_MS = 15_000;
+const PART_MS = 30_000;
 
 /** Makes all parts side by side, each within its time; one that cannot be made is named, with why. */
 export async function collect(
