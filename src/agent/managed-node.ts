@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "pino";
-import { InputError, SessionError, toError, type AgentError } from "../errors.ts";
+import { AgentError, InputError, SessionError, toError } from "../errors.ts";
+import { AggregatedLog } from "../host/aggregated-log.ts";
 import type { Clock } from "../host/clock.ts";
 import type { HttpClient } from "../host/http-client.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
@@ -21,6 +22,7 @@ import type { Beating } from "./telemetry/beating.ts";
 import type { EventLog } from "./telemetry/events.ts";
 import type { Pusher } from "./telemetry/pusher.ts";
 import type { Dispatcher } from "./triggers/dispatch.ts";
+import { bodyOf } from "./triggers/failure.ts";
 import { judgeTrigger } from "./triggers/judge.ts";
 import type { TriggerChannel, TriggerReply } from "./triggers/trigger.ts";
 import { ANSWER_MS, withinTime } from "../lib/within-time.ts";
@@ -74,9 +76,11 @@ export class ManagedNode {
   /** Triggers taken back while some were being verified, of which the dispatcher knows nothing yet. */
   readonly #takenBack = new Set<string>();
   #startedAt = 0;
+  readonly #refusedTriggers: AggregatedLog;
 
   constructor(options: ManagedNodeOptions) {
     this.#options = options;
+    this.#refusedTriggers = new AggregatedLog(options.log.child({ component: "triggers" }), options.clock);
     this.#registration = options.registration;
     this.sync = new DocumentSync({
       clock: options.clock,
@@ -215,10 +219,7 @@ export class ManagedNode {
 
   async #runTrigger(jws: string, connection: Connection, channel: TriggerChannel): Promise<unknown> {
     try {
-      const reply = await this.#startTrigger(jws, connection, channel);
-      if ("body" in reply) return reply.body;
-      const { code, message, details } = reply.error;
-      throw new InputError(code, message, details === undefined ? {} : { details });
+      return bodyOf(await this.#startTrigger(jws, connection, channel));
     } catch (error) {
       if (isForgery(error)) this.noteForgery("a trigger", error);
       throw error;
@@ -237,11 +238,21 @@ export class ManagedNode {
       if (this.#takenBack.has(claims.jti)) throw new InputError("cancelled", "it was cancelled");
       // Not awaited here: from this tick on the dispatcher knows the trigger, and cancels it itself.
       reply = this.#options.dispatcher.run(claims, channel, sessionNow);
+    } catch (error) {
+      this.#logRefusedTrigger(toError(error));
+      throw error;
     } finally {
       this.#verifying -= 1;
       if (this.#verifying === 0) this.#takenBack.clear();
     }
     return reply;
+  }
+
+  /** Logs a trigger that was refused before the dispatcher saw it, with what a verified one says of itself. */
+  #logRefusedTrigger(error: Error): void {
+    const outcome = error instanceof AgentError ? error.code : "internal";
+    const reason = error.message.slice(0, MAX_REASON);
+    this.#refusedTriggers.warn(outcome, { outcome, reason }, "trigger refused");
   }
 
   async #openStream(
@@ -358,10 +369,11 @@ export class ManagedNode {
 const DIAL_MS = 10_000;
 const RESEND = { firstMs: 2000, capMs: 60_000 };
 const MAX_TAKEN_BACK = 1024;
+const MAX_REASON = 512;
 const FORGERIES: ReadonlySet<string> = new Set(["bad-signature", "replayed", "below-floor", "invalid-claims"]);
 
-function isForgery(error: unknown): error is InputError {
-  return error instanceof InputError && FORGERIES.has(error.code);
+function isForgery(error: unknown): error is AgentError {
+  return error instanceof AgentError && FORGERIES.has(error.code);
 }
 
 function triggerChannel(connection: Connection): TriggerChannel {

@@ -33,6 +33,11 @@ export const errorCodes = {
     http: 409,
     meaning: "what is there does not allow it: it is in use, of another kind, or over",
   },
+  failed: {
+    rpc: -32023,
+    http: 502,
+    meaning: "the node could not do it, for a reason that has a code of its own: `data.code` and the message name it",
+  },
   internal: { rpc: -32018, http: 500, meaning: "a fault of the program" },
 } as const satisfies Record<string, { rpc: number; http: number; meaning: string }>;
 

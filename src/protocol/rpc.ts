@@ -51,6 +51,11 @@ export class RemoteError extends SessionError {
   static override readonly name = "RemoteError";
 }
 
+/** A failure that is answered with its own code and words, whether or not the code is in the table. */
+export class AnsweredFailure extends SessionError {
+  static override readonly name = "AnsweredFailure";
+}
+
 /** Refusals that say "later", not "never". */
 const TRANSIENT: ReadonlySet<string> = new Set(["busy", "internal", "storage-unavailable", "timeout"]);
 
@@ -183,6 +188,11 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
     if (error instanceof InvalidParams) {
       const message = error.message.slice(0, MAX_MESSAGE);
       return { code: INVALID_PARAMS, message, data: { code: "invalid-body", details: error.issues } };
+    }
+    if (error instanceof AnsweredFailure) {
+      const { rpc } = errorCodes[isErrorCode(error.code) ? error.code : "failed"];
+      const message = error.message.slice(0, MAX_MESSAGE);
+      return { code: rpc, message, data: { code: error.code, details: error.details } };
     }
     const code = codeOf(error);
     // What nobody threw on purpose may hold anything, so its words stay here.

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { HostError, InputError, toError } from "../../errors.ts";
+import { AggregatedLog } from "../../host/aggregated-log.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { TriggerClaims } from "../../protocol/claims.ts";
 import { refusal, type NodeFacts, type Running } from "./admit.ts";
@@ -56,6 +57,8 @@ const LOCAL_DEADLINE_MS = 3_600_000;
 const REPLY_HEAD_START_MS = 250;
 /** An effect that has not ended this process by then has failed. */
 const EFFECT_MS = 120_000;
+/** Characters of a failure's message that the log takes. */
+const MAX_REASON = 512;
 const STARTED: TriggerReply = { body: true };
 
 /**
@@ -70,10 +73,12 @@ export class Dispatcher {
   readonly #work = new Set<Promise<void>>();
   #isClosed = false;
   readonly #ended = { succeeded: 0, failed: 0 };
+  readonly #refusals: AggregatedLog;
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
     this.#triggers = new Map(options.triggers.map((trigger) => [trigger.event, trigger]));
+    this.#refusals = new AggregatedLog(options.log, options.clock);
     this.#outbox = new Outbox(options.journal, options.clock, options.log);
   }
 
@@ -140,20 +145,31 @@ export class Dispatcher {
     try {
       reply = await this.#accept(request);
     } catch (thrown) {
-      const error = toError(thrown);
-      reply = { error: failureOf(error) };
-      if (reply.error.code === "internal") this.#options.log.error({ id, event, err: error }, "trigger failed");
+      return this.#refuse(request.call, toError(thrown));
     }
     if (reply === STARTED) this.#options.log.info({ id, event, user, wait }, "trigger accepted");
     else this.#log(request.call, reply, startedAt, "trigger answered");
     return reply;
   }
 
+  /** Answers a trigger that is not run. Logged as one line a minute for each code, since a caller may repeat its mistake. */
+  #refuse({ id, event, user, wait }: Request["call"], error: Error): TriggerReply {
+    const failure = failureOf(error);
+    const { code: outcome, message } = failure;
+    this.#ended.failed += 1;
+    const reason = message.slice(0, MAX_REASON);
+    this.#refusals.warn(outcome, { id, event, user, wait, outcome, reason }, "trigger refused");
+    if (outcome === "internal") this.#options.log.error({ id, event, err: error }, "trigger failed");
+    return { error: failure };
+  }
+
   #log({ id, event, user, wait }: Request["call"], reply: TriggerReply, startedAt: number, what: string): void {
-    const outcome = "error" in reply ? reply.error.code : "ok";
+    const failure = "error" in reply ? reply.error : undefined;
+    const outcome = failure?.code ?? "ok";
+    const reason = failure === undefined ? {} : { reason: failure.message.slice(0, MAX_REASON) };
     this.#ended[outcome === "ok" ? "succeeded" : "failed"] += 1;
     const durationMs = Math.round(this.#options.clock.elapsed() - startedAt);
-    this.#options.log.info({ id, event, user, wait, outcome, durationMs }, what);
+    this.#options.log.info({ id, event, user, wait, outcome, ...reason, durationMs }, what);
   }
 
   /** Everything up to the start of the job happens in one tick, so that a repeated id cannot slip in between. */

@@ -152,7 +152,7 @@ export class Job {
     if (bytes <= maxBytes && depthOf(body) <= limits.maxDepth) return { body };
     if (!mayPart) {
       const message = `${trigger.event}: the answer of ${bytes} bytes does not fit one message: ask for less of it`;
-      return { error: { code: "internal", message } };
+      return { error: { code: "too-large", message } };
     }
     const onFull = (): void => undefined;
     const output = new StreamedOutput({ id: call.id, channel, clock, signal: this.signal, onFull });

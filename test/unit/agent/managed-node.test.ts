@@ -13,10 +13,11 @@ import { createEventLog } from "../../../src/agent/telemetry/events.ts";
 import { Pusher } from "../../../src/agent/telemetry/pusher.ts";
 import { Spool, spoolMigration } from "../../../src/agent/telemetry/spool.ts";
 import type { Trigger } from "../../../src/agent/triggers/trigger.ts";
-import { InputError } from "../../../src/errors.ts";
+import { HostError, InputError } from "../../../src/errors.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import type { TriggerClaims } from "../../../src/protocol/claims.ts";
 import { parseMessage, SESSION_LIMITS } from "../../../src/protocol/envelope.ts";
+import { errorCodes } from "../../../src/protocol/error-codes.ts";
 import { signJws } from "../../../src/protocol/jws.ts";
 import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../../src/protocol/methods.ts";
 import { RpcPeer } from "../../../src/protocol/rpc.ts";
@@ -48,15 +49,18 @@ interface Frame {
   readonly method?: string;
   readonly params?: Record<string, unknown>;
   readonly result?: unknown;
-  readonly error?: { readonly data: { readonly code: string } };
+  readonly error?: { readonly code: number; readonly message: string; readonly data: { readonly code: string } };
 }
 
 /** A managed node and the frames it sends; `answer` gives what its requests are answered with. */
-async function setUp(triggers: readonly Trigger[] = [], answer: (frame: Frame) => object = () => ({ result: {} })) {
+async function setUp(
+  triggers: readonly Trigger[] = [],
+  answer: (frame: Frame) => object = () => ({ result: {} }),
+  log = pino({ level: "silent" }),
+) {
   const directory = tempDir();
   mkdirSync(join(directory, "s/desired"), { recursive: true });
   const clock = new FakeClock();
-  const log = pino({ level: "silent" });
   const { sql, journal } = memoryJournal();
   sql.exec(spoolMigration);
   const events: string[] = [];
@@ -210,6 +214,33 @@ test("what is forged is counted and reported, whoever found it", async () => {
   node.noteForgery("a statement", new InputError("bad-signature", "no"));
   expect(node.refusedSignatures).toBe(2);
   expect(events).toEqual(["Signature Refused", "Signature Refused"]);
+});
+
+test("a trigger that fails is answered with the code and the words of its failure, whichever they are", async () => {
+  const failing = (event: string, error: Error) => oneShot(event, () => Promise.reject(error));
+  const { call, trigger, sent } = await setUp([
+    failing("start", new HostError("engine-refused", "port 80 is taken", { details: { status: 409 } })),
+    failing("ask", new InputError("too-wide", "ask for less")),
+    failing("bug", new TypeError("secret")),
+  ]);
+  for (const event of ["start", "ask", "bug"]) call("trigger.run", { jws: await trigger({ event }) });
+  await waitFor("the answers", () => sent.length === 3);
+  const failed = errorCodes.failed.rpc;
+  expect(sent.toSorted((a, b) => (a.id ?? 0) - (b.id ?? 0)).map(({ error }) => error)).toEqual([
+    { code: failed, message: "port 80 is taken", data: { code: "engine-refused", details: { status: 409 } } },
+    { code: failed, message: "ask for less", data: { code: "too-wide" } },
+    { code: errorCodes.internal.rpc, message: "internal error", data: { code: "internal" } },
+  ]);
+});
+
+test("a trigger that is refused before it is known is in the log once a minute, with its reason", async () => {
+  const lines: Record<string, unknown>[] = [];
+  const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line) as never) });
+  const { call, trigger, sent } = await setUp([], undefined, log);
+  for (let i = 0; i < 10; i += 1) call("trigger.run", { jws: await trigger({ aud: randomUUID() }) });
+  await waitFor("the answers", () => sent.length === 10);
+  expect(lines).toMatchObject([{ msg: "trigger refused", outcome: "bad-signature", component: "triggers" }]);
+  expect(lines[0]?.["reason"]).toMatch(/it is for another node/);
 });
 
 describe("the report on a document", () => {

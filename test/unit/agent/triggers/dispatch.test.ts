@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import type { Trigger, TriggerReply } from "../../../../src/agent/triggers/trigger.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { claims, deferred, fastClock, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "./rig.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 import { untilHolds } from "../../../support/until-holds.ts";
 
 const answer = oneShot("answer", () => Promise.resolve({ output: { message: "m" } }), { readOnly: true });
@@ -35,6 +36,28 @@ test("the log says when a trigger that nobody waits for was accepted, and how it
   expect(lines.map(({ msg }) => msg)).toEqual(["trigger accepted", "trigger ended", "trigger answered"]);
 });
 
+test("the log names each refused trigger with its reason, and counts those of one kind that follow", async () => {
+  const lines: Record<string, unknown>[] = [];
+  const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line) as never) });
+  const clock = new FakeClock();
+  const { run } = rig([answer], { log, clock });
+  await run("no-such", { user: "jane" });
+  expect(lines).toMatchObject([
+    {
+      msg: "trigger refused",
+      level: 40,
+      event: "no-such",
+      user: "jane",
+      outcome: "unknown-event",
+      reason: "no trigger event no-such",
+    },
+  ]);
+  for (let i = 0; i < 1000; i += 1) await run(`no-such-${i}`);
+  expect(lines).toHaveLength(1);
+  await clock.advance(60_000);
+  expect(lines.slice(1)).toMatchObject([{ msg: "trigger refused", kind: "unknown-event", repeated: 1000 }]);
+});
+
 describe("answers", () => {
   test("a one-shot with its body", async () => {
     expect(await rig([answer]).run("answer")).toEqual({ body: { output: { message: "m" } } });
@@ -48,7 +71,7 @@ describe("answers", () => {
     });
   });
 
-  test("what the handler threw: the platform's codes as they are, everything else as internal", async () => {
+  test("what the handler threw: codes and words thrown on purpose as they are, everything else as internal", async () => {
     const thrown = (cause: unknown) =>
       // oxlint-disable-next-line typescript/only-throw-error -- a handler may throw anything
       oneShot("e", () => Promise.reject(cause));
@@ -58,9 +81,10 @@ describe("answers", () => {
       message: "x is not installed",
       details: { tool: "x" },
     });
-    expect(await run(new HostError("read-only", "no writes"))).toMatchObject({
-      code: "internal",
-      details: { code: "read-only" },
+    expect(await run(new HostError("engine-refused", "port 80 is taken", { details: { status: 409 } }))).toEqual({
+      code: "engine-refused",
+      message: "port 80 is taken",
+      details: { status: 409 },
     });
     expect(await run(new Error("secret path"))).toEqual({ code: "internal", message: "internal error" });
     expect(await run("text")).toMatchObject({ code: "internal" });
@@ -70,7 +94,7 @@ describe("answers", () => {
       code: "internal",
     });
     const large = oneShot("e", () => Promise.resolve("x".repeat(1024 * 1024)));
-    expect(error(await rig([large]).run("e"))).toMatchObject({ code: "internal" });
+    expect(error(await rig([large]).run("e"))).toMatchObject({ code: "too-large" });
   });
 
   test("without wait: true at once, and what came of it later", async () => {

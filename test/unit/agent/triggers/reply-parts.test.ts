@@ -32,7 +32,7 @@ test("a small answer comes whole, and one that fits no message is refused to who
   await until(() => channel.results.length === 1);
   expect([channel.parts, channel.results[0]?.reply]).toEqual([[], { body: { files: [] } }]);
   for (const body of [large, nested(16)]) {
-    expect(await rig([list(body)]).run("list")).toMatchObject({ error: { code: "internal" } });
+    expect(await rig([list(body)]).run("list")).toMatchObject({ error: { code: "too-large" } });
     expect(await rig([list(body)]).run("list", { wait: false })).toEqual({ body: true });
   }
   expect(await rig([list(nested(14))]).run("list")).toEqual({ body: nested(14) });

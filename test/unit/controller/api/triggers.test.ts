@@ -148,7 +148,7 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
     [new RemoteError("invalid-body", "host: missing", { details: { field: "host" } }), 422],
     [new RemoteError("unknown-event", "no such event"), 404],
     [new RemoteError("tool-missing", "mtr is not installed"), 501],
-    [new RemoteError("some-new-code", "?"), 502],
+    [new RemoteError("engine-refused", "port 80 is taken by process 4711 (nginx)"), 502],
     [new RemoteError("unauthorized", "?"), 502],
     [new RemoteError("invalid-query", "?"), 502],
     [new InputError("busy", "eight are running"), 409],
