@@ -12,7 +12,7 @@ export interface DomainView {
   readonly peers: ReadonlyMap<string, DomainPeer>;
   readonly grants: readonly DomainGrant[];
   readonly issues: readonly Issue[];
-  /** The peer of this name, FQDN or uid, however it is capitalised. */
+  /** Returns the peer whose name, FQDN or uid is exactly this. */
   find(name: string): DomainPeer | undefined;
 }
 
@@ -55,7 +55,7 @@ export function readDomain({ fqdn, peers, grants }: DomainDocument): DomainView 
     peers: byUid,
     grants: foundGrants.items,
     issues: [...issues, ...foundGrants.issues].slice(0, MAX_ISSUES),
-    find: (name) => byName.get(name.toLowerCase()),
+    find: (name) => byName.get(name),
   };
 }
 

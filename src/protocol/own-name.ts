@@ -2,8 +2,15 @@ import type { NodeDocument } from "./documents.ts";
 
 type OwnNames = Pick<NodeDocument, "uid" | "name" | "fqdn" | "cluster">;
 
-/** Whether a destination, as it is written and however it is capitalised, is the node of this document. */
+/** Reports whether a destination is the node of this document. Names are compared exactly. */
 export function isOwnName(node: OwnNames | undefined, name: string): boolean {
   const { uid, name: own, fqdn, cluster } = node ?? {};
-  return name === "local" || [uid, own, fqdn, cluster, cluster?.split(".")[0]].includes(name.toLowerCase());
+  return name === "local" || [uid, own, fqdn, cluster, cluster?.split(".")[0]].includes(name);
+}
+
+/** The message about a destination that no known node has, with what to do. Names are lower-case. */
+export function unknownNodeText(name: string): string {
+  const exact = name.toLowerCase();
+  const hint = exact === name ? "" : `node names are compared exactly and are lower-case, such as ${exact}; `;
+  return `this node knows no node ${name}: ${hint}check the name, and that the node is registered in this domain and ACTIVE`;
 }

@@ -66,9 +66,8 @@ export interface Tunnels {
 
 /** The peer that a text names by uid, FQDN or node name; undefined for any other, this node included. */
 export function findPeer(nodes: TunnelNodes | undefined, text: string): TunnelPeer | undefined {
-  const wanted = text.toLowerCase();
-  const isMeant = ({ fqdn }: TunnelPeer): boolean => fqdn === wanted || nameOf(fqdn) === wanted;
-  return nodes?.peers.get(wanted) ?? [...(nodes?.peers.values() ?? [])].find(isMeant);
+  const isMeant = ({ fqdn }: TunnelPeer): boolean => fqdn === text || nameOf(fqdn) === text;
+  return nodes?.peers.get(text) ?? [...(nodes?.peers.values() ?? [])].find(isMeant);
 }
 
 /**
@@ -79,7 +78,7 @@ export function takenForHost(nodes: TunnelNodes | undefined, text: string): stri
   const wanted = text.toLowerCase();
   const isNodeLike = Uid.safeParse(wanted).success || !/[.:]/.test(wanted) || wanted.endsWith(`.${nodes?.domain}`);
   if (nodes === undefined || !isNodeLike || wanted === "localhost") return undefined;
-  const what = isOwn(nodes, wanted) ? "is this node itself" : "is no node that this one knows";
+  const what = isOwn(nodes, text) ? "is this node itself" : "is no node that this one knows";
   return `${text} ${what}: taken for the name of a host`;
 }
 
@@ -90,7 +89,7 @@ export function takenForHost(nodes: TunnelNodes | undefined, text: string): stri
 export function neededPeer(nodes: TunnelNodes | undefined, dest: string): TunnelPeer {
   const peer = findPeer(nodes, dest);
   if (peer === undefined) {
-    const isSelf = nodes !== undefined && isOwn(nodes, dest.toLowerCase());
+    const isSelf = nodes !== undefined && isOwn(nodes, dest);
     const message = isSelf ? `${dest} is this node itself` : `this node knows no node ${dest}`;
     throw new InputError("not-found", message, { details: { field: "dest" } });
   }

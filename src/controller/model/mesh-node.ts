@@ -73,8 +73,7 @@ export function meshNode(record: MeshRecord): MeshNode {
 
 function wantsOf(connectors: unknown, nodeType: NodeType): MeshNode["wants"] {
   const wants = new Map<string, Map<string, Want>>();
-  for (const { enabled, node, target, transport } of normaliseConnectors(connectors, { nodeType }).items) {
-    const other = node.toLowerCase();
+  for (const { enabled, node: other, target, transport } of normaliseConnectors(connectors, { nodeType }).items) {
     if (!enabled || other === "local") continue;
     const service = "service" in target ? target.service : `${target.host}:${target.port}`;
     const ofOther = wants.get(other) ?? new Map<string, Want>();

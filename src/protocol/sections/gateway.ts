@@ -128,8 +128,8 @@ function gatewayOf(reader: GatewayReader, nodeType: NodeType): Gateway {
   const paths = reader.items("paths", GatewayPathItem, ["port"]);
   const gateway: Gateway = {
     ...serverOf(reader, nodeType),
-    clients: uniqueBy(reader, "name", reader.items("clients", GatewayClientItem, []), ({ name }) => name.toLowerCase())
-      .map(({ item: { name, enabled } }) => ({ name: name.toLowerCase(), enabled }))
+    clients: uniqueBy(reader, "name", reader.items("clients", GatewayClientItem, []), ({ name }) => name)
+      .map(({ item: { name, enabled } }) => ({ name, enabled }))
       .toSorted(byText(({ name }) => name)),
     paths: uniqueBy(reader, "id", paths, ({ id }) => id).map(({ item }) => pathOf(item)),
     connectToPublic: fields.connectToPublic ?? true,
@@ -140,7 +140,7 @@ function gatewayOf(reader: GatewayReader, nodeType: NodeType): Gateway {
     latency: { mode: fields.latencyMonitorMode ?? "none", monitors: monitorsOf(reader, paths) },
     routes: reader
       .items("routes", GatewayRouteItem, ["metric"])
-      .map(({ item: { route, dest, metric } }) => ({ to: route.toLowerCase(), via: dest.toLowerCase(), metric }))
+      .map(({ item: { route, dest, metric } }) => ({ to: route, via: dest, metric }))
       .toSorted((a, b) => a.metric - b.metric),
     ...aclsOf(reader),
   };
@@ -175,7 +175,7 @@ function serverOf(reader: GatewayReader, nodeType: NodeType): Pick<Gateway, "ser
 function pathOf(item: z.output<typeof GatewayPathItem>): GatewayPath {
   return {
     id: item.id,
-    node: item.node.toLowerCase(),
+    node: item.node,
     host: item.host,
     port: item.port,
     ...(item.local === undefined ? {} : { local: item.local }),
@@ -206,9 +206,10 @@ function hopsOf(reader: GatewayReader): HopMonitoring {
     intervalSeconds: fields.monitorHopsInterval ?? 20,
     synPayload: fields.monitorHopsSynPayload ?? 0,
     icmpPayload: fields.monitorHopsIcmpPayload ?? 56,
-    overrides: uniqueBy(reader, "node", overrides, ({ node }) => node.toLowerCase()).map(
-      ({ item: { node, protocol } }) => ({ node: node.toLowerCase(), protocol }),
-    ),
+    overrides: uniqueBy(reader, "node", overrides, ({ node }) => node).map(({ item: { node, protocol } }) => ({
+      node,
+      protocol,
+    })),
     requestsHops: fields.requestClientsMonitorHops ?? false,
   };
 }
@@ -228,7 +229,7 @@ function monitorsOf(reader: GatewayReader, paths: readonly Found<{ readonly id: 
 
 function monitorOf(item: z.output<typeof LatencyMonitorItem>): LatencyMonitor {
   return {
-    node: item.node.toLowerCase(),
+    node: item.node,
     ...(item.path === undefined ? {} : { path: item.path }),
     maxLatencyMs: item.maxLatency,
     triggerCount: item.triggerCount ?? LATENCY_COUNT,
@@ -243,7 +244,7 @@ function aclsOf(reader: GatewayReader): Pick<Gateway, "acls"> {
   if (!isPresent(list) || (Array.isArray(list) && list.length === 0)) return {};
   const acls = reader.items("acls", GatewayAclItem, []).flatMap(({ item: { source, dest }, at }) => {
     const network = source.includes("/") ? "source" : dest.includes("/") ? "dest" : undefined;
-    if (network === undefined) return { source: source.toLowerCase(), dest: dest.toLowerCase() };
+    if (network === undefined) return { source, dest };
     reader.noteItem("E_ENUM", at, network, "is a network, which a relay between nodes does not see: allows nothing");
     return [];
   });

@@ -7,11 +7,10 @@ import { aPeer, uidOf } from "../../support/mesh.ts";
 
 const document = (peers: JsonObject[], grants: JsonObject[] = []) => ({ fqdn: "example.org", peers, grants });
 
-test("a peer is found by name, FQDN and uid, however they are capitalised", () => {
+test("a peer is found by name, FQDN and uid, exactly as they are written", () => {
   const view = readDomain(document([aPeer(2, "gw1"), aPeer(3, "branch")]));
-  for (const name of ["branch", "BRANCH", "Branch.Example.ORG", uidOf(3).toUpperCase()]) {
-    expect(view.find(name)?.uid).toBe(uidOf(3));
-  }
+  for (const name of ["branch", "branch.example.org", uidOf(3)]) expect(view.find(name)?.uid).toBe(uidOf(3));
+  for (const name of ["Branch", "BRANCH", "branch.Example.org"]) expect(view.find(name), name).toBeUndefined();
   expect(view.find("branch.example")).toBeUndefined();
   expect([...view.peers.keys()]).toEqual([uidOf(2), uidOf(3)]);
 });

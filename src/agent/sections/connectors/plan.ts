@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { ListenerState, OverlayListener, OverlayReason } from "../../../protocol/overlay.ts";
+import { unknownNodeText } from "../../../protocol/own-name.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import { forbiddenTargets } from "../../../protocol/sections/connector-targets.ts";
 import { takenBy, type Connector } from "../../../protocol/sections/connectors.ts";
@@ -206,7 +207,7 @@ export function unknownNodes(desired: readonly Connector[], nodes: Nodes): reado
     .filter((connector) => connector.enabled && nodes.find(connector.node) === undefined)
     .map(({ path, node }) => {
       const at = `${path}.node`;
-      const text = `this node knows no node ${node}: check the name, and that the node is registered in this domain and ACTIVE`;
+      const text = unknownNodeText(node);
       return { path: at, code: "unknown-node", message: `${at}: ${text}` };
     });
 }

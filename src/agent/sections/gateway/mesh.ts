@@ -64,9 +64,9 @@ export function meshCompiler(): typeof compileMesh {
   };
 }
 
-/** Whether a name, FQDN or uid is the node's own. */
+/** Reports whether a name, FQDN or uid is the node's own. */
 export function isSelf(self: NonNullable<MeshSurroundings["self"]>, name: string): boolean {
-  return [self.uid, self.name, self.fqdn].includes(name.toLowerCase());
+  return [self.uid, self.name, self.fqdn].includes(name);
 }
 
 /** Whether this node is to dial a peer. */

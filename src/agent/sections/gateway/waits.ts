@@ -1,3 +1,4 @@
+import { unknownNodeText } from "../../../protocol/own-name.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { Gateway, GatewayPath } from "../../../protocol/sections/gateway.ts";
 import type { DomainView } from "../../../protocol/domain-view.ts";
@@ -35,7 +36,7 @@ const MAX_ISSUES = 1000;
 
 /** That a name is of no node of the domain, and what to do. */
 export function unknownNode(path: string, name: string): Issue {
-  const text = `this node knows no node ${name}: check the name, and that the node is registered in this domain and ACTIVE`;
+  const text = unknownNodeText(name);
   return { path, code: "unknown-node", message: `${path}: ${text}` };
 }
 

@@ -347,7 +347,7 @@ describe("a connector to an address that no node lets others reach", () => {
   });
 
   it("is the operator's own affair on the node itself, whatever it is called", async () => {
-    for (const [at, node] of ["local", "appliance", "Appliance", uid].entries()) {
+    for (const [at, node] of ["local", "appliance", uid].entries()) {
       const answer = await bench.call("POST", path(), { json: { ...bad, node, port: 8100 + at } });
       expect(answer.status).toBe(201);
     }

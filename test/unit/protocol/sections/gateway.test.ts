@@ -59,16 +59,16 @@ describe("a section as a node reads it", () => {
       monitorHopsInterval: 5,
       monitorHopsSynPayload: 1440,
       monitorHopsIcmpPayload: 0,
-      monitorHopsOverrides: [{ node: "Hub", protocol: "icmp" }],
+      monitorHopsOverrides: [{ node: "hub", protocol: "icmp" }],
       latencyMonitorMode: "any",
-      latencyMonitors: [{ node: "Hub", path: "lte", maxLatency: 80, critical: true, recoverCount: 2 }],
+      latencyMonitors: [{ node: "hub", path: "lte", maxLatency: 80, critical: true, recoverCount: 2 }],
       clients: [
         { name: "Edge-2", enabled: false },
         { name: "edge-1", enabled: true },
       ],
-      paths: [path("lte", { node: "Hub", local: "10.0.0.2", default: true, enabled: false })],
+      paths: [path("lte", { node: "hub", local: "10.0.0.2", default: true, enabled: false })],
       routes: [
-        { route: "far.example", dest: "Hub", metric: 9 },
+        { route: "far.example", dest: "hub", metric: 9 },
         { route: "near.example", dest: "hub", metric: 1 },
       ],
       acls: [{ source: "Edge-1.example", dest: "edge-2.example" }],
@@ -88,8 +88,8 @@ describe("a section as a node reads it", () => {
       },
       isServerRejected: false,
       clients: [
+        { name: "Edge-2", enabled: false },
         { name: "edge-1", enabled: true },
-        { name: "edge-2", enabled: false },
       ],
       paths: [
         { id: "lte", node: "hub", host: "192.0.2.1", port: 8443, local: "10.0.0.2", isDefault: true, enabled: false },
@@ -115,7 +115,7 @@ describe("a section as a node reads it", () => {
         { to: "near.example", via: "hub", metric: 1 },
         { to: "far.example", via: "hub", metric: 9 },
       ],
-      acls: [{ source: "edge-1.example", dest: "edge-2.example" }],
+      acls: [{ source: "Edge-1.example", dest: "edge-2.example" }],
     });
   });
 
@@ -218,7 +218,7 @@ describe("a section as a node reads it", () => {
       "clients",
       [
         { name: "a", enabled: true },
-        { name: "A", enabled: false },
+        { name: "a", enabled: false },
       ],
       "E_NAME_DUPLICATE gateway.clients.1.name: a",
     ],
@@ -275,7 +275,7 @@ describe("a section as a node reads it", () => {
       latencyMonitors: [monitor, { ...monitor, path: "x" }],
       monitorHopsOverrides: [
         { node: "hub", protocol: "icmp" },
-        { node: "HUB", protocol: "sack" },
+        { node: "hub", protocol: "sack" },
       ],
     };
     expect(rejections(raw)).toEqual([

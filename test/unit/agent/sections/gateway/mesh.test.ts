@@ -79,7 +79,7 @@ describe("configured paths", () => {
   test("replace it when they are the default, and only one of them does", () => {
     const paths = [
       { ...path, default: true },
-      { ...path, id: "wan3", node: "GW1.example.org", default: true },
+      { ...path, id: "wan3", node: "gw1.example.org", default: true },
     ];
     expect(idsOf(compiled({ paths }))).toEqual(["2/wan2*", "2/wan3", "3/*"]);
   });

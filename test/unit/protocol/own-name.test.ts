@@ -1,0 +1,18 @@
+import { expect, test } from "vitest";
+import { isOwnName, unknownNodeText } from "../../../src/protocol/own-name.ts";
+import { uidOf } from "../../support/mesh.ts";
+
+const node = { uid: uidOf(1), name: "edge", fqdn: "edge.example.org", cluster: "pair.example.org" };
+
+test.each(["local", "edge", "edge.example.org", uidOf(1), "pair", "pair.example.org"])("%s is this node", (name) => {
+  expect(isOwnName(node, name)).toBe(true);
+});
+
+test.each(["Edge", "LOCAL", "edge.Example.org", "other", "edge.example"])("%s is not", (name) => {
+  expect(isOwnName(node, name)).toBe(false);
+});
+
+test("a name that differs in its capitals alone is told what to write", () => {
+  expect(unknownNodeText("Edge")).toContain("compared exactly and are lower-case, such as edge");
+  expect(unknownNodeText("edge")).not.toContain("exactly");
+});
