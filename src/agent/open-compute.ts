@@ -207,7 +207,6 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
           ? undefined
           : {
               owner: body.uid,
-              nodeName: body.name,
               host: {
                 cpus: info.cpus,
                 memoryBytes: info.memoryBytes,

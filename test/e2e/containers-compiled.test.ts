@@ -2,6 +2,7 @@ import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileS
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { z } from "zod";
 import { VolumeKeeper } from "../../src/agent/compute/volumes.ts";
 import { compileContainer, engineNameOf, type Compiled } from "../../src/agent/sections/exec/compile.ts";
 import { wholeDiskOf } from "../../src/host/block-device.ts";
@@ -95,6 +96,7 @@ async function started(id: string, spec: Partial<ContainerSpec>): Promise<{ id: 
   return { id: created.id, request };
 }
 
+const Names = z.object({ Aliases: z.array(z.string()) });
 const inspected = async (id: string): Promise<unknown> => (await real.call("GET", `/containers/${id}/json`)).body;
 
 test("the engine takes a definition with everything in it", async () => {
@@ -138,10 +140,14 @@ test("the engine takes a definition with everything in it", async () => {
 
 test("a plain service runs with the defaults, and its output is kept in files when it is to be saved", async () => {
   const { id } = await started("plain", { saveOutput: true, logging: { maxFileSizeMb: 2, numFiles: 1 } });
-  expect(await inspected(id)).toMatchObject({
+  const found = await inspected(id);
+  expect(found).toMatchObject({
     State: { Running: true },
     HostConfig: { RestartPolicy: { Name: "unless-stopped" }, LogConfig: { Type: "json-file" } },
   });
+  // Siblings find it by its own name and by no other.
+  const names = z.object({ NetworkSettings: z.object({ Networks: z.record(z.string(), Names) }) }).parse(found);
+  expect(new Set(names.NetworkSettings.Networks[NETWORK]?.Aliases)).toEqual(new Set(["plain", id.slice(0, 12)]));
   await engine.removeContainer(id, { force: true }, signal);
 });
 

@@ -41,7 +41,6 @@ export function containerSpec(change: Partial<ContainerSpec> = {}): ContainerSpe
 export function placement(change: Partial<Placement> = {}): Placement {
   return {
     owner: "0f0e0d0c-0000-4000-8000-000000000001",
-    nodeName: "edge 1",
     host: { cpus: 4, memoryBytes: 8 * 1024 ** 3, diskDevice: "/dev/vda" },
     network: { name: "holdfast-0f0e0d0c" },
     registry: { host: "registry.platform.example:5000", namespace: "acme.example" },

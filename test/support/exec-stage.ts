@@ -112,7 +112,6 @@ export function execStage({
           ? undefined
           : {
               owner: OWNER,
-              nodeName: "edge",
               host: { cpus: seen.info.cpus, memoryBytes: seen.info.memoryBytes },
               network: { name: network.name() },
               volumes: () => ({ missing: "there is none" }),

@@ -25,7 +25,7 @@ export interface ContainerSpec {
   readonly image: { readonly repository: string; readonly tag: string };
   /** Words that replace the image's own; undefined keeps those. */
   readonly command: readonly string[] | undefined;
-  /** The node's name when undefined. */
+  /** The container's name when undefined. */
   readonly hostname: string | undefined;
   /** As the image has it when undefined. */
   readonly user: string | undefined;

@@ -102,7 +102,7 @@ export const recordFields = {
   hostname: text()
     .regex(/^[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$/, says("must be one label of a DNS name"))
     .optional()
-    .meta({ description: "The node's name unless told" }),
+    .meta({ description: "The container's name unless told; not the name of another container" }),
   user: text()
     .regex(/^[A-Za-z0-9_][\w.-]{0,31}\$?(?::[A-Za-z0-9_][\w.-]{0,31}\$?)?$/, says("must be user or user:group"))
     .optional()

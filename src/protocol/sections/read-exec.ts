@@ -124,7 +124,20 @@ function readContainers(reader: ExecReader, items: readonly RawItem[]) {
     if (container !== undefined) containers.push(container);
     else if (fields["enabled"] !== false) left.push(id);
   }
-  return { containers, left, isPartial: named.length < items.length };
+  return { containers: withOwnHostnames(reader, containers), left, isPartial: named.length < items.length };
+}
+
+/** Ignores host names that are the name of another container: the engine would resolve that name to both. */
+function withOwnHostnames(reader: ExecReader, containers: readonly ContainerSpec[]): readonly ContainerSpec[] {
+  const byName = new Map(containers.map((one) => [one.name.toLowerCase(), one]));
+  return containers.map((one) => {
+    const { id, path, hostname } = one;
+    const other = hostname === undefined ? undefined : byName.get(hostname.toLowerCase());
+    if (other === undefined || other.id === id) return one;
+    const text = `${hostname} is the name of the container ${other.id}, which the others reach by it`;
+    reader.collide("E_NAME_DUPLICATE", { path, id }, "hostname", text, other.id);
+    return { ...one, hostname: undefined };
+  });
 }
 
 function readContainer(reader: ExecReader, at: RawItem, claims: Claims): ContainerSpec | undefined {

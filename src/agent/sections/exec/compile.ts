@@ -10,7 +10,6 @@ import { checkPrivileges, type ContainerPolicy } from "./policy.ts";
 export interface Placement {
   /** Uid of the node. */
   readonly owner: string;
-  readonly nodeName: string;
   readonly host: HostFacts;
   /** Name of the engine's network, and the resolver of containers that name none: the engine's own when undefined. */
   readonly network: { readonly name: string; readonly resolver?: string };
@@ -97,7 +96,8 @@ export function compileContainer(spec: ContainerSpec, where: Placement): Compile
     body: {
       Image: image.reference,
       ...(spec.command === undefined ? {} : { Cmd: spec.command }),
-      Hostname: spec.hostname ?? hostnameOf(where.nodeName),
+      // The engine makes it a DNS name of the container, so without one it must be a name that the container has already.
+      Hostname: spec.hostname ?? spec.name,
       ...(spec.user === undefined ? {} : { User: spec.user }),
       Env: spec.variables.map(({ name, value }) => `${name}=${value}`),
       StopTimeout: spec.stopTimeSeconds,
@@ -149,12 +149,6 @@ export function restartPolicyOf(
 
 const hasIoLimit = ({ limits }: ContainerSpec): boolean =>
   [limits.ioRbps, limits.ioWbps, limits.ioRiops, limits.ioWiops].some((rate) => rate !== undefined);
-
-/** A node's name may be anything, a host's only a DNS label (RFC 1123 §2.1). */
-function hostnameOf(name: string): string {
-  const label = name.replace(/[^A-Za-z0-9-]+/g, "-").slice(0, 63);
-  return label.replace(/^-+|-+$/g, "") || "node";
-}
 
 /** 0 means "as the image has it" to the engine. */
 function healthCheck(check: HealthCheck): Record<string, unknown> {

@@ -185,6 +185,11 @@ describe("containers", () => {
       409,
       { code: "item-collision", details: { id: A, code: "E_NAME_DUPLICATE" } },
     ]);
+    const takeover = await create({ ...OTHER, hostname: "Edge-api" });
+    expect([takeover.status, takeover.json]).toMatchObject([
+      409,
+      { code: "item-collision", details: { id: A, code: "E_NAME_DUPLICATE" } },
+    ]);
     await create(OTHER);
     await put(`container/${A}/config`, CONFIG);
     const taken = await put(`container/${B}/config`, PARTS["port-mapping"]);

@@ -436,6 +436,20 @@ describe("two containers", () => {
     expect(config.left).toEqual([B]);
   });
 
+  it.each(both(0, 1))("of which one has the other's name as its host name lose that, and nothing else", (a, b) => {
+    const pair = [BARE, { ...other, name: "db", hostname: "EDGE-api" }];
+    const { config, rejected, notices } = read(pair[a], pair[b]);
+    expect(rejected).toEqual([]);
+    expect(config.containers.map(({ name, hostname }) => [name, hostname])).toEqual([
+      ["edge-api", undefined],
+      ["db", undefined],
+    ]);
+    expect(notices).toMatchObject([
+      { code: "E_NAME_DUPLICATE", id: B, other: A, path: `exec.commands.${b}.hostname`, message: /edge-api/i },
+    ]);
+    expect(read({ ...BARE, hostname: "edge-api" }).config.containers[0]?.hostname).toBe("edge-api");
+  });
+
   it.each(both(0, 1))("with one id keep the same of them, wherever it stands", (a, b) => {
     const pair = [BARE, { ...other, id: A.toUpperCase() }];
     const { config, rejected } = read(pair[a], pair[b]);

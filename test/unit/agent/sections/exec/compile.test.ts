@@ -20,7 +20,7 @@ describe("a definition", () => {
     expect(warnings).toEqual([]);
     expect(body).toEqual({
       Image: image.reference,
-      Hostname: "edge-1",
+      Hostname: "edge-api",
       Env: [],
       StopTimeout: 30,
       Labels: {
@@ -167,14 +167,11 @@ describe("a definition", () => {
     });
   });
 
-  test.each([
-    ["edge 1.example", "edge-1-example"],
-    ["_", "node"],
-    ["", "node"],
-    ["ü".repeat(80), "node"],
-    ["a".repeat(80), "a".repeat(63)],
-  ])("of a node named %j has a host name", (nodeName, hostname) => {
-    expect(compiled({}, { nodeName }).body).toMatchObject({ Hostname: hostname });
+  test("without a host name has its own name as one, which adds no name to those that siblings find it by", () => {
+    expect(compiled({ name: "edge_api.1" }).body).toMatchObject({
+      Hostname: "edge_api.1",
+      NetworkingConfig: { EndpointsConfig: { "holdfast-0f0e0d0c": { Aliases: ["edge_api.1"] } } },
+    });
   });
 });
 
@@ -235,7 +232,6 @@ describe("the hash", () => {
     ["the place in the document", { path: "x", isExtended: false, enabled: false }],
     ["the schedule", { schedule: { kind: "cron", text: "* * * * *" } }],
     ["connectivity", { requireConnectivity: true }],
-    ["the node's name", {}, { nodeName: "other" }],
     ["the registry's host", {}, { registry: { host: "new.example", namespace: "acme.example" } }],
     ["the nonce", {}, { nonce: "other" }],
     ["the size of the machine", {}, { host: { cpus: 64, memoryBytes: 1e12 } }],
