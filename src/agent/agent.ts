@@ -287,6 +287,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
         managed.offline();
         mesh.look();
       },
+      onDeleted: () => managed.setDeleted(true),
     });
     health = watchHealth({
       ...options,

@@ -30,7 +30,7 @@ export interface ApplyingOptions {
   readonly log: Logger;
   readonly files: Files;
   readonly settings: Pick<AgentSettings, "stateDir" | "network">;
-  readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack" | "isUnproven">;
+  readonly documents: Pick<DesiredDocuments, "current" | "deletedAt" | "rolledBack" | "rollBack" | "isUnproven">;
   /** Who proves a change that could cut the node off, who watches it from outside, and whose it is. */
   readonly commit: Pick<CommittingOptions, "bootId" | "owner" | "prover" | "watch" | "onProven">;
   /** In the order in which they depend on each other. */
@@ -248,12 +248,18 @@ export class Applying {
     return { schema: 1, reasons: [...reasons, ...whyOf(this.engine.standings)] };
   }
 
-  /** That the node is switched off, which is desired, and what with it. */
+  /** That the node is deleted, or switched off, which is desired; and what with it. */
   #switchedOff(): Reason[] {
+    const { deletedAt } = this.#options.documents;
+    const names = this.#options.sections.filter(({ needsDataPlane }) => needsDataPlane).map(({ name }) => name);
+    const off = names.length === 0 ? "" : `, and with it are off: ${names.join(", ")}`;
+    if (deletedAt !== undefined) {
+      const times = { since: deletedAt, lastAttempt: deletedAt };
+      return [{ section: "node", code: "deleted", message: `the control plane deleted this node${off}`, ...times }];
+    }
     if (this.#state?.is !== "INACTIVE") return [];
     const { since } = this.#state;
-    const off = this.#options.sections.filter(({ needsDataPlane }) => needsDataPlane).map(({ name }) => name);
-    const message = `the node is INACTIVE${off.length === 0 ? "" : `, and with it are off: ${off.join(", ")}`}`;
+    const message = `the node is INACTIVE${off}`;
     return [{ section: "node", code: "inactive", message, since, lastAttempt: since, notice: true }];
   }
 

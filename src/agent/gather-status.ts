@@ -25,7 +25,7 @@ export interface GatherOptions {
   /** Unix milliseconds. */
   readonly startedAt: number;
   readonly isStatePersistent: boolean;
-  readonly documents: { readonly current: Desired };
+  readonly documents: { readonly current: Desired; readonly deletedAt: number | undefined };
   readonly applying: Pick<Applying, "committing">;
   readonly spool: Pick<Spool, "status">;
   readonly overlay: Pick<Overlay, "status">;
@@ -58,6 +58,7 @@ export function gatherStatus(parts: GatherOptions): () => Gathered {
           ? { state: "unregistered", since: startedAt, attempt: 0 }
           : { ...session.status(), url: node?.registration.node.session ?? "" },
       desired: documents.current,
+      deletedAt: documents.deletedAt,
       applied: node?.applied ?? new Map(),
       pendingChange: parts.applying.committing.pending(),
       upgrade: parts.upgrades.status,

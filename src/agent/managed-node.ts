@@ -188,8 +188,27 @@ export class ManagedNode {
     return (await connection.rpc.request("volume.key", { volume }, withinTime(both, ANSWER_MS))).key;
   }
 
+  /** The control plane said that it deleted this node, or has it again: the data plane and the containers go and come with it. */
+  setDeleted(isDeleted: boolean): void {
+    const { documents, clock, log, onChanged } = this.#options;
+    const isKnown = (documents.deletedAt !== undefined) === isDeleted;
+    if (isKnown && !isDeleted) return;
+    documents.setDeleted(isDeleted ? clock.now() : undefined).catch((error: unknown) => {
+      log.warn(
+        { err: toError(error) },
+        "the deletion is not saved; it is tried again when the control plane repeats it",
+      );
+    });
+    if (isKnown) return;
+    if (isDeleted) log.error("the control plane deleted this node; its data plane and containers stop");
+    else log.info("the control plane has this node again");
+    this.apply();
+    onChanged();
+  }
+
   online(connection: Connection): void {
     this.#connection = connection;
+    this.setDeleted(false);
     const { reporting, pusher, beating, dispatcher } = this.#options;
     reporting.online(connection);
     this.sync.online(connection);

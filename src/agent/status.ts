@@ -27,6 +27,7 @@ export interface StatusInput {
   readonly registration: Registration | undefined;
   readonly session: SessionStatus;
   readonly desired: Desired;
+  readonly deletedAt?: number | undefined;
   readonly applied: AppliedReports;
   readonly pendingChange?: PendingChange | undefined;
   readonly clockBehind?: ClockBehind | undefined;
@@ -58,6 +59,7 @@ export function buildStatus(input: StatusInput): Status {
     node: input.registration?.node ?? null,
     session: input.session,
     nodeState: node?.state ?? "ACTIVE",
+    ...(input.deletedAt === undefined ? {} : { deletedAt: input.deletedAt }),
     ...(node?.lifecycleState === undefined ? {} : { lifecycleState: node.lifecycleState }),
     ...(node?.cluster === undefined ? {} : { cluster: node.cluster }),
     tags: { ...node?.tags, ...input.desired.cluster?.body.tags },
@@ -163,8 +165,8 @@ function faultItem({ code, message, since, mendedAt }: Status["faults"][number])
   return { name: code, status: "pass", message: `${message}; mended since`, since: mendedAt };
 }
 
-function sessionItem({ session, node, state }: Status): HealthItem {
-  const { since } = session;
+function sessionItem({ session, node, state, deletedAt }: Status): HealthItem {
+  const since = deletedAt ?? session.since;
   const registerAgain = `run '${holdfastCommand("register <license>", directoriesOf(state))}'`;
   if (node === null) {
     const fix = `get a license from the control plane and ${registerAgain}`;
@@ -174,11 +176,11 @@ function sessionItem({ session, node, state }: Status): HealthItem {
     const rtt = session.rttMs === undefined ? "" : `, ${session.rttMs} ms`;
     return { name: "control-plane", status: "pass", message: `connected to ${node.session}${rtt}`, since };
   }
-  if (session.reason?.code === "deleted") {
+  if (deletedAt !== undefined) {
     return {
       name: "control-plane",
       status: "fail",
-      message: "the control plane deleted this node",
+      message: "the control plane deleted this node; its data plane and containers are stopped",
       since,
       fix: `stop the agent, run '${holdfastCommand("reset", directoriesOf(state))}', then with a new license ${registerAgain}`,
     };

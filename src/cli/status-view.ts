@@ -102,9 +102,11 @@ function dataPlaneRow({ state, paths, up, carrier, server }: DataPlane, now: num
   return parts.join("; ");
 }
 
-function nodeRow({ node, nodeState, lifecycleState, cluster }: Status, paint: Paint): string {
+function nodeRow({ node, nodeState, deletedAt, lifecycleState, cluster }: Status, paint: Paint): string {
   if (node === null) return paint("yellow", "not registered: run 'holdfast register <license file>'");
-  const facts = [node.type, nodeState === "ACTIVE" ? nodeState : paint("yellow", nodeState), lifecycleState];
+  const active = nodeState === "ACTIVE" ? nodeState : paint("yellow", nodeState);
+  const state = deletedAt === undefined ? active : paint("red", "deleted by the control plane");
+  const facts = [node.type, state, lifecycleState];
   const suffix = cluster === undefined ? "" : `, member of ${cluster}`;
   return `${paint("bold", node.fqdn)} (${facts.filter((fact) => fact !== undefined).join(", ")})${suffix}`;
 }

@@ -63,6 +63,8 @@ export const Status = z.object({
   node: NodeIdentity.nullable(),
   session: SessionStatus,
   nodeState: NodeState,
+  /** Only of a node that the control plane deleted: it is INACTIVE until the control plane has it again. */
+  deletedAt: UnixMilliseconds.optional(),
   lifecycleState: LifecycleState.optional(),
   cluster: Text253.optional(),
   tags: z.record(Text128, Text128),

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { endProcess, isServed, startL4Stage, talk, untilRefused, type L4Stage } from "../support/l4-stage.ts";
 import { aClient, aServer, echo } from "../support/overlay-rig.ts";
 import { freePort } from "../support/programs.ts";
-import { untilOnline } from "../support/stage.ts";
+import { readStatus, untilOnline, untilReason } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -78,7 +78,7 @@ test("a service and a connector carry traffic, item by item, and an upgrade to V
   await stage.untilNamed({});
 });
 
-test("an inactive node serves nothing, whatever is started anew, and everything again once it is active", async () => {
+test("an inactive node serves nothing, whatever is started anew, and everything again once it is active; nor does a deleted one", async () => {
   const stage = await startL4Stage(tempDir());
   const port = await freePort();
   await stage.create("services", { name: "web", protocol: "tcp", host: "127.0.0.1", port: await aServer(echo) });
@@ -108,4 +108,14 @@ test("an inactive node serves nothing, whatever is started anew, and everything 
 
   await stage.call("PUT", "", { state: "ACTIVE" });
   await waitFor("it is served again", () => isServed(port));
-});
+
+  await stage.controller.call("DELETE", `/node/${stage.uid}`);
+  await untilReason(stage.agent, ["deleted"]);
+  await untilRefused(port);
+  expect(await stage.why()).toMatchObject([{ section: "node", code: "deleted" }]);
+  await stage.agent.end("SIGKILL");
+  await stage.startAgain();
+  const { nodeState, deletedAt } = await readStatus(stage.agent);
+  expect([nodeState, typeof deletedAt]).toEqual(["INACTIVE", "number"]);
+  expect(await isServed(port)).toBe(false);
+}, 120_000);

@@ -9,6 +9,8 @@ export interface SessionOptions extends AttemptOptions {
   readonly random: Random;
   readonly onOnline: (connection: Connection) => void;
   readonly onOffline: () => void;
+  /** The control plane stated that it deleted this node. */
+  readonly onDeleted: () => void;
 }
 
 /** Where the session stands, for people: times in Unix milliseconds. */
@@ -159,6 +161,7 @@ export class Session {
         this.#reason = { code: error.code, message: error.message };
         this.#dispatch({ type: "ended", ending });
         this.#options.log.warn({ code: error.code, reason: error.message, ending: ending.kind }, "no session");
+        if (ending.kind === "deleted") this.#options.onDeleted();
       },
     });
     this.#attempt = attempt;

@@ -9,12 +9,13 @@ import type { WhyTakenBack } from "../../protocol/commit.ts";
 import type { FloorName } from "../../protocol/local-api.ts";
 import type { FloorReset } from "../../protocol/local-answers.ts";
 import { verifyJws, type KeySet } from "../../protocol/jws.ts";
-import { Version } from "../../protocol/values.ts";
+import { UnixMilliseconds, Version } from "../../protocol/values.ts";
 import { checkDocument, claimsOf, RefusedDocument, Stored, withDocument, type Desired } from "./held-document.ts";
 
 export { RefusedDocument, type Desired, type Held } from "./held-document.ts";
 
 const Floors = z.record(z.string().max(300), Version);
+const Deleted = z.object({ at: UnixMilliseconds });
 
 /** A document that goes, or went, back from one version to another, and what is in force then. */
 export interface RolledBack {
@@ -36,6 +37,10 @@ export class DesiredDocuments {
   readonly #floorFile: StateFile<z.infer<typeof Floors>>;
   #floors: Record<string, number> = {};
   #held: Desired = {};
+  readonly #deletedFile: StateFile<z.infer<typeof Deleted>>;
+  /** When the control plane said that it deleted this node, in Unix milliseconds; undefined while it has the node. */
+  #deletedAt: number | undefined;
+  #current: { readonly of: Desired; readonly shown: Desired } | undefined;
   readonly damage: Damage[] = [];
   /** Whether a version in force has yet to prove itself; it does not take the place of the one to go back to. */
   isUnproven: (name: DocumentName, version: number) => boolean = () => false;
@@ -52,6 +57,7 @@ export class DesiredDocuments {
     this.#files = each("", true);
     this.#refused = each(".refused", false);
     this.#floorFile = at("floors", Floors, true);
+    this.#deletedFile = at("deleted", Deleted, false);
   }
 
   /** Reads what was last good. It was verified when it came, so no key and no network is needed. */
@@ -60,6 +66,9 @@ export class DesiredDocuments {
     const floors = await documents.#floorFile.load();
     documents.#floors = { ...valueOf(floors) };
     documents.#note("floors", floors);
+    const deleted = await documents.#deletedFile.load();
+    documents.#note("deleted", deleted);
+    documents.#deletedAt = valueOf(deleted)?.at;
     for (const name of DocumentName.options) {
       const loaded = await documents.#files[name].load();
       documents.#note(name, loaded);
@@ -75,8 +84,31 @@ export class DesiredDocuments {
     return documents;
   }
 
+  /** The documents in force. A deleted node is INACTIVE, whatever its document says. */
   get current(): Desired {
-    return this.#held;
+    if (this.#current?.of !== this.#held) this.#current = { of: this.#held, shown: this.#asDeleted(this.#held) };
+    return this.#current.shown;
+  }
+
+  get deletedAt(): number | undefined {
+    return this.#deletedAt;
+  }
+
+  /**
+   * Remembers over restarts that the control plane deleted this node, or has it again. It counts at once.
+   * @throws {HostError} when the disk refuses; a repeated call writes again.
+   */
+  setDeleted(at: number | undefined): Promise<void> {
+    this.#deletedAt = at === undefined ? undefined : (this.#deletedAt ?? at);
+    this.#current = undefined;
+    return this.#inTurn(() =>
+      this.#deletedAt === undefined ? this.#deletedFile.remove() : this.#deletedFile.save({ at: this.#deletedAt }),
+    );
+  }
+
+  #asDeleted(desired: Desired): Desired {
+    if (this.#deletedAt === undefined || desired.node === undefined) return desired;
+    return { ...desired, node: { ...desired.node, body: { ...desired.node.body, state: "INACTIVE" } } };
   }
 
   /** The version in force; zero also for the document of a cluster or domain that the node is no longer in, which has its own count. */
@@ -101,7 +133,7 @@ export class DesiredDocuments {
    */
   async rolledBack(name: DocumentName): Promise<RolledBack> {
     const { from, to, stored } = await this.#before(name);
-    return { desired: withDocument(this.#held, stored), from, to };
+    return { desired: this.#asDeleted(withDocument(this.#held, stored)), from, to };
   }
 
   /**
@@ -124,7 +156,7 @@ export class DesiredDocuments {
     const desired = withDocument(this.#held, kept);
     await this.#files[name].replace(kept);
     this.#held = desired;
-    return { desired, from, to };
+    return { desired: this.current, from, to };
   }
 
   /**

@@ -85,14 +85,17 @@ export function versionCheck({ version, build }: Pick<Status, "version" | "build
 }
 
 /** How the session stands. Pure. */
-export function sessionCheck({ session, node }: Pick<Status, "session" | "node">, now: number): Check {
+export function sessionCheck(
+  { session, node, deletedAt }: Pick<Status, "session" | "node" | "deletedAt">,
+  now: number,
+): Check {
   const since = formatSpan(now - session.since);
   const why = session.reason === undefined ? "" : `: ${session.reason.message}`;
   if (session.state === "online") return pass("session", `online ${since}`);
   if (node === null)
     return warn("session", "not-registered", "this node is not registered", "'holdfast register <license>'");
   const code = session.reason?.code ?? "offline";
-  const isOver = code === "deleted";
+  const isOver = code === "deleted" || deletedAt !== undefined;
   return (isOver ? fail : warn)(
     "session",
     code,

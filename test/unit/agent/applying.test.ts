@@ -56,8 +56,11 @@ function rig(
   const section = modelSection(machine, { name: "core" });
   const events: string[] = [];
   const refuse = (): Promise<never> => Promise.reject(new InputError("not-found", "nothing before"));
-  const documents: Writable<Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack" | "isUnproven">> = {
+  const documents: Writable<
+    Pick<DesiredDocuments, "current" | "deletedAt" | "rolledBack" | "rollBack" | "isUnproven">
+  > = {
     current: {},
+    deletedAt: undefined,
     rolledBack: refuse,
     rollBack: refuse,
     isUnproven: () => false,

@@ -243,6 +243,16 @@ test("a trigger that is refused before it is known is in the log once a minute, 
   expect(lines[0]?.["reason"]).toMatch(/it is for another node/);
 });
 
+test("a deletion counts until a session shows that the control plane has the node", async () => {
+  const { node, documents, connection } = await setUp();
+  const trust = { iss: ISS, uid: UID, keys: new Map([[key.kid, key.publicKey]]) };
+  await documents.accept("node", await signDocument(key, "node", 3, nodeDocument()), trust, 1);
+  node.setDeleted(true);
+  expect(documents.current.node?.body.state).toBe("INACTIVE");
+  node.online(connection);
+  expect(documents.current.node?.body.state).toBe("ACTIVE");
+});
+
 describe("the report on a document", () => {
   const failure = (code: string) => ({ error: { code: -32006, message: "no", data: { code } } });
 

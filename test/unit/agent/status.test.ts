@@ -20,11 +20,15 @@ const at = (stateDir: string, runDir: string): Status => ({ ...someStatus(), sta
 
 test("a deleted node is told to reset and to register again", () => {
   const session = { state: "waiting", since: 1, attempt: 3, reason: { code: "deleted", message: "deleted" } } as const;
-  const { verdict, items } = health({ ...at("/var/lib/holdfast", "/run/holdfast"), session: { ...session, url: "" } });
+  const { verdict, items } = health({
+    ...at("/var/lib/holdfast", "/run/holdfast"),
+    session: { ...session, url: "" },
+    deletedAt: 1,
+  });
   expect(verdict).toBe("degraded");
   expect(items[0]).toMatchObject({
     status: "fail",
-    message: "the control plane deleted this node",
+    message: "the control plane deleted this node; its data plane and containers are stopped",
     fix: "stop the agent, run 'holdfast reset', then with a new license run 'holdfast register <license>'",
   });
 });

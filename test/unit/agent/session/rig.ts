@@ -57,6 +57,7 @@ export async function node(script: (arrival: Arrival) => unknown, url?: string, 
   });
   const online: Connection[] = [];
   let offline = 0;
+  let deletions = 0;
   const session = new Session({
     clock,
     log: pino({ level: "silent" }),
@@ -67,6 +68,7 @@ export async function node(script: (arrival: Arrival) => unknown, url?: string, 
     random: () => 0.5,
     onOnline: (connection) => void online.push(connection),
     onOffline: () => void (offline += 1),
+    onDeleted: () => void (deletions += 1),
   });
   onTestFinished(() => session.close());
   session.start();
@@ -93,6 +95,7 @@ export async function node(script: (arrival: Arrival) => unknown, url?: string, 
     forgeries,
     mistakes,
     offline: () => offline,
+    deletions: () => deletions,
   };
 }
 

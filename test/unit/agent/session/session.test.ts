@@ -44,7 +44,7 @@ describe("a session", () => {
     ["another node's", () => key, "11111111-1111-4111-8111-111111111111", undefined, "not-authentic", 30_000],
     ["one from another attempt", () => key, undefined, NONCE, "not-authentic", 30_000],
   ])("with a deletion statement, %s, waits accordingly", async (_what, signer, aud, nonce, code, delay) => {
-    const { waiting, forgeries } = await node(async ({ accept }) => {
+    const { waiting, forgeries, deletions } = await node(async ({ accept }) => {
       const socket = await accept();
       const { cnonce } = await challenge(socket);
       const claims = { iss: ISS, aud: aud ?? UID, nonce: nonce ?? cnonce, iat: 1 };
@@ -54,6 +54,7 @@ describe("a session", () => {
     });
     expect(await waiting()).toMatchObject({ code, delay });
     const isForged = code !== "deleted";
+    expect(deletions()).toBe(isForged ? 0 : 1);
     expect(forgeries).toEqual(isForged ? ["a statement that this node was deleted: bad-signature"] : []);
   });
 

@@ -71,6 +71,27 @@ describe("an accepted document", () => {
   });
 });
 
+test("a deleted node is inactive, also after a restart and by a newer document, until it is had again", async () => {
+  const { documents, load } = await open();
+  await documents.accept("node", await node(3), trust, 1);
+  await documents.setDeleted(7);
+  const again = await load();
+  for (const holder of [documents, again]) {
+    expect(holder).toMatchObject({ deletedAt: 7, current: { node: { version: 3, body: { state: "INACTIVE" } } } });
+    expect(holder.current).toBe(holder.current);
+  }
+  await again.accept("node", await node(4), trust, 2);
+  expect(again.current.node).toMatchObject({ version: 4, body: { state: "INACTIVE" } });
+  expect((await again.rolledBack("node")).desired.node?.body.state).toBe("INACTIVE");
+  await again.setDeleted(8);
+  expect((await load()).deletedAt).toBe(7);
+  await again.setDeleted(undefined);
+  for (const holder of [again, await load()]) {
+    expect(holder.current.node).toMatchObject({ version: 4, body: { state: "ACTIVE" } });
+    expect(holder.deletedAt).toBeUndefined();
+  }
+});
+
 test("sections that this version does not know are passed over, and the rest is in force", async () => {
   const { documents, load } = await open();
   const config = { exec: { a: 1 }, teleport: { b: 2 }, warp: "not even an object" };
