@@ -57,12 +57,17 @@ const shape = {
   sourceBlock: z
     .string(says("must be text"))
     .max(65_536, says("is too long"))
-    .refine(
-      (text) => parseSourceBlock(text) !== undefined,
-      says(`must be CIDRs divided by commas, at most ${MAX_SOURCES}`),
-    )
+    .superRefine((text, context) => {
+      const block = parseSourceBlock(text);
+      if (block === undefined) {
+        context.addIssue({ code: "custom", message: `must be CIDRs divided by commas, at most ${MAX_SOURCES}` });
+      } else if (block.cidrs.length === 0) {
+        const message = `${block.ipv6[0]} is IPv6, and connectors listen on IPv4: nobody could connect; name IPv4 sources`;
+        context.addIssue({ code: "custom", message });
+      }
+    })
     .optional()
-    .meta({ description: "Who may connect: CIDRs divided by commas" }),
+    .meta({ description: "Who may connect: IPv4 CIDRs divided by commas" }),
   maxConnections: whole(1, 1_000_000).optional(),
   idleTimeout: IdleTimeout,
   description: Description,
@@ -207,6 +212,10 @@ function readConnector(raw: RawItem, isOn: boolean, nodeType: NodeType): Reading
   if (block?.hadHostBits === true) {
     notices.push(configIssue("E_CIDR_HOSTBITS", raw, "sourceBlock", "host bits are masked away"));
   }
+  if (block !== undefined && block.ipv6.length > 0) {
+    const text = `${block.ipv6[0]} is ignored: it is IPv6, and connectors listen on IPv4`;
+    notices.push(configIssue("E_UNSUPPORTED", raw, "sourceBlock", text));
+  }
   const transport = transportOf(item.protocol);
   const { maxmbps = 0, idleTimeout, maxConnections } = item;
   const connector: Connector = {
@@ -240,18 +249,27 @@ function targetOf(service: string): Connector["target"] {
   return port === undefined ? { service } : { host, port: Number(port) };
 }
 
+/** The sources that may connect, by family: IPv6 ones have no effect. */
+export interface SourceBlock {
+  readonly cidrs: readonly string[];
+  readonly ipv6: readonly string[];
+  readonly hadHostBits: boolean;
+}
+
 /**
  * Reads the sources that may connect; blanks around a CIDR do not matter. An empty part makes the whole invalid: a list that
  * lost its entries must not come to mean everybody.
  */
-export function parseSourceBlock(
-  text: string,
-): { readonly cidrs: readonly string[]; readonly hadHostBits: boolean } | undefined {
+export function parseSourceBlock(text: string): SourceBlock | undefined {
   const parts = text.split(",").map((part) => parseCidr(part.trim()));
   const cidrs = parts.filter((part) => part !== undefined);
   if (cidrs.length < parts.length) return undefined;
   const unique = [...new Set(cidrs.map((cidr) => cidr.text))];
-  return unique.length > MAX_SOURCES
-    ? undefined
-    : { cidrs: unique, hadHostBits: cidrs.some((cidr) => cidr.hadHostBits) };
+  if (unique.length > MAX_SOURCES) return undefined;
+  const isIpv6 = (cidr: string): boolean => cidr.includes(":");
+  return {
+    cidrs: unique.filter((cidr) => !isIpv6(cidr)),
+    ipv6: unique.filter(isIpv6),
+    hadHostBits: cidrs.some((cidr) => cidr.hadHostBits),
+  };
 }

@@ -77,8 +77,8 @@ describe("a connector found stored", () => {
     ["a uid", { node: A }, { node: A }],
     [
       "sources",
-      { sourceBlock: "192.168.10.0/24, 10.1.2.3,2001:db8::/32" },
-      { sources: ["192.168.10.0/24", "10.1.2.3/32", "2001:db8::/32"] },
+      { sourceBlock: "192.168.10.0/24, 10.1.2.3,10.1.2.3/32" },
+      { sources: ["192.168.10.0/24", "10.1.2.3/32"] },
     ],
   ])("is taken with %s", (_, change, expected) => {
     const { items, rejected, notices } = normalise(v2({ ...web, ...change }));
@@ -132,6 +132,12 @@ describe("a connector found stored", () => {
     ["no flow at all", { maxConnections: 0 }, "E_RANGE", "maxConnections: must be a whole number, 1..1000000"],
     ["an odd source", { sourceBlock: "10.0.0.0/33" }, "E_CIDR_INVALID", "sourceBlock: must be CIDRs divided by commas"],
     ["sources that were lost", { sourceBlock: "," }, "E_CIDR_INVALID", "sourceBlock: must be CIDRs"],
+    [
+      "sources that are IPv6 alone",
+      { sourceBlock: "2001:db8::/32" },
+      "E_CIDR_INVALID",
+      "sourceBlock: 2001:db8::/32 is IPv6, and connectors listen on IPv4: nobody could connect",
+    ],
     ["blank sources", { sourceBlock: " " }, "E_CIDR_INVALID", "sourceBlock: must be CIDRs"],
     ["a list of sources", { sourceBlock: ["10.0.0.0/8"] }, "E_CIDR_INVALID", "sourceBlock: must be text"],
     ["a needed feature", { requires: ["quantum"] }, "E_DEPENDENCY", "requires: not supported: quantum"],
@@ -143,12 +149,13 @@ describe("a connector found stored", () => {
   });
 
   it("keeps and notes what is not served as written", () => {
-    const raw = v2({ ...web, sourceBlock: "10.1.2.3/8" });
+    const raw = v2({ ...web, sourceBlock: "10.1.2.3/8,2001:db8::/32" });
     const { items, rejected, notices } = normalise(raw);
     expect(rejected).toEqual([]);
     expect(items[0]?.sources).toEqual(["10.0.0.0/8"]);
     expect(notices.map(tagged)).toEqual([
       "E_CIDR_HOSTBITS connectors.items.id-0.sourceBlock: host bits are masked away",
+      "E_UNSUPPORTED connectors.items.id-0.sourceBlock: 2001:db8::/32 is ignored: it is IPv6, and connectors listen on IPv4",
     ]);
   });
 
