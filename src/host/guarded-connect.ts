@@ -189,9 +189,8 @@ interface Wrapping<C> {
 
 const MEANING = {
   unspecified: "no address of a host",
-  loopback: "a loopback address, which is not allowed here",
-  private: "a private address, which is not allowed here",
-  own: "an address of this machine, which is not allowed here",
+  loopback: "a loopback address, which dataStore.allowAddresses does not allow",
+  own: "an address of this machine, which dataStore.allowAddresses does not allow",
   "link-local": "a link-local address",
   metadata: "where clouds keep a machine's credentials",
   multicast: "a multicast address",

@@ -6,7 +6,6 @@ import { plainAddress } from "./plain-address.ts";
 export type AddressRefusal =
   | "unspecified"
   | "loopback"
-  | "private"
   | "link-local"
   | "metadata"
   | "multicast"
@@ -17,7 +16,7 @@ export type AddressRefusal =
   | "not-an-address";
 
 export interface AddressRules {
-  /** Blocks (CIDR) whose private, loopback and own addresses are allowed all the same. */
+  /** Blocks (CIDR) whose loopback and own addresses are allowed all the same. */
   readonly allow: readonly string[];
   /** The machine's own addresses. */
   readonly own: readonly string[];
@@ -34,10 +33,6 @@ const FOUR: readonly Range[] = [
   ["192.0.0.192/32", "metadata"],
   ["0.0.0.0/8", "unspecified"],
   ["127.0.0.0/8", "loopback"],
-  ["10.0.0.0/8", "private"],
-  ["172.16.0.0/12", "private"],
-  ["192.168.0.0/16", "private"],
-  ["100.64.0.0/10", "private"],
   ["169.254.0.0/16", "link-local"],
   ["192.0.0.0/24", "reserved"],
   ["192.88.99.0/24", "reserved"],
@@ -54,8 +49,6 @@ const SIX: readonly Range[] = [
   ["fd20:ce::254/128", "metadata"],
   ["::/128", "unspecified"],
   ["::1/128", "loopback"],
-  ["fc00::/7", "private"],
-  ["fec0::/10", "private"],
   ["fe80::/10", "link-local"],
   ["ff00::/8", "multicast"],
   ["2001:db8::/32", "documentation"],
@@ -72,11 +65,13 @@ const EMBEDDED: readonly (readonly [block: string, bytes: readonly number[], isI
   ["2001::/32", [12], true],
 ];
 
+/** Unique local addresses (RFC 4193) and their predecessors: a network's own servers, as RFC 1918 has them for IPv4. */
+const LOCAL: readonly string[] = ["fc00::/7", "fec0::/10"];
 const GLOBAL = "2000::/3";
 const PROTOCOLS = "2001::/23";
 
 /** What an `allow` block can lift; everything else is never a source or a target of files. */
-const LIFTED: ReadonlySet<AddressRefusal> = new Set(["loopback", "private", "own"]);
+const LIFTED: ReadonlySet<AddressRefusal> = new Set(["loopback", "own"]);
 
 /**
  * Why an address is refused; undefined when it may be connected to. Any spelling, with or without a zone; an IPv6 address that stands
@@ -97,7 +92,7 @@ export function refusalOf(address: string, { allow, own }: AddressRules): Addres
       const refusal = refusalOf(four, { allow: blocks, own });
       if (refusal !== undefined) return refusal;
     }
-    if (held.length > 0) return undefined;
+    if (held.length > 0 || LOCAL.some((block) => isInBlock(text, block))) return undefined;
     return isInBlock(text, GLOBAL) && !isInBlock(text, PROTOCOLS) ? undefined : "reserved";
   }
 }

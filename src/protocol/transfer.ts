@@ -3,7 +3,7 @@ import { HashAlgorithm } from "./data-store.ts";
 
 /** Where a transfer may connect to. */
 export const AddressPolicy = z.object({
-  /** CIDRs that are allowed although they are private or loopback. */
+  /** CIDRs whose loopback addresses, and addresses of this machine, are allowed. */
   allow: z.array(z.string()),
 });
 export type AddressPolicy = z.infer<typeof AddressPolicy>;
