@@ -90,7 +90,7 @@ test("a guarded pass, killed at every boundary, is old or new after the restore,
     expect(await new Checkpoint(files, join(restarted, "desired")).isPending()).toBe(false);
   });
   expect(ends.size).toBe(2);
-}, 300_000);
+});
 
 test("a restore, killed at every boundary, ends in the old state when it is repeated", async () => {
   const dir = await lastPending();
@@ -103,4 +103,4 @@ test("a restore, killed at every boundary, ends in the old state when it is repe
     await restore(copy);
     expect(await stateOf(copy), `killed at boundary ${dieAt}`).toEqual(before);
   });
-}, 300_000);
+});

@@ -118,4 +118,4 @@ test("an inactive node serves nothing, whatever is started anew, and everything 
   const { nodeState, deletedAt } = await readStatus(stage.agent);
   expect([nodeState, typeof deletedAt]).toEqual(["INACTIVE", "number"]);
   expect(await isServed(port)).toBe(false);
-}, 120_000);
+});

@@ -8,7 +8,7 @@ let stage: ContainerStage;
 
 beforeAll(async () => {
   stage = await startContainerStage();
-}, 60_000);
+});
 
 afterAll(() => stage.close());
 

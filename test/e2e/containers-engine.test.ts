@@ -12,7 +12,7 @@ let stage: ContainerStage;
 
 beforeAll(async () => {
   stage = await startContainerStage({ hasEngine: false });
-}, 60_000);
+});
 
 afterEach(() => stage.proxy.heal());
 
@@ -85,7 +85,7 @@ test("an engine that hangs is told apart from one that has nothing, and what was
   await untilWell();
   await stage.remove("late");
   await stage.untilGone("late");
-}, 300_000);
+});
 
 test("an engine that answers 500 to everything is unwell, and nothing is made of what it says", async () => {
   const before = await running("calm");

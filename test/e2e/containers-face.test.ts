@@ -252,4 +252,4 @@ test("people see and move the containers of a node", async () => {
   await onDemand();
   await savedOutput();
   await secrets();
-}, 300_000);
+});

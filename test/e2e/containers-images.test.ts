@@ -12,7 +12,7 @@ let stage: ContainerStage;
 beforeAll(async () => {
   stage = await startContainerStage({ diskMb: DISK_MB });
   await stage.publish("team/app", "1");
-}, 60_000);
+});
 
 afterEach(() => stage.proxy.heal());
 
@@ -142,4 +142,4 @@ test("an image for which the disk is too small is refused with this reason, and 
   });
   await waitFor("there is room again", () => freeBytes() > 100_000_000);
   await stage.untilRuns("full", referenceOf("huge"), 120_000);
-}, 240_000);
+});

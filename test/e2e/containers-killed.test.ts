@@ -10,7 +10,7 @@ let stage: ContainerStage;
 beforeAll(async () => {
   stage = await startContainerStage();
   for (const tag of ["1", "2"]) await stage.publish("team/app", tag, { env: [`RELEASE=${tag}`] });
-}, 60_000);
+});
 
 afterEach(() => stage.proxy.heal());
 

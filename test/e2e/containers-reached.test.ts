@@ -86,7 +86,7 @@ test("mapped ports lead to containers, from outside and from the machine itself"
   await stage.remove(second);
   await expect.poll(() => here("nft list tables; iptables -S DOCKER-USER"), LIMIT).not.toContain("holdfast");
   await expect.poll(() => here("ip link"), LIMIT).not.toContain("holdfast0");
-}, 240_000);
+});
 
 test("containers find each other, reach out as the machine, and stay where they are put", async () => {
   const stage = await containerStage();
@@ -140,7 +140,7 @@ test("containers find each other, reach out as the machine, and stay where they 
   await expect.poll(() => stage.addressOf(second), LIMIT).toBe("172.30.0.16");
   await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("second");
   expect(here("ip addr show holdfast0")).toContain("172.30.0.1/24");
-}, 240_000);
+});
 
 test("a container in a VRF goes where the VRF goes, and nowhere else", async () => {
   const stage = await containerStage();
@@ -168,4 +168,4 @@ test("a container in a VRF goes where the VRF goes, and nowhere else", async () 
   await expect.poll(() => stage.whyText(), LIMIT).toContain("the VRF red is not set up on this node");
   expect(await ask("10.77.0.2")).not.toContain("10.77.0.1");
   expect(await ask("10.90.0.2")).not.toContain("10.90.0.1");
-}, 240_000);
+});

@@ -241,5 +241,5 @@ describe("holdfast guard restore", () => {
     expect(run.status).toBe(1);
     expect(run.stdout).toContain("nobody can take it back");
     expect(isPending(dir)).toBe(true);
-  }, 60_000);
+  });
 });

@@ -239,7 +239,7 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
       const reported = await stage.reported();
       return reported["package.version"] === good.version && reported["node.upgrade.state"] === "COMPLETED";
     });
-  }, 300_000);
+  });
 
   test("a connect that waits while an overlay is replaced is not reset", async () => {
     expect(await stage.machine.sh("cat /proc/sys/net/ipv4/tcp_migrate_req")).toBe("1\n");
@@ -287,7 +287,7 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     const said = await stage.machine.sh("journalctl --boot --no-pager --unit=holdfast-upgrade --output=cat");
     expect(said).toContain(`${bad.version} on trial again: the old version had a session in its place`);
     expect(await stage.machine.sh("ls /var/lib/holdfast-versions")).not.toContain(".aside");
-  }, 300_000);
+  });
 
   test("of an upgrade that goes on after a power cut and does not run, the way back is taken after three starts", async () => {
     const running = (await stage.status()).build;
@@ -358,5 +358,5 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     expect({ code, stderr: code === 0 ? "" : stdout + stderr }).toEqual({ code: 0, stderr: "" });
     for (const part of ["by-the-readme", base.version, good.version]) expect(stdout).toContain(part);
     expect(changedFiles(before, await filesOf(stage.machine))).toEqual([]);
-  }, 300_000);
+  });
 });

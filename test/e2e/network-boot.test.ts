@@ -30,7 +30,7 @@ test("a machine that starts without its control plane has the last confirmed net
   await heal(machine.lab, "a");
   await machine.untilOnline();
   expect(differences(confirmed, machine.state())).toEqual([]);
-}, 180_000);
+});
 
 test("an agent that starts puts right what is amiss before it tries to connect to anybody", async () => {
   const machine = stage.machine("a");
@@ -60,4 +60,4 @@ test("an agent that starts puts right what is amiss before it tries to connect t
   await heal(machine.lab, "a");
   await machine.untilOnline();
   expect(differences(confirmed, machine.state())).toEqual([]);
-}, 180_000);
+});

@@ -47,7 +47,7 @@ test("the active member of a cluster holds its address, lets go of it when it is
   await waitFor("nobody has it without the cluster", () => !holds(b), 60_000);
   // Each member is told by itself.
   await waitFor("nobody has its routes", () => !hasRoute(a) && !hasRoute(b), 60_000);
-}, 300_000);
+});
 
 async function makeActive(machine: EdgeMachine, master: boolean): Promise<void> {
   await machine.lab.call("PUT", `/node/${machine.uid}/config/cluster`, { master });

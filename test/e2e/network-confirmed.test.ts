@@ -35,4 +35,4 @@ test("a control plane that restarts at the wrong moment does not refuse a good c
   await machine.untilSettled((documents.node?.version ?? 0) + 1, 120_000);
   expect(machine.state().addresses.join("\n")).toContain("192.168.1.30");
   expect((await machine.status()).documents.node?.refused).toBeUndefined();
-}, 180_000);
+});

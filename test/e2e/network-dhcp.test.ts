@@ -69,4 +69,4 @@ test("an interface goes from its address to DHCP and back, keeps what it has unt
   // A value that dhcpcd sets by itself.
   await machine.untilAs(before, 30_000, (line) => line.includes("/conf/eth1/promote_secondaries:"));
   await waitFor("the client has ended", () => !machine.lab.network.pids("a").includes(Number(pid)));
-}, 240_000);
+});

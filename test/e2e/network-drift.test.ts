@@ -39,7 +39,7 @@ test("what somebody else changes of ours is put back, and counted", async () => 
     }),
   );
   expect(outcomes).toEqual(Object.keys(WAYS).map((name) => `${name}: put back`));
-}, 200_000);
+});
 
 /** How often something of the section was put back. */
 function driftsOf(reported: Readonly<Record<string, unknown>>): number {

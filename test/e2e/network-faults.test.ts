@@ -170,7 +170,7 @@ if (ALL) {
       wake(agent);
       await untilOnline(agent);
     }
-  }, 240_000);
+  });
 
   test("an agent that was stopped for a while goes on where it was", async () => {
     const { agent, controller, proxy, uid } = await startStage(tempDir());
@@ -199,7 +199,7 @@ if (ALL) {
     agent.process.kill("SIGCONT");
     await untilOnline(agent);
     expect(proxy.connections - begun).toBeLessThan(MAX_ATTEMPTS_A_MINUTE);
-  }, 240_000);
+  });
 
   test("a controller that was stopped is called silent, and found again", async () => {
     const { agent, controller, proxy } = await startStage(tempDir());
@@ -210,5 +210,5 @@ if (ALL) {
     controller.process.kill("SIGCONT");
     await untilOnline(agent);
     expect(proxy.connections - begun).toBeLessThan(MAX_ATTEMPTS_A_MINUTE);
-  }, 240_000);
+  });
 }

@@ -120,4 +120,4 @@ test("whatever becomes of the agent in the middle of a change, the old network c
     }),
   );
   expect(outcomes).toEqual(Object.keys(ways).map((name) => `${name}: back`));
-}, 240_000);
+});

@@ -33,4 +33,4 @@ test("a lease that changes while a change is pending is the new one afterwards, 
   expect(hasLease("10.9.0.150")()).toBe(true);
   expect(hasLease("10.9.0.100")()).toBe(false);
   await machine.untilOnline();
-}, 240_000);
+});

@@ -37,4 +37,4 @@ test("of two nodes on one machine the second leaves the network alone, and takes
     90_000,
   );
   expect(a.state().addresses.join("\n")).toContain("10.66.0.1");
-}, 180_000);
+});

@@ -76,7 +76,7 @@ test("whatever cuts the node off is taken back in time, and the control plane is
     }),
   );
   expect(outcomes).toEqual(FAULTS.map(({ why }) => `${why}: taken back`));
-}, 180_000);
+});
 
 async function suffer({ machine: name, section, before, evidence }: Fault): Promise<void> {
   const machine = stage.machine(name);

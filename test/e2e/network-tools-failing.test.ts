@@ -69,7 +69,7 @@ test("a tool that fails in the middle of a change leaves the old network, and th
     }),
   );
   expect(outcomes).toEqual(Object.keys(WAYS).map((name) => `${name}: fine`));
-}, 180_000);
+});
 
 test("an interface that vanishes in the middle of a change takes nothing else along, and comes back with its addresses", async () => {
   const [machine, tools] = await withTools("vanishing");
@@ -90,4 +90,4 @@ test("an interface that vanishes in the middle of a change takes nothing else al
     () => /ifname=eth1 .*local=10\.9\.0\.1 /.test(machine.state().addresses.join("\n")),
     90_000,
   );
-}, 180_000);
+});

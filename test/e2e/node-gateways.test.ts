@@ -100,6 +100,6 @@ test("a connector on one node reaches a service on another through a gateway, an
   );
   const { stdout } = await holdfast(["connectors", "--json", "--run", alpha.runDir]);
   expect(stdout).toContain("no-path");
-}, 240_000);
+});
 
 const ID = "0197f1a2-0000-7000-8000-000000000001";

@@ -40,7 +40,7 @@ beforeAll(async () => {
       REGISTRY_AUTH_TOKEN_ROOTCERTBUNDLE: join(dir, "controller/registry/cert.pem"),
     },
   });
-}, 60_000);
+});
 
 afterAll(async () => {
   await registry.stop();

@@ -46,7 +46,7 @@ test("the neighbours hear three times that the address is here, and not the addr
     expect(line).toContain(`${mac} > ff:ff:ff:ff:ff:ff`);
     expect(line).toMatch(/who-has 10\.77\.0\.50 .*tell 10\.77\.0\.50,/);
   }
-}, 20_000);
+});
 
 test("the other program of the same name is told in its own words, and asked first from then on", async () => {
   const tools = fakeTools({

@@ -329,6 +329,10 @@ describe("a source block", () => {
     const block = (count: number) => Array.from({ length: count }, (_, at) => `10.0.${at >> 8}.${at & 255}`).join(",");
     expect(parseSourceBlock(block(1024))?.cidrs).toHaveLength(1024);
     expect(parseSourceBlock(block(1025))).toBeUndefined();
-    expect(parseSourceBlock("10.0.0.1/8,10.9.9.9/8,10.0.0.0/8")).toEqual({ cidrs: ["10.0.0.0/8"], hadHostBits: true });
+    expect(parseSourceBlock("10.0.0.1/8,10.9.9.9/8,10.0.0.0/8")).toEqual({
+      cidrs: ["10.0.0.0/8"],
+      ipv6: [],
+      hadHostBits: true,
+    });
   });
 });
