@@ -127,7 +127,7 @@ describe("holdfast trigger", () => {
         beats += 1;
         socket.write(beats === 1 ? httpAnswer("\n") : beats < 40 ? "\n" : '{"kind":"result","body":true}\n');
         if (beats === 40) clearInterval(timer);
-      });
+      }, 100);
     });
     expect((await holdfast(["trigger", "tg-ping", "--timeout", "3", "--run", agent.runDir])).code).toBe(0);
   });

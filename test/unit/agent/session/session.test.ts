@@ -176,7 +176,7 @@ describe("a session", () => {
           }),
         );
         socket.once("message", () => socket.send("x".repeat(1_100_000)));
-      });
+      }, 100);
     });
     await up();
     expect((await waiting()).delay).toBe(4000);
