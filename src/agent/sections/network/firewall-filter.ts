@@ -5,24 +5,49 @@ import { byContext, linkSet, matchText, nameIn, rejectLines, type Chain, inOrder
 
 const ESTABLISHED = "ct state established,related accept";
 
+/** Prefixes of the bridges that Docker, Podman and the node's own containers have. */
+const ENGINE_PREFIXES = ["docker", "br-", "podman", "cni-podman", "holdfast"] as const;
+const ENGINE_LINK = /^(?:docker(?:\d+|_gwbridge)|br-[0-9a-f]{12}|(?:cni-)?podman\d+|holdfast\d+)$/;
+
 /**
- * What may pass between the interfaces of the section: within a context what its ACLs allow, between contexts only what a rule hands over.
- * Interfaces that are not in the section, a container's bridge say, are none of our business.
+ * Decides what is forwarded: within a context what its ACLs allow, between contexts only what a rule hands over. An interface that is not
+ * in the section belongs to the default context. Only a container engine's bridges are spared, since the engine filters them itself.
  */
 export function forwardChains(contexts: readonly Context[], actual: NetworkActual): readonly Chain[] {
   const managed = contexts.flatMap((context) => context.members.map(({ link }) => link));
-  if (managed.length === 0) return [];
   const entering = contexts.flatMap((context) => entriesOf(context, actual));
-  const between = `iifname ${linkSet(entering)} oifname ${linkSet(managed)} jump between`;
   const chainOf = (context: Context): string => nameIn(context, "from");
+  const fromElsewhere = contexts.filter(({ vrf }) => vrf === undefined).map((context) => `goto ${chainOf(context)}`);
   return [
-    ...contexts.map((context) => ({ name: chainOf(context), lines: fromLines(context) })),
+    ...contexts.map((context) => ({ name: chainOf(context), lines: fromLines(context, contexts, actual) })),
     {
       name: "between",
-      lines: byContext("iifname", contexts, "goto", chainOf, (context) => entriesOf(context, actual)),
+      lines: [
+        ...byContext("iifname", contexts, "goto", chainOf, (context) => entriesOf(context, actual)),
+        ...fromElsewhere,
+      ],
     },
-    { name: "forward", hook: "filter hook forward priority filter", lines: [ESTABLISHED, between] },
+    {
+      name: "forward",
+      hook: "filter hook forward priority filter",
+      lines: [
+        ESTABLISHED,
+        ...(managed.length === 0 ? [] : [`iifname ${linkSet(entering)} oifname ${linkSet(managed)} goto between`]),
+        ...engineLines([...entering, ...actual.state.links.map(({ name }) => name)], new Set(entering)),
+        // Only IPv4 is forwarded on behalf of the section.
+        "meta nfproto ipv4 goto between",
+      ],
+    },
   ];
+}
+
+/** Accepts what comes from or goes to a container; links that only look like an engine's are judged like all others. */
+function engineLines(links: readonly string[], managed: ReadonlySet<string>): readonly string[] {
+  return ENGINE_PREFIXES.flatMap((prefix) => {
+    const others = links.filter((name) => name.startsWith(prefix) && (managed.has(name) || !ENGINE_LINK.test(name)));
+    const except = (key: string): string => (others.length === 0 ? "" : `${key} != ${linkSet([...new Set(others)])} `);
+    return ["iifname", "oifname"].map((key) => `${except(key)}${key} "${prefix}*" accept`);
+  });
 }
 
 /** What the kernel calls the interface that a packet came in on: with VRF devices, that device. */
@@ -31,17 +56,26 @@ function entriesOf({ vrf, members }: Context, { features }: NetworkActual): read
   return vrf !== undefined && features.vrf ? [...links, vrf] : links;
 }
 
-function fromLines(context: Context): readonly string[] {
-  const { vrf, forwarding, members, routing } = context;
-  const unmarked = `meta mark and ${MARK_MASK} == 0`;
-  const own = linkSet(members.map(({ link }) => link));
+function fromLines(context: Context, contexts: readonly Context[], actual: NetworkActual): readonly string[] {
+  const { vrf, forwarding, routing } = context;
   const acls = inOrder(routing.acls ?? []).flatMap(aclLines);
   const isOpen = vrf === undefined && acls.length === 0;
-  return [
-    ...(members.length === 0 || !forwarding ? [`${unmarked} drop`] : [`${unmarked} oifname != ${own} drop`]),
-    ...acls,
-    isOpen ? "accept" : "drop",
-  ];
+  const unmarked = `meta mark and ${MARK_MASK} == 0`;
+  const leaving = forwarding ? leavingMatch(context, contexts, actual) : "";
+  return [...(leaving === undefined ? [] : [`${unmarked} ${leaving}drop`]), ...acls, isOpen ? "accept" : "drop"];
+}
+
+/** Matches the links that are outside of a context; undefined when there are none, and empty when all are. */
+function leavingMatch(
+  { vrf, members }: Context,
+  contexts: readonly Context[],
+  actual: NetworkActual,
+): string | undefined {
+  const isDefault = vrf === undefined;
+  const others = contexts.flatMap((one) => (one.vrf === undefined ? [] : entriesOf(one, actual)));
+  const links = isDefault ? others : members.map(({ link }) => link);
+  if (links.length === 0) return isDefault ? undefined : "";
+  return `oifname ${isDefault ? "" : "!= "}${linkSet(links)} `;
 }
 
 function aclLines(acl: Acl): readonly string[] {

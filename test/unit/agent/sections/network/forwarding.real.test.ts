@@ -1,0 +1,62 @@
+import { expect, test } from "vitest";
+import { EMPTY_RECORD } from "../../../../../src/host/network/record.ts";
+import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
+import { converge, sectionOver } from "../../../../support/real-network.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
+
+/** A router with a host behind each of its links; the machine forwards nothing until it is asked to. */
+const machineWith = (links: readonly string[]): Promise<NetworkMachine> =>
+  networkMachine(
+    tempDir(),
+    {},
+    [
+      "echo 0 > /proc/sys/net/ipv4/ip_forward",
+      ...links.flatMap((link, at) => [
+        `ip netns add h${at}`,
+        `ip link add ${link} type veth peer name eth0 netns h${at}`,
+        `ip address add 10.${at}.0.1/24 dev ${link}`,
+        `ip link set ${link} up`,
+        `ip -n h${at} link set eth0 up`,
+        `ip -n h${at} address add 10.${at}.0.9/24 dev eth0`,
+        `ip -n h${at} route add default via 10.${at}.0.1`,
+      ]),
+    ].join("\n"),
+  );
+
+/** Whether a host reaches another through the router. */
+const passes = (machine: NetworkMachine, from: number, to: number): boolean =>
+  machine.sh(`ip netns exec h${from} ping -c 1 -W 1 10.${to}.0.9 || true`).includes(" 0% packet loss");
+
+test("interfaces that are not in the section are forwarded between only as the section says", async () => {
+  const bridge = "br-0123456789ab";
+  const machine = await machineWith(["wan0", "wg0", bridge, "br-lan"]);
+  const section = sectionOver(machine, { record: EMPTY_RECORD });
+  const vrfs = [{ name: "red", forwarding: true }];
+  await converge(section, { vrfs });
+  expect(machine.sh("cat /proc/sys/net/ipv4/ip_forward").trim()).toBe("1");
+  expect([passes(machine, 0, 1), passes(machine, 1, 3)]).toEqual([false, false]);
+  // The engine filters what its containers send and get.
+  expect([passes(machine, 2, 0), passes(machine, 1, 2)]).toEqual([true, true]);
+
+  await converge(section, { vrfs, forwarding: true });
+  expect([passes(machine, 0, 1), passes(machine, 1, 3)]).toEqual([true, true]);
+
+  const acl = { protocol: "any", source: "0.0.0.0/0", dest: "10.3.0.0/24", action: "drop" };
+  await converge(section, { vrfs, forwarding: true, acls: [acl, { ...acl, dest: "0.0.0.0/0", action: "allow" }] });
+  expect([passes(machine, 0, 1), passes(machine, 1, 3), passes(machine, 2, 3)]).toEqual([true, false, true]);
+}, 60_000);
+
+test("an interface of a VRF and one that is not in the section do not reach each other", async () => {
+  const machine = await machineWith(["red0", "wan0"]);
+  const section = sectionOver(machine, { record: EMPTY_RECORD }, { hasVrf: false });
+  const allow = { protocol: "any", source: "0.0.0.0/0", dest: "0.0.0.0/0", action: "allow" };
+  await converge(section, {
+    interfaces: [{ nic: "red0", ip: "10.0.0.1/24", vrf: "red" }],
+    vrfs: [{ name: "red", forwarding: true, acls: [allow], routes: [{ dest: "10.1.0.0/24", dev: "red0" }] }],
+    forwarding: true,
+    acls: [allow],
+  });
+  // Somebody leads each to the other.
+  machine.sh("ip route replace 10.1.0.0/24 dev wan0 table 1000; ip rule add priority 100 iif wan0 lookup 1000");
+  expect([passes(machine, 0, 1), passes(machine, 1, 0)]).toEqual([false, false]);
+}, 60_000);
