@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
+import type { BudgetLimits } from "../lib/message-budget.ts";
 import { parseStrictJson, type JsonLimits } from "../lib/strict-json.ts";
 import { issueText } from "./issue-text.ts";
 import { Text64, Text4096 } from "./values.ts";
@@ -7,6 +8,13 @@ import { Text64, Text4096 } from "./values.ts";
 /** Largest message of an established session, and before `hello` succeeds. */
 export const SESSION_LIMITS: JsonLimits = { maxBytes: 1024 * 1024, maxDepth: 32 };
 export const HANDSHAKE_LIMITS: JsonLimits = { maxBytes: 64 * 1024, maxDepth: 32 };
+/** How much one side of an established session may send; pings and pongs count as messages. */
+export const SESSION_BUDGET: BudgetLimits = {
+  messagesPerSecond: 500,
+  bytesPerSecond: 4 * 1024 * 1024,
+  burstSeconds: 10,
+  patienceSeconds: 60,
+};
 /** The subprotocol token of the control channel (RFC 6455 §1.9). */
 export const SUBPROTOCOL = "holdfast.v1";
 export const PROTOCOL_VERSION = 1;

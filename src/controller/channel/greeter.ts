@@ -3,6 +3,7 @@ import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import type { RawData, WebSocket } from "ws";
 import { InputError, toError } from "../../errors.ts";
+import { AggregatedLog } from "../../host/aggregated-log.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { DeletedClaims, NodeProofClaims } from "../../protocol/claims.ts";
 import { describeIssues, HANDSHAKE_LIMITS, parseMessage, PROTOCOL_VERSION } from "../../protocol/envelope.ts";
@@ -65,6 +66,7 @@ export class Greeter {
 
   constructor(deps: GreeterDeps) {
     this.#deps = deps;
+    const mistakes = new AggregatedLog(deps.log, deps.clock);
     this.#hooks = {
       clock: deps.clock,
       handlers: deps.handlers,
@@ -79,7 +81,8 @@ export class Greeter {
       },
       onRefused: (session, kind, message) =>
         deps.refusals.note(kind, { uid: session.uid, address: session.address, message }),
-      onFault: (session, method, err) => deps.log.warn({ node: session.uid, method, err }, "message failed"),
+      onFault: ({ uid }, method, err) =>
+        mistakes.warn(`${uid} ${knownMethod(method)}`, { node: uid, method, err }, "message failed"),
     };
   }
 
@@ -278,6 +281,11 @@ export function deletedNotice(
   claims: Omit<DeletedClaims, "iss">,
 ): Promise<string> {
   return signJws("holdfast-deleted+jwt", { iss: deps.origin, ...claims }, deps.keys.signing);
+}
+
+/** The method as a kind of log line: names that the node makes up are one kind. */
+function knownMethod(method: string): string {
+  return Object.hasOwn(nodeMethods, method) ? method : "unknown";
 }
 
 function readHello(frame: Uint8Array): { readonly id: number; readonly proof: string } | { readonly error: string } {

@@ -12,6 +12,7 @@ export type RefusalKind =
   | "tls-intercepted"
   | "unknown-node"
   | "too-large"
+  | "too-many-messages"
   | "malformed"
   | "registration"
   | "reserved-event";

@@ -2,7 +2,8 @@ import type { Duplex } from "node:stream";
 import type { RawData, WebSocket } from "ws";
 import { AgentError, errnoOf, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { parseMessage, refuseEnvelope, SESSION_LIMITS } from "../../protocol/envelope.ts";
+import { meterSocket } from "../../host/metered-socket.ts";
+import { parseMessage, refuseEnvelope, SESSION_BUDGET, SESSION_LIMITS } from "../../protocol/envelope.ts";
 import {
   closeCodes,
   controlMethods,
@@ -86,6 +87,15 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
       this.lastHeardAt = hooks.clock.elapsed();
     });
     socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
+    meterSocket(socket, {
+      stream,
+      limits: SESSION_BUDGET,
+      clock: hooks.clock,
+      onExceeded: () => {
+        hooks.onRefused(this, "too-many-messages", "more messages or bytes than a session may send");
+        closeSocket(socket, 1008, "more messages or bytes than a session may send", hooks.clock);
+      },
+    });
     socket.on("error", (error) => {
       if (errnoOf(error) === TOO_LARGE) hooks.onRefused(this, "too-large", "a message over 1 MiB");
     });

@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import { AggregatedLog } from "../../host/aggregated-log.ts";
 import type { Clock } from "../../host/clock.ts";
 import {
   ContainerOutput,
@@ -83,6 +84,7 @@ export function telemetryIntake({ store, events, refusals, clock, log }: Telemet
       }
     }
   };
+  const skipped = new AggregatedLog(log, clock);
   return {
     take: (uid, push) =>
       store.atomic(() => {
@@ -91,8 +93,10 @@ export function telemetryIntake({ store, events, refusals, clock, log }: Telemet
         if (node === undefined) return acknowledged;
         const { records, last } = newRecords(acknowledged, push);
         const bad = keep(node, push.stream, records);
-        if (bad.length > 0)
-          log.warn({ node: uid, stream: push.stream, bad: bad.length, first: bad[0] }, "records skipped");
+        if (bad.length > 0) {
+          const fields = { node: uid, stream: push.stream, bad: bad.length, first: bad[0] };
+          skipped.warn(`${uid} ${push.stream}`, fields, "records skipped");
+        }
         if (last !== acknowledged) store.telemetry.setLast(uid, push.stream, last);
         return last;
       }),

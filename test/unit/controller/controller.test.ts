@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { z } from "zod";
 import type { Controller } from "../../../src/controller/controller.ts";
 import { sha256 } from "../../../src/controller/keys/admin-key.ts";
+import { rootLogger } from "../../../src/host/log.ts";
 import { peekClaims } from "../../../src/protocol/jws.ts";
 import { until } from "../../support/node-client.ts";
 import { addNode, clockWith, runController, temporaryDirectory } from "../../support/running-controller.ts";
@@ -46,6 +47,34 @@ test("a restart keeps nodes, organization and keys, and everybody is offline at 
   const session = await node.connect();
   expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).versions).toMatchObject({ keys: 1, node: 2 });
   expect(second.fleet.node(node.uid)?.isOnline).toBe(true);
+});
+
+test("the health check answers while one node floods, and the flood writes few log lines", async () => {
+  const lines: string[] = [];
+  const { log } = rootLogger({ level: "info", destination: { write: (line) => void lines.push(line) } });
+  const controller = await runController({ log });
+  const session = await (await addNode(controller, "flood")).connect();
+  const before = lines.length;
+  const { socket } = session.raw;
+  const bad = JSON.stringify({ jsonrpc: "2.0", method: "heartbeat", params: { seq: "x".repeat(100) } });
+  const keepSending = (): void => {
+    if (socket.readyState !== socket.OPEN) return;
+    for (let n = 0; n < 500 && socket.bufferedAmount < 4_000_000; n += 1) socket.send(bad);
+    setImmediate(keepSending);
+  };
+  keepSending();
+  // Once reading is paused, what the node sends stays with the node.
+  await until(() => socket.bufferedAmount > 1_000_000, "a pause");
+  for (let n = 0; n < 5; n += 1) {
+    const asked = performance.now();
+    expect((await fetch(`${controller.url}/healthz`, { signal: AbortSignal.timeout(2000) })).status).toBe(200);
+    expect(performance.now() - asked).toBeLessThan(2000);
+  }
+  const written = lines.slice(before);
+  expect(written.filter((line) => line.includes("message failed"))).toHaveLength(1);
+  expect(written.join("")).not.toContain("    at ");
+  expect(written.length).toBeLessThan(10);
+  socket.terminate();
 });
 
 test("closing lets go of every socket and of the data directory", async () => {

@@ -4,6 +4,7 @@ import type { Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { NodeSession } from "../../../../src/controller/channel/session.ts";
+import { SESSION_BUDGET } from "../../../../src/protocol/envelope.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { until } from "../../../support/node-client.ts";
 
@@ -123,6 +124,46 @@ test("more than a hundred malformed messages end the session with 1008, and a hu
   node.send("{");
   await until(() => closed() !== undefined, "close");
   expect([closed(), refused]).toEqual([1008, ["malformed"]]);
+});
+
+const { messagesPerSecond, bytesPerSecond, burstSeconds, patienceSeconds } = SESSION_BUDGET;
+const BURST_MESSAGES = messagesPerSecond * burstSeconds;
+
+/** Lets what is on its way arrive. */
+async function turns(count: number): Promise<void> {
+  for (let turn = 0; turn < count; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+}
+
+test("more messages than the budget pause reading, and are read once it has recovered", async () => {
+  const { clock, node, closed, refused, beats } = await openSession();
+  for (let seq = 0; seq < 3 * BURST_MESSAGES; seq += 1) node.send(beat(seq));
+  await until(() => beats.length >= BURST_MESSAGES / 2, "half a burst");
+  await turns(200);
+  // What one chunk held that was read already still arrives.
+  expect(beats.length).toBeLessThan(BURST_MESSAGES + 1000);
+  while (beats.length < 3 * BURST_MESSAGES) {
+    await clock.advance(1000);
+    await turns(10);
+  }
+  expect([closed(), refused]).toEqual([undefined, []]);
+});
+
+test.each([
+  ["messages", (node: WebSocket) => node.send(beat(1))],
+  ["pongs", (node: WebSocket) => node.pong()],
+  ["bytes", (node: WebSocket) => node.send(beat(1) + " ".repeat(bytesPerSecond / 8))],
+])("a node that goes on with too many %s is closed with 1008", async (_, sendOne) => {
+  const { clock, node, closed, refused } = await openSession();
+  for (let turn = 0; refused.length === 0; turn += 1) {
+    if (turn > 40 * patienceSeconds) throw new Error("it may go on");
+    for (let n = 0; n < messagesPerSecond && node.bufferedAmount < bytesPerSecond; n += 1) sendOne(node);
+    await turns(5);
+    await clock.advance(250);
+  }
+  await turns(20);
+  await clock.advance(2000);
+  await until(() => closed() !== undefined, "close");
+  expect([closed(), refused]).toEqual([1008, ["too-many-messages"]]);
 });
 
 test.each([
