@@ -40,8 +40,10 @@ export type Effect =
   | { readonly do: "cancel"; readonly number: number }
   | { readonly do: "note-by-hand"; readonly hash: string | undefined };
 
-/** The engine waits a minute at most before it starts a container again. */
-const ENGINE_GRACE_MS = 75_000;
+/** How long the engine has to start a container again before it is asked whether it means to: after `docker kill` it does not. */
+const ENGINE_GRACE_MS = 5000;
+/** The engine waits a minute at most before it starts a container again, and says so meanwhile. */
+const ENGINE_BACKOFF_MS = 75_000;
 
 /** What becomes of one definition by an event, and what is to be done about it. Pure. */
 export function decide(standing: Standing, event: Event, now: number): readonly [Standing, readonly Effect[]] {
@@ -167,8 +169,8 @@ function over(before: Standing, code: number | undefined, now: number): Standing
   const crashes = crashesAfter(before.crashes, now - before.startedAt);
   const reason = code === undefined ? "it ended" : `it ended with exit code ${code}`;
   // What the engine does by itself is done twice only if it has not been by then; what somebody removed it does not start.
-  const grace = goal.engineRestarts && found !== undefined ? ENGINE_GRACE_MS : 0;
-  const at = now + crashDelay(crashes) + grace;
+  const isAwaited = goal.engineRestarts && found !== undefined;
+  const at = now + crashDelay(crashes) + (isAwaited ? ENGINE_GRACE_MS : 0);
   return { ...after, crashes, retry: { at, since: now, after: "crash", reason } };
 }
 
@@ -206,7 +208,7 @@ function ended(
 /** When what could not be tidied, or what the engine is still to start, is looked at again. */
 function afterTidying({ failures, retry }: Standing, found: Found | undefined, now: number): Retry | undefined {
   if (found?.is === "restarting") {
-    return { at: now + ENGINE_GRACE_MS, since: now, after: "crash", reason: retry?.reason ?? "it ended" };
+    return { at: now + ENGINE_BACKOFF_MS, since: now, after: "crash", reason: retry?.reason ?? "it ended" };
   }
   if (found?.isUntidy !== true) return undefined;
   const reason = "something is left of what ran before";

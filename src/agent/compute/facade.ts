@@ -1,7 +1,7 @@
 import { HostError, InputError } from "../../errors.ts";
 import type { ContainerSpec } from "../../protocol/sections/exec-config.ts";
 import type { Compute, ContainerStatus, VolumeStatus } from "./compute.ts";
-import { standsAt } from "./standing.ts";
+import { isEnginesTurn, standsAt } from "./standing.ts";
 import type { Keeper } from "./keeper.ts";
 import type { WorkView } from "./seen.ts";
 import { restartByHand, startByHand, stopByHand } from "./running.ts";
@@ -115,7 +115,7 @@ function statusOf(view: WorkView, now: number): readonly ContainerStatus[] {
       state,
       since,
       reason,
-      nextAttempt: retry !== undefined && retry.at > now ? retry.at : undefined,
+      nextAttempt: retry !== undefined && retry.at > now && !isEnginesTurn(standing) ? retry.at : undefined,
       nextRun: row?.nextRun,
       isStoppedByHand:
         standing.byHand !== undefined && standing.goal.is === "kept" && standing.byHand === standing.goal.hash,

@@ -125,6 +125,7 @@ export class Keeper {
       limits: row?.limits,
       privileges: row?.privileges,
       refusedLimits: worker.refusedLimits,
+      unaskedImage: worker.unaskedImage,
       container,
       oomKills: worker.oomKills,
     };

@@ -26,6 +26,8 @@ export interface PullRequest {
   readonly isLocalEnough: boolean;
   /** What is there is not enough: a registry is about to be asked. */
   readonly onAsking?: () => void;
+  /** The registry did not answer, and the image that is here is used. */
+  readonly onUnasked?: (reason: string) => void;
   /** That takes longer than a moment. */
   readonly onPulling: () => void;
   readonly onProgress: (progress: PullProgress) => void;
@@ -66,6 +68,7 @@ export async function ensureImage(options: PullingOptions, request: PullRequest,
       { image: image.reference, reason: message },
       "the registry was not asked; the image that is there is used",
     );
+    request.onUnasked?.(pullReason(image.reference, message));
     return note(local);
   }
   const fetched = await engine.inspectImage(image.reference, signal);

@@ -18,6 +18,8 @@ export interface WorkView {
   readonly privileges?: string | undefined;
   /** Limits that its container was not given, and why. */
   readonly refusedLimits?: { readonly limits: string; readonly reason: string } | undefined;
+  /** Why its image could not be compared with the registry's when it was started last. */
+  readonly unaskedImage?: { readonly reference: string; readonly reason: string } | undefined;
   readonly container: ContainerSummary | undefined;
   /** How often the kernel killed a process of it for want of memory. */
   readonly oomKills: number;

@@ -48,6 +48,11 @@ export interface Job {
   readonly isCancelled: boolean;
 }
 
+/** Reports whether the engine is to start it again by itself, at a time that it does not tell. */
+export function isEnginesTurn({ found, retry }: Pick<Standing, "found" | "retry">): boolean {
+  return retry?.after === "crash" && found?.is === "restarting";
+}
+
 /** Why and until when nothing is tried. */
 export interface Retry {
   readonly at: number;
@@ -184,7 +189,9 @@ export function wishOf(standing: Standing): Wish {
 
 function reasonOf(standing: Standing, now: number): string | undefined {
   const { goal, found, retry, isLost, lastFailure } = standing;
-  if (isAhead(retry, now)) return retry.reason;
+  if (isAhead(retry, now)) {
+    return isEnginesTurn(standing) ? `${retry.reason}; the container engine starts it again` : retry.reason;
+  }
   if (lastFailure !== undefined) return lastFailure;
   // What must not run has a reason for it; what nobody wants to run needs none.
   if (goal.is === "kept" && !goal.enabled) return goal.obstacle;

@@ -34,9 +34,11 @@ export async function startWork(
   const request = {
     image: blueprint.image,
     isLocalEnough: job.isCrash || job.kind === "restart" || isCutShort,
+    onUnasked: (reason: string) => (worker.unaskedImage = { reference: blueprint.image.reference, reason }),
     onPulling: () => worker.take({ is: "phase", number: job.number, phase: "pulling" }),
     onProgress: attachment?.onPull ?? (() => undefined),
   };
+  if (!request.isLocalEnough) worker.unaskedImage = undefined;
   // What a launch has to know is asked for together with the image; what a registry was asked for meanwhile makes it too old.
   const early = cutShort.length === 0 ? survey(launching, id, signal) : undefined;
   early?.catch(() => undefined);

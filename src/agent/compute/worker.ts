@@ -57,6 +57,8 @@ export class Worker {
   attachment: Attachment | undefined;
   /** Limits that the engine would not give to what runs, by their hash. */
   refusedLimits: { readonly limits: string; readonly reason: string } | undefined;
+  /** Why its image, which was there, could not be compared with the registry's when it was started last. */
+  unaskedImage: { readonly reference: string; readonly reason: string } | undefined;
   /** How often the kernel killed a process of it for want of memory. */
   oomKills = 0;
 
@@ -202,7 +204,10 @@ export class Worker {
       const isWaiting = error instanceof HostError && error.code === "not-startable";
       result = cancelled.aborted ? { is: "cancelled" } : { is: "failed", reason: message, isEngine, isWaiting };
       if (!cancelled.aborted)
-        log.warn({ container: this.id, job: job.kind, err: toError(error) }, "container job failed");
+        log.warn(
+          { container: this.#wanted?.spec.name ?? this.id, job: job.kind, err: toError(error) },
+          "container job failed",
+        );
     }
     let { found } = this.#standing;
     try {

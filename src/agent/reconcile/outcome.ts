@@ -14,13 +14,14 @@ export function outcomeOf(view: View, failure: Failure | undefined): Outcome {
 /** What a failed step says of the item it was about. Pure. */
 export function issueOf(section: string, { step, error }: Failure): Issue {
   const code = error instanceof HostError || error instanceof InternalError ? error.code : "internal";
-  const path = step.subject === "" ? section : `${section}.${step.subject}`;
+  const name = step.name ?? step.subject;
+  const path = name === "" ? section : `${section}.${name}`;
   return { path: path.slice(0, 512), code, message: `${step.kind}: ${error.message}`.slice(0, 1024) };
 }
 
 /** What a step is known by. Pure. */
-export function nameOf({ kind, subject }: Step): string {
-  return `${kind} ${subject}`;
+export function nameOf({ kind, subject, name = subject }: Step): string {
+  return `${kind} ${name}`;
 }
 
 /** What is left out and what is otherwise than written or thought; nothing of a section that could not be parsed. Pure. */

@@ -67,6 +67,8 @@ export interface Parsed<Desired> {
 export interface Step {
   readonly kind: string; // the operation
   readonly subject: string; // what it acts on
+  /** The subject as people know it, if that is not `subject`. */
+  readonly name?: string;
   readonly guarded: boolean; // could it cut the node off?
   /** It only takes away, and may go ahead of every other step of its section: the pass removes before it makes. */
   readonly removes?: boolean;

@@ -1,3 +1,4 @@
+import { nameOf } from "./outcome.ts";
 import { AgentError } from "../../errors.ts";
 import type { Reason } from "../../protocol/reconcile.ts";
 import type { SectionResult } from "./pass.ts";
@@ -109,7 +110,7 @@ function sincesOf(
 
 function driftAfter(before: Drift, planned: readonly Step[], { isDrift, now }: Attempt): Drift {
   if (!isDrift || planned.length === 0) return before;
-  const what = planned.slice(0, MAX_WHAT).map(({ kind, subject }) => `${kind} ${subject}`);
+  const what = planned.slice(0, MAX_WHAT).map(nameOf);
   return { count: before.count + 1, lastAt: now, what };
 }
 
@@ -152,7 +153,7 @@ function wholeReason(outcome: Outcome, hasItems: boolean): Pick<Reason, "code" |
         ? undefined
         : { code: codeOf(outcome.error), message: outcome.error.message };
     case "diverged": {
-      const steps = outcome.remaining.slice(0, MAX_WHAT).map(({ kind, subject }) => `${kind} ${subject}`);
+      const steps = outcome.remaining.slice(0, MAX_WHAT).map(nameOf);
       return { code: "diverged", message: `applied, and still to do: ${steps.join(", ")}` };
     }
     case "pending":

@@ -81,6 +81,6 @@ export function notePlanned({ planned }: Candidate, steps: readonly PlannedStep[
 }
 
 /** A step without whatever else it carries, which may be secret. */
-export function shown({ kind, subject, guarded }: Step): Step {
-  return { kind, subject, guarded };
+export function shown({ kind, subject, name, guarded }: Step): Step {
+  return { kind, subject, guarded, ...(name === undefined ? {} : { name }) };
 }

@@ -134,7 +134,7 @@ function withOwnHostnames(reader: ExecReader, containers: readonly ContainerSpec
     const { id, path, hostname } = one;
     const other = hostname === undefined ? undefined : byName.get(hostname.toLowerCase());
     if (other === undefined || other.id === id) return one;
-    const text = `${hostname} is the name of the container ${other.id}, which the others reach by it`;
+    const text = `${hostname} is the name of another container, which its siblings reach by it`;
     reader.collide("E_NAME_DUPLICATE", { path, id }, "hostname", text, other.id);
     return { ...one, hostname: undefined };
   });

@@ -169,14 +169,19 @@ function bridgeWaits({ seen, isActive, exposure }: ExecActual): readonly Issue[]
 
 /** What is served otherwise than it is written, as this machine is. Pure. */
 export function noticesExec({ config }: ExecDesired, { seen, caps }: ExecActual): readonly Issue[] {
-  const warnings = [...seen.works.values()].flatMap(({ wanted }): readonly Issue[] => {
+  const warnings = [...seen.works.values()].flatMap(({ wanted, unaskedImage }): readonly Issue[] => {
     if (wanted === undefined) return [];
     const { path, name } = wanted.spec;
-    return (wanted.blueprint?.warnings ?? []).map((warning) => ({
+    const issue = (code: string, text: string): Issue => ({
       path,
-      code: "adjusted",
-      message: `${path}: ${name}: ${warning}`.slice(0, 1024),
-    }));
+      code,
+      message: `${path}: ${name}: ${text}`.slice(0, 1024),
+    });
+    const image = wanted.blueprint?.image.reference;
+    const adjusted = (wanted.blueprint?.warnings ?? []).map((warning) => issue("adjusted", warning));
+    if (unaskedImage === undefined || unaskedImage.reference !== image) return adjusted;
+    const text = `the image ${image} that is here is used: ${unaskedImage.reason}`;
+    return adjusted.concat(issue("image-not-compared", text));
   });
   return [...capsNotices(config.limits, caps), ...warnings].slice(0, MAX_ISSUES);
 }
@@ -210,7 +215,8 @@ function volumeSteps(desired: ExecDesired, { seen, volumes: { kept, isSettled } 
 
 function stepOf(wanted: Wanted, view: WorkView | undefined): readonly ExecStep[] {
   const kind = kindOf(wanted, view);
-  return kind === undefined ? [] : [{ kind, subject: wanted.spec.id, guarded: false, wanted }];
+  if (kind === undefined) return [];
+  return [{ kind, subject: wanted.spec.id, name: wanted.spec.name, guarded: false, wanted }];
 }
 
 type Kind = Extract<ContainerStep, { wanted: Wanted }>["kind"];

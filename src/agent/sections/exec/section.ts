@@ -1,5 +1,6 @@
 import { HostError, InternalError, toError } from "../../../errors.ts";
-import { readExec } from "../../../protocol/sections/read-exec.ts";
+import type { ConfigIssue } from "../../../protocol/sections/issue.ts";
+import { readExec, type ReadExec } from "../../../protocol/sections/read-exec.ts";
 import type { ResourceLimits, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
 import { isObject } from "../../../protocol/sections/forms.ts";
 import { standsAt } from "../../compute/standing.ts";
@@ -101,7 +102,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     deadlineMs: DEADLINE_MS,
     unsupported,
     parse(raw) {
-      const { config, rejected, notices, isUnusable = false } = readExec(raw);
+      const { config, rejected, notices, isUnusable = false } = byName(raw, readExec(raw));
       const read = new Set(config.containers.map(({ id }) => id));
       const unread = identifiedOf(raw).filter(({ id }) => !read.has(id));
       const disabled = new Set(unread.flatMap(({ id, isDisabled }) => (isDisabled ? [id] : [])));
@@ -156,6 +157,33 @@ function reportOf({ engine, works, foreign, now }: Seen): Readonly<Record<string
     unhealthy,
     foreign: foreign.length,
     engine: engine.state,
+  };
+}
+
+const ITEM = /^exec\.(commands|volumes)\.(\d{1,5})(?=[.:]|$)/;
+/** As names of containers and volumes are written. */
+const NAME = /^[A-Za-z0-9][\w.-]{0,62}$/;
+
+/** Paths with the names of containers and volumes in place of their positions in the section, which say nothing to a person. Pure. */
+function byName(raw: unknown, read: ReadExec): ReadExec {
+  const rename = (text: string): string =>
+    text.replace(ITEM, (path, list: string, index: string) => {
+      const items = isObject(raw) ? raw[list] : undefined;
+      const item: unknown = Array.isArray(items) ? items[Number(index)] : undefined;
+      const name = isObject(item) ? item["name"] : undefined;
+      return typeof name === "string" && NAME.test(name) ? `exec.${list}.${name}` : path;
+    });
+  const renamed = <T extends { readonly path: string }>(one: T): T => ({ ...one, path: rename(one.path) });
+  const issue = (one: ConfigIssue): ConfigIssue => ({ ...renamed(one), message: rename(one.message) });
+  return {
+    ...read,
+    config: {
+      ...read.config,
+      containers: read.config.containers.map(renamed),
+      volumes: read.config.volumes.map(renamed),
+    },
+    rejected: read.rejected.map(issue),
+    notices: read.notices.map(issue),
   };
 }
 

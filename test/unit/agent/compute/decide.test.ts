@@ -137,6 +137,29 @@ describe("a service", () => {
     expect(standsAt(back.standing, 1000)).toEqual({ state: "running" });
   });
 
+  test("that the engine does not start again, as after docker kill, is started five seconds later", () => {
+    const goal = service({ engineRestarts: true });
+    const killed = run(
+      beginning(running(), undefined),
+      [{ is: "wanted", goal }, 0],
+      [{ is: "exited", found: stopped(), code: 137 }, 60_000],
+    );
+    expect(standsAt(killed.standing, 60_000)).toEqual({
+      state: "backoff",
+      reason: "it ended with exit code 137; the container engine starts it again",
+    });
+    const asked = run(killed.standing, [{ is: "tick" }, 65_100]);
+    expect(begun(asked.effects)).toMatchObject([{ kind: "tidy" }]);
+    const again = run(asked.standing, [done(begun(asked.effects)[0]?.number ?? 0, stopped()), 65_200]);
+    expect(begun(again.effects)).toMatchObject([{ kind: "start" }]);
+    const left = run(asked.standing, [
+      done(begun(asked.effects)[0]?.number ?? 0, { ...stopped(), is: "restarting" }),
+      65_200,
+    ]);
+    expect(left.effects).toEqual([]);
+    expect(wakeAt(left.standing, 65_200)).toBe(65_200 + 75_000);
+  });
+
   test("that was removed before anybody has looked is not left to the engine, which has nothing to start again", () => {
     const { standing } = run(
       beginning(undefined, undefined),

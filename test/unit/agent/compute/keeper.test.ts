@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { nameOf } from "../../../../src/agent/reconcile/outcome.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { idOf, itemOf, modelStage } from "../../../support/model-stage.ts";
@@ -50,6 +51,40 @@ describe("one bad container", () => {
     await pass;
     expect(running()).toEqual([...numbers.map(idOf), idOf(9)]);
   });
+});
+
+test("what is said of a container names it instead of its place in the section", async () => {
+  const { stage } = modelStage();
+  const wrong = itemOf(2, { hostname: "-", image: 7 });
+  const { rejected } = stage.section.prepare({ commands: [itemOf(1), wrong], volumes: [{ name: "v", location: 7 }] });
+  expect(rejected.map(({ path }) => path)).toEqual([
+    "exec.commands.c2.image",
+    "exec.commands.c2.hostname",
+    "exec.volumes.v.location",
+  ]);
+  for (const { path, message } of rejected) expect(message.startsWith(`${path}: `)).toBe(true);
+  const nameless = stage.section.prepare({ commands: [{ ...itemOf(1), name: "a b" }] });
+  expect(nameless.rejected).toMatchObject([{ path: "exec.commands.0.name" }]);
+  await stage.pass({ commands: [] });
+  const { steps } = await stage.look({ commands: [itemOf(1)] });
+  expect(steps.map(({ step }) => nameOf(step))).toEqual(["create c1"]);
+});
+
+test("that an image could not be compared with its registry's is a notice until it can be", async () => {
+  const { model, stage, running } = modelStage();
+  await stage.pass({ commands: [itemOf(1)] });
+  model.registry.delete("team/app:1");
+  const notices = async (item: object) => {
+    await stage.pass({ commands: [item] });
+    await waitFor("it is at rest", () => stage.keeper.workers.get(idOf(1))?.standing.job === undefined);
+    return (await stage.look({ commands: [item] })).notices ?? [];
+  };
+  const [notice, ...more] = await notices(itemOf(1, other));
+  expect(notice).toMatchObject({ path: "exec.commands.c1", code: "image-not-compared" });
+  expect(notice?.message).toMatch(/the image .*team\/app:1 that is here is used: no .*team\/app:1/);
+  expect([more, running()]).toEqual([[], [idOf(1)]]);
+  model.registry.set("team/app:1", "sha256:1");
+  expect(await notices(itemOf(1, third))).toEqual([]);
 });
 
 test("one that comes back while it is being removed is remembered", async () => {
