@@ -112,15 +112,20 @@ export interface Acl {
   readonly description?: string;
 }
 
-/** In the order in which they are tried. `public` is all that is not `private` (RFC 1918). */
+/**
+ * In the order in which they are tried. `public` is all that is not `private` (RFC 1918). With `hold` it stands for a rule that cannot be
+ * used, and drops all that this may match.
+ */
 export interface PolicyRule {
+  /** Its place in the list of the document. */
+  readonly index: number;
   readonly line?: number;
   readonly protocol: L4Protocol;
   readonly source: string;
   readonly dest: string;
   readonly ports?: PortRange;
   readonly in?: string;
-  readonly action: "accept" | "drop" | "reject" | "forward" | "dnat" | "mirror" | "log";
+  readonly action: "accept" | "drop" | "reject" | "forward" | "dnat" | "mirror" | "log" | "hold";
   readonly iface?: string;
   /** `default` is the default context. */
   readonly vrf?: string;

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { parseCidr } from "../../lib/cidr.ts";
 import { isPresent, toNumber, type RawItem } from "./forms.ts";
 import type { JsonObject } from "../values.ts";
 import type { Acl, L4Protocol, Nat, PolicyRule, PortRange, Routing, VrfRoute } from "./network-config.ts";
@@ -26,7 +27,7 @@ export function readRouting(
   isDefault: boolean,
 ): Routing {
   const items = <T, R>(
-    name: "routes" | "nats" | "rules",
+    name: "routes" | "nats",
     schema: z.ZodType<T>,
     read: (item: T, at: RawItem) => R | undefined,
   ): readonly Placed<R>[] => {
@@ -38,7 +39,7 @@ export function readRouting(
     }
     return found;
   };
-  const rules = items("rules", QuickRule, (item, entry) => ruleOf(reader, entry, item, names));
+  const rules = rulesOf(reader, at, fields, names);
   return {
     routes: uniqueRoutes(
       reader,
@@ -46,7 +47,7 @@ export function readRouting(
     ),
     nats: items("nats", QuickNat, (item, entry) => natOf(reader, entry, item)).map(({ value }) => value),
     ...aclsOf(reader, at, fields, isDefault),
-    rules: inOrder(rules),
+    rules,
   };
 }
 
@@ -158,6 +159,19 @@ function guardOf({ action, source, dest }: JsonObject): Acl | undefined {
   return { ...DROP_ALL, source: from ?? ANY, dest: to ?? ANY };
 }
 
+/** What decides before routing. A rule that cannot be used drops what it may mean, so that nothing goes where it would not let it go. */
+function rulesOf(reader: NetworkReader, at: Place, fields: JsonObject, names: NetworkNames): PolicyRule[] {
+  const { entries } = reader.entries(at, fields, "rules", NETWORK_LIMITS.rules);
+  return inOrder(
+    entries.flatMap((entry) => {
+      const item = reader.judge(entry, QuickRule);
+      const rule = (item === undefined ? undefined : ruleOf(reader, entry, item, names)) ?? heldRule(entry, names);
+      return rule === undefined ? [] : [{ value: rule, at: entry }];
+    }),
+  );
+}
+
+/** The rule, unless it lacks something that it names. */
 function ruleOf(
   reader: NetworkReader,
   at: RawItem,
@@ -174,11 +188,12 @@ function ruleOf(
     return undefined;
   }
   if (!names.hasVrf(vrf)) {
-    reader.unknown(at, "vrf", `there is no VRF ${vrf}; the rule is left out`);
+    reader.unknown(at, "vrf", `there is no VRF ${vrf}; what the rule matches is dropped until there is one`);
     return undefined;
   }
   const [address = "", port] = item.dnat?.split(":") ?? [];
   return {
+    index: at.index,
     protocol,
     source,
     dest,
@@ -191,6 +206,36 @@ function ruleOf(
     ...optional({ dmac: dmac?.toLowerCase() }),
     ...aboutOf(item),
   };
+}
+
+/** Drops all that a rule may match; nothing in place of one that only lets pass or logs. */
+function heldRule({ index, fields }: RawItem, names: NetworkNames): PolicyRule | undefined {
+  const { action, line } = fields;
+  if (action === "accept" || action === "log") return undefined;
+  const read = <T>(schema: z.ZodType<T>, name: string): T | undefined => schema.safeParse(fields[name]).data;
+  const { protocol: Protocol, source: End, ports: Ports, in: Link } = RuleItem.shape;
+  const protocol = read(Protocol, "protocol") ?? "any";
+  const [first, last = first] = read(Ports, "ports")?.split("-").map(Number) ?? [];
+  const hasPorts = protocol === "tcp" || protocol === "udp";
+  const link = read(Link, "in");
+  const at = toNumber(line);
+  return {
+    index,
+    protocol,
+    source: blockOf(read(End, "source")),
+    dest: blockOf(read(End, "dest")),
+    ...(hasPorts && first !== undefined && last !== undefined ? { ports: { first, last } } : {}),
+    ...(link === undefined ? {} : { in: names.link(link) }),
+    action: "hold",
+    ...(at === undefined ? {} : { line: at }),
+    snat: false,
+  };
+}
+
+/** A network without host bits; any where it cannot be read. */
+function blockOf(block: string | undefined): string {
+  if (block === undefined) return ANY;
+  return parseCidr(block)?.text ?? block;
 }
 
 function portsOf(

@@ -1,7 +1,7 @@
 import type { Acl } from "../../../protocol/sections/network-config.ts";
 import type { NetworkActual } from "./actual.ts";
 import { addressesOf, type Context } from "./contexts.ts";
-import { byContext, linkSet, matchText, nameIn, rejectLines, type Chain, inOrder, MARK_MASK } from "./firewall-text.ts";
+import { byContext, linkSet, matchText, nameIn, rejectLines, type Chain, MARK_MASK } from "./firewall-text.ts";
 
 const ESTABLISHED = "ct state established,related accept";
 
@@ -58,7 +58,7 @@ function entriesOf({ vrf, members }: Context, { features }: NetworkActual): read
 
 function fromLines(context: Context, contexts: readonly Context[], actual: NetworkActual): readonly string[] {
   const { vrf, forwarding, routing } = context;
-  const acls = inOrder(routing.acls ?? []).flatMap(aclLines);
+  const acls = (routing.acls ?? []).flatMap(aclLines);
   const isOpen = vrf === undefined && acls.length === 0;
   const unmarked = `meta mark and ${MARK_MASK} == 0`;
   const leaving = forwarding ? leavingMatch(context, contexts, actual) : "";

@@ -5,7 +5,7 @@ import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from ".
 import { endOf, routeOnLink, routeVia } from "./compile-routes.ts";
 import type { MarkedTable } from "./compile-rules.ts";
 import type { Context } from "./contexts.ts";
-import { byContext, matchText, nameIn, rejectLines, type Chain, inOrder, MARK_MASK } from "./firewall-text.ts";
+import { byContext, matchText, nameIn, rejectLines, type Chain, MARK_MASK } from "./firewall-text.ts";
 
 const MASK = Number(MARK_MASK);
 const SHIFT = 20;
@@ -32,12 +32,13 @@ export function compilePolicy(
   for (const context of contexts) {
     const path = context.vrf === undefined ? "network" : pathOf(desired, context.vrf);
     const lines: string[] = [];
-    for (const [index, rule] of inOrder(context.routing.rules).entries()) {
+    for (const rule of context.routing.rules) {
       const done = ruleLines(rule, marks);
       if (typeof done !== "string") lines.push(...done);
       else {
-        const name = rule.uid ?? (rule.line === undefined ? `${index + 1} in their order` : `of line ${rule.line}`);
-        waits.push(networkIssue(`${path}.rules`, "unsupported", `rule ${name} does nothing: ${done}`));
+        lines.push(...heldLines(rule));
+        const text = `what the rule matches is dropped: ${done}`;
+        waits.push(networkIssue(`${path}.rules.${rule.index}`, "unsupported", text));
       }
     }
     chains.push({ name: nameIn(context, "steer"), lines });
@@ -53,7 +54,7 @@ export function compilePolicy(
       {
         name: "steer",
         hook: "filter hook prerouting priority mangle",
-        lines: byContext("iifname", contexts, "jump", chainOf),
+        lines: byContext("iifname", contexts, "jump", chainOf, (context) => entriesOf(context, contexts)),
       },
       { name: "steer_dest", hook: "nat hook prerouting priority dstnat - 5", lines: marks.dnats },
       { name: "steer_source", hook: "nat hook postrouting priority srcnat - 5", lines: marks.snats },
@@ -64,12 +65,31 @@ export function compilePolicy(
   };
 }
 
+/** Links by which packets enter a context: its own; for the default one also others that its rules name. */
+function entriesOf({ vrf, members, routing }: Context, contexts: readonly Context[]): readonly string[] {
+  const own = members.map(({ link }) => link);
+  if (vrf !== undefined) return own;
+  const known = new Set(contexts.flatMap((one) => one.members.map(({ link }) => link)));
+  const named = routing.rules.flatMap((rule) => (rule.in === undefined || known.has(rule.in) ? [] : [rule.in]));
+  return [...own, ...new Set(named)];
+}
+
+const entryMatch = (rule: PolicyRule): string =>
+  [...(rule.in === undefined ? [] : [`iifname "${rule.in}"`]), matchText(rule)].join(" ").trim();
+
+/** Drops what a rule matches, but never the answers to what this machine asks itself. */
+function heldLines(rule: PolicyRule): readonly string[] {
+  const match = entryMatch(rule);
+  return [`${match} ct direction reply fib daddr type local return`.trim(), `${match} drop`.trim()];
+}
+
 /** The lines of a rule, or why it cannot be. */
 function ruleLines(rule: PolicyRule, marks: Marks): readonly string[] | string {
   if (rule.dmac !== undefined) return "the destination MAC of what is routed cannot be set";
-  const entry = rule.in === undefined ? [] : [`iifname "${rule.in}"`];
-  const match = [...entry, matchText(rule)].join(" ").trim();
+  const match = entryMatch(rule);
   switch (rule.action) {
+    case "hold":
+      return heldLines(rule);
     case "accept":
       return [`${match} return`.trim()];
     case "drop":

@@ -63,11 +63,6 @@ export function nameIn({ table }: Context, what: string): string {
   return `${what}_${table}`;
 }
 
-/** Numbered lines first, by their number; the others in their order. */
-export function inOrder<T extends { readonly line?: number }>(items: readonly T[]): readonly T[] {
-  return items.toSorted((a, b) => (a.line ?? Number.MAX_SAFE_INTEGER) - (b.line ?? Number.MAX_SAFE_INTEGER));
-}
-
 /** The bits of a packet's mark that are ours; what others keep in the rest stays. */
 export const MARK_MASK = "0x0ff00000";
 

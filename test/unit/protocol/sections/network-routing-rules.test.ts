@@ -8,7 +8,7 @@ describe("every rule of tunnels, routes, translations, lists and rules", () => {
     {
       name: "a rule to no VRF that exists",
       given: [{ rules: [{ ...acl(), action: "forward", vrf: "no" }] }],
-      rejected: ["E_REF_UNKNOWN rules.0.vrf: there is no VRF no; the rule is left out"],
+      rejected: ["E_REF_UNKNOWN rules.0.vrf: there is no VRF no; what the rule matches is dropped until there is one"],
     },
     {
       name: "a tunnel in no VRF that exists",

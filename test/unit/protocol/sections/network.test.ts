@@ -227,8 +227,17 @@ describe("the section as a node reads it", () => {
         { masquerade: true },
       ],
       rules: [
-        { line: 1, protocol: "tcp", ...end, action: "dnat", dnat: { address: "10.1.0.7", port: 8080 }, snat: false },
         {
+          index: 1,
+          line: 1,
+          protocol: "tcp",
+          ...end,
+          action: "dnat",
+          dnat: { address: "10.1.0.7", port: 8080 },
+          snat: false,
+        },
+        {
+          index: 0,
           line: 2,
           protocol: "udp",
           source: "public",
@@ -243,7 +252,7 @@ describe("the section as a node reads it", () => {
           uid: "u",
           description: "d",
         },
-        { line: 3, protocol: "tcp", ...end, action: "dnat", dnat: { address: "10.1.0.7" }, snat: false },
+        { index: 2, line: 3, protocol: "tcp", ...end, action: "dnat", dnat: { address: "10.1.0.7" }, snat: false },
       ],
     });
   });

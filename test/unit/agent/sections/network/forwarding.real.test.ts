@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { EMPTY_RECORD } from "../../../../../src/host/network/record.ts";
 import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
-import { converge, sectionOver } from "../../../../support/real-network.ts";
+import { converge, sectionOver, stepsOf } from "../../../../support/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 /** A router with a host behind each of its links; the machine forwards nothing until it is asked to. */
@@ -59,4 +59,54 @@ test("an interface of a VRF and one that is not in the section do not reach each
   // Somebody leads each to the other.
   machine.sh("ip route replace 10.1.0.0/24 dev wan0 table 1000; ip rule add priority 100 iif wan0 lookup 1000");
   expect([passes(machine, 0, 1), passes(machine, 1, 0)]).toEqual([false, false]);
+}, 60_000);
+
+test("what a rule that cannot be used would match is dropped, but for the answers to the machine itself", async () => {
+  const machine = await machineWith(["lan0", "wan0"]);
+  const section = sectionOver(machine, { record: EMPTY_RECORD });
+  const interfaces = [
+    { nic: "lan0", ip: "10.0.0.1/24" },
+    { nic: "wan0", ip: "10.1.0.1/24" },
+  ];
+  const rule = { protocol: "any", source: "10.0.0.0/24", dest: "10.1.0.0/24", action: "forward", line: 5 };
+  const passing = async (...rules: readonly object[]): Promise<readonly boolean[]> => {
+    await converge(section, { interfaces, forwarding: true, rules });
+    const hears = machine.sh("ping -c 1 -W 1 10.0.0.9 || true").includes(" 0% packet loss");
+    return [passes(machine, 0, 1), hears];
+  };
+  const [open, held] = [
+    [true, true],
+    [false, true],
+  ];
+  expect(await passing({ ...rule, iface: "wan0" })).toEqual(open);
+  expect(await passing({ ...rule, vrf: "nowhere" })).toEqual(held);
+  expect(await passing({ ...rule, iface: "gone0" })).toEqual(held);
+  expect(await passing({ ...rule, iface: "wan0", dmac: "02:00:5e:00:53:01" })).toEqual(held);
+  expect(await passing({ ...rule, action: "mirror", iface: "wan0" })).toEqual(held);
+  expect(await passing({ ...rule, source: "10.0.0.0/99", dest: undefined, action: "drop" })).toEqual(held);
+  expect(await passing({ ...rule, dest: "10.9.0.0/24", vrf: "nowhere" })).toEqual(open);
+  // A line before it decides first.
+  expect(await passing({ ...rule, action: "accept", line: 4 }, { ...rule, vrf: "nowhere" })).toEqual(open);
+  const { waits } = await stepsOf(section, {
+    interfaces,
+    rules: [
+      { ...rule, action: "accept" },
+      { ...rule, dmac: "02:00:5e:00:53:01", iface: "wan0" },
+    ],
+  });
+  expect(waits).toMatchObject([{ path: "network.rules.1", code: "unsupported" }]);
+}, 60_000);
+
+test("a denying entry that cannot be read keeps its place among the others", async () => {
+  const machine = await machineWith(["lan0", "wan0"]);
+  const section = sectionOver(machine, { record: EMPTY_RECORD });
+  const any = { protocol: "any", source: "0.0.0.0/0", dest: "0.0.0.0/0" };
+  await converge(section, {
+    forwarding: true,
+    acls: [
+      { ...any, line: 9, action: "allow" },
+      { ...any, source: "10.0.0.0/99", line: 3, action: "drop" },
+    ],
+  });
+  expect(passes(machine, 0, 1)).toBe(false);
 }, 60_000);
