@@ -37,7 +37,7 @@ import type {
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { changeTag, checkField, checkSection } from "./model/checks.ts";
 import { settleIdentity } from "./model/identity.ts";
-import { callLabel } from "./model/trigger-label.ts";
+import { callLabel, isRead } from "./model/trigger-label.ts";
 import { openTerminal, type TerminalDeps } from "./open-terminal.ts";
 import type { NodeChange, NodeLabel, StoredNode } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
@@ -252,7 +252,7 @@ export class FleetService implements Fleet {
     const { store, events, triggers, sessions } = this.#deps;
     const node = this.#stored(uid);
     refuseWhileHeld(store, uid);
-    if (sessions.get(uid) !== undefined && request.isAudited !== false) {
+    if (sessions.get(uid) !== undefined && request.isAudited !== false && !isRead(request)) {
       const shared = node.cluster === undefined ? undefined : store.clusters.get(node.cluster)?.config.exec;
       const label = callLabel(request, shared ?? node.config.exec ?? {});
       events.audit(node, "Node Action", `${request.user} invoked ${label}`);

@@ -38,6 +38,19 @@ test("a trigger is signed for one node and session, and its answer comes back", 
   ]);
 });
 
+test("a trigger that only reads leaves nothing in the audit trail", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  await node.connect({ handlers: { "trigger.run": () => ({}) } });
+  const run = (event: string, body: object) =>
+    controller.fleet.runTrigger(node.uid, { ...PING, event, body }, { signal: never() });
+  await run("container-status", {});
+  await run("flows", { action: "read" });
+  await run("flows", { action: "delete", confirm: true });
+  const { items } = controller.fleet.audits({ nodeIds: [node.uid], limit: 100, offset: 0 });
+  expect(items.map(({ value }) => value)).toEqual(["ann invoked Flows"]);
+});
+
 test("without wait it is done once it is handed over", async () => {
   const controller = await runController();
   const node = await addNode(controller, "edge");

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { triggerLabel } from "../../../../src/controller/model/trigger-label.ts";
+import { isRead, triggerLabel } from "../../../../src/controller/model/trigger-label.ts";
 
 test.each([
   ["node-restart-service", "Node Restart"],
@@ -10,4 +10,24 @@ test.each([
   ["constructor", "Constructor"],
 ])("%s is %s", (event, label) => {
   expect(triggerLabel(event)).toBe(label);
+});
+
+test.each([
+  [true, "container-status", {}],
+  [true, "why", undefined],
+  [true, "container-image", { action: "list" }],
+  [false, "container-image", { action: "delete", image: "a/b" }],
+  [false, "container-image", {}],
+  [true, "datastore-manager", undefined],
+  [true, "datastore-manager", { action: "TASKS" }],
+  [false, "datastore-manager", { action: "DELETE", filename: "a" }],
+  [true, "flows", { protocol: "tcp" }],
+  [false, "flows", { action: "delete" }],
+  [true, "nat-hits", { action: "GET" }],
+  [false, "nat-hits", { action: "RESET_ALL" }],
+  [false, "nat-hits", { action: null }],
+  [false, "tg-ping", { action: "read" }],
+  [false, "constructor", {}],
+])("that it only reads is %s of %s with %j", (reads, event, body) => {
+  expect(isRead({ event, body })).toBe(reads);
 });
