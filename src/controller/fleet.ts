@@ -131,6 +131,7 @@ export interface FlowFilter {
   readonly sourcePort?: number;
   readonly destPort?: number;
   readonly connector?: string;
+  readonly flow?: string;
   readonly reasons?: readonly string[];
   /** Whether it was denied. */
   readonly isDefunct?: boolean;

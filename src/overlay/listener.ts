@@ -5,6 +5,7 @@ import type {
   OverlayFlow,
   OverlayListener,
   OverlayReason,
+  Place,
 } from "../protocol/overlay.ts";
 import type { BufferPool } from "./buffer-pool.ts";
 import type { Dialer } from "./dial.ts";
@@ -83,13 +84,23 @@ export function stateOf(
 
 /** What a flow record needs to know of a flow; one that was refused has no target and moved nothing. */
 export interface Recorded {
+  /** The same at both ends. */
+  readonly id: string;
   readonly sourceIp: string;
   readonly sourcePort: number;
+  readonly dialled: Dialled;
   readonly startedAt: number;
   readonly bytesIn?: number;
   readonly bytesOut?: number;
   readonly target?: { readonly label: string; readonly peer?: string };
-  readonly destination?: { readonly ip: string; readonly port: number } | undefined;
+  /** The backend that was reached on this node. */
+  readonly destination?: Place | undefined;
+}
+
+/** What a client dialled; the address of a datagram to a socket that is bound to all of them is not known. */
+export interface Dialled {
+  readonly ip?: string | undefined;
+  readonly port: number;
 }
 
 /** A flow of a listener, to a service here or on another node. */
@@ -113,6 +124,7 @@ export function flowRecord(
 ): OverlayFlow {
   const { destination } = flow;
   return {
+    id: flow.id,
     listener: key,
     connector,
     ...("peer" in target ? { peer: target.peer } : {}),
@@ -120,7 +132,9 @@ export function flowRecord(
     protocol,
     sourceIp: flow.sourceIp,
     sourcePort: flow.sourcePort,
-    ...(destination === undefined ? {} : { destIp: destination.ip, destPort: destination.port }),
+    ...(flow.dialled.ip === undefined ? {} : { destIp: flow.dialled.ip }),
+    destPort: flow.dialled.port,
+    ...(destination === undefined ? {} : { backend: destination }),
     sourceBytes: flow.bytesIn ?? 0,
     destBytes: flow.bytesOut ?? 0,
     startedAt: flow.startedAt,

@@ -1,9 +1,10 @@
+import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { Dial } from "./dial.ts";
 import type { Gate } from "./gate.ts";
 import { editing, type Interpreter } from "./interpreter.ts";
-import type { RunningFlow } from "./listener.ts";
+import type { Dialled, RunningFlow } from "./listener.ts";
 import { Coupling } from "./mesh/peers/coupling.ts";
 import type { Remote, RemoteRequest, RemoteTarget } from "./remote.ts";
 
@@ -11,6 +12,9 @@ export interface RemoteTcpFlowOptions {
   /** Accepted, half-open capable, and not yet read from. */
   readonly client: Socket;
   readonly sourceIp: string;
+  readonly dialled: Dialled;
+  /** The connector that it came through. */
+  readonly connector: string;
   readonly target: RemoteTarget;
   readonly remote: Remote;
   /** From the client, and to it. */
@@ -24,8 +28,10 @@ export interface RemoteTcpFlowOptions {
 
 /** One TCP connection to a listener and the stream to another node made for it. */
 export class RemoteTcpFlow implements RunningFlow {
+  readonly id: string;
   readonly sourceIp: string;
   readonly sourcePort: number;
+  readonly dialled: Dialled;
   readonly target: RemoteTarget;
   readonly startedAt: number;
   readonly destination = undefined;
@@ -36,8 +42,10 @@ export class RemoteTcpFlow implements RunningFlow {
   #isOver = false;
 
   constructor(options: RemoteTcpFlowOptions) {
+    this.id = options.request?.flow ?? randomUUID();
     this.sourceIp = options.sourceIp;
     this.sourcePort = options.client.remotePort ?? 0;
+    this.dialled = options.dialled;
     this.target = options.target;
     this.startedAt = options.startedAt;
     this.#options = options;
@@ -58,10 +66,10 @@ export class RemoteTcpFlow implements RunningFlow {
 
   start(): void {
     if (this.#isOver) return;
-    const { remote, target, client, gates, request, interpreter } = this.#options;
+    const { remote, connector, target, client, gates, request, interpreter } = this.#options;
     const place = { ip: this.sourceIp, port: this.sourcePort };
     this.#dial = remote.dial(
-      { ...request, target, protocol: "tcp", client: place },
+      { ...request, flow: this.id, connector, target, protocol: "tcp", client: place },
       {
         opened: (stream, lost) => {
           this.#dial = undefined;

@@ -1,8 +1,10 @@
+import { randomUUID } from "node:crypto";
 import type { Clock } from "../host/clock.ts";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { Dial } from "./dial.ts";
 import { DatagramPipe } from "./mesh/peers/datagram-pipe.ts";
 import { codeOf, reasonOfCode } from "./mesh/peers/wire.ts";
+import type { Dialled } from "./listener.ts";
 import type { Remote, RemoteTarget } from "./remote.ts";
 import { UNPROVEN_BYTES } from "./tftp.ts";
 import { hasRoom } from "./udp-binding.ts";
@@ -11,6 +13,9 @@ import { AMPLIFICATION, type UdpFlow } from "./udp-session.ts";
 export interface RemoteUdpSessionOptions {
   readonly sourceIp: string;
   readonly sourcePort: number;
+  readonly dialled: Dialled;
+  /** The connector that it came through. */
+  readonly connector: string;
   readonly target: RemoteTarget;
   readonly remote: Remote;
   readonly isTransfer?: boolean;
@@ -25,8 +30,10 @@ export interface RemoteUdpSessionOptions {
 
 /** The datagrams of one client address and port, and the stream to another node made for them. */
 export class RemoteUdpSession implements UdpFlow {
+  readonly id = randomUUID();
   readonly sourceIp: string;
   readonly sourcePort: number;
+  readonly dialled: Dialled;
   readonly target: RemoteTarget;
   readonly startedAt: number;
   readonly destination = undefined;
@@ -44,6 +51,7 @@ export class RemoteUdpSession implements UdpFlow {
   constructor(options: RemoteUdpSessionOptions) {
     this.sourceIp = options.sourceIp;
     this.sourcePort = options.sourcePort;
+    this.dialled = options.dialled;
     this.target = options.target;
     this.startedAt = options.startedAt;
     this.#options = options;
@@ -55,11 +63,11 @@ export class RemoteUdpSession implements UdpFlow {
   }
 
   start(): void {
-    const { remote, target, clock, onDrop } = this.#options;
+    const { remote, connector, target, clock, onDrop } = this.#options;
     const client = { ip: this.sourceIp, port: this.sourcePort };
     const application = this.#options.isTransfer === true ? "tftp" : undefined;
     this.#dial = remote.dial(
-      { target, protocol: "udp", application, client },
+      { target, protocol: "udp", application, flow: this.id, connector, client },
       {
         opened: (stream, lost) => {
           this.#dial = undefined;

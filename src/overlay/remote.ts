@@ -17,6 +17,8 @@ export interface RemoteRequest {
   readonly application?: Application | undefined;
   /** The same in the records of both ends; chosen when it is left out. */
   readonly flow?: string;
+  /** The connector that it came through. */
+  readonly connector?: string;
   /** It is a data connection of this control connection, to the port that the service announced there. */
   readonly data?: { readonly control: string; readonly port: number } | undefined;
   readonly client: { readonly ip: string; readonly port: number };

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import type { OnReadOpts, Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { BufferPool } from "./buffer-pool.ts";
@@ -5,7 +6,7 @@ import type { Dial, DialTarget, DialUser, Dialer } from "./dial.ts";
 import type { Gate } from "./gate.ts";
 import { Half, withOnRead } from "./half.ts";
 import type { Interpreter } from "./interpreter.ts";
-import type { RunningFlow } from "./listener.ts";
+import type { Dialled, RunningFlow } from "./listener.ts";
 import { flowReason } from "./reasons.ts";
 
 /** Told once, when a flow is over: without a reason when both sides closed it in order. */
@@ -15,6 +16,7 @@ export interface TcpFlowOptions {
   /** Accepted, half-open capable, and not yet read from. */
   readonly client: Socket;
   readonly sourceIp: string;
+  readonly dialled: Dialled;
   readonly target: DialTarget;
   readonly dialer: Dialer;
   /** From the client, and to it. */
@@ -30,8 +32,10 @@ const HALF_CLOSED_IDLE_MS = 60_000;
 
 /** One TCP connection to a listener and the one made for it. Half-closes pass through, and so do resets, as resets. */
 export class TcpFlow implements RunningFlow, DialUser {
+  readonly id = randomUUID();
   readonly sourceIp: string;
   readonly sourcePort: number;
+  readonly dialled: Dialled;
   readonly target: DialTarget;
   readonly startedAt: number;
   readonly #dialer: Dialer;
@@ -52,6 +56,7 @@ export class TcpFlow implements RunningFlow, DialUser {
     this.#client = options.client;
     this.sourceIp = options.sourceIp;
     this.sourcePort = options.client.remotePort ?? 0;
+    this.dialled = options.dialled;
     this.target = options.target;
     this.startedAt = options.startedAt;
     const { gates, pool, interpreter } = options;

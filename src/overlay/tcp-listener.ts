@@ -1,9 +1,17 @@
+import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
 import type { ListenerCounters, ListenerState, OverlayListener, OverlayReason } from "../protocol/overlay.ts";
 import { Bindings } from "./bindings.ts";
 import { Counters } from "./counters.ts";
 import { Limits } from "./limits.ts";
-import { flowRecord, stateOf, type Listener, type ListenerOptions, type RunningFlow } from "./listener.ts";
+import {
+  flowRecord,
+  stateOf,
+  type Dialled,
+  type Listener,
+  type ListenerOptions,
+  type RunningFlow,
+} from "./listener.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
 import type { DialTarget } from "./dial.ts";
 import { FtpControl } from "./ftp/control.ts";
@@ -189,7 +197,21 @@ export class TcpListener implements Listener, BindingUser {
 
   #common(client: Socket, sourceIp: string) {
     const { clock } = this.#options;
-    return { client, sourceIp, gates: this.#limits.gates, startedAt: clock.now(), onEnd: this.#onEnd };
+    const dialled = this.#dialled(client);
+    const { connector } = this.#spec;
+    return {
+      client,
+      sourceIp,
+      dialled,
+      connector,
+      gates: this.#limits.gates,
+      startedAt: clock.now(),
+      onEnd: this.#onEnd,
+    };
+  }
+
+  #dialled({ localAddress, localPort }: Socket): Dialled {
+    return { ip: localAddress, port: localPort ?? this.#spec.port };
   }
 
   #countRefused(reason: OverlayReason): void {
@@ -206,8 +228,9 @@ export class TcpListener implements Listener, BindingUser {
   #refuse(client: Socket, sourceIp: string, reason: OverlayReason): void {
     this.#countRefused(reason);
     const startedAt = this.#options.clock.now();
-    const source = { sourceIp, sourcePort: client.remotePort ?? 0, startedAt };
-    this.#options.flows.add(flowRecord(this.#spec, source, startedAt, reason));
+    const sourcePort = client.remotePort ?? 0;
+    const refused = { id: randomUUID(), sourceIp, sourcePort, dialled: this.#dialled(client), startedAt };
+    this.#options.flows.add(flowRecord(this.#spec, refused, startedAt, reason));
     client.on("error", () => undefined).resetAndDestroy();
   }
 

@@ -1,9 +1,10 @@
+import { randomUUID } from "node:crypto";
 import type { RemoteInfo } from "node:dgram";
 import type { ListenerCounters, ListenerState, OverlayListener, OverlayReason } from "../protocol/overlay.ts";
 import { Bindings } from "./bindings.ts";
 import { Counters } from "./counters.ts";
 import { Limits } from "./limits.ts";
-import { flowRecord, stateOf, type Listener, type ListenerOptions } from "./listener.ts";
+import { flowRecord, stateOf, type Dialled, type Listener, type ListenerOptions } from "./listener.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
 import { bindReason } from "./reasons.ts";
 import { RemoteUdpSession } from "./remote-udp-session.ts";
@@ -132,7 +133,7 @@ export class UdpListener implements Listener {
     }
     const session = this.#judge(from.address, this.#isTransfer ? 2 : 1) ?? this.#sessionOf(key, from, binding, now);
     if (typeof session === "string") {
-      this.#refuse(from, session);
+      this.#refuse(from, session, binding);
       return undefined;
     }
     this.#newInSecond += 1;
@@ -155,6 +156,8 @@ export class UdpListener implements Listener {
     const common = {
       sourceIp: from.address,
       sourcePort: from.port,
+      dialled: dialledAt(binding),
+      connector: this.#spec.connector,
       startedAt: clock.now(),
       isTransfer,
       reply: (datagram: Buffer) => this.#limits.gates.out.admits(datagram.length) && send(datagram),
@@ -185,15 +188,15 @@ export class UdpListener implements Listener {
     return this.#options.budget.hasRoom(sockets) ? undefined : "out-of-resources";
   }
 
-  #refuse(from: RemoteInfo, reason: OverlayReason): void {
+  #refuse(from: RemoteInfo, reason: OverlayReason, binding: UdpBinding): void {
     this.#counters.refused(reason);
     if (reason === "out-of-resources") this.#options.shortage.note(this);
     // A flood from forged addresses must not push the records of others out.
     if (this.#refusedInSecond >= MAX_NEW_A_SECOND) return;
     this.#refusedInSecond += 1;
     const startedAt = this.#options.clock.now();
-    const source = { sourceIp: from.address, sourcePort: from.port, startedAt };
-    this.#options.flows.add(flowRecord(this.#spec, source, startedAt, reason));
+    const source = { sourceIp: from.address, sourcePort: from.port, dialled: dialledAt(binding) };
+    this.#options.flows.add(flowRecord(this.#spec, { id: randomUUID(), ...source, startedAt }, startedAt, reason));
   }
 
   #ended(key: string, session: UdpFlow, reason: OverlayReason | undefined, sockets: number): void {
@@ -215,4 +218,10 @@ export class UdpListener implements Listener {
   #end(which: (session: UdpFlow) => boolean, reason: OverlayReason | undefined): void {
     for (const session of this.#sessions.values()) if (which(session)) session.end(reason);
   }
+}
+
+const ALL_ADDRESSES: ReadonlySet<string> = new Set(["0.0.0.0", "::"]);
+
+function dialledAt({ address, port }: UdpBinding): Dialled {
+  return { ip: ALL_ADDRESSES.has(address) ? undefined : address, port };
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { isIP } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
@@ -6,13 +7,14 @@ import type { NameCache } from "./name-cache.ts";
 import { plainAddress } from "../lib/plain-address.ts";
 import type { OwnSockets } from "./own-sockets.ts";
 import { connectReason } from "./reasons.ts";
-import type { Recorded } from "./listener.ts";
+import type { Dialled, Recorded } from "./listener.ts";
 import { UNPROVEN_BYTES } from "./tftp.ts";
 import { hasRoom, sendBounded } from "./udp-binding.ts";
 
 export interface UdpSessionOptions {
   readonly sourceIp: string;
   readonly sourcePort: number;
+  readonly dialled: Dialled;
   readonly target: DialTarget;
   readonly names: NameCache;
   readonly own: OwnSockets;
@@ -48,8 +50,10 @@ export interface UdpFlow extends Recorded {
 
 /** The datagrams of one client address and port, and the connected socket made for them. */
 export class UdpSession implements UdpFlow {
+  readonly id = randomUUID();
   readonly sourceIp: string;
   readonly sourcePort: number;
+  readonly dialled: Dialled;
   readonly target: DialTarget;
   readonly startedAt: number;
   bytesIn = 0;
@@ -69,6 +73,7 @@ export class UdpSession implements UdpFlow {
   constructor(options: UdpSessionOptions) {
     this.sourceIp = options.sourceIp;
     this.sourcePort = options.sourcePort;
+    this.dialled = options.dialled;
     this.target = options.target;
     this.startedAt = options.startedAt;
     this.#options = options;

@@ -201,11 +201,19 @@ export const ServiceHealth = z.object({
 });
 export type ServiceHealth = z.infer<typeof ServiceHealth>;
 
+/** An address and a port. */
+export const Place = z.object({ ip: IpAddress, port: Port });
+export type Place = z.infer<typeof Place>;
+
 /**
- * A finished or refused flow, ready for the platform's flow record. Times in Unix milliseconds. One that a peer brought to a service
- * here has no listener and no connector.
+ * A finished or refused flow, ready for the platform's flow record. Times in Unix milliseconds. Of a listener here, `destIp` and
+ * `destPort` are what the client dialled, and `backend` is what was reached on this node. A flow that a peer brought to a service here
+ * has no listener: its source is the client and its connector the one there, both as the peer says, its destination is the backend, and
+ * `origin` is where that was dialled from.
  */
 export const OverlayFlow = z.object({
+  /** The same at both ends. */
+  id: Text64.optional(),
   listener: Text512,
   connector: Text253,
   /** The other node, where there is one. */
@@ -216,6 +224,8 @@ export const OverlayFlow = z.object({
   sourcePort: Port,
   destIp: IpAddress.optional(),
   destPort: Port.optional(),
+  backend: Place.optional(),
+  origin: Place.optional(),
   sourceBytes: Version,
   destBytes: Version,
   startedAt: UnixMilliseconds,

@@ -84,7 +84,11 @@ export const FlowRecord = z.object({
   tcpFlags: BitMask.optional(),
   flags: BitMask,
   activityID: Text64.optional(),
-  /** Anything more. A connector's flow has `connector`, `service` and, when it was refused or cut, `reason`. */
+  /**
+   * Anything more. A connector's flow has `flow`, its id in the records of both ends, `connector`, `service`, at the connector
+   * `backend` where that is on the same node, at the service's end `origin`, where the backend was dialled from, and `reason` when it
+   * was refused or cut.
+   */
   meta: JsonObject.refine((meta) => JSON.stringify(meta).length <= 4096, "must not be longer than 4096 as JSON")
     .nullable()
     .optional(),

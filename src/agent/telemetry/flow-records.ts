@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import type { OverlayFlow, OverlayReason } from "../../protocol/overlay.ts";
+import type { OverlayFlow, OverlayReason, Place } from "../../protocol/overlay.ts";
 import { flowFlags, type FlowRecord } from "../../protocol/telemetry.ts";
 import type { Spool } from "./spool.ts";
 
@@ -56,10 +56,10 @@ export function flowRecorder({ clock, spool, names, look }: FlowRecorderOptions)
 
 /**
  * The platform's record of a flow: one with another node names both, of which the connector's is the source; any other is `local` at
- * both ends. What it never had is empty or 0, as of a flow refused before its target was known. Pure.
+ * both ends. What is not known is empty or 0, as the backend of a flow that was refused at the service's end. Pure.
  */
 export function flowRecordOf(flow: OverlayFlow, names: FlowNames): FlowRecord {
-  const { connector, service, reason } = flow;
+  const { id, connector, service, backend, origin, reason } = flow;
   const startedAt = Math.min(flow.startedAt, MAX_TIME);
   // The wall clock may have been set back meanwhile.
   const endedAt = Math.min(Math.max(flow.endedAt, startedAt), MAX_TIME);
@@ -75,17 +75,28 @@ export function flowRecordOf(flow: OverlayFlow, names: FlowNames): FlowRecord {
     endTime: new Date(endedAt).toISOString(),
     protocol: flow.protocol === "tcp" ? "TCP" : "UDP",
     flags: String(deniedFlags(reason)),
-    meta: { ...(connector === "" ? {} : { connector }), service, ...(reason === undefined ? {} : { reason }) },
+    meta: {
+      ...(id === undefined ? {} : { flow: id }),
+      ...(connector === "" ? {} : { connector }),
+      service,
+      ...(backend === undefined ? {} : { backend: placeText(backend) }),
+      ...(origin === undefined ? {} : { origin: placeText(origin) }),
+      ...(reason === undefined ? {} : { reason }),
+    },
   };
 }
 
+function placeText({ ip, port }: Place): string {
+  return ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
+}
+
 function nodesOf(
-  { peer, connector }: OverlayFlow,
+  { peer, listener }: OverlayFlow,
   { own, nameOf }: FlowNames,
 ): Pick<FlowRecord, "sourceNode" | "destNode"> {
   if (peer === undefined) return { sourceNode: "local", destNode: "local" };
   const other = nameOf(peer);
-  return connector === "" ? { sourceNode: other, destNode: own() } : { sourceNode: own(), destNode: other };
+  return listener === "" ? { sourceNode: other, destNode: own() } : { sourceNode: own(), destNode: other };
 }
 
 /**

@@ -61,6 +61,7 @@ const WHERE = `
   AND (:sourcePort IS NULL OR source_port = :sourcePort)
   AND (:destPort IS NULL OR dest_port = :destPort)
   AND (:connector IS NULL OR meta ->> '$.connector' = :connector)
+  AND (:flow IS NULL OR meta ->> '$.flow' = :flow)
   AND (:reasons IS NULL OR meta ->> '$.reason' IN (SELECT value FROM json_each(:reasons)))
   AND (:defunct IS NULL OR ((flags & ${DEFUNCT_FLAGS}) <> 0) = :defunct)`;
 const Protocol = FlowRecord.shape.protocol;
@@ -184,6 +185,7 @@ function parametersOf(filter: FlowFilter) {
     sourcePort: filter.sourcePort ?? null,
     destPort: filter.destPort ?? null,
     connector: filter.connector ?? null,
+    flow: filter.flow ?? null,
     reasons: list(filter.reasons),
     defunct: filter.isDefunct === undefined ? null : Number(filter.isDefunct),
   };

@@ -39,7 +39,8 @@ describe("a tcp flow", () => {
       connector: `c${port}`,
       sourceIp: host,
       destIp: host,
-      destPort: target,
+      destPort: port,
+      backend: { ip: host, port: target },
       sourceBytes: 5,
       destBytes: 5,
     });
@@ -195,7 +196,7 @@ describe("a target that cannot be reached", () => {
     const lucky = aClient(both);
     lucky.socket.end("hi");
     await waitFor("the echo", () => lucky.text() === "hi");
-    expect(await rig.nextFlow()).toMatchObject({ destIp: "127.0.0.1" });
+    expect(await rig.nextFlow()).toMatchObject({ backend: { ip: "127.0.0.1" } });
   });
 
   it("tries every address of a name, and says when there is none", async () => {
@@ -208,7 +209,7 @@ describe("a target that cannot be reached", () => {
     const client = aClient(port);
     client.socket.end("hi");
     await waitFor("the echo", () => client.text() === "hi");
-    expect(await rig.nextFlow()).toMatchObject({ destIp: "127.0.0.1", service: "all" });
+    expect(await rig.nextFlow()).toMatchObject({ backend: { ip: "127.0.0.1" }, service: "all" });
     aClient(lost);
     expect(await rig.nextFlow()).toMatchObject({ reason: "resolve-failed" });
   });
@@ -272,7 +273,12 @@ describe("limits", () => {
     const rig = await oneListener(() => (dialled += 1), { sources: ["127.0.0.2/32"] });
     const stranger = aClient(rig.port);
     await waitFor("the reset", () => stranger.fate() === "ECONNRESET");
-    expect(await rig.nextFlow()).toMatchObject({ reason: "source-not-permitted", sourceIp: "127.0.0.1" });
+    expect(await rig.nextFlow()).toMatchObject({
+      reason: "source-not-permitted",
+      sourceIp: "127.0.0.1",
+      destIp: "127.0.0.1",
+      destPort: rig.port,
+    });
     expect(dialled).toBe(0);
     aClient(rig.port, "127.0.0.1", "127.0.0.2");
     await waitFor("the friend is served", () => dialled === 1);

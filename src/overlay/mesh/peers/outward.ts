@@ -61,9 +61,8 @@ class OpeningFlow implements Dial {
   }
 
   #open(tunnel: Tunnel): void {
-    const { target, protocol, application, data, client, isQuestion } = this.#request;
-    const request = { service: target.label, protocol, application, flow: this.#flow, client, data, isQuestion };
-    const headers = flowHeaders(target.peer, request);
+    const { target, ...request } = this.#request;
+    const headers = flowHeaders(target.peer, { ...request, service: target.label, flow: this.#flow });
     const stream = tunnel.open(headers, { endStream: false });
     if (stream === undefined) return this.#again("tunnel-lost");
     this.#tunnel = tunnel;

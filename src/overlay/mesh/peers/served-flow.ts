@@ -1,5 +1,5 @@
 import type { ServerHttp2Stream } from "node:http2";
-import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
+import type { OverlayFlow, OverlayReason, Place } from "../../../protocol/overlay.ts";
 import type { Offered } from "../../targets.ts";
 import type { TunnelGates } from "../mesh-gates.ts";
 import { resetStream } from "../reset.ts";
@@ -33,29 +33,31 @@ export interface ServedFlowOptions {
 /** What came of a flow. */
 export interface Outcome {
   /** Where the backend was dialled from, and what was reached. */
-  readonly from?: { readonly ip: string; readonly port: number } | undefined;
-  readonly to?: { readonly ip: string; readonly port: number } | undefined;
+  readonly from?: Place | undefined;
+  readonly to?: Place | undefined;
   readonly bytesIn?: number;
   readonly bytesOut?: number;
   readonly reason?: OverlayReason | undefined;
 }
 
-/** The record of a flow from a peer; one that was not dialled came from whom the peer says that it serves. */
+/** The record of a flow from a peer; its client and connector are what the peer says. */
 export function servedRecord(
   peer: string,
-  { service, protocol, client }: FlowRequest,
-  { from = client, to, bytesIn = 0, bytesOut = 0, reason }: Outcome,
+  { service, protocol, flow, connector = "", client }: FlowRequest,
+  { from, to, bytesIn = 0, bytesOut = 0, reason }: Outcome,
   times: { readonly startedAt: number; readonly endedAt: number },
 ): OverlayFlow {
   return {
+    id: flow,
     listener: "",
-    connector: "",
+    connector,
     peer,
     service,
     protocol,
-    sourceIp: from.ip,
-    sourcePort: from.port,
+    sourceIp: client.ip,
+    sourcePort: client.port,
     ...(to === undefined ? {} : { destIp: to.ip, destPort: to.port }),
+    ...(from === undefined ? {} : { origin: from }),
     sourceBytes: bytesIn,
     destBytes: bytesOut,
     ...times,

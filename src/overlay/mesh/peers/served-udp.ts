@@ -31,6 +31,7 @@ export class ServedUdp implements ServedFlow {
     this.#session = new UdpSession({
       sourceIp: request.client.ip,
       sourcePort: request.client.port,
+      dialled: { port: offered.target.port },
       target: offered.target,
       names,
       own,

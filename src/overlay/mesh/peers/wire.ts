@@ -20,6 +20,8 @@ export interface FlowRequest {
   readonly data?: { readonly control: string; readonly port: number } | undefined;
   /** The same in the records of both ends. */
   readonly flow: string;
+  /** The connector it came through, as the source says; what it could not write in a header is left out. */
+  readonly connector?: string | undefined;
   /** Whom the source serves, as it says. */
   readonly client: { readonly ip: string; readonly port: number };
   /** Nothing is to be carried: only what the answer would be is asked for. */
@@ -27,6 +29,7 @@ export interface FlowRequest {
 }
 
 const MAX_SERVICE = 253;
+const CONNECTOR = /^[\x21-\x7e]{1,253}$/;
 const PORT = /^[1-9]\d{0,4}$/;
 const FLOW_ID = /^[0-9a-f-]{1,64}$/;
 
@@ -77,7 +80,7 @@ const reasonsOfCodes = new Map(
 
 /** The headers of a CONNECT (RFC 9113 §8.5), for UDP an extended one (RFC 8441 §4). */
 export function flowHeaders(peer: string, request: FlowRequest): OutgoingHttpHeaders {
-  const { service, protocol, application, flow, client, data, isQuestion } = request;
+  const { service, protocol, application, flow, connector = "", client, data, isQuestion } = request;
   const udp =
     protocol === "udp"
       ? { ":protocol": "connect-udp", ":scheme": "https", ":path": "/", "capsule-protocol": "?1" }
@@ -90,6 +93,7 @@ export function flowHeaders(peer: string, request: FlowRequest): OutgoingHttpHea
     "holdfast-protocol": data === undefined ? (application ?? protocol) : "ftp-data",
     ...(data === undefined ? {} : { "holdfast-control": data.control, "holdfast-port": String(data.port) }),
     "holdfast-flow": flow,
+    ...(CONNECTOR.test(connector) ? { "holdfast-connector": connector } : {}),
     "holdfast-client": `${client.ip}:${client.port}`,
     ...(isQuestion === true ? { "holdfast-ask": "1" } : {}),
   };
@@ -105,7 +109,9 @@ export function readFlow(headers: IncomingHttpHeaders): FlowRequest | undefined 
   const client = readPlace(headers["holdfast-client"]);
   if (client === undefined) return undefined;
   const isQuestion = headers["holdfast-ask"] === "1" ? ({ isQuestion: true } as const) : {};
-  const common = { service, flow, client, ...isQuestion };
+  const connector = headers["holdfast-connector"];
+  const through = typeof connector === "string" && CONNECTOR.test(connector) ? { connector } : {};
+  const common = { service, flow, ...through, client, ...isQuestion };
   const isExtended = headers[":protocol"] === "connect-udp";
   if (!isExtended && headers[":protocol"] !== undefined) return undefined;
   switch (protocol) {

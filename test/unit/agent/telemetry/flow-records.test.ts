@@ -17,8 +17,10 @@ const FLOW: OverlayFlow = {
   protocol: "tcp",
   sourceIp: "192.0.2.7",
   sourcePort: 40_000,
+  id: "5f2e",
   destIp: "10.0.0.5",
   destPort: 80,
+  backend: { ip: "2001:db8::5", port: 8080 },
   sourceBytes: 120,
   destBytes: 4096,
   startedAt: Date.UTC(2026, 0, 2, 3, 4, 5, 6),
@@ -30,9 +32,15 @@ const NAMES = { own: () => "me", nameOf: (uid: string) => (uid === PEER ? "branc
 describe("the record of a flow", () => {
   test("with another node names both, and tells which began it", () => {
     expect(flowRecordOf({ ...FLOW, peer: PEER }, NAMES)).toMatchObject({ sourceNode: "me", destNode: "branch" });
-    const brought = flowRecordOf({ ...FLOW, peer: PEER, listener: "", connector: "" }, NAMES);
-    expect(brought).toMatchObject({ sourceNode: "branch", destNode: "me", meta: { service: "intranet" } });
-    expect(brought.meta).not.toHaveProperty("connector");
+    const origin = { ip: "10.0.0.2", port: 41_000 };
+    const brought = flowRecordOf({ ...FLOW, peer: PEER, listener: "", origin }, NAMES);
+    expect(brought).toMatchObject({ sourceNode: "branch", destNode: "me" });
+    expect(brought.meta).toMatchObject({
+      flow: "5f2e",
+      connector: "web",
+      service: "intranet",
+      origin: "10.0.0.2:41000",
+    });
   });
 
   test("has what the platform's has", () => {
@@ -49,12 +57,12 @@ describe("the record of a flow", () => {
       endTime: "2026-01-02T03:04:06.000Z",
       protocol: "TCP",
       flags: "0",
-      meta: { connector: "web", service: "intranet" },
+      meta: { flow: "5f2e", connector: "web", service: "intranet", backend: "[2001:db8::5]:8080" },
     });
   });
 
   test("that was refused before it had a target has none", () => {
-    const { destIp: _, destPort: __, ...refused } = FLOW;
+    const { id: _id, destIp: _, destPort: __, backend: ___, ...refused } = FLOW;
     const record = flowRecordOf({ ...refused, protocol: "udp", reason: "source-not-permitted" }, NAMES);
     expect(record).toMatchObject({ destIP: "", destPort: 0, protocol: "UDP", flags: "65536" });
     expect(record.meta).toEqual({ connector: "web", service: "intranet", reason: "source-not-permitted" });

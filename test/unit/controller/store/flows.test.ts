@@ -50,7 +50,7 @@ describe("a search", () => {
     flows.add("n2", [
       flowAt(3000, { sourceIP: "10.1.255.0", destPort: 3, sourcePort: 9, flags: "65537", meta: meta("idle") }),
       flowAt(4000, { destIP: "172.16.0.1", destPort: 4, flags: "536870912", meta: meta("reset") }),
-      flowAt(5000, { destPort: 5, flags: "40019", meta: { connector: 7 } }),
+      flowAt(5000, { destPort: 5, flags: "40019", meta: { connector: 7, flow: "5f2e" } }),
     ]);
     const ports = (filter: Partial<FlowFilter>) =>
       flows.find({ ...ALL, ...filter }).items.map(({ destPort }) => destPort);
@@ -70,6 +70,7 @@ describe("a search", () => {
     expect(ports({ destPort: 4 })).toEqual([4]);
     expect(ports({ connector: "ssh" })).toEqual([3, 4]);
     expect(ports({ connector: "' OR 1" })).toEqual([]);
+    expect(ports({ flow: "5f2e" })).toEqual([5]);
     expect(ports({ reasons: ["reset", "loop"] })).toEqual([4]);
     expect(ports({ isDefunct: true })).toEqual([3, 4]);
     expect(ports({ isDefunct: false })).toEqual([1, 2, 5]);

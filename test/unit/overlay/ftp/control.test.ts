@@ -37,8 +37,7 @@ describe("a data connection", () => {
     end.end();
     expect(await rig.nextFlow()).toMatchObject({
       service: "files",
-      destIp: "127.0.0.1",
-      destPort: server.announced.port,
+      backend: { ip: "127.0.0.1", port: server.announced.port },
       sourceBytes: 2,
       destBytes: 4,
     });

@@ -24,8 +24,9 @@ async function refused(stage: RemoteService, target: { service: string } | { hos
   const near = await source.nextFlow();
   const far = await destination.nextFlow();
   expect(source.counters().refusals).toEqual({ [String(near.reason)]: 1 });
-  expect(near).toMatchObject({ peer: destination.uid, sourceBytes: 0, destBytes: 0, service: far.service });
-  expect(far).toMatchObject({ peer: source.uid, listener: "", connector: "", sourceIp: "127.0.0.1" });
+  const { id, connector, service, sourceIp, sourcePort } = near;
+  expect(near).toMatchObject({ peer: destination.uid, sourceBytes: 0, destBytes: 0, destPort: port });
+  expect(far).toMatchObject({ peer: source.uid, listener: "", id, connector, service, sourceIp, sourcePort });
   return [near.reason, far.reason];
 }
 

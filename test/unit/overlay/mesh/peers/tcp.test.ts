@@ -8,23 +8,30 @@ import { waitFor } from "../../../../support/wait-for.ts";
 
 describe("a tcp flow to another node", () => {
   it("passes bytes both ways and is recorded at both ends", async () => {
-    const { source, destination, port, target } = await remoteService(echo);
+    const backendSees: (number | undefined)[] = [];
+    const { source, destination, port, target } = await remoteService((socket) => {
+      backendSees.push(socket.remotePort);
+      echo(socket);
+    });
     const client = aClient(port);
     client.socket.end("hello");
+    await once(client.socket, "connect");
+    const clientPort = client.socket.localPort;
     await waitFor("the echo ends", () => client.fate() === "end");
     expect(client.text()).toBe("hello");
-    const common = { service: "web", protocol: "tcp", sourceBytes: 5, destBytes: 5 };
+    const moved = { service: "web", protocol: "tcp", sourceBytes: 5, destBytes: 5 };
+    const common = { ...moved, connector: `c${port}`, sourceIp: "127.0.0.1", sourcePort: clientPort };
     const near = await source.nextFlow();
-    expect(near).toMatchObject({ ...common, connector: `c${port}`, peer: destination.uid, sourceIp: "127.0.0.1" });
+    expect(near).toMatchObject({ ...common, peer: destination.uid, destIp: "127.0.0.1", destPort: port });
     expect(near.reason).toBeUndefined();
     expect(await destination.nextFlow()).toMatchObject({
       ...common,
+      id: near.id,
       listener: "",
-      connector: "",
       peer: source.uid,
-      sourceIp: "127.0.0.1",
       destIp: "127.0.0.1",
       destPort: target,
+      origin: { ip: "127.0.0.1", port: backendSees[0] },
     });
     expect(source.counters()).toMatchObject({
       flows: 1,

@@ -44,13 +44,14 @@ describe("udp to another node", () => {
     client.socket.send("hello", port, "127.0.0.1");
     await waitFor("the echo", () => client.received.length === 1);
     destination.meet([source.peer]);
-    const common = { service: "dns", protocol: "udp", sourceBytes: 5, destBytes: 5, reason: "not-granted" };
-    expect(await source.nextFlow()).toMatchObject({ ...common, peer: destination.uid, sourcePort: client.port });
+    const moved = { service: "dns", protocol: "udp", sourceBytes: 5, destBytes: 5, reason: "not-granted" };
+    const common = { ...moved, connector: `c${port}`, sourceIp: "127.0.0.1", sourcePort: client.port };
+    const near = await source.nextFlow();
+    expect(near).toMatchObject({ ...common, peer: destination.uid, destIp: "127.0.0.1", destPort: port });
     expect(await destination.nextFlow()).toMatchObject({
       ...common,
-      connector: "",
+      id: near.id,
       peer: source.uid,
-      sourceIp: "127.0.0.1",
       destIp: "127.0.0.1",
       destPort: backend.port,
     });
