@@ -176,7 +176,13 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     keep: (acknowledged) => void state.reported.save(acknowledged).catch(notSaved),
     applied: () => node?.applied,
     health: () => health,
-    config: () => ({ ...applying.facts(), ...networkView.facts(), ...containersView.facts(), ...upgrades.facts() }),
+    config: () => ({
+      ...applying.facts(),
+      ...node?.documentFacts,
+      ...networkView.facts(),
+      ...containersView.facts(),
+      ...upgrades.facts(),
+    }),
     dataPlane,
     spool,
     hasFaults: () => faults.all.length > 0,
@@ -213,6 +219,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     node: standing,
     containers: containersView,
     onUpgrade: () => reporting.look(),
+    why: () => provider.why(),
     onRefused: (error) => storage.refused(error),
   });
 

@@ -50,12 +50,13 @@ export interface TriggerDeps {
   readonly power: Power;
   readonly networkView: Pick<NetworkView, "conntrack" | "nats" | "natWatch">;
   readonly cleanStop: CleanStop;
-  readonly upgrades: { readonly ask: AskUpgrade; readonly isAtWork: IsUpgrading; why(report: WhyReport): WhyReport };
+  /** Everything that is not as it should be. */
+  readonly why: () => WhyReport;
+  readonly upgrades: { readonly ask: AskUpgrade; readonly isAtWork: IsUpgrading };
   readonly speedTestTarget: () => TransferTarget | undefined;
   readonly applying: {
     readonly plan: PlanConfig;
     readonly rollback: RollBack;
-    why(): WhyReport;
     config(): Config;
     keepNetwork(): Promise<CommitReport>;
     revertNetwork(): Promise<CommitReport>;
@@ -108,7 +109,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     gatewayPerf(tunnels, clock),
     speedTest({ clock, target: speedTestTarget }),
     plan((config, signal) => applying.plan(config, signal)),
-    why(() => upgrades.why(applying.why())),
+    why(deps.why),
     configShow(() => applying.config()),
     rollback((request, signal) => applying.rollback(request, signal)),
     networkKeep(() => applying.keepNetwork()),

@@ -13,6 +13,7 @@ import { connectorsReport } from "./connectors-report.ts";
 import { addressesByLink } from "./list-sections.ts";
 import type { ReadDomain } from "../protocol/domain-view.ts";
 import { clockReasons, type KnownTime } from "./known-time.ts";
+import { judge, type Judgement } from "./judgement.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
 import { gatewaysReport, peersReport, type MeshReading } from "./mesh-report.ts";
 import type { ContainersView } from "./open-containers-view.ts";
@@ -22,7 +23,7 @@ import { parsedSections } from "./parsed-sections.ts";
 import { servicesReport } from "./services-report.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
 import type { Streams } from "./streams/streams.ts";
-import { buildHealth, buildStatus, type Gathered } from "./status.ts";
+import { buildStatus, type Gathered } from "./status.ts";
 import type { Dispatcher } from "./triggers/dispatch.ts";
 import type { Upgrades } from "./upgrades.ts";
 import type { TriggerChannel } from "./triggers/trigger.ts";
@@ -101,12 +102,23 @@ export function localProvider({
       why: applying.why().reasons,
     };
   }
+  const failingSince = new Map<string, number>();
+  function judgement(): Judgement {
+    const gathered = gather();
+    const { now } = gathered;
+    const reasons = [...clockReasons(time), ...upgrades.why(applying.why()).reasons];
+    const failing = new Set<string>();
+    const judged = judge({ ...gathered, status: buildStatus(gathered) }, reasons, (name) => {
+      failing.add(name);
+      if (!failingSince.has(name)) failingSince.set(name, now);
+      return failingSince.get(name) ?? now;
+    });
+    for (const name of failingSince.keys()) if (!failing.has(name)) failingSince.delete(name);
+    return judged;
+  }
   return {
     status: () => buildStatus(gather()),
-    health: () => {
-      const gathered = gather();
-      return buildHealth({ ...gathered, status: buildStatus(gathered) });
-    },
+    health: () => judgement().health,
     logs: (query, signal) => readLogs(memory, query, signal),
     trigger: (event, body, signal, options) => runLocally(dispatcher, event, body, signal, options?.wait),
     containers: () => containersReport(compute()),
@@ -118,10 +130,7 @@ export function localProvider({
       return reset;
     },
     plan: (config, signal) => applying.plan(config, signal),
-    why() {
-      const { schema, reasons } = upgrades.why(applying.why());
-      return { schema, reasons: [...clockReasons(time), ...reasons] };
-    },
+    why: () => judgement().why,
     connectors: async (signal) => connectorsReport(await readOverlay(signal)),
     services: async (signal) => servicesReport(await readOverlay(signal)),
     gateways: async (signal) => gatewaysReport(await readMesh(signal)),

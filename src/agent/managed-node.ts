@@ -5,6 +5,7 @@ import { AggregatedLog } from "../host/aggregated-log.ts";
 import type { Clock } from "../host/clock.ts";
 import type { HttpClient } from "../host/http-client.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
+import type { ShadowMap } from "../protocol/shadow.ts";
 import { isTransient, type Handlers } from "../protocol/rpc.ts";
 import type { ControlMethods } from "../protocol/methods.ts";
 import { verifyJws } from "../protocol/jws.ts";
@@ -98,6 +99,7 @@ export class ManagedNode {
       onAccepted: (name) => this.#accepted(name),
       onRefused: (name, version, error) => this.#refused(name, version, error),
       onHealth: (isHealthy, why) => this.#fetchHealth(isHealthy, why),
+      onOverdue: () => options.onChanged(),
     });
     options.applying.onSettled(() => this.#settled());
     this.apply();
@@ -111,13 +113,29 @@ export class ManagedNode {
     return this.#applied;
   }
 
-  /** What is wrong with the configuration that was last received, if anything is. */
+  /** What is wrong with the configuration that was last received, or cannot be had, if anything is. */
   get faults(): readonly Fault[] {
-    return [...this.#refusals.values()].map(({ report, message }) => ({
+    const overdue = this.sync.overdue.map(({ name, since, cause }) => ({
+      code: "document-unavailable",
+      message: `the ${name} document cannot be had, and the one before stays in force: ${cause}`.slice(0, 1024),
+      since,
+    }));
+    const refused = [...this.#refusals.values()].map(({ report, message }) => ({
       code: "document-refused",
       message: `the ${report.name} document ${report.version} was refused, and the one before stays in force: ${message}`,
       since: report.at,
     }));
+    return [...overdue, ...refused];
+  }
+
+  /** What the shadow says of documents that cannot be had. */
+  get documentFacts(): ShadowMap {
+    const facts: ShadowMap = {};
+    for (const { name, since, cause } of this.sync.overdue) {
+      facts[`document.${name}.unavailable`] = cause.slice(0, 512);
+      facts[`document.${name}.unavailable.since`] = Math.floor(since / 1000);
+    }
+    return facts;
   }
 
   get refusedSignatures(): number {
@@ -156,7 +174,7 @@ export class ManagedNode {
   handlers(connection: Connection): Handlers<ControlMethods> {
     const channel = triggerChannel(connection);
     return {
-      "document.changed": ({ name }) => this.sync.look([name]),
+      "document.changed": ({ name, version }) => this.sync.changed(name, version),
       "trigger.run": async ({ jws }) => this.#runTrigger(jws, connection, channel),
       "trigger.cancel": ({ id }) => {
         if (this.#verifying > 0 && this.#takenBack.size < MAX_TAKEN_BACK) this.#takenBack.add(id);

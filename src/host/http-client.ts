@@ -13,6 +13,8 @@ export interface HttpRequest {
   readonly knownAddresses?: readonly string[];
   readonly maxBytes: number;
   readonly timeoutMs: number;
+  /** Fails when less than 4 KiB of the answer come within this time, unless it ends; no such limit when absent. */
+  readonly stallMs?: number;
 }
 
 export interface HttpResponse {
@@ -37,7 +39,8 @@ export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient 
       if (url.protocol !== "https:" && !isLoopback(url.hostname)) {
         throw new SessionError("insecure", `${url.origin}: plain HTTP is accepted towards loopback only`);
       }
-      const limit = AbortSignal.any([signal, AbortSignal.timeout(request.timeoutMs)]);
+      const stalled = new AbortController();
+      const limit = AbortSignal.any([signal, stalled.signal, AbortSignal.timeout(request.timeoutMs)]);
       const { knownAddresses } = request;
       const { socket } = await dialler.dial(
         {
@@ -47,10 +50,12 @@ export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient 
         },
         limit,
       );
+      const stopWatching = watchProgress(socket, request.stallMs, stalled);
       try {
         return await exchange(request, url, socket, limit, now);
       } catch (error) {
         if (error instanceof SessionError) throw error;
+        if (stalled.signal.aborted) throw toError(stalled.signal.reason);
         throw new SessionError(
           "http-failed",
           `${request.method} ${url.origin}${url.pathname}: ${toError(error).message}`,
@@ -59,10 +64,26 @@ export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient 
           },
         );
       } finally {
+        stopWatching();
         socket.destroy();
       }
     },
   };
+}
+
+const MIN_PROGRESS_BYTES = 4096;
+
+/** Aborts `stalled` when too little is received for too long; the returned function ends that. */
+function watchProgress(socket: Socket, stallMs: number | undefined, stalled: AbortController): () => void {
+  if (stallMs === undefined) return () => undefined;
+  let before = socket.bytesRead;
+  const timer = setInterval(() => {
+    if (socket.bytesRead - before < MIN_PROGRESS_BYTES) {
+      stalled.abort(new SessionError("http-stalled", `the answer made no progress for ${stallMs / 1000} s`));
+    }
+    before = socket.bytesRead;
+  }, stallMs);
+  return () => clearInterval(timer);
 }
 
 function exchange(

@@ -105,7 +105,7 @@ export async function startL4Stage(
       const named = async (): Promise<Record<string, string>> =>
         Object.fromEntries(
           (await why())
-            .filter(({ notice }) => notice !== true)
+            .filter(({ notice, section }) => notice !== true && section !== "health")
             .map(({ section, item = section, code }) => [item, code]),
         );
       const version = (): number | undefined => readVersion(controller, uid);

@@ -20,6 +20,10 @@ const POLL_MS = 600_000;
 /** How a content fails that the control plane did not sign, or not as what it was fetched for. */
 const FORGED: ReadonlySet<string> = new Set(["bad-signature", "invalid-claims"]);
 const DOCUMENT_MAX_BYTES = 64 * 1024 * 1024;
+/** A download that makes no progress for this long has failed. */
+const STALL_MS = 15_000;
+/** For how long a document may be wanted before it counts as one that cannot be had. */
+const OVERDUE_MS = 30_000;
 const KEYS_LIMITS = { maxBytes: 1024 * 1024, maxDepth: 8 };
 
 export interface DocumentSyncOptions {
@@ -39,6 +43,30 @@ export interface DocumentSyncOptions {
   readonly onRefused: (name: Name, version: number, error: AgentError) => void;
   /** Two fetches in a row failed, or one worked again. */
   readonly onHealth: (isHealthy: boolean, why: string) => void;
+  /** A document has become overdue, or is not any more. */
+  readonly onOverdue: () => void;
+}
+
+/** A newer document that cannot be had, since when (Unix milliseconds) and why. */
+export interface OverdueDocument {
+  readonly name: Name;
+  readonly since: number;
+  readonly cause: string;
+}
+
+interface Wanted {
+  readonly since: number;
+  /** Monotonic milliseconds. */
+  readonly overdueAt: number;
+  /** Why the last attempt failed. */
+  cause?: string;
+}
+
+interface Fetching {
+  readonly name: Name;
+  readonly abort: AbortController;
+  /** The version that is downloaded; undefined until the control plane named one. */
+  version?: number;
 }
 
 /** Keeps the documents as new as the control plane's: looks at each session, at each hint, and every ten minutes. */
@@ -46,6 +74,11 @@ export class DocumentSync {
   readonly #options: DocumentSyncOptions;
   readonly #due = new Set<Name>();
   readonly #refusedVersions = new Map<Name, number>();
+  readonly #wanted = new Map<Name, Wanted>();
+  #fetching: Fetching | undefined;
+  /** Documents whose last download gave way to a newer version: the next one is let finish, however often they change. */
+  readonly #gaveWay = new Set<Name>();
+  #cancelOverdue = (): void => undefined;
   #connection: Connection | undefined;
   #isRunning = false;
   #failures = 0;
@@ -75,6 +108,24 @@ export class DocumentSync {
     for (const name of names) this.#due.add(name);
     if (this.#connection === undefined || this.#due.size === 0 || this.#isRunning) return;
     if (this.#options.clock.elapsed() >= this.#quietUntil) void this.#run(this.#connection);
+  }
+
+  /** The control plane has a newer version: one that is being downloaded gives way. */
+  changed(name: Name, version: number): void {
+    this.look([name]);
+    const fetching = this.#fetching;
+    if (fetching?.name !== name || fetching.version === undefined || version <= fetching.version) return;
+    if (this.#gaveWay.has(name)) return;
+    this.#gaveWay.add(name);
+    fetching.abort.abort(new SessionError("superseded", `the ${name} document: version ${version} is there`));
+  }
+
+  /** The documents that could not be had for 30 s. */
+  get overdue(): readonly OverdueDocument[] {
+    const now = this.#options.clock.elapsed();
+    return [...this.#wanted].flatMap(([name, { since, overdueAt, cause }]) =>
+      now >= overdueAt ? [{ name, since, cause: cause ?? "the control plane does not send it" }] : [],
+    );
   }
 
   /** Fetches a document again even if its version was refused, as when its floor was reset. */
@@ -107,16 +158,28 @@ export class DocumentSync {
     // In the order of NAMES, since the keys verify the rest and the node's document says which cluster is its.
     for (let name = this.#next(); name !== undefined; name = this.#next()) {
       this.#due.delete(name);
+      const fetching: Fetching = { name, abort: new AbortController() };
+      this.#fetching = fetching;
+      this.#want(name);
       try {
-        await this.#fetch(name, connection.rpc, connection.signal);
+        await this.#fetch(fetching, connection.rpc, AbortSignal.any([connection.signal, fetching.abort.signal]));
+        this.#had(name);
       } catch (error) {
-        if (this.#isBeside(name, error)) continue;
+        if (this.#isBeside(name, error)) {
+          this.#had(name);
+          continue;
+        }
+        if (fetching.abort.signal.aborted && !connection.signal.aborted) continue;
         failed.set(name, toError(error));
+        // The end of the session is told as such.
+        if (!connection.signal.aborted) this.#want(name, toError(error).message);
+        else if (this.#wanted.get(name)?.cause === undefined) this.#had(name);
         // Useless content says nothing of the other documents, a failed connection does.
         if (!(error instanceof InputError)) break;
       }
     }
     this.#isRunning = false;
+    this.#fetching = undefined;
     const [error] = failed.values();
     if (error === undefined) {
       this.#failures = 0;
@@ -127,6 +190,40 @@ export class DocumentSync {
     }
     // A session that opened meanwhile found this one still at work.
     if (this.#connection !== connection) this.look([]);
+  }
+
+  /** Counts the time from when a document is wanted, or says why it was not had. */
+  #want(name: Name, cause?: string): void {
+    const { clock } = this.#options;
+    const wanted = this.#wanted.get(name);
+    if (wanted === undefined) {
+      this.#wanted.set(name, { since: clock.now(), overdueAt: clock.elapsed() + OVERDUE_MS });
+      this.#tellOverdue();
+    } else if (cause !== undefined) {
+      wanted.cause = cause;
+    }
+  }
+
+  #had(name: Name): void {
+    this.#gaveWay.delete(name);
+    const wanted = this.#wanted.get(name);
+    if (wanted === undefined) return;
+    this.#wanted.delete(name);
+    this.#tellOverdue();
+    if (this.#options.clock.elapsed() >= wanted.overdueAt) this.#options.onOverdue();
+  }
+
+  #tellOverdue(): void {
+    const { clock, onOverdue } = this.#options;
+    this.#cancelOverdue();
+    const now = clock.elapsed();
+    const next = Math.min(...[...this.#wanted.values()].map(({ overdueAt }) => overdueAt).filter((at) => at > now));
+    this.#cancelOverdue = Number.isFinite(next)
+      ? clock.after(next - now, () => {
+          onOverdue();
+          this.#tellOverdue();
+        })
+      : () => undefined;
   }
 
   /** A node document that is rolled back may name a cluster that is not the node's any more; the next version knows better. */
@@ -165,7 +262,8 @@ export class DocumentSync {
     });
   }
 
-  async #fetch(name: Name, rpc: ControlPlaneRpc, signal: AbortSignal): Promise<void> {
+  async #fetch(fetching: Fetching, rpc: ControlPlaneRpc, signal: AbortSignal): Promise<void> {
+    const { name } = fetching;
     const { documents } = this.#options;
     if (
       name === "cluster" &&
@@ -179,6 +277,7 @@ export class DocumentSync {
     }
     const answer = await rpc.request("document.get", { name, have: this.#have(name) }, withinTime(signal, ANSWER_MS));
     if ("unchanged" in answer || this.#refusedVersions.get(name) === answer.version) return;
+    fetching.version = answer.version;
     const body = await this.#download(name, answer.ticket, signal);
     try {
       await this.#accept(name, body);
@@ -234,6 +333,7 @@ export class DocumentSync {
         ...(isSameHost ? { knownAddresses: this.#options.knownAddresses() } : {}),
         maxBytes: name === "keys" ? KEYS_LIMITS.maxBytes : DOCUMENT_MAX_BYTES,
         timeoutMs: 120_000,
+        stallMs: STALL_MS,
       },
       signal,
     );

@@ -29,12 +29,11 @@ const triggers = listTriggers({
   upgrades: {
     ask: () => Promise.reject(new Error("no upgrade")),
     isAtWork: () => Promise.resolve(false),
-    why: (report) => report,
   },
+  why: () => ({ schema: 1, reasons: [] }),
   speedTestTarget: () => undefined,
   applying: {
     plan: () => Promise.resolve({ schema: 1, sections: [], notes: [] }),
-    why: () => ({ schema: 1, reasons: [] }),
     config: () => ({}),
     keepNetwork: () => Promise.resolve({ schema: 1 }),
     revertNetwork: () => Promise.resolve({ schema: 1 }),

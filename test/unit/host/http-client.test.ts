@@ -35,6 +35,21 @@ test("plain HTTP never leaves this machine, whatever the host is called", async 
 });
 
 describe("an answer", () => {
+  test.each([
+    ["hangs", () => undefined],
+    [
+      "trickles",
+      (socket: Socket) => {
+        socket.write("HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n");
+        const timer = setInterval(() => socket.write("x"), 10);
+        socket.once("close", () => clearInterval(timer));
+      },
+    ],
+  ])("that %s is given up", async (_what, script) => {
+    const failed = send(await serve(script), { stallMs: 200 });
+    await expect(failed).rejects.toMatchObject({ code: "http-stalled" });
+  });
+
   test("comes with its status, type and body, and the request is what was asked", async () => {
     let seen = "";
     const url = await serve((socket, asked) => {

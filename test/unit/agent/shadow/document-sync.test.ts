@@ -9,6 +9,7 @@ import { DocumentSync } from "../../../../src/agent/shadow/document-sync.ts";
 import { hostFiles } from "../../../../src/host/files.ts";
 import { signJws } from "../../../../src/protocol/jws.ts";
 import { keySetOf } from "../../../../src/protocol/keys-chain.ts";
+import { deferred } from "../../../support/deferred.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import {
   clusterDocument,
@@ -22,6 +23,7 @@ import {
   UID,
   type SigningKey,
 } from "../../../support/signing.ts";
+import { untilAborted } from "../../../../src/lib/until-aborted.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
@@ -49,6 +51,8 @@ async function setUp({ session = nodeIdentity.session, chance = 0.5 } = {}) {
   const accepted: string[] = [];
   const refused: string[] = [];
   const health: boolean[] = [];
+  const overdue: string[] = [];
+  let hang: Promise<unknown> | undefined;
   let status = 200;
   let retryAfterMs: number | undefined;
   const sync = new DocumentSync({
@@ -56,15 +60,16 @@ async function setUp({ session = nodeIdentity.session, chance = 0.5 } = {}) {
     random: () => chance,
     log: pino({ level: "silent" }),
     http: {
-      send: ({ headers, maxBytes, knownAddresses }) => {
+      send: async ({ headers, maxBytes, knownAddresses }, signal) => {
+        if (hang !== undefined) await untilAborted(hang, signal);
         known.push(knownAddresses);
         allowed.push(maxBytes);
-        return Promise.resolve({
+        return {
           status,
           contentType: "",
           retryAfterMs,
           body: offer.get(headers?.["holdfast-ticket"] ?? "")?.body ?? "",
-        });
+        };
       },
     },
     documents,
@@ -78,6 +83,7 @@ async function setUp({ session = nodeIdentity.session, chance = 0.5 } = {}) {
     onAccepted: (name) => void accepted.push(name),
     onRefused: (name, version, { code }) => void refused.push(`${name} ${version} ${code}`),
     onHealth: (isHealthy) => void health.push(isHealthy),
+    onOverdue: () => void overdue.push(sync.overdue.map(({ name, cause }) => `${name}: ${cause}`).join()),
   });
   const request = (_method: string, { name, have }: { name: string; have: number }) => {
     asked.push(name);
@@ -114,6 +120,8 @@ async function setUp({ session = nodeIdentity.session, chance = 0.5 } = {}) {
     known,
     put,
     answer,
+    overdue,
+    hangUntil: (until: Promise<unknown> | undefined) => void (hang = until),
     registration: () => registration,
   };
 }
@@ -391,4 +399,51 @@ test("a cluster that only the rolled-back document names is no failure", async (
   expect(accepted.slice(before)).toEqual(["node", "cluster"]);
   expect(refused).toEqual([]);
   expect(health).not.toContain(false);
+});
+
+describe("a document that cannot be had", () => {
+  const node = nodeDocument();
+
+  test("for 30 s is overdue, with its cause, until it is had", async () => {
+    const { sync, clock, connect, put, answer, overdue, documents } = await setUp();
+    await put("node", 1, node);
+    answer(500);
+    connect();
+    await clock.advance(29_000);
+    expect(sync.overdue).toEqual([]);
+    await clock.advance(2000);
+    const cause = "the node document: HTTP 500";
+    expect(sync.overdue).toEqual([{ name: "node", since: clock.now() - 31_000, cause }]);
+    expect(overdue).toEqual([`node: ${cause}`]);
+    answer(200);
+    await clock.advance(600_000);
+    await waitFor("the document", () => documents.version("node") === 1);
+    expect(sync.overdue).toEqual([]);
+    expect(overdue).toEqual([`node: ${cause}`, ""]);
+  });
+
+  test("because nothing comes is overdue as well, and one whose session ended is not", async () => {
+    const { sync, clock, connect, put, hangUntil } = await setUp();
+    await put("node", 1, node);
+    hangUntil(new Promise(() => undefined));
+    connect();
+    await clock.advance(31_000);
+    expect(sync.overdue).toMatchObject([{ name: "node", cause: "the control plane does not send it" }]);
+  });
+
+  test("gives way to a newer version once, however often it changes", async () => {
+    const { sync, asked, connect, put, hangUntil, documents } = await setUp();
+    await put("node", 1, node);
+    hangUntil(new Promise(() => undefined));
+    connect();
+    await waitFor("the question", () => asked.includes("node"));
+    await put("node", 2, node);
+    const let2 = deferred<undefined>();
+    hangUntil(let2.promise);
+    sync.changed("node", 2);
+    await waitFor("the other question", () => asked.filter((name) => name === "node").length === 2);
+    sync.changed("node", 3);
+    let2.resolve(undefined);
+    await waitFor("the document", () => documents.version("node") === 2);
+  });
 });

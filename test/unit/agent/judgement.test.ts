@@ -1,0 +1,69 @@
+import { describe, expect, test } from "vitest";
+import { judge } from "../../../src/agent/judgement.ts";
+import type { Status } from "../../../src/protocol/local-answers.ts";
+import type { Reason } from "../../../src/protocol/reconcile.ts";
+import { someStatus } from "../../support/fake-local-provider.ts";
+
+const NOW = 1_000_000;
+const REASON: Reason = {
+  section: "connectors",
+  item: "c1",
+  code: "port-taken",
+  message: "80 is taken",
+  since: 1,
+  lastAttempt: 2,
+};
+
+function judged(change: Partial<Status> = {}, reasons: readonly Reason[] = []) {
+  const status = someStatus();
+  return judge(
+    {
+      now: NOW,
+      status: { ...status, ...change },
+      clockOffsetSeconds: 0,
+      diskUsedRatio: 0.1,
+      isStatePersistent: true,
+      dns: true,
+      repository: undefined,
+      ssh: true,
+      refusedSignatures: 0,
+    },
+    reasons,
+    () => 7,
+  );
+}
+
+describe("health and why", () => {
+  test("agree that all is well", () => {
+    const { health, why } = judged();
+    expect([health.verdict, why.reasons]).toEqual(["ok", []]);
+  });
+
+  test("agree on gateways that are not reached", () => {
+    const { engines } = someStatus();
+    const dataPlane = { state: "down", paths: 2, up: 0 } as const;
+    const { health, why } = judged({ engines: { ...engines, dataPlane } });
+    expect(health.verdict).not.toBe("ok");
+    expect(why.reasons).toMatchObject([{ section: "health", item: "data-plane", since: 7, lastAttempt: NOW }]);
+  });
+
+  test("agree on a fault, such as a document that cannot be had", () => {
+    const faults = [{ code: "document-unavailable", message: "the node document cannot be had: HTTP 500", since: 3 }];
+    const { health, why } = judged({ faults });
+    expect(health.verdict).toBe("degraded");
+    expect(why.reasons).toMatchObject([{ section: "health", item: "document-unavailable", since: 3 }]);
+  });
+
+  test("agree on a reason that no check finds, and say it once each", () => {
+    const { health, why } = judged({}, [REASON, { ...REASON, item: "c2" }]);
+    expect(health.verdict).toBe("degraded");
+    expect(health.items.at(-1)).toMatchObject({ name: "config", status: "warn", since: 1 });
+    expect(health.items.at(-1)?.message).toBe("c1: 80 is taken; and 1 more: see 'holdfast why'");
+    expect(why.reasons).toHaveLength(2);
+  });
+
+  test("agree that a notice is nothing wrong", () => {
+    const { health, why } = judged({}, [{ ...REASON, notice: true }]);
+    expect([health.verdict, why.reasons.length]).toEqual(["ok", 1]);
+  });
+});
