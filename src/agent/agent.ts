@@ -42,6 +42,7 @@ import { StorageWatch } from "./storage.ts";
 import { openState } from "./state.ts";
 import { FaultList } from "./fault.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
+import { keepSettings } from "./settings.ts";
 import { watchHealth } from "./watch-health.ts";
 import { watchMachine } from "./watch-machine.ts";
 
@@ -63,9 +64,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     },
   });
   const files = faults.watched(storage.watched(options.files));
+  for (const { code, message } of settings.problems ?? []) fault(code, message);
   await checkLocalApi(settings.runDir);
   const state = await openState(files, settings.stateDir);
   const { sql, isPersistent } = state.database;
+  if (settings.fileText !== undefined) await keepSettings(files, settings.stateDir, settings.fileText).catch(notSaved);
   if (!isPersistent) fault("storage-unavailable", `${settings.stateDir} cannot be written; working in memory`);
 
   // What was last good.

@@ -169,8 +169,16 @@ async function inspected<T>(file: StateFile<T>): Promise<Loaded<T> | { readonly 
 async function settingsStanding(stateDir: string, config: string | undefined, files: Files): Promise<SettingsStanding> {
   try {
     const argv = ["--state", stateDir, ...(config === undefined ? [] : ["--config", config])];
-    const { unit, overlay, engineSocket, proxies } = await readSettings(argv, files);
-    return { isGood: true, unit, overlay, engineSocket, hasProxy: proxies.https !== undefined };
+    const { unit, overlay, engineSocket, proxies, problems } = await readSettings(argv, files);
+    const [problem] = problems ?? [];
+    return {
+      isGood: true,
+      ...(problem === undefined ? {} : { problem }),
+      unit,
+      overlay,
+      engineSocket,
+      hasProxy: proxies.https !== undefined,
+    };
   } catch (thrown) {
     const error = toError(thrown);
     return { isGood: false, code: error instanceof AgentError ? error.code : "internal", message: error.message };

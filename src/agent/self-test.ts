@@ -126,7 +126,9 @@ function checksOf({ stateDir, configFile, work, loaders }: SelfTestOptions): Rea
     crypto: checkCrypto,
     async settings() {
       const isThere = configFile !== undefined && (await files.read(configFile)) !== undefined;
-      await readSettings(isThere ? ["--config", configFile] : [], files);
+      const { problems = [] } = await readSettings(isThere ? ["--config", configFile] : [], files);
+      const wrong = problems.find(({ code }) => code === "bad-settings");
+      expect(wrong === undefined, wrong?.message ?? "");
       return undefined;
     },
     identity: async () => {

@@ -2,8 +2,9 @@ import { isIP } from "node:net";
 import { join, normalize, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { z } from "zod";
-import { InputError } from "../errors.ts";
+import { InputError, toError } from "../errors.ts";
 import type { Files } from "../host/files.ts";
+import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
 import { supervisionOf, writesToJournal, type Supervision } from "../host/service-manager.ts";
 import { parseCidr } from "../lib/cidr.ts";
 import { isLoopback, parseNoProxy, type ProxySettings } from "../lib/proxy.ts";
@@ -132,6 +133,13 @@ export const AgentFile = z.strictObject({
   metrics: MetricsFile.optional(),
 });
 
+/** What was wrong with the file of local settings and did not keep the program from starting. */
+export interface SettingsProblem {
+  /** `unknown-setting`: members that were ignored; `bad-settings`: the last good copy is used instead. */
+  readonly code: "unknown-setting" | "bad-settings";
+  readonly message: string;
+}
+
 /** What the data store may use, defaults filled in. */
 export interface DataStoreSettings extends Omit<JobSettings, "proxies"> {
   /** File of certificate authorities that transfers trust besides the runtime's own. */
@@ -173,6 +181,9 @@ export interface AgentSettings {
   readonly supervision: Supervision;
   /** Whether the log goes to the journal. */
   readonly isJournal?: boolean;
+  readonly problems?: readonly SettingsProblem[];
+  /** The text of the file, if it is good. */
+  readonly fileText?: string | undefined;
 }
 
 const LIMITS = { maxBytes: 256 * 1024, maxDepth: 8 };
@@ -180,15 +191,30 @@ export const DEFAULT_STATE_DIR = "/var/lib/holdfast";
 export const DEFAULT_RUN_DIR = "/run/holdfast";
 const DEFAULT_FILE = "/etc/holdfast/agent.json";
 
+/** The settings file as it was when an agent last started with it, whole: what a damaged one is replaced by. */
+export function lastGoodSettings(files: Files, stateDir: string): StateFile<{ readonly text: string }> {
+  const schema = z.object({ text: z.string().max(LIMITS.maxBytes) });
+  return stateFile(files, { path: `${stateDir}/reported/settings.json`, schema, keepsPrevious: false });
+}
+
+/** Keeps the text of a good settings file, if it is another than the one that is kept. */
+export async function keepSettings(files: Files, stateDir: string, text: string): Promise<void> {
+  const file = lastGoodSettings(files, stateDir);
+  if (valueOf(await file.load())?.text !== text) await file.save({ text });
+}
+
 /**
- * Reads command line, environment and settings file, in this order of precedence.
- * @throws {InputError} `usage` or `bad-settings`, naming the option or the field.
+ * Reads command line, environment and settings file, in this order of precedence. Members of the file that this version does not know are
+ * ignored, and in place of a file that cannot be used the last good one is; either is named in `problems`.
+ * @throws {InputError} `usage`, or `bad-settings` without a good copy, naming the option or the field.
  */
 export async function readSettings(argv: readonly string[], files: Files): Promise<AgentSettings> {
   const options = readOptions(argv);
   const env = process.env;
-  const file = await readFile(files, options.config ?? DEFAULT_FILE, options.config !== undefined);
   const stateDir = resolve(options.state ?? env["HOLDFAST_STATE"] ?? DEFAULT_STATE_DIR);
+  const { config } = options;
+  const read = await readFile(files, { path: config ?? DEFAULT_FILE, isAsked: config !== undefined, stateDir });
+  const { file, problems, fileText } = read;
   const runDir = resolve(options.run ?? env["HOLDFAST_RUN"] ?? DEFAULT_RUN_DIR);
   const unit = file.unit ?? fromOptional("HOLDFAST_UNIT", UnitName, env["HOLDFAST_UNIT"]);
   const proxy = file.proxy ?? env["HTTPS_PROXY"] ?? env["https_proxy"];
@@ -223,6 +249,8 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
     metrics: file.metrics === undefined ? undefined : splitListen(file.metrics.listen),
     supervision: supervisionOf(env, process.pid),
     isJournal: writesToJournal(env),
+    problems,
+    fileText,
   };
 }
 
@@ -260,19 +288,66 @@ function readOptions(argv: readonly string[]): { state?: string; run?: string; c
   }
 }
 
-async function readFile(files: Files, path: string, isAsked: boolean): Promise<z.infer<typeof AgentFile>> {
+type LocalSettings = z.infer<typeof AgentFile>;
+
+interface FileRead {
+  readonly file: LocalSettings;
+  readonly problems: readonly SettingsProblem[];
+  readonly fileText: string | undefined;
+}
+
+async function readFile(
+  files: Files,
+  { path, isAsked, stateDir }: { readonly path: string; readonly isAsked: boolean; readonly stateDir: string },
+): Promise<FileRead> {
   const text = await files.read(path);
   if (text === undefined) {
     if (isAsked) throw new InputError("bad-settings", `${path} does not exist`);
-    return {};
+    return { file: {}, problems: [], fileText: undefined };
   }
   try {
-    const parsed = AgentFile.safeParse(parseStrictJson(text, LIMITS));
-    if (parsed.success) return parsed.data;
-    throw new InputError("bad-settings", describeIssues(parsed.error).join("; "));
-  } catch (error) {
-    throw new InputError("bad-settings", `${path}: ${(error as Error).message}`, { cause: error });
+    const { file, unknown } = parseFile(text);
+    const names = unknown.join(", ");
+    const message = `${path}: ${names}: not a setting of this version, and ignored; correct or remove it`;
+    return { file, problems: unknown.length === 0 ? [] : [{ code: "unknown-setting", message }], fileText: text };
+  } catch (thrown) {
+    const error = new InputError("bad-settings", `${path}: ${toError(thrown).message}`, { cause: thrown });
+    const good = await lastGoodSettings(files, stateDir)
+      .inspect()
+      .catch(() => undefined);
+    if (good?.is !== "good") throw error;
+    const message = `${error.message}; the settings of the last good start are used instead: mend the file, and restart the agent`;
+    return {
+      file: parseFile(good.value.text).file,
+      problems: [{ code: "bad-settings", message }],
+      fileText: undefined,
+    };
   }
+}
+
+/** Reads the text of a settings file; members that no version so far knows are named rather than refused. */
+function parseFile(text: string): { readonly file: LocalSettings; readonly unknown: readonly string[] } {
+  const value = parseStrictJson(text, LIMITS);
+  const parsed = AgentFile.safeParse(value);
+  if (parsed.success) return { file: parsed.data, unknown: [] };
+  const unknown = parsed.error.issues.flatMap((issue) =>
+    issue.code === "unrecognized_keys" ? issue.keys.map((key) => [...issue.path, key]) : [],
+  );
+  const known = AgentFile.safeParse(unknown.reduce(without, value));
+  if (!known.success) throw new InputError("bad-settings", describeIssues(known.error).join("; "));
+  return { file: known.data, unknown: unknown.map((path) => path.join(".").slice(0, 128)).slice(0, 16) };
+}
+
+/** A copy of a JSON value without the member at this path. */
+function without(value: unknown, [key, ...rest]: readonly PropertyKey[]): unknown {
+  if (typeof value !== "object" || value === null || key === undefined) return value;
+  if (Array.isArray(value)) return value.map((item: unknown, at) => (at === key ? without(item, rest) : item));
+  return Object.fromEntries(
+    Object.entries(value).flatMap(([name, inner]): [string, unknown][] => {
+      if (name !== key) return [[name, inner]];
+      return rest.length === 0 ? [] : [[name, without(inner, rest)]];
+    }),
+  );
 }
 
 function fromVariable<T>(name: string, schema: z.ZodType<T>, text: string): T {

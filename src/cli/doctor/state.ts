@@ -13,6 +13,10 @@ export const settingsChecks: CheckFamily = {
   name: "settings",
   async run({ left }) {
     const { settings } = await left();
+    if (settings.isGood && settings.problem !== undefined) {
+      const { code, message } = settings.problem;
+      return [warn("file", code, message, "correct the file, and restart the agent")];
+    }
     if (settings.isGood) return [pass("file", "the local settings can be used, or there are none")];
     if (settings.code === "access-denied") return [skip("file", "access-denied", settings.message)];
     return [

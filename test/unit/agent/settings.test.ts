@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { optionNames, readSettings } from "../../../src/agent/settings.ts";
+import { keepSettings, optionNames, readSettings } from "../../../src/agent/settings.ts";
 import { verbs } from "../../../src/cli/verbs.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -115,7 +115,6 @@ describe("settings", () => {
     ["no JSON", "{", /agent\.json: not JSON/],
     ["a list", "[]", /agent\.json: /],
     ["an unknown level", '{"logLevel":"loud"}', /logLevel: /],
-    ["an unknown field", '{"logLevle":"info"}', /logLevle/],
     ["an https proxy", '{"proxy":"https://p.example"}', /proxy: must be an http/],
     ["a unit that is none", '{"unit":"../x.service"}', /unit: /],
     ["a speed test by file", '{"speedTestUrl":"file:///etc/passwd"}', /speedTestUrl: /],
@@ -139,12 +138,53 @@ describe("settings", () => {
       /containers\.allowBinds.*: must be an absolute/,
     ],
     ["a capability that is none", '{"containers":{"allowCapabilities":["all;"]}}', /containers\.allowCapabilities/],
-    ["an unknown permission", '{"containers":{"allowAll":true}}', /allowAll/],
     ["a forbidden key", '{"__proto__":{}}', /__proto__/],
   ])("refuse a file with %s and name it", async (_what, text, why) => {
     const refused = read([], text);
     await expect(refused).rejects.toMatchObject({ name: "InputError", code: "bad-settings" });
     await expect(refused).rejects.toThrow(why);
+  });
+
+  test("ignore and name what this version does not know, and use the rest", async () => {
+    const text = JSON.stringify({
+      logLevel: "debug",
+      logLevle: "info",
+      containers: { allowAll: true, allowPrivileged: true },
+      dataStore: { s3: [{ bucket: "*", moon: 1 }] },
+    });
+    const settings = await read([], text);
+    expect(settings).toMatchObject({
+      logLevel: "debug",
+      containers: { allowPrivileged: true },
+      dataStore: { buckets: [{ bucket: "*" }] },
+      problems: [{ code: "unknown-setting" }],
+      fileText: text,
+    });
+    for (const name of ["logLevle", "containers.allowAll", "dataStore.s3.0.moon"])
+      expect(settings.problems?.[0]?.message).toContain(name);
+  });
+
+  test.each([
+    ["an empty file", ""],
+    ["half a file", '{"logLevel":"wa'],
+    ["a wrong value", '{"logLevel":"loud"}'],
+  ])("come from the last good start in place of %s", async (_what, text) => {
+    const root = tempDir();
+    const files = hostFiles(root);
+    for (const path of ["etc/holdfast", "state/reported"]) mkdirSync(join(root, path), { recursive: true });
+    const write = (content: string): void => writeFileSync(join(root, "etc/holdfast/agent.json"), content);
+    const argv = ["--state", "/state"];
+    write(text);
+    await expect(readSettings(argv, files)).rejects.toMatchObject({ code: "bad-settings" });
+    write('{"logLevel":"warn","profile":"agent"}');
+    const good = await readSettings(argv, files);
+    await keepSettings(files, "/state", good.fileText ?? "");
+    write(text);
+    const { logLevel, profile, problems, fileText } = await readSettings(argv, files);
+    expect({ logLevel, profile, fileText }).toEqual({ logLevel: "warn", profile: "agent", fileText: undefined });
+    expect(problems).toMatchObject([
+      { code: "bad-settings", message: expect.stringContaining("agent.json") as string },
+    ]);
   });
 
   test("say what the data store may use, and fill in what is not said", async () => {
