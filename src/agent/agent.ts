@@ -146,6 +146,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     overlay,
     domain,
     reader,
+    literals: settings.literals,
     network: network.section,
     exec: computing.section,
   };

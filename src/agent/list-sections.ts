@@ -21,6 +21,8 @@ export interface SectionDeps {
   readonly documents: { readonly current: Desired };
   readonly domain: ReadDomain;
   readonly reader: Reader;
+  /** The literal addresses that the local policy permits to other nodes. */
+  readonly literals?: MeshSurroundings["literals"];
   readonly network: Omit<NetworkOptions, "context" | "isActiveMember">;
   readonly exec: Omit<ExecOptions, "surroundings"> & {
     /** As the section has it, for these documents. */
@@ -41,6 +43,7 @@ export function listSections({
   documents,
   domain,
   reader,
+  literals,
   network,
   exec,
 }: SectionDeps): readonly Reconciler[] {
@@ -55,6 +58,7 @@ export function listSections({
     domain: peers(),
     local: new Set([...addresses().values()].flat()),
     hasIpv6: speaksIpv6(reader),
+    literals,
   });
   const isMember = (): boolean => node()?.cluster !== undefined;
   return [

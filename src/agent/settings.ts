@@ -11,6 +11,7 @@ import { isLoopback, parseNoProxy, type ProxySettings } from "../lib/proxy.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { describeIssues } from "../protocol/envelope.ts";
 import { JsonObject, Text256 } from "../protocol/values.ts";
+import type { MeshLiterals } from "../protocol/overlay-mesh.ts";
 import { MANAGED_OVERLAY } from "../protocol/overlay.ts";
 import { ManifestAddress, UPGRADE_PATHS } from "../protocol/release.ts";
 import type { JobSettings } from "./data-store/jobs.ts";
@@ -126,6 +127,10 @@ export const AgentFile = z.strictObject({
       events: z.boolean().optional(),
     })
     .optional(),
+  /** What connectors of other nodes may reach here by address, besides the services. */
+  services: z
+    .strictObject({ allowAddresses: z.array(Block).max(64).optional(), allowOwnAddresses: z.boolean().optional() })
+    .optional(),
   dataStore: DataStoreFile.optional(),
   /** Where the manifest of the release to upgrade to is. */
   upgrade: z.strictObject({ manifest: ManifestAddress.optional() }).optional(),
@@ -167,6 +172,8 @@ export interface AgentSettings {
   readonly containers: ContainerPolicy;
   /** Whether events are raised of containers in trouble. */
   readonly containerEvents?: boolean;
+  /** The literal addresses that connectors of other nodes may reach; none when undefined. */
+  readonly literals?: MeshLiterals | undefined;
   readonly dataStore: DataStoreSettings;
   readonly upgrade: {
     /** The control plane's own, unless it is given. */
@@ -240,6 +247,7 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
       allowCapabilities: file.containers?.allowCapabilities ?? [],
     },
     ...(file.containers?.events === undefined ? {} : { containerEvents: file.containers.events }),
+    ...literalsOf(file.services),
     dataStore: dataStoreSettings(file.dataStore, env["NODE_EXTRA_CA_CERTS"]),
     upgrade: {
       manifest: file.upgrade?.manifest,
@@ -252,6 +260,12 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
     problems,
     fileText,
   };
+}
+
+function literalsOf(services: z.infer<typeof AgentFile>["services"]): Pick<AgentSettings, "literals"> {
+  const allow = services?.allowAddresses ?? [];
+  if (allow.length === 0) return {};
+  return { literals: services?.allowOwnAddresses === true ? { allow, own: true } : { allow } };
 }
 
 /** Fills in what is not given. Pure. */

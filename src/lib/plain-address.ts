@@ -8,3 +8,8 @@ export function plainAddress(text: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(short)?.[1];
   return mapped ?? short;
 }
+
+/** Reports whether a plain address is one of the loopback. */
+export function isLoopback(address: string): boolean {
+  return address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
+}

@@ -1,6 +1,7 @@
 import { isIP, Socket, type OnReadOpts } from "node:net";
 import type { Clock } from "../host/clock.ts";
 import type { OverlayReason } from "../protocol/overlay.ts";
+import { withoutAvoided, type Avoided } from "./avoided.ts";
 import type { NameCache } from "./name-cache.ts";
 import type { OwnSockets } from "./own-sockets.ts";
 import { connectReason } from "./reasons.ts";
@@ -14,6 +15,8 @@ export interface DialTarget {
   readonly sourceAddress: string | undefined;
   /** For all addresses together. */
   readonly connectTimeoutMs: number;
+  /** Addresses that it does not lead to, because another node asks for it. */
+  readonly avoids?: Avoided;
 }
 
 /** Told of how a dial ended, exactly once unless it was cancelled. */
@@ -91,9 +94,10 @@ class RunningDial implements Dial {
   }
 
   begin(): void {
-    const { host } = this.#target;
+    const { host, avoids } = this.#target;
     if (isIP(host) === 0) this.#resolve(host).catch(() => this.#fail("resolve-failed"));
-    else this.#tryAll([host]);
+    else if (avoids === undefined) this.#tryAll([host]);
+    else this.#tryPermitted([host]).catch(() => this.#fail("other"));
   }
 
   tick(now: number): void {
@@ -114,7 +118,15 @@ class RunningDial implements Dial {
 
   async #resolve(name: string): Promise<void> {
     const addresses = await this.#options.names.resolve(name);
-    if (!this.#isOver) this.#tryAll(addresses);
+    await this.#tryPermitted(addresses);
+  }
+
+  async #tryPermitted(all: readonly string[]): Promise<void> {
+    const { avoids } = this.#target;
+    const { addresses, reason } = await withoutAvoided(avoids, all, this.#options.own.localAddresses);
+    if (this.#isOver) return;
+    if (reason !== undefined && addresses.length === 0) this.#fail(reason);
+    else this.#tryAll(addresses);
   }
 
   #tryAll(addresses: readonly string[]): void {

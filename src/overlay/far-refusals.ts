@@ -25,6 +25,7 @@ export interface FarRefusalsOptions<User> {
 const LASTING: ReadonlySet<OverlayReason> = new Set([
   "unknown-service",
   "not-granted",
+  "literal-not-permitted",
   "protocol-mismatch",
   "service-down",
   "relay-refused",

@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { plainAddress } from "../lib/plain-address.ts";
+import { isLoopback, plainAddress } from "../lib/plain-address.ts";
 
 type Transport = "tcp" | "udp";
 
@@ -9,6 +9,8 @@ export interface OwnSockets {
   remove(protocol: Transport, address: string, port: number): void;
   /** Whether a connection to there would come back here. */
   leadsHere(protocol: Transport, address: string, port: number): boolean;
+  /** Returns this machine's addresses, as far as the runtime lists them. */
+  readonly localAddresses: () => readonly string[];
   readonly size: number;
   list(): readonly { readonly protocol: Transport; readonly address: string; readonly port: number }[];
 }
@@ -36,6 +38,7 @@ export function ownSockets(localAddresses: () => readonly string[]): OwnSockets 
       const addresses = bound.get(keyOf(protocol, port));
       return addresses !== undefined && meets(address, [...addresses], localAddresses);
     },
+    localAddresses,
     get size() {
       return size;
     },
@@ -62,8 +65,4 @@ export function meets(target: string, bound: readonly string[], localAddresses: 
 
 function isAny(address: string): boolean {
   return address === "0.0.0.0" || address === "::";
-}
-
-function isLoopback(address: string): boolean {
-  return address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
 }

@@ -3,6 +3,7 @@ import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { isIP } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { DialTarget } from "./dial.ts";
+import { withoutAvoided } from "./avoided.ts";
 import type { NameCache } from "./name-cache.ts";
 import { plainAddress } from "../lib/plain-address.ts";
 import type { OwnSockets } from "./own-sockets.ts";
@@ -143,9 +144,11 @@ export class UdpSession implements UdpFlow {
   }
 
   async #address(): Promise<string | { readonly reason: OverlayReason }> {
-    const { host, port, sourceAddress } = this.target;
-    const all = isIP(host) === 0 ? await this.#options.names.resolve(host) : [host];
-    if (all.length === 0) return { reason: "resolve-failed" };
+    const { host, port, sourceAddress, avoids } = this.target;
+    const found = isIP(host) === 0 ? await this.#options.names.resolve(host) : [host];
+    if (found.length === 0) return { reason: "resolve-failed" };
+    const { addresses: all, reason } = await withoutAvoided(avoids, found, this.#options.own.localAddresses);
+    if (reason !== undefined && all.length === 0) return { reason };
     const family = sourceAddress === undefined ? 0 : isIP(sourceAddress);
     const fitting = family === 0 ? all : all.filter((address) => isIP(address) === family);
     const first = fitting.find((address) => !this.#options.own.leadsHere("udp", address, port));

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { P256PublicKey } from "./keys.ts";
 import {
+  AddressBlock,
   Base64Url32,
   Fqdn,
   Host,
@@ -48,6 +49,13 @@ export type MeshPath = z.infer<typeof MeshPath>;
 export const MeshGrant = z.object({ source: Uid, service: Name, protocol: z.enum(["tcp", "udp"]) });
 export type MeshGrant = z.infer<typeof MeshGrant>;
 
+/**
+ * The literal addresses that peers may have dialled here, by this node's local policy; absent means none. The loopback and the node's
+ * own addresses need `own` besides.
+ */
+export const MeshLiterals = z.object({ allow: z.array(AddressBlock).max(64), own: z.literal(true).optional() });
+export type MeshLiterals = z.infer<typeof MeshLiterals>;
+
 /** Where this node's own gateway listens. `relays` are the pairs that it may carry, in either direction; absent means every pair. */
 export const MeshServer = z.object({
   addresses: z.array(IpAddress).min(1).max(16),
@@ -75,6 +83,7 @@ export const OverlayMesh = z.object({
     ),
   server: MeshServer.optional(),
   grants: z.array(MeshGrant).max(100_000),
+  literals: MeshLiterals.optional(),
   /** Static ways: to reach `to`, use the tunnel to `via`; the lowest metric first. */
   routes: z.array(z.object({ to: Uid, via: Uid, metric: z.int().min(0) })).max(10_000),
   /** Bits a second over all tunnels together, in and out; absent means unlimited. */

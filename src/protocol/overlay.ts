@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import { isIP } from "node:net";
 import { z } from "zod";
 import type { JsonLimits } from "../lib/strict-json.ts";
 import type { MethodSpec } from "./methods.ts";
 import { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, PathId, RttBucket } from "./overlay-mesh.ts";
 import {
+  AddressBlock,
   Host,
   IpAddress,
   JsonObject,
@@ -41,15 +41,6 @@ const Transport = z.enum(["tcp", "udp"]);
 /** What is spoken over the transport, where that names further connections (RFC 959, RFC 1350). */
 const Application = z.enum(["ftp", "tftp"]);
 export type Application = z.infer<typeof Application>;
-
-/** An address block, or an address alone (RFC 4632, RFC 4291 §2.3). */
-export const AddressBlock = z.string().max(49).refine(isAddressBlock, "must be an IP address or a CIDR block");
-
-function isAddressBlock(text: string): boolean {
-  const [, address = "", prefix] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
-  const family = address.includes("%") ? 0 : isIP(address);
-  return family !== 0 && (prefix === undefined || Number(prefix) <= (family === 4 ? 32 : 128));
-}
 
 /** A dial target on this node. `sourceAddress` is what the connection leaves from; while that is lacking, no flow can reach it. */
 export const OverlayService = z.object({
@@ -158,6 +149,8 @@ export const OverlayReason = z.enum([
   "peer-unproven",
   /** The other node's document does not grant it. */
   "not-granted",
+  /** The local policy of the other node does not permit the literal address. */
+  "literal-not-permitted",
   /** The tunnel ended under the flow. */
   "tunnel-lost",
   /** A relay may not carry the pair, or it went through too many. */

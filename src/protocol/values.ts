@@ -38,6 +38,15 @@ export const IpAddress = z
   .max(45)
   .refine((text) => isIP(text) !== 0, "must be an IPv4 or IPv6 address");
 
+/** An address block, or an address alone (RFC 4632, RFC 4291 §2.3). */
+export const AddressBlock = z.string().max(49).refine(isAddressBlock, "must be an IP address or a CIDR block");
+
+function isAddressBlock(text: string): boolean {
+  const [, address = "", prefix] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+  const family = address.includes("%") ? 0 : isIP(address);
+  return family !== 0 && (prefix === undefined || Number(prefix) <= (family === 4 ? 32 : 128));
+}
+
 export const Port = z.int().min(1).max(65_535);
 
 /** The name of a network link as Linux allows it. */

@@ -24,7 +24,7 @@ import {
 } from "../../src/overlay/mesh/tls.ts";
 import { UnreadBytes } from "../../src/overlay/mesh/unread.ts";
 import type { Ways } from "../../src/overlay/mesh/ways.ts";
-import type { MeshEvent, MeshGrant, MeshPeer } from "../../src/protocol/overlay-mesh.ts";
+import type { MeshEvent, MeshGrant, MeshLiterals, MeshPeer } from "../../src/protocol/overlay-mesh.ts";
 import type { OverlayListener, OverlayReason } from "../../src/protocol/overlay.ts";
 import { testCertificate } from "./certificates.ts";
 import { aListener, aServer, aService, planeRig, type PlaneRig } from "./overlay-rig.ts";
@@ -87,7 +87,7 @@ export interface PeerNode extends PlaneRig {
   /** Its limits over all tunnels; none at first. */
   readonly gates: MeshGates;
   /** Puts peers and grants into force. */
-  meet(peers: readonly MeshPeer[], grants?: readonly MeshGrant[]): void;
+  meet(peers: readonly MeshPeer[], grants?: readonly MeshGrant[], literals?: MeshLiterals): void;
 }
 
 export interface PeerRig {
@@ -97,6 +97,8 @@ export interface PeerRig {
   readonly splices: (readonly [Duplex, Duplex])[];
   /** Instead of a splice, when it is to fail. */
   refusal: string | undefined;
+  /** The addresses of names, for every node. */
+  readonly names: Map<string, readonly string[]>;
   /** Makes one node the gateway of another: a hop session between them, by which flows go without any splice. */
   direct(from: PeerNode, to: PeerNode): Promise<ClientHttp2Session>;
   /** Lets that way fail from now on. */
@@ -112,6 +114,7 @@ export function peerRig(): PeerRig {
     splice: passOn,
     splices: [],
     refusal: undefined,
+    names: new Map(),
     async direct(from, to) {
       const [near, far] = await socketPair();
       const [client, server] = [dialTls(near, from.identity, "h2"), acceptTls(far, to.identity, ["h2"])];
@@ -148,7 +151,15 @@ export function peerRig(): PeerRig {
         },
       };
       const events: MeshEvent[] = [];
-      const plane = planeRig({ clock });
+      const plane = planeRig({
+        clock,
+        askName: (name) => {
+          const addresses = rig.names.get(name);
+          return addresses === undefined
+            ? Promise.reject(new Error(`no name ${name}`))
+            : Promise.resolve({ addresses });
+        },
+      });
       const unread = new UnreadBytes({ memoryBytes: 1024 * 1024 * 1024 });
       const gates = new MeshGates(clock);
       const flows = peerFlows({
@@ -165,8 +176,8 @@ export function peerRig(): PeerRig {
       });
       plane.plane.connectTo(flows.remote);
       const peer: MeshPeer = { uid, fqdn: `n${number}.example`, key: own.key };
-      const meet = (peers: readonly MeshPeer[], grants: readonly MeshGrant[] = []): void =>
-        flows.apply({ peers: [...peers], grants: [...grants], paths: [] });
+      const meet: PeerNode["meet"] = (peers, grants = [], literals) =>
+        flows.apply({ peers: [...peers], grants: [...grants], paths: [], literals });
       const node: PeerNode = { ...plane, uid, peer, identity: own, flows, events, gates, meet };
       nodes.set(uid, node);
       return node;

@@ -107,6 +107,7 @@ function deniedFlags(reason: OverlayReason | undefined): number {
   switch (reason) {
     case "source-not-permitted":
     case "not-granted":
+    case "literal-not-permitted":
     case "relay-refused":
       return flowFlags["no-acl-match"];
     // The connector is of another protocol than the service it names: there is a way, but no rule lets this flow take it.

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { AddressBlock } from "../../protocol/overlay.ts";
+import { AddressBlock } from "../../protocol/values.ts";
 import { FlowRecord } from "../../protocol/telemetry.ts";
 import { Text64, Text253, Uid } from "../../protocol/values.ts";
 import type { FlowFilter } from "../fleet.ts";

@@ -76,6 +76,18 @@ describe("settings", () => {
     });
   });
 
+  test("say which literal addresses connectors of other nodes may reach", async () => {
+    expect(await read([])).not.toHaveProperty("literals");
+    expect(await read([], '{"services":{"allowOwnAddresses":true}}')).not.toHaveProperty("literals");
+    const allow = ["10.0.8.0/24", "2001:db8::7"];
+    expect(await read([], JSON.stringify({ services: { allowAddresses: allow } }))).toMatchObject({
+      literals: { allow },
+    });
+    const both = JSON.stringify({ services: { allowAddresses: allow, allowOwnAddresses: true } });
+    expect(await read([], both)).toMatchObject({ literals: { allow, own: true } });
+    await expect(read([], '{"services":{"allowAddresses":["10.0.0.0/33"]}}')).rejects.toThrow(/allowAddresses\.0/);
+  });
+
   test("come from the command line before the environment, and from the file before both where it speaks", async () => {
     const env = {
       HOLDFAST_STATE: "/env/state",

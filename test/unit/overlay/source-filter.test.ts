@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { sourceFilter } from "../../../src/overlay/source-filter.ts";
-import { AddressBlock } from "../../../src/protocol/overlay.ts";
+import { AddressBlock } from "../../../src/protocol/values.ts";
 
 describe("sourceFilter", () => {
   it.each([

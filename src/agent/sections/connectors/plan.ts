@@ -59,6 +59,7 @@ const OF_TARGET: ReadonlySet<OverlayReason> = new Set([
   "peer-absent",
   "peer-unproven",
   "not-granted",
+  "literal-not-permitted",
   "relay-refused",
   "service-down",
 ]);
@@ -294,6 +295,8 @@ function explain(
       return `whoever answered is not ${node}${because}`;
     case "not-granted":
       return `${node} does not grant ${to} to this node${because}`;
+    case "literal-not-permitted":
+      return `${node} does not permit connectors to the address ${to}; name a service there, or list the address in services.allowAddresses of its agent.json${because}`;
     case "relay-refused":
       return `no gateway may relay to ${node}${because}`;
     case "tunnel-lost":

@@ -1,5 +1,12 @@
 import type { DomainPeer } from "../../../protocol/domain-items.ts";
-import type { MeshGrant, MeshPath, MeshPeer, MeshServer, OverlayMesh } from "../../../protocol/overlay-mesh.ts";
+import type {
+  MeshGrant,
+  MeshLiterals,
+  MeshPath,
+  MeshPeer,
+  MeshServer,
+  OverlayMesh,
+} from "../../../protocol/overlay-mesh.ts";
 import type { Gateway, GatewayPath } from "../../../protocol/sections/gateway.ts";
 import type { DomainView } from "../../../protocol/domain-view.ts";
 
@@ -13,6 +20,8 @@ export interface MeshSurroundings {
   readonly local: ReadonlySet<string>;
   /** Whether this machine speaks IPv6 at all. */
   readonly hasIpv6: boolean;
+  /** The literal addresses that the local policy permits to other nodes. */
+  readonly literals?: MeshLiterals | undefined;
 }
 
 /** The most that the table takes of each. */
@@ -27,7 +36,7 @@ type ServerBefore = MeshServer | undefined;
  */
 export function compileMesh(
   gateway: Gateway,
-  { isActive, self, domain, hasIpv6 }: MeshSurroundings,
+  { isActive, self, domain, hasIpv6, literals }: MeshSurroundings,
   before: ServerBefore,
 ): OverlayMesh | undefined {
   if (!isActive || self === undefined || domain === undefined) return undefined;
@@ -42,6 +51,7 @@ export function compileMesh(
     paths: pathsOf(gateway, peers, domain).slice(0, MAX_PATHS),
     ...(server === undefined ? {} : { server }),
     grants: grantsOf(domain),
+    ...(literals === undefined ? {} : { literals }),
     routes: gateway.routes.flatMap(({ to, via, metric }) => {
       const [target, through] = [uidOf(to), uidOf(via)];
       return target === undefined || through === undefined ? [] : [{ to: target, via: through, metric }];
@@ -55,8 +65,8 @@ export function compileMesh(
 export function meshCompiler(): typeof compileMesh {
   let last: { readonly of: readonly unknown[]; readonly mesh: OverlayMesh | undefined } | undefined;
   return (gateway, surroundings, before) => {
-    const { isActive, self, domain, hasIpv6 } = surroundings;
-    const of = [gateway, isActive, self, domain, hasIpv6, gateway.isServerRejected ? before : undefined];
+    const { isActive, self, domain, hasIpv6, literals } = surroundings;
+    const of = [gateway, isActive, self, domain, hasIpv6, literals, gateway.isServerRejected ? before : undefined];
     if (last === undefined || !last.of.every((value, index) => value === of[index])) {
       last = { of, mesh: compileMesh(gateway, surroundings, before) };
     }

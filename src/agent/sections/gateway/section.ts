@@ -35,13 +35,14 @@ export function gatewaySection(options: GatewayOptions): Section<Gateway, Gatewa
     },
     plan: (desired, actual) => planGateway(desired, actual, compile),
     // Peers, grants and addresses change by documents and by the machine, and nobody tampered with the table then.
-    asSurrounded: (actual, { isActive, self, domain, local, hasIpv6 }) => ({
+    asSurrounded: (actual, { isActive, self, domain, local, hasIpv6, literals }) => ({
       ...actual,
       isActive,
       self,
       domain,
       local,
       hasIpv6,
+      literals,
     }),
     describe: describeGatewayStep,
     undo: () => undefined,

@@ -1,4 +1,6 @@
-import type { MeshGrant } from "../../../protocol/overlay-mesh.ts";
+import { isLoopback, plainAddress } from "../../../lib/plain-address.ts";
+import type { MeshGrant, MeshLiterals } from "../../../protocol/overlay-mesh.ts";
+import { sourceFilter } from "../../source-filter.ts";
 import { readPlace } from "./wire.ts";
 
 /** What peers may use here. */
@@ -9,6 +11,32 @@ export interface Grants {
 export function grantsOf(grants: readonly MeshGrant[]): Grants {
   const keys = new Set(grants.map(({ source, service, protocol }) => keyOf(source, service, protocol)));
   return { has: (source, service, protocol) => keys.has(keyOf(source, service, protocol)) };
+}
+
+/** The literal addresses that peers may have dialled here, by this node's local policy. */
+export interface LiteralPolicy {
+  permits(address: string): boolean;
+  /** Whether a service is a name, or a literal that is permitted. */
+  permitsService(service: string): boolean;
+  /** Whether the permitted blocks hold for this machine's own addresses too. */
+  readonly permitsOwn: boolean;
+}
+
+export function literalPolicy({ allow, own }: MeshLiterals = { allow: [] }): LiteralPolicy {
+  const blocks = sourceFilter(allow);
+  const permitsOwn = own === true;
+  const permits = (address: string): boolean => {
+    const plain = plainAddress(address);
+    return blocks.allows(plain) && (permitsOwn || !isLoopback(plain));
+  };
+  return {
+    permits,
+    permitsService(service) {
+      const literal = literalOf(service);
+      return literal === undefined || permits(literal.host);
+    },
+    permitsOwn,
+  };
 }
 
 function keyOf(source: string, service: string, protocol: string): string {

@@ -31,7 +31,7 @@ export interface PeerFlows {
   /** What comes from other nodes. */
   readonly inward: Inward;
   /** Puts other peers and grants into force; what they no longer allow ends at once. */
-  apply(mesh: Pick<OverlayMesh, "peers" | "paths" | "grants">): void;
+  apply(mesh: Pick<OverlayMesh, "peers" | "paths" | "grants" | "literals">): void;
   /** Measures ways to peers. */
   readonly measure: Pick<Measure, "echo" | "perf">;
   states(): PeerSessionState[];

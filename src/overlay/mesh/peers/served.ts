@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import { isIP } from "node:net";
 import type { OverlayMesh } from "../../../protocol/overlay-mesh.ts";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { ListenerOptions } from "../../listener.ts";
@@ -6,7 +7,8 @@ import { literalTarget, type Offered } from "../../targets.ts";
 import type { TunnelGates } from "../mesh-gates.ts";
 import type { UnreadBytes } from "../unread.ts";
 import { isForbidden } from "../../../lib/forbidden-address.ts";
-import { grantsOf, literalOf, type Grants } from "./grants.ts";
+import { avoidance, type Avoided } from "../../avoided.ts";
+import { grantsOf, literalOf, literalPolicy, type Grants } from "./grants.ts";
 import { refuse, servedRecord, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
 import { ServedFtp } from "./served-ftp.ts";
 import { ServedTcp } from "./served-tcp.ts";
@@ -37,6 +39,7 @@ export class Served {
   readonly #flows = new Set<ServedFlow>();
   readonly #controls = new Map<string, ServedFtp>();
   #grants: Grants = grantsOf([]);
+  #literals = literalPolicy(undefined);
   #peers: ReadonlySet<string> = new Set();
   #second = -Infinity;
   #recordedInSecond = 0;
@@ -52,12 +55,20 @@ export class Served {
   }
 
   /** Puts other grants into force: what is not granted any more ends at once. */
-  apply({ peers, grants }: Pick<OverlayMesh, "peers" | "grants">): void {
+  apply({ peers, grants, literals }: Pick<OverlayMesh, "peers" | "grants" | "literals">): void {
     this.#peers = new Set(peers.map(({ uid }) => uid));
     this.#grants = grantsOf(grants);
+    const before = this.#literals;
+    this.#literals = literalPolicy(literals);
+    // Which of them lead to the node itself is known to the machine alone; those that may can connect anew.
+    const endsLiterals = before.permitsOwn && !this.#literals.permitsOwn;
     for (const flow of this.#flows) {
       if (!this.#peers.has(flow.peer)) flow.abort("removed");
       else if (!this.#isGranted(flow.peer, flow.request)) flow.abort("not-granted");
+      else if (literalOf(flow.request.service) !== undefined) {
+        const isPermitted = !endsLiterals && this.#literals.permitsService(flow.request.service);
+        if (!isPermitted) flow.abort("literal-not-permitted");
+      }
     }
   }
 
@@ -81,7 +92,10 @@ export class Served {
     }
     const startedAt = clock.now();
     const offered = this.#offer(peer, request);
-    if (request.isQuestion === true) return answer(stream, offered);
+    if (request.isQuestion === true) {
+      void this.#judged(offered).then((judged) => answer(stream, judged));
+      return;
+    }
     if (typeof offered === "string") {
       refuse(stream, offered);
       this.#recordRefusal(servedRecord(peer, request, { reason: offered }, { startedAt, endedAt: startedAt }));
@@ -137,10 +151,23 @@ export class Served {
     if (!this.#local.budget.hasRoom(1)) return "out-of-resources";
     if (data !== undefined) return this.#controlOf(peer, request)?.claim(data.port) ?? "not-granted";
     const literal = literalOf(service);
-    if (literal === undefined) return this.#local.targets.service(service, request);
+    if (literal === undefined) {
+      const offered = this.#local.targets.service(service, request);
+      return typeof offered === "string" || isIP(offered.target.host) !== 0 ? offered : avoiding(offered, "reserved");
+    }
     if (isForbidden(literal.host)) return "not-granted";
+    if (!this.#literals.permits(literal.host)) return "literal-not-permitted";
     if (request.application === "ftp" && literal.port !== FTP_PORT) return "protocol-mismatch";
-    return { target: literalTarget(literal), idleTimeoutMs: LITERAL_IDLE_MS[protocol] };
+    const offered = { target: literalTarget(literal), idleTimeoutMs: LITERAL_IDLE_MS[protocol] };
+    return avoiding(offered, this.#literals.permitsOwn ? "reserved" : "own");
+  }
+
+  /** Answers a question as the dial would, which asks the machine whether a literal is an address of its own. */
+  async #judged(offered: Offered | OverlayReason): Promise<Offered | OverlayReason> {
+    if (typeof offered === "string") return offered;
+    const { host, avoids } = offered.target;
+    if (isIP(host) === 0) return offered;
+    return (await avoidance(avoids, host, this.#local.own.localAddresses)) ?? offered;
   }
 
   readonly #onEnd = (flow: ServedFlow, record: OverlayFlow): void => {
@@ -166,6 +193,11 @@ export class Served {
     if (this.#recordedInSecond <= RECORDED_A_SECOND) this.#local.flows.add(record);
   }
 }
+
+const avoiding = ({ target, ...rest }: Offered, avoids: Avoided): Offered => ({
+  ...rest,
+  target: { ...target, avoids },
+});
 
 /** Says what a flow would have been told; such a question is no flow and has no record. */
 function answer(stream: ServerHttp2Stream, offered: Offered | OverlayReason): void {

@@ -36,6 +36,7 @@ const FLOW_ID = /^[0-9a-f-]{1,64}$/;
 const statuses: Readonly<Partial<Record<OverlayReason, number>>> = {
   "unknown-service": 404,
   "not-granted": 403,
+  "literal-not-permitted": 403,
   "connect-refused": 502,
   unreachable: 502,
   "resolve-failed": 502,
@@ -72,6 +73,7 @@ const codes: Readonly<Partial<Record<OverlayReason, number>>> = {
   "resolve-failed": 0x4846_0004,
   "tunnel-lost": 0x4846_0005,
   "source-not-permitted": 0x4846_0006,
+  "literal-not-permitted": 0x4846_0007,
 };
 
 const reasonsOfCodes = new Map(

@@ -36,6 +36,12 @@ describe("the ways to other nodes", () => {
     });
   });
 
+  test("carry the local policy for literal addresses, and nothing of it where there is none", () => {
+    const literals = { allow: ["10.0.8.0/24"], own: true as const };
+    expect(compiled(undefined, { literals })).toMatchObject({ literals });
+    expect(compiled(undefined)).not.toHaveProperty("literals");
+  });
+
   test.each([
     ["a node that is switched off", undefined, { isActive: false }],
     ["a node without a document of its domain", SERVER, { domain: undefined }],

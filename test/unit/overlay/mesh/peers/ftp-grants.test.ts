@@ -27,7 +27,7 @@ it("lets nobody reach another port of a server that says what it is told, by cal
   const secret = await aServer((socket) => socket.end("secret"));
   const literal = `127.0.0.1:${target}`;
   await destination.apply([], [aService("web", target)]);
-  destination.meet([source.peer], [grant(source, "web"), grant(source, literal)]);
+  destination.meet([source.peer], [grant(source, "web"), grant(source, literal)], { allow: ["127.0.0.1"], own: true });
   const control = "10000000-0000-4000-8000-0000000000c0";
   for (const label of ["web", literal]) {
     const stream = await open(stage, label, { application: "ftp", flow: control });

@@ -1,7 +1,11 @@
-import { describe, expect, it } from "vitest";
+import { createSocket } from "node:dgram";
+import { once } from "node:events";
+import { createServer, isIP, type AddressInfo } from "node:net";
+import { networkInterfaces } from "node:os";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { grantsOf, literalOf } from "../../../../../src/overlay/mesh/peers/grants.ts";
 import { isForbidden } from "../../../../../src/lib/forbidden-address.ts";
-import type { OverlayMesh } from "../../../../../src/protocol/overlay-mesh.ts";
+import type { MeshLiterals, OverlayMesh } from "../../../../../src/protocol/overlay-mesh.ts";
 import { aClient, aListener, aService, echo, type Client } from "../../../../support/overlay-rig.ts";
 import { grant, remoteService, type RemoteService } from "../../../../support/peer-rig.ts";
 import { freePort } from "../../../../support/programs.ts";
@@ -28,6 +32,51 @@ async function refused(stage: RemoteService, target: { service: string } | { hos
   expect(near).toMatchObject({ peer: destination.uid, sourceBytes: 0, destBytes: 0, destPort: port });
   expect(far).toMatchObject({ peer: source.uid, listener: "", id, connector, service, sourceIp, sourcePort });
   return [near.reason, far.reason];
+}
+
+const OWN: MeshLiterals = { allow: ["127.0.0.1"], own: true };
+
+/** This machine's own addresses but for the loopback's and link-local ones, as the runtime lists them. */
+function ownAddresses(): string[] {
+  const all = Object.values(networkInterfaces()).flatMap((link) => link ?? []);
+  return all.filter(({ internal, address }) => !internal && !isForbidden(address)).map(({ address }) => address);
+}
+
+/** A server at every address of this machine. */
+async function anyServer(protocol: "tcp" | "udp"): Promise<{ readonly port: number }> {
+  if (protocol === "udp") {
+    const socket = createSocket({ type: "udp6" }).bind(0, "::");
+    onTestFinished(() => void socket.close());
+    await once(socket, "listening");
+    return socket.address();
+  }
+  const server = createServer((socket) => socket.on("error", () => undefined)).listen(0, "::");
+  onTestFinished(() => void server.close());
+  await once(server, "listening");
+  return server.address() as AddressInfo;
+}
+
+/** Opens a flow and tells how it went: opened, or why not. */
+function answerOf(
+  { source, destination }: RemoteService,
+  protocol: "tcp" | "udp",
+  label: string,
+  isQuestion = false,
+): Promise<string> {
+  const target = { peer: destination.uid, label };
+  const client = { ip: "127.0.0.1", port: 1 };
+  return new Promise((resolve) => {
+    source.flows.remote.dial(
+      { target, protocol, client, ...(isQuestion ? { isQuestion } : {}) },
+      {
+        opened(stream) {
+          stream.on("error", () => undefined).close();
+          resolve("opened");
+        },
+        failed: resolve,
+      },
+    );
+  });
 }
 
 describe("a flow from another node", () => {
@@ -78,11 +127,84 @@ describe("a flow from another node", () => {
     const { source, destination, target } = stage;
     const own = await freePort();
     await destination.apply([aListener(own, target)]);
-    destination.meet([source.peer], [grant(source, `127.0.0.1:${target}`), grant(source, `127.0.0.1:${own}`)]);
+    destination.meet([source.peer], [grant(source, `127.0.0.1:${target}`), grant(source, `127.0.0.1:${own}`)], OWN);
     expect(await refused(stage, { host: "127.0.0.1", port: own })).toEqual(["loop", "loop"]);
     const port = await freePort();
     await source.apply([aListener(port, { peer: destination.uid, host: "127.0.0.1", port: target })]);
     await says(aClient(port), "hello");
+  });
+
+  it.each<[string, MeshLiterals | undefined]>([
+    ["without a local policy", undefined],
+    ["that the local policy does not list", { allow: ["10.0.0.0/8", "2001:db8::/32"], own: true }],
+    ["of the loopback that is listed without being permitted", { allow: ["0.0.0.0/0", "::/0"] }],
+  ])("never reaches a literal %s, in no form of it", async (_, literals) => {
+    const stage = await remoteService(echo);
+    const { source, destination, target } = stage;
+    const forms = ["127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.1", "::ffff:7f00:1"];
+    const grants = forms.map((form) => grant(source, `${form}:${target}`));
+    destination.meet([source.peer], grants, literals);
+    for (const host of forms) {
+      const both = ["literal-not-permitted", "literal-not-permitted"];
+      expect(await refused(stage, { host, port: target })).toEqual(both);
+    }
+  });
+
+  it.each(["tcp", "udp"] as const)(
+    "never reaches this machine's own addresses over %s, unless the policy says so",
+    async (protocol) => {
+      const own = ownAddresses();
+      expect(own).not.toEqual([]);
+      const stage = await remoteService(echo);
+      const { source, destination } = stage;
+      const { port } = await anyServer(protocol);
+      const all = own.flatMap((address) => (isIP(address) === 4 ? [address, `::ffff:${address}`] : [address]));
+      const grants = all.map((host) => ({ ...grant(source, `${host}:${port}`), protocol }));
+      const ask = (host: string) => answerOf(stage, protocol, `${host}:${port}`);
+      destination.meet([source.peer], grants, { allow: ["0.0.0.0/0", "::/0"] });
+      for (const host of all) expect(await ask(host)).toBe("literal-not-permitted");
+      destination.meet([source.peer], grants, { allow: ["0.0.0.0/0", "::/0"], own: true });
+      for (const host of own) expect(await ask(host)).toBe("opened");
+    },
+  );
+
+  it.each<[string, MeshLiterals | undefined]>([
+    ["is gone", undefined],
+    ["lists other addresses", { allow: ["10.0.0.0/8"], own: true }],
+    ["permits no own addresses", { allow: ["0.0.0.0/0"] }],
+  ])("ends at once when the policy for literals %s", async (_, literals) => {
+    const stage = await remoteService(echo);
+    const { source, destination, target } = stage;
+    const grants = [grant(source, `127.0.0.1:${target}`)];
+    destination.meet([source.peer], grants, OWN);
+    const port = await freePort();
+    await source.apply([aListener(port, { peer: destination.uid, host: "127.0.0.1", port: target })]);
+    const client = aClient(port);
+    await says(client, "hello");
+    destination.meet([source.peer], grants, literals);
+    expect(await fateOf(client)).toBe("ECONNRESET");
+    expect(await destination.nextFlow()).toMatchObject({ reason: "literal-not-permitted" });
+  });
+
+  it("answers a question about a literal as it would a flow", async () => {
+    const stage = await remoteService(echo);
+    const { source, destination } = stage;
+    const [host = ""] = ownAddresses();
+    destination.meet([source.peer], [grant(source, `${host}:9`)], { allow: ["0.0.0.0/0", "::/0"] });
+    expect(await answerOf(stage, "tcp", `${host}:9`, true)).toBe("literal-not-permitted");
+    destination.meet([source.peer], [grant(source, `${host}:9`)], { allow: [host], own: true });
+    expect(await answerOf(stage, "tcp", `${host}:9`, true)).toBe("opened");
+  });
+
+  it("never reaches a reserved address by a name", async () => {
+    const stage = await remoteService(echo);
+    const { source, destination } = stage;
+    stage.rig.names.set("metadata.example", ["169.254.169.254", "::ffff:169.254.169.254", "224.0.0.1"]);
+    const names = aService("named", 80, { host: "metadata.example" });
+    await destination.apply([], [names, { ...names, name: "datagrams", protocol: "udp" }]);
+    destination.meet([source.peer], [grant(source, "named"), { ...grant(source, "datagrams"), protocol: "udp" }]);
+    expect(await answerOf(stage, "tcp", "named")).toBe("not-granted");
+    expect(await answerOf(stage, "udp", "datagrams")).toBe("not-granted");
   });
 
   it("is refused when a session that is shared asks in another's name", async () => {
