@@ -253,6 +253,7 @@ function assemble({
     tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
     registry: registryOf(settings, registryTokens),
     registryTokens,
+    registryHost,
     releases,
     ...identity,
     version: buildInfo.version,

@@ -73,6 +73,7 @@ export class ApiBench {
       containerOutput: containerOutputStore(sql),
       images: imageStore(images),
       joins: new ReplyJoins(),
+      registryHost: "registry.example.net:5000",
       access: this.access,
       tokens: jwtIssuer({ origin: ORIGIN, privateKey, publicKey, clock }),
       org: "0f0e0d0c-0b0a-4908-8706-050403020100",

@@ -184,7 +184,8 @@ export function serviceUserRoutes({ access, clock, fleet }: ApiDeps): readonly R
       method: "POST",
       path: "/v2/service-user/{name}/token",
       operationId: "createServiceUserToken",
-      summary: "Generate a client ID and a secret, in place of earlier ones",
+      summary:
+        "Generate a client ID and a secret, in place of earlier ones; for another user also needs `permissions::modify` on each of its policies",
       tag,
       access: onUser("modify"),
       params: UserParams,
@@ -198,6 +199,9 @@ export function serviceUserRoutes({ access, clock, fleet }: ApiDeps): readonly R
         ...violations,
       },
       handle: ({ params: { name }, caller }) => {
+        // The credential is everything that the user may do; nobody gains by one of their own.
+        const policies = caller.name === name ? [] : (access.serviceUser(name)?.policies ?? []);
+        for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
         const clientId = randomUUID();
         const clientSecret = randomBytes(32).toString("base64url");
         fleet.recordChange(caller.name, `Credential of service user ${name} generated`, () =>

@@ -16,6 +16,7 @@ import { keepSecrets, hideSecrets } from "../../protocol/secrets.ts";
 import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
 import { Violations } from "./problem.ts";
 import { numberIn } from "./query.ts";
+import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, notFound, refusals, violations } from "./shapes.ts";
@@ -76,6 +77,7 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
       refuseForAgents(section, record.type);
       if (isItemSection(section)) checkForm(section, record.config[section] ?? {}, body);
       checkTargets(section, body, record, ({ path }) => path);
+      requireDestinations(fleet, caller, section, record, body);
       const whole = withStoredSecrets(section, body, record.config[section]);
       const changed = fleet.setSection(nodeID, section, whole, caller.name, confirmOf(query));
       return changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });

@@ -27,6 +27,8 @@ import {
 import { tgrn } from "../model/permissions.ts";
 import { NodeParams, refuseForAgents } from "./node-config.ts";
 import { nodeOf } from "./nodes.ts";
+import { ownRepositoriesOf } from "../model/used-repositories.ts";
+import type { Caller } from "./caller.ts";
 import { Violations } from "./problem.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, Empty, notFound, Problem, refusals, violations } from "./shapes.ts";
@@ -77,7 +79,8 @@ export function openExec(fleet: Fleet, nodeID: string): ExecBody {
 }
 
 /** Containers of a node: their records, and the parts of their configuration. */
-export function nodeExecRoutes({ fleet }: ApiDeps): readonly Route[] {
+export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
+  const { fleet } = deps;
   const answers = { ...refusals, ...notFound } as const;
   return [
     route({
@@ -116,7 +119,7 @@ export function nodeExecRoutes({ fleet }: ApiDeps): readonly Route[] {
           const message = `there is a container ${container.id} already`;
           throw new InputError("item-collision", message, { details: { id: container.id, code: "E_NAME_DUPLICATE" } });
         }
-        return Response.json(put(fleet, nodeID, stored, container, caller.name, "added"), { status: 201 });
+        return Response.json(put(deps, nodeID, stored, container, caller, "added"), { status: 201 });
       },
     }),
     route({
@@ -148,7 +151,7 @@ export function nodeExecRoutes({ fleet }: ApiDeps): readonly Route[] {
           throw new Violations([`id: must be ${containerID}, or absent`]);
         }
         const container = { ...partsBody(before), ...body, id: before["id"] };
-        return Response.json(put(fleet, nodeID, stored, container, caller.name, "changed"));
+        return Response.json(put(deps, nodeID, stored, container, caller, "changed"));
       },
     }),
     route({
@@ -188,7 +191,7 @@ export function nodeExecRoutes({ fleet }: ApiDeps): readonly Route[] {
         // One part at least tells the node that both writes have been made.
         const parts = { variables: [], ...body };
         const container = { ...recordOf(found(stored, containerID)), ...parts };
-        put(fleet, nodeID, stored, container, caller.name, "configured");
+        put(deps, nodeID, stored, container, caller, "configured");
         return Response.json(parts);
       },
     }),
@@ -267,20 +270,31 @@ function shown(nodeUid: string, container: JsonObject): JsonObject {
 
 /** @throws {InputError} `item-collision`, with the id of the other container; {Violations} for what contradicts itself. */
 function put(
-  fleet: Fleet,
+  deps: ApiDeps,
   nodeID: string,
   stored: ExecBody,
   container: JsonObject,
-  user: string,
+  caller: Caller,
   done: string,
 ): JsonObject {
+  const { fleet } = deps;
   const { clash, lines } = judgeContainer(stored, container);
   if (lines.length > 0) throw new Violations(lines);
   if (clash !== undefined) {
     throw new InputError("item-collision", clash.message, { details: { id: clash.other, code: clash.code } });
   }
   const section = withContainer(stored, container);
+  requireImages(deps, caller, stored, section);
   const about = `container ${String(container["name"])} ${done}${remarkable(container)}`;
-  fleet.setSection(nodeID, "exec", section, user, undefined, about);
+  fleet.setSection(nodeID, "exec", section, caller.name, undefined, about);
   return shown(nodeID, found(section, String(container["id"])));
+}
+
+/** A container hands its image to whoever configures it, so one that is new here needs the right to read it. @throws {InputError} `forbidden`. */
+function requireImages({ registryHost, domain }: ApiDeps, caller: Caller, before: ExecBody, after: ExecBody): void {
+  if (registryHost === undefined) return;
+  const known = new Set(ownRepositoriesOf(before, registryHost, domain));
+  for (const repository of ownRepositoriesOf(after, registryHost, domain)) {
+    if (!known.has(repository)) caller.require(["repositories::read"], tgrn.repository(repository));
+  }
 }

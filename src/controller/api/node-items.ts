@@ -11,6 +11,8 @@ import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../prot
 import { JsonObject } from "../../protocol/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
 import { accessTo, NodeParams } from "./node-config.ts";
+import type { Caller } from "./caller.ts";
+import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
 import { nodeOf } from "./nodes.ts";
 import { Violations } from "./problem.ts";
@@ -88,7 +90,7 @@ function create(fleet: Fleet, kind: Itemised): Route {
         throw new Violations([`${section}.items: must be at most ${MAX_ITEMS}`]);
       const id = randomUUID();
       const item = { index: nextIndex(all), ...body, id };
-      putItem(fleet, nodeID, kind, stored, item, caller.name);
+      putItem(fleet, nodeID, kind, stored, item, caller);
       return Response.json(item, { status: 201 });
     },
   });
@@ -118,7 +120,7 @@ function update(fleet: Fleet, kind: Itemised): Route {
       const { index } = itemOf(stored, id, noun);
       if (body["id"] !== undefined && body["id"] !== id) throw new Violations([`id: must be ${id}, or absent`]);
       const item = { ...(index === undefined ? {} : { index }), ...body, id };
-      putItem(fleet, nodeID, kind, stored, item, caller.name);
+      putItem(fleet, nodeID, kind, stored, item, caller);
       return Response.json(item);
     },
   });
@@ -162,9 +164,11 @@ function upgrade(fleet: Fleet, { section, noun }: Itemised): Route {
       ...violations,
     },
     handle: ({ params: { nodeID }, caller }) => {
-      const stored = nodeOf(fleet, nodeID).config[section] ?? {};
+      const node = nodeOf(fleet, nodeID);
+      const stored = node.config[section] ?? {};
       if (isV2(stored)) throw new Violations([`${section}.version: the section is in V2 form already`]);
       const upgraded = upgradeToV2(section, stored, randomUUID);
+      requireDestinations(fleet, caller, section, node, upgraded);
       fleet.setSection(nodeID, section, upgraded, caller.name);
       return Response.json(upgraded);
     },
@@ -198,7 +202,7 @@ function putItem(
   { section, judge }: Itemised,
   stored: JsonObject,
   item: JsonObject & { readonly id: string },
-  user: string,
+  caller: Caller,
 ): void {
   const { id } = item;
   const node = nodeOf(fleet, nodeID);
@@ -212,7 +216,9 @@ function putItem(
   if (issue !== undefined) {
     throw new InputError("item-collision", issue.message, { details: { id: issue.other, code: issue.code } });
   }
-  fleet.setSection(nodeID, section, { ...stored, version: 2, items: { ...others, [id]: item } }, user);
+  const body = { ...stored, version: 2, items: { ...others, [id]: item } };
+  requireDestinations(fleet, caller, section, node, body);
+  fleet.setSection(nodeID, section, body, caller.name);
 }
 
 /** After all others. */

@@ -148,13 +148,15 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
         schema: z
           .strictObject({ state: NodeState.optional(), cluster: Fqdn.nullable().optional() })
           .refine(({ state, cluster }) => state !== undefined || cluster !== undefined, "needs state or cluster")
-          .meta({ description: "`cluster` joins a cluster, null leaves it" }),
+          .meta({ description: "`cluster` joins a cluster and also needs `nodes::cluster` on it, null leaves it" }),
       },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
       handle: ({ params: { nodeID }, body: { state, cluster }, caller }) => {
-        nodeOf(fleet, nodeID);
-        if (typeof cluster === "string" && fleet.cluster(cluster) === undefined) {
-          throw new Violations([`cluster: there is no cluster ${cluster}`]);
+        const before = nodeOf(fleet, nodeID).cluster;
+        // Judged before it is looked up, so that names cannot be guessed.
+        if (typeof cluster === "string" && cluster !== before) {
+          caller.require(["nodes::cluster"], tgrn.cluster(cluster));
+          if (fleet.cluster(cluster) === undefined) throw new Violations([`cluster: there is no cluster ${cluster}`]);
         }
         const change = { ...(state === undefined ? {} : { state }), ...(cluster === undefined ? {} : { cluster }) };
         return changeResponse(fleet.updateNode(nodeID, change, caller.name), caller, change);

@@ -37,6 +37,8 @@ export interface ApiDeps {
   /** Undefined without a registry, as the next. */
   readonly registry?: Registry | undefined;
   readonly registryTokens?: RegistryTokens | undefined;
+  /** The registry's host as it stands in references to images. */
+  readonly registryHost?: string | undefined;
   /** Undefined where none are served. */
   readonly releases?: ReleaseFiles | undefined;
   readonly org: string;

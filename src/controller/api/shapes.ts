@@ -37,7 +37,10 @@ export const PublicNode = z
   .meta({ id: "Node" });
 
 /** What of a node is told to who may write it but not read it. */
-export const NodePart = PublicNode.partial().required({ uid: true }).meta({ id: "NodePart" });
+export const NodePart = PublicNode.partial()
+  .required({ uid: true })
+  .extend({ cluster: Fqdn.nullable().optional() })
+  .meta({ id: "NodePart" });
 
 export const PublicCluster = z
   .object({

@@ -5,14 +5,26 @@ export function repositoryName(named: string, registryHost: string): string {
   return name.startsWith(host) ? name.slice(host.length) : name;
 }
 
-/** Whether a section `exec`, in any form that a node reads, has a container with an image of this repository. Pure. */
-export function usesRepository(section: unknown, repository: string, registryHost: string): boolean {
+/** The images of a section `exec`, in any form that a node reads, as they are named there. */
+function imagesOf(section: unknown): readonly string[] {
   const commands = membersOf(section)["commands"];
-  if (!Array.isArray(commands)) return false;
-  return commands.some((item: unknown) => {
-    const named = membersOf(membersOf(item)["image"])["repository"];
-    return typeof named === "string" && repositoryName(named, registryHost) === repository;
-  });
+  if (!Array.isArray(commands)) return [];
+  return commands
+    .map((item: unknown) => membersOf(membersOf(item)["image"])["repository"])
+    .filter((named) => typeof named === "string");
+}
+
+/** The repositories of this registry whose images a section `exec` has: named with its host, or in the organization's namespace. Pure. */
+export function ownRepositoriesOf(section: unknown, registryHost: string, namespace: string): readonly string[] {
+  const prefixes = [registryHost, namespace].map((prefix) => `${prefix.toLowerCase()}/`);
+  return imagesOf(section)
+    .filter((named) => prefixes.some((prefix) => named.toLowerCase().startsWith(prefix)))
+    .map((named) => repositoryName(named, registryHost));
+}
+
+/** Whether a section `exec` has a container with an image of this repository. Pure. */
+export function usesRepository(section: unknown, repository: string, registryHost: string): boolean {
+  return imagesOf(section).some((named) => repositoryName(named, registryHost) === repository);
 }
 
 /** Whether a section `exec` has an encrypted volume of this name. Pure. */

@@ -127,6 +127,8 @@ export class AccessStore {
   createServiceUser(name: string, policies: readonly string[], createdAt: number): ServiceUser {
     atomic(this.#sql, () => {
       if (this.serviceUser(name) !== undefined) throw taken(`service user ${name}`);
+      // The audit trail names both alike.
+      if (this.#get("SELECT name FROM api_key WHERE name = ?", name) !== undefined) throw taken(`API key ${name}`);
       this.#checkRoom("service_user", MAX_SERVICE_USERS);
       this.#run("INSERT INTO service_user (name, created_at) VALUES (?, ?)", name, createdAt);
       for (const policy of new Set(policies)) {

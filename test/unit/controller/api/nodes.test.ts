@@ -163,8 +163,9 @@ describe("PUT /node/{nodeID}", () => {
     expect(bench.fleet.node(one.uid)).toBe(one);
   });
 
-  it("takes nodes::manage on the node for all of it, and nothing less", async () => {
-    const key = bench.keyFor(["nodes::manage", "nodes::read"], [`tgrn:tg::nodes:node/${one.uid}`]);
+  it("takes nodes::manage on the node and nodes::cluster on the cluster, and nothing less", async () => {
+    const on = [`tgrn:tg::nodes:node/${one.uid}`, "tgrn:tg::nodes:cluster/pair.example.net"];
+    const key = bench.keyFor(["nodes::manage", "nodes::read", "nodes::cluster"], on);
     expect((await put({ state: "INACTIVE", cluster: "pair.example.net" }, key)).json).toMatchObject({
       state: "INACTIVE",
       cluster: "pair.example.net",
