@@ -96,7 +96,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     nodeReboot({ power, clock, cleanStop, isUpgrading }),
     nodePushLogs(makeBundle, dataStore),
     nodeUpgrade((request) => upgrades.ask(request)),
-    tgPing(exec, tunnels, clock),
+    tgPing(exec, files, tunnels, clock),
     tgTraceroute(exec, files, tunnels),
     tgMtr(exec, files),
     tgNc(exec),

@@ -84,17 +84,17 @@ export const DataStoreRequest = z
   .preprocess(
     (raw) => (typeof raw === "object" && raw !== null && !("action" in raw) ? { ...raw, action: "LIST" } : raw),
     z.discriminatedUnion("action", [
-      z.object({ action: z.literal("LIST"), ...ListFields }),
-      z.object({ action: z.literal("DELETE"), ...DeleteFields }),
-      z.object({ action: z.literal("MKDIR"), ...MkdirFields }),
-      z.object({ action: z.literal("HTTP_DOWNLOAD"), ...HttpDownloadFields }).superRefine(judgeHash),
-      z.object({ action: z.literal("HTTP_UPLOAD"), ...HttpUploadFields }),
-      z.object({ action: z.literal("S3_DOWNLOAD"), ...S3DownloadFields }),
-      z.object({ action: z.literal("S3_UPLOAD"), ...S3UploadFields }),
-      z.object({ action: z.literal("TASKS") }),
-      z.object({ action: z.literal("CANCEL"), ...TaskFields }),
-      z.object({ action: z.literal("CLEAR"), ...TaskFields }),
-      z.object({ action: z.literal("IMAGE_INFO"), filename: StorePath }),
+      z.strictObject({ action: z.literal("LIST"), ...ListFields }),
+      z.strictObject({ action: z.literal("DELETE"), ...DeleteFields }),
+      z.strictObject({ action: z.literal("MKDIR"), ...MkdirFields }),
+      z.strictObject({ action: z.literal("HTTP_DOWNLOAD"), ...HttpDownloadFields }).superRefine(judgeHash),
+      z.strictObject({ action: z.literal("HTTP_UPLOAD"), ...HttpUploadFields }),
+      z.strictObject({ action: z.literal("S3_DOWNLOAD"), ...S3DownloadFields }),
+      z.strictObject({ action: z.literal("S3_UPLOAD"), ...S3UploadFields }),
+      z.strictObject({ action: z.literal("TASKS") }),
+      z.strictObject({ action: z.literal("CANCEL"), ...TaskFields }),
+      z.strictObject({ action: z.literal("CLEAR"), ...TaskFields }),
+      z.strictObject({ action: z.literal("IMAGE_INFO"), filename: StorePath }),
     ]),
   )
   .meta({ id: "DatastoreManager", description: "Body of `datastore-manager`; `LIST` unless it names another action" });

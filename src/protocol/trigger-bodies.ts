@@ -5,18 +5,27 @@ import { PathId } from "./overlay-mesh.ts";
 import { ConfigShowRequest, PlanDocument, RollbackRequest } from "./reconcile.ts";
 import { Host, IpAddress, LinkName, Port, Text64, Text128, Text253 } from "./values.ts";
 
+/** The body of an event that takes none. */
+export const NoBody = z.strictObject({}).meta({ id: "NoBody", description: "A body without members" });
+export type NoBody = z.infer<typeof NoBody>;
+
 export const TgPing = z
-  .object({ host: Host, source: IpAddress.optional(), count: z.int().min(1).max(600).optional() })
+  .strictObject({
+    host: Host,
+    source: IpAddress.optional(),
+    iface: LinkName.optional().meta({ description: "The interface to leave by" }),
+    count: z.int().min(1).max(600).optional(),
+  })
   .meta({ id: "TgPing", description: "Body of `tg-ping`" });
 export type TgPing = z.infer<typeof TgPing>;
 
 export const TgNc = z
-  .object({ host: Host, port: Port, source: IpAddress.optional() })
+  .strictObject({ host: Host, port: Port, source: IpAddress.optional() })
   .meta({ id: "TgNc", description: "Body of `tg-nc`" });
 export type TgNc = z.infer<typeof TgNc>;
 
 export const GatewayRoutes = z
-  .object({ showClusterRoutes: z.boolean().default(false), enableLog: z.boolean().default(true) })
+  .strictObject({ showClusterRoutes: z.boolean().default(false), enableLog: z.boolean().default(true) })
   .meta({ id: "GatewayRoutes", description: "Body of `gateway-routes`" });
 export type GatewayRoutes = z.infer<typeof GatewayRoutes>;
 
@@ -27,7 +36,7 @@ const Peer = {
 };
 
 export const GatewayPing = z
-  .object({
+  .strictObject({
     ...Peer,
     interval: z.int().min(1).max(60).default(5).meta({ description: "Whole seconds between two probes" }),
     size: z.int().min(8).max(65_000).default(64).meta({ description: "Bytes of a probe" }),
@@ -38,7 +47,7 @@ export const GatewayPing = z
 export type GatewayPing = z.infer<typeof GatewayPing>;
 
 export const GatewayPerf = z
-  .object({
+  .strictObject({
     ...Peer,
     bytes: z.int().min(1).max(1_000_000_000).default(10_000_000),
     messageSize: z.int().min(1).max(1_048_576).default(50_000).meta({ description: "Bytes of a message" }),
@@ -49,7 +58,7 @@ export type GatewayPerf = z.infer<typeof GatewayPerf>;
 
 /** The node holds `options` to the flags that cannot do harm. */
 export const TgMtrBody = z
-  .object({
+  .strictObject({
     hostname: Host,
     options: z.string().max(256).prefault("").meta({ description: "Flags of mtr(8), divided by spaces" }),
     cols: z.int().min(20).max(500).default(80).meta({ description: "Width of the terminal" }),
@@ -58,7 +67,7 @@ export const TgMtrBody = z
 
 /** The node holds `filter` to the flags that cannot do harm. */
 export const TgTracerouteBody = z
-  .object({
+  .strictObject({
     host: Host,
     filter: z.string().max(256).prefault("-n").meta({ description: "Flags of traceroute(8), divided by spaces" }),
     iface: LinkName.optional(),
@@ -66,7 +75,7 @@ export const TgTracerouteBody = z
   .meta({ id: "TgTraceroute", description: "Body of `tg-traceroute`" });
 
 export const SpeedTest = z
-  .object({ action: z.enum(["download", "upload", "both"]).default("both") })
+  .strictObject({ action: z.enum(["download", "upload", "both"]).default("both") })
   .meta({ id: "SpeedTest", description: "Body of `speed-test`" });
 export type SpeedTest = z.infer<typeof SpeedTest>;
 
@@ -91,7 +100,7 @@ export const NodeUpgrade = z
 export type NodeUpgrade = z.infer<typeof NodeUpgrade>;
 
 export const NodePushLogs = z
-  .object({
+  .strictObject({
     inline: z
       .boolean()
       .default(false)
@@ -115,7 +124,7 @@ export const NodePushLogs = z
 export type NodePushLogs = z.infer<typeof NodePushLogs>;
 
 export const TgArping = z
-  .object({ iface: LinkName, host: z.ipv4().meta({ description: "The address that is asked for" }) })
+  .strictObject({ iface: LinkName, host: z.ipv4().meta({ description: "The address that is asked for" }) })
   .meta({ id: "TgArping", description: "Body of `tg-arping`" });
 export type TgArping = z.infer<typeof TgArping>;
 
@@ -127,7 +136,7 @@ const CaptureFilter = z
   .transform((text) => text.trim());
 
 export const TgTcpdump = z
-  .object({
+  .strictObject({
     iface: LinkName,
     filter: CaptureFilter.default("").meta({ description: "Which packets, by pcap-filter(7)" }),
     packetCount: z.int().min(0).max(10_000).default(0).meta({ description: "0: until it is cancelled" }),
@@ -155,7 +164,7 @@ const Block = z
 const PortOrNone = z.int().min(0).max(65_535).default(0);
 
 export const Flows = z
-  .object({
+  .strictObject({
     action: z.enum(["read", "delete"]).default("read"),
     protocol: z.enum(["icmp", "tcp", "udp", "any"]).default("any"),
     source: Block.optional().meta({ description: "Address or CIDR of the side that began the flow" }),
@@ -177,7 +186,7 @@ export type Flows = z.infer<typeof Flows>;
 const Wanted = Text128.default("");
 
 export const NatHits = z
-  .object({
+  .strictObject({
     action: z.enum(["GET", "RESET", "RESET_ALL"]),
     trackerID: Wanted,
     networkName: Wanted,

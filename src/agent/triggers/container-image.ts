@@ -21,7 +21,8 @@ export function containerImage({
     kind: "one-shot",
     request: ContainerImageRequest,
     deadlineMs: 60_000,
-    needsDataPlane: false,
+    // An INACTIVE node keeps what it has as it is.
+    needsDataPlane: true,
     readOnly: false,
     isReadOnly: ({ action }) => action === "list",
     agents: false,

@@ -17,7 +17,8 @@ export function datastoreManager(
     kind: "one-shot",
     request: DataStoreRequest,
     deadlineMs: 600_000,
-    needsDataPlane: false,
+    // An INACTIVE node keeps what it has as it is.
+    needsDataPlane: true,
     readOnly: false,
     isReadOnly: ({ action }) => READING.has(action),
     agents: false,

@@ -1,12 +1,10 @@
-import { z } from "zod";
+import { NoBody } from "../../protocol/trigger-bodies.ts";
 import { HostError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Power } from "../../host/power.ts";
 import type { CleanStop } from "./clean-stop.ts";
 import { refuseWhileUpgrading, type IsUpgrading } from "./upgrading.ts";
 import type { OneShotTrigger } from "./trigger.ts";
-
-const NoBody = z.object({});
 
 export interface RebootOptions {
   readonly power: Power;

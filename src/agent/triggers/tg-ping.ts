@@ -1,9 +1,11 @@
 import { isIPv4 } from "node:net";
 import type { Clock } from "../../host/clock.ts";
 import type { Exec } from "../../host/exec.ts";
+import type { Files } from "../../host/files.ts";
 import { TgPing } from "../../protocol/trigger-bodies.ts";
 import { probes, ProbeTally } from "./echo-probes.ts";
 import { probeLine } from "./gateway-ping.ts";
+import { needLink } from "./known-link.ts";
 import type { StreamTrigger, TriggerContext } from "./trigger.ts";
 import { findPeer, neededPeer, takenForHost, wayText, type TunnelPeer, type Tunnels } from "./tunnels.ts";
 
@@ -14,10 +16,10 @@ const SILENCE_SECONDS = 3;
 const PROBE_BYTES = 64;
 
 /**
- * Pings a host with ping(8) of iputils, or, where no source is given, another node of the domain through the tunnel; no reply is a
+ * Pings a host with ping(8) of iputils, or, where neither source nor interface is given, another node of the domain through the tunnel; no reply is a
  * result (exit status 1).
  */
-export function tgPing(exec: Exec, tunnels: Tunnels, clock: Clock): StreamTrigger<TgPing> {
+export function tgPing(exec: Exec, files: Files, tunnels: Tunnels, clock: Clock): StreamTrigger<TgPing> {
   return {
     event: "tg-ping",
     kind: "stream",
@@ -27,12 +29,14 @@ export function tgPing(exec: Exec, tunnels: Tunnels, clock: Clock): StreamTrigge
     readOnly: true,
     agents: true,
     async handle(request, context) {
-      const { host, source } = request;
+      const { host, source, iface } = request;
       const { wait, signal, emit } = context;
-      if (source === undefined && findPeer(tunnels.nodes(), host) !== undefined) {
+      const isBelow = source !== undefined || iface !== undefined;
+      if (!isBelow && findPeer(tunnels.nodes(), host) !== undefined) {
         return pingPeer(neededPeer(tunnels.nodes(), host), packetsOf(request, wait), context);
       }
-      const taken = source === undefined ? takenForHost(tunnels.nodes(), host) : undefined;
+      if (iface !== undefined) await needLink(files, iface, "iface");
+      const taken = isBelow ? undefined : takenForHost(tunnels.nodes(), host);
       if (taken !== undefined) await emit({ kind: "stdout", data: `${taken}\n` });
       const ping = exec.spawn("ping", pingArguments(request, wait), { signal });
       for await (const chunk of ping.output) await emit(chunk);
@@ -71,7 +75,7 @@ function packetsOf({ count }: TgPing, wait: boolean): number {
  * between packets add up to more than their seconds.
  */
 export function pingArguments(request: TgPing, wait: boolean): string[] {
-  const { host, source } = request;
+  const { host, source, iface } = request;
   return [
     "-n",
     "-O",
@@ -79,6 +83,7 @@ export function pingArguments(request: TgPing, wait: boolean): string[] {
     String(packetsOf(request, wait)),
     "-W",
     String(SILENCE_SECONDS),
+    ...(iface === undefined ? [] : ["-I", iface]),
     ...sourceArguments(host, source),
     "--",
     host,

@@ -47,6 +47,21 @@ const triggers = listTriggers({
   announceRestart: () => Promise.resolve(),
 });
 
+/** What an event needs at least. */
+const MINIMAL: Readonly<Partial<Record<string, object>>> = {
+  "container-image": { action: "list" },
+  "container-logs": { container: "web" },
+  "gateway-perf": { dest: "edge" },
+  "gateway-ping": { dest: "edge" },
+  "nat-hits": { action: "GET" },
+  "tg-arping": { iface: "eth0", host: "10.0.0.1" },
+  "tg-mtr": { hostname: "h" },
+  "tg-nc": { host: "h", port: 1 },
+  "tg-ping": { host: "h" },
+  "tg-tcpdump": { iface: "eth0" },
+  "tg-traceroute": { host: "h" },
+};
+
 test("the events are named once each, and the names offered to people are these", () => {
   expect(triggers.map(({ event }) => event).sort()).toEqual([...triggerEvents].sort());
 });
@@ -55,7 +70,13 @@ test.each(triggers.map((trigger) => [trigger.event, trigger] as const))("%s keep
   expect(EventName.parse(event)).toBe(event);
   expect(trigger.deadlineMs).toBeGreaterThan(0);
   expect(trigger.deadlineMs).toBeLessThanOrEqual(3_600_000);
-  // Unknown fields are ignored; something that is no object is refused and never thrown at.
-  expect(trigger.request.safeParse(7).success).toBe(false);
   expect(trigger.kind === "stream" || trigger.kind === "one-shot").toBe(true);
+  // What is no object is refused and never thrown at.
+  expect(trigger.request.safeParse(7).success).toBe(false);
+  // So is a field that the event does not have: a caller who misspells one hears of it.
+  if (event === "container-exec") return; // It refuses every body.
+  const minimal = MINIMAL[event] ?? {};
+  expect(trigger.request.safeParse(minimal).error?.issues).toBeUndefined();
+  const unknown = trigger.request.safeParse({ ...minimal, "no-such-field": 1 });
+  expect(unknown.error?.issues).toMatchObject([{ code: "unrecognized_keys", keys: ["no-such-field"] }]);
 });

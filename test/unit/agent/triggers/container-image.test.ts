@@ -63,3 +63,13 @@ test.each([{}, { action: "list", image: "a/b" }, { action: "delete" }, { action:
     expect(await stage().ask(body)).toMatchObject({ error: { code: "invalid-body" } });
   },
 );
+
+test("an INACTIVE node answers nothing about images", async () => {
+  const trigger = containerImage({
+    compute: () => new FakeCompute(),
+    registryHost: () => undefined,
+    audit: () => undefined,
+  });
+  const { run } = rig([trigger], { node: { type: "Node", state: "INACTIVE" } });
+  expect(await run("container-image", { body: { action: "list" } })).toMatchObject({ error: { code: "inactive" } });
+});

@@ -62,3 +62,9 @@ test("what is deleted on the node itself is in the audit trail, and what is aske
   await dispatcher.runLocal({ event: "datastore-manager", body, wait: true }, channel).reply;
   expect(audits).toEqual(["local deleted mine from the data store"]);
 });
+
+test("an INACTIVE node answers none of them", async () => {
+  const { ask, asked } = stage({ node: { type: "Node", state: "INACTIVE" } });
+  for (const body of [...READING, ...CHANGING]) expect(await ask(body)).toMatchObject({ error: { code: "inactive" } });
+  expect(asked).toEqual([]);
+});

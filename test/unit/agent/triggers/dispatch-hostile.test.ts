@@ -93,7 +93,7 @@ test("hostile bodies reach no tool but as one host behind the options", async ()
     isUpgrading: () => Promise.resolve(false),
   };
   const triggers = [
-    tgPing(exec, tunnels, clock),
+    tgPing(exec, hostFiles(), tunnels, clock),
     tgTraceroute(exec, hostFiles(), tunnels),
     tgMtr(exec, hostFiles()),
     gatewayRoutes(tunnels, clock, pino({ level: "silent" })),
