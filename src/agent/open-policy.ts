@@ -28,11 +28,15 @@ export interface OpenedPolicy {
 
 /** Builds it; nothing is looked at until it is asked. */
 export function openPolicy({ settings, socketPath }: OpenPolicyOptions): OpenedPolicy {
-  async function binds(mounts: readonly Bind[], info: EngineInfo | undefined): Promise<BindVerdict> {
+  async function binds(
+    mounts: readonly Bind[],
+    info: EngineInfo | undefined,
+    others: readonly string[] = [],
+  ): Promise<BindVerdict> {
     const engine = { socketPath: socketPath(), rootDirectory: info?.rootDirectory };
     const programs = [process.execPath, ...process.argv.slice(1, 2)];
     const paths = protectedPaths({ ...settings, programs }, engine);
-    return checkBinds(mounts, settings.containers, paths, (path) => hostDirectories().realpath(path));
+    return checkBinds(mounts, settings.containers, paths, (path) => hostDirectories().realpath(path), others);
   }
 
   async function forbids(text: string | undefined, info: EngineInfo | undefined): Promise<string | undefined> {
@@ -55,9 +59,10 @@ export function openPolicy({ settings, socketPath }: OpenPolicyOptions): OpenedP
     async forbidden(desired, info) {
       const found = new Map<string, string>();
       if (info === undefined) return found;
-      for (const { id, mounts } of desired?.config.containers ?? []) {
-        if (!mounts.some(({ kind }) => kind === "bind")) continue;
-        const verdict = await binds(mounts, info);
+      const containers = (desired?.config.containers ?? []).filter(({ mounts }) => sourcesOf(mounts).length > 0);
+      for (const { id, mounts } of containers) {
+        const others = containers.flatMap((one) => (one.id === id || !one.enabled ? [] : sourcesOf(one.mounts)));
+        const verdict = await binds(mounts, info, others);
         if (verdict.verdict === "refused") found.set(id, verdict.reason);
       }
       return found;
@@ -73,3 +78,6 @@ export function openPolicy({ settings, socketPath }: OpenPolicyOptions): OpenedP
     },
   };
 }
+
+const sourcesOf = (mounts: readonly Bind[]): readonly string[] =>
+  mounts.flatMap(({ kind, source }) => (kind === "bind" ? [source] : []));

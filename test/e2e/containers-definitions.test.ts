@@ -58,6 +58,9 @@ test("a container removed by hand comes back, one renamed gets its name back, on
 
 test("a bind whose source is missing waits for it, and starts once it is there", async () => {
   const source = join(stage.dir, "shared");
+  await stage.endAgent();
+  stage.setPolicy({ allowBinds: [source] });
+  await stage.startAgent();
   await put("bound", bind(source));
   await put("unbound");
   expect(await stage.untilWhy(/bound: .*does not exist/)).toContain(source);
@@ -110,14 +113,17 @@ test("what local policy forbids is refused with its reason, and runs where the o
   await put("mighty", { privileged: true });
   await put("snooping", bind(stage.proxy.socketPath));
   await put("thieving", bind(stage.stateDir));
+  await put("planning", bind("/etc/cron.d"));
   await put("loading", { capabilities: { addCaps: ["SYS_MODULE"] } });
   await put("harmless");
   await stage.untilRuns("harmless");
   expect(await stage.untilWhy(/mighty: /)).toMatch(/privileged: forbidden by local policy.*allowPrivileged/);
   expect(await stage.untilWhy(/snooping: /)).toMatch(/the socket of a container engine.*allowBinds/);
   expect(await stage.untilWhy(/thieving: /)).toMatch(/belongs to Holdfast itself, and no setting allows it/);
+  expect(await stage.untilWhy(/planning: /)).toMatch(/`containers.allowBinds` of the node's agent.json has no entry/);
   expect(await stage.untilWhy(/loading: /)).toMatch(/SYS_MODULE forbidden by local policy.*allowCapabilities/);
-  for (const name of ["mighty", "snooping", "thieving", "loading"]) expect(await stage.containers(name)).toEqual([]);
+  for (const name of ["mighty", "snooping", "thieving", "planning", "loading"])
+    expect(await stage.containers(name)).toEqual([]);
 
   await stage.endAgent();
   const allowBinds = [stage.proxy.socketPath, socketPath, stage.dir];

@@ -5,7 +5,7 @@ import type { ContainerSpec, Mount } from "../../../protocol/sections/exec-confi
 /** What the owner of the machine lets containers have beyond the ordinary: `containers` in agent.json. */
 export interface ContainerPolicy {
   readonly allowPrivileged: boolean;
-  /** Absolute paths; what is below one is allowed with it. */
+  /** Absolute paths; what is below one is allowed with it. No bind is allowed without an entry. */
   readonly allowBinds: readonly string[];
   /** Names without `CAP_`, in addition to those that stay within a container. */
   readonly allowCapabilities: readonly string[];
@@ -34,6 +34,7 @@ const CONTAINED: ReadonlySet<string> = new Set(
     "IPC_LOCK IPC_OWNER LEASE NET_ADMIN NET_BROADCAST SYS_NICE SYS_PTRACE SYS_RESOURCE"
   ).split(" "),
 );
+const KERNEL = ["/proc", "/sys", "/dev"];
 const SETTINGS = "of the node's agent.json";
 
 /** Why local policy forbids what a definition asks for; undefined when it does not. */
@@ -56,12 +57,14 @@ const plainCapability = (name: string): string => name.toUpperCase().replace(/^C
 /**
  * Decides on the bind mounts of a definition by where their sources really are, symbolic links followed.
  * `realpath` says undefined when there is nothing at a path; what it cannot tell, by a {HostError}, is not allowed.
+ * `others` are the sources of binds that other containers have.
  */
 export async function checkBinds(
   mounts: readonly Pick<Mount, "kind" | "source">[],
   policy: ContainerPolicy,
   paths: ProtectedPaths,
   realpath: (path: string) => Promise<string | undefined>,
+  others: readonly string[] = [],
 ): Promise<BindVerdict> {
   const binds = mounts.filter(({ kind }) => kind === "bind");
   if (binds.length === 0) return { verdict: "allowed" };
@@ -76,33 +79,35 @@ export async function checkBinds(
       what: "the socket of a container engine or of the service manager",
     },
     { paths: await both(paths.engineDirectories), isTree: true, what: "a directory of the container engine" },
-    { paths: ["/proc", "/sys", "/dev"], isTree: true, what: "a file system of the kernel" },
+    { paths: KERNEL, isTree: true, what: "a file system of the kernel" },
     { paths: ["/"], isTree: false, what: "the whole machine" },
   ];
-  const located = await Promise.all(
-    binds.map(async ({ source }) => ({ source, where: await locate(source, realpath) })),
-  );
+  const place = async (source: string) => ({ source, where: await locate(source, realpath) });
+  const located = await Promise.all(binds.map(({ source }) => place(source)));
+  const around = [...located, ...(await Promise.all(others.map(place)))];
   for (const { source, where } of located) {
-    const isAllowed = allowed.some((root) => isWithin(where.path ?? normalize(source), root));
-    // Refused first: whether a forbidden path exists is nobody's business. And as it is written, too: what a link of /proc means
-    // depends on who asks.
+    // Refused first: whether a forbidden path exists is nobody's business.
     for (const path of new Set(placesOf(source, where))) {
       const touched = touchedBy(path, { paths: own, isTree: true, what: "" });
       if (touched !== undefined) {
         return refusal(source, path, `${touched} belongs to Holdfast itself, and no setting allows it`);
       }
-      for (const rule of isAllowed ? [] : rules) {
+    }
+    for (const path of decisivePlacesOf(source, where)) {
+      if (allowed.some((root) => isWithin(path, root))) continue;
+      for (const rule of rules) {
         const hit = touchedBy(path, rule);
         if (hit === undefined) continue;
         return refusal(source, path, `${hit} is ${rule.what}; \`containers.allowBinds\` ${SETTINGS} would allow it`);
       }
+      return refusal(source, path, `\`containers.allowBinds\` ${SETTINGS} has no entry for it; one would allow it`);
     }
     // What runs could put a link in the place of the inner one, and the engine would follow it the next time it starts the container.
-    const outer = located.find((one) =>
+    const outer = around.find((one) =>
       placesOf(source, where).some((path) => isBelow(path, placesOf(one.source, one.where))),
     );
     if (outer !== undefined && !policy.allowBinds.includes(source)) {
-      const why = `it is in ${outer.source}, which the container can change; \`containers.allowBinds\` ${SETTINGS} with just this path would allow it`;
+      const why = `it is in ${outer.source}, which a container can change; \`containers.allowBinds\` ${SETTINGS} with just this path would allow it`;
       return refusal(source, where.path ?? source, why);
     }
     if (where.path === undefined) return { verdict: "missing", reason: `mounts: bind source ${source} ${where.why}` };
@@ -144,6 +149,15 @@ const placesOf = (source: string, { path }: { readonly path: string | undefined 
   path ?? normalize(source),
   normalize(source),
 ];
+
+/**
+ * The places that each need an entry: where it is, and as it is written below the kernel's file systems, since what a link of /proc
+ * leads to depends on who follows it.
+ */
+function decisivePlacesOf(source: string, where: { readonly path: string | undefined }): readonly string[] {
+  const [found = "", written = ""] = placesOf(source, where);
+  return KERNEL.some((root) => isWithin(written, root)) ? [...new Set([written, found])] : [found];
+}
 
 const isBelow = (path: string, roots: readonly string[]): boolean =>
   !roots.includes(path) && roots.some((root) => isWithin(path, root));

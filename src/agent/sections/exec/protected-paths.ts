@@ -9,7 +9,27 @@ export interface OwnPlaces {
   readonly programs?: readonly string[];
 }
 
-const SETTINGS_DIR = "/etc/holdfast";
+/** Where an installed Holdfast keeps things, whatever this agent was started with. */
+const INSTALLED = [
+  "/etc/holdfast",
+  "/usr/lib/holdfast",
+  "/usr/bin/holdfast",
+  "/usr/local/bin/holdfast",
+  "/var/lib/holdfast",
+  "/var/lib/holdfast-overlay",
+  "/var/lib/holdfast-versions",
+  "/var/lib/holdfast-controller",
+  "/run/holdfast",
+  "/run/holdfast-overlay",
+  "/run/holdfast-controller",
+];
+const UNIT_DIRECTORIES = ["/etc/systemd/system", "/usr/lib/systemd/system", "/run/systemd/system"];
+const UNITS = ["agent", "overlay", "overlay@", "restore", "upgrade", "os-update", "controller"].flatMap((name) =>
+  UNIT_DIRECTORIES.flatMap((directory) => {
+    const unit = `${directory}/holdfast-${name}.service`;
+    return [unit, `${unit}.d`];
+  }),
+);
 /** Whoever may speak there is root on the machine. */
 const SOCKETS = [
   "/run/docker.sock",
@@ -38,7 +58,17 @@ export function protectedPaths(
   const { programs = [] } = own;
   const root = engine.rootDirectory ?? "";
   return {
-    own: [...new Set([own.stateDir, own.runDir, own.overlay.stateDir, own.overlay.runDir, SETTINGS_DIR, ...programs])],
+    own: [
+      ...new Set([
+        own.stateDir,
+        own.runDir,
+        own.overlay.stateDir,
+        own.overlay.runDir,
+        ...INSTALLED,
+        ...UNITS,
+        ...programs,
+      ]),
+    ],
     sockets: [...new Set([engine.socketPath, ...SOCKETS])],
     engineDirectories: [...new Set([...(root.startsWith("/") ? [root] : []), ...ENGINE_DIRECTORIES])],
   };

@@ -28,6 +28,12 @@ test.each([
     "SYS_MODULE",
   ],
   [
+    "it binds a directory of the machine",
+    { mounts: [{ uid: "m", mountType: "bind", source: "/etc/cron.d", dest: "/s" }] },
+    { ...STRICT, allowBinds: ["/etc/cron.d"] },
+    "/etc/cron.d",
+  ],
+  [
     "it binds a directory of the kernel",
     { mounts: [{ uid: "m", mountType: "bind", source: "/proc/sys", dest: "/s" }] },
     { ...STRICT, allowBinds: ["/proc/sys"] },

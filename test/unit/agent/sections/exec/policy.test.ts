@@ -58,10 +58,18 @@ function machine() {
 }
 
 describe("a bind", () => {
-  test("of what is the customer's own is allowed, and volumes are none", async () => {
+  test("needs an entry, and volumes need none", async () => {
     const { at, check } = machine();
-    expect(await check(at("srv/data"))).toEqual({ verdict: "allowed" });
-    expect(await check(at("srv"))).toEqual({ verdict: "allowed" });
+    expect(await check(at("srv/data"))).toEqual({
+      verdict: "refused",
+      reason:
+        `mounts: bind of ${at("srv/data")} is forbidden by local policy: ` +
+        "`containers.allowBinds` of the node's agent.json has no entry for it; one would allow it",
+    });
+    expect(await check(at("srv/data"), [at("srv/data")])).toEqual({ verdict: "allowed" });
+    expect(await check(at("srv/data"), [at("srv")])).toEqual({ verdict: "allowed" });
+    expect(await check(at("srv"), [at("srv/data")])).toMatchObject({ verdict: "refused" });
+    expect(await check(at("srv/data"), [at("srv/dat")])).toMatchObject({ verdict: "refused" });
     const volume = { kind: "volume", source: "/", dest: "/x" } as const;
     const noPaths = { own: [], sockets: [], engineDirectories: [] };
     expect(await checkBinds([volume], STRICT, noPaths, () => Promise.reject(new Error("asked")))).toEqual({
@@ -88,6 +96,26 @@ describe("a bind", () => {
     expect(await check(at(source))).toEqual({ verdict: "refused", reason: expect.stringMatching(reason) as unknown });
   });
 
+  test.each([
+    "/etc/cron.d",
+    "/etc/systemd/system",
+    "/etc/shadow",
+    "/root/.ssh",
+    "/usr/bin",
+    "/boot",
+    "/tmp",
+    "/home",
+    "/etc/hostname",
+    "/opt/none",
+  ])("of %s is refused unless it has an entry", async (source) => {
+    const nothing = { own: [], sockets: [], engineDirectories: [] };
+    const realpath = (path: string) => hostDirectories().realpath(path);
+    expect(await checkBinds([{ kind: "bind", source }], STRICT, nothing, realpath)).toEqual({
+      verdict: "refused",
+      reason: expect.stringMatching(/^mounts: bind of .*`containers.allowBinds` of the node's agent.json/) as unknown,
+    });
+  });
+
   test.each(["/", "/proc", "/proc/1/root", "/sys", "/sys/kernel", "/dev", "/dev/null", "/../proc/1"])(
     "of %s is refused",
     async (source) => {
@@ -99,9 +127,14 @@ describe("a bind", () => {
     const { at, check } = machine();
     symlinkSync(at("var/lib/holdfast/identity"), at("srv/data/harmless"));
     symlinkSync("/proc", at("srv/data/plain"));
-    expect(await check(at("srv/data/harmless"))).toMatchObject({ verdict: "refused" });
-    expect(await check(at("srv/data/plain/1"))).toMatchObject({ verdict: "refused" });
-    expect(await check(at("srv/data/../../var/lib/holdfast"))).toMatchObject({ verdict: "refused" });
+    symlinkSync("/etc", at("srv/data/outside"));
+    for (const source of ["harmless", "plain/1", "outside/hostname", "../../var/lib/holdfast", "../../../etc"]) {
+      const verdict = await check(`${at("srv/data")}/${source}`, [at("srv")]);
+      expect({ source, ...verdict }).toMatchObject({ verdict: "refused" });
+    }
+    // What the link of another process leads to, only the kernel knows.
+    const detour = `/proc/1/root${at("srv/data")}`;
+    expect(await check(detour, [at("srv")])).toMatchObject({ verdict: "refused" });
   });
 
   test("is allowed by the owner of the machine, except of Holdfast's own", async () => {
@@ -116,7 +149,7 @@ describe("a bind", () => {
 
   test("within another of the container is refused, since the container can put a link in its place", async () => {
     const { at, root } = machine();
-    const check = (sources: readonly string[], allowBinds: readonly string[] = []) =>
+    const check = (sources: readonly string[], allowBinds: readonly string[] = [root]) =>
       checkBinds(
         sources.map((source) => ({ kind: "bind", source, dest: `/x${source}` })),
         { ...STRICT, allowBinds },
@@ -124,11 +157,11 @@ describe("a bind", () => {
         (path) => hostDirectories().realpath(path),
       );
     const both = [at("srv/data"), at("srv")];
-    const refused = { verdict: "refused", reason: expect.stringMatching(/which the container can change/) as unknown };
+    const refused = { verdict: "refused", reason: expect.stringMatching(/which a container can change/) as unknown };
     expect(await check(both)).toEqual(refused);
     expect(await check(both.toReversed())).toEqual(refused);
     expect(await check(both, [at("srv")])).toEqual(refused);
-    expect(await check(both, [at("srv/data")])).toEqual({ verdict: "allowed" });
+    expect(await check(both, [root, at("srv/data")])).toEqual({ verdict: "allowed" });
     expect(await check([at("srv/data"), at("srv/data")])).toEqual({ verdict: "allowed" });
     mkdirSync(join(root, "srv/data2"));
     expect(await check([at("srv/data"), at("srv/data2")])).toEqual({ verdict: "allowed" });
@@ -139,9 +172,28 @@ describe("a bind", () => {
     expect(await check([at("by-link"), at("srv/data")])).toEqual(refused);
   });
 
+  test("within one of another container needs an entry of its own, too", async () => {
+    const { at, root } = machine();
+    const check = (others: readonly string[], allowBinds: readonly string[]) =>
+      checkBinds(
+        [{ kind: "bind", source: at("srv/data") }],
+        { ...STRICT, allowBinds },
+        { own: [], sockets: [], engineDirectories: [] },
+        (path) => hostDirectories().realpath(path),
+        others,
+      );
+    const reason = expect.stringMatching(
+      /it is in .*\/srv, which a container can change; .*`containers.allowBinds`/,
+    ) as unknown;
+    expect(await check([at("srv")], [root])).toEqual({ verdict: "refused", reason });
+    expect(await check([at("srv")], [root, at("srv/data")])).toEqual({ verdict: "allowed" });
+    expect(await check([at("srv/data"), at("srv/data/below")], [root])).toEqual({ verdict: "allowed" });
+  });
+
   test("of nothing waits for it, and one that is refused is told first", async () => {
     const { at, check } = machine();
-    expect(await check(at("srv/later"))).toEqual({
+    expect(await check(at("srv/later"))).toMatchObject({ verdict: "refused" });
+    expect(await check(at("srv/later"), [at("srv")])).toEqual({
       verdict: "missing",
       reason: `mounts: bind source ${at("srv/later")} does not exist`,
     });
