@@ -10,7 +10,7 @@ import type { Agent, AgentOptions } from "./agent-options.ts";
 import { Applying } from "./applying.ts";
 import { gatherStatus } from "./gather-status.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
-import { openKnownTime } from "./known-time.ts";
+import { openKnownTime, reportClock } from "./known-time.ts";
 import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
@@ -290,6 +290,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       handlers: (connection) => managed.handlers(connection),
       onOnline: (connection) => {
         time.told(connection.sessionNow() * 1000);
+        reportClock(time, events);
         managed.online(connection);
         applying.committing.commit.sessionOpened();
         mesh.look();
@@ -332,6 +333,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     },
     onSample: (sample) => {
       time.look();
+      reportClock(time, events);
       spool.append("metrics", sample);
       pusher.look();
       reporting.look();

@@ -3,7 +3,9 @@ import { buildInfo, buildTime } from "../lib/build-info.ts";
 import type { Clock } from "../host/clock.ts";
 import type { StateFile } from "../host/state-file.ts";
 import type { Reason } from "../protocol/reconcile.ts";
+import type { EventLog } from "./telemetry/events.ts";
 import {
+  CLOCK_LIMITS_S,
   clockBehindText,
   judgeClock,
   leastTime,
@@ -139,4 +141,17 @@ export function clockReasons(time: Pick<KnownTime, "look" | "behindSince">): Rea
   const since = Math.max(0, Math.round(time.behindSince ?? behind.clockAt));
   const { message, fix } = clockBehindText(behind);
   return [{ section: "clock", code: behind.state, message: `${message}: ${fix}`, since, lastAttempt: behind.clockAt }];
+}
+
+/** Raises the event about a clock that differs from the control plane's by more than the limit, and clears it once that is over. */
+export function reportClock(time: Pick<KnownTime, "offsetSeconds">, events: Pick<EventLog, "raise" | "clear">): void {
+  const offset = time.offsetSeconds();
+  if (offset === undefined) return;
+  const about = { eventType: "Clock Offset", object: "clock", details: { offsetSeconds: Math.round(offset) } };
+  if (Math.abs(offset) > CLOCK_LIMITS_S.fail) {
+    const message = `This machine's clock is ${Math.round(Math.abs(offset))} s ${offset < 0 ? "behind" : "ahead of"} the control plane's`;
+    events.raise({ ...about, level: "ERROR", message });
+  } else if (Math.abs(offset) <= CLOCK_LIMITS_S.warn) {
+    events.clear({ ...about, message: "This machine's clock agrees with the control plane's" });
+  }
 }

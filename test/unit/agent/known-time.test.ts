@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { expect, it } from "vitest";
-import { clockReasons, KnownTime } from "../../../src/agent/known-time.ts";
+import { clockReasons, KnownTime, reportClock } from "../../../src/agent/known-time.ts";
 import type { Clock } from "../../../src/host/clock.ts";
 import { buildTime } from "../../../src/lib/build-info.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -99,4 +99,29 @@ it("writes nothing at a stop when no control plane has told the time", async () 
   const { known, saved } = rig(BUILT + DAY, BUILT);
   await known.stopped();
   expect(saved).toEqual([]);
+});
+
+it("a clock that is wrong by more than 300 s raises one event, which is cleared within 60 s of right", () => {
+  const { known, time } = rig(BUILT + DAY);
+  const told: string[] = [];
+  const events = {
+    raise: ({ level, message }: { level: string; message: string }) => void told.push(`${level} ${message}`),
+    clear: ({ message }: { message: string }) => void told.push(`clear ${message}`),
+  };
+  reportClock(known, events);
+  expect(told).toEqual([]);
+  known.told(time.now - 301_000);
+  reportClock(known, events);
+  known.told(time.now + 900_000);
+  reportClock(known, events);
+  expect(told.splice(0)).toEqual([
+    "ERROR This machine's clock is 301 s ahead of the control plane's",
+    "ERROR This machine's clock is 900 s behind the control plane's",
+  ]);
+  known.told(time.now + 120_000);
+  reportClock(known, events);
+  expect(told).toEqual([]);
+  known.told(time.now + 1000);
+  reportClock(known, events);
+  expect(told).toEqual(["clear This machine's clock agrees with the control plane's"]);
 });
