@@ -76,7 +76,7 @@ export function openContainersView(options: OpenContainersViewOptions): Containe
   const hasExec = (): boolean => documents.current.node?.body.type === "Node";
   const audit = (what: string): void =>
     put("audits", [
-      { category: "Node Action", value: what.slice(0, MAX_AUDIT), timestamp: Math.floor(clock.now() / 1000) },
+      { category: "Local Action", value: what.slice(0, MAX_AUDIT), timestamp: Math.floor(clock.now() / 1000) },
     ]);
   return {
     compute: () => compute,

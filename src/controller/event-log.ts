@@ -1,9 +1,9 @@
 import { randomUUIDv7 } from "node:crypto";
 import type { Clock } from "../host/clock.ts";
-import { UPGRADE_EVENT, type NodeEvent } from "../protocol/telemetry.ts";
-import type { EventRecord } from "./fleet.ts";
+import { UPGRADE_EVENT, type NodeAudit, type NodeEvent } from "../protocol/telemetry.ts";
+import type { EventRecord, RecordOrigin } from "./fleet.ts";
 import { alertChange } from "./model/alerts.ts";
-import type { ControlPlaneEvent } from "./model/control-plane-events.ts";
+import { CONTROL_PLANE_AUDIT, nodeAuditCategory, type ControlPlaneEvent } from "./model/control-plane-events.ts";
 import type { Store } from "./store/store.ts";
 import type { NodeLabel } from "./store/nodes.ts";
 
@@ -20,7 +20,10 @@ export interface EventLog {
   change(node: NodeLabel, user: string, message: string): void;
   /** Does something that is in no document, of a node or of none, and records it as a change, or neither. */
   changeElsewhere<T>(user: string, message: string, work: () => T, node?: NodeLabel): T;
-  audit(node: NodeLabel, category: string, value: string, timestamp?: number): void;
+  /** Records what somebody did to a node through the API. */
+  audit(node: NodeLabel, value: string): void;
+  /** Takes in an audit of a node's own. */
+  relayAudit(node: NodeLabel, audit: NodeAudit): void;
 }
 
 export function eventLog(
@@ -28,7 +31,11 @@ export function eventLog(
   clock: Clock,
   identity: { readonly org: string; readonly domain: string },
 ): EventLog {
-  const relay = (node: NodeLabel, event: Omit<NodeEvent, "timestamp"> & { readonly timestamp?: number }): EventRecord =>
+  const keep = (
+    node: NodeLabel,
+    event: Omit<NodeEvent, "timestamp"> & { readonly timestamp?: number },
+    origin: RecordOrigin,
+  ): EventRecord =>
     store.atomic(() => {
       const nowMs = clock.now();
       const entry: EventRecord = {
@@ -46,6 +53,7 @@ export function eventLog(
         nodeName: node.name,
         domain: identity.domain,
         fqdn: node.fqdn,
+        origin,
       };
       store.events.add(entry);
       const { opens, clears } = alertChange(entry);
@@ -55,12 +63,12 @@ export function eventLog(
       return entry;
     });
   const record = (node: NodeLabel, event: OwnEvent): EventRecord =>
-    relay(node, { state: "UNKNOWN", details: {}, ...event });
+    keep(node, { state: "UNKNOWN", details: {}, ...event }, "control-plane");
   const change = (node: NodeLabel, user: string, message: string): void =>
     void record(node, { eventType: "Configuration Change", level: "INFO", message, details: { user } });
   return {
     record,
-    relay,
+    relay: (node, event) => keep(node, event, "node"),
     change,
     changeElsewhere: (user, message, work, node = { uid: "", name: "", fqdn: identity.domain }) =>
       store.atomic(() => {
@@ -68,7 +76,24 @@ export function eventLog(
         change(node, user, message);
         return done;
       }),
-    audit: (node, category, value, timestamp = Math.floor(clock.now() / 1000)) =>
-      store.audits.add({ nodeId: node.uid, fqdn: node.fqdn, category, value, timestamp }),
+    audit: ({ uid: nodeId, fqdn }, value) =>
+      store.audits.add({
+        nodeId,
+        fqdn,
+        category: CONTROL_PLANE_AUDIT,
+        value,
+        timestamp: Math.floor(clock.now() / 1000),
+        origin: "control-plane",
+      }),
+    relayAudit: ({ uid: nodeId, fqdn }, { category, value, timestamp }) =>
+      store.audits.add({
+        nodeId,
+        fqdn,
+        category: nodeAuditCategory(category),
+        value,
+        // What is dated ahead would be kept for longer than its time.
+        timestamp: Math.min(timestamp, Math.floor(clock.now() / 1000)),
+        origin: "node",
+      }),
   };
 }

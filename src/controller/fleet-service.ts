@@ -255,7 +255,7 @@ export class FleetService implements Fleet {
     if (sessions.get(uid) !== undefined && request.isAudited !== false && !isRead(request)) {
       const shared = node.cluster === undefined ? undefined : store.clusters.get(node.cluster)?.config.exec;
       const label = callLabel(request, shared ?? node.config.exec ?? {});
-      events.audit(node, "Node Action", `${request.user} invoked ${label}`);
+      events.audit(node, `${request.user} invoked ${label}`);
     }
     return triggers.run(uid, request, options);
   }

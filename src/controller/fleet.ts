@@ -56,6 +56,9 @@ export interface ClusterRecord {
 }
 
 /** An event with what the control plane adds to it; times in Unix seconds, `uid` sortable by time. */
+/** Who wrote a record about a node: the control plane, or the node itself. */
+export type RecordOrigin = "control-plane" | "node";
+
 export interface EventRecord {
   readonly uid: string;
   readonly eventType: string;
@@ -71,6 +74,7 @@ export interface EventRecord {
   readonly nodeName: string;
   readonly domain: string;
   readonly fqdn: string;
+  readonly origin: RecordOrigin;
 }
 
 /** The open alert of one (node, event type); gone when its clearing event arrives, when dismissed, or after 24 h. */
@@ -89,6 +93,7 @@ export interface AuditRecord {
   readonly category: string;
   readonly value: string;
   readonly timestamp: number;
+  readonly origin: RecordOrigin;
 }
 
 export interface AuditFilter {

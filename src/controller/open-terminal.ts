@@ -20,7 +20,7 @@ export async function openTerminal(
   signal: AbortSignal,
 ): Promise<NodeTerminal> {
   const stream = await streams.open(node.uid, { kind: "container-exec", params, user }, signal);
-  const audit = (what: string): void => events.audit(node, "Node Action", `${user} ${what}`);
+  const audit = (what: string): void => events.audit(node, `${user} ${what}`);
   // A terminal that nobody could be held to account for is none.
   try {
     audit(`opened a terminal in container ${params.container}`);

@@ -86,6 +86,7 @@ export function eventRecord(node: NodeRecord, change: Partial<EventRecord> = {})
     nodeName: node.name,
     domain: node.domain,
     fqdn: node.fqdn,
+    origin: "control-plane",
     ...change,
   };
 }

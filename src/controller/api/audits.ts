@@ -23,8 +23,8 @@ export function auditRoutes({ fleet, org }: ApiDeps): readonly Route[] {
   };
   const answer = ({ total, items }: { readonly total: number; readonly items: readonly AuditRecord[] }): Response =>
     Response.json(
-      items.map(({ nodeId: uid, fqdn, category, value, timestamp }): z.infer<typeof PublicAudit> => {
-        return { uid, fqdn, category, value, timestamp, expires: timestamp + HISTORY_SECONDS, org };
+      items.map(({ nodeId: uid, fqdn, category, value, timestamp, origin }): z.infer<typeof PublicAudit> => {
+        return { uid, fqdn, category, value, timestamp, expires: timestamp + HISTORY_SECONDS, org, origin };
       }),
       { headers: { "x-total-count": String(total) } },
     );

@@ -58,6 +58,10 @@ export const PublicCluster = z
 /** What of a cluster is told to who may write it but not read it. */
 export const ClusterPart = PublicCluster.partial().required({ fqdn: true }).meta({ id: "ClusterPart" });
 
+const Origin = z
+  .enum(["control-plane", "node"])
+  .meta({ description: "Who wrote it: what a node writes about itself is as good as the node" });
+
 export const PublicEvent = z
   .object({
     uid: Text,
@@ -74,6 +78,7 @@ export const PublicEvent = z
     nodeName: Text,
     domain: Text,
     fqdn: Text,
+    origin: Origin,
   })
   .meta({ id: "Event" });
 
@@ -86,6 +91,7 @@ export const PublicAudit = z
     timestamp: z.number().meta({ description: "Unix seconds" }),
     expires: z.number().meta({ description: "When it is forgotten, Unix seconds" }),
     org: Text,
+    origin: Origin,
   })
   .meta({ id: "Audit" });
 

@@ -54,7 +54,7 @@ export function telemetryIntake({ store, events, refusals, clock, log }: Telemet
       }
       case "audits": {
         const { good, bad } = sortRecords(NodeAudit, records);
-        for (const { category, value, timestamp } of good) events.audit(node, category, value, timestamp);
+        for (const audit of good) events.relayAudit(node, audit);
         store.audits.trim(node.uid);
         return bad;
       }

@@ -13,9 +13,27 @@ export const CONTROL_PLANE_EVENTS = [
 ] as const;
 export type ControlPlaneEvent = (typeof CONTROL_PLANE_EVENTS)[number];
 
-const RESERVED: ReadonlySet<string> = new Set(CONTROL_PLANE_EVENTS);
+const RESERVED: ReadonlySet<string> = new Set(CONTROL_PLANE_EVENTS.map(lettersOf));
 
 /** Whether a node must not send events of this type: by them it could clear what is said about itself. */
 export function isReservedEvent(eventType: string): boolean {
-  return RESERVED.has(eventType);
+  return RESERVED.has(lettersOf(eventType));
+}
+
+/** The audit category of what users do to nodes through the API. */
+export const CONTROL_PLANE_AUDIT = "Node Action";
+/** The audit category of what was done on the machine itself. */
+export const LOCAL_AUDIT = "Local Action";
+
+/** The category under which a node's own audit is kept: the control plane's is not the node's to use. */
+export function nodeAuditCategory(category: string): string {
+  return lettersOf(category) === lettersOf(CONTROL_PLANE_AUDIT) ? LOCAL_AUDIT : category;
+}
+
+/** Only the letters and digits, so that neither capitals nor spaces nor look-alike forms make another word of it. */
+function lettersOf(text: string): string {
+  return text
+    .normalize("NFKC")
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]/g, "");
 }

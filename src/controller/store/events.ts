@@ -4,14 +4,26 @@ import { EventLevel, EventState } from "../../protocol/telemetry.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import type { EventFilter, EventRecord } from "../fleet.ts";
 import { json, number, text, word, type Row } from "./rows.ts";
-import { trimmer } from "./trimmer.ts";
+import { pruner, trimmer } from "./trimmer.ts";
 
-/** Events of all nodes, deleted ones included: 30 days and at most 200,000. */
+/** Records of the control plane are kept apart from those that nodes send, so that no node can push them out. */
+export const Origin = z.enum(["control-plane", "node"]);
+export const originMigration = `
+${["events", "audits"].map((table) => `ALTER TABLE ${table} ADD COLUMN origin TEXT NOT NULL DEFAULT 'node';`).join("\n")}
+UPDATE events SET origin = 'control-plane' WHERE event_type IN (
+  'Configuration Change', 'Connection Flapping', 'Control Plane Restored', 'Identity Shared', 'License Reused', 'Message Too Large',
+  'Node Connect', 'Node Delete', 'Node Disconnect', 'Node Signature Refused');
+UPDATE audits SET origin = 'control-plane' WHERE category = 'Node Action';
+CREATE INDEX events_by_origin ON events (origin, node_id);
+CREATE INDEX audits_by_origin ON audits (origin, node_id);
+`;
+
+/** Events of all nodes, deleted ones included: 30 days, and at most 200,000 of the control plane and as many of nodes. */
 export interface EventStore {
   add(event: EventRecord): void;
   find(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] };
   get(nodeId: string, uid: string): EventRecord | undefined;
-  /** Drops the oldest of one node beyond its share. */
+  /** Drops the oldest that one node sent beyond its share. */
   trim(nodeId: string): void;
   prune(nowSeconds: number): void;
 }
@@ -35,9 +47,9 @@ const LEVEL_RANK = "CASE level WHEN 'INFO' THEN 0 WHEN 'WARNING' THEN 1 WHEN 'ER
 export function eventStore(sql: DatabaseSync): EventStore {
   const add = sql.prepare(
     `INSERT INTO events (uid, node_id, node_name, fqdn, domain, org, event_type, level, message, state, subject, timestamp,
-       received_time, details)
+       received_time, details, origin)
      VALUES (:uid, :nodeId, :nodeName, :fqdn, :domain, :orgId, :eventType, :level, :message, :state, :subject, :timestamp,
-       :receivedTime, :details)`,
+       :receivedTime, :details, :origin)`,
   );
   const count = sql.prepare(`SELECT count(*) AS total FROM events WHERE ${WHERE}`);
   const select = (order: string) =>
@@ -49,9 +61,9 @@ export function eventStore(sql: DatabaseSync): EventStore {
     "level desc": select(`${LEVEL_RANK} DESC, timestamp DESC, seq DESC`),
   };
   const one = sql.prepare("SELECT * FROM events WHERE node_id = ? AND uid = ?");
-  const trim = trimmer(sql, "events", "node_id", HISTORY_ROWS_OF_NODE);
+  const trim = trimmer(sql, "events", HISTORY_ROWS_OF_NODE);
   const pruneOld = sql.prepare("DELETE FROM events WHERE received_time < ?");
-  const pruneMany = sql.prepare("DELETE FROM events WHERE seq <= (SELECT max(seq) FROM events) - ?");
+  const pruneMany = pruner(sql, "events", HISTORY_ROWS);
   return {
     add: (event) => void add.run({ ...event, details: JSON.stringify(event.details) }),
     find(filter) {
@@ -75,7 +87,7 @@ export function eventStore(sql: DatabaseSync): EventStore {
     trim,
     prune(nowSeconds) {
       pruneOld.run(nowSeconds - HISTORY_SECONDS);
-      pruneMany.run(HISTORY_ROWS);
+      pruneMany();
     },
   };
 }
@@ -100,5 +112,6 @@ function read(row: Row): EventRecord {
     nodeName: text(row, "node_name"),
     domain: text(row, "domain"),
     fqdn: text(row, "fqdn"),
+    origin: word(row, "origin", Origin),
   };
 }

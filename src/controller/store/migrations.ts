@@ -1,5 +1,6 @@
 import { accessMigration } from "./access.ts";
 import { containerOutputMigration } from "./container-output.ts";
+import { originMigration } from "./events.ts";
 import { flowSourcesMigration, flowsMigration } from "./flows.ts";
 import { gatewayDetailsMigration } from "./gateway-details.ts";
 import { imagesMigration } from "./images.ts";
@@ -111,4 +112,5 @@ export const migrations: readonly string[] = [
   CONFIRM,
   containerOutputMigration,
   imagesMigration,
+  originMigration,
 ];

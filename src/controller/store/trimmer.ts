@@ -3,19 +3,24 @@ import type { DatabaseSync } from "node:sqlite";
 /** Rows over its share that a node may have until they are dropped together. */
 const SLACK = 500;
 
-/** Makes what drops a node's oldest rows beyond `most`, so that no node can push out what others sent. */
-export function trimmer(
-  sql: DatabaseSync,
-  table: "events" | "audits",
-  column: "node_id",
-  most: number,
-): (node: string) => void {
-  const count = sql.prepare(`SELECT count(*) AS rows FROM ${table} WHERE ${column} = ?`);
-  const drop = sql.prepare(
-    `DELETE FROM ${table} WHERE seq IN (SELECT seq FROM ${table} WHERE ${column} = ? ORDER BY seq LIMIT ?)`,
-  );
+/** Makes what drops the oldest rows that a node sent beyond `most`, so that no node can push out what others sent. */
+export function trimmer(sql: DatabaseSync, table: "events" | "audits", most: number): (node: string) => void {
+  const rows = `FROM ${table} WHERE origin = 'node' AND node_id = ?`;
+  const count = sql.prepare(`SELECT count(*) AS rows ${rows}`);
+  const drop = sql.prepare(`DELETE FROM ${table} WHERE seq IN (SELECT seq ${rows} ORDER BY seq LIMIT ?)`);
   return (node) => {
     const over = Number(count.get(node)?.["rows"] ?? 0) - most;
     if (over > SLACK) drop.run(node, over);
+  };
+}
+
+/** Makes what drops the oldest rows beyond `most` of each origin. Rows are counted: their numbers also count what was dropped long ago. */
+export function pruner(sql: DatabaseSync, table: "events" | "audits", most: number): () => void {
+  const drop = sql.prepare(
+    `DELETE FROM ${table} WHERE origin = :origin
+     AND seq <= (SELECT seq FROM ${table} WHERE origin = :origin ORDER BY seq DESC LIMIT 1 OFFSET :most)`,
+  );
+  return () => {
+    for (const origin of ["control-plane", "node"]) drop.run({ origin, most });
   };
 }

@@ -136,6 +136,7 @@ describe("audits", () => {
       category: "Node Action",
       value,
       timestamp,
+      origin: "control-plane" as const,
     });
     bench.fleet.auditRecords.push(audit(one, 200, "ann invoked Ping"), audit(two, 100, "bob invoked Node Restart"));
   });
@@ -158,6 +159,7 @@ describe("audits", () => {
         timestamp: 200,
         expires: 200 + 30 * 24 * 3600,
         org: bench.deps.org,
+        origin: "control-plane",
       },
     ]);
     expect(await values("/v2/audit?limit=1&page=2")).toEqual(["bob invoked Node Restart"]);

@@ -145,3 +145,34 @@ test("output of containers is stored once, found by container and time, and bad 
     expect((await found(query)).status).toBe(422);
   }
 });
+
+test("a node writes no record as the control plane's, in whatever spelling", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const timestamp = Math.floor(Date.now() / 1000);
+  const ahead = timestamp + 1e6;
+  const audit = (category: string) => ({ category, value: "root invoked Node Reboot", timestamp: ahead });
+  const categories = ["Node Action", "node action", " Node\u00a0Action ", "Ｎode Action", "OS Update"];
+  await session.peer.request("telemetry.push", { stream: "audits", first: 1, records: categories.map(audit) });
+  const event = (eventType: string) => {
+    return { eventType, level: "INFO", message: "forged", timestamp, state: "UNKNOWN", details: { user: "root" } };
+  };
+  const types = ["Configuration Change", "configuration  change", "Configuration\u200b Change", "Disk Full"];
+  await session.peer.request("telemetry.push", {
+    stream: "events",
+    first: 1,
+    records: types.map(event),
+  });
+  const audits = controller.fleet.audits({ limit: 100, offset: 0 }).items;
+  expect(audits.map(({ category, origin }) => [category, origin])).toEqual([
+    ["OS Update", "node"],
+    ...Array.from({ length: 4 }, () => ["Local Action", "node"]),
+  ]);
+  expect(Math.max(...audits.map((one) => one.timestamp))).toBeLessThan(ahead);
+  const sort = { by: "timestamp", order: "asc" } as const;
+  const events = controller.fleet.events({ nodeIds: [node.uid], sort, limit: 100, offset: 0 }).items;
+  expect(events.filter(({ origin }) => origin === "node").map(({ eventType }) => eventType)).toEqual(["Disk Full"]);
+  expect(events.filter(({ eventType }) => eventType === "Node Connect")).toMatchObject([{ origin: "control-plane" }]);
+  expect(events.filter(({ message }) => message === "forged")).toHaveLength(1);
+});

@@ -26,6 +26,7 @@ function event(uid: string, change: Partial<EventRecord> = {}): EventRecord {
     nodeName: "edge",
     domain: "net.example",
     fqdn: "edge.net.example",
+    origin: "control-plane",
     ...change,
   };
 }
@@ -62,7 +63,7 @@ test("what is past its time goes", async () => {
   const day = 24 * 3600;
   store.events.add(event("old", { receivedTime: 0 }));
   store.events.add(event("new", { receivedTime: 40 * day }));
-  const audit = { nodeId: "n1", fqdn: "f", category: "c", value: "v" };
+  const audit = { nodeId: "n1", fqdn: "f", category: "c", value: "v", origin: "node" } as const;
   for (const timestamp of [0, 40 * day]) store.audits.add({ ...audit, timestamp });
   store.alerts.open(event("old", { timestamp: 0 }));
   expect(store.alerts.all(day)).toHaveLength(1);
@@ -83,7 +84,7 @@ test("one node holds a share of the history and no more", async () => {
     );
   };
   store.events.add(event("mine", { nodeId: "n1" }));
-  store.audits.add({ nodeId: "n1", fqdn: "f", category: "c", value: "mine", timestamp: 1 });
+  store.audits.add({ nodeId: "n1", fqdn: "f", category: "c", value: "mine", timestamp: 1, origin: "node" });
   fill(
     "events",
     "uid, node_id, node_name, fqdn, domain, org, event_type, level, message, state, subject, timestamp, received_time, details",
@@ -97,6 +98,38 @@ test("one node holds a share of the history and no more", async () => {
   expect(store.events.get("n1", "mine")).toBeDefined();
   const left = store.sql.prepare("SELECT count(*) AS left FROM audits WHERE node_id = ?");
   expect([left.get("n1")?.["left"], left.get("n2")?.["left"]]).toEqual([1, 20_000]);
+});
+
+test("what nodes send pushes out nothing that the control plane wrote", async () => {
+  const store = await freshStore();
+  const own = { nodeId: "n2", fqdn: "f", category: "c", value: "own", timestamp: 1, origin: "control-plane" } as const;
+  store.events.add(event("own", { nodeId: "n2", receivedTime: 1 }));
+  store.audits.add(own);
+  const send = (count: number): void => {
+    for (const [table, columns, values] of [
+      [
+        "events",
+        "uid, node_id, node_name, fqdn, domain, org, event_type, level, message, state, subject, timestamp, received_time, details, origin",
+        "hex(randomblob(8)), 'n2', 'n', 'f', 'd', 'o', 't', 'INFO', '', 'UNKNOWN', 'Node', 1, 1, '{}', 'node'",
+      ],
+      ["audits", "node_id, fqdn, category, value, timestamp, origin", "'n2', 'f', 'c', 'v', 1, 'node'"],
+    ]) {
+      store.sql.exec(
+        `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${count})
+         INSERT INTO ${table} (${columns}) SELECT ${values} FROM n`,
+      );
+    }
+  };
+  // More than all records together may be, though never at once: each time the share is trimmed.
+  for (let round = 0; round < 9; round += 1) {
+    send(25_000);
+    store.events.trim("n2");
+    store.audits.trim("n2");
+  }
+  store.prune(2);
+  expect(store.events.get("n2", "own")).toMatchObject({ origin: "control-plane" });
+  const audits = store.audits.find({ nodeIds: ["n2"], limit: 1, offset: 20_000 });
+  expect([audits.total, audits.items]).toEqual([20_001, [own]]);
 });
 
 test("an open alert stays as it is until it is closed or past its day", async () => {
