@@ -3,11 +3,14 @@ import type { OverlayFlow } from "../protocol/overlay.ts";
 
 /** Records of ended flows, kept until somebody takes them; the oldest are lost first. */
 export interface FlowLog {
-  add(flow: OverlayFlow): void;
+  /** Adds a record, with `agreed` once that has resolved to it; it never rejects. */
+  add(flow: OverlayFlow, agreed?: Promise<OverlayFlow>): void;
   /** Who takes batches from now on; undefined when nobody does. */
   deliverTo(taker: ((flows: OverlayFlow[]) => void) | undefined): void;
-  /** Hands over everything at once. */
+  /** Hands over everything that is ready at once. */
   flush(): void;
+  /** Hands over everything at once, as it is known. */
+  close(): void;
   readonly dropped: number;
 }
 
@@ -21,6 +24,7 @@ export function flowLog(clock: Clock): FlowLog {
   let dropped = 0;
   let taker: ((flows: OverlayFlow[]) => void) | undefined;
   let cancel: (() => void) | undefined;
+  const unsettled = new Set<OverlayFlow>();
 
   const flush = (): void => {
     cancel?.();
@@ -35,19 +39,26 @@ export function flowLog(clock: Clock): FlowLog {
     if (waiting.length - first >= BATCH) flush();
     else cancel ??= clock.after(BATCH_MS, flush);
   };
-  return {
-    add(flow) {
-      waiting.push(flow);
-      if (waiting.length - first > MAX_FLOWS) {
-        first += 1;
-        dropped += 1;
-        // Shifting an array of this length for every flow would cost more than the flow.
-        if (first >= MAX_FLOWS) {
-          waiting = waiting.slice(first);
-          first = 0;
-        }
+  const push = (flow: OverlayFlow): void => {
+    waiting.push(flow);
+    if (waiting.length - first > MAX_FLOWS) {
+      first += 1;
+      dropped += 1;
+      // Shifting an array of this length for every flow would cost more than the flow.
+      if (first >= MAX_FLOWS) {
+        waiting = waiting.slice(first);
+        first = 0;
       }
-      arm();
+    }
+    arm();
+  };
+  return {
+    add(flow, agreed) {
+      if (agreed === undefined || unsettled.size >= MAX_FLOWS) return push(flow);
+      unsettled.add(flow);
+      void agreed.then((record) => {
+        if (unsettled.delete(flow)) push(record);
+      });
     },
     deliverTo(next) {
       taker = next;
@@ -58,6 +69,11 @@ export function flowLog(clock: Clock): FlowLog {
       arm();
     },
     flush,
+    close() {
+      for (const flow of unsettled) push(flow);
+      unsettled.clear();
+      flush();
+    },
     get dropped() {
       return dropped;
     },

@@ -109,6 +109,8 @@ export interface RunningFlow extends Recorded {
   readonly bytesOut: number;
   /** Whether it has reached its target. */
   readonly isConnected: boolean;
+  /** Makes the record of one that was cut agree with the other end's. */
+  readonly agreed?: ((record: OverlayFlow) => Promise<OverlayFlow>) | undefined;
   start(): void;
   abort(reason: OverlayReason): void;
   /** Ends it when nothing moved for too long; `now` is monotonic. */

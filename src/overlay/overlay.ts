@@ -146,7 +146,7 @@ class RunningOverlay implements Overlay {
     this.#isClosed = true;
     this.#plane.close();
     this.#mesh.close();
-    this.#flows.flush();
+    this.#flows.close();
     this.#control?.close();
     this.#predecessor?.close();
     this.#finish();

@@ -36,6 +36,9 @@ export class RemoteTcpFlow implements RunningFlow {
   readonly startedAt: number;
   readonly destination = undefined;
   readonly #options: RemoteTcpFlowOptions;
+  /** The record with what the other end took, of a flow that was cut. */
+  agreed: RunningFlow["agreed"];
+  #agree: ((taken: number) => Promise<number | undefined>) | undefined;
   #dial: Dial | undefined;
   #coupling: Coupling | undefined;
   #waitsSince: number | undefined;
@@ -71,8 +74,9 @@ export class RemoteTcpFlow implements RunningFlow {
     this.#dial = remote.dial(
       { ...request, flow: this.id, connector, target, protocol: "tcp", client: place },
       {
-        opened: (stream, lost) => {
+        opened: (stream, lost, agree) => {
           this.#dial = undefined;
+          this.#agree = (taken) => (lost() === undefined ? agree(taken) : Promise.resolve(undefined));
           client.off("error", this.#onError);
           const onEnd = (reason: OverlayReason | undefined): void => this.#finish(reason);
           this.#coupling = new Coupling({
@@ -115,6 +119,14 @@ export class RemoteTcpFlow implements RunningFlow {
   #finish(reason: OverlayReason | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    const coupling = this.#coupling;
+    if (reason !== undefined && coupling !== undefined) {
+      const taken = this.#agree?.(coupling.bytesDown);
+      this.agreed = async (record) => {
+        const theirs = await taken;
+        return theirs === undefined ? record : { ...record, sourceBytes: Math.min(theirs, coupling.read) };
+      };
+    }
     this.#options.onEnd(this, reason);
   }
 }

@@ -28,8 +28,15 @@ export interface RemoteRequest {
 
 /** Told of how it went, exactly once unless it was cancelled. */
 export interface RemoteUser {
-  /** The other node has dialled. `lost` tells why the session below the stream has ended, once it has. */
-  opened(stream: Http2Stream, lost: () => OverlayReason | undefined): void;
+  /**
+   * The other node has dialled. `lost` tells why the session below the stream has ended, once it has; `agree` tells the other end of a
+   * flow that was cut how many bytes this one took, and resolves to what that one took, undefined when it does not say so soon.
+   */
+  opened(
+    stream: Http2Stream,
+    lost: () => OverlayReason | undefined,
+    agree: (taken: number) => Promise<number | undefined>,
+  ): void;
   failed(reason: OverlayReason): void;
 }
 

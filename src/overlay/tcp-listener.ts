@@ -246,7 +246,8 @@ export class TcpListener implements Listener, BindingUser {
     this.#options.budget.give(SOCKETS_PER_FLOW);
     this.#counters.ended(flow, reason);
     if (reason === "out-of-resources") this.#options.shortage.note(this);
-    this.#options.flows.add(flowRecord(this.#spec, flow, this.#options.clock.now(), reason));
+    const record = flowRecord(this.#spec, flow, this.#options.clock.now(), reason);
+    this.#options.flows.add(record, flow.agreed?.(record));
   };
 
   #abort(which: (flow: RunningFlow) => boolean, reason: OverlayReason): void {

@@ -45,13 +45,18 @@ export class Coupling {
   }
 
   /** Bytes read from the socket. */
-  get bytesUp(): number {
+  get read(): number {
     return this.#up.bytes;
   }
 
-  /** Bytes that came by the stream. */
+  /** Bytes from the socket that the stream has sent. */
+  get bytesUp(): number {
+    return this.#up.taken;
+  }
+
+  /** Bytes that came by the stream and that the socket has taken. */
   get bytesDown(): number {
-    return this.#down.bytes;
+    return this.#down.taken;
   }
 
   start(): void {

@@ -1,10 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { constants, type ClientHttp2Stream, type IncomingHttpHeaders } from "node:http2";
+import type { Clock } from "../../../host/clock.ts";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Dial } from "../../dial.ts";
 import type { RemoteRequest, RemoteUser } from "../../remote.ts";
 import { resetStream } from "../reset.ts";
 import type { UnreadBytes } from "../unread.ts";
+import { askTaken } from "./taken.ts";
 import type { Tunnel } from "./tunnel.ts";
 import { reasonOf, type Tunnels } from "./tunnels.ts";
 import { codeOf, flowHeaders, reasonOfCode, refusalOf } from "./wire.ts";
@@ -12,21 +14,26 @@ import { codeOf, flowHeaders, reasonOfCode, refusalOf } from "./wire.ts";
 /** How often a flow is tried whose tunnel went before it was answered; none of its bytes were sent yet. */
 const ATTEMPTS = 3;
 
+interface OutwardParts {
+  readonly unread: Pick<UnreadBytes, "watch">;
+  readonly clock: Pick<Clock, "after">;
+}
+
 /** Opens a flow towards another node, on the tunnel there is or a new one. */
 export function openFlow(
   tunnels: Tunnels,
-  unread: Pick<UnreadBytes, "watch">,
+  { unread, clock }: OutwardParts,
   request: RemoteRequest,
   user: RemoteUser,
 ): Dial {
-  const flow = new OpeningFlow(tunnels, unread, request, user);
+  const flow = new OpeningFlow(tunnels, { unread, clock }, request, user);
   void flow.begin();
   return flow;
 }
 
 class OpeningFlow implements Dial {
   readonly #tunnels: Tunnels;
-  readonly #unread: Pick<UnreadBytes, "watch">;
+  readonly #parts: OutwardParts;
   readonly #request: RemoteRequest;
   readonly #user: RemoteUser;
   readonly #flow: string;
@@ -35,9 +42,9 @@ class OpeningFlow implements Dial {
   #left = ATTEMPTS;
   #isOver = false;
 
-  constructor(tunnels: Tunnels, unread: Pick<UnreadBytes, "watch">, request: RemoteRequest, user: RemoteUser) {
+  constructor(tunnels: Tunnels, parts: OutwardParts, request: RemoteRequest, user: RemoteUser) {
     this.#tunnels = tunnels;
-    this.#unread = unread;
+    this.#parts = parts;
     this.#request = request;
     this.#flow = request.flow ?? randomUUID();
     this.#user = user;
@@ -81,8 +88,13 @@ class OpeningFlow implements Dial {
       return this.#fail(refusal);
     }
     this.#isOver = true;
-    this.#unread.watch(tunnel.peer, stream);
-    this.#user.opened(stream, () => tunnel.lost);
+    const { unread, clock } = this.#parts;
+    unread.watch(tunnel.peer, stream);
+    this.#user.opened(
+      stream,
+      () => tunnel.lost,
+      (taken) => askTaken(tunnel, clock, this.#flow, taken),
+    );
   };
 
   readonly #onClose = (): void => {

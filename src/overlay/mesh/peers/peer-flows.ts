@@ -55,7 +55,7 @@ export function peerFlows(options: PeerFlowsOptions): PeerFlows {
   const served = new Served(local, unread, tunnelGates);
   const answers = new Answers(clock);
   const take: Served["take"] = (stream, headers, peer, lost) => {
-    if (served.knows(peer) && answers.take(stream, headers, peer)) return;
+    if (served.knows(peer) && (answers.take(stream, headers, peer) || served.taken.take(stream, headers, peer))) return;
     served.take(stream, headers, peer, lost);
   };
   const arrivals = new Arrivals({
@@ -66,7 +66,7 @@ export function peerFlows(options: PeerFlowsOptions): PeerFlows {
   return {
     remote: {
       tunnels: tunnelGates,
-      dial: (request, user) => openFlow(tunnels, unread, request, user),
+      dial: (request, user) => openFlow(tunnels, { unread, clock }, request, user),
       get activeFlows() {
         return served.active;
       },

@@ -20,6 +20,11 @@ interface Turn {
 export class Pump {
   /** What was read so far. */
   bytes = 0;
+  #written = 0;
+  /** What was written and is done with, and the lengths of what is not. */
+  #done = 0;
+  readonly #pending: number[] = [];
+  #taken: number | undefined;
   readonly #from: Duplex;
   readonly #to: Duplex;
   readonly #turns: readonly Turn[];
@@ -43,12 +48,19 @@ export class Pump {
     return (this.#stops & ~FULL) !== 0;
   }
 
+  /** How much of it the other side has taken so far; of a stream, that it has sent. */
+  get taken(): number {
+    // Whatever waits in a socket or stream is not counted as waiting any more once that is destroyed.
+    return this.#taken ?? (this.#to.destroyed ? this.#done : this.#written - this.#to.writableLength);
+  }
+
   start(): void {
     this.#to.on("drain", () => this.#go(FULL));
     this.#from.on("data", this.#pass);
   }
 
   close(): void {
+    this.#taken = this.taken;
     this.#isOver = true;
     for (const { gate, user } of this.#turns) gate.leave(user);
   }
@@ -58,11 +70,23 @@ export class Pump {
     this.bytes += chunk.length;
     this.#cork(chunk.length);
     const edited = this.#edit === undefined ? chunk : this.#edit(chunk);
-    if (edited.length > 0 && !this.#to.write(edited)) this.#stops |= FULL;
+    if (edited.length > 0 && !this.#write(edited)) this.#stops |= FULL;
     for (const { gate, user, bit } of this.#turns) {
       if (!gate.isOpen && !gate.pass(user, chunk.length)) this.#stops |= bit;
     }
     if (this.#stops !== 0) this.#from.pause();
+  };
+
+  #write(chunk: Uint8Array): boolean {
+    this.#written += chunk.length;
+    this.#pending.push(chunk.length);
+    return this.#to.write(chunk, this.#onWritten);
+  }
+
+  /** Writes are done with in their order. */
+  readonly #onWritten = (error?: Error | null): void => {
+    const length = this.#pending.shift() ?? 0;
+    if (error === undefined || error === null) this.#done += length;
   };
 
   /** What arrives in one turn, frame by frame, leaves in one call; but a short first frame is often alone, and goes at once. */

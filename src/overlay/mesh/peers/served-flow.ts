@@ -27,7 +27,8 @@ export interface ServedFlowOptions {
   /** The node's limits over all tunnels. */
   readonly tunnels: TunnelGates | undefined;
   readonly startedAt: number;
-  readonly onEnd: (flow: ServedFlow, record: OverlayFlow) => void;
+  /** With `sent`, which was read for the peer, the flow was cut, and the peer can be asked how much of it it took. */
+  readonly onEnd: (flow: ServedFlow, record: OverlayFlow, sent?: number) => void;
 }
 
 /** What came of a flow. */

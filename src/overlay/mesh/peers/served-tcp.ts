@@ -95,9 +95,14 @@ export class ServedTcp implements ServedFlow, DialUser {
   #finish(outcome: Outcome): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const { peer, request, startedAt, onEnd } = this.#options;
+    const { peer, request, startedAt, lost, onEnd } = this.#options;
+    const isCut = outcome.reason !== undefined && lost() === undefined;
     const moved = { bytesIn: this.#coupling?.bytesDown ?? 0, bytesOut: this.#coupling?.bytesUp ?? 0 };
     const times = { startedAt, endedAt: this.#clock.now() };
-    onEnd(this, servedRecord(peer, request, { ...this.#places, ...moved, ...outcome }, times));
+    onEnd(
+      this,
+      servedRecord(peer, request, { ...this.#places, ...moved, ...outcome }, times),
+      isCut ? this.#coupling?.read : undefined,
+    );
   }
 }

@@ -13,6 +13,7 @@ import { refuse, servedRecord, type ServedFlow, type ServedFlowOptions } from ".
 import { ServedFtp } from "./served-ftp.ts";
 import { ServedTcp } from "./served-tcp.ts";
 import { ServedUdp } from "./served-udp.ts";
+import { Taken } from "./taken.ts";
 import { readFlow, type FlowRequest } from "./wire.ts";
 
 /** What serving flows needs of this node. */
@@ -33,6 +34,7 @@ const RECORDED_A_SECOND = 100;
 
 /** The flows that peers bring to services of this node. */
 export class Served {
+  readonly taken: Taken;
   readonly #local: Local;
   readonly #unread: Pick<UnreadBytes, "watch">;
   readonly #tunnels: TunnelGates | undefined;
@@ -46,6 +48,7 @@ export class Served {
 
   constructor(local: Local, unread: Pick<UnreadBytes, "watch">, tunnels?: TunnelGates) {
     this.#local = local;
+    this.taken = new Taken(local.clock);
     this.#unread = unread;
     this.#tunnels = tunnels;
   }
@@ -170,7 +173,7 @@ export class Served {
     return (await avoidance(avoids, host, this.#local.own.localAddresses)) ?? offered;
   }
 
-  readonly #onEnd = (flow: ServedFlow, record: OverlayFlow): void => {
+  readonly #onEnd: ServedFlowOptions["onEnd"] = (flow, record, sent) => {
     this.#flows.delete(flow);
     this.#controlOf(flow.peer, flow.request)?.ended(flow);
     const key = controlKey(flow.peer, flow.request.flow);
@@ -180,8 +183,14 @@ export class Served {
       control.close(record.reason);
     }
     this.#local.budget.give(1);
-    this.#local.flows.add(record);
+    this.#local.flows.add(record, sent === undefined ? undefined : this.#agreed(flow, record, sent));
   };
+
+  /** What the peer says that it took, of what it was sent. */
+  async #agreed({ peer, request }: ServedFlow, record: OverlayFlow, sent: number): Promise<OverlayFlow> {
+    const taken = await this.taken.ended(peer, request.flow, record.sourceBytes);
+    return taken === undefined ? record : { ...record, destBytes: Math.min(taken, sent) };
+  }
 
   #recordRefusal(record: OverlayFlow): void {
     const now = this.#local.clock.elapsed();

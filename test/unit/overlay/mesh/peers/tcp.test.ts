@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
-import type { Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { aClient, echo } from "../../../../support/overlay-rig.ts";
 import { remoteService } from "../../../../support/peer-rig.ts";
@@ -41,6 +41,34 @@ describe("a tcp flow to another node", () => {
       refusals: {},
       errors: {},
     });
+  });
+
+  it.each(["the client", "the backend"])("that %s cuts has the bytes that were taken at both ends", async (who) => {
+    const sockets: Socket[] = [];
+    const flood = Buffer.alloc(32 * 1024 * 1024);
+    const { source, destination, port } = await remoteService((socket) => {
+      sockets.push(socket.pause());
+      socket.write(flood);
+    });
+    const client = connect(port, "127.0.0.1").on("error", () => undefined);
+    client.pause().write(flood);
+    const [backend] = await waitFor("the backend is reached", () => (sockets.length > 0 ? sockets : undefined));
+    let before = -1;
+    // Everything between the two is full, since neither reads.
+    await waitFor("nothing moves any more", () => {
+      const { bytesIn, bytesOut } = source.counters();
+      const isStill = bytesIn > 0 && bytesOut > 0 && bytesIn + bytesOut === before;
+      before = bytesIn + bytesOut;
+      return isStill;
+    });
+    if (who === "the client") client.resetAndDestroy();
+    else backend?.resetAndDestroy();
+    const near = await source.nextFlow();
+    const far = await destination.nextFlow();
+    expect(near.reason).toBe("reset");
+    expect(near.sourceBytes).toBeGreaterThan(0);
+    expect([far.sourceBytes, far.destBytes]).toEqual([near.sourceBytes, near.destBytes]);
+    client.destroy();
   });
 
   it("keeps a half-close of the client: the answer comes after the end of the question", async () => {
