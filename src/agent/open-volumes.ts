@@ -12,7 +12,8 @@ import type { Reader } from "../host/reader.ts";
 import type { ContainerSpec, VolumeSpec } from "../protocol/sections/exec-config.ts";
 import type { VolumeStatus } from "./compute/compute.ts";
 import type { Ledger } from "./compute/ledger.ts";
-import { engineVolumeName } from "./compute/volume-paths.ts";
+import { contentPath, engineVolumeName, shapeOf } from "./compute/volume-paths.ts";
+import { parseDetail } from "./compute/volume-record.ts";
 import { VolumeKeeper } from "./compute/volumes.ts";
 import type { VolumeLookup } from "./sections/exec/compile-mounts.ts";
 import type { VolumesSeen } from "./sections/exec/actual.ts";
@@ -62,7 +63,7 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
     const directories = hostDirectories();
     keeper ??= new VolumeKeeper({
       owner: owner(),
-      dataStore: join(settings.stateDir, "data-store"),
+      dataStore,
       engine: engine(),
       records: ledger,
       encrypted: encryptedVolumes({
@@ -86,6 +87,14 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
     });
     return keeper;
   };
+  const dataStore = join(settings.stateDir, "data-store");
+  /** Where a volume is kept, or will be, as far as it can be. */
+  const directoryOf = (volume: VolumeSpec): string | undefined => {
+    const row = ledger.volumes.get(volume.name);
+    const kept = row === undefined || row.quarantinedAt !== undefined ? undefined : parseDetail(row.detail);
+    const shape = kept ?? shapeOf(volume);
+    return "wrong" in shape ? undefined : contentPath(dataStore, volume.name, shape);
+  };
   /** Locked since the agent began, and not opened after that. */
   const locked = new Set<string>();
   const ending = new AbortController();
@@ -104,7 +113,9 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
         if (volume === undefined) return { missing: "is not defined" };
         const reason = wrong.get(name);
         if (reason !== undefined) return { missing: reason };
-        return { engineName: engineVolumeName(owner(), name), isEncrypted: volume.encrypted };
+        const directory = directoryOf(volume);
+        if (directory === undefined) return { missing: "cannot be kept: its name or location is not valid" };
+        return { engineName: engineVolumeName(owner(), name), isEncrypted: volume.encrypted, directory };
       };
     },
     seen: () => ({
@@ -126,6 +137,14 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
         const volume = opened().lookup(name);
         if ("missing" in volume) return `volume ${name}: ${volume.missing}`;
         try {
+          if (await opened().restore(name, signal)) {
+            const reason = `the engine had lost it; it was made again for ${volume.directory}`;
+            log.warn(
+              { volume: name, directory: volume.directory },
+              "the engine had lost the volume: it was made again",
+            );
+            last = last?.map((status) => (status.name === name ? { ...status, reason } : status));
+          }
           if (!volume.isEncrypted) continue;
           locked.delete(name);
           await opened().unlock(name, signal);

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { z } from "zod";
 import { startContainerStage, type ContainerStage } from "../support/container-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -168,6 +169,20 @@ test("a container with an encrypted volume says why this machine cannot have one
   await put("open", mount("plain"));
   const { Id } = await stage.untilRuns("open");
   expect((await stage.inspect(Id)).State.Status).toBe("running");
+
+  // The engine loses container and volume while the agent does not look: both come back, with the node's own directory.
+  const [name] = (await volumesOf(Id)).map(({ Name }) => Name);
+  process.kill(stage.pid, "SIGSTOP");
+  try {
+    await stage.engine.call("DELETE", `/containers/${Id}?force=true`);
+    await stage.engine.call("DELETE", `/volumes/${name}`);
+  } finally {
+    process.kill(stage.pid, "SIGCONT");
+  }
+  await waitFor("another container runs", async () => (await stage.untilRuns("open")).Id !== Id);
+  const { body } = await stage.engine.call("GET", `/volumes/${name}`);
+  expect(body).toMatchObject({ Options: { o: "bind", device: join(stage.stateDir, "data-store/volumes/plain") } });
+
   const said = await Promise.race([
     stage.untilWhy(/locked: |secret: /).catch(() => "runs"),
     stage.untilRuns("locked").then(
@@ -180,6 +195,11 @@ test("a container with an encrypted volume says why this machine cannot have one
     expect(await stage.containers("locked")).toEqual([]);
   }
 });
+
+async function volumesOf(id: string) {
+  const { body } = await stage.engine.call("GET", `/containers/${id}/json`);
+  return z.object({ Mounts: z.array(z.object({ Name: z.string() })) }).parse(body).Mounts;
+}
 
 test("what variables hold reaches the container, and no label, log, report or reason", async () => {
   const secret = "correct-horse-battery-staple";

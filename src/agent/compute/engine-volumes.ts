@@ -37,11 +37,14 @@ export class EngineVolumes {
     return this.#known?.get(engineName)?.driverOptions["device"] === directory;
   }
 
-  /** Makes it unless it is there; true when it had to be made. The engine may answer with a stranger's of that name: list it again. */
+  /**
+   * Makes it unless it is there; true when it had to be made. The engine may answer with a stranger's of that name: list it again.
+   * @throws {HostError} as the engine does, and as `remove`.
+   */
   async ensure(volume: BoundVolume, signal: AbortSignal): Promise<boolean> {
     if (this.has(volume)) return false;
     // One of ours for another directory: the data store has moved.
-    await this.remove(volume.engineName, signal);
+    await this.remove(volume, signal);
     await this.#engine.createVolume(
       {
         name: volume.engineName,
@@ -54,14 +57,27 @@ export class EngineVolumes {
     return true;
   }
 
-  /** Removes one of ours; one that is not there is fine. */
-  async remove(engineName: string, signal: AbortSignal): Promise<void> {
-    if (this.#known?.has(engineName) !== true) return;
+  /**
+   * Removes one of ours; one that is not there is fine. What a directory has in it stays.
+   * @throws {HostError} `volume-in-engine` for one that binds no directory: its files are the engine's, and would go with it.
+   */
+  async remove({ engineName, directory }: BoundVolume, signal: AbortSignal): Promise<void> {
+    const known = this.#known?.get(engineName);
+    if (known === undefined) return;
+    const { o, device } = known.driverOptions;
+    if (o !== "bind" || device === undefined) {
+      throw new HostError(
+        "volume-in-engine",
+        `the engine keeps the files of volume ${engineName} itself, in ${known.mountpoint || "a directory of its own"}, ` +
+          `instead of ${directory}: copy what is needed there, remove the containers that use it, ` +
+          `and remove the volume (docker volume rm ${engineName})`,
+      );
+    }
     try {
       await this.#engine.removeVolume(engineName, signal);
     } catch (error) {
       if (!(error instanceof HostError && error.details?.["status"] === 404)) throw error;
     }
-    this.#known.delete(engineName);
+    this.#known?.delete(engineName);
   }
 }

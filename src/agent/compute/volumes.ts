@@ -103,6 +103,25 @@ export class VolumeKeeper {
   }
 
   /**
+   * Has the engine know a volume of the last `settle`, by its own directory, as it is before a container starts; true when the engine
+   * had lost it, or had another in its place.
+   * @throws {HostError} as the engine does, and when it has one of that name that is not ours.
+   */
+  restore(name: string, signal: AbortSignal): Promise<boolean> {
+    return this.#inTurn(async () => {
+      const volume = this.#usable.get(name);
+      if (volume === undefined || "missing" in volume) return false;
+      this.forget();
+      await this.#published.list(signal);
+      if (!(await this.#published.ensure(volume, signal))) return false;
+      this.forget();
+      await this.#published.list(signal);
+      if (this.#published.has(volume)) return true;
+      throw new HostError("volume-foreign", strangers(volume.engineName));
+    });
+  }
+
+  /**
    * Opens an encrypted volume, making it the first time; of another nothing is to be done.
    * @throws {HostError} `volume-locked` when nobody gives the key, `volume-unsupported`, `not-found`, as `EncryptedVolumes` does.
    */
@@ -154,12 +173,17 @@ export class VolumeKeeper {
       return [];
     }
     const support = wanted.some(({ encrypted }) => encrypted) ? await this.#support(signal) : undefined;
-    const unreachable = await attempt(signal, () => this.#published.list(signal));
+    let unreachable = await attempt(signal, () => this.#published.list(signal));
     const found: Found[] = [];
     for (const spec of wanted) found.push(await this.#realize(spec, support, signal));
     await this.#publish(found, unreachable, signal);
     const names = new Set(wanted.map(({ name }) => name));
     const retired: VolumeStatus[] = [];
+    const isOver = [...records.volumes.values()].some(
+      ({ name, quarantinedAt }) => !names.has(name) && quarantinedAt === undefined && !referenced.has(name),
+    );
+    // What is removed is judged by what the engine has at that moment.
+    if (isOver) unreachable ??= await this.#listAnew(signal);
     for (const { name, quarantinedAt } of records.volumes.values()) {
       if (names.has(name) || quarantinedAt !== undefined) continue;
       const status = await this.#retire(name, referenced.has(name), quarantineMs, unreachable, signal);
@@ -217,7 +241,7 @@ export class VolumeKeeper {
   }
 
   /** Makes the engine's volumes; a failure is only told, since the engine can make them from what a container mounts as well. */
-  async #publish(found: Found[], unreachable: Error | undefined, signal: AbortSignal): Promise<void> {
+  async #publish(found: Found[], unreachable: HostError | undefined, signal: AbortSignal): Promise<void> {
     let hasCreated = false;
     for (const [index, { status, volume }] of found.entries()) {
       if ("missing" in volume) continue;
@@ -226,16 +250,18 @@ export class VolumeKeeper {
         (await attempt(signal, async () => {
           hasCreated = (await this.#published.ensure(volume, signal)) || hasCreated;
         }));
-      if (failure !== undefined)
-        found[index] = { status: { ...status, state: "failed", reason: failure.message }, volume };
+      if (failure === undefined) continue;
+      // Another volume of that name has other files than the directory.
+      const { message: reason } = failure;
+      const isOther = failure.code === "volume-in-engine";
+      found[index] = { status: { ...status, state: "failed", reason }, volume: isOther ? { missing: reason } : volume };
     }
     if (!hasCreated) return;
     // The engine takes a volume that has the name already for the one asked for, whoever it belongs to.
-    this.forget();
-    if ((await attempt(signal, () => this.#published.list(signal))) !== undefined) return;
+    if ((await this.#listAnew(signal)) !== undefined) return;
     for (const [index, { status, volume }] of found.entries()) {
       if ("missing" in volume || status.state !== "ready" || this.#published.has(volume)) continue;
-      const reason = `the engine has a volume ${volume.engineName} of somebody else`;
+      const reason = strangers(volume.engineName);
       found[index] = { status: { ...status, state: "failed", reason }, volume: { missing: reason } };
     }
   }
@@ -261,7 +287,7 @@ export class VolumeKeeper {
     if (isReferenced) return statusOf(name, "ready", shape.encrypted, path, "no longer defined, and still in use");
     const failure = await attempt(signal, async () => {
       if (unreachable !== undefined) throw unreachable;
-      await this.#published.remove(this.engineName(name), signal);
+      await this.#published.remove({ engineName: this.engineName(name), directory: path }, signal);
       const volume = await this.#encrypted(name);
       if (volume !== undefined) await encrypted.close(volume, signal);
       await this.#quarantine.put(name, shape, quarantineMs);
@@ -320,6 +346,11 @@ export class VolumeKeeper {
     return [...this.#parts.records.volumes.keys()].filter((name) => this.#shapeOnRecord(name)?.encrypted === true);
   }
 
+  #listAnew(signal: AbortSignal): Promise<HostError | undefined> {
+    this.forget();
+    return attempt(signal, () => this.#published.list(signal));
+  }
+
   #make(parts: readonly string[]): Promise<void> {
     return this.#parts.directories.makeWithin(this.#parts.dataStore, parts, 0o755);
   }
@@ -330,6 +361,8 @@ export class VolumeKeeper {
     return mine;
   }
 }
+
+const strangers = (engineName: string): string => `the engine has a volume ${engineName} of somebody else`;
 
 /** The error of a machine that refuses; another error is one of the program. */
 async function attempt(signal: AbortSignal, work: () => Promise<unknown>): Promise<HostError | undefined> {

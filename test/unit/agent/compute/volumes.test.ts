@@ -161,7 +161,7 @@ describe("a volume", () => {
     const { settle, engine, keeper } = rig();
     engine.volumes.set("holdfast-0f0e0d0c-data", {
       name: "holdfast-0f0e0d0c-data",
-      driver: "local",
+      driver: "local" as const,
       driverOptions: {},
       labels: {},
       mountpoint: "",
@@ -187,12 +187,75 @@ describe("a volume", () => {
     expect(await settle([volume("a"), volume("b")])).toMatchObject([{ state: "ready" }, { state: "ready" }]);
   });
 
+  test("that the engine has lost is made again for its own directory before it is used", async () => {
+    const { settle, engine, keeper, at } = rig();
+    await settle([volume("data")]);
+    writeFileSync(at("volumes/data/x"), "kept");
+    expect(await keeper.restore("data", never)).toBe(false);
+    engine.volumes.clear();
+    expect(await keeper.restore("data", never)).toBe(true);
+    expect([...engine.volumes.values()]).toMatchObject([{ driverOptions: { device: at("volumes/data") } }]);
+    expect(readFileSync(at("volumes/data/x"), "utf8")).toBe("kept");
+    expect(await keeper.restore("data", never)).toBe(false);
+    expect(await keeper.restore("undefined", never)).toBe(false);
+    engine.volumes.clear();
+    const stranger = {
+      name: "holdfast-0f0e0d0c-data",
+      driver: "local" as const,
+      driverOptions: {},
+      labels: {},
+      mountpoint: "",
+    };
+    engine.volumes.set(stranger.name, stranger);
+    await expect(keeper.restore("data", never)).rejects.toThrow(/of somebody else/);
+  });
+
+  test("whose files are the engine's own is neither used nor removed, and says what to do", async () => {
+    const { settle, engine, keeper, at, quarantine } = rig();
+    await settle([volume("data")]);
+    const name = "holdfast-0f0e0d0c-data";
+    const own = {
+      name,
+      driver: "local" as const,
+      driverOptions: {},
+      labels: { "io.holdfast.owner": OWNER },
+      mountpoint: "/e/d",
+    };
+    engine.volumes.set(name, own);
+    const reason = expect.stringMatching(/\/e\/d, instead of .*\/volumes\/data: copy .*docker volume rm/) as unknown;
+    await expect(keeper.restore("data", never)).rejects.toMatchObject({ code: "volume-in-engine", message: reason });
+    expect(await settle([volume("data")])).toMatchObject([{ state: "failed", reason }]);
+    expect(keeper.lookup("data")).toEqual({ missing: reason });
+    engine.calls.length = 0;
+    expect(await settle([])).toMatchObject([{ name: "data", state: "failed", reason }]);
+    expect(engine.calls).toEqual(["list"]);
+    expect(existsSync(at("volumes/data"))).toBe(true);
+    expect(quarantine()).toEqual([]);
+    expect(engine.volumes.get(name)).toEqual(own);
+  });
+
+  test("is not removed by what the engine said of it before", async () => {
+    const { settle, engine } = rig();
+    await settle([volume("data")]);
+    const name = "holdfast-0f0e0d0c-data";
+    const own = {
+      name,
+      driver: "local" as const,
+      driverOptions: {},
+      labels: { "io.holdfast.owner": OWNER },
+      mountpoint: "/e/d",
+    };
+    engine.volumes.set(name, own);
+    expect(await settle([])).toMatchObject([{ state: "failed" }]);
+    expect(engine.volumes.get(name)).toEqual(own);
+  });
+
   test("moves with the data store", async () => {
     const { settle, start, engine, at } = rig();
     await settle([volume("data")]);
     const summary = engine.volumes.get("holdfast-0f0e0d0c-data");
     if (summary === undefined) throw new Error("no volume");
-    engine.volumes.set(summary.name, { ...summary, driverOptions: { device: "/old/volumes/data" } });
+    engine.volumes.set(summary.name, { ...summary, driverOptions: { o: "bind", device: "/old/volumes/data" } });
     expect(await settle([volume("data")], [], start())).toMatchObject([{ state: "ready" }]);
     expect(engine.volumes.get(summary.name)?.driverOptions["device"]).toBe(at("volumes/data"));
   });
