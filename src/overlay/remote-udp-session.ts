@@ -6,9 +6,8 @@ import { DatagramPipe } from "./mesh/peers/datagram-pipe.ts";
 import { codeOf, reasonOfCode } from "./mesh/peers/wire.ts";
 import type { Dialled } from "./listener.ts";
 import type { Remote, RemoteTarget } from "./remote.ts";
-import { UNPROVEN_BYTES } from "./tftp.ts";
 import { hasRoom } from "./udp-binding.ts";
-import { AMPLIFICATION, type UdpFlow } from "./udp-session.ts";
+import type { UdpFlow } from "./udp-session.ts";
 
 export interface RemoteUdpSessionOptions {
   readonly sourceIp: string;
@@ -44,7 +43,6 @@ export class RemoteUdpSession implements UdpFlow {
   #waitingBytes = 0;
   #dial: Dial | undefined;
   #pipe: DatagramPipe | undefined;
-  #hasAnswered = false;
   #isOver = false;
   #activeAt: number;
 
@@ -85,7 +83,6 @@ export class RemoteUdpSession implements UdpFlow {
   take(datagram: Buffer, now: number): void {
     this.#activeAt = now;
     this.bytesIn += datagram.length;
-    if (this.bytesOut > 0) this.#hasAnswered = true;
     if (this.#pipe !== undefined) this.#pipe.send(datagram);
     else if (hasRoom(this.#waiting.length, this.#waitingBytes, datagram.length)) {
       this.#waiting.push(datagram);
@@ -105,9 +102,7 @@ export class RemoteUdpSession implements UdpFlow {
   }
 
   #answer(datagram: Buffer): void {
-    const unproven = Math.max(AMPLIFICATION * this.bytesIn, this.#options.isTransfer === true ? UNPROVEN_BYTES : 0);
-    const isTooMuch = this.bytesOut + datagram.length > unproven;
-    if ((!this.#hasAnswered && isTooMuch) || !this.#options.reply(datagram)) return this.#options.onDrop();
+    if (!this.#options.reply(datagram)) return this.#options.onDrop();
     this.bytesOut += datagram.length;
   }
 

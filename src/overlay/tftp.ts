@@ -3,9 +3,6 @@ import { isIP } from "node:net";
 import { plainAddress } from "../lib/plain-address.ts";
 import { sendBounded } from "./udp-binding.ts";
 
-/** What an address that has not answered is sent at most, however little it asked with: the first block and two repetitions. */
-export const UNPROVEN_BYTES = 3 * (4 + 512);
-
 /** Whether a datagram asks for a transfer (RFC 1350 §5: RRQ and WRQ); everything else belongs to one. */
 export function isTransferRequest(datagram: Uint8Array): boolean {
   return datagram.length >= 4 && datagram[0] === 0 && (datagram[1] === 1 || datagram[1] === 2);

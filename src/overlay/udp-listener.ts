@@ -8,12 +8,16 @@ import { flowRecord, stateOf, type Dialled, type Listener, type ListenerOptions 
 import type { Dropped } from "../protocol/overlay-change.ts";
 import { bindReason } from "./reasons.ts";
 import { RemoteUdpSession } from "./remote-udp-session.ts";
+import { SourcePrefixes } from "./source-prefixes.ts";
 import { isTransferRequest, TransferPort } from "./tftp.ts";
 import { UdpBinding } from "./udp-binding.ts";
 import { UdpSession, type UdpFlow } from "./udp-session.ts";
 
-const MAX_CLIENTS = 1024;
-const MAX_NEW_A_SECOND = 100;
+const MAX_RECORDED_A_SECOND = 100;
+/** An answered session gives way to a new one only after it was idle for so long. */
+const ANSWERED_IDLE_MS = 2000;
+/** Of so many sessions that were idle longest one is found that gives way. */
+const MAX_LOOKED_AT = 64;
 const SECOND_MS = 1000;
 /** Sessions that a drain leaves behind are somebody else's after this: the successor's socket shares the port. */
 const DRAIN_MS = 60_000;
@@ -26,8 +30,12 @@ export class UdpListener implements Listener {
   readonly #counters = new Counters();
   readonly #limits: Limits;
   #spec: OverlayListener;
+  readonly #prefixes = new SourcePrefixes();
+  /** When each session moved something last, in this order. */
+  readonly #activeAt = new Map<string, number>();
+  /** The transfers whose client has sent to the port that was given to it, which it knows by an answer alone. */
+  readonly #proved = new Set<string>();
   #second = -Infinity;
-  #newInSecond = 0;
   #refusedInSecond = 0;
   #drainsUntil: number | undefined;
 
@@ -101,13 +109,33 @@ export class UdpListener implements Listener {
     const now = this.#options.clock.elapsed();
     const key = `${binding.address} ${from.port} ${from.address}`;
     const isStray = this.#isTransfer && !this.#makeWay(key, datagram);
+    if (!isStray) this.#prefixes.heard(from.address, datagram.length, now);
     const session = isStray ? undefined : (this.#sessions.get(key) ?? this.#begin(key, from, binding, now));
-    this.#pass(datagram, session, now);
+    this.#pass(key, datagram, session, now);
   };
 
-  #pass(datagram: Buffer, session: UdpFlow | undefined, now: number): void {
-    if (session === undefined || !this.#limits.gates.in.admits(datagram.length)) this.#counters.datagramsDropped += 1;
-    else session.take(datagram, now);
+  #pass(key: string, datagram: Buffer, session: UdpFlow | undefined, now: number): void {
+    if (session === undefined || !this.#limits.gates.in.admits(datagram.length)) {
+      this.#counters.datagramsDropped += 1;
+      return;
+    }
+    this.#touch(key, now);
+    session.take(datagram, now);
+  }
+
+  #touch(key: string, now: number): void {
+    if (!this.#sessions.has(key)) return;
+    this.#activeAt.delete(key);
+    this.#activeAt.set(key, now);
+  }
+
+  /**
+   * Whether a client may be sent this. Of a connector that names its sources only those can be sent what they did not ask for, which
+   * its owner has accepted.
+   */
+  #admitsReply(key: string, address: string, bytes: number): boolean {
+    const isBounded = this.#spec.sources === undefined && !this.#proved.has(key);
+    return (!isBounded || this.#prefixes.admits(address, bytes)) && this.#limits.gates.out.admits(bytes);
   }
 
   get #isTransfer(): boolean {
@@ -128,17 +156,17 @@ export class UdpListener implements Listener {
   #begin(key: string, from: RemoteInfo, binding: UdpBinding, now: number): UdpFlow | undefined {
     if (now - this.#second >= SECOND_MS) {
       this.#second = now;
-      this.#newInSecond = 0;
       this.#refusedInSecond = 0;
     }
-    const session = this.#judge(from.address, this.#isTransfer ? 2 : 1) ?? this.#sessionOf(key, from, binding, now);
+    const session =
+      this.#judge(from.address, this.#isTransfer ? 2 : 1, now) ?? this.#sessionOf(key, from, binding, now);
     if (typeof session === "string") {
       this.#refuse(from, session, binding);
       return undefined;
     }
-    this.#newInSecond += 1;
     this.#options.budget.take(this.#isTransfer ? 2 : 1);
     this.#sessions.set(key, session);
+    this.#touch(key, now);
     this.#options.onBusy();
     session.start();
     return session;
@@ -160,7 +188,10 @@ export class UdpListener implements Listener {
       connector: this.#spec.connector,
       startedAt: clock.now(),
       isTransfer,
-      reply: (datagram: Buffer) => this.#limits.gates.out.admits(datagram.length) && send(datagram),
+      reply: (datagram: Buffer) => {
+        this.#touch(key, clock.elapsed());
+        return this.#admitsReply(key, from.address, datagram.length) && send(datagram);
+      },
       onDrop: () => void (this.#counters.datagramsDropped += 1),
       onEnd: (ended: UdpFlow, reason: OverlayReason | undefined) => {
         port?.close();
@@ -175,24 +206,41 @@ export class UdpListener implements Listener {
     return new TransferPort({
       address,
       client: { ip: from.address, port: from.port },
-      onDatagram: (datagram) => this.#pass(datagram, this.#sessions.get(key), this.#options.clock.elapsed()),
+      onDatagram: (datagram) => {
+        this.#proved.add(key);
+        this.#pass(key, datagram, this.#sessions.get(key), this.#options.clock.elapsed());
+      },
       onDrop: () => void (this.#counters.datagramsDropped += 1),
       onError: (error) => this.#sessions.get(key)?.end(bindReason(error)),
     });
   }
 
-  #judge(sourceIp: string, sockets: number): OverlayReason | undefined {
+  #judge(sourceIp: string, sockets: number, now: number): OverlayReason | undefined {
     if (!this.#limits.allows(sourceIp)) return "source-not-permitted";
-    const isFull = this.#sessions.size >= Math.min(this.#spec.maxFlows, MAX_CLIENTS);
-    if (isFull || this.#newInSecond >= MAX_NEW_A_SECOND) return "too-many-flows";
+    if (!this.#prefixes.takesNew(sourceIp, now)) return "too-many-flows";
+    if (this.#sessions.size >= this.#spec.maxFlows && !this.#giveWay(now)) return "too-many-flows";
     return this.#options.budget.hasRoom(sockets) ? undefined : "out-of-resources";
+  }
+
+  /** Ends the session that was idle longest, an answered one only after a while; reports whether there was one. */
+  #giveWay(now: number): boolean {
+    let looks = MAX_LOOKED_AT;
+    for (const [key, activeAt] of this.#activeAt) {
+      if (looks === 0) break;
+      looks -= 1;
+      const session = this.#sessions.get(key);
+      if (session === undefined || (session.bytesOut > 0 && now - activeAt < ANSWERED_IDLE_MS)) continue;
+      session.end(undefined);
+      return true;
+    }
+    return false;
   }
 
   #refuse(from: RemoteInfo, reason: OverlayReason, binding: UdpBinding): void {
     this.#counters.refused(reason);
     if (reason === "out-of-resources") this.#options.shortage.note(this);
     // A flood from forged addresses must not push the records of others out.
-    if (this.#refusedInSecond >= MAX_NEW_A_SECOND) return;
+    if (this.#refusedInSecond >= MAX_RECORDED_A_SECOND) return;
     this.#refusedInSecond += 1;
     const startedAt = this.#options.clock.now();
     const source = { sourceIp: from.address, sourcePort: from.port, dialled: dialledAt(binding) };
@@ -201,6 +249,8 @@ export class UdpListener implements Listener {
 
   #ended(key: string, session: UdpFlow, reason: OverlayReason | undefined, sockets: number): void {
     this.#sessions.delete(key);
+    this.#activeAt.delete(key);
+    this.#proved.delete(key);
     this.#options.budget.give(sockets);
     this.#counters.ended(session, reason);
     if (reason === "out-of-resources") this.#options.shortage.note(this);

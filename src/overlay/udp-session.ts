@@ -9,7 +9,6 @@ import { plainAddress } from "../lib/plain-address.ts";
 import type { OwnSockets } from "./own-sockets.ts";
 import { connectReason } from "./reasons.ts";
 import type { Dialled, Recorded } from "./listener.ts";
-import { UNPROVEN_BYTES } from "./tftp.ts";
 import { hasRoom, sendBounded } from "./udp-binding.ts";
 
 export interface UdpSessionOptions {
@@ -32,9 +31,6 @@ export interface UdpSessionOptions {
   /** Told once; without a reason when it was idle. */
   readonly onEnd: (session: UdpSession, reason: OverlayReason | undefined) => void;
 }
-
-/** An address that has not answered yet may be forged, so it is sent no more than this many times what it sent. */
-export const AMPLIFICATION = 3;
 
 /** The datagrams of one client address and port, to a service here or on another node. */
 export interface UdpFlow extends Recorded {
@@ -67,7 +63,6 @@ export class UdpSession implements UdpFlow {
   /** The port that the service answered a transfer from. */
   #pinned: number | undefined;
   #origin: { readonly ip: string; readonly port: number } | undefined;
-  #hasAnswered = false;
   #isOver = false;
   #activeAt: number;
 
@@ -103,7 +98,6 @@ export class UdpSession implements UdpFlow {
   take(datagram: Buffer, now: number): void {
     this.#activeAt = now;
     this.bytesIn += datagram.length;
-    if (this.bytesOut > 0) this.#hasAnswered = true;
     if (this.#socket !== undefined && this.#waiting === undefined) {
       if (!this.#send(this.#socket, datagram)) this.#options.onDrop();
     } else if (this.#waiting !== undefined && hasRoom(this.#waiting.length, this.#waitingBytes, datagram.length)) {
@@ -183,9 +177,7 @@ export class UdpSession implements UdpFlow {
 
   #answer(datagram: Buffer): void {
     if (this.#isOver) return;
-    const unproven = Math.max(AMPLIFICATION * this.bytesIn, this.#options.isTransfer === true ? UNPROVEN_BYTES : 0);
-    const isTooMuch = this.bytesOut + datagram.length > unproven;
-    if ((!this.#hasAnswered && isTooMuch) || !this.#options.reply(datagram)) return this.#options.onDrop();
+    if (!this.#options.reply(datagram)) return this.#options.onDrop();
     this.bytesOut += datagram.length;
   }
 }

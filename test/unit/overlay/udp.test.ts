@@ -1,5 +1,6 @@
 import { createSocket } from "node:dgram";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { aListener, aService, planeRig } from "../../support/overlay-rig.ts";
 import { aPeer, echoDatagram as echo, freeUdpPort } from "../../support/udp-peer.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -42,22 +43,90 @@ describe("udp", () => {
     await waitFor("the echo", () => client.received.includes("y"));
   });
 
-  it("sends an address that never answered no more than three times what it sent", async () => {
+  it("sends a client no more than a packet for each datagram, however many it has sent", async () => {
     const backend = await aPeer((_, from, socket) => {
-      for (let i = 0; i < 10; i += 1) socket.send(Buffer.alloc(100), from.port, from.address);
+      for (let i = 0; i < 10; i += 1) socket.send(Buffer.alloc(500), from.port, from.address);
     });
     const rig = await oneListener(backend.port);
     const client = await aPeer();
-    client.socket.send(Buffer.alloc(100), rig.port);
-    await waitFor("the rest is dropped", () => rig.counters().datagramsDropped === 7);
-    expect(client.received).toHaveLength(3);
-    client.socket.send(Buffer.alloc(100), rig.port);
-    await waitFor("everything once it answered", () => client.received.length === 13);
+    for (let sent = 1; sent <= 5; sent += 1) {
+      client.socket.send("x", rig.port);
+      await waitFor("the rest is dropped", () => rig.counters().datagramsDropped === 7 * sent);
+      expect(client.received).toHaveLength(3 * sent);
+    }
+    const other = await aPeer();
+    other.socket.send("x", rig.port);
+    await waitFor("another port of the same prefix", () => rig.counters().datagramsDropped === 42);
+    expect(other.received).toHaveLength(3);
   });
 
-  it("refuses sources, too many clients, and too many new ones a second, without cost to those it has", async () => {
+  it("delivers an answer of one packet to a short question, and three times a long one", async () => {
+    const backend = await aPeer((datagram, from, socket) => {
+      const bytes = datagram.length < 100 ? 1472 : 3 * datagram.length;
+      socket.send(Buffer.alloc(bytes), from.port, from.address);
+    });
+    const rig = await oneListener(backend.port);
+    const client = await aPeer();
+    client.socket.send(Buffer.alloc(30), rig.port);
+    client.socket.send(Buffer.alloc(4000), rig.port);
+    await waitFor("both answers", () => client.received.length === 2);
+    expect(client.received.map((text) => text.length).toSorted((a, b) => a - b)).toEqual([1472, 12_000]);
+    expect(rig.counters().datagramsDropped).toBe(0);
+  });
+
+  it("sends the sources that a connector names whatever the service says", async () => {
+    const backend = await aPeer((_, from, socket) => {
+      for (let i = 0; i < 10; i += 1) socket.send(Buffer.alloc(1400), from.port, from.address);
+    });
+    const rig = await oneListener(backend.port, { sources: ["127.0.0.0/8"] });
+    const client = await aPeer();
+    client.socket.send("x", rig.port);
+    await waitFor("all of it", () => client.received.length === 10);
+  });
+
+  it("serves fresh ports beyond its limit: an answered session gives way once it was idle for a while", async () => {
+    const clock = new FakeClock();
     const backend = await aPeer(echo);
-    const rig = await oneListener(backend.port, { sources: ["127.0.0.1"], maxFlows: 150 });
+    const rig = planeRig({ clock });
+    const port = await freeUdpPort();
+    await rig.apply([aListener(port, backend.port, { protocol: "udp", maxFlows: 3, idleTimeoutMs: 60_000 })]);
+    const clients = await Promise.all(Array.from({ length: 8 }, () => aPeer()));
+    const ask = async (from: number, to: number): Promise<void> => {
+      for (const client of clients.slice(from, to)) {
+        client.socket.send("x", port);
+        await waitFor("its echo", () => client.received.length > 0);
+      }
+    };
+    await ask(0, 3);
+    clients[3]?.socket.send("x", port);
+    await waitFor("a refusal", () => rig.counters().refusals["too-many-flows"] === 1);
+    await clock.advance(1000);
+    clients[0]?.socket.send("again", port);
+    await waitFor("the first goes on", () => clients[0]?.received.length === 2);
+    await clock.advance(1000);
+    await ask(3, 5);
+    // Of the first three the one that was idle longest went, and the first stays.
+    expect(rig.counters()).toMatchObject({ activeFlows: 3, flows: 5 });
+    clients[0]?.socket.send("still", port);
+    await waitFor("the first goes on", () => clients[0]?.received.length === 3);
+    expect(rig.counters().flows).toBe(5);
+  });
+
+  it("serves more than 1,024 clients where its limit is higher", async () => {
+    const backend = await aPeer(echo);
+    const rig = await oneListener(backend.port, { maxFlows: 3000, sources: ["127.0.0.0/8"] });
+    const clients = await Promise.all(Array.from({ length: 1200 }, (_, i) => aPeer(undefined, `127.0.${i % 8}.1`)));
+    await waitFor("all are served", () => {
+      const waiting = clients.filter(({ received }) => received.length === 0);
+      for (const { socket } of waiting.slice(0, 50)) socket.send("x", rig.port, "127.0.0.1");
+      return waiting.length === 0;
+    });
+    expect(rig.counters()).toMatchObject({ flows: 1200, activeFlows: 1200 });
+  });
+
+  it("refuses sources and too many clients, without cost to those it has", async () => {
+    const backend = await aPeer(echo);
+    const rig = await oneListener(backend.port, { sources: ["127.0.0.1"], maxFlows: 100 });
     const stranger = createSocket("udp4");
     await new Promise<void>((resolve) => stranger.bind(0, "127.0.0.2", resolve));
     onTestFinished(() => void stranger.close());
@@ -65,13 +134,8 @@ describe("udp", () => {
     await waitFor("a refusal", () => rig.counters().refusals["source-not-permitted"] === 1);
     const clients = await Promise.all(Array.from({ length: 130 }, () => aPeer()));
     for (const { socket } of clients) socket.send("x", rig.port);
-    await waitFor("all were judged", () => rig.counters().refusals["too-many-flows"] === 30);
-    expect(rig.counters()).toMatchObject({ flows: 100, activeFlows: 100 });
-    await waitFor(
-      "those it has are served",
-      () => clients.filter(({ received }) => received.length > 0).length === 100,
-    );
-    await waitFor("the next second takes others", () => {
+    await waitFor("it holds its limit", () => rig.counters().activeFlows === 100);
+    await waitFor("others are taken when those are idle", () => {
       for (const { socket, received } of clients) if (received.length === 0) socket.send("again", rig.port);
       return clients.every(({ received }) => received.length > 0);
     });

@@ -1,0 +1,88 @@
+import { isIP } from "node:net";
+import { plainAddress } from "../lib/plain-address.ts";
+
+/** What one datagram may be answered with, however short it is: what fits one packet. */
+const ANSWER_BYTES = 1500;
+/** Whatever it sends, a prefix may be sent this many times as much. */
+const FACTOR = 3;
+/** How much of the answers of a prefix may be more than that, and how much of it at once. */
+const EXCESS_BYTES_PER_MS = (1024 * 1024) / 1000;
+const EXCESS_BURST_BYTES = 64 * 1024;
+/** Answers that were not needed are saved for later ones up to this. */
+const MAX_CREDIT_BYTES = 1024 * 1024;
+const MAX_NEW_A_SECOND = 1000;
+const SECOND_MS = 1000;
+const MAX_PREFIXES = 10_000;
+
+interface Prefix {
+  credit: number;
+  excess: number;
+  refilledAt: number;
+  second: number;
+  newInSecond: number;
+}
+
+/**
+ * Limits what UDP clients cost, by the prefix of their address (/24, /64): new sessions a second, and bytes that are sent to it. A
+ * source address may be forged, and nothing that a client sends proves it, so answers are earned datagram by datagram.
+ */
+export class SourcePrefixes {
+  readonly #prefixes = new Map<string, Prefix>();
+
+  /** Counts a new session; false when the prefix has begun too many within the second. */
+  takesNew(address: string, now: number): boolean {
+    const prefix = this.#touched(address, now);
+    if (now - prefix.second >= SECOND_MS) {
+      prefix.second = now;
+      prefix.newInSecond = 0;
+    }
+    prefix.newInSecond += 1;
+    return prefix.newInSecond <= MAX_NEW_A_SECOND;
+  }
+
+  /** Counts a datagram that came, with which answers are earned. */
+  heard(address: string, bytes: number, now: number): void {
+    const prefix = this.#touched(address, now);
+    const refill = (now - prefix.refilledAt) * EXCESS_BYTES_PER_MS;
+    prefix.excess = Math.min(EXCESS_BURST_BYTES, prefix.excess + refill);
+    prefix.refilledAt = now;
+    const excess = Math.min(prefix.excess, Math.max(0, ANSWER_BYTES - FACTOR * bytes));
+    prefix.excess -= excess;
+    prefix.credit = Math.min(MAX_CREDIT_BYTES, prefix.credit + FACTOR * bytes + excess);
+  }
+
+  /** Takes the bytes of an answer; false when the prefix has not earned them. */
+  admits(address: string, bytes: number): boolean {
+    const prefix = this.#prefixes.get(prefixOf(address));
+    if (prefix === undefined || prefix.credit < bytes) return false;
+    prefix.credit -= bytes;
+    return true;
+  }
+
+  /** The prefixes that were heard of least recently are forgotten first. */
+  #touched(address: string, now: number): Prefix {
+    const key = prefixOf(address);
+    const prefix = this.#prefixes.get(key) ?? newPrefix(now);
+    this.#prefixes.delete(key);
+    this.#prefixes.set(key, prefix);
+    const [oldest] = this.#prefixes.keys();
+    if (this.#prefixes.size > MAX_PREFIXES && oldest !== undefined) this.#prefixes.delete(oldest);
+    return prefix;
+  }
+}
+
+function newPrefix(now: number): Prefix {
+  return { credit: 0, excess: EXCESS_BURST_BYTES, refilledAt: now, second: -Infinity, newInSecond: 0 };
+}
+
+/** Returns the first three bytes of an IPv4 address, or the first four groups of an IPv6 one. */
+function prefixOf(text: string): string {
+  const address = plainAddress(text);
+  if (isIP(address) === 4) return address.slice(0, address.lastIndexOf("."));
+  const [head = "", tail] = address.split("::");
+  const groups = head === "" ? [] : head.split(":");
+  const missing = tail === undefined ? 0 : 8 - groups.length - (tail === "" ? 0 : tail.split(":").length);
+  return [...groups, ...Array<string>(Math.max(0, missing)).fill("0"), ...(tail ?? "").split(":")]
+    .slice(0, 4)
+    .join(":");
+}
