@@ -43,7 +43,7 @@ import { openState } from "./state.ts";
 import { FaultList } from "./fault.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
 import { keepSettings } from "./settings.ts";
-import { watchHealth } from "./watch-health.ts";
+import { repositoryOf, watchHealth } from "./watch-health.ts";
 import { watchMachine } from "./watch-machine.ts";
 
 /** Builds every part, lists every trigger, and starts: first from the last good state, then towards the control plane. */
@@ -305,7 +305,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       ...options,
       events,
       sessionUrl: registration.node.session,
-      repositoryUrl: settings.repositoryUrl,
+      proxies: settings.proxies,
+      dialler,
+      repositoryUrl: settings.repositoryUrl ?? repositoryOf(settings.upgrade.manifest, registration.controlPlane.iss),
+      pins: () => managed.registration.controlPlane.keys.spki,
       onResults: () => reporting.look(),
     });
     // What was last good is in force before anybody is called.

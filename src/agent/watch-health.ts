@@ -1,9 +1,12 @@
 import type { Logger } from "pino";
 import { toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
+import { dialRequestFor, type Dialler } from "../host/dial.ts";
 import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
 import { isSshLocal } from "../host/sockets.ts";
+import { proxyFor, type ProxySettings } from "../lib/proxy.ts";
+import { manifestAddress } from "../protocol/release.ts";
 import type { EventLog } from "./telemetry/events.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
@@ -13,24 +16,43 @@ export interface WatchHealthOptions {
   readonly reader: Reader;
   readonly log: Logger;
   readonly events: EventLog;
-  /** Where the control plane is: name servers are asked for its name. */
+  /** Where the control plane is. */
   readonly sessionUrl: string;
+  readonly proxies: ProxySettings;
+  readonly dialler: Dialler;
+  /** Where releases come from, an HTTP address; no repository is checked when undefined. */
   readonly repositoryUrl: string | undefined;
+  /** Keys of the control plane that are trusted whatever the certificate says. */
+  readonly pins: () => readonly string[];
   readonly onResults: () => void;
 }
 
 /** Checks from time to time what a registered node lives on: name servers, the package repository, and who may reach its SSH. */
 export function watchHealth(options: WatchHealthOptions): HealthChecks {
-  const { clock, reader, log, events, sessionUrl, repositoryUrl, onResults } = options;
+  const { clock, reader, log, events, sessionUrl, proxies, dialler, repositoryUrl, pins, onResults } = options;
+  const url = repositoryUrl === undefined ? undefined : new URL(repositoryUrl);
   return startHealthChecks({
     clock,
     events,
-    name: new URL(sessionUrl).hostname.replace(/^\[|\]$/g, ""),
+    name: resolvedHost(sessionUrl, proxies),
     servers: () => readNameServers(reader),
     ask: askServer,
     isSshLocal: () => isSshLocal(reader),
-    repository: repositoryUrl === undefined ? undefined : (signal) => checkRepository(new URL(repositoryUrl), signal),
+    repository: url === undefined ? undefined : (signal) => checkRepository({ url, pins: pins(), dialler }, signal),
     onResults,
     onError: (error) => log.warn({ err: toError(error) }, "health check failed"),
   });
+}
+
+/** The host whose name this machine resolves to reach an address: behind a proxy it is the proxy's, and the proxy resolves the other. */
+export function resolvedHost(address: string, proxies: ProxySettings): string {
+  const { host, port, tls } = dialRequestFor(new URL(address), [], 0);
+  const proxy = proxyFor(proxies, host, port, tls !== undefined);
+  return proxy === undefined ? host : proxy.hostname.replace(/^\[|\]$/g, "");
+}
+
+/** The address of the release manifest, unless it is a file of this machine. */
+export function repositoryOf(manifest: string | undefined, controlPlane: string): string | undefined {
+  const address = manifestAddress(undefined, manifest, controlPlane);
+  return address?.startsWith("http") === true ? address : undefined;
 }

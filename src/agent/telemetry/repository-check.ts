@@ -1,6 +1,7 @@
 import { request as requestHttp } from "node:http";
-import { request as requestHttps } from "node:https";
-import { errnoOf } from "../../errors.ts";
+import type { Socket } from "node:net";
+import { errnoOf, SessionError, toError } from "../../errors.ts";
+import { dialRequestFor, type Dialler } from "../../host/dial.ts";
 
 /** Whether the repository answers, or what stood in the way. */
 export type RepositoryAnswer =
@@ -11,22 +12,45 @@ export type RepositoryAnswer =
   | "client-unknown"
   | "unavailable";
 
+/** The repository, and how it is reached. */
+export interface Repository {
+  readonly url: URL;
+  /** Keys that are trusted besides those of a valid chain. */
+  readonly pins: readonly string[];
+  /** Goes through the proxy where one is set. */
+  readonly dialler: Dialler;
+}
+
 const TIMEOUT_MS = 10_000;
 
-/** Asks for the headers of the URL; whatever is answered except a refusal or a fault of the server is fine. */
-export async function checkRepository(url: URL, signal: AbortSignal): Promise<RepositoryAnswer> {
-  const request = url.protocol === "https:" ? requestHttps : requestHttp;
-  const answer = await new Promise<RepositoryAnswer>((resolve) => {
-    const call = request(url, { method: "HEAD", agent: false, timeout: TIMEOUT_MS, signal }, (response) => {
+/** Asks for the headers of the URL; every answer except a refusal or a fault of the server is `ok`. */
+export async function checkRepository(
+  { url, pins, dialler }: Repository,
+  signal: AbortSignal,
+): Promise<RepositoryAnswer> {
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]);
+  let socket: Socket | undefined;
+  try {
+    ({ socket } = await dialler.dial(dialRequestFor(url, pins, TIMEOUT_MS), limit));
+    return answerOf(await statusOf(url, socket, limit));
+  } catch (error) {
+    signal.throwIfAborted();
+    return failureOf(toError(error));
+  } finally {
+    socket?.destroy();
+  }
+}
+
+function statusOf(url: URL, socket: Socket, signal: AbortSignal): Promise<number> {
+  return new Promise((resolve, reject) => {
+    // TLS is done already, so the library is given a plain protocol and the finished socket.
+    const options = { method: "HEAD", protocol: "http:", headers: { host: url.host, connection: "close" } };
+    const call = requestHttp(url, { ...options, createConnection: () => socket, signal }, (response) => {
       response.resume();
-      resolve(answerOf(response.statusCode ?? 0));
+      resolve(response.statusCode ?? 0);
     });
-    call.on("timeout", () => call.destroy());
-    call.on("error", (error) => resolve(failureOf(error)));
-    call.end();
+    call.on("error", reject).end();
   });
-  signal.throwIfAborted();
-  return answer;
 }
 
 function answerOf(status: number): RepositoryAnswer {
@@ -35,7 +59,7 @@ function answerOf(status: number): RepositoryAnswer {
 }
 
 function failureOf(error: Error): RepositoryAnswer {
-  const code = errnoOf(error) ?? "";
-  if (code === "ENOTFOUND" || code === "EAI_AGAIN") return "name-not-resolved";
-  return /CERT|SIGNATURE|ALTNAME|ISSUER/.test(code) ? "certificate-refused" : "port-not-reachable";
+  const code = error instanceof SessionError ? error.code : (errnoOf(error) ?? "");
+  if (code === "resolve-failed") return "name-not-resolved";
+  return code === "tls-untrusted" ? "certificate-refused" : "port-not-reachable";
 }
