@@ -74,6 +74,7 @@ describe("the record of a flow", () => {
       return (Number(flags) & DEFUNCT_FLAGS) !== 0;
     });
     expect(denied.sort()).toEqual([
+      "literal-not-permitted",
       "loop",
       "no-path",
       "not-granted",
