@@ -11,6 +11,27 @@ interface Place {
   readonly below?: Readonly<Record<string, Place>>;
 }
 
+/** Fields that are secret wherever they stand, in small letters and without separators. */
+const SECRET_NAMES: ReadonlySet<string> = new Set([
+  "accesskey",
+  "apikey",
+  "authkey",
+  "authpassphrase",
+  "clientsecret",
+  "passphrase",
+  "password",
+  "presharedkey",
+  "privacypassphrase",
+  "privatekey",
+  "psk",
+  "secret",
+  "secretaccesskey",
+  "secretkey",
+  "token",
+]);
+/** By what items of a list that has no place of its own are told apart. */
+const ANY_KEYS = ["id", "uid", "name"] as const;
+
 const VARIABLES: Place = { below: { variables: { keyedBy: ["name"], shown: ["name", "uid"] } } };
 
 const PLACES: Readonly<Partial<Record<SectionName, Place>>> = {
@@ -43,48 +64,62 @@ export function keepSecrets(section: SectionName, body: JsonObject, stored: unkn
 const placeOf = (name: string): Place | undefined => new Map<string, Place>(Object.entries(PLACES)).get(name);
 
 function hidden(value: unknown, place: Place | undefined, mark: string): unknown {
-  if (place === undefined) return value;
   if (Array.isArray(value)) return value.map((item) => hidden(item, place, mark));
-  const { shown, secrets = [] } = place;
+  const { shown, secrets = [] } = place ?? {};
   if (!isObject(value)) return shown === undefined ? value : mark;
   // Clients are not of one mind about capitals, and what is capitalised oddly is as secret.
   const hides = new Set(secrets.map((name) => name.toLowerCase()));
-  const below = new Map(Object.entries(place.below ?? {}).map(([name, inner]) => [name.toLowerCase(), inner]));
+  const below = new Map(Object.entries(place?.below ?? {}).map(([name, inner]) => [name.toLowerCase(), inner]));
   // Of what ought to be a list each member may be an item.
-  const member = place.keyedBy === undefined ? undefined : place;
+  const member = place?.keyedBy === undefined ? undefined : place;
   const entries = Object.entries(value).map(([name, inner]) => {
     const known = name.toLowerCase();
-    if (hides.has(known) || shown?.includes(name) === false) return [name, mark];
+    if (hides.has(known) || shown?.includes(name) === false || isSecret(name, inner)) return [name, mark];
     return [name, hidden(inner, below.get(known) ?? (isObject(inner) ? member : undefined), mark)];
   });
   return Object.fromEntries(entries);
 }
 
 function kept(value: unknown, stored: unknown, place: Place | undefined): unknown {
-  if (place === undefined) return value;
   if (Array.isArray(value)) {
     const before: readonly unknown[] = Array.isArray(stored) ? stored : [];
     return value.map((item: unknown) => {
-      const same = before.find((other) => isSameItem(item, other, place.keyedBy ?? []));
+      const keys = place === undefined ? keysOf(item) : (place.keyedBy ?? []);
+      const same = before.find((other) => isSameItem(item, other, keys));
       return kept(item, same, place);
     });
   }
   if (!isObject(value) || !isObject(stored)) return value;
   const merged: Record<string, unknown> = { ...value };
-  for (const name of place.secrets ?? []) {
+  const secrets = new Set([
+    ...(place?.secrets ?? []),
+    ...Object.keys(stored).filter((name) => isSecret(name, stored[name])),
+  ]);
+  for (const name of secrets) {
     const isBrought = Object.hasOwn(merged, name) && merged[name] !== "";
     if (!isBrought && Object.hasOwn(stored, name)) merged[name] = stored[name];
   }
-  for (const [name, inner] of Object.entries(place.below ?? {})) {
-    if (Object.hasOwn(merged, name)) merged[name] = kept(merged[name], stored[name], inner);
+  for (const name of Object.keys(value)) {
+    const inner = Object.hasOwn(place?.below ?? {}, name) ? place?.below?.[name] : undefined;
+    if (!secrets.has(name)) merged[name] = kept(merged[name], stored[name], inner);
   }
   return merged;
+}
+
+/** Whether a field is secret by its name. A switch of that name is none. */
+function isSecret(name: string, value: unknown): boolean {
+  return typeof value !== "boolean" && value !== null && SECRET_NAMES.has(name.toLowerCase().replaceAll(/[_-]/g, ""));
+}
+
+function keysOf(item: unknown): readonly string[] {
+  const key = isObject(item) ? ANY_KEYS.find((name) => typeof item[name] === "string") : undefined;
+  return key === undefined ? [] : [key];
 }
 
 /** Items without the fields that tell them apart are nobody's: their secrets are not guessed. */
 function isSameItem(item: unknown, other: unknown, keyedBy: readonly string[]): boolean {
   if (!isObject(item) || !isObject(other)) return false;
-  return keyedBy.every((key) => item[key] !== undefined && item[key] === other[key]);
+  return keyedBy.length > 0 && keyedBy.every((key) => item[key] !== undefined && item[key] === other[key]);
 }
 
 function isObject(value: unknown): value is Readonly<Record<string, unknown>> {

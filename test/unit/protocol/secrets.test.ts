@@ -56,7 +56,13 @@ describe("hideSecrets", () => {
       { commands: { one: { variables: [{ name: "A", value: "s" }] } } },
       { commands: { one: { variables: [{ name: "A", value: "" }] } } },
     ],
-    ["gateway", { psk: "no secret here" }, { psk: "no secret here" }],
+    ["gateway", { psk: "s", isEnabled: true }, { psk: "", isEnabled: true }],
+    [
+      "alert",
+      { targets: [{ id: "1", http: { Password: "s", api_key: "s", token: ["s"], secret: true } }] },
+      { targets: [{ id: "1", http: { Password: "", api_key: "", token: "", secret: true } }] },
+    ],
+    ["exec", container({ registry: { password: "s" } }), container({ registry: { password: "" } })],
     ["snmp", { port: 161 }, { port: 161 }],
   ])("of %s %j shows %j", (section, body, shown) => {
     const before = structuredClone(body);
@@ -105,6 +111,21 @@ describe("keepSecrets", () => {
     ["of another shape", "network", { tunnels: {} }, tunnel("a", { psk: "s" }), { tunnels: {} }],
   ])("a secret that is %s", (_, section, body, stored, whole) => {
     expect(keepSecrets(section, body, stored)).toEqual(whole);
+  });
+
+  it("keeps what is secret by its name, of the same item", () => {
+    const stored = {
+      targets: [
+        { id: "1", http: { password: "a" } },
+        { id: "2", http: { password: "b" } },
+      ],
+      token: "c",
+    };
+    const body = { targets: [{ id: "2", http: { password: "" } }, { http: { password: "" } }], token: "" };
+    expect(keepSecrets("alert", body, stored)).toEqual({
+      targets: [{ id: "2", http: { password: "b" } }, { http: { password: "" } }],
+      token: "c",
+    });
   });
 
   it("finds an item that moved", () => {
