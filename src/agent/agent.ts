@@ -4,7 +4,9 @@ import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { valueOf } from "../host/state-file.ts";
+import { recycleLog } from "../host/database.ts";
 import { parseBootId } from "../host/proc.ts";
+import { diskReserve, filesWithReserve, type Reserve } from "../host/reserve.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import type { Agent, AgentOptions } from "./agent-options.ts";
 import { Applying } from "./applying.ts";
@@ -46,6 +48,9 @@ import { keepSettings } from "./settings.ts";
 import { repositoryOf, watchHealth } from "./watch-health.ts";
 import { watchMachine } from "./watch-machine.ts";
 
+/** More than one write of the journal takes. */
+const JOURNAL_ROOM_BYTES = 32 * 1024;
+
 /** Builds every part, lists every trigger, and starts: first from the last good state, then towards the control plane. */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { settings, clock, reader, log, random } = options;
@@ -55,21 +60,30 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const notSaved = (error: unknown): void => log.warn({ err: toError(error) }, "not saved");
   const storage = new StorageWatch({
     clock,
-    probe: () => state.probe(),
+    async probe() {
+      if (isPersistent) reserve.refill();
+      await state.probe();
+    },
     onRefused: (error) => log.error({ code: "storage-unavailable", err: error }, "the disk refuses writes"),
     onTaken: () => {
       log.info("the disk takes writes again");
       spool.flush();
       void counter?.keep();
+      void documents.keep();
     },
   });
-  const files = faults.watched(storage.watched(options.files));
+  // What a full disk must not keep from being written: who the node is, and what it is told to be.
+  const reserve = diskReserve(settings.stateDir);
+  const reserved = ["identity", "desired"].map((name) => `${settings.stateDir}/${name}`);
+  const withReserve = filesWithReserve(options.files, reserve, reserved, (error) => storage.refused(error));
+  const files = faults.watched(storage.watched(withReserve));
   for (const { code, message } of settings.problems ?? []) fault(code, message);
   await checkLocalApi(settings.runDir);
   const state = await openState(files, settings.stateDir);
   const { sql, isPersistent } = state.database;
   if (settings.fileText !== undefined) await keepSettings(files, settings.stateDir, settings.fileText).catch(notSaved);
   if (!isPersistent) fault("storage-unavailable", `${settings.stateDir} cannot be written; working in memory`);
+  else setAside(reserve, (error) => storage.refused(error));
 
   // What was last good.
   const identity = identityFiles(files, settings.stateDir);
@@ -225,6 +239,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onUpgrade: () => reporting.look(),
     why: () => provider.why(),
     onRefused: (error) => storage.refused(error),
+    makeRoom() {
+      reserve.release(JOURNAL_ROOM_BYTES);
+      recycleLog(sql);
+      return true;
+    },
   });
 
   // The control plane.
@@ -250,7 +269,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       http,
       registration,
       knownAddresses: () => addresses.list,
-      saveRegistration: (changed) => identity.registration.save(changed),
+      // A disk that refuses them must not keep new keys from being used.
+      saveRegistration: (changed) => identity.registration.save(changed).catch(notSaved),
       documents,
       applying,
       reporting,
@@ -412,4 +432,12 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await state.close();
     },
   };
+}
+
+function setAside(reserve: Reserve, onRefused: (error: unknown) => void): void {
+  try {
+    reserve.refill();
+  } catch (error) {
+    onRefused(error);
+  }
 }

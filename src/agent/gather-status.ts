@@ -12,6 +12,7 @@ import type { Session } from "./session/session.ts";
 import type { AgentSettings } from "./settings.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { Gathered } from "./status.ts";
+import type { DocumentName } from "../protocol/claims.ts";
 import type { StorageWatch } from "./storage.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
 import type { Spool } from "./telemetry/spool.ts";
@@ -25,7 +26,11 @@ export interface GatherOptions {
   /** Unix milliseconds. */
   readonly startedAt: number;
   readonly isStatePersistent: boolean;
-  readonly documents: { readonly current: Desired; readonly deletedAt: number | undefined };
+  readonly documents: {
+    readonly current: Desired;
+    readonly deletedAt: number | undefined;
+    readonly unsaved: readonly DocumentName[];
+  };
   readonly applying: Pick<Applying, "committing">;
   readonly spool: Pick<Spool, "status">;
   readonly overlay: Pick<Overlay, "status">;
@@ -71,6 +76,7 @@ export function gatherStatus(parts: GatherOptions): () => Gathered {
       clockOffsetSeconds: parts.time.offsetSeconds(),
       clockBehind: parts.time.look(),
       storageRefusal: storage.refusal,
+      unsavedDocuments: documents.unsaved,
       diskUsedRatio: usedRatioOf(reader.space("/")),
       isStatePersistent: parts.isStatePersistent,
       dns: health?.results().dns?.isHealthy,

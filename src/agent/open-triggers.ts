@@ -44,6 +44,8 @@ export interface OpenTriggersOptions
   readonly containers: ContainersView;
   /** The disk took no write. */
   readonly onRefused: (error: unknown) => void;
+  /** Frees room for the journal on a full disk; false when there is none to free. */
+  readonly makeRoom: () => boolean;
 }
 
 /** The trigger events of this node, and the mark of a stop that was meant. */
@@ -56,9 +58,14 @@ export function openTriggers(options: OpenTriggersOptions): {
   const { sql, isPersistent } = state.database;
   const power = hostPower(options.exec, { isManaged: settings.unit !== undefined, unit: settings.unit ?? "" });
   const cleanStop = { mark: () => state.run.save(stoppedRun(record)), clear: () => state.run.save(record) };
-  const journal = new Journal(sql, { bootId, isPersistent, onFault: onRefused });
-  journal.reopen();
-  journal.settle(bootId, startedAt);
+  const journal = new Journal(sql, { bootId, isPersistent, onFault: onRefused, makeRoom: options.makeRoom });
+  try {
+    journal.reopen();
+    journal.settle(bootId, startedAt);
+  } catch (error) {
+    // What was cut off is known to have been, and is not run again.
+    onRefused(error);
+  }
   const log = options.log.child({ component: "triggers" });
   const upgrades = openUpgrades({
     ...options,

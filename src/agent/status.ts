@@ -40,6 +40,8 @@ export interface StatusInput {
   readonly faults: readonly Fault[];
   /** Why and since when the disk refuses writes, while it does. */
   readonly storageRefusal?: { readonly message: string; readonly since: number } | undefined;
+  /** Documents that are in force and that the disk refused. */
+  readonly unsavedDocuments?: readonly DocumentName[];
 }
 
 /** What a status and a judgement of health are made of. */
@@ -85,11 +87,15 @@ function dataPlaneOf({ dataPlane }: StatusInput): Pick<Status["engines"], "dataP
   return dataPlane.state === "none" && dataPlane.server === undefined ? {} : { dataPlane };
 }
 
-function storageFaults({ storageRefusal, faults }: StatusInput): Fault[] {
+function storageFaults({ storageRefusal, unsavedDocuments = [], faults }: StatusInput): Fault[] {
   const isKnown = faults.some(({ code }) => code === "storage-unavailable");
   if (storageRefusal === undefined || isKnown) return [];
   const { message, since } = storageRefusal;
-  return [{ code: "storage-unavailable", message: `the disk refuses writes: ${message}`, since }];
+  const unsaved =
+    unsavedDocuments.length === 0
+      ? ""
+      : `; in memory alone until it takes them: document ${unsavedDocuments.join(", ")}`;
+  return [{ code: "storage-unavailable", message: `the disk refuses writes: ${message}${unsaved}`, since }];
 }
 
 function documentsOf({ registration, desired, applied }: StatusInput): Status["documents"] {

@@ -5,7 +5,6 @@ import {
   existsSync,
   mkdtempSync,
   openSync,
-  readFileSync,
   readSync,
   renameSync,
   rmSync,
@@ -19,6 +18,7 @@ import { pathToFileURL } from "node:url";
 import { errnoOf, HostError, toError } from "../errors.ts";
 import { createWhole, removeAttempts } from "./new-database.ts";
 import { migrateSchema, schemaVersion, type Migration } from "./schema.ts";
+import { readRegularFileSync } from "./regular-file.ts";
 import { isLogDamaged } from "./write-ahead-log.ts";
 
 export interface DatabaseOptions {
@@ -114,8 +114,7 @@ function stateDamaged(path: string, cause?: unknown): HostError {
 /** The write-ahead log that a crash left, if it is damaged. SQLite writes over it once it is open. */
 function readDamagedLog(path: string): Buffer | undefined {
   try {
-    if ((statSync(path, { throwIfNoEntry: false })?.size ?? Infinity) > MAX_LOG_BYTES) return undefined;
-    const log = readFileSync(path);
+    const log = readRegularFileSync(path, MAX_LOG_BYTES);
     return isLogDamaged(log) ? log : undefined;
   } catch {
     return undefined; // What cannot be read at all shows when the database is opened.
@@ -143,6 +142,20 @@ export function storageError(error: unknown): HostError | undefined {
   if (!REFUSED.has(sqliteCode(error))) return undefined;
   const { message } = toError(error);
   return new HostError("storage-unavailable", `the database cannot be written: ${message}`, { cause: error });
+}
+
+/** Whether SQLite failed for want of disk space. */
+export function isDiskFull(error: unknown): boolean {
+  return sqliteCode(error) === SQLITE_FULL;
+}
+
+/** Writes the write-ahead log into the database, so that its space is used again. Whether it could be is not of interest. */
+export function recycleLog(sql: DatabaseSync): void {
+  try {
+    sql.exec("PRAGMA wal_checkpoint(RESTART)");
+  } catch {
+    // A disk without room for it leaves the log as it is.
+  }
 }
 
 /** Runs `work` in one transaction: all of it or, when it throws, nothing. */
@@ -211,9 +224,12 @@ function openExisting(path: string, options: DatabaseOptions): Opened {
   }
 }
 
-/** Whether a file begins as a SQLite database, or is not there, or empty where it may be, or cannot be read as a file. */
+/** Whether a file begins as a SQLite database, or is not there, or empty where it may be, or is a directory. */
 function hasHeader(path: string, isExpected: boolean): boolean {
-  if (!existsSync(path) || !statSync(path).isFile()) return true;
+  const found = statSync(path, { throwIfNoEntry: false });
+  // SQLite says of a directory that it cannot be opened; of a pipe or a device it would be the other end.
+  if (found === undefined || found.isDirectory()) return true;
+  if (!found.isFile()) return false;
   const file = openSync(path, "r");
   try {
     const header = Buffer.alloc(HEADER.length);

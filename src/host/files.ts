@@ -1,8 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
-import { mkdir, open, readdir, readFile, rename, rm, statfs, unlink } from "node:fs/promises";
+import { mkdir, open, readdir, rename, rm, statfs, unlink } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { errnoOf, HostError, toError } from "../errors.ts";
+import { readRegularFile } from "./regular-file.ts";
 
 export interface DiskSpace {
   readonly totalBytes: number;
@@ -13,7 +14,7 @@ export interface DiskSpace {
 
 /** Files below a root: `/` in production, a temporary directory in tests. Paths are absolute as production sees them. */
 export interface Files {
-  /** The text, or undefined when there is no such file. */
+  /** The text of a regular file of at most 128 MiB, or undefined when there is no such file. */
   read(path: string): Promise<string | undefined>;
   /** Replaces the file in one step that survives a power cut: temporary file, fsync, rename, fsync of the directory. */
   writeAtomic(path: string, text: string, mode: number): Promise<void>;
@@ -30,6 +31,7 @@ export interface Files {
   space(path: string): Promise<DiskSpace>;
 }
 
+const MAX_READ_BYTES = 128 * 1024 * 1024;
 /** The name of a write's temporary file ends so. */
 const TEMPORARY = /\.[0-9a-f]{12}\.tmp$/;
 
@@ -43,7 +45,7 @@ export function hostFiles(root = "/"): Files {
   return {
     async read(path) {
       try {
-        return await readFile(at(path), "utf8");
+        return (await readRegularFile(at(path), MAX_READ_BYTES)).toString("utf8");
       } catch (error) {
         if (isAbsent(error)) return undefined;
         throw fileError("read", path, error);

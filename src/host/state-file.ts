@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import type { z } from "zod";
-import { errnoOf } from "../errors.ts";
+import { errnoOf, HostError } from "../errors.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import type { Files } from "./files.ts";
+import { isNoRegularFile } from "./regular-file.ts";
 
 /**
  * What reading a state file came to. `recovered` is the previous copy, and `lost` neither; a damaged file was set aside at
@@ -122,6 +123,48 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
   };
 }
 
+/** A state file whose newest content is kept in memory while the disk refuses it. */
+export interface HeldStateFile<T> extends StateFile<T> {
+  /** Whether the newest content is in memory alone. */
+  readonly isUnsaved: boolean;
+  /** Writes what is in memory alone, if the disk takes it. */
+  keep(): Promise<void>;
+}
+
+/** The same file; what the disk refuses counts until this program ends, and the disk keeps the copy before. */
+export function heldStateFile<T>(file: StateFile<T>): HeldStateFile<T> {
+  type Unsaved = { readonly value: T | undefined; readonly write: () => Promise<void> };
+  let unsaved: Unsaved | undefined;
+  const written = async (value: T | undefined, write: () => Promise<void>): Promise<void> => {
+    try {
+      await write();
+      unsaved = undefined;
+    } catch (error) {
+      if (!(error instanceof HostError)) throw error;
+      unsaved = { value, write };
+    }
+  };
+  const current = (found: Loaded<T>): Loaded<T> => {
+    if (unsaved === undefined) return found;
+    return unsaved.value === undefined ? { is: "absent" } : { is: "good", value: unsaved.value };
+  };
+  return {
+    get isUnsaved() {
+      return unsaved !== undefined;
+    },
+    load: async () => current(await file.load()),
+    inspect: async () => current(await file.inspect()),
+    previous: async () => (unsaved === undefined ? file.previous() : valueOf(await file.inspect())),
+    save: (value) => written(value, () => file.save(value)),
+    supersede: (value) => written(value, () => file.supersede(value)),
+    replace: (value) => written(value, () => file.replace(value)),
+    remove: () => written(undefined, () => file.remove()),
+    async keep() {
+      if (unsaved !== undefined) await written(unsaved.value, unsaved.write);
+    },
+  };
+}
+
 /** What a sealed file holds, as it stands; undefined when it is damaged, not there, or of another form than the schema. */
 export async function readSealed<T>(
   files: Pick<Files, "read">,
@@ -140,13 +183,16 @@ function bodyOf<T>(unsealed: Unsealed<T>): { readonly body: T } | undefined {
   return unsealed === OTHER_FORM ? undefined : unsealed;
 }
 
-/** The text of a file; a directory or a circle of links in its place, or a broken disk below it, is damage like any other. */
+/**
+ * The text of a file; a directory, a pipe, a device or a circle of links in its place, or a broken disk below it, is damage like any
+ * other.
+ */
 async function readText(files: Pick<Files, "read">, path: string): Promise<string | typeof UNREADABLE | undefined> {
   try {
     return await files.read(path);
   } catch (error) {
     const code = error instanceof Error ? errnoOf(error.cause) : undefined;
-    if (code === "EISDIR" || code === "ELOOP" || code === "EIO") return UNREADABLE;
+    if (isNoRegularFile(code) || code === "ELOOP" || code === "EIO") return UNREADABLE;
     throw error;
   }
 }

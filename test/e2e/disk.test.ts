@@ -53,6 +53,9 @@ const trigger = (controller: ControllerProgram, uid: string, event: string, body
   controller.call("POST", `/node/${uid}/trigger/${event}?wait=1`, body);
 const ping = (controller: ControllerProgram, uid: string) =>
   trigger(controller, uid, "tg-ping", { host: "127.0.0.1", count: 1 });
+const restart = (controller: ControllerProgram, uid: string) => trigger(controller, uid, "node-restart-service");
+const removeImage = (controller: ControllerProgram, uid: string) =>
+  trigger(controller, uid, "container-image", { action: "delete", image: "no/such" });
 const faultsOf = async (agent: AgentProgram) => (await readStatus(agent)).faults.map(({ code }) => code);
 const tagged = (agent: AgentProgram, value: string) =>
   statusWhere(agent, `the tag is ${value}`, ({ tags }) => tags["mark"] === value, 90_000);
@@ -81,9 +84,11 @@ test("a full disk stops nothing that needs no disk, and loses nothing", async ()
   const free = fill(state);
   await setTag(controller, uid, "second");
   await waitFor("the disk is reported", async () => (await faultsOf(agent)).includes("storage-unavailable"));
-  expect((await readStatus(agent)).tags["mark"]).toBe("first");
+  // What it is told to be has a reserve, and so has the journal.
+  await tagged(agent, "second");
   expect(await ping(controller, uid)).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
-  expect((await trigger(controller, uid, "node-restart-service")).body).toMatchObject({ code: "storage-unavailable" });
+  if (!UNDER_UNITS) expect((await restart(controller, uid)).body).toMatchObject({ code: "not-supported" });
+  expect((await removeImage(controller, uid)).body).not.toMatchObject({ code: "storage-unavailable" });
   const health = await agent.health();
   expect([health.verdict, health.items.find(({ name }) => name === "state")?.status]).toEqual(["failed", "fail"]);
 
@@ -97,16 +102,14 @@ test("a full disk stops nothing that needs no disk, and loses nothing", async ()
   await agent.end("SIGKILL");
   const again = await startAgent(home);
   await untilOnline(again);
-  expect((await readStatus(again)).tags["mark"]).toBe("first");
-  expect((await trigger(second, uid, "node-restart-service")).body).toMatchObject({ code: "storage-unavailable" });
+  expect((await readStatus(again)).tags["mark"]).toBe("second");
+  await setTag(second, uid, "third");
+  await tagged(again, "third");
 
   free();
-  await tagged(again, "second");
   await waitFor("the disk is reported as good", async () => !(await faultsOf(again)).includes("storage-unavailable"));
   // An installed node is started again.
-  if (!UNDER_UNITS) {
-    expect((await trigger(second, uid, "node-restart-service")).body).toMatchObject({ code: "not-supported" });
-  }
+  if (!UNDER_UNITS) expect((await restart(second, uid)).body).toMatchObject({ code: "not-supported" });
   const events = (await eventsOf(second, uid)).map(({ eventType }) => eventType);
   expect(events).not.toContain("Identity Shared");
   const names = readdirSync(state, { recursive: true, encoding: "utf8" });
@@ -126,7 +129,12 @@ test("a read-only disk is started from and never written", async () => {
   expect(status.tags["mark"]).toBe("first");
   expect(status.faults.map(({ code }) => code)).toEqual(["storage-unavailable"]);
   expect(await ping(controller, uid)).toMatchObject({ status: 200 });
-  expect((await trigger(controller, uid, "node-reboot")).body).toMatchObject({ code: "storage-unavailable" });
+  expect((await removeImage(controller, uid)).body).not.toMatchObject({ code: "storage-unavailable" });
+  if (!UNDER_UNITS) expect((await restart(controller, uid)).body).toMatchObject({ code: "not-supported" });
+  expect((await trigger(controller, uid, "node-push-logs")).body).toMatchObject({ code: "storage-unavailable" });
+  const { status: put } = await controller.call("PUT", `/node/${uid}`, { state: "INACTIVE" });
+  expect(put).toBe(200);
+  await statusWhere(again, "it is INACTIVE, from memory", ({ nodeState }) => nodeState === "INACTIVE", 90_000);
   await again.end("SIGKILL");
   expect(contents(state)).toEqual(before);
 

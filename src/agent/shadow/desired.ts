@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { Files } from "../../host/files.ts";
-import { stateFile, valueOf, type Loaded, type StateFile } from "../../host/state-file.ts";
+import { heldStateFile, stateFile, valueOf, type HeldStateFile, type Loaded } from "../../host/state-file.ts";
 import { damageOf, type Damage } from "../../host/damage.ts";
 import { DocumentName, type DocumentClaims } from "../../protocol/claims.ts";
 import { NodeDocument } from "../../protocol/documents.ts";
@@ -30,14 +30,17 @@ export interface Trust {
   readonly keys: KeySet;
 }
 
-/** The verified documents below `desired/`, each with its previous copy, and the floors no version may fall below. */
+/**
+ * The verified documents below `desired/`, each with its previous copy, and the floors no version may fall below. A version that the
+ * disk refuses is in force all the same, until this program ends.
+ */
 export class DesiredDocuments {
-  readonly #files: Readonly<Record<DocumentName, StateFile<Stored>>>;
-  readonly #refused: Readonly<Record<DocumentName, StateFile<Stored>>>;
-  readonly #floorFile: StateFile<z.infer<typeof Floors>>;
+  readonly #files: Readonly<Record<DocumentName, HeldStateFile<Stored>>>;
+  readonly #refused: Readonly<Record<DocumentName, HeldStateFile<Stored>>>;
+  readonly #floorFile: HeldStateFile<z.infer<typeof Floors>>;
   #floors: Record<string, number> = {};
   #held: Desired = {};
-  readonly #deletedFile: StateFile<z.infer<typeof Deleted>>;
+  readonly #deletedFile: HeldStateFile<z.infer<typeof Deleted>>;
   /** When the control plane said that it deleted this node, in Unix milliseconds; undefined while it has the node. */
   #deletedAt: number | undefined;
   #current: { readonly of: Desired; readonly shown: Desired } | undefined;
@@ -47,9 +50,9 @@ export class DesiredDocuments {
   #last: Promise<unknown> = Promise.resolve();
 
   private constructor(files: Files, stateDir: string) {
-    const at = <T>(name: string, schema: z.ZodType<T>, keepsPrevious: boolean): StateFile<T> =>
-      stateFile(files, { path: `${stateDir}/desired/${name}.json`, schema, keepsPrevious });
-    const each = (suffix: string, keepsPrevious: boolean): Record<DocumentName, StateFile<Stored>> => ({
+    const at = <T>(name: string, schema: z.ZodType<T>, keepsPrevious: boolean): HeldStateFile<T> =>
+      heldStateFile(stateFile(files, { path: `${stateDir}/desired/${name}.json`, schema, keepsPrevious }));
+    const each = (suffix: string, keepsPrevious: boolean): Record<DocumentName, HeldStateFile<Stored>> => ({
       node: at(`node${suffix}`, Stored, keepsPrevious),
       cluster: at(`cluster${suffix}`, Stored, keepsPrevious),
       domain: at(`domain${suffix}`, Stored, keepsPrevious),
@@ -94,10 +97,7 @@ export class DesiredDocuments {
     return this.#deletedAt;
   }
 
-  /**
-   * Remembers over restarts that the control plane deleted this node, or has it again. It counts at once.
-   * @throws {HostError} when the disk refuses; a repeated call writes again.
-   */
+  /** Remembers over restarts that the control plane deleted this node, or has it again. It counts at once. */
   setDeleted(at: number | undefined): Promise<void> {
     this.#deletedAt = at === undefined ? undefined : (this.#deletedAt ?? at);
     this.#current = undefined;
@@ -109,6 +109,24 @@ export class DesiredDocuments {
   #asDeleted(desired: Desired): Desired {
     if (this.#deletedAt === undefined || desired.node === undefined) return desired;
     return { ...desired, node: { ...desired.node, body: { ...desired.node.body, state: "INACTIVE" } } };
+  }
+
+  /** The documents whose newest version is in memory alone, since the disk refused it. */
+  get unsaved(): readonly DocumentName[] {
+    return DocumentName.options.filter((name) => this.#files[name].isUnsaved);
+  }
+
+  /** Writes what is in memory alone, once the disk takes writes again. */
+  keep(): Promise<void> {
+    return this.#inTurn(async () => {
+      const files = [
+        this.#deletedFile,
+        this.#floorFile,
+        ...Object.values(this.#refused),
+        ...Object.values(this.#files),
+      ];
+      for (const file of files) await file.keep();
+    });
   }
 
   /** The version in force; zero also for the document of a cluster or domain that the node is no longer in, which has its own count. */
@@ -139,7 +157,7 @@ export class DesiredDocuments {
   /**
    * Puts the document before into force, in one durable step, until a version comes that is newer than the one refused by this.
    * @param version refuse this one alone: a newer one may have come at the last moment.
-   * @throws {InputError} as `rolledBack`, and `superseded`; {HostError} when the disk refuses. What was in force stays.
+   * @throws {InputError} as `rolledBack`, and `superseded`. What was in force stays.
    */
   rollBack(name: DocumentName, now: number, why?: WhyTakenBack, version?: number): Promise<RolledBack> {
     return this.#inTurn(() => this.#rollBack(name, now, why, version));

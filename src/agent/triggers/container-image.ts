@@ -25,6 +25,7 @@ export function containerImage({
     needsDataPlane: true,
     readOnly: false,
     isReadOnly: ({ action }) => action === "list",
+    isRemedy: ({ action }) => action !== "list",
     agents: false,
     async handle(request, { signal, user }) {
       const there = compute();

@@ -48,6 +48,7 @@ function command(
     kind: "one-shot",
     // An INACTIVE node runs nothing; stopping is never wrong.
     needsDataPlane: action !== "stop",
+    isRemedy: () => action === "stop",
     async handle({ cmd_action: what }, { signal, user }) {
       const there = computeOf(compute);
       if (what === "start") await there.start(event, {}, signal);

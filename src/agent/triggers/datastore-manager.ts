@@ -7,6 +7,9 @@ export type AnswerDataStore = (request: DataStoreRequest, signal: AbortSignal) =
 /** What changes nothing; screens ask for it again and again. */
 const READING: ReadonlySet<DataStoreRequest["action"]> = new Set(["LIST", "TASKS", "IMAGE_INFO"]);
 
+/** What frees space or ends what takes it. */
+const FREEING: ReadonlySet<DataStoreRequest["action"]> = new Set(["DELETE", "CANCEL", "CLEAR"]);
+
 /** Files and transfers of the node's data store: every operation of the HTTP API, by the name of its action. */
 export function datastoreManager(
   answer: AnswerDataStore,
@@ -21,6 +24,7 @@ export function datastoreManager(
     needsDataPlane: true,
     readOnly: false,
     isReadOnly: ({ action }) => READING.has(action),
+    isRemedy: ({ action }) => FREEING.has(action),
     agents: false,
     atOnce: 4,
     async handle(request, { signal, user }) {

@@ -7,7 +7,7 @@ import type { TriggerClaims } from "../../protocol/claims.ts";
 import { refusal, type NodeFacts, type Running } from "./admit.ts";
 import { failureOf } from "./failure.ts";
 import { Job } from "./job.ts";
-import type { Journal } from "./journal.ts";
+import type { Journal, JournalEntry } from "./journal.ts";
 import { Outbox } from "./outbox.ts";
 import { digestOf, parseRequest } from "./request.ts";
 import {
@@ -185,7 +185,8 @@ export class Dispatcher {
     const refused = refusal(trigger, this.#options.node(), [...this.#active.values()]);
     if (refused !== undefined) throw refused;
     const isReadOnly = trigger.isReadOnly?.(body) ?? trigger.readOnly;
-    const isJournalled = this.#begin(request, digest, isReadOnly);
+    const isRemedy = trigger.isRemedy?.(body) ?? false;
+    const isJournalled = this.#begin(request, digest, { isReadOnly, isRemedy });
     const { clock, log } = this.#options;
     const onFault = (err: Error): void => log.warn({ id: call.id, event: call.event, err }, "trigger handler failed");
     const job = new Job({ trigger, request: body, call, channel, clock, onFault });
@@ -219,8 +220,13 @@ export class Dispatcher {
     return this.#try(() => this.#options.journal.find(id));
   }
 
-  #begin({ call, signed }: Request, digest: string, isReadOnly: boolean): boolean {
-    const begun = this.#options.journal.begin({
+  /** Whether the journal has it on the disk. */
+  #begin(
+    { call, signed }: Request,
+    digest: string,
+    { isReadOnly, isRemedy }: { readonly isReadOnly: boolean; readonly isRemedy: boolean },
+  ): boolean {
+    const entry: JournalEntry = {
       id: call.id,
       event: call.event,
       digest,
@@ -228,10 +234,18 @@ export class Dispatcher {
       now: signed?.now ?? this.#options.clock.now(),
       expiresMs: signed?.expiresMs,
       isReadOnly,
-    });
+    };
+    const begun = this.#options.journal.begin(entry);
     if (begun === "started") return true;
     if (begun === "full") throw new InputError("busy", "the journal of triggers is full");
     if (isReadOnly) return false;
+    if (isRemedy && this.#options.journal.remember(entry)) {
+      this.#options.log.warn(
+        { id: call.id, event: call.event },
+        "the disk takes no writes; the trigger runs from memory",
+      );
+      return false;
+    }
     throw new HostError("storage-unavailable", `${call.event} changes things, and the journal cannot be written`);
   }
 
@@ -248,13 +262,15 @@ export class Dispatcher {
     if (effect !== undefined && "body" in reply) {
       const answer = reply;
       this.#try(() => this.#options.journal.open(call.id, answer, effect.settledBy));
+      // The next start will know nothing of it.
+      if (!run.isJournalled && !isTold) await channel.result(call.id, answer).catch(() => undefined);
       const failed = await this.#act(effect, run.job, channel);
       if (failed === undefined) return; // The row stays open: this process is about to end.
       reply = failed;
       isTold = false;
     }
     const settled = reply;
-    if (run.isJournalled) this.#try(() => this.#options.journal.finish(call.id, settled, !isTold));
+    this.#try(() => this.#options.journal.finish(call.id, settled, !isTold));
     void run.job.settled().then(() => this.#active.delete(call.id));
     if (isTold) return;
     if (run.isJournalled && run.isRemote) this.#outbox.flush();

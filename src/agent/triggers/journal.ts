@@ -1,5 +1,5 @@
 import type { DatabaseSync, SQLOutputValue, StatementSync } from "node:sqlite";
-import { transaction } from "../../host/database.ts";
+import { isDiskFull, transaction } from "../../host/database.ts";
 import type { AfterReply, TriggerReply } from "./trigger.ts";
 import { fromStored, storedForm } from "./journal-result.ts";
 
@@ -59,6 +59,8 @@ export interface UnsentResult {
 }
 
 export const MAX_JOURNAL_ROWS = 10_000;
+/** How many triggers are known from memory alone. */
+const MAX_REMEMBERED = 1000;
 /** Rows outlive the request's expiry and this long, whichever is later. */
 const KEEP_MS = 24 * 3_600_000;
 /** How long a result that nobody acknowledged is held beyond that. */
@@ -74,8 +76,10 @@ export interface JournalOptions {
   /** Whether what is written outlives this process; false makes `begin` answer `unavailable`. */
   readonly isPersistent: boolean;
   readonly maxRows?: number;
-  /** Told why `begin` answers `unavailable`. */
+  /** Told of a write that the disk refused. */
   readonly onFault?: (error: unknown) => void;
+  /** Frees room for a write that found the disk full; false when there is none to free. */
+  readonly makeRoom?: () => boolean;
 }
 
 /**
@@ -86,6 +90,7 @@ export class Journal {
   readonly #sql: DatabaseSync;
   readonly #options: JournalOptions;
   readonly #statements = new Map<string, StatementSync>();
+  readonly #remembered = new Map<string, KnownTrigger & { readonly keepUntilMs: number }>();
 
   constructor(sql: DatabaseSync, options: JournalOptions) {
     this.#sql = sql;
@@ -115,6 +120,8 @@ export class Journal {
 
   /** What is known of an id. */
   find(id: string): KnownTrigger | undefined {
+    const remembered = this.#remembered.get(id);
+    if (remembered !== undefined) return remembered;
     const row = this.#get("SELECT event, digest, result FROM trigger_journal WHERE id=?", id);
     if (row === undefined) return undefined;
     const result = row["result"];
@@ -129,15 +136,27 @@ export class Journal {
   begin(entry: JournalEntry): "started" | "full" | "unavailable" {
     if (!this.#options.isPersistent) return "unavailable";
     try {
-      return transaction(this.#sql, () => this.#insert(entry));
+      return this.#written(() => transaction(this.#sql, () => this.#insert(entry)));
     } catch (error) {
       this.#options.onFault?.(error);
       return "unavailable";
     }
   }
 
+  /** Knows a trigger from memory, until its request has expired and this program at the latest. False when there are too many. */
+  remember({ id, event, digest, now, expiresMs = now }: JournalEntry): boolean {
+    for (const [known, { keepUntilMs, reply }] of this.#remembered) {
+      if (reply !== undefined && keepUntilMs < now) this.#remembered.delete(known);
+    }
+    if (this.#remembered.size >= MAX_REMEMBERED) return false;
+    this.#remembered.set(id, { event, digest, reply: undefined, keepUntilMs: expiresMs });
+    return true;
+  }
+
   /** A repeated request expires later than the first: its row must too. */
   extend(id: string, expiresMs: number): void {
+    const remembered = this.#remembered.get(id);
+    if (remembered !== undefined) this.#remembered.set(id, { ...remembered, keepUntilMs: expiresMs });
     this.#run("UPDATE trigger_journal SET keep_until_ms=max(keep_until_ms, ?) WHERE id=?", expiresMs, id);
   }
 
@@ -153,6 +172,11 @@ export class Journal {
 
   /** Commits the result. `isToSend`: nobody has been told; a local caller's is never sent. */
   finish(id: string, reply: TriggerReply, isToSend: boolean): void {
+    const remembered = this.#remembered.get(id);
+    if (remembered !== undefined) {
+      this.#remembered.set(id, { ...remembered, reply });
+      return;
+    }
     this.#run(
       "UPDATE trigger_journal SET state='done', result=?, to_send=(1-is_local)*? WHERE id=?",
       storedForm(reply),
@@ -227,7 +251,19 @@ export class Journal {
   }
 
   #run(text: string, ...values: readonly (string | number)[]): { readonly changes: number | bigint } {
-    return this.#prepare(text).run(...values);
+    const run = (): { readonly changes: number | bigint } => this.#prepare(text).run(...values);
+    return this.#sql.isTransaction ? run() : this.#written(run);
+  }
+
+  /** Repeats once what found the disk full, if room could be made. */
+  #written<T>(write: () => T): T {
+    try {
+      return write();
+    } catch (error) {
+      if (!isDiskFull(error) || this.#options.makeRoom?.() !== true) throw error;
+      this.#options.onFault?.(error);
+      return write();
+    }
   }
 
   #get(text: string, ...values: readonly (string | number)[]): Record<string, SQLOutputValue> | undefined {

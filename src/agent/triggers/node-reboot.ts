@@ -25,6 +25,7 @@ export function nodeReboot({ power, clock, cleanStop, isUpgrading }: RebootOptio
     deadlineMs: 15_000,
     needsDataPlane: false,
     readOnly: false,
+    isRemedy: () => true,
     agents: false,
     exclusive: "node",
     async handle() {
@@ -38,7 +39,7 @@ export function nodeReboot({ power, clock, cleanStop, isUpgrading }: RebootOptio
       settledBy: "reboot",
       async act(signal) {
         await clock.sleep(DELAY_MS, signal);
-        await cleanStop.mark();
+        await cleanStop.mark().catch(() => undefined); // A disk that refuses it must not keep the machine from restarting.
         await power.reboot();
       },
       failed: () => cleanStop.clear(),

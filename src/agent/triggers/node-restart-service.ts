@@ -35,6 +35,7 @@ export function nodeRestartService({
     deadlineMs: 15_000,
     needsDataPlane: false,
     readOnly: false,
+    isRemedy: () => true,
     agents: true,
     exclusive: "node",
     async handle(_request, { signal }) {
@@ -48,7 +49,7 @@ export function nodeRestartService({
     afterReply: {
       settledBy: "restart",
       async act() {
-        await cleanStop.mark();
+        await cleanStop.mark().catch(() => undefined); // A disk that refuses it must not keep the node from restarting.
         if (power.isManaged) await power.restartService();
         else exit?.();
       },

@@ -36,6 +36,11 @@ interface Contract<Request> {
   readonly readOnly: boolean;
   /** The same of one request, where that depends on what is asked for; `readOnly` is then false. */
   isReadOnly?(request: Request): boolean;
+  /**
+   * Whether it helps a node whose disk takes no writes, as a deletion or a restart does, so that it runs then all the same. Until the
+   * program ends the journal knows it from memory.
+   */
+  isRemedy?(request: Request): boolean;
   /** Whether an agent answers it, or only an appliance. */
   readonly agents: boolean;
   /** What only one trigger at a time may hold. */

@@ -5,7 +5,8 @@ import { z } from "zod";
 import { beforeAll, describe, expect, test } from "vitest";
 import { DesiredDocuments, type Trust } from "../../../../src/agent/shadow/desired.ts";
 import { judgeDocuments } from "../../../../src/agent/shadow/applied.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { HostError } from "../../../../src/errors.ts";
+import { hostFiles, type Files } from "../../../../src/host/files.ts";
 import { stateFile } from "../../../../src/host/state-file.ts";
 import { keySetOf } from "../../../../src/protocol/keys-chain.ts";
 import {
@@ -327,6 +328,60 @@ describe("between two clusters", () => {
       3,
     );
     expect(documents.current.cluster).toMatchObject({ version: 7, sub: "c2.example.net" });
+  });
+});
+
+describe("a disk that takes no writes", () => {
+  const refusing = (root: string) => {
+    const real = hostFiles(root);
+    const disk = { isFull: false };
+    const write =
+      <T extends unknown[]>(work: (...args: T) => Promise<void>) =>
+      (...args: T) =>
+        disk.isFull ? Promise.reject(new HostError("read-only", "read-only file system")) : work(...args);
+    return {
+      disk,
+      files: {
+        ...real,
+        writeAtomic: write((...args: Parameters<Files["writeAtomic"]>) => real.writeAtomic(...args)),
+        remove: write((path: string) => real.remove(path)),
+      },
+    };
+  };
+
+  test("keeps no version from coming into force, nor from the disk once that takes writes", async () => {
+    const { root, load, documents: first } = await open();
+    await first.accept("node", await node(3), trust, 1);
+    const { disk, files } = refusing(root);
+    const documents = await DesiredDocuments.load(files, "/s");
+    disk.isFull = true;
+    await documents.accept("node", await node(4, { state: "INACTIVE" }), trust, 2);
+    expect(documents.current.node).toMatchObject({ version: 4, body: { state: "INACTIVE" } });
+    expect(documents.unsaved).toEqual(["node"]);
+    await documents.keep();
+    expect((await load()).version("node")).toBe(3);
+    // The copy before is the one of the disk.
+    expect(await documents.rolledBack("node").catch((error: unknown) => error)).toMatchObject({ code: "inactive" });
+    await documents.accept("node", await node(5), trust, 3);
+    disk.isFull = false;
+    await documents.keep();
+    expect([documents.unsaved, (await load()).version("node")]).toEqual([[], 5]);
+    await expect((await load()).accept("node", await node(4), trust, 4)).rejects.toMatchObject({ code: "below-floor" });
+  });
+
+  test("does not keep a node in a cluster", async () => {
+    const { root, load, documents: first } = await open();
+    await first.accept("node", await node(1, { cluster: "c.example.net" }), trust, 1);
+    const cluster = await signDocument(key, "cluster", 1, clusterDocument("c.example.net"));
+    await first.accept("cluster", cluster, trust, 1);
+    const { disk, files } = refusing(root);
+    const documents = await DesiredDocuments.load(files, "/s");
+    disk.isFull = true;
+    await documents.leaveCluster();
+    expect(documents.current.cluster).toBeUndefined();
+    disk.isFull = false;
+    await documents.keep();
+    expect((await load()).current.cluster).toBeUndefined();
   });
 });
 

@@ -103,6 +103,28 @@ describe("at most once", () => {
     expect(error(await full.run("answer"))).toMatchObject({ code: "busy" });
   });
 
+  test("without a journal what helps runs, once, and an effect is answered before it ends the program", async () => {
+    const handle = vi.fn<() => Promise<unknown>>(() => Promise.resolve({ n: 1 }));
+    const remedy = oneShot("remedy", handle, { isRemedy: () => true });
+    const { journal } = memoryJournal({ isPersistent: false });
+    const once = claims("remedy");
+    const { run } = rig([remedy], { journal });
+    expect(await run("remedy", once)).toEqual({ body: { n: 1 } });
+    expect(await run("remedy", once)).toEqual({ body: { n: 1 } });
+    expect(error(await run("remedy", { ...once, body: { other: 1 } }))).toMatchObject({ code: "replayed" });
+    expect(handle).toHaveBeenCalledTimes(1);
+
+    const acted = deferred<number>();
+    const told = new TestChannel();
+    const act = (): Promise<void> => Promise.resolve(acted.resolve(told.results.length));
+    const effect = { settledBy: "restart" as const, act, failed: () => Promise.resolve() };
+    const restart = oneShot("restart", handle, { isRemedy: () => true, afterReply: effect });
+    const ending = rig([restart], { journal });
+    expect(await ending.dispatcher.run(claims("restart", { wait: false }), told, NOW)).toEqual({ body: true });
+    expect(await acted.promise).toBe(1);
+    await ending.dispatcher.close();
+  });
+
   test("a journal that breaks in between costs no answer", async () => {
     const { sql, journal } = memoryJournal();
     const trigger = oneShot("o", () => {

@@ -235,6 +235,39 @@ describe("a journal that cannot be written", () => {
     expect([inMemory.reopen(), inMemory.settle(OTHER_BOOT, NOW)]).toEqual([0, 0]);
   });
 
+  test("writes with the room that is made on a full disk, for as long as there is some", () => {
+    let rooms = 2;
+    const { sql, journal } = memoryJournal({
+      makeRoom() {
+        rooms -= 1;
+        if (rooms >= 0) sql.exec(`PRAGMA max_page_count=${pages() + 4}`);
+        return rooms >= 0;
+      },
+    });
+    const pages = (): number => Number(sql.prepare("PRAGMA page_count").get()?.["page_count"]);
+    const known = entry();
+    journal.begin(known);
+    sql.exec(`PRAGMA max_page_count=${pages()}`);
+    let begun = 0;
+    while (journal.begin(entry()) === "started") begun += 1;
+    expect([rooms < 0, begun > 10]).toEqual([true, true]);
+    journal.finish(known.id, { body: 1 }, false);
+    expect(journal.find(known.id)).toMatchObject({ reply: { body: 1 } });
+  });
+
+  test("remembers until the request has expired, and no more than it may", () => {
+    const { journal } = memoryJournal({ isPersistent: false });
+    const first = entry({ expiresMs: NOW + 1000 });
+    expect(journal.remember(first)).toBe(true);
+    journal.finish(first.id, { body: 1 }, true);
+    expect(journal.find(first.id)).toMatchObject({ digest: first.digest, reply: { body: 1 } });
+    expect(journal.unacknowledged(10)).toEqual([]);
+    const taken = Array.from({ length: 1000 }, () => journal.remember(entry()));
+    expect([taken.at(-2), taken.at(-1)]).toEqual([true, false]);
+    expect(journal.remember(entry({ now: NOW + 2000, expiresMs: NOW + 9000 }))).toBe(true);
+    expect(journal.find(first.id)).toBeUndefined();
+  });
+
   test("is unavailable while the disk is full, and available again after", () => {
     const { sql, journal } = memoryJournal();
     const pages = Number(sql.prepare("PRAGMA page_count").get()?.["page_count"]);
