@@ -1,3 +1,4 @@
+import { isCompactJws } from "../lib/compact-jws.ts";
 import { parseArgs } from "node:util";
 import { InputError } from "../errors.ts";
 import { nearest } from "../lib/nearest.ts";
@@ -52,7 +53,7 @@ function unknownOption(verb: Verb, rawName: string, name: string): InputError {
 
 function noValue(rawName: string, given: string | undefined): true {
   if (given === undefined) return true;
-  throw new InputError("usage", `${rawName} takes no value: leave out =${given}`);
+  throw new InputError("usage", `${rawName} takes no value: leave out =${shown(given)}`);
 }
 
 function value(
@@ -72,6 +73,10 @@ function checkCount(verb: Verb, positionals: readonly string[]): void {
   }
   const extra = verb.arguments.at(-1)?.isRest === true ? undefined : positionals[verb.arguments.length];
   if (extra !== undefined) {
-    throw new InputError("usage", `${verb.name} does not take the argument '${extra}': ${usageOf(verb)}`);
+    throw new InputError("usage", `${verb.name} does not take the argument '${shown(extra)}': ${usageOf(verb)}`);
   }
+}
+
+function shown(argument: string): string {
+  return isCompactJws(argument) ? "(a license)" : argument;
 }

@@ -1,8 +1,10 @@
-import { readFileSync, unlinkSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { unlinkSync } from "node:fs";
 import { join } from "node:path";
 import { errnoOf } from "../errors.ts";
 import { hostFiles } from "./files.ts";
+import { readRegularFile, readRegularFileSync } from "./regular-file.ts";
+
+const MAX_BYTES = 64;
 
 /** A written pid file. */
 export interface PidFile {
@@ -19,7 +21,7 @@ export async function writePidFile(runDir: string, program: string): Promise<Pid
     path,
     remove() {
       try {
-        if (Number(readFileSync(path, "utf8")) === process.pid) unlinkSync(path);
+        if (Number(readRegularFileSync(path, MAX_BYTES).toString()) === process.pid) unlinkSync(path);
       } catch (error) {
         if (errnoOf(error) !== "ENOENT") throw error;
       }
@@ -31,7 +33,7 @@ export async function writePidFile(runDir: string, program: string): Promise<Pid
 export async function readPidFile(runDir: string, program: string): Promise<number | undefined> {
   let text: string;
   try {
-    text = await readFile(pidPath(runDir, program), "utf8");
+    text = (await readRegularFile(pidPath(runDir, program), MAX_BYTES)).toString();
   } catch {
     return undefined; // without the file, or the right to read it, nobody is named
   }

@@ -1,14 +1,23 @@
-import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import { errnoOf, HostError, InputError, toError } from "../errors.ts";
+import { isCompactJws } from "../lib/compact-jws.ts";
+import { readRegularFile } from "./regular-file.ts";
 
 /**
  * Reads a small text from a file, or from standard input for `-`.
- * @throws {InputError} `too-large`, `invalid-utf8`, `not-found`; {HostError} `file-failed`.
+ * @throws {InputError} `usage` for a license in the place of a path, `too-large`, `invalid-utf8`, `not-found`; {HostError} `file-failed`.
  */
 export async function readTextInput(path: string, maxBytes: number, signal: AbortSignal): Promise<string> {
-  const stream = path === "-" ? process.stdin : createReadStream(path);
-  const name = path === "-" ? "standard input" : path;
+  // A license would be shown in what is said of the file that does not exist.
+  if (isCompactJws(path)) {
+    throw new InputError(
+      "usage",
+      "a license was given instead of a file: save it in a file, or pass it by standard input with -",
+    );
+  }
+  if (path !== "-") return readTextFile(path, maxBytes);
+  const stream = process.stdin;
+  const name = "standard input";
   const abort = (): void => void stream.destroy(toError(signal.reason));
   signal.addEventListener("abort", abort, { once: true });
   try {
@@ -23,10 +32,21 @@ export async function readTextInput(path: string, maxBytes: number, signal: Abor
   } catch (error) {
     signal.throwIfAborted();
     if (error instanceof InputError) throw error;
-    if (errnoOf(error) === "ENOENT") throw new InputError("not-found", `there is no file ${path}`, { cause: error });
     throw new HostError("file-failed", `cannot read ${name}: ${toError(error).message}`, { cause: error });
   } finally {
     signal.removeEventListener("abort", abort);
+  }
+}
+
+async function readTextFile(path: string, maxBytes: number): Promise<string> {
+  try {
+    return decode(await readRegularFile(path, maxBytes), path);
+  } catch (error) {
+    if (error instanceof InputError) throw error;
+    const code = errnoOf(error);
+    if (code === "EFBIG") throw new InputError("too-large", `${path} holds more than ${maxBytes} bytes`);
+    if (code === "ENOENT") throw new InputError("not-found", `there is no file ${path}`, { cause: error });
+    throw new HostError("file-failed", `cannot read ${path}: ${toError(error).message}`, { cause: error });
   }
 }
 
