@@ -20,13 +20,15 @@ import { TERMINAL_PATH } from "./api/terminals.ts";
 import { jwtIssuer } from "./api/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
 import { Announcer } from "./channel/announcer.ts";
+import { ConnectionLimits } from "./channel/connection-limits.ts";
 import { documents as documentsOf } from "./channel/documents.ts";
 import { Gate } from "./channel/gate.ts";
 import { Greeter } from "./channel/greeter.ts";
-import { pathOf } from "./channel/http-io.ts";
+import { FailureLimiter } from "./channel/failure-limiter.ts";
+import { pathOf, socketAddress } from "./channel/http-io.ts";
 import { nodeHandlers } from "./channel/node-methods.ts";
 import { Refusals } from "./channel/refusals.ts";
-import { checkPort, closeServer, listen } from "./channel/server.ts";
+import { checkPort, closeServer, listen, SERVER_OPTIONS, TLS_OPTIONS } from "./channel/server.ts";
 import { Sessions } from "./channel/sessions.ts";
 import { SpeedTest } from "./channel/speed-test.ts";
 import { telemetryIntake } from "./channel/telemetry-intake.ts";
@@ -116,7 +118,10 @@ export async function startController(options: ControllerOptions): Promise<Contr
     const registryTokens = await registryTokensFor(files, dataDir, settings, clock);
     const apiTokenKey = await verificationKey(keys.apiToken.publicKey);
     const identity = identityOf(store, settings);
-    const server = certificate === undefined ? createHttpServer() : createHttpsServer(certificate);
+    const server =
+      certificate === undefined
+        ? createHttpServer(SERVER_OPTIONS)
+        : createHttpsServer({ ...TLS_OPTIONS, ...certificate });
     const port = await listen(server, settings.listen.host, settings.listen.port);
     const origin = originOf(settings, port, certificate !== undefined);
     try {
@@ -220,7 +225,10 @@ function assemble({
     log: channelLog,
     handlers: (session) => nodeHandlers(methods, session),
   });
-  const gate = new Gate(greeter, clock);
+  // Behind a front end on another machine all connections come from one address.
+  const isPerAddress = settings.frontPins.length === 0;
+  const connections = new ConnectionLimits(server, { maxSessions, isPerAddress });
+  const gate = new Gate(greeter, clock, connections);
   const routes = new AgentRoutes({
     ...base,
     sessions,
@@ -245,7 +253,14 @@ function assemble({
   });
 
   // The HTTP API serves every path outside the nodes' own.
+  const failures = new FailureLimiter(clock);
+  const onAuthFailure = (address: string): number | undefined => {
+    failures.failed(address);
+    refusals.note("authentication", { address, message: "the credentials do not hold" });
+    return failures.waitSeconds(address);
+  };
   const api = createApi({
+    onAuthFailure,
     ...store,
     fleet,
     joins: new ReplyJoins(),
@@ -260,13 +275,16 @@ function assemble({
     clock,
     log: log.child({ component: "api" }),
   });
-  const serveApi = getRequestListener((request) => api.fetch(request), { overrideGlobalObjects: false });
+  const serveApi = getRequestListener(
+    (request, { incoming }) => api.fetch(request, { address: socketAddress(incoming.socket) }),
+    { overrideGlobalObjects: false },
+  );
 
   documents.refresh(store.nodes.uids());
   const streamGate = new StreamGate({
     streams,
     clock,
-    api: async (request, upgrade) => api.fetch(request, { upgrade }),
+    api: async (request, upgrade, address) => api.fetch(request, { upgrade, address }),
   });
   server.on("upgrade", (request, stream, head) => {
     const path = pathOf(request);

@@ -68,7 +68,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
 
 /** What comes with a request that wants to become a WebSocket. */
 export interface ApiEnv {
-  Bindings: { readonly upgrade?: Upgrade };
+  Bindings: { readonly upgrade?: Upgrade; readonly address?: string };
 }
 
 /** The management API as a Hono application. */
@@ -77,13 +77,14 @@ export function createApi(deps: ApiDeps): Hono<ApiEnv> {
   const routes = apiRoutes(deps);
   for (const route of routes) {
     app.on(route.method, route.path.replaceAll(/\{(\w+)\}/g, ":$1"), (context) =>
-      respond(deps, route.operationId, context.req.raw, (identify) => run(route, context, identify)),
+      respond(deps, route.operationId, context, (identify) => run(route, context, identify)),
     );
   }
   const patterns = routes.map(({ method, path }) => ({ method, pattern: patternOf(path) }));
-  app.notFound(({ req }) => {
+  app.notFound((context) => {
+    const { req } = context;
     const methods = patterns.filter(({ pattern }) => pattern.test(req.path)).map(({ method }) => method);
-    return respond(deps, "none", req.raw, () => refuseUnknown(req.method, methods));
+    return respond(deps, "none", context, () => refuseUnknown(req.method, methods));
   });
   return app;
 }
@@ -101,9 +102,10 @@ function run(route: Route, context: Context<ApiEnv>, identify: RawCall["identify
 async function respond(
   deps: ApiDeps,
   operation: string,
-  request: Request,
+  context: Context<ApiEnv>,
   work: (identify: RawCall["identify"]) => Response | Promise<Response>,
 ): Promise<Response> {
+  const request = context.req.raw;
   const requestId = requestIdOf(request);
   const startedAt = deps.clock.elapsed();
   let caller: string | undefined;
@@ -119,6 +121,7 @@ async function respond(
     if (isFault) deps.log.error({ requestId, operation, err: toError(error) }, "request failed");
     response = problemResponse(error, status === 401 ? { "www-authenticate": challengeFor(request) } : {});
   }
+  if (response.status === 401) response = limited(deps, context) ?? response;
   const durationMs = Math.round(deps.clock.elapsed() - startedAt);
   const { method } = request;
   deps.log.debug({ requestId, method, operation, status: response.status, durationMs, caller }, "request");
@@ -126,6 +129,20 @@ async function respond(
   if (!response.headers.has("cache-control")) response.headers.set("cache-control", "no-store");
   response.headers.set("x-content-type-options", "nosniff");
   return response;
+}
+
+/** Counts an authentication that failed; the answer to give instead when an address has too many. What holds is never refused. */
+function limited({ onAuthFailure }: ApiDeps, { env, req }: Context<ApiEnv>): Response | undefined {
+  // A client may ask without credentials first, to find out which are wanted.
+  if (req.header("authorization") === undefined && req.method === "GET") return undefined;
+  // Tests call the application without any bindings.
+  const waitSeconds = onAuthFailure?.((env as ApiEnv["Bindings"] | undefined)?.address ?? "unknown");
+  if (waitSeconds === undefined) return undefined;
+  const error = new InputError(
+    "too-many-failures",
+    "too many failed authentications from this address; try again later",
+  );
+  return problemResponse(error, { "retry-after": String(waitSeconds) });
 }
 
 function refuseUnknown(method: string, methods: readonly string[]): Response {

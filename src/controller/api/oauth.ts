@@ -3,6 +3,7 @@ import { InputError } from "../../errors.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import { mediaType, readBytes } from "./body.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
+import { refusals } from "./shapes.ts";
 
 const MAX_BYTES = 16 * 1024;
 const OAuthProblem = z
@@ -47,6 +48,7 @@ export function oauthRoutes({ access, tokens }: ApiDeps): readonly Route[] {
         },
         400: { description: "The request is wrong", schema: OAuthProblem },
         401: { description: "The client is unknown or its secret is wrong", schema: OAuthProblem },
+        429: refusals[429],
         413: { description: "The body is too large", schema: OAuthProblem },
         415: { description: "The body is neither a form nor JSON", schema: OAuthProblem },
       },

@@ -21,6 +21,7 @@ const httpCodes = {
   "too-deep": 422,
   "forbidden-key": 422,
   "invalid-query": 422,
+  "too-many-failures": 429,
   overloaded: 503,
 } as const satisfies Record<string, number>;
 

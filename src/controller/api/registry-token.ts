@@ -6,7 +6,7 @@ import { tgrn } from "../model/permissions.ts";
 import { REGISTRY_SERVICE, type RegistryAccess } from "../registry/registry-tokens.ts";
 import { identify, type Caller } from "./caller.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
-import { Problem, violations } from "./shapes.ts";
+import { Problem, refusals, violations } from "./shapes.ts";
 
 const SCOPE = /^repository(?:\([a-z0-9]+\))?:([^:]{1,255}):([a-z*,]{1,64})$/;
 const MAX_SCOPES = 16;
@@ -55,6 +55,7 @@ export function registryTokenRoutes(deps: ApiDeps): readonly Route[] {
         200: { description: "The token; what was asked for and is not allowed is left out", schema: Token },
         401: { description: "The credentials do not hold", schema: Problem },
         422: violations[422],
+        429: refusals[429],
       },
       handle: async ({ query: { scope }, request }) => {
         const tokens = deps.registryTokens;

@@ -43,6 +43,8 @@ export interface ApiDeps {
   readonly releases?: ReleaseFiles | undefined;
   readonly org: string;
   readonly domain: string;
+  /** Counts a failed authentication; seconds to wait when there were too many from the address. */
+  readonly onAuthFailure?: (address: string) => number | undefined;
   readonly version: string;
   readonly clock: Clock;
   readonly log: Logger;

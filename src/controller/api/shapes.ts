@@ -142,6 +142,10 @@ export const Empty = z.strictObject({});
 export const refusals = {
   401: { description: "No credentials, or they do not hold", schema: Problem },
   403: { description: "The named permission is missing on the named resource", schema: Problem },
+  429: {
+    description: "Too many failed authentications from this address; `retry-after` says how many seconds to wait",
+    schema: Problem,
+  },
 } as const;
 export const notFound = { 404: { description: "There is no such thing", schema: Problem } } as const;
 export const violations = {

@@ -1,8 +1,10 @@
 import type { IncomingMessage } from "node:http";
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type WebSocket } from "ws";
 import type { Clock } from "../../host/clock.ts";
 import { SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "../../protocol/envelope.ts";
+import type { ConnectionLimits } from "./connection-limits.ts";
 import type { Greeter } from "./greeter.ts";
 import { addressOf, pathOf } from "./http-io.ts";
 import { UpgradeRefusals } from "./upgrade-refusals.ts";
@@ -15,6 +17,7 @@ const RETRY_SECONDS = 10;
 /** Turns upgrade requests into sockets, as many as may be unauthenticated at a time. */
 export class Gate {
   readonly #greeter: Greeter;
+  readonly #connections: Pick<ConnectionLimits, "upgraded">;
   readonly #sockets = new WebSocketServer({
     noServer: true,
     clientTracking: false,
@@ -27,7 +30,8 @@ export class Gate {
   readonly #refusals: UpgradeRefusals;
   #isClosed = false;
 
-  constructor(greeter: Greeter, clock: Clock) {
+  constructor(greeter: Greeter, clock: Clock, connections: Pick<ConnectionLimits, "upgraded">) {
+    this.#connections = connections;
     this.#greeter = greeter;
     this.#refusals = new UpgradeRefusals(clock);
   }
@@ -45,6 +49,7 @@ export class Gate {
       // Errors are followed by `close`, where everything is done that there is to do.
       socket.on("error", ignore);
       answerTogether(stream);
+      if (stream instanceof Socket) this.#connections.upgraded(stream);
       this.#ofAddress.set(address, (this.#ofAddress.get(address) ?? 0) + 1);
       this.#strangers.add(socket);
       this.#greeter.greet(socket, stream, address, () => this.#settled(socket, address));

@@ -8,8 +8,13 @@ export function pathOf(request: IncomingMessage): string {
 }
 
 /** The peer's address; an IPv4 one is said as such even on a socket for both families. */
-export function addressOf(request: IncomingMessage): string {
-  return (request.socket.remoteAddress ?? "unknown").replace(/^::ffff:(?=\d+\.)/, "");
+export function addressOf({ socket }: IncomingMessage): string {
+  return socketAddress(socket);
+}
+
+/** The same of a connection. */
+export function socketAddress({ remoteAddress }: { readonly remoteAddress?: string | undefined }): string {
+  return (remoteAddress ?? "unknown").replace(/^::ffff:(?=\d+\.)/, "");
 }
 
 /** Answers JSON. */

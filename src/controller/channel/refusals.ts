@@ -15,6 +15,7 @@ export type RefusalKind =
   | "too-many-messages"
   | "malformed"
   | "registration"
+  | "authentication"
   | "reserved-event";
 
 /** Who was refused, and why; `uid` only of a node that is known. */

@@ -7,12 +7,13 @@ import { webSocketFrames, type FrameSocket } from "../../host/frame-socket.ts";
 import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol/streams.ts";
 import type { NodeTerminal } from "../fleet.ts";
 import type { Streams } from "./streams.ts";
+import { addressOf } from "./http-io.ts";
 import { UpgradeRefusals } from "./upgrade-refusals.ts";
 
 export interface StreamGateDeps {
   readonly streams: Pick<Streams, "admit">;
   /** Answers a request of the API, or calls `upgrade` with what its socket is to be joined to. */
-  readonly api: (request: Request, upgrade: (terminal: NodeTerminal) => void) => Promise<Response>;
+  readonly api: (request: Request, upgrade: (terminal: NodeTerminal) => void, address: string) => Promise<Response>;
   readonly clock: Clock;
 }
 
@@ -58,9 +59,10 @@ export class StreamGate {
     stream.once("close", onClose);
     try {
       const slot: { terminal?: NodeTerminal } = {};
-      const response = await this.#deps.api(webRequest(request, left.signal), (opened) => {
+      const take = (opened: NodeTerminal): void => {
         slot.terminal = opened;
-      });
+      };
+      const response = await this.#deps.api(webRequest(request, left.signal), take, addressOf(request));
       if (slot.terminal === undefined) await this.#answer(stream, response);
       else this.#join(request, stream, head, slot.terminal);
     } catch (error) {

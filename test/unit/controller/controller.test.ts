@@ -77,6 +77,34 @@ test("the health check answers while one node floods, and the flood writes few l
   socket.terminate();
 });
 
+test("failed authentications are counted and limited, and what holds is taken all the same", async () => {
+  const lines: string[] = [];
+  const { log } = rootLogger({ level: "info", destination: { write: (line) => void lines.push(line) } });
+  const controller = await runController({ log });
+  const ask = (path: string, authorization?: string, method = "GET") =>
+    fetch(`${controller.url}${path}`, { method, headers: authorization === undefined ? {} : { authorization } });
+  // Asking which credentials are wanted is no failure.
+  for (let n = 0; n < 70; n += 1) expect((await ask("/node")).status).toBe(401);
+  const doors = [() => ask("/node", "wrong"), () => ask("/node", "Bearer a.b.c")];
+  const statuses: number[] = [];
+  for (let n = 0; n < 64; n += 1) statuses.push((await doors[n % 2]?.())?.status ?? 0);
+  expect(statuses.slice(0, 59)).toEqual(Array.from({ length: 59 }, () => 401));
+  expect(statuses.slice(-2)).toEqual([429, 429]);
+  const refused = await ask("/node", "wrong");
+  expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
+  expect(await refused.json()).toMatchObject({ code: "too-many-failures" });
+  const token = await fetch(`${controller.url}/oauth/token`, {
+    method: "POST",
+    body: new URLSearchParams({ grant_type: "client_credentials", client_id: "x", client_secret: "y" }),
+  });
+  expect(token.status).toBe(429);
+  const key = (await readFile(controller.adminKeyPath, "utf8")).trim();
+  expect((await ask("/node", key)).status).toBe(200);
+  const logged = lines.filter((line) => line.includes('"authentication"'));
+  expect(logged.length).toBeGreaterThan(0);
+  expect(logged.length).toBeLessThan(20);
+});
+
 test("closing lets go of every socket and of the data directory", async () => {
   const dataDir = await temporaryDirectory();
   const controller = await runController({ dataDir });
