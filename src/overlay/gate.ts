@@ -6,8 +6,10 @@ export interface GateUser {
   resumeFromGate(): void;
 }
 
-/** What one flow reads at a time. */
-const QUANTUM_BYTES = 64 * 1024;
+/** What one flow is expected to read at a time, until it is known. */
+const FIRST_READ_BYTES = 64 * 1024;
+/** How much of the expectation the last read makes up. */
+const LAST_READ_SHARE = 0.25;
 const MIN_WAIT_MS = 20;
 /** The longest a timer can be set for (Node would ring at once beyond it). */
 const MAX_WAIT_MS = 3_600_000;
@@ -16,6 +18,10 @@ const MAX_WAIT_MS = 3_600_000;
 export class Gate {
   readonly #clock: Clock;
   readonly #waiting = new Set<GateUser>();
+  /** Those that were resumed and have not read since. */
+  readonly #resumed = new Set<GateUser>();
+  #expectedRead = FIRST_READ_BYTES;
+  #isWakeQueued = false;
   #bucket: TokenBucket | undefined;
   #cancel: (() => void) | undefined;
 
@@ -33,15 +39,21 @@ export class Gate {
     this.#bucket = bitsPerSecond === undefined ? undefined : new TokenBucket(bitsPerSecond, this.#clock.elapsed());
     this.#cancel?.();
     this.#cancel = undefined;
+    this.#resumed.clear();
     this.#wake();
   }
 
   /** Counts what `user` has read; false means that it must stop reading until it is resumed. */
   pass(user: GateUser, bytes: number): boolean {
     if (this.#bucket === undefined) return true;
-    if (this.#bucket.take(bytes, this.#clock.elapsed()) && this.#waiting.size === 0) return true;
+    const hasMore = this.#bucket.take(bytes, this.#clock.elapsed());
+    this.#expectedRead += (bytes - this.#expectedRead) * LAST_READ_SHARE;
+    this.#resumed.delete(user);
+    if (hasMore && this.#waiting.size === 0) return true;
     this.#waiting.add(user);
-    this.#arm();
+    // The turn goes to the next at once, rather than to nobody until the timer rings.
+    if (hasMore) this.#wakeSoon();
+    else this.#arm();
     return false;
   }
 
@@ -53,12 +65,14 @@ export class Gate {
   /** Forgets a user that reads no more. */
   leave(user: GateUser): void {
     this.#waiting.delete(user);
+    this.#resumed.delete(user);
   }
 
   close(): void {
     this.#cancel?.();
     this.#cancel = undefined;
     this.#waiting.clear();
+    this.#resumed.clear();
   }
 
   #arm(): void {
@@ -68,17 +82,29 @@ export class Gate {
     const wait = Math.min(this.#bucket.waitFor(1, now) + MIN_WAIT_MS, MAX_WAIT_MS);
     this.#cancel = this.#clock.after(wait, () => {
       this.#cancel = undefined;
+      // Whoever has not read by now has nothing to read.
+      this.#resumed.clear();
       this.#wake();
     });
   }
 
+  /** Not within the call of a user, which does not know yet that it has to wait. */
+  #wakeSoon(): void {
+    if (this.#isWakeQueued) return;
+    this.#isWakeQueued = true;
+    queueMicrotask(() => {
+      this.#isWakeQueued = false;
+      this.#wake();
+    });
+  }
+
+  /** Resumes as many as there are bytes for, in turn. */
   #wake(): void {
-    const available = this.#bucket?.available(this.#clock.elapsed()) ?? Infinity;
-    let share = available;
     for (const user of this.#waiting) {
-      if (share <= 0) break;
-      share -= QUANTUM_BYTES;
+      const available = this.#bucket?.available(this.#clock.elapsed()) ?? Infinity;
+      if (available - this.#resumed.size * this.#expectedRead <= 0) break;
       this.#waiting.delete(user);
+      if (this.#bucket !== undefined) this.#resumed.add(user);
       user.resumeFromGate();
     }
     if (this.#waiting.size > 0) this.#arm();

@@ -14,6 +14,20 @@ function reader(gate: Gate, chunk: number) {
   return user;
 }
 
+/** A flow whose bytes come a moment after it reads, as those of a socket do. */
+function lateReader(gate: Gate, clock: FakeClock, chunk: number) {
+  const user = {
+    bytes: 0,
+    resumeFromGate() {
+      clock.after(1, () => {
+        user.bytes += chunk;
+        if (gate.pass(user, chunk)) user.resumeFromGate();
+      });
+    },
+  };
+  return user;
+}
+
 describe("Gate", () => {
   it("lets everybody through without a rate", () => {
     const gate = new Gate(new FakeClock(), undefined);
@@ -33,6 +47,41 @@ describe("Gate", () => {
     expect(total).toBeLessThan((rate / 8) * 10 + burst + 4 * 65_536);
     const shares = users.map(({ bytes }) => bytes / total);
     if (rate > 1e6) for (const share of shares) expect(share).toBeGreaterThan(0.2);
+  });
+
+  const rates = [0.5, 1, 2, 5, 10, 100, 1000];
+  const cases = rates.flatMap((mbps) => [1, 2, 3, 8, 32].map((flows) => [mbps, flows] as const));
+  it.each(cases)(
+    "gives %d Mbit/s to %d flows that read some time after they may, in equal shares",
+    async (mbps, flows) => {
+      const clock = new FakeClock();
+      const gate = new Gate(clock, mbps * 1_000_000);
+      const chunk = mbps > 100 ? 262_144 : mbps > 10 ? 65_536 : 9000;
+      const users = Array.from({ length: flows }, () => lateReader(gate, clock, chunk));
+      for (const user of users) user.resumeFromGate();
+      // Some bytes have to come before a share can be told from chance.
+      const ms = Math.ceil((200 * chunk * flows * 8) / (mbps * 1000));
+      await clock.advance(ms);
+      const total = users.reduce((sum, { bytes }) => sum + bytes, 0);
+      const expected = (mbps * 1000 * ms) / 8;
+      expect(total / expected).toBeGreaterThan(0.97);
+      expect(total - Math.max(65_536, mbps * 12_500)).toBeLessThan(expected * 1.03);
+      const mean = total / flows;
+      for (const { bytes } of users) expect(Math.abs(bytes - mean)).toBeLessThan(mean * 0.1);
+    },
+  );
+
+  it("passes the turn of a flow that has nothing to read on", async () => {
+    const clock = new FakeClock();
+    const gate = new Gate(clock, 1_000_000);
+    const idle = { resumeFromGate: () => undefined };
+    const user = lateReader(gate, clock, 9000);
+    user.resumeFromGate();
+    for (let second = 0; second < 10; second += 1) {
+      gate.pass(idle, 1);
+      await clock.advance(1000);
+    }
+    expect(user.bytes).toBeGreaterThan(1_250_000 * 0.97);
   });
 
   it("frees those who wait when the limit goes, and forgets those who leave", async () => {
