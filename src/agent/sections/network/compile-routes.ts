@@ -14,6 +14,14 @@ const ANYWHERE = "0.0.0.0/0";
 export interface CompiledRoutes {
   readonly routes: readonly RouteTarget[];
   readonly waits: readonly Issue[];
+  /** Routes that others take the place of. */
+  readonly notices: readonly Issue[];
+}
+
+/** A route that is taken, and where in the document it stands. */
+interface Taken {
+  readonly route: RouteTarget;
+  readonly path?: string;
 }
 
 /** The routes of all contexts: of their interfaces, their own, and what keeps a VRF apart. */
@@ -24,15 +32,48 @@ export function compileRoutes(
   wan: NetworkInterface | undefined,
 ): CompiledRoutes {
   const waits: Issue[] = [];
-  const routes = new Map<string, RouteTarget>();
-  /** The first of a table, destination and metric stays. */
-  const add = (route: RouteTarget): void => {
-    const key = `${route.table} ${route.destination} ${route.metric}`;
-    if (!routes.has(key)) routes.set(key, route);
+  const notices: Issue[] = [];
+  const routes = new Map<string, Taken>();
+  /**
+   * Takes a route. One to a destination that has a route already goes behind that by its metric: the first of the document carries the
+   * packets, and the other one when that is gone.
+   */
+  const add = (route: RouteTarget, path?: string): void => {
+    let { metric } = route;
+    let before: Taken | undefined;
+    for (;;) {
+      const other = routes.get(`${route.table} ${route.destination} ${metric}`);
+      if (other === undefined) break;
+      if (path === undefined || (other.route.via === route.via && other.route.link === route.link)) return;
+      before ??= other;
+      metric += 1;
+    }
+    const taken = { ...route, metric };
+    routes.set(
+      `${route.table} ${route.destination} ${metric}`,
+      path === undefined ? { route: taken } : { route: taken, path },
+    );
+    if (before === undefined || path === undefined) return;
+    const text = `${route.destination} has a route through ${before.route.link} already (${before.path ?? "of the WAN"})`;
+    notices.push(networkIssue(path, "same-destination", `${text}; this one is used when that is gone`));
+  };
+  const hasWanDefault = wan !== undefined && (wan.dhcp || wan.gateway !== undefined);
+  /** Whether a route would take the place of the WAN's default route, which is then reported. */
+  const isAgainstWan = (destination: string, context: Context, link: string, path: string): boolean => {
+    if (destination !== ANYWHERE || context.vrf !== undefined || !hasWanDefault || link === wan.nic) return false;
+    const text = `not used: the default route is that of the WAN ${wan.nic} (E_DEFAULT_ROUTE_BOTH)`;
+    notices.push(networkIssue(path, "default-route", text));
+    return true;
   };
   const wait = (path: string, code: string, text: string): void => {
     waits.push(networkIssue(path, code, text));
   };
+  const wanMember = contexts
+    .flatMap(({ members }) => members)
+    .find(({ nic, vlan }) => nic === wan && vlan === undefined);
+  if (wanMember !== undefined && wan?.dhcp === false && wan.gateway !== undefined) {
+    add(routeVia(ANYWHERE, wan.gateway, wanMember, { table: MAIN_TABLE, metric: 0 }, actual));
+  }
   for (const context of contexts) {
     const { vrf, table, members } = context;
     if (vrf !== undefined) add(endOf(table));
@@ -40,19 +81,17 @@ export function compileRoutes(
       const { link } = member;
       const isApart = vrf !== undefined && !actual.features.vrf;
       if (isApart) for (const route of connectedRoutes(member, table)) add(route);
-      if (member.nic === wan && member.vlan === undefined && !wan.dhcp && wan.gateway !== undefined) {
-        add(routeVia(ANYWHERE, wan.gateway, member, { table, metric: 0 }, actual));
-      }
       const own = member.vlan?.routes ?? member.nic.routes;
       for (const [index, { route, next }] of own.entries()) {
         const via = next ?? member.gateway;
-        if (via !== undefined) add(routeVia(route, via, member, { table, metric: 0 }, actual));
+        const path = `${pathOf(desired, link)}.routes.${index}`;
+        if (isAgainstWan(route, context, link, path)) continue;
+        if (via !== undefined) add(routeVia(route, via, member, { table, metric: 0 }, actual), path);
         else if (member.addresses.some((address) => isWithin(route, address.split("/", 1)[0] ?? ""))) {
           // A cloud may give an address without its subnet.
-          add(routeOnLink(route, link, { table, metric: 0 }));
+          add(routeOnLink(route, link, { table, metric: 0 }), path);
         } else {
-          const path = `${pathOf(desired, link)}.routes.${index}.next`;
-          wait(path, "no-next-hop", `${link} has no gateway that could stand in for it`);
+          wait(`${path}.next`, "no-next-hop", `${link} has no gateway that could stand in for it`);
         }
       }
     }
@@ -67,18 +106,22 @@ export function compileRoutes(
           isKnown ? "unsupported" : "no-way",
           isKnown ? `no tunnels yet: ${found}` : found,
         );
-      } else {
+      } else if (
+        route.metric !== undefined ||
+        !isAgainstWan(route.dest, context, found.link, `${path}.routes.${index}`)
+      ) {
         const at = { table, metric: route.metric ?? 0 };
         const via = route.via ?? found.gateway;
         add(
           via === undefined
             ? routeOnLink(route.dest, found.link, at)
             : routeThrough(route.dest, via, found.link, at, isReached(found, via)),
+          `${path}.routes.${index}`,
         );
       }
     }
   }
-  return { routes: [...routes.values()], waits };
+  return { routes: [...routes.values()].map(({ route }) => route), waits, notices };
 }
 
 type At = Pick<RouteTarget, "table" | "metric">;

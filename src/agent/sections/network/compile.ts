@@ -10,7 +10,7 @@ import { compileRoutes, membersApart } from "./compile-routes.ts";
 import { compileRules } from "./compile-rules.ts";
 import { contextsOf, MAIN_TABLE, tablesOf, type Context } from "./contexts.ts";
 import { FLOW_SYSCTLS, INITIAL_FLOW_SYSCTLS } from "./flow-times.ts";
-import { wanLinkOf, wanOf } from "./wan.ts";
+import { wanConflicts, wanLinkOf, wanOf } from "./wan.ts";
 
 /** What may be set of each link. */
 const LINK_SYSCTLS = ["rp_filter", "arp_ignore", "promote_secondaries"] as const;
@@ -20,6 +20,8 @@ export interface CompiledNetwork {
   readonly target: NetworkTarget;
   /** What of it cannot be put to work as the machine is. */
   readonly waits: readonly Issue[];
+  /** What is put to work otherwise than it is written. */
+  readonly notices: readonly Issue[];
   /** What has to be known of the machine as it was. */
   readonly record: NetworkRecord;
 }
@@ -53,6 +55,7 @@ export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): 
   return {
     target,
     waits: [...compiled.waits, ...routes.waits, ...firewall.waits, ...tunnelWaits(desired)],
+    notices: [...wanConflicts(desired, actual), ...routes.notices],
     record: {
       ...wanRecord(wan?.nic ?? wanLinkOf(actual)),
       links: formerLinks(new Set(compiled.links.map(({ name }) => name)), kept.links, actual),

@@ -36,6 +36,8 @@ export type NetworkStep = ChangeStep | ForgetStep | NetworkUndo;
 export interface NetworkPlan {
   readonly steps: readonly NetworkStep[];
   readonly waits: readonly Issue[];
+  /** What is put to work otherwise than it is written. */
+  readonly notices: readonly Issue[];
   /** What keeps the change from proving itself: on the way to the control plane something goes only when a lease has come. */
   readonly unproven: readonly Issue[];
   /** Paths of what cannot be judged yet. */
@@ -45,10 +47,10 @@ export interface NetworkPlan {
 /** Plans the way to what is desired; nothing at all where that would cut the machine off from its control plane. Pure. */
 export function planNetwork(desired: NetworkDesired, actual: NetworkActual): NetworkPlan {
   const compiled = compileNetwork(desired, actual);
-  const { target, waits } = compiled;
+  const { target, waits, notices } = compiled;
   const { state, carrier } = actual;
   if (cutsOff(state, target, carrier))
-    return { steps: [], waits: [...waits, refusal(desired, actual)], unproven: [], untold: [] };
+    return { steps: [], waits: [...waits, refusal(desired, actual)], notices, unproven: [], untold: [] };
   const leases = new Map(
     [...waitingForLease(state, target)].map((link) => [
       link,
@@ -59,6 +61,7 @@ export function planNetwork(desired: NetworkDesired, actual: NetworkActual): Net
   return {
     steps: stepsOf(diffNetwork(state, target), compiled, actual),
     waits: [...waits, ...leases.values()],
+    notices,
     unproven: [...leases].flatMap(([link, issue]) => (ways.has(link) && isHeld(link, actual) ? [issue] : [])),
     untold: [],
   };

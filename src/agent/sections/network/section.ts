@@ -131,7 +131,10 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     },
     report: ({ state, features }) => reportNetwork(state, features),
     waits: (desired, actual) => planOf(desired, actual).waits,
-    notices: ({ config }, { forwardDrops }) => (passesOn(config) ? forwardDrops.map(dropNotice) : []),
+    notices: (desired, actual) => [
+      ...planOf(desired, actual).notices,
+      ...(passesOn(desired.config) ? actual.forwardDrops.map(dropNotice) : []),
+    ],
     unproven: (desired, actual) => planOf(desired, actual).unproven,
     untold: (desired, actual) => planOf(desired, actual).untold,
   };

@@ -1,33 +1,50 @@
 import type { NetworkState, RouteState } from "../../../host/network/state.ts";
 import type { NetworkInterface } from "../../../protocol/sections/network-config.ts";
-import type { NetworkActual } from "./actual.ts";
+import type { Issue } from "../../../protocol/reconcile.ts";
+import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { MAIN_TABLE } from "./contexts.ts";
 
 /**
- * The interface that has the default route: the one with name servers, which only a WAN has; else the one that carries the session; else
- * the one with DHCP; else the first with a gateway. Only interfaces of the default context that have a gateway or DHCP are asked.
+ * The interface that has the default route. The WAN that is known stays the WAN as long as its entry has a gateway or DHCP. Another one
+ * takes its place only if the document names it unmistakably: the only one with name servers, which only a WAN has; or, when the entry of
+ * the known one lost its gateway, the only one with a gateway or DHCP. Without a known WAN, of those with name servers, with DHCP, or
+ * with a gateway the first is taken. Only interfaces of the default context count.
  */
 export function wanOf(interfaces: readonly NetworkInterface[], actual: Surroundings): NetworkInterface | undefined {
   const able = interfaces.filter(({ vrf, dhcp, gateway }) => vrf === undefined && (dhcp || gateway !== undefined));
-  const carrying = wanLinkOf(actual);
-  return (
-    able.find(({ dns }) => dns.length > 0) ??
-    able.find(({ nic }) => nic === carrying) ??
-    able.find(({ dhcp }) => dhcp) ??
-    able[0]
-  );
+  const named = able.filter(({ dns }) => dns.length > 0);
+  const known = wanLinkOf(actual);
+  if (known === undefined) return named[0] ?? able.find(({ dhcp }) => dhcp) ?? able[0];
+  const isListed = interfaces.some(({ nic }) => nic === known);
+  return able.find(({ nic }) => nic === known) ?? onlyOf(named) ?? (isListed ? onlyOf(able) : undefined);
+}
+
+const onlyOf = <T>(list: readonly T[]): T | undefined => (list.length === 1 ? list[0] : undefined);
+
+/** Names the interfaces whose name servers are not used, since another one is the WAN. */
+export function wanConflicts(desired: NetworkDesired, actual: Surroundings): readonly Issue[] {
+  const { interfaces } = desired.config;
+  const wan = wanOf(interfaces, actual)?.nic ?? wanLinkOf(actual);
+  return interfaces.flatMap(({ nic, dns }) => {
+    if (dns.length === 0 || nic === wan) return [];
+    const path = `${pathOf(desired, nic)}.dns`;
+    const move = `to move the WAN, give ${nic} a gateway and take it from ${wan ?? "the others"}`;
+    return [
+      networkIssue(path, "not-the-wan", `not used: only the WAN has name servers, and ${wan ?? "none"} is it; ${move}`),
+    ];
+  });
 }
 
 type Surroundings = Pick<NetworkActual, "state" | "carrier" | "record">;
 
 /**
- * The interface that carries the session, or else would: that with the session's address, that which was the WAN before, or that with
- * the default route; of a VLAN its parent.
+ * The WAN as it is known without the document: the recorded one, else that which carries the session, else that with the default route; of
+ * a VLAN its parent.
  */
 export function wanLinkOf({ state, carrier, record }: Surroundings): string | undefined {
   const own = state.addresses.find(({ address }) => address.split("/", 1)[0] === carrier?.local);
-  const link =
-    own !== undefined && own.link !== "lo" ? own.link : (formerWan(state, record) ?? defaultRoute(state)?.link);
+  const carrying = own !== undefined && own.link !== "lo" ? own.link : undefined;
+  const link = formerWan(state, record) ?? carrying ?? defaultRoute(state)?.link;
   return state.links.find(({ name, isOurs }) => name === link && isOurs)?.parent ?? link;
 }
 

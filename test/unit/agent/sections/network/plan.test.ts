@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Carrier } from "../../../../../src/agent/sections/network/actual.ts";
 import type { Change } from "../../../../../src/host/network/change.ts";
+import { EMPTY_RECORD } from "../../../../../src/host/network/record.ts";
 import { aMachine, networkOver } from "../../../../support/network-section.ts";
 
 const signal = new AbortController().signal;
@@ -13,9 +14,11 @@ async function plan(
     carrier,
     model = aMachine(),
     role,
-  }: { carrier?: Carrier; model?: ReturnType<typeof aMachine>; role?: "active" | "standby" } = {},
+    wan,
+  }: { carrier?: Carrier; model?: ReturnType<typeof aMachine>; role?: "active" | "standby"; wan?: string } = {},
 ) {
-  const section = networkOver(model, carrier, undefined, role);
+  const record = wan === undefined ? EMPTY_RECORD : { ...EMPTY_RECORD, wan };
+  const section = networkOver(model, carrier, { record }, role);
   const { desired } = section.parse(raw);
   const actual = await section.observe(signal, desired);
   const steps = section.plan(desired, actual);
@@ -24,6 +27,7 @@ async function plan(
     model,
     steps,
     waits: section.waits?.(desired, actual) ?? [],
+    notices: section.notices?.(desired, actual) ?? [],
     details: steps.map((step) => section.describe?.(step, actual)),
     lines: steps.flatMap((step) => ("change" in step ? linesOf(step.change) : [])),
     text: steps
@@ -97,6 +101,101 @@ describe("a plan that would cut the machine off", () => {
     // A route that is more special leads somewhere: whether somebody answers there is for the proof to find out.
     expect((await plan(cut, { carrier: CARRIER })).steps.length).toBeGreaterThan(0);
   });
+});
+
+describe("the WAN", () => {
+  const lan = { nic: "eth1", ip: "10.1.0.1/24", gateway: "10.1.0.254", dns: ["10.1.0.53"] };
+  const defaults = (lines: readonly string[]): readonly string[] =>
+    lines.filter((line) => /unicast 0\.0\.0\.0\/0/.test(line));
+
+  test.each([
+    ["its gateway", WAN],
+    ["DHCP", { nic: "eth0", dhcp: true }],
+  ])("stays the WAN beside a LAN interface with name servers, by %s", async (_what, wan) => {
+    for (const known of [{ wan: "eth0" }, { carrier: CARRIER }, {}]) {
+      const { lines, notices } = await plan({ interfaces: [lan, wan] }, known);
+      expect(defaults(lines)).toEqual([]);
+      expect(notices).toMatchObject([{ path: "network.interfaces.0.dns", code: "not-the-wan" }]);
+      expect(notices[0]?.message).toContain("take it from eth0");
+    }
+  });
+
+  test("stays where it is recorded although the session leaves by another interface", async () => {
+    const { lines } = await plan({ interfaces: [WAN, lan] }, { wan: "eth1", carrier: CARRIER });
+    expect(defaults(lines)).toEqual([expect.stringContaining("via 10.1.0.254 dev eth1")]);
+  });
+
+  test.each([
+    [
+      "the only one with name servers",
+      [{ ...WAN, gateway: undefined }, lan, { nic: "eth2", ip: "10.2.0.1/24", gateway: "10.2.0.9" }],
+    ],
+    [
+      "the only one with a gateway",
+      [
+        { ...WAN, gateway: undefined },
+        { ...lan, dns: [] },
+      ],
+    ],
+  ])("becomes another when its own entry loses the gateway: %s", async (_what, interfaces) => {
+    const { lines, notices } = await plan({ interfaces }, { wan: "eth0" });
+    expect(defaults(lines)).toEqual([expect.stringContaining("via 10.1.0.254 dev eth1")]);
+    expect(notices).toEqual([]);
+  });
+
+  test("does not become a LAN interface with a gateway because its own entry is not in the document", async () => {
+    const { lines } = await plan({ interfaces: [{ ...lan, dns: [] }] }, { wan: "eth0" });
+    expect(defaults(lines)).toEqual([]);
+  });
+
+  test.each([
+    ["its gateway", WAN, 1],
+    ["DHCP", { nic: "eth0", dhcp: true }, 0],
+  ])("keeps its default route against one of a LAN interface or of the section, by %s", async (_what, wan, count) => {
+    const model = aMachine();
+    model.routes = [];
+    const other = { nic: "eth1", ip: "10.1.0.1/24", routes: [{ route: "0.0.0.0/0", next: "10.1.0.254" }] };
+    const routes = [{ dest: "0.0.0.0/0", dev: "eth1", via: "10.1.0.253" }];
+    for (const interfaces of [
+      [other, wan],
+      [wan, other],
+    ]) {
+      const { lines, notices } = await plan({ interfaces, routes }, { wan: "eth0", model });
+      expect(defaults(lines)).toHaveLength(count);
+      expect(defaults(lines).join("\n")).not.toContain("eth1");
+      const at = interfaces.indexOf(other);
+      expect(notices).toMatchObject([
+        { path: `network.interfaces.${at}.routes.0`, code: "default-route" },
+        { path: "network.routes.0", code: "default-route" },
+      ]);
+    }
+  });
+});
+
+test("a destination that several routes lead to has all of them, the first of the document before the others", async () => {
+  const to = (nic: string, net: string) => ({
+    nic,
+    ip: `${net}.1/24`,
+    routes: [{ route: "10.9.0.0/16", next: `${net}.9` }],
+  });
+  const { lines, notices } = await plan({
+    interfaces: [WAN, to("eth1", "10.1.0"), to("eth2", "10.2.0")],
+    routes: [
+      { dest: "10.9.0.0/16", dev: "eth1", via: "10.1.0.8" },
+      { dest: "10.9.0.0/16", dev: "eth1", via: "10.1.0.9", metric: 1 },
+    ],
+  });
+  expect(lines.filter((line) => line.includes("10.9.0.0/16"))).toEqual([
+    expect.stringContaining("via 10.1.0.9 dev eth1 table"),
+    expect.stringContaining("via 10.2.0.9 dev eth2 metric 1 table"),
+    expect.stringContaining("via 10.1.0.8 dev eth1 metric 2 table"),
+    expect.stringContaining("via 10.1.0.9 dev eth1 metric 3 table"),
+  ]);
+  expect(notices.map(({ path, code }) => [path, code])).toEqual([
+    ["network.interfaces.2.routes.0", "same-destination"],
+    ["network.routes.0", "same-destination"],
+    ["network.routes.1", "same-destination"],
+  ]);
 });
 
 test("the WAN stays when its entry goes, and other interfaces are switched off", async () => {
