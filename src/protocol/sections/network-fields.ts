@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { addressRange } from "../../lib/cidr.ts";
 import { Requires } from "../features.ts";
 import { Description, says, whole } from "./fields.ts";
 
@@ -40,6 +41,15 @@ export const ADDRESS_PATTERN = `${FIRST}${REST}`;
 
 const text = () => z.string(says("must be text"));
 
+/** Whether an address is neither the network's nor its broadcast address. */
+function isHost(address: string): boolean {
+  const [host = "", length = "32"] = address.split("/");
+  if (Number(length) > 30) return true;
+  const [network, one] = [addressRange(address), addressRange(host)];
+  if (network === undefined || one === undefined) return false;
+  return Buffer.compare(one.low, network.low) !== 0 && Buffer.compare(one.low, network.high) !== 0;
+}
+
 export const Flag = z.boolean(says("must be true or false"));
 export const Uid = text().max(128, says("must have at most 128 characters"));
 /** An IPv4 network; host bits are looked at elsewhere. */
@@ -49,11 +59,17 @@ export const Network = text().regex(
 );
 /** The address of a machine. */
 export const Address = text().regex(new RegExp(`^${ADDRESS_PATTERN}$`), says("must be the IPv4 address of a machine"));
-/** The address of a machine with the length of its network. */
-export const InterfaceAddress = text().regex(
-  new RegExp(`^${ADDRESS_PATTERN}/${LENGTH}$`),
-  says("must be the IPv4 address of a machine with its prefix length, such as 192.0.2.1/24"),
-);
+/** The address of a machine with the length of its network; of `/31` and `/32` every address is a machine's (RFC 3021). */
+export const InterfaceAddress = text()
+  .regex(new RegExp(`^${ADDRESS_PATTERN}/${LENGTH}$`), {
+    ...says("must be the IPv4 address of a machine with its prefix length, such as 192.0.2.1/24"),
+    abort: true,
+  })
+  .refine((address) => !address.endsWith("/0"), {
+    ...says("must have a prefix length of 1 to 32: a network of length 0 is the whole internet"),
+    abort: true,
+  })
+  .refine(isHost, says("must be the address of a machine, not the first (network) or last (broadcast) of its network"));
 /** The name of a link as Linux allows it; one of a VLAN may be longer and is shortened. */
 export const LinkRef = text().regex(
   /^(?!-|\.{1,2}$)[A-Za-z0-9_.@:-]{1,20}$/,

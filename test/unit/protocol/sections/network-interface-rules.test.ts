@@ -1,6 +1,9 @@
 import { describe } from "vitest";
 import { checkCases, nic, vlan, wg } from "../../../support/network-cases.ts";
 
+const NO_HOST = "must be the address of a machine, not the first (network) or last (broadcast) of its network";
+const WHOLE = "must have a prefix length of 1 to 32: a network of length 0 is the whole internet";
+
 describe("every rule of interfaces", () => {
   checkCases([
     {
@@ -28,6 +31,32 @@ describe("every rule of interfaces", () => {
         "interfaces.0.nic: must be the name of a network interface, of at most 15 characters",
         "interfaces.1.nic: must be the name of a network interface, of at most 15 characters",
         "interfaces.3: must be an object",
+      ],
+    },
+    {
+      name: "addresses that are no machine's",
+      given: [
+        {
+          interfaces: [
+            nic({ ip: "10.0.0.0/24" }),
+            nic({ nic: "eth2", ip: "10.1.0.255/24" }),
+            nic({ nic: "eth3", ip: "10.2.0.1/0" }),
+            nic({ nic: "eth4", ip: "10.3.0.0/31", addIps: ["10.4.0.255/32"] }),
+            nic({ nic: "eth5", ip: "10.5.0.2/24", addIps: ["10.6.0.127/25"] }),
+          ],
+        },
+      ],
+      rejected: [
+        `E_CIDR_INVALID interfaces.0.ip: ${NO_HOST}`,
+        `E_CIDR_INVALID interfaces.1.ip: ${NO_HOST}`,
+        `E_CIDR_INVALID interfaces.2.ip: ${WHOLE}`,
+        `E_CIDR_INVALID interfaces.4.addIps.0: ${NO_HOST}`,
+      ],
+      refused: [
+        `interfaces.0.ip: ${NO_HOST}`,
+        `interfaces.1.ip: ${NO_HOST}`,
+        `interfaces.2.ip: ${WHOLE}`,
+        `interfaces.4.addIps.0: ${NO_HOST}`,
       ],
     },
     {
