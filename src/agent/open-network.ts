@@ -1,6 +1,7 @@
 import type { Clock } from "../host/clock.ts";
 import type { OnDamage } from "../host/damage.ts";
 import type { Dialler } from "../host/dial.ts";
+import { readDmi } from "../host/dmi.ts";
 import type { Exec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import { MachineOwner } from "../host/machine-owner.ts";
@@ -14,6 +15,7 @@ import { startForwardWatch } from "./forward-watch.ts";
 import type { SectionDeps } from "./list-sections.ts";
 import { unsupportedHere } from "./profile.ts";
 import type { AgentSettings } from "./settings.ts";
+import { vendorOf } from "./shadow/device.ts";
 import { startTableWatch } from "./table-watch.ts";
 
 export interface NetworkParts {
@@ -61,6 +63,7 @@ export async function openNetwork(options: OpenNetworkOptions): Promise<NetworkP
     driver,
     record: networkRecord(files, stateDir, onDamage),
     carrier: () => dialler.carrier(),
+    vendor: () => vendorOf(readDmi(reader)),
     unsupported: () => reason ?? (owner.isOwner ? undefined : "another node owns this machine"),
   };
   return {

@@ -52,6 +52,7 @@ export function networkOver(
   carrier?: Carrier,
   notes: Notes = { record: EMPTY_RECORD },
   role?: "active" | "standby",
+  vendor = "kvm",
 ) {
   return networkSection({
     driver: model,
@@ -65,6 +66,7 @@ export function networkOver(
     carrier: () => carrier,
     context: () => ({ nodeType: "Node", isMember: role !== undefined }),
     isActiveMember: () => role !== "standby",
+    vendor: () => vendor,
     unsupported: () => undefined,
   });
 }

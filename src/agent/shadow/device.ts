@@ -38,6 +38,11 @@ export function deviceOf(
   };
 }
 
+/** The vendor of an appliance, as far as the firmware's tables say. Pure. */
+export function vendorOf(dmi: Dmi): string {
+  return appliance(dmi, undefined).vendor;
+}
+
 /** What Azure writes into the chassis of its virtual machines. */
 const AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77";
 

@@ -50,7 +50,9 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
   const { first, last, afterStop } = sysctlChanges(state, target, appears, addresses.promoting, stopping);
   const stops = stopping.map((link) => ({ kind: "dhcp", link, run: false }) as const);
   // All routes of a link go with its last address: what is to stay has to come after that.
-  const isEarly = (link: string): boolean => addresses.released.has(link);
+  // A client can give its lease back only while its link is on.
+  const off = new Set(target.links.flatMap(({ name, isUp }) => (isUp ? [] : [name])));
+  const isEarly = (link: string): boolean => addresses.released.has(link) || off.has(link);
   // Packets are no longer forwarded before nothing holds them back any more.
   const isOpened = nft !== undefined && target.firewall === undefined;
   const nameServers = resolverChange(state, target);

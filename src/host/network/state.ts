@@ -15,6 +15,8 @@ export interface LinkState {
   /** The table of a VRF. */
   readonly table?: number;
   readonly mtu: number;
+  /** The largest MTU that the driver takes, as far as it says. */
+  readonly maxMtu?: number;
   readonly mac?: string;
   /** Switched on (IFF_UP); a carrier is another matter. */
   readonly isUp: boolean;

@@ -39,6 +39,8 @@ export interface NetworkActual {
   readonly carrier: Carrier | undefined;
   /** What the drivers of links have refused, by link. */
   readonly unfixable: ReadonlyMap<string, Unfixable>;
+  /** The MTU of an interface whose entry gives none. */
+  readonly defaultMtu: number;
   /** Chains of others that refuse what this machine forwards. */
   readonly forwardDrops: readonly ForwardDrop[];
   /** This node holds what the active member of its cluster holds. */

@@ -7,6 +7,8 @@ import { tablesOf, vrfOf, type Member } from "./contexts.ts";
 
 /** RTPROT_KERNEL: routes that come and go with addresses. */
 const KERNEL_PROTOCOL = 2;
+/** RTPROT_DHCP: routes of a lease. */
+const DHCP_PROTOCOL = 16;
 
 /** The links of the section, and what cannot be. */
 export interface CompiledLinks {
@@ -20,7 +22,7 @@ export interface CompiledLinks {
 /** Interfaces, their VLANs and the devices of VRFs, with the addresses that each shall have. */
 export function compileLinks(desired: NetworkDesired, actual: NetworkActual): CompiledLinks {
   const { config } = desired;
-  const { state, features, record } = actual;
+  const { state, features } = actual;
   const known = new Map(state.links.map((link) => [link.name, link]));
   const waits: Issue[] = [];
   const links: LinkTarget[] = vrfDevices(desired, actual);
@@ -39,7 +41,7 @@ export function compileLinks(desired: NetworkDesired, actual: NetworkActual): Co
     }
     const refused = refusalOf(nic, actual);
     if (refused !== undefined) wait(nic.nic, "unsupported", refused);
-    const mtu = nic.mtu ?? record.links[nic.nic]?.mtu ?? found.mtu;
+    const mtu = nic.mtu ?? Math.min(actual.defaultMtu, found.maxMtu ?? actual.defaultMtu);
     links.push({
       name: nic.nic,
       ...masterOf(nic.vrf),
@@ -100,15 +102,15 @@ function withoutDoubles(
 
 /**
  * A link that is switched off loses all its routes. One on which strangers have addresses or routes stays on, since nobody could give
- * those back to them.
+ * those back to them; a lease of our own client is no stranger's.
  */
 export function switchedOff(name: string, mtu: number | undefined, state: NetworkState): readonly LinkTarget[] {
   if (!state.links.some((link) => link.name === name && !link.isOurs)) return [];
+  const isLeasing = state.dhcp.has(name);
+  const own = new Set([OUR_PROTOCOL, KERNEL_PROTOCOL, ...(isLeasing ? [DHCP_PROTOCOL] : [])]);
   const isForeign =
-    state.addresses.some(({ link, isOurs }) => link === name && !isOurs) ||
-    state.routes.some(
-      ({ link, protocol }) => link === name && protocol !== OUR_PROTOCOL && protocol !== KERNEL_PROTOCOL,
-    );
+    state.addresses.some(({ link, isOurs, isDynamic }) => link === name && !isOurs && !(isLeasing && isDynamic)) ||
+    state.routes.some(({ link, protocol }) => link === name && !own.has(protocol));
   const isUp = isForeign && state.links.some((link) => link.name === name && link.isUp);
   return [{ name, ...(mtu === undefined ? {} : { mtu }), isUp }];
 }

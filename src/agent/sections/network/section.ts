@@ -32,6 +32,8 @@ export interface NetworkOptions {
   readonly carrier: () => Carrier | undefined;
   readonly context: () => NetworkContext;
   readonly isActiveMember: () => boolean;
+  /** The vendor of the machine, as in the shadow's `device`: clouds have an MTU of their own. */
+  readonly vendor?: () => string;
   /** Chains of others that refuse what is forwarded, as far as they are known; told whether anything of ours is. */
   readonly forwardDrops?: (isForwarding: boolean) => readonly ForwardDrop[];
   /** Told whether anything of ours may be in the firewall, just before it is read. */
@@ -39,6 +41,14 @@ export interface NetworkOptions {
   /** Why another has to do it. */
   readonly unsupported: () => string | undefined;
 }
+
+const DEFAULT_MTU = 1500;
+/** What the networks of clouds carry. */
+const CLOUD_MTUS: ReadonlyMap<string, number> = new Map([
+  ["aws", 9000],
+  ["azure", 9000],
+  ["gcp", 1460],
+]);
 
 /** A machine may have thousands of routes, and a DHCP client its time. */
 const DEADLINE_MS = 180_000;
@@ -74,6 +84,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     }
     return last.plan;
   };
+  const defaultMtu = CLOUD_MTUS.get(options.vendor?.() ?? "") ?? DEFAULT_MTU;
   let known: NetworkFeatures | undefined;
   // Whether a driver can fix a speed is known only from trying.
   let unfixable: ReadonlyMap<string, Unfixable> = new Map();
@@ -89,7 +100,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     async observe(signal, desired) {
       const noted = await record.load();
       const mayOwn = await driver.mayOwn();
-      const about = { record: noted, carrier: carrier(), isActiveMember: isActiveMember(), unfixable };
+      const about = { record: noted, carrier: carrier(), isActiveMember: isActiveMember(), unfixable, defaultMtu };
       // Nothing is wanted and nothing was ever done: an idle agent starts no process.
       if (desired?.config.isPresent === false && !mayOwn && isEmptyRecord(noted)) {
         readingTable?.(false);

@@ -198,6 +198,41 @@ test("a destination that several routes lead to has all of them, the first of th
   ]);
 });
 
+test.each([
+  ["kvm", 1500],
+  ["aws", 9000],
+  ["azure", 9000],
+  ["gcp", 1460],
+])("an interface without an mtu has the default of its kind of machine: %s", async (vendor, mtu) => {
+  const model = aMachine();
+  model.links = model.links.map((link) => ({ ...link, mtu: 1400, ...(link.name === "eth2" ? { maxMtu: 1450 } : {}) }));
+  const section = networkOver(model, undefined, undefined, undefined, vendor);
+  const lan = { nic: "eth1", ip: "10.1.0.1/24" };
+  const { desired } = section.parse({ interfaces: [WAN, { ...lan, mtu: 1300 }, { nic: "eth2", ip: "10.2.0.1/24" }] });
+  for (const step of section.plan(desired, await section.observe(signal, desired))) await section.apply(step, signal);
+  // No more than the driver takes.
+  expect(model.links.map((link) => link.mtu)).toEqual([mtu, 1300, 1450]);
+});
+
+test("an interface on DHCP that leaves the section gives its lease back and is switched off", async () => {
+  const model = aMachine();
+  const notes = { record: EMPTY_RECORD };
+  const section = networkOver(model, CARRIER, notes);
+  const reach = async (raw: unknown): Promise<void> => {
+    const { desired } = section.parse(raw);
+    for (const step of section.plan(desired, await section.observe(signal, desired))) await section.apply(step, signal);
+  };
+  await reach({ interfaces: [WAN, { nic: "eth1", dhcp: true }] });
+  model.addresses.push({ link: "eth1", address: "10.1.0.77/24", isOurs: false, isDynamic: true });
+  const leased = { table: 254, kind: "unicast", metric: 300, protocol: 16, scope: "link", isOnLink: false } as const;
+  model.routes.push({ ...leased, destination: "10.1.0.0/24", link: "eth1", source: "10.1.0.77" });
+  const states: boolean[] = [];
+  model.onLine = (line) => void (line === "link set dev eth1 down" && states.push(model.dhcp.has("eth1")));
+  await reach({ interfaces: [WAN] });
+  expect(states).toEqual([false]);
+  expect(model.links.find(({ name }) => name === "eth1")?.isUp).toBe(false);
+});
+
 test("the WAN stays when its entry goes, and other interfaces are switched off", async () => {
   const model = aMachine();
   const section = networkOver(model);
