@@ -45,7 +45,7 @@ import { openState } from "./state.ts";
 import { FaultList } from "./fault.ts";
 import type { HealthChecks } from "./telemetry/health-checks.ts";
 import { keepSettings } from "./settings.ts";
-import { repositoryOf, watchHealth } from "./watch-health.ts";
+import { repositoryOf, resolvedHost, watchHealth } from "./watch-health.ts";
 import { watchMachine } from "./watch-machine.ts";
 
 /** More than one write of the journal takes. */
@@ -215,6 +215,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     isThere: () => standing().type === "Node",
   });
   const registration = (): Registration | undefined => node?.registration;
+  const repositoryUrl = (of: Registration | undefined): string | undefined =>
+    settings.repositoryUrl ??
+    (of === undefined ? undefined : repositoryOf(settings.upgrade.manifest, of.controlPlane.iss));
   const standing = nodeFacts(settings.profile, documents, () => registration()?.node.type);
   const streams = openStreams({ ...options, ...containersView, dialler: network.dialler, node: standing });
   const { dispatcher, cleanStop, upgrades } = openTriggers({
@@ -238,6 +241,20 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     containers: containersView,
     onUpgrade: () => reporting.look(),
     why: () => provider.why(),
+    diagnosis: {
+      exec,
+      reader,
+      isManaged: settings.unit !== undefined,
+      status: () => provider.status(),
+      health: () => provider.health(),
+      logs: (lines, signal) => provider.logs({ lines, follow: false }, signal),
+      checks: () => health,
+      resolvedName: () => {
+        const session = registration()?.node.session;
+        return session === undefined ? undefined : resolvedHost(session, settings.proxies);
+      },
+      repositoryUrl: () => repositoryUrl(registration()),
+    },
     onRefused: (error) => storage.refused(error),
     makeRoom() {
       reserve.release(JOURNAL_ROOM_BYTES);
@@ -327,7 +344,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       sessionUrl: registration.node.session,
       proxies: settings.proxies,
       dialler,
-      repositoryUrl: settings.repositoryUrl ?? repositoryOf(settings.upgrade.manifest, registration.controlPlane.iss),
+      repositoryUrl: repositoryUrl(registration),
       pins: () => managed.registration.controlPlane.keys.spki,
       onResults: () => reporting.look(),
     });

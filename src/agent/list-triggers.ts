@@ -20,6 +20,11 @@ import { flows } from "./triggers/flows.ts";
 import { gatewayPerf } from "./triggers/gateway-perf.ts";
 import { gatewayPing } from "./triggers/gateway-ping.ts";
 import { gatewayRoutes } from "./triggers/gateway-routes.ts";
+import { gatewayLatency, gatewayMtr, gatewayTraceroute } from "./triggers/gateway-trace.ts";
+import { dnsHealth, repoConnectivity, type RegisteredChecks } from "./triggers/health-checks.ts";
+import { networkStatus } from "./triggers/network-status.ts";
+import { nodeErrors, nodeStatus, type ErrorsOptions, type NodeStatusOptions } from "./triggers/node-status.ts";
+import { outboundConnectionCheck } from "./triggers/outbound-connection-check.ts";
 import { networkKeep, networkRevert } from "./triggers/network-commit.ts";
 import { natHits } from "./triggers/nat-hits.ts";
 import { nodePushLogs, type BundleStore } from "./triggers/node-push-logs.ts";
@@ -65,6 +70,14 @@ export interface TriggerDeps {
   readonly containers: Pick<ContainersView, "compute" | "registryHost" | "audit">;
   readonly dataStore: { readonly handle: AnswerDataStore; readonly create: BeginFile & BundleStore["create"] };
   readonly makeBundle: MakeBundle;
+  /** What the agent says of itself to people on the machine. */
+  readonly diagnosis: NodeStatusOptions &
+    ErrorsOptions & {
+      readonly checks: RegisteredChecks;
+      /** The name that is resolved to reach the control plane; undefined before there is a registration. */
+      readonly resolvedName: () => string | undefined;
+      readonly repositoryUrl: () => string | undefined;
+    };
   readonly log: Logger;
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }
@@ -86,6 +99,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     containers,
     dataStore,
     makeBundle,
+    diagnosis,
     log,
     announceRestart,
   } = deps;
@@ -102,6 +116,15 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     tgNc(exec),
     tgArping(exec, files),
     tgTcpdump({ exec, capture, files, clock, begin: (path, signal) => dataStore.create(path, signal) }),
+    nodeStatus(diagnosis),
+    nodeErrors(diagnosis),
+    networkStatus(diagnosis.reader),
+    dnsHealth(diagnosis.checks, diagnosis.resolvedName),
+    repoConnectivity(diagnosis.checks, diagnosis.repositoryUrl),
+    outboundConnectionCheck(clock),
+    gatewayLatency(exec, tunnels),
+    gatewayTraceroute(exec, tunnels),
+    gatewayMtr(exec, tunnels),
     flows(networkView.conntrack, log, () => compute()?.containers() ?? []),
     natHits(() => networkView.nats(), networkView.natWatch),
     gatewayRoutes(tunnels, clock, log),

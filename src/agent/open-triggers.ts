@@ -20,7 +20,7 @@ import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import { agentTunnels, type TunnelSources } from "./tunnels.ts";
 
-type Given = "exec" | "files" | "why" | "networkView" | "applying" | "dataStore";
+type Given = "diagnosis" | "exec" | "files" | "why" | "networkView" | "applying" | "dataStore";
 
 export interface OpenTriggersOptions
   extends

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { parseCidr } from "../lib/cidr.ts";
 import { DataStoreRequest, StorePath } from "./data-store.ts";
+import { ErrorsRequest, GatewayLatency, GatewayTrace, OutboundConnectionCheck } from "./diagnostics.ts";
 import { PathId } from "./overlay-mesh.ts";
 import { ConfigShowRequest, PlanDocument, RollbackRequest } from "./reconcile.ts";
 import { Host, IpAddress, LinkName, Port, Text64, Text128, Text253 } from "./values.ts";
@@ -246,7 +247,19 @@ export const triggerBodies = {
   "container-logs": ContainerLogs,
   "container-status": ContainerStatusRequest,
   "datastore-manager": DataStoreRequest,
+  "dns-health": NoBody,
+  errors: ErrorsRequest,
   flows: Flows,
+  "gateway-latency": GatewayLatency,
+  "gateway-mtr": GatewayTrace,
+  "gateway-traceroute": GatewayTrace,
+  "network-status": NoBody,
+  "node-reboot": NoBody,
+  "node-restart-service": NoBody,
+  "outbound-connection-check": OutboundConnectionCheck,
+  "repo-connectivity": NoBody,
+  status: NoBody,
+  why: NoBody,
   "gateway-routes": GatewayRoutes,
   "gateway-ping": GatewayPing,
   "gateway-perf": GatewayPerf,

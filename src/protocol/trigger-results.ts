@@ -1,6 +1,15 @@
 import { z } from "zod";
 import { PushedLogs } from "./bundle.ts";
 import { DataStoreListing, DataStoreTasks, ImageInfo, TaskStarted } from "./data-store.ts";
+import {
+  DnsHealthAnswer,
+  ErrorsAnswer,
+  GatewayLatencyAnswer,
+  NetworkStatusAnswer,
+  NodeStatusAnswer,
+  OutboundConnectionAnswer,
+  RepoConnectivityAnswer,
+} from "./diagnostics.ts";
 import { ImagesReport } from "./local-containers.ts";
 import { CommitReport } from "./local-commit.ts";
 import { PlanReport, RollbackReport, WhyReport } from "./reconcile.ts";
@@ -118,7 +127,16 @@ export const triggerResults = {
   "container-logs": output,
   "container-status": ContainerStatusAnswer,
   "datastore-manager": z.union([DataStoreListing, DataStoreTasks, TaskStarted, ImageInfo, z.strictObject({})]),
+  "dns-health": DnsHealthAnswer,
+  errors: ErrorsAnswer,
   flows: FlowsAnswer,
+  "gateway-latency": GatewayLatencyAnswer,
+  "gateway-mtr": output,
+  "gateway-traceroute": output,
+  "network-status": NetworkStatusAnswer,
+  "outbound-connection-check": OutboundConnectionAnswer,
+  "repo-connectivity": RepoConnectivityAnswer,
+  status: NodeStatusAnswer,
   "gateway-perf": output,
   "gateway-ping": output,
   "gateway-routes": GatewayRoutesAnswer,

@@ -36,10 +36,28 @@ test("trigger events through the HTTP API: waited for, streamed, refused", async
   expect(lines.map(({ data }) => data ?? "").join("")).toContain("2 received");
   expect(lines.slice(0, -1).map(({ seq }) => seq)).toEqual(lines.slice(0, -1).map((_, index) => index));
 
-  for (const event of ["why", "config-show", "gateway-routes", "container-status", "tg-mtr", "tg-traceroute"]) {
+  const diagnoses = ["status", "network-status", "errors"];
+  for (const event of [
+    ...diagnoses,
+    "why",
+    "config-show",
+    "gateway-routes",
+    "container-status",
+    "tg-mtr",
+    "tg-traceroute",
+  ]) {
     const body = event === "tg-mtr" ? { hostname: "127.0.0.1" } : event.startsWith("tg-") ? { host: "127.0.0.1" } : {};
     expect(await run(event, body), event).toMatchObject({ status: 200 });
   }
+  expect(await run("outbound-connection-check", { remoteAddress: "127.0.0.1:1" })).toMatchObject({
+    status: 200,
+    body: { success: false },
+  });
+  expect(await run("repo-connectivity", {})).toMatchObject({
+    status: 200,
+    body: { repositories: [{ success: true }] },
+  });
+  expect(await run("status", { verbose: true })).toMatchObject({ status: 422 });
   expect(await run("datastore-manager", { action: "LIST" })).toMatchObject({ status: 200 });
   expect(await run("tg-ping", { host: "127.0.0.1" }, "")).toEqual({ status: 200, body: true });
   expect(await run("tg-nc", { host: "127.0.0.1", port: 1 })).toMatchObject({

@@ -29,7 +29,8 @@ const agentArrows: Readonly<Record<string, readonly string[]>> = {
   // What becomes of containers is decided on what their keeper knows.
   sections: ["reconcile", "compute"],
   compute: [],
-  triggers: ["compute"],
+  // Diagnostics answer with the readings and the checks that telemetry has.
+  triggers: ["compute", "telemetry"],
   streams: ["compute", "session"],
   "data-store": [],
   telemetry: ["session"],

@@ -39,6 +39,19 @@ const triggers = listTriggers({
     revertNetwork: () => Promise.resolve({ schema: 1 }),
     rollback: ({ document }) => Promise.resolve({ schema: 1, document, from: 2, to: 1 }),
   },
+  diagnosis: {
+    exec,
+    reader: hostReader(),
+    isManaged: false,
+    status: () => {
+      throw new Error("no status");
+    },
+    health: () => ({ schema: 1, verdict: "ok", items: [] }),
+    logs: () => (async function* () {})(),
+    checks: () => undefined,
+    resolvedName: () => undefined,
+    repositoryUrl: () => undefined,
+  },
   tunnels: new ScriptedTunnels(),
   containers: { compute: () => new FakeCompute(), registryHost: () => undefined, audit: unasked },
   dataStore: { handle: () => Promise.resolve({}), create: () => Promise.reject(new Error("no file")) },
@@ -51,9 +64,13 @@ const triggers = listTriggers({
 const MINIMAL: Readonly<Partial<Record<string, object>>> = {
   "container-image": { action: "list" },
   "container-logs": { container: "web" },
+  "gateway-latency": { gateway: "gate" },
+  "gateway-mtr": { dest: "gate" },
   "gateway-perf": { dest: "edge" },
   "gateway-ping": { dest: "edge" },
+  "gateway-traceroute": { dest: "gate" },
   "nat-hits": { action: "GET" },
+  "outbound-connection-check": { remoteAddress: "h:1" },
   "tg-arping": { iface: "eth0", host: "10.0.0.1" },
   "tg-mtr": { hostname: "h" },
   "tg-nc": { host: "h", port: 1 },
