@@ -49,6 +49,15 @@ export function sectionSuits(section: SectionName, type: NodeType): boolean {
   return type === "Node" || sectionOwners[section].agents;
 }
 
+/** The sections that nodes of this version apply; any other is stored and delivered only. */
+export const appliedSections: ReadonlySet<SectionName> = new Set([
+  "connectors",
+  "services",
+  "gateway",
+  "network",
+  "exec",
+]);
+
 /** Bounds on the stored body of a section. */
 export const SECTION_MAX_BYTES = 4 * 1024 * 1024;
 export const SECTION_MAX_DEPTH = 24;

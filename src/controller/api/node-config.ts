@@ -2,6 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { CONFIRM_SECONDS, TRY_MINUTES, type ConfirmRequest } from "../../protocol/commit.ts";
 import {
+  appliedSections,
   SECTION_MAX_BYTES,
   SECTION_MAX_DEPTH,
   sectionSchemas,
@@ -11,6 +12,7 @@ import {
 import { isItemSection, isV2, type ItemSection } from "../../protocol/sections/forms.ts";
 import { JsonObject, Uid, type NodeType } from "../../protocol/values.ts";
 import { missingTunnelSecrets } from "../../protocol/sections/network-tunnels.ts";
+import type { NodeRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import { keepSecrets, hideSecrets } from "../../protocol/secrets.ts";
 import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
@@ -39,6 +41,15 @@ const SECTION_PATHS: readonly SectionPath[] = [
   { section: "apigw", path: "/config/ztnagw", operation: "Ztnagw", isRemovable: true },
   { section: "snmp", path: "/snmp", operation: "Snmp", isRemovable: false },
 ];
+
+/** A header of the answer to a write that is stored and will have no effect. */
+export const WARNING_HEADER = "holdfast-warning";
+const warned = {
+  [WARNING_HEADER]: {
+    description: "Why the section will have no effect although it is stored; absent when it is applied",
+    schema: z.string(),
+  },
+};
 
 /** The path parameters of everything below one node. */
 export const NodeParams = z.object({ nodeID: Uid });
@@ -71,7 +82,7 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
     params: NodeParams,
     ...(section === "network" ? { query: ConfirmQuery } : {}),
     body: { schema, root: section, limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH } },
-    answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
+    answers: { 200: { ...changeAnswer[200], headers: warned }, ...refusals, ...notFound, ...badBody },
     handle: ({ params: { nodeID }, query, body, caller }) => {
       const record = nodeOf(fleet, nodeID);
       refuseForAgents(section, record.type);
@@ -80,7 +91,10 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
       requireDestinations(fleet, caller, section, record, body);
       const whole = withStoredSecrets(section, body, record.config[section]);
       const changed = fleet.setSection(nodeID, section, whole, caller.name, confirmOf(query));
-      return changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
+      const response = changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
+      const warning = notApplied(section, record);
+      if (warning !== undefined) response.headers.set(WARNING_HEADER, warning);
+      return response;
     },
   });
 }
@@ -103,6 +117,13 @@ function remove({ fleet }: ApiDeps, { section, path, operation }: SectionPath): 
       return changeResponse(changed, caller, { config: {} });
     },
   });
+}
+
+/** What to say of a section that the node stores and does not apply; undefined when nothing is known against it. Pure. */
+function notApplied(section: SectionName, { applied }: NodeRecord): string | undefined {
+  if (!appliedSections.has(section)) return `the section ${section} is stored, and this version does not apply it`;
+  if (applied.node?.sections[section]?.state !== "unsupported") return undefined;
+  return `the section ${section} is stored, and the node reports that it cannot apply it`;
 }
 
 function confirmOf(query: Partial<z.infer<typeof ConfirmQuery>>): Omit<ConfirmRequest, "askedAt"> | undefined {

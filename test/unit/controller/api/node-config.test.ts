@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { InputError } from "../../../../src/errors.ts";
+import type { DocumentApplied } from "../../../../src/protocol/methods.ts";
 import { ApiBench, members } from "../../../support/api-bench.ts";
 
 let bench: ApiBench;
@@ -29,6 +30,11 @@ describe.each(SECTIONS)("section %s at /%s", (section, path, isForAgents) => {
     const replaced = await bench.call("PUT", `/node/${uid}/${path}`, { json: { other: 1 } });
     expect(replaced.json).toMatchObject({ config: { [section]: { other: 1 } } });
     expect(bench.fleet.node(uid)?.config).toEqual({ [section]: { other: 1 } });
+  });
+
+  it("says that it is stored and not applied", async () => {
+    const answer = await bench.call("PUT", `/node/${uid}/${path}`, { json: {} });
+    expect(answer.headers.get("holdfast-warning")).toMatch(`the section ${section} is stored`);
   });
 
   it("takes its own permission in every spelling of a policy", async () => {
@@ -123,4 +129,21 @@ describe("what a change answers", () => {
       expect((await bench.call("GET", path)).text).not.toMatch(/correct|battery/);
     }
   });
+});
+
+it("a section that the node cannot apply is answered with a warning, and one that it applies without", async () => {
+  const put = async () =>
+    (await bench.call("PUT", `/node/${uid}/config/network`, { json: {} })).headers.get("holdfast-warning");
+  expect(await put()).toBeNull();
+  const report: DocumentApplied = {
+    name: "node",
+    version: 1,
+    at: 1,
+    durationMs: 1,
+    outcome: "partial",
+    sections: { network: { state: "unsupported", issues: [], steps: 0 } },
+  };
+  const record = bench.fleet.node(uid);
+  if (record !== undefined) bench.fleet.records.set(uid, { ...record, applied: { node: report } });
+  expect(await put()).toMatch("the node reports that it cannot apply it");
 });
