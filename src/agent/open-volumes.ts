@@ -143,7 +143,7 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
               { volume: name, directory: volume.directory },
               "the engine had lost the volume: it was made again",
             );
-            last = last?.map((status) => (status.name === name ? { ...status, reason } : status));
+            last = last === undefined ? undefined : noted(last, name, reason);
           }
           if (!volume.isEncrypted) continue;
           locked.delete(name);
@@ -171,6 +171,12 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
     },
     close: () => ending.abort(new InputError("cancelled", "the agent is stopping")),
   };
+}
+
+function noted(statuses: readonly VolumeStatus[], name: string, reason: string): readonly VolumeStatus[] {
+  const at = statuses.findIndex((status) => status.name === name);
+  const status = statuses[at];
+  return status === undefined ? statuses : statuses.with(at, { ...status, reason });
 }
 
 /** Whether only its key is missing. */
