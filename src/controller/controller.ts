@@ -284,6 +284,7 @@ function assemble({
   const streamGate = new StreamGate({
     streams,
     clock,
+    connections,
     api: async (request, upgrade, address) => api.fetch(request, { upgrade, address }),
   });
   server.on("upgrade", (request, stream, head) => {

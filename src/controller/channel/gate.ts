@@ -1,5 +1,4 @@
 import type { IncomingMessage } from "node:http";
-import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type WebSocket } from "ws";
 import type { Clock } from "../../host/clock.ts";
@@ -49,7 +48,7 @@ export class Gate {
       // Errors are followed by `close`, where everything is done that there is to do.
       socket.on("error", ignore);
       answerTogether(stream);
-      if (stream instanceof Socket) this.#connections.upgraded(stream);
+      this.#connections.upgraded(request.socket);
       this.#ofAddress.set(address, (this.#ofAddress.get(address) ?? 0) + 1);
       this.#strangers.add(socket);
       this.#greeter.greet(socket, stream, address, () => this.#settled(socket, address));

@@ -7,6 +7,7 @@ import { webSocketFrames, type FrameSocket } from "../../host/frame-socket.ts";
 import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol/streams.ts";
 import type { NodeTerminal } from "../fleet.ts";
 import type { Streams } from "./streams.ts";
+import type { ConnectionLimits } from "./connection-limits.ts";
 import { addressOf } from "./http-io.ts";
 import { UpgradeRefusals } from "./upgrade-refusals.ts";
 
@@ -15,6 +16,7 @@ export interface StreamGateDeps {
   /** Answers a request of the API, or calls `upgrade` with what its socket is to be joined to. */
   readonly api: (request: Request, upgrade: (terminal: NodeTerminal) => void, address: string) => Promise<Response>;
   readonly clock: Clock;
+  readonly connections: Pick<ConnectionLimits, "upgraded">;
 }
 
 /** Callers whose terminal is being opened. */
@@ -46,7 +48,10 @@ export class StreamGate {
     const ticket = request.headers[TICKET_HEADER];
     const arrive = typeof ticket === "string" ? this.#deps.streams.admit(ticket) : undefined;
     if (arrive === undefined) return this.#refusals.refuse(stream, { status: 401 });
-    this.#sockets.handleUpgrade(request, stream, head, (socket) => arrive(webSocketFrames(socket)));
+    this.#sockets.handleUpgrade(request, stream, head, (socket) => {
+      this.#deps.connections.upgraded(request.socket);
+      arrive(webSocketFrames(socket));
+    });
   }
 
   /** Asks the API for a caller; what it refuses is answered as any other request. Never rejects. */
@@ -81,6 +86,7 @@ export class StreamGate {
     });
     if (stream.destroyed) return terminal.discard();
     this.#sockets.handleUpgrade(request, stream, head, (opened) => {
+      this.#deps.connections.upgraded(request.socket);
       socket = webSocketFrames(opened);
       terminal.join(socket);
     });
