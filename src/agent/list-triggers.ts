@@ -16,7 +16,7 @@ import { containerImage } from "./triggers/container-image.ts";
 import { containerLogs } from "./triggers/container-logs.ts";
 import { containerStatus } from "./triggers/container-status.ts";
 import { datastoreManager, type AnswerDataStore } from "./triggers/datastore-manager.ts";
-import { flows } from "./triggers/flows.ts";
+import { flows, type CarriedFlows } from "./triggers/flows.ts";
 import { gatewayPerf } from "./triggers/gateway-perf.ts";
 import { gatewayPing } from "./triggers/gateway-ping.ts";
 import { gatewayRoutes } from "./triggers/gateway-routes.ts";
@@ -54,6 +54,7 @@ export interface TriggerDeps {
   readonly files: Files;
   readonly power: Power;
   readonly networkView: Pick<NetworkView, "conntrack" | "nats" | "natWatch">;
+  readonly overlay: CarriedFlows;
   readonly cleanStop: CleanStop;
   /** Everything that is not as it should be. */
   readonly why: () => WhyReport;
@@ -91,6 +92,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     files,
     power,
     networkView,
+    overlay,
     cleanStop,
     upgrades,
     speedTestTarget,
@@ -125,7 +127,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     gatewayLatency(exec, tunnels),
     gatewayTraceroute(exec, tunnels),
     gatewayMtr(exec, tunnels),
-    flows(networkView.conntrack, log, () => compute()?.containers() ?? []),
+    flows({ conntrack: networkView.conntrack, carried: overlay, clock, log }, () => compute()?.containers() ?? []),
     natHits(() => networkView.nats(), networkView.natWatch),
     gatewayRoutes(tunnels, clock, log),
     gatewayPing(tunnels, clock),

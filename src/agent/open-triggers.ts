@@ -30,6 +30,7 @@ export interface OpenTriggersOptions
     Pick<SpeedTestSources, "dialler"> {
   readonly clock: Clock;
   readonly log: Logger;
+  readonly overlay: TunnelSources["overlay"] & TriggerDeps["overlay"];
   readonly settings: Pick<AgentSettings, "unit" | "stateDir" | "runDir" | "config" | "speedTestUrl" | "upgrade">;
   readonly state: Pick<AgentState, "database" | "run" | "toldUpgrade">;
   readonly applying: TriggerDeps["applying"] & Pick<Applying, "committing">;

@@ -21,7 +21,16 @@ const FlowRow = z.object({
   bw: Version.optional(),
   con: Version.optional(),
   def: z.boolean(),
-  meta: z.object({ reply: z.record(z.string(), z.union([z.string(), Version])) }).optional(),
+  meta: z
+    .object({
+      reply: z.record(z.string(), z.union([z.string(), Version])).optional(),
+      connector: z.string().optional(),
+      service: z.string().optional(),
+      peer: z.string().optional(),
+      backend: z.string().optional(),
+    })
+    .loose()
+    .optional(),
 });
 type FlowRow = z.infer<typeof FlowRow>;
 const FlowList = z.object({
@@ -87,11 +96,18 @@ function flowText({ sip, dip, p, sport, dport, lid, state, br, bw, con, meta }: 
     lid === undefined ? "" : `id ${lid}`,
     bw === undefined || br === undefined ? "" : `${formatBytes(bw)} sent, ${formatBytes(br)} received`,
     con === undefined ? "" : formatDuration(con * 1000),
-    meta === undefined
+    meta?.reply === undefined
       ? ""
       : `translated, answers ${end(meta.reply["sip"], meta.reply["sport"])} → ${end(meta.reply["dip"], meta.reply["dport"])}`,
+    meta?.service === undefined ? "" : throughText(meta),
   ].filter((part) => part !== "");
   return `${p} ${end(sip, sport)} → ${end(dip, dport)}${parts.length === 0 ? "" : `: ${parts.join(", ")}`}`;
+}
+
+function throughText({ connector, service, peer, backend }: FlowRow["meta"] & {}): string {
+  const through = connector === undefined ? "" : `connector ${connector}, `;
+  const place = peer === undefined ? "" : ` ${connector === undefined ? "from" : "with"} node ${peer}`;
+  return `${through}service ${service}${place}${backend === undefined ? "" : ` at ${backend}`}`;
 }
 
 function end(address: string | number | undefined, port: string | number | undefined): string {

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { z } from "zod";
 import { HostError } from "../errors.ts";
 import type { MeshState } from "../protocol/overlay-mesh.ts";
-import type { OverlayMethods, OverlayNotices } from "../protocol/overlay.ts";
+import type { OverlayFlowFilter, OverlayMethods, OverlayNotices } from "../protocol/overlay.ts";
 import { RemoteError } from "../protocol/rpc.ts";
 import type { ControlClient } from "./overlay-control.ts";
 
@@ -10,6 +10,7 @@ export type EchoRequest = z.infer<OverlayMethods["echo"]["params"]>;
 export type EchoAnswer = z.infer<OverlayMethods["echo"]["result"]>;
 export type PerfRequest = Omit<z.infer<OverlayMethods["perf.run"]["params"]>, "id">;
 export type PerfAnswer = z.infer<OverlayMethods["perf.run"]["result"]>;
+export type LiveFlowList = z.infer<OverlayMethods["flows.list"]["result"]>;
 /** Bytes that arrived and that were lost, so far. */
 export type PerfProgress = Omit<z.infer<OverlayNotices["perf.progress"]["params"]>, "id">;
 
@@ -55,6 +56,21 @@ export class OverlayCalls {
     }
   }
 
+  /** The flows that run; none while there is no overlay. @throws {HostError} `overlay-older`. */
+  async flows(filter: OverlayFlowFilter, limit: number, signal: AbortSignal): Promise<LiveFlowList> {
+    return this.#flows("flows.list", filter, limit, signal);
+  }
+
+  /** Cuts the flows that match, and answers which they were. @throws as `flows`. */
+  async cutFlows(filter: OverlayFlowFilter, limit: number, signal: AbortSignal): Promise<LiveFlowList> {
+    return this.#flows("flows.cut", filter, limit, signal);
+  }
+
+  async #flows(call: "flows.list" | "flows.cut", filter: OverlayFlowFilter, limit: number, signal: AbortSignal) {
+    const answer = this.#client()?.peer.request(call, { filter, limit }, signal);
+    return (await answer?.catch(sayOlder)) ?? { flows: [], total: 0 };
+  }
+
   /** Has every path looked at, since the network changed; nobody waits for it. */
   wake(): void {
     // An overlay that does not know it finds out by its own probes, later.
@@ -82,7 +98,7 @@ export function isUnknownCall(error: unknown): boolean {
 
 /** That the overlay knows nothing of other nodes. */
 export function olderOverlay(cause?: unknown): HostError {
-  const message = "the overlay that runs is older than this agent and reaches no other node: restart its service";
+  const message = "the overlay that runs is older than this agent and does not know this call: restart its service";
   return new HostError("overlay-older", message, cause === undefined ? {} : { cause });
 }
 

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { HostError, toError } from "../errors.ts";
 import { RemoteError } from "../protocol/rpc.ts";
 import type { MeshState, OverlayIdentity } from "../protocol/overlay-mesh.ts";
-import { OVERLAY_SOCKET, type OverlayMethods } from "../protocol/overlay.ts";
+import { OVERLAY_SOCKET, type OverlayFlowFilter, type OverlayMethods } from "../protocol/overlay.ts";
 import type { z } from "zod";
 import {
   isUnknownCall,
@@ -10,6 +10,7 @@ import {
   OverlayCalls,
   type EchoAnswer,
   type EchoRequest,
+  type LiveFlowList,
   type PerfAnswer,
   type PerfProgress,
   type PerfRequest,
@@ -139,6 +140,16 @@ export class Overlay {
   /** @throws as `OverlayCalls.perf`. */
   perf(request: PerfRequest, onProgress: (at: PerfProgress) => void, signal: AbortSignal): Promise<PerfAnswer> {
     return this.#calls.perf(request, onProgress, signal);
+  }
+
+  /** @throws as `OverlayCalls.flows`. */
+  flows(filter: OverlayFlowFilter, limit: number, signal: AbortSignal): Promise<LiveFlowList> {
+    return this.#calls.flows(filter, limit, signal);
+  }
+
+  /** @throws as `OverlayCalls.flows`. */
+  cutFlows(filter: OverlayFlowFilter, limit: number, signal: AbortSignal): Promise<LiveFlowList> {
+    return this.#calls.cutFlows(filter, limit, signal);
   }
 
   /** The network of the machine changed: has paths looked at, if there are any. */

@@ -14,6 +14,7 @@ import { askAbout, farRefusals, type FarRefusals } from "./far-refusals.ts";
 import type { FlowLog } from "./flow-log.ts";
 import { DataPorts } from "./ftp/data-ports.ts";
 import { healthChecks, type HealthChecks } from "./health.ts";
+import { LiveFlows } from "./live-flows.ts";
 import type { Listener, ListenerOptions } from "./listener.ts";
 import { nameCache, type AskName } from "./name-cache.ts";
 import { ownSockets, type OwnSockets } from "./own-sockets.ts";
@@ -45,6 +46,8 @@ const RETRY_MS = 5000;
 
 /** The table at work: listeners, services, and the flows between them. */
 export class DataPlane {
+  /** The flows that run, of listeners and from other nodes. */
+  readonly flows: LiveFlows;
   readonly #options: DataPlaneOptions;
   readonly #listeners = new Map<string, Listener>();
   readonly #services = new Map<string, OverlayService>();
@@ -66,6 +69,7 @@ export class DataPlane {
   constructor(options: DataPlaneOptions) {
     const { clock } = options;
     this.#options = options;
+    this.flows = new LiveFlows(clock, options.flows);
     this.#own = ownSockets(options.localAddresses);
     this.#names = nameCache(clock, options.askName);
     const dialer = new Dialer({ clock, names: this.#names, own: this.#own });
@@ -93,7 +97,7 @@ export class DataPlane {
       pool: bufferPool(),
       ports: new DataPorts(clock, this.#own, () => budget.hasRoom(1 + SOCKETS_PER_FLOW)),
       starter: starter(clock),
-      flows: options.flows,
+      flows: this.flows,
       remote: () => this.#remote,
       isBeside: (protocol, address, port) => this.#beside.has(`${protocol} ${address} ${port}`),
       onBusy: () => this.#busy(),
@@ -152,6 +156,7 @@ export class DataPlane {
     this.#health.close();
     for (const listener of this.#listeners.values()) listener.close();
     this.#listenerOptions.ports.close();
+    this.flows.close();
     this.#shortage.close();
     this.#far.close();
     this.#listeners.clear();

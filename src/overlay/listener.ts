@@ -10,7 +10,7 @@ import type {
 import type { BufferPool } from "./buffer-pool.ts";
 import type { Dialer } from "./dial.ts";
 import type { FarRefusals } from "./far-refusals.ts";
-import type { FlowLog } from "./flow-log.ts";
+import type { LiveFlows } from "./live-flows.ts";
 import type { DataPorts } from "./ftp/data-ports.ts";
 import type { NameCache } from "./name-cache.ts";
 import type { OwnSockets } from "./own-sockets.ts";
@@ -57,7 +57,7 @@ export interface ListenerOptions {
   readonly pool: BufferPool;
   readonly ports: DataPorts;
   readonly starter: Starter;
-  readonly flows: FlowLog;
+  readonly flows: LiveFlows;
   /** The way to other nodes, once there is one. */
   readonly remote: () => Remote | undefined;
   /** Whether a predecessor of ours holds the address, so that it is to be shared. */

@@ -230,6 +230,12 @@ class RunningOverlay implements Overlay {
         counters: this.#plane.counters(),
         services: this.#plane.services(),
       }),
+      "flows.list": ({ filter, limit }) => this.#plane.flows.list(filter, limit),
+      "flows.cut": ({ filter, limit }) => {
+        const cut = this.#plane.flows.cut(filter, limit);
+        this.#options.log.info({ ...filter, flows: cut.total }, "flows cut");
+        return cut;
+      },
       drain: async ({ deadlineMs }) => {
         await this.drain(deadlineMs);
         return {};

@@ -1,6 +1,12 @@
 import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
-import type { ListenerCounters, ListenerState, OverlayListener, OverlayReason } from "../protocol/overlay.ts";
+import type {
+  ListenerCounters,
+  ListenerState,
+  OverlayFlow,
+  OverlayListener,
+  OverlayReason,
+} from "../protocol/overlay.ts";
 import { Bindings } from "./bindings.ts";
 import { Counters } from "./counters.ts";
 import { Limits } from "./limits.ts";
@@ -12,6 +18,7 @@ import {
   type ListenerOptions,
   type RunningFlow,
 } from "./listener.ts";
+import type { LiveFlow } from "./live-flows.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
 import type { DialTarget } from "./dial.ts";
 import { FtpControl } from "./ftp/control.ts";
@@ -33,7 +40,7 @@ export const SOCKETS_PER_FLOW = 2;
 export class TcpListener implements Listener, BindingUser {
   readonly #options: ListenerOptions;
   readonly #bindings: Bindings<TcpBinding>;
-  readonly #flows = new Set<RunningFlow>();
+  readonly #flows = new Map<RunningFlow, LiveFlow>();
   /** Of the flows, those that are control connections, and the data connections that came of them. */
   readonly #controls = new Map<RunningFlow, FtpControl>();
   readonly #dataFlows = new Map<RunningFlow, FtpControl>();
@@ -90,7 +97,7 @@ export class TcpListener implements Listener, BindingUser {
   }
 
   sweep(now: number): void {
-    for (const flow of this.#flows) flow.sweep(now, this.#spec.idleTimeoutMs);
+    for (const flow of this.#flows.keys()) flow.sweep(now, this.#spec.idleTimeoutMs);
   }
 
   state(): ListenerState {
@@ -101,7 +108,7 @@ export class TcpListener implements Listener, BindingUser {
   }
 
   report(): ListenerCounters {
-    return this.#counters.report(this.#spec, this.#flows);
+    return this.#counters.report(this.#spec, this.#flows.keys());
   }
 
   accepted(client: Socket): void {
@@ -130,7 +137,9 @@ export class TcpListener implements Listener, BindingUser {
       return undefined;
     }
     this.#options.budget.take(SOCKETS_PER_FLOW);
-    this.#flows.add(flow);
+    const live = { record: () => this.#recordOf(flow, undefined), cut: () => flow.abort("removed") };
+    this.#flows.set(flow, live);
+    this.#options.flows.begin(live);
     this.#options.onBusy();
     this.#options.starter.add(() => flow.start());
     return flow;
@@ -230,11 +239,12 @@ export class TcpListener implements Listener, BindingUser {
     const startedAt = this.#options.clock.now();
     const sourcePort = client.remotePort ?? 0;
     const refused = { id: randomUUID(), sourceIp, sourcePort, dialled: this.#dialled(client), startedAt };
-    this.#options.flows.add(flowRecord(this.#spec, refused, startedAt, reason));
+    this.#options.flows.refused(flowRecord(this.#spec, refused, startedAt, reason));
     client.on("error", () => undefined).resetAndDestroy();
   }
 
   readonly #onEnd = (flow: RunningFlow, reason: OverlayReason | undefined): void => {
+    const live = this.#flows.get(flow);
     this.#flows.delete(flow);
     this.#controls.get(flow)?.close(reason);
     this.#controls.delete(flow);
@@ -246,11 +256,15 @@ export class TcpListener implements Listener, BindingUser {
     this.#options.budget.give(SOCKETS_PER_FLOW);
     this.#counters.ended(flow, reason);
     if (reason === "out-of-resources") this.#options.shortage.note(this);
-    const record = flowRecord(this.#spec, flow, this.#options.clock.now(), reason);
-    this.#options.flows.add(record, flow.agreed?.(record));
+    const record = this.#recordOf(flow, reason);
+    this.#options.flows.end(live, record, flow.agreed?.(record));
   };
 
+  #recordOf(flow: RunningFlow, reason: OverlayReason | undefined): OverlayFlow {
+    return flowRecord(this.#spec, flow, this.#options.clock.now(), reason);
+  }
+
   #abort(which: (flow: RunningFlow) => boolean, reason: OverlayReason): void {
-    for (const flow of this.#flows) if (which(flow)) flow.abort(reason);
+    for (const flow of this.#flows.keys()) if (which(flow)) flow.abort(reason);
   }
 }

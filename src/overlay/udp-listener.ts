@@ -1,10 +1,17 @@
 import { randomUUID } from "node:crypto";
 import type { RemoteInfo } from "node:dgram";
-import type { ListenerCounters, ListenerState, OverlayListener, OverlayReason } from "../protocol/overlay.ts";
+import type {
+  ListenerCounters,
+  ListenerState,
+  OverlayFlow,
+  OverlayListener,
+  OverlayReason,
+} from "../protocol/overlay.ts";
 import { Bindings } from "./bindings.ts";
 import { Counters } from "./counters.ts";
 import { Limits } from "./limits.ts";
 import { flowRecord, stateOf, type Dialled, type Listener, type ListenerOptions } from "./listener.ts";
+import type { LiveFlow } from "./live-flows.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
 import { bindReason } from "./reasons.ts";
 import { RemoteUdpSession } from "./remote-udp-session.ts";
@@ -27,6 +34,7 @@ export class UdpListener implements Listener {
   readonly #options: ListenerOptions;
   readonly #bindings: Bindings<UdpBinding>;
   readonly #sessions = new Map<string, UdpFlow>();
+  readonly #live = new Map<UdpFlow, LiveFlow>();
   readonly #counters = new Counters();
   readonly #limits: Limits;
   #spec: OverlayListener;
@@ -167,6 +175,9 @@ export class UdpListener implements Listener {
     this.#options.budget.take(this.#isTransfer ? 2 : 1);
     this.#sessions.set(key, session);
     this.#touch(key, now);
+    const live = { record: () => this.#recordOf(session, undefined), cut: () => session.end("removed") };
+    this.#live.set(session, live);
+    this.#options.flows.begin(live);
     this.#options.onBusy();
     session.start();
     return session;
@@ -244,7 +255,7 @@ export class UdpListener implements Listener {
     this.#refusedInSecond += 1;
     const startedAt = this.#options.clock.now();
     const source = { sourceIp: from.address, sourcePort: from.port, dialled: dialledAt(binding) };
-    this.#options.flows.add(flowRecord(this.#spec, { id: randomUUID(), ...source, startedAt }, startedAt, reason));
+    this.#options.flows.refused(flowRecord(this.#spec, { id: randomUUID(), ...source, startedAt }, startedAt, reason));
   }
 
   #ended(key: string, session: UdpFlow, reason: OverlayReason | undefined, sockets: number): void {
@@ -256,7 +267,13 @@ export class UdpListener implements Listener {
     if (reason === "out-of-resources") this.#options.shortage.note(this);
     if (reason !== undefined && !session.isConnected && session.target !== undefined && "peer" in session.target)
       this.#options.far.note(this, reason);
-    this.#options.flows.add(flowRecord(this.#spec, session, this.#options.clock.now(), reason));
+    const live = this.#live.get(session);
+    this.#live.delete(session);
+    this.#options.flows.end(live, this.#recordOf(session, reason));
+  }
+
+  #recordOf(session: UdpFlow, reason: OverlayReason | undefined): OverlayFlow {
+    return flowRecord(this.#spec, session, this.#options.clock.now(), reason);
   }
 
   #closeWhenDrained(now: number): void {

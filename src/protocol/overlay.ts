@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { JsonLimits } from "../lib/strict-json.ts";
 import type { MethodSpec } from "./methods.ts";
 import { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, PathId, RttBucket } from "./overlay-mesh.ts";
+import { FlowUsage } from "./telemetry.ts";
 import {
   AddressBlock,
   Host,
@@ -224,8 +225,33 @@ export const OverlayFlow = z.object({
   startedAt: UnixMilliseconds,
   endedAt: UnixMilliseconds,
   reason: OverlayReason.optional(),
+  /** It goes on; its bytes are those so far. */
+  interim: z.literal(true).optional(),
+  /** The bytes since its last record by the minute, in Unix seconds; absent when all are of the minute in which it ended. */
+  usage: FlowUsage.optional(),
 });
 export type OverlayFlow = z.infer<typeof OverlayFlow>;
+
+/** Which of the flows that run; what is absent is any. */
+export const OverlayFlowFilter = z.object({
+  protocol: Transport.optional(),
+  source: AddressBlock.optional(),
+  dest: AddressBlock.optional(),
+  sourcePort: Port.optional(),
+  destPort: Port.optional(),
+  /** The address of the client, of what it dialled, or of the backend. */
+  party: IpAddress.optional(),
+});
+export type OverlayFlowFilter = z.infer<typeof OverlayFlowFilter>;
+
+/** How many flows one answer has at most. */
+export const MAX_LIVE_FLOWS = 50_000;
+
+const LiveFlowsCall = {
+  kind: "request",
+  params: z.object({ filter: OverlayFlowFilter, limit: z.int().min(0).max(MAX_LIVE_FLOWS) }),
+  result: z.object({ flows: z.array(OverlayFlow).max(MAX_LIVE_FLOWS), total: Version }),
+} as const;
 
 /** Something of the overlay that somebody must hear of; `file` is the one of its state that it is about, until that is mended. */
 export const OverlayFault = z.object({
@@ -305,6 +331,10 @@ export const overlayMethods = {
       services: z.array(ServiceHealth).max(20_000),
     }),
   },
+  /** The flows that run, and how many match. */
+  "flows.list": LiveFlowsCall,
+  /** Ends the flows that match by resets, and answers which they were. */
+  "flows.cut": LiveFlowsCall,
   /**
    * Stops listening, gives up this socket's path, and ends when its flows have ended or the deadline has passed; answered as soon as
    * nothing is accepted any more. Called by a successor, it ends the agent's connection too, so that the agent comes to the successor.

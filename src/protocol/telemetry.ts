@@ -64,8 +64,11 @@ const FlowAddress = z.union([IpAddress, z.literal("")]);
 const FlowTime = z.iso.datetime({ precision: 3 }).meta({ description: "ISO 8601, UTC, with milliseconds" });
 const BitMask = z.string().regex(/^(?:0|[1-9]\d{0,9})$/, "must be a bit mask as a decimal number");
 
+/** Bytes of a flow by the minute; `t` in Unix seconds, on the minute. */
+export const FlowUsage = z.array(z.object({ t: z.int().min(0), bytes: Version })).max(128);
+
 /**
- * A finished or refused flow; the control plane adds whose it is. `sourceNode` and `destNode` are names of nodes, or both `local` where
+ * A finished or refused flow, or with `meta.interim` one that goes on, once an hour; the control plane adds whose it is. `sourceNode` and `destNode` are names of nodes, or both `local` where
  * it does not cross the overlay; `sourceBytes` is what the source sent.
  */
 export const FlowRecord = z.object({
@@ -84,6 +87,8 @@ export const FlowRecord = z.object({
   tcpFlags: BitMask.optional(),
   flags: BitMask,
   activityID: Text64.optional(),
+  /** The bytes since the flow's last record by the minute; without it all flowed in the minute in which it ended. */
+  usage: FlowUsage.optional(),
   /**
    * Anything more. A connector's flow has `flow`, its id in the records of both ends, `connector`, `service`, at the connector
    * `backend` where that is on the same node, at the service's end `origin`, where the backend was dialled from, and `reason` when it

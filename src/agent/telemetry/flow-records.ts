@@ -1,5 +1,6 @@
 import type { Clock } from "../../host/clock.ts";
-import type { OverlayFlow, OverlayReason, Place } from "../../protocol/overlay.ts";
+import type { OverlayFlow, OverlayReason } from "../../protocol/overlay.ts";
+import { flowMeta } from "../../protocol/flow-meta.ts";
 import { flowFlags, type FlowRecord } from "../../protocol/telemetry.ts";
 import type { Spool } from "./spool.ts";
 
@@ -59,7 +60,7 @@ export function flowRecorder({ clock, spool, names, look }: FlowRecorderOptions)
  * both ends. What is not known is empty or 0, as the backend of a flow that was refused at the service's end. Pure.
  */
 export function flowRecordOf(flow: OverlayFlow, names: FlowNames): FlowRecord {
-  const { id, connector, service, backend, origin, reason } = flow;
+  const { reason, usage } = flow;
   const startedAt = Math.min(flow.startedAt, MAX_TIME);
   // The wall clock may have been set back meanwhile.
   const endedAt = Math.min(Math.max(flow.endedAt, startedAt), MAX_TIME);
@@ -75,19 +76,9 @@ export function flowRecordOf(flow: OverlayFlow, names: FlowNames): FlowRecord {
     endTime: new Date(endedAt).toISOString(),
     protocol: flow.protocol === "tcp" ? "TCP" : "UDP",
     flags: String(deniedFlags(reason)),
-    meta: {
-      ...(id === undefined ? {} : { flow: id }),
-      ...(connector === "" ? {} : { connector }),
-      service,
-      ...(backend === undefined ? {} : { backend: placeText(backend) }),
-      ...(origin === undefined ? {} : { origin: placeText(origin) }),
-      ...(reason === undefined ? {} : { reason }),
-    },
+    ...(usage === undefined ? {} : { usage }),
+    meta: { ...flowMeta(flow), ...(flow.interim === true ? { interim: true } : {}) },
   };
-}
-
-function placeText({ ip, port }: Place): string {
-  return ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
 }
 
 function nodesOf(

@@ -1,7 +1,11 @@
 import type { Logger } from "pino";
 import { InputError, toError } from "../../errors.ts";
 import type { Conntrack, FlowFilter, FlowList } from "../../host/conntrack.ts";
+import type { LiveFlowList } from "../../host/overlay-calls.ts";
+import type { Clock } from "../../host/clock.ts";
 import type { TrackedFlow } from "../../host/conntrack-line.ts";
+import { flowMeta } from "../../protocol/flow-meta.ts";
+import type { OverlayFlow, OverlayFlowFilter } from "../../protocol/overlay.ts";
 import { Flows } from "../../protocol/trigger-bodies.ts";
 import type { ContainerStatus } from "../compute/compute.ts";
 import type { OneShotTrigger } from "./trigger.ts";
@@ -23,17 +27,30 @@ export interface FlowRow {
   /** Seconds since it began. */
   readonly con?: number;
   readonly def: boolean;
-  readonly meta?: { readonly reply: Readonly<Record<string, string | number>> };
+  readonly meta?: Readonly<Record<string, string | Readonly<Record<string, string | number>>>>;
+}
+
+/** The flows that the overlay carries. */
+export interface CarriedFlows {
+  flows(filter: OverlayFlowFilter, limit: number, signal: AbortSignal): Promise<LiveFlowList>;
+  cutFlows(filter: OverlayFlowFilter, limit: number, signal: AbortSignal): Promise<LiveFlowList>;
+}
+
+export interface FlowsParts {
+  readonly conntrack: Conntrack;
+  readonly carried: CarriedFlows;
+  readonly clock: Pick<Clock, "now">;
+  readonly log: Logger;
 }
 
 const MAX_FLOWS = 50_000;
+const NONE: LiveFlowList = { flows: [], total: 0 };
 /** The answer must fit one message with what surrounds it. */
 const MAX_BYTES = 1_000_000;
 
-/** Shows the flows that the kernel tracks, or makes it forget them; those of a container by its address. */
+/** Shows the flows that the kernel tracks and those through connectors, or ends them; those of a container by its address. */
 export function flows(
-  conntrack: Conntrack,
-  log: Logger,
+  { conntrack, carried, clock, log }: FlowsParts,
   containers: () => readonly Pick<ContainerStatus, "id" | "name" | "address">[] = () => [],
 ): OneShotTrigger<Flows> {
   return {
@@ -49,7 +66,13 @@ export function flows(
       const filter = filterOf(request, containers);
       if (request.action === "delete") {
         if (Object.keys(filter).length === 0 && !request.confirm) throw unconfirmed();
-        const deleted = await conntrack.remove(filter, signal);
+        // What the kernel tracks of a connector's flow is the same flow.
+        const before = await conntrack.list(filter, MAX_FLOWS, signal);
+        const cut = filter.protocol === "icmp" ? NONE : await carried.cutFlows(wanted(filter), MAX_FLOWS, signal);
+        const removed = await conntrack.remove(filter, signal);
+        const tracked = new Set(before.flows.map(tupleOfTracked));
+        const twice = cut.flows.filter((flow) => tracked.has(tupleOf(flow))).length;
+        const deleted = removed + cut.total - Math.min(twice, removed);
         log.info({ ...filter, deleted, user }, "flows deleted");
         return { result: "success", deleted };
       }
@@ -58,26 +81,46 @@ export function flows(
       } catch (error) {
         log.warn({ err: toError(error) }, "flows are shown without bytes and times");
       }
-      return flowsAnswer(await conntrack.list(filter, MAX_FLOWS, signal));
+      const [tracked, live] = await Promise.all([
+        conntrack.list(filter, MAX_FLOWS, signal),
+        filter.protocol === "icmp" ? NONE : carried.flows(wanted(filter), MAX_FLOWS, signal),
+      ]);
+      return flowsAnswer(tracked, live, clock.now());
     },
   };
 }
 
 /** What the event answers: as many flows as one message holds, and how many were found. Pure. */
-export function flowsAnswer({ flows: found, isTruncated }: FlowList, maxBytes = MAX_BYTES): object {
+export function flowsAnswer(
+  { flows: found, isTruncated }: FlowList,
+  { flows: live, total: alive }: LiveFlowList,
+  now: number,
+  maxBytes = MAX_BYTES,
+): object {
+  const carried = new Map(live.map((flow) => [tupleOf(flow), flow]));
   const result: Record<FlowRow["p"], FlowRow[]> = { icmp: [], tcp: [], udp: [] };
   let left = maxBytes;
   let total = 0;
-  let isCut = isTruncated;
-  for (const flow of found) {
-    const row = rowOf(flow);
-    if (row === undefined) continue;
+  let isCut = isTruncated || live.length < alive;
+  const add = (row: FlowRow): void => {
     total += 1;
     const bytes = left > 0 ? JSON.stringify(row).length + 1 : 0;
     left -= bytes;
     if (left > 0) result[row.p].push(row);
     else isCut = true;
+  };
+  for (const flow of found) {
+    const row = rowOf(flow);
+    if (row === undefined) continue;
+    const tuple = tupleOfTracked(flow);
+    const same = carried.get(tuple);
+    if (same === undefined) add(row);
+    else {
+      add({ ...carriedRow(same, now), state: row.state });
+      carried.delete(tuple);
+    }
   }
+  for (const flow of carried.values()) add(carriedRow(flow, now));
   return { result, total, ...(isCut ? { truncated: true } : {}) };
 }
 
@@ -101,6 +144,37 @@ export function rowOf(flow: TrackedFlow): FlowRow | undefined {
     def: false,
     ...(isTranslated(flow) ? { meta: { reply: replySide(flow) } } : {}),
   };
+}
+
+/** A flow through a connector, with the bytes that it carries. */
+function carriedRow(flow: OverlayFlow, now: number): FlowRow {
+  const { protocol, sourceIp, sourcePort, destIp = "", destPort, sourceBytes, destBytes, startedAt, peer } = flow;
+  return {
+    sip: sourceIp,
+    dip: destIp,
+    p: protocol,
+    sport: sourcePort,
+    ...(destPort === undefined ? {} : { dport: destPort }),
+    state: "ESTABLISHED",
+    br: destBytes,
+    bw: sourceBytes,
+    con: Math.max(0, Math.floor((now - startedAt) / 1000)),
+    def: false,
+    meta: { ...flowMeta(flow), ...(peer === undefined ? {} : { peer }) },
+  };
+}
+
+function tupleOf({ protocol, sourceIp, sourcePort, destIp = "", destPort = 0 }: OverlayFlow): string {
+  return `${protocol} ${sourceIp} ${sourcePort} ${destIp} ${destPort}`;
+}
+
+function tupleOfTracked({ protocol, original }: TrackedFlow): string {
+  return `${protocol} ${original.source} ${original.sourcePort} ${original.dest} ${original.destPort}`;
+}
+
+/** The filter as the overlay takes it, which carries TCP and UDP alone. */
+function wanted({ protocol, ...filter }: FlowFilter): OverlayFlowFilter {
+  return { ...filter, ...(protocol === undefined || protocol === "icmp" ? {} : { protocol }) };
 }
 
 function stateOf(protocol: FlowRow["p"], state: string | undefined): string {

@@ -95,13 +95,15 @@ export const PublicAudit = z
   })
   .meta({ id: "Audit" });
 
-export const PublicFlow = FlowRecord.extend({
-  nodeId: Text.meta({ description: "The node that reported it" }),
-  flags: FlowRecord.shape.flags.meta({
-    description:
-      "Bit mask as a decimal number: 65536 no ACL match, 131072 no rule match, 262144 no route, 524288 invalid TCP, 67108864 TLS certificate expired, 134217728 TLS name mismatch, 268435456 TLS self-signed, 536870912 TLS mutual authentication required",
-  }),
-}).meta({ id: "Flow" });
+export const PublicFlow = FlowRecord.omit({ usage: true })
+  .extend({
+    nodeId: Text.meta({ description: "The node that reported it" }),
+    flags: FlowRecord.shape.flags.meta({
+      description:
+        "Bit mask as a decimal number: 65536 no ACL match, 131072 no rule match, 262144 no route, 524288 invalid TCP, 67108864 TLS certificate expired, 134217728 TLS name mismatch, 268435456 TLS self-signed, 536870912 TLS mutual authentication required",
+    }),
+  })
+  .meta({ id: "Flow" });
 
 export const PublicAlert = z
   .object({ uid: Text, eventType: Text, message: Text, nodeId: Text, nodeName: Text, timestamp: z.number() })

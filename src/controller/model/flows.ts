@@ -8,7 +8,7 @@ export const USAGE_SECONDS = 90 * 24 * 3600;
 const AHEAD_SECONDS = 24 * 3600;
 
 /**
- * Bytes and number of the flows that ended in one minute; `t` in Unix seconds. `source` is the node at the other end that tells of these
+ * Bytes that flowed in one minute, and number of the flows that ended in it; `t` in Unix seconds. `source` is the node at the other end that tells of these
  * flows too, empty where there is none.
  */
 export interface MinuteUsage {
@@ -27,7 +27,7 @@ export function keptFlows(flows: readonly FlowRecord[], nowSeconds: number): rea
 }
 
 /**
- * Sums up what a node tells by the minute in which flows ended and by where they came from: both ends tell of a flow through the overlay,
+ * Sums up what a node tells by the minute in which bytes flowed and flows ended, and by where they came from: both ends tell of a flow through the overlay,
  * and it is one. `uidOf` knows nodes by their names. Pure.
  */
 export function usageOf(
@@ -45,15 +45,40 @@ export function usageOf(
     sources.set(name, source);
     return source;
   };
-  for (const { sourceNode, endTime, sourceBytes, destBytes } of flows) {
-    const t = Math.floor(Date.parse(endTime) / 60_000) * 60;
-    const source = sourceOf(sourceNode);
+  const add = (t: number, source: string, bytes: number, count: number): void => {
     const minute = minutes.get(`${t} ${source}`) ?? { t, source, bytes: 0, count: 0 };
-    minute.bytes = Math.min(minute.bytes + sourceBytes + destBytes, Number.MAX_SAFE_INTEGER);
-    minute.count += 1;
+    minute.bytes = Math.min(minute.bytes + bytes, Number.MAX_SAFE_INTEGER);
+    minute.count += count;
     minutes.set(`${t} ${source}`, minute);
+  };
+  for (const flow of flows) {
+    const ended = minuteOf(flow.endTime);
+    const source = sourceOf(flow.sourceNode);
+    const isInterim = flow.meta?.["interim"] === true;
+    if (!isInterim) add(ended, source, 0, 1);
+    for (const [t, bytes] of spreadOf(flow, ended)) add(t, source, bytes, 0);
   }
   return [...minutes.values()];
+}
+
+/** A flow's bytes by the minute; no more than it carried, and in no minute in which it did not run. */
+function spreadOf(
+  { usage, startTime, sourceBytes, destBytes }: FlowRecord,
+  ended: number,
+): readonly (readonly [number, number])[] {
+  const started = minuteOf(startTime);
+  let left = sourceBytes + destBytes;
+  if (usage === undefined) return [[ended, left]];
+  return usage.flatMap(({ t: second, bytes }) => {
+    const t = Math.min(Math.max(Math.floor(second / 60) * 60, started), ended);
+    const counted = Math.min(bytes, left);
+    left -= counted;
+    return counted === 0 ? [] : [[t, counted]];
+  });
+}
+
+function minuteOf(time: string): number {
+  return Math.floor(Date.parse(time) / 60_000) * 60;
 }
 
 /** The buckets of a range, filled with what was counted for some of them by their place. Pure. */

@@ -25,6 +25,10 @@ const triggers = listTriggers({
     nats: () => [],
     natWatch: { look: unasked, hits: () => Promise.resolve(new Map()), reset: () => 0, close: unasked },
   },
+  overlay: {
+    flows: () => Promise.resolve({ flows: [], total: 0 }),
+    cutFlows: () => Promise.resolve({ flows: [], total: 0 }),
+  },
   cleanStop: { mark: () => Promise.resolve(), clear: () => Promise.resolve() },
   upgrades: {
     ask: () => Promise.reject(new Error("no upgrade")),

@@ -9,6 +9,8 @@ import { codeOf, refusalHeaders, type FlowRequest } from "./wire.ts";
 export interface ServedFlow {
   readonly peer: string;
   readonly request: FlowRequest;
+  /** Its record, as if it ended now. */
+  record(): OverlayFlow;
   start(): void;
   /** Ends both sides by a reset. */
   abort(reason: OverlayReason): void;

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../../../host/clock.ts";
-import type { OverlayReason } from "../../../protocol/overlay.ts";
+import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { Dial, Dialer, DialUser } from "../../dial.ts";
 import { editing, type Interpreter } from "../../interpreter.ts";
 import { Coupling } from "./coupling.ts";
@@ -86,6 +86,13 @@ export class ServedTcp implements ServedFlow, DialUser {
     this.#coupling?.sweep(now, this.#options.offered.idleTimeoutMs);
   }
 
+  record(outcome: Outcome = {}): OverlayFlow {
+    const { peer, request, startedAt } = this.#options;
+    const moved = { bytesIn: this.#coupling?.bytesDown ?? 0, bytesOut: this.#coupling?.bytesUp ?? 0 };
+    const times = { startedAt, endedAt: this.#clock.now() };
+    return servedRecord(peer, request, { ...this.#places, ...moved, ...outcome }, times);
+  }
+
   readonly #onEarlyClose = (): void => {
     const { stream, lost } = this.#options;
     this.#dial?.cancel();
@@ -95,14 +102,8 @@ export class ServedTcp implements ServedFlow, DialUser {
   #finish(outcome: Outcome): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const { peer, request, startedAt, lost, onEnd } = this.#options;
+    const { lost, onEnd } = this.#options;
     const isCut = outcome.reason !== undefined && lost() === undefined;
-    const moved = { bytesIn: this.#coupling?.bytesDown ?? 0, bytesOut: this.#coupling?.bytesUp ?? 0 };
-    const times = { startedAt, endedAt: this.#clock.now() };
-    onEnd(
-      this,
-      servedRecord(peer, request, { ...this.#places, ...moved, ...outcome }, times),
-      isCut ? this.#coupling?.read : undefined,
-    );
+    onEnd(this, this.record(outcome), isCut ? this.#coupling?.read : undefined);
   }
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import type { OverlayReason } from "../../../protocol/overlay.ts";
+import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { NameCache } from "../../name-cache.ts";
 import type { OwnSockets } from "../../own-sockets.ts";
 import { UdpSession } from "../../udp-session.ts";
@@ -79,11 +79,16 @@ export class ServedUdp implements ServedFlow {
   }
 
   #ended(reason: OverlayReason | undefined): void {
-    const { stream, peer, request, startedAt, onEnd } = this.#options;
+    const { stream, onEnd } = this.#options;
     if (this.#pipe !== undefined) this.#pipe.close(reason === undefined ? undefined : codeOf(reason));
     else refuse(stream, reason ?? "idle");
+    onEnd(this, this.record(reason));
+  }
+
+  record(reason?: OverlayReason): OverlayFlow {
+    const { peer, request, startedAt } = this.#options;
     const { bytesIn, bytesOut, destination: to, origin: from } = this.#session;
     const times = { startedAt, endedAt: this.#clock.now() };
-    onEnd(this, servedRecord(peer, request, { from, to, bytesIn, bytesOut, reason }, times));
+    return servedRecord(peer, request, { from, to, bytesIn, bytesOut, reason }, times);
   }
 }

@@ -3,6 +3,7 @@ import { isIP } from "node:net";
 import type { OverlayMesh } from "../../../protocol/overlay-mesh.ts";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { ListenerOptions } from "../../listener.ts";
+import type { LiveFlow } from "../../live-flows.ts";
 import { literalTarget, type Offered } from "../../targets.ts";
 import type { TunnelGates } from "../mesh-gates.ts";
 import type { UnreadBytes } from "../unread.ts";
@@ -38,7 +39,7 @@ export class Served {
   readonly #local: Local;
   readonly #unread: Pick<UnreadBytes, "watch">;
   readonly #tunnels: TunnelGates | undefined;
-  readonly #flows = new Set<ServedFlow>();
+  readonly #flows = new Map<ServedFlow, LiveFlow>();
   readonly #controls = new Map<string, ServedFtp>();
   #grants: Grants = grantsOf([]);
   #literals = literalPolicy(undefined);
@@ -65,7 +66,7 @@ export class Served {
     this.#literals = literalPolicy(literals);
     // Which of them lead to the node itself is known to the machine alone; those that may can connect anew.
     const endsLiterals = before.permitsOwn && !this.#literals.permitsOwn;
-    for (const flow of this.#flows) {
+    for (const flow of this.#flows.keys()) {
       if (!this.#peers.has(flow.peer)) flow.abort("removed");
       else if (!this.#isGranted(flow.peer, flow.request)) flow.abort("not-granted");
       else if (literalOf(flow.request.service) !== undefined) {
@@ -107,22 +108,24 @@ export class Served {
     this.#local.budget.take(1);
     const tunnels = this.#tunnels;
     const flow = this.#flowOf({ stream, peer, request, offered, lost, tunnels, startedAt, onEnd: this.#onEnd });
-    this.#flows.add(flow);
+    const live = { record: () => flow.record(), cut: () => flow.abort("removed") };
+    this.#flows.set(flow, live);
+    this.#local.flows.begin(live);
     this.#unread.watch(peer, stream);
     this.#local.onBusy();
     flow.start();
   }
 
   dropService(name: string): void {
-    for (const flow of this.#flows) if (flow.request.service === name) flow.abort("removed");
+    for (const flow of this.#flows.keys()) if (flow.request.service === name) flow.abort("removed");
   }
 
   sweep(now: number): void {
-    for (const flow of this.#flows) flow.sweep(now);
+    for (const flow of this.#flows.keys()) flow.sweep(now);
   }
 
   close(): void {
-    for (const flow of this.#flows) flow.abort("removed");
+    for (const flow of this.#flows.keys()) flow.abort("removed");
   }
 
   #flowOf(options: ServedFlowOptions): ServedFlow {
@@ -174,6 +177,7 @@ export class Served {
   }
 
   readonly #onEnd: ServedFlowOptions["onEnd"] = (flow, record, sent) => {
+    const live = this.#flows.get(flow);
     this.#flows.delete(flow);
     this.#controlOf(flow.peer, flow.request)?.ended(flow);
     const key = controlKey(flow.peer, flow.request.flow);
@@ -183,7 +187,7 @@ export class Served {
       control.close(record.reason);
     }
     this.#local.budget.give(1);
-    this.#local.flows.add(record, sent === undefined ? undefined : this.#agreed(flow, record, sent));
+    this.#local.flows.end(live, record, sent === undefined ? undefined : this.#agreed(flow, record, sent));
   };
 
   /** What the peer says that it took, of what it was sent. */
@@ -199,7 +203,7 @@ export class Served {
       this.#recordedInSecond = 0;
     }
     this.#recordedInSecond += 1;
-    if (this.#recordedInSecond <= RECORDED_A_SECOND) this.#local.flows.add(record);
+    if (this.#recordedInSecond <= RECORDED_A_SECOND) this.#local.flows.refused(record);
   }
 }
 

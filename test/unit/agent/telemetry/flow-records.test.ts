@@ -61,6 +61,11 @@ describe("the record of a flow", () => {
     });
   });
 
+  test("that goes on says so, with its bytes by the minute", () => {
+    const usage = [{ t: 1_767_323_040, bytes: 7 }];
+    expect(flowRecordOf({ ...FLOW, interim: true, usage }, NAMES)).toMatchObject({ usage, meta: { interim: true } });
+  });
+
   test("that was refused before it had a target has none", () => {
     const { id: _id, destIp: _, destPort: __, backend: ___, ...refused } = FLOW;
     const record = flowRecordOf({ ...refused, protocol: "udp", reason: "source-not-permitted" }, NAMES);

@@ -1,9 +1,11 @@
 import { pino } from "pino";
 import { expect, test } from "vitest";
-import { flows, flowsAnswer, rowOf } from "../../../../src/agent/triggers/flows.ts";
+import { flows, flowsAnswer, rowOf, type CarriedFlows } from "../../../../src/agent/triggers/flows.ts";
 import { parseFlow, type TrackedFlow } from "../../../../src/host/conntrack-line.ts";
 import type { Conntrack, FlowFilter } from "../../../../src/host/conntrack.ts";
+import type { OverlayFlow, OverlayFlowFilter } from "../../../../src/protocol/overlay.ts";
 import { Flows } from "../../../../src/protocol/trigger-bodies.ts";
+import { uidOf } from "../../../support/mesh.ts";
 import { rig } from "./rig.ts";
 
 const TCP =
@@ -15,6 +17,7 @@ const TRANSLATED =
 const OTHER =
   "ipv4     2 gre      47 29 src=10.0.0.1 dst=10.0.0.2 srckey=0x0 dstkey=0x0 src=10.0.0.2 dst=10.0.0.1 srckey=0x0 dstkey=0x0 mark=0 use=1 id=7";
 
+const NONE = { flows: [], total: 0 };
 const flow = (line: string): TrackedFlow => {
   const parsed = parseFlow(line);
   if (parsed === undefined) throw new Error("no flow");
@@ -22,7 +25,7 @@ const flow = (line: string): TrackedFlow => {
 };
 
 class ScriptedConntrack implements Conntrack {
-  readonly calls: unknown[] = [];
+  readonly calls: unknown[][] = [];
   found: readonly TrackedFlow[] = [];
   refusal: Error | undefined;
   list(filter: FlowFilter, limit: number) {
@@ -38,14 +41,51 @@ class ScriptedConntrack implements Conntrack {
   }
 }
 
-function stage(found: readonly TrackedFlow[] = []) {
+/** The overlay's flows, of which the filter is checked where the overlay is. */
+class ScriptedOverlay implements CarriedFlows {
+  readonly calls: unknown[] = [];
+  live: readonly OverlayFlow[] = [];
+  flows(filter: OverlayFlowFilter) {
+    this.calls.push(["list", filter]);
+    return Promise.resolve({ flows: [...this.live], total: this.live.length });
+  }
+  cutFlows(filter: OverlayFlowFilter) {
+    this.calls.push(["cut", filter]);
+    return Promise.resolve({ flows: [...this.live], total: this.live.length });
+  }
+}
+
+const NOW = 1_700_000_000_000;
+const CARRIED: OverlayFlow = {
+  id: "5f2e",
+  listener: "tcp 10.77.0.2 8080",
+  connector: "web",
+  peer: uidOf(4),
+  service: "intranet",
+  protocol: "tcp",
+  sourceIp: "10.77.0.1",
+  sourcePort: 37_126,
+  destIp: "10.77.0.2",
+  destPort: 8080,
+  sourceBytes: 10,
+  destBytes: 2000,
+  startedAt: NOW - 65_000,
+  endedAt: NOW,
+};
+
+function stage(found: readonly TrackedFlow[] = [], live: readonly OverlayFlow[] = []) {
+  const overlay = new ScriptedOverlay();
+  overlay.live = live;
   const conntrack = new ScriptedConntrack();
   conntrack.found = found;
   const web = { id: "3F2B", name: "web", address: "172.18.0.9" };
   const { run } = rig([
-    flows(conntrack, pino({ level: "silent" }), () => [web, { ...web, name: "off", id: "2", address: undefined }]),
+    flows({ conntrack, carried: overlay, clock: { now: () => NOW }, log: pino({ level: "silent" }) }, () => [
+      web,
+      { ...web, name: "off", id: "2", address: undefined },
+    ]),
   ]);
-  return { conntrack, ask: (body: unknown) => run("flows", { body }) };
+  return { conntrack, overlay, ask: (body: unknown) => run("flows", { body }) };
 }
 
 test("flows in the platform's words, by protocol", async () => {
@@ -88,6 +128,44 @@ test("flows in the platform's words, by protocol", async () => {
   expect(rowOf(flow(OTHER))).toBeUndefined();
 });
 
+test("a flow through a connector is one flow, with its bytes and where it leads", async () => {
+  const { ask, overlay } = stage([flow(TCP)], [CARRIED, { ...CARRIED, id: "6a", sourcePort: 4 }]);
+  const row = {
+    sip: "10.77.0.1",
+    dip: "10.77.0.2",
+    p: "tcp",
+    sport: 37_126,
+    dport: 8080,
+    state: "SYN_RECEIVED",
+    br: 2000,
+    bw: 10,
+    con: 65,
+    def: false,
+    meta: { flow: "5f2e", connector: "web", service: "intranet", peer: uidOf(4) },
+  };
+  expect(await ask({ protocol: "tcp", dest: "10.77.0.2" })).toEqual({
+    body: {
+      result: {
+        icmp: [],
+        tcp: [row, { ...row, sport: 4, state: "ESTABLISHED", meta: { ...row.meta, flow: "6a" } }],
+        udp: [],
+      },
+      total: 2,
+    },
+  });
+  expect(overlay.calls).toEqual([["list", { protocol: "tcp", dest: "10.77.0.2/32" }]]);
+});
+
+test("deleting cuts flows through connectors, and counts each once", async () => {
+  const { ask, overlay, conntrack } = stage([flow(TCP)], [CARRIED, { ...CARRIED, sourcePort: 4 }]);
+  // The kernel forgets three, of which one is a connector's.
+  expect(await ask({ action: "delete", destPort: 8080 })).toEqual({ body: { result: "success", deleted: 4 } });
+  expect(overlay.calls).toEqual([["cut", { destPort: 8080 }]]);
+  expect(await ask({ action: "delete", protocol: "icmp" })).toEqual({ body: { result: "success", deleted: 3 } });
+  expect(overlay.calls).toHaveLength(1);
+  expect(conntrack.calls.at(-1)).toEqual(["remove", { protocol: "icmp" }]);
+});
+
 test("0 and the empty text are no filter; blocks come in their one spelling", async () => {
   const { ask, conntrack } = stage();
   const screen = { protocol: "any", source: "", dest: "", sourcePort: 0, destPort: 0, containerId: "", networkId: 0 };
@@ -110,7 +188,7 @@ test("deleting needs a filter, or to be confirmed", async () => {
     body: { result: "success", deleted: 3 },
   });
   expect(await ask({ action: "delete", confirm: true })).toEqual({ body: { result: "success", deleted: 3 } });
-  expect(conntrack.calls).toEqual([
+  expect(conntrack.calls.filter(([call]) => call === "remove")).toEqual([
     ["remove", { protocol: "udp", destPort: 53 }],
     ["remove", {}],
   ]);
@@ -141,6 +219,7 @@ test("the flows of a container, by its id or its name, are those of its address"
   await ask({ containerId: "3f2b", action: "delete", destPort: 443 });
   expect(conntrack.calls).toEqual([
     ["list", { party: "172.18.0.9" }, 50_000],
+    ["list", { party: "172.18.0.9", destPort: 443 }, 50_000],
     ["remove", { party: "172.18.0.9", destPort: 443 }],
   ]);
 });
@@ -148,13 +227,13 @@ test("the flows of a container, by its id or its name, are those of its address"
 test("no more than fits one message, and how many there are", () => {
   const one = flow(TCP);
   const bytes = JSON.stringify(rowOf(one)).length + 1;
-  expect(flowsAnswer({ flows: [one, one, one], isTruncated: false }, 2 * bytes + 1)).toMatchObject({
+  expect(flowsAnswer({ flows: [one, one, one], isTruncated: false }, NONE, NOW, 2 * bytes + 1)).toMatchObject({
     result: { tcp: [{}, {}] },
     total: 3,
     truncated: true,
   });
-  expect(flowsAnswer({ flows: [one], isTruncated: true })).toMatchObject({ total: 1, truncated: true });
-  const many = flowsAnswer({ flows: Array.from({ length: 50_000 }, () => one), isTruncated: false });
+  expect(flowsAnswer({ flows: [one], isTruncated: true }, NONE, NOW)).toMatchObject({ total: 1, truncated: true });
+  const many = flowsAnswer({ flows: Array.from({ length: 50_000 }, () => one), isTruncated: false }, NONE, NOW);
   expect(many).toMatchObject({ total: 50_000, truncated: true });
   expect(JSON.stringify(many).length).toBeLessThan(1024 * 1024 - 1024);
 });

@@ -88,6 +88,48 @@ describe("a search", () => {
 });
 
 describe("usage", () => {
+  test("counts bytes in the minute in which they flowed, and a flow once, when it has ended", async () => {
+    const { flows } = await freshStore();
+    const range = { from: 0, to: 300, bucketSeconds: 60 };
+    const startTime = new Date(5000).toISOString();
+    const carried = (sourceBytes: number) => ({ startTime, sourceBytes, destBytes: 0 });
+    const goesOn = {
+      ...carried(70),
+      meta: { interim: true },
+      usage: [
+        { t: 0, bytes: 30 },
+        { t: 60, bytes: 40 },
+      ],
+    };
+    flows.add("n1", [flowAt(119_000, goesOn)]);
+    flows.add("n1", [flowAt(200_000, { ...carried(75), usage: [{ t: 180, bytes: 5 }] })]);
+    const all = () => flows.usage(range, undefined).map(({ bytes, count }) => [bytes, count]);
+    expect(all()).toEqual([
+      [30, 0],
+      [40, 0],
+      [0, 0],
+      [5, 1],
+      [0, 0],
+    ]);
+    // What a node says of minutes in which the flow did not run, or beyond its bytes, is not believed.
+    flows.add("n1", [
+      flowAt(200_000, {
+        ...carried(9),
+        usage: [
+          { t: 290, bytes: 8 },
+          { t: 120, bytes: 1000 },
+        ],
+      }),
+    ]);
+    expect(all()).toEqual([
+      [30, 0],
+      [40, 0],
+      [1, 0],
+      [13, 2],
+      [0, 0],
+    ]);
+  });
+
   const range = { from: 3600, to: 3 * 3600 + 1, bucketSeconds: 3600 };
   const hour = 3_600_000;
 

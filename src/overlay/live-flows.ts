@@ -1,0 +1,136 @@
+import type { Clock } from "../host/clock.ts";
+import { addressFilter } from "../lib/address-filter.ts";
+import type { OverlayFlow, OverlayFlowFilter } from "../protocol/overlay.ts";
+import type { FlowLog } from "./flow-log.ts";
+
+/** A flow that runs. */
+export interface LiveFlow {
+  /** Its record, as if it ended now. */
+  record(): OverlayFlow;
+  /** Ends both sides by a reset. */
+  cut(): void;
+}
+
+/** What one flow was seen to have carried. */
+interface Account {
+  total: number;
+  /** The bytes of whole minutes, since the last record. */
+  usage: { t: number; bytes: number }[];
+  recordedAt: number;
+}
+
+const MINUTE_MS = 60_000;
+const INTERIM_MS = 3_600_000;
+
+/** The flows that run: listed and cut on demand, with a record every hour and bytes by the minute. */
+export class LiveFlows {
+  readonly #clock: Clock;
+  readonly #log: Pick<FlowLog, "add">;
+  readonly #flows = new Map<LiveFlow, Account>();
+  #cancel: (() => void) | undefined;
+
+  constructor(clock: Clock, log: Pick<FlowLog, "add">) {
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  begin(flow: LiveFlow): void {
+    this.#flows.set(flow, { total: 0, usage: [], recordedAt: this.#clock.elapsed() });
+    this.#arm();
+  }
+
+  /** The flow is over; with `agreed` its record is what that resolves to. */
+  end(flow: LiveFlow | undefined, record: OverlayFlow, agreed?: Promise<OverlayFlow>): void {
+    const account = flow && this.#flows.get(flow);
+    if (flow !== undefined) this.#flows.delete(flow);
+    const counted = (settled: OverlayFlow): OverlayFlow => {
+      if (account === undefined || account.usage.length === 0) return settled;
+      this.#count(account, settled, minuteOf(settled.endedAt));
+      return { ...settled, usage: account.usage };
+    };
+    this.#log.add(
+      agreed === undefined ? counted(record) : record,
+      agreed?.then((settled) => counted(settled)),
+    );
+    if (this.#flows.size > 0) return;
+    this.#cancel?.();
+    this.#cancel = undefined;
+  }
+
+  /** A flow that never began. */
+  refused(record: OverlayFlow): void {
+    this.#log.add(record);
+  }
+
+  /** The flows that match, at most `limit`, and how many there are. */
+  list(filter: OverlayFlowFilter, limit: number): { readonly flows: OverlayFlow[]; readonly total: number } {
+    const found = this.#matching(filter).map(({ record }) => record);
+    return { flows: found.slice(0, limit), total: found.length };
+  }
+
+  /** Cuts the flows that match, and answers as `list` would have. */
+  cut(filter: OverlayFlowFilter, limit: number): { readonly flows: OverlayFlow[]; readonly total: number } {
+    const found = this.#matching(filter);
+    for (const { flow } of found) flow.cut();
+    return { flows: found.slice(0, limit).map(({ record }) => record), total: found.length };
+  }
+
+  close(): void {
+    this.#cancel?.();
+    this.#cancel = undefined;
+  }
+
+  #matching(filter: OverlayFlowFilter) {
+    const isWanted = matcher(filter);
+    return [...this.#flows.keys()]
+      .map((flow) => ({ flow, record: flow.record() }))
+      .filter(({ record }) => isWanted(record));
+  }
+
+  /** Looks at every flow at the end of each minute. */
+  #arm(): void {
+    if (this.#cancel !== undefined) return;
+    const minute = minuteOf(this.#clock.now());
+    const left = (minute + 60) * 1000 - this.#clock.now();
+    this.#cancel = this.#clock.after(left, () => {
+      this.#cancel = undefined;
+      for (const [flow, account] of this.#flows) this.#look(flow, account, minute);
+      if (this.#flows.size > 0) this.#arm();
+    });
+  }
+
+  #look(flow: LiveFlow, account: Account, minute: number): void {
+    const record = flow.record();
+    this.#count(account, record, minute);
+    const elapsed = this.#clock.elapsed();
+    if (elapsed - account.recordedAt < INTERIM_MS) return;
+    account.recordedAt = elapsed;
+    this.#log.add({ ...record, usage: account.usage, interim: true });
+    account.usage = [];
+  }
+
+  #count(account: Account, { sourceBytes, destBytes }: OverlayFlow, minute: number): void {
+    const total = sourceBytes + destBytes;
+    if (total <= account.total) return;
+    account.usage.push({ t: minute, bytes: total - account.total });
+    account.total = total;
+  }
+}
+
+/** The minute in which something happened, in Unix seconds. */
+function minuteOf(milliseconds: number): number {
+  return Math.floor(milliseconds / MINUTE_MS) * 60;
+}
+
+function matcher({ protocol, source, dest, sourcePort, destPort, party }: OverlayFlowFilter) {
+  const any = (): boolean => true;
+  const isSource = source === undefined ? any : addressFilter(source);
+  const isDest = dest === undefined ? any : addressFilter(dest);
+  return (flow: OverlayFlow): boolean =>
+    (protocol === undefined || flow.protocol === protocol) &&
+    (sourcePort === undefined || flow.sourcePort === sourcePort) &&
+    (destPort === undefined || flow.destPort === destPort) &&
+    (party === undefined || [flow.sourceIp, flow.destIp, flow.backend?.ip].includes(party)) &&
+    (source === undefined || isSource(flow.sourceIp)) &&
+    (dest === undefined || (flow.destIp !== undefined && isDest(flow.destIp)));
+}
