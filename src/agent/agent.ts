@@ -322,7 +322,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       random,
       log: log.child({ component: "session" }),
       mistakes,
-      open: webSocketTransport(network.dialler, () => stamps.now()),
+      open: webSocketTransport(network.dialler, clock, () => stamps.now()),
       party,
       handlers: (connection) => managed.handlers(connection),
       onOnline: (connection) => {

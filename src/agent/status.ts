@@ -178,6 +178,12 @@ function sessionItem({ session, node, state, deletedAt }: Status): HealthItem {
     const fix = `get a license from the control plane and ${registerAgain}`;
     return { name: "control-plane", status: "fail", message: "not registered", since, fix };
   }
+  if (session.state === "online" && session.unanswered !== undefined) {
+    const { since, message } = session.unanswered;
+    const fix =
+      "look at the control plane's log; the node asks again, and opens another session if nothing is answered";
+    return { name: "control-plane", status: "warn", message: `connected, but ${message}`, since, fix };
+  }
   if (session.state === "online") {
     const rtt = session.rttMs === undefined ? "" : `, ${session.rttMs} ms`;
     return { name: "control-plane", status: "pass", message: `connected to ${node.session}${rtt}`, since };

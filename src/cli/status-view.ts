@@ -112,7 +112,7 @@ function nodeRow({ node, nodeState, deletedAt, lifecycleState, cluster }: Status
 }
 
 function sessionRow({ session }: Status, now: number, paint: Paint): string {
-  const { state, since, attempt, retryAt, reason, address, url, rttMs, lastOnlineAt } = session;
+  const { state, since, attempt, retryAt, reason, address, url, rttMs, lastOnlineAt, unanswered } = session;
   const style: Style = state === "online" ? "green" : state === "stopped" ? "red" : "yellow";
   const age = now - since;
   const parts = [`${paint(style, state)} ${age < 1000 ? "just now" : `for ${formatDuration(age)}`}`];
@@ -121,6 +121,7 @@ function sessionRow({ session }: Status, now: number, paint: Paint): string {
     .join(" ");
   if (where !== "") parts.push(where);
   if (state === "online") {
+    if (unanswered !== undefined) parts.push(paint("yellow", unanswered.message));
     if (rttMs !== undefined) parts.push(`round trip ${rttMs < 10 ? rttMs.toFixed(1) : Math.round(rttMs)} ms`);
     return parts.join(", ");
   }

@@ -65,7 +65,8 @@ export function webSocketFrames(socket: WebSocketLike): FrameSocket {
   let closed: FrameEnd | undefined;
   let onClosed: (end: FrameEnd) => void = () => undefined;
   socket.on("close", (code, reason) => {
-    const text = failure ?? (reason.length > 0 ? reason.toString("utf8") : `closed with ${code}`);
+    const words = reason.length > 0 ? `: ${reason.toString("utf8")}` : "";
+    const text = failure ?? `closed with ${code}${words}`;
     closed = { code: code === ABNORMAL ? undefined : code, reason: text };
     onClosed(closed);
   });

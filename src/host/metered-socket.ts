@@ -12,11 +12,14 @@ export interface Metering {
   readonly onExceeded: () => void;
 }
 
+/** What is used of a WebSocket. */
+export type MeteredSocket = Pick<WebSocketLike, "on" | "pause" | "resume" | "readyState" | "OPEN">;
+
 /**
  * Limits what is read from a WebSocket: messages, pings and pongs are charged to a budget, and reading pauses until the budget has
  * recovered, which lets TCP slow the peer down. Messages of one chunk that was read already still arrive.
  */
-export function meterSocket(socket: WebSocketLike, { stream, limits, clock, onExceeded }: Metering): void {
+export function meterSocket(socket: MeteredSocket, { stream, limits, clock, onExceeded }: Metering): void {
   const budget = new MessageBudget(limits, clock.elapsed());
   let isExceeded = false;
   let pausedUntil = 0;

@@ -48,6 +48,8 @@ export const SessionStatus = z.object({
   /** When the newest heartbeat was sent in this session that the control plane has taken. */
   heartbeatAt: UnixMilliseconds.optional(),
   lastOnlineAt: UnixMilliseconds.optional(),
+  /** Requests that the control plane does not answer, or not as their schemas say. */
+  unanswered: z.object({ since: UnixMilliseconds, message: Text4096 }).optional(),
 });
 export type SessionStatus = z.infer<typeof SessionStatus>;
 

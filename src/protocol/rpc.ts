@@ -27,6 +27,8 @@ export interface RpcOptions<Local extends Table, Remote extends Table> {
   send(text: string): void;
   /** Told of everything a handler threw that is not an answer: a bug or a bad notification. */
   onFault(method: string, error: Error): void;
+  /** How each request ended that was not taken back: answered, failures included; not in time; or not as its schema says. */
+  onOutcome?(method: string, outcome: "answered" | "unanswered" | "nonsense"): void;
 }
 
 const METHOD_NOT_FOUND = -32601;
@@ -98,7 +100,9 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
       };
       const onAbort = (): void => {
         forget();
-        reject(toError(signal?.reason));
+        const reason = toError(signal?.reason);
+        if (reason.name === "TimeoutError") this.#options.onOutcome?.(method, "unanswered");
+        reject(reason);
       };
       signal?.addEventListener("abort", onAbort, { once: true });
       inFlight.set(id, {
@@ -106,11 +110,13 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
         resolve: (result) => {
           forget();
           const parsed = this.#options.remote[method]?.result.safeParse(result);
+          this.#options.onOutcome?.(method, parsed?.success === true ? "answered" : "nonsense");
           if (parsed?.success === true) resolve(parsed.data as Result<Remote, M>);
           else reject(new SessionError("invalid-result", `${method} answered something else than its schema says`));
         },
         reject: (error) => {
           forget();
+          if (error instanceof RemoteError) this.#options.onOutcome?.(method, "answered");
           reject(error);
         },
       });

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { InputError, SessionError } from "../../errors.ts";
 import type { HttpClient, HttpResponse } from "../../host/http-client.ts";
+import { isLoopback } from "../../lib/proxy.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import type { Device, License } from "../../protocol/claims.ts";
 import { describeIssues, REGISTER_PATH } from "../../protocol/envelope.ts";
@@ -79,6 +80,11 @@ async function registerAlone(licenseText: string, deps: RegisterDeps, signal: Ab
   ].filter((field) => field !== "");
   if (wrong.length > 0) {
     throw new InputError("bad-signature", `the control plane's answer is not for this request: ${wrong.join(", ")}`);
+  }
+  const session = new URL(registered.node.session);
+  if (session.protocol === "ws:" && !isLoopback(session.hostname)) {
+    const cure = "the control plane must name a wss:// address; the license can be used again with this machine's keys";
+    throw new InputError("insecure", `session ${session.href}: ws:// is accepted towards loopback only; ${cure}`);
   }
   const registration = { node: registered.node, controlPlane: { iss: license.iss, keys: newest } };
   // Twice, so that there is a previous copy to fall back on from the first day.

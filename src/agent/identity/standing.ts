@@ -6,6 +6,7 @@ import { valueOf, type StateFile } from "../../host/state-file.ts";
 import { ASKING_VERSION } from "../../protocol/envelope.ts";
 import { keySetOf } from "../../protocol/keys-chain.ts";
 import type { Standing } from "../../protocol/standing.ts";
+import { AnswerWatch } from "../session/answers.ts";
 import { Attempt, type HandshakeParty } from "../session/attempt.ts";
 import { judgeServerProof, proveNode } from "../session/handshake.ts";
 import { webSocketTransport } from "../session/transport.ts";
@@ -47,7 +48,8 @@ export async function askStanding(
       {
         clock,
         mistakes: { warn: () => undefined },
-        open: webSocketTransport(dialler, () => clock.now()),
+        answers: new AnswerWatch(),
+        open: webSocketTransport(dialler, clock, () => clock.now()),
         party,
         handlers: () => ({}),
       },

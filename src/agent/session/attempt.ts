@@ -12,6 +12,7 @@ import {
 } from "../../protocol/envelope.ts";
 import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../protocol/methods.ts";
 import { RemoteError, RpcPeer, type Handlers } from "../../protocol/rpc.ts";
+import { unansweredText, type AnswerWatch, type Outcome } from "./answers.ts";
 import type { Ending } from "./backoff.ts";
 import { judgeEnd, judgeRefusal } from "./ending.ts";
 import type { OpenTransport, Transport, TransportEnd, TransportRequest } from "./transport.ts";
@@ -63,6 +64,8 @@ export interface AttemptOptions {
   readonly clock: Clock;
   /** Shared by all attempts: what one brings, the next may bring again. */
   readonly mistakes: Pick<AggregatedLog, "warn">;
+  /** Shared by all attempts. */
+  readonly answers: AnswerWatch;
   readonly open: OpenTransport;
   readonly party: HandshakeParty;
   readonly handlers: (connection: Connection) => Handlers<ControlMethods>;
@@ -117,6 +120,7 @@ export class Attempt {
       remote: nodeMethods,
       handlers: this.#gate(),
       send: (text) => this.#transport?.send(text),
+      onOutcome: (method, outcome) => this.#outcome(method, outcome),
       onFault: (method, error) =>
         options.mistakes.warn(faultKind(method, error), { method, err: error }, "call failed"),
     });
@@ -166,6 +170,15 @@ export class Attempt {
     if (this.#pingedAt === undefined) this.#beatBeforePing = this.#beatAt;
     this.#pingedAt ??= this.#options.clock.elapsed();
     this.#transport?.ping();
+  }
+
+  /** What is asked during the handshake has the handshake's own limits. */
+  #outcome(method: string, outcome: Outcome): void {
+    const { answers, clock } = this.#options;
+    if (this.#connection === undefined || !answers.note(method, outcome, clock.elapsed())) return;
+    const [worst] = answers.failing(clock.elapsed());
+    const text = worst === undefined ? "nothing is answered" : unansweredText(worst);
+    this.#fail(new SessionError("unanswered", `${text}, and nothing else was answered either`));
   }
 
   /** Of the first it is asked at once whether it was taken: an upgrade that is judged waits for that. */
@@ -295,6 +308,8 @@ export class Attempt {
     };
     this.#handlers = this.#options.handlers(connection);
     this.#connection = connection;
+    this.#transport?.trust();
+    this.#options.answers.begin();
     this.#listener.onOpened(connection);
     for (const message of this.#early.splice(0)) void this.rpc.receive(message);
   }

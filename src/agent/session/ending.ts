@@ -1,4 +1,4 @@
-import { SessionError } from "../../errors.ts";
+import { AgentError, SessionError } from "../../errors.ts";
 import { closeCodes } from "../../protocol/methods.ts";
 import type { Ending } from "./backoff.ts";
 import type { TransportEnd } from "./transport.ts";
@@ -21,10 +21,14 @@ const SERVERS_TROUBLE: ReadonlySet<number> = new Set([1011, 1012, 1013]);
  * is not believed, except that a node taken for somebody else has no hurry to come back. Pure.
  */
 export function judgeEnd(
-  { closeCode, reason }: TransportEnd,
+  { closeCode, reason, ours }: TransportEnd,
   { isProven, isDeleted }: Evidence,
 ): { readonly ending: Ending; readonly error: SessionError } {
-  const named = (code: string, ending: Ending) => ({ ending, error: new SessionError(code, reason) });
+  // The number is what the node goes by, whatever the other side says next to it.
+  const words = reason === "" ? "" : `: ${reason}`;
+  const message = closeCode === undefined ? reason : `closed with ${closeCode}${words}`;
+  const named = (code: string, ending: Ending) => ({ ending, error: new SessionError(code, message) });
+  if (ours !== undefined) return named(ours, { kind: "failed" });
   switch (closeCode) {
     case undefined:
       return named("connection-lost", { kind: "failed" });
@@ -55,9 +59,10 @@ export function judgeEnd(
  */
 export function judgeRefusal(refusal: Error, tlsKey: string | undefined, pins: readonly string[]): SessionError {
   const isForeign = tlsKey !== undefined && !pins.includes(tlsKey);
+  const reason = refusal instanceof AgentError ? `${refusal.code}: ${refusal.message}` : refusal.message;
   const message = isForeign
-    ? `hello was refused over a TLS key that is not pinned, as when TLS is intercepted: ${refusal.message}`
-    : `hello was refused: ${refusal.message}`;
+    ? `hello was refused over a TLS key that is not pinned, as when TLS is intercepted: ${reason}`
+    : `hello was refused: ${reason}`;
   return new SessionError(isForeign ? "tls-intercepted" : "not-authentic", message, { cause: refusal });
 }
 

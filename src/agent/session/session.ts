@@ -1,10 +1,11 @@
 import type { Logger } from "pino";
 import { SessionError } from "../../errors.ts";
+import { AnswerWatch, unansweredText } from "./answers.ts";
 import { Attempt, type AttemptOptions, type Connection } from "./attempt.ts";
 import type { Random } from "./backoff.ts";
 import { beginSession, deadlineOf, step, type Effect, type SessionEvent, type SessionState } from "./machine.ts";
 
-export interface SessionOptions extends AttemptOptions {
+export interface SessionOptions extends Omit<AttemptOptions, "answers"> {
   readonly log: Logger;
   readonly random: Random;
   readonly onOnline: (connection: Connection) => void;
@@ -25,11 +26,14 @@ export interface SessionStatus {
   readonly sid?: string;
   readonly heartbeatAt?: number;
   readonly lastOnlineAt?: number;
+  /** Requests that the control plane does not answer as it should, for a person. */
+  readonly unanswered?: { readonly since: number; readonly message: string };
 }
 
 /** The control-plane session: the one owner of connecting, staying connected and reconnecting. */
 export class Session {
   readonly #options: SessionOptions;
+  readonly #answers = new AnswerWatch();
   #state: SessionState;
   #cancelTimer = (): void => undefined;
   #armedFor: number | undefined;
@@ -86,7 +90,17 @@ export class Session {
       ...(this.connection === undefined ? {} : { sid: this.connection.sid }),
       ...(heartbeatAt === undefined ? {} : { heartbeatAt }),
       ...(this.#lastOnlineAt === undefined ? {} : { lastOnlineAt: this.#lastOnlineAt }),
+      ...this.#unanswered(),
     };
+  }
+
+  #unanswered(): Pick<SessionStatus, "unanswered"> {
+    const { clock } = this.#options;
+    const failing = this.#answers.failing(clock.elapsed());
+    const [oldest] = failing;
+    if (oldest === undefined) return {};
+    const since = Math.round(clock.now() - (clock.elapsed() - oldest.since));
+    return { unanswered: { since, message: failing.slice(0, 4).map(unansweredText).join("; ") } };
   }
 
   #dispatch(event: SessionEvent): void {
@@ -143,27 +157,30 @@ export class Session {
   }
 
   #dial(): void {
-    const attempt: Attempt = new Attempt(this.#options, {
-      onHeard: () => {
-        if (this.#attempt === attempt && this.#state.at === "online") this.#heardAt = this.#options.clock.elapsed();
+    const attempt: Attempt = new Attempt(
+      { ...this.#options, answers: this.#answers },
+      {
+        onHeard: () => {
+          if (this.#attempt === attempt && this.#state.at === "online") this.#heardAt = this.#options.clock.elapsed();
+        },
+        onOpened: (connection) => {
+          if (this.#attempt !== attempt) return;
+          this.#reason = undefined;
+          this.#lastOnlineAt = this.#options.clock.now();
+          this.#dispatch({ type: "opened" });
+          this.#options.log.info({ sid: connection.sid, address: attempt.address }, "session opened");
+          this.#options.onOnline(connection);
+        },
+        onEnded: (ending, error) => {
+          if (this.#attempt !== attempt) return;
+          this.#attempt = undefined;
+          this.#reason = { code: error.code, message: error.message };
+          this.#dispatch({ type: "ended", ending });
+          this.#options.log.warn({ code: error.code, reason: error.message, ending: ending.kind }, "no session");
+          if (ending.kind === "deleted") this.#options.onDeleted();
+        },
       },
-      onOpened: (connection) => {
-        if (this.#attempt !== attempt) return;
-        this.#reason = undefined;
-        this.#lastOnlineAt = this.#options.clock.now();
-        this.#dispatch({ type: "opened" });
-        this.#options.log.info({ sid: connection.sid, address: attempt.address }, "session opened");
-        this.#options.onOnline(connection);
-      },
-      onEnded: (ending, error) => {
-        if (this.#attempt !== attempt) return;
-        this.#attempt = undefined;
-        this.#reason = { code: error.code, message: error.message };
-        this.#dispatch({ type: "ended", ending });
-        this.#options.log.warn({ code: error.code, reason: error.message, ending: ending.kind }, "no session");
-        if (ending.kind === "deleted") this.#options.onDeleted();
-      },
-    });
+    );
     this.#attempt = attempt;
     void attempt.run();
   }

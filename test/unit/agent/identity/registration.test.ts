@@ -95,6 +95,15 @@ describe("registering", () => {
     expect(await next).toMatchObject({ node: nodeIdentity });
   });
 
+  test("for a session without TLS off this machine is refused, and the license can be used again", async () => {
+    const { files } = setUp();
+    const session = "ws://192.0.2.1/agent/v1/session";
+    const insecure = (request: HttpRequest) => honest(request, { node: { ...nodeIdentity, session } });
+    await expect(run(files, insecure)).rejects.toMatchObject({ code: "insecure" });
+    expect(await files.registration.load()).toEqual({ is: "absent" });
+    expect(await run(files, honest)).toMatchObject({ node: nodeIdentity });
+  });
+
   test("uses the same keys again after a lost reply", async () => {
     const { files, at } = setUp();
     const seen: unknown[] = [];

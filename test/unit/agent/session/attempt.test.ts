@@ -169,6 +169,16 @@ describe("before the proof", () => {
     },
   );
 
+  test("what comes without end before the proof is cut early, and logged once", async () => {
+    let sent = 0;
+    const { waiting, mistakes } = await node(async ({ accept }) => {
+      const socket = await accept();
+      for (; sent < 200_000 && socket.readyState === socket.OPEN; sent += 1) socket.send('{"a');
+    });
+    expect((await waiting()).code).toBe("flooded");
+    expect(mistakes).toHaveLength(1);
+  });
+
   test("a message above 64 KiB ends the attempt", async () => {
     const { waiting } = await node(async ({ accept }) => (await accept()).send("x".repeat(70_000)));
     expect((await waiting()).delay).toBe(FAILED);

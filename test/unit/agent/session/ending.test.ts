@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { SessionError } from "../../../../src/errors.ts";
 import { judgeEnd, judgeRefusal } from "../../../../src/agent/session/ending.ts";
 
 const nobody = { isProven: false, isDeleted: false };
@@ -24,7 +25,12 @@ test.each([
 ])("$end of one with $evidence is $code", ({ end, evidence, code, ending }) => {
   const judged = judgeEnd({ closeCode: end, reason: "300" }, evidence);
   expect(judged.ending).toEqual(ending);
-  expect(judged.error).toMatchObject({ code, message: "300" });
+  expect(judged.error).toMatchObject({ code, message: end === undefined ? "300" : `closed with ${end}: 300` });
+});
+
+test("an end of this side's own is called what it is", () => {
+  const { ending, error } = judgeEnd({ closeCode: undefined, reason: "too many", ours: "flooded" }, proven);
+  expect([ending.kind, error.code, error.message]).toEqual(["failed", "flooded", "too many"]);
 });
 
 test.each([
@@ -44,7 +50,7 @@ test.each([
   { tlsKey: "pinned", code: "not-authentic" },
   { tlsKey: "foreign", code: "tls-intercepted" },
 ])("a hello refused over the TLS key $tlsKey is $code", ({ tlsKey, code }) => {
-  const judged = judgeRefusal(new Error("unknown node"), tlsKey, ["other", "pinned"]);
+  const judged = judgeRefusal(new SessionError("identity-held", "unknown node"), tlsKey, ["other", "pinned"]);
   expect(judged.code).toBe(code);
-  expect(judged.message).toContain("unknown node");
+  expect(judged.message).toContain("identity-held: unknown node");
 });

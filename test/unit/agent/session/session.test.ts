@@ -97,9 +97,9 @@ describe("a session", () => {
     expect(offline()).toBe(1);
   });
 
-  test("lives while a large message comes in slowly", async () => {
+  test("that only brings parts of a message is cut after 37.5 s", async () => {
     const sockets: Socket[] = [];
-    const { up, clock, session, waiting } = await node(async (arrival) => {
+    const { up, clock, waiting } = await node(async (arrival) => {
       const { socket } = await letIn(arrival, key);
       socket.pong = () => undefined;
       // The head of a text frame of 900,000 bytes (RFC 6455 §5.2).
@@ -112,15 +112,51 @@ describe("a session", () => {
     });
     await up();
     const socket = await waitFor("the server", () => sockets[0]);
-    for (let i = 0; i < 15; i += 1) {
-      await new Promise((resolve) => socket.write(Buffer.alloc(1000, 0x20), resolve));
-      // Three pieces may be late before time has gone on too far.
-      await new Promise((resolve) => setTimeout(resolve, 20));
-      await clock.advance(10_000);
-      expect(session.status().state).toBe("online");
+    socket.on("error", () => undefined);
+    for (let i = 0; i < 8; i += 1) {
+      await new Promise((resolve) => socket.write("x", resolve));
+      await clock.advance(5000);
     }
-    for (let i = 0; i < 6; i += 1) await clock.advance(5000);
     expect(await waiting()).toMatchObject({ code: "silent" });
+  });
+
+  /** Lets time and traffic go on together until the session has ended. */
+  async function untilEnded({ clock, session }: Pick<Awaited<ReturnType<typeof node>>, "clock" | "session">) {
+    for (let i = 0; i < 40 && session.status().state === "online"; i += 1) {
+      await clock.advance(2000);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+
+  test.each([
+    ["pings", Buffer.from([0x89, 0x00])],
+    ["garbage", Buffer.from([0x81, 0x03, 0x7b, 0x22, 0x61])],
+  ])("that is flooded with %s is closed with 1008, called that, and logs it once", async (what, frame) => {
+    const sockets: Socket[] = [];
+    const { up, clock, session, mistakes } = await node(async (arrival) => {
+      await letIn(arrival, key);
+      sockets.push(arrival.socket);
+    });
+    await up();
+    const socket = await waitFor("the server", () => sockets[0]);
+    socket.write(Buffer.concat(Array.from({ length: 200_000 }, () => frame)));
+    await untilEnded({ clock, session });
+    const { reason } = session.status();
+    expect([reason?.code, reason?.message]).toEqual(["flooded", expect.stringContaining("more messages or bytes")]);
+    expect(mistakes).toHaveLength(what === "garbage" ? 1 : 0);
+  });
+
+  test("whose other end does not read what it asked for is cut, and called that", async () => {
+    const { up, clock, session } = await node(async (arrival) => {
+      await letIn(arrival, key);
+      arrival.socket.pause();
+    });
+    const connection = await up();
+    const data = "x".repeat(900_000);
+    const id = "5e0a6b1a-9f5e-4a52-8a2d-0a3f7c6b1d22";
+    for (let seq = 0; seq < 14; seq += 1) connection.rpc.notify("trigger.progress", { id, seq, kind: "stdout", data });
+    await untilEnded({ clock, session });
+    expect(session.status().reason).toMatchObject({ code: "not-read" });
   });
 
   test("whose other end never reads is cut after 37.5 s", async () => {

@@ -1,0 +1,52 @@
+/** How a request ended: with an answer, failure included; without one in time; or with something else than its schema says. */
+export type Outcome = "answered" | "unanswered" | "nonsense";
+
+/** Requests of one method that the control plane does not answer as it should; times in monotonic milliseconds. */
+export interface Unanswered {
+  readonly method: string;
+  readonly how: Exclude<Outcome, "answered">;
+  readonly since: number;
+  readonly count: number;
+}
+
+/** How long a failure is remembered of a method that is not asked again. */
+const FORGET_MS = 600_000;
+/** A session in which nothing at all is answered is cut after so many requests and this time. */
+const CUT = { requests: 3, afterMs: 60_000 };
+
+/** Watches whether requests are answered, over all sessions: what one leaves unanswered, the next may, too. */
+export class AnswerWatch {
+  readonly #failing = new Map<string, Unanswered & { readonly lastAt: number }>();
+  /** Requests of the present session that failed since one was answered. */
+  #inRow: { since: number; count: number } | undefined;
+
+  /** A session opened: it has its own chance. */
+  begin(): void {
+    this.#inRow = undefined;
+  }
+
+  /** Takes note of how a request ended; reports whether the session is to be cut. */
+  note(method: string, outcome: Outcome, now: number): boolean {
+    if (outcome === "answered") {
+      this.#failing.delete(method);
+      this.#inRow = undefined;
+      return false;
+    }
+    const { since = now, count = 0 } = this.#failing.get(method) ?? {};
+    this.#failing.set(method, { method, how: outcome, since, count: count + 1, lastAt: now });
+    this.#inRow = { since: this.#inRow?.since ?? now, count: (this.#inRow?.count ?? 0) + 1 };
+    return this.#inRow.count >= CUT.requests && now - this.#inRow.since >= CUT.afterMs;
+  }
+
+  /** What is not answered, the longest first. */
+  failing(now: number): readonly Unanswered[] {
+    for (const [method, { lastAt }] of this.#failing) if (now - lastAt > FORGET_MS) this.#failing.delete(method);
+    return [...this.#failing.values()].sort((a, b) => a.since - b.since);
+  }
+}
+
+/** Says it to a person. */
+export function unansweredText({ method, how, count }: Pick<Unanswered, "method" | "how" | "count">): string {
+  const what = how === "unanswered" ? "does not answer" : "answers something else than its schema says to";
+  return `the control plane ${what} ${method} (${count} ${count === 1 ? "request" : "requests"})`;
+}
