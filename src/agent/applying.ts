@@ -145,6 +145,11 @@ export class Applying {
     return () => this.#listeners.delete(listener);
   }
 
+  /** What of the cluster's configuration this member cannot use. */
+  clusterIssues(): Effective["errors"] {
+    return this.#effective().errors;
+  }
+
   /** The effective configuration: all sections that are in force. */
   config(): Config {
     return this.committing.override(this.#effective().config);

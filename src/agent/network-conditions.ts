@@ -1,5 +1,6 @@
 import type { Clock } from "../host/clock.ts";
 import { AgentError } from "../errors.ts";
+import type { Issue } from "../protocol/reconcile.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type { NodeType } from "../protocol/values.ts";
 import type { Standing } from "./reconcile/standing.ts";
@@ -12,6 +13,9 @@ const SECTION = "network";
 const ROUTE_ERROR = "Network Route Error";
 const NETWORK_ERROR = "Network Error";
 const ROUTES_OVER = "Routes are in force again";
+const CLUSTER = "cluster:";
+const CLUSTER_OVER = "The cluster's entry for the interface is applied or gone";
+const MAX_CLUSTER_ENTRIES = 16;
 const LEASE = "lease:";
 const LEASE_OVER = "A DHCP lease was obtained";
 /** Lines of ip-route(8) as they are given to ip(8). */
@@ -53,6 +57,21 @@ function leaseConditions({ issues }: Standing): readonly Condition[] {
     }));
 }
 
+/** The entries of the cluster for interfaces that this member does not have. Pure. */
+export function clusterConditions(issues: readonly Issue[]): readonly Condition[] {
+  return issues
+    .filter(({ code }) => code === "unknown-interface")
+    .slice(0, MAX_CLUSTER_ENTRIES)
+    .map(({ path, message }) => ({
+      eventType: NETWORK_ERROR,
+      object: `${CLUSTER}${path}`,
+      level: "WARNING",
+      message: `The cluster configures an interface that is not applied here: ${message}`.slice(0, 512),
+      details: { path },
+      over: CLUSTER_OVER,
+    }));
+}
+
 /** Where the section stands. */
 export function networkStanding(standings: readonly Standing[]): Standing | undefined {
   return standings.find(({ section }) => section === SECTION);
@@ -63,22 +82,30 @@ export function watchNetworkSection({
   clock,
   events,
   standings,
+  clusterIssues,
   others,
 }: {
   readonly clock: Clock;
   readonly events: EventLog;
   readonly standings: () => readonly Standing[];
+  /** What of the cluster's configuration this member cannot use. */
+  readonly clusterIssues: () => readonly Issue[];
   /** What is found by other means: addresses for which somebody else answers. */
   readonly others: () => readonly Condition[];
 }): { look(): void; close(): void } {
   return watchConditions({
     clock,
     events,
-    read: () => [...networkConditions(networkStanding(standings())), ...others()],
+    read: () => [
+      ...networkConditions(networkStanding(standings())),
+      ...clusterConditions(clusterIssues()),
+      ...others(),
+    ],
     adopt: ({ eventType, object }) => {
       if (eventType === ROUTE_ERROR) return ROUTES_OVER;
       if (eventType !== NETWORK_ERROR) return undefined;
       if (object.startsWith(LEASE)) return LEASE_OVER;
+      if (object.startsWith(CLUSTER)) return CLUSTER_OVER;
       if (object.startsWith("announce:")) return ANNOUNCED_OVER;
       return object.startsWith("arp:") ? STALE_OVER : undefined;
     },

@@ -19,6 +19,7 @@ import { clusterAddresses } from "./cluster-addresses.ts";
 import { networkFacts, networkStanding, watchNetworkSection } from "./network-conditions.ts";
 import { networkReport } from "./network-report.ts";
 import { parsedSections } from "./parsed-sections.ts";
+import type { Issue } from "../protocol/reconcile.ts";
 import type { Standing } from "./reconcile/standing.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { AgentState } from "./state.ts";
@@ -36,7 +37,11 @@ export interface NetworkViewOptions {
   readonly state: Pick<AgentState, "noteAdjusted">;
   readonly documents: { readonly current: Desired };
   readonly events: EventLog;
-  readonly applying: { config(): Config; readonly engine: { readonly standings: readonly Standing[] } };
+  readonly applying: {
+    config(): Config;
+    clusterIssues(): readonly Issue[];
+    readonly engine: { readonly standings: readonly Standing[] };
+  };
 }
 
 /** All of the network of this machine that is looked at and not set. */
@@ -97,6 +102,7 @@ export function openNetworkView(options: NetworkViewOptions): NetworkView {
     clock,
     events,
     standings: () => applying.engine.standings,
+    clusterIssues: () => applying.clusterIssues(),
     others: () => [...arp.conditions(), ...announcer.conditions()],
   });
   return {

@@ -107,6 +107,22 @@ function interfaceOf(
       return item === undefined ? [] : [{ item, at: entry }];
     }),
   );
+  if (own.ignoreHealthCheck === true) {
+    reader.note(
+      "E_UNSUPPORTED",
+      at,
+      "ignoreHealthCheck",
+      "stored and not applied: no health of a cluster is judged yet",
+    );
+  }
+  if (own.virtual === true) {
+    reader.note(
+      "E_UNSUPPORTED",
+      at,
+      "virtual",
+      "stored and not applied: the node uses a link that exists and makes none",
+    );
+  }
   return {
     nic: own.nic,
     ...(description === undefined ? {} : { description }),
@@ -246,6 +262,11 @@ function fromCluster(
   const names = Object.keys(Inherited.shape);
   const fields = Object.fromEntries(names.map((name) => [name, at.fields[name]]));
   const { clusterIP, clusterRouteTables = [] } = reader.judge({ ...at, fields }, Inherited, new Set(names)) ?? {};
+  for (const name of ["cloudRoutes", "clusterRoutes", "clusterRouteTables"]) {
+    const value = at.fields[name];
+    if (!Array.isArray(value) || value.length === 0) continue;
+    reader.note("E_UNSUPPORTED", at, name, "stored and not applied: this version changes no route tables of clouds");
+  }
   const subnets = [ip, ...more].filter((text) => text !== undefined);
   if (clusterIP !== undefined && subnets.length > 0 && !subnets.some((subnet) => holds(subnet, clusterIP))) {
     reader.note("E_RANGE", at, "clusterIP", `${clusterIP} is in no network of this interface`);

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { networkConditions, watchNetworkSection } from "../../../src/agent/network-conditions.ts";
+import { clusterConditions, networkConditions, watchNetworkSection } from "../../../src/agent/network-conditions.ts";
+import { effective } from "../../../src/agent/shadow/merge.ts";
 import type { Standing } from "../../../src/agent/reconcile/standing.ts";
 import { createEventLog } from "../../../src/agent/telemetry/events.ts";
 import { HostError } from "../../../src/errors.ts";
@@ -28,6 +29,21 @@ const refused = (text: string) =>
   new HostError("ip-failed", `ip: line 2, ${text}: Nexthop has invalid gateway.`, {
     details: { tool: "ip", line: 2, text },
   });
+
+test("an entry of the cluster for an interface that the member does not have", () => {
+  const { errors } = effective(
+    { network: { interfaces: [{ nic: "eth0" }] } },
+    { network: { interfaces: [{ nic: "eth0" }, { nic: "ens9", clusterIP: "10.0.0.9" }] } },
+  );
+  expect(clusterConditions(errors)).toMatchObject([
+    {
+      eventType: "Network Error",
+      object: "cluster:network.interfaces.ens9",
+      level: "WARNING",
+      details: { path: "network.interfaces.ens9" },
+    },
+  ]);
+});
 
 test("a route that the kernel refuses", () => {
   expect(networkConditions(standing({ outcome: { state: "failed", step: step("ip"), error: refused(LINE) } }))).toEqual(
@@ -91,7 +107,13 @@ test("raised and cleared as the section goes on", async () => {
     standing({ section: "services", outcome: { state: "diverged", remaining: [step("ip")] } }),
   ];
   const events = createEventLog({ clock, sink: (event) => sent.push(event) });
-  const watch = watchNetworkSection({ clock, events, standings: () => current, others: () => [] });
+  const watch = watchNetworkSection({
+    clock,
+    events,
+    standings: () => current,
+    clusterIssues: () => [],
+    others: () => [],
+  });
   watch.look();
   await clock.advance(60_000);
   expect(sent).toEqual([]);

@@ -147,7 +147,13 @@ describe("the section as a node reads it", () => {
       forwarding: true,
       bridgeCIDR: "10.200.0.0/16",
     });
-    expect([rejected, notices]).toEqual([[], []]);
+    expect([rejected, lines(notices)]).toEqual([
+      [],
+      [
+        "ignoreHealthCheck: stored and not applied: no health of a cluster is judged yet",
+        "virtual: stored and not applied: the node uses a link that exists and makes none",
+      ].map((text) => `E_UNSUPPORTED network.interfaces.0.${text}`),
+    ]);
     expect(config).toEqual({
       ...NOTHING,
       isPresent: true,
@@ -355,7 +361,13 @@ describe("what a member has from its cluster", () => {
     expect([config.isPresent, rejected, lines(notices)]).toEqual([
       true,
       [],
-      ["E_CIDR_HOSTBITS network.interfaces.0.cloudRoutes.1.route: 10.2.3.4/16 has host bits; taken as 10.2.0.0/16"],
+      [
+        ...["cloudRoutes", "clusterRoutes", "clusterRouteTables"].map(
+          (field) =>
+            `E_UNSUPPORTED network.interfaces.0.${field}: stored and not applied: this version changes no route tables of clouds`,
+        ),
+        "E_CIDR_HOSTBITS network.interfaces.0.cloudRoutes.1.route: 10.2.3.4/16 has host bits; taken as 10.2.0.0/16",
+      ],
     ]);
     expect(config.interfaces[0]).toMatchObject({
       clusterIp: "192.0.2.50",
