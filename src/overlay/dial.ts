@@ -4,6 +4,7 @@ import type { OverlayReason } from "../protocol/overlay.ts";
 import { withoutAvoided, type Avoided } from "./avoided.ts";
 import type { NameCache } from "./name-cache.ts";
 import type { OwnSockets } from "./own-sockets.ts";
+import { keepAlive } from "./keep-alive.ts";
 import { connectReason } from "./reasons.ts";
 
 /** Where a flow goes. */
@@ -166,6 +167,7 @@ class RunningDial implements Dial {
     const socket = this.#socket;
     if (socket === undefined) return;
     socket.off("error", this.#onError);
+    keepAlive(socket);
     this.#socket = undefined;
     this.#isOver = true;
     this.#onEnd(this);

@@ -1,6 +1,7 @@
 import { BoundSocket, createServer, isIP, type Server, type Socket } from "node:net";
 import { toError } from "../errors.ts";
 import type { OverlayReason } from "../protocol/overlay.ts";
+import { keepAlive } from "./keep-alive.ts";
 import { bindReason } from "./reasons.ts";
 
 export type BindingState =
@@ -84,6 +85,7 @@ export class TcpBinding {
   #listen(bound: BoundSocket): Promise<void> {
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true }, (socket) => {
       this.#accepted += 1;
+      keepAlive(socket);
       this.#user.accepted(socket);
     });
     this.#servers.push(server);

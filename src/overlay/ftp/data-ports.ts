@@ -1,5 +1,6 @@
 import { BoundSocket, createServer, isIP, type Server, type Socket } from "node:net";
 import type { Clock } from "../../host/clock.ts";
+import { keepAlive } from "../keep-alive.ts";
 import type { OwnSockets } from "../own-sockets.ts";
 
 export interface DataPortOptions {
@@ -48,6 +49,7 @@ export class DataPorts {
         socket.on("error", () => undefined).resetAndDestroy();
         return;
       }
+      keepAlive(socket);
       dataPort.close();
       onConnection(socket);
     });

@@ -47,7 +47,7 @@ export function notListenable(address: string): string | undefined {
 export const IdleTimeout = decimal(1, 2_592_000).optional();
 
 /** UDP flows expire after a minute; TCP keeps what is merely quiet, for a day. */
-export const DEFAULT_IDLE_TIMEOUT_MS = { tcp: 86_400_000, udp: 60_000 } as const;
+export const DEFAULT_IDLE_TIMEOUT_MS = { tcp: 900_000, udp: 60_000 } as const;
 
 /** Whether text is an IPv4 address or a DNS name; what ends in a number can only be meant as an address. */
 export function isIpv4OrName(text: string): boolean {

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import type { Socket } from "node:net";
@@ -52,6 +53,20 @@ describe("a tcp flow", () => {
       refusals: {},
       errors: {},
     });
+  });
+
+  it("has the kernel ask both of its peers whether they are there, the first time after a minute", async () => {
+    const { port, target } = await oneListener(echo);
+    const client = aClient(port);
+    client.socket.write("hello");
+    await waitFor("the echo", () => client.text() === "hello");
+    for (const socket of [`sport = :${port}`, `dport = :${target}`]) {
+      const asked = await waitFor("a timer of its own", () => {
+        const shown = execFileSync("ss", ["-tnoH", "state", "established", socket], { encoding: "utf8" });
+        return /timer:\(keepalive,([^,]+),0\)/.exec(shown)?.[1];
+      });
+      expect(asked).toMatch(/^(?:5\dsec|1min|60sec)/);
+    }
   });
 
   it("keeps a half-close of the client: the answer comes after the end of the question", async () => {

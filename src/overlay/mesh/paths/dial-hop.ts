@@ -5,6 +5,7 @@ import type { Clock } from "../../../host/clock.ts";
 import { interleaveFamilies, staggered } from "../../../lib/happy-eyeballs.ts";
 import { untilAborted } from "../../../lib/until-aborted.ts";
 import type { NameCache } from "../../name-cache.ts";
+import { keepAlive } from "../../keep-alive.ts";
 import { dialTls, whenProved, type MeshIdentity, type MeshProtocol } from "../tls.ts";
 
 /** Where a hop session is dialled, and the RFC 7638 thumbprint of the only key that is accepted there. */
@@ -104,6 +105,7 @@ function connect(host: string, { port, local }: HopTarget, signal: AbortSignal):
     socket.once("connect", () => {
       signal.removeEventListener("abort", abort);
       socket.off("error", failed);
+      keepAlive(socket);
       resolve(socket);
     });
     const options = { host, port, noDelay: true };

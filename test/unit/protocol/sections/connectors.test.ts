@@ -42,7 +42,7 @@ describe("a connector found stored", () => {
           port: 8080,
           listen: { at: "any" },
           maxFlows: 10_000,
-          idleTimeoutMs: 86_400_000,
+          idleTimeoutMs: 900_000,
           description: "",
         },
       ],

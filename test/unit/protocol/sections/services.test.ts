@@ -31,7 +31,7 @@ describe("a service found stored", () => {
           transport: "tcp",
           sourceFromClusterIP: false,
           connectTimeoutMs: 5000,
-          idleTimeoutMs: 86_400_000,
+          idleTimeoutMs: 900_000,
           description: "",
         },
       ],
