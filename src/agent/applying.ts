@@ -145,7 +145,7 @@ export class Applying {
     return () => this.#listeners.delete(listener);
   }
 
-  /** What of the cluster's configuration this member cannot use. */
+  /** The parts of the cluster's configuration that this member cannot use. */
   clusterIssues(): Effective["errors"] {
     return this.#effective().errors;
   }

@@ -2,7 +2,7 @@ import type { Health, HealthItem } from "../protocol/local-answers.ts";
 import type { Reason, WhyReport } from "../protocol/reconcile.ts";
 import { buildHealth, type HealthInput } from "./status.ts";
 
-/** What `health` and `why` answer at one moment. */
+/** The answers of `health` and `why` at one moment, made from the same findings. */
 export interface Judgement {
   readonly health: Health;
   readonly why: WhyReport;

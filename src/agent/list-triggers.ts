@@ -71,7 +71,7 @@ export interface TriggerDeps {
   readonly containers: Pick<ContainersView, "compute" | "registryHost" | "audit">;
   readonly dataStore: { readonly handle: AnswerDataStore; readonly create: BeginFile & BundleStore["create"] };
   readonly makeBundle: MakeBundle;
-  /** What the agent says of itself to people on the machine. */
+  /** The agent's reports about itself to people on the machine. */
   readonly diagnosis: NodeStatusOptions &
     ErrorsOptions & {
       readonly checks: RegisteredChecks;

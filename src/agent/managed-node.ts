@@ -113,7 +113,7 @@ export class ManagedNode {
     return this.#applied;
   }
 
-  /** What is wrong with the configuration that was last received, or cannot be had, if anything is. */
+  /** The faults of the configuration that was last received or could not be fetched. */
   get faults(): readonly Fault[] {
     const overdue = this.sync.overdue.map(({ name, since, cause }) => ({
       code: "document-unavailable",
@@ -128,7 +128,7 @@ export class ManagedNode {
     return [...overdue, ...refused];
   }
 
-  /** What the shadow says of documents that cannot be had. */
+  /** The shadow keys about documents that could not be fetched. */
   get documentFacts(): ShadowMap {
     const facts: ShadowMap = {};
     for (const { name, since, cause } of this.sync.overdue) {

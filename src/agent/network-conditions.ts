@@ -88,7 +88,7 @@ export function watchNetworkSection({
   readonly clock: Clock;
   readonly events: EventLog;
   readonly standings: () => readonly Standing[];
-  /** What of the cluster's configuration this member cannot use. */
+  /** The parts of the cluster's configuration that this member cannot use. */
   readonly clusterIssues: () => readonly Issue[];
   /** What is found by other means: addresses for which somebody else answers. */
   readonly others: () => readonly Condition[];

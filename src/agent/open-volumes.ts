@@ -88,7 +88,7 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
     return keeper;
   };
   const dataStore = join(settings.stateDir, "data-store");
-  /** Where a volume is kept, or will be, as far as it can be. */
+  /** The directory of a volume, if it can have one. */
   const directoryOf = (volume: VolumeSpec): string | undefined => {
     const row = ledger.volumes.get(volume.name);
     const kept = row === undefined || row.quarantinedAt !== undefined ? undefined : parseDetail(row.detail);

@@ -127,7 +127,7 @@ export const AgentFile = z.strictObject({
       events: z.boolean().optional(),
     })
     .optional(),
-  /** What connectors of other nodes may reach here by address, besides the services. */
+  /** The addresses that connectors of other nodes may reach here besides the services. */
   services: z
     .strictObject({ allowAddresses: z.array(Block).max(64).optional(), allowOwnAddresses: z.boolean().optional() })
     .optional(),
@@ -138,7 +138,7 @@ export const AgentFile = z.strictObject({
   metrics: MetricsFile.optional(),
 });
 
-/** What was wrong with the file of local settings and did not keep the program from starting. */
+/** A problem of the settings file that did not keep the program from starting. */
 export interface SettingsProblem {
   /** `unknown-setting`: members that were ignored; `bad-settings`: the last good copy is used instead. */
   readonly code: "unknown-setting" | "bad-settings";

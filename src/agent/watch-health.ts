@@ -16,11 +16,11 @@ export interface WatchHealthOptions {
   readonly reader: Reader;
   readonly log: Logger;
   readonly events: EventLog;
-  /** Where the control plane is. */
+  /** The address of the control plane's session. */
   readonly sessionUrl: string;
   readonly proxies: ProxySettings;
   readonly dialler: Dialler;
-  /** Where releases come from, an HTTP address; no repository is checked when undefined. */
+  /** The HTTP address of the releases; no repository is checked when undefined. */
   readonly repositoryUrl: string | undefined;
   /** Keys of the control plane that are trusted whatever the certificate says. */
   readonly pins: () => readonly string[];

@@ -56,7 +56,7 @@ export interface ClusterRecord {
 }
 
 /** An event with what the control plane adds to it; times in Unix seconds, `uid` sortable by time. */
-/** Who wrote a record about a node: the control plane, or the node itself. */
+/** The writer of a record about a node: the control plane, or the node itself. */
 export type RecordOrigin = "control-plane" | "node";
 
 export interface EventRecord {

@@ -1,6 +1,6 @@
 import type { Clock } from "./clock.ts";
 
-/** How long the lines of one kind are counted after the first. */
+/** Time after the first line of a kind in which the others are only counted. */
 const WINDOW_MS = 60_000;
 /** Kinds counted at once; the lines of further kinds share one. */
 const MAX_KINDS = 256;

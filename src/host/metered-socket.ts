@@ -4,7 +4,7 @@ import type { Clock } from "./clock.ts";
 import type { WebSocketLike } from "./frame-socket.ts";
 
 export interface Metering {
-  /** What carries the WebSocket: its bytes are charged, those of fragments and control frames included. */
+  /** The stream below the WebSocket: its bytes are charged, those of fragments and control frames included. */
   readonly stream: Pick<Duplex, "on">;
   readonly limits: BudgetLimits;
   readonly clock: Pick<Clock, "elapsed" | "after">;
@@ -12,7 +12,7 @@ export interface Metering {
   readonly onExceeded: () => void;
 }
 
-/** What is used of a WebSocket. */
+/** The part of a WebSocket that is used. */
 export type MeteredSocket = Pick<WebSocketLike, "on" | "pause" | "resume" | "readyState" | "OPEN">;
 
 /**

@@ -15,7 +15,7 @@ export interface Reserve {
 }
 
 const MAX_BYTES = 2 * 1024 * 1024;
-/** Of a small disk the reserve takes no more than this share. */
+/** Largest share of a small disk that the reserve takes. */
 const MAX_SHARE = 1 / 16;
 const BLOCK = 4096;
 

@@ -1,9 +1,9 @@
-/** How much a peer may send over one connection. */
+/** Limits of what a peer may send over one connection. */
 export interface BudgetLimits {
   /** Sustained rates. A message is charged for itself and for its bytes. */
   readonly messagesPerSecond: number;
   readonly bytesPerSecond: number;
-  /** How many seconds' worth may come at once. */
+  /** Seconds' worth of the rates that may arrive at once. */
   readonly burstSeconds: number;
   /** For how long the peer may stay over its budget while reading is paused again and again. */
   readonly patienceSeconds: number;
@@ -29,7 +29,7 @@ export class MessageBudget {
   readonly #byteMs: number;
   readonly #burstMs: number;
   readonly #patienceMs: number;
-  /** What was charged and not recovered yet, at `#at`. */
+  /** The charge that was not recovered yet, at `#at`. */
   #spentMs = 0;
   #at: number;
   #overSince: number | undefined;

@@ -6,9 +6,9 @@ export interface GateUser {
   resumeFromGate(): void;
 }
 
-/** What one flow is expected to read at a time, until it is known. */
+/** Bytes that one flow is expected to read at a time, until it is known. */
 const FIRST_READ_BYTES = 64 * 1024;
-/** How much of the expectation the last read makes up. */
+/** Weight of the last read in the expectation. */
 const LAST_READ_SHARE = 0.25;
 const MIN_WAIT_MS = 20;
 /** The longest a timer can be set for (Node would ring at once beyond it). */

@@ -1,4 +1,4 @@
-/** What the runtime takes beyond what its types say. */
+/** The options that the runtime accepts beyond its declared types. */
 interface KeptAlive {
   setKeepAlive(enable: boolean, initialDelayMs: number, intervalMs: number, count: number): unknown;
 }

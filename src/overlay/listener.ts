@@ -97,7 +97,7 @@ export interface Recorded {
   readonly destination?: Place | undefined;
 }
 
-/** What a client dialled; the address of a datagram to a socket that is bound to all of them is not known. */
+/** The address and port that a client dialled; the address is unknown for datagrams to a socket that is bound to all addresses. */
 export interface Dialled {
   readonly ip?: string | undefined;
   readonly port: number;

@@ -11,7 +11,7 @@ export interface LiveFlow {
   cut(): void;
 }
 
-/** What one flow was seen to have carried. */
+/** The bytes that one flow had carried when it was last read. */
 interface Account {
   total: number;
   /** The bytes of whole minutes, since the last record. */

@@ -1,11 +1,11 @@
 import { isIP } from "node:net";
 import { plainAddress } from "../lib/plain-address.ts";
 
-/** What one datagram may be answered with, however short it is: what fits one packet. */
+/** Bytes that any datagram may be answered with: one packet. */
 const ANSWER_BYTES = 1500;
-/** Whatever it sends, a prefix may be sent this many times as much. */
+/** A prefix may be sent this many times what it sends. */
 const FACTOR = 3;
-/** How much of the answers of a prefix may be more than that, and how much of it at once. */
+/** Rate and burst of the answers to a prefix beyond that. */
 const EXCESS_BYTES_PER_MS = (1024 * 1024) / 1000;
 const EXCESS_BURST_BYTES = 64 * 1024;
 /** Answers that were not needed are saved for later ones up to this. */

@@ -23,7 +23,7 @@ import { UdpSession, type UdpFlow } from "./udp-session.ts";
 const MAX_RECORDED_A_SECOND = 100;
 /** An answered session gives way to a new one only after it was idle for so long. */
 const ANSWERED_IDLE_MS = 2000;
-/** Of so many sessions that were idle longest one is found that gives way. */
+/** Number of the longest idle sessions among which one is chosen to give way. */
 const MAX_LOOKED_AT = 64;
 const SECOND_MS = 1000;
 /** Sessions that a drain leaves behind are somebody else's after this: the successor's socket shares the port. */

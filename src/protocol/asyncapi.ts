@@ -70,7 +70,7 @@ function server(protocol: string, description: string): Json {
   };
 }
 
-/** What the node uses beside the session, each over a connection of its own. */
+/** The channels of the node beside the session, each over a connection of its own. */
 function otherChannels(): Json {
   const ticket = {
     type: "object",

@@ -8,7 +8,7 @@ import { Text64, Text4096 } from "./values.ts";
 /** Largest message of an established session, and before `hello` succeeds. */
 export const SESSION_LIMITS: JsonLimits = { maxBytes: 1024 * 1024, maxDepth: 32 };
 export const HANDSHAKE_LIMITS: JsonLimits = { maxBytes: 64 * 1024, maxDepth: 32 };
-/** How much one side of an established session may send; pings and pongs count as messages. */
+/** Budget of one side of an established session; pings and pongs count as messages. */
 export const SESSION_BUDGET: BudgetLimits = {
   messagesPerSecond: 500,
   bytesPerSecond: 4 * 1024 * 1024,

@@ -1,6 +1,6 @@
 import type { OverlayFlow, Place } from "./overlay.ts";
 
-/** What a record and a list of flows say of a flow beyond its addresses. Pure. */
+/** The details of a flow beyond its addresses, for records and lists. Pure. */
 export function flowMeta({ id, connector, service, backend, origin, reason }: OverlayFlow): Record<string, string> {
   return {
     ...(id === undefined ? {} : { flow: id }),

@@ -13,7 +13,7 @@ export type SettingsStanding =
       readonly overlay: { readonly stateDir: string; readonly runDir: string };
       readonly engineSocket: string | undefined;
       readonly hasProxy: boolean;
-      /** What of the file was ignored, or that another copy is used in its place. */
+      /** The problem of the file: members that were ignored, or a copy that is used in its place. */
       readonly problem?: { readonly code: string; readonly message: string };
     }
   | { readonly isGood: false; readonly code: string; readonly message: string };

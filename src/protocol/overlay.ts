@@ -244,7 +244,7 @@ export const OverlayFlowFilter = z.object({
 });
 export type OverlayFlowFilter = z.infer<typeof OverlayFlowFilter>;
 
-/** How many flows one answer has at most. */
+/** Limit of flows in one answer. */
 export const MAX_LIVE_FLOWS = 50_000;
 
 const LiveFlowsCall = {

@@ -27,7 +27,7 @@ export interface RpcOptions<Local extends Table, Remote extends Table> {
   send(text: string): void;
   /** Told of everything a handler threw that is not an answer: a bug or a bad notification. */
   onFault(method: string, error: Error): void;
-  /** How each request ended that was not taken back: answered, failures included; not in time; or not as its schema says. */
+  /** Called at the end of each request that was not cancelled: answered (failures included), timed out, or not as its schema says. */
   onOutcome?(method: string, outcome: "answered" | "unanswered" | "nonsense"): void;
 }
 

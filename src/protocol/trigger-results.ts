@@ -118,7 +118,7 @@ const ContainerStatusAnswer = z.union([
 /** Answer of the event that is called as a container is, unless it is a watched start on demand, which gives output. */
 export const ContainerCommandAnswer = z.union([z.object({ message: z.string() }), output]);
 
-/** What each event answers when it succeeds. A failure is an error of one of the codes; a failed measurement is an answer. */
+/** The result of each event. A failure is an error of one of the codes; a failed measurement is a result. */
 export const triggerResults = {
   "config-show": JsonObject,
   /** A terminal has no answer: it is refused, and opened by `stream.open`. */

@@ -40,7 +40,7 @@ export type Effect =
   | { readonly do: "cancel"; readonly number: number }
   | { readonly do: "note-by-hand"; readonly hash: string | undefined };
 
-/** How long the engine has to start a container again before it is asked whether it means to: after `docker kill` it does not. */
+/** Time in which the engine restarts a container by itself, before it is asked whether it will: after `docker kill` it does not. */
 const ENGINE_GRACE_MS = 5000;
 /** The engine waits a minute at most before it starts a container again, and says so meanwhile. */
 const ENGINE_BACKOFF_MS = 75_000;

@@ -1,4 +1,4 @@
-/** How a request ended: with an answer, failure included; without one in time; or with something else than its schema says. */
+/** The end of a request: an answer (failures included), a timeout, or an answer that does not fit its schema. */
 export type Outcome = "answered" | "unanswered" | "nonsense";
 
 /** Requests of one method that the control plane does not answer as it should; times in monotonic milliseconds. */
@@ -9,7 +9,7 @@ export interface Unanswered {
   readonly count: number;
 }
 
-/** How long a failure is remembered of a method that is not asked again. */
+/** Time for which a failure of a method is remembered if the method is not called again. */
 const FORGET_MS = 600_000;
 /** A session in which nothing at all is answered is cut after so many requests and this time. */
 const CUT = { requests: 3, afterMs: 60_000 };
@@ -38,7 +38,7 @@ export class AnswerWatch {
     return this.#inRow.count >= CUT.requests && now - this.#inRow.since >= CUT.afterMs;
   }
 
-  /** What is not answered, the longest first. */
+  /** The unanswered methods, the longest first. */
   failing(now: number): readonly Unanswered[] {
     for (const [method, { lastAt }] of this.#failing) if (now - lastAt > FORGET_MS) this.#failing.delete(method);
     return [...this.#failing.values()].sort((a, b) => a.since - b.since);

@@ -172,7 +172,7 @@ export class Attempt {
     this.#transport?.ping();
   }
 
-  /** What is asked during the handshake has the handshake's own limits. */
+  /** Requests of the handshake have the handshake's own limits. */
   #outcome(method: string, outcome: Outcome): void {
     const { answers, clock } = this.#options;
     if (this.#connection === undefined || !answers.note(method, outcome, clock.elapsed())) return;

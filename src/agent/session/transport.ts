@@ -154,7 +154,7 @@ export function upgrade(
   });
 }
 
-/** What may come before the other side has proved itself: in all, until hello is answered and until the answer is judged. */
+/** Limits of all that is received before the other side has proved itself: until hello is answered, and until the answer is judged. */
 const BEFORE_ANSWER = { frames: 64, bytes: 256 * 1024 };
 const BEFORE_PROOF = { frames: 1024, bytes: 4 * 1024 * 1024 };
 /** Above this many unsent bytes nothing is read, since each question brings another answer. */

@@ -7,7 +7,7 @@ export type AnswerDataStore = (request: DataStoreRequest, signal: AbortSignal) =
 /** What changes nothing; screens ask for it again and again. */
 const READING: ReadonlySet<DataStoreRequest["action"]> = new Set(["LIST", "TASKS", "IMAGE_INFO"]);
 
-/** What frees space or ends what takes it. */
+/** The actions that free space, or end work that takes it. */
 const FREEING: ReadonlySet<DataStoreRequest["action"]> = new Set(["DELETE", "CANCEL", "CLEAR"]);
 
 /** Files and transfers of the node's data store: every operation of the HTTP API, by the name of its action. */

@@ -9,7 +9,7 @@ import { neededPeer, type Tunnels } from "./tunnels.ts";
 const ROUNDS = 3;
 const shared = { needsDataPlane: true, readOnly: true, agents: true } as const;
 
-/** Where a gateway that this node dials listens. */
+/** The address of a gateway that this node dials. */
 interface Listening {
   readonly fqdn: string;
   readonly host: string;

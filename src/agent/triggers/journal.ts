@@ -59,7 +59,7 @@ export interface UnsentResult {
 }
 
 export const MAX_JOURNAL_ROWS = 10_000;
-/** How many triggers are known from memory alone. */
+/** Limit of triggers that are known from memory alone. */
 const MAX_REMEMBERED = 1000;
 /** Rows outlive the request's expiry and this long, whichever is later. */
 const KEEP_MS = 24 * 3_600_000;

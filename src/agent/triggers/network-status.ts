@@ -6,7 +6,7 @@ import type { NetworkStatusAnswer } from "../../protocol/diagnostics.ts";
 import { NoBody } from "../../protocol/trigger-bodies.ts";
 import type { OneShotTrigger } from "./trigger.ts";
 
-/** What one answer holds at most. */
+/** Limit of one answer. */
 const MAX_LINKS = 1000;
 
 /** Answers the links of the machine as they are now, with their addresses and counters, and its name servers. */

@@ -76,7 +76,7 @@ export interface ErrorsOptions {
 
 const MAX_ERRORS = 200;
 const LINES = 2000;
-/** What goes wrong in this time after the start belongs to it. */
+/** Errors within this time after the start count as errors of the start. */
 const STARTUP_MS = 60_000;
 
 /** Answers the faults of this run and the errors in its log, the newest last. */

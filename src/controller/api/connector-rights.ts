@@ -33,7 +33,7 @@ export function requireDestinations(
   }
 }
 
-/** What the enabled connectors of a node lead to on others. */
+/** The destinations on other nodes of a node's enabled connectors. */
 function destinations(
   node: NodeRecord,
   section: JsonObject,

@@ -119,7 +119,7 @@ function remove({ fleet }: ApiDeps, { section, path, operation }: SectionPath): 
   });
 }
 
-/** What to say of a section that the node stores and does not apply; undefined when nothing is known against it. Pure. */
+/** The warning about a section that the node stores and does not apply; undefined if it is applied as far as is known. Pure. */
 function notApplied(section: SectionName, { applied }: NodeRecord): string | undefined {
   if (!appliedSections.has(section)) return `the section ${section} is stored, and this version does not apply it`;
   if (applied.node?.sections[section]?.state !== "unsupported") return undefined;

@@ -13,7 +13,7 @@ export interface ConnectionLimitOptions {
   readonly isPerAddress: boolean;
 }
 
-/** What is needed of a socket. */
+/** The part of a socket that the limits use. */
 interface Connection {
   readonly remoteAddress?: string | undefined;
   readonly remotePort?: number | undefined;

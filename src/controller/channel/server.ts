@@ -7,10 +7,10 @@ const CLOSE_GRACE_MS = 2000;
 /** How long a request may take to arrive: its head, and all of it (a bandwidth test sends for two minutes). */
 const HEADERS_MS = 10_000;
 const REQUEST_MS = 150_000;
-/** How often Node looks for requests that take too long. */
+/** Interval at which Node checks for requests that take too long. */
 const CHECK_MS = 2000;
 
-/** What both kinds of servers are made with. */
+/** The options of both kinds of servers. */
 export const SERVER_OPTIONS = { connectionsCheckingInterval: CHECK_MS } as const;
 /** A TLS handshake has as long as the head of a request. */
 export const TLS_OPTIONS = { ...SERVER_OPTIONS, handshakeTimeout: HEADERS_MS } as const;

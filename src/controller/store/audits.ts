@@ -4,7 +4,7 @@ import { HISTORY_ROWS, HISTORY_ROWS_OF_NODE, HISTORY_SECONDS, Origin } from "./e
 import { number, text, word } from "./rows.ts";
 import { pruner, trimmer } from "./trimmer.ts";
 
-/** Who did what to a node: 30 days, and at most 200,000 lines of the control plane and as many of nodes. */
+/** The audit trail of nodes: 30 days, and at most 200,000 lines of the control plane and as many of nodes. */
 export interface AuditStore {
   add(audit: AuditRecord): void;
   /** Newest first. */

@@ -159,7 +159,7 @@ function guardOf({ action, source, dest }: JsonObject): Acl | undefined {
   return { ...DROP_ALL, source: from ?? ANY, dest: to ?? ANY };
 }
 
-/** What decides before routing. A rule that cannot be used drops what it may mean, so that nothing goes where it would not let it go. */
+/** The rules that apply before routing. A rule that cannot be used drops the packets that it may match. */
 function rulesOf(reader: NetworkReader, at: Place, fields: JsonObject, names: NetworkNames): PolicyRule[] {
   const { entries } = reader.entries(at, fields, "rules", NETWORK_LIMITS.rules);
   return inOrder(

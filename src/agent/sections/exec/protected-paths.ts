@@ -9,7 +9,7 @@ export interface OwnPlaces {
   readonly programs?: readonly string[];
 }
 
-/** Where an installed Holdfast keeps things, whatever this agent was started with. */
+/** The directories of an installed Holdfast, independent of this agent's options. */
 const INSTALLED = [
   "/etc/holdfast",
   "/usr/lib/holdfast",

@@ -20,7 +20,7 @@ export interface CompiledNetwork {
   readonly target: NetworkTarget;
   /** What of it cannot be put to work as the machine is. */
   readonly waits: readonly Issue[];
-  /** What is put to work otherwise than it is written. */
+  /** The items that are applied otherwise than written. */
   readonly notices: readonly Issue[];
   /** What has to be known of the machine as it was. */
   readonly record: NetworkRecord;

@@ -36,7 +36,7 @@ export type NetworkStep = ChangeStep | ForgetStep | NetworkUndo;
 export interface NetworkPlan {
   readonly steps: readonly NetworkStep[];
   readonly waits: readonly Issue[];
-  /** What is put to work otherwise than it is written. */
+  /** The items that are applied otherwise than written. */
   readonly notices: readonly Issue[];
   /** What keeps the change from proving itself: on the way to the control plane something goes only when a lease has come. */
   readonly unproven: readonly Issue[];

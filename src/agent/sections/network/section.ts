@@ -43,7 +43,7 @@ export interface NetworkOptions {
 }
 
 const DEFAULT_MTU = 1500;
-/** What the networks of clouds carry. */
+/** The MTU of each cloud's network. */
 const CLOUD_MTUS: ReadonlyMap<string, number> = new Map([
   ["aws", 9000],
   ["azure", 9000],

@@ -21,7 +21,7 @@ export class Pump {
   /** What was read so far. */
   bytes = 0;
   #written = 0;
-  /** What was written and is done with, and the lengths of what is not. */
+  /** Bytes that were written and taken, and the lengths of the writes that were not. */
   #done = 0;
   readonly #pending: number[] = [];
   #taken: number | undefined;
@@ -48,7 +48,7 @@ export class Pump {
     return (this.#stops & ~FULL) !== 0;
   }
 
-  /** How much of it the other side has taken so far; of a stream, that it has sent. */
+  /** Bytes that the other side has taken so far; for a stream, bytes sent. */
   get taken(): number {
     // Whatever waits in a socket or stream is not counted as waiting any more once that is destroyed.
     return this.#taken ?? (this.#to.destroyed ? this.#done : this.#written - this.#to.writableLength);

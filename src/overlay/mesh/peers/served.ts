@@ -190,7 +190,7 @@ export class Served {
     this.#local.flows.end(live, record, sent === undefined ? undefined : this.#agreed(flow, record, sent));
   };
 
-  /** What the peer says that it took, of what it was sent. */
+  /** Bytes that the peer reports as taken. */
   async #agreed({ peer, request }: ServedFlow, record: OverlayFlow, sent: number): Promise<OverlayFlow> {
     const taken = await this.taken.ended(peer, request.flow, record.sourceBytes);
     return taken === undefined ? record : { ...record, destBytes: Math.min(taken, sent) };

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from
 import type { Clock } from "../../../host/clock.ts";
 import type { Tunnel } from "./tunnel.ts";
 
-/** How long one end of a flow that was cut waits for the other to say what it took. */
+/** Time that one end of a cut flow waits for the other end's count. */
 export const TAKEN_MS = 2000;
 /** Flows and questions that wait at a time; beyond that an end goes by what it knows alone. */
 const MAX_WAITING = 1024;
