@@ -33,15 +33,21 @@ export class ModelEngine {
   #standing: EngineStanding = { state: "unknown" };
   #count = 0;
   readonly cache: EngineCache;
+  /** How often the view of it was connected. */
+  connections = 1;
   readonly engine: Engine;
 
   constructor() {
     const standing = (): EngineStanding => this.#standing;
+    const connections = (): number => this.connections;
     const containers = (): ReadonlyMap<string, ContainerSummary> =>
       new Map([...this.containers.values()].map((one) => [one.id, summaryOf(one)]));
     this.cache = {
       get standing() {
         return standing();
+      },
+      get connections() {
+        return connections();
       },
       get containers() {
         return containers();
@@ -74,6 +80,18 @@ export class ModelEngine {
     this.#tell({ kind: "event", id, action: "die", exitCode });
   }
 
+  /** Stops a container, as somebody with the engine's own tool would, or the engine that shuts down. */
+  stop(id: string): void {
+    this.exit(id, 143);
+    this.#tell({ kind: "event", id, action: "stop", exitCode: undefined });
+  }
+
+  /** No longer answers, or answers again. */
+  setStanding(standing: EngineStanding): void {
+    this.#standing = standing;
+    this.#tell({ kind: "standing" });
+  }
+
   /** Takes a container away, as somebody with the engine's own tool would. */
   remove(id: string): void {
     this.exit(id, 137);
@@ -103,7 +121,7 @@ export class ModelEngine {
     };
     return {
       version: none,
-      ping: none,
+      ping: (signal) => call("ping", signal, () => undefined),
       info: (signal) =>
         call("info", signal, () => ({
           cpus: 2,

@@ -22,8 +22,12 @@ export type Event =
   | { readonly is: "found"; readonly found: Found | undefined }
   /** Its process ended; `found` is what the engine has made of it since. */
   | { readonly is: "exited"; readonly found: Found; readonly code: number | undefined }
-  /** Somebody stopped it at the engine. */
+  /** It was stopped at the engine: by somebody, or by the engine that shuts down. */
+  | { readonly is: "stopped"; readonly id: string }
+  /** Somebody stopped it at the engine, which still serves. */
   | { readonly is: "stopped-outside"; readonly id: string }
+  /** The engine has shut down since it was stopped. */
+  | { readonly is: "stopped-with-engine"; readonly id: string }
   | { readonly is: "phase"; readonly number: number; readonly phase: Job["phase"] }
   | { readonly is: "ended"; readonly number: number; readonly result: JobResult; readonly found: Found | undefined }
   | { readonly is: "engine-well" }
@@ -42,6 +46,8 @@ export type Effect =
 
 /** Time in which the engine restarts a container by itself, before it is asked whether it will: after `docker kill` it does not. */
 const ENGINE_GRACE_MS = 5000;
+/** Longer than it takes to find out whether the engine shuts down. */
+const STOP_GRACE_MS = 15_000;
 /** The engine waits a minute at most before it starts a container again, and says so meanwhile. */
 const ENGINE_BACKOFF_MS = 75_000;
 
@@ -62,8 +68,12 @@ function take(before: Standing, event: Event, now: number): readonly [Standing, 
       return [isBusy(before) || !canRun(before.goal) ? before : { ...before, isAsked: true }, []];
     case "found":
       return foundAt(before, event.found, now);
+    case "stopped":
+      return [stopped(before, event.id, now), []];
     case "stopped-outside":
       return stoppedOutside(before, event.id);
+    case "stopped-with-engine":
+      return [isStopped(before, event.id) ? { ...before, retry: undefined } : before, []];
     case "exited":
       return [exited(before, event, now), []];
     case "phase":
@@ -129,17 +139,31 @@ function foundAt(before: Standing, found: Found | undefined, now: number): reado
   const started: Standing = {
     ...after,
     startedAt: now,
-    retry: before.retry?.after === "crash" ? undefined : before.retry,
+    retry: before.retry?.after === "crash" || before.retry?.after === "stop" ? undefined : before.retry,
   };
   // Somebody started it at the engine, or the engine itself, which knows of no wish to keep it stopped.
   if (before.byHand === undefined) return [started, []];
   return [{ ...started, byHand: undefined }, [{ do: "note-by-hand", hash: undefined }]];
 }
 
-function stoppedOutside(before: Standing, id: string): readonly [Standing, readonly Effect[]] {
+/** Waits until it is known who stopped it. */
+function stopped(before: Standing, id: string, now: number): Standing {
   const { goal, found, job } = before;
-  if (job !== undefined || found?.id !== id || goal.is !== "kept" || goal.execType !== "service") return [before, []];
-  const after: Standing = { ...before, byHand: goal.hash, retry: undefined, found: { ...found, is: "stopped" } };
+  if (job !== undefined || found?.id !== id || goal.is !== "kept" || goal.execType !== "service") return before;
+  const reason = "it was stopped at the container engine";
+  const retry: Retry = { at: now + STOP_GRACE_MS, since: now, after: "stop", reason };
+  return { ...before, found: { ...found, is: "stopped" }, retry };
+}
+
+/** Reports whether it is still as it was when it was stopped at the engine. */
+function isStopped({ found, job, retry }: Standing, id: string): boolean {
+  return job === undefined && found?.id === id && retry?.after === "stop";
+}
+
+function stoppedOutside(before: Standing, id: string): readonly [Standing, readonly Effect[]] {
+  const { goal } = before;
+  if (!isStopped(before, id) || goal.is !== "kept" || goal.execType !== "service") return [before, []];
+  const after: Standing = { ...before, byHand: goal.hash, retry: undefined };
   return [after, before.byHand === goal.hash ? [] : [{ do: "note-by-hand", hash: goal.hash }]];
 }
 
@@ -225,7 +249,8 @@ function settle(standing: Standing, now: number): readonly [Standing, readonly E
   }
   if (isAhead(retry, now)) {
     // Whoever shall stop does not wait for what was to be tried.
-    if (retry.after !== "crash" || wish === "run") return [standing, []];
+    const isIdle = retry.after === "crash" || retry.after === "stop";
+    if (!isIdle || wish === "run") return [standing, []];
     return settle({ ...standing, retry: undefined }, now);
   }
   if (retry !== undefined) return settle({ ...standing, retry: undefined }, now);

@@ -1,6 +1,6 @@
 import { HostError, InputError } from "../../errors.ts";
 import type { ContainerSpec } from "../../protocol/sections/exec-config.ts";
-import type { Compute, ContainerStatus, VolumeStatus } from "./compute.ts";
+import { WIRE_STATES, type Compute, type ContainerStatus, type VolumeStatus } from "./compute.ts";
 import { isEnginesTurn, standsAt } from "./standing.ts";
 import type { Keeper } from "./keeper.ts";
 import type { WorkView } from "./seen.ts";
@@ -51,7 +51,10 @@ export function computeFacade(options: FacadeOptions): Compute {
       return { state: standing.state, since, reason: standing.state === "unwell" ? standing.reason : undefined };
     },
     containers() {
-      const known = [...keeper.workers.values()].flatMap((worker) => statusOf(keeper.view(worker), now()));
+      const engine = keeper.engineStanding;
+      const known = [...keeper.workers.values()]
+        .flatMap((worker) => statusOf(keeper.view(worker), now()))
+        .map((status) => (engine.state === "unwell" ? unknownSince(status, engine) : status));
       const ids = new Set(known.map(({ id }) => id));
       const rest = definitions().flatMap((spec) => (ids.has(spec.id) ? [] : [untold(spec, startedAt)]));
       return [...known, ...rest].toSorted((one, other) => (one.name < other.name ? -1 : 1));
@@ -129,6 +132,17 @@ function statusOf(view: WorkView, now: number): readonly ContainerStatus[] {
       address: Object.values(container?.addresses ?? {})[0] ?? row?.address,
     },
   ];
+}
+
+/** One of which nobody can say whether it runs, since its engine does not answer: on the wire it is stopped. */
+function unknownSince(
+  status: ContainerStatus,
+  { since, reason }: { readonly since: number; readonly reason: string },
+): ContainerStatus {
+  const isUp = WIRE_STATES[status.state] !== "STOPPED";
+  if (!isUp) return status;
+  const because = `whether it runs is unknown, since the container engine does not answer: ${reason}`;
+  return { ...status, state: "waiting", since, reason: because, health: undefined, nextAttempt: undefined };
 }
 
 /** One of which the engine has not been asked yet. */

@@ -39,6 +39,8 @@ const MAX_PULLS = 3;
 const MAX_STARTS = 4;
 const FIRST_LIST_MS = 3000;
 const LOOK_GAP_MS = 1000;
+/** An engine that shuts down has closed its socket by then. */
+const STOP_JUDGED_MS = 3000;
 const AFTER_START_MS = 30_000;
 
 /** Keeps containers as they are wanted: one worker each, over one engine. */
@@ -57,6 +59,8 @@ export class Keeper {
   #wasUnwell = false;
   #look: (() => void) | undefined;
   readonly #judged = new Set<() => void>();
+  /** Cancel the judgements of stops that are not made yet. */
+  readonly #judgements = new Set<() => void>();
 
   constructor(options: KeeperOptions) {
     this.#options = options;
@@ -183,6 +187,7 @@ export class Keeper {
   async close(): Promise<void> {
     this.#ending.abort(new InputError("cancelled", "the agent is stopping"));
     this.#look?.();
+    for (const cancel of this.#judgements) cancel();
     await Promise.all([...this.#workers.values()].map((worker) => worker.close()));
     this.#opened?.cache.close();
   }
@@ -273,13 +278,37 @@ export class Keeper {
       const enough = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(AFTER_START_MS)]);
       void limitAgain(this.#launching(), worker, id, enough);
     }
-    if (action === "stop" && !isMoving?.(id)) worker.take({ is: "stopped-outside", id });
+    const isStop = action === "stop" && isMoving?.(id) !== true;
+    if (isStop) worker.take({ is: "stopped", id });
+    if (isStop) this.#judgeStop(worker, id);
     const sorted = sortContainers(cache.containers.values(), ledger, clock.now());
     if (sorted.foreign.length !== this.#foreign.length) this.#tell();
     this.#foreign = sorted.foreign;
     const found = foundOf(sorted.own.get(worker.id) ?? []);
     if (action === "die" && found?.id === id) worker.take({ is: "exited", found, code: exitCode });
     else worker.take({ is: "found", found });
+  }
+
+  /**
+   * Finds out whether somebody has stopped a container: an engine that shuts down says the same of each of its own, and takes no new
+   * connection after that.
+   */
+  #judgeStop(worker: Worker, id: string): void {
+    if (this.#opened === undefined) return;
+    const { engine, cache } = this.#opened;
+    const { connections } = cache;
+    const isServing = (): boolean => cache.standing.state === "well" && cache.connections === connections;
+    const judge = async (): Promise<void> => {
+      this.#judgements.delete(cancel);
+      const { signal } = this.#ending;
+      const isAnswered = await engine.ping(signal).then(
+        () => true,
+        () => false,
+      );
+      worker.take({ is: isAnswered && isServing() ? "stopped-outside" : "stopped-with-engine", id });
+    };
+    const cancel = this.#options.clock.after(STOP_JUDGED_MS, () => void judge());
+    this.#judgements.add(cancel);
   }
 
   /** Brings everything in line with a full list. */

@@ -58,7 +58,8 @@ export interface Retry {
   readonly at: number;
   /** When it was decided upon: earlier than that it can only be after the clock was set back. */
   readonly since: number;
-  readonly after: "failure" | "condition" | "crash" | "engine";
+  /** `stop`: somebody, or the engine as it shut down, has stopped it. */
+  readonly after: "failure" | "condition" | "crash" | "engine" | "stop";
   readonly reason: string;
 }
 

@@ -9,6 +9,8 @@ export type EngineStanding =
 /** The containers that carry our owner label, kept current by the engine's events and a full list now and then. */
 export interface EngineCache {
   readonly standing: EngineStanding;
+  /** How often the engine's events were connected to: while it stays the same, no event was missed. */
+  readonly connections: number;
   /** By engine id; the last that was known while the engine is unwell. */
   readonly containers: ReadonlyMap<string, ContainerSummary>;
   /** Told of every change of a container or of the standing, after it is in the cache. */

@@ -14,16 +14,16 @@ export interface CacheOptions {
 }
 
 const LIST_EVERY_MS = 5 * 60_000;
-const PING_EVERY_MS = 30_000;
+const PING_EVERY_MS = 10_000;
 const FIRST_WAIT_MS = 1000;
-const LONGEST_WAIT_MS = 60_000;
+const LONGEST_WAIT_MS = 5000;
 /** A stream that lived so long was a good one: the next is tried at once, and the waits begin anew. */
 const GOOD_STREAM_MS = 10_000;
 
 /**
  * Keeps the containers of one owner current, from now until it is closed: by the engine's events, by a full list after each connecting
- * and every 5 min, and by asking every 30 s whether the engine answers, as long as there are containers. While it cannot be reached it
- * is tried again after 1 s, and then ever less often, up to every minute.
+ * and every 5 min, and by asking every 10 s whether the engine answers, as long as there are containers. While it cannot be reached it
+ * is tried again after 1 s, and then with exponential backoff up to 5 s.
  */
 export function openEngineCache(options: CacheOptions): EngineCache {
   return new LiveCache(options);
@@ -48,6 +48,7 @@ class LiveCache implements EngineCache {
   /** What events have told of since the running list began; they know better than it does. */
   #touched: Set<string> | undefined;
   #standing: EngineStanding = { state: "unknown" };
+  #connections = 0;
   /** Ends the wait for the next attempt. */
   #wake: (() => void) | undefined;
 
@@ -60,6 +61,10 @@ class LiveCache implements EngineCache {
 
   get standing(): EngineStanding {
     return this.#standing;
+  }
+
+  get connections(): number {
+    return this.#connections;
   }
 
   get containers(): ReadonlyMap<string, ContainerSummary> {
@@ -87,6 +92,7 @@ class LiveCache implements EngineCache {
     for (let failures = 0; !this.#closing.signal.aborted;) {
       const began = this.#clock.elapsed();
       const attempt: Attempt = { ending: new AbortController(), timers: new Map(), isListed: false };
+      this.#connections += 1;
       const reason = await this.#follow(attempt);
       if (this.#closing.signal.aborted) return;
       // What broke after the engine had answered says little about it; the next attempt says more.

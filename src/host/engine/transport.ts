@@ -39,6 +39,8 @@ export interface EngineStream {
 }
 
 const DEADLINE_MS = 10_000;
+/** An engine that hangs takes connections and answers nothing. */
+const PING_MS = 5000;
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 const MAX_REFUSAL_BYTES = 64 * 1024;
 /** Requests that read share these; one that changes something has its own connection, since it could not be repeated. */
@@ -117,7 +119,11 @@ export class Transport {
 
   /** Asks nothing but whether anybody answers; no version is needed for it. */
   async ping(signal: AbortSignal): Promise<void> {
-    await this.#whole({ what: "cannot reach the engine", method: "GET", path: "/_ping" }, "", signal);
+    await this.#whole(
+      { what: "cannot reach the engine", method: "GET", path: "/_ping", deadlineMs: PING_MS },
+      "",
+      signal,
+    );
   }
 
   async #prefix(signal: AbortSignal): Promise<string> {

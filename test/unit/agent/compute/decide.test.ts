@@ -171,11 +171,33 @@ describe("a service", () => {
 
   test("stopped at the engine stays so, and started there goes on", () => {
     const up = run(beginning(running(), undefined), [{ is: "wanted", goal: service() }, 0]).standing;
-    const off = run(up, [{ is: "exited", found: stopped(), code: 0 }, 1], [{ is: "stopped-outside", id: "1" }, 1]);
+    const off = run(
+      up,
+      [{ is: "exited", found: stopped(), code: 0 }, 1],
+      [{ is: "stopped", id: "1" }, 1],
+      [{ is: "stopped-outside", id: "1" }, 3001],
+    );
     expect(off.effects).toEqual([{ do: "note-by-hand", hash: "a" }]);
     expect(run(off.standing, [{ is: "tick" }, 1e6]).effects).toEqual([]);
     const on = run(off.standing, [{ is: "found", found: running() }, 2]);
     expect(on.effects).toEqual([{ do: "note-by-hand", hash: undefined }]);
+  });
+
+  test.each([true, false])("stopped with its engine is to run again (the engine restarts it: %s)", (engineRestarts) => {
+    const goal = service({ engineRestarts });
+    const up = run(beginning(running(), undefined), [{ is: "wanted", goal }, 0]).standing;
+    const off = run(up, [{ is: "exited", found: stopped(), code: 0 }, 1], [{ is: "stopped", id: "1" }, 1]);
+    expect(off.effects).toEqual([]);
+    expect(run(off.standing, [{ is: "tick" }, 3000]).effects).toEqual([]);
+    const down = run(off.standing, [{ is: "stopped-with-engine", id: "1" }, 3001]);
+    expect(begun(down.effects)).toMatchObject([{ kind: "start" }]);
+    expect(down.standing.byHand).toBeUndefined();
+    // Nobody has found out: it is not left down for that.
+    expect(begun(run(off.standing, [{ is: "tick" }, 15_001]).effects)).toMatchObject([{ kind: "start" }]);
+    // The engine has started it again meanwhile.
+    const back = run(off.standing, [{ is: "found", found: running() }, 2], [{ is: "stopped-outside", id: "1" }, 3001]);
+    expect(back.effects).toEqual([]);
+    expect(back.standing.byHand).toBeUndefined();
   });
 
   test("that is gone waits for a pass to bring it back", () => {
@@ -249,7 +271,7 @@ const commands = fc.oneof(
   fc.record({ is: fc.constant("asked"), to: fc.constantFrom("start", "stop", "restart") }),
   fc.record({ is: fc.constant("due") }),
   fc.record({ is: fc.constant("work"), fails: fc.boolean() }),
-  fc.record({ is: fc.constantFrom("exit", "removed", "stopped-outside", "wait", "creating") }),
+  fc.record({ is: fc.constantFrom("exit", "removed", "stopped-outside", "wait", "creating"), ends: fc.boolean() }),
 );
 
 test("whatever happens in whatever order: one thing at a time, nothing starts that must not, and what runs is what is wanted in the end", () => {
@@ -333,7 +355,8 @@ test("whatever happens in whatever order: one thing at a time, nothing starts th
             if (found?.is !== "running" || job !== undefined) break;
             found = { ...found, is: "stopped" };
             take({ is: "exited", found, code: 0 });
-            take({ is: "stopped-outside", id: found.id });
+            take({ is: "stopped", id: found.id });
+            take({ is: "ends" in one && one.ends ? "stopped-with-engine" : "stopped-outside", id: found.id });
             break;
           case "removed":
             if (job !== undefined) break;

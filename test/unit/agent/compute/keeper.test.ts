@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { computeFacade } from "../../../../src/agent/compute/facade.ts";
 import { nameOf } from "../../../../src/agent/reconcile/outcome.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
@@ -297,4 +298,53 @@ test("limits of all containers have the engine asked although there is no contai
   expect(model.calls).toEqual([]);
   await stage.look({ commands: [], limits: { cpuMax: 50 } });
   expect(model.calls).toEqual(["info"]);
+});
+
+describe("a service that is stopped at the engine", () => {
+  async function stopped() {
+    const clock = new FakeClock();
+    const opened = modelStage({ clock });
+    const passing = opened.stage.pass({ commands: [itemOf(1)] });
+    await waitFor("it runs", () => opened.running().length === 1);
+    await clock.advance(20_000);
+    await passing;
+    const [container] = opened.model.containers.values();
+    if (container === undefined) throw new Error("no container");
+    opened.model.stop(container.id);
+    const byHand = () => opened.stage.ledger.definitions.get(idOf(1))?.byHand;
+    return { ...opened, clock, byHand };
+  }
+
+  test("by somebody stays stopped", async () => {
+    const { clock, running, byHand } = await stopped();
+    expect(byHand()).toBeUndefined();
+    await clock.advance(3000);
+    await waitFor("it is noted", () => byHand() !== undefined);
+    await clock.advance(60_000);
+    expect(running()).toEqual([]);
+  });
+
+  test("by an engine that shuts down is started again, and unknown is not running", async () => {
+    const { clock, running, byHand, model, stage } = await stopped();
+    model.setStanding({ state: "unwell", since: clock.now(), reason: "connection refused" });
+    await clock.advance(3000);
+    model.connections += 1;
+    model.setStanding({ state: "well", since: clock.now() });
+    await waitFor("it runs again", () => running().length === 1);
+    expect(byHand()).toBeUndefined();
+    await waitFor("it is known", () => stage.keeper.workers.get(idOf(1))?.standing.job === undefined);
+    const compute = computeFacade({
+      keeper: stage.keeper,
+      now: () => clock.now(),
+      definitions: () => [],
+      volumes: () => [],
+      referenceOf: (repository) => repository,
+      startedAt: 0,
+    });
+    expect(compute.containers()).toMatchObject([{ state: "running" }]);
+    model.setStanding({ state: "unwell", since: clock.now(), reason: "connection refused" });
+    expect(compute.containers()).toMatchObject([
+      { state: "waiting", reason: expect.stringMatching(/unknown.*connection refused/) as unknown },
+    ]);
+  });
 });
