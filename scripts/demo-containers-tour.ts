@@ -74,13 +74,13 @@ export function containersTour(stage: ContainerStage, dir: string): readonly Sto
     {
       title: "a terminal in the container, through the control plane's HTTP API",
       command: `printf 'echo $((40 + 2)) in $(hostname); exit 7\\n' | HOLDFAST_KEY=$(cat ${dir}/controller/admin.key) node scripts/demo-terminal.ts ${url} ${uid} ${NAME}`,
-      expect: /42 in edge[^]*"code":7/,
+      expect: /42 in web[^]*"code":7/,
       isEventual: true,
     },
     {
       title: "the same from the node's own command line",
       command: `${HOLDFAST} containers exec ${NAME} ${run} -- sh -c 'echo $((6 * 7)) on $(hostname)'`,
-      expect: /42 on edge/,
+      expect: /42 on web/,
     },
     { title: "what it writes", command: `${HOLDFAST} containers logs ${NAME} ${run}`, expect: /web is up/ },
     {

@@ -9,7 +9,7 @@ export type EngineStanding =
 /** The containers that carry our owner label, kept current by the engine's events and a full list now and then. */
 export interface EngineCache {
   readonly standing: EngineStanding;
-  /** How often the engine's events were connected to: while it stays the same, no event was missed. */
+  /** Number of connections to the engine's events: while it stays the same, no event was missed. */
   readonly connections: number;
   /** By engine id; the last that was known while the engine is unwell. */
   readonly containers: ReadonlyMap<string, ContainerSummary>;
