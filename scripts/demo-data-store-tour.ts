@@ -176,9 +176,9 @@ function refused(stage: DataStoreStage): readonly Stop[] {
       expect: /Failed","details":"169\.254\.169\.254 is where clouds keep a machine's credentials/,
     },
     {
-      title: "refused: a private address that the owner has not allowed",
-      command: failing("http://10.0.0.1/secret", "private"),
-      expect: /Failed","details":"10\.0\.0\.1 is a private address, which is not allowed here/,
+      title: "refused: a link-local address",
+      command: failing("http://169.254.10.1/secret", "link-local"),
+      expect: /Failed","details":"169\.254\.10\.1 is a link-local address/,
     },
     {
       title: "refused: a way out of the data store",
