@@ -5,7 +5,8 @@ import { networkIssue, type NetworkActual, type NetworkDesired } from "./actual.
 import type { MarkedTable } from "./compile-rules.ts";
 import type { Context } from "./contexts.ts";
 import { FLOW_SYSCTLS } from "./flow-times.ts";
-import { forwardChains, localChains } from "./firewall-filter.ts";
+import { IP_FORWARD, isForwardingAnyway } from "./forwarding.ts";
+import { clampChain, forwardChains, heldChains, localChains } from "./firewall-filter.ts";
 import { compileNats } from "./firewall-nats.ts";
 import { compilePolicy } from "./firewall-rules.ts";
 import { tableText } from "./firewall-text.ts";
@@ -22,7 +23,8 @@ export interface CompiledFirewall {
 
 /**
  * Writes the table `inet holdfast`: what may pass between interfaces, where rules send it, what is translated, and what this machine
- * answers. Packets are forwarded as soon as anything of that is asked for, and the table decides which.
+ * answers. Packets are forwarded as soon as anything of that is asked for, and the table decides which. Where nothing is asked for and
+ * another program has the machine forward, the table holds the section's interfaces back.
  */
 export function compileFirewall(
   desired: NetworkDesired,
@@ -35,12 +37,14 @@ export function compileFirewall(
     ({ vrf, forwarding, routing: { nats, rules, acls } }) =>
       forwarding || vrf !== undefined || nats.length > 0 || rules.length > 0 || (acls ?? []).length > 0,
   );
-  if (!config.isPresent || (!isRouting && !config.darkMode)) return nothing;
+  const isHeld = !isRouting && isForwardingAnyway(actual);
+  if (!config.isPresent || (!isRouting && !isHeld && !config.darkMode)) return nothing;
   const policy = compilePolicy(desired, actual, contexts);
   const nats = compileNats(contexts, desired.memo);
   const text = tableText(nats.sets, [
     ...localChains(contexts, actual, config.darkMode),
-    ...(isRouting ? forwardChains(contexts, actual) : []),
+    ...(isRouting ? [clampChain, ...forwardChains(contexts, actual)] : []),
+    ...(isHeld ? heldChains(contexts, config.left ?? [], actual) : []),
     ...policy.chains,
     ...nats.chains,
   ]);
@@ -53,7 +57,7 @@ export function compileFirewall(
   const passes = contexts.some(
     ({ forwarding, routing: { nats, rules } }) => forwarding || nats.length > 0 || rules.length > 0,
   );
-  const forwarding = passes ? [["net.ipv4.ip_forward", "1"] as const] : [];
+  const forwarding = passes ? [[IP_FORWARD, "1"] as const] : [];
   return {
     text,
     digest: firewallDigest(text),

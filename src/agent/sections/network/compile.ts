@@ -9,6 +9,7 @@ import { compileLinks, switchedOff } from "./compile-links.ts";
 import { compileRoutes, membersApart } from "./compile-routes.ts";
 import { compileRules } from "./compile-rules.ts";
 import { contextsOf, MAIN_TABLE, tablesOf, type Context } from "./contexts.ts";
+import { IP_FORWARD } from "./forwarding.ts";
 import { FLOW_SYSCTLS, INITIAL_FLOW_SYSCTLS } from "./flow-times.ts";
 import { wanConflicts, wanLinkOf, wanOf } from "./wan.ts";
 
@@ -78,7 +79,7 @@ export function sysctlNames(config: NetworkConfig | undefined, record: NetworkRe
   const links = [...nics.map(({ nic }) => nic), ...vlans.map(({ link }) => link)];
   const each = new Set([...links, ...Object.keys(record.links)]);
   return [
-    "net.ipv4.ip_forward",
+    IP_FORWARD,
     "net.ipv4.conf.all.rp_filter",
     ...FLOW_SYSCTLS.map(([name]) => name),
     ...Object.keys(record.sysctls),

@@ -4,6 +4,7 @@ import { addressesOf, type Context } from "./contexts.ts";
 import { byContext, linkSet, matchText, nameIn, rejectLines, type Chain, MARK_MASK } from "./firewall-text.ts";
 
 const ESTABLISHED = "ct state established,related accept";
+const FORWARD_HOOK = "filter hook forward priority filter";
 
 /** Prefixes of the bridges that Docker, Podman and the node's own containers have. */
 const ENGINE_PREFIXES = ["docker", "br-", "podman", "cni-podman", "holdfast"] as const;
@@ -29,7 +30,7 @@ export function forwardChains(contexts: readonly Context[], actual: NetworkActua
     },
     {
       name: "forward",
-      hook: "filter hook forward priority filter",
+      hook: FORWARD_HOOK,
       lines: [
         ESTABLISHED,
         ...(managed.length === 0 ? [] : [`iifname ${linkSet(entering)} oifname ${linkSet(managed)} goto between`]),
@@ -40,6 +41,49 @@ export function forwardChains(contexts: readonly Context[], actual: NetworkActua
     },
   ];
 }
+
+/** Kinds of links that a program makes to forward through: bridges of virtual machines and tunnels. */
+const FOREIGN_KINDS = ["bridge", "tun", "wireguard", "gre", "ipip", "sit", "vti", "xfrm", "vxlan", "geneve", "ppp"];
+
+/**
+ * Keeps interfaces of the section from being routed between where the section asks for no routing and another program has switched
+ * forwarding on. Packets between links that are both not in the section pass, and so does what a container engine's bridge or another
+ * program's bridge or tunnel sends or gets. It looks at no flow: the machine would have to track all of them for it.
+ */
+export function heldChains(
+  contexts: readonly Context[],
+  left: readonly string[],
+  actual: NetworkActual,
+): readonly Chain[] {
+  const links = [...new Set([...contexts.flatMap(({ members }) => members.map(({ link }) => link)), ...left])];
+  if (links.length === 0) return [];
+  const own = linkSet(links);
+  const kinds = `{ ${FOREIGN_KINDS.map((kind) => `"${kind}"`).join(", ")} }`;
+  const foreign = ["iif", "oif"].map((key) => `${key}name != ${own} meta ${key}kind ${kinds} accept`);
+  return [
+    {
+      name: "forward",
+      hook: FORWARD_HOOK,
+      lines: [
+        `iifname ${own} oifname ${own} drop`,
+        ...engineLines([...links, ...actual.state.links.map(({ name }) => name)], new Set(links)),
+        ...foreign,
+        `iifname ${own} drop`,
+        `oifname ${own} drop`,
+      ],
+    },
+  ];
+}
+
+/**
+ * Lowers the segment size that the ends of a forwarded TCP connection offer to what fits the smaller MTU of both directions, so that
+ * connections do not depend on ICMP.
+ */
+export const clampChain: Chain = {
+  name: "clamp",
+  hook: "filter hook forward priority mangle",
+  lines: ["tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu"],
+};
 
 /** Accepts what comes from or goes to a container; links that only look like an engine's are judged like all others. */
 function engineLines(links: readonly string[], managed: ReadonlySet<string>): readonly string[] {

@@ -2,11 +2,19 @@ import type { ForwardDrop } from "../../../host/network/forward-drops.ts";
 import type { NetworkState } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
-import { networkIssue } from "./actual.ts";
+import { networkIssue, type NetworkActual } from "./actual.ts";
+
+/** The switch for the whole machine. */
+export const IP_FORWARD = "net.ipv4.ip_forward";
 
 /** Whether the machine forwards under a table of ours. */
 export function isForwarding({ firewall, sysctls }: NetworkState): boolean {
-  return firewall !== undefined && sysctls.get("net.ipv4.ip_forward") === "1";
+  return firewall !== undefined && sysctls.get(IP_FORWARD) === "1";
+}
+
+/** Whether the machine forwards although the section does not have it do so. Pure. */
+export function isForwardingAnyway({ state, record }: Pick<NetworkActual, "state" | "record">): boolean {
+  return (record.sysctls[IP_FORWARD] ?? state.sysctls.get(IP_FORWARD)) === "1";
 }
 
 /** Whether the section has anything forwarded. Pure. */

@@ -11,7 +11,7 @@ import { readNetwork, type NetworkContext } from "../../../protocol/sections/rea
 import type { Section } from "../../reconcile/section.ts";
 import type { Carrier, NetworkActual, NetworkDesired, NetworkFeatures, Unfixable } from "./actual.ts";
 import { sysctlNames } from "./compile.ts";
-import { dropNotice, isForwarding, passesOn } from "./forwarding.ts";
+import { dropNotice, IP_FORWARD, isForwarding, passesOn } from "./forwarding.ts";
 import { describeNetworkStep } from "./plan-detail.ts";
 import { planNetwork, undoOf, type ChangeStep, type NetworkPlan, type NetworkStep } from "./plan.ts";
 import { reportNetwork } from "./report.ts";
@@ -113,13 +113,14 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
       return { state, features: known, forwardDrops: forwardDrops(isForwarding(state)), ...about };
     },
     plan: (desired, actual) => planOf(desired, actual).steps,
-    // A lease and a session come and go, and nobody tampered with the network then.
+    // A lease and a session come and go, and others switch forwarding on and off: nobody tampered with what the section made then.
     asSurrounded: (actual, before) => ({
       ...actual,
       carrier: before.carrier,
       isActiveMember: before.isActiveMember,
       state: {
         ...actual.state,
+        sysctls: forwardingAsBefore(actual, before),
         addresses: [
           ...actual.state.addresses.filter(({ isDynamic }) => !isDynamic),
           ...before.state.addresses.filter(({ isDynamic }) => isDynamic),
@@ -172,6 +173,13 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
   async function keep(wanted: NetworkRecord): Promise<void> {
     if (!isDeepStrictEqual(await record.load(), wanted)) await record.save(wanted);
   }
+}
+
+/** Forwarding is the surroundings' as long as the section has not switched it. */
+function forwardingAsBefore({ state, record }: NetworkActual, before: NetworkActual): NetworkState["sysctls"] {
+  const former = before.state.sysctls.get(IP_FORWARD);
+  if (former === undefined || Object.hasOwn(record.sysctls, IP_FORWARD)) return state.sysctls;
+  return new Map([...state.sysctls, [IP_FORWARD, former]]);
 }
 
 function isUnsupported(error: unknown): error is HostError {

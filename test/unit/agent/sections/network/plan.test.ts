@@ -74,6 +74,16 @@ test("a node in the dark still says that packets are too large to pass, and refu
   expect(text).toContain("rst == rst fib saddr type local drop");
 });
 
+test("forwarding that another program switches on is no change of what the section made", async () => {
+  const { section, model } = await plan({ interfaces: [WAN] });
+  const { desired } = section.parse({ interfaces: [WAN] });
+  const before = await section.observe(signal, desired);
+  model.sysctls.set("net.ipv4.ip_forward", "1");
+  const actual = await section.observe(signal, desired);
+  expect(section.plan(desired, actual).map(({ subject }) => subject)).toEqual(["firewall"]);
+  expect(section.plan(desired, section.asSurrounded?.(actual, before) ?? actual)).toEqual([]);
+});
+
 describe("a plan that would cut the machine off", () => {
   const lost = {
     interfaces: [
