@@ -9,7 +9,7 @@ import type { Config, NodeDocument } from "../protocol/documents.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../protocol/reconcile.ts";
 import type { CommitReport, PendingChange } from "../protocol/local-commit.ts";
 import type { NetworkTryRequest } from "../protocol/local-api.ts";
-import { sectionNames } from "../protocol/sections.ts";
+import { sectionNames, type SectionName } from "../protocol/sections.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import { Committing, type CommittingOptions } from "./committing.ts";
 import { ConfigEvents, type ConfigEventsOptions } from "./config-events.ts";
@@ -19,7 +19,7 @@ import type { Random } from "./reconcile/retry.ts";
 import type { Reconciler } from "./reconcile/section.ts";
 import { sameVersions, whyOf, type Standing, type Versions } from "./reconcile/standing.ts";
 import type { AgentSettings } from "./settings.ts";
-import { judgeDocuments, type SectionAnswer, type Verdicts } from "./shadow/applied.ts";
+import { judgeDocuments, STORED_ONLY, storedOnly, type SectionAnswer, type Verdicts } from "./shadow/applied.ts";
 import { configFacts } from "./config-facts.ts";
 import type { Desired, DesiredDocuments } from "./shadow/desired.ts";
 import type { Effective } from "./shadow/merge.ts";
@@ -194,10 +194,8 @@ export class Applying {
 
   /** What the shadow says of it. */
   facts(): ShadowMap {
-    const { engine } = this;
-    const known = new Set(engine.names);
-    const unsupported = Object.keys(this.config()).filter((name) => !known.has(name));
-    return configFacts({ desired: this.#options.documents.current, standings: engine.standings, unsupported });
+    const { standings } = this.engine;
+    return configFacts({ desired: this.#options.documents.current, standings, unsupported: this.#storedOnly() });
   }
 
   /** The steps that this configuration, in the place of the node's own, would take; that in force when none is given. */
@@ -237,7 +235,7 @@ export class Applying {
       steps: [],
       total: 0,
       issues: [],
-      unsupported: "this version of the node does not apply the section",
+      unsupported: STORED_ONLY,
     }));
     return {
       schema: 1,
@@ -250,7 +248,23 @@ export class Applying {
   why(): WhyReport {
     const pending = pendingReason(this.committing.pending());
     const reasons = [...rollbacks(this.#options.documents.current), ...pending, ...this.#switchedOff()];
-    return { schema: 1, reasons: [...reasons, ...whyOf(this.engine.standings)] };
+    return { schema: 1, reasons: [...reasons, ...whyOf(this.engine.standings), ...this.#notApplied()] };
+  }
+
+  /** The sections that are desired and that no reconciler of this version applies. */
+  #storedOnly(): readonly SectionName[] {
+    const type = this.#options.documents.current.node?.body.type ?? "Node";
+    return storedOnly(this.config(), type, new Set(this.engine.names));
+  }
+
+  /** Their reasons, since the document came that asks for them. */
+  #notApplied(): Reason[] {
+    const { node, cluster } = this.#options.documents.current;
+    return this.#storedOnly().map((section) => {
+      const holder = node?.body.config[section] === undefined ? (cluster ?? node) : node;
+      const since = holder?.receivedAt ?? 0;
+      return { section, code: "unsupported", message: STORED_ONLY, since, lastAttempt: since };
+    });
   }
 
   /** That the node is deleted, or switched off, which is desired; and what with it. */

@@ -13,7 +13,7 @@ const HEALTH = "health";
 
 /**
  * Judges a node for `health` and `why` together, so that they never disagree: what a check of the one finds is a reason of the other, and
- * a reason that no check finds degrades the verdict. `since` is when a check without a time of its own was first seen failing.
+ * a reason that no check finds is an item of its own and degrades the verdict. `since` is when a check without a time of its own was first seen failing.
  */
 export function judge(
   input: HealthInput & { readonly now: number },
@@ -23,13 +23,14 @@ export function judge(
   const health = buildHealth(input);
   const wrong = reasons.filter(({ notice }) => notice !== true);
   const failing = health.items.filter(isFailing);
-  const found = failing.filter((item) => !isNamed(item, wrong)).map((item) => reasonOf(item, input.now, since));
-  const [first] = wrong;
-  const isUnseen = first !== undefined && failing.length === 0;
+  const named = failing.filter((item) => wrong.some((reason) => isAbout(item, reason)));
+  const found = failing.filter((item) => !named.includes(item)).map((item) => reasonOf(item, input.now, since));
+  const unseen = wrong.filter((reason) => !named.some((item) => isAbout(item, reason)));
+  const [first] = unseen;
+  const verdict = health.verdict === "ok" ? "degraded" : health.verdict;
   return {
-    health: isUnseen
-      ? { ...health, verdict: "degraded", items: [...health.items, itemOf(first, wrong.length)] }
-      : health,
+    health:
+      first === undefined ? health : { ...health, verdict, items: [...health.items, itemOf(first, unseen.length)] },
     why: { schema: 1, reasons: [...reasons, ...found] },
   };
 }
@@ -38,17 +39,17 @@ function isFailing({ status }: HealthItem): boolean {
   return status === "warn" || status === "fail";
 }
 
-/** Whether a reason of its own says already what a check found. */
-function isNamed({ name }: HealthItem, wrong: readonly Reason[]): boolean {
+/** Reports whether a reason says what a check found. */
+function isAbout({ name }: HealthItem, { section, code }: Reason): boolean {
   switch (name) {
     case "documents":
-      return wrong.length > 0;
+      return true;
     case "control-plane":
-      return wrong.some(({ code }) => code === "deleted");
+      return code === "deleted";
     case "overlay":
-      return wrong.some(({ code }) => code === "overlay-down");
+      return code === "overlay-down";
     default:
-      return wrong.some(({ section, code }) => section === name || code === name);
+      return section === name || code === name;
   }
 }
 

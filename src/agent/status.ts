@@ -9,6 +9,8 @@ import type { UpgradeStatus } from "../protocol/release.ts";
 import type { PendingChange } from "../protocol/local-commit.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
 import { DocumentName } from "../protocol/claims.ts";
+import { sectionNames, sectionSuits } from "../protocol/sections.ts";
+import type { NodeType } from "../protocol/values.ts";
 import type { Registration } from "./identity/identity.ts";
 import type { Fault } from "./fault.ts";
 import { DEFAULT_RUN_DIR, DEFAULT_STATE_DIR } from "./settings.ts";
@@ -66,7 +68,7 @@ export function buildStatus(input: StatusInput): Status {
     ...(node?.cluster === undefined ? {} : { cluster: node.cluster }),
     tags: { ...node?.tags, ...input.desired.cluster?.body.tags },
     documents: documentsOf(input),
-    sections: sectionsOf(input.applied),
+    sections: sectionsOf(input.applied, node?.type),
     ...(input.clockBehind === undefined ? {} : { clock: input.clockBehind }),
     ...(input.pendingChange === undefined ? {} : { pendingChange: input.pendingChange }),
     ...upgradeOf(input),
@@ -119,9 +121,11 @@ function versionOf({ version, inForce = version }: DocumentApplied): number {
   return inForce;
 }
 
-function sectionsOf(applied: AppliedReports): Status["sections"] {
+/** Without those that the type of the node never has. */
+function sectionsOf(applied: AppliedReports, type: NodeType = "Node"): Status["sections"] {
   const reports = (["cluster", "node"] as const).flatMap((name) => sectionEntries(applied.get(name)));
-  return Object.fromEntries(reports);
+  const names = new Set<string>(sectionNames.filter((name) => !sectionSuits(name, type)));
+  return Object.fromEntries(reports.filter(([name]) => !names.has(name)));
 }
 
 function sectionEntries(report: DocumentApplied | undefined): (readonly [string, Status["sections"][string]])[] {

@@ -39,6 +39,8 @@ export function statusText(untrusted: Status, now: number, columns: number, pain
     if (TROUBLED_SECTIONS.has(state))
       rows.push([`  ${name}`, `${paint("red", state)} ${issues.slice(0, 3).join("; ")}`]);
   }
+  const unsupported = Object.entries(status.sections).filter(([, { state }]) => state === "unsupported");
+  if (unsupported.length > 0) rows.push(["not applied", unsupported.map(([name]) => name).join(", ")]);
   if (status.clock !== undefined) rows.push(["clock", paint("red", clockBehindText(status.clock).message)]);
   const { overlay } = status.engines;
   if (overlay !== undefined) rows.push(["overlay", overlayText(overlay, now, paint)]);

@@ -9,7 +9,7 @@ import type { NodeLabel } from "./store/nodes.ts";
 
 /** An event of the control plane's own; the time is now and the state stateless unless said. */
 export type OwnEvent = Pick<NodeEvent, "level" | "message"> &
-  Partial<Pick<NodeEvent, "state" | "details">> & { readonly eventType: ControlPlaneEvent };
+  Partial<Pick<NodeEvent, "state" | "details" | "timestamp">> & { readonly eventType: ControlPlaneEvent };
 
 /** Where every event passes: stored with what the control plane adds, and alerts opened and closed by it. */
 export interface EventLog {

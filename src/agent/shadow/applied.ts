@@ -28,7 +28,8 @@ export function judgeDocuments(
     notes: readonly Note[],
     others: readonly SectionName[],
   ): Verdict => {
-    const known = [...sectionNames.filter((name) => config[name] !== undefined), ...others];
+    const present = sectionNames.filter((name) => config[name] !== undefined && !isIdle(name, config, type, answers));
+    const known = [...present, ...others];
     const share = Math.floor(MAX_ISSUE_BYTES / Math.max(1, known.length));
     const judged = known.map((name) => [name, sectionAnswer(name, type, answers, notes)] as const);
     const sections = Object.fromEntries(
@@ -57,6 +58,30 @@ export function judgeDocuments(
   };
 }
 
+/** The sections of a configuration that are stored and not applied, although they suit the node and ask for something. Pure. */
+export function storedOnly(config: Config, type: NodeType, applied: Pick<ReadonlySet<string>, "has">): SectionName[] {
+  return sectionNames.filter((name) => !applied.has(name) && sectionSuits(name, type) && !isEmpty(config[name]));
+}
+
+/** The reason for which a section is stored only. */
+export const STORED_ONLY = "this version of the node does not apply the section";
+
+/** Reports whether a section that is not applied asks for nothing, so that there is nothing to report. */
+function isIdle(
+  name: SectionName,
+  config: Config,
+  type: NodeType,
+  answers: Pick<ReadonlyMap<string, SectionAnswer>, "has">,
+): boolean {
+  return !answers.has(name) && sectionSuits(name, type) && isEmpty(config[name]);
+}
+
+/** Reports whether a section holds no value at all. */
+function isEmpty(value: unknown): boolean {
+  if (value === undefined || value === null) return true;
+  return typeof value === "object" && Object.values(value).every(isEmpty);
+}
+
 interface Note {
   readonly path: string;
   readonly message: string;
@@ -77,10 +102,8 @@ function sectionAnswer(
   if (answer !== undefined && sectionSuits(name, type)) {
     return { ...answer, issues: [...answer.issues, ...own].slice(0, MAX_ISSUES) };
   }
-  const reason = sectionSuits(name, type)
-    ? `${name}: this version of the node does not apply the section`
-    : `${name}: not a section of an agent`;
-  return { state: "unsupported", issues: [reason], steps: 0 };
+  const reason = sectionSuits(name, type) ? STORED_ONLY : "not a section of an agent";
+  return { state: "unsupported", issues: [`${name}: ${reason}`], steps: 0 };
 }
 
 /** As many lines as fit, and how many there are beyond them. */

@@ -14,6 +14,7 @@ export interface SessionsDeps {
 
 const SILENT_HEARTBEATS = 3;
 const FLUSH_MS = 60_000;
+const FLAPPING = "Connection Flapping";
 
 /** The sessions that are open, at most one of each node, and what their comings and goings mean. */
 export class Sessions {
@@ -29,6 +30,10 @@ export class Sessions {
     this.#deps = deps;
     this.#flushedAt = deps.clock.elapsed();
     this.#missAt = this.#flushedAt + this.#silentMs;
+    // An earlier run may have ended while connections flapped: what it withheld is recorded when they are stable.
+    for (const { nodeId, eventType } of deps.store.alerts.all(deps.clock.now() / 1000)) {
+      if (eventType === FLAPPING) this.#flapping.set(nodeId, { recent: [this.#flushedAt], sinceRaised: 0 });
+    }
   }
 
   get #silentMs(): number {
@@ -48,7 +53,7 @@ export class Sessions {
     const { store, events, clock } = this.#deps;
     const older = this.#open.get(session.uid);
     const node = store.nodes.label(session.uid);
-    if (node !== undefined) {
+    if (node !== undefined && !this.#isFlapping(session.uid)) {
       events.record(node, {
         eventType: "Node Connect",
         level: "INFO",
@@ -124,7 +129,9 @@ export class Sessions {
     const { store, events, clock } = this.#deps;
     const node = store.nodes.label(uid);
     if (node === undefined) return;
+    const isFlapping = this.#isFlapping(uid);
     store.nodes.disconnected(uid, clock.now() / 1000);
+    if (isFlapping) return;
     events.record(node, { eventType: "Node Disconnect", level: "WARNING", message });
   }
 
@@ -142,29 +149,57 @@ export class Sessions {
     session.heartbeat = undefined;
   }
 
+  /** Reports whether connects and disconnects of a node are withheld: the event of flapping stands for them. */
+  #isFlapping(uid: string): boolean {
+    const state = this.#flapping.get(uid);
+    // It may be over since the last sweep.
+    if (state !== undefined) this.#settle(uid, state, this.#deps.clock.elapsed());
+    return this.#flapping.get(uid)?.sinceRaised !== undefined;
+  }
+
   #countCycle(uid: string, now: number): void {
     const { state, raise } = countCycle(this.#flapping.get(uid) ?? STABLE, now);
-    this.#flapping.set(uid, state);
     const node = raise ? this.#deps.store.nodes.label(uid) : undefined;
-    if (node === undefined) return;
-    this.#deps.events.record(node, {
-      eventType: "Connection Flapping",
-      level: "WARNING",
-      state: "EXCEEDED",
-      message: "Node disconnects and reconnects again and again",
-    });
+    if (node !== undefined) {
+      this.#deps.events.record(node, {
+        eventType: FLAPPING,
+        level: "WARNING",
+        state: "EXCEEDED",
+        message: "Node disconnects and reconnects again and again",
+      });
+    }
+    // Last, for it is not undone where the store takes none of it.
+    this.#flapping.set(uid, state);
   }
 
   #settle(uid: string, state: Flapping, now: number): void {
     const settled = settle(state, now);
+    if (settled.isOver) this.#deps.store.atomic(() => this.#recordStable(uid));
     if (settled.state === undefined) this.#flapping.delete(uid);
-    const node = settled.isOver ? this.#deps.store.nodes.label(uid) : undefined;
+  }
+
+  /** Records that a connection is stable, and the disconnect that was withheld from a node that is offline since. */
+  #recordStable(uid: string): void {
+    const { store, events, clock } = this.#deps;
+    const node = store.nodes.label(uid);
     if (node === undefined) return;
-    this.#deps.events.record(node, {
-      eventType: "Connection Flapping",
+    const isTold = store.alerts
+      .ofNode(uid, clock.now() / 1000)
+      .some(({ eventType }) => eventType === "Node Disconnect");
+    const at = store.nodes.isOnline(uid) || isTold ? undefined : store.nodes.get(uid)?.disconnectTime;
+    if (at !== undefined) {
+      events.record(node, {
+        eventType: "Node Disconnect",
+        level: "WARNING",
+        message: "Node disconnected",
+        timestamp: at,
+      });
+    }
+    events.record(node, {
+      eventType: FLAPPING,
       level: "INFO",
       state: "CLEARED",
-      message: "Node connection is stable",
+      message: at === undefined ? "Node connection is stable" : "Node no longer reconnects",
     });
   }
 }

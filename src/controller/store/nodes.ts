@@ -74,6 +74,8 @@ export interface NodeStore {
   letGo(uid: string, atSeconds: number): void;
   /** Nodes that connected and never disconnected; those of an earlier run among them are expected back. */
   online(): readonly string[];
+  /** Whether a node is among them. */
+  isOnline(uid: string): boolean;
   setHeartbeat(uid: string, heartbeat: StoredHeartbeat): void;
   reported(uid: string): ReportedShadow | undefined;
   setReported(uid: string, shadow: ReportedShadow): void;
@@ -127,6 +129,7 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
   const disconnected = sql.prepare("UPDATE nodes SET disconnect_time = ?, is_online = 0 WHERE uid = ?");
   const letGo = sql.prepare("UPDATE nodes SET disconnect_time = ? WHERE uid = ?");
   const online = sql.prepare("SELECT uid FROM nodes WHERE is_online = 1 ORDER BY uid");
+  const isOnline = sql.prepare("SELECT 1 FROM nodes WHERE uid = ? AND is_online = 1");
   const setHeartbeat = sql.prepare("UPDATE nodes SET heartbeat = ? WHERE uid = ?");
   const reported = sql.prepare("SELECT reported, reported_version FROM nodes WHERE uid = ?");
   const setReported = sql.prepare("UPDATE nodes SET reported = ?, reported_version = ? WHERE uid = ?");
@@ -184,6 +187,7 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
     disconnected: (uid, atSeconds) => void disconnected.run(Math.floor(atSeconds), uid),
     letGo: (uid, atSeconds) => void letGo.run(Math.floor(atSeconds), uid),
     online: () => online.all().map((row) => text(row, "uid")),
+    isOnline: (uid) => isOnline.get(uid) !== undefined,
     setHeartbeat: (uid, heartbeat) => void setHeartbeat.run(JSON.stringify(heartbeat), uid),
     reported(uid) {
       const row = reported.get(uid);

@@ -159,6 +159,7 @@ describe("statusText", () => {
       "(Agent, ACTIVE, production), member of pair.example.net",
       "keys 1, node 7 (applied 90 s ago), domain 3 (received now)",
       "1 unsupported, 1 failed network failed mtu: too small",
+      "not applied connectors",
       "events 4 queued, 2 dropped",
       "and 2 more",
     ]) {

@@ -93,7 +93,7 @@ test("a document has its verdict once the engine has answered for it, and calls 
   applying.onSettled(() => {
     calls += 1;
   });
-  documents.current = desiredOf(1, { core: { a: "1", b: 7 }, vpn: {} });
+  documents.current = desiredOf(1, { core: { a: "1", b: 7 }, vpn: { networks: ["n"] } });
   applying.apply();
   expect(applying.verdicts()).toBeUndefined();
   await applying.engine.idle();
@@ -169,7 +169,10 @@ test("a node that is switched off says so, since when, and what is off with it",
   const next = rig();
   next.documents.current = inState(5, "INACTIVE");
   next.applying.apply();
-  expect(next.applying.why().reasons).toMatchObject([{ message: "the node is INACTIVE", since: 17 }]);
+  expect(next.applying.why().reasons).toMatchObject([
+    { message: "the node is INACTIVE", since: 17 },
+    { section: "services", code: "unsupported" },
+  ]);
 });
 
 test("what a pass logs names its part once", async () => {
@@ -364,9 +367,32 @@ describe("a rollback", () => {
   });
 });
 
+test("a section that is stored and not applied is named, unless it is empty or the node never has it", async () => {
+  const { applying, documents } = rig();
+  const config = { core: { a: "1" }, alert: { rules: [1] }, snmp: { users: [] }, exec: {} };
+  documents.current = desiredOf(1, config, { apigw: { enabled: false } });
+  applying.apply();
+  await applying.engine.idle();
+  const message = "this version of the node does not apply the section";
+  const unsupported = { code: "unsupported", message, since: 0, lastAttempt: 0 };
+  expect(applying.why().reasons).toEqual([
+    { section: "alert", ...unsupported },
+    { section: "apigw", ...unsupported },
+  ]);
+  expect(Object.keys(applying.verdicts()?.node?.sections ?? {}).sort()).toEqual(["alert", "core"]);
+  expect(applying.facts()).toMatchObject({ "config.alert.state": "unsupported", "config.apigw.state": "unsupported" });
+  expect(Object.keys(applying.facts())).not.toContain("config.exec.state");
+  const agent = rig();
+  const { node } = desiredOf(1, { ...config, apigw: { enabled: true } });
+  agent.documents.current = node === undefined ? {} : { node: { ...node, body: { ...node.body, type: "Agent" } } };
+  agent.applying.apply();
+  await agent.applying.engine.idle();
+  expect(agent.applying.why().reasons).toEqual([]);
+});
+
 test("what became of it is in the shadow, and drift that was put back is told", async () => {
   const { applying, machine, documents, events } = rig();
-  documents.current = desiredOf(3, { core: { a: "1", b: 7 }, vpn: {} });
+  documents.current = desiredOf(3, { core: { a: "1", b: 7 }, vpn: { networks: ["n"] } });
   applying.apply();
   await applying.engine.idle();
   expect(applying.facts()).toMatchObject({

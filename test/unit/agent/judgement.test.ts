@@ -62,6 +62,14 @@ describe("health and why", () => {
     expect(why.reasons).toHaveLength(2);
   });
 
+  test("agree on a reason that no check finds, also while another check fails", () => {
+    const reason = { ...REASON, section: "alert", item: undefined, message: "it is not applied" };
+    const { health, why } = judged({ session: { state: "waiting", since: 1, attempt: 1 } }, [reason]);
+    expect(health.items.find(({ name }) => name === "config")?.message).toBe("alert: it is not applied");
+    expect(why.reasons.map(({ section, item }) => item ?? section)).toEqual(["alert", "control-plane"]);
+    expect(health.verdict).toBe("degraded");
+  });
+
   test("agree that a notice is nothing wrong", () => {
     const { health, why } = judged({}, [{ ...REASON, notice: true }]);
     expect([health.verdict, why.reasons.length]).toEqual(["ok", 1]);

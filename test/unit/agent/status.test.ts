@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { buildHealth } from "../../../src/agent/status.ts";
+import { buildHealth, buildStatus, type StatusInput } from "../../../src/agent/status.ts";
 import type { Status } from "../../../src/protocol/local-answers.ts";
-import { someStatus } from "../../support/fake-local-provider.ts";
+import { identity, someStatus } from "../../support/fake-local-provider.ts";
 
 function health(status: Status) {
   return buildHealth({
@@ -55,4 +55,41 @@ test("a fault that is mended is told as one that is over", () => {
     message: "desired/node.json was damaged; it was set aside and begun anew; mended since",
     since: 5,
   });
+});
+
+test("a section that nodes of this type never have is not shown", () => {
+  const section = { state: "unsupported", issues: [], steps: 0 } as const;
+  const held = { version: 1, sub: "u", receivedAt: 0, passedOver: [] };
+  const { uid, name, fqdn, domain, org } = identity;
+  const type = "Agent";
+  const node = { uid, name, fqdn, domain, org, type, state: "ACTIVE", tags: {}, settings: {}, config: {} } as const;
+  const input: StatusInput = {
+    now: 2000,
+    startedAt: 1000,
+    stateDir: "/s",
+    runDir: "/r",
+    registration: undefined,
+    session: { state: "online", since: 1, attempt: 1 },
+    desired: { node: { ...held, body: node } },
+    applied: new Map([
+      [
+        "node",
+        {
+          name: "node",
+          version: 1,
+          at: 1,
+          durationMs: 1,
+          outcome: "partial",
+          sections: { snmp: section, alert: section },
+        },
+      ],
+    ]),
+    telemetry: {},
+    network: "netlink",
+    overlay: { state: "off", since: 1 },
+    dataPlane: { state: "none", paths: 0, up: 0 },
+    process: { rssBytes: 1, cpuSeconds: 1, children: 0 },
+    faults: [],
+  };
+  expect(Object.keys(buildStatus(input).sections)).toEqual(["snmp"]);
 });

@@ -8,8 +8,9 @@ import { KeysEnvelopes, keySetOf } from "../../../../src/protocol/keys-chain.ts"
 import { controlMethods } from "../../../../src/protocol/methods.ts";
 import { CONTROL_PLANE_EVENTS } from "../../../../src/controller/model/control-plane-events.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
-import { nonce, RawSocket, until } from "../../../support/node-client.ts";
-import { addNode, MovableClock, runController } from "../../../support/running-controller.ts";
+import { FLAPPING_WINDOW_MS } from "../../../../src/controller/model/flapping.ts";
+import { nonce, RawSocket, until, type TestNode } from "../../../support/node-client.ts";
+import { addNode, clockWith, MovableClock, runController } from "../../../support/running-controller.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 function eventTypes(controller: Controller, uid: string): readonly string[] {
@@ -300,6 +301,76 @@ test("ten reconnects in five minutes are flapping", async () => {
     await until(() => controller.fleet.node(node.uid)?.isOnline === false);
   }
   expect(eventTypes(controller, node.uid).filter((type) => type === "Connection Flapping")).toHaveLength(1);
+});
+
+/** Connects and cuts a node until its connection counts as flapping, and leaves it offline. */
+async function makeFlap(controller: Controller, node: TestNode, cycles = 11): Promise<void> {
+  for (let i = 0; i < cycles; i += 1) {
+    await (await node.connect()).cut();
+    await until(() => controller.fleet.node(node.uid)?.isOnline === false);
+  }
+}
+
+test("while a connection flaps its connects and disconnects are not stored one by one", async () => {
+  const clock = clockWith(5000, 10);
+  const controller = await runController({ clock });
+  const node = await addNode(controller, "edge");
+  await makeFlap(controller, node);
+  const before = eventTypes(controller, node.uid);
+  await makeFlap(controller, node, 5);
+  expect(eventTypes(controller, node.uid)).toEqual(before);
+  expect(before.at(-1)).toBe("Connection Flapping");
+  expect(controller.fleet.alerts(node.uid).map(({ eventType }) => eventType)).toEqual(["Connection Flapping"]);
+  expect(controller.fleet.node(node.uid)?.isOnline).toBe(false);
+});
+
+test("a disconnect that was withheld while a connection flapped is recorded with its time when that is over", async () => {
+  const clock = clockWith(5000, 10);
+  const controller = await runController({ clock });
+  const node = await addNode(controller, "edge");
+  await makeFlap(controller, node);
+  const { disconnectTime } = controller.fleet.node(node.uid) ?? {};
+  const before = eventTypes(controller, node.uid).length;
+  clock.advance(FLAPPING_WINDOW_MS + 60_000);
+  await until(() => eventTypes(controller, node.uid).length === before + 2);
+  const filter = { nodeIds: [node.uid], sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;
+  const { items } = controller.fleet.events(filter);
+  const stable = items.find(({ state }) => state === "CLEARED");
+  expect(stable).toMatchObject({ eventType: "Connection Flapping", message: "Node no longer reconnects" });
+  const disconnects = items.filter(({ eventType }) => eventType === "Node Disconnect");
+  expect(disconnects).toHaveLength(11);
+  expect(disconnects.at(-1)?.timestamp).toBe(disconnectTime);
+  expect(controller.fleet.alerts(node.uid).map(({ eventType }) => eventType)).toEqual(["Node Disconnect"]);
+});
+
+test("a connection that flapped and holds is stable, and what comes after is stored again", async () => {
+  const clock = clockWith(5000, 10);
+  const controller = await runController({ clock, heartbeatSeconds: 300 });
+  const node = await addNode(controller, "edge");
+  await makeFlap(controller, node);
+  const session = await node.connect();
+  const before = eventTypes(controller, node.uid).length;
+  clock.advance(FLAPPING_WINDOW_MS + 60_000);
+  await until(() => eventTypes(controller, node.uid).length > before);
+  expect(eventTypes(controller, node.uid).slice(before)).toEqual(["Connection Flapping"]);
+  expect(controller.fleet.alerts(node.uid)).toEqual([]);
+  await session.cut();
+  await until(() => controller.fleet.alerts(node.uid).length > 0);
+  expect(controller.fleet.alerts(node.uid).map(({ eventType }) => eventType)).toEqual(["Node Disconnect"]);
+});
+
+test("a connection that flapped when the controller stopped is judged by the next one", async () => {
+  const dataDir = tempDir();
+  const first = await runController({ dataDir });
+  const node = await addNode(first, "edge");
+  await makeFlap(first, node);
+  await first.close();
+  const clock = clockWith(5000, 10);
+  const again = await runController({ dataDir, clock });
+  expect(again.fleet.alerts(node.uid).map(({ eventType }) => eventType)).toEqual(["Connection Flapping"]);
+  clock.advance(FLAPPING_WINDOW_MS + 60_000);
+  await until(() => again.fleet.alerts(node.uid).some(({ eventType }) => eventType === "Node Disconnect"));
+  expect(again.fleet.alerts(node.uid)).toHaveLength(1);
 });
 
 test("beyond the most sessions a node is sent away until later", async () => {
