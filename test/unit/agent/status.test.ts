@@ -58,7 +58,7 @@ test("a fault that is mended is told as one that is over", () => {
 });
 
 test("a section that nodes of this type never have is not shown", () => {
-  const section = { state: "unsupported", issues: [], steps: 0 } as const;
+  const section = { state: "unsupported" as const, issues: [], steps: 0 };
   const held = { version: 1, sub: "u", receivedAt: 0, passedOver: [] };
   const { uid, name, fqdn, domain, org } = identity;
   const type = "Agent";
