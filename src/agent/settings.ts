@@ -49,6 +49,7 @@ const DataStoreFile = z.strictObject({
     .optional(),
   maxRequests: z.int().min(1).max(64).optional(),
   allowAddresses: z.array(Block).max(64).optional(),
+  proxyNames: z.array(Text256).max(256).optional(),
   s3: z
     .array(
       z.strictObject({
@@ -278,6 +279,7 @@ export function dataStoreSettings(file: z.infer<typeof DataStoreFile> = {}, caFi
     maxBytesPerSecond: maxBandwidth === undefined ? undefined : maxBandwidth.value * UNITS[maxBandwidth.unit],
     maxRequests: file.maxRequests ?? 10,
     allowAddresses: file.allowAddresses ?? [],
+    proxyNames: file.proxyNames ?? [],
     buckets: file.s3 ?? [],
     caFile: caFile === "" ? undefined : caFile,
   };

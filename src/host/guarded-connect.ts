@@ -2,7 +2,7 @@ import { isIP, connect as netConnect, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { connect as tlsConnect, type SecureContext } from "node:tls";
 import { errnoOf, InputError, SessionError, toError } from "../errors.ts";
-import { proxyFor, type ProxySettings } from "../lib/proxy.ts";
+import { isListed, proxyFor, type ProxySettings } from "../lib/proxy.ts";
 import { refusalOf } from "../lib/transfer-address.ts";
 import { untilAborted } from "../lib/until-aborted.ts";
 import type { AddressPolicy } from "../protocol/transfer.ts";
@@ -115,7 +115,7 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
       const connection = await firstOf(allowed, race, direct, (late) => late.destroy());
       return { connection, proxy: undefined };
     }
-    judged(host, await addressesOf(host, signal).catch(() => []), true);
+    judged(host, await addressesBehindProxy(host, port, signal), true);
     const addresses = await addressesOf(bareHost(proxy.hostname), signal);
     const proxyPort = proxy.port === "" ? 80 : Number(proxy.port);
     const what = `the proxy ${proxy.host}`;
@@ -139,6 +139,18 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
       return await untilAborted(resolve(host), signal);
     } catch (error) {
       throw new SessionError("resolve-failed", `cannot resolve ${host}: ${toError(error).message}`, { cause: error });
+    }
+  }
+
+  /** The addresses of a host that a proxy connects to; none when only the proxy resolves it, which local policy has to permit. */
+  async function addressesBehindProxy(host: string, port: number, signal: AbortSignal): Promise<readonly string[]> {
+    try {
+      return await addressesOf(host, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (isListed(policy.proxyNames ?? [], host, port)) return [];
+      const message = `${toError(error).message}; the proxy is not asked for a name whose addresses cannot be judged here: have this machine resolve it, or list it in dataStore.proxyNames`;
+      throw new SessionError("resolve-failed", message, { cause: error });
     }
   }
 

@@ -11,7 +11,12 @@ export interface ProxySettings {
 export function proxyFor(settings: ProxySettings, host: string, port: number, isTls: boolean): URL | undefined {
   const proxy = isTls ? settings.https : settings.http;
   if (proxy === undefined || isLoopback(host)) return undefined;
-  return settings.noProxy.some((rule) => matches(rule, host.toLowerCase(), port)) ? undefined : proxy;
+  return isListed(settings.noProxy, host, port) ? undefined : proxy;
+}
+
+/** Reports whether a list, written as `noProxy` is, has a host at a port. */
+export function isListed(rules: readonly string[], host: string, port: number): boolean {
+  return rules.some((rule) => matches(rule.toLowerCase(), host.toLowerCase(), port));
 }
 
 /** Whether a host name or address means this machine itself. */

@@ -16,7 +16,7 @@ export const FIELDS: Readonly<Record<string, Fields>> = {
   settings: {
     shown:
       "logLevel proxy noProxy unit speedTestUrl repositoryUrl engineSocket containers allowPrivileged allowBinds allowCapabilities events " +
-      "services allowOwnAddresses dataStore maxBytes reservePercent maxTransfers maxBandwidth value maxRequests allowAddresses s3 bucket endpoint region pathStyle " +
+      "services allowOwnAddresses dataStore maxBytes reservePercent maxTransfers maxBandwidth value maxRequests allowAddresses proxyNames s3 bucket endpoint region pathStyle " +
       "credentials metrics listen allowRemote upgrade manifest profile",
     // A whole section, which is shown as one where the node says what it has.
     hidden: "network",

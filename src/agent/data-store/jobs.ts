@@ -17,6 +17,8 @@ export interface JobSettings {
   readonly maxRequests: number;
   /** CIDRs that may be connected to although they are private or loopback. */
   readonly allowAddresses: readonly string[];
+  /** Names that a proxy is asked for although they cannot be judged here, written as `noProxy` is. */
+  readonly proxyNames: readonly string[];
   /** How the buckets of one name, or of any (`*`), are reached. */
   readonly buckets: readonly (S3Access & { readonly bucket: string })[];
   readonly proxies: ProxySettings;
@@ -44,7 +46,7 @@ export function jobFor(
     id,
     root,
     parts: [...parts],
-    policy: { allow: [...settings.allowAddresses] },
+    policy: { allow: [...settings.allowAddresses], proxyNames: [...settings.proxyNames] },
     limits: limitsOf(place),
     proxies: {
       ...(proxies.https === undefined ? {} : { https: proxies.https.href }),

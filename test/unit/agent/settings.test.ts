@@ -207,6 +207,7 @@ describe("settings", () => {
       maxBytesPerSecond: undefined,
       maxRequests: 10,
       allowAddresses: [],
+      proxyNames: [],
       buckets: [],
       caFile: undefined,
     });
@@ -215,6 +216,7 @@ describe("settings", () => {
       reservePercent: 20,
       maxBandwidth: { value: 100, unit: "Mbps" },
       allowAddresses: ["10.0.0.0/8"],
+      proxyNames: ["files.example"],
       s3: [{ bucket: "*", endpoint: "http://s3.example:9000", pathStyle: true, credentials: "/etc/holdfast/s3.json" }],
     };
     expect((await read([], JSON.stringify({ dataStore: file }))).dataStore).toMatchObject({
@@ -222,6 +224,7 @@ describe("settings", () => {
       reserveRatio: 0.2,
       maxBytesPerSecond: 12_500_000,
       allowAddresses: ["10.0.0.0/8"],
+      proxyNames: ["files.example"],
       buckets: file.s3,
     });
   });

@@ -186,14 +186,19 @@ test("through a proxy, which is exempt itself, the target is judged all the same
     connect(
       { host, port: 80, isTunnelled: true },
       {
-        ...NOWHERE,
+        policy: { allow: [], proxyNames: ["inner.example:80"] },
         proxies,
         resolve: () => (addresses === undefined ? Promise.reject(new Error("unknown")) : Promise.resolve(addresses)),
       },
     );
   expect(await echoes(await dial("files.example", ["8.8.8.8"]))).toBe("hello");
-  // A name that only the proxy knows is left to it.
+  // A name that only the proxy knows is left to it where local policy says so.
   expect(await echoes(await dial("inner.example", undefined))).toBe("hello");
+  await expect(dial("metadata.example", undefined)).rejects.toMatchObject({
+    code: "resolve-failed",
+    message: expect.stringContaining("list it in dataStore.proxyNames") as string,
+  });
+  await expect(dial("inner.example", ["127.0.0.1"])).rejects.toMatchObject({ code: "forbidden-address" });
   expect(proxy.asked).toEqual(["files.example:80", "inner.example:80"]);
   await expect(dial("evil.example", ["8.8.8.8", "169.254.169.254"])).rejects.toMatchObject({
     code: "forbidden-address",

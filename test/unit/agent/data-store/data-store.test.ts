@@ -55,6 +55,7 @@ test("a download is told where to, by which policy and within what; an entry of 
   const { begin, puppets, root } = stage({
     settings: {
       allowAddresses: ["10.0.0.0/8"],
+      proxyNames: [".example"],
       maxBandwidth: { value: 8, unit: "Mbps" },
       maxRequests: 3,
       s3: [
@@ -70,7 +71,7 @@ test("a download is told where to, by which policy and within what; an entry of 
     id,
     root,
     parts: ["x", "y", "a"],
-    policy: { allow: ["10.0.0.0/8"] },
+    policy: { allow: ["10.0.0.0/8"], proxyNames: [".example"] },
     limits: { maxBytesPerSecond: 500_000, concurrency: 3, reserveRatio: 0, quotaBytes: undefined },
     algo: "MD5",
   });
