@@ -11,7 +11,7 @@ export interface TunnelSources {
   readonly documents: Pick<DesiredDocuments, "current">;
   readonly domain: ReadDomain;
   /** Whoever speaks with the overlay program. */
-  readonly overlay: Pick<Overlay, "status" | "mesh" | "echo" | "perf">;
+  readonly overlay: Pick<Overlay, "status" | "view" | "mesh" | "echo" | "perf">;
   /** What the overlay may take longer than it was given. */
   readonly graceMs?: number;
 }
@@ -33,6 +33,7 @@ export function agentTunnels(sources: TunnelSources): Tunnels {
       const { state, since } = overlay.status();
       return state === "up" ? since : undefined;
     },
+    paths: () => overlay.view.mesh?.paths ?? [],
     mesh: (signal) => told(signal, graceMs, (limit) => overlay.mesh(limit)),
     echo: (request, signal) => told(signal, request.timeoutMs + graceMs, (limit) => overlay.echo(request, limit)),
     perf: (request, onProgress, signal) => told(signal, undefined, (limit) => overlay.perf(request, onProgress, limit)),

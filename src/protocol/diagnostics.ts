@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { Health, Status } from "./local-answers.ts";
+import { PathId } from "./overlay-mesh.ts";
 import { Host, Text64, Text253, Text512, Text4096, UnixMilliseconds } from "./values.ts";
 
 const Count = z.int().min(0);
@@ -42,7 +43,12 @@ export type GatewayLatency = z.infer<typeof GatewayLatency>;
 
 /** Body of `gateway-traceroute` and `gateway-mtr`. */
 export const GatewayTrace = z
-  .strictObject({ dest: Host.meta({ description: "The gateway: its FQDN, name or uid" }) })
+  .strictObject({
+    dest: Host.meta({ description: "The gateway: its FQDN, name or uid" }),
+    gwPath: PathId.optional().meta({
+      description: "The path of this node's gateway section; empty is the built-in one",
+    }),
+  })
   .meta({ id: "GatewayTrace", description: "Body of `gateway-traceroute` and `gateway-mtr`" });
 export type GatewayTrace = z.infer<typeof GatewayTrace>;
 

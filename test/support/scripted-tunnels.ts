@@ -9,7 +9,7 @@ import type {
   UploadProgress,
   UploadRequest,
 } from "../../src/agent/triggers/tunnels.ts";
-import type { ClientState, MeshState, PathState } from "../../src/protocol/overlay-mesh.ts";
+import type { ClientState, MeshPath, MeshState, PathState } from "../../src/protocol/overlay-mesh.ts";
 
 const uid = (digit: string): string => `0197f1a2-0000-7000-8000-00000000000${digit}`;
 export const EDGE_1 = uid("1");
@@ -68,6 +68,7 @@ export const refusedAs = (code: string): SessionError => new SessionError(code, 
 /** Ways to other nodes that answer what a test has them answer, and keep what they were asked. */
 export class ScriptedTunnels implements Tunnels {
   known: TunnelNodes | undefined = someNodes;
+  table: readonly MeshPath[] = [];
   state: MeshState | undefined = someMesh({ paths: [somePath(GATEWAY_1, { carries: true })] });
   echoes: (request: EchoRequest, seq: number) => EchoAnswer | Error | Promise<EchoAnswer> = () => ({
     rttMs: 1.25,
@@ -87,6 +88,10 @@ export class ScriptedTunnels implements Tunnels {
 
   countedSince(): number | undefined {
     return this.state === undefined ? undefined : 1_700_000_000_000;
+  }
+
+  paths(): readonly MeshPath[] {
+    return this.table;
   }
 
   mesh(): Promise<MeshState | undefined> {

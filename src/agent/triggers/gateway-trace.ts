@@ -9,11 +9,12 @@ import { neededPeer, type Tunnels } from "./tunnels.ts";
 const ROUNDS = 3;
 const shared = { needsDataPlane: true, readOnly: true, agents: true } as const;
 
-/** The address of a gateway that this node dials. */
+/** The address at which this node dials a gateway, and the one of its own that it leaves from, if the path has one. */
 interface Listening {
   readonly fqdn: string;
   readonly host: string;
   readonly port: number;
+  readonly local?: string | undefined;
 }
 
 /** Traces the way to a gateway's TCP port with traceroute(8), below the tunnel. */
@@ -24,9 +25,10 @@ export function gatewayTraceroute(exec: Exec, tunnels: Tunnels): StreamTrigger<G
     kind: "stream",
     request: GatewayTrace,
     deadlineMs: 60_000,
-    async handle({ dest }, { signal, emit }) {
-      const { host, port } = listening(tunnels, dest);
-      const trace = exec.spawn("traceroute", ["-n", "-T", "-p", String(port), "--", host], { signal });
+    async handle({ dest, gwPath }, { signal, emit }) {
+      const { host, port, local } = listening(tunnels, dest, gwPath);
+      const from = local === undefined ? [] : ["-s", local];
+      const trace = exec.spawn("traceroute", ["-n", "-T", "-p", String(port), ...from, "--", host], { signal });
       for await (const chunk of trace.output) await emit(chunk);
       return { exitCode: await trace.exitCode };
     },
@@ -41,9 +43,10 @@ export function gatewayMtr(exec: Exec, tunnels: Tunnels): StreamTrigger<GatewayT
     kind: "stream",
     request: GatewayTrace,
     deadlineMs: 180_000,
-    async handle({ dest }, { wait, signal, emit }) {
-      const { host, port } = listening(tunnels, dest);
-      const options = ["-n", "-T", "-P", String(port)];
+    async handle({ dest, gwPath }, { wait, signal, emit }) {
+      const { host, port, local } = listening(tunnels, dest, gwPath);
+      const from = local === undefined ? [] : ["-a", local];
+      const options = ["-n", "-T", "-P", String(port), ...from];
       const trace = exec.spawn("mtr", mtrArguments({ hostname: host, options }, wait), { signal });
       for await (const chunk of trace.output) await emit(chunk);
       return { exitCode: await trace.exitCode };
@@ -88,9 +91,18 @@ export function gatewayLatency(exec: Exec, tunnels: Tunnels): OneShotTrigger<Gat
   };
 }
 
-/** @throws {InputError} `not-found`, `inactive`; `not-configured` for a node that does not listen, or that this one may not dial. */
-function listening(tunnels: Tunnels, dest: string): Listening {
-  const { fqdn, gateway } = neededPeer(tunnels.nodes(), dest);
+/**
+ * Finds where a gateway listens, on one path if named.
+ * @throws {InputError} `not-found`, `inactive`; `not-configured` for a node that does not listen, or that this one may not dial.
+ */
+function listening(tunnels: Tunnels, dest: string, gwPath?: string): Listening {
+  const { uid, fqdn, gateway } = neededPeer(tunnels.nodes(), dest);
+  const path = tunnels.paths().find((one) => one.gateway === uid && one.id === gwPath);
+  if (path !== undefined) return { fqdn, host: path.host, port: path.port, local: path.local };
+  if (gwPath !== undefined && gwPath !== "") {
+    const message = `this node has no gateway path ${gwPath} to ${fqdn}: see 'holdfast gateways'`;
+    throw new InputError("not-found", message, { details: { field: "gwPath" } });
+  }
   if (gateway === undefined) throw new InputError("not-configured", `${fqdn} is no gateway that this node dials`);
   return { fqdn, host: gateway.host, port: gateway.port };
 }

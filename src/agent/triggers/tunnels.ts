@@ -1,6 +1,6 @@
 import { HostError, InputError } from "../../errors.ts";
 import type { DomainGateway } from "../../protocol/domain-items.ts";
-import type { MeshState } from "../../protocol/overlay-mesh.ts";
+import type { MeshPath, MeshState } from "../../protocol/overlay-mesh.ts";
 import { Uid } from "../../protocol/values.ts";
 
 /** Another node of the domain. `gateway` is how this node is to dial it; `mayDial` that it may dial this one's own. */
@@ -52,6 +52,8 @@ export interface Tunnels {
   nodes(): TunnelNodes | undefined;
   /** Since when the overlay counts bytes, in Unix milliseconds; undefined while there is none. */
   countedSince(): number | undefined;
+  /** The paths of the table that the overlay has, up or not; none while there is no overlay. */
+  paths(): readonly MeshPath[];
   /** How the ways stand; undefined while there is no overlay. */
   mesh(signal: AbortSignal): Promise<MeshState | undefined>;
   /** Has bytes go to a peer and back inside the tunnel. */

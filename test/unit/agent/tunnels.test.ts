@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { agentTunnels, type TunnelSources } from "../../../src/agent/tunnels.ts";
 import { HostError, SessionError } from "../../../src/errors.ts";
+import { NOTHING } from "../../../src/host/overlay-table.ts";
 import { domainReader } from "../../../src/protocol/domain-view.ts";
 import { identity } from "../../support/fake-local-provider.ts";
 import { EDGE_2, GATEWAY_1, someMesh } from "../../support/scripted-tunnels.ts";
@@ -18,7 +19,14 @@ function tunnels(overlay: Asked = {}, changes: Partial<TunnelSources> = {}) {
     registration: () => ({ node: identity }) as ReturnType<TunnelSources["registration"]>,
     documents: { current: { domain: { body: domain } } as unknown as TunnelSources["documents"]["current"] },
     domain: domainReader(),
-    overlay: { status: () => ({ state: "up", since: 7 }), mesh: unasked, echo: unasked, perf: unasked, ...overlay },
+    overlay: {
+      status: () => ({ state: "up", since: 7 }),
+      view: NOTHING,
+      mesh: unasked,
+      echo: unasked,
+      perf: unasked,
+      ...overlay,
+    },
     graceMs: 20,
     ...changes,
   });
@@ -30,6 +38,13 @@ const hanging = (limit: AbortSignal): Promise<never> =>
   new Promise((_, reject) => {
     limit.addEventListener("abort", () => reject(limit.reason as Error), { once: true });
   });
+
+test("paths are those of the table that the overlay has", () => {
+  const path = { gateway: GATEWAY_1, id: "lte", host: "203.0.113.9", port: 9443, isDefault: false };
+  const mesh = { self: identity.uid, peers: [], paths: [path], grants: [], routes: [] };
+  expect(tunnels({ view: { ...NOTHING, mesh } }).paths()).toEqual([path]);
+  expect(tunnels().paths()).toEqual([]);
+});
 
 test("names come from the domain document, without the items that cannot be used", () => {
   const nodes = tunnels().nodes();

@@ -15,7 +15,7 @@ import { hostExec, SEARCH_PATH } from "../../../../src/host/exec.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import type { Health, LogLine, Status } from "../../../../src/protocol/local-answers.ts";
 import { triggerResults } from "../../../../src/protocol/trigger-results.ts";
-import { ScriptedTunnels, someNodes } from "../../../support/scripted-tunnels.ts";
+import { GATEWAY_1, ScriptedTunnels, someNodes } from "../../../support/scripted-tunnels.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { rig } from "./rig.ts";
 
@@ -223,6 +223,32 @@ describe("the way to a gateway", () => {
     });
     expect(await ask(gatewayMtr(echo, tunnels), { dest: "gw-2.example.net" }, true)).toMatchObject({
       body: { output: { message: "-n -T -P 443 -j -c 10 -- gw-2.example.net\n" } },
+    });
+  });
+
+  test("is traced on the path that is named, from the address of that path", async () => {
+    const echo = await tools(String.raw`printf '%s\n' "$*"`);
+    const paths = new ScriptedTunnels();
+    const path = { gateway: GATEWAY_1, host: "203.0.113.9", port: 9443, isDefault: false } as const;
+    paths.table = [
+      { ...path, id: "lte", local: "10.64.0.2" },
+      { ...path, id: "", host: "203.0.113.1", port: 443 },
+    ];
+    const run = (trigger: Trigger, gwPath: string) => ask(trigger, { dest: "gw-1", gwPath }, true);
+    expect(await run(gatewayTraceroute(echo, paths), "lte")).toMatchObject({
+      body: { output: { message: "-n -T -p 9443 -s 10.64.0.2 -- 203.0.113.9\n" } },
+    });
+    expect(await run(gatewayMtr(echo, paths), "lte")).toMatchObject({
+      body: { output: { message: "-n -T -P 9443 -a 10.64.0.2 -j -c 10 -- 203.0.113.9\n" } },
+    });
+    expect(await run(gatewayTraceroute(echo, paths), "")).toMatchObject({
+      body: { output: { message: "-n -T -p 443 -- 203.0.113.1\n" } },
+    });
+    expect(await run(gatewayTraceroute(echo, tunnels), "")).toMatchObject({
+      body: { output: { message: "-n -T -p 8443 -- 198.51.100.1\n" } },
+    });
+    expect(await run(gatewayMtr(echo, paths), "dsl")).toMatchObject({
+      error: { code: "not-found", details: { field: "gwPath" } },
     });
   });
 
