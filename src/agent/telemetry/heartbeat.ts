@@ -18,7 +18,7 @@ export interface HeartbeatContext {
   readonly at: number;
   /** The round trip of the last ping; undefined before the first pong. */
   readonly sessionRttMs: number | undefined;
-  readonly overlay: Heartbeat["overlay"];
+  readonly overlay: Heartbeat["overlay"] | undefined;
   readonly queue: Heartbeat["queue"];
 }
 
@@ -36,7 +36,7 @@ export function readHeartbeat(reader: Reader): HeartbeatReadings {
 
 export function buildHeartbeat(readings: HeartbeatReadings, context: HeartbeatContext): Heartbeat {
   const { totalBytes, freeBytes } = readings.disk;
-  const { sessionRttMs, ...rest } = context;
+  const { sessionRttMs, overlay, ...rest } = context;
   return {
     ...rest,
     uptimeSeconds: readings.uptimeSeconds,
@@ -44,16 +44,31 @@ export function buildHeartbeat(readings: HeartbeatReadings, context: HeartbeatCo
     memory: readings.memory,
     disk: { totalBytes, freeBytes, usedRatio: usedRatio(readings.disk) },
     ...(sessionRttMs === undefined ? {} : { sessionRttMs }),
+    ...(overlay === undefined ? {} : { overlay }),
   };
 }
 
-/** How the overlay stands in a heartbeat: without its process nothing does, and then it is as its ways to other nodes are. */
+/**
+ * Describes the overlay in a heartbeat: down without its process, else as its ways to other nodes are. Undefined where nothing needs it,
+ * and while nobody knows.
+ */
 export function overlayBeat(
   { state }: { readonly state: "up" | "down" | "off" },
   dataPlane: { readonly state: DataPlaneState },
 ): Heartbeat["overlay"] {
-  if (state !== "up" || dataPlane.state === "down") return "DOWN";
-  return dataPlane.state === "degraded" ? "DEGRADED" : "UP";
+  if (state === "down") return "DOWN";
+  if (state === "off") return undefined;
+  switch (dataPlane.state) {
+    case "down":
+      return "DOWN";
+    case "degraded":
+      return "DEGRADED";
+    case "up":
+    case "none":
+      return "UP";
+    case "unknown":
+      return undefined;
+  }
 }
 
 /** As df(1) has it: of what an unprivileged process could use in all. */

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { totalmem } from "node:os";
 import { expect, test } from "vitest";
-import { buildHeartbeat, readHeartbeat, usedRatio } from "../../../../src/agent/telemetry/heartbeat.ts";
+import { buildHeartbeat, overlayBeat, readHeartbeat, usedRatio } from "../../../../src/agent/telemetry/heartbeat.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import type { Reader } from "../../../../src/host/reader.ts";
 import { Heartbeat } from "../../../../src/protocol/methods.ts";
@@ -41,6 +41,24 @@ test("this machine's heartbeat is one the protocol takes, from four readings", (
   expect(heartbeat.memory.totalBytes).toBe(totalmem());
   expect(heartbeat.sessionRttMs).toBe(12.5);
   expect(asked.sort()).toEqual(["/", "/proc/loadavg", "/proc/meminfo", "/proc/uptime"]);
+});
+
+test.each([
+  ["up", "up", "UP"],
+  ["up", "none", "UP"],
+  ["up", "degraded", "DEGRADED"],
+  ["up", "down", "DOWN"],
+  ["down", "none", "DOWN"],
+  ["down", "unknown", "DOWN"],
+  ["off", "none", undefined],
+  ["off", "unknown", undefined],
+  ["up", "unknown", undefined],
+] as const)("an overlay that is %s with ways that are %s is shown as %s", (state, ways, shown) => {
+  const overlay = overlayBeat({ state }, { state: ways });
+  expect(overlay).toBe(shown);
+  const heartbeat = buildHeartbeat(readHeartbeat(machineRoot({}).reader), { ...CONTEXT, overlay });
+  expect(Heartbeat.parse(heartbeat)).toEqual(heartbeat);
+  expect("overlay" in heartbeat).toBe(shown !== undefined);
 });
 
 test("the used share of the disk is the one df gives", () => {
