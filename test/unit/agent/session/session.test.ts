@@ -30,10 +30,12 @@ describe("a session", () => {
     [4008, "999999999", "too-many", 3_780_000],
     [1001, "", "connection-closed", 4000],
   ])("ends by the close code %i %s", async (closeCode, reason, code, delay) => {
-    const { waiting, offline } = await node(async (arrival) => {
-      const { socket } = await letIn(arrival, key);
-      setTimeout(() => socket.close(closeCode, reason), 100);
-    });
+    const servers: WebSocket[] = [];
+    const { up, waiting, offline } = await node(
+      async (arrival) => void servers.push((await letIn(arrival, key)).socket),
+    );
+    await up();
+    (await waitFor("the server", () => servers[0])).close(closeCode, reason);
     expect(await waiting()).toMatchObject({ code, delay });
     expect(offline()).toBe(1);
   });
@@ -200,21 +202,13 @@ describe("a session", () => {
   });
 
   test("takes larger messages, up to 1 MiB and no further", async () => {
-    const { up, waiting } = await node(async (arrival) => {
-      const { socket } = await letIn(arrival, key);
-      setTimeout(() => {
-        socket.send(
-          JSON.stringify({
-            jsonrpc: "2.0",
-            id: 5,
-            method: "trigger.run",
-            params: { jws: `a.${"b".repeat(500_000)}.c` },
-          }),
-        );
-        socket.once("message", () => socket.send("x".repeat(1_100_000)));
-      }, 100);
-    });
+    const servers: WebSocket[] = [];
+    const { up, waiting } = await node(async (arrival) => void servers.push((await letIn(arrival, key)).socket));
     await up();
+    const server = await waitFor("the server", () => servers[0]);
+    const params = { jws: `a.${"b".repeat(500_000)}.c` };
+    server.send(JSON.stringify({ jsonrpc: "2.0", id: 5, method: "trigger.run", params }));
+    server.once("message", () => server.send("x".repeat(1_100_000)));
     expect((await waiting()).delay).toBe(4000);
   });
 
@@ -244,11 +238,12 @@ describe("a session", () => {
   });
 
   test("comes back after it was lost", async () => {
-    const { up, session, clock, plane, online } = await node(async (arrival) => {
-      const { socket } = await letIn(arrival, key);
-      if (plane.arrivals === 1) setTimeout(() => socket.terminate(), 50);
+    const servers: WebSocket[] = [];
+    const { up, session, clock, online } = await node(async (arrival) => {
+      servers.push((await letIn(arrival, key)).socket);
     });
     await up();
+    (await waitFor("the server", () => servers[0])).terminate();
     await waitFor("the loss", () => session.status().state === "waiting");
     await clock.advance(4000);
     await up();
