@@ -61,6 +61,10 @@ export const verbs: readonly Verb[] = [
         value: "SHA256[,...]",
         help: "keys of the front end that ends TLS for an https --url, as base64url of SHA-256",
       },
+      "trusted-proxy": {
+        value: "ADDRESS[/BITS][,...]",
+        help: "front ends whose X-Forwarded-For names the address of a client",
+      },
       registry: { value: "ORIGIN", help: "the image registry, which takes this controller's tokens" },
       "registry-host": {
         value: "HOST[:PORT]",

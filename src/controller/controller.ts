@@ -25,11 +25,12 @@ import { documents as documentsOf } from "./channel/documents.ts";
 import { Gate } from "./channel/gate.ts";
 import { Greeter } from "./channel/greeter.ts";
 import { FailureLimiter } from "./channel/failure-limiter.ts";
-import { pathOf, socketAddress } from "./channel/http-io.ts";
+import { pathOf } from "./channel/http-io.ts";
 import { nodeHandlers } from "./channel/node-methods.ts";
 import { Refusals } from "./channel/refusals.ts";
 import { checkPort, closeServer, listen, SERVER_OPTIONS, TLS_OPTIONS } from "./channel/server.ts";
 import { Sessions } from "./channel/sessions.ts";
+import { sourcesOf, type Source } from "./channel/sources.ts";
 import { SpeedTest } from "./channel/speed-test.ts";
 import { telemetryIntake } from "./channel/telemetry-intake.ts";
 import { StreamGate } from "./channel/stream-gate.ts";
@@ -225,10 +226,9 @@ function assemble({
     log: channelLog,
     handlers: (session) => nodeHandlers(methods, session),
   });
-  // Behind a front end on another machine all connections come from one address.
-  const isPerAddress = settings.frontPins.length === 0;
-  const connections = new ConnectionLimits(server, { maxSessions, isPerAddress });
-  const gate = new Gate(greeter, clock, connections);
+  const sources = sourcesOf({ trustedProxies: settings.trustedProxies, hasFrontEnd: settings.frontPins.length > 0 });
+  const connections = new ConnectionLimits(server, { maxSessions, sources });
+  const gate = new Gate(greeter, clock, connections, sources);
   const routes = new AgentRoutes({
     ...base,
     sessions,
@@ -238,6 +238,7 @@ function assemble({
     events,
     speedTest: new SpeedTest(store, speedTestTokens),
     refusals,
+    sources,
     log: channelLog,
   });
   const fleet = new FleetService({
@@ -254,10 +255,10 @@ function assemble({
 
   // The HTTP API serves every path outside the nodes' own.
   const failures = new FailureLimiter(clock);
-  const onAuthFailure = (address: string): number | undefined => {
-    failures.failed(address);
+  const onAuthFailure = ({ address, prefix }: Source): number | undefined => {
+    failures.failed(prefix);
     refusals.note("authentication", { address, message: "the credentials do not hold" });
-    return failures.waitSeconds(address);
+    return failures.waitSeconds(prefix);
   };
   const api = createApi({
     onAuthFailure,
@@ -275,17 +276,17 @@ function assemble({
     clock,
     log: log.child({ component: "api" }),
   });
-  const serveApi = getRequestListener(
-    (request, { incoming }) => api.fetch(request, { address: socketAddress(incoming.socket) }),
-    { overrideGlobalObjects: false },
-  );
+  const serveApi = getRequestListener((request, { incoming }) => api.fetch(request, { source: sources.of(incoming) }), {
+    overrideGlobalObjects: false,
+  });
 
   documents.refresh(store.nodes.uids());
   const streamGate = new StreamGate({
     streams,
     clock,
     connections,
-    api: async (request, upgrade, address) => api.fetch(request, { upgrade, address }),
+    sources,
+    api: async (request, upgrade, source) => api.fetch(request, { upgrade, source }),
   });
   server.on("upgrade", (request, stream, head) => {
     const path = pathOf(request);

@@ -15,6 +15,7 @@ const OPTIONS = {
   "tls-key": { type: "string" },
   tls: { type: "boolean", default: false },
   "front-pin": { type: "string", multiple: true, default: [] as string[] },
+  "trusted-proxy": { type: "string", multiple: true, default: [] as string[] },
   registry: { type: "string" },
   "registry-host": { type: "string" },
   releases: { type: "string" },
@@ -43,9 +44,15 @@ export function readOptions(argv: readonly string[]): ControllerSettingsInput & 
     ...(values.registry === undefined ? {} : { registryUrl: values.registry }),
     ...(values["registry-host"] === undefined ? {} : { registryHost: values["registry-host"] }),
     ...(values.releases === undefined ? {} : { releasesDir: values.releases }),
-    frontPins: values["front-pin"].flatMap((text) => text.split(",")).filter((pin) => pin !== ""),
+    frontPins: listOf(values["front-pin"]),
+    ...(values["trusted-proxy"].length === 0 ? {} : { trustedProxies: listOf(values["trusted-proxy"]) }),
     ...(values.tls ? { tls: "self" as const } : {}),
   };
+}
+
+/** The values of an option that may be given several times, and several separated by commas. */
+function listOf(texts: readonly string[]): string[] {
+  return texts.flatMap((text) => text.split(",")).filter((value) => value !== "");
 }
 
 function parse(argv: readonly string[]) {

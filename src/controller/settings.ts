@@ -3,6 +3,7 @@ import { z } from "zod";
 import { InputError } from "../errors.ts";
 import { supervisionOf, writesToJournal, type Supervision } from "../host/service-manager.ts";
 import { Origin } from "../protocol/claims.ts";
+import { parseCidr } from "../lib/cidr.ts";
 import { describeIssues } from "../protocol/envelope.ts";
 import { RegistryPlace } from "../protocol/registry.ts";
 import { Base64Url32, Fqdn } from "../protocol/values.ts";
@@ -25,6 +26,8 @@ export const ControllerSettings = z.object({
   tls: z.literal("self").optional(),
   /** SHA-256 of the public key of each front end that ends TLS before us (RFC 7469), base64url; our own is known. */
   frontPins: z.array(Base64Url32).max(MAX_FRONT_PINS).default([]),
+  /** Addresses and blocks of front ends whose `X-Forwarded-For` names their clients. */
+  trustedProxies: z.array(z.string().max(64).transform(readBlock)).max(32).default([]),
   /** Origin of the API of the image registry. */
   registryUrl: Origin.optional(),
   /** What references and nodes call it; the host of its origin unless told. */
@@ -48,6 +51,7 @@ const NAMES: ReadonlyMap<PropertyKey, string> = new Map([
   ["tlsKey", "--tls-key"],
   ["tls", "--tls"],
   ["frontPins", "--front-pin"],
+  ["trustedProxies", "--trusted-proxy"],
   ["registryUrl", "--registry"],
   ["registryHost", "--registry-host"],
   ["releasesDir", "--releases"],
@@ -126,6 +130,13 @@ export function tlsModeOf(settings: ControllerSettings): TlsMode {
 export function isLoopback(host: string): boolean {
   if (isIP(host) === 4) return host.startsWith("127.");
   return host === "::1" || host === "localhost";
+}
+
+function readBlock(text: string, context: z.RefinementCtx): string {
+  const block = parseCidr(text);
+  if (block !== undefined) return block.text;
+  context.addIssue({ code: "custom", message: `${text} is no address and no block of addresses` });
+  return z.NEVER;
 }
 
 function isWildcard(host: string): boolean {

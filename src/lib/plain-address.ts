@@ -1,4 +1,5 @@
 import { isIP, SocketAddress } from "node:net";
+import { parseCidr } from "./cidr.ts";
 
 /** Shortest form, without scope, and IPv4 for what is IPv4 mapped into IPv6 (RFC 4291 §2.5.5.2). */
 export function plainAddress(text: string): string {
@@ -12,4 +13,10 @@ export function plainAddress(text: string): string {
 /** Reports whether a plain address is one of the loopback. */
 export function isLoopback(address: string): boolean {
   return address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
+}
+
+/** Returns who shares a limit: an IPv4 address, or the network that one subscriber has of IPv6 (RFC 6177). */
+export function sharedPrefix(address: string): string {
+  const plain = plainAddress(address);
+  return isIP(plain) === 6 ? (parseCidr(`${plain}/64`)?.text ?? plain) : plain;
 }

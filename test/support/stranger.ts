@@ -11,7 +11,11 @@ export interface Stranger {
 }
 
 /** Asks for the upgrade from a loopback address of one's own, and stays. */
-export async function startStranger(port: number, localAddress: string): Promise<Stranger> {
+export async function startStranger(
+  port: number,
+  localAddress: string,
+  headers: readonly string[] = [],
+): Promise<Stranger> {
   const socket = connect({ port, host: "127.0.0.1", localAddress });
   onTestFinished(() => void socket.destroy());
   socket.on("error", () => undefined);
@@ -24,6 +28,7 @@ export async function startStranger(port: number, localAddress: string): Promise
     "sec-websocket-version: 13",
     `sec-websocket-key: ${key}`,
     `sec-websocket-protocol: ${SUBPROTOCOL}`,
+    ...headers,
   ];
   socket.write([...lines, "", ""].join("\r\n"));
   const [data] = (await once(socket, "data")) as [Buffer];

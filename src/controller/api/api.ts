@@ -4,6 +4,7 @@ import { InputError, toError } from "../../errors.ts";
 import { policyRoutes, serviceUserRoutes } from "./access.ts";
 import { alertRoutes } from "./alerts.ts";
 import { auditRoutes } from "./audits.ts";
+import type { Source } from "../channel/sources.ts";
 import { authenticate, challengeFor } from "./caller.ts";
 import { clusterRoutes } from "./clusters.ts";
 import { eventRoutes } from "./events.ts";
@@ -68,7 +69,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
 
 /** What comes with a request that wants to become a WebSocket. */
 export interface ApiEnv {
-  Bindings: { readonly upgrade?: Upgrade; readonly address?: string };
+  Bindings: { readonly upgrade?: Upgrade; readonly source?: Source };
 }
 
 /** The management API as a Hono application. */
@@ -95,7 +96,20 @@ function run(route: Route, context: Context<ApiEnv>, identify: RawCall["identify
   if (search.length > MAX_QUERY_LENGTH) throw new InputError("uri-too-long", "the query is too long");
   // Tests call the application without any bindings.
   const upgrade = (context.env as ApiEnv["Bindings"] | undefined)?.upgrade;
-  return route.run({ params: context.req.param(), search: new URLSearchParams(search), request, identify, upgrade });
+  const source = sourceOf(context.env);
+  return route.run({
+    params: context.req.param(),
+    search: new URLSearchParams(search),
+    request,
+    identify,
+    upgrade,
+    source,
+  });
+}
+
+/** Where a request comes from; tests call the application without any bindings. */
+function sourceOf(env: ApiEnv["Bindings"] | undefined): Source {
+  return env?.source ?? { address: "unknown", prefix: "unknown" };
 }
 
 /** Does what every answer has in common: errors, headers, the line in the log. */
@@ -135,8 +149,7 @@ async function respond(
 function limited({ onAuthFailure }: ApiDeps, { env, req }: Context<ApiEnv>): Response | undefined {
   // A client may ask without credentials first, to find out which are wanted.
   if (req.header("authorization") === undefined && req.method === "GET") return undefined;
-  // Tests call the application without any bindings.
-  const waitSeconds = onAuthFailure?.((env as ApiEnv["Bindings"] | undefined)?.address ?? "unknown");
+  const waitSeconds = onAuthFailure?.(sourceOf(env));
   if (waitSeconds === undefined) return undefined;
   const error = new InputError(
     "too-many-failures",

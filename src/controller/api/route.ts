@@ -15,6 +15,7 @@ import type {
   NodeTerminal,
 } from "../fleet.ts";
 import { anyOf } from "../model/permissions.ts";
+import type { Source } from "../channel/sources.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { RegistryTokens } from "../registry/registry-tokens.ts";
 import type { AccessStore } from "../store/access.ts";
@@ -44,7 +45,7 @@ export interface ApiDeps {
   readonly org: string;
   readonly domain: string;
   /** Counts a failed authentication; seconds to wait when there were too many from the address. */
-  readonly onAuthFailure?: (address: string) => number | undefined;
+  readonly onAuthFailure?: (source: Source) => number | undefined;
   readonly version: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -106,6 +107,7 @@ export interface Call<P, Q, B> {
   readonly caller: Caller;
   /** Takes what the caller's socket is to be joined to; undefined when it asks for no upgrade. */
   readonly upgrade: Upgrade | undefined;
+  readonly source: Source;
 }
 
 /** Hands over what a caller that asks for an upgrade is joined to; the answer is then not sent. */
@@ -119,6 +121,7 @@ export interface RawCall {
   /** Finds out who calls, or refuses. */
   readonly identify: () => Promise<Caller>;
   readonly upgrade: Upgrade | undefined;
+  readonly source: Source;
 }
 
 /** An operation with its types closed over, as the table holds it. */
@@ -160,14 +163,14 @@ export function route<
     body: spec.body?.described ?? spec.body?.schema,
     form: spec.form,
     answers: spec.answers,
-    async run({ request, search, params: rawParams, identify, upgrade }) {
+    async run({ request, search, params: rawParams, identify, upgrade, source }) {
       const caller = spec.access.to === "all" ? ANYBODY : await identify();
       const params = readParams(spec.params ?? Nothing, rawParams) as z.infer<P>;
       checkAccess(spec.access, params, caller);
       const query = read(spec.query ?? Nothing, queryValues(search, spec.query ?? Nothing), "query") as z.infer<Q>;
       const body = spec.body === undefined ? undefined : await readBody(request, spec.body);
       // Without a schema a part has the type of the default parameter, which the compiler cannot follow here.
-      return spec.handle({ params, query, body: body as z.infer<B>, search, request, caller, upgrade });
+      return spec.handle({ params, query, body: body as z.infer<B>, search, request, caller, upgrade, source });
     },
   };
 }

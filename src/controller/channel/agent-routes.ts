@@ -18,10 +18,11 @@ import { keysFrom, type ControlKeys } from "../keys/control-keys.ts";
 import type { Documents } from "./documents.ts";
 import { FailureLimiter } from "./failure-limiter.ts";
 import { refuseWhileHeld } from "./held-identity.ts";
-import { addressOf, answerError, answerJson, pathOf, readBody } from "./http-io.ts";
+import { answerError, answerJson, pathOf, readBody } from "./http-io.ts";
 import type { Refusals } from "./refusals.ts";
 import { registerNode, type RegistrationDeps } from "./registration.ts";
 import type { Sessions } from "./sessions.ts";
+import type { Sources } from "./sources.ts";
 import { SPEED_TEST_PATH, type SpeedTest } from "./speed-test.ts";
 import type { Tickets } from "./tickets.ts";
 
@@ -31,6 +32,7 @@ export interface AgentRoutesDeps extends RegistrationDeps {
   readonly tickets: Tickets;
   readonly speedTest: SpeedTest;
   readonly refusals: Refusals;
+  readonly sources: Pick<Sources, "of">;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly log: Logger;
@@ -39,9 +41,9 @@ export interface AgentRoutesDeps extends RegistrationDeps {
 /** Everything below this belongs to nodes. */
 export const AGENT_PREFIX = "/agent/v1/";
 
-/** Registrations being answered at a time: in all, and from one source address. */
+/** Registrations being answered at a time: in all, and from one source prefix. */
 const MAX_REGISTERING = 64;
-const MAX_REGISTERING_PER_ADDRESS = 8;
+const MAX_REGISTERING_PER_PREFIX = 8;
 const REGISTER_BODY_MS = 10_000;
 
 /** Whatever is wrong with the form counts as wrongly signed. */
@@ -66,7 +68,8 @@ export class AgentRoutes {
   readonly #deps: AgentRoutesDeps;
   readonly #failures: FailureLimiter;
   readonly #since: number;
-  readonly #registering = new Map<string, number>();
+  /** By prefix; those of hidden clients together. */
+  readonly #registering = new Map<string | undefined, number>();
 
   constructor(deps: AgentRoutesDeps) {
     this.#deps = deps;
@@ -100,13 +103,13 @@ export class AgentRoutes {
   }
 
   async #register(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const address = addressOf(request);
-    const waitSeconds = this.#failures.waitSeconds(address) ?? (this.#hasRoom(address) ? undefined : 1);
+    const { address, prefix } = this.#deps.sources.of(request);
+    const waitSeconds = this.#failures.waitSeconds(prefix) ?? (this.#hasRoom(prefix) ? undefined : 1);
     if (waitSeconds !== undefined) {
       const headers = { "retry-after": String(waitSeconds), connection: "close" };
       return answerError(response, 429, { code: "busy", message: "too many registrations" }, headers);
     }
-    this.#registering.set(address, this.#registeringFrom(address) + 1);
+    this.#registering.set(prefix, this.#registeringFrom(prefix) + 1);
     try {
       const limits = { maxBytes: REGISTRATION_LIMITS.maxBytes, withinMs: REGISTER_BODY_MS };
       const body = parseStrictJson(await readBody(request, limits, this.#deps.clock), REGISTRATION_LIMITS);
@@ -114,26 +117,28 @@ export class AgentRoutes {
       if (!parsed.success) throw new InputError("invalid-body", describeIssues(parsed.error).join("; "));
       answerJson(response, 200, await registerNode(this.#deps, parsed.data.register, address));
     } catch (error) {
-      this.#failures.failed(address);
+      this.#failures.failed(prefix);
       if (error instanceof InputError && statusOf(error) === MALFORMED) {
         this.#deps.refusals.note("registration", { address, message: error.message });
       }
       throw error;
     } finally {
-      const left = this.#registeringFrom(address) - 1;
-      if (left === 0) this.#registering.delete(address);
-      else this.#registering.set(address, left);
+      const left = this.#registeringFrom(prefix) - 1;
+      if (left === 0) this.#registering.delete(prefix);
+      else this.#registering.set(prefix, left);
     }
   }
 
-  #registeringFrom(address: string): number {
-    return this.#registering.get(address) ?? 0;
+  #registeringFrom(prefix: string | undefined): number {
+    return this.#registering.get(prefix) ?? 0;
   }
 
-  #hasRoom(address: string): boolean {
+  #hasRoom(prefix: string | undefined): boolean {
     let inAll = 0;
     for (const count of this.#registering.values()) inAll += count;
-    return inAll < MAX_REGISTERING && this.#registeringFrom(address) < MAX_REGISTERING_PER_ADDRESS;
+    return (
+      inAll < MAX_REGISTERING && (prefix === undefined || this.#registeringFrom(prefix) < MAX_REGISTERING_PER_PREFIX)
+    );
   }
 
   async #document(request: IncomingMessage, response: ServerResponse): Promise<void> {

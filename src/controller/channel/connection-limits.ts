@@ -1,16 +1,16 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import { isLoopback, plainAddress } from "../../lib/plain-address.ts";
+import type { Sources } from "./sources.ts";
 
-/** Connections of one source address that carry no session. */
-const MAX_PER_ADDRESS = 256;
+/** Connections of one source prefix that carry no session. */
+const MAX_PER_PREFIX = 256;
 /** Connections in all beside the sessions. */
 const ROOM_BESIDE_SESSIONS = 4096;
 
 export interface ConnectionLimitOptions {
   readonly maxSessions: number;
-  /** Off where a front end is the source of all connections. */
-  readonly isPerAddress: boolean;
+  readonly sources: Pick<Sources, "prefixOf">;
 }
 
 /** The part of a socket that the limits use. */
@@ -22,42 +22,48 @@ interface Connection {
 }
 
 /**
- * Limits the connections of the controller's port: in all, and from one address as long as they carry no WebSocket, which have limits of
+ * Limits the connections of the controller's port: in all, and from one source prefix as long as they carry no WebSocket, which have limits of
  * their own. Loopback is spared: a front end on this machine is the source of everybody's connections.
  */
 export class ConnectionLimits {
-  /** Source ports by address: a TLS connection is known to HTTP by another socket than to the server. */
-  readonly #open = new Map<string, Set<number>>();
-  readonly #isPerAddress: boolean;
+  /** Addresses with their ports by prefix: a TLS connection is known to HTTP by another socket than to the server. */
+  readonly #open = new Map<string, Set<string>>();
+  readonly #sources: ConnectionLimitOptions["sources"];
 
-  constructor(server: Server, { maxSessions, isPerAddress }: ConnectionLimitOptions) {
-    this.#isPerAddress = isPerAddress;
+  constructor(server: Server, { maxSessions, sources }: ConnectionLimitOptions) {
+    this.#sources = sources;
     server.maxConnections = maxSessions + ROOM_BESIDE_SESSIONS;
     server.on("connection", (socket: Socket) => this.admit(socket));
   }
 
   /** Counts a new connection, or cuts it. */
   admit(socket: Connection): void {
-    const { remotePort: port } = socket;
-    const address = plainAddress(socket.remoteAddress ?? "");
-    if (!this.#isPerAddress || port === undefined || isLoopback(address)) return;
-    const ports = this.#open.get(address) ?? new Set<number>();
-    if (ports.size >= MAX_PER_ADDRESS) {
+    const prefix = this.#sources.prefixOf(socket);
+    const name = nameOf(socket);
+    if (prefix === undefined || name === undefined || isLoopback(plainAddress(socket.remoteAddress ?? ""))) return;
+    const open = this.#open.get(prefix) ?? new Set<string>();
+    if (open.size >= MAX_PER_PREFIX) {
       socket.destroy();
       return;
     }
-    this.#open.set(address, ports.add(port));
-    socket.once("close", () => this.#forget(address, port));
+    this.#open.set(prefix, open.add(name));
+    socket.once("close", () => this.#forget(prefix, name));
   }
 
   /** No longer counts a connection that became a WebSocket. */
-  upgraded({ remoteAddress, remotePort }: Pick<Socket, "remoteAddress" | "remotePort">): void {
-    if (remotePort !== undefined) this.#forget(plainAddress(remoteAddress ?? ""), remotePort);
+  upgraded(socket: Pick<Socket, "remoteAddress" | "remotePort">): void {
+    const prefix = this.#sources.prefixOf(socket);
+    const name = nameOf(socket);
+    if (prefix !== undefined && name !== undefined) this.#forget(prefix, name);
   }
 
-  #forget(address: string, port: number): void {
-    const ports = this.#open.get(address);
-    ports?.delete(port);
-    if (ports?.size === 0) this.#open.delete(address);
+  #forget(prefix: string, name: string): void {
+    const open = this.#open.get(prefix);
+    open?.delete(name);
+    if (open?.size === 0) this.#open.delete(prefix);
   }
+}
+
+function nameOf({ remoteAddress, remotePort }: Pick<Connection, "remoteAddress" | "remotePort">): string | undefined {
+  return remotePort === undefined ? undefined : `${plainAddress(remoteAddress ?? "")} ${remotePort}`;
 }

@@ -2,9 +2,9 @@ import type { Clock } from "../../host/clock.ts";
 
 const WINDOW_MS = 60_000;
 const MAX_FAILURES = 60;
-const MAX_ADDRESSES = 10_000;
+const MAX_PREFIXES = 10_000;
 
-/** Counts failures by source address in windows of a minute, for as many addresses as memory allows. */
+/** Counts failures by source prefix in windows of a minute, for as many prefixes as memory allows; those of hidden clients are not told apart. */
 export class FailureLimiter {
   readonly #clock: Clock;
   readonly #failures = new Map<string, { readonly since: number; count: number }>();
@@ -13,25 +13,26 @@ export class FailureLimiter {
     this.#clock = clock;
   }
 
-  /** Seconds until the address may try again, or undefined when it may now. */
-  waitSeconds(address: string): number | undefined {
-    const entry = this.#failures.get(address);
+  /** Seconds until the prefix may try again, or undefined when it may now. */
+  waitSeconds(prefix: string | undefined): number | undefined {
+    const entry = prefix === undefined ? undefined : this.#failures.get(prefix);
     if (entry === undefined || entry.count < MAX_FAILURES) return undefined;
     const leftMs = entry.since + WINDOW_MS - this.#clock.elapsed();
     return leftMs > 0 ? Math.ceil(leftMs / 1000) : undefined;
   }
 
-  failed(address: string): void {
+  failed(prefix: string | undefined): void {
+    if (prefix === undefined) return;
     const now = this.#clock.elapsed();
-    const entry = this.#failures.get(address);
+    const entry = this.#failures.get(prefix);
     if (entry !== undefined && now - entry.since < WINDOW_MS) {
       entry.count += 1;
       return;
     }
-    this.#failures.delete(address);
+    this.#failures.delete(prefix);
     // The oldest window is the first in the map; at the bound it goes.
     const [oldest] = this.#failures.keys();
-    if (oldest !== undefined && this.#failures.size >= MAX_ADDRESSES) this.#failures.delete(oldest);
-    this.#failures.set(address, { since: now, count: 1 });
+    if (oldest !== undefined && this.#failures.size >= MAX_PREFIXES) this.#failures.delete(oldest);
+    this.#failures.set(prefix, { since: now, count: 1 });
   }
 }

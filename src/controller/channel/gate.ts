@@ -5,11 +5,12 @@ import type { Clock } from "../../host/clock.ts";
 import { SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "../../protocol/envelope.ts";
 import type { ConnectionLimits } from "./connection-limits.ts";
 import type { Greeter } from "./greeter.ts";
-import { addressOf, pathOf } from "./http-io.ts";
+import { pathOf } from "./http-io.ts";
+import type { Sources } from "./sources.ts";
 import { UpgradeRefusals } from "./upgrade-refusals.ts";
 
-/** Sockets that may be open before their hello succeeded: from one source address, and in all. */
-export const MAX_STRANGERS_PER_ADDRESS = 16;
+/** Sockets that may be open before their hello succeeded: from one source prefix, and in all. */
+export const MAX_STRANGERS_PER_PREFIX = 16;
 export const MAX_STRANGERS = 1024;
 const RETRY_SECONDS = 10;
 
@@ -17,6 +18,7 @@ const RETRY_SECONDS = 10;
 export class Gate {
   readonly #greeter: Greeter;
   readonly #connections: Pick<ConnectionLimits, "upgraded">;
+  readonly #sources: Pick<Sources, "of">;
   readonly #sockets = new WebSocketServer({
     noServer: true,
     clientTracking: false,
@@ -24,13 +26,19 @@ export class Gate {
     maxPayload: SESSION_LIMITS.maxBytes,
     handleProtocols: (offered) => (offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
   });
-  readonly #ofAddress = new Map<string, number>();
+  readonly #ofPrefix = new Map<string, number>();
   readonly #strangers = new Set<WebSocket>();
   readonly #refusals: UpgradeRefusals;
   #isClosed = false;
 
-  constructor(greeter: Greeter, clock: Clock, connections: Pick<ConnectionLimits, "upgraded">) {
+  constructor(
+    greeter: Greeter,
+    clock: Clock,
+    connections: Pick<ConnectionLimits, "upgraded">,
+    sources: Pick<Sources, "of">,
+  ) {
     this.#connections = connections;
+    this.#sources = sources;
     this.#greeter = greeter;
     this.#refusals = new UpgradeRefusals(clock);
   }
@@ -41,17 +49,17 @@ export class Gate {
     if (this.#isClosed) return this.#refuse(stream, 503);
     if (pathOf(request) !== SESSION_PATH) return this.#refuse(stream, 404);
     if (!offersSubprotocol(request)) return this.#refuse(stream, 400);
-    const address = addressOf(request);
-    if ((this.#ofAddress.get(address) ?? 0) >= MAX_STRANGERS_PER_ADDRESS) return this.#refuse(stream, 429);
+    const { address, prefix } = this.#sources.of(request);
+    if (this.#from(prefix) >= MAX_STRANGERS_PER_PREFIX) return this.#refuse(stream, 429);
     if (this.#strangers.size >= MAX_STRANGERS) return this.#refuse(stream, 503);
     this.#sockets.handleUpgrade(request, stream, head, (socket) => {
       // Errors are followed by `close`, where everything is done that there is to do.
       socket.on("error", ignore);
       answerTogether(stream);
       this.#connections.upgraded(request.socket);
-      this.#ofAddress.set(address, (this.#ofAddress.get(address) ?? 0) + 1);
+      if (prefix !== undefined) this.#ofPrefix.set(prefix, this.#from(prefix) + 1);
       this.#strangers.add(socket);
-      this.#greeter.greet(socket, stream, address, () => this.#settled(socket, address));
+      this.#greeter.greet(socket, stream, address, () => this.#settled(socket, prefix));
     });
   }
 
@@ -66,11 +74,16 @@ export class Gate {
     this.#refusals.refuse(stream, { status, headers: isLater ? { "retry-after": String(RETRY_SECONDS) } : {} });
   }
 
-  #settled(socket: WebSocket, address: string): void {
+  #from(prefix: string | undefined): number {
+    return prefix === undefined ? 0 : (this.#ofPrefix.get(prefix) ?? 0);
+  }
+
+  #settled(socket: WebSocket, prefix: string | undefined): void {
     this.#strangers.delete(socket);
-    const left = (this.#ofAddress.get(address) ?? 1) - 1;
-    if (left === 0) this.#ofAddress.delete(address);
-    else this.#ofAddress.set(address, left);
+    if (prefix === undefined) return;
+    const left = this.#from(prefix) - 1;
+    if (left === 0) this.#ofPrefix.delete(prefix);
+    else this.#ofPrefix.set(prefix, left);
   }
 }
 

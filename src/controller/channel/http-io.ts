@@ -7,16 +7,6 @@ export function pathOf(request: IncomingMessage): string {
   return (request.url ?? "/").split("?", 1)[0] ?? "/";
 }
 
-/** The peer's address; an IPv4 one is said as such even on a socket for both families. */
-export function addressOf({ socket }: IncomingMessage): string {
-  return socketAddress(socket);
-}
-
-/** The same of a connection. */
-export function socketAddress({ remoteAddress }: { readonly remoteAddress?: string | undefined }): string {
-  return (remoteAddress ?? "unknown").replace(/^::ffff:(?=\d+\.)/, "");
-}
-
 /** Answers JSON. */
 export function answerJson(
   response: ServerResponse,

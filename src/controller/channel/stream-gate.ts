@@ -8,15 +8,16 @@ import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol
 import type { NodeTerminal } from "../fleet.ts";
 import type { Streams } from "./streams.ts";
 import type { ConnectionLimits } from "./connection-limits.ts";
-import { addressOf } from "./http-io.ts";
+import type { Source, Sources } from "./sources.ts";
 import { UpgradeRefusals } from "./upgrade-refusals.ts";
 
 export interface StreamGateDeps {
   readonly streams: Pick<Streams, "admit">;
   /** Answers a request of the API, or calls `upgrade` with what its socket is to be joined to. */
-  readonly api: (request: Request, upgrade: (terminal: NodeTerminal) => void, address: string) => Promise<Response>;
+  readonly api: (request: Request, upgrade: (terminal: NodeTerminal) => void, source: Source) => Promise<Response>;
   readonly clock: Clock;
   readonly connections: Pick<ConnectionLimits, "upgraded">;
+  readonly sources: Pick<Sources, "of">;
 }
 
 /** Callers whose terminal is being opened. */
@@ -67,7 +68,7 @@ export class StreamGate {
       const take = (opened: NodeTerminal): void => {
         slot.terminal = opened;
       };
-      const response = await this.#deps.api(webRequest(request, left.signal), take, addressOf(request));
+      const response = await this.#deps.api(webRequest(request, left.signal), take, this.#deps.sources.of(request));
       if (slot.terminal === undefined) await this.#answer(stream, response);
       else this.#join(request, stream, head, slot.terminal);
     } catch (error) {

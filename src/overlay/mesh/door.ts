@@ -2,8 +2,7 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../host/clock.ts";
 import { errnoOf } from "../../errors.ts";
-import { parseCidr } from "../../lib/cidr.ts";
-import { plainAddress } from "../../lib/plain-address.ts";
+import { sharedPrefix } from "../../lib/plain-address.ts";
 import { Allowance } from "./allowance.ts";
 import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "./tls.ts";
 
@@ -68,7 +67,7 @@ export class Door {
 
   accepted(raw: Socket): void {
     const identity = this.#options.identity();
-    const source = sourceOf(raw.remoteAddress);
+    const source = raw.remoteAddress === undefined ? undefined : sharedPrefix(raw.remoteAddress);
     if (identity === undefined || source === undefined) return turnAway(raw);
     const isLimited = this.#failing.get(source)?.isUsedUp === true;
     if (isLimited || (this.#bySource.get(source) ?? 0) >= this.#limits.perSource || !this.#hasPlace()) {
@@ -151,13 +150,6 @@ export class Door {
   #count(why: Refusal): void {
     this.#refused.set(why, (this.#refused.get(why) ?? 0) + 1);
   }
-}
-
-/** Who shares a limit: an IPv4 address, or the network that one subscriber has of IPv6 (RFC 6177). */
-function sourceOf(address: string | undefined): string | undefined {
-  if (address === undefined) return undefined;
-  const plain = plainAddress(address);
-  return plain.includes(":") ? parseCidr(`${plain}/64`)?.text : plain;
 }
 
 /** By a reset, so that nothing of it lingers here. */

@@ -4,6 +4,7 @@ import { connect, type AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { ConnectionLimits } from "../../../../src/controller/channel/connection-limits.ts";
 import { SERVER_OPTIONS } from "../../../../src/controller/channel/server.ts";
+import { sourcesOf, type SourceOptions } from "../../../../src/controller/channel/sources.ts";
 
 /** What the limits see of a socket. */
 class Connection extends EventEmitter {
@@ -22,9 +23,12 @@ class Connection extends EventEmitter {
   }
 }
 
-function bench(isPerAddress = true) {
+function bench(options: Partial<SourceOptions> = {}) {
   const server = createServer();
-  const limits = new ConnectionLimits(server, { maxSessions: 100, isPerAddress });
+  const limits = new ConnectionLimits(server, {
+    maxSessions: 100,
+    sources: sourcesOf({ trustedProxies: [], hasFrontEnd: false, ...options }),
+  });
   let port = 1000;
   const open = (address: string): Connection => {
     const socket = new Connection(address, (port += 1));
@@ -52,9 +56,24 @@ test("a front end is not limited, on this machine or another", () => {
   const { open, fill } = bench();
   fill("127.0.0.1");
   expect(open("127.0.0.1").isCut).toBe(false);
-  const behind = bench(false);
+  const behind = bench({ hasFrontEnd: true });
   behind.fill("192.0.2.1");
   expect(behind.open("192.0.2.1").isCut).toBe(false);
+});
+
+test("a front end that names its clients is not limited, and who comes without one is", () => {
+  const { open, fill } = bench({ hasFrontEnd: true, trustedProxies: ["192.0.2.0/30"] });
+  fill("192.0.2.1");
+  expect(open("192.0.2.1").isCut).toBe(false);
+  fill("192.0.2.9");
+  expect(open("192.0.2.9").isCut).toBe(true);
+});
+
+test("the addresses of one IPv6 subscriber count as one", () => {
+  const { open } = bench();
+  for (let at = 0; at < 256; at += 1) open(`2001:db8:1:2::${at.toString(16)}`);
+  expect(open("2001:db8:1:2:ffff::1").isCut).toBe(true);
+  expect(open("2001:db8:1:3::1").isCut).toBe(false);
 });
 
 test("the port takes the sessions and 4,096 connections more", () => {

@@ -1,5 +1,6 @@
 import { connect, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
+import { freePort } from "../../../support/free-port.ts";
 import { RawSocket, until } from "../../../support/node-client.ts";
 import { runController } from "../../../support/running-controller.ts";
 import { startStranger } from "../../../support/stranger.ts";
@@ -31,6 +32,27 @@ test("no compression is accepted, also when it is offered", async () => {
   const raw = new RawSocket(controller.url, { perMessageDeflate: true });
   await raw.challenge();
   expect(raw.socket.extensions).toBe("");
+});
+
+const PIN = "A".repeat(43);
+
+test("17 nodes behind a front end that hides them are all let in", async () => {
+  const port = await freePort();
+  await runController({ publicUrl: "https://cp.example", frontPins: [PIN], listen: `127.0.0.1:${port}` });
+  const heads = await Promise.all(Array.from({ length: 17 }, () => startStranger(port, "127.0.9.1")));
+  expect(heads.filter(({ head }) => head.startsWith("HTTP/1.1 101"))).toHaveLength(17);
+});
+
+test("behind a front end that names them, each client has 16 sockets, of IPv6 each /64", async () => {
+  const front = { publicUrl: "https://cp.example", frontPins: [PIN], trustedProxies: ["127.0.9.1"] };
+  const port = await freePort();
+  await runController({ ...front, listen: `127.0.0.1:${port}` });
+  const from = (client: string) => startStranger(port, "127.0.9.1", [`x-forwarded-for: 203.0.113.7, ${client}`]);
+  const clients = Array.from({ length: 16 }, (_, at) => `2001:db8::${at + 1}`);
+  const heads = await Promise.all(clients.map(from));
+  expect(heads.every(({ head }) => head.startsWith("HTTP/1.1 101"))).toBe(true);
+  expect((await from("2001:db8::ffff")).head).toMatch(/^HTTP\/1\.1 429 /);
+  expect((await from("2001:db8:0:1::1")).head).toMatch(/^HTTP\/1\.1 101 /);
 });
 
 test("beyond 1,024 sockets that said nothing, nobody new is let in", async () => {
