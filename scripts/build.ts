@@ -1,8 +1,9 @@
-// Makes the one bundle, dist/holdfast.mjs: an ES module with everything inside that runs alone on Node 26.
-//   --out DIR       puts it there instead of in dist/
+// Makes two bundles, each an ES module that runs alone on Node 26: dist/holdfast.mjs with everything inside, and dist/overlay.mjs with
+// the overlay alone, which the other becomes where it lies beside it.
+//   --out DIR       puts them there instead of in dist/
 //   --build ID      says YYYYMMDD-HHMMSS.COMMIT instead of what the commit says
-//   --inputs FILE   writes which files the bundle holds something of, a JSON array
-import { build, type Metafile, type Plugin } from "esbuild";
+//   --inputs FILE   writes which files the bundles hold something of, a JSON array
+import { build, type BuildOptions, type Metafile, type Plugin } from "esbuild";
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -159,41 +160,49 @@ const packed: Plugin = {
 };
 
 const common = { bundle: true, platform: "node", target: "node26", legalComments: "none", metafile: true } as const;
-const { outputFiles, metafile } = await build({
-  ...common,
-  write: false,
-  entryPoints: ["src/main.ts"],
-  outfile: join(options.out, "holdfast.mjs"),
-  format: "esm",
-  sourcemap: "linked",
-  minifySyntax: true,
-  minifyWhitespace: true,
-  // A third of the text, and of the names that V8 keeps: 1.3 MB of an agent. The map beside it says what stands where in a stack.
-  minifyIdentifiers: true,
-  plugins: [packed, zodAsNamespace, noLogTransports, builtinsOnFirstUse, builtinsNeverUsed],
-  // V8's flags hold from the first line on. Packages written as CommonJS ask for `require`, which an ES module does not have by itself.
-  banner: {
-    js: [
-      "#!/usr/bin/env node",
-      "import { createRequire as holdfastCreateRequire } from 'node:module';",
-      "import { setFlagsFromString as holdfastSetFlag } from 'node:v8';",
-      `if (${JSON.stringify(LASTING_PROGRAMS)}.includes(process.argv[2]))`,
-      `  for (const flag of ${JSON.stringify(START_FLAGS)}) holdfastSetFlag(flag);`,
-      "const require = holdfastCreateRequire(import.meta.url);",
-    ].join("\n"),
-  },
-  define: { HOLDFAST_BUILD: JSON.stringify({ version, build: options.build ?? `${date}.${commit}` }) },
-});
+/** Loaded by the self-test, too, which does not run it. */
+const OVERLAY = `import { run } from "./src/overlay/main.ts";
+if (process.argv[2] === "overlay") process.exitCode = await run(process.argv.slice(3));`;
+const bundled = (name: string, from: Pick<BuildOptions, "stdin" | "entryPoints">) =>
+  build({
+    ...from,
+    outfile: join(options.out, name),
+    ...common,
+    write: false,
+    format: "esm",
+    sourcemap: "linked",
+    minifySyntax: true,
+    minifyWhitespace: true,
+    // The text is a third smaller. The map beside it says what stands where in a stack.
+    minifyIdentifiers: true,
+    plugins: [packed, zodAsNamespace, noLogTransports, builtinsOnFirstUse, builtinsNeverUsed],
+    // V8's flags hold from the first line on. Packages written as CommonJS ask for `require`, which an ES module does not have by itself.
+    banner: {
+      js: [
+        "#!/usr/bin/env node",
+        "import { createRequire as holdfastCreateRequire } from 'node:module';",
+        "import { setFlagsFromString as holdfastSetFlag } from 'node:v8';",
+        `if (${JSON.stringify(LASTING_PROGRAMS)}.includes(process.argv[2]))`,
+        `  for (const flag of ${JSON.stringify(START_FLAGS)}) holdfastSetFlag(flag);`,
+        "const require = holdfastCreateRequire(import.meta.url);",
+      ].join("\n"),
+    },
+    define: { HOLDFAST_BUILD: JSON.stringify({ version, build: options.build ?? `${date}.${commit}` }) },
+  });
+const made = await Promise.all([
+  bundled("overlay.mjs", { stdin: { contents: OVERLAY, resolveDir: "." } }),
+  bundled("holdfast.mjs", { entryPoints: ["src/main.ts"] }),
+]);
 // One character beyond ASCII, such as those the bundler leaves in regular expressions, and V8 keeps all of it in two bytes
 // each: 2 MB of an agent.
 const escape = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 mkdirSync(options.out, { recursive: true });
-for (const { path, text } of outputFiles) {
+for (const { path, text } of made.flatMap(({ outputFiles }) => outputFiles)) {
   const isBundle = path.endsWith(".mjs");
   // Renamed into its place, since programs may start from the one before meanwhile.
   const part = `${path}.${process.pid}`;
   writeFileSync(part, isBundle ? text.replaceAll(/[^\0-\x7f]/g, escape) : text, { mode: isBundle ? 0o755 : 0o644 });
   renameSync(part, path);
 }
-hold(metafile);
+for (const { metafile } of made) hold(metafile);
 if (options.inputs !== undefined) writeFileSync(options.inputs, `${JSON.stringify([...held].sort())}\n`);

@@ -190,7 +190,7 @@ async function endByPidFile(name: string, signal: NodeJS.Signals): Promise<void>
   const path = `${DIR}/run/${name}.pid`;
   if (!existsSync(path)) return;
   const pid = readFileSync(path, "utf8").trim();
-  const isOurs = (): boolean => /^\d+$/.test(pid) && commandLineOf(pid).includes("dist/holdfast.mjs");
+  const isOurs = (): boolean => /^\d+$/.test(pid) && /dist\/(?:holdfast|overlay)\.mjs/.test(commandLineOf(pid));
   if (!isOurs()) return;
   process.kill(Number(pid), signal);
   for (const end = Date.now() + 10_000; isOurs() && Date.now() < end;) {

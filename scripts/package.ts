@@ -12,7 +12,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { z } from "zod";
 import { packageVersion } from "../src/lib/build-info.ts";
 import { signJws } from "../src/protocol/jws.ts";
@@ -35,6 +35,7 @@ const SHELLS = ["bash", "zsh", "fish"];
 
 interface Built {
   readonly bundle: Buffer;
+  readonly overlay: Buffer | undefined;
   readonly build: string;
   readonly packages: readonly Component[];
   readonly completions: ReadonlyMap<string, Buffer>;
@@ -120,7 +121,7 @@ async function packagesFor(
     (component) => [component, licenceText(component, join(ROOT, component.folder), ownLicence)] as const,
   );
   const licences = licencesOf(ownLicence, [[runtime.component, runtime.licence], ...texts]);
-  const files = { node: runtime.binary, bundle: built.bundle, version, licences, sbom };
+  const files = { node: runtime.binary, bundle: built.bundle, overlay: built.overlay, version, licences, sbom };
   const made = await packed({ architecture, version: files, system, scripts, time, level: options.level });
   requireSmall(made.deb);
   requireSmall(made.tarball);
@@ -132,7 +133,14 @@ function bundleOf({ build, bundle }: Options, lockfile: Lockfile): Built {
   const id = build ?? buildOfCommit();
   if (bundle !== undefined) {
     console.error(`scripts/package: ${bundle} is given: what packages it holds is not known, and the SBOM says none`);
-    return { bundle: readFileSync(bundle), build: id, packages: [], completions: new Map() };
+    const overlay = join(dirname(bundle), "overlay.mjs");
+    return {
+      bundle: readFileSync(bundle),
+      overlay: existsSync(overlay) ? readFileSync(overlay) : undefined,
+      build: id,
+      packages: [],
+      completions: new Map(),
+    };
   }
   const folder = mkdtempSync(join(tmpdir(), "hf-package-"));
   try {
@@ -145,7 +153,8 @@ function bundleOf({ build, bundle }: Options, lockfile: Lockfile): Built {
     );
     const paths = z.array(z.string()).parse(JSON.parse(readFileSync(inputs, "utf8")));
     const packages = componentsOf(paths, lockfile);
-    return { bundle: readFileSync(main), build: id, packages, completions: new Map(completions) };
+    const overlay = readFileSync(join(folder, "overlay.mjs"));
+    return { bundle: readFileSync(main), overlay, build: id, packages, completions: new Map(completions) };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

@@ -1,5 +1,6 @@
 import type { Offline } from "./cli/verb.ts";
 import { preferSmallMemory, preferSpeed } from "./host/engine-flags.ts";
+import { becomeOwnBundle, loadOwnBundle } from "./host/own-bundle.ts";
 
 /** A program of its own, fetched only when its verb is the one asked for. */
 type ProgramLoader = () => Promise<{ run(argv: readonly string[]): Promise<number> }>;
@@ -10,7 +11,10 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
     preferSmallMemory();
     return import("./agent/main.ts");
   },
-  overlay: () => import("./overlay/main.ts"),
+  overlay: () => {
+    becomeOwnBundle("overlay");
+    return import("./overlay/main.ts");
+  },
   "upgrade-run": async () => {
     const { readTargets, standingAsker } = await import("./agent/offline.ts");
     return (await import("./upgrade/main.ts")).upgradeRun({ readTargets, standingAsker });
@@ -27,7 +31,14 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
   inventory: () => import("./agent/inventory.ts"),
   "upgrade-fetch": async () =>
     (await import("./upgrade/fetch-main.ts")).upgradeFetch((await import("./agent/offline.ts")).readTargets),
-  "self-test": async () => (await import("./agent/self-test.ts")).selfTest({ ...programs, cli: loadVerbs }),
+  "self-test": async () => (await import("./agent/self-test.ts")).selfTest(loaders),
+};
+
+/** What a version loads to test itself: all of it. */
+const loaders = {
+  ...programs,
+  overlay: async () => [await import("./overlay/main.ts"), await loadOwnBundle("overlay")],
+  cli: loadVerbs,
 };
 
 /** Every verb of the command line, each a module of its own. */

@@ -59,5 +59,5 @@ export async function endProgram(
 /** A number may have been given to another program since. */
 function isOurs(pid: number): boolean {
   const path = `/proc/${pid}/cmdline`;
-  return existsSync(path) && readFileSync(path, "utf8").includes("holdfast.mjs");
+  return existsSync(path) && /\b(?:holdfast|overlay)\.mjs\b/.test(readFileSync(path, "utf8"));
 }

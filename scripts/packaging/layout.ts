@@ -4,6 +4,8 @@ import type { Entry } from "./archives.ts";
 export interface VersionFiles {
   readonly node: Buffer;
   readonly bundle: Buffer;
+  /** The overlay's own bundle; undefined where one was given that has none beside it. */
+  readonly overlay: Buffer | undefined;
   readonly version: string;
   readonly licences: string;
   readonly sbom: string;
@@ -50,6 +52,7 @@ export function versionEntries(files: VersionFiles, folder: string): Entry[] {
   return [
     { path: `${under}node`, mode: 0o755, data: files.node },
     { path: `${under}holdfast.mjs`, mode: 0o644, data: files.bundle },
+    ...(files.overlay === undefined ? [] : [{ path: `${under}overlay.mjs`, mode: 0o644, data: files.overlay }]),
     text("version", `${files.version}\n`),
     text("LICENSES", files.licences),
     text("sbom.cdx.json", files.sbom),

@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { GAVE_WAY_STATUS, tableHash } from "../../src/protocol/overlay.ts";
 import { freePort } from "../support/programs.ts";
@@ -107,6 +108,8 @@ it("killed under traffic, the overlay serves its last table at its next start, w
   agent.close();
   const load = traffic(port);
   await load.more(50);
+  // Of its own bundle, which needs less memory.
+  expect(readFileSync(`/proc/${first.child.pid}/cmdline`, "utf8")).toContain("/overlay.mjs\0overlay\0");
   first.child.kill("SIGKILL");
   await first.ended;
   const second = startBuiltOverlay(dir);

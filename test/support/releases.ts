@@ -49,6 +49,8 @@ export class Releases {
     writeFileSync(join(tree, "version"), `${version}\n`);
     const bundle = join(tree, "holdfast.mjs");
     writeFileSync(bundle, change(readFileSync(bundle, "utf8").replaceAll(base, build)));
+    const overlay = join(tree, "overlay.mjs");
+    writeFileSync(overlay, readFileSync(overlay, "utf8").replaceAll(base, build));
     mkdirSync(dir, { recursive: true });
     const name = `holdfast-${version}-linux-amd64.tar`;
     // Without compression, which would take longer than all the rest.

@@ -68,6 +68,7 @@ export async function smallRelease(
     bundle: Buffer.from(
       `[ "$RUNTIME $(cat "\${0%/*}/version")" = "${version} ${version}" ] || echo half a version\necho holdfast ${version} "$@"\n`,
     ),
+    overlay: Buffer.from("# the overlay's own\n"),
     version,
     licences: "none\n",
     sbom: "{}\n",

@@ -43,13 +43,14 @@ describe("a release", () => {
     }
     const deb = join(first.folder, "holdfast_0.1.20261121-1830_amd64.deb");
     expect(execFileSync("dpkg-deb", ["--field", deb, "Version"], { encoding: "utf8" })).toBe("0.1.20261121-1830\n");
-    expect(execFileSync("dpkg-deb", ["--contents", deb], { encoding: "utf8" })).toContain(
-      "./usr/bin/holdfast -> ../lib/holdfast/launch",
-    );
+    const contents = execFileSync("dpkg-deb", ["--contents", deb], { encoding: "utf8" });
+    expect(contents).toContain("./usr/bin/holdfast -> ../lib/holdfast/launch");
+    expect(contents).toContain("./usr/lib/holdfast/base/overlay.mjs\n");
     const tarball = join(first.folder, "holdfast-0.1.20261121-1830-linux-amd64.tar.xz");
     const listed = execFileSync("tar", ["-tvf", tarball], { encoding: "utf8" });
     expect(listed).not.toMatch(/^[^d-]/m);
     expect(listed).toMatch(/ node$/m);
+    expect(listed).toMatch(/ overlay\.mjs$/m);
   });
 
   it("may not be too large", () => {
