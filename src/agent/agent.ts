@@ -33,6 +33,8 @@ import { openReports } from "./open-reports.ts";
 import { openStreams } from "./open-streams.ts";
 import { openTelemetry } from "./open-telemetry.ts";
 import { openTriggers } from "./open-triggers.ts";
+import { IDENTITY_LOST, identityLostFix } from "../protocol/identity-lost.ts";
+import { directoriesOf } from "./status.ts";
 import { domainReader } from "../protocol/domain-view.ts";
 import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments, type Desired } from "./shadow/desired.ts";
@@ -214,7 +216,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     onRefused: (error) => storage.refused(error),
     isThere: () => standing().type === "Node",
   });
-  const registration = (): Registration | undefined => node?.registration;
+  const registration = (): Registration | undefined => node?.registration ?? lost;
   const repositoryUrl = (of: Registration | undefined): string | undefined =>
     settings.repositoryUrl ??
     (of === undefined ? undefined : repositoryOf(settings.upgrade.manifest, of.controlPlane.iss));
@@ -268,6 +270,9 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const ending = new AbortController();
   const mistakes = new AggregatedLog(log.child({ component: "session" }), clock);
   let node: ManagedNode | undefined;
+  /** The registration of a node whose private keys are lost. */
+  let lost: Registration | undefined;
+  const sessionView = () => session ?? (lost === undefined ? undefined : sessionWithoutKeys(startedAt));
   let session: Session | undefined;
   let counter: SessionCounter | undefined;
   let knownAddresses: KnownAddresses | undefined;
@@ -275,7 +280,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   async function manage(registration: Registration): Promise<void> {
     const keys = valueOf(await identity.keys.load());
     if (keys === undefined) {
-      fault("identity-lost", "the private keys are missing or damaged; holdfast reset, then register again");
+      lost = registration;
+      fault(IDENTITY_LOST.code, `${IDENTITY_LOST.message}; ${identityLostFix(directoriesOf(settings))}`);
+      // What was last good is applied all the same: the machine stays as it is desired.
+      applying.apply();
       return;
     }
     void overlay.identify({ uid: registration.node.uid, key: keys.overlay }, ending.signal).catch(notSaved);
@@ -391,7 +399,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     storage,
     machine,
     node: () => node,
-    session: () => session,
+    registration,
+    session: sessionView,
     health: () => health,
   });
   const provider = localProvider({
@@ -409,7 +418,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       const { type } = readLicense(license.trim());
       if (!isPersistent) throw new InputError("storage-unavailable", `${settings.stateDir} cannot be written`);
       const device = () => describeDevice(type, { reader, clock, exec }, ending.signal);
-      const registration = await register(license, { files: identity, http, device }, ending.signal);
+      const given = directoriesOf(settings);
+      const registration = await register(license, { files: identity, http, device, given }, ending.signal);
       await manage(registration);
       return registration.node;
     },
@@ -423,7 +433,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   else log.info({ stateDir: settings.stateDir }, "not registered; waiting for holdfast register");
 
   return {
-    pulse: agentPulse({ sql, session: () => session }),
+    pulse: agentPulse({ sql, session: sessionView }),
     wake: () => session?.wake("operator"),
     async close() {
       ending.abort(new InputError("cancelled", "the agent is stopping"));
@@ -448,6 +458,14 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       await cleanStop.mark().catch(notSaved);
       await state.close();
     },
+  };
+}
+
+/** The session of a node that can open none for want of its keys. */
+function sessionWithoutKeys(startedAt: number): Pick<Session, "overdueMs" | "status"> {
+  return {
+    overdueMs: 0,
+    status: () => ({ state: "stopped", since: startedAt, attempt: 0, reason: IDENTITY_LOST }),
   };
 }
 

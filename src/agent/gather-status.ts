@@ -5,6 +5,7 @@ import type { Applying } from "./applying.ts";
 import type { FaultList } from "./fault.ts";
 import { repositoryState, usedRatioOf } from "./gathering.ts";
 import type { KnownTime } from "./known-time.ts";
+import type { Registration } from "./identity/identity.ts";
 import type { ManagedNode } from "./managed-node.ts";
 import type { OpenedOverlay } from "./open-overlay.ts";
 import { readProcess } from "./process-readings.ts";
@@ -40,7 +41,8 @@ export interface GatherOptions {
   readonly machine: Pick<ReturnType<typeof watchMachine>, "engine">;
   readonly upgrades: Pick<Upgrades, "status">;
   readonly node: () => ManagedNode | undefined;
-  readonly session: () => Session | undefined;
+  readonly registration: () => Registration | undefined;
+  readonly session: () => Pick<Session, "status"> | undefined;
   readonly health: () => HealthChecks | undefined;
   readonly time: Pick<KnownTime, "look" | "offsetSeconds">;
 }
@@ -57,11 +59,11 @@ export function gatherStatus(parts: GatherOptions): () => Gathered {
       startedAt,
       stateDir: settings.stateDir,
       runDir: settings.runDir,
-      registration: node?.registration,
+      registration: parts.registration(),
       session:
         session === undefined
           ? { state: "unregistered", since: startedAt, attempt: 0 }
-          : { ...session.status(), url: node?.registration.node.session ?? "" },
+          : { ...session.status(), url: parts.registration()?.node.session ?? "" },
       desired: documents.current,
       deletedAt: documents.deletedAt,
       applied: node?.applied ?? new Map(),

@@ -1,5 +1,6 @@
 import type { Health, HealthItem } from "../protocol/local-answers.ts";
 import type { Reason, WhyReport } from "../protocol/reconcile.ts";
+import { IDENTITY_LOST } from "../protocol/identity-lost.ts";
 import { buildHealth, type HealthInput } from "./status.ts";
 
 /** The answers of `health` and `why` at one moment, made from the same findings. */
@@ -45,7 +46,7 @@ function isAbout({ name }: HealthItem, { section, code }: Reason): boolean {
     case "documents":
       return true;
     case "control-plane":
-      return code === "deleted";
+      return code === "deleted" || code === IDENTITY_LOST.code;
     case "overlay":
       return code === "overlay-down";
     default:

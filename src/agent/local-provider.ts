@@ -23,7 +23,7 @@ import { parsedSections } from "./parsed-sections.ts";
 import { servicesReport } from "./services-report.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
 import type { Streams } from "./streams/streams.ts";
-import { buildStatus, type Gathered } from "./status.ts";
+import { buildStatus, identityReasons, type Gathered } from "./status.ts";
 import type { Dispatcher } from "./triggers/dispatch.ts";
 import type { Upgrades } from "./upgrades.ts";
 import type { TriggerChannel } from "./triggers/trigger.ts";
@@ -106,9 +106,10 @@ export function localProvider({
   function judgement(): Judgement {
     const gathered = gather();
     const { now } = gathered;
-    const reasons = [...clockReasons(time), ...upgrades.why(applying.why()).reasons];
+    const status = buildStatus(gathered);
+    const reasons = [...identityReasons(status), ...clockReasons(time), ...upgrades.why(applying.why()).reasons];
     const failing = new Set<string>();
-    const judged = judge({ ...gathered, status: buildStatus(gathered) }, reasons, (name) => {
+    const judged = judge({ ...gathered, status }, reasons, (name) => {
       failing.add(name);
       if (!failingSince.has(name)) failingSince.set(name, now);
       return failingSince.get(name) ?? now;

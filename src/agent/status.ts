@@ -1,11 +1,13 @@
 import type { OverlayStatus } from "../host/overlay.ts";
 import { buildInfo } from "../lib/build-info.ts";
+import { IDENTITY_LOST, identityLostFix, startOver } from "../protocol/identity-lost.ts";
 import { holdfastCommand, type GivenDirectories } from "../lib/command-line.ts";
 import type { DataPlane } from "../protocol/local-mesh.ts";
 import type { FloorName } from "../protocol/local-api.ts";
 import type { Health, HealthItem, SessionStatus, Status } from "../protocol/local-answers.ts";
 import { CLOCK_LIMITS_S, clockBehindText, type ClockBehind } from "../protocol/known-time.ts";
 import type { UpgradeStatus } from "../protocol/release.ts";
+import type { Reason } from "../protocol/reconcile.ts";
 import type { PendingChange } from "../protocol/local-commit.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
 import { DocumentName } from "../protocol/claims.ts";
@@ -177,9 +179,9 @@ function faultItem({ code, message, since, mendedAt }: Status["faults"][number])
 
 function sessionItem({ session, node, state, deletedAt }: Status): HealthItem {
   const since = deletedAt ?? session.since;
-  const registerAgain = `run '${holdfastCommand("register <license>", directoriesOf(state))}'`;
+  const given = directoriesOf(state);
   if (node === null) {
-    const fix = `get a license from the control plane and ${registerAgain}`;
+    const fix = `get a license from the control plane and run '${holdfastCommand("register <license>", given)}'`;
     return { name: "control-plane", status: "fail", message: "not registered", since, fix };
   }
   if (session.state === "online" && session.unanswered !== undefined) {
@@ -198,8 +200,13 @@ function sessionItem({ session, node, state, deletedAt }: Status): HealthItem {
       status: "fail",
       message: "the control plane deleted this node; its data plane and containers are stopped",
       since,
-      fix: `stop the agent, run '${holdfastCommand("reset", directoriesOf(state))}', then with a new license ${registerAgain}`,
+      fix: startOver(given),
     };
+  }
+  if (session.reason?.code === IDENTITY_LOST.code) {
+    const { code, message } = IDENTITY_LOST;
+    const fix = identityLostFix(given);
+    return { name: "control-plane", status: "fail", message: `${code}: ${message}`, since, fix };
   }
   const why = session.reason === undefined ? "" : `: ${session.reason.message}`;
   return {
@@ -211,8 +218,16 @@ function sessionItem({ session, node, state, deletedAt }: Status): HealthItem {
   };
 }
 
-/** What an operator must add to a command about this node. */
-function directoriesOf({ stateDir, runDir }: Status["state"]): GivenDirectories {
+/** The reason for which a node without its keys opens no session. Pure. */
+export function identityReasons({ session, state }: Pick<Status, "session" | "state">): Reason[] {
+  if (session.reason?.code !== IDENTITY_LOST.code) return [];
+  const { code, message } = IDENTITY_LOST;
+  const text = `${message}; ${identityLostFix(directoriesOf(state))}`;
+  return [{ section: "node", code, message: text, since: session.since, lastAttempt: session.since }];
+}
+
+/** The directories that an operator must add to a command about this node. */
+export function directoriesOf({ stateDir, runDir }: Status["state"]): GivenDirectories {
   return {
     ...(stateDir === DEFAULT_STATE_DIR ? {} : { state: stateDir }),
     ...(runDir === DEFAULT_RUN_DIR ? {} : { run: runDir }),

@@ -1,5 +1,6 @@
 import type { Clock } from "../host/clock.ts";
 import type { ProxySettings } from "../lib/proxy.ts";
+import { IDENTITY_LOST } from "../protocol/identity-lost.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import type { Standing } from "../protocol/standing.ts";
 import type { AgentView } from "./agent-view.ts";
@@ -133,7 +134,7 @@ async function observe(
 
 /** What an agent says of its session, as far as a judgement asks. Pure. */
 export function sessionOf({ isRegistered, session }: AgentView): Observation["session"] {
-  if (!isRegistered) return "unregistered";
+  if (!isRegistered || session.reason === IDENTITY_LOST.code) return "unregistered";
   if (session.state === "online") return session.hasBeaten ? "working" : "missing";
   return session.reason !== undefined && SERVERS_OWN.has(session.reason) ? "refused" : "missing";
 }

@@ -266,6 +266,11 @@ test("both copies of a file damaged: what can be had again is, and what cannot i
   spoil("identity/keys.json");
   const keyless = await startAgent(home);
   expect(await faultsOf(keyless)).toEqual(["damaged-file", "identity-lost"]);
+  expect(await readStatus(keyless)).toMatchObject({ node: { uid }, session: { reason: { code: "identity-lost" } } });
+  const why = await holdfast(["why", "--json", "--run", keyless.runDir]);
+  expect(JSON.parse(why.stdout)).toMatchObject({ reasons: [{ section: "node", code: "identity-lost" }, {}] });
+  const refused = await holdfast(["register", license, "--state", state, "--run", keyless.runDir]);
+  expect(refused.stderr).toMatch(/identity-lost[\s\S]*holdfast reset/);
   expect((await controller.call("GET", `/node/${uid}`)).body).toMatchObject({ online: false });
 });
 

@@ -1,10 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { InputError, SessionError } from "../../errors.ts";
+import { valueOf } from "../../host/state-file.ts";
 import type { HttpClient, HttpResponse } from "../../host/http-client.ts";
 import { isLoopback } from "../../lib/proxy.ts";
+import type { GivenDirectories } from "../../lib/command-line.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import type { Device, License } from "../../protocol/claims.ts";
 import { describeIssues, REGISTER_PATH } from "../../protocol/envelope.ts";
+import { IDENTITY_LOST, identityLostFix } from "../../protocol/identity-lost.ts";
 import { peekClaims, signJws, verifyJws } from "../../protocol/jws.ts";
 import { keySetOf, walkKeysChain } from "../../protocol/keys-chain.ts";
 import { thumbprintsOf } from "../../protocol/keys.ts";
@@ -26,6 +29,8 @@ export interface RegisterDeps {
   readonly files: IdentityFiles;
   readonly http: HttpClient;
   readonly device: () => Promise<Device>;
+  /** The directories that commands about this node must be given. */
+  readonly given?: GivenDirectories;
 }
 
 /**
@@ -41,6 +46,13 @@ async function registerAlone(licenseText: string, deps: RegisterDeps, signal: Ab
   signal.throwIfAborted();
   const existing = await deps.files.registration.load();
   if (existing.is === "good" || existing.is === "recovered") {
+    if (valueOf(await deps.files.keys.inspect()) === undefined) {
+      const who = `${IDENTITY_LOST.code}: this machine is registered as ${existing.value.node.fqdn} (${existing.value.node.uid})`;
+      throw new InputError(
+        IDENTITY_LOST.code,
+        `${who}: ${IDENTITY_LOST.message}; ${identityLostFix(deps.given ?? {})}`,
+      );
+    }
     throw new InputError(
       "already-registered",
       `this node is ${existing.value.node.fqdn} (${existing.value.node.uid}), and has room for no other identity`,

@@ -7,6 +7,7 @@ import { formatSpan } from "../../lib/durations.ts";
 import { ADMIN_SOCKET, READ_SOCKET } from "../../protocol/local-api.ts";
 import type { Health, Status } from "../../protocol/local-answers.ts";
 import { isAbsent } from "../client.ts";
+import { IDENTITY_LOST, identityLostFix } from "../../protocol/identity-lost.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";
 
@@ -95,14 +96,17 @@ export function sessionCheck(
   if (node === null)
     return warn("session", "not-registered", "this node is not registered", "'holdfast register <license>'");
   const code = session.reason?.code ?? "offline";
-  const isOver = code === "deleted" || deletedAt !== undefined;
+  const isLost = code === IDENTITY_LOST.code;
+  const isOver = isLost || code === "deleted" || deletedAt !== undefined;
   return (isOver ? fail : warn)(
     "session",
     code,
     `${session.state} ${since}${why}`,
-    isOver
-      ? "'holdfast reset', then register with a new license"
-      : "see the checks of the network; the node tries again by itself",
+    isLost
+      ? identityLostFix({})
+      : isOver
+        ? "'holdfast reset', then register with a new license"
+        : "see the checks of the network; the node tries again by itself",
   );
 }
 

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { lookAt, type Looked } from "../../host/look-at.ts";
 import { sizeText } from "../../lib/size-text.ts";
 import type { LeftState } from "../../protocol/left-state.ts";
+import { IDENTITY_LOST, identityLostFix } from "../../protocol/identity-lost.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";
 
@@ -116,23 +117,30 @@ export function damageCheck(names: readonly string[]): Check {
 export function identityChecks({ files, node }: Pick<LeftState, "files" | "node">, denied: string): readonly Check[] {
   const by = (is: string): readonly string[] => files.filter((file) => file.is === is).map(({ file }) => file);
   const [lost, recovered, unreadable] = [by("lost"), by("recovered"), by("unreadable")];
+  const keys = "identity/keys.json";
+  const areKeysLost = node !== undefined && [...by("absent"), ...lost].includes(keys);
   const again = "'holdfast reset', then register the node again; documents come by themselves";
   return [
     unreadable.length > 0
       ? skip("identity", "access-denied", `${unreadable.join(", ")}: ${denied}`)
-      : lost.length > 0
-        ? fail("identity", "state-lost", `damaged, with its copy: ${lost.join(", ")}`, again)
-        : recovered.length > 0
-          ? warn(
-              "identity",
-              "state-recovered",
-              `damaged, and read from its copy: ${recovered.join(", ")}`,
-              "check the disk",
-            )
-          : node === undefined
-            ? warn("identity", "not-registered", "this node is not registered", "'holdfast register <license>'")
-            : by("absent").includes("identity/keys.json")
-              ? fail("identity", "identity-lost", "it is registered, and its private keys are missing", again)
+      : areKeysLost
+        ? fail(
+            "identity",
+            IDENTITY_LOST.code,
+            `${node.name} (${node.fqdn}): ${IDENTITY_LOST.message}`,
+            identityLostFix({}),
+          )
+        : lost.length > 0
+          ? fail("identity", "state-lost", `damaged, with its copy: ${lost.join(", ")}`, again)
+          : recovered.length > 0
+            ? warn(
+                "identity",
+                "state-recovered",
+                `damaged, and read from its copy: ${recovered.join(", ")}`,
+                "check the disk",
+              )
+            : node === undefined
+              ? warn("identity", "not-registered", "this node is not registered", "'holdfast register <license>'")
               : pass("identity", `${node.name} (${node.fqdn}), with its keys`),
   ];
 }

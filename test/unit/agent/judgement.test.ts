@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { judge } from "../../../src/agent/judgement.ts";
+import { identityReasons } from "../../../src/agent/status.ts";
 import type { Status } from "../../../src/protocol/local-answers.ts";
 import type { Reason } from "../../../src/protocol/reconcile.ts";
 import { someStatus } from "../../support/fake-local-provider.ts";
@@ -60,6 +61,27 @@ describe("health and why", () => {
     expect(health.items.at(-1)).toMatchObject({ name: "config", status: "warn", since: 1 });
     expect(health.items.at(-1)?.message).toBe("c1: 80 is taken; and 1 more: see 'holdfast why'");
     expect(why.reasons).toHaveLength(2);
+  });
+
+  test("agree on keys that are lost, by one code", () => {
+    const session = {
+      state: "stopped",
+      since: 9,
+      attempt: 0,
+      reason: { code: "identity-lost", message: "gone" },
+    } as const;
+    const status = { ...someStatus(), session, faults: [{ code: "identity-lost", message: "gone", since: 9 }] };
+    const { health, why } = judged(status, identityReasons(status));
+    expect(why.reasons.map(({ section, code, since }) => ({ section, code, since }))).toEqual([
+      { section: "node", code: "identity-lost", since: 9 },
+    ]);
+    expect(why.reasons[0]?.message).toContain("run 'holdfast reset', then with a new license");
+    expect(health.items[0]).toMatchObject({
+      name: "control-plane",
+      status: "fail",
+      message: expect.stringMatching(/^identity-lost: /) as unknown,
+      fix: expect.stringContaining("run 'holdfast reset'") as unknown,
+    });
   });
 
   test("agree on a reason that no check finds, also while another check fails", () => {

@@ -87,6 +87,15 @@ describe("registering", () => {
     expect(seen).toHaveLength(1);
   });
 
+  test("of a node whose keys are lost names what helps", async () => {
+    const { files } = setUp();
+    await run(files, honest);
+    await files.keys.remove();
+    const message = expect.stringContaining("run 'holdfast reset'") as unknown;
+    await expect(run(files, honest)).rejects.toMatchObject({ code: "identity-lost", message });
+    expect(await files.keys.load()).toEqual({ is: "absent" });
+  });
+
   test("that fails lets the one that waits have its turn", async () => {
     const { files } = setUp();
     const lost = run(files, () => Promise.reject(new Error("lost")));

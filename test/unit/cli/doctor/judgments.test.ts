@@ -23,7 +23,7 @@ import { judgeUnits, parseUnits } from "../../../../src/cli/doctor/units.ts";
 import { releaseKeysCheck, standingCheck, versionChecks } from "../../../../src/cli/doctor/upgrade.ts";
 import { HostError, SessionError } from "../../../../src/errors.ts";
 import type { NetworkFeatures } from "../../../../src/host/network/features.ts";
-import { someStatus } from "../../../support/fake-local-provider.ts";
+import { identity, someStatus } from "../../../support/fake-local-provider.ts";
 
 const NOW = 1_800_000_000_000;
 const GB = 1e9;
@@ -61,6 +61,26 @@ const cases: readonly (readonly [what: string, check: Check | undefined, expecte
   ["damage", damageCheck(["desired/node.json.damaged"]), "warn damaged-file"],
   ["no identity", identityChecks({ files: [], node: undefined }, "")[0], "warn not-registered"],
   ["a lost one", identityChecks({ files: [{ file: "a", is: "lost" }], node: undefined }, "")[0], "fail state-lost"],
+  [
+    "one without its keys",
+    identityChecks({ files: [{ file: "identity/keys.json", is: "absent" }], node: identity }, "")[0],
+    "fail identity-lost",
+  ],
+  [
+    "one with damaged keys",
+    identityChecks({ files: [{ file: "identity/keys.json", is: "lost" }], node: identity }, "")[0],
+    "fail identity-lost",
+  ],
+  [
+    "a session without keys",
+    sessionCheck(
+      someStatus({
+        session: { state: "stopped", since: 0, attempt: 0, reason: { code: "identity-lost", message: "x" } },
+      }),
+      NOW,
+    ),
+    "fail identity-lost",
+  ],
   [
     "one from its copy",
     identityChecks({ files: [{ file: "a", is: "recovered" }], node: undefined }, "")[0],
