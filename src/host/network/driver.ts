@@ -5,6 +5,7 @@ import type { Exec } from "../exec.ts";
 import type { OnDamage } from "../damage.ts";
 import type { Files } from "../files.ts";
 import type { Reader } from "../reader.ts";
+import { addressMark, kernelAddressMarks, type AddressMarks } from "./address-marks.ts";
 import type { Change } from "./change.ts";
 import type { DhcpClient } from "./dhcp-client.ts";
 import { DhcpClients } from "./dhcp.ts";
@@ -63,6 +64,8 @@ export interface NetworkDriverOptions {
   readonly dhcpClients?: readonly DhcpClient[];
   /** By default from the kernel itself. */
   readonly tables?: KernelTables;
+  /** By default the kernel's. */
+  readonly addressMarks?: AddressMarks;
   /** By default told by the kernel. */
   readonly watchChanges?: WatchChanges;
   /** Of one tool. */
@@ -89,13 +92,15 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   /** As they were seen last: what is gone from the machine need not stay in the ledger. */
   let addresses: readonly AddressState[] | undefined;
   let hasLooked = false;
+  const marks = options.addressMarks ?? kernelAddressMarks;
   const ahead = new LookAhead<IpOutput>(options.watchChanges ?? watchChanges);
 
   const showAll = async ({ addresses: unmarked }: LedgerContent, signal: AbortSignal): Promise<IpOutput> => {
-    const isListed = (link: string, address: string): boolean =>
-      unmarked.some((one) => one.link === link && one.address === address);
     const shown = await tools.run("ip", ["-4", "-N", "-json", "-details", "-batch", "-"], signal, SHOW_ALL);
     if (shown.exitCode !== 0) throw refusal("ip-failed", "ip", shown);
+    const marked = marks.read();
+    const isListed = (link: string, address: string, index = 0): boolean =>
+      marked.has(addressMark(index, address)) || unmarked.some((one) => one.link === link && one.address === address);
     return parseShown(shown.stdout, isListed);
   };
 
@@ -128,6 +133,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     await Promise.allSettled([input, running]);
     await input;
     const done = await running;
+    if (!(features?.addressProtocol ?? false)) marks.mark(lines.flatMap(newAddress));
     if (done.exitCode === 0) await ledger.change({ addresses: unmarked.after });
     else {
       const [[number, said] = []] = refusedLines(done.stderr);
@@ -170,7 +176,11 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
       case "ethtool":
         return speed.set(change.link, change.fixed, signal);
       case "dhcp":
-        return change.run ? dhcp.start(change.link, signal) : dhcp.stop(change.link, signal);
+        if (change.run) return dhcp.start(change.link, signal);
+        await dhcp.stop(change.link, signal);
+        // What the client took along of the link's own was set again, without a mark.
+        marks.mark((addresses ?? []).filter(({ link, isOurs }) => isOurs && link === change.link));
+        return;
       case "resolver":
         return nameServers.set(change.servers, signal);
     }
@@ -264,6 +274,11 @@ async function together<A, B>(
 function hasOurs({ links, addresses, routes, rules }: IpOutput): boolean {
   const isOurs = links.some((link) => link.isOurs) || addresses.some((address) => address.isOurs);
   return isOurs || [...routes, ...rules].some(({ protocol }) => protocol === OUR_PROTOCOL);
+}
+
+function newAddress(line: string): readonly { readonly link: string; readonly address: string }[] {
+  const about = addressOfLine(line);
+  return about?.isAdded === true ? [about] : [];
 }
 
 const isNewAddress = (line: string): boolean => addressOfLine(line)?.isAdded === true;

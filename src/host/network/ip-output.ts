@@ -95,6 +95,7 @@ const Links = listOf(
 const Addresses = listOf(
   z.object({
     ifname: z.string(),
+    ifindex: z.number().optional(),
     addr_info: listOf(
       z.object({
         family: z.string(),
@@ -154,14 +155,17 @@ const Neighbours = listOf(
 );
 
 /**
- * Reads the answer to `SHOW_ALL`. `isListed` tells of an address without a mark of its own whether the ledger has it.
+ * Reads the answer to `SHOW_ALL`. `isListed` tells of an address without a mark that ip(8) shows whether it is known to be ours.
  * @throws {HostError} `bad-output` when a document is missing or of another form.
  */
-export function parseShown(stdout: string, isListed: (link: string, address: string) => boolean): IpOutput {
+export function parseShown(
+  stdout: string,
+  isListed: (link: string, address: string, index: number | undefined) => boolean,
+): IpOutput {
   const [links, addresses, routes, rules] = documentsOf(stdout, 4);
   return {
     links: read(Links, links, "links").map(linkState),
-    addresses: read(Addresses, addresses, "addresses").flatMap(({ ifname, addr_info }) =>
+    addresses: read(Addresses, addresses, "addresses").flatMap(({ ifname, ifindex, addr_info }) =>
       addr_info.flatMap(({ family, local, prefixlen, label, protocol, valid_life_time, noprefixroute }) => {
         if (family !== "inet" || local === undefined) return [];
         const address = `${local}/${prefixlen}`;
@@ -169,7 +173,7 @@ export function parseShown(stdout: string, isListed: (link: string, address: str
         const isDynamic = (valid_life_time ?? FOREVER) !== FOREVER;
         // A client that is given the address that we had set takes it over, with our mark.
         const isOurs =
-          !isDynamic && (isMarked || String(protocol) === String(OUR_PROTOCOL) || isListed(ifname, address));
+          !isDynamic && (isMarked || String(protocol) === String(OUR_PROTOCOL) || isListed(ifname, address, ifindex));
         return [{ link: ifname, address, isOurs, isDynamic, ...(noprefixroute === true ? { hasNoRoute: true } : {}) }];
       }),
     ),

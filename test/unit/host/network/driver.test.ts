@@ -203,6 +203,28 @@ describe("lines for ip", () => {
     );
   });
 
+  it("are ours under whatever name somebody gives their link", async () => {
+    const machine = await networkMachine(tempDir(), {}, PAIR);
+    const rename = (from: string, to: string): string =>
+      machine.sh(`ip link set ${from} down; ip link set ${from} name ${to}; ip link set ${to} up`);
+    const second = { link: "va", address: "192.0.2.2/24" };
+    machine.sh("ip address add 198.51.100.1/24 dev va");
+    await machine.apply({ kind: "ip", lines: [address, second].map(addressLine) });
+    const owned = async (): Promise<readonly string[]> =>
+      (await machine.observe()).addresses.flatMap(({ isOurs, link, address: one }) =>
+        isOurs ? [`${link} ${one}`] : [],
+      );
+    expect(await owned()).toEqual(["va 192.0.2.1/24", "va 192.0.2.2/24"]);
+    rename("va", "lan9");
+    expect(await owned()).toEqual(["lan9 192.0.2.1/24", "lan9 192.0.2.2/24"]);
+    machine.sh("ip address delete 198.51.100.1/24 dev lan9");
+    rename("lan9", "va");
+    expect(await owned()).toEqual(["va 192.0.2.1/24", "va 192.0.2.2/24"]);
+    // A stranger's in its place is the stranger's.
+    machine.sh("ip address delete 192.0.2.2/24 dev va; ip address add 192.0.2.2/24 dev va");
+    expect(await owned()).toEqual(["va 192.0.2.1/24"]);
+  });
+
   it("names the line that failed, in ip's own words, and stops there", async () => {
     const machine = await networkMachine(tempDir(), {}, PAIR);
     const unreachable = routeLine({ ...route, destination: "10.0.0.0/8", via: "203.0.113.1", link: "va" });

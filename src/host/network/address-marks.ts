@@ -1,0 +1,133 @@
+import { Buffer } from "node:buffer";
+import { openNetlink } from "../netlink-socket.ts";
+import { answerBuffer, exchange } from "./netlink-exchange.ts";
+import { eachAttribute, type Message } from "./nft-messages.ts";
+import { OUR_PROTOCOL } from "./state.ts";
+
+/**
+ * The protocol of addresses (IFA_PROTO), for an ip(8) that does not know it. Unlike a label it survives that somebody renames the link: the
+ * kernel writes labels anew then.
+ */
+export interface AddressMarks {
+  /** The addresses that bear our protocol; none where the kernel cannot be asked or has no such thing. */
+  read(): ReadonlySet<string>;
+  /** Gives those of the addresses that are there and have no lifetime our protocol, as far as the kernel can. */
+  mark(addresses: readonly { readonly link: string; readonly address: string }[]): void;
+}
+
+/** An address as `read` has it: by the index of its link. */
+export function addressMark(index: number, address: string): string {
+  return `${index} ${address}`;
+}
+
+const NETLINK_ROUTE = 0;
+/** RTM_NEWADDR and RTM_GETADDR of rtnetlink(7). */
+const NEW_ADDRESS = 20;
+const GET_ADDRESS = 22;
+/** Flags of netlink(7): a request; all there are; an answer, and the place of what is there. */
+const DUMP = 0x301;
+const REPLACE = 0x105;
+const AF_INET = 2;
+const HEADER_BYTES = 16;
+/** struct ifaddrmsg: family, prefix length, flags, scope, index. */
+const IFADDRMSG_BYTES = 8;
+const ATTRIBUTE = { address: 1, local: 2, label: 3, flags: 8, rank: 9, protocol: 11 } as const;
+const PERMANENT = 0x80;
+
+/** An address as the kernel has it, with the bytes that say so. */
+interface Found {
+  readonly index: number;
+  readonly address: string;
+  readonly label: string;
+  readonly isPermanent: boolean;
+  readonly protocol: number;
+  readonly head: Buffer;
+  /** Attributes that tell it from others. */
+  readonly identity: Buffer;
+}
+
+/** Asks and tells the kernel of this network namespace. */
+export const kernelAddressMarks: AddressMarks = {
+  read() {
+    return new Set(
+      list()
+        .filter(({ protocol }) => protocol === OUR_PROTOCOL)
+        .map(({ index, address }) => addressMark(index, address)),
+    );
+  },
+  mark(addresses) {
+    if (addresses.length === 0) return;
+    const wanted = new Set(addresses.map(({ link, address }) => `${link} ${address}`));
+    const found = list().filter(
+      ({ address, label, isPermanent, protocol }) =>
+        isPermanent && protocol !== OUR_PROTOCOL && wanted.has(`${label.split(":", 1)[0]} ${address}`),
+    );
+    if (found.length === 0) return;
+    using socket = openNetlink(NETLINK_ROUTE);
+    if (socket === undefined) return;
+    const buffer = answerBuffer();
+    for (const [at, { head, identity }] of found.entries()) {
+      const protocol = attribute(ATTRIBUTE.protocol, Buffer.of(OUR_PROTOCOL));
+      const sequence = at + 1;
+      const message = requestOf(NEW_ADDRESS, REPLACE, sequence, Buffer.concat([head, identity, protocol]));
+      exchange(socket, buffer, { message, sequence, isDump: false }, () => undefined);
+    }
+  },
+};
+
+function list(): readonly Found[] {
+  using socket = openNetlink(NETLINK_ROUTE);
+  if (socket === undefined) return [];
+  const found: Found[] = [];
+  const head = Buffer.alloc(IFADDRMSG_BYTES);
+  head.writeUInt8(AF_INET, 0);
+  const message = requestOf(GET_ADDRESS, DUMP, 1, head);
+  exchange(socket, answerBuffer(), { message, sequence: 1, isDump: true }, (answer) => {
+    const one = parseAddress(answer);
+    if (one !== undefined) found.push(one);
+  });
+  return found;
+}
+
+/** The IPv4 address that a message of the kernel is about; undefined for another message. */
+export function parseAddress({ type, body }: Pick<Message, "type" | "body">): Found | undefined {
+  if (type !== NEW_ADDRESS || body.length < IFADDRMSG_BYTES || body[0] !== AF_INET) return undefined;
+  let [local, label, flags, protocol] = ["", "", body.readUInt8(2), 0];
+  const identity: Buffer[] = [];
+  eachAttribute(body, IFADDRMSG_BYTES, body.length, (kind, from, to) => {
+    const value = body.subarray(from, to);
+    if (kind === ATTRIBUTE.local && value.length === 4) local = value.join(".");
+    else if (kind === ATTRIBUTE.label) label = value.toString("utf8").replace(/\0.*$/s, "");
+    else if (kind === ATTRIBUTE.flags && value.length === 4) flags = value.readUInt32LE(0);
+    else if (kind === ATTRIBUTE.protocol && value.length === 1) protocol = value.readUInt8(0);
+    const isIdentity = kind === ATTRIBUTE.local || kind === ATTRIBUTE.address || kind === ATTRIBUTE.rank;
+    if (isIdentity) identity.push(attribute(kind, value));
+  });
+  if (local === "") return undefined;
+  return {
+    index: body.readUInt32LE(4),
+    address: `${local}/${body.readUInt8(1)}`,
+    label,
+    isPermanent: (flags & PERMANENT) !== 0,
+    protocol,
+    head: Buffer.from(body.subarray(0, IFADDRMSG_BYTES)),
+    identity: Buffer.concat(identity),
+  };
+}
+
+function attribute(type: number, value: Buffer): Buffer {
+  const bytes = Buffer.alloc((4 + value.length + 3) & ~3);
+  bytes.writeUInt16LE(4 + value.length, 0);
+  bytes.writeUInt16LE(type, 2);
+  value.copy(bytes, 4);
+  return bytes;
+}
+
+function requestOf(type: number, flags: number, sequence: number, body: Buffer): Buffer {
+  const header = Buffer.alloc(HEADER_BYTES);
+  header.writeUInt32LE(HEADER_BYTES + body.length, 0);
+  header.writeUInt16LE(type, 4);
+  header.writeUInt16LE(flags, 6);
+  header.writeUInt32LE(sequence, 8);
+  return Buffer.concat([header, body]);
+}
