@@ -179,12 +179,27 @@ export class ModelNetwork {
         this.routes.splice(at < 0 ? this.routes.length : at, 0, route);
         return;
       }
-      // What the kernel makes along with an address is not modelled.
-      case "route append":
+      case "route append": {
+        // What the kernel makes along with an address is not modelled.
+        if (value("proto") === "kernel") return;
+        const route = this.#route(words, value);
+        const last = this.routes.findLastIndex((other) => slot(other) === slot(route));
+        this.routes.splice(last < 0 ? this.routes.length : last + 1, 0, route);
         return;
+      }
       case "route delete": {
         const route = this.#route(words, value);
-        const at = this.routes.findIndex((other) => sameRoute({ ...other, isOnLink: route.isOnLink }, route));
+        // The first that fits goes, whatever its source if none is named.
+        const at = this.routes.findIndex(({ source, ...other }) =>
+          sameRoute(
+            {
+              ...other,
+              isOnLink: route.isOnLink,
+              ...(source === undefined || route.source === undefined ? {} : { source }),
+            },
+            route,
+          ),
+        );
         if (at < 0) return refuse("No such process");
         this.routes.splice(at, 1);
         return;

@@ -59,7 +59,8 @@ type Section = ReturnType<typeof sectionOver>;
 export async function stepsOf(section: Section, raw: unknown) {
   const { desired } = section.parse(raw);
   const actual = await section.observe(signal, desired);
-  return { steps: section.plan(desired, actual), actual, waits: section.waits?.(desired, actual) ?? [] };
+  const [waits, notices] = [section.waits?.(desired, actual) ?? [], section.notices?.(desired, actual) ?? []];
+  return { steps: section.plan(desired, actual), actual, waits, notices };
 }
 
 /** Puts a section to work, and looks that nothing is left to be done. */

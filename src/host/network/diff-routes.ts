@@ -1,5 +1,5 @@
 import type { LinkPlan } from "./diff-links.ts";
-import { deleteRouteLine, routeLine } from "./lines.ts";
+import { deleteRouteLine, lastRouteLine, routeLine } from "./lines.ts";
 import { OUR_PROTOCOL, type NetworkState, type NetworkTarget, type RouteState } from "./state.ts";
 
 type RouteTarget = NetworkTarget["routes"][number];
@@ -48,10 +48,21 @@ export function diffRoutes(
       : [...wanted].flatMap(([key, route]) =>
           overtaken.has(key) && !isDropped(route) ? [deleteRouteLine(route), routeLine(route)] : [],
         );
+  const going = new Set([...ours].flatMap(([route, key]) => (!wanted.has(key) && !isHeld(route) ? [route] : [])));
+  const succession = successionOf(
+    missing.filter((route) => !isDropped(route)),
+    going,
+    there,
+  );
   const again = links.emptied.size === 0 ? [] : [...wanted.values()].filter(isDropped);
   return {
-    added: [...inOrder(missing.filter((route) => !isDropped(route))).map(routeLine), ...renewed],
-    removed: [...ours].flatMap(([route, key]) => (!wanted.has(key) && !isHeld(route) ? [deleteRouteLine(route)] : [])),
+    added: [
+      ...inOrder(missing.filter((route) => !isDropped(route))).flatMap(
+        (route) => succession.lines.get(route) ?? [routeLine(route)],
+      ),
+      ...renewed,
+    ],
+    removed: [...going].flatMap((route) => (succession.replaced.has(route) ? [] : [deleteRouteLine(route)])),
     again: inOrder(again).map(routeLine),
   };
 }
@@ -108,10 +119,44 @@ function contestedSlots(routes: readonly RouteState[]): ReadonlySet<string> {
   );
 }
 
-/** A stranger's route does when it leads to the same place, however it came to be. */
+/** A stranger's route does when it leads to the same place, from the source that is asked for, however it came to be. */
 function isMet(route: RouteTarget, found: RouteState | undefined): boolean {
   if (found === undefined || found.protocol === OUR_PROTOCOL || found.kind !== route.kind) return false;
+  if (route.source !== undefined && route.source !== found.source) return false;
   return route.kind !== "unicast" || (found.via === route.via && found.link === route.link);
+}
+
+/** Routes that take the place of one which differs from them only in that it names no source, and those that are gone by then. */
+interface Succession {
+  readonly lines: ReadonlyMap<RouteTarget, readonly string[]>;
+  readonly replaced: ReadonlySet<RouteState>;
+}
+
+/**
+ * Puts the new route behind the old one: the kernel deletes the first that fits, and the old one fits both. Where a stranger's route is in
+ * the same place it would be behind that too, so the old one goes first there.
+ */
+function successionOf(
+  missing: readonly RouteTarget[],
+  going: ReadonlySet<RouteState>,
+  there: readonly RouteState[],
+): Succession {
+  const lines = new Map<RouteTarget, readonly string[]>();
+  const replaced = new Set<RouteState>();
+  const plain = new Map([...going].flatMap((one) => (one.source === undefined ? [[slotOf(one), one] as const] : [])));
+  for (const route of missing) {
+    const before = route.source === undefined ? undefined : plain.get(slotOf(route));
+    if (before === undefined || !isSameButSource(before, route)) continue;
+    const slot = slotOf(before);
+    const isContested = there.some((one) => one.protocol !== OUR_PROTOCOL && slotOf(one) === slot);
+    if (isContested) replaced.add(before);
+    lines.set(route, isContested ? [deleteRouteLine(before), routeLine(route)] : [lastRouteLine(route)]);
+  }
+  return { lines, replaced };
+}
+
+function isSameButSource({ kind, via, link, scope }: RouteState, other: RouteTarget): boolean {
+  return kind === other.kind && via === other.via && link === other.link && scope === other.scope;
 }
 
 const slotOf = ({ table, destination, metric }: RouteTarget): string => `${table} ${destination} ${metric}`;

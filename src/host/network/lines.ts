@@ -102,6 +102,14 @@ export function routeLine(route: RouteTarget): string {
   return `route prepend ${routeWords(route)}${route.isOnLink ? " onlink" : ""}`;
 }
 
+/**
+ * Adds a route of ours behind those of the same table, destination and metric. Of two that only differ in that one names a source the
+ * kernel deletes the first, if none is named.
+ */
+export function lastRouteLine(route: RouteTarget): string {
+  return `route append ${routeWords(route)}${route.isOnLink ? " onlink" : ""}`;
+}
+
 /** The route to the subnet of an address as the kernel makes it, with which it goes. */
 export function subnetRouteLine({ link, address, table }: AddressTarget & { readonly table: number }): string {
   const source = address.split("/", 1)[0] ?? "";

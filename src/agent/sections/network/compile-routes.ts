@@ -3,6 +3,7 @@ import { parseCidr } from "../../../lib/cidr.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkInterface, VrfRoute } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
+import { preferredSources, type PreferredSource } from "./preferred-sources.ts";
 import { addressesOf, isWithin, MAIN_TABLE, vrfOf, type Context, type Member } from "./contexts.ts";
 
 type RouteTarget = NetworkTarget["routes"][number];
@@ -34,11 +35,16 @@ export function compileRoutes(
   const waits: Issue[] = [];
   const notices: Issue[] = [];
   const routes = new Map<string, Taken>();
+  const sources = preferredSources(
+    contexts.flatMap(({ members }) => members),
+    actual,
+  );
   /**
    * Takes a route. One to a destination that has a route already goes behind that by its metric: the first of the document carries the
    * packets, and the other one when that is gone.
    */
-  const add = (route: RouteTarget, path?: string): void => {
+  const add = (asked: RouteTarget, path?: string): void => {
+    const route = withSource(asked, sources);
     let { metric } = route;
     let before: Taken | undefined;
     for (;;) {
@@ -81,6 +87,11 @@ export function compileRoutes(
       const { link } = member;
       const isApart = vrf !== undefined && !actual.features.vrf;
       if (isApart) for (const route of connectedRoutes(member, table)) add(route);
+      const preferred = sources.get(link);
+      if (preferred !== undefined) {
+        if (!isApart) add(routeOnLink(preferred.subnet, link, { table, metric: 0 }));
+        notices.push(...secondaryNotice(preferred, `${pathOf(desired, link)}.ip`));
+      }
       const own = member.vlan?.routes ?? member.nic.routes;
       for (const [index, { route, next }] of own.entries()) {
         const via = next ?? member.gateway;
@@ -122,6 +133,21 @@ export function compileRoutes(
     }
   }
   return { routes: [...routes.values()].map(({ route }) => route), waits, notices };
+}
+
+/** Names the source of a route through a link whose own address is not the one that the kernel would take. */
+function withSource(route: RouteTarget, sources: ReadonlyMap<string, PreferredSource>): RouteTarget {
+  const source = sources.get(route.link ?? "")?.source;
+  return source === undefined || route.source !== undefined ? route : { ...route, source };
+}
+
+/** Says that another program's address is the primary one. */
+function secondaryNotice({ source, primary }: PreferredSource, path: string): readonly Issue[] {
+  if (primary.isOurs) return [];
+  const text = `${primary.address} of another program is the primary address of the subnet; routes of the section use ${source} as their source, routes of other programs do not`;
+  return [
+    networkIssue(path, "not-primary", `${text}; to make it primary, remove ${primary.address} where it is configured`),
+  ];
 }
 
 type At = Pick<RouteTarget, "table" | "metric">;

@@ -74,6 +74,9 @@ function wordsOf(line: string): readonly [string, string] | undefined {
       return ["adds address", `${rest[0]}${on}`];
     case "address delete":
       return ["removes address", `${rest[0]}${on}`];
+    case "route append":
+      // What the kernel makes along with an address is no route of ours.
+      return after("proto") === "kernel" ? undefined : ["adds route", routeText(rest, `${via}${on}`, after("table"))];
     case "route prepend":
       return ["adds route", routeText(rest, `${via}${on}`, after("table"))];
     case "route delete":

@@ -33,3 +33,25 @@ test("a route of ours that stands behind a stranger's comes before it, also when
   expect(model.state().routes.map(({ via }) => via)).toEqual(["192.0.2.3", "192.0.2.2"]);
   expect(diffNetwork(model.state(), target)).toEqual([]);
 });
+
+test.each([
+  ["alone", []],
+  ["beside a stranger's", [route("192.0.2.2", 4)]],
+])("a route gets a source without its predecessor taking it along, %s", async (_where, strangers) => {
+  const plain = route("192.0.2.1", OUR_PROTOCOL);
+  const model = new ModelNetwork({ links: [aLink("eth0", { isUp: true })], routes: [plain, ...strangers] });
+  const { protocol: _, ...wanted } = { ...plain, source: "192.0.2.9" };
+  const base = { links: [], addresses: [], rules: [], sysctls: new Map<string, string>(), dhcp: new Set<string>() };
+  for (const routes of [[wanted], [{ ...wanted, source: "192.0.2.8" }], [{ ...wanted, source: undefined }], [wanted]]) {
+    const target: NetworkTarget = {
+      ...base,
+      routes: routes.map(({ source, ...rest }) => (source === undefined ? rest : { ...rest, source })),
+    };
+    for (const change of diffNetwork(model.state(), target)) await model.apply(change);
+    expect(diffNetwork(model.state(), target)).toEqual([]);
+    expect(model.state().routes.map(({ source }) => source)).toEqual([
+      routes[0]?.source,
+      ...strangers.map(() => undefined),
+    ]);
+  }
+});

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { EMPTY_RECORD } from "../../../../../src/host/network/record.ts";
 import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
-import { converge, dump, sectionOver } from "../../../../support/real-network.ts";
+import { converge, dump, sectionOver, stepsOf } from "../../../../support/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;
@@ -72,3 +72,35 @@ test("the right gateway is asked although the distribution has a wrong one of th
   await converge(section, wan(RIGHT));
   expect(answers(machine)).toEqual(ALWAYS);
 });
+
+test("an address beside the distribution's of the same subnet is the source of what this machine sends", async () => {
+  const machine = await networkMachine(tempDir(), {}, MACHINE);
+  machine.sh(`ip -n r${RIGHT} route add 10.70.0.0/16 dev lo; ip -n r${RIGHT} address add 10.70.0.1/32 dev lo`);
+  const section = sectionOver(machine, { record: EMPTY_RECORD });
+  const sourceTo = (address: string): string => /src (\S+)/.exec(machine.sh(`ip route get ${address}`))?.[1] ?? "";
+  const targets = [RIGHT, FAR, "10.70.0.1"];
+  const settled = (): string => dump(machine).replaceAll("NO-CARRIER,", "");
+  const before = settled();
+  const of = (ip: string, more: object = {}) => ({
+    interfaces: [{ nic: "eth0", ip, gateway: RIGHT, routes: [{ route: "10.70.0.0/16", next: RIGHT }], ...more }],
+  });
+  const { undos } = await converge(section, of("192.168.1.20/24"));
+  expect(targets.map(sourceTo)).toEqual(Array(3).fill("192.168.1.20"));
+  const { notices } = await stepsOf(section, of("192.168.1.20/24"));
+  expect(notices).toMatchObject([{ path: "network.interfaces.0.ip", code: "not-primary" }]);
+  expect(notices[0]?.message).toContain("192.168.1.10/24 of another program");
+  expect(answers(machine)).toEqual(ALWAYS);
+
+  await converge(section, of("192.168.1.21/24"));
+  expect(targets.map(sourceTo)).toEqual(Array(3).fill("192.168.1.21"));
+  for (const undo of undos) await section.apply(undo, signal);
+  expect(settled()).toBe(before);
+
+  // The same where an additional address of the section was there first.
+  machine.sh("ip address delete 192.168.1.10/24 dev eth0");
+  await converge(section, of("192.168.1.20/24", { addIps: ["192.168.1.30/24"] }));
+  expect(sourceTo(RIGHT)).toBe("192.168.1.20");
+  await converge(section, of("192.168.1.21/24", { addIps: ["192.168.1.30/24"] }));
+  expect(targets.map(sourceTo)).toEqual(Array(3).fill("192.168.1.21"));
+  expect((await stepsOf(section, of("192.168.1.21/24", { addIps: ["192.168.1.30/24"] }))).notices).toEqual([]);
+}, 60_000);
