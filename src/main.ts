@@ -51,6 +51,10 @@ const offline: Offline = {
     process.umask(0o077);
     return (await import("./agent/offline.ts")).registerOffline;
   },
+  reset: async () => {
+    process.umask(0o077);
+    return (await import("./agent/offline.ts")).resetOffline;
+  },
   readIdentity: async () => (await import("./agent/offline.ts")).readIdentity,
   localSettings: async () => {
     const { changeLocalSettings: change, readLocalSettings: read } = await import("./agent/local-settings.ts");

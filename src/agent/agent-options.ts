@@ -15,6 +15,10 @@ export interface AgentOptions {
   readonly log: Logger;
   readonly memory: LogMemory;
   readonly random: () => number;
+  /** Problems that were found before the start. */
+  readonly found?: readonly { readonly code: string; readonly message: string }[];
+  /** Told that a reset was ordered: it is due once the agent is closed. Without it no reset is taken. */
+  readonly onReset?: () => void;
   /** The containers of this node; none without. */
   readonly compute?: Compute;
 }

@@ -40,6 +40,7 @@ import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments, type Desired } from "./shadow/desired.ts";
 import { nodeFacts } from "./profile.ts";
 import { agentPulse } from "./pulse.ts";
+import { resetter } from "./resetter.ts";
 import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
 import { StorageWatch } from "./storage.ts";
@@ -79,7 +80,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const reserved = ["identity", "desired"].map((name) => `${settings.stateDir}/${name}`);
   const withReserve = filesWithReserve(options.files, reserve, reserved, (error) => storage.refused(error));
   const files = faults.watched(storage.watched(withReserve));
-  for (const { code, message } of settings.problems ?? []) fault(code, message);
+  for (const { code, message } of [...(settings.problems ?? []), ...(options.found ?? [])]) fault(code, message);
   await checkLocalApi(settings.runDir);
   const state = await openState(files, settings.stateDir);
   const { sql, isPersistent } = state.database;
@@ -414,6 +415,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     targets: () => networkTargets(registration(), settings.proxies, overlay.view.mesh),
     networkView,
     wake: () => session?.wake("operator"),
+    reset: resetter({ ...shared, files, startedAt, isPersistent, isOnline: () => session?.connection !== undefined }),
     async register(license) {
       const { type } = readLicense(license.trim());
       if (!isPersistent) throw new InputError("storage-unavailable", `${settings.stateDir} cannot be written`);

@@ -52,6 +52,7 @@ export interface LocalProviderDeps {
   readonly time: Pick<KnownTime, "look" | "behindSince">;
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
+  readonly reset: LocalProvider["reset"];
 }
 
 /** What the agent gives to the local API. */
@@ -73,6 +74,7 @@ export function localProvider({
   time,
   wake,
   register,
+  reset,
 }: LocalProviderDeps): LocalProvider {
   const parsed = parsedSections();
   /** What is asked for and what is there; an overlay that hangs is not waited for. */
@@ -125,6 +127,7 @@ export function localProvider({
     containers: () => containersReport(compute()),
     volumes: () => volumesReport(compute()),
     register,
+    reset,
     async resetFloor(name) {
       const reset = await documents.resetFloor(name);
       retry(name);

@@ -9,13 +9,15 @@ import { hostReader } from "../host/reader.ts";
 import { serviceManager } from "../host/service-manager.ts";
 import { startWatchdog } from "../host/watchdog.ts";
 import { buildInfo } from "../lib/build-info.ts";
+import type { Agent, AgentOptions } from "./agent-options.ts";
 import { startAgent } from "./agent.ts";
-import { readSettings } from "./settings.ts";
+import { readResetOrder, withLeftNetwork } from "./reset-order.ts";
+import { readSettings, type AgentSettings } from "./settings.ts";
 
 /** Once the first session has done its work, and once all that follows a start is over: the first report, the first samples. */
 const TRIM_AFTER_MS = [10_000, 70_000];
 
-/** Runs `holdfast agent` until it is told to stop; resolves to the exit status. */
+/** Runs `holdfast agent` until it is told to stop; resolves to the exit status. A reset begins it anew in the same process. */
 export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
   const files = hostFiles();
@@ -26,11 +28,20 @@ export async function run(argv: readonly string[]): Promise<number> {
       destination: standardOutput(settings.isJournal === true),
     });
     const clock = systemClock();
-    const agent = await startAgent({ settings, clock, files, reader: hostReader(), log, memory, random: Math.random });
-    const pidFile = await writePidFile(settings.runDir, "agent");
+    const parts = { clock, files, reader: hostReader(), log, memory, random: Math.random };
     const { supervision } = settings;
     const manager = serviceManager(supervision);
-    manager.ready(agent.pulse.line());
+    let onReset = (): void => undefined;
+    const ordered = (): Promise<"reset"> =>
+      new Promise((resolve) => {
+        onReset = () => resolve("reset");
+      });
+    const all = { ...parts, onReset: () => onReset() };
+    let again = ordered();
+    let agent: Agent | undefined = await begin(argv, all, settings);
+    const pidFile = await writePidFile(settings.runDir, "agent");
+    const line = (): string => agent?.pulse.line() ?? "Resetting";
+    manager.ready(line());
     const endWatchdog =
       supervision.watchdogMs === undefined
         ? undefined
@@ -38,8 +49,8 @@ export async function run(argv: readonly string[]): Promise<number> {
             clock,
             log,
             limitMs: supervision.watchdogMs,
-            check: () => agent.pulse.check(),
-            feed: () => manager.alive(agent.pulse.line()),
+            check: () => agent?.pulse.check(),
+            feed: () => manager.alive(line()),
           });
     log.info({ version: buildInfo.version, build: buildInfo.build, stateDir: settings.stateDir }, "agent started");
     // Starting leaves 8 MB unused but resident, and what comes after it 2 more.
@@ -49,12 +60,20 @@ export async function run(argv: readonly string[]): Promise<number> {
         trimMemory();
       });
     }
-    await untilTold((signal) => {
-      if (signal === "SIGHUP") agent.wake();
+    const told = untilTold((signal) => {
+      if (signal === "SIGHUP") agent?.wake();
     });
+    while ((await Promise.race([told, again])) === "reset") {
+      const ending = agent;
+      agent = undefined;
+      await ending?.close();
+      again = ordered();
+      agent = await begin(argv, all);
+      log.info({ stateDir: settings.stateDir }, "agent started anew");
+    }
     endWatchdog?.();
     manager.stopping();
-    await agent.close();
+    await agent?.close();
     pidFile.remove();
     log.info("agent stopped");
     return 0;
@@ -65,10 +84,24 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
 }
 
+/** Starts an agent; a reset that was ordered, or cut short, is carried out first. */
+async function begin(
+  argv: readonly string[],
+  parts: Omit<AgentOptions, "settings">,
+  given?: AgentSettings,
+): Promise<Agent> {
+  const { files } = parts;
+  const settings = given ?? (await readSettings(argv, files));
+  const isDue = (await readResetOrder(files, settings.stateDir)) !== undefined;
+  const done = isDue ? await (await import("./reset.ts")).completeReset({ ...parts, settings }) : undefined;
+  const found = (done?.left ?? []).map((what) => ({ code: "reset-incomplete", message: `the reset left ${what}` }));
+  return startAgent({ ...parts, settings: await withLeftNetwork(settings, files), found });
+}
+
 /** Resolves at SIGTERM or SIGINT; SIGHUP is passed on. */
-function untilTold(onSignal: (signal: NodeJS.Signals) => void): Promise<void> {
+function untilTold(onSignal: (signal: NodeJS.Signals) => void): Promise<"told"> {
   return new Promise((resolve) => {
-    const stop = (): void => resolve();
+    const stop = (): void => resolve("told");
     process.once("SIGTERM", stop).once("SIGINT", stop).on("SIGHUP", onSignal);
   });
 }

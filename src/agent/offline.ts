@@ -1,13 +1,15 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
-import { InputError } from "../errors.ts";
+import { InputError, InternalError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
 import { hostFiles } from "../host/files.ts";
 import { hostHttpClient } from "../host/http-client.ts";
+import { rootLogger } from "../host/log.ts";
 import { parseBootId } from "../host/proc.ts";
 import { hostReader } from "../host/reader.ts";
+import { requireUnused } from "../host/state-directory.ts";
 import { readSealed, valueOf } from "../host/state-file.ts";
 import { upgradeUnit } from "../host/upgrade-unit.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
@@ -20,6 +22,8 @@ import { identityFiles } from "./identity/identity.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { askStanding, type AskStanding } from "./identity/standing.ts";
 import { networkTargets } from "./network-targets.ts";
+import { completeReset, type ResetDone } from "./reset.ts";
+import { orderReset, readResetOrder, requireSettled } from "./reset-order.ts";
 import { readSettings } from "./settings.ts";
 import { openState } from "./state.ts";
 import { knownManifest, refuseElsewhere } from "./upgrades.ts";
@@ -30,6 +34,9 @@ export async function registerOffline(stateDir: string, license: string, signal:
   const clock = systemClock();
   const settings = await readSettings(["--state", stateDir], files);
   const { type } = readLicense(license.trim());
+  if ((await readResetOrder(files, stateDir)) !== undefined) {
+    throw new InputError("busy", `a reset of ${stateDir} was cut short: run 'holdfast reset' again first`);
+  }
   const state = await openState(files, stateDir);
   try {
     if (!state.database.isPersistent) throw new InputError("storage-unavailable", `${stateDir} cannot be written`);
@@ -47,6 +54,26 @@ export async function registerOffline(stateDir: string, license: string, signal:
 export async function readIdentity(stateDir: string): Promise<NodeIdentity | undefined> {
   const loaded = await identityFiles(hostFiles(), stateDir).registration.load();
   return loaded.is === "good" || loaded.is === "recovered" ? loaded.value.node : undefined;
+}
+
+/**
+ * Resets the node of a state directory while no agent runs; one that was cut short is carried out too.
+ * @throws {HostError} `state-locked` while an agent has the directory; {InputError} `busy`; as `completeReset`.
+ */
+export async function resetOffline(
+  { stateDir, runDir }: { readonly stateDir: string; readonly runDir: string },
+  { factory }: { readonly factory: boolean },
+): Promise<ResetDone> {
+  const files = hostFiles();
+  const clock = systemClock();
+  const settings = await readSettings(["--state", stateDir, "--run", runDir], files);
+  requireUnused(stateDir);
+  await requireSettled(files, stateDir);
+  await orderReset(files, stateDir, { factory, at: clock.now() });
+  const { log } = rootLogger({ level: "fatal", destination: { write: () => undefined } });
+  const done = await completeReset({ settings, files, clock, reader: hostReader(), log });
+  if (done === undefined) throw new InternalError("internal", `the order to reset ${stateDir} is gone`);
+  return done;
 }
 
 /** Asks for an upgrade while no agent runs: what one would refuse is refused here too. */

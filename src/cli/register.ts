@@ -47,7 +47,7 @@ export async function registerWith(call: Call, license: string): Promise<Registe
 function explained(error: unknown, { given }: Settings): unknown {
   if (!(error instanceof AgentError) || error.code !== "already-registered") return error;
   const reset = holdfastCommand("reset", given);
-  return new InputError(error.code, `${error.message}: stop its agent and run '${reset}'`, { cause: error });
+  return new InputError(error.code, `${error.message}: run '${reset}'`, { cause: error });
 }
 
 function summary(untrusted: RegisterOutput, { given }: Settings): string {

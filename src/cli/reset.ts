@@ -1,102 +1,153 @@
-import { join } from "node:path";
 import { z } from "zod";
-import { HostError, InputError } from "../errors.ts";
+import { HostError, InputError, SessionError } from "../errors.ts";
 import { hostFiles } from "../host/files.ts";
-import { endOverlay } from "../host/overlay-end.ts";
-import { readPidFile } from "../host/pid-file.ts";
-import { requireOwner, requireUnused, wipeableState, wipeOverlayState, wipeState } from "../host/state-directory.ts";
+import { requireOwner, requireUnused, RESET_FILE, wipeableState } from "../host/state-directory.ts";
 import { probeSocket } from "../host/unix-socket.ts";
 import { holdfastCommand } from "../lib/command-line.ts";
 import { plainLine, safeJson } from "../lib/terminal-text.ts";
-import { ADMIN_SOCKET, socketPath } from "../protocol/local-api.ts";
+import { ResetAnswer, socketPath, ADMIN_SOCKET } from "../protocol/local-api.ts";
+import { Status } from "../protocol/local-answers.ts";
 import { MANAGED_OVERLAY, OVERLAY_SOCKET } from "../protocol/overlay.ts";
+import { adminRequest, ask } from "./client.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 
 const ResetOutput = z.object({
   schema: z.literal(1),
   stateDir: z.string(),
-  /** Names below the state directory, and whole paths of what was elsewhere. */
-  removed: z.array(z.string()),
-  /** Whether an overlay ran, which was ended. */
-  overlayEnded: z.boolean(),
+  factory: z.boolean(),
+  /** Who did it: the running agent, which begins anew, or this command alone. */
+  by: z.enum(["agent", "command"]),
+  /** Whether the control plane has heard of it. */
+  isReported: z.boolean(),
+  /** Names below the state directory, and whole paths of what was elsewhere; absent where the agent did it. */
+  removed: z.array(z.string()).optional(),
+  /** Whether an overlay ran, which was ended; absent where the agent did it. */
+  overlayEnded: z.boolean().optional(),
+  /** What could not be removed from the machine, a line each. */
+  left: z.array(z.string()),
 });
+type ResetOutput = z.infer<typeof ResetOutput>;
 
 /** The state directory of a managed install, whose overlay is elsewhere. */
 const MANAGED_STATE_DIR = "/var/lib/holdfast";
+const LOOK_MS = 200;
 
 export const resetVerb: VerbProgram = {
   output: ResetOutput,
   async run(call) {
-    const { stateDir, runDir, isJson } = call.settings;
-    requireOwner(stateDir);
-    const overlays = overlaysOf(call.settings);
-    if (wipeableState(stateDir).length === 0 && !(await isAnyLive(overlays))) {
-      throw new InputError("not-registered", `there is nothing to reset in ${stateDir}`);
-    }
-    await requireStopped(runDir);
-    requireUnused(stateDir);
-    await requireSettled(stateDir);
-    if (call.values["yes"] !== true) await confirm(call);
-    const { overlayEnded, wiped } = await endOverlays(overlays, call);
-    const removed = [...(await wipeState(stateDir)), ...wiped];
-    const end = overlayEnded ? ", and ended the overlay" : "";
-    const again = holdfastCommand("register <license>", call.settings.given);
-    const text = `wiped ${removed.join(", ") || "nothing"} in ${stateDir}${end}: register the node anew with a new license, by '${again}'\n`;
-    call.terminal.out(isJson ? `${safeJson({ schema: 1, stateDir, removed, overlayEnded })}\n` : text);
+    const { isJson, runDir } = call.settings;
+    const isLive = (await probeSocket(socketPath(runDir, ADMIN_SOCKET))) === "live";
+    const output = isLive ? await resetByAgent(call) : await resetHere(call);
+    call.terminal.out(isJson ? `${safeJson(output)}\n` : summary(output, call));
     return "ok";
   },
 };
 
-/** A change that is neither proven nor taken back has its only way back there. @throws {InputError} `busy`. */
-async function requireSettled(stateDir: string): Promise<void> {
-  if ((await hostFiles().read(join(stateDir, "desired/checkpoint.json"))) === undefined) return;
-  throw new InputError("busy", "a change of the network is pending: 'holdfast guard restore' takes it back first");
+/** Has the running agent reset itself, and waits until it has begun anew. */
+async function resetByAgent(call: Call): Promise<ResetOutput> {
+  const factory = call.values["factory"] === true;
+  const status = await ask(call, { method: "GET", path: "/v1/status", socket: ADMIN_SOCKET }, Status);
+  await confirm(call, { stateDir: status.state.stateDir, name: status.node?.name, factory });
+  const { startedAt, stateDir, isReported } = await ask(call, adminRequest("/v1/reset", { factory }), ResetAnswer);
+  const faults = await untilAnew(call, startedAt);
+  const left = faults.flatMap(({ code, message }) => (code === "reset-incomplete" ? [message] : []));
+  return { schema: 1, stateDir, factory, by: "agent", isReported, left };
 }
 
-interface OverlayPlace {
-  readonly runDir: string;
-  /** Its own state, where that is not below the node's. */
-  readonly stateDir?: string;
+async function untilAnew(call: Call, startedAt: number): Promise<Status["faults"]> {
+  const { clock, settings, signal } = call;
+  const until = clock.elapsed() + settings.timeoutMs;
+  for (;;) {
+    const request = { method: "GET", path: "/v1/status", socket: ADMIN_SOCKET } as const;
+    // While it begins anew, nobody answers.
+    const status = await ask(call, request, Status).catch((error: unknown) => {
+      signal.throwIfAborted();
+      if (!(error instanceof SessionError || error instanceof HostError)) throw error;
+      return undefined;
+    });
+    if (status !== undefined && status.startedAt !== startedAt) return status.faults;
+    if (clock.elapsed() >= until) {
+      const wait = `the reset is ordered and not done after ${settings.timeoutMs / 1000} s`;
+      throw new SessionError(
+        "timeout",
+        `${wait}: the agent goes on with it, also when it is started again; see its log`,
+      );
+    }
+    await clock.sleep(LOOK_MS, signal);
+  }
 }
 
-function overlaysOf({ stateDir, runDir }: Call["settings"]): readonly OverlayPlace[] {
-  return stateDir === MANAGED_STATE_DIR ? [{ runDir }, MANAGED_OVERLAY] : [{ runDir }];
+/** Resets the node without an agent. */
+async function resetHere(call: Call): Promise<ResetOutput> {
+  const { stateDir, runDir } = call.settings;
+  const factory = call.values["factory"] === true;
+  requireOwner(stateDir);
+  if (!(await isAnythingLeft(call, factory))) {
+    throw new InputError("not-registered", `there is nothing to reset in ${stateDir}`);
+  }
+  requireUnused(stateDir);
+  const readIdentity = await call.offline.readIdentity?.();
+  const name = (await readIdentity?.(stateDir))?.name;
+  await confirm(call, { stateDir, name, factory });
+  const reset = await call.offline.reset?.();
+  if (reset === undefined) throw new InputError("not-supported", "nothing here can reset a node without its agent");
+  const done = await reset({ stateDir, runDir }, { factory });
+  const { removed, left } = done;
+  const { overlayEnded } = done;
+  return {
+    schema: 1,
+    stateDir,
+    factory,
+    by: "command",
+    isReported: false,
+    removed: [...removed],
+    overlayEnded,
+    left: [...left],
+  };
 }
 
-async function isAnyLive(overlays: readonly OverlayPlace[]): Promise<boolean> {
-  const found = await Promise.all(overlays.map(({ runDir }) => probeSocket(join(runDir, OVERLAY_SOCKET))));
+/** Whether there is state, a reset that was cut short, or an overlay that still serves. */
+async function isAnythingLeft({ settings: { stateDir, runDir } }: Call, factory: boolean): Promise<boolean> {
+  const names = await hostFiles().list(stateDir);
+  if (wipeableState(stateDir).length > 0 || names.includes(RESET_FILE) || (factory && names.length > 0)) return true;
+  const places = stateDir === MANAGED_STATE_DIR ? [runDir, MANAGED_OVERLAY.runDir] : [runDir];
+  const found = await Promise.all(places.map((place) => probeSocket(`${place}/${OVERLAY_SOCKET}`)));
   return found.includes("live");
 }
 
-/** A node that is no more serves nothing. What the overlays left goes first, lest one that is started again serve it. */
-async function endOverlays(
-  overlays: readonly OverlayPlace[],
-  { settings, clock }: Call,
-): Promise<{ readonly overlayEnded: boolean; readonly wiped: readonly string[] }> {
-  const wiped: string[] = [];
-  let overlayEnded = false;
-  for (const { runDir, stateDir } of overlays) {
-    if (stateDir !== undefined) wiped.push(...(await wipeOverlayState(stateDir)));
-    if (await endOverlay(runDir, clock, settings.timeoutMs)) overlayEnded = true;
-  }
-  return { overlayEnded, wiped };
+interface Subject {
+  readonly stateDir: string;
+  readonly name: string | undefined;
+  readonly factory: boolean;
 }
 
-async function requireStopped(runDir: string): Promise<void> {
-  if ((await probeSocket(socketPath(runDir, ADMIN_SOCKET))) !== "live") return;
-  const pid = await readPidFile(runDir, "agent");
-  const who = pid === undefined ? "an agent" : `the agent with process id ${pid}`;
-  throw new HostError("busy", `${who} still runs in ${runDir}: stop it first`, { details: { runDir } });
-}
+const PLAIN =
+  "its identity and keys, its configuration, its journal and what it has yet to report; it stops serving, and its containers are removed.\n" +
+  "The data store, volumes, images and the machine's network stay";
+const FACTORY =
+  "its identity and keys, its configuration, its journal and what it has yet to report, its containers, ALL VOLUMES AND THE DATA STORE,\n" +
+  "and the network that it has set: a machine that is reached by it is cut off. Images, and the local settings in agent.json, stay";
 
-/** Makes the user type the node's name, or `reset` where the state does not tell it any more. */
-async function confirm({ settings, terminal, offline, signal }: Call): Promise<void> {
-  const readIdentity = await offline.readIdentity?.();
-  const word = (await readIdentity?.(settings.stateDir))?.name ?? "reset";
-  terminal.err(
-    `This removes the identity and the state in ${settings.stateDir} for good.\nType ${plainLine(word)} to go on: `,
-  );
+/** Makes the user type the node's name, or `reset` where the state does not tell it any more, unless `--yes` was given. */
+async function confirm({ terminal, signal, values }: Call, { stateDir, name, factory }: Subject): Promise<void> {
+  if (values["yes"] === true) return;
+  const word = name ?? "reset";
+  const what = factory ? FACTORY : PLAIN;
+  const whose = name === undefined ? `the node in ${stateDir}` : `${plainLine(name)} (${stateDir})`;
+  terminal.err(`This removes for good, of ${whose}: ${what}.\nType ${plainLine(word)} to go on: `);
   const answer = await terminal.readLine(signal);
   if (answer?.trim() === word) return;
   throw new InputError("not-confirmed", `'${word}' was not typed: nothing was changed`);
+}
+
+function summary({ stateDir, factory, by, isReported, removed, overlayEnded, left }: ResetOutput, call: Call): string {
+  const again = holdfastCommand("register <license>", call.settings.given);
+  const end = overlayEnded === true ? ", and ended the overlay" : "";
+  const told = isReported ? "the control plane knows" : "the control plane was not reached";
+  const what =
+    by === "agent"
+      ? `the agent has ${factory ? "set this node back to how it came" : "reset this node"} (${told})`
+      : `wiped ${(removed ?? []).join(", ") || "nothing"} in ${stateDir}${end}`;
+  const rest = left.map((line) => `left: ${plainLine(line)}\n`).join("");
+  return `${what}: register the node anew with a new license, by '${again}'\n${rest}`;
 }

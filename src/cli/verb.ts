@@ -67,6 +67,11 @@ export interface Call {
 
 /** Registers the node of a state directory while no agent runs. */
 export type RegisterOffline = (stateDir: string, license: string, signal: AbortSignal) => Promise<NodeIdentity>;
+/** Resets the node of a state directory while no agent runs: what was removed, and what could not be. */
+export type ResetOffline = (
+  where: { readonly stateDir: string; readonly runDir: string },
+  order: { readonly factory: boolean },
+) => Promise<{ readonly removed: readonly string[]; readonly overlayEnded: boolean; readonly left: readonly string[] }>;
 /** Who the state directory says this node is; undefined when it is not registered or cannot be read. */
 export type ReadIdentity = (stateDir: string) => Promise<NodeIdentity | undefined>;
 
@@ -115,6 +120,7 @@ export interface ForBundle {
 /** What can be done on a state directory without its agent; fetched only when needed. */
 export interface Offline {
   readonly register?: () => Promise<RegisterOffline>;
+  readonly reset?: () => Promise<ResetOffline>;
   readonly readIdentity?: () => Promise<ReadIdentity>;
   readonly readTargets?: () => Promise<ReadTargets>;
   readonly localSettings?: () => Promise<LocalSettings>;

@@ -97,13 +97,23 @@ export const verbs: readonly Verb[] = [
   setupVerbSpec,
   {
     name: "reset",
-    summary: "wipe this node's identity and state, for good",
+    summary: "wipe this node's identity and configuration, or with --factory everything, for good",
     about:
-      "The agent must be stopped; its overlay is ended with all that it carries. Asks for the node's name first. The data store stays.",
+      "Reports to the control plane that the node deregisters, stops what it serves, removes its containers, and begins anew without " +
+      "an identity; works with the agent running and without. The data store, volumes, images and the machine's network stay; with " +
+      "--factory only images do, and a machine that is reached by the network that Holdfast set is cut off. Asks for the node's name first. " +
+      "One that was cut short goes on when the agent starts, or with the next reset.",
     arguments: [],
-    options: { yes: { short: "y", help: "do not ask" }, ...JSON_OPTION, ...DIRECTORIES },
-    exits: ["ok", "failed", "usage", "unregistered"],
+    options: {
+      factory: { help: "remove volumes, the data store and the network that was set, too" },
+      yes: { short: "y", help: "do not ask" },
+      ...JSON_OPTION,
+      ...TIMEOUT,
+      ...DIRECTORIES,
+    },
+    exits: ["ok", "failed", "usage", "unregistered", "timeout"],
     example: "holdfast reset --yes",
+    timeoutSeconds: 120,
     load: async () => (await import("./reset.ts")).resetVerb,
   },
   {

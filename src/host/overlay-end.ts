@@ -7,7 +7,8 @@ import { readPidFile } from "./pid-file.ts";
 import { probeSocket } from "./unix-socket.ts";
 
 /**
- * Ends the overlay that serves a run directory, with all its flows, and waits until it has let go; tells whether there was one.
+ * Has the overlay that serves a run directory remove its key and its table and end, with all its flows, and waits until it has let go;
+ * tells whether there was one. One of an older version only ends.
  * @throws {HostError} `overlay-failed` when it does not end within `limitMs`; as `probeSocket`.
  */
 export async function endOverlay(runDir: string, clock: Clock, limitMs: number): Promise<boolean> {
@@ -22,7 +23,10 @@ export async function endOverlay(runDir: string, clock: Clock, limitMs: number):
   const client = await connectControl(path, {}, () => onEnd("ended"));
   try {
     // Its end is the answer that counts.
-    client.peer.request("drain", { deadlineMs: 0 }, over.signal).catch(() => undefined);
+    client.peer
+      .request("forget", {}, over.signal)
+      .catch(() => client.peer.request("drain", { deadlineMs: 0 }, over.signal))
+      .catch(() => undefined);
     const late = clock.sleep(limitMs, over.signal).then(() => "late" as const);
     if ((await Promise.race([ended, late])) === "ended") return true;
     const who = pid === undefined ? "the overlay" : `the overlay with process id ${pid}`;

@@ -1,9 +1,10 @@
 import { existsSync, lstatSync } from "node:fs";
-import { readdir, rm, unlink } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { errnoOf, HostError, InputError, toError } from "../errors.ts";
+import { HostError, InputError, toError } from "../errors.ts";
 import { sqliteCode } from "./database.ts";
+import { hostDirectories } from "./directories.ts";
 
 const SQLITE_BUSY = 5;
 const DATABASE = "state.db";
@@ -23,24 +24,16 @@ const WIPED = [
   "identity",
 ];
 
+/** The order to reset a node, in its state directory: it stays until all else that is to go is gone. */
+export const RESET_FILE = "reset.json";
+/** The data store, with the volumes of containers in it. */
+const DATA_STORE = "data-store";
+const NOT_OURS = new Set([RESET_FILE, "lost+found"]);
+const ENTRIES_AT_ONCE = 20_000;
+
 /** What a wipe would remove from a state directory; the data store is not part of it. */
 export function wipeableState(stateDir: string): readonly string[] {
   return WIPED.filter((name) => lstatSync(join(stateDir, name), { throwIfNoEntry: false }) !== undefined);
-}
-
-/**
- * Removes the files that an overlay would serve from without its agent, and tells which. The directory belongs to another user, who
- * could lead a recursive removal astray: directories in it stay.
- */
-export async function wipeOverlayState(overlayDir: string): Promise<readonly string[]> {
-  const entries = await readdir(overlayDir, { withFileTypes: true }).catch(() => []);
-  const paths = entries.filter((entry) => !entry.isDirectory()).map(({ name }) => join(overlayDir, name));
-  for (const path of paths) {
-    await unlink(path).catch((error: unknown) => {
-      if (errnoOf(error) !== "ENOENT") throw notRemoved(path, error);
-    });
-  }
-  return paths;
 }
 
 /** Removes identity, desired state, journal and what the overlay serves, and tells what was removed. */
@@ -53,6 +46,32 @@ export async function wipeState(stateDir: string): Promise<readonly string[]> {
     });
   }
   return names;
+}
+
+/**
+ * Removes everything in the state directory but the order to do so: the data store with all volumes, what is remembered of the network,
+ * and what `wipeState` removes, the identity last. Tells what was removed, and what of the data store could not be.
+ */
+export async function wipeEverything(
+  stateDir: string,
+  signal: AbortSignal,
+): Promise<{ readonly removed: readonly string[]; readonly left: readonly string[] }> {
+  const names = (await readdir(stateDir)).filter((name) => !NOT_OURS.has(name) && !WIPED.includes(name));
+  const directories = hostDirectories();
+  const left: string[] = [];
+  const removed: string[] = [];
+  for (const name of names) {
+    const path = join(stateDir, name);
+    try {
+      while (!(await directories.removeTree(path, ENTRIES_AT_ONCE, signal))) signal.throwIfAborted();
+      removed.push(name);
+    } catch (error) {
+      // A disk mounted there, or a file that may not be removed, must not keep the identity from going.
+      if (name !== DATA_STORE || !(error instanceof HostError)) throw error;
+      left.push(error.message);
+    }
+  }
+  return { removed: [...removed, ...(await wipeState(stateDir))], left };
 }
 
 function notRemoved(path: string, error: unknown): HostError {

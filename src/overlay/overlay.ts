@@ -240,6 +240,14 @@ class RunningOverlay implements Overlay {
         await this.drain(deadlineMs);
         return {};
       },
+      forget: async () => {
+        // From here on no table is taken that would be written after the files are gone.
+        await this.drain(0);
+        const { wipeOverlayState } = await import("../host/overlay-state.ts");
+        await wipeOverlayState(this.#options.stateDir);
+        this.#options.log.info("key, certificate and table removed: the node is reset");
+        return {};
+      },
       handover: () => ({
         pid: process.pid,
         ...(this.#table === undefined ? {} : { table: this.#table }),

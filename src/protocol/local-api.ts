@@ -3,7 +3,7 @@ import { InputError } from "../errors.ts";
 import type { JsonLimits } from "../lib/strict-json.ts";
 import { DocumentName } from "./claims.ts";
 import { TRY_MINUTES } from "./commit.ts";
-import { JsonObject, Text4096 } from "./values.ts";
+import { JsonObject, Text4096, UnixMilliseconds } from "./values.ts";
 
 /** The two sockets below the run directory: one for reading, one for everything. */
 export const READ_SOCKET = "agent.sock";
@@ -103,6 +103,21 @@ export const ContainerExecQuery = z.object({
 export type ContainerExecQuery = z.infer<typeof ContainerExecQuery>;
 
 export const RegisterRequest = z.object({ license: z.string().min(1).max(LICENSE_MAX_BYTES) });
+
+/** Body of `POST /v1/reset`: whether everything goes, and not only who the node is. */
+export const ResetRequest = z.strictObject({ factory: z.boolean() });
+export type ResetRequest = z.infer<typeof ResetRequest>;
+
+/** Answer of `POST /v1/reset`: the reset follows at once. */
+export const ResetAnswer = z.object({
+  factory: z.boolean(),
+  /** When the agent that answers began; the one that comes after the reset began later. */
+  startedAt: UnixMilliseconds,
+  stateDir: z.string(),
+  /** Whether the control plane has heard of it. */
+  isReported: z.boolean(),
+});
+export type ResetAnswer = z.infer<typeof ResetAnswer>;
 
 export const ResetFloorRequest = z.object({ name: FloorName });
 

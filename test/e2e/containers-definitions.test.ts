@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { startContainerStage, type ContainerStage } from "../support/container-stage.ts";
+import { holdfast } from "../support/run-holdfast.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 let stage: ContainerStage;
@@ -214,4 +215,20 @@ test("what variables hold reaches the container, and no label, log, report or re
   expect(JSON.stringify(await stage.reported())).not.toContain(secret);
   expect(stage.agentLog()).not.toContain(secret);
   expect(readFileSync(join(stage.dir, "controller.log"), "utf8")).not.toContain(secret);
+});
+
+// The last of this file: the node is another one after it.
+test("a reset removes the containers and their network, and leaves what volumes hold", async () => {
+  expect((await stage.call("POST", `/v2/node/${stage.uid}/exec/volume`, { name: "kept" })).status).toBeLessThan(300);
+  await put("holding", { mounts: [{ mountType: "volume", source: "kept", dest: "/data" }] });
+  await stage.untilRuns("holding");
+  const { code, stdout, stderr } = await holdfast(["reset", "--yes", "--json", "--run", stage.runDir]);
+  expect(stderr).toBe("");
+  expect(code).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({ by: "agent", isReported: true, left: [] });
+  expect(await stage.containers("holding")).toEqual([]);
+  const { body } = await stage.engine.call("GET", "/networks");
+  expect(JSON.stringify(body)).not.toContain("io.holdfast.owner");
+  expect(existsSync(join(stage.stateDir, "data-store/volumes/kept"))).toBe(true);
+  expect(existsSync(join(stage.stateDir, "identity/keys.json"))).toBe(false);
 });

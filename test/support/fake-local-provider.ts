@@ -9,6 +9,7 @@ import type {
   FloorName,
   LogsQuery,
   NetworkTryRequest,
+  ResetRequest,
 } from "../../src/protocol/local-api.ts";
 import type {
   ContainerLogPiece,
@@ -141,6 +142,19 @@ export class FakeLocalProvider implements LocalProvider {
     this.asked.push({ license });
     if (this.thrown !== undefined) throw this.thrown;
     return identity;
+  }
+
+  /** Called once a reset is due. */
+  onReset = (): void => undefined;
+
+  async reset(request: ResetRequest): ReturnType<LocalProvider["reset"]> {
+    this.asked.push({ reset: request });
+    if (this.thrown !== undefined) throw this.thrown;
+    const { startedAt, state } = this.currentStatus;
+    return {
+      answer: { ...request, startedAt, stateDir: state.stateDir, isReported: true },
+      begin: () => this.onReset(),
+    };
   }
 
   async resetFloor(name: FloorName): Promise<FloorReset> {

@@ -6,6 +6,8 @@ import type {
   FloorName,
   LogsQuery,
   NetworkTryRequest,
+  ResetAnswer,
+  ResetRequest,
 } from "../../protocol/local-api.ts";
 import type {
   ContainerLogPiece,
@@ -52,6 +54,8 @@ export interface LocalProvider {
   ): AsyncIterable<TriggerLine>;
   /** Registers this node; goes on when the caller hangs up, since the control plane may already have answered. */
   register(license: string): Promise<NodeIdentity>;
+  /** Orders a reset of this node, which is certain to come from then on; it begins when `begin` is called, and ends this agent. */
+  reset(request: ResetRequest): Promise<{ readonly answer: ResetAnswer; readonly begin: () => void }>;
   /** Lets the next document of this name have any version. */
   resetFloor(name: FloorName): Promise<FloorReset>;
   /** The steps that a configuration would take, or that in force; takes none. */

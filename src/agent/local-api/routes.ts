@@ -10,6 +10,7 @@ import {
   LogsQuery,
   RegisterRequest,
   ResetFloorRequest,
+  ResetRequest,
   NetworkTryRequest,
   RouteQuery,
 } from "../../protocol/local-api.ts";
@@ -211,6 +212,18 @@ export const routes: readonly Route[] = [
     async answer({ request, response, provider }) {
       const { license } = parse(RegisterRequest, await readJson(request));
       sendJson(response, 200, await provider.register(license));
+    },
+  },
+  {
+    method: "POST",
+    path: "/v1/reset",
+    isAdmin: true,
+    async answer({ request, response, provider }) {
+      const { answer, begin } = await provider.reset(parse(ResetRequest, await readJson(request)));
+      // The answer goes out first; a caller who has left changes nothing of what was ordered.
+      if (response.closed) return begin();
+      response.once("close", begin);
+      sendJson(response, 200, answer);
     },
   },
   {

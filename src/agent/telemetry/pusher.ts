@@ -16,6 +16,7 @@ const FLUSH_MS = 60_000;
 /** A full spool would hold up everything else for too long if it were written at once. */
 const FLUSH_PIECE = { records: 1000, pauseMs: 50 };
 const RETRY_MS = 5000;
+const SENT_LOOK_MS = 50;
 /** Flow records come last: there may be so many that nothing behind them would ever be sent. */
 const STREAMS: readonly StreamName[] = [...StreamName.options.filter((name) => name !== "flows"), "flows"];
 
@@ -47,6 +48,18 @@ export class Pusher {
     // A run under way may have passed the stream that this is about.
     if (this.#isRunning) this.#isDueAgain = true;
     else if (this.#connection !== undefined) void this.#run(this.#connection);
+  }
+
+  /** Whether the control plane takes all events within `ms`; false as soon as there is no session. */
+  async sent(ms: number): Promise<boolean> {
+    const { clock, spool } = this.#options;
+    const until = clock.elapsed() + ms;
+    this.look();
+    while (spool.status().events.queued > 0) {
+      if (this.#connection === undefined || clock.elapsed() >= until) return false;
+      await clock.sleep(SENT_LOOK_MS);
+    }
+    return true;
   }
 
   close(): void {

@@ -50,9 +50,7 @@ describe("holdfast register", () => {
     agent.provider.thrown = new InputError("already-registered", "this node is edge-1");
     const { code, stderr } = await holdfast(["register", licenseFile(agent), "--run", agent.runDir]);
     expect(code).toBe(1);
-    expect(stderr).toBe(
-      `holdfast: this node is edge-1: stop its agent and run 'holdfast reset --run ${agent.runDir}'\n`,
-    );
+    expect(stderr).toBe(`holdfast: this node is edge-1: run 'holdfast reset --run ${agent.runDir}'\n`);
   });
 
   it.each([

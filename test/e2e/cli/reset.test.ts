@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connect, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { resetOffline } from "../../../src/agent/offline.ts";
 import { resetVerb } from "../../../src/cli/reset.ts";
 import { resetFloorVerb } from "../../../src/cli/reset-floor.ts";
 import { openDatabase } from "../../../src/host/database.ts";
@@ -11,7 +12,16 @@ import { someCall } from "../../support/fake-call.ts";
 import { identity, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent, type Directories } from "../../support/local-agent.ts";
 import { aListener, aServer, aTable } from "../../support/overlay-rig.ts";
-import { freePort, startProgram, type Program } from "../../support/programs.ts";
+import {
+  freePort,
+  registerNode,
+  startAgent,
+  startController,
+  startProgram,
+  type Program,
+} from "../../support/programs.ts";
+import { eventsOf, readStatus, untilOnline } from "../../support/stage.ts";
+import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 
@@ -54,8 +64,12 @@ describe("holdfast reset", () => {
     expect(resetVerb.output?.parse(JSON.parse(stdout))).toEqual({
       schema: 1,
       stateDir: dirs.stateDir,
-      removed: ["identity"],
+      factory: false,
+      by: "command",
+      isReported: false,
+      removed: ["desired", "reported", "state.db", "identity"],
       overlayEnded: false,
+      left: [],
     });
     expect(readdirSync(dirs.stateDir)).toEqual(["data-store"]);
   });
@@ -84,7 +98,8 @@ describe("holdfast reset", () => {
     await using dirs = await someDirectories();
     registered(dirs);
     const readIdentity = (): Promise<ReadIdentity> => Promise.resolve(() => Promise.resolve(identity));
-    const { call, shown } = someCall(dirs, { offline: { readIdentity } }, typed);
+    const offline = { readIdentity, reset: () => Promise.resolve(resetOffline) };
+    const { call, shown } = someCall(dirs, { offline }, typed);
     const result = await resetVerb.run(call).catch((error: unknown) => error);
     if (outcome === "ok") expect(result).toBe("ok");
     else expect(result).toMatchObject({ code: outcome });
@@ -109,7 +124,7 @@ describe("holdfast reset", () => {
     const client = await talkingClient(overlay.port);
     const { code, stdout } = await holdfast([...args, "--yes", "--json"]);
     expect(code).toBe(0);
-    expect(JSON.parse(stdout)).toMatchObject({ removed: ["overlay", "identity"], overlayEnded: true });
+    expect(JSON.parse(stdout)).toMatchObject({ overlayEnded: true });
     await waitFor("the flow is cut", () => client.destroyed);
     await waitFor("the overlay is gone", () => overlay.program.process.exitCode === 0);
     expect(readdirSync(dirs.stateDir)).toEqual(["data-store"]);
@@ -139,7 +154,7 @@ describe("holdfast reset", () => {
     await waitFor("the overlay serves", () => existsSync(join(dirs.runDir, "overlay.pid")));
     registered(dirs);
     overlay.process.kill("SIGSTOP");
-    const { call } = someCall(dirs, { values: { yes: true } });
+    const { call } = someCall(dirs, { values: { yes: true }, offline: { reset: () => Promise.resolve(resetOffline) } });
     const failure = await resetVerb.run(call).catch((error: unknown) => error);
     expect(failure).toMatchObject({ code: "overlay-failed" });
     expect(String(failure)).toContain(`process id ${overlay.pid}`);
@@ -147,22 +162,90 @@ describe("holdfast reset", () => {
     overlay.process.kill("SIGCONT");
   });
 
-  it("refuses while the agent runs, here or with another run directory", async () => {
-    await using agent = await startLocalAgent();
-    const args = [...registered(agent), "--yes"];
-    const here = await holdfast(args);
-    expect(here.code).toBe(1);
-    expect(here.stderr).toContain("still runs");
-    await agent.close();
-    const database = openDatabase(join(agent.stateDir, "state.db"), {
-      migrations: ["CREATE TABLE t (x)"],
-      exclusive: true,
-    });
+  it("refuses while an agent with another run directory has the state", async () => {
+    await using dirs = await someDirectories();
+    const args = [...registered(dirs), "--yes"];
+    const path = join(dirs.stateDir, "state.db");
+    const database = openDatabase(path, { migrations: ["CREATE TABLE t (x)"], exclusive: true });
     const elsewhere = await holdfast(args);
     database.sql.close();
     expect(elsewhere.code).toBe(1);
     expect(elsewhere.stderr).toContain("stop it first");
-    expect(readdirSync(agent.stateDir)).toContain("identity");
+    expect(readdirSync(dirs.stateDir)).toContain("identity");
+  });
+
+  it("has a running agent do it, and tells what that could not remove", async () => {
+    await using agent = await startLocalAgent();
+    const { provider } = agent;
+    provider.onReset = () => {
+      const since = Date.now();
+      const faults = [{ code: "reset-incomplete", message: "the reset left the containers", since }];
+      provider.currentStatus = someStatus({ node: null, startedAt: since, faults });
+    };
+    const { code, stdout } = await holdfast(["reset", "--factory", "--yes", "--json", "--run", agent.runDir]);
+    expect(code).toBe(0);
+    expect(provider.asked).toEqual([{ reset: { factory: true } }]);
+    expect(resetVerb.output?.parse(JSON.parse(stdout))).toMatchObject({
+      by: "agent",
+      factory: true,
+      isReported: true,
+      left: ["the reset left the containers"],
+    });
+  });
+
+  it("asks a running agent for nothing before the node's name was typed", async () => {
+    await using agent = await startLocalAgent();
+    const { code, stderr } = await holdfast(["reset", "--run", agent.runDir], { input: "yes\n" });
+    expect(code).toBe(1);
+    expect(stderr).toContain("Type edge-1 to go on");
+    expect(agent.provider.asked).toEqual([]);
+  });
+
+  it("leaves a running node without an identity, the control plane told, and the data where it is", async () => {
+    const dir = tempDir();
+    const controller = await startController(dir, await freePort());
+    const agent = await startAgent(join(dir, "node"));
+    const uid = await registerNode(controller, agent, "edge-1");
+    await untilOnline(agent);
+    const kept = join(agent.stateDir, "data-store/kept");
+    mkdirSync(join(agent.stateDir, "data-store"), { recursive: true });
+    writeFileSync(kept, "");
+    const { code, stdout } = await holdfast(["reset", "--yes", "--json", "--run", agent.runDir]);
+    expect(code).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ by: "agent", isReported: true, left: [] });
+    const status = await readStatus(agent);
+    expect(status).toMatchObject({ pid: agent.pid, documents: {} });
+    expect(status.node).toBeNull();
+    expect(existsSync(join(agent.stateDir, "identity/keys.json"))).toBe(false);
+    expect(existsSync(kept)).toBe(true);
+    const events = await eventsOf(controller, uid);
+    expect(events).toContainEqual(expect.objectContaining({ eventType: "Deregister", level: "INFO", nodeId: uid }));
+    // The record stays, and another node begins on the same machine.
+    const again = await registerNode(controller, agent, "edge-2");
+    await untilOnline(agent);
+    const { body } = await controller.call("GET", "/node");
+    expect(body).toMatchObject([
+      { uid, online: false },
+      { uid: again, online: true },
+    ]);
+  });
+
+  it("that is cut short is finished by the next start", async () => {
+    const dir = tempDir();
+    const controller = await startController(dir, await freePort());
+    const agent = await startAgent(join(dir, "node"));
+    await registerNode(controller, agent, "edge-1");
+    await untilOnline(agent);
+    mkdirSync(join(agent.stateDir, "data-store"), { recursive: true });
+    const ordered = holdfast(["reset", "--factory", "--yes", "--run", agent.runDir, "--timeout", "5"]);
+    await waitFor("the order is on disk", () => existsSync(join(agent.stateDir, "reset.json")));
+    await agent.end("SIGKILL");
+    await ordered;
+    const again = await startAgent(join(dir, "node"));
+    const status = await readStatus(again);
+    expect(status.node).toBeNull();
+    expect(existsSync(join(agent.stateDir, "reset.json"))).toBe(false);
+    expect(existsSync(join(agent.stateDir, "data-store"))).toBe(false);
   });
 });
 

@@ -58,6 +58,7 @@ test("a floor that was reset makes its document due again", async () => {
     networkView: { report: unasked, routeTo: unasked },
     wake: () => undefined,
     register: () => Promise.reject(new Error("not asked for")),
+    reset: () => Promise.reject(new Error("not asked for")),
   });
   expect(await provider.resetFloor("node")).toEqual({ name: "node", from: 4, to: 0 });
   expect(retried).toEqual(["node"]);
@@ -103,6 +104,7 @@ describe("connectors and services", () => {
       networkView: { report: unasked, routeTo: unasked },
       wake: () => undefined,
       register: () => Promise.reject(new Error("not asked for")),
+      reset: () => Promise.reject(new Error("not asked for")),
     });
   }
 

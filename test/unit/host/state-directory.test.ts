@@ -2,11 +2,12 @@ import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openDatabase } from "../../../src/host/database.ts";
+import { wipeOverlayState } from "../../../src/host/overlay-state.ts";
 import {
   requireOwner,
   requireUnused,
   wipeableState,
-  wipeOverlayState,
+  wipeEverything,
   wipeState,
 } from "../../../src/host/state-directory.ts";
 import { someDirectories } from "../../support/local-agent.ts";
@@ -40,6 +41,34 @@ describe("wiping", () => {
     writeFileSync(join(elsewhere, "precious"), "");
     symlinkSync(elsewhere, join(dirs.stateDir, "identity"));
     await wipeState(dirs.stateDir);
+    expect(existsSync(join(elsewhere, "precious"))).toBe(true);
+    expect(readdirSync(dirs.stateDir)).toEqual([]);
+  });
+});
+
+describe("wiping everything", () => {
+  const { signal } = new AbortController();
+
+  it("leaves the order to do so and the file system's own", async () => {
+    await using dirs = await someDirectories();
+    for (const name of ["identity", "desired", "data-store/volumes/db", "lost+found", "dhcp"])
+      mkdirSync(join(dirs.stateDir, name), { recursive: true });
+    for (const name of ["reset.json", "state.db", "network.json", "data-store/volumes/db/file"])
+      writeFileSync(join(dirs.stateDir, name), "");
+    const { removed, left } = await wipeEverything(dirs.stateDir, signal);
+    expect(left).toEqual([]);
+    expect(removed.toSorted()).toEqual(["data-store", "desired", "dhcp", "identity", "network.json", "state.db"]);
+    expect(readdirSync(dirs.stateDir).sort()).toEqual(["lost+found", "reset.json"]);
+  });
+
+  it("removes a link and not what it points to", async () => {
+    await using dirs = await someDirectories();
+    mkdirSync(dirs.stateDir);
+    const elsewhere = join(dirs.root, "elsewhere");
+    mkdirSync(elsewhere);
+    writeFileSync(join(elsewhere, "precious"), "");
+    symlinkSync(elsewhere, join(dirs.stateDir, "data-store"));
+    await wipeEverything(dirs.stateDir, signal);
     expect(existsSync(join(elsewhere, "precious"))).toBe(true);
     expect(readdirSync(dirs.stateDir)).toEqual([]);
   });

@@ -154,7 +154,7 @@ describe("the endpoints", () => {
     expect((await send(agent, "agent.sock", "GET", "/v1/config?secrets=1")).text).not.toContain("correct-horse");
   });
 
-  it.each(["/v1/trigger/tg-ping", "/v1/register", "/v1/reset-floor", "/v1/upgrade", "/v1/wake"])(
+  it.each(["/v1/trigger/tg-ping", "/v1/register", "/v1/reset", "/v1/reset-floor", "/v1/upgrade", "/v1/wake"])(
     "change only on the admin socket: %s",
     async (path) => {
       await using agent = await startLocalAgent();
@@ -194,6 +194,7 @@ describe("the endpoints", () => {
     ["POST", "/v1/trigger/tg-ping", `${"[".repeat(40)}${"]".repeat(40)}`, 422, "too-deep"],
     ["POST", "/v1/register", "x".repeat(70_000), 413, "too-large"],
     ["POST", "/v1/register", "{}", 422, "invalid-body"],
+    ["POST", "/v1/reset", "{}", 422, "invalid-body"],
     ["POST", "/v1/register", JSON.stringify({ license: "x".repeat(9000) }), 422, "invalid-body"],
     ["POST", "/v1/reset-floor", '{"name":"all"}', 422, "invalid-body"],
     ["POST", "/v1/reset-floor", '{"name":"cluster"}', 404, "not-found"],

@@ -176,3 +176,29 @@ test("a node writes no record as the control plane's, in whatever spelling", asy
   expect(events.filter(({ eventType }) => eventType === "Node Connect")).toMatchObject([{ origin: "control-plane" }]);
   expect(events.filter(({ message }) => message === "forged")).toHaveLength(1);
 });
+
+test("a node deregisters itself and nobody else, and its record stays", async () => {
+  const controller = await runController();
+  const [leaving, other] = [await addNode(controller, "leaving"), await addNode(controller, "other")];
+  const key = readFileSync(controller.adminKeyPath, "utf8").trim();
+  const get = async (path: string) =>
+    (await fetch(`${controller.url}${path}`, { headers: { authorization: key } })).json();
+  const session = await other.connect();
+  const event = {
+    eventType: "Deregister",
+    level: "INFO",
+    message: "The node deregisters",
+    state: "UNKNOWN",
+    timestamp: Math.floor(Date.now() / 1000),
+    details: { nodeEventId: crypto.randomUUID(), nodeId: leaving.uid },
+    nodeId: leaving.uid,
+  };
+  expect(await session.peer.request("telemetry.push", { stream: "events", first: 1, records: [event] })).toEqual({
+    last: 1,
+  });
+  const deregistered = async (uid: string) =>
+    items(await get(`/v2/event/${uid}?limit=100`)).filter(({ eventType }) => eventType === "Deregister");
+  expect(await deregistered(leaving.uid)).toEqual([]);
+  expect(await deregistered(other.uid)).toMatchObject([{ nodeId: other.uid, level: "INFO", origin: "node" }]);
+  expect(items(await get("/node")).map(({ uid }) => uid)).toEqual([leaving.uid, other.uid]);
+});

@@ -1,0 +1,63 @@
+import { join } from "node:path";
+import { z } from "zod";
+import { InputError } from "../errors.ts";
+import type { Files } from "../host/files.ts";
+import { RESET_FILE } from "../host/state-directory.ts";
+import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
+import { JsonObject, UnixMilliseconds } from "../protocol/values.ts";
+import type { AgentSettings } from "./settings.ts";
+
+/** An order to reset this node. From the moment it is on disk nothing but the reset is done with the state directory. */
+export const ResetOrder = z.object({ factory: z.boolean(), at: UnixMilliseconds });
+export type ResetOrder = z.infer<typeof ResetOrder>;
+
+function orderFile(files: Files, stateDir: string): StateFile<ResetOrder> {
+  return stateFile(files, { path: join(stateDir, RESET_FILE), schema: ResetOrder, keepsPrevious: false });
+}
+
+/** The network that a reset left in force, for as long as no document gives another one. */
+function leftNetwork(files: Files, stateDir: string): StateFile<{ readonly network: JsonObject }> {
+  const schema = z.object({ network: JsonObject });
+  return stateFile(files, { path: join(stateDir, "local-network.json"), schema, keepsPrevious: false });
+}
+
+/** The order that is in force; one that cannot be read is for a plain reset, which removes less. */
+export async function readResetOrder(files: Files, stateDir: string): Promise<ResetOrder | undefined> {
+  const found = await orderFile(files, stateDir).inspect();
+  return found.is === "lost" ? { factory: false, at: 0 } : valueOf(found);
+}
+
+/** Puts the order on disk. An order for a factory reset that was given before stays one. */
+export async function orderReset(files: Files, stateDir: string, order: ResetOrder): Promise<void> {
+  const given = await readResetOrder(files, stateDir);
+  await orderFile(files, stateDir).save({ ...order, factory: order.factory || given?.factory === true });
+}
+
+/**
+ * Refuses a reset while a change of the network is neither proven nor taken back: what undoes it is among what goes.
+ * @throws {InputError} `busy`.
+ */
+export async function requireSettled(files: Files, stateDir: string): Promise<void> {
+  if ((await files.read(join(stateDir, "desired/checkpoint.json"))) === undefined) return;
+  throw new InputError(
+    "busy",
+    "a change of the network is pending: end it by 'holdfast network keep' or 'revert' first, or without an agent by 'holdfast guard restore'",
+  );
+}
+
+/** The settings, with the network that a reset has left in force unless they have one themselves. */
+export async function withLeftNetwork(settings: AgentSettings, files: Files): Promise<AgentSettings> {
+  if (settings.network !== undefined) return settings;
+  const left = valueOf(await leftNetwork(files, settings.stateDir).inspect());
+  return left === undefined ? settings : { ...settings, network: left.network };
+}
+
+/** Says that the reset is done. */
+export async function forgetOrder(files: Files, stateDir: string): Promise<void> {
+  await orderFile(files, stateDir).remove();
+}
+
+/** Keeps a network for the starts that follow. */
+export async function keepNetwork(files: Files, stateDir: string, network: JsonObject): Promise<void> {
+  await leftNetwork(files, stateDir).save({ network });
+}

@@ -1,0 +1,227 @@
+import { join } from "node:path";
+import type { Logger } from "pino";
+import { HostError, toError } from "../errors.ts";
+import { commitFiles } from "../checkpoint/commit-files.ts";
+import type { Clock } from "../host/clock.ts";
+import { hostDialler } from "../host/dial.ts";
+import { hostExec } from "../host/exec.ts";
+import type { Files } from "../host/files.ts";
+import { endOverlay } from "../host/overlay-end.ts";
+import { wipeOverlayState } from "../host/overlay-state.ts";
+import type { Reader } from "../host/reader.ts";
+import { wipeEverything, wipeState } from "../host/state-directory.ts";
+import { valueOf } from "../host/state-file.ts";
+import { MANAGED_OVERLAY } from "../protocol/overlay.ts";
+import { JsonObject } from "../protocol/values.ts";
+import { effectiveOf, withLocalNetwork } from "./effective-config.ts";
+import { openCompute } from "./open-compute.ts";
+import { openNetwork, type NetworkParts } from "./open-network.ts";
+import { typeHere } from "./profile.ts";
+import { withinDeadline } from "./reconcile/deadline.ts";
+import { reconciler, type Reconciler } from "./reconcile/section.ts";
+import { forgetOrder, keepNetwork, readResetOrder, type ResetOrder } from "./reset-order.ts";
+import { execSection } from "./sections/exec/section.ts";
+import { networkSection } from "./sections/network/section.ts";
+import { DEFAULT_STATE_DIR, type AgentSettings } from "./settings.ts";
+import { DesiredDocuments, type Desired } from "./shadow/desired.ts";
+import { openState, type AgentState } from "./state.ts";
+
+/** What a reset has done. */
+export interface ResetDone {
+  readonly factory: boolean;
+  /** Names below the state directory, and whole paths of what was elsewhere. */
+  readonly removed: readonly string[];
+  readonly overlayEnded: boolean;
+  /** What could not be removed from the machine, a line each. */
+  readonly left: readonly string[];
+}
+
+export interface ResetOptions {
+  readonly settings: AgentSettings;
+  readonly clock: Clock;
+  readonly files: Files;
+  readonly reader: Reader;
+  readonly log: Logger;
+}
+
+/** How long an overlay may take to end. */
+const OVERLAY_MS = 10_000;
+/** How long containers may take to stop: a start of the service, which finishes a reset that was cut short, has 90 s. */
+const CONTAINERS_MS = 45_000;
+const NETWORK_MS = 30_000;
+const LOOK_MS = 250;
+const MAX_ROUNDS = 64;
+
+/**
+ * Carries out the reset that was ordered, if one was; cut short anywhere, it is done again from the beginning. The agent must be stopped,
+ * and `settings` be those it would start with.
+ * @throws {HostError} `overlay-failed` while an overlay could still serve, `state-locked`, or naming the file that cannot be removed.
+ */
+export async function completeReset(options: ResetOptions): Promise<ResetDone | undefined> {
+  const { settings, files, log } = options;
+  const { stateDir } = settings;
+  const order = await readResetOrder(files, stateDir);
+  if (order === undefined) return undefined;
+  const { factory } = order;
+  log.info({ stateDir, factory }, "resetting this node");
+  const left = await takeBack(options, order);
+  const overlays = await forgetOverlays(options);
+  left.push(...overlays.left);
+  const wiped = factory
+    ? await wipeEverything(stateDir, new AbortController().signal)
+    : { removed: await wipeState(stateDir), left: [] };
+  await forgetOrder(files, stateDir);
+  const removed = [...wiped.removed, ...overlays.wiped];
+  const done = { factory, removed, overlayEnded: overlays.isEnded, left: [...left, ...wiped.left] };
+  log.info(done, "this node is reset");
+  return done;
+}
+
+/** Takes back what was applied to the machine, and keeps its network unless that goes too; tells what is left. */
+async function takeBack(options: ResetOptions, { factory }: ResetOrder): Promise<string[]> {
+  const { settings, clock, files, log } = options;
+  const { stateDir } = settings;
+  const state = await openState(files, stateDir);
+  try {
+    const documents = await DesiredDocuments.load(files, stateDir);
+    const network = await openNetwork({
+      ...options,
+      exec: hostExec(clock),
+      dialler: hostDialler(clock, settings.proxies),
+      onDamage: () => undefined,
+      onOwned: () => undefined,
+      onForwarding: () => undefined,
+      onTable: () => undefined,
+    });
+    try {
+      const left: string[] = [];
+      const attempt = async (ms: number, what: string, work: (signal: AbortSignal) => Promise<void>): Promise<void> => {
+        const { signal } = new AbortController();
+        await withinDeadline({ clock, ms, what, signal }, work).catch((error: unknown) => {
+          log.error({ err: toError(error) }, "not everything is taken back");
+          left.push(`${what}: ${toError(error).message}`);
+        });
+      };
+      await attempt(CONTAINERS_MS, "the containers", (signal) =>
+        removeContainers({ ...options, network, state, documents, factory }, signal),
+      );
+      if (factory) await attempt(NETWORK_MS, "the network", (signal) => removeNetwork(options, network, signal));
+      else await leaveNetwork(options, documents.current);
+      return left;
+    } finally {
+      network.close();
+    }
+  } finally {
+    await state.close();
+  }
+}
+
+/** Stops the containers and removes them with all that makes them reached. Volumes are put away with a factory reset alone. */
+async function removeContainers(
+  options: ResetOptions & {
+    readonly network: NetworkParts;
+    readonly state: AgentState;
+    readonly documents: DesiredDocuments;
+    readonly factory: boolean;
+  },
+  signal: AbortSignal,
+): Promise<void> {
+  const { clock, network, documents, factory } = options;
+  const current = asActive(documents.current);
+  const computing = openCompute({
+    ...options,
+    exec: hostExec(clock),
+    documents: { current },
+    config: () => ({}),
+    registryToken: () => undefined,
+    volumeKey: () => undefined,
+    networkRecord: network.section.record,
+    unsupported: network.section.unsupported,
+    onDamage: () => undefined,
+    onLook: () => undefined,
+    onRefused: () => undefined,
+  });
+  try {
+    const { section } = computing;
+    if (section.unsupported() !== undefined) return;
+    const exec = reconciler(
+      execSection({ ...section, surroundings: (...seen) => section.surroundings(current, ...seen) }),
+    );
+    const prepared = exec.prepare(undefined);
+    for (;;) {
+      const view = await prepared.look(signal);
+      const steps = view.steps.filter(({ step }) => factory || !step.kind.includes("volume"));
+      const { containers, engine } = view.reported();
+      if (engine === "unwell") throw new HostError("engine-unwell", "the container engine does not answer");
+      if (containers !== 0 && current.node === undefined) {
+        throw new HostError(
+          "not-found",
+          "the node document is gone, so nothing tells which containers are this node's",
+        );
+      }
+      if (steps.length > 0) await view.applyAll?.(steps, signal);
+      else if (containers === 0) return;
+      await clock.sleep(LOOK_MS, signal);
+    }
+  } finally {
+    await computing.close();
+  }
+}
+
+/** What a deleted or INACTIVE node has goes too. */
+function asActive(documents: Desired): Desired {
+  const { node } = documents;
+  return node === undefined ? documents : { ...documents, node: { ...node, body: { ...node.body, state: "ACTIVE" } } };
+}
+
+/** Removes every link, address, route, rule and setting of this machine that is ours. */
+async function removeNetwork(
+  { settings }: ResetOptions,
+  { section }: NetworkParts,
+  signal: AbortSignal,
+): Promise<void> {
+  if (section.unsupported() !== undefined) return;
+  const context = () => ({ nodeType: typeHere(settings.profile, undefined), isMember: false });
+  await converge(reconciler(networkSection({ ...section, context, isActiveMember: () => true })), signal);
+}
+
+async function converge(section: Reconciler, signal: AbortSignal): Promise<void> {
+  const prepared = section.prepare(undefined);
+  for (let round = 0; round < MAX_ROUNDS; round += 1) {
+    const { steps } = await prepared.look(signal);
+    if (steps.length === 0) return;
+    for (const step of steps) await step.apply(signal);
+  }
+  throw new HostError("diverged", `${section.name} is not gone after ${MAX_ROUNDS} rounds`);
+}
+
+/** Keeps the network that is in force for the next starts of the machine, where documents gave it, which go. */
+async function leaveNetwork({ settings, files }: ResetOptions, current: Desired): Promise<void> {
+  if (current.node === undefined || typeHere(settings.profile, current.node.body.type) !== "Node") return;
+  const dir = join(settings.stateDir, "desired");
+  const proven = valueOf(await commitFiles(files, dir).confirmed.inspect())?.sections ?? {};
+  const inForce = Object.hasOwn(proven, "network")
+    ? JsonObject.safeParse(proven["network"]).data
+    : withLocalNetwork(effectiveOf(current), current, settings.network).config.network;
+  if (inForce !== undefined) await keepNetwork(files, settings.stateDir, inForce);
+}
+
+/** A node that is no more serves nothing: what the overlays keep is removed, and they end. */
+async function forgetOverlays({ settings, clock }: ResetOptions): Promise<{
+  readonly isEnded: boolean;
+  readonly wiped: readonly string[];
+  readonly left: readonly string[];
+}> {
+  const isElsewhere = settings.unit !== undefined || settings.stateDir === DEFAULT_STATE_DIR;
+  // What it left goes first, lest one that is started again serve it.
+  const elsewhere = isElsewhere ? await wipeOverlayState(MANAGED_OVERLAY.stateDir).catch(toError) : [];
+  const isEnded = await endOverlay(settings.runDir, clock, OVERLAY_MS);
+  const isEndedElsewhere = isElsewhere && (await endOverlay(MANAGED_OVERLAY.runDir, clock, OVERLAY_MS));
+  const isRefused = elsewhere instanceof Error;
+  return {
+    isEnded: isEnded || isEndedElsewhere,
+    wiped: isRefused ? [] : elsewhere,
+    // An agent may not remove the files of the overlay, which removes them itself when it runs.
+    left: isRefused && !isEndedElsewhere ? [elsewhere.message] : [],
+  };
+}
