@@ -134,6 +134,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       return { engine, cache: openEngineCache({ engine, clock, owner: `${OWNER_LABEL}=${owner()}` }) };
     },
     space: (path) => reader.space(path),
+    memoryNodes: () => reader.read("/sys/devices/system/node/online")?.trim() ?? "0",
     ensureNetwork: (engine, signal) => exposure.ensureNetwork(engine, signal),
     hasNetwork: (engine, signal) => exposure.hasNetwork(engine, signal),
     afterStart: async ({ pid, id }, { memoryHighBytes }, signal) => {

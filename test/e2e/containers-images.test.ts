@@ -100,6 +100,25 @@ test("a registry that is away, and one that does not let us in, are told apart",
   await stage.untilRuns("refused", `${stage.registryHost}/${stage.namespace}/team/app@${digest}`, 90_000);
 });
 
+test("an image for other machines is named as such and not started, and a restart takes what its tag has become", async () => {
+  const before = await running("foreign");
+  const other = process.arch === "arm64" ? "amd64" : "arm64";
+  await stage.publish("team/app", "foreign", { architecture: other });
+  await stage.put("foreign", { image: image("foreign") });
+  await stage.untilWhy(new RegExp(`^image-platform .*foreign: .*is for linux/${other}`));
+  await expectUntouched("foreign", before);
+  await stage.publish("team/app", "foreign", { env: ["RELEASE=own"] });
+  const { Id } = await stage.untilRuns("foreign", referenceOf("foreign"), 90_000);
+  const digest = (await stage.inspect(Id)).Image;
+  await stage.publish("team/app", "foreign", { env: ["RELEASE=moved"] });
+  const restarted = await stage.call("POST", `/node/${stage.uid}/trigger/foreign?wait=1`, {
+    cmd_action: "restart",
+  });
+  expect(restarted.status).toBe(200);
+  const moved = await stage.untilRuns("foreign", referenceOf("foreign"));
+  expect((await stage.inspect(moved.Id)).Image).not.toBe(digest);
+});
+
 test("an image that is there by its digest starts without its registry being asked", async () => {
   const digest = await stage.publish("team/app", "pinned", { env: ["RELEASE=pinned"] });
   await stage.put("first", { image: image(digest) });
@@ -133,7 +152,7 @@ test("an image for which the disk is too small is refused with this reason, and 
   };
   await waitFor("hardly any room is left", () => freeBytes() < 90_000_000);
   await stage.put("full", { image: image("huge") });
-  await stage.untilWhy(/full: .*(?:no space left on device|no room for an image)/, 90_000);
+  await stage.untilWhy(/^disk-full .*full: .*(?:no space left on device|no room for an image)/, 90_000);
   await expectUntouched("full", before);
   // On a full disk the engine may fail to write down what it does.
   await waitFor("the hog is gone", async () => {

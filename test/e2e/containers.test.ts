@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { systemClock } from "../../src/host/clock.ts";
+import { systemClock, type Clock } from "../../src/host/clock.ts";
 import type { ContainerSummary, Engine } from "../../src/host/engine/engine.ts";
 import { hostEngine } from "../../src/host/engine/host-engine.ts";
 import { openEngineCache } from "../../src/host/engine/open-cache.ts";
@@ -38,9 +38,9 @@ afterEach(async () => {
 
 afterAll(() => docker.stop());
 
-function stageOn(engine: Engine = plain, dir?: string): Stage {
+function stageOn(engine: Engine = plain, dir?: string, time: Clock = clock): Stage {
   const open = () => ({ engine, cache: openEngineCache({ engine, clock, owner: `io.holdfast.owner=${OWNER}` }) });
-  const stage = execStage({ open, clock, ...(dir === undefined ? {} : { dir }) });
+  const stage = execStage({ open, clock: time, ...(dir === undefined ? {} : { dir }) });
   stages.push(stage);
   return stage;
 }
@@ -80,6 +80,49 @@ describe("a service", () => {
     expect((await stage.pass(commands())).took).toEqual([`remove ${ID}`]);
     expect(await all()).toEqual([]);
     expect(stage.ledger.isEmpty).toBe(true);
+  });
+
+  test("gets back what somebody changes of it at the engine, and goes on meanwhile", async () => {
+    const ticking = { ...clock, elapsed: () => clock.elapsed() + skipped };
+    let skipped = 0;
+    const stage = stageOn(plain, undefined, ticking);
+    await stage.pass(commands(box()));
+    await idle(stage);
+    expect((await stage.pass(commands(box()))).after.steps).toEqual([]);
+    const [one] = await all();
+    const id = one?.id ?? "";
+    const made = await plain.inspectContainer(id, forever);
+    const wanted = { Memory: made?.settings.resources["Memory"], restartPolicy: made?.settings.restartPolicy };
+    const [network = ""] = Object.keys(made?.settings.networks ?? {});
+    const later = async () => {
+      skipped += 60_000;
+      return stage.pass(commands(box()));
+    };
+
+    const changed = await docker.call("POST", `/containers/${id}/update`, {
+      Memory: 16e6,
+      MemorySwap: 16e6,
+      CpuShares: 2,
+      CpusetCpus: "0",
+      RestartPolicy: { Name: "no" },
+    });
+    expect(changed.status).toBe(200);
+    expect((await later()).took).toEqual([`restore settings ${ID}`]);
+    const back = await plain.inspectContainer(id, forever);
+    expect({ Memory: back?.settings.resources["Memory"], restartPolicy: back?.settings.restartPolicy }).toEqual(wanted);
+    expect(back?.settings.resources["CpuShares"]).toBe(1024);
+    expect((await later()).took).toEqual([]);
+
+    await docker.call("POST", `/networks/${network}/disconnect`, { Container: id });
+    expect((await later()).took).toEqual([`restore network ${ID}`]);
+    const attached = await plain.inspectContainer(id, forever);
+    expect(attached?.settings.networks[network]?.address).toBe(made?.settings.networks[network]?.address);
+    expect(attached?.settings.networks[network]?.aliases).toContain("box");
+    expect((await later()).took).toEqual([]);
+    await docker.call("POST", "/networks/bridge/connect", { Container: id });
+    expect((await later()).took).toEqual([`restore network ${ID}`]);
+    expect((await later()).took).toEqual([]);
+    expect(attached).toMatchObject({ pid: made?.pid, startedAt: made?.startedAt });
   });
 
   test("is adopted as it runs by the next agent", async () => {

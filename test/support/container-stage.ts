@@ -42,6 +42,8 @@ export interface Listed {
 /** Of a container's inspection, what tests look at. */
 export interface Inspected {
   readonly Id: string;
+  /** Of its image. */
+  readonly Image: string;
   readonly RestartCount: number;
   readonly State: {
     readonly Status: string;

@@ -8,6 +8,8 @@ const CHANGES: ReadonlySet<string> = new Set([
   "removeContainer",
   "renameContainer",
   "createNetwork",
+  "connectNetwork",
+  "disconnectNetwork",
 ]);
 
 /**

@@ -117,6 +117,7 @@ export function execStage({
               volumes: () => ({ missing: "there is none" }),
               policy: policy(),
               hashKey: Buffer.from("key"),
+              product: seen.info.product,
             },
     }),
   });

@@ -1,6 +1,16 @@
+import { z } from "zod";
 import { HostError } from "../../src/errors.ts";
 import type { EngineCache, EngineChange, EngineStanding } from "../../src/host/engine/cache.ts";
-import type { ContainerDetail, ContainerSummary, Engine, NetworkSummary } from "../../src/host/engine/engine.ts";
+import type {
+  ContainerDetail,
+  ContainerSettings,
+  ContainerSummary,
+  CreateBody,
+  EndpointBody,
+  Engine,
+  NetworkSummary,
+  UpdateBody,
+} from "../../src/host/engine/engine.ts";
 
 interface ModelContainer {
   id: string;
@@ -11,6 +21,7 @@ interface ModelContainer {
   state: ContainerSummary["state"];
   exitCode: number | undefined;
   createdAt: number;
+  settings: ContainerSettings;
 }
 
 /**
@@ -24,6 +35,10 @@ export class ModelEngine {
   readonly images = new Map<string, string>();
   /** What of a registry can be had; a pull of anything else fails. */
   readonly registry = new Map<string, string>();
+  /** Of images that are not the machine's, by id. */
+  readonly platforms = new Map<string, string>();
+  /** Fields of `HostConfig` that this engine does not take. */
+  readonly ignored = new Set<string>();
   readonly calls: string[] = [];
   /** How many processes of one definition were ever running at once. */
   mostAtOnce = 0;
@@ -98,6 +113,33 @@ export class ModelEngine {
     if (this.containers.delete(id)) this.#tell({ kind: "event", id, action: "destroy", exitCode: undefined });
   }
 
+  /** Changes what a container may use, as somebody with the engine's own tool would. */
+  update(id: string, body: UpdateBody): void {
+    const one = this.#get(id);
+    const { restartPolicy, resources } = settingsOf({ HostConfig: body }, this.ignored);
+    const isSet = body["RestartPolicy"] !== undefined;
+    one.settings = {
+      ...one.settings,
+      restartPolicy: isSet ? restartPolicy : one.settings.restartPolicy,
+      resources: { ...one.settings.resources, ...resources },
+    };
+    this.#tell({ kind: "event", id, action: "update", exitCode: undefined });
+  }
+
+  /** Attaches a container to a network, which no event of containers tells. */
+  connect(network: string, id: string, endpoint: EndpointBody): void {
+    const one = this.#get(id);
+    const { aliases, address = "" } = endpoint;
+    one.settings = { ...one.settings, networks: { ...one.settings.networks, [network]: { address, aliases } } };
+  }
+
+  /** Takes a container off a network, which no event of containers tells. */
+  disconnect(network: string, id: string): void {
+    const one = this.#get(id);
+    const { [network]: _, ...networks } = one.settings.networks;
+    one.settings = { ...one.settings, networks };
+  }
+
   #tell(change: EngineChange): void {
     for (const listener of this.#listeners) listener(change);
   }
@@ -163,6 +205,7 @@ export class ModelEngine {
             state: "created",
             exitCode: undefined,
             createdAt,
+            settings: settingsOf(body, this.ignored),
           });
           return { id, warnings: [] };
         }),
@@ -193,7 +236,7 @@ export class ModelEngine {
           if ([...this.containers.values()].some((one) => one.name === name)) throw refused(409, "name in use");
           this.#get(id).name = name;
         }),
-      updateContainer: (id, _body, signal) => call("update", signal, () => void this.#get(id)),
+      updateContainer: (id, body, signal) => call("update", signal, () => this.update(id, body)),
       logs: none,
       attach: none,
       terminal: none,
@@ -206,7 +249,9 @@ export class ModelEngine {
       inspectImage: (reference, signal) =>
         call("inspect image", signal, () => {
           const id = this.images.get(reference);
-          return id === undefined ? undefined : { id, digests: [], tags: [reference], sizeBytes: 1 };
+          if (id === undefined) return undefined;
+          const platform = this.platforms.get(id) ?? "linux/amd64";
+          return { id, digests: [], tags: [reference], sizeBytes: 1, platform };
         }),
       listImages: none,
       removeImage: none,
@@ -220,9 +265,44 @@ export class ModelEngine {
           return { id: name };
         }),
       removeNetwork: none,
+      connectNetwork: (network, id, endpoint, signal) =>
+        call("connect", signal, () => this.connect(network, id, endpoint)),
+      disconnectNetwork: (network, id, signal) => call("disconnect", signal, () => this.disconnect(network, id)),
       events: none,
     };
   }
+}
+
+const Body = z.object({
+  HostConfig: z.record(z.string(), z.unknown()).default({}),
+  NetworkingConfig: z
+    .object({
+      EndpointsConfig: z.record(
+        z.string(),
+        z.object({
+          Aliases: z.array(z.string()).default([]),
+          IPAMConfig: z.object({ IPv4Address: z.string() }).optional(),
+        }),
+      ),
+    })
+    .default({ EndpointsConfig: {} }),
+});
+const RestartPolicy = z.object({ Name: z.string() });
+
+/** What an engine says of a container that was made by this body. */
+function settingsOf(body: CreateBody, ignored: ReadonlySet<string>): ContainerSettings {
+  const { HostConfig, NetworkingConfig } = Body.parse(body);
+  const networks = Object.entries(NetworkingConfig.EndpointsConfig).map(([name, { Aliases, IPAMConfig }]) => {
+    return [name, { address: IPAMConfig?.IPv4Address ?? "", aliases: Aliases }] as const;
+  });
+  const resources = Object.entries(HostConfig).flatMap(([name, value]) =>
+    (typeof value === "number" || typeof value === "string") && !ignored.has(name) ? [[name, value] as const] : [],
+  );
+  return {
+    restartPolicy: RestartPolicy.safeParse(HostConfig["RestartPolicy"]).data?.Name ?? "no",
+    resources: Object.fromEntries(resources),
+    networks: Object.fromEntries(networks),
+  };
 }
 
 function refused(status: number, message: string): HostError {
@@ -249,5 +329,6 @@ function detailOf(one: ModelContainer): ContainerDetail {
     isOomKilled: false,
     error: "",
     cgroupParent: "",
+    settings: one.settings,
   };
 }

@@ -37,7 +37,14 @@ export type JobResult =
   | { readonly is: "done" }
   | { readonly is: "cancelled" }
   /** For want of the engine, or of something of the machine that the definition needs. */
-  | { readonly is: "failed"; readonly reason: string; readonly isEngine: boolean; readonly isWaiting?: boolean };
+  | {
+      readonly is: "failed";
+      readonly reason: string;
+      /** Of the condition of the machine that it is, if it has one. */
+      readonly code?: string | undefined;
+      readonly isEngine: boolean;
+      readonly isWaiting?: boolean;
+    };
 
 export type Effect =
   | { readonly do: "begin"; readonly job: Job }
@@ -91,7 +98,7 @@ function take(before: Standing, event: Event, now: number): readonly [Standing, 
 function wanted(before: Standing, goal: Goal): readonly [Standing, readonly Effect[]] {
   const isNew = hashOf(goal) !== hashOf(before.goal);
   // A retry is for what was wanted; whoever changes that wants it tried at once.
-  const fresh = { retry: undefined, failures: 0, lastFailure: undefined };
+  const fresh = { retry: undefined, failures: 0, lastFailure: undefined, failureCode: undefined };
   const after: Standing = {
     ...before,
     ...fresh,
@@ -124,6 +131,7 @@ function asked(before: Standing, to: "start" | "stop" | "restart"): readonly [St
     isLost: false,
     isEnding: false,
     lastFailure: undefined,
+    failureCode: undefined,
     isAsked: goal.execType !== "service" && goal.enabled,
     isRestarting: to === "restart" && found?.is === "running",
   };
@@ -208,7 +216,7 @@ function ended(
   const after: Standing = { ...before, job: undefined, found };
   const isStart = job.kind === "start" || job.kind === "restart";
   if (result.is === "done") {
-    const fresh = { failures: 0, retry: undefined, lastFailure: undefined, isEnding: false };
+    const fresh = { failures: 0, retry: undefined, lastFailure: undefined, failureCode: undefined, isEnding: false };
     // Nothing is left of it to be wanted.
     const isGone = job.kind === "remove" && after.goal.is === "gone";
     if (isGone) return { ...after, ...fresh, goal: { is: "unknown" } };
@@ -219,14 +227,15 @@ function ended(
     return found?.is === "running" ? started : over({ ...started, crashes: before.crashes }, found?.exitCode, now);
   }
   if (result.is === "cancelled" || job.isCancelled) return after;
-  const { reason, isEngine, isWaiting = false } = result;
+  const { reason, code, isEngine, isWaiting = false } = result;
   const cause = isWaiting ? "condition" : "failure";
   const failures = before.failures + 1;
   const retry: Retry = { at: now + failureDelay(failures), since: now, after: isEngine ? "engine" : cause, reason };
+  const failed = { lastFailure: reason, failureCode: code };
   // A run by hand is tried again by hand.
   const isOnce = isStart && before.goal.is === "kept" && before.goal.execType === "onDemand";
-  if (isOnce) return { ...after, isAsked: false, isRestarting: false, lastFailure: reason };
-  return { ...after, failures, retry, lastFailure: reason };
+  if (isOnce) return { ...after, ...failed, isAsked: false, isRestarting: false };
+  return { ...after, ...failed, failures, retry };
 }
 
 /** When what could not be tidied, or what the engine is still to start, is looked at again. */
@@ -275,7 +284,7 @@ function settle(standing: Standing, now: number): readonly [Standing, readonly E
 }
 
 function begin(standing: Standing, kind: JobKind): readonly [Standing, readonly Effect[]] {
-  const phase = kind === "start" ? "image" : "creating";
+  const phase = kind === "start" || kind === "restart" ? "image" : "creating";
   const number = standing.jobs + 1;
   const isCrash = kind === "start" && standing.crashes > 0 && standing.failures === 0;
   const job: Job = { kind, isCrash, number, hash: hashOf(standing.goal), phase, isCancelled: false };

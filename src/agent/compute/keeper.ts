@@ -3,13 +3,15 @@ import type { EngineCache, EngineChange } from "../../host/engine/cache.ts";
 import type { ContainerSummary, Engine, EngineInfo } from "../../host/engine/engine.ts";
 import { untilAborted } from "../../lib/until-aborted.ts";
 import { isParked, isWanting, standsAt, type Found, type Job } from "./standing.ts";
-import { giveLimits, limitAgain } from "./limiting.ts";
+import { giveLimits, limitAgain, unlessRefused } from "./limiting.ts";
 import { halt, ownOf, removeAll, tidy, type LaunchingOptions } from "./launching.ts";
 import { CONTAINER_LABEL, foundOf, sortContainers } from "./own-containers.ts";
+import { platformOf } from "./platform.ts";
 import type { PullingOptions } from "./pulling.ts";
 import type { Seen, WorkView } from "./seen.ts";
 import { Slots } from "./slots.ts";
 import { startWork } from "./starting.ts";
+import { Upholding } from "./upholding.ts";
 import type { Wanted } from "./wanted.ts";
 import { Worker } from "./worker.ts";
 
@@ -22,6 +24,8 @@ export interface KeeperOptions
   readonly space: (path: string) => ReturnType<PullingOptions["space"]>;
   readonly ensureNetwork: (engine: Engine, signal: AbortSignal) => Promise<void>;
   readonly hasNetwork?: (engine: Engine, signal: AbortSignal) => Promise<boolean>;
+  /** The machine's memory nodes as the kernel lists them, `0-1`; one when left out. */
+  readonly memoryNodes?: () => string;
   /** Something has changed that a pass would see. */
   readonly onLook: () => void;
   /** Whether we stopped this one so that it moves to another network; asked once for each stop. */
@@ -42,6 +46,8 @@ const LOOK_GAP_MS = 1000;
 /** An engine that shuts down has closed its socket by then. */
 const STOP_JUDGED_MS = 3000;
 const AFTER_START_MS = 30_000;
+/** Events after which a container may not be what it was. */
+const RESETTLING: ReadonlySet<string> = new Set(["update", "start", "restart", "die"]);
 
 /** Keeps containers as they are wanted: one worker each, over one engine. */
 export class Keeper {
@@ -52,6 +58,7 @@ export class Keeper {
   readonly #starts = new Slots(MAX_STARTS);
   readonly #ending = new AbortController();
   readonly #told = new Map<string, string>();
+  readonly #upholding: Upholding;
   #opened: Opened | undefined;
   #info: EngineInfo | undefined;
   #foreign: readonly ContainerSummary[] = [];
@@ -64,6 +71,9 @@ export class Keeper {
 
   constructor(options: KeeperOptions) {
     this.#options = options;
+    const { clock, log, memoryNodes = () => "0" } = options;
+    const machine = () => (this.#info === undefined ? undefined : { ...this.#info, memoryNodes: memoryNodes() });
+    this.#upholding = new Upholding({ clock, log, machine });
   }
 
   /** Whether there is anything to keep. */
@@ -100,11 +110,8 @@ export class Keeper {
     if (cache.standing.state === "unknown") await this.#firstList(cache, signal);
     if (cache.standing.state === "well") {
       if (!this.#hasList) this.#sync();
-      this.#info ??= await engine.info(signal).catch((error: unknown) => {
-        signal.throwIfAborted();
-        this.#options.log.debug({ err: toError(error) }, "the engine does not say what it is");
-        return undefined;
-      });
+      await this.#about(engine, signal);
+      await this.#upholding.look(engine, this.#workers.values(), signal);
     }
     return {
       engine: cache.standing,
@@ -130,6 +137,8 @@ export class Keeper {
       privileges: row?.privileges,
       refusedLimits: worker.refusedLimits,
       unaskedImage: worker.unaskedImage,
+      tampered: this.#upholding.changes(worker),
+      unsetFields: this.#upholding.unset(standing.found?.id ?? ""),
       container,
       oomKills: worker.oomKills,
     };
@@ -170,7 +179,21 @@ export class Keeper {
     const { blueprint } = wanted;
     const worker = this.#worker(wanted.spec.id);
     if (blueprint !== undefined) await giveLimits(this.#launching(), worker, blueprint, onLook, signal);
+    this.#upholding.forget(worker.standing.found?.id ?? "");
     this.want(wanted);
+  }
+
+  /** Puts back what somebody has changed at the engine of the container of a definition: what it may use, or its network. */
+  async putBack(id: string, what: "settings" | "network", signal: AbortSignal): Promise<void> {
+    const { clock, onLook } = this.#options;
+    const worker = this.#workers.get(id);
+    const blueprint = worker?.wanted?.blueprint;
+    if (worker === undefined || blueprint === undefined) return;
+    const launching = this.#launching();
+    if (what === "network") return this.#upholding.restoreAttachment(launching, worker, signal);
+    const { engine } = launching;
+    const change = (): Promise<void> => this.#upholding.restoreSettings(engine, worker, signal);
+    await unlessRefused(change, { clock, worker, blueprint, onRetry: onLook });
   }
 
   /** Resolves when nothing is at work for these that ends soon by itself, or after `ms`. */
@@ -198,6 +221,16 @@ export class Keeper {
     this.#opened = opened;
     opened.cache.onChange((change) => this.#changed(change));
     return opened;
+  }
+
+  /** Asks the engine what it is, once; it may fail to say so. */
+  async #about(engine: Engine, signal: AbortSignal): Promise<EngineInfo | undefined> {
+    this.#info ??= await engine.info(signal).catch((error: unknown) => {
+      signal.throwIfAborted();
+      this.#options.log.debug({ err: toError(error) }, "the engine does not say what it is");
+      return undefined;
+    });
+    return this.#info;
   }
 
   async #firstList(cache: EngineCache, signal: AbortSignal): Promise<void> {
@@ -273,6 +306,8 @@ export class Keeper {
       if (container !== undefined) this.#sync();
       return;
     }
+    if (RESETTLING.has(action)) this.#upholding.forget(id);
+    if (action === "update") this.#tell();
     if (action === "oom") worker.oomKills += 1;
     if (action === "start" || action === "restart") {
       const enough = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(AFTER_START_MS)]);
@@ -353,9 +388,20 @@ export class Keeper {
       case "remove":
         return removeAll(launching, { id, stopSeconds, isGone: () => worker.standing.goal.is === "gone" }, signal);
       case "start":
-      case "restart":
-        return startWork({ launching, pulling: this.#pulling(launching) }, worker, job, signal);
+      case "restart": {
+        const noting = { ...launching, afterStart: this.#noting(launching) };
+        return startWork({ launching: noting, pulling: this.#pulling(launching) }, worker, job, signal);
+      }
     }
+  }
+
+  /** The same, and has what the engine made of a new container noted. */
+  #noting({ ledger, afterStart }: LaunchingOptions): LaunchingOptions["afterStart"] {
+    const known = new Set([...ledger.containers.values()].map(({ engineId }) => engineId));
+    return (detail, blueprint, signal) => {
+      if (!known.has(detail.id)) this.#upholding.made(blueprint, detail.id, detail.settings);
+      return afterStart(detail, blueprint, signal);
+    };
   }
 
   #launching(): LaunchingOptions {
@@ -380,7 +426,9 @@ export class Keeper {
     const { credential, space } = this.#options;
     const root = this.#info?.rootDirectory;
     const room = (): ReturnType<PullingOptions["space"]> => (root === undefined ? undefined : space(root));
-    return { engine, ledger, clock, log, credential, slots: this.#pulls, space: room };
+    const platform = async (signal: AbortSignal): Promise<string> =>
+      platformOf((await this.#about(engine, signal))?.architecture);
+    return { engine, ledger, clock, log, credential, slots: this.#pulls, space: room, platform };
   }
 
   #moved(worker: Worker): void {

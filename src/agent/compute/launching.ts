@@ -65,7 +65,7 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
   const usable = own.find(
     ({ row, container }) =>
       row.hash === blueprint.hash &&
-      (isRestart || container.imageId === request.imageId) &&
+      container.imageId === request.imageId &&
       (isRestart || !isFresh || container.state === "created"),
   );
   // Of two that an earlier attempt left, the successor names the one that ran before it.

@@ -23,8 +23,37 @@ export async function giveLimits(
   const { engine, ledger, clock } = options;
   const row = [...ledger.containers.values()].find(({ engineId }) => engineId === worker.standing.found?.id);
   if (row?.engineId === undefined) return;
+  const id = row.engineId;
+  const isGiven = await unlessRefused(() => engine.updateContainer(id, blueprint.update, signal), {
+    clock,
+    worker,
+    blueprint,
+    onRetry,
+  });
+  if (!isGiven) return;
+  worker.refusedLimits = undefined;
+  await setAfterStart(options, id, blueprint, signal);
+  ledger.putContainer({ ...row, limits: blueprint.limitsHash });
+}
+
+/** Changes a container; that the engine refuses to is noted with its worker, and `onRetry` called after a minute. Says whether it did. */
+export async function unlessRefused(
+  change: () => Promise<void>,
+  {
+    clock,
+    worker,
+    blueprint,
+    onRetry,
+  }: {
+    readonly clock: LaunchingOptions["clock"];
+    readonly worker: Worker;
+    readonly blueprint: Blueprint;
+    readonly onRetry: () => void;
+  },
+): Promise<boolean> {
   try {
-    await engine.updateContainer(row.engineId, blueprint.update, signal);
+    await change();
+    return true;
   } catch (error) {
     if (!(error instanceof HostError) || error.code !== "engine-refused") throw error;
     const refused = { limits: blueprint.limitsHash, reason: error.message };
@@ -34,11 +63,8 @@ export async function giveLimits(
       worker.refusedLimits = undefined;
       onRetry();
     });
-    return;
+    return false;
   }
-  worker.refusedLimits = undefined;
-  await setAfterStart(options, row.engineId, blueprint, signal);
-  ledger.putContainer({ ...row, limits: blueprint.limitsHash });
 }
 
 /** What the engine cannot do for a container itself is done again when it has started one that nobody asked it to. */

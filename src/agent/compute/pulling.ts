@@ -4,7 +4,9 @@ import type { Clock } from "../../host/clock.ts";
 import type { Engine, ImageDetail, PullOptions, PullProgress } from "../../host/engine/engine.ts";
 import type { DiskSpace } from "../../host/files.ts";
 import { formatBytes } from "../../lib/durations.ts";
+import { failureCode } from "./failure-code.ts";
 import type { Ledger } from "./ledger.ts";
+import { runsOn } from "./platform.ts";
 import type { Slots } from "./slots.ts";
 import type { Blueprint } from "./wanted.ts";
 
@@ -18,6 +20,8 @@ export interface PullingOptions {
   readonly credential: (repository: string, signal: AbortSignal) => Promise<PullOptions["credential"]>;
   /** Of the disk that holds the engine's images. */
   readonly space: () => DiskSpace | undefined;
+  /** The machine's, as `platformOf` writes it. */
+  readonly platform: (signal: AbortSignal) => Promise<string>;
 }
 
 export interface PullRequest {
@@ -33,7 +37,6 @@ export interface PullRequest {
   readonly onProgress: (progress: PullProgress) => void;
 }
 
-const PLATFORM = "linux/amd64";
 /** With less than this no layer is begun. */
 const MIN_FREE_BYTES = 64 * 1024 * 1024;
 /** A registry that says nothing for so long is not waited for when there is an image. */
@@ -44,25 +47,29 @@ const CHECK_MS = 2000;
 const USED_STEP_MS = 3_600_000;
 
 /**
- * Has the image of a definition on the machine, the newest that the registry has of its tag. Gives its id.
- * @throws {HostError} `disk-full`, `pull-failed`, or of the engine.
+ * Has the image of a definition on the machine, the newest that the registry has of its tag for this machine's platform. Gives its id.
+ * @throws {HostError} `disk-full`, `image-platform` (it is for other machines), `pull-failed`, or of the engine.
  */
 export async function ensureImage(options: PullingOptions, request: PullRequest, signal: AbortSignal): Promise<string> {
   const { engine, ledger, clock, log } = options;
   const { image } = request;
   const local = await engine.inspectImage(image.reference, signal);
-  if (local !== undefined && (request.isLocalEnough || image.isPinned)) return note(local);
+  const platform = await options.platform(signal);
+  const isUsable = local !== undefined && runsOn(local.platform, platform);
+  if (isUsable && (request.isLocalEnough || image.isPinned)) return note(local);
   request.onAsking?.();
   try {
-    await fetch(options, request, local !== undefined, signal);
+    await fetch(options, request, { platform, hasLocal: isUsable }, signal);
   } catch (error) {
     signal.throwIfAborted();
     const { message } = toError(error);
     if (isUnwell(error)) throw error;
-    if (local === undefined) {
+    if (!isUsable) {
       if (error instanceof HostError && error.code === "disk-full") throw error;
       const reason = pullReason(image.reference, message);
-      throw new HostError("pull-failed", `pull of ${image.reference} failed: ${reason}`, { cause: error });
+      const code = local === undefined ? (failureCode(error) ?? "pull-failed") : "image-platform";
+      const lead = local === undefined ? "" : `${otherPlatform(local, platform)}; `;
+      throw new HostError(code, `${lead}pull of ${image.reference} failed: ${reason}`, { cause: error });
     }
     log.warn(
       { image: image.reference, reason: message },
@@ -72,8 +79,14 @@ export async function ensureImage(options: PullingOptions, request: PullRequest,
     return note(local);
   }
   const fetched = await engine.inspectImage(image.reference, signal);
-  if (fetched !== undefined) return note(fetched);
-  throw new HostError("pull-failed", `pull of ${image.reference} ended without an image`);
+  if (fetched === undefined) throw new HostError("pull-failed", `pull of ${image.reference} ended without an image`);
+  const id = note(fetched);
+  if (!runsOn(fetched.platform, platform)) throw new HostError("image-platform", otherPlatform(fetched, platform));
+  return id;
+
+  function otherPlatform({ platform: other = "" }: ImageDetail, own: string): string {
+    return `image ${image.reference} is for ${other} and this machine is ${own}: publish it for ${own}`;
+  }
 
   function note({ id }: ImageDetail): string {
     const known = ledger.images.get(id);
@@ -85,6 +98,11 @@ export async function ensureImage(options: PullingOptions, request: PullRequest,
     }
     return id;
   }
+}
+
+/** Reports whether the disk of the engine has no room for a layer. */
+export function isFull({ freeBytes }: DiskSpace): boolean {
+  return freeBytes < MIN_FREE_BYTES;
 }
 
 /** Why a pull failed, in one sentence: registry, engine and client each repeat what the one before has said. Pure. */
@@ -107,7 +125,7 @@ export function pullReason(reference: string, message: string): string {
 async function fetch(
   options: PullingOptions,
   { image, onPulling, onProgress }: PullRequest,
-  hasLocal: boolean,
+  { platform, hasLocal }: { readonly platform: string; readonly hasLocal: boolean },
   signal: AbortSignal,
 ): Promise<void> {
   const { engine, clock, slots, credential, space } = options;
@@ -115,9 +133,9 @@ async function fetch(
   const takeBackPulling = clock.after(hasLocal ? CHECK_MS : 0, onPulling);
   await slots
     .run(signal, async () => {
-      const free = space()?.freeBytes;
-      if (free !== undefined && free < MIN_FREE_BYTES) {
-        throw new HostError("disk-full", `no room for an image: ${formatBytes(free)} are free`);
+      const disk = space();
+      if (disk !== undefined && isFull(disk)) {
+        throw new HostError("disk-full", `no room for an image: ${formatBytes(disk.freeBytes)} are free`);
       }
       const patience = new AbortController();
       let takeBack = (): void => undefined;
@@ -138,7 +156,7 @@ async function fetch(
         await engine.pull(
           image.reference,
           {
-            platform: PLATFORM,
+            platform,
             credential: known,
             onProgress: (progress) => {
               wait();

@@ -7,6 +7,8 @@ export const Refusal = z.object({
   limits: z.string(),
   imageId: z.string(),
   reason: z.string(),
+  /** Of the condition of the machine that it is, if it has one. */
+  code: z.string().optional(),
 });
 export type Refusal = z.infer<typeof Refusal>;
 

@@ -73,9 +73,10 @@ async function started(worker: Worker, jobs: number, signal: AbortSignal): Promi
   const end = await worker.until(() => {
     const { standing } = worker;
     if (standing.job !== undefined || (standing.jobs === jobs && !isRunning(standing))) return undefined;
-    return { failure: standing.lastFailure, isCancelled: standing.goal.is !== "kept" || !standing.goal.enabled };
+    const { lastFailure: failure, failureCode: code } = standing;
+    return { failure, code, isCancelled: standing.goal.is !== "kept" || !standing.goal.enabled };
   }, signal);
-  if (end.failure !== undefined) throw new HostError("not-started", end.failure);
+  if (end.failure !== undefined) throw new HostError(end.code ?? "not-started", end.failure);
   if (end.isCancelled) throw new InputError("cancelled", "its definition was disabled or removed");
 }
 

@@ -2,6 +2,7 @@ import type { EngineStanding } from "../../host/engine/cache.ts";
 import type { ContainerSummary, EngineInfo } from "../../host/engine/engine.ts";
 import type { DefinitionRow } from "./ledger.ts";
 import type { Standing } from "./standing.ts";
+import type { Tampered } from "./upholding.ts";
 import type { Wanted } from "./wanted.ts";
 
 /** What is known of one definition. */
@@ -20,6 +21,10 @@ export interface WorkView {
   readonly refusedLimits?: { readonly limits: string; readonly reason: string } | undefined;
   /** Why its image could not be compared with the registry's when it was started last. */
   readonly unaskedImage?: { readonly reference: string; readonly reason: string } | undefined;
+  /** What others have changed of its container at the engine. */
+  readonly tampered?: Tampered | undefined;
+  /** Fields that the engine does not set as it is asked to. */
+  readonly unsetFields?: readonly string[];
   readonly container: ContainerSummary | undefined;
   /** How often the kernel killed a process of it for want of memory. */
   readonly oomKills: number;

@@ -87,6 +87,8 @@ export interface Standing {
   readonly startedAt: number;
   /** Why the last start did not come about, of one that is not tried again. */
   readonly lastFailure: string | undefined;
+  /** The code of the condition of the machine that `lastFailure` is, if it has one. */
+  readonly failureCode: string | undefined;
 }
 
 export type Wish = "run" | "leave" | "stop" | "remove";
@@ -110,6 +112,7 @@ export function beginning(found: Found | undefined, byHand: string | undefined):
     lastExitCode: undefined,
     startedAt: 0,
     lastFailure: undefined,
+    failureCode: undefined,
   };
 }
 

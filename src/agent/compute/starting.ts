@@ -1,6 +1,7 @@
 import { HostError, InternalError, toError } from "../../errors.ts";
+import { failureCode } from "./failure-code.ts";
 import { launch, revive, survey, type LaunchingOptions } from "./launching.ts";
-import { ensureImage, type PullingOptions } from "./pulling.ts";
+import { ensureImage, isFull, type PullingOptions } from "./pulling.ts";
 import type { Job } from "./standing.ts";
 import type { Worker } from "./worker.ts";
 
@@ -33,7 +34,7 @@ export async function startWork(
   if (!isCutShort) await bringBack();
   const request = {
     image: blueprint.image,
-    isLocalEnough: job.isCrash || job.kind === "restart" || isCutShort,
+    isLocalEnough: job.isCrash || isCutShort,
     onUnasked: (reason: string) => (worker.unaskedImage = { reference: blueprint.image.reference, reason }),
     onPulling: () => worker.take({ is: "phase", number: job.number, phase: "pulling" }),
     onProgress: attachment?.onPull ?? (() => undefined),
@@ -52,9 +53,10 @@ export async function startWork(
   signal.throwIfAborted();
   const { refusal } = worker;
   const isRunning = standing.found?.is === "running";
-  if (isRunning && refusal?.hash === blueprint.hash && refusal.imageId === imageId) {
-    throw new HostError("not-started", refusal.reason);
-  }
+  const isSame = refusal?.hash === blueprint.hash && refusal.imageId === imageId;
+  const disk = pulling.space();
+  const hasRoomAgain = refusal?.code === "disk-full" && disk !== undefined && !isFull(disk);
+  if (isRunning && isSame && !hasRoomAgain) throw new HostError(refusal.code ?? "not-started", refusal.reason);
   worker.take({ is: "phase", number: job.number, phase: "creating" });
   await launch(
     launching,
@@ -70,7 +72,7 @@ export async function startWork(
         // An engine that is not well says nothing of the container, and what the machine lacks may come.
         if (error instanceof HostError && ["engine-unwell", "not-startable"].includes(error.code)) return;
         const { hash, limitsHash: limits } = blueprint;
-        worker.refusal = { hash, limits, imageId, reason: toError(error).message };
+        worker.refusal = { hash, limits, imageId, reason: toError(error).message, code: failureCode(error) };
       },
       ...(attachment === undefined ? {} : { onAttached: attachment.onOutput }),
     },

@@ -1,6 +1,7 @@
 import type { CreateBody, UpdateBody } from "../../host/engine/engine.ts";
 import type { ContainerSpec } from "../../protocol/sections/exec-config.ts";
 import type { Goal } from "./standing.ts";
+import type { Upheld } from "./upheld.ts";
 
 /** A definition as the keeper carries it out. */
 export interface Wanted {
@@ -26,6 +27,8 @@ export interface Blueprint {
   readonly bodyOf: (nonce: string) => CreateBody;
   readonly update: UpdateBody;
   readonly memoryHighBytes: number;
+  /** Undefined where the engine does not say how a container is in a form that can be compared. */
+  readonly upheld: Upheld | undefined;
   /** What of the definition is served otherwise than it is written. */
   readonly warnings: readonly string[];
   /** What of the machine it asks for, as `privilegesText` writes it. */

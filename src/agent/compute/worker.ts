@@ -3,6 +3,7 @@ import { HostError, InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { OutputFrame, PullProgress } from "../../host/engine/engine.ts";
 import { decide, type Effect, type Event, type JobResult } from "./decide.ts";
+import { failureCode } from "./failure-code.ts";
 import { beginning, standsAt, wakeAt, type Found, type Job, type Standing } from "./standing.ts";
 import type { Ledger } from "./ledger.ts";
 import type { WorkState } from "./compute.ts";
@@ -202,7 +203,8 @@ export class Worker {
       const { message } = toError(error);
       const isEngine = error instanceof HostError && error.code === "engine-unwell";
       const isWaiting = error instanceof HostError && error.code === "not-startable";
-      result = cancelled.aborted ? { is: "cancelled" } : { is: "failed", reason: message, isEngine, isWaiting };
+      const code = failureCode(error);
+      result = cancelled.aborted ? { is: "cancelled" } : { is: "failed", reason: message, code, isEngine, isWaiting };
       if (!cancelled.aborted)
         log.warn(
           { container: this.#wanted?.spec.name ?? this.id, job: job.kind, err: toError(error) },

@@ -1,6 +1,13 @@
 import { z } from "zod";
 import { HostError } from "../../errors.ts";
-import type { ContainerDetail, ContainerState, ContainerSummary, CreateBody, Engine } from "./engine.ts";
+import type {
+  ContainerDetail,
+  ContainerSettings,
+  ContainerState,
+  ContainerSummary,
+  CreateBody,
+  Engine,
+} from "./engine.ts";
 import { inPath, labelled, parsed, TextMap } from "./parse.ts";
 import type { Transport } from "./transport.ts";
 
@@ -95,9 +102,8 @@ export async function inspectExisting(transport: Transport, id: string, signal: 
 
 const Created = z.object({ Id: z.string(), Warnings: z.array(z.string()).nullish() });
 
-const Networks = z.object({
-  Networks: z.record(z.string(), z.object({ IPAddress: z.string().nullish() }).nullable()).nullish(),
-});
+const Endpoint = z.object({ IPAddress: z.string().nullish(), Aliases: z.array(z.string()).nullish() });
+const Networks = z.object({ Networks: z.record(z.string(), Endpoint.nullable()).nullish() });
 
 const Row = z.object({
   Id: z.string(),
@@ -129,7 +135,12 @@ const Inspected = z.object({
     Health: z.object({ Status: z.string().default("") }).nullish(),
   }),
   Config: z.object({ Image: z.string().default(""), Labels: TextMap, Tty: z.boolean().default(false) }),
-  HostConfig: z.object({ CgroupParent: z.string().default("") }).nullish(),
+  HostConfig: z
+    .looseObject({
+      CgroupParent: z.string().default(""),
+      RestartPolicy: z.object({ Name: z.string().default("") }).nullish(),
+    })
+    .nullish(),
   NetworkSettings: Networks.nullish(),
 });
 type Inspected = z.infer<typeof Inspected>;
@@ -173,6 +184,24 @@ function detail(found: Inspected): ContainerDetail {
     isOomKilled: said.OOMKilled,
     error: said.Error,
     cgroupParent: found.HostConfig?.CgroupParent ?? "",
+    settings: settingsOf(found),
+  };
+}
+
+function settingsOf({ HostConfig, NetworkSettings }: Inspected): ContainerSettings {
+  const { RestartPolicy, ...rest } = HostConfig ?? {};
+  const resources = Object.entries(rest).flatMap(([name, value]) =>
+    typeof value === "number" || typeof value === "string" ? [[name, value] as const] : [],
+  );
+  const networks = Object.entries(NetworkSettings?.Networks ?? {}).map(([name, endpoint]) => {
+    const { IPAddress, Aliases } = endpoint ?? {};
+    return [name, { address: IPAddress ?? "", aliases: Aliases ?? [] }] as const;
+  });
+  const name = RestartPolicy?.Name ?? "";
+  return {
+    restartPolicy: name === "" ? "no" : name,
+    resources: Object.fromEntries(resources),
+    networks: Object.fromEntries(networks),
   };
 }
 

@@ -38,7 +38,7 @@ export interface Engine {
 
   /**
    * Fetches an image; resolves when it is there whole. Rejects with `pull-unauthorized`, `pull-not-found`, `pull-rate-limited`,
-   * `pull-no-space` or `pull-failed` as well.
+   * `pull-no-space`, `image-platform` (it is there for other platforms only) or `pull-failed` as well.
    */
   pull(reference: string, options: PullOptions, signal: AbortSignal): Promise<void>;
   /** Undefined when there is none. */
@@ -53,6 +53,10 @@ export interface Engine {
   listNetworks(labels: readonly string[], signal: AbortSignal): Promise<readonly NetworkSummary[]>;
   createNetwork(body: NetworkBody, signal: AbortSignal): Promise<{ id: string }>;
   removeNetwork(id: string, signal: AbortSignal): Promise<void>;
+  /** Attaches a container to a network, by name or id. */
+  connectNetwork(network: string, container: string, endpoint: EndpointBody, signal: AbortSignal): Promise<void>;
+  /** Takes a container off a network; done as well when either is gone. */
+  disconnectNetwork(network: string, container: string, signal: AbortSignal): Promise<void>;
 
   /**
    * What happens in the engine from now on; ends when the engine goes, throws `engine-unwell` when it goes without a word. `onOpen` is
@@ -108,6 +112,23 @@ export interface ContainerDetail extends ContainerSummary {
   readonly isOomKilled: boolean;
   readonly error: string;
   readonly cgroupParent: string;
+  readonly settings: ContainerSettings;
+}
+
+/** What of a container can be changed without making it anew, as the engine has it. */
+export interface ContainerSettings {
+  readonly restartPolicy: string;
+  /** Fields of `HostConfig`; 0 and "" are unset. */
+  readonly resources: Readonly<Record<string, number | string>>;
+  /** By network: the address there, and the names by which others on it reach the container. */
+  readonly networks: Readonly<Record<string, { readonly address: string; readonly aliases: readonly string[] }>>;
+}
+
+/** How a container is attached to a network. */
+export interface EndpointBody {
+  readonly aliases: readonly string[];
+  /** The engine chooses when it is undefined. */
+  readonly address: string | undefined;
 }
 
 /** As `POST /containers/create` takes it; nothing in it is read back. */
@@ -148,6 +169,7 @@ export interface Terminal {
 }
 
 export interface PullOptions {
+  /** `linux/arm64`; empty leaves it to the engine. */
   readonly platform: string;
   /** Kept in memory only. */
   readonly credential: { readonly username: string; readonly password: string; readonly server: string } | undefined;
@@ -164,6 +186,8 @@ export interface PullProgress {
 
 export interface ImageDetail {
   readonly id: string;
+  /** `linux/arm64`; undefined when the image does not say. */
+  readonly platform?: string;
   readonly digests: readonly string[];
   readonly tags: readonly string[];
   readonly sizeBytes: number;

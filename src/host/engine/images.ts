@@ -11,6 +11,8 @@ const Image = z.object({
   RepoDigests: z.array(z.string()).nullish(),
   RepoTags: z.array(z.string()).nullish(),
   Size: z.number().default(0),
+  Os: z.string().default(""),
+  Architecture: z.string().default(""),
 });
 const ImageRow = Image.extend({ Created: z.number().default(0) });
 
@@ -44,5 +46,12 @@ export function images(transport: Transport): Images {
 function detail(image: z.infer<typeof Image>): ImageDetail {
   const named = (names: readonly string[] | null | undefined): readonly string[] =>
     (names ?? []).filter((name) => !name.startsWith("<none>"));
-  return { id: image.Id, digests: named(image.RepoDigests), tags: named(image.RepoTags), sizeBytes: image.Size };
+  const { Os: os, Architecture: architecture } = image;
+  return {
+    id: image.Id,
+    digests: named(image.RepoDigests),
+    tags: named(image.RepoTags),
+    sizeBytes: image.Size,
+    ...(os === "" || architecture === "" ? {} : { platform: `${os}/${architecture}` }),
+  };
 }

@@ -3,7 +3,10 @@ import type { Engine } from "./engine.ts";
 import { inPath, labelled, parsed, TextMap } from "./parse.ts";
 import type { Transport } from "./transport.ts";
 
-type Networks = Pick<Engine, "listNetworks" | "createNetwork" | "removeNetwork">;
+type Networks = Pick<
+  Engine,
+  "listNetworks" | "createNetwork" | "removeNetwork" | "connectNetwork" | "disconnectNetwork"
+>;
 
 const Network = z.object({
   Id: z.string(),
@@ -47,6 +50,19 @@ export function networks(transport: Transport): Networks {
       const what = `cannot remove network ${id}`;
       const path = `/networks/${inPath(id)}`;
       await transport.send({ what, method: "DELETE", path, accepts: [404], deadlineMs: CHANGE_MS }, signal);
+    },
+    async connectNetwork(network, container, { aliases, address }, signal) {
+      const what = `cannot attach container ${container} to network ${network}`;
+      const path = `/networks/${inPath(network)}/connect`;
+      const ipam = address === undefined ? {} : { IPAMConfig: { IPv4Address: address } };
+      const body = { Container: container, EndpointConfig: { Aliases: aliases, ...ipam } };
+      await transport.send({ what, method: "POST", path, body, deadlineMs: CHANGE_MS }, signal);
+    },
+    async disconnectNetwork(network, container, signal) {
+      const what = `cannot take container ${container} off network ${network}`;
+      const path = `/networks/${inPath(network)}/disconnect`;
+      const body = { Container: container, Force: true };
+      await transport.send({ what, method: "POST", path, body, accepts: [404], deadlineMs: CHANGE_MS }, signal);
     },
   };
 }

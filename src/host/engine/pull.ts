@@ -80,19 +80,30 @@ export function authHeader({ username, password, server }: NonNullable<PullOptio
   return base64.replaceAll("+", "-").replaceAll("/", "_");
 }
 
-type PullCode = "pull-unauthorized" | "pull-not-found" | "pull-rate-limited" | "pull-no-space" | "pull-failed";
+type PullCode =
+  | "pull-unauthorized"
+  | "pull-not-found"
+  | "pull-rate-limited"
+  | "pull-no-space"
+  | "image-platform"
+  | "pull-failed";
 
 /** The first that fits counts: a registry that hides what it does not show says `denied` and `does not exist` in one line. */
 const SIGNS: readonly (readonly [PullCode, RegExp])[] = [
   ["pull-rate-limited", /toomanyrequests|too many requests|rate limit|\b429\b/i],
   ["pull-no-space", /no space left on device|disk quota exceeded/i],
+  // Docker's words, and Podman's.
+  [
+    "image-platform",
+    /no matching manifest for|does not match the (?:specified|requested) platform|no image found in (?:manifest list|image index) for architecture/i,
+  ],
   [
     "pull-unauthorized",
     /no basic auth credentials|unauthori[sz]ed|authentication required|\bdenied\b|forbidden|incorrect username or password/i,
   ],
   [
     "pull-not-found",
-    /manifest.* (?:not found|unknown)|(?:manifest|name|tag) unknown|no matching manifest|no such image|repository .*not found/i,
+    /manifest.* (?:not found|unknown)|(?:manifest|name|tag) unknown|no such image|repository .*not found/i,
   ],
 ];
 

@@ -1,6 +1,7 @@
 import type { CreateBody, EngineVersion, UpdateBody } from "../../../host/engine/engine.ts";
+import type { Upheld } from "../../compute/upheld.ts";
 import type { ContainerSpec, HealthCheck } from "../../../protocol/sections/exec-config.ts";
-import { compileLimits, type HostFacts } from "./compile-limits.ts";
+import { compileLimits, type CompiledLimits, type HostFacts } from "./compile-limits.ts";
 import { compileMounts, OWNER_LABEL, type VolumeLookup } from "./compile-mounts.ts";
 import { definitionHash, limitsHash } from "./hash.ts";
 import { imageReference, type ImageReference, type Registry } from "./image-reference.ts";
@@ -37,6 +38,8 @@ export interface Compiled {
   readonly limitsHash: string;
   /** For a container whose limits alone have changed. */
   readonly update: UpdateBody;
+  /** Undefined of an engine other than Docker, which says of a container what it was not asked for. */
+  readonly upheld: Upheld | undefined;
   /** To be set as `memory.high` after each start. */
   readonly memoryHighBytes: number;
   /** JSON path first, without the item's own. */
@@ -91,6 +94,7 @@ export function compileContainer(spec: ContainerSpec, where: Placement): Compile
     hash,
     limitsHash: limitsHash(where.hashKey, { ...limits.update, high: limits.memoryHighBytes }),
     update: limits.update,
+    upheld: where.product === "docker" ? upheldOf(spec, where, limits, mounts.hasEncryptedVolume) : undefined,
     memoryHighBytes: limits.memoryHighBytes,
     warnings: [...limits.warnings, ...ports.warnings],
     body: {
@@ -136,6 +140,19 @@ export function compileContainer(spec: ContainerSpec, where: Placement): Compile
         },
       },
     },
+  };
+}
+
+function upheldOf(
+  spec: ContainerSpec,
+  { network, address }: Placement,
+  { update }: CompiledLimits,
+  hasEncryptedVolume: boolean,
+): Upheld {
+  return {
+    resources: { ...update, PidsLimit: PIDS_LIMIT },
+    restartPolicy: restartPolicyOf(spec, hasEncryptedVolume),
+    network: { name: network.name, alias: spec.name, address: spec.ip ?? address },
   };
 }
 

@@ -11,6 +11,7 @@ export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
       ? "sees to the volumes"
       : `volume ${step.subject}: goes into quarantine for a day`;
   }
+  if ("tampered" in step) return describeRestoring(step);
   if (!("wanted" in step)) {
     if (step.kind === "suspend") return `${step.name}: stops, and nothing of it is taken away`;
     return `${step.name}: stops and removes the container; its volumes stay`;
@@ -36,4 +37,13 @@ export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
     case "define":
       return spec.execType === "service" ? `${spec.name}: nothing starts now` : `${spec.name}: runs when it is due`;
   }
+}
+
+function describeRestoring({ kind, name, tampered }: Extract<ExecStep, { tampered: unknown }>): string {
+  const { fields, attachment } = tampered;
+  if (kind === "restore settings") return `${name}: puts back ${fields.join(", ")}, changed at the container engine`;
+  const own = { "as-made": "", otherwise: ", which it is on otherwise", off: ", which it was taken off" } as const;
+  const foreign = attachment?.foreign ?? [];
+  const besides = foreign.length === 0 ? "" : `, and takes it off ${foreign.join(", ")}`;
+  return `${name}: puts it back on its network${own[attachment?.own ?? "as-made"]}${besides}`;
 }

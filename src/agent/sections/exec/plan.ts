@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { ContainerSpec, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
 import { isWanting, standsAt } from "../../compute/standing.ts";
 import type { Seen, WorkView } from "../../compute/seen.ts";
+import type { Tampered } from "../../compute/upholding.ts";
 import type { Wanted } from "../../compute/wanted.ts";
 import type { Issue, Step } from "../../reconcile/section.ts";
 import type { ExecActual, ExecDesired } from "./actual.ts";
@@ -19,6 +20,8 @@ type ContainerStep = Step &
         readonly kind: "create" | "replace" | "start" | "stop" | "update" | "adopt" | "define";
         readonly wanted: Wanted;
       }
+    /** Others have changed it at the engine. */
+    | { readonly kind: "restore settings" | "restore network"; readonly name: string; readonly tampered: Tampered }
     | { readonly kind: "suspend" | "remove"; readonly name: string }
     | {
         readonly kind: "create volume" | "put volume away" | "check volumes";
@@ -169,7 +172,7 @@ function bridgeWaits({ seen, isActive, exposure }: ExecActual): readonly Issue[]
 
 /** What is served otherwise than it is written, as this machine is. Pure. */
 export function noticesExec({ config }: ExecDesired, { seen, caps }: ExecActual): readonly Issue[] {
-  const warnings = [...seen.works.values()].flatMap(({ wanted, unaskedImage }): readonly Issue[] => {
+  const warnings = [...seen.works.values()].flatMap(({ wanted, unaskedImage, unsetFields = [] }): readonly Issue[] => {
     if (wanted === undefined) return [];
     const { path, name } = wanted.spec;
     const issue = (code: string, text: string): Issue => ({
@@ -178,7 +181,10 @@ export function noticesExec({ config }: ExecDesired, { seen, caps }: ExecActual)
       message: `${path}: ${name}: ${text}`.slice(0, 1024),
     });
     const image = wanted.blueprint?.image.reference;
-    const adjusted = (wanted.blueprint?.warnings ?? []).map((warning) => issue("adjusted", warning));
+    const unset = `the container engine does not set ${unsetFields.join(", ")} as it is asked to`;
+    const adjusted = (wanted.blueprint?.warnings ?? [])
+      .map((warning) => issue("adjusted", warning))
+      .concat(unsetFields.length === 0 ? [] : issue("limits-unsupported", unset));
     if (unaskedImage === undefined || unaskedImage.reference !== image) return adjusted;
     const text = `the image ${image} that is here is used: ${unaskedImage.reason}`;
     return adjusted.concat(issue("image-not-compared", text));
@@ -214,9 +220,23 @@ function volumeSteps(desired: ExecDesired, { seen, volumes: { kept, isSettled } 
 }
 
 function stepOf(wanted: Wanted, view: WorkView | undefined): readonly ExecStep[] {
+  const { id: subject, name } = wanted.spec;
   const kind = kindOf(wanted, view);
-  if (kind === undefined) return [];
-  return [{ kind, subject: wanted.spec.id, name: wanted.spec.name, guarded: false, wanted }];
+  if (kind !== undefined) return [{ kind, subject, name, guarded: false, wanted }];
+  const tampered = view?.tampered;
+  if (wanted.blueprint === undefined || tampered === undefined) return [];
+  const restore = (what: "restore settings" | "restore network"): ExecStep => ({
+    kind: what,
+    subject,
+    name,
+    guarded: false,
+    tampered,
+  });
+  const isRefused = view?.refusedLimits?.limits === wanted.blueprint.limitsHash;
+  return [
+    ...(tampered.fields.length > 0 && !isRefused ? [restore("restore settings")] : []),
+    ...(tampered.attachment === undefined ? [] : [restore("restore network")]),
+  ];
 }
 
 type Kind = Extract<ContainerStep, { wanted: Wanted }>["kind"];
@@ -277,5 +297,6 @@ function waitOf(work: WorkView, path: string | undefined, now: number): readonly
   const name = row?.name ?? id;
   // What runs may have an obstacle too: it would not start again.
   const why = reason ?? obstacle ?? (standing.goal.is === "gone" ? "is being removed" : state);
-  return [{ path: at.slice(0, 512), code: state, message: `${at}: ${name}: ${why}`.slice(0, 1024) }];
+  const code = why === standing.lastFailure ? (standing.failureCode ?? state) : state;
+  return [{ path: at.slice(0, 512), code, message: `${at}: ${name}: ${why}`.slice(0, 1024) }];
 }

@@ -14,7 +14,10 @@ import type { ExecActual, ExecDesired } from "./actual.ts";
 import { noticesExec, planExec, waitingExec, type ExecStep } from "./plan.ts";
 
 export interface ExecOptions {
-  readonly keeper: Pick<Keeper, "isUsed" | "look" | "want" | "update" | "suspend" | "drop" | "settled" | "workers">;
+  readonly keeper: Pick<
+    Keeper,
+    "isUsed" | "look" | "want" | "update" | "putBack" | "suspend" | "drop" | "settled" | "workers"
+  >;
   /** Everything but the engine's own that decides what a definition becomes. */
   readonly surroundings: (
     seen: Seen,
@@ -37,6 +40,8 @@ export interface ExecOptions {
 const DEADLINE_MS = 60_000;
 /** How long a pass waits for what ends by itself; what takes longer goes on without it. */
 const SETTLE_MS = 3000;
+/** Steps in which the engine is asked here and now. */
+const ASKING: ReadonlySet<string> = new Set(["update", "restore settings", "restore network"]);
 /** What an engine gets for limits that are changed. */
 const UPDATE_MS = 15_000;
 /** Above what it takes to find out that an engine hangs. */
@@ -67,11 +72,9 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
       "volumes" in step || "detail" in step || "limits" in step ? [] : [step],
     );
     // Whoever is to stop does not wait for what is asked of the engine here and now.
-    for (const step of containers) if (step.kind !== "update") await attempt(() => hand(step, signal));
+    for (const step of containers) if (!ASKING.has(step.kind)) await attempt(() => hand(step, signal));
     const within = AbortSignal.any([signal, AbortSignal.timeout(UPDATE_MS)]);
-    await Promise.all(
-      containers.flatMap((step) => (step.kind === "update" ? [attempt(() => hand(step, within))] : [])),
-    );
+    await Promise.all(containers.flatMap((step) => (ASKING.has(step.kind) ? [attempt(() => hand(step, within))] : [])));
     await keeper.settled(
       steps.map(({ subject }) => subject),
       SETTLE_MS,
@@ -91,6 +94,10 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
         return keeper.suspend(step.subject);
       case "update":
         return keeper.update(step.wanted, signal);
+      case "restore settings":
+        return keeper.putBack(step.subject, "settings", signal);
+      case "restore network":
+        return keeper.putBack(step.subject, "network", signal);
       default:
         return keeper.want(step.wanted);
     }

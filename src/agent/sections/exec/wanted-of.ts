@@ -82,12 +82,13 @@ function blueprintOf(
   placement: Omit<Placement, "nonce">,
   check: ExecActual["check"],
 ): Blueprint {
-  const { hash, limitsHash, image, update, memoryHighBytes, warnings } = compiled;
+  const { hash, limitsHash, image, update, upheld, memoryHighBytes, warnings } = compiled;
   return {
     hash,
     limitsHash,
     image: { ...image, repository: spec.image.repository },
     update,
+    upheld,
     memoryHighBytes,
     warnings,
     privileges: privilegesText(spec),

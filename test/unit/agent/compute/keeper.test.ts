@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { computeFacade } from "../../../../src/agent/compute/facade.ts";
+import { restartByHand } from "../../../../src/agent/compute/running.ts";
 import { nameOf } from "../../../../src/agent/reconcile/outcome.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
@@ -86,6 +87,71 @@ test("that an image could not be compared with its registry's is a notice until 
   expect([more, running()]).toEqual([[], [idOf(1)]]);
   model.registry.set("team/app:1", "sha256:1");
   expect(await notices(itemOf(1, third))).toEqual([]);
+});
+
+test("an image for other machines is not started, and is a reason of its own", async () => {
+  const { model, stage, running } = modelStage();
+  await stage.pass({ commands: [itemOf(1)] });
+  model.registry.set("team/app:2", "sha256:2");
+  model.platforms.set("sha256:2", "linux/arm64");
+  const commands = [itemOf(1, { image: { repository: "team/app", tag: "2" } })];
+  await stage.pass({ commands });
+  await waitFor("it has been tried", () => stage.keeper.workers.get(idOf(1))?.standing.retry !== undefined);
+  const { waits } = await stage.look({ commands });
+  expect(waits).toMatchObject([
+    { code: "image-platform", message: expect.stringMatching(/c1: .*team\/app:2 is for linux\/arm64/) as unknown },
+  ]);
+  // What ran before runs on.
+  expect([running(), model.calls.filter((call) => call === "create")]).toEqual([[idOf(1)], ["create"]]);
+});
+
+test("restarting a container takes a tag that has moved, and what it has where the tag has not", async () => {
+  const { model, stage, running } = modelStage();
+  await stage.pass({ commands: [itemOf(1)] });
+  const { signal } = new AbortController();
+  const worker = stage.keeper.workers.get(idOf(1));
+  if (worker === undefined) throw new Error("no worker");
+  await restartByHand(worker, signal);
+  expect([count(model.calls, "create"), count(model.calls, "start"), running()]).toEqual([1, 2, [idOf(1)]]);
+  model.registry.set("team/app:1", "sha256:moved");
+  await restartByHand(worker, signal);
+  expect(running()).toEqual([idOf(1)]);
+  expect([...model.containers.values()].map(({ imageId }) => imageId)).toEqual(["sha256:moved"]);
+});
+
+test("a successor that could not be started on a full disk is tried again once there is room", async () => {
+  let freeBytes = 0;
+  const clock = new FakeClock();
+  const { model, stage, running } = modelStage({
+    clock,
+    keeper: { space: () => ({ freeBytes, totalBytes: 1e9, usedBytes: 1e9 - freeBytes }) },
+  });
+  await stage.pass({ commands: [itemOf(1)] });
+  const [before] = model.containers.keys();
+  let fails = true;
+  const start = model.engine.startContainer.bind(model.engine);
+  Object.assign(model.engine, {
+    startContainer: (id: string, signal: AbortSignal) =>
+      fails && id !== before
+        ? Promise.reject(new HostError("engine-refused", "mkdir /var/lib/x: no space left on device"))
+        : start(id, signal),
+  });
+  const commands = [itemOf(1, other)];
+  await stage.pass({ commands });
+  const worker = stage.keeper.workers.get(idOf(1));
+  await waitFor("it has been tried", () => worker?.standing.retry !== undefined);
+  const { waits } = await stage.look({ commands });
+  expect(waits).toMatchObject([{ code: "disk-full" }]);
+  expect(running()).toEqual([idOf(1)]);
+  const stops = count(model.calls, "stop");
+  // It is stopped for the same once.
+  await clock.advance(600_000);
+  await waitFor("it is at rest", () => worker?.standing.job === undefined);
+  expect(count(model.calls, "stop")).toBe(stops);
+  [fails, freeBytes] = [false, 1e9];
+  await clock.advance(600_000);
+  await waitFor("the successor runs", () => ![...model.containers.keys()].includes(before ?? ""));
+  expect(running()).toEqual([idOf(1)]);
 });
 
 test("one that comes back while it is being removed is remembered", async () => {

@@ -1,7 +1,8 @@
 import { pino } from "pino";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { ensureImage, pullReason } from "../../../../src/agent/compute/pulling.ts";
 import { Slots } from "../../../../src/agent/compute/slots.ts";
+import { HostError } from "../../../../src/errors.ts";
 import { untilAborted } from "../../../../src/lib/until-aborted.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
@@ -24,6 +25,7 @@ test("a pull that goes on and on gives its place back after six hours", async ()
       slots,
       credential: () => Promise.resolve(undefined),
       space: () => undefined,
+      platform: () => Promise.resolve("linux/amd64"),
     },
     {
       image: { reference: "team/app:1", repository: "team/app", isFromRegistry: false, isPinned: false },
@@ -63,6 +65,7 @@ test.each([
       slots: new Slots(1),
       credential: () => Promise.resolve({ username: "node", password: "secret", server: "registry.example:5000" }),
       space: () => undefined,
+      platform: () => Promise.resolve("linux/amd64"),
     },
     {
       image: { reference, repository: "team/app", isFromRegistry: true, isPinned: false },
@@ -89,4 +92,87 @@ test.each([
   ["the registry says\n nothing", "the registry says nothing"],
 ])("why a pull failed is said once: %s", (message, reason) => {
   expect(pullReason("acme/app:1", message)).toBe(reason);
+});
+
+describe("on a machine of linux/arm64", () => {
+  const request = {
+    image: { reference: "team/app:1", repository: "team/app", isFromRegistry: false, isPinned: true },
+    isLocalEnough: true,
+    onPulling: () => undefined,
+    onProgress: () => undefined,
+  };
+
+  /** Ensures the image where it is for `local`, and the registry has it for `remote`. */
+  async function ensured(local: string | undefined, remote: string | HostError) {
+    let platform = local;
+    const asked: string[] = [];
+    const options = {
+      engine: {
+        inspectImage: () =>
+          Promise.resolve(
+            platform === undefined ? undefined : { id: platform, digests: [], tags: [], sizeBytes: 1, platform },
+          ),
+        pull: (_reference: string, pull: { readonly platform: string }) => {
+          asked.push(pull.platform);
+          if (remote instanceof HostError) return Promise.reject(remote);
+          platform = remote;
+          return Promise.resolve();
+        },
+      },
+      ledger: { images: new Map(), putImage: () => undefined },
+      clock: new FakeClock(),
+      log: pino({ level: "silent" }),
+      slots: new Slots(1),
+      credential: () => Promise.resolve(undefined),
+      space: () => undefined,
+      platform: () => Promise.resolve("linux/arm64"),
+    };
+    const result = await ensureImage(options, request, new AbortController().signal).catch((error: unknown) => error);
+    return { asked, result };
+  }
+
+  test("an image is asked for by that platform", async () => {
+    expect(await ensured(undefined, "linux/arm64")).toEqual({ asked: ["linux/arm64"], result: "linux/arm64" });
+  });
+
+  test.each(["linux/arm64", "linux/arm"])("an image that is there for %s is good enough", async (platform) => {
+    expect(await ensured(platform, "linux/arm64")).toEqual({ asked: [], result: platform });
+  });
+
+  test("an image that is there for another platform is replaced by the registry's", async () => {
+    expect(await ensured("linux/amd64", "linux/arm64")).toEqual({ asked: ["linux/arm64"], result: "linux/arm64" });
+  });
+
+  test.each([
+    [undefined, "linux/amd64", "image team/app:1 is for linux/amd64 and this machine is linux/arm64"],
+    [undefined, new HostError("image-platform", "no matching manifest for linux/arm64"), "no matching manifest"],
+    ["linux/amd64", new HostError("pull-failed", "connection refused"), "is for linux/amd64.*connection refused"],
+  ])("no image but one for another platform is a reason of its own (%s, %s)", async (local, remote, words) => {
+    const { result } = await ensured(local, remote);
+    expect(result).toMatchObject({ code: "image-platform", message: expect.stringMatching(words) as unknown });
+  });
+});
+
+test("a registry whose layers find no room on the disk is a full disk", async () => {
+  const full = new HostError("pull-no-space", "cannot pull team/app:1: write /var/lib/x: no space left on device");
+  const pulled = ensureImage(
+    {
+      engine: { inspectImage: () => Promise.resolve(undefined), pull: () => Promise.reject(full) },
+      ledger: { images: new Map(), putImage: () => undefined },
+      clock: new FakeClock(),
+      log: pino({ level: "silent" }),
+      slots: new Slots(1),
+      credential: () => Promise.resolve(undefined),
+      space: () => undefined,
+      platform: () => Promise.resolve(""),
+    },
+    {
+      image: { reference: "team/app:1", repository: "team/app", isFromRegistry: false, isPinned: false },
+      isLocalEnough: false,
+      onPulling: () => undefined,
+      onProgress: () => undefined,
+    },
+    new AbortController().signal,
+  );
+  await expect(pulled).rejects.toMatchObject({ code: "disk-full" });
 });

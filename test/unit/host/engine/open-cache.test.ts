@@ -14,7 +14,8 @@ const { signal } = new AbortController();
 function container(id: string, more: Partial<ContainerSummary> = {}): ContainerDetail {
   const known = { id, name: id, imageId: "i", image: "r", labels: {}, state: "running", createdAt: 1 } as const;
   const run = { pid: 2, startedAt: 1, finishedAt: 0, restartCount: 0, isOomKilled: false, error: "", cgroupParent: "" };
-  return { ...known, health: undefined, exitCode: undefined, addresses: {}, ...run, ...more };
+  const settings = { restartPolicy: "no", resources: {}, networks: {} };
+  return { ...known, health: undefined, exitCode: undefined, addresses: {}, settings, ...run, ...more };
 }
 
 const event = (id: string, action: string, attributes: Record<string, string> = {}): EngineEvent => ({

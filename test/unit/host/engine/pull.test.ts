@@ -11,7 +11,7 @@ test("says by the engine's words what kept an image away", () => {
     ],
     ["manifest for a:2 not found: manifest unknown: manifest unknown", "pull-not-found"],
     ["name unknown: repository name not known to registry", "pull-not-found"],
-    ["no matching manifest for linux/arm64 in the manifest list entries", "pull-not-found"],
+    ["no matching manifest for linux/arm64 in the manifest list entries", "image-platform"],
     ["toomanyrequests: You have reached your pull rate limit", "pull-rate-limited"],
     ["received unexpected HTTP status: 429 Too Many Requests", "pull-rate-limited"],
     ["write /var/lib/docker/tmp/x: no space left on device", "pull-no-space"],

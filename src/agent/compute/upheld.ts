@@ -1,0 +1,102 @@
+import type { ContainerSettings, EngineInfo, UpdateBody } from "../../host/engine/engine.ts";
+
+/** What of a container is put back when somebody changes it at the engine. */
+export interface Upheld {
+  readonly resources: Readonly<Record<"NanoCpus" | "Memory" | "MemorySwap" | "PidsLimit", number>>;
+  readonly restartPolicy: string;
+  readonly network: Attachment;
+}
+
+/** The one network that a container is attached to. */
+export interface Attachment {
+  readonly name: string;
+  /** The name by which its siblings reach it. */
+  readonly alias: string;
+  /** The engine chooses when it is undefined. */
+  readonly address: string | undefined;
+}
+
+/** The machine, as far as neutral values depend on it. */
+export interface Machine extends Pick<EngineInfo, "cpus" | "cgroupVersion"> {
+  /** Its memory nodes, `0-1`. */
+  readonly memoryNodes: string;
+}
+
+/** How a container is attached otherwise than it was made. */
+export interface AttachmentDrift {
+  /** Networks that it has been attached to besides. */
+  readonly foreign: readonly string[];
+  /** Whether it is on its own network, with its name and address, with others, or not at all. */
+  readonly own: "as-made" | "otherwise" | "off";
+}
+
+const MIN_RESERVATION_BYTES = 6 * 1024 * 1024;
+
+/** Fields that no container of ours is made with; 0 and "" are unset, and unset again cannot be asked for. */
+const UNUSED = [
+  "CpuShares",
+  "CpuPeriod",
+  "CpuQuota",
+  "CpuRealtimePeriod",
+  "CpuRealtimeRuntime",
+  "CpusetCpus",
+  "CpusetMems",
+  "BlkioWeight",
+  "MemoryReservation",
+  "KernelMemory",
+] as const;
+
+/** The fields of `POST /containers/{id}/update` that are otherwise than the container was made. Pure. */
+export function changedFields(
+  upheld: Upheld,
+  settings: ContainerSettings,
+  machine: Machine | undefined,
+): readonly string[] {
+  const { resources, restartPolicy } = settings;
+  const limits = Object.entries(upheld.resources).flatMap(([name, value]) => (resources[name] === value ? [] : [name]));
+  const neutral = machine === undefined ? {} : neutralValues(upheld, machine);
+  const unused = UNUSED.filter((name) => {
+    const value = resources[name] ?? 0;
+    return value !== 0 && value !== "" && value !== -1 && value !== neutral[name];
+  });
+  return [...limits, ...unused, ...(restartPolicy === upheld.restartPolicy ? [] : ["RestartPolicy"])];
+}
+
+/** The body that puts these fields back: to what the container was made with, and else to values that limit nothing. Pure. */
+export function puttingBack(upheld: Upheld, fields: readonly string[], machine: Machine | undefined): UpdateBody {
+  const neutral = machine === undefined ? {} : neutralValues(upheld, machine);
+  return {
+    // Memory and swap are judged together, so all of them go.
+    ...upheld.resources,
+    RestartPolicy: { Name: upheld.restartPolicy },
+    ...Object.fromEntries(fields.flatMap((name) => (neutral[name] === undefined ? [] : [[name, neutral[name]]]))),
+  };
+}
+
+/** What differs in how a container is attached to networks; undefined when nothing does. Pure. */
+export function changedAttachment(
+  { network: { name, alias, address } }: Upheld,
+  { networks }: ContainerSettings,
+): AttachmentDrift | undefined {
+  const foreign = Object.keys(networks).filter((other) => other !== name);
+  const own = networks[name];
+  const isAsMade =
+    own !== undefined && own.aliases.includes(alias) && (address === undefined || own.address === address);
+  if (isAsMade && foreign.length === 0) return undefined;
+  return { foreign, own: own === undefined ? "off" : isAsMade ? "as-made" : "otherwise" };
+}
+
+function neutralValues(
+  upheld: Upheld,
+  { cpus, cgroupVersion, memoryNodes }: Machine,
+): Readonly<Record<string, unknown>> {
+  return {
+    CpuShares: 1024,
+    BlkioWeight: 500,
+    CpusetCpus: cpus > 1 ? `0-${cpus - 1}` : "0",
+    CpusetMems: memoryNodes,
+    // A soft limit in version 1, and in version 2 a protection, of which the engine takes no less.
+    MemoryReservation: cgroupVersion === 1 ? upheld.resources.Memory : MIN_RESERVATION_BYTES,
+    KernelMemory: -1,
+  };
+}

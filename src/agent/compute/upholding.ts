@@ -1,0 +1,165 @@
+import type { Logger } from "pino";
+import { toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { ContainerSettings, Engine } from "../../host/engine/engine.ts";
+import type { LaunchingOptions } from "./launching.ts";
+import { changedAttachment, changedFields, puttingBack, type AttachmentDrift, type Machine } from "./upheld.ts";
+import type { Blueprint } from "./wanted.ts";
+import type { Worker } from "./worker.ts";
+
+export interface UpholdingOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Undefined while the engine has not said what the machine has. */
+  readonly machine: () => Machine | undefined;
+}
+
+/** What somebody has changed of a container at the engine. */
+export interface Tampered {
+  /** Fields of `HostConfig` that are to be put back. */
+  readonly fields: readonly string[];
+  readonly attachment: AttachmentDrift | undefined;
+}
+
+type Hands = Pick<LaunchingOptions, "ensureNetwork" | "hasNetwork"> & { readonly engine: Engine };
+
+/** Below the time after which everything is looked at again. */
+const FRESH_MS = 30_000;
+/** With more containers than that, each is asked after the more seldom. */
+const MAX_ASKED = 64;
+const ASK_MS = 3000;
+
+/** Finds out what others have changed of running containers at the engine, and puts it back. */
+export class Upholding {
+  readonly #options: UpholdingOptions;
+  /** By engine id; asked `at` this time of the monotonic clock. */
+  readonly #seen = new Map<string, { readonly at: number; readonly settings: ContainerSettings }>();
+  /** By engine id, the fields that this engine does not set as it is asked to. */
+  readonly #unset = new Map<string, readonly string[]>();
+
+  constructor(options: UpholdingOptions) {
+    this.#options = options;
+  }
+
+  /** Has the engine asked after a container at the next look. */
+  forget(id: string): void {
+    this.#seen.delete(id);
+  }
+
+  /** Asks after containers that nobody has asked after lately; an engine that does not answer is asked another time. */
+  async look(engine: Engine, workers: Iterable<Worker>, signal: AbortSignal): Promise<void> {
+    const { clock, log } = this.#options;
+    const all = [...workers];
+    const there = new Set(all.flatMap(({ standing: { found } }) => found?.id ?? []));
+    for (const id of [...this.#seen.keys(), ...this.#unset.keys()]) if (!there.has(id)) this.#drop(id);
+    const now = clock.elapsed();
+    const atOf = (id: string): number => this.#seen.get(id)?.at ?? -Infinity;
+    const due = all
+      .flatMap((worker) => (isUpheld(worker) ? [worker.standing.found?.id ?? ""] : []))
+      .filter((id) => now - atOf(id) >= FRESH_MS)
+      .toSorted((one, other) => atOf(one) - atOf(other))
+      .slice(0, MAX_ASKED);
+    const enough = AbortSignal.any([signal, AbortSignal.timeout(ASK_MS)]);
+    const answers = await Promise.allSettled(due.map((id) => this.#ask(engine, id, enough)));
+    signal.throwIfAborted();
+    const failed = answers.find(({ status }) => status === "rejected");
+    if (failed?.status === "rejected")
+      log.debug({ err: toError(failed.reason) }, "not all containers were asked after");
+  }
+
+  /** What has been changed of the container of a definition; undefined when nothing was, or it is not known. */
+  changes(worker: Worker): Tampered | undefined {
+    if (!isUpheld(worker)) return undefined;
+    const { wanted, standing } = worker;
+    const id = standing.found?.id ?? "";
+    const upheld = wanted?.blueprint?.upheld;
+    const settings = this.#seen.get(id)?.settings;
+    if (upheld === undefined || settings === undefined) return undefined;
+    const unset = this.#unset.get(id) ?? [];
+    const fields = changedFields(upheld, settings, this.#options.machine()).filter((name) => !unset.includes(name));
+    const attachment = changedAttachment(upheld, settings);
+    return fields.length === 0 && attachment === undefined ? undefined : { fields, attachment };
+  }
+
+  /** The fields that the engine does not set as it is asked to. */
+  unset(id: string): readonly string[] {
+    return this.#unset.get(id) ?? [];
+  }
+
+  /** Notes what a container is like that has just been made: what the engine has not taken then, it never takes. */
+  made({ upheld }: Pick<Blueprint, "upheld">, id: string, settings: ContainerSettings): void {
+    if (upheld === undefined) return;
+    this.#noteUnset(id, changedFields(upheld, settings, this.#options.machine()));
+  }
+
+  /**
+   * Puts limits and restart policy back.
+   * @throws {HostError} `engine-refused`, `engine-unwell`, `timeout`
+   */
+  async restoreSettings(engine: Engine, worker: Worker, signal: AbortSignal): Promise<void> {
+    const { wanted, standing } = worker;
+    const id = standing.found?.id;
+    const upheld = wanted?.blueprint?.upheld;
+    const { fields = [] } = this.changes(worker) ?? {};
+    if (id === undefined || upheld === undefined || fields.length === 0) return;
+    const machine = this.#options.machine();
+    await engine.updateContainer(id, puttingBack(upheld, fields, machine), signal);
+    this.#options.log.warn({ container: wanted?.spec.name, fields }, "what was changed at the engine was put back");
+    const settings = await this.#ask(engine, id, signal);
+    this.#noteUnset(id, settings === undefined ? [] : changedFields(upheld, settings, machine));
+  }
+
+  /**
+   * Attaches a container to its network again, and to no other.
+   * @throws {HostError} as the engine, and `address-conflict` where the network cannot be had
+   */
+  async restoreAttachment(
+    { engine, ensureNetwork, hasNetwork }: Hands,
+    worker: Worker,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { wanted, standing } = worker;
+    const id = standing.found?.id;
+    const upheld = wanted?.blueprint?.upheld;
+    const drift = this.changes(worker)?.attachment;
+    if (id === undefined || upheld === undefined || drift === undefined) return;
+    const { name, alias, address } = upheld.network;
+    this.forget(id);
+    for (const other of drift.foreign) await engine.disconnectNetwork(other, id, signal);
+    if (drift.own !== "as-made") {
+      if (drift.own === "otherwise") await engine.disconnectNetwork(name, id, signal);
+      if ((await hasNetwork?.(signal)) !== true) await ensureNetwork(signal);
+      await engine.connectNetwork(name, id, { aliases: [alias], address }, signal);
+    }
+    const { log } = this.#options;
+    log.warn({ container: wanted?.spec.name, network: name, ...drift }, "the container was put back on its network");
+  }
+
+  async #ask(engine: Engine, id: string, signal: AbortSignal): Promise<ContainerSettings | undefined> {
+    const detail = await engine.inspectContainer(id, signal);
+    if (detail === undefined || detail.pid === 0) {
+      this.#seen.delete(id);
+      return undefined;
+    }
+    this.#seen.set(id, { at: this.#options.clock.elapsed(), settings: detail.settings });
+    return detail.settings;
+  }
+
+  #noteUnset(id: string, fields: readonly string[]): void {
+    if (fields.length === 0) this.#unset.delete(id);
+    else this.#unset.set(id, fields);
+  }
+
+  #drop(id: string): void {
+    this.#seen.delete(id);
+    this.#unset.delete(id);
+  }
+}
+
+/** Reports whether a container of this worker runs that was made as it is wanted. */
+function isUpheld({ wanted, standing: { found, job } }: Worker): boolean {
+  const blueprint = wanted?.blueprint;
+  return (
+    job === undefined && found?.is === "running" && blueprint?.upheld !== undefined && found.hash === blueprint.hash
+  );
+}
