@@ -6,6 +6,7 @@ import type { Clock } from "../host/clock.ts";
 import { Checkpoint } from "../checkpoint/checkpoint.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import type { Config, NodeDocument } from "../protocol/documents.ts";
+import { restrictionText } from "../protocol/restriction.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../protocol/reconcile.ts";
 import type { CommitReport, PendingChange } from "../protocol/local-commit.ts";
 import type { NetworkTryRequest } from "../protocol/local-api.ts";
@@ -278,6 +279,11 @@ export class Applying {
     }
     if (this.#state?.is !== "INACTIVE") return [];
     const { since } = this.#state;
+    const { restricted } = this.#options.documents.current.node?.body ?? {};
+    if (restricted !== undefined) {
+      const message = `${restrictionText(restricted)}${off}`;
+      return [{ section: "node", code: restricted.code, message, since, lastAttempt: since }];
+    }
     const message = `the node is INACTIVE${off}`;
     return [{ section: "node", code: "inactive", message, since, lastAttempt: since, notice: true }];
   }

@@ -11,6 +11,7 @@ import type { Reason } from "../protocol/reconcile.ts";
 import type { PendingChange } from "../protocol/local-commit.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
 import { DocumentName } from "../protocol/claims.ts";
+import { restrictionText } from "../protocol/restriction.ts";
 import { sectionNames, sectionSuits } from "../protocol/sections.ts";
 import type { NodeType } from "../protocol/values.ts";
 import type { Registration } from "./identity/identity.ts";
@@ -66,6 +67,7 @@ export function buildStatus(input: StatusInput): Status {
     session: input.session,
     nodeState: node?.state ?? "ACTIVE",
     ...(input.deletedAt === undefined ? {} : { deletedAt: input.deletedAt }),
+    ...(node?.restricted === undefined ? {} : { restricted: node.restricted }),
     ...(node?.lifecycleState === undefined ? {} : { lifecycleState: node.lifecycleState }),
     ...(node?.cluster === undefined ? {} : { cluster: node.cluster }),
     tags: { ...node?.tags, ...input.desired.cluster?.body.tags },
@@ -153,6 +155,7 @@ const DISK_LIMITS = { warn: 0.85, fail: 0.97 };
 export function buildHealth(input: HealthInput): Health {
   const items = [
     sessionItem(input.status),
+    restrictionItem(input.status),
     documentsItem(input.status),
     overlayItem(input.status),
     ...dataPlaneItems(input.status),
@@ -216,6 +219,12 @@ function sessionItem({ session, node, state, deletedAt }: Status): HealthItem {
     since,
     fix: "the node goes on with its last configuration and tries again by itself; holdfast status shows when",
   };
+}
+
+function restrictionItem({ restricted, deletedAt }: Status): HealthItem | undefined {
+  if (restricted === undefined || deletedAt !== undefined) return undefined;
+  const fix = "connect from an address that the lock covers, or have the lock changed: PUT /node/UID/lock";
+  return { name: restricted.code, status: "fail", message: restrictionText(restricted), fix };
 }
 
 /** The reason for which a node without its keys opens no session. Pure. */

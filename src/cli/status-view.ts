@@ -1,6 +1,7 @@
 import { formatBytes, formatCount, formatDuration, formatMoment } from "../lib/durations.ts";
 import { plainValue } from "../lib/terminal-text.ts";
 import { clockBehindText } from "../protocol/known-time.ts";
+import { restrictionText } from "../protocol/restriction.ts";
 import type { Status } from "../protocol/local-answers.ts";
 import type { ExitClass } from "./exit-codes.ts";
 import { pendingText } from "./network-text.ts";
@@ -16,7 +17,7 @@ export function standing(status: Status): ExitClass {
   if (status.node === null) return "unregistered";
   if (status.engines.overlay?.state === "down") return "degraded";
   if (status.engines.dataPlane?.state === "down") return "degraded";
-  if (status.clock !== undefined) return "degraded";
+  if (status.clock !== undefined || status.restricted !== undefined) return "degraded";
   if (status.session.state !== "online" || status.faults.some(isOpen)) return "degraded";
   return Object.values(status.sections).some(({ state }) => TROUBLED_SECTIONS.has(state)) ? "degraded" : "ok";
 }
@@ -41,6 +42,9 @@ export function statusText(untrusted: Status, now: number, columns: number, pain
   }
   const unsupported = Object.entries(status.sections).filter(([, { state }]) => state === "unsupported");
   if (unsupported.length > 0) rows.push(["not applied", unsupported.map(([name]) => name).join(", ")]);
+  if (status.restricted !== undefined) {
+    rows.push(["restricted", paint("red", `${status.restricted.code}: ${restrictionText(status.restricted)}`)]);
+  }
   if (status.clock !== undefined) rows.push(["clock", paint("red", clockBehindText(status.clock).message)]);
   const { overlay } = status.engines;
   if (overlay !== undefined) rows.push(["overlay", overlayText(overlay, now, paint)]);

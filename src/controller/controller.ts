@@ -20,6 +20,7 @@ import { TERMINAL_PATH } from "./api/terminals.ts";
 import { jwtIssuer } from "./api/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
 import { Announcer } from "./channel/announcer.ts";
+import { Awaiting } from "./channel/awaiting.ts";
 import { ConnectionLimits } from "./channel/connection-limits.ts";
 import { documents as documentsOf } from "./channel/documents.ts";
 import { Gate } from "./channel/gate.ts";
@@ -205,6 +206,7 @@ function assemble({
   const refusals = new Refusals({ store, events, clock, log: channelLog });
   const documents = documentsOf({ ...base, events, speedTestTokens, registryHost });
   const sessions = new Sessions({ store, events, clock, heartbeatSeconds });
+  const awaiting = new Awaiting({ store, events, clock, sessions });
   const announcer = new Announcer({ sessions, documents, clock });
   const triggers = new Triggers({ ...base, sessions, log: channelLog });
   const streams = new Streams({ ...base, sessions });
@@ -218,6 +220,7 @@ function assemble({
     triggers,
     streams,
     announcer,
+    awaiting,
     events,
     refusals,
     tlsPins,
@@ -234,6 +237,7 @@ function assemble({
     sessions,
     documents,
     announcer,
+    awaiting,
     tickets,
     events,
     speedTest: new SpeedTest(store, speedTestTokens),
@@ -244,12 +248,14 @@ function assemble({
   const fleet = new FleetService({
     ...base,
     ...identity,
+    areAddressesHidden: sources.areHidden,
     events,
     documents,
     sessions,
     triggers,
     streams,
     announcer,
+    awaiting,
     log: channelLog,
   });
 
@@ -301,6 +307,7 @@ function assemble({
   const sweep = (): void => {
     refusals.sweep();
     sessions.sweep();
+    awaiting.sweep();
   };
   const stopSweeping = every(clock, SWEEP_MS, sweep, log);
   const stopPruning = every(clock, PRUNE_MS, () => store.prune(clock.now() / 1000), log);

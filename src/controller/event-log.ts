@@ -4,6 +4,7 @@ import { UPGRADE_EVENT, type NodeAudit, type NodeEvent } from "../protocol/telem
 import type { EventRecord, RecordOrigin } from "./fleet.ts";
 import { alertChange } from "./model/alerts.ts";
 import { CONTROL_PLANE_AUDIT, nodeAuditCategory, type ControlPlaneEvent } from "./model/control-plane-events.ts";
+import { lockEvent, type IpLock } from "./model/ip-lock.ts";
 import type { Store } from "./store/store.ts";
 import type { NodeLabel } from "./store/nodes.ts";
 
@@ -24,6 +25,20 @@ export interface EventLog {
   audit(node: NodeLabel, value: string): void;
   /** Takes in an audit of a node's own. */
   relayAudit(node: NodeLabel, audit: NodeAudit): void;
+}
+
+/** Reports that a node begins to connect from an address its lock does not cover, or that this is over. */
+export function reportLock(events: Pick<EventLog, "record">, node: NodeLabel, before: IpLock, after: IpLock): void {
+  const report = lockEvent(before, after);
+  if (report === undefined) return;
+  const { isRaised, message, details } = report;
+  events.record(node, {
+    eventType: "Unauthorized IP",
+    level: isRaised ? "WARNING" : "INFO",
+    state: isRaised ? "EXCEEDED" : "CLEARED",
+    message,
+    details,
+  });
 }
 
 export function eventLog(

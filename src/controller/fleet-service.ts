@@ -16,9 +16,10 @@ import {
   type NodeType,
 } from "../protocol/values.ts";
 import type { Announcer } from "./channel/announcer.ts";
+import type { Awaiting } from "./channel/awaiting.ts";
 import type { Documents } from "./channel/documents.ts";
 import { deletedNotice } from "./channel/greeter.ts";
-import { refuseWhileHeld } from "./channel/held-identity.ts";
+import { refuseFrom, refuseWhileHeld } from "./channel/held-identity.ts";
 import type { Sessions } from "./channel/sessions.ts";
 import type { TriggerOptions, Triggers } from "./channel/triggers.ts";
 import type {
@@ -36,9 +37,12 @@ import type {
 } from "./fleet.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { changeTag, checkField, checkSection } from "./model/checks.ts";
+import { reportLock } from "./event-log.ts";
 import { settleIdentity } from "./model/identity.ts";
+import { isPermitted, placeOf } from "./model/ip-lock.ts";
 import { callLabel, isRead } from "./model/trigger-label.ts";
 import { openTerminal, type TerminalDeps } from "./open-terminal.ts";
+import type { AwaitReason } from "./store/awaited.ts";
 import type { NodeChange, NodeLabel, StoredNode } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
 
@@ -48,15 +52,20 @@ export interface FleetServiceDeps extends TerminalDeps {
   readonly sessions: Sessions;
   readonly triggers: Triggers;
   readonly announcer: Announcer;
+  readonly awaiting: Pick<Awaiting, "expect">;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly origin: string;
   readonly org: string;
   readonly domain: string;
+  /** Whether a front end hides the addresses of nodes. */
+  readonly areAddressesHidden: boolean;
 }
 
 const LICENSE_SECONDS = 24 * 3600;
 const MAX_MEMBERS = 16;
+/** Triggers after which a node is expected back. */
+const LEAVES: Readonly<Record<string, AwaitReason>> = { "node-restart-service": "restart", "node-reboot": "reboot" };
 
 /** The fleet as the store and the open sessions know it. */
 export class FleetService implements Fleet {
@@ -187,6 +196,31 @@ export class FleetService implements Fleet {
     return this.#change(this.#stored(uid), { lifecycleState: state }, user, `Lifecycle state set to ${state}`);
   }
 
+  setLock(uid: string, lock: readonly string[] | "current" | undefined, user: string): NodeRecord {
+    const { store, events, sessions, areAddressesHidden } = this.#deps;
+    if (lock !== undefined && areAddressesHidden) {
+      const cure = "start the controller with --trusted-proxy, so that it knows the addresses of nodes";
+      throw new InputError("not-configured", `a front end hides the addresses of nodes: ${cure}`);
+    }
+    const node = this.#stored(uid);
+    const current = sessions.get(uid)?.address;
+    const known = current ?? node.lastIp;
+    if (lock === "current" && known === undefined) {
+      throw new InputError("invalid-body", "addresses: the node has not connected yet, so its address is not known", {
+        details: { field: "addresses" },
+      });
+    }
+    const lockedTo = lock === "current" ? [placeOf(known ?? "")] : lock === undefined ? undefined : [...lock].sort();
+    const from = current ?? node.unauthorizedIp;
+    const unauthorizedIp = from === undefined || isPermitted(lockedTo, from) ? undefined : from;
+    const message = lockedTo === undefined ? "Address lock removed" : `Node locked to ${lockedTo.join(", ")}`;
+    return store.atomic(() => {
+      const changed = this.#change(node, { lockedTo, unauthorizedIp }, user, message);
+      reportLock(events, node, node, changed);
+      return changed;
+    });
+  }
+
   clusters(): readonly ClusterRecord[] {
     return this.#deps.store.clusters.all();
   }
@@ -249,7 +283,7 @@ export class FleetService implements Fleet {
   }
 
   async runTrigger(uid: string, request: TriggerRequest, options: TriggerOptions): Promise<unknown> {
-    const { store, events, triggers, sessions } = this.#deps;
+    const { store, events, triggers, sessions, awaiting } = this.#deps;
     const node = this.#stored(uid);
     refuseWhileHeld(store, uid);
     if (sessions.get(uid) !== undefined && request.isAudited !== false && !isRead(request)) {
@@ -257,12 +291,15 @@ export class FleetService implements Fleet {
       const label = callLabel(request, shared ?? node.config.exec ?? {});
       events.audit(node, `${request.user} invoked ${label}`);
     }
+    const leave = Object.hasOwn(LEAVES, request.event) ? LEAVES[request.event] : undefined;
+    if (leave !== undefined && sessions.get(uid) !== undefined) awaiting.expect(uid, leave);
     return triggers.run(uid, request, options);
   }
 
   async openTerminal(uid: string, request: TerminalRequest, signal: AbortSignal): Promise<NodeTerminal> {
     const node = this.#stored(uid);
     refuseWhileHeld(this.#deps.store, uid);
+    if (node.unauthorizedIp !== undefined) refuseFrom(this.#deps.store, uid, node.unauthorizedIp);
     return openTerminal(this.#deps, node, request, signal);
   }
 
@@ -371,8 +408,17 @@ export class FleetService implements Fleet {
 
   /** Stores a change and the documents that differ for the nodes it answers in one transaction, and then tells those online. */
   #announce(change: () => Iterable<string>): void {
-    const { store, documents, announcer } = this.#deps;
-    const changed = store.atomic(() => documents.refresh(change()));
+    const { store, documents, announcer, sessions, awaiting } = this.#deps;
+    const changed = store.atomic(() => {
+      const refreshed = documents.refresh(change());
+      for (const [uid, names] of refreshed) {
+        // A new list of neighbours cuts nobody off.
+        if (sessions.get(uid) !== undefined && names.some((name) => name !== "domain")) {
+          awaiting.expect(uid, "configuration");
+        }
+      }
+      return refreshed;
+    });
     for (const [uid, names] of changed) announcer.changed(uid, names);
   }
 

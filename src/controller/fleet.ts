@@ -32,6 +32,10 @@ export interface NodeRecord {
   readonly keys: NodeKeys;
   readonly isOnline: boolean;
   readonly lastIp: string | undefined;
+  /** Blocks of addresses that it may connect from; undefined without a lock. */
+  readonly lockedTo?: readonly string[] | undefined;
+  /** The address outside of them from which it connects. */
+  readonly unauthorizedIp?: string | undefined;
   readonly lastConnect: number | undefined;
   readonly disconnectTime: number | undefined;
   readonly createdAt: number;
@@ -250,6 +254,8 @@ export interface Fleet {
     about?: string,
   ): NodeRecord;
   setTag(uid: string, name: string, value: string | undefined, user: string): NodeRecord;
+  /** Locks a node to blocks of addresses, or to where it connects from now; undefined takes the lock off. @throws {InputError} `not-configured`. */
+  setLock(uid: string, lock: readonly string[] | "current" | undefined, user: string): NodeRecord;
   setLifecycleState(uid: string, state: LifecycleState, user: string): NodeRecord;
 
   clusters(): readonly ClusterRecord[];

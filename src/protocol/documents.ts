@@ -2,6 +2,7 @@ import { z } from "zod";
 import { ConfirmRequest } from "./commit.ts";
 import { KNOWN_FEATURES, Requires } from "./features.ts";
 import { RegistryPlace } from "./registry.ts";
+import { Restriction } from "./restriction.ts";
 import { sectionNames, type SectionName } from "./sections.ts";
 import { Fqdn, JsonObject, LifecycleState, NodeName, NodeState, NodeType, Tags, Text512, Uid } from "./values.ts";
 
@@ -25,6 +26,8 @@ export const NodeDocument = z.object({
   org: z.uuid(),
   type: NodeType,
   state: NodeState,
+  /** Only of a node that is held INACTIVE, whatever its state would be. */
+  restricted: Restriction.optional(),
   lifecycleState: LifecycleState.optional(),
   cluster: Fqdn.optional(),
   tags: Tags,

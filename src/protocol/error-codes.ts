@@ -33,6 +33,11 @@ export const errorCodes = {
     http: 409,
     meaning: "what is there does not allow it: it is in use, of another kind, or over",
   },
+  "unauthorized-ip": {
+    rpc: -32024,
+    http: 409,
+    meaning: "the node is locked to addresses, and connects from another",
+  },
   failed: {
     rpc: -32023,
     http: 502,

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { Restriction } from "./restriction.ts";
 import { NodeIdentity } from "./claims.ts";
 import { ClockBehind } from "./known-time.ts";
 import { FloorName } from "./local-api.ts";
@@ -67,6 +68,8 @@ export const Status = z.object({
   nodeState: NodeState,
   /** Only of a node that the control plane deleted: it is INACTIVE until the control plane has it again. */
   deletedAt: UnixMilliseconds.optional(),
+  /** Only of a node that the control plane holds INACTIVE for a reason of its own, such as an address lock. */
+  restricted: Restriction.optional(),
   lifecycleState: LifecycleState.optional(),
   cluster: Text253.optional(),
   tags: z.record(Text128, Text128),

@@ -62,7 +62,7 @@ export const FIELDS: Readonly<Record<string, Fields>> = {
   },
   document: {
     shown:
-      "uid name fqdn domain org type state lifecycleState cluster tags settings speedTestUrl registry host namespace confirm requires members",
+      "uid name fqdn domain org type state restricted code address lifecycleState cluster tags settings speedTestUrl registry host namespace confirm requires members",
     hidden: "",
   },
 };

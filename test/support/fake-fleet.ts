@@ -162,6 +162,11 @@ export class FakeFleet implements Fleet {
     return this.#change(uid, { tags: withTag(this.#node(uid).tags, name, value) }, user);
   }
 
+  setLock(uid: string, lock: readonly string[] | "current" | undefined, user: string): NodeRecord {
+    const lockedTo = lock === "current" ? ["192.0.2.7"] : lock;
+    return this.#change(uid, { lockedTo }, user);
+  }
+
   setLifecycleState(uid: string, lifecycleState: LifecycleState, user: string): NodeRecord {
     return this.#change(uid, { lifecycleState }, user);
   }

@@ -1,7 +1,9 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
+import { parseCidr } from "../../lib/cidr.ts";
 import { Base64Url32, Fqdn, LifecycleState, NodeName, NodeState, NodeType, Uid } from "../../protocol/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
+import { MAX_LOCK_BLOCKS } from "../model/ip-lock.ts";
 import { anyOf, tgrn } from "../model/permissions.ts";
 import { parseProjection, projectNode } from "../model/projection.ts";
 import { publicNode, type View } from "../model/public-node.ts";
@@ -18,6 +20,16 @@ const AnyFqdn = z
   .max(254)
   .transform((text) => text.toLowerCase().replace(/\.$/, ""))
   .pipe(Fqdn);
+const Block = z
+  .string()
+  .max(64)
+  .transform((text, context) => {
+    const block = parseCidr(text);
+    if (block !== undefined && !block.hadHostBits) return block.text;
+    const message = block === undefined ? "must be an address or a block" : `has host bits; the block is ${block.text}`;
+    context.addIssue({ code: "custom", message });
+    return z.NEVER;
+  });
 const NodeParams = z.object({ nodeID: Uid });
 /** What `changeResponse` answers. */
 export const changeAnswer = {
@@ -175,6 +187,45 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
         nodeOf(fleet, nodeID);
         await fleet.deleteNode(nodeID, caller.name);
         return Response.json({});
+      },
+    }),
+    route({
+      method: "PUT",
+      path: "/node/{nodeID}/lock",
+      operationId: "lockNode",
+      summary: "Lock a node to addresses: from any other it is held INACTIVE",
+      tag,
+      access: whoManages,
+      params: NodeParams,
+      body: {
+        schema: z.strictObject({ addresses: z.array(Block).min(1).max(MAX_LOCK_BLOCKS).optional() }).meta({
+          description:
+            "IPv4 and IPv6 addresses and blocks; without them the address it connects from now, of IPv6 the /64",
+        }),
+      },
+      answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
+      handle: ({ params: { nodeID }, body: { addresses }, caller }) => {
+        nodeOf(fleet, nodeID);
+        const record = fleet.setLock(
+          nodeID,
+          addresses === undefined ? "current" : [...new Set(addresses)],
+          caller.name,
+        );
+        return changeResponse(record, caller, { lock: publicNode(record, "list")["lock"] });
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/node/{nodeID}/lock",
+      operationId: "unlockNode",
+      summary: "Take the lock to addresses off a node",
+      tag,
+      access: whoManages,
+      params: NodeParams,
+      answers: { ...changeAnswer, ...refusals, ...notFound },
+      handle: ({ params: { nodeID }, caller }) => {
+        nodeOf(fleet, nodeID);
+        return changeResponse(fleet.setLock(nodeID, undefined, caller.name), caller, {});
       },
     }),
     route({

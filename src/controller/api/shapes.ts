@@ -21,6 +21,12 @@ export const PublicNode = z
     keys: z.record(Text, JsonObject).meta({ description: "Public keys as JWK by purpose" }),
     tgrn: Text,
     lastip: Text.optional(),
+    lock: z
+      .object({
+        addresses: z.array(Text).meta({ description: "Addresses and blocks that it may connect from" }),
+        unauthorizedIp: Text.optional().meta({ description: "Another that it connects from, and is held INACTIVE" }),
+      })
+      .optional(),
     last_connect: z.int().meta({ description: "Unix milliseconds" }).optional(),
     created_at: Seconds.optional(),
     device: JsonObject.optional(),

@@ -5,17 +5,21 @@ import type { RawData, WebSocket } from "ws";
 import { InputError, toError } from "../../errors.ts";
 import { AggregatedLog } from "../../host/aggregated-log.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { DeletedClaims, NodeProofClaims } from "../../protocol/claims.ts";
+import type { DeletedClaims, DocumentName, NodeProofClaims } from "../../protocol/claims.ts";
+import { UNAUTHORIZED_IP } from "../../protocol/restriction.ts";
 import { describeIssues, HANDSHAKE_LIMITS, parseMessage, PROTOCOL_VERSION } from "../../protocol/envelope.ts";
 import { errorCodes } from "../../protocol/error-codes.ts";
 import { signJws } from "../../protocol/jws.ts";
 import { closeCodes, nodeMethods, type NodeMethods } from "../../protocol/methods.ts";
 import type { Handlers } from "../../protocol/rpc.ts";
-import type { EventLog } from "../event-log.ts";
+import { reportLock, type EventLog } from "../event-log.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import { judgeHello } from "../model/identity.ts";
+import { isPermitted } from "../model/ip-lock.ts";
+import type { NodeCredentials } from "../store/nodes.ts";
 import type { Store } from "../store/store.ts";
 import type { Announcer } from "./announcer.ts";
+import type { Awaiting } from "./awaiting.ts";
 import type { Documents } from "./documents.ts";
 import { verifyHello } from "./hello.ts";
 import type { Refusals } from "./refusals.ts";
@@ -31,6 +35,7 @@ export interface GreeterDeps {
   readonly triggers: Triggers;
   readonly streams: Pick<Streams, "sessionEnded">;
   readonly announcer: Announcer;
+  readonly awaiting: Pick<Awaiting, "connected">;
   readonly events: EventLog;
   readonly refusals: Refusals;
   readonly keys: ControlKeys;
@@ -48,6 +53,11 @@ const HELLO_DEADLINE_MS = 10_000;
 const HANDSHAKE_BYTES = HANDSHAKE_LIMITS.maxBytes + 16;
 /** Why an authentic node is sent away; for one too many the text is the delay in seconds. */
 const FULL = { code: closeCodes["too-many"], text: "300" } as const;
+/** An address that may not must not end the session of one that may. */
+const YIELDS = {
+  code: closeCodes.superseded,
+  text: "a session from an address that the node is locked to is open",
+} as const;
 const UNSPOKEN = { code: closeCodes["protocol-version"], text: `protocol ${PROTOCOL_VERSION} is spoken` } as const;
 /** RFC 6455 §7.4.1: the fault is ours, and says nothing about the node. */
 const FAULT = { code: 1011, text: "internal error" } as const;
@@ -223,13 +233,18 @@ export class Greeter {
     if (!isFollowed) return sendAway(FAULT);
     if (kind === "unspoken") return sendAway(UNSPOKEN);
     if (this.#isFullFor(uid)) return sendAway(FULL);
+    if (this.#yields(uid, before, address)) return sendAway(YIELDS);
     const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address, begins }, socket, stream, this.#hooks);
-    const isEntered = this.#isDone(uid, () => store.atomic(() => this.#enter(session, claims, before)));
+    const neighbours = new Map<string, readonly DocumentName[]>();
+    const isEntered = this.#isDone(uid, () => {
+      for (const [other, names] of store.atomic(() => this.#enter(session, claims, before)))
+        neighbours.set(other, names);
+    });
     if (!isEntered) return sendAway(FAULT);
     session.answer(id, result);
     const current = documents.versions(uid);
     const changed = (["node", "cluster", "domain"] as const).filter((name) => current[name] !== versions[name]);
-    this.#deps.announcer.changed(uid, changed);
+    for (const [other, names] of new Map([...neighbours, [uid, changed]])) this.#deps.announcer.changed(other, names);
     this.#deps.triggers.sessionOpened(session);
   }
 
@@ -244,22 +259,29 @@ export class Greeter {
     }
   }
 
+  /** Whether a node locked to addresses has a session from one of them, while this is from another. */
+  #yields(uid: string, { lockedTo }: NodeCredentials, address: string): boolean {
+    const open = this.#deps.sessions.get(uid);
+    if (open === undefined || isPermitted(lockedTo, address) || !isPermitted(lockedTo, open.address)) return false;
+    this.#deps.refusals.note(UNAUTHORIZED_IP, { uid, address, message: YIELDS.text });
+    return true;
+  }
+
   #isFullFor(uid: string): boolean {
     const { sessions, maxSessions } = this.#deps;
     return sessions.size >= maxSessions && sessions.get(uid) === undefined;
   }
 
-  #enter(
-    session: NodeSession,
-    claims: NodeProofClaims,
-    before: NonNullable<ReturnType<Store["nodes"]["credentials"]>>,
-  ): void {
+  /** Answers the documents that changed for it, of whichever node. */
+  #enter(session: NodeSession, claims: NodeProofClaims, before: NodeCredentials): ReturnType<Documents["refresh"]> {
     const { store, sessions, events, clock } = this.#deps;
     const { trail, isShared } = judgeHello(before.trail, claims, clock.now());
     store.nodes.connected(session.uid, { lastConnect: clock.now(), lastIp: session.address, trail });
+    this.#deps.awaiting.connected(session.uid);
+    const changed = this.#judgeAddress(session, before);
     sessions.add(session, before.trail.n > 0);
     const node = isShared ? store.nodes.label(session.uid) : undefined;
-    if (node === undefined) return;
+    if (node === undefined) return changed;
     events.record(node, {
       eventType: "Identity Shared",
       level: "WARNING",
@@ -272,6 +294,23 @@ export class Greeter {
         held: trail.isHeld,
       },
     });
+    return changed;
+  }
+
+  /** Holds a node INACTIVE that connects from where it may not, and lets it go when that is over. */
+  #judgeAddress({ uid, address }: NodeSession, before: NodeCredentials): ReturnType<Documents["refresh"]> {
+    const { store, events, documents, refusals } = this.#deps;
+    const { lockedTo } = before;
+    const unauthorizedIp = isPermitted(lockedTo, address) ? undefined : address;
+    if (unauthorizedIp === before.unauthorizedIp) return new Map();
+    store.nodes.setUnauthorizedIp(uid, unauthorizedIp);
+    const node = store.nodes.label(uid);
+    if (node !== undefined) reportLock(events, node, before, { lockedTo, unauthorizedIp });
+    // Every further address is noted within the bounds of refusals.
+    if (unauthorizedIp !== undefined && before.unauthorizedIp !== undefined) {
+      refusals.note(UNAUTHORIZED_IP, { uid, address, message: "the node is locked to other addresses" });
+    }
+    return documents.refresh([uid]);
   }
 }
 

@@ -1,9 +1,17 @@
 import { InputError } from "../../errors.ts";
+import { UNAUTHORIZED_IP } from "../../protocol/restriction.ts";
+import { isPermitted } from "../model/ip-lock.ts";
 import type { Store } from "../store/store.ts";
 
 /** While two machines alternate under one identity, it gets nothing that either could misuse. @throws {InputError} `busy`. */
 export function refuseWhileHeld(store: Store, uid: string): void {
   if (isHeld(store, uid)) throw heldIdentity(uid);
+}
+
+/** A node that connects from where it may not gets no secret. @throws {InputError} `unauthorized-ip`. */
+export function refuseFrom(store: Store, uid: string, address: string): void {
+  if (isPermitted(store.nodes.credentials(uid)?.lockedTo, address)) return;
+  throw new InputError(UNAUTHORIZED_IP, `this node is locked to other addresses than ${address}`);
 }
 
 /** Whether an identity waits for an operator's decision. */

@@ -8,7 +8,7 @@ import { applyReport } from "../model/shadow.ts";
 import type { RegistryTokens } from "../registry/registry-tokens.ts";
 import type { Store } from "../store/store.ts";
 import type { Documents } from "./documents.ts";
-import { refuseWhileHeld } from "./held-identity.ts";
+import { refuseFrom, refuseWhileHeld } from "./held-identity.ts";
 import type { NodeSession } from "./session.ts";
 import type { TelemetryIntake } from "./telemetry-intake.ts";
 import type { Tickets } from "./tickets.ts";
@@ -71,6 +71,7 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
     "telemetry.push": (push) => ({ last: telemetry.take(uid, push) }),
     "registry.token"({ repository: named }) {
       refuseWhileHeld(store, uid);
+      refuseFrom(store, uid, session.address);
       if (registryTokens === undefined) throw new InputError("not-configured", "this control plane has no registry");
       const repository = repositoryName(named, registryHost ?? "");
       // Only what the node is to run: a node that fell into wrong hands reads no other images.
@@ -81,6 +82,7 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
     },
     "volume.key"({ volume }) {
       refuseWhileHeld(store, uid);
+      refuseFrom(store, uid, session.address);
       if (!hasEncryptedVolume(containersOf(store, uid), volume)) {
         throw new InputError("not-found", `this node has no encrypted volume ${volume}`);
       }

@@ -16,7 +16,8 @@ export type RefusalKind =
   | "malformed"
   | "registration"
   | "authentication"
-  | "reserved-event";
+  | "reserved-event"
+  | "unauthorized-ip";
 
 /** Who was refused, and why; `uid` only of a node that is known. */
 export interface Refused {
@@ -38,6 +39,7 @@ const EVENT_TYPES: Readonly<Partial<Record<RefusalKind, ControlPlaneEvent>>> = {
   audience: "Node Signature Refused",
   "tls-intercepted": "Node Signature Refused",
   "too-large": "Message Too Large",
+  "unauthorized-ip": "Unauthorized IP",
 };
 /** Anybody can make us refuse something, so each node has one event of a type in this time. */
 const EVENT_MS = 10 * 60_000;

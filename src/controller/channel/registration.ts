@@ -11,6 +11,7 @@ import { NEW_IDENTITY } from "../model/identity.ts";
 import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../model/registration.ts";
 import type { Store } from "../store/store.ts";
 import type { Announcer } from "./announcer.ts";
+import type { Awaiting } from "./awaiting.ts";
 import type { Documents } from "./documents.ts";
 
 export interface RegistrationDeps {
@@ -18,6 +19,7 @@ export interface RegistrationDeps {
   readonly events: EventLog;
   readonly documents: Documents;
   readonly announcer: Pick<Announcer, "changed">;
+  readonly awaiting: Pick<Awaiting, "expect">;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly origin: string;
@@ -81,7 +83,7 @@ function factsOf(store: Store, license: License, thumbprints: NodeThumbprints) {
 
 /** Answers the documents that changed for it, of whichever node. */
 function enter(
-  { store, events, documents }: RegistrationDeps,
+  { store, events, documents, awaiting }: RegistrationDeps,
   license: License,
   claims: RegisterClaims,
   thumbprints: NodeThumbprints,
@@ -103,6 +105,7 @@ function enter(
     trail: NEW_IDENTITY,
   });
   store.licenses.consume(uid, nowSeconds);
+  awaiting.expect(uid, "registration");
   events.record(
     { uid, name, fqdn },
     { eventType: "Configuration Change", level: "INFO", message: "Node registered", details: { type } },

@@ -2,6 +2,7 @@
 export const CONTROL_PLANE_EVENTS = [
   "Configuration Change",
   "Connection Flapping",
+  "Connection Timeout",
   "Control Plane Restored",
   "Identity Shared",
   "License Reused",
@@ -10,6 +11,7 @@ export const CONTROL_PLANE_EVENTS = [
   "Node Delete",
   "Node Disconnect",
   "Node Signature Refused",
+  "Unauthorized IP",
 ] as const;
 export type ControlPlaneEvent = (typeof CONTROL_PLANE_EVENTS)[number];
 

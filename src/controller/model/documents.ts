@@ -1,5 +1,7 @@
 import type { ClusterDocument, NodeDocument } from "../../protocol/documents.ts";
+import { UNAUTHORIZED_IP } from "../../protocol/restriction.ts";
 import type { ClusterRecord, NodeRecord } from "../fleet.ts";
+import { stateOf } from "./ip-lock.ts";
 
 /** How far ahead of its own count a control plane follows a node, so that a damaged number cannot use the counter up. */
 export const MAX_VERSION_JUMP = 2 ** 32;
@@ -8,6 +10,7 @@ type DocumentNode = Omit<
   NodeRecord,
   | "isOnline"
   | "lastIp"
+  | "lockedTo"
   | "lastConnect"
   | "disconnectTime"
   | "heartbeat"
@@ -31,7 +34,10 @@ export function nodeDocument(
     domain: node.domain,
     org: node.org,
     type: node.type,
-    state: node.state,
+    state: stateOf(node),
+    ...(node.unauthorizedIp === undefined
+      ? {}
+      : { restricted: { code: UNAUTHORIZED_IP, address: node.unauthorizedIp } }),
     ...(node.lifecycleState === undefined ? {} : { lifecycleState: node.lifecycleState }),
     ...(node.cluster === undefined ? {} : { cluster: node.cluster }),
     tags: sorted(node.tags),

@@ -20,6 +20,7 @@ const REQUESTABLE: ReadonlySet<string> = new Set([
   "online",
   "cluster",
   "lastip",
+  "lock",
   "last_connect",
   "created_at",
   "device",

@@ -25,6 +25,7 @@ export function publicNode(record: NodeRecord, view: View): PublicNode {
     keys: publicKeys(record.keys),
     tgrn: tgrn.node(uid),
     lastip: record.lastIp,
+    lock: lockOf(record),
     last_connect: record.lastConnect,
     created_at: record.createdAt,
     device: record.device,
@@ -38,6 +39,11 @@ export function publicNode(record: NodeRecord, view: View): PublicNode {
   if (view === "detail") Object.assign(node, { org: record.org, domain: record.domain });
   for (const [key, value] of Object.entries(node)) if (value === undefined) delete node[key];
   return node;
+}
+
+function lockOf({ lockedTo, unauthorizedIp }: NodeRecord): Record<string, unknown> | undefined {
+  if (lockedTo === undefined) return undefined;
+  return { addresses: lockedTo, ...(unauthorizedIp === undefined ? {} : { unauthorizedIp }) };
 }
 
 function heartbeatOf(record: NodeRecord): Record<string, unknown> | undefined {

@@ -1,5 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { NodeState, NodeType } from "../../protocol/values.ts";
+import { stateOf } from "../model/ip-lock.ts";
 import type { MeshRecord } from "../model/mesh-node.ts";
 import { maybeText, text, word, type Row } from "./rows.ts";
 
@@ -15,7 +16,7 @@ export interface MeshStore {
   get(uid: string): MeshRow | undefined;
 }
 
-const COLUMNS = `uid, name, fqdn, domain, type, state, cluster, overlay,
+const COLUMNS = `uid, name, fqdn, domain, type, state, cluster, overlay, unauthorized_ip,
   config -> '$.gateway' AS gateway, config -> '$.connectors' AS connectors`;
 
 export function meshStore(sql: DatabaseSync): MeshStore {
@@ -37,7 +38,7 @@ function read(row: Row): MeshRow {
     fqdn: text(row, "fqdn"),
     domain: text(row, "domain"),
     type: word(row, "type", NodeType),
-    state: word(row, "state", NodeState),
+    state: stateOf({ state: word(row, "state", NodeState), unauthorizedIp: maybeText(row, "unauthorized_ip") }),
     cluster: maybeText(row, "cluster"),
     key: text(row, "overlay"),
     gateway: maybeText(row, "gateway"),

@@ -1,4 +1,5 @@
 import { accessMigration } from "./access.ts";
+import { awaitedMigration } from "./awaited.ts";
 import { containerOutputMigration } from "./container-output.ts";
 import { originMigration } from "./events.ts";
 import { flowSourcesMigration, flowsMigration } from "./flows.ts";
@@ -100,6 +101,9 @@ UPDATE documents SET jws = NULL, seal = NULL WHERE name = 'node';
 /** How the newest change of a node is to be confirmed. */
 const CONFIRM = "ALTER TABLE nodes ADD COLUMN confirm TEXT;";
 
+/** The blocks that a node may connect from, as JSON, and the address outside them from which it does. */
+const IP_LOCK = "ALTER TABLE nodes ADD COLUMN locked_to TEXT; ALTER TABLE nodes ADD COLUMN unauthorized_ip TEXT;";
+
 /** The schema, one script per version; a script that has been released is never edited. */
 export const migrations: readonly string[] = [
   FIRST,
@@ -113,4 +117,6 @@ export const migrations: readonly string[] = [
   containerOutputMigration,
   imagesMigration,
   originMigration,
+  IP_LOCK,
+  awaitedMigration,
 ];

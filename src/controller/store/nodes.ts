@@ -21,6 +21,8 @@ export interface NodeCredentials {
   readonly thumbprints: NodeThumbprints;
   readonly trail: IdentityTrail;
   readonly lastIp: string | undefined;
+  readonly lockedTo: readonly string[] | undefined;
+  readonly unauthorizedIp: string | undefined;
   readonly reportedVersion: number;
 }
 
@@ -46,6 +48,8 @@ export interface NodeChange {
   readonly tags?: Readonly<Record<string, string>>;
   readonly config?: Config;
   readonly confirm?: ConfirmRequest | undefined;
+  readonly lockedTo?: readonly string[] | undefined;
+  readonly unauthorizedIp?: string | undefined;
 }
 
 export interface NodeStore {
@@ -68,6 +72,8 @@ export interface NodeStore {
     uid: string,
     at: { readonly lastConnect: number; readonly lastIp: string; readonly trail: IdentityTrail },
   ): void;
+  /** Takes note of the address from which a node connects and may not, or that it does so no longer. */
+  setUnauthorizedIp(uid: string, address: string | undefined): void;
   setTrail(uid: string, trail: IdentityTrail): void;
   disconnected(uid: string, atSeconds: number): void;
   /** Dates the end of a session with which the node did not go: it is expected back. */
@@ -99,6 +105,8 @@ const Trail = z.object({
   isHeld: z.boolean(),
 });
 
+const Blocks = z.array(z.string());
+
 export function nodeStore(sql: DatabaseSync): NodeStore {
   const all = sql.prepare("SELECT * FROM nodes ORDER BY fqdn");
   const uids = sql.prepare("SELECT uid FROM nodes ORDER BY uid");
@@ -109,7 +117,7 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
   const placement = sql.prepare("SELECT cluster, domain FROM nodes WHERE uid = ?");
   const members = sql.prepare("SELECT uid FROM nodes WHERE cluster = ? ORDER BY uid");
   const credentials = sql.prepare(
-    "SELECT keys, auth, overlay, wireguard, trail, last_ip, reported_version FROM nodes WHERE uid = ?",
+    "SELECT keys, auth, overlay, wireguard, trail, last_ip, locked_to, unauthorized_ip, reported_version FROM nodes WHERE uid = ?",
   );
   const keyOwner = sql.prepare(
     "SELECT uid FROM nodes WHERE (auth = ? OR overlay = ? OR wireguard = ?) AND uid <> ? LIMIT 1",
@@ -120,11 +128,13 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
      VALUES (:uid, :name, :fqdn, :domain, :org, :type, :keys, :auth, :overlay, :wireguard, :device, :createdAt, :uid, :trail)`,
   );
   const change = sql.prepare(
-    "UPDATE nodes SET state = ?, lifecycle_state = ?, cluster = ?, tags = ?, config = ?, confirm = ? WHERE uid = ?",
+    `UPDATE nodes SET state = ?, lifecycle_state = ?, cluster = ?, tags = ?, config = ?, confirm = ?, locked_to = ?, unauthorized_ip = ?
+     WHERE uid = ?`,
   );
   const connected = sql.prepare(
     "UPDATE nodes SET last_connect = ?, last_ip = ?, trail = ?, is_online = 1 WHERE uid = ?",
   );
+  const setUnauthorizedIp = sql.prepare("UPDATE nodes SET unauthorized_ip = ? WHERE uid = ?");
   const setTrail = sql.prepare("UPDATE nodes SET trail = ? WHERE uid = ?");
   const disconnected = sql.prepare("UPDATE nodes SET disconnect_time = ?, is_online = 0 WHERE uid = ?");
   const letGo = sql.prepare("UPDATE nodes SET disconnect_time = ? WHERE uid = ?");
@@ -178,11 +188,14 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
         wanted.config === undefined ? text(row, "config") : JSON.stringify(wanted.config),
         // It is about the newest change alone.
         wanted.confirm === undefined ? null : JSON.stringify(wanted.confirm),
+        has("lockedTo") ? listOrNull(wanted.lockedTo) : (maybeText(row, "locked_to") ?? null),
+        has("unauthorizedIp") ? (wanted.unauthorizedIp ?? null) : (maybeText(row, "unauthorized_ip") ?? null),
         uid,
       );
     },
     connected: (uid, { lastConnect, lastIp, trail }) =>
       void connected.run(lastConnect, lastIp, JSON.stringify(trail), uid),
+    setUnauthorizedIp: (uid, address) => void setUnauthorizedIp.run(address ?? null, uid),
     setTrail: (uid, trail) => void setTrail.run(JSON.stringify(trail), uid),
     disconnected: (uid, atSeconds) => void disconnected.run(Math.floor(atSeconds), uid),
     letGo: (uid, atSeconds) => void letGo.run(Math.floor(atSeconds), uid),
@@ -203,6 +216,9 @@ function column(row: Row | undefined, name: string): string | undefined {
   return row === undefined ? undefined : text(row, name);
 }
 
+const listOrNull = (list: readonly string[] | undefined): string | null =>
+  list === undefined ? null : JSON.stringify(list);
+
 function readTrail(row: Row): IdentityTrail {
   const { n, bootId, earlierBoots, sharedAt, isHeld } = json(row, "trail", Trail);
   return { n, bootId, earlierBoots, sharedAt, isHeld };
@@ -214,6 +230,8 @@ function readCredentials(row: Row): NodeCredentials {
     thumbprints: { auth: text(row, "auth"), overlay: text(row, "overlay"), wireguard: text(row, "wireguard") },
     trail: readTrail(row),
     lastIp: maybeText(row, "last_ip"),
+    lockedTo: maybeJson(row, "locked_to", Blocks),
+    unauthorizedIp: maybeText(row, "unauthorized_ip"),
     reportedVersion: number(row, "reported_version"),
   };
 }
@@ -232,6 +250,8 @@ function readNode(row: Row): StoredNode {
     tags: json(row, "tags", Tags),
     keys: json(row, "keys", NodeKeys),
     lastIp: maybeText(row, "last_ip"),
+    lockedTo: maybeJson(row, "locked_to", Blocks),
+    unauthorizedIp: maybeText(row, "unauthorized_ip"),
     lastConnect: maybeNumber(row, "last_connect"),
     disconnectTime: maybeNumber(row, "disconnect_time"),
     createdAt: number(row, "created_at"),

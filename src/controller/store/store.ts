@@ -2,6 +2,7 @@ import { atomic, openDatabase } from "../../host/database.ts";
 import type { DatabaseSync } from "node:sqlite";
 import { alertStore, type AlertStore } from "./alerts.ts";
 import { auditStore, type AuditStore } from "./audits.ts";
+import { awaitedStore, type AwaitedStore } from "./awaited.ts";
 import { clusterStore, type ClusterStore } from "./clusters.ts";
 import { documentStore, type DocumentStore } from "./documents.ts";
 import { eventStore, type EventStore } from "./events.ts";
@@ -32,6 +33,7 @@ export interface Store {
   readonly events: EventStore;
   readonly alerts: AlertStore;
   readonly audits: AuditStore;
+  readonly awaited: AwaitedStore;
   readonly triggers: TriggerStore;
   readonly telemetry: TelemetryStore;
   readonly flows: FlowStore;
@@ -67,6 +69,7 @@ export function openStore(path: string, isExpected = false): Store {
     events: eventStore(sql),
     alerts: alertStore(sql),
     audits: auditStore(sql),
+    awaited: awaitedStore(sql),
     triggers: triggerStore(sql),
     telemetry: telemetryStore(sql),
     flows: flowStore(sql, uidOf),

@@ -175,6 +175,20 @@ test("a node that is switched off says so, since when, and what is off with it",
   ]);
 });
 
+test("a node that is held for the address it connects from says why, which is no notice", async () => {
+  const { applying, documents } = rig();
+  const { node } = desiredOf(1, {});
+  const restricted = { code: "unauthorized-ip", address: "192.0.2.7" };
+  documents.current =
+    node === undefined ? {} : { node: { ...node, body: { ...node.body, state: "INACTIVE", restricted } } };
+  applying.apply();
+  await applying.engine.idle();
+  const [reason] = applying.why().reasons;
+  expect(reason).toMatchObject({ section: "node", code: "unauthorized-ip" });
+  expect(reason?.message).toContain("connects from 192.0.2.7");
+  expect(reason).not.toHaveProperty("notice");
+});
+
 test("what a pass logs names its part once", async () => {
   const written: string[] = [];
   const { log } = rootLogger({ level: "debug", destination: { write: (line) => void written.push(line) } });

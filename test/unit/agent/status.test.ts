@@ -93,3 +93,12 @@ test("a section that nodes of this type never have is not shown", () => {
   };
   expect(Object.keys(buildStatus(input).sections)).toEqual(["snmp"]);
 });
+
+test("a node that is held for the address it connects from says so with the code, and what to do", () => {
+  const restricted = { code: "unauthorized-ip", address: "192.0.2.7" };
+  const { verdict, items } = health(someStatus({ nodeState: "INACTIVE", restricted }));
+  expect(verdict).toBe("failed");
+  const item = items.find(({ name }) => name === "unauthorized-ip");
+  expect(item).toMatchObject({ status: "fail", fix: expect.stringContaining("PUT /node/UID/lock") as string });
+  expect(item?.message).toContain("this node connects from 192.0.2.7");
+});

@@ -252,3 +252,37 @@ describe("GET /node/license", () => {
     },
   );
 });
+
+describe("PUT and DELETE /node/{nodeID}/lock", () => {
+  it("locks a node to where it is, or to addresses in their one spelling", async () => {
+    const here = await bench.call("PUT", `/node/${one.uid}/lock`, { json: {} });
+    expect(here.status).toBe(200);
+    expect(here.json).toMatchObject({ lock: { addresses: ["192.0.2.7"] } });
+    const addresses = ["192.0.2.1", "2001:DB8::/48", "192.0.2.1/32"];
+    const { json } = await bench.call("PUT", `/node/${one.uid}/lock`, { json: { addresses } });
+    expect(json).toMatchObject({ lock: { addresses: ["192.0.2.1/32", "2001:db8::/48"] } });
+    const off = await bench.call("DELETE", `/node/${one.uid}/lock`);
+    expect(off.json).not.toHaveProperty("lock");
+  });
+
+  it.each([[[]], [["not an address"]], [["192.0.2.1/24"]], [Array.from({ length: 17 }, (_, at) => `192.0.2.${at}`)]])(
+    "refuses %j, naming what is wrong",
+    async (addresses) => {
+      const { status, json } = await bench.call("PUT", `/node/${one.uid}/lock`, { json: { addresses } });
+      expect(status).toBe(422);
+      expect(json).toEqual([expect.stringMatching(/^addresses/)]);
+    },
+  );
+
+  it("needs nodes::manage on this very node, and shows no more than what was written to who may not read it", async () => {
+    const elsewhere = bench.keyFor(["nodes::manage", "nodes::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    const reader = bench.keyFor(["nodes::read"], ["*"]);
+    for (const key of [elsewhere, reader]) {
+      expect((await bench.call("PUT", `/node/${one.uid}/lock`, { key, json: {} })).status).toBe(403);
+      expect((await bench.call("DELETE", `/node/${one.uid}/lock`, { key })).status).toBe(403);
+    }
+    const manager = bench.keyFor(["nodes::manage"], [`tgrn:tg::nodes:node/${one.uid}`]);
+    const { json } = await bench.call("PUT", `/node/${one.uid}/lock`, { key: manager, json: {} });
+    expect(json).toEqual({ uid: one.uid, lock: { addresses: ["192.0.2.7"] } });
+  });
+});

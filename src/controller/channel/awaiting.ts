@@ -1,0 +1,80 @@
+import type { Clock } from "../../host/clock.ts";
+import type { EventLog } from "../event-log.ts";
+import type { Awaited, AwaitReason } from "../store/awaited.ts";
+import type { Store } from "../store/store.ts";
+
+export interface AwaitingDeps {
+  readonly store: Store;
+  readonly events: EventLog;
+  readonly clock: Clock;
+  readonly sessions: { get(uid: string): unknown };
+}
+
+/** How long a node may take to connect after what it is expected back from, or after it disconnected because of it. */
+export const WAIT_SECONDS = 600;
+/** After its own start a controller gives nodes this long to find it again: twice the longest pause between their attempts, and more. */
+export const RETURN_MS = 5 * 60_000;
+
+const AFTER: Readonly<Record<AwaitReason, string>> = {
+  registration: "its registration",
+  configuration: "a change of its configuration",
+  restart: "the restart of its service",
+  reboot: "its reboot",
+};
+
+/** Reports nodes that do not connect after they registered, were configured anew or were told to restart. */
+export class Awaiting {
+  readonly #deps: AwaitingDeps;
+  readonly #judgesFrom: number;
+
+  constructor(deps: AwaitingDeps) {
+    this.#deps = deps;
+    this.#judgesFrom = deps.clock.elapsed() + RETURN_MS;
+  }
+
+  /** Expects a node to connect, or to stay connected. */
+  expect(uid: string, reason: AwaitReason): void {
+    const since = this.#deps.clock.now() / 1000;
+    this.#deps.store.awaited.put({ uid, reason, since, deadline: since + WAIT_SECONDS });
+  }
+
+  /** Takes note that a node connected. */
+  connected(uid: string): void {
+    const { store, events } = this.#deps;
+    const node = store.awaited.remove(uid) ? store.nodes.label(uid) : undefined;
+    if (node === undefined) return;
+    events.record(node, {
+      eventType: "Connection Timeout",
+      level: "INFO",
+      state: "CLEARED",
+      message: "Node connected after all",
+    });
+  }
+
+  /** Judges the nodes whose time has passed. */
+  sweep(): void {
+    const { store, clock } = this.#deps;
+    if (clock.elapsed() < this.#judgesFrom) return;
+    const now = clock.now() / 1000;
+    const due = store.awaited.due(now);
+    if (due.length > 0) store.atomic(() => due.forEach((awaited) => this.#judge(awaited, now)));
+  }
+
+  #judge({ uid, reason, since }: Awaited, now: number): void {
+    const { store, events, sessions } = this.#deps;
+    const node = store.nodes.get(uid);
+    if (node === undefined || sessions.get(uid) !== undefined) return void store.awaited.remove(uid);
+    const { disconnectTime } = node;
+    // A node that went just now has its time too.
+    const until = (disconnectTime ?? 0) + WAIT_SECONDS;
+    if (until > now) return store.awaited.postpone(uid, until);
+    store.awaited.reported(uid);
+    events.record(node, {
+      eventType: "Connection Timeout",
+      level: "ERROR",
+      state: "EXCEEDED",
+      message: `Node has not connected for ${Math.floor((now - Math.max(since, disconnectTime ?? 0)) / 60)} minutes after ${AFTER[reason]}`,
+      details: { reason, since, ...(disconnectTime === undefined ? {} : { disconnectTime }) },
+    });
+  }
+}

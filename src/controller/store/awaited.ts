@@ -1,0 +1,58 @@
+import type { DatabaseSync } from "node:sqlite";
+import { z } from "zod";
+import { number, text, word } from "./rows.ts";
+
+/** What a node is expected back from. */
+export const AwaitReason = z.enum(["registration", "configuration", "restart", "reboot"]);
+export type AwaitReason = z.infer<typeof AwaitReason>;
+
+/** A node that is expected to connect; times in Unix seconds. */
+export interface Awaited {
+  readonly uid: string;
+  readonly reason: AwaitReason;
+  readonly since: number;
+  readonly deadline: number;
+}
+
+/** Nodes that are expected to connect, also by the next run of the controller; a row goes with its node. */
+export interface AwaitedStore {
+  put(awaited: Awaited): void;
+  /** Those whose deadline has passed and that were not reported. */
+  due(nowSeconds: number): readonly Awaited[];
+  postpone(uid: string, deadline: number): void;
+  reported(uid: string): void;
+  /** Forgets a node; answers whether it had been reported. */
+  remove(uid: string): boolean;
+}
+
+export const awaitedMigration = `
+CREATE TABLE awaited (
+  node TEXT PRIMARY KEY REFERENCES nodes (uid) ON DELETE CASCADE, reason TEXT NOT NULL, since INTEGER NOT NULL,
+  deadline INTEGER NOT NULL, is_reported INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX awaited_by_deadline ON awaited (is_reported, deadline);
+`;
+
+export function awaitedStore(sql: DatabaseSync): AwaitedStore {
+  const put = sql.prepare("INSERT OR REPLACE INTO awaited (node, reason, since, deadline) VALUES (?, ?, ?, ?)");
+  const due = sql.prepare("SELECT * FROM awaited WHERE is_reported = 0 AND deadline <= ? ORDER BY deadline");
+  const postpone = sql.prepare("UPDATE awaited SET deadline = ? WHERE node = ?");
+  const reported = sql.prepare("UPDATE awaited SET is_reported = 1 WHERE node = ?");
+  const remove = sql.prepare("DELETE FROM awaited WHERE node = ? RETURNING is_reported");
+  return {
+    put: ({ uid, reason, since, deadline }) => void put.run(uid, reason, Math.floor(since), Math.ceil(deadline)),
+    due: (nowSeconds) =>
+      due.all(nowSeconds).map((row) => ({
+        uid: text(row, "node"),
+        reason: word(row, "reason", AwaitReason),
+        since: number(row, "since"),
+        deadline: number(row, "deadline"),
+      })),
+    postpone: (uid, deadline) => void postpone.run(Math.ceil(deadline), uid),
+    reported: (uid) => void reported.run(uid),
+    remove(uid) {
+      const row = remove.get(uid);
+      return row !== undefined && number(row, "is_reported") === 1;
+    },
+  };
+}

@@ -1,0 +1,112 @@
+import { expect, test } from "vitest";
+import type { Controller } from "../../../../src/controller/controller.ts";
+import { peekClaims } from "../../../../src/protocol/jws.ts";
+import { DomainDocument, NodeDocument } from "../../../../src/protocol/documents.ts";
+import { until, type TestNode, type TestSession } from "../../../support/node-client.ts";
+import { addNode, runController } from "../../../support/running-controller.ts";
+import { freePort } from "../../../support/free-port.ts";
+
+function reports(controller: Controller, uid: string) {
+  const filter = { nodeIds: [uid], eventTypes: ["Unauthorized IP"], limit: 100, offset: 0 };
+  const { items } = controller.fleet.events({ ...filter, sort: { by: "timestamp", order: "asc" } });
+  return items.map(({ level, state }) => [level, state]);
+}
+
+const connectFrom = (node: TestNode, localAddress: string) => node.connect({ socket: { localAddress } });
+
+/** The node document that its newest session is given. */
+async function document(controller: Controller, session: TestSession): Promise<NodeDocument> {
+  const jws = (await session.fetchDocument(controller.url, "node")) ?? "";
+  return NodeDocument.parse(peekClaims("holdfast-document+jwt", jws).body);
+}
+
+test("a locked node that connects from another address is held INACTIVE with the reason, until it is back", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  await connectFrom(node, "127.0.0.1");
+  expect(controller.fleet.setLock(node.uid, "current", "test").lockedTo).toEqual(["127.0.0.1"]);
+  expect(controller.fleet.node(node.uid)?.unauthorizedIp).toBeUndefined();
+
+  controller.fleet.setLock(node.uid, ["127.0.3.0/24", "192.0.2.7/32"], "test");
+  expect(reports(controller, node.uid)).toEqual([["WARNING", "EXCEEDED"]]);
+  const outside = await connectFrom(node, "127.0.0.2");
+  expect(await document(controller, outside)).toMatchObject({
+    state: "INACTIVE",
+    restricted: { code: "unauthorized-ip", address: "127.0.0.2" },
+  });
+  // The wish stays what it was, and so does the connection.
+  expect(controller.fleet.node(node.uid)).toMatchObject({ state: "ACTIVE", isOnline: true });
+  expect(controller.fleet.alerts(node.uid).map(({ eventType }) => eventType)).toContain("Unauthorized IP");
+
+  const inside = await connectFrom(node, "127.0.3.9");
+  const whole = await document(controller, inside);
+  expect([whole.state, whole.restricted]).toEqual(["ACTIVE", undefined]);
+  expect(reports(controller, node.uid).at(-1)).toEqual(["INFO", "CLEARED"]);
+  expect(controller.fleet.alerts(node.uid)).toEqual([]);
+});
+
+test("who has the keys elsewhere does not end the session of the place that the node is locked to", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const own = await connectFrom(node, "127.0.0.1");
+  controller.fleet.setLock(node.uid, "current", "test");
+  const stolen = await connectFrom(node, "127.0.0.2");
+  expect(await stolen.raw.closeCode()).toBe(4002);
+  expect(own.raw.closed).toBeUndefined();
+  expect(controller.fleet.node(node.uid)?.lastIp).toBe("127.0.0.1");
+  expect(controller.fleet.node(node.uid)?.unauthorizedIp).toBeUndefined();
+  expect(reports(controller, node.uid)).toEqual([["WARNING", "UNKNOWN"]]);
+  expect((await document(controller, own)).state).toBe("ACTIVE");
+});
+
+test("a node that is held gets no key of a volume and no token of the registry, and no terminal is opened on it", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await connectFrom(node, "127.0.0.1");
+  controller.fleet.setLock(node.uid, ["127.0.0.2/32"], "test");
+  const refusal = { code: "unauthorized-ip" };
+  await expect(session.peer.request("volume.key", { volume: "data" })).rejects.toMatchObject(refusal);
+  await expect(session.peer.request("registry.token", { repository: "team/app" })).rejects.toMatchObject(refusal);
+  const terminal = { container: "web", cols: 80, rows: 24, user: "test" };
+  const opened = controller.fleet.openTerminal(node.uid, terminal, AbortSignal.timeout(1000));
+  await expect(opened).rejects.toMatchObject(refusal);
+});
+
+test("its neighbours do not know a node that is held, also after it is let go and held again", async () => {
+  const controller = await runController();
+  const gateway = await addNode(controller, "gw");
+  const edge = await addNode(controller, "edge");
+  const server = { enabled: true, host: "gw.example.net", port: 8443, type: "public" };
+  controller.fleet.setSection(gateway.uid, "gateway", server, "test");
+  const watching = await connectFrom(gateway, "127.0.0.1");
+  await connectFrom(edge, "127.0.0.1");
+  const peers = async (): Promise<unknown[]> => {
+    const jws = (await watching.fetchDocument(controller.url, "domain")) ?? "";
+    const { peers: known } = DomainDocument.parse(peekClaims("holdfast-document+jwt", jws).body);
+    return known.map(({ name }) => name);
+  };
+  expect(await peers()).toEqual(["edge"]);
+  controller.fleet.setLock(edge.uid, ["127.0.0.9/32"], "test");
+  expect(await peers()).toEqual([]);
+  controller.fleet.setLock(edge.uid, undefined, "test");
+  expect(await peers()).toEqual(["edge"]);
+  controller.fleet.setLock(edge.uid, "current", "test");
+  await (await connectFrom(edge, "127.0.0.1")).cut();
+  await until(() => controller.fleet.node(edge.uid)?.isOnline === false);
+  await connectFrom(edge, "127.0.0.2");
+  expect(await peers()).toEqual([]);
+});
+
+test("a node that never connected cannot be locked to where it is, and none behind a front end that hides it", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  expect(() => controller.fleet.setLock(node.uid, "current", "test")).toThrow(
+    expect.objectContaining({ code: "invalid-body" }) as Error,
+  );
+  const port = await freePort();
+  const front = { publicUrl: "https://cp.example", frontPins: ["A".repeat(43)], listen: `127.0.0.1:${port}` };
+  const hidden = await runController(front);
+  expect(() => hidden.fleet.setLock(node.uid, ["192.0.2.1/32"], "test")).toThrow(
+    expect.objectContaining({ code: "not-configured" }) as Error,
+  );
+});
