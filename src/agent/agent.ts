@@ -1,5 +1,6 @@
 import { InputError, toError } from "../errors.ts";
 import { AggregatedLog } from "../host/aggregated-log.ts";
+import { wallTimes } from "../host/clock.ts";
 import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
 import { hostHttpClient } from "../host/http-client.ts";
@@ -58,6 +59,8 @@ const JOURNAL_ROOM_BYTES = 32 * 1024;
 export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { settings, clock, reader, log, random } = options;
   const startedAt = clock.now();
+  const begunAt = clock.elapsed();
+  const wall = wallTimes(clock);
   const faults = new FaultList(clock, (code, message) => log.error({ code }, message));
   const fault = (code: string, message: string): void => faults.add(code, message);
   const notSaved = (error: unknown): void => log.warn({ err: toError(error) }, "not saved");
@@ -273,7 +276,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   let node: ManagedNode | undefined;
   /** The registration of a node whose private keys are lost. */
   let lost: Registration | undefined;
-  const sessionView = () => session ?? (lost === undefined ? undefined : sessionWithoutKeys(startedAt));
+  const sessionView = () => session ?? (lost === undefined ? undefined : sessionWithoutKeys(wall.of(begunAt)));
   let session: Session | undefined;
   let counter: SessionCounter | undefined;
   let knownAddresses: KnownAddresses | undefined;
@@ -393,7 +396,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const shared = { ...options, ...telemetry, documents, applying, overlay, upgrades, time };
   const gather = gatherStatus({
     ...shared,
-    startedAt,
+    startedAt: begunAt,
     isStatePersistent: isPersistent,
     mesh,
     faults,

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { InputError } from "../errors.ts";
 import type { OnDamage } from "../host/damage.ts";
 import type { Files } from "../host/files.ts";
-import type { Clock } from "../host/clock.ts";
+import { wallTimes, type Clock, type WallTimes } from "../host/clock.ts";
 import { Checkpoint } from "../checkpoint/checkpoint.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import type { Config, NodeDocument } from "../protocol/documents.ts";
@@ -54,13 +54,15 @@ export class Applying {
   readonly engine: Engine;
   readonly committing: Committing;
   /** Since when the node is in its state, as far as this agent can tell, and which that is. */
-  #state: { readonly is: NodeDocument["state"]; readonly since: number } | undefined;
+  #state: { readonly is: NodeDocument["state"]; readonly since: () => number } | undefined;
+  readonly #wall: WallTimes;
   /** What is set is of this machine alone, as no document is there yet. */
   #isLocal = false;
   #merged: { readonly of: Desired; readonly effective: Effective } | undefined;
 
   constructor(options: ApplyingOptions) {
     this.#options = options;
+    this.#wall = wallTimes(options.clock);
     const { clock, random, log, files, settings, sections, events, onFault, onDamage } = options;
     this.#events = new ConfigEvents({ clock, events });
     const dir = `${settings.stateDir}/desired`;
@@ -102,8 +104,8 @@ export class Applying {
     if (current.node === undefined) return this.#applyLocal();
     const { body, receivedAt } = current.node;
     if (this.#state?.is !== body.state) {
-      const since = this.#state === undefined ? receivedAt : this.#options.clock.now();
-      this.#state = { is: body.state, since };
+      const at = this.#options.clock.elapsed();
+      this.#state = { is: body.state, since: this.#state === undefined ? () => receivedAt : () => this.#wall.of(at) };
     }
     void this.committing.heed();
     const config = this.config();
@@ -278,7 +280,7 @@ export class Applying {
       return [{ section: "node", code: "deleted", message: `the control plane deleted this node${off}`, ...times }];
     }
     if (this.#state?.is !== "INACTIVE") return [];
-    const { since } = this.#state;
+    const since = this.#state.since();
     const { restricted } = this.#options.documents.current.node?.body ?? {};
     if (restricted !== undefined) {
       const message = `${restrictionText(restricted)}${off}`;

@@ -1,4 +1,4 @@
-import type { Clock } from "../host/clock.ts";
+import { wallTimes, type Clock, type WallTimes } from "../host/clock.ts";
 import { describeDamage, type Damage, type OnDamage } from "../host/damage.ts";
 import type { Files } from "../host/files.ts";
 
@@ -17,7 +17,9 @@ const MAX_WRITTEN = 256;
 /** What went wrong since the start, and what of it was mended since. A damaged file is mended once it is written anew. */
 export class FaultList {
   readonly #clock: Clock;
+  readonly #wall: WallTimes;
   readonly #onFault: (code: string, message: string) => void;
+  /** Their times are of the monotonic clock. */
   readonly #faults: { fault: Fault; readonly path: string | undefined }[] = [];
   /** What was written already when its damage is told, as far back as a start goes. */
   readonly #written = new Set<string>();
@@ -26,17 +28,23 @@ export class FaultList {
 
   constructor(clock: Clock, onFault: (code: string, message: string) => void) {
     this.#clock = clock;
+    this.#wall = wallTimes(clock);
     this.#onFault = onFault;
   }
 
   get all(): readonly Fault[] {
-    return this.#faults.map(({ fault }) => fault);
+    return this.#faults.map(({ fault: { code, message, since, mendedAt } }) => ({
+      code,
+      message,
+      since: this.#wall.of(since),
+      ...(mendedAt === undefined ? {} : { mendedAt: this.#wall.of(mendedAt) }),
+    }));
   }
 
   add(code: string, message: string, path?: string): void {
     this.#onFault(code, message);
     if (this.#faults.length >= MAX_FAULTS) return;
-    const since = this.#clock.now();
+    const since = this.#clock.elapsed();
     const isMended = path !== undefined && this.#written.has(path);
     this.#faults.push({ fault: { code, message, since, ...(isMended ? { mendedAt: since } : {}) }, path });
   }
@@ -72,7 +80,7 @@ export class FaultList {
   settled(path: string): void {
     for (const known of this.#faults) {
       if (known.path !== path || known.fault.mendedAt !== undefined) continue;
-      known.fault = { ...known.fault, mendedAt: this.#clock.now() };
+      known.fault = { ...known.fault, mendedAt: this.#clock.elapsed() };
     }
   }
 

@@ -1,4 +1,4 @@
-import type { Clock } from "../host/clock.ts";
+import { wallTimes, type Clock } from "../host/clock.ts";
 import type { Overlay } from "../host/overlay.ts";
 import type { Reader } from "../host/reader.ts";
 import type { Applying } from "./applying.ts";
@@ -24,7 +24,7 @@ export interface GatherOptions {
   readonly clock: Clock;
   readonly reader: Reader;
   readonly settings: Pick<AgentSettings, "stateDir" | "runDir">;
-  /** Unix milliseconds. */
+  /** Monotonic milliseconds. */
   readonly startedAt: number;
   readonly isStatePersistent: boolean;
   readonly documents: {
@@ -50,19 +50,21 @@ export interface GatherOptions {
 /** Makes what gathers, from all parts of the agent, what people are told of it. */
 export function gatherStatus(parts: GatherOptions): () => Gathered {
   const { clock, reader, settings, startedAt, documents, faults, storage, machine } = parts;
+  const wall = wallTimes(clock);
   return () => {
     const node = parts.node();
     const session = parts.session();
     const health = parts.health();
     return {
       now: clock.now(),
-      startedAt,
+      startedAt: wall.of(startedAt),
+      uptimeMs: clock.elapsed() - startedAt,
       stateDir: settings.stateDir,
       runDir: settings.runDir,
       registration: parts.registration(),
       session:
         session === undefined
-          ? { state: "unregistered", since: startedAt, attempt: 0 }
+          ? { state: "unregistered", since: wall.of(startedAt), attempt: 0 }
           : { ...session.status(), url: parts.registration()?.node.session ?? "" },
       desired: documents.current,
       deletedAt: documents.deletedAt,

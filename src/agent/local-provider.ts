@@ -1,4 +1,5 @@
 import { InputError } from "../errors.ts";
+import { wallTimes, type Clock } from "../host/clock.ts";
 import type { Overlay } from "../host/overlay.ts";
 import type { LogLine as StoredLine, LogMemory } from "../host/log.ts";
 import type { Reader } from "../host/reader.ts";
@@ -31,6 +32,7 @@ import type { TriggerChannel } from "./triggers/trigger.ts";
 export interface LocalProviderDeps {
   /** Everything a status and a judgement of health are made of, at this moment. */
   readonly gather: () => Gathered;
+  readonly clock: Pick<Clock, "now" | "elapsed">;
   readonly memory: LogMemory;
   readonly reader: Reader;
   readonly dispatcher: Dispatcher;
@@ -58,6 +60,7 @@ export interface LocalProviderDeps {
 /** What the agent gives to the local API. */
 export function localProvider({
   gather,
+  clock,
   memory,
   reader,
   dispatcher,
@@ -104,17 +107,19 @@ export function localProvider({
       why: applying.why().reasons,
     };
   }
+  const wall = wallTimes(clock);
+  /** By the monotonic clock. */
   const failingSince = new Map<string, number>();
   function judgement(): Judgement {
     const gathered = gather();
-    const { now } = gathered;
+    const at = clock.elapsed();
     const status = buildStatus(gathered);
     const reasons = [...identityReasons(status), ...clockReasons(time), ...upgrades.why(applying.why()).reasons];
     const failing = new Set<string>();
     const judged = judge({ ...gathered, status }, reasons, (name) => {
       failing.add(name);
-      if (!failingSince.has(name)) failingSince.set(name, now);
-      return failingSince.get(name) ?? now;
+      if (!failingSince.has(name)) failingSince.set(name, at);
+      return wall.of(failingSince.get(name) ?? at);
     });
     for (const name of failingSince.keys()) if (!failing.has(name)) failingSince.delete(name);
     return judged;

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "pino";
 import { AgentError, InputError, SessionError, toError } from "../errors.ts";
 import { AggregatedLog } from "../host/aggregated-log.ts";
-import type { Clock } from "../host/clock.ts";
+import { wallTimes, type Clock, type WallTimes } from "../host/clock.ts";
 import type { HttpClient } from "../host/http-client.ts";
 import type { DocumentApplied } from "../protocol/methods.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
@@ -33,6 +33,8 @@ type DocumentKind = DocumentApplied["name"];
 interface Refusal {
   readonly report: DocumentApplied;
   readonly message: string;
+  /** When it was, by the monotonic clock. */
+  readonly at: number;
 }
 
 /** The document in force that says a section's last word, as the status shows it. */
@@ -63,6 +65,9 @@ export interface ManagedNodeOptions {
 export class ManagedNode {
   readonly #options: ManagedNodeOptions;
   readonly #applied = new Map<DocumentKind, DocumentApplied>();
+  /** When each was, by the monotonic clock. */
+  readonly #appliedAt = new Map<DocumentKind, number>();
+  readonly #wall: WallTimes;
   /** Newer documents that were refused; what is in force stays in `#applied`. */
   readonly #refusals = new Map<DocumentKind, Refusal>();
   readonly #unsent = new Set<DocumentKind>();
@@ -81,6 +86,7 @@ export class ManagedNode {
 
   constructor(options: ManagedNodeOptions) {
     this.#options = options;
+    this.#wall = wallTimes(options.clock);
     this.#refusedTriggers = new AggregatedLog(options.log.child({ component: "triggers" }), options.clock);
     this.#registration = options.registration;
     this.sync = new DocumentSync({
@@ -110,7 +116,12 @@ export class ManagedNode {
   }
 
   get applied(): AppliedReports {
-    return this.#applied;
+    return new Map(
+      [...this.#applied].map(([name, report]) => {
+        const at = this.#appliedAt.get(name);
+        return [name, at === undefined ? report : Object.assign({}, report, { at: this.#wall.of(at) })];
+      }),
+    );
   }
 
   /** The faults of the configuration that was last received or could not be fetched. */
@@ -120,10 +131,10 @@ export class ManagedNode {
       message: `the ${name} document cannot be had, and the one before stays in force: ${cause}`.slice(0, 1024),
       since,
     }));
-    const refused = [...this.#refusals.values()].map(({ report, message }) => ({
+    const refused = [...this.#refusals.values()].map(({ report, message, at }) => ({
       code: "document-refused",
       message: `the ${report.name} document ${report.version} was refused, and the one before stays in force: ${message}`,
-      since: report.at,
+      since: this.#wall.of(at),
     }));
     return [...overdue, ...refused];
   }
@@ -341,7 +352,7 @@ export class ManagedNode {
       details: { document: name, version, code: error.code, ...error.details },
     });
     const report = { name, version, at: clock.now(), durationMs: 0, outcome: "refused", sections: {} } as const;
-    this.#refusals.set(name, { report, message: error.message.slice(0, 1024) });
+    this.#refusals.set(name, { report, message: error.message.slice(0, 1024), at: clock.elapsed() });
     this.#unsent.add(name);
     void this.#sendApplied();
   }
@@ -370,6 +381,7 @@ export class ManagedNode {
 
   #report(name: DocumentKind, report: DocumentApplied): void {
     this.#applied.set(name, report);
+    this.#appliedAt.set(name, this.#options.clock.elapsed());
     this.#unsent.add(name);
   }
 

@@ -27,6 +27,7 @@ import { reasonText } from "./upgrade-reports.ts";
 export interface StatusInput {
   readonly now: number;
   readonly startedAt: number;
+  readonly uptimeMs: number;
   readonly stateDir: string;
   readonly runDir: string;
   readonly registration: Registration | undefined;
@@ -61,7 +62,7 @@ export function buildStatus(input: StatusInput): Status {
     build: buildInfo.build,
     pid: process.pid,
     startedAt: input.startedAt,
-    uptimeSeconds: Math.max(0, Math.round((input.now - input.startedAt) / 1000)),
+    uptimeSeconds: Math.max(0, Math.round(input.uptimeMs / 1000)),
     state: { stateDir: input.stateDir, runDir: input.runDir },
     node: input.registration?.node ?? null,
     session: input.session,

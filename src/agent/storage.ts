@@ -1,5 +1,5 @@
 import { toError } from "../errors.ts";
-import type { Clock } from "../host/clock.ts";
+import { wallTimes, type Clock, type WallTimes } from "../host/clock.ts";
 import type { Files } from "../host/files.ts";
 
 export interface StorageWatchOptions {
@@ -17,24 +17,28 @@ const PROBE_MS = 10_000;
 /** Knows whether the disk takes writes: told of each refusal, and from then on trying by itself until it does. */
 export class StorageWatch {
   readonly #options: StorageWatchOptions;
+  readonly #wall: WallTimes;
+  /** Its time is of the monotonic clock. */
   #refusal: { readonly message: string; readonly since: number } | undefined;
   #cancelProbe = (): void => undefined;
   #isClosed = false;
 
   constructor(options: StorageWatchOptions) {
     this.#options = options;
+    this.#wall = wallTimes(options.clock);
   }
 
   /** Why and since when (Unix milliseconds) writes are refused; undefined while they are taken. */
   get refusal(): { readonly message: string; readonly since: number } | undefined {
-    return this.#refusal;
+    const refusal = this.#refusal;
+    return refusal === undefined ? undefined : { message: refusal.message, since: this.#wall.of(refusal.since) };
   }
 
   /** A write was refused. */
   refused(thrown: unknown): void {
     if (this.#isClosed || this.#refusal !== undefined) return;
     const error = toError(thrown);
-    this.#refusal = { message: error.message, since: this.#options.clock.now() };
+    this.#refusal = { message: error.message, since: this.#options.clock.elapsed() };
     this.#options.onRefused(error);
     this.#schedule();
   }

@@ -15,6 +15,33 @@ export interface Clock {
   after(ms: number, run: () => void): () => void;
 }
 
+/** Converts moments of the monotonic clock to wall time, for showing. */
+export interface WallTimes {
+  /** Milliseconds by which the wall clock is ahead of the monotonic one; another number only after the clock was set. */
+  readonly ahead: number;
+  /** Unix milliseconds of a moment of `elapsed()`, at least 0. */
+  of(at: number): number;
+}
+
+/** Smaller differences are rounding: a moment must be shown alike each time. */
+const STEP_MS = 1000;
+
+/** Wall times that move together when the clock of the machine is set, so that ages stay what they are. */
+export function wallTimes(clock: Pick<Clock, "now" | "elapsed">): WallTimes {
+  let ahead = clock.now() - clock.elapsed();
+  const current = (): number => {
+    const found = clock.now() - clock.elapsed();
+    if (Math.abs(found - ahead) >= STEP_MS) ahead = found;
+    return ahead;
+  };
+  return {
+    get ahead() {
+      return current();
+    },
+    of: (at) => Math.max(0, Math.round(at + current())),
+  };
+}
+
 /** The machine's own clock. A timer keeps the process alive until it rings or is taken back. */
 export function systemClock(): Clock {
   return {

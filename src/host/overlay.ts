@@ -15,6 +15,7 @@ import {
   type PerfProgress,
   type PerfRequest,
 } from "./overlay-calls.ts";
+import { wallTimes, type WallTimes } from "./clock.ts";
 import { connectControl, type ControlClient } from "./overlay-control.ts";
 import { isNonsense, overlayFailure } from "./overlay-failure.ts";
 import type { OverlayOptions, OverlayStatus } from "./overlay-options.ts";
@@ -63,7 +64,9 @@ export class Overlay {
   #identity: OverlayIdentity | undefined;
   /** The one at the other end knows nothing of other nodes. */
   #isOlder = false;
+  /** Its time is of the monotonic clock. */
   #status: OverlayStatus;
+  readonly #wall: WallTimes;
   readonly #starter: OverlayStarter;
   readonly #calls = new OverlayCalls(() => this.#client);
   #connectedAt = -Infinity;
@@ -74,12 +77,13 @@ export class Overlay {
 
   constructor(options: OverlayOptions) {
     this.#options = options;
-    this.#status = { state: "off", since: options.clock.now() };
+    this.#wall = wallTimes(options.clock);
+    this.#status = { state: "off", since: options.clock.elapsed() };
     this.#starter = new OverlayStarter(options);
   }
 
   status(): OverlayStatus {
-    return this.#status;
+    return { ...this.#status, since: this.#wall.of(this.#status.since) };
   }
 
   /** What the overlay was last seen to have, without asking it; nothing while there is none. */
@@ -359,12 +363,10 @@ export class Overlay {
     if (isNews && !this.#changesMesh) this.#options.onChanged("gateway");
   }
 
-  #is(
-    state: OverlayStatus["state"],
-    { since = this.#options.clock.now(), ...more }: Partial<OverlayStatus> = {},
-  ): void {
+  #is(state: OverlayStatus["state"], { since, ...more }: Partial<OverlayStatus> = {}): void {
     const isSame = this.#status.state === state && state !== "up";
-    this.#status = { ...more, state, since: isSame ? this.#status.since : since };
+    const at = since === undefined ? this.#options.clock.elapsed() : since - this.#wall.ahead;
+    this.#status = { ...more, state, since: isSame ? this.#status.since : at };
   }
 
   /** Ends the connection to one that let a call wait for too long, so that it is met anew the next time. */

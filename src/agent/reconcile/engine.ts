@@ -2,14 +2,14 @@ import type { Logger } from "pino";
 import { HostError, InputError, toError } from "../../errors.ts";
 import type { Checkpoint, Restored } from "../../checkpoint/checkpoint.ts";
 import type { RestoreReason } from "../../checkpoint/window.ts";
-import type { Clock } from "../../host/clock.ts";
+import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
 import type { SectionPlan } from "../../protocol/reconcile.ts";
 import type { Commit } from "./commit.ts";
 import { boundedRestorable, runPass, type PassResult, type SectionResult, type Work } from "./pass.ts";
 import { preview } from "./preview.ts";
 import { retryAfter, type Random } from "./retry.ts";
 import type { Reconciler } from "./section.ts";
-import { standingAfter, type Standing, type Versions } from "./standing.ts";
+import { movedInTime, standingAfter, type Standing, type Versions } from "./standing.ts";
 import { answersAfter } from "./taken-back.ts";
 import { isSameValue } from "./withholding.ts";
 
@@ -40,7 +40,10 @@ const MAX_RESTORES = 3;
 const MAX_LAST_RESTORES = 10;
 
 interface Track {
+  /** Its times are of the monotonic clock. */
   standing?: Standing;
+  /** The same in wall time, for as long as the wall clock was that far ahead. */
+  shown?: { readonly of: Standing; readonly ahead: number; readonly standing: Standing };
   /** The desired value, as JSON, that the machine last converged to. */
   reached?: string | undefined;
   /** The desired value of the last pass, as JSON. */
@@ -52,6 +55,7 @@ interface Track {
 /** Makes the desired state real and keeps it so: one pass at a time, each from what the machine has to the newest desired state. */
 export class Engine {
   readonly #options: EngineOptions;
+  readonly #wall: WallTimes;
   readonly #tracks = new Map<string, Track>();
   readonly #ending = new AbortController();
   readonly #wanted = new Set<string>();
@@ -65,6 +69,7 @@ export class Engine {
 
   constructor(options: EngineOptions) {
     this.#options = options;
+    this.#wall = wallTimes(options.clock);
     for (const { name } of options.sections) this.#tracks.set(name, {});
     this.#driftAt = options.clock.elapsed() + DRIFT_MS;
   }
@@ -74,9 +79,16 @@ export class Engine {
     return this.#options.sections.map(({ name }) => name);
   }
 
-  /** Where each section stands that was tried. */
+  /** Where each section stands that was tried; times in Unix milliseconds. */
   get standings(): readonly Standing[] {
-    return [...this.#tracks.values()].flatMap(({ standing }) => (standing === undefined ? [] : [standing]));
+    const { ahead } = this.#wall;
+    return [...this.#tracks.values()].flatMap((track) => {
+      const { standing: of } = track;
+      if (of === undefined) return [];
+      if (track.shown?.of !== of || track.shown.ahead !== ahead)
+        track.shown = { of, ahead, standing: movedInTime(of, ahead) };
+      return [track.shown.standing];
+    });
   }
 
   /** Takes back a change that was cut short, then begins with passes. */
@@ -285,7 +297,7 @@ export class Engine {
     const { clock, random } = this.#options;
     const track = this.#track(result.name);
     const isDrift = track.reached === raw;
-    const now = clock.now();
+    const now = clock.elapsed();
     const standing = standingAfter(track.standing, result, { version, now, isDrift });
     const { state } = result.outcome;
     if (isDrift && result.planned.length > 0) {
@@ -297,8 +309,8 @@ export class Engine {
       track.standing = standing;
     } else {
       const delayMs = retryAfter(standing.failures, random);
-      track.retryAt = clock.elapsed() + delayMs;
-      track.standing = { ...standing, nextAttempt: Math.round(now + delayMs) };
+      track.retryAt = now + delayMs;
+      track.standing = { ...standing, nextAttempt: track.retryAt };
     }
   }
 

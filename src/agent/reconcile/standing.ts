@@ -15,7 +15,7 @@ export interface Drift {
   readonly what: readonly string[];
 }
 
-/** Where a section stands. Times in Unix milliseconds. */
+/** Where a section stands. Times in milliseconds of one clock: the engine measures by the monotonic one and shows wall time. */
 export interface Standing {
   readonly section: string;
   readonly outcome: Outcome;
@@ -41,6 +41,20 @@ export interface Standing {
   /** Attempts in a row that did not converge. */
   readonly failures: number;
   readonly drift: Drift;
+}
+
+/** A standing with every time moved by so many milliseconds. Pure. */
+export function movedInTime(standing: Standing, ms: number): Standing {
+  const moved = (at: number): number => Math.max(0, Math.round(at + ms));
+  const { since, lastAttempt, nextAttempt, sinces, drift } = standing;
+  return {
+    ...standing,
+    since: moved(since),
+    lastAttempt: moved(lastAttempt),
+    ...(nextAttempt === undefined ? {} : { nextAttempt: moved(nextAttempt) }),
+    sinces: new Map([...sinces].map(([key, at]) => [key, moved(at)])),
+    drift: { ...drift, ...(drift.lastAt === undefined ? {} : { lastAt: moved(drift.lastAt) }) },
+  };
 }
 
 /** What the engine knows besides the result. */

@@ -109,7 +109,7 @@ export class Attempt {
   #opening: Promise<void> = Promise.resolve();
   #isChallenged = false;
   rttMs: number | undefined;
-  /** When the newest heartbeat was sent that the other side has taken, in Unix milliseconds: it answered a ping that came after. */
+  /** When the newest heartbeat was sent that the other side has taken, by the monotonic clock: it answered a ping that came after. */
   heartbeatAt: number | undefined;
 
   constructor(options: AttemptOptions, listener: AttemptListener) {
@@ -183,7 +183,7 @@ export class Attempt {
 
   /** Of the first it is asked at once whether it was taken: an upgrade that is judged waits for that. */
   #beaten(): void {
-    this.#beatAt = this.#options.clock.now();
+    this.#beatAt = this.#options.clock.elapsed();
     if (this.heartbeatAt === undefined) this.ping();
   }
 

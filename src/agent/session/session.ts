@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import { wallTimes, type WallTimes } from "../../host/clock.ts";
 import { SessionError } from "../../errors.ts";
 import { AnswerWatch, unansweredText } from "./answers.ts";
 import { Attempt, type AttemptOptions, type Connection } from "./attempt.ts";
@@ -39,6 +40,8 @@ export class Session {
   #armedFor: number | undefined;
   #attempt: Attempt | undefined;
   #attempts = 0;
+  readonly #wall: WallTimes;
+  /** This and what follows are moments of the monotonic clock. */
   #since: number;
   #reason: { code: string; message: string } | undefined;
   #lastOnlineAt: number | undefined;
@@ -48,7 +51,8 @@ export class Session {
   constructor(options: SessionOptions) {
     this.#options = options;
     this.#state = beginSession(options.clock.elapsed());
-    this.#since = options.clock.now();
+    this.#wall = wallTimes(options.clock);
+    this.#since = options.clock.elapsed();
   }
 
   start(): void {
@@ -75,31 +79,29 @@ export class Session {
   }
 
   status(): SessionStatus {
-    const { clock } = this.#options;
     const state = this.#state;
     const rttMs = this.#attempt?.rttMs;
     const heartbeatAt = this.connection === undefined ? undefined : this.#attempt?.heartbeatAt;
     return {
       state: state.at,
-      since: this.#since,
+      since: this.#wall.of(this.#since),
       attempt: this.#attempts,
-      ...(state.at === "waiting" ? { retryAt: Math.round(clock.now() + state.retryAt - clock.elapsed()) } : {}),
+      ...(state.at === "waiting" ? { retryAt: this.#wall.of(state.retryAt) } : {}),
       ...(this.#reason === undefined ? {} : { reason: this.#reason }),
       ...(this.#attempt?.address === undefined ? {} : { address: this.#attempt.address }),
       ...(rttMs === undefined ? {} : { rttMs }),
       ...(this.connection === undefined ? {} : { sid: this.connection.sid }),
-      ...(heartbeatAt === undefined ? {} : { heartbeatAt }),
-      ...(this.#lastOnlineAt === undefined ? {} : { lastOnlineAt: this.#lastOnlineAt }),
+      ...(heartbeatAt === undefined ? {} : { heartbeatAt: this.#wall.of(heartbeatAt) }),
+      ...(this.#lastOnlineAt === undefined ? {} : { lastOnlineAt: this.#wall.of(this.#lastOnlineAt) }),
       ...this.#unanswered(),
     };
   }
 
   #unanswered(): Pick<SessionStatus, "unanswered"> {
-    const { clock } = this.#options;
-    const failing = this.#answers.failing(clock.elapsed());
+    const failing = this.#answers.failing(this.#options.clock.elapsed());
     const [oldest] = failing;
     if (oldest === undefined) return {};
-    const since = Math.round(clock.now() - (clock.elapsed() - oldest.since));
+    const since = this.#wall.of(oldest.since);
     return { unanswered: { since, message: failing.slice(0, 4).map(unansweredText).join("; ") } };
   }
 
@@ -112,9 +114,9 @@ export class Session {
     const [state, effects] = step(this.#state, event, clock.elapsed(), random);
     this.#state = state;
     if (state.at !== before) {
-      this.#since = clock.now();
+      this.#since = clock.elapsed();
       if (before === "online") {
-        this.#lastOnlineAt = clock.now();
+        this.#lastOnlineAt = clock.elapsed();
         this.#options.onOffline();
       }
     }
@@ -166,7 +168,7 @@ export class Session {
         onOpened: (connection) => {
           if (this.#attempt !== attempt) return;
           this.#reason = undefined;
-          this.#lastOnlineAt = this.#options.clock.now();
+          this.#lastOnlineAt = this.#options.clock.elapsed();
           this.#dispatch({ type: "opened" });
           this.#options.log.info({ sid: connection.sid, address: attempt.address }, "session opened");
           this.#options.onOnline(connection);

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
+import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
 import type { HttpClient } from "../../host/http-client.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import { DocumentName } from "../../protocol/claims.ts";
@@ -54,9 +54,9 @@ export interface OverdueDocument {
   readonly cause: string;
 }
 
+/** Times in monotonic milliseconds. */
 interface Wanted {
   readonly since: number;
-  /** Monotonic milliseconds. */
   readonly overdueAt: number;
   /** Why the last attempt failed. */
   cause?: string;
@@ -72,6 +72,7 @@ interface Fetching {
 /** Keeps the documents as new as the control plane's: looks at each session, at each hint, and every ten minutes. */
 export class DocumentSync {
   readonly #options: DocumentSyncOptions;
+  readonly #wall: WallTimes;
   readonly #due = new Set<Name>();
   readonly #refusedVersions = new Map<Name, number>();
   readonly #wanted = new Map<Name, Wanted>();
@@ -88,6 +89,7 @@ export class DocumentSync {
 
   constructor(options: DocumentSyncOptions) {
     this.#options = options;
+    this.#wall = wallTimes(options.clock);
   }
 
   /** A session opened: everything whose version differs is due. */
@@ -124,7 +126,9 @@ export class DocumentSync {
   get overdue(): readonly OverdueDocument[] {
     const now = this.#options.clock.elapsed();
     return [...this.#wanted].flatMap(([name, { since, overdueAt, cause }]) =>
-      now >= overdueAt ? [{ name, since, cause: cause ?? "the control plane does not send it" }] : [],
+      now >= overdueAt
+        ? [{ name, since: this.#wall.of(since), cause: cause ?? "the control plane does not send it" }]
+        : [],
     );
   }
 
@@ -197,7 +201,7 @@ export class DocumentSync {
     const { clock } = this.#options;
     const wanted = this.#wanted.get(name);
     if (wanted === undefined) {
-      this.#wanted.set(name, { since: clock.now(), overdueAt: clock.elapsed() + OVERDUE_MS });
+      this.#wanted.set(name, { since: clock.elapsed(), overdueAt: clock.elapsed() + OVERDUE_MS });
       this.#tellOverdue();
     } else if (cause !== undefined) {
       wanted.cause = cause;

@@ -1,7 +1,7 @@
 import { HostError, toError } from "../../errors.ts";
 import { oneAtATime } from "../../lib/one-at-a-time.ts";
 import { untilAborted } from "../../lib/until-aborted.ts";
-import type { Clock } from "../clock.ts";
+import { wallTimes, type Clock, type WallTimes } from "../clock.ts";
 import { differs, effectOf, exitCodeOf, summaryOf } from "./cache-change.ts";
 import type { EngineCache, EngineChange, EngineStanding } from "./cache.ts";
 import type { ContainerSummary, Engine, EngineEvent } from "./engine.ts";
@@ -39,6 +39,7 @@ interface Attempt {
 class LiveCache implements EngineCache {
   readonly #engine: Engine;
   readonly #clock: Clock;
+  readonly #wall: WallTimes;
   readonly #labels: readonly string[];
   readonly #closing = new AbortController();
   readonly #containers = new Map<string, ContainerSummary>();
@@ -47,6 +48,7 @@ class LiveCache implements EngineCache {
   readonly #list = oneAtATime(() => this.#takeList());
   /** What events have told of since the running list began; they know better than it does. */
   #touched: Set<string> | undefined;
+  /** Its time is of the monotonic clock. */
   #standing: EngineStanding = { state: "unknown" };
   #connections = 0;
   /** Ends the wait for the next attempt. */
@@ -55,12 +57,14 @@ class LiveCache implements EngineCache {
   constructor({ engine, clock, owner }: CacheOptions) {
     this.#engine = engine;
     this.#clock = clock;
+    this.#wall = wallTimes(clock);
     this.#labels = [owner];
     void this.#run();
   }
 
   get standing(): EngineStanding {
-    return this.#standing;
+    const standing = this.#standing;
+    return standing.state === "unknown" ? standing : { ...standing, since: this.#wall.of(standing.since) };
   }
 
   get connections(): number {
@@ -192,13 +196,13 @@ class LiveCache implements EngineCache {
 
   #setWell(): void {
     if (this.#standing.state === "well") return;
-    this.#standing = { state: "well", since: this.#clock.now() };
+    this.#standing = { state: "well", since: this.#clock.elapsed() };
     this.#tell({ kind: "standing" });
   }
 
   #setUnwell(reason: string): void {
     const isNew = this.#standing.state !== "unwell";
-    const since = this.#standing.state === "unwell" ? this.#standing.since : this.#clock.now();
+    const since = this.#standing.state === "unwell" ? this.#standing.since : this.#clock.elapsed();
     this.#standing = { state: "unwell", since, reason };
     if (isNew) this.#tell({ kind: "standing" });
   }

@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { FaultList } from "../../../src/agent/fault.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { MovableClock } from "../../support/running-controller.ts";
 
 const lost = (file: string) => ({ file, isRecovered: false });
@@ -59,3 +60,18 @@ test("every fault is logged, and only so many are kept", () => {
   for (let at = 0; at < 150; at += 1) faults.add("x", "y");
   expect([told.length, faults.all.length]).toEqual([150, 100]);
 });
+
+test.each([86_400_000, -86_400_000])(
+  "the age of a fault does not depend on the wall clock, set by %i ms",
+  async (ms) => {
+    const clock = new FakeClock();
+    const faults = new FaultList(clock, () => undefined);
+    faults.add("damaged-file", "a", "/a.json");
+    await clock.advance(5000);
+    faults.settled("/a.json");
+    await clock.advance(1000);
+    clock.setWall(clock.now() + ms);
+    const [fault] = faults.all;
+    expect(fault).toMatchObject({ since: clock.now() - 6000, mendedAt: clock.now() - 1000 });
+  },
+);

@@ -10,6 +10,7 @@ import { hostReader } from "../../../src/host/reader.ts";
 import { rootLogger } from "../../../src/host/log.ts";
 import type { Config } from "../../../src/protocol/documents.ts";
 import { nodeDocument, signDocument, signingKey, ISS, UID } from "../../support/signing.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { idleApplying } from "../../support/idle-applying.ts";
 import { rig, stream } from "./triggers/rig.ts";
@@ -30,6 +31,7 @@ test("a floor that was reset makes its document due again", async () => {
   await documents.accept("node", await signDocument(key, "node", 4, nodeDocument()), trust, 1);
   const retried: string[] = [];
   const provider = localProvider({
+    clock: new FakeClock(),
     time: { look: () => undefined, behindSince: undefined },
     gather: () => {
       throw new Error("not asked for");
@@ -76,6 +78,7 @@ describe("connectors and services", () => {
     const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
     const applying = idleApplying(documents, directory);
     return localProvider({
+      clock: new FakeClock(),
       time: { look: () => undefined, behindSince: undefined },
       gather: () => {
         throw new Error("not asked for");

@@ -11,6 +11,7 @@ function looked(overlay: OverlayStatus, dataPlane: DataPlane = NO_PLANE) {
   const input: StatusInput = {
     now: 2000,
     startedAt: 1000,
+    uptimeMs: 1000,
     stateDir: "/s",
     runDir: "/r",
     registration: undefined,

@@ -66,6 +66,7 @@ test("a section that nodes of this type never have is not shown", () => {
   const input: StatusInput = {
     now: 2000,
     startedAt: 1000,
+    uptimeMs: 1000,
     stateDir: "/s",
     runDir: "/r",
     registration: undefined,

@@ -61,3 +61,14 @@ test("a closed watch tells nothing more", async () => {
   await clock.advance(60_000);
   expect(told).toEqual(["no space"]);
 });
+
+test.each([86_400_000, -86_400_000])(
+  "the age of a refusal does not depend on the wall clock, set by %i ms",
+  async (ms) => {
+    const { clock, watch } = bench();
+    watch.refused(full);
+    await clock.advance(5000);
+    clock.setWall(clock.now() + ms);
+    expect(watch.refusal?.since).toBe(clock.now() - 5000);
+  },
+);

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { systemClock } from "../../../src/host/clock.ts";
+import { systemClock, wallTimes } from "../../../src/host/clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 
 test("the machine's clock measures, waits, and takes a wait back", async () => {
   const clock = systemClock();
@@ -13,4 +14,26 @@ test("the machine's clock measures, waits, and takes a wait back", async () => {
   expect(clock.elapsed()).toBeGreaterThan(before);
   expect(Math.abs(clock.now() - Date.now())).toBeLessThan(60_000);
   await expect(clock.sleep(60_000, AbortSignal.abort(new Error("stop")))).rejects.toThrow();
+});
+
+const DAY_MS = 24 * 3600 * 1000;
+
+test.each([
+  ["forwards", DAY_MS],
+  ["backwards", -DAY_MS],
+])("a moment keeps its age when the clock is set %s", async (_way, ms) => {
+  const clock = new FakeClock();
+  const wall = wallTimes(clock);
+  await clock.advance(1000);
+  const at = clock.elapsed();
+  expect(wall.of(at)).toBe(clock.now());
+  await clock.advance(5000);
+  clock.setWall(clock.now() + ms);
+  expect(clock.now() - wall.of(at)).toBe(5000);
+  clock.setWall(clock.now() + 999);
+  expect(clock.now() - wall.of(at)).toBe(5999);
+});
+
+test("a moment is no earlier than Unix time", () => {
+  expect(wallTimes(new FakeClock(0)).of(-5)).toBe(0);
 });

@@ -157,6 +157,24 @@ describe("time", () => {
     expect(rig.standing()).toMatchObject({ outcome: { state: "converged" }, failures: 0 });
   });
 
+  test.each([86_400_000, -86_400_000])("shows its times right after the clock was set by %i ms", async (ms) => {
+    const machine = new MemoryMachine();
+    machine.before = () => {
+      throw new HostError("port-taken", "taken");
+    };
+    const rig = engineRig([reconciler(modelSection(machine))]);
+    rig.engine.start();
+    await rig.want({ model: { a: "1", b: 7 } });
+    await rig.clock.advance(400);
+    rig.clock.setWall(rig.clock.now() + ms);
+    const [now, standing] = [rig.clock.now(), rig.standing()];
+    expect(standing).toMatchObject({ since: now - 400, lastAttempt: now - 400, nextAttempt: now + 600 });
+    expect([...new Set(standing.sinces.values())]).toEqual([now - 400]);
+    expect(rig.standing()).toBe(standing);
+    for (let i = 0; i < 2; i += 1) await rig.clock.advance(1000);
+    expect(rig.standing().failures).toBe(2);
+  });
+
   test("never waits longer than five minutes", async () => {
     const machine = new MemoryMachine();
     let last = 0;

@@ -87,6 +87,23 @@ describe("a session", () => {
     expect(session.status().heartbeatAt).toBe(sentAt);
   });
 
+  test.each([86_400_000, -86_400_000])("keeps its ages when the wall clock is set by %i ms", async (ms) => {
+    const { up, clock, session } = await node((arrival) => letIn(arrival, key));
+    const connection = await up();
+    await clock.advance(1000);
+    connection.beaten();
+    await waitFor("the answer", () => session.status().heartbeatAt !== undefined);
+    await clock.advance(1000);
+    const ages = (): readonly number[] => {
+      const { since, lastOnlineAt = 0, heartbeatAt = 0 } = session.status();
+      return [since, lastOnlineAt, heartbeatAt].map((at) => clock.now() - at);
+    };
+    const before = ages();
+    clock.setWall(clock.now() + ms);
+    expect(ages()).toEqual(before);
+    expect(before.at(-1)).toBe(1000);
+  });
+
   test("that falls silent is cut after 37.5 s", async () => {
     const { up, clock, waiting, offline, session } = await node(async (arrival) => {
       const { socket } = await letIn(arrival, key);

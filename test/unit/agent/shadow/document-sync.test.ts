@@ -413,7 +413,10 @@ describe("a document that cannot be had", () => {
     expect(sync.overdue).toEqual([]);
     await clock.advance(2000);
     const cause = "the node document: HTTP 500";
-    expect(sync.overdue).toEqual([{ name: "node", since: clock.now() - 31_000, cause }]);
+    for (const ms of [0, 86_400_000, -2 * 86_400_000]) {
+      clock.setWall(clock.now() + ms);
+      expect(sync.overdue).toEqual([{ name: "node", since: clock.now() - 31_000, cause }]);
+    }
     expect(overdue).toEqual([`node: ${cause}`]);
     answer(200);
     await clock.advance(600_000);
