@@ -57,6 +57,9 @@ test("an interface goes from its address to DHCP and back, keeps what it has unt
     60_000,
   );
 
+  // The server names itself as the gateway; only a WAN has a default route.
+  expect(machine.sh("ip -4 route show default")).toMatch(/^default via 192\.168\.1\.1 dev eth0 [^\n]*\n$/);
+
   const pid = client();
   await machine.lab.endAgent("a", "SIGKILL");
   await machine.start();

@@ -43,16 +43,21 @@ each(
     const machine = await machineOf("moves");
     await machine.own(STATIC);
     const before = machine.state();
-    const stop = await serveLeases(machine, "192.168.1.100", { of: "wan" });
+    const resolver = (): string =>
+      readFileSync(join(placesOf(machine.lab.dir, "moves").own, "etc/resolv.conf"), "utf8");
+    const [former, server] = [resolver(), "192.168.1.53"];
+    const stop = await serveLeases(machine, "192.168.1.100", { of: "wan", dns: server });
     await machine.apply(LEASED);
     await waitFor("the lease is all there is", () => addresses(machine).join(" ") === "192.168.1.100", 60_000);
     expect(gateways(machine)).toEqual([GATEWAY]);
+    await waitFor("its name server is asked", () => resolver().includes(`nameserver ${server}\n`), 90_000);
     await machine.untilOnline();
     const client = clientOf(machine);
 
     await machine.apply(STATIC);
     await machine.untilAs(before, 30_000, isAside);
     await waitFor("the client has ended", () => !machine.lab.network.pids("moves").includes(client));
+    expect(resolver()).toBe(former);
     stop();
     await machine.untilOnline();
   },

@@ -10,6 +10,8 @@ export interface LeaseServer {
   readonly of?: "lan" | "wan";
   /** The default gateway that it names; by default itself. */
   readonly gateway?: string;
+  /** The name server that it names, in place of none; only for the usual two minutes. */
+  readonly dns?: string;
   /** For how long, in place of two minutes. */
   readonly seconds?: number;
 }
@@ -18,22 +20,29 @@ export interface LeaseServer {
 export async function serveLeases(
   machine: EdgeMachine,
   address: string,
-  { of = "lan", gateway, seconds }: LeaseServer = {},
+  { of = "lan", gateway, dns, seconds }: LeaseServer = {},
 ): Promise<() => void> {
   const [where, link] = of === "lan" ? [machine.lan, "eth0"] : [machine.router, "lan"];
   const base = join(machine.lab.dir, machine.name);
   const command =
-    seconds === undefined ? dnsmasq(address, link, gateway) : udhcpd(base, { address, link, gateway, seconds });
+    seconds === undefined
+      ? dnsmasq(address, link, { gateway, dns })
+      : udhcpd(base, { address, link, gateway, seconds });
   const pid = startAside(where, command, `${base}-leases.log`);
   await waitFor("leases are given out", () => machine.sh("ss -lun || true", where).includes(":67"));
   return () => void process.kill(pid, "SIGKILL");
 }
 
-function dnsmasq(address: string, link: string, gateway: string | undefined): readonly string[] {
+function dnsmasq(
+  address: string,
+  link: string,
+  { gateway, dns }: Readonly<Record<"gateway" | "dns", string | undefined>>,
+): readonly string[] {
   const options = ["--port=0", "--no-daemon", "--conf-file=/dev/null", "--leasefile-ro", "--dhcp-authoritative"];
   const range = [`--dhcp-range=${address},${address},255.255.255.0,2m`, `--interface=${link}`, "--no-ping"];
   const router = gateway === undefined ? [] : [`--dhcp-option=option:router,${gateway}`];
-  return ["dnsmasq", ...options, ...range, ...router];
+  const resolver = dns === undefined ? [] : [`--dhcp-option=option:dns-server,${dns}`];
+  return ["dnsmasq", ...options, ...range, ...router, ...resolver];
 }
 
 interface ShortLease {

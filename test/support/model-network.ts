@@ -48,6 +48,8 @@ export class ModelNetwork {
   firewall: NetworkState["firewall"];
   sysctls: Map<string, string>;
   dhcp: Set<string>;
+  dhcpWithoutGateway: readonly string[];
+  leases: NetworkState["leases"];
   nameServers: readonly string[] | undefined;
   /** What was applied, for tests that look at the order. */
   readonly applied: Change[] = [];
@@ -65,6 +67,8 @@ export class ModelNetwork {
     this.firewall = state.firewall;
     this.sysctls = new Map(state.sysctls);
     this.dhcp = new Set(state.dhcp);
+    this.dhcpWithoutGateway = state.dhcpWithoutGateway ?? [];
+    this.leases = state.leases;
     this.nameServers = state.nameServers;
   }
 
@@ -77,6 +81,8 @@ export class ModelNetwork {
       ...(this.firewall === undefined ? {} : { firewall: this.firewall }),
       sysctls: this.sysctls,
       dhcp: this.dhcp,
+      ...(this.dhcpWithoutGateway.length === 0 ? {} : { dhcpWithoutGateway: this.dhcpWithoutGateway }),
+      ...(this.leases === undefined ? {} : { leases: this.leases }),
       ...(this.nameServers === undefined ? {} : { nameServers: this.nameServers }),
     });
   }
@@ -129,6 +135,8 @@ export class ModelNetwork {
         break;
       }
       case "dhcp":
+        this.dhcpWithoutGateway = this.dhcpWithoutGateway.filter((link) => link !== change.link);
+        if (change.withoutGateway === true) this.dhcpWithoutGateway = [...this.dhcpWithoutGateway, change.link];
         if (change.run) this.dhcp.add(this.#link(change.link).name);
         else if (this.dhcp.delete(change.link)) this.#release(change.link);
         break;

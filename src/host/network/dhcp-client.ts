@@ -13,6 +13,15 @@ export interface DhcpPaths {
   readonly pid: string;
   /** Where the script remembers the address. */
   readonly lease: string;
+  /** Where the script notes the gateway and the name servers. */
+  readonly offer: string;
+}
+
+/** How the routes of a lease are set. */
+export interface DhcpRoutes {
+  readonly metric: number;
+  /** Whether the lease's default route is one of them. */
+  readonly usesGateway: boolean;
 }
 
 /** How a client is started in the foreground, and ended so that it gives the lease back. */
@@ -25,15 +34,27 @@ export interface DhcpCommand {
   readonly stopArgs?: readonly string[];
 }
 
-/** The command line of a client for one link: IPv4 alone, routes with this metric, neither the resolver nor the host's name touched. */
-export function dhcpCommand(client: DhcpClient, link: string, metric: number, paths: DhcpPaths): DhcpCommand {
-  const environment = { HOLDFAST_METRIC: `${metric}`, HOLDFAST_LEASE: paths.lease };
+/** The command line of a client for one link: IPv4 alone, routes as said, neither the resolver nor the host's name touched. */
+export function dhcpCommand(
+  client: DhcpClient,
+  link: string,
+  { metric, usesGateway }: DhcpRoutes,
+  paths: DhcpPaths,
+): DhcpCommand {
+  const environment = {
+    HOLDFAST_METRIC: `${metric}`,
+    HOLDFAST_LEASE: paths.lease,
+    HOLDFAST_OFFER: paths.offer,
+    ...(usesGateway ? {} : { HOLDFAST_GATEWAY: "0" }),
+  };
   switch (client) {
     case "dhcpcd": {
-      // It sets addresses and routes itself; its hooks, which would write resolv.conf, are switched off, as are its own files.
-      const quiet = ["-4", "-B", "-q", "-f", "/dev/null", "-c", "/bin/true", "--noipv4ll"];
-      const options = ["-o", "routers", "-o", "classless_static_routes", "-m", `${metric}`];
-      return { args: [...quiet, ...options, link], environment: {}, stopSignal: "SIGALRM" };
+      // It sets addresses and routes itself; its hooks, which would write resolv.conf, give way to ours, and its own files to none.
+      const quiet = ["-4", "-B", "-q", "-f", "/dev/null", "-c", paths.script, "--noipv4ll"];
+      const handed = ["-e", "HOLDFAST_NOTES=1", "-e", `HOLDFAST_OFFER=${paths.offer}`];
+      const asked = ["routers", "classless_static_routes", "domain_name_servers"].flatMap((name) => ["-o", name]);
+      const options = [...asked, "-m", `${metric}`, ...(usesGateway ? [] : ["--nogateway"])];
+      return { args: [...quiet, ...handed, ...options, link], environment: {}, stopSignal: "SIGALRM" };
     }
     case "dhclient": {
       const files = ["-cf", paths.config, "-sf", paths.script, "-lf", paths.leases, "-pf", paths.pid];

@@ -3,7 +3,8 @@
  * lease, and touches neither the resolver nor the host's name. Addresses come with a lifetime, so that what a client leaves behind
  * goes by itself; routes are bound to the address by their source and go with it.
  * `HOLDFAST_METRIC` is the metric of the routes, `HOLDFAST_LEASE` the file that remembers the address: others that came by DHCP are
- * not ours.
+ * not ours. `HOLDFAST_OFFER` is the file that has the gateway and the name servers of the lease. With `HOLDFAST_GATEWAY=0` no default
+ * route is set. With `HOLDFAST_NOTES=1` the client sets everything itself, as dhcpcd does, and only that file is written.
  */
 export const DHCP_SCRIPT = `#!/bin/sh
 # Written by holdfast.
@@ -35,6 +36,30 @@ add_route() {
   fi
 }
 
+# Notes the gateway and the name servers that the lease names: $1 gateway, $2 name servers
+note() {
+  [ -n "$HOLDFAST_OFFER" ] || return 0
+  printf 'router %s\\ndns %s\\n' "$1" "$2" >"$HOLDFAST_OFFER.new"
+  mv "$HOLDFAST_OFFER.new" "$HOLDFAST_OFFER"
+}
+
+forget() {
+  [ -z "$HOLDFAST_OFFER" ] || rm -f "$HOLDFAST_OFFER"
+}
+
+# The gateway of the default route among pairs of destination and gateway
+default_of() {
+  while [ $# -ge 2 ]; do
+    case $1 in
+    */0)
+      echo "$2"
+      return
+      ;;
+    esac
+    shift 2
+  done
+}
+
 # Takes away a leased address, unless somebody has made it the link's for good; others of its subnet stay.
 drop() {
   [ -n "$(ip -4 -o address show dev "$link" dynamic to "\${1%/*}")" ] || return 0
@@ -59,15 +84,23 @@ configure() {
   remember "$address/$prefix"
   [ "$prefix" = 32 ] || add_route "$(network_of "$address" "$prefix")/$prefix" 0.0.0.0
   if [ -n "$classless" ]; then
-    # RFC 3442: with it the routers do not count.
     set -- $classless
     while [ $# -ge 2 ]; do
-      add_route "$1" "$2"
+      case $1 in
+      */0) ;;
+      *) add_route "$1" "$2" ;;
+      esac
       shift 2
     done
-  elif [ -n "$routers" ]; then
-    add_route default "\${routers%% *}"
   fi
+  gateway=$(gateway_of)
+  [ -z "$gateway" ] || [ "$HOLDFAST_GATEWAY" = 0 ] || add_route default "$gateway"
+  note "$gateway" "$servers"
+}
+
+# RFC 3442: with classless routes the routers do not count.
+gateway_of() {
+  if [ -n "$classless" ]; then default_of $classless; else echo "\${routers%% *}"; fi
 }
 
 # $1 address, $2 prefix length
@@ -111,6 +144,20 @@ classless_of() {
   done
 }
 
+if [ "$HOLDFAST_NOTES" = 1 ]; then
+  case $event in
+  BOUND | RENEW | REBIND | REBOOT)
+    routers=$new_routers
+    classless=$new_classless_static_routes
+    note "$(gateway_of)" "$new_domain_name_servers"
+    ;;
+  NOCARRIER | EXPIRE | FAIL | NAK | RELEASE | STOP | STOPPED | TIMEOUT)
+    forget
+    ;;
+  esac
+  exit 0
+fi
+
 case $event in
 BOUND | RENEW | REBIND | REBOOT)
   address=$new_ip_address
@@ -118,6 +165,7 @@ BOUND | RENEW | REBIND | REBOOT)
   lease=\${new_dhcp_lease_time:-3600}
   routers=$new_routers
   classless=$(classless_of "$new_rfc3442_classless_static_routes")
+  servers=$new_domain_name_servers
   configure
   ;;
 bound | renew)
@@ -126,6 +174,7 @@ bound | renew)
   lease=\${lease:-3600}
   routers=$router
   classless=$staticroutes
+  servers=$dns
   configure
   ;;
 PREINIT)
@@ -134,9 +183,11 @@ PREINIT)
 deconfig)
   ip link set dev "$link" up
   remember ""
+  forget
   ;;
 EXPIRE | FAIL | RELEASE | STOP)
   remember ""
+  forget
   ;;
 TIMEOUT)
   # An old lease that nobody confirms is none.
@@ -149,7 +200,7 @@ exit 0
 /** dhclient.conf(5): RFC 3442 routes come as bytes, and nothing is asked for that is not used. */
 export const DHCLIENT_CONFIG = `# Written by holdfast.
 option rfc3442-classless-static-routes code 121 = array of unsigned integer 8;
-request subnet-mask, broadcast-address, rfc3442-classless-static-routes, routers;
+request subnet-mask, broadcast-address, rfc3442-classless-static-routes, routers, domain-name-servers;
 timeout 30;
 retry 10;
 `;

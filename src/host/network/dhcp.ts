@@ -15,6 +15,8 @@ import {
   type DhcpPaths,
 } from "./dhcp-client.ts";
 import { DHCLIENT_CONFIG, DHCP_SCRIPT } from "./dhcp-script.ts";
+import { parseOffer } from "./lease-offer.ts";
+import type { NetworkState } from "./state.ts";
 import { leasedAndLasting, sourcesOf, type LeasedAndLasting } from "./leased-and-lasting.ts";
 import { refusal, type ToolRunner } from "./tool.ts";
 
@@ -61,6 +63,20 @@ export class DhcpClients {
     return new Set(links.filter((link) => this.#find(link) !== undefined));
   }
 
+  /** What is known of the clients of these links: which leave the default route of the lease out, and what the leases name. */
+  details(links: ReadonlySet<string>): Pick<NetworkState, "dhcpWithoutGateway" | "leases"> {
+    const { reader } = this.#options;
+    const without = [...links].filter((link) => reader.read(this.#withoutGatewayPath(link)) !== undefined);
+    const leases = [...links].flatMap((link) => {
+      const offer = reader.read(this.#paths(link).offer);
+      return offer === undefined ? [] : [[link, parseOffer(offer)] as const];
+    });
+    return {
+      ...(without.length === 0 ? {} : { dhcpWithoutGateway: without }),
+      ...(leases.length === 0 ? {} : { leases: Object.fromEntries(leases) }),
+    };
+  }
+
   /** The client that would be started; undefined when none is installed. */
   choose(): { readonly client: DhcpClient; readonly path: string } | undefined {
     const { reader, clients = DHCP_CLIENTS } = this.#options;
@@ -77,10 +93,10 @@ export class DhcpClients {
   }
 
   /**
-   * Starts a client, unless there is one.
+   * Starts a client, unless there is one; `usesGateway` tells whether the default route of its lease is set.
    * @throws {HostError} `unsupported` when none is installed, `dhcp-failed`.
    */
-  async start(link: string, signal: AbortSignal): Promise<void> {
+  async start(link: string, usesGateway: boolean, signal: AbortSignal): Promise<void> {
     if ((await this.observe()).has(link)) return;
     const chosen = this.choose();
     if (chosen === undefined) {
@@ -93,7 +109,9 @@ export class DhcpClients {
     await files.makeDirectory(`${stateDir}/dhcp`, 0o700);
     await files.writeAtomic(paths.script, DHCP_SCRIPT, 0o700);
     await files.writeAtomic(paths.config, DHCLIENT_CONFIG, 0o600);
-    const command = dhcpCommand(chosen.client, link, metricOf(index), paths);
+    if (usesGateway) await files.remove(this.#withoutGatewayPath(link));
+    else await files.writeAtomic(this.#withoutGatewayPath(link), "", 0o600);
+    const command = dhcpCommand(chosen.client, link, { metric: metricOf(index), usesGateway }, paths);
     if (isManaged) await this.#startUnit(link, chosen.path, command, signal);
     else await this.#startChild(link, chosen.path, command, signal);
   }
@@ -109,7 +127,7 @@ export class DhcpClients {
     const isTaken = await this.#isTaken(link, before, signal);
     if (isManaged) await this.#stopUnit(link, isTaken, signal);
     else await this.#stopChild(link, isTaken, signal);
-    const { lease, pid } = this.#paths(link);
+    const { lease, pid, offer } = this.#paths(link);
     const left = (await files.read(lease))?.trim() ?? "";
     // The client could not clean up behind itself.
     if (left !== "" && !isTaken) await tools.run("ip", ["-4", "address", "delete", left, "dev", link], signal);
@@ -118,7 +136,8 @@ export class DhcpClients {
       const lost = before.lasting.filter((line) => !still.has(line));
       if (lost.length > 0) await tools.run("ip", ["-force", "-batch", "-"], signal, `${lost.join("\n")}\n`);
     }
-    for (const path of [lease, pid, this.#pidPath(link)]) await files.remove(path);
+    for (const path of [lease, offer, pid, this.#pidPath(link), this.#withoutGatewayPath(link)])
+      await files.remove(path);
   }
 
   /**
@@ -208,7 +227,7 @@ export class DhcpClients {
     const { id, client } = running;
     const { tools } = this.#options;
     if (!isTaken) {
-      const { stopArgs, stopSignal } = dhcpCommand(client, link, 0, this.#paths(link));
+      const { stopArgs, stopSignal } = dhcpCommand(client, link, { metric: 0, usesGateway: true }, this.#paths(link));
       if (stopArgs !== undefined) await tools.run(client, stopArgs, signal);
       signalProcess(id, stopSignal);
       if (await this.#isGone(link, signal)) return;
@@ -245,6 +264,10 @@ export class DhcpClients {
     return `${this.#options.runDir}/dhcp-${link}.pid`;
   }
 
+  #withoutGatewayPath(link: string): string {
+    return `${this.#options.runDir}/dhcp-${link}.nogateway`;
+  }
+
   #paths(link: string): DhcpPaths {
     const { stateDir, runDir } = this.#options;
     return {
@@ -253,6 +276,7 @@ export class DhcpClients {
       leases: `${stateDir}/dhcp/${link}.leases`,
       pid: `${runDir}/dhclient-${link}.pid`,
       lease: `${runDir}/dhcp-${link}.lease`,
+      offer: `${runDir}/dhcp-${link}.offer`,
     };
   }
 }

@@ -32,6 +32,10 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
   const routes = diffRoutes(state, target, { ...links, flushed, emptied });
   const rules = diffRules(state, target, links);
   const stopping = [...state.dhcp].filter((link) => !target.dhcp.has(link));
+  // A client that runs cannot be told to do otherwise with the routes of its lease.
+  const restarting = [...state.dhcp].filter(
+    (link) => target.dhcp.has(link) && leavesGateway(state, link) !== leavesGateway(target, link),
+  );
   const lines = [
     ...links.added,
     ...addresses.added,
@@ -47,7 +51,8 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
   const nft = firewallChange(state, target);
   const appears = (name: string): boolean =>
     links.makes(name) || (nft?.text !== undefined && name.startsWith("net.netfilter."));
-  const { first, last, afterStop } = sysctlChanges(state, target, appears, addresses.promoting, stopping);
+  const ending = [...stopping, ...restarting];
+  const { first, last, afterStop } = sysctlChanges(state, target, appears, addresses.promoting, ending);
   const stops = stopping.map((link) => ({ kind: "dhcp", link, run: false }) as const);
   // All routes of a link go with its last address: what is to stay has to come after that.
   // A client can give its lease back only while its link is on.
@@ -66,14 +71,22 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
     ...(nft === undefined ? [] : [nft]),
     ...(isOpened ? [] : last),
     ...links.ethtool,
+    ...restarting.map((link) => ({ kind: "dhcp", link, run: false }) as const),
     ...[...target.dhcp]
-      .filter((link) => !state.dhcp.has(link) && links.has(link))
-      .map((link) => ({ kind: "dhcp", link, run: true }) as const),
+      .filter((link) => (!state.dhcp.has(link) || restarting.includes(link)) && links.has(link))
+      .map((link) => startOf(link, target)),
     ...(nameServers === undefined ? [] : [nameServers]),
     ...stops.filter(({ link }) => !isEarly(link)),
     ...(addresses.swappedLast.length === 0 ? [] : [{ kind: "ip", lines: addresses.swappedLast } as const]),
     ...afterStop,
   ];
+}
+
+const leavesGateway = ({ dhcpWithoutGateway = [] }: NetworkState | NetworkTarget, link: string): boolean =>
+  dhcpWithoutGateway.includes(link);
+
+function startOf(link: string, target: NetworkTarget): Change {
+  return { kind: "dhcp", link, run: true, ...(leavesGateway(target, link) ? { withoutGateway: true } : {}) };
 }
 
 /** RTPROT_KERNEL and RT_TABLE_MAIN of rtnetlink(7). */

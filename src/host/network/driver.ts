@@ -176,7 +176,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
       case "ethtool":
         return speed.set(change.link, change.fixed, signal);
       case "dhcp":
-        if (change.run) return dhcp.start(change.link, signal);
+        if (change.run) return dhcp.start(change.link, change.withoutGateway !== true, signal);
         await dhcp.stop(change.link, signal);
         // What the client took along of the link's own was set again, without a mark.
         marks.mark((addresses ?? []).filter(({ link, isOurs }) => isOurs && link === change.link));
@@ -212,6 +212,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
         ...(table === undefined ? {} : { firewall: table }),
         sysctls: readSysctls(reader, sysctls),
         dhcp: leased,
+        ...dhcp.details(leased),
         ...(servers === undefined ? {} : { nameServers: servers }),
       };
     },

@@ -55,6 +55,7 @@ export const StoredTarget = z.object({
   keepsFirewall: z.exactOptional(z.boolean()),
   sysctls: z.record(z.string(), z.string()),
   dhcp: z.array(z.string()),
+  dhcpWithoutGateway: z.exactOptional(z.array(z.string())),
   nameServers: z.exactOptional(z.array(z.string())),
 });
 export type StoredTarget = z.infer<typeof StoredTarget>;
@@ -71,7 +72,7 @@ export const NetworkUndo = z.object({
 export type NetworkUndo = z.infer<typeof NetworkUndo>;
 
 /** A target for the disk. */
-export function storeTarget({ sysctls, dhcp, nameServers, ...rest }: NetworkTarget): StoredTarget {
+export function storeTarget({ sysctls, dhcp, dhcpWithoutGateway, nameServers, ...rest }: NetworkTarget): StoredTarget {
   return {
     ...rest,
     links: [...rest.links],
@@ -80,6 +81,7 @@ export function storeTarget({ sysctls, dhcp, nameServers, ...rest }: NetworkTarg
     rules: [...rest.rules],
     sysctls: Object.fromEntries(sysctls),
     dhcp: [...dhcp],
+    ...(dhcpWithoutGateway === undefined ? {} : { dhcpWithoutGateway: [...dhcpWithoutGateway] }),
     ...(nameServers === undefined ? {} : { nameServers: [...nameServers] }),
   };
 }
@@ -105,6 +107,7 @@ export function undoTarget(state: NetworkState, target: NetworkTarget, firewall:
     ...firewallBefore(state, firewall),
     sysctls: state.sysctls,
     dhcp: state.dhcp,
+    ...(state.dhcpWithoutGateway === undefined ? {} : { dhcpWithoutGateway: state.dhcpWithoutGateway }),
     isExact: true,
     ...(state.nameServers === undefined ? {} : { nameServers: state.nameServers }),
   };

@@ -1,3 +1,5 @@
+import type { LeaseOffer } from "./lease-offer.ts";
+
 /** The routing protocol number of all that is ours: rtm_protocol and fra_protocol of rtnetlink(7). */
 export const OUR_PROTOCOL = 218;
 
@@ -108,6 +110,10 @@ export interface NetworkState {
   readonly sysctls: ReadonlyMap<string, string>;
   /** Links on which our DHCP client runs. */
   readonly dhcp: ReadonlySet<string>;
+  /** Those of them whose client leaves the default route of its lease out. */
+  readonly dhcpWithoutGateway?: readonly string[];
+  /** What the leases of our clients name, by link. */
+  readonly leases?: Readonly<Record<string, LeaseOffer>>;
   /** The name servers that this machine asks, from when we set them until they are handed back. */
   readonly nameServers?: readonly string[];
 }
@@ -127,6 +133,8 @@ export interface NetworkTarget {
   readonly keepsFirewall?: boolean;
   readonly sysctls: ReadonlyMap<string, string>;
   readonly dhcp: ReadonlySet<string>;
+  /** Links whose client leaves the default route of its lease out. */
+  readonly dhcpWithoutGateway?: readonly string[];
   readonly nameServers?: readonly string[];
   /** It was observed: what is not in it goes also where a lease has yet to come. */
   readonly isExact?: boolean;

@@ -147,6 +147,8 @@ function vlanAddresses(
 function gatewayOf({ nic, dhcp, gateway }: NetworkInterface, state: NetworkState): { gateway?: string } {
   if (gateway !== undefined) return { gateway };
   if (!dhcp) return {};
+  const offered = state.leases?.[nic]?.router;
+  if (offered !== undefined) return { gateway: offered };
   const leased = state.routes.find(
     ({ link, destination, via, protocol }) =>
       protocol !== OUR_PROTOCOL && link === nic && destination === "0.0.0.0/0" && via !== undefined,

@@ -2,7 +2,7 @@ import { linkSysctl } from "../../../host/network/diff.ts";
 import type { NetworkRecord } from "../../../host/network/record.ts";
 import { OUR_PROTOCOL, type LinkTarget, type NetworkState, type NetworkTarget } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
-import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
+import type { NetworkConfig, NetworkInterface } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { compileFirewall } from "./compile-firewall.ts";
 import { compileLinks, switchedOff } from "./compile-links.ts";
@@ -41,8 +41,7 @@ export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): 
   const sysctls = new Map([...apartSysctls(contexts, actual), ...firewall.sysctls]);
   // What nobody wants any more goes back to what it was.
   const former = Object.entries(record.sysctls).filter(([name]) => !sysctls.has(name));
-  const nameServers = wan?.dns ?? [];
-  const wantsServers = nameServers.length > 0 ? { nameServers } : kept.nameServers;
+  const dhcp = new Set([...compiled.dhcp, ...kept.dhcp]);
   const target: NetworkTarget = {
     links: [...compiled.links, ...kept.madeLinks, ...releasedLinks(named, actual)],
     addresses: [...compiled.addresses, ...kept.addresses],
@@ -50,8 +49,9 @@ export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): 
     rules: [...compileRules(contexts, firewall.marked, actual), ...kept.rules],
     ...(firewall.text === undefined ? {} : { firewall: firewall.text }),
     sysctls: new Map([...sysctls, ...former]),
-    dhcp: new Set([...compiled.dhcp, ...kept.dhcp]),
-    ...wantsServers,
+    dhcp,
+    ...withoutGateway(compiled.dhcp, kept.dhcp, desired, actual, wan),
+    ...(nameServersOf(wan, actual) ?? kept.nameServers),
   };
   return {
     target,
@@ -100,6 +100,36 @@ function apartSysctls(
     [linkSysctl(link, "rp_filter"), "0"] as const,
     [linkSysctl(link, "arp_ignore"), "1"] as const,
   ]);
+}
+
+/**
+ * Links whose client leaves the default route of its lease out: that of the WAN is used, and that of another interface whose entry names a
+ * gateway.
+ */
+function withoutGateway(
+  wanted: ReadonlySet<string>,
+  kept: ReadonlySet<string>,
+  { config }: NetworkDesired,
+  { state: { dhcpWithoutGateway = [] } }: NetworkActual,
+  wan: NetworkInterface | undefined,
+): Pick<NetworkTarget, "dhcpWithoutGateway"> {
+  const entries = config.interfaces.filter((nic) => nic !== wan && nic.gateway === undefined && wanted.has(nic.nic));
+  const links = [...entries.map(({ nic }) => nic), ...dhcpWithoutGateway.filter((link) => kept.has(link))];
+  return links.length === 0 ? {} : { dhcpWithoutGateway: [...new Set(links)] };
+}
+
+/** The name servers of the WAN's entry, else those of its lease; until that comes those that were set before. Undefined: not for it to say. */
+function nameServersOf(
+  wan: NetworkInterface | undefined,
+  { state }: NetworkActual,
+): { readonly nameServers?: readonly string[] } | undefined {
+  if (wan === undefined) return undefined;
+  if (wan.dns.length > 0) return { nameServers: wan.dns };
+  if (!wan.dhcp) return undefined;
+  const isLeased = state.addresses.some(({ link, isDynamic }) => link === wan.nic && isDynamic);
+  const leased = state.leases?.[wan.nic]?.nameServers ?? [];
+  const servers = isLeased && state.dhcp.has(wan.nic) ? leased : (state.nameServers ?? []);
+  return servers.length === 0 ? {} : { nameServers: servers };
 }
 
 interface Kept extends Pick<NetworkTarget, "addresses" | "routes" | "rules" | "dhcp"> {

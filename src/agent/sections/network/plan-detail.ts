@@ -30,7 +30,8 @@ export function describeNetworkStep(step: NetworkStep, { state }: NetworkActual)
       return `${link}: speed and duplex ${mode}; the link goes down for a moment`;
     }
     case "dhcp":
-      return change.run ? `asks for a lease on ${change.link}` : `ends the lease on ${change.link}`;
+      if (!change.run) return `ends the lease on ${change.link}`;
+      return `asks for a lease on ${change.link}${change.withoutGateway === true ? ", without its default route" : ""}`;
     case "resolver":
       return `name servers: ${state.nameServers?.join(" ") ?? "the system's"} → ${change.servers?.join(" ") ?? "the system's"}`;
   }

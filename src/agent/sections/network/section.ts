@@ -121,6 +121,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
       state: {
         ...actual.state,
         sysctls: forwardingAsBefore(actual, before),
+        leases: before.state.leases ?? {},
         addresses: [
           ...actual.state.addresses.filter(({ isDynamic }) => !isDynamic),
           ...before.state.addresses.filter(({ isDynamic }) => isDynamic),

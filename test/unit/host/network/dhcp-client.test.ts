@@ -70,16 +70,17 @@ describe("units", () => {
 describe("under systemd", () => {
   it("runs the client in a unit of its own", async () => {
     const { clients, told, dir } = managed(["/usr/sbin/dhclient", "/usr/sbin/udhcpc"]);
-    await clients.start("eth0", signal);
+    await clients.start("eth0", true, signal);
     const files = `-cf ${dir}/dhcp/dhclient.conf -sf ${dir}/dhcp/script -lf ${dir}/dhcp/eth0.leases -pf ${dir}/dhclient-eth0.pid`;
-    const handed = `-e HOLDFAST_METRIC=307 -e HOLDFAST_LEASE=${dir}/dhcp-eth0.lease`;
+    const variables = ["METRIC=307", `LEASE=${dir}/dhcp-eth0.lease`, `OFFER=${dir}/dhcp-eth0.offer`];
+    const handed = variables.map((one) => `-e HOLDFAST_${one}`).join(" ");
     expect(told.map((words) => words.join(" "))).toStrictEqual([
       "ip -o link show dev eth0",
       [
         "systemd-run --quiet --collect --service-type=exec --unit=holdfast-dhcp@eth0.service --property=Restart=always",
         "--property=RestartSec=5 --property=KillSignal=SIGTERM",
         `--property=ExecStop=${`/usr/sbin/dhclient -r -4 -q ${files} ${handed} eth0`.replaceAll(/\S+/g, '"$&"')}`,
-        `--setenv=HOLDFAST_METRIC=307 --setenv=HOLDFAST_LEASE=${dir}/dhcp-eth0.lease --`,
+        `${variables.map((one) => `--setenv=HOLDFAST_${one}`).join(" ")} --`,
         `/usr/sbin/dhclient -d -4 -q ${files} ${handed} eth0`,
       ].join(" "),
     ]);
@@ -89,7 +90,7 @@ describe("under systemd", () => {
     const list = () => ["holdfast-dhcp@eth0.service", "other.service"];
     const { clients, told } = managed(["/usr/sbin/udhcpc"], { list });
     expect([...(await clients.observe())]).toStrictEqual(["eth0"]);
-    await clients.start("eth0", signal);
+    await clients.start("eth0", true, signal);
     expect(told).toStrictEqual([]);
     await clients.stop("eth0", signal);
     expect(told.map((words) => words.join(" "))).toStrictEqual([
@@ -147,7 +148,7 @@ describe("under systemd", () => {
   it("says what systemd says", async () => {
     const { clients } = managed(["/usr/sbin/udhcpc"], {}, 1);
     const expected = { code: "dhcp-failed", message: "systemd-run: Failed" };
-    await expect(clients.start("eth0", signal)).rejects.toMatchObject(expected);
+    await expect(clients.start("eth0", true, signal)).rejects.toMatchObject(expected);
     await expect(clients.stop("eth0", signal)).rejects.toMatchObject({ message: "systemctl: Failed" });
     // Nothing is loaded, so there is nothing to end.
     await managed([], {}, 5).clients.stop("eth0", signal);

@@ -59,6 +59,11 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
       expect(routes).toContainEqual(via("10.99.0.0/16", "192.0.2.9"));
       expect(routes).toContainEqual(expect.objectContaining({ ...way, destination: "192.0.2.0/24", metric }));
       expect(readFileSync("/etc/resolv.conf", "utf8")).toBe(resolver);
+      await expect
+        .poll(async () => (await restarted.observe()).leases)
+        .toStrictEqual({
+          cl: { router: "192.0.2.1", nameServers: ["192.0.2.53"] },
+        });
       // Once is enough.
       await restarted.apply(run(true));
       await restarted.apply(run(false));
@@ -70,6 +75,37 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
       await restarted.apply(run(false));
     });
   }
+
+  it.each(DHCP_CLIENTS.filter(isInstalled))("has %s leave the default route out, and says so", async (client) => {
+    const dir = tempDir();
+    const machine = await networkMachine(dir, { dhcpClients: [client] }, LAN);
+    serve(machine, dir);
+    await machine.apply({ ...run(true), withoutGateway: true });
+    const { routes, dhcpWithoutGateway } = await waitFor("a lease", async () => {
+      const state = await machine.observe();
+      return (
+        state.leases?.["cl"] !== undefined &&
+        state.routes.some(({ destination }) => destination === "10.99.0.0/16") &&
+        state
+      );
+    });
+    expect(routes.filter(({ destination }) => destination === "0.0.0.0/0")).toStrictEqual([]);
+    expect(dhcpWithoutGateway).toStrictEqual(["cl"]);
+    await expect
+      .poll(async () => (await machine.observe()).leases)
+      .toStrictEqual({
+        cl: { router: "192.0.2.1", nameServers: ["192.0.2.53"] },
+      });
+    await machine.apply(run(false));
+    await machine.apply(run(true));
+    await waitFor("a default route", async () =>
+      (await machine.observe()).routes.some(({ destination }) => destination === "0.0.0.0/0"),
+    );
+    const after = await machine.observe();
+    expect(after.dhcpWithoutGateway).toBeUndefined();
+    await machine.apply(run(false));
+    expect((await machine.observe()).leases).toBeUndefined();
+  });
 
   it.each(
     (

@@ -243,6 +243,91 @@ test("an interface on DHCP that leaves the section gives its lease back and is s
   expect(model.links.find(({ name }) => name === "eth1")?.isUp).toBe(false);
 });
 
+describe("a lease", () => {
+  const leased = (more: object = {}) => {
+    const model = aMachine();
+    model.addresses = [{ link: "eth0", address: "198.51.100.77/24", isOurs: false, isDynamic: true }];
+    model.dhcp = new Set(["eth0"]);
+    model.leases = { eth0: { router: "198.51.100.1", nameServers: ["198.51.100.53"] } };
+    return Object.assign(model, more);
+  };
+  const of = (kind: Change["kind"], steps: Awaited<ReturnType<typeof plan>>["steps"]) =>
+    steps.flatMap((step) => ("change" in step && step.change.kind === kind ? [step.change] : []));
+  const wan = { nic: "eth0", dhcp: true };
+
+  test.each([
+    ["the WAN's without others in the document", wan, {}, [{ servers: ["198.51.100.53"] }]],
+    ["of the document where it has some", { ...wan, dns: ["192.0.2.53"] }, {}, [{ servers: ["192.0.2.53"] }]],
+    ["as they were until there is a lease", wan, { addresses: [], nameServers: ["192.0.2.53"] }, []],
+    [
+      "the system's where the lease names none",
+      wan,
+      { leases: {}, nameServers: ["192.0.2.53"] },
+      [{ servers: undefined }],
+    ],
+    ["not those of another interface", { ...WAN, ip: "198.51.100.77/24" }, { nameServers: undefined }, []],
+  ])("has its name servers used: %s", async (_which, nic, more, changes) => {
+    const { steps } = await plan({ interfaces: [nic] }, { model: leased(more), wan: "eth0" });
+    expect(of("resolver", steps)).toEqual(changes.map((change) => ({ kind: "resolver", ...change })));
+  });
+
+  test("that names other name servers is no change of what the section made", async () => {
+    const { section, model, steps } = await plan({ interfaces: [wan] }, { model: leased(), wan: "eth0" });
+    for (const step of steps) await section.apply(step, signal);
+    const { desired } = section.parse({ interfaces: [wan] });
+    const before = await section.observe(signal, desired);
+    expect(section.plan(desired, before).filter(({ kind }) => kind !== "forget")).toEqual([]);
+    model.leases = { eth0: { nameServers: ["198.51.100.54"] } };
+    const actual = await section.observe(signal, desired);
+    expect(of("resolver", section.plan(desired, actual))).toMatchObject([{ servers: ["198.51.100.54"] }]);
+    expect(of("resolver", section.plan(desired, section.asSurrounded?.(actual, before) ?? actual))).toEqual([]);
+  });
+
+  test.each([
+    ["on a LAN interface", { nic: "eth1", dhcp: true }, [{ run: true, withoutGateway: true }]],
+    ["on one whose entry names a gateway", { nic: "eth1", dhcp: true, gateway: "10.1.0.254" }, [{ run: true }]],
+  ])("has its default route used as the entry says, %s", async (_where, nic, changes) => {
+    const { steps } = await plan({ interfaces: [WAN, nic] });
+    expect(of("dhcp", steps)).toEqual(changes.map((change) => ({ kind: "dhcp", link: "eth1", ...change })));
+  });
+
+  test("has its default route used on the WAN, and a client that does otherwise starts anew", async () => {
+    expect(of("dhcp", (await plan({ interfaces: [wan] }, { wan: "eth0" })).steps)).toEqual([
+      { kind: "dhcp", link: "eth0", run: true },
+    ]);
+    const { steps, section, model } = await plan(
+      { interfaces: [WAN, { nic: "eth1", dhcp: true }] },
+      { model: Object.assign(aMachine(), { dhcp: new Set(["eth1"]) }) },
+    );
+    expect(of("dhcp", steps)).toEqual([
+      { kind: "dhcp", link: "eth1", run: false },
+      { kind: "dhcp", link: "eth1", run: true, withoutGateway: true },
+    ]);
+    const before = model.state();
+    const actual = await section.observe(signal, section.parse({ interfaces: [WAN] }).desired);
+    const undos = steps.flatMap((step) => section.undo(step, actual) ?? []);
+    for (const step of steps) await section.apply(step, signal);
+    expect(model.state().dhcpWithoutGateway).toEqual(["eth1"]);
+    for (const undo of undos) await section.apply(undo, signal);
+    expect(model.state().dhcpWithoutGateway).toBe(before.dhcpWithoutGateway);
+  });
+
+  test("is the next hop of routes although its default route is left out", async () => {
+    const model = Object.assign(aMachine(), {
+      dhcp: new Set(["eth1"]),
+      dhcpWithoutGateway: ["eth1"],
+      leases: { eth1: { router: "10.1.0.254", nameServers: [] } },
+    });
+    const { lines } = await plan(
+      { interfaces: [WAN, { nic: "eth1", dhcp: true, routes: [{ route: "10.70.0.0/16" }] }] },
+      { model },
+    );
+    expect(lines.filter((line) => line.includes("10.70.0.0/16"))).toEqual([
+      expect.stringContaining("via 10.1.0.254 dev eth1"),
+    ]);
+  });
+});
+
 test("the WAN stays when its entry goes, and other interfaces are switched off", async () => {
   const model = aMachine();
   const section = networkOver(model);

@@ -1,0 +1,27 @@
+import { isIPv4 } from "node:net";
+
+/** What a lease names besides its address and routes. */
+export interface LeaseOffer {
+  /** The default gateway. */
+  readonly router?: string;
+  readonly nameServers: readonly string[];
+}
+
+/** As many as resolv.conf(5) has asked. */
+const MAX_NAME_SERVERS = 3;
+
+/** Reads what the script of the DHCP clients has noted; what a server says that is no address of a host is left out. */
+export function parseOffer(text: string): LeaseOffer {
+  const words = (name: string): readonly string[] => {
+    const line = text.split("\n").find((one) => one.startsWith(`${name} `)) ?? "";
+    return line.split(/\s+/).slice(1).filter(isHost);
+  };
+  const [router] = words("router");
+  const nameServers = [...new Set(words("dns"))].slice(0, MAX_NAME_SERVERS);
+  return router === undefined ? { nameServers } : { router, nameServers };
+}
+
+function isHost(word: string): boolean {
+  const [first = 0] = word.split(".", 1).map(Number);
+  return isIPv4(word) && first > 0 && first !== 127 && first < 224;
+}
