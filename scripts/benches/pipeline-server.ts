@@ -1,4 +1,4 @@
-// A WebSocket server in a process of its own: `echo` sends back what comes, `pipeline` takes it as a session does.
+// A WebSocket server in a process of its own: `pipeline` takes what comes as a session does, `bare` only parses and answers it.
 import { createInterface } from "node:readline";
 import { WebSocketServer, type WebSocket } from "ws";
 import { answerTogether } from "../../src/controller/channel/gate.ts";
@@ -9,8 +9,24 @@ import { mixedMethods } from "./mix.ts";
 
 const mode = process.argv[2];
 
-function serveEcho(socket: WebSocket): void {
-  socket.on("message", (data, isBinary) => socket.send(data, { binary: isBinary }));
+/** A message of the mix, taken at its word. */
+interface Asked {
+  readonly id?: number;
+  readonly method: string;
+  readonly params: { readonly version: number; readonly first: number; readonly records: readonly unknown[] };
+}
+
+/** The same answers by `JSON.parse` and `JSON.stringify`, so that the two write as often and as much. */
+function serveBare(socket: WebSocket): void {
+  socket.on("message", (data) => {
+    const asked = JSON.parse(Buffer.from(bytesOf(data)).toString("utf8")) as Asked;
+    if (asked.id !== undefined) socket.send(JSON.stringify({ jsonrpc: "2.0", id: asked.id, result: answerTo(asked) }));
+  });
+}
+
+function answerTo({ method, params: { version, first, records } }: Asked): object {
+  if (method === "shadow.report") return { version };
+  return method === "telemetry.push" ? { last: first + records.length - 1 } : { output: "done" };
 }
 
 function servePipeline(socket: WebSocket): void {
@@ -33,9 +49,8 @@ function servePipeline(socket: WebSocket): void {
 
 const server = new WebSocketServer({ host: "127.0.0.1", port: 0, perMessageDeflate: false });
 server.on("connection", (socket, request) => {
-  if (mode === "echo") return serveEcho(socket);
   answerTogether(request.socket);
-  return servePipeline(socket);
+  return mode === "bare" ? serveBare(socket) : servePipeline(socket);
 });
 createInterface({ input: process.stdin }).on("line", () => {
   const address = server.address();

@@ -69,7 +69,7 @@ export async function newFlows(load: Load, { overlay, bare, haproxy }: Carriers)
     { rounds: 5, warmUp: 2 },
   );
   const peer = { name: bare.name, values: values.bare };
-  const figure = compared("new flows", "/s", values.overlay, peer, { of: "value", least: 2500 });
+  const figure = compared("new flows", "/s", values.overlay, peer, { of: "ratio", least: 0.8 });
   if (typeof haproxy === "string") return [figure, skip("new flows (HAProxy)", haproxy)];
   return [figure, compared("new flows", "/s", values.overlay, { name: haproxy.name, values: values.haproxy })];
 }
