@@ -12,10 +12,8 @@ import { buildInfo } from "../lib/build-info.ts";
 import type { Agent, AgentOptions } from "./agent-options.ts";
 import { startAgent } from "./agent.ts";
 import { readResetOrder, withLeftNetwork } from "./reset-order.ts";
+import { keepMemoryLow, ownUsage } from "./resting-memory.ts";
 import { readSettings, type AgentSettings } from "./settings.ts";
-
-/** Once the first session has done its work, and once all that follows a start is over: the first report, the first samples. */
-const TRIM_AFTER_MS = [10_000, 70_000];
 
 /** Runs `holdfast agent` until it is told to stop; resolves to the exit status. A reset begins it anew in the same process. */
 export async function run(argv: readonly string[]): Promise<number> {
@@ -28,7 +26,8 @@ export async function run(argv: readonly string[]): Promise<number> {
       destination: standardOutput(settings.isJournal === true),
     });
     const clock = systemClock();
-    const parts = { clock, files, reader: hostReader(), log, memory, random: Math.random };
+    const reader = hostReader();
+    const parts = { clock, files, reader, log, memory, random: Math.random };
     const { supervision } = settings;
     const manager = serviceManager(supervision);
     let onReset = (): void => undefined;
@@ -53,13 +52,14 @@ export async function run(argv: readonly string[]): Promise<number> {
             feed: () => manager.alive(line()),
           });
     log.info({ version: buildInfo.version, build: buildInfo.build, stateDir: settings.stateDir }, "agent started");
-    // Starting leaves 8 MB unused but resident, and what comes after it 2 more.
-    for (const ms of TRIM_AFTER_MS) {
-      clock.after(ms, () => {
+    const endTrimming = keepMemoryLow({
+      clock,
+      usage: () => ownUsage(reader),
+      giveBack() {
         collectGarbage();
-        trimMemory();
-      });
-    }
+        trimMemory(reader);
+      },
+    });
     const told = untilTold((signal) => {
       if (signal === "SIGHUP") agent?.wake();
     });
@@ -72,6 +72,7 @@ export async function run(argv: readonly string[]): Promise<number> {
       log.info({ stateDir: settings.stateDir }, "agent started anew");
     }
     endWatchdog?.();
+    endTrimming();
     manager.stopping();
     await agent?.close();
     pidFile.remove();

@@ -152,6 +152,25 @@ export function parseMemoryMaps(text: string): MemoryMaps | undefined {
   return isComplete(maps) ? maps : undefined;
 }
 
+/** Where a mapping lies. */
+export interface Mapping {
+  readonly start: bigint;
+  readonly length: bigint;
+}
+
+/** Mappings of a file in /proc/<pid>/smaps that cannot be written and hold nothing but what is in the file. */
+export function cleanMappings(smaps: string, path: string): readonly Mapping[] {
+  return smaps.split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m).flatMap((text): Mapping[] => {
+    const [line = "", ...rest] = text.split("\n");
+    const [, from, to, name] = /^([0-9a-f]+)-([0-9a-f]+) r-[x-]p \S+ \S+ [1-9]\d* +(.+)$/.exec(line) ?? [];
+    const fields = colonFields(rest.join("\n"));
+    const isClean = ["Private_Dirty", "Shared_Dirty", "Anonymous"].every((field) => fields.get(field) === "0 kB");
+    if (name !== path || !isClean) return [];
+    const start = BigInt(`0x${from}`);
+    return [{ start, length: BigInt(`0x${to}`) - start }];
+  });
+}
+
 /** The identifier the kernel draws at every boot, from /proc/sys/kernel/random/boot_id. */
 export function parseBootId(text: string): string | undefined {
   const id = text.trim().toLowerCase();

@@ -8,6 +8,7 @@ import {
   parseLinkCounters,
   parseLoad,
   parseMemory,
+  cleanMappings,
   parseMemoryMaps,
   parseProcessIo,
   parseProcessStatus,
@@ -74,6 +75,34 @@ describe("texts as a kernel prints them", () => {
       residentBytes: 1_769_472,
       privateDirtyBytes: 118_784,
     });
+  });
+});
+
+describe("clean mappings of a file", () => {
+  const mapping = (head: string, dirty = 0): string =>
+    [head, "Size: 12 kB", "Shared_Dirty: 0 kB", `Private_Dirty: ${dirty} kB`, `Anonymous: ${dirty} kB`, ""].join("\n");
+  const text = [
+    mapping("400000-403000 r--p 00000000 fe:01 77                         /usr/bin/node"),
+    mapping("403000-410000 r-xp 00003000 fe:01 77                         /usr/bin/node"),
+    mapping("410000-412000 r--p 00010000 fe:01 77                         /usr/bin/node", 8),
+    mapping("412000-413000 rw-p 00012000 fe:01 77                         /usr/bin/node"),
+    mapping("7f0000-7f1000 r-xp 00000000 fe:01 78                         /lib/libc.so.6"),
+    mapping("7f1000-7f2000 r-xp 00000000 fe:01 79                         /usr/bin/node (deleted)"),
+    mapping("7f2000-7f3000 r-xp 00000000 00:00 0 "),
+  ].join("");
+
+  test("are those that are not written, and hold nothing else", () => {
+    expect(cleanMappings(text, "/usr/bin/node")).toEqual([
+      { start: 0x400000n, length: 0x3000n },
+      { start: 0x403000n, length: 0xd000n },
+    ]);
+  });
+
+  test("are none of a text that says less", () => {
+    expect(cleanMappings("403000-410000 r-xp 00003000 fe:01 77 /usr/bin/node\nSize: 12 kB\n", "/usr/bin/node")).toEqual(
+      [],
+    );
+    expect(cleanMappings("", "/usr/bin/node")).toEqual([]);
   });
 });
 
