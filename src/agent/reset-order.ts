@@ -1,6 +1,5 @@
 import { join } from "node:path";
 import { z } from "zod";
-import { InputError } from "../errors.ts";
 import type { Files } from "../host/files.ts";
 import { RESET_FILE } from "../host/state-directory.ts";
 import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
@@ -31,18 +30,6 @@ export async function readResetOrder(files: Files, stateDir: string): Promise<Re
 export async function orderReset(files: Files, stateDir: string, order: ResetOrder): Promise<void> {
   const given = await readResetOrder(files, stateDir);
   await orderFile(files, stateDir).save({ ...order, factory: order.factory || given?.factory === true });
-}
-
-/**
- * Refuses a reset while a change of the network is neither proven nor taken back: what undoes it is among what goes.
- * @throws {InputError} `busy`.
- */
-export async function requireSettled(files: Files, stateDir: string): Promise<void> {
-  if ((await files.read(join(stateDir, "desired/checkpoint.json"))) === undefined) return;
-  throw new InputError(
-    "busy",
-    "a change of the network is pending: end it by 'holdfast network keep' or 'revert' first, or without an agent by 'holdfast guard restore'",
-  );
 }
 
 /** The settings, with the network that a reset has left in force unless they have one themselves. */

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { HostError, InputError, SessionError } from "../errors.ts";
 import { hostFiles } from "../host/files.ts";
-import { requireOwner, requireUnused, RESET_FILE, wipeableState } from "../host/state-directory.ts";
+import { requireOwner, requireSettled, requireUnused, RESET_FILE, wipeableState } from "../host/state-directory.ts";
 import { probeSocket } from "../host/unix-socket.ts";
 import { holdfastCommand } from "../lib/command-line.ts";
 import { plainLine, safeJson } from "../lib/terminal-text.ts";
@@ -86,6 +86,7 @@ async function resetHere(call: Call): Promise<ResetOutput> {
     throw new InputError("not-registered", `there is nothing to reset in ${stateDir}`);
   }
   requireUnused(stateDir);
+  await requireSettled(hostFiles(), stateDir);
   const readIdentity = await call.offline.readIdentity?.();
   const name = (await readIdentity?.(stateDir))?.name;
   await confirm(call, { stateDir, name, factory });

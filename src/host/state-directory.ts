@@ -5,6 +5,7 @@ import { DatabaseSync } from "node:sqlite";
 import { HostError, InputError, toError } from "../errors.ts";
 import { sqliteCode } from "./database.ts";
 import { hostDirectories } from "./directories.ts";
+import type { Files } from "./files.ts";
 
 const SQLITE_BUSY = 5;
 const DATABASE = "state.db";
@@ -89,6 +90,18 @@ export function requireOwner(stateDir: string): void {
   if (user !== 0 && user !== found.uid) {
     throw new InputError("access-denied", `only root or its owner may change ${stateDir}: run the command with sudo`);
   }
+}
+
+/**
+ * Refuses a reset while a change of the network is neither proven nor taken back: what undoes it is among what goes.
+ * @throws {InputError} `busy`.
+ */
+export async function requireSettled(files: Files, stateDir: string): Promise<void> {
+  if ((await files.read(join(stateDir, "desired/checkpoint.json"))) === undefined) return;
+  throw new InputError(
+    "busy",
+    "a change of the network is pending: end it by 'holdfast network keep' or 'revert' first, or without an agent by 'holdfast guard restore'",
+  );
 }
 
 /**

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { pino } from "pino";
 import { describe, expect, it } from "vitest";
 import { completeReset, type ResetOptions } from "../../../src/agent/reset.ts";
-import { orderReset, readResetOrder, requireSettled, withLeftNetwork } from "../../../src/agent/reset-order.ts";
+import { orderReset, readResetOrder, withLeftNetwork } from "../../../src/agent/reset-order.ts";
 import { resetter, type ResetterOptions } from "../../../src/agent/resetter.ts";
 import { readSettings } from "../../../src/agent/settings.ts";
 import { DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
@@ -11,6 +11,7 @@ import type { EventInput } from "../../../src/agent/telemetry/events.ts";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import { hostReader } from "../../../src/host/reader.ts";
+import { requireSettled } from "../../../src/host/state-directory.ts";
 import { someDirectories, type Directories } from "../../support/local-agent.ts";
 import { ISS, nodeDocument, signDocument, signingKey, UID } from "../../support/signing.ts";
 
