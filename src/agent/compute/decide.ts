@@ -133,7 +133,8 @@ function asked(before: Standing, to: "start" | "stop" | "restart"): readonly [St
     lastFailure: undefined,
     failureCode: undefined,
     isAsked: goal.execType !== "service" && goal.enabled,
-    isRestarting: to === "restart" && found?.is === "running",
+    // What the engine starts again some time later is started now.
+    isRestarting: found?.is === "restarting" || (to === "restart" && found?.is === "running"),
   };
   return [after, freed];
 }
@@ -220,6 +221,8 @@ function ended(
     // Nothing is left of it to be wanted.
     const isGone = job.kind === "remove" && after.goal.is === "gone";
     if (isGone) return { ...after, ...fresh, goal: { is: "unknown" } };
+    // What was asked for meanwhile does not wait for the engine's turn.
+    if (job.kind === "tidy" && before.isRestarting) return { ...after, ...fresh };
     if (job.kind === "tidy") return { ...after, ...fresh, retry: afterTidying(before, found, now) };
     if (!isStart) return { ...after, ...fresh };
     const started: Standing = { ...after, ...fresh, isAsked: false, isRestarting: false, startedAt: now };
@@ -277,7 +280,9 @@ function settle(standing: Standing, now: number): readonly [Standing, readonly E
         return found.isUntidy === true ? begin(standing, "tidy") : [{ ...standing, isAsked: false }, []];
       }
       // Whoever waited in vain for the engine asks what has become of it.
-      if (found?.is === "restarting" && found.hash === goal.hash) return begin(standing, "tidy");
+      if (found?.is === "restarting" && found.hash === goal.hash) {
+        return begin(standing, standing.isRestarting ? "restart" : "tidy");
+      }
       return isHeld(goal, now) || isLost || goal.obstacle !== undefined ? [standing, []] : begin(standing, "start");
     }
   }

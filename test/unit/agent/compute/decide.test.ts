@@ -160,6 +160,28 @@ describe("a service", () => {
     expect(wakeAt(left.standing, 65_200)).toBe(65_200 + 75_000);
   });
 
+  test.each(["restart", "start"] as const)("in a crash loop of the engine's is started at once by hand (%s)", (to) => {
+    const goal = service({ engineRestarts: true });
+    const looping: Found = { ...stopped(), is: "restarting" };
+    const crashed = run(
+      beginning(running(), undefined),
+      [{ is: "wanted", goal }, 0],
+      [{ is: "exited", found: looping, code: 3 }, 1000],
+    ).standing;
+    const asked = run(crashed, [{ is: "asked", to }, 2000]);
+    expect(begun(asked.effects)).toMatchObject([{ kind: "restart" }]);
+    // Also where the engine was just being asked what it does.
+    const tidying = run(crashed, [{ is: "tick" }, 7000]);
+    const meanwhile = run(
+      tidying.standing,
+      [{ is: "asked", to }, 7001],
+      [done(begun(tidying.effects)[0]?.number ?? 0, looping), 7002],
+    );
+    expect(begun(meanwhile.effects)).toMatchObject([{ kind: "restart" }]);
+    const up = run(asked.standing, [done(begun(asked.effects)[0]?.number ?? 0, running()), 3000]).standing;
+    expect(up.isRestarting).toBe(false);
+  });
+
   test("that was removed before anybody has looked is not left to the engine, which has nothing to start again", () => {
     const { standing } = run(
       beginning(undefined, undefined),
