@@ -12,7 +12,7 @@ import { identityFiles } from "./identity/identity.ts";
 import { Stored } from "./shadow/held-document.ts";
 
 /** Reads what an agent left, without changing anything and whatever of it can be read. */
-export async function inspectState(stateDir: string, config: string | undefined): Promise<LeftState> {
+export async function inspectState(stateDir: string, config: string | undefined, runDir?: string): Promise<LeftState> {
   const files = hostFiles();
   const standing: { file: string; is: FileStanding }[] = [];
   const look = async <T>(file: string, from: StateFile<T>): Promise<T | undefined> => {
@@ -31,7 +31,7 @@ export async function inspectState(stateDir: string, config: string | undefined)
     if (document !== undefined) documents.push(document);
   }
   return {
-    settings: await settingsStanding(stateDir, config, files),
+    settings: await settingsStanding({ stateDir, config, runDir }, files),
     files: standing,
     node: registration?.node,
     documents,
@@ -166,9 +166,17 @@ async function inspected<T>(file: StateFile<T>): Promise<Loaded<T> | { readonly 
   }
 }
 
-async function settingsStanding(stateDir: string, config: string | undefined, files: Files): Promise<SettingsStanding> {
+interface Place {
+  readonly stateDir: string;
+  readonly config: string | undefined;
+  /** Where the agent's sockets are; the default one when undefined. */
+  readonly runDir: string | undefined;
+}
+
+async function settingsStanding({ stateDir, config, runDir }: Place, files: Files): Promise<SettingsStanding> {
+  const option = (name: string, value: string | undefined) => (value === undefined ? [] : [`--${name}`, value]);
   try {
-    const argv = ["--state", stateDir, ...(config === undefined ? [] : ["--config", config])];
+    const argv = ["--state", stateDir, ...option("config", config), ...option("run", runDir)];
     const { unit, overlay, engineSocket, proxies, problems } = await readSettings(argv, files);
     const [problem] = problems ?? [];
     return {

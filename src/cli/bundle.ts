@@ -61,7 +61,7 @@ async function make(call: Call, max: number): Promise<"ok"> {
   if (inspectState === undefined || forBundle === undefined)
     throw new HostError("internal", "this build cannot read the state");
   const config = configOf(call);
-  const left = await inspectState(settings.stateDir, config);
+  const left = await inspectState(settings.stateDir, config, settings.runDir);
   const now = clock.now();
   const name = `holdfast-${fileName(left.node?.name ?? "node")}-${new Date(now).toISOString().replaceAll(/[-:]|\.\d+/g, "")}.tar.gz`;
   const isOutput = values["to"] === STANDARD_OUTPUT;

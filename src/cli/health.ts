@@ -3,7 +3,7 @@ import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { Health, type HealthItem } from "../protocol/local-answers.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { ask } from "./client.ts";
-import type { ExitClass } from "./exit-codes.ts";
+import { standing } from "./status-view.ts";
 import { fetchStatus } from "./status.ts";
 import { layOut, type Style } from "./terminal.ts";
 import type { Call, VerbProgram } from "./verb.ts";
@@ -21,18 +21,12 @@ const STYLES: Readonly<Record<HealthItem["status"] | Health["verdict"], Style>> 
 export const healthVerb: VerbProgram = {
   output: Health,
   async run(call) {
-    const { node, session } = await fetchStatus(call);
+    const status = await fetchStatus(call);
     const health = await ask(call, { method: "GET", path: "/v1/health", socket: READ_SOCKET }, Health);
     call.terminal.out(call.settings.isJson ? `${safeJson(health)}\n` : healthText(call, health));
-    if (node === null) return "unregistered";
-    return exitOf(health.verdict, session.state === "online");
+    return standing(status, health.verdict);
   },
 };
-
-function exitOf(verdict: Health["verdict"], isOnline: boolean): ExitClass {
-  if (verdict === "failed") return "failed";
-  return verdict === "degraded" || !isOnline ? "degraded" : "ok";
-}
 
 function healthText({ terminal, clock }: Call, untrusted: Health): string {
   const { verdict, items } = plainValue(untrusted);

@@ -1,8 +1,8 @@
 import { formatBytes, formatCount, formatDuration, formatMoment } from "../lib/durations.ts";
 import { plainValue } from "../lib/terminal-text.ts";
 import { clockBehindText } from "../protocol/known-time.ts";
+import type { Health, Status } from "../protocol/local-answers.ts";
 import { restrictionText } from "../protocol/restriction.ts";
-import type { Status } from "../protocol/local-answers.ts";
 import type { ExitClass } from "./exit-codes.ts";
 import { pendingText } from "./network-text.ts";
 import { overlayText, type Paint } from "./overlay-text.ts";
@@ -12,9 +12,11 @@ import { standingText } from "./upgrade-text.ts";
 const TROUBLED_SECTIONS: ReadonlySet<string> = new Set(["rejected", "failed", "diverged"]);
 const FAULTS_SHOWN = 10;
 
-/** How well the node stands, as an exit class: registered, connected, nothing failing. */
-export function standing(status: Status): ExitClass {
+/** How well the node stands, as an exit class: registered, connected, nothing failing, and no worse than `health` judges it. */
+export function standing(status: Status, verdict: Health["verdict"] = "ok"): ExitClass {
   if (status.node === null) return "unregistered";
+  if (verdict === "failed") return "failed";
+  if (verdict === "degraded") return "degraded";
   if (status.engines.overlay?.state === "down") return "degraded";
   if (status.engines.dataPlane?.state === "down") return "degraded";
   if (status.clock !== undefined || status.restricted !== undefined) return "degraded";

@@ -1,6 +1,6 @@
 import { safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
-import { Status } from "../protocol/local-answers.ts";
+import { Health, Status } from "../protocol/local-answers.ts";
 import { ask } from "./client.ts";
 import { standing, statusText } from "./status-view.ts";
 import type { Call, VerbProgram } from "./verb.ts";
@@ -11,8 +11,9 @@ export const statusVerb: VerbProgram = {
   async run(call) {
     if (call.values["watch"] === true) return watch(call, async () => show(call, await fetchStatus(call)));
     const status = await fetchStatus(call);
+    const { verdict } = await ask(call, { method: "GET", path: "/v1/health", socket: READ_SOCKET }, Health);
     call.terminal.out(show(call, status));
-    return standing(status);
+    return standing(status, verdict);
   },
 };
 

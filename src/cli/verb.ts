@@ -108,7 +108,7 @@ export type HandOverRelease = (
   signal: AbortSignal,
 ) => Promise<{ readonly from: string; release(): void; discard(): Promise<void> } | undefined>;
 /** What an agent left in a state directory, and what its settings file says; nothing is changed. */
-export type InspectState = (stateDir: string, config: string | undefined) => Promise<LeftState>;
+export type InspectState = (stateDir: string, config: string | undefined, runDir?: string) => Promise<LeftState>;
 
 /** What may leave the machine of an agent's state, and what must not. */
 export interface ForBundle {

@@ -29,11 +29,15 @@ function whyText({ terminal, clock }: Call, untrusted: WhyReport): string {
       const next = nextAttempt === undefined ? "" : `, next ${formatMoment(nextAttempt, now)}`;
       const when = `${formatSpan(now - since)}, tried ${formatMoment(lastAttempt, now)}${next}`;
       const subject = item ?? section;
-      // Messages that also stand alone, in reports, are led by their subject.
-      const text = message.startsWith(`${subject}: `) ? message.slice(subject.length + 2) : message;
+      // Messages that also stand alone, in reports, are led by their subject, their code, or both.
+      const text = [subject, code].reduce(withoutLead, message);
       const label = notice === true ? terminal.style("dim", `notice ${code}`) : terminal.style("yellow", code);
       return [subject, `${label} ${text} (${when})`] as const;
     },
   );
   return `${wellText}${layOut(rows, terminal.size().columns)}`;
+}
+
+function withoutLead(text: string, lead: string): string {
+  return text.startsWith(`${lead}: `) ? text.slice(lead.length + 2) : text;
 }

@@ -70,7 +70,7 @@ export function doctorTools(call: Call): DoctorTools {
   const inspect = async () => {
     const inspectState = await offline.inspectState?.();
     if (inspectState === undefined) throw new Error("this build cannot read the state");
-    return inspectState(settings.stateDir, config);
+    return inspectState(settings.stateDir, config, settings.runDir);
   };
   return {
     stateDir: settings.stateDir,

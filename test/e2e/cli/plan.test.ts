@@ -85,6 +85,15 @@ describe("holdfast why", () => {
     expect(stdout).toMatch(/^connectors\.c1 +port-taken 80 is taken \(for 2 h, tried 3 h ago\)/);
   });
 
+  it("says a code once, also where the message begins with it", async () => {
+    await using agent = await startLocalAgent();
+    const now = Date.now();
+    const message = "node: identity-lost: the keys are gone";
+    agent.provider.reasons = [{ section: "node", code: "identity-lost", message, since: now, lastAttempt: now }];
+    const { stdout } = await holdfast(["why", "--run", agent.runDir]);
+    expect(stdout).toMatch(/^node +identity-lost the keys are gone \(/);
+  });
+
   it("shows notices last, and exits 0 when there is nothing else", async () => {
     await using agent = await startLocalAgent();
     const at = { since: Date.now(), lastAttempt: Date.now() };

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { LocalError, Status } from "../../../src/protocol/local-answers.ts";
+import { exitCodes } from "../../../src/cli/exit-codes.ts";
 import { standing, statusText } from "../../../src/cli/status-view.ts";
 import { identity, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
@@ -109,6 +110,18 @@ describe("standing", () => {
     [someStatus({ engines: { network: "netlink", dataPlane: { state: "down", paths: 2, up: 0 } } }), "degraded"],
   ])("case %#", (status, expected) => {
     expect(standing(status)).toBe(expected);
+  });
+
+  it.each([
+    ["ok", "ok"],
+    ["degraded", "degraded"],
+    ["failed", "failed"],
+  ] as const)("agrees with a verdict of %s", async (verdict, expected) => {
+    expect(standing(someStatus(), verdict)).toBe(expected);
+    await using agent = await startLocalAgent();
+    agent.provider.currentHealth = { schema: 1, verdict, items: [] };
+    const codes = ["status", "health"].map(async (verb) => (await holdfast([verb, "--run", agent.runDir])).code);
+    expect(await Promise.all(codes)).toEqual(Array(2).fill(exitCodes[expected].code));
   });
 });
 
