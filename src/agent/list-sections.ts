@@ -83,6 +83,15 @@ export function addressesByLink(reader: Reader): ReadonlyMap<string, readonly st
   return byLink;
 }
 
+/** The same, each address with the length of its prefix. */
+export function networksByLink(reader: Reader): ReadonlyMap<string, readonly string[]> {
+  const byLink = new Map<string, string[]>();
+  for (const { link, address, prefix } of readAddresses4(reader)) {
+    byLink.set(link, [...(byLink.get(link) ?? []), `${address}/${prefix}`]);
+  }
+  return byLink;
+}
+
 /** Whether any link of this machine has an IPv6 address, the loopback's own included. */
 function speaksIpv6(reader: Reader): boolean {
   return (reader.read("/proc/net/if_inet6") ?? "").trim() !== "";

@@ -33,7 +33,7 @@ import type { Worker } from "./compute/worker.ts";
 import { volumeAt } from "./compute/volume-record.ts";
 import { openPolicy } from "./open-policy.ts";
 import { openVolumes } from "./open-volumes.ts";
-import { addressesByLink, type SectionDeps } from "./list-sections.ts";
+import { networksByLink, type SectionDeps } from "./list-sections.ts";
 import { firstAddress, resolverAddress } from "./sections/exec/addresses.ts";
 import { imageReference } from "./sections/exec/image-reference.ts";
 import type { ExecActual, ExecDesired } from "./sections/exec/actual.ts";
@@ -101,7 +101,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     subnet,
     gateway: () => firstAddress(subnet()) ?? "",
     reserved: () => ({ resolver: resolverAddress(subnet()) ?? "" }),
-    addresses: () => addressesByLink(reader),
+    addresses: () => networksByLink(reader),
     async empty(signal) {
       const up = [...keeper.workers.values()].flatMap(({ standing: { found } }) =>
         found === undefined || found.is === "stopped" ? [] : [found.id],
@@ -201,7 +201,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       exposure: exposed,
       caps: caps.look(info),
       check: (spec) => obstacleOf(spec, info),
-      forbidden: await policy.forbidden(desired, info),
+      forbidden: await policy.forbidden(desired, seen, info),
       outlawed: await policy.outlawed(seen, info),
       placement:
         info === undefined || body === undefined

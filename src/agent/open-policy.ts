@@ -18,8 +18,12 @@ type Bind = Parameters<typeof checkBinds>[0][number];
 /** What the owner of the machine lets containers have, as its links lead now. */
 export interface OpenedPolicy {
   binds(mounts: readonly Bind[], info: EngineInfo | undefined): Promise<BindVerdict>;
-  /** By definition, why it forbids what a definition binds. */
-  forbidden(desired: ExecDesired | undefined, info: EngineInfo | undefined): Promise<ReadonlyMap<string, string>>;
+  /** By definition, why it forbids what a definition binds, beside the binds of others and of what runs. */
+  forbidden(
+    desired: ExecDesired | undefined,
+    seen: Pick<Seen, "works">,
+    info: EngineInfo | undefined,
+  ): Promise<ReadonlyMap<string, string>>;
   /** By definition, why it forbids what a container that runs was given when it was made. */
   outlawed(seen: Pick<Seen, "works">, info: EngineInfo | undefined): Promise<ReadonlyMap<string, string>>;
   /** Why it forbids what `privilegesText` says; undefined when it does not, or nobody noted it. */
@@ -56,12 +60,19 @@ export function openPolicy({ settings, socketPath }: OpenPolicyOptions): OpenedP
   return {
     binds,
     forbids,
-    async forbidden(desired, info) {
+    async forbidden(desired, { works }, info) {
       const found = new Map<string, string>();
       if (info === undefined) return found;
       const containers = (desired?.config.containers ?? []).filter(({ mounts }) => sourcesOf(mounts).length > 0);
+      // One that was removed or disabled changes what it binds until it has ended.
+      const running = [...works.values()].flatMap(({ id, standing, privileges }) =>
+        isUp(standing.found) ? [{ id, binds: privilegesOf(privileges)?.binds ?? [] }] : [],
+      );
       for (const { id, mounts } of containers) {
-        const others = containers.flatMap((one) => (one.id === id || !one.enabled ? [] : sourcesOf(one.mounts)));
+        const others = [
+          ...containers.flatMap((one) => (one.id === id || !one.enabled ? [] : sourcesOf(one.mounts))),
+          ...running.flatMap((one) => (one.id === id ? [] : one.binds)),
+        ];
         const verdict = await binds(mounts, info, others);
         if (verdict.verdict === "refused") found.set(id, verdict.reason);
       }

@@ -136,6 +136,9 @@ test("containers find each other, reach out as the machine, and stay where they 
   await stage.setNetwork({ bridgeCIDR: "10.77.0.0/16" });
   await expect.poll(() => stage.whyText(), LIMIT).toContain("wan0 has 10.77.0.1");
   expect(get("there", "10.77.0.1:8080")).toBe("second");
+  await stage.setNetwork({ bridgeCIDR: "10.77.0.128/25" });
+  await expect.poll(() => stage.whyText(), LIMIT).toContain("wan0 has 10.77.0.1/24, whose network overlaps");
+  expect(get("there", "10.77.0.1:8080")).toBe("second");
   await stage.setNetwork({ bridgeCIDR: "172.30.0.0/24" });
   await expect.poll(() => stage.addressOf(second), LIMIT).toBe("172.30.0.16");
   await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("second");

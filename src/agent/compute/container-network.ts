@@ -14,7 +14,7 @@ export interface ContainerNetworkOptions {
   readonly reserved: () => Readonly<Record<string, string>>;
   /** The bridge's own address. */
   readonly gateway: () => string;
-  /** This machine's IPv4 addresses by link. */
+  /** This machine's IPv4 addresses by link, with the length of their prefix. */
   readonly addresses: () => ReadonlyMap<string, readonly string[]>;
   /** Stops what of ours is on it. */
   readonly empty: (signal: AbortSignal) => Promise<void>;
@@ -28,8 +28,8 @@ export interface ContainerNetwork {
   /**
    * Makes it if it is not there, and anew if it has another range; then the containers on it are stopped first, and each moves as it
    * is replaced.
-   * @throws {HostError} `address-conflict` when a link of the machine has an address in its range, or another network of the engine has
-   * the range; nothing is changed then. As the engine.
+   * @throws {HostError} `address-conflict` when a link of the machine has an address in its range, or another network of the engine, or of
+   * a link where it is new, overlaps the range; nothing is changed then. As the engine.
    */
   ensure(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
   /** Whether it is there with its range, and nobody is about to change that; asks and changes nothing. */
@@ -64,6 +64,7 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
     const found = networks.find(isOurs);
     if (found?.subnets.includes(subnet) === true) return;
     // Whatever would keep the new one from being made is found before the old one is touched.
+    checkLinks(subnet, options.addresses());
     checkOthers(
       subnet,
       networks.filter((network) => network !== found),
@@ -129,13 +130,30 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
 
 /** @throws {HostError} `address-conflict`. */
 function checkRange(subnet: string, addresses: ReadonlyMap<string, readonly string[]>): void {
+  if (addressRange(subnet) === undefined) throw new HostError("bad-range", `${subnet} is no range for containers`);
+  const conflict = rangeConflict(subnet, addresses);
+  if (conflict !== undefined) throw new HostError("address-conflict", conflict);
+}
+
+/** Which link of the machine has an address in the range of the containers; undefined when none has. Pure. */
+export function rangeConflict(subnet: string, addresses: ReadonlyMap<string, readonly string[]>): string | undefined {
   const range = addressRange(subnet);
-  if (range === undefined) throw new HostError("bad-range", `${subnet} is no range for containers`);
+  if (range === undefined) return undefined;
   for (const [link, own] of addresses) {
     if (link === CONTAINER_LINK) continue;
-    const inside = own.find((address) => isWithin(address, range));
+    const inside = own.map((text) => text.replace(/\/.*$/, "")).find((address) => isWithin(address, range));
     if (inside === undefined) continue;
-    const message = `${link} has ${inside}, which is within ${subnet}: containers need a range of their own (network.bridgeCIDR)`;
+    return `${link} has ${inside}, which is within ${subnet}: containers need a range of their own (network.bridgeCIDR)`;
+  }
+  return undefined;
+}
+
+/** A bridge with a part of a link's network would take what is sent there, the router's packets perhaps among it. @throws {HostError} `address-conflict`. */
+function checkLinks(subnet: string, addresses: ReadonlyMap<string, readonly string[]>): void {
+  for (const [link, own] of addresses) {
+    const other = link === CONTAINER_LINK ? undefined : own.find((text) => overlap(text, subnet));
+    if (other === undefined) continue;
+    const message = `${link} has ${other}, whose network overlaps ${subnet}: containers need a range of their own (network.bridgeCIDR)`;
     throw new HostError("address-conflict", message);
   }
 }

@@ -254,10 +254,15 @@ export const VirtualNetworkItem = z.looseObject(
 
 const OCTET = "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
 const IPV4 = `${OCTET}(?:\\.${OCTET}){3}(?:/(?:3[0-2]|[12]?\\d))?`;
+/** What comes in on the loopback is, to the kernel, what the machine itself sends. */
+const HandedOver = Nic.refine(
+  (name) => name !== "lo" && name !== "holdfast0" && !name.startsWith("hfc"),
+  says("must be neither the loopback nor a link of containers"),
+);
 export const InterfaceItem = z.looseObject(
   {
     uid: Uid.optional(),
-    name: Nic,
+    name: HandedOver,
     dest: text()
       .regex(
         new RegExp(`^(?:${IPV4}|(?![-\\d]|\\.{1,2}$)[A-Za-z0-9_.-]{1,15})$`),

@@ -108,6 +108,15 @@ test("the link of the containers is missed once it was there and is not any more
   expect(codes(after, false)).toEqual([]);
 });
 
+test("an address of a link that comes into the range of containers that run is a reason", async () => {
+  const { exposure } = rig(["holdfast0"]);
+  const found = await exposure.look(undefined, wish, signal);
+  const addresses = new Map([["holdfast0", ["172.30.0.1"]]]);
+  expect(codes({ ...found, addresses }, true)).toEqual([]);
+  addresses.set("eth9", ["172.30.7.9"]);
+  expect(codes({ ...found, addresses }, true)).toEqual(["address-conflict"]);
+});
+
 test("an engine that calls its link otherwise is not told of it", async () => {
   const { exposure } = rig(["podman1"]);
   await exposure.ensureNetwork(new ModelEngine().engine, signal);

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { ContainerSpec, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import { rangeConflict } from "../../compute/container-network.ts";
 import { isWanting, standsAt } from "../../compute/standing.ts";
 import type { Seen, WorkView } from "../../compute/seen.ts";
 import type { Tampered } from "../../compute/upholding.ts";
@@ -161,11 +162,14 @@ export function waitingExec(desired: ExecDesired, actual: ExecActual): readonly 
   ].slice(0, MAX_ISSUES);
 }
 
-/** It is made again; what is told is that it could not be. */
+/** What is wrong with the link of containers that run; that it is gone is said where it could not be made again. */
 function bridgeWaits({ seen, isActive, exposure }: ExecActual): readonly Issue[] {
-  if (exposure?.isBridgeGone !== true || !isActive) return [];
+  if (exposure === undefined || !isActive) return [];
   if (![...seen.works.values()].some(({ standing: { found } }) => found !== undefined && found.is !== "stopped"))
     return [];
+  const conflict = rangeConflict(exposure.subnet, exposure.addresses);
+  if (conflict !== undefined) return [{ path: "exec", code: "address-conflict", message: `exec: ${conflict}` }];
+  if (exposure.isBridgeGone !== true) return [];
   const message = `exec: the link ${exposure.bridge} of the containers was taken away: they reach nothing until it is back`;
   return [{ path: "exec", code: "link-gone", message }];
 }

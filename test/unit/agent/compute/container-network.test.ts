@@ -52,11 +52,14 @@ it("makes the network once, for several that need it at once", async () => {
   expect(did).toStrictEqual([`create ${NAME} 172.18.0.0/16`]);
 });
 
-it("leaves the one that is there", async () => {
-  const { did, ensure } = stage([own("172.18.0.0/16")]);
-  await ensure();
-  expect(did).toStrictEqual([]);
-});
+it.each([[[]], [[["eth0", ["172.16.0.9/12"]] as const]]])(
+  "leaves the one that is there, with %j",
+  async (addresses) => {
+    const { did, ensure } = stage([own("172.18.0.0/16")], addresses);
+    await ensure();
+    expect(did).toStrictEqual([]);
+  },
+);
 
 it("moves to another range in order", async () => {
   const { did, ensure, setSubnet, remove } = stage([own("172.18.0.0/16")]);
@@ -70,6 +73,12 @@ it("moves to another range in order", async () => {
 
 it.each([
   ["an address of the machine", [], [["eth0", ["172.30.0.9"]] as const], /eth0 has 172\.30\.0\.9, .*172\.30\.0\.0\/24/],
+  [
+    "a part of the network of a link",
+    [],
+    [["eth0", ["172.30.1.9/16"]] as const],
+    /eth0 has 172\.30\.1\.9\/16, whose network overlaps 172\.30\.0\.0\/24/,
+  ],
   [
     "another network of the engine",
     [{ id: "x", name: "others", subnets: ["172.30.0.0/16"], labels: {} }],

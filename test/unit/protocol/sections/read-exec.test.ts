@@ -4,6 +4,7 @@ import { ExecSection } from "../../../../src/protocol/sections/exec.ts";
 import { readExec } from "../../../../src/protocol/sections/read-exec.ts";
 import { triggerEvents } from "../../../../src/protocol/trigger-events.ts";
 
+const NONE = { interfaces: [] };
 const A = "3f2b8f0e-6a7c-4c0c-9a1e-2f3d5b7a9c11";
 const B = "4f2b8f0e-6a7c-4c0c-9a1e-2f3d5b7a9c11";
 const IMAGE = { repository: "acme.example/team/edge-api", tag: "1.4.2" };
@@ -344,6 +345,13 @@ describe("a container with something sloppy", () => {
     ["portMappings.0: must be an object", { portMappings: [80] }, { portMappings: [] }],
     ["virtualNetworks.0.ip: must be", { virtualNetworks: [{ network: "core", ip: "0.0.0.1" }] }, {}],
     ["interfaces.0.dest: must be", { interfaces: [{ name: "tun0", dest: "300.1.1.1" }] }, { interfaces: [] }],
+    ["interfaces.0.name: must be neither the loopback nor", { interfaces: [{ name: "lo", dest: "eth1" }] }, NONE],
+    [
+      "interfaces.0.name: must be neither the loopback nor",
+      { interfaces: [{ name: "holdfast0", dest: "eth1" }] },
+      NONE,
+    ],
+    ["interfaces.0.name: must be neither the loopback nor", { interfaces: [{ name: "hfc0123", dest: "eth1" }] }, NONE],
     ["interfaces.0.name: must be", { interfaces: [{ name: "a b", dest: "eth1" }] }, { interfaces: [] }],
   ])("goes on without %s", (text, rest, spec) => {
     const { config, rejected } = one(rest);
