@@ -4,7 +4,7 @@ import type * as s3Sdk from "../host/s3-sdk.ts";
 import type { S3Object } from "../protocol/data-store.ts";
 import type { S3Access, TransferEvent, TransferLimits } from "../protocol/transfer.ts";
 import { tellHash } from "./s3-body.ts";
-import { readS3Credentials } from "./s3-credentials.ts";
+import { readS3Credentials, type S3Credentials } from "./s3-credentials.ts";
 import { isPassing, refusalOf, s3Error } from "./s3-error.ts";
 import { S3Http, type Connect } from "./s3-http.ts";
 
@@ -72,7 +72,7 @@ export class S3Target {
       credentials:
         access.credentials === undefined
           ? sdk.fromInstanceMetadata({ maxRetries: 2, timeout: 2000, ec2MetadataV1Disabled: true })
-          : readS3Credentials(access.credentials),
+          : rereadCredentials(access.credentials),
       requestHandler: http,
       // Attempts are counted here, since an answer's body breaks off as well.
       maxAttempts: 1,
@@ -98,8 +98,8 @@ export class S3Target {
 
   /**
    * Does what `run` does, again after a while as long as what failed may pass: six times without progress. Tells of each.
-   * @throws {InputError} `no-such-bucket`, `no-such-key`, `bad-credentials`, `access-denied`; {SessionError} `source-changed`,
-   *   `throttled`, `s3-failed` and those of connections; the signal's reason
+   * @throws {InputError} `no-such-bucket`, `no-such-key`, `bad-credentials`, `access-denied`; {SessionError} `clock-skew`,
+   *   `source-changed`, `throttled`, `s3-failed` and those of connections; the signal's reason
    */
   async attempt<T>(run: () => Promise<T>, { signal, progress = () => 0 }: Attempts): Promise<T> {
     const { clock, emit, random } = this.#options;
@@ -163,4 +163,14 @@ export class S3Target {
 
 function concurrencyOf({ concurrency, maxBytesPerSecond = Infinity }: S3Options["limits"]): number {
   return Math.max(1, Math.min(concurrency, Math.floor(maxBytesPerSecond / LEAST_RATE)));
+}
+
+/**
+ * The credentials in a file, read again for each request: short-lived ones are replaced while a long transfer goes on.
+ * @throws {InputError} `bad-secret-file`; {HostError} `storage-failed`
+ */
+function rereadCredentials(path: string): () => Promise<S3Credentials & { readonly expiration: Date }> {
+  readS3Credentials(path);
+  // The SDK asks again for what is over.
+  return () => Promise.resolve({ ...readS3Credentials(path), expiration: new Date(0) });
 }

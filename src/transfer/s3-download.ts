@@ -26,7 +26,12 @@ export interface S3DownloadOptions {
   readonly pacer: Pacer & { bytes: number; total: number | undefined };
   readonly resume: Resume | undefined;
   /** Told once what the object is, before its bytes come: what a later attempt needs. */
-  readonly onFound: (object: { readonly etag: string | undefined; readonly total: number }) => void;
+  readonly onFound: (object: {
+    readonly etag: string | undefined;
+    readonly total: number;
+    /** Of all bytes, in hexadecimal digits, where the store says it. */
+    readonly md5: string | undefined;
+  }) => void;
   readonly signal: AbortSignal;
 }
 
@@ -62,7 +67,7 @@ export async function downloadObject(options: S3DownloadOptions): Promise<number
   const body = bodyOf(found.answer);
   try {
     await sink.admit(total);
-    onFound({ etag, total });
+    onFound({ etag, total, md5: md5In(found.answer) });
   } catch (error) {
     body.destroy();
     throw error;
@@ -164,6 +169,19 @@ async function openPart(target: S3Target, { etag, total }: Found, part: Part, si
   // There are servers that do not know the condition.
   if (!isSame) throw new SessionError("source-changed", `${target.name}: the object was changed meanwhile`);
   throw new SessionError("s3-failed", `${target.name}: S3 answered with another range than was asked for`);
+}
+
+/**
+ * The MD5 of an object: its ETag, unless it came in parts or the store encrypted it with a key that is not its own.
+ * https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
+ */
+export function md5In({
+  ETag,
+  ServerSideEncryption,
+  SSECustomerAlgorithm,
+}: Pick<GetObjectCommandOutput, "ETag" | "ServerSideEncryption" | "SSECustomerAlgorithm">): string | undefined {
+  if (ServerSideEncryption?.startsWith("aws:kms") === true || SSECustomerAlgorithm !== undefined) return undefined;
+  return /^"?([0-9a-f]{32})"?$/.exec(ETag ?? "")?.[1];
 }
 
 function rangeIn(text: string | undefined): { readonly start: number; readonly total: number } | undefined {

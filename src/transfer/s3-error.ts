@@ -24,8 +24,11 @@ const THROTTLED: ReadonlySet<string> = new Set([
   "RequestLimitExceeded",
   "TooManyRequests",
 ]);
-/** Refusals of a 4xx status that a second attempt may not meet: the clock was off by the way, or the body came too slowly. */
+/** The SDK signs by the store's clock from then on. */
+const SKEWED = "RequestTimeTooSkewed";
+/** Refusals of a 4xx status that a second attempt may not meet: the clock was off, or the body came too slowly or altered. */
 const PASSING: ReadonlySet<string> = new Set([
+  SKEWED,
   "RequestTimeout",
   "OperationAborted",
   "BadDigest",
@@ -41,7 +44,7 @@ export function refusalOf(error: unknown): S3Refusal | undefined {
   if (!(error instanceof Error)) return undefined;
   const metadata = fieldOf(error, "$metadata");
   const status = fieldOf(metadata, "httpStatusCode");
-  if (typeof status !== "number") return undefined;
+  if (typeof status !== "number" || isSuccess(status)) return undefined;
   const headers = fieldOf(fieldOf(error, "$response"), "headers");
   const region = textIn(headers, "x-amz-bucket-region") ?? textIn(error, "Region");
   const seconds = Number(textIn(headers, "retry-after") ?? "x");
@@ -70,7 +73,7 @@ export function isPassing(error: unknown): boolean {
 
 /**
  * The error that a failed request is told as: its code, and what it was about.
- * `no-such-bucket`, `no-such-key`, `bad-credentials`, `no-credentials`, `access-denied`, `source-changed`, `throttled`, `s3-failed`.
+ * `no-such-bucket`, `no-such-key`, `bad-credentials`, `no-credentials`, `access-denied`, `clock-skew`, `source-changed`, `throttled`, `s3-failed`.
  */
 export function s3Error(error: unknown, what: string): AgentError {
   if (error instanceof AgentError) return error;
@@ -78,6 +81,10 @@ export function s3Error(error: unknown, what: string): AgentError {
   if (refusal === undefined) {
     const code = isWithoutCredentials(error) ? "no-credentials" : "s3-failed";
     return new SessionError(code, `${what}: ${whyNot(error)}`);
+  }
+  if (refusal.code === SKEWED) {
+    const text = `${what}: S3 answered ${SKEWED} (${refusal.status}): the clock of this machine or of the store is wrong`;
+    return new SessionError("clock-skew", text, { details: { status: refusal.status, code: refusal.code } });
   }
   const text = `${what}: S3 answered ${refusal.code} (${refusal.status})`;
   const details = { status: refusal.status, code: refusal.code };
@@ -93,10 +100,15 @@ export function s3Error(error: unknown, what: string): AgentError {
   return new SessionError("s3-failed", `${text}${elsewhere}`, { details });
 }
 
+const isSuccess = (status: number): boolean => status >= 200 && status < 300;
+
 const isBusy = ({ status, code }: S3Refusal): boolean => status === 429 || THROTTLED.has(code);
 
 /** Errors of connections name no secrets; those of where credentials come from might, and only say that there are none. */
 function whyNot(error: unknown): string {
+  // The SDK's own words may repeat what it read.
+  const status = fieldOf(fieldOf(error, "$metadata"), "httpStatusCode");
+  if (typeof status === "number" && isSuccess(status)) return "the answer of S3 cannot be read";
   if (!isWithoutCredentials(error)) return toError(error).message;
   return "this machine has no role that gives credentials, and none are configured";
 }

@@ -1,9 +1,10 @@
 import { InputError, toError, SessionError } from "../errors.ts";
+import type { StorePart } from "../host/data-store/store.ts";
 import { lengthOf } from "../host/open-bytes.ts";
 import type { Resume, TransferEvent, TransferJob } from "../protocol/transfer.ts";
 import type { TransferDeps } from "./http-download.ts";
 import { Meter } from "./meter.ts";
-import type { Pacer } from "./s3-body.ts";
+import { hashOf, type Pacer } from "./s3-body.ts";
 import { S3Target } from "./s3-client.ts";
 import { downloadObject } from "./s3-download.ts";
 import { abortUpload, uploadObject } from "./s3-upload.ts";
@@ -16,7 +17,8 @@ export type S3Abort = Extract<TransferJob, { kind: "s3-abort" }>;
 
 /**
  * Downloads an object into the store. A part file that fails is removed; one that is left because nobody asks for it any more is kept.
- * @throws what {downloadObject}, {S3Target.open} and the store throw; {SessionError} `stalled`, `too-slow`, `too-long`, `cancelled`, `left`
+ * @throws what {downloadObject}, {S3Target.open} and the store throw; {SessionError} `hash-mismatch`, `stalled`, `too-slow`,
+ *   `too-long`, `cancelled`, `left`
  */
 export async function s3Download(job: S3Download, deps: TransferDeps, signal: AbortSignal): Promise<TransferEvent> {
   const { store, clock, emit } = deps;
@@ -27,6 +29,7 @@ export async function s3Download(job: S3Download, deps: TransferDeps, signal: Ab
   return within(job, deps, signal, async (meter, fail, signal) => {
     const part = store.openPart(job.parts.join("/"), job.id, kept);
     let found: Omit<Resume, "bytes"> | undefined;
+    let md5: string | undefined;
     const sink = new Sink({
       part,
       space: () => store.space(),
@@ -48,7 +51,8 @@ export async function s3Download(job: S3Download, deps: TransferDeps, signal: Ab
             pacer: pacerOf(meter, deps),
             // Of what was whole and is not any more nothing can be trusted.
             resume: whole === undefined ? job.resume : undefined,
-            onFound: ({ etag, total }) => {
+            onFound: ({ etag, total, ...object }) => {
+              ({ md5 } = object);
               found = etag === undefined ? undefined : { etag, total };
               sink.isResumable = found !== undefined;
             },
@@ -60,6 +64,7 @@ export async function s3Download(job: S3Download, deps: TransferDeps, signal: Ab
       const bytes = (await isWhole(part, job.resume)) ? source.bytes : await fetched();
       sink.close();
       signal.throwIfAborted();
+      if (md5 !== undefined) await verify(part, bytes, md5, signal);
       await announceWhole(part, { ...source, ...found, bytes }, undefined, deps, signal);
       isOver = true;
       await part.publish();
@@ -72,6 +77,14 @@ export async function s3Download(job: S3Download, deps: TransferDeps, signal: Ab
       throw reason;
     }
   });
+}
+
+/** @throws {SessionError} `hash-mismatch` when the bytes are not those that the store has */
+async function verify(part: StorePart, bytes: number, md5: string, signal: AbortSignal): Promise<void> {
+  const source = { fd: part.fd, bytes, verify: () => undefined };
+  const hash = await hashOf("md5", source, { from: 0, to: bytes }, signal);
+  if (hash === md5) return;
+  throw new SessionError("hash-mismatch", `the MD5 of what came is ${hash}, and that of the object ${md5}`);
 }
 
 /**

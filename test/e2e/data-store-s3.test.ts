@@ -21,10 +21,11 @@ import {
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from "vitest";
 import type { S3Access } from "../../src/protocol/transfer.ts";
 import { startConnectProxy } from "../support/connect-proxy.ts";
-import { startFront, type S3Front } from "../support/s3-front.ts";
+import { startFront, type PassedRequest, type S3Front } from "../support/s3-front.ts";
 import { credentialsFile, s3Job, startTransfer, type S3JobOptions } from "../support/s3-transfer.ts";
 import { startSwift, type SwiftServer } from "../support/swift.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { waitFor } from "../support/wait-for.ts";
 
 const MIB = 1024 * 1024;
 const BUCKET = "holdfast-test";
@@ -296,6 +297,98 @@ test("what is left of a killed upload is taken back later, its file gone by then
   const abort = s3Job({ kind: "s3-abort", root, access: access(), ...common, key: "taken-back.img", resume });
   for (let n = 0; n < 2; n += 1) expect(await startTransfer(abort).ended).toEqual({ is: "done", bytes: 0 });
   expect(await uploads()).not.toContain("taken-back.img");
+});
+
+test("what is altered on its way up is refused and sent again, and what is altered on its way down is not kept", async () => {
+  put(LARGE);
+  const altering = await front();
+  let isFirst = true;
+  altering.fault = ({ path }) => {
+    if (!/partNumber=2/.test(path) || !isFirst) return undefined;
+    isFirst = false;
+    return "alter";
+  };
+  const up = startTransfer(upload({ key: "altered.img", access: altering.access }));
+  expect(await up.ended).toEqual({ is: "done", bytes: LARGE.length });
+  expect(up.events.filter((event) => event.is === "retry")).toHaveLength(1);
+  expect(await fetched("altered.img")).toBe(hashOf(LARGE));
+
+  await stored("altered-down.img", SMALL);
+  altering.fault = () => "alter";
+  const job = download({ key: "altered-down.img", access: altering.access, file: "images/down.img" });
+  expect(await startTransfer(job).ended).toMatchObject({ is: "failed", code: "hash-mismatch" });
+  expect(leftIn("images")).toEqual(["disk.img"]);
+});
+
+test("a list of parts that is cut short, or cannot be read, loses nothing of an upload", async () => {
+  put(LARGE);
+  const between = await front();
+  let isKilled = false;
+  between.fault = ({ path }) => (/partNumber=[23]/.test(path) && !isKilled ? "hold" : undefined);
+  const job = upload({ key: "list-cut.img", access: between.access });
+  const running = startTransfer(job);
+  const { resume } = await running.event("resumable", ({ resume }) => resume.bytes >= 16 * MIB);
+  await running.kill();
+  isKilled = true;
+  const isList = ({ method, path }: PassedRequest): boolean => method === "GET" && path.includes("uploadId=");
+  const lists = [
+    "<ListPartsResult><IsTruncated>tr",
+    // It says that there is more, and not where.
+    "<ListPartsResult><IsTruncated>true</IsTruncated></ListPartsResult>",
+  ];
+  between.fault = (request) => {
+    const body = isList(request) ? lists.shift() : undefined;
+    return body === undefined ? undefined : { status: 200, body };
+  };
+  const again = startTransfer({ ...job, resume });
+  expect(await again.ended).toEqual({ is: "done", bytes: LARGE.length });
+  expect(again.events.filter((event) => event.is === "retry").map(({ reason }) => reason)).toEqual([
+    `s3://${BUCKET}/list-cut.img: the answer of S3 cannot be read`,
+  ]);
+  expect(await fetched("list-cut.img")).toBe(hashOf(LARGE));
+});
+
+test("a machine whose clock is off signs by the store's", async () => {
+  await stored("skewed.img", SMALL);
+  const skewed = await front();
+  const refusing = (date: Date) =>
+    ({ status: 403, code: "RequestTimeTooSkewed", headers: { date: date.toUTCString() } }) as const;
+  const later = new Date(Date.now() + 3_600_000);
+  // The store itself corrects it again.
+  skewed.fault = () => (skewed.passed.length === 1 ? refusing(later) : undefined);
+  const running = startTransfer(download({ key: "skewed.img", access: skewed.access }));
+  expect(await running.ended).toEqual({ is: "done", bytes: SMALL.length });
+  const signed = skewed.passed.map(({ headers }) => String(headers["x-amz-date"]).slice(0, 11));
+  const hour = (date: Date): string => date.toISOString().replaceAll("-", "").slice(0, 11);
+  expect(signed[1]).toBe(hour(later));
+});
+
+test("credentials that expire are named, and those that are replaced in time go on", async () => {
+  put(LARGE);
+  const { accessKeyId, secretAccessKey } = swift;
+  const credentials = credentialsFile(base, { accessKeyId: "test:soon-over", secretAccessKey });
+  const expiring = await front();
+  // What was begun with the old ones is refused by the store once they are over.
+  expiring.fault = ({ headers }) =>
+    headers.authorization?.includes("test:soon-over") === true ? { status: 400, code: "ExpiredToken" } : undefined;
+  const job = upload({ key: "expired.img", access: { ...expiring.access, credentials } });
+  expect(await startTransfer(job).ended).toMatchObject({ is: "failed", code: "bad-credentials" });
+
+  const replaced = credentialsFile(base, { accessKeyId, secretAccessKey });
+  let parts = 0;
+  const isPut = ({ method }: PassedRequest): boolean => method === "PUT";
+  const between = await front();
+  between.fault = (request) => {
+    if (!isPut(request) || (parts += 1) > 1) return undefined;
+    // The first ones are worth nothing from here on.
+    writeFileSync(replaced, JSON.stringify({ accessKeyId, secretAccessKey, sessionToken: "second" }));
+    return { status: 503, code: "SlowDown" };
+  };
+  const long = startTransfer(upload({ key: "renewed.img", access: { ...between.access, credentials: replaced } }));
+  await long.event("retry");
+  await waitFor("the new ones are used", () =>
+    between.passed.some(({ headers }) => headers["x-amz-security-token"] === "second"),
+  );
 });
 
 test("an upload that fails for good leaves nothing in the bucket", async () => {

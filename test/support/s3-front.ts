@@ -1,5 +1,6 @@
 import { createServer, request, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { Transform } from "node:stream";
 
 /** One request as it passed by. */
 export interface PassedRequest {
@@ -11,7 +12,11 @@ export interface PassedRequest {
 /** What happens to a request instead of passing: an answer with S3's code, its connection's end, or silence. */
 export type Fault =
   | { readonly status: number; readonly code: string; readonly headers?: Record<string, string> }
+  /** An answer of its own. */
+  | { readonly status: number; readonly body: string }
   | "cut"
+  /** Passes, and the first byte of what is uploaded or downloaded is another. */
+  | "alter"
   | "hold";
 
 /** Stands before an object store and sees what passes; a fault happens to whom `fault` says. */
@@ -33,10 +38,12 @@ export async function startFront(storePort: number): Promise<S3Front> {
     passed.push(seen);
     const fault = front.fault(seen);
     if (fault === "hold") return;
-    if (fault !== undefined && fault !== "cut") {
+    if (fault !== undefined && fault !== "cut" && fault !== "alter") {
       incoming.resume();
-      outgoing.writeHead(fault.status, { "content-type": "application/xml", connection: "close", ...fault.headers });
-      outgoing.end(`<?xml version="1.0"?><Error><Code>${fault.code}</Code><Message>as told</Message></Error>`);
+      const headers = "headers" in fault ? fault.headers : {};
+      outgoing.writeHead(fault.status, { "content-type": "application/xml", connection: "close", ...headers });
+      const error = "code" in fault ? `<Error><Code>${fault.code}</Code><Message>as told</Message></Error>` : "";
+      outgoing.end("body" in fault ? fault.body : `<?xml version="1.0"?>${error}`);
       return;
     }
     if (incoming.headers.expect !== undefined) outgoing.writeContinue();
@@ -45,6 +52,7 @@ export async function startFront(storePort: number): Promise<S3Front> {
       { host: "127.0.0.1", port: storePort, method: seen.method, path: seen.path, headers, setHost: false },
       (response) => {
         outgoing.writeHead(response.statusCode ?? 500, response.headers);
+        if (fault === "alter" && seen.method === "GET") return void response.pipe(altering()).pipe(outgoing);
         if (fault !== "cut") return void response.pipe(outgoing);
         let sent = 0;
         response.on("data", (piece: Buffer) => {
@@ -57,7 +65,8 @@ export async function startFront(storePort: number): Promise<S3Front> {
     );
     passing.on("error", () => outgoing.destroy());
     outgoing.once("close", () => passing.destroy());
-    incoming.pipe(passing);
+    if (fault === "alter" && seen.method === "PUT") incoming.pipe(altering()).pipe(passing);
+    else incoming.pipe(passing);
   };
   server.on("request", answer).on("checkContinue", answer);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -67,4 +76,17 @@ export async function startFront(storePort: number): Promise<S3Front> {
     server.closeAllConnections();
     return new Promise((resolve) => server.close(() => resolve()));
   }
+}
+
+/** Passes bytes, the first of them changed. */
+function altering(): Transform {
+  let isFirst = true;
+  return new Transform({
+    transform(piece: Buffer, _encoding, done) {
+      const altered = Buffer.from(piece);
+      if (isFirst && altered.length > 0) altered[0] = (altered[0] ?? 0) ^ 0xff;
+      isFirst = false;
+      done(null, altered);
+    },
+  });
 }

@@ -14,6 +14,8 @@ test.each([
   [refusal(403, "AccessDenied"), "access-denied", false],
   [refusal(403, "SignatureDoesNotMatch"), "bad-credentials", false],
   [refusal(400, "ExpiredToken"), "bad-credentials", false],
+  [refusal(403, "RequestTimeTooSkewed"), "clock-skew", true],
+  [refusal(200, "SyntaxError"), "s3-failed", true],
   [refusal(412, "PreconditionFailed"), "source-changed", false],
   [refusal(503, "SlowDown"), "throttled", true],
   [refusal(429, "TooManyRequests"), "throttled", true],
@@ -37,6 +39,10 @@ test("neither what S3 says nor a code that is none is repeated", () => {
   );
   const strange = refusal(400, "Signature=0123 is wrong");
   expect(s3Error(strange, "s3://b/k").message).toBe("s3://b/k: S3 answered status 400 (400)");
+});
+
+test("an answer that cannot be read is not repeated", () => {
+  expect(s3Error(refusal(200, "SyntaxError"), "s3://b/k").message).toBe("s3://b/k: the answer of S3 cannot be read");
 });
 
 test("a bucket that is elsewhere is said to be there", () => {
