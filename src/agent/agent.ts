@@ -3,6 +3,8 @@ import { AggregatedLog } from "../host/aggregated-log.ts";
 import { wallTimes } from "../host/clock.ts";
 import { hostDialler } from "../host/dial.ts";
 import { hostExec } from "../host/exec.ts";
+import { hostPower } from "../host/power.ts";
+import { captureExec } from "../host/privileged-exec.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { valueOf } from "../host/state-file.ts";
 import { recycleLog } from "../host/database.ts";
@@ -118,6 +120,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { spool, pusher, events, record } = telemetry;
 
   const exec = hostExec(clock);
+  const capture = captureExec(exec, settings.unit);
+  const power = hostPower(exec, { isManaged: settings.unit !== undefined, unit: settings.unit ?? "" });
   const dialler = hostDialler(clock, settings.proxies);
   const domain = domainReader();
   const dataPlane = openOverlay({
@@ -183,7 +187,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     session: () => session,
   });
   const applying = new Applying({ ...options, ...told, files, documents, sections, sectionsOf, events, commit });
-  const networkView = openNetworkView({ ...options, ...network, exec, events, state, documents, applying });
+  const networkView = openNetworkView({ ...options, ...network, exec, capture, events, state, documents, applying });
   applying.onSettled(() => {
     mesh.look();
     networkView.look();
@@ -235,6 +239,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     startedAt,
     files,
     exec,
+    capture,
+    power,
     dialler,
     registration,
     documents,

@@ -49,8 +49,8 @@ import type { IsUpgrading } from "./triggers/upgrading.ts";
 export interface TriggerDeps {
   readonly clock: Clock;
   readonly exec: Exec;
-  /** Starts what sees every packet; by default `exec`. */
-  readonly capture?: Pick<Exec, "spawn">;
+  /** Starts what sees every packet or sends packets of its own making; by default `exec`. */
+  readonly capture?: Exec;
   readonly files: Files;
   readonly power: Power;
   readonly networkView: Pick<NetworkView, "conntrack" | "nats" | "natWatch">;
@@ -116,8 +116,8 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     tgTraceroute(exec, files, tunnels),
     tgMtr(exec, files),
     tgNc(exec),
-    tgArping(exec, files),
-    tgTcpdump({ exec, capture, files, clock, begin: (path, signal) => dataStore.create(path, signal) }),
+    tgArping(capture, files),
+    tgTcpdump({ exec: capture, files, clock, begin: (path, signal) => dataStore.create(path, signal) }),
     nodeStatus(diagnosis),
     nodeErrors(diagnosis),
     networkStatus(diagnosis.reader),

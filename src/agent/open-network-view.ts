@@ -31,6 +31,8 @@ import { startNatWatch, type NatWatch } from "./triggers/nat-watch.ts";
 export interface NetworkViewOptions {
   readonly clock: Clock;
   readonly exec: Exec;
+  /** Starts what sends packets of its own making. */
+  readonly capture: Pick<Exec, "run">;
   readonly reader: Reader;
   readonly driver: Pick<NetworkDriver, "observe" | "observeNeighbours">;
   readonly log: Logger;
@@ -65,7 +67,7 @@ export interface NetworkView {
 
 /** Builds what looks at the network; starts no process until it is asked, or has hits to count. */
 export function openNetworkView(options: NetworkViewOptions): NetworkView {
-  const { clock, exec, reader, driver, log, state, events, documents, applying } = options;
+  const { clock, exec, capture, reader, driver, log, state, events, documents, applying } = options;
   const parsed = parsedSections();
   const section = (): NetworkConfig | undefined => {
     const raw = applying.config()["network"];
@@ -87,13 +89,13 @@ export function openNetworkView(options: NetworkViewOptions): NetworkView {
     isActiveMember(documents.current.node?.body) ? heldAddresses(section(), reader) : [];
   const announcer = startArpAnnouncer({
     clock,
-    announce: arpAnnouncer(exec),
+    announce: arpAnnouncer(capture),
     held,
     onChange: () => conditions.look(),
   });
   const arp = startArpProbe({
     clock,
-    exec,
+    exec: capture,
     held,
     onChange: () => conditions.look(),
     onError: (error) => log.debug({ err: error }, "nobody could be asked for the cluster address"),

@@ -1,8 +1,6 @@
 import type { Logger } from "pino";
 import { bundleProcess } from "../host/bundle-process.ts";
 import type { Clock } from "../host/clock.ts";
-import { captureExec } from "../host/privileged-exec.ts";
-import { hostPower } from "../host/power.ts";
 import type { Registration } from "./identity/identity.ts";
 import { listTriggers, type TriggerDeps } from "./list-triggers.ts";
 import type { Applying } from "./applying.ts";
@@ -20,7 +18,7 @@ import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import { agentTunnels, type TunnelSources } from "./tunnels.ts";
 
-type Given = "diagnosis" | "exec" | "files" | "why" | "networkView" | "applying" | "dataStore";
+type Given = "diagnosis" | "exec" | "capture" | "power" | "files" | "why" | "networkView" | "applying" | "dataStore";
 
 export interface OpenTriggersOptions
   extends
@@ -57,7 +55,6 @@ export function openTriggers(options: OpenTriggersOptions): {
 } {
   const { clock, settings, state, record, bootId, startedAt, node, containers, onRefused } = options;
   const { sql, isPersistent } = state.database;
-  const power = hostPower(options.exec, { isManaged: settings.unit !== undefined, unit: settings.unit ?? "" });
   const cleanStop = { mark: () => state.run.save(stoppedRun(record)), clear: () => state.run.save(record) };
   const journal = new Journal(sql, { bootId, isPersistent, onFault: onRefused, makeRoom: options.makeRoom });
   try {
@@ -79,8 +76,6 @@ export function openTriggers(options: OpenTriggersOptions): {
     ...options,
     announceRestart: async () => options.announceRestart(),
     upgrades,
-    capture: captureExec(options.exec, settings.unit),
-    power,
     makeBundle: bundleProcess({ ...settings, exec: options.exec }),
     cleanStop,
     speedTestTarget: () => speedTestTarget(options),

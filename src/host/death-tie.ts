@@ -31,8 +31,8 @@ function isUsable(setpriv: string): boolean {
   }
 }
 
-/** Whatever cannot be started is left to fail by itself, and so under its own name. */
-function isFound(file: string, searchPath: string): boolean {
+/** Reports whether a program can be found; one that cannot be started is left to fail by itself, and so under its own name. */
+export function isFound(file: string, searchPath: string): boolean {
   if (file.includes("/")) return isExecutable(file);
   return searchPath.split(":").some((directory) => isExecutable(join(directory, file)));
 }

@@ -43,6 +43,8 @@ const SLOW = { deadlineMs: 180_000, maxOutputBytes: 65_536 };
 /** cryptsetup(8), RETURN CODES. */
 const NO_PERMISSION = 2;
 const KEY_MEMORY_KIB = "65536";
+const BLOCK_DEVICES = "/sys/class/block";
+const DEVICE_MAPPER = "/dev/mapper/control";
 
 export function encryptedVolumes(tools: {
   readonly exec: Exec;
@@ -71,7 +73,12 @@ export function encryptedVolumes(tools: {
   }
 
   const device = (volume: EncryptedVolume): string => `/dev/mapper/${volume.mapping}`;
-  const isMapped = (volume: EncryptedVolume): boolean => reader.fingerprint(device(volume)) !== undefined;
+  /** From sysfs, since a unit of systemd's may have devices of its own. */
+  const hasMapping = (name: string): boolean =>
+    (reader.list(BLOCK_DEVICES) ?? []).some(
+      (block) => block.startsWith("dm-") && reader.read(`${BLOCK_DEVICES}/${block}/dm/name`)?.trim() === name,
+    );
+  const isMapped = ({ mapping }: EncryptedVolume): boolean => hasMapping(mapping);
   const isMounted = ({ mountPoint }: EncryptedVolume): boolean =>
     (reader.read("/proc/self/mountinfo") ?? "").split("\n").some((line) => line.split(" ")[4] === octal(mountPoint));
 
@@ -91,7 +98,7 @@ export function encryptedVolumes(tools: {
     const half = `${volume.image}.new`;
     // In front, where it makes the name of no other volume: those may end in anything.
     const mapping = `new.${volume.mapping}`;
-    if (reader.fingerprint(`/dev/mapper/${mapping}`) !== undefined) await run("cryptsetup", ["close", mapping], signal);
+    if (hasMapping(mapping)) await run("cryptsetup", ["close", mapping], signal);
     await sparseFile(half, volume.sizeBytes);
     const format = [
       "luksFormat",
@@ -117,9 +124,19 @@ export function encryptedVolumes(tools: {
 
   return {
     async support(signal) {
-      if (reader.fingerprint("/dev/mapper/control") === undefined) {
-        return no("this machine has no device mapper");
-      }
+      const isThere = async (file: string, args: readonly string[], pattern?: RegExp): Promise<boolean> => {
+        try {
+          const { exitCode, stdout } = await privileged.run(file, args, { ...QUICK, signal });
+          return exitCode === 0 && (pattern?.test(stdout) ?? true);
+        } catch (error) {
+          signal.throwIfAborted();
+          if (error instanceof HostError) return false;
+          throw error;
+        }
+      };
+      const hasMapper =
+        reader.fingerprint(DEVICE_MAPPER) !== undefined || (await isThere("test", ["-e", DEVICE_MAPPER]));
+      if (!hasMapper) return no("this machine has no device mapper");
       for (const [tool, args] of [
         ["cryptsetup", ["--version"]],
         ["mkfs.ext4", ["-V"]],
@@ -131,16 +148,6 @@ export function encryptedVolumes(tools: {
           throw error;
         }
       }
-      const isThere = async (file: string, args: readonly string[], pattern?: RegExp): Promise<boolean> => {
-        try {
-          const { exitCode, stdout } = await exec.run(file, args, { ...QUICK, signal });
-          return exitCode === 0 && (pattern?.test(stdout) ?? true);
-        } catch (error) {
-          signal.throwIfAborted();
-          if (error instanceof HostError) return false;
-          throw error;
-        }
-      };
       // Only loaded targets are listed; the kernel loads others itself when it has them.
       const hasCrypt =
         (await isThere("dmsetup", ["targets"], /^crypt\s/m)) ||

@@ -303,7 +303,7 @@ function lowerPriority(pid: number): void {
   try {
     setPriority(pid, NICENESS);
   } catch {
-    // A tool that has ended already needs none.
+    // A tool that has ended already needs none, and the agent's unit permits it to nobody.
   }
 }
 
@@ -319,7 +319,8 @@ const PACKAGES: Readonly<Record<string, string>> = {
   traceroute: "traceroute",
 };
 
-function startError(file: string, cause: unknown): HostError {
+/** The failure of a tool that cannot be started. */
+export function startError(file: string, cause: unknown): HostError {
   const details = { tool: file };
   if (errnoOf(cause) === "ENOENT") {
     const source = PACKAGES[file];

@@ -1,12 +1,12 @@
 import { randomBytes } from "node:crypto";
-import type { CommandLine } from "./death-tie.ts";
-import type { Exec, Spawned } from "./exec.ts";
+import { isFound, type CommandLine } from "./death-tie.ts";
+import { SEARCH_PATH, startError, type Exec, type Spawned } from "./exec.ts";
 
 /**
  * Runs tools that need more than the unit of this program may, such as those that enter or make namespaces and mount: in a managed
  * install as transient units of systemd's, else as `exec` does. Output, status and standard input are the tool's own.
  */
-export function privilegedExec(exec: Exec, isManaged: boolean): Pick<Exec, "run"> {
+export function privilegedExec(exec: Pick<Exec, "run">, isManaged: boolean): Pick<Exec, "run"> {
   if (!isManaged) return exec;
   return {
     run(file, args, options) {
@@ -23,6 +23,31 @@ export function privilegedCommand({ file, args }: CommandLine, deadlineMs: numbe
   return { file: "systemd-run", args: transient(unitName(), properties, file, args) };
 }
 
+/** Root's files in one directory, and nothing else of root. */
+const WRITING = [
+  "CapabilityBoundingSet=",
+  "NoNewPrivileges=yes",
+  "ProtectSystem=strict",
+  "ProtectHome=yes",
+  "PrivateDevices=yes",
+  "ProtectKernelTunables=yes",
+  "ProtectControlGroups=yes",
+  "RestrictAddressFamilies=AF_UNIX",
+  "RestrictNamespaces=yes",
+  "MemoryMax=256M",
+  "RuntimeMaxSec=60",
+];
+
+/**
+ * The command line by which a managed install runs the program that changes the resolver's file, which can write below `directory` and
+ * nowhere else.
+ */
+export function resolverFileCommand(directory: string, { file, args }: CommandLine): CommandLine {
+  // Where the unit has a root directory of its own, the path is within it.
+  const properties = [...WRITING, `ReadWritePaths=+${directory}`];
+  return { file: "systemd-run", args: transient(unitName(), properties, file, args) };
+}
+
 /** Of a user that is made for it and gone with it, which can do nothing but see packets. */
 const CAPTURING = [
   "DynamicUser=yes",
@@ -33,21 +58,30 @@ const CAPTURING = [
   "ProtectHome=yes",
   "RestrictNamespaces=yes",
   "MemoryMax=256M",
+  // Of the manager's own lines only those that say what went wrong: probes are made every minute.
+  "LogLevelMax=notice",
   "KillSignal=SIGINT",
   "TimeoutStopSec=1s",
 ];
 const STOP = { deadlineMs: 10_000, maxOutputBytes: 16_384 };
 
 /**
- * Starts tools that see every packet. In a managed install, `unit` of which runs this program, as transient units with a user of their own,
+ * Starts tools that see every packet or send packets of their own making. In a managed install, `unit` of which runs this program, as transient units with a user of their own,
  * since they give up root's rights otherwise and may not in that unit; they end with it. Else as `exec` does.
  */
-export function captureExec(exec: Exec, unit: string | undefined): Pick<Exec, "spawn"> {
+export function captureExec(exec: Exec, unit: string | undefined): Exec {
   if (unit === undefined) return exec;
+  const properties = [...CAPTURING, `BindsTo=${unit}`];
   return {
+    async run(file, args, options) {
+      requireTool(file);
+      const limited = [...properties, `RuntimeMaxSec=${Math.ceil(options.deadlineMs / 1000)}`];
+      return exec.run("systemd-run", transient(unitName(), limited, file, args), options);
+    },
     spawn(file, args, options) {
+      requireTool(file);
       const name = unitName();
-      const command = transient(name, [...CAPTURING, `BindsTo=${unit}`], file, args);
+      const command = transient(name, properties, file, args);
       // What waits for the unit is not ended with it: it says how the tool has ended.
       const signal = options.signal.aborted ? options.signal : new AbortController().signal;
       const tool = exec.spawn("systemd-run", command, { ...options, signal });
@@ -70,6 +104,11 @@ export function captureExec(exec: Exec, unit: string | undefined): Pick<Exec, "s
       return { ...tool, exitCode, kill: stop } satisfies Spawned;
     },
   };
+}
+
+/** What is missing is told by its own name, and not as a failure of systemd-run(1). @throws {HostError} `tool-missing`. */
+function requireTool(file: string): void {
+  if (!isFound(file, SEARCH_PATH)) throw startError(file, Object.assign(new Error("not found"), { code: "ENOENT" }));
 }
 
 const unitName = (): string => `holdfast-tool-${randomBytes(6).toString("hex")}`;

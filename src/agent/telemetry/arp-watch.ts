@@ -12,7 +12,7 @@ export interface HeldAddress {
 
 export interface ArpProbeOptions {
   readonly clock: Clock;
-  readonly exec: Exec;
+  readonly exec: Pick<Exec, "run">;
   readonly held: () => readonly HeldAddress[];
   /** The conditions may have changed. */
   readonly onChange: () => void;

@@ -14,7 +14,7 @@ const WRONG_PROGRAM = /invalid option -- 'i'|^arping: invalid argument/mu;
  * Asks a link who has an IPv4 address, with arping(8) of Habets; more than one MAC is a conflict, and no answer a result (exit
  * status 1).
  */
-export function tgArping(exec: Exec, files: Files): StreamTrigger<TgArping> {
+export function tgArping(exec: Pick<Exec, "spawn">, files: Files): StreamTrigger<TgArping> {
   return {
     event: "tg-arping",
     kind: "stream",

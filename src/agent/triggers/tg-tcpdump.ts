@@ -26,9 +26,8 @@ interface LinesFile {
 export type BeginFile = (path: string, signal: AbortSignal) => Promise<LinesFile>;
 
 export interface TgTcpdumpOptions {
+  /** Starts what sees every packet. */
   readonly exec: Exec;
-  /** By default `exec`. */
-  readonly capture?: Pick<Exec, "spawn">;
   readonly files: Files;
   readonly clock: Clock;
   readonly begin: BeginFile;
@@ -38,13 +37,7 @@ export interface TgTcpdumpOptions {
  * Shows packets of a link, a line of headers each, with tcpdump(8); the filter is tried out first. Ends with its session; a file of what
  * was shown is kept however it ends, unless it fails.
  */
-export function tgTcpdump({
-  exec,
-  capture: capturer = exec,
-  files,
-  clock,
-  begin,
-}: TgTcpdumpOptions): StreamTrigger<TgTcpdump> {
+export function tgTcpdump({ exec, files, clock, begin }: TgTcpdumpOptions): StreamTrigger<TgTcpdump> {
   return {
     event: "tg-tcpdump",
     kind: "stream",
@@ -58,7 +51,7 @@ export function tgTcpdump({
       await needLink(files, request.iface, "iface");
       await checkFilter(exec, request, signal);
       let saved = request.file === undefined ? undefined : await begin(request.file, signal);
-      const capture = capturer.spawn("tcpdump", captureArguments(request, wait), { signal });
+      const capture = exec.spawn("tcpdump", captureArguments(request, wait), { signal });
       const cap = new LineCap({ perSecond: LINES_PER_SECOND, maxBytes: request.maxBytes });
       const cancel = wait ? clock.after(WAIT_MS, () => capture.kill()) : (): void => undefined;
       const said = async (part: { readonly lines: string; readonly note: string }): Promise<void> => {

@@ -11,7 +11,7 @@ const BOUNDS = { deadlineMs: 10_000, maxOutputBytes: 64 * 1024 };
  * Sends three gratuitous ARP requests (RFC 5227, section 3) with arping(8), whichever of the two programs of that name there is. That of
  * Habets has to be told the sender's address, and calls it a failure that nobody answers.
  */
-export function arpAnnouncer(exec: Exec): Announce {
+export function arpAnnouncer(exec: Pick<Exec, "run">): Announce {
   let isIputils = false;
   return async (link, address, signal) => {
     const common = ["-U", "-c", String(COUNT)];

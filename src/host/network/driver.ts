@@ -17,7 +17,9 @@ import { NetworkLedger, type LedgerContent } from "./ledger.ts";
 import { LinkSpeed } from "./link-speed.ts";
 import { LookAhead, watchChanges, type WatchChanges } from "./look-ahead.ts";
 import { addressLabel, addressOfLine } from "./lines.ts";
+import { RESOLVER_FILES } from "../resolver.ts";
 import { NameServers } from "./name-servers.ts";
+import { resolverFile } from "./resolver-file.ts";
 import { OUR_PROTOCOL, type AddressState, type NeighbourState, type NetworkState } from "./state.ts";
 import { kernelTables, type KernelTables } from "./table-dump.ts";
 import { readSysctls, writeSysctl } from "./sysctls.ts";
@@ -79,13 +81,9 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   const ledger = new NetworkLedger(files, reader, stateDir, options.onDamage);
   const firewall = new Firewall(tools, ledger, options.tables ?? kernelTables);
   const speed = new LinkSpeed(tools, reader, ledger);
-  const nameServers = new NameServers({
-    tools,
-    reader,
-    ledger,
-    ...(options.resolverPath === undefined ? {} : { path: options.resolverPath }),
-  });
-  const { clock, runDir, isManaged, dhcpClients: clients } = options;
+  const { clock, runDir, isManaged, dhcpClients: clients, resolverPath: path = RESOLVER_FILES[0] } = options;
+  const changeFile = resolverFile(exec, path, isManaged);
+  const nameServers = new NameServers({ tools, reader, ledger, path, changeFile });
   const base = { tools, files, reader, clock, stateDir, runDir, isManaged };
   const dhcp = new DhcpClients(clients === undefined ? base : { ...base, clients });
   let features: NetworkFeatures | undefined;

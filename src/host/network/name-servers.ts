@@ -1,11 +1,11 @@
-import { randomBytes } from "node:crypto";
-import { chmod, lstat, readFile, readlink, rename, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { lstat, readFile, readlink, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
-import { errnoOf, HostError, toError } from "../../errors.ts";
+import { errnoOf, HostError } from "../../errors.ts";
 import { defaultRoute, parseRoutes } from "../links.ts";
 import type { Reader } from "../reader.ts";
 import { parseNameServers, RESOLVER_FILES } from "../resolver.ts";
 import type { FormerResolver, NetworkLedger } from "./ledger.ts";
+import { changeResolverFile, MAX_RESOLVER_BYTES, resolverFailed, type ChangeResolverFile } from "./resolver-file.ts";
 import { refusal, type ToolRunner } from "./tool.ts";
 
 export interface NameServersOptions {
@@ -14,21 +14,25 @@ export interface NameServersOptions {
   readonly ledger: NetworkLedger;
   /** The file of resolv.conf(5). */
   readonly path?: string;
+  /** By default by this process itself. */
+  readonly changeFile?: ChangeResolverFile;
 }
 
 const MARK = "# Written by holdfast; what was here before comes back when the name servers are handed back.";
 const STUB = "127.0.0.53";
 const NO_LINK = /No such device|Unknown interface/i;
-const MAX_FORMER_BYTES = 65_536;
+const MODE = 0o644;
 
 /** The name servers that this machine asks: those of systemd-resolved where it is in charge, else resolv.conf(5) itself. */
 export class NameServers {
   readonly #options: NameServersOptions;
   readonly #path: string;
+  readonly #changeFile: ChangeResolverFile;
 
   constructor(options: NameServersOptions) {
     this.#options = options;
     this.#path = options.path ?? RESOLVER_FILES[0];
+    this.#changeFile = options.changeFile ?? ((change) => changeResolverFile(this.#path, change));
   }
 
   /** Undefined unless we have set them. */
@@ -52,7 +56,7 @@ export class NameServers {
     if (servers === undefined) await this.#handBack(former, signal);
     else if (former === undefined ? await this.#isResolved() : former.kind === "resolved")
       await this.#tellResolved(former, servers, signal);
-    else await this.#write(former, servers);
+    else await this.#write(former, servers, signal);
   }
 
   /** Whether systemd-resolved writes what resolv.conf leads to, or is the only one asked. */
@@ -85,14 +89,15 @@ export class NameServers {
     if (told.exitCode !== 0) throw refusal("resolver-failed", "resolvectl", told);
   }
 
-  async #write(former: FormerResolver | undefined, servers: readonly string[]): Promise<void> {
+  async #write(former: FormerResolver | undefined, servers: readonly string[], signal: AbortSignal): Promise<void> {
     const recorded = former ?? (await this.#former());
     await this.#options.ledger.change({ resolver: recorded });
     const kept = (recorded.kind === "file" ? (recorded.text ?? "") : "")
       .split("\n")
       .filter((line) => /^\s*(?:search|domain|options|sortlist)\s/.test(line));
     const lines = [MARK, ...servers.map((server) => `nameserver ${server}`), ...kept, ""];
-    await this.#replace(lines.join("\n"), recorded.kind === "file" ? recorded.mode : undefined);
+    const mode = (recorded.kind === "file" ? recorded.mode : undefined) ?? MODE;
+    await this.#changeFile({ kind: "text", text: lines.join("\n"), mode }, signal);
   }
 
   async #former(): Promise<FormerResolver> {
@@ -100,7 +105,7 @@ export class NameServers {
       const target = (await lstat(this.#path)).isSymbolicLink() ? await readlink(this.#path) : undefined;
       const text = await readFile(this.#path, "utf8").catch(() => undefined);
       const mode = text === undefined ? undefined : (await stat(this.#path)).mode & 0o777;
-      if (text !== undefined && Buffer.byteLength(text) > MAX_FORMER_BYTES)
+      if (text !== undefined && Buffer.byteLength(text) > MAX_RESOLVER_BYTES)
         throw new Error("it is too large to be kept");
       // What was there before is not known: the servers stay, without the mark.
       if (text !== undefined && isMarked(text)) return { kind: "file", text: unmarked(text) };
@@ -112,7 +117,7 @@ export class NameServers {
       };
     } catch (error) {
       if (errnoOf(error) === "ENOENT") return { kind: "file" };
-      throw failed(this.#path, error);
+      throw resolverFailed(this.#path, error);
     }
   }
 
@@ -126,55 +131,18 @@ export class NameServers {
     } else {
       const text = this.#options.reader.read(this.#path) ?? "";
       // Who has written it since has taken it over.
-      if (isMarked(text)) await this.#putBack(former ?? { kind: "file", text: unmarked(text) });
+      if (isMarked(text)) await this.#putBack(former ?? { kind: "file", text: unmarked(text) }, signal);
     }
     await this.#options.ledger.change({ resolver: undefined });
   }
 
-  async #putBack(former: Extract<FormerResolver, { kind: "file" }>): Promise<void> {
-    const { target, text, mode } = former;
-    if (target !== undefined) {
-      const temporary = `${this.#path}.${randomBytes(6).toString("hex")}.tmp`;
-      try {
-        await symlink(target, temporary);
-        await rename(temporary, this.#path);
-      } catch (error) {
-        await rm(temporary, { force: true });
-        throw failed(this.#path, error);
-      }
-    } else if (text === undefined) {
-      await rm(this.#path, { force: true }).catch(async (error: unknown) => {
-        if (errnoOf(error) !== "EBUSY") throw failed(this.#path, error);
-        await this.#replace("", mode);
-      });
-    } else await this.#replace(text, mode);
-  }
-
-  /** In one step, except where the file is a mount of its own, as in a container. */
-  async #replace(text: string, mode = 0o644): Promise<void> {
-    const temporary = `${this.#path}.${randomBytes(6).toString("hex")}.tmp`;
-    try {
-      await writeFile(temporary, text, { mode, flag: "wx", flush: true });
-      // The umask keeps our files to ourselves, and this one is everybody's.
-      await chmod(temporary, mode);
-      await rename(temporary, this.#path);
-      return;
-    } catch (error) {
-      await rm(temporary, { force: true }).catch(() => undefined);
-      if (!["EBUSY", "EROFS", "EACCES", "EPERM"].includes(errnoOf(error) ?? "")) throw failed(this.#path, error);
-    }
-    await writeFile(this.#path, text, { flush: true }).catch((error: unknown) => {
-      throw failed(this.#path, error);
-    });
+  async #putBack(former: Extract<FormerResolver, { kind: "file" }>, signal: AbortSignal): Promise<void> {
+    const { target, text, mode = MODE } = former;
+    if (target !== undefined) await this.#changeFile({ kind: "link", target }, signal);
+    else if (text === undefined) await this.#changeFile({ kind: "absent", mode }, signal);
+    else await this.#changeFile({ kind: "text", text, mode }, signal);
   }
 }
 
 const isMarked = (text: string): boolean => text.startsWith(`${MARK}\n`);
 const unmarked = (text: string): string => (isMarked(text) ? text.slice(MARK.length + 1) : text);
-
-function failed(path: string, cause: unknown): HostError {
-  return new HostError("resolver-failed", `cannot set the name servers in ${path}: ${toError(cause).message}`, {
-    cause,
-    details: { path },
-  });
-}

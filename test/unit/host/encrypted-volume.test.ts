@@ -30,7 +30,8 @@ function machine(
     mkdirSync(dirname(join(root, path)), { recursive: true });
     writeFileSync(join(root, path), text);
   };
-  return { volumes, volume, store, put, calls: (tool: string) => fake.calls(tool) };
+  const map = (name: string): void => put("/sys/class/block/dm-3/dm/name", `${name}\n`);
+  return { volumes, volume, store, put, map, calls: (tool: string) => fake.calls(tool) };
 }
 
 describe("whether a machine can encrypt", () => {
@@ -57,6 +58,15 @@ describe("whether a machine can encrypt", () => {
   });
 });
 
+test("a program without the machine's devices has those looked at that have them", async () => {
+  const fake = fakeTools({ ...OK, dmsetup: "exit 1" });
+  const privileged = fakeTools({ ...OK, test: "exit 0" });
+  const { reader } = machineRoot({});
+  const tools = { exec: fake.exec, privileged: privileged.exec, reader, directories: hostDirectories() };
+  expect(await encryptedVolumes(tools).support(signal)).toEqual({ isSupported: true });
+  expect(privileged.calls("test")).toEqual(["-e /dev/mapper/control"]);
+});
+
 describe("an encrypted volume", () => {
   test("is made whole before it has its name, opened and mounted; the key is on standard input only", async () => {
     const seen = join(tempDir(), "stdin");
@@ -79,12 +89,12 @@ describe("an encrypted volume", () => {
   });
 
   test("that is there is only opened, what is open only mounted, what is mounted left", async () => {
-    const { volumes, volume, put, calls } = machine();
+    const { volumes, volume, put, map, calls } = machine();
     writeFileSync(volume.image, "LUKS");
     expect(volumes.isOpen(volume)).toBe(false);
     await volumes.open(volume, KEY, signal);
     expect(calls("cryptsetup")).toHaveLength(1);
-    put("/dev/mapper/holdfast-1-x", "");
+    map("holdfast-1-x");
     expect(volumes.isOpen(volume)).toBe(false);
     await volumes.open(volume, KEY, signal);
     expect(calls("cryptsetup")).toHaveLength(1);
@@ -96,26 +106,26 @@ describe("an encrypted volume", () => {
   });
 
   test("starts anew where a crash has left half of one", async () => {
-    const { volumes, volume, put, calls } = machine();
+    const { volumes, volume, map, calls } = machine();
     writeFileSync(`${volume.image}.new`, "half");
-    put("/dev/mapper/new.holdfast-1-x", "");
+    map("new.holdfast-1-x");
     await volumes.open(volume, KEY, signal);
     expect(calls("cryptsetup")[0]).toBe("close new.holdfast-1-x");
     expect(statSync(volume.image).size).toBe(volume.sizeBytes);
   });
 
   test("leaves one alone that is called as the half of it would be", async () => {
-    const { volumes, volume, put, calls } = machine();
-    put("/dev/mapper/holdfast-1-x.new", "");
+    const { volumes, volume, map, calls } = machine();
+    map("holdfast-1-x.new");
     await volumes.open(volume, KEY, signal);
     expect(calls("cryptsetup").filter((call) => call.includes("holdfast-1-x.new"))).toEqual([]);
   });
 
   test("is unmounted before it is locked, and only as far as it is open", async () => {
-    const { volumes, volume, put, calls } = machine();
+    const { volumes, volume, put, map, calls } = machine();
     await volumes.close(volume, signal);
     expect([...calls("umount"), ...calls("cryptsetup")]).toEqual([]);
-    put("/dev/mapper/holdfast-1-x", "");
+    map("holdfast-1-x");
     put("/proc/self/mountinfo", `30 22 253:0 / ${volume.mountPoint} rw - ext4 x rw\n`);
     await volumes.close(volume, signal);
     expect([...calls("umount"), ...calls("cryptsetup")]).toEqual([`-- ${volume.mountPoint}`, "close holdfast-1-x"]);

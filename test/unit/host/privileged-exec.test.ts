@@ -31,6 +31,26 @@ test("outside systemd it is started as any other", async () => {
   expect(tools.calls("systemd-run")).toEqual([]);
 });
 
+test("what sends packets of its own making does so with the same rights, and ends by itself", async () => {
+  const tools = fakeTools({ "systemd-run": RUN });
+  const exec = captureExec(tools.exec, "holdfast-agent.service");
+  expect(await exec.run("sh", ["-c", "echo answered; exit 1"], options)).toMatchObject({
+    exitCode: 1,
+    stdout: "answered\n",
+  });
+  const [call = ""] = tools.calls("systemd-run");
+  for (const property of ["CapabilityBoundingSet=CAP_NET_RAW", "BindsTo=holdfast-agent.service", "RuntimeMaxSec=13"])
+    expect(call).toContain(`--property=${property} `);
+});
+
+test("a tool that is not installed is named, and no unit is made for it", async () => {
+  const tools = fakeTools({ "systemd-run": RUN });
+  const exec = captureExec(tools.exec, "holdfast-agent.service");
+  await expect(exec.run("no-such-tool", [], options)).rejects.toMatchObject({ code: "tool-missing" });
+  expect(() => exec.spawn("no-such-tool", [], { signal })).toThrow("no-such-tool is not installed");
+  expect(tools.calls("systemd-run")).toEqual([]);
+});
+
 test("what sees every packet has a user of its own and ends with the agent's unit", async () => {
   const tools = fakeTools({ "systemd-run": RUN, systemctl: "" });
   const captured = captureExec(tools.exec, "holdfast-agent.service").spawn("echo", ["seen"], { signal });
@@ -56,7 +76,7 @@ test.each(["kill", "abort"])("by %s its unit is stopped, once, and how the tool 
   const dir = tempDir();
   const tools = fakeTools(unitIn(dir));
   const exec = captureExec(tools.exec, "holdfast-agent.service");
-  const captured = exec.spawn("tcpdump", [], { signal: ending.signal });
+  const captured = exec.spawn("sleep", [], { signal: ending.signal });
   await waitFor("it runs", () => existsSync(join(dir, "pid")));
   if (how === "kill") captured.kill();
   else ending.abort(new Error("cancelled"));
@@ -67,7 +87,7 @@ test.each(["kill", "abort"])("by %s its unit is stopped, once, and how the tool 
 
 test("where there is no unit to stop, what waits for it is ended", async () => {
   const tools = fakeTools({ "systemd-run": "exec sleep 60", systemctl: "exit 5" });
-  const captured = captureExec(tools.exec, "holdfast-agent.service").spawn("tcpdump", [], { signal });
+  const captured = captureExec(tools.exec, "holdfast-agent.service").spawn("sleep", [], { signal });
   await waitFor("it runs", () => tools.calls("systemd-run").length === 1);
   captured.kill();
   expect(await captured.exitCode).not.toBe(0);

@@ -6,7 +6,7 @@ import { GAVE_WAY_STATUS, MANAGED_OVERLAY } from "../../../src/protocol/overlay.
 import { UPGRADE_PATHS } from "../../../src/protocol/release.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-const SHIPPED = globSync("systemd/*.service").sort();
+const SHIPPED = globSync("systemd/*.{service,slice}").sort();
 const hasSystemd = spawnSync("systemd-analyze", ["--version"]).status === 0;
 
 /** The units as files in a directory, where what they start is a program that is there. */
@@ -39,11 +39,12 @@ describe.skipIf(!hasSystemd)("systemd (systemd-analyze is needed)", () => {
   });
 
   test.each([
-    ["holdfast-agent", 30],
+    ["holdfast-agent", 25],
     ["holdfast-overlay", 16],
     ["holdfast-overlay@", 16],
     ["holdfast-controller", 16],
-    ["holdfast-restore", 32],
+    ["holdfast-restore", 26],
+    ["holdfast-os-update", 70],
     ["holdfast-upgrade", 22],
   ])("finds %s exposed to no more than %i tenths", (unit, tenths) => {
     const args = ["security", "--offline=true", "--no-pager", `--threshold=${tenths}`, `./systemd/${unit}.service`];
@@ -76,6 +77,31 @@ describe.skipIf(!hasSystemd)("systemd (systemd-analyze is needed)", () => {
 });
 
 describe("the units", () => {
+  test("let the agent write its own directories and the network's settings, and make no packet of its own", () => {
+    expect(valuesOf("holdfast-agent", "ProtectSystem")).toEqual(["strict"]);
+    expect(valuesOf("holdfast-agent", "ReadWritePaths")).toEqual(["/proc/sys/net"]);
+    expect(valuesOf("holdfast-agent", "ConfigurationDirectory")).toEqual([]);
+    for (const unit of ["holdfast-agent", "holdfast-restore"])
+      expect([unit, valuesOf(unit, "RestrictAddressFamilies")]).toEqual([
+        unit,
+        ["AF_UNIX AF_INET AF_INET6 AF_NETLINK"],
+      ]);
+  });
+
+  test("keep what is not traffic to a part of the machine's memory", () => {
+    const slice = readFileSync("systemd/system-holdfast.slice", "utf8");
+    const share = (text: string, name: string): number =>
+      Number(new RegExp(`^${name}=(\\d+)%$`, "m").exec(text)?.[1] ?? Number.NaN);
+    expect(share(slice, "MemoryHigh")).toBeLessThan(share(slice, "MemoryMax"));
+    expect(share(slice, "MemoryMax")).toBeLessThanOrEqual(50);
+    for (const unit of ["holdfast-agent", "holdfast-upgrade"])
+      expect([unit, valuesOf(unit, "Slice")]).toEqual([unit, ["system-holdfast.slice"]]);
+    for (const unit of ["holdfast-overlay", "holdfast-controller"]) {
+      const text = readFileSync(`systemd/${unit}.service`, "utf8");
+      expect([unit, share(text, "MemoryMax")]).toEqual([unit, 75]);
+    }
+  });
+
   test("leave the agent three capabilities and the overlay one", () => {
     expect(valuesOf("holdfast-agent", "CapabilityBoundingSet")).toEqual(["CAP_NET_ADMIN CAP_NET_RAW CAP_CHOWN"]);
     for (const unit of ["holdfast-overlay", "holdfast-overlay@"]) {
@@ -93,6 +119,14 @@ describe("the units", () => {
         ["always"],
       ]);
     }
+  });
+
+  test("have the directories for sockets made again at each start of the agent", () => {
+    expect(valuesOf("holdfast-agent", "ExecStartPre")[0]).toBe(
+      "-+systemd-tmpfiles --create /usr/lib/tmpfiles.d/holdfast.conf",
+    );
+    for (const unit of ["holdfast-overlay", "holdfast-overlay@"])
+      expect([unit, valuesOf(unit, "ReadWritePaths")]).toEqual([unit, ["/run"]]);
   });
 
   test("keep what is another program's running when the agent starts anew", () => {
@@ -138,7 +172,9 @@ describe("the units", () => {
 
   test("let the overlay go last when memory runs out", () => {
     const score = (unit: string): number => Number(valuesOf(unit, "OOMScoreAdjust")[0] ?? 0);
-    const others = SHIPPED.map((path) => basename(path, ".service")).filter((unit) => !unit.includes("overlay"));
+    const others = SHIPPED.filter((path) => path.endsWith(".service"))
+      .map((path) => basename(path, ".service"))
+      .filter((unit) => !unit.includes("overlay"));
     expect(score("holdfast-overlay")).toBeLessThan(Math.min(...others.map(score)));
   });
 });

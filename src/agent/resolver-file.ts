@@ -1,0 +1,16 @@
+import { toError } from "../errors.ts";
+import { changeResolverFile, MAX_CHANGE_BYTES, parseResolverFileChange } from "../host/network/resolver-file.ts";
+import { RESOLVER_FILES } from "../host/resolver.ts";
+import { readTextInput } from "../host/text-input.ts";
+
+/** Makes the one change of /etc/resolv.conf that standard input names: the agent's own helper process. */
+export async function run(): Promise<number> {
+  try {
+    const text = await readTextInput("-", MAX_CHANGE_BYTES, new AbortController().signal);
+    await changeResolverFile(RESOLVER_FILES[0], parseResolverFileChange(text));
+    return 0;
+  } catch (thrown) {
+    process.stderr.write(`${toError(thrown).message}\n`);
+    return 1;
+  }
+}
