@@ -435,7 +435,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       return registration.node;
     },
   });
-  const faces = await openFaces({ settings, provider, log, clock, dispatcher, sql });
+  const faces = await openFaces({ settings, provider, log, clock, dispatcher, sql, faults, power });
 
   await upgrades.look();
   if (standing().type === "Node") dataStore.resume();

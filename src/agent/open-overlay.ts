@@ -1,9 +1,11 @@
 import { toError } from "../errors.ts";
 import type { Files } from "../host/files.ts";
+import { keepDirectory } from "../host/kept-sockets.ts";
 import { switchOn } from "../host/network/switched-on.ts";
 import { Overlay } from "../host/overlay.ts";
 import { startOverlayProcess } from "../host/overlay-process.ts";
 import type { Reader } from "../host/reader.ts";
+import { makeManagedDirectory } from "../host/tmpfiles.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type { FaultList } from "./fault.ts";
 import { withinDeadline } from "./reconcile/deadline.ts";
@@ -79,6 +81,18 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
       events.notice({ eventType: "Network Error", object: "overlay state", level: "INFO", message });
     },
   });
+  // The overlay serves on without it, and may not make it itself.
+  const leaveDirectory =
+    settings.unit === undefined
+      ? () => undefined
+      : keepDirectory(
+          clock,
+          runDir,
+          () => makeManagedDirectory(options.exec, runDir),
+          (error) => {
+            log.error({ err: error }, "the overlay's run directory is gone");
+          },
+        );
   return {
     overlay,
     mesh,
@@ -92,6 +106,7 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
     },
     facts: () => ({ ...meter.facts(), ...mesh.facts() }),
     close() {
+      leaveDirectory();
       mesh.close();
       overlay.close();
       flows.close();

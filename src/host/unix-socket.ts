@@ -88,20 +88,51 @@ export async function makeRunDirectory(path: string): Promise<void> {
 }
 
 /**
+ * Makes a run directory again that somebody has removed, in a parent that is still there; one that exists is kept as it is.
+ * @throws as `makeRunDirectory`.
+ */
+export async function remakeRunDirectory(path: string): Promise<void> {
+  try {
+    await mkdir(path, { mode: 0o750 });
+    await chmod(path, 0o750);
+  } catch (error) {
+    if (errnoOf(error) !== "EEXIST") {
+      throw new HostError("directory-failed", `cannot make ${path} again: ${toError(error).message}`, { cause: error });
+    }
+  }
+  checkRunDirectory(path);
+}
+
+/**
+ * Makes a server listen again at its path, from which somebody has removed its socket. Its connections stay.
+ * @throws as `listenOnSocket`.
+ */
+export async function listenAgain(server: Server, path: string, mode: number): Promise<void> {
+  // Closing removes what has the name, and that may be another process's by now.
+  if ((await probeSocket(path)) === "live") {
+    throw new HostError("socket-in-use", `another process answers on ${path}`, { details: { path } });
+  }
+  server.close();
+  await listenOnSocket(server, path, mode);
+}
+
+/**
  * Finds out whether a directory that exists may hold sockets and pid files.
  * @throws {InputError} `unsafe-directory`; {HostError} `directory-failed` when it cannot be looked at.
  */
 export function checkRunDirectory(path: string): void {
   let found;
+  let entry;
   try {
     found = statSync(path, { throwIfNoEntry: false });
+    entry = found === undefined ? undefined : lstatSync(path, { throwIfNoEntry: false });
   } catch (error) {
     throw new HostError("directory-failed", `cannot use ${path}: ${toError(error).message}`, { cause: error });
   }
-  if (found === undefined) return;
-  const owner = process.geteuid?.() ?? found.uid;
+  if (found === undefined || entry === undefined) return;
+  const owners = new Set([process.geteuid?.() ?? found.uid, 0]);
   const isOpen = (found.mode & 0o002) !== 0;
-  if (!isOpen && (found.uid === owner || found.uid === 0)) return;
+  if (!isOpen && owners.has(found.uid) && owners.has(entry.uid)) return;
   const why = isOpen ? "may be written by everybody" : "belongs to another user";
   throw new InputError("unsafe-directory", `${path} ${why}: choose another run directory with --run`, {
     details: { path },

@@ -2,7 +2,7 @@ import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import { SessionError, toError } from "../errors.ts";
-import { listenOnSocket } from "../host/unix-socket.ts";
+import { listenAgain, listenOnSocket } from "../host/unix-socket.ts";
 import { linesOf } from "../lib/lines.ts";
 import { parseMessage } from "../protocol/envelope.ts";
 import {
@@ -32,6 +32,8 @@ export interface Control {
   readonly hasSuccessor: boolean;
   /** Gives up the socket's path and tells the agent so. Connections stay, but the agent's only when there is no successor. */
   release(): void;
+  /** Serves at the path again, from which somebody has removed the socket. @throws as `listenAgain` */
+  serveAgain(): Promise<void>;
   /** Ends every connection too. */
   close(): void;
 }
@@ -41,6 +43,7 @@ interface Connection {
   readonly peer: ControlPeer;
 }
 
+const MODE = 0o660;
 /** Who may be connected at a time: the agent, the one it replaces, a successor, and whoever looks. */
 const MAX_CONNECTIONS = 8;
 /** An agent that does not read is let go rather than kept in memory. */
@@ -101,7 +104,8 @@ export async function serveControl(options: ControlOptions): Promise<Control> {
       socket.destroy();
     });
   });
-  await listenOnSocket(server, join(options.runDir, OVERLAY_SOCKET), 0o660);
+  const path = join(options.runDir, OVERLAY_SOCKET);
+  await listenOnSocket(server, path, MODE);
 
   // Closing removes the path before it returns, so that another process may take it at once.
   return {
@@ -113,6 +117,7 @@ export async function serveControl(options: ControlOptions): Promise<Control> {
       agent?.peer.notify("draining", { hasSuccessor: successor !== undefined });
       if (successor !== undefined) agent?.socket.destroySoon();
     },
+    serveAgain: () => listenAgain(server, path, MODE),
     close() {
       server.close();
       for (const socket of connections) socket.destroySoon();

@@ -10,10 +10,10 @@ import { buildInfo } from "../lib/build-info.ts";
 import { GAVE_WAY_STATUS, MAX_DRAIN_MS } from "../protocol/overlay.ts";
 import { askMachine } from "./name-cache.ts";
 import { startOverlay, type Overlay } from "./overlay.ts";
-import { isLogInJournal, readOptions } from "./settings.ts";
+import { isLogInJournal, isUnit, readOptions } from "./settings.ts";
 import { descriptorLimit } from "./socket-budget.ts";
 
-/** Runs `holdfast overlay` until it has drained, is told to stop twice, or its run directory is gone; resolves to the exit status. */
+/** Runs `holdfast overlay` until it has drained, is told to stop twice, or outside systemd its state directory is gone; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
   let overlay: Overlay | undefined;
@@ -34,6 +34,7 @@ export async function run(argv: readonly string[]): Promise<number> {
       stateDir,
       runDir,
       isSuccessor,
+      endsWithState: !isUnit(),
       clock: systemClock(),
       files: hostFiles(),
       log,

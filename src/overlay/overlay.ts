@@ -1,8 +1,10 @@
 import { join } from "node:path";
 import type { Logger } from "pino";
-import { InputError, toError } from "../errors.ts";
+import { HostError, InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files.ts";
+import { keepSockets, type KeptSockets } from "../host/kept-sockets.ts";
+import { writePidFile } from "../host/pid-file.ts";
 import { directoryMark, makeRunDirectory } from "../host/unix-socket.ts";
 import { readSealed, stateFile, valueOf } from "../host/state-file.ts";
 import {
@@ -27,6 +29,8 @@ export interface OverlayOptions {
   readonly runDir: string;
   /** Take over from the overlay that serves the run directory, if one does. */
   readonly isSuccessor: boolean;
+  /** End when the state directory is gone, since nobody starts it otherwise nor ends it. */
+  readonly endsWithState: boolean;
   readonly clock: Clock;
   readonly files: Files;
   readonly log: Logger;
@@ -41,7 +45,7 @@ export interface OverlayOptions {
 
 /** The running overlay. */
 export interface Overlay {
-  /** Resolves when it has nothing left to do: drained, or its run directory is gone. */
+  /** Resolves when it has nothing left to do: drained, or the node's state is gone. */
   readonly ended: Promise<void>;
   /** Whether another serves in its place. */
   readonly hasGivenWay: boolean;
@@ -52,7 +56,6 @@ export interface Overlay {
 }
 
 const TABLE_FILE = "table.json";
-const WATCH_MS = 5000;
 const KEEP_AGAIN_MS = 10_000;
 const DRAIN_LOOK_MS = 250;
 const MAX_UNTOLD = 16;
@@ -80,6 +83,7 @@ class RunningOverlay implements Overlay {
   readonly #stored;
   #finish = (): void => undefined;
   #control: Control | undefined;
+  #sockets: KeptSockets | undefined;
   #taker: ControlPeer | undefined;
   #predecessor: ControlClient | undefined;
   #table: OverlayTable | undefined;
@@ -121,7 +125,7 @@ class RunningOverlay implements Overlay {
       await this.#serve();
       await this.#loadTable();
     }
-    this.#watchRunDirectory();
+    this.#keepSocket();
   }
 
   get hasGivenWay(): boolean {
@@ -135,6 +139,7 @@ class RunningOverlay implements Overlay {
     await this.#work;
     await this.#plane.stopListening();
     await this.#mesh.drain();
+    await this.#sockets?.close();
     this.#control?.release();
     const deadline = this.#options.clock.elapsed() + Math.min(deadlineMs, MAX_DRAIN_MS);
     this.#options.log.info({ flows: this.#plane.activeFlows }, "draining");
@@ -147,6 +152,7 @@ class RunningOverlay implements Overlay {
     this.#plane.close();
     this.#mesh.close();
     this.#flows.close();
+    void this.#sockets?.close().then(() => this.#control?.close());
     this.#control?.close();
     this.#predecessor?.close();
     this.#finish();
@@ -343,14 +349,40 @@ class RunningOverlay implements Overlay {
     else tell(this.#taker);
   }
 
-  #watchRunDirectory(): void {
-    const mark = directoryMark(this.#options.runDir);
-    const look = (): void => {
-      if (this.#isClosed) return;
-      if (directoryMark(this.#options.runDir) === mark) this.#options.clock.after(WATCH_MS, look);
-      else this.close();
-    };
-    this.#options.clock.after(WATCH_MS, look);
+  #keepSocket(): void {
+    const { clock, log, runDir, stateDir, endsWithState } = this.#options;
+    let hasState = true;
+    this.#sockets = keepSockets({
+      clock,
+      runDir,
+      names: [OVERLAY_SOCKET],
+      isWanted: () => {
+        const before = hasState;
+        hasState = !endsWithState || directoryMark(stateDir) !== undefined;
+        if (!before && !hasState) this.close();
+        return hasState;
+      },
+      serveAgain: async () => {
+        await this.#control?.serveAgain();
+        await writePidFile(runDir, "overlay");
+      },
+      onFault: (error) => {
+        if (error instanceof HostError && error.code === "socket-in-use") return this.#giveWay(error.message);
+        const message = `no agent can connect to the overlay, which serves on: ${error.message}`;
+        this.#fault({ code: "socket-lost", message, file: OVERLAY_SOCKET });
+      },
+      onServed: () => {
+        log.info({ runDir }, "the control socket was gone and is served again");
+        this.#tell((peer) => peer.notify("fault.mended", { file: OVERLAY_SOCKET }));
+      },
+    });
+  }
+
+  /** Another overlay was started while nobody could see this one: it gets the ports, and the flows end here. */
+  #giveWay(reason: string): void {
+    this.#options.log.warn({ reason }, "another overlay serves in this one's place");
+    void this.drain(MAX_DRAIN_MS);
+    this.#hasGivenWay = true;
   }
 
   /** Never at once, so that whoever asked is answered first. Sleeping keeps the process alive when no socket does. */

@@ -8,6 +8,11 @@ export function isLogInJournal(): boolean {
   return writesToJournal(process.env);
 }
 
+/** Whether a unit of systemd's runs this program, and starts it again. */
+export function isUnit(): boolean {
+  return process.env["HOLDFAST_UNIT"] !== undefined;
+}
+
 /**
  * Reads the command line of `holdfast overlay`.
  * @throws {InputError} `usage`.

@@ -97,8 +97,77 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     expect(await machine.sh("journalctl -q --no-pager -o cat HOLDFAST_PROGRAM=overlay")).not.toBe("");
     // What the agent has no right for runs as a unit of its own.
     expect(await machine.sh("holdfast capture --count 2 eth0", { limitMs: 60_000 })).toMatch(/ IP 203\.0\.113\.\d+/);
+    const asked = `holdfast trigger tg-arping '{"iface":"eth0","host":"${OUTSIDE_ADDRESS}"}'`;
+    expect(await machine.sh(asked, { limitMs: 60_000 })).toMatch(/bytes from .*203\.0\.113\.1/);
     const hops = `holdfast trigger tg-traceroute '{"host":"${OUTSIDE_ADDRESS}"}'`;
     expect(await machine.sh(hops)).toMatch(new RegExp(`^ 1 +${OUTSIDE_ADDRESS} `, "m"));
+  });
+
+  test("name servers are set by a unit that does nothing else, since the agent writes nothing below /etc", async () => {
+    const { machine } = stage;
+    const inAgent = `nsenter -t ${await stage.pidOf(AGENT)} -m`;
+    const tried = await machine.run(`${inAgent} sh -c 'for at in /etc /etc/holdfast /usr /root; do touch $at/x; done'`);
+    expect(tried.stderr.match(/Read-only file system/g)).toHaveLength(4);
+    const resolver = (): Promise<string> => machine.sh("stat -c %a,%U,%G /etc/resolv.conf*; cat /etc/resolv.conf");
+    const before = await resolver();
+    await stage.setNetwork({ dns: [OUTSIDE_ADDRESS] });
+    const set = await waitFor("the name server is set", async () => {
+      const found = await resolver();
+      return found.includes(`\nnameserver ${OUTSIDE_ADDRESS}\n`) && found;
+    });
+    expect(set.split("\n").slice(0, 2)).toEqual([
+      before.split("\n")[0],
+      expect.stringMatching(/^# Written by holdfast/),
+    ]);
+    await stage.setNetwork();
+    await waitFor("the file is as it was", async () => (await resolver()) === before);
+  });
+
+  test("directories and sockets that somebody removes below /run are there again, and no flow is lost", async () => {
+    const { machine } = stage;
+    const flow = await stage.flow();
+    const overlay = await stage.pidOf(OVERLAY);
+    const agent = await stage.pidOf(AGENT);
+    // In a directory of somebody else's nothing is served.
+    await machine.sh("rm -r /run/holdfast-overlay /run/holdfast && install -d -o nobody /run/holdfast");
+    await waitFor("the overlay's is there again", async () => {
+      const found = await machine.run("test -S /run/holdfast-overlay/overlay.sock");
+      return found.code === 0;
+    });
+    const refused = "/run/holdfast belongs to another user";
+    await waitFor("the log says so", async () => (await machine.journal(AGENT)).includes(refused));
+    expect([await stage.pidOf(AGENT), await machine.sh("ls /run/holdfast")]).toEqual([agent, ""]);
+    // As it is where /run is no mount of its own.
+    await machine.sh(`nsenter -t ${agent} -m mount -o remount,bind,ro /run`);
+    await machine.sh("rm -r /run/holdfast /run/holdfast-overlay");
+    await untilBack(agent);
+    await waitFor("the agent has the overlay", async () => {
+      const seen = (await stage.doctor()).find(({ family, name }) => family === "overlay" && name === "connectors");
+      return seen?.code === "ok" && (await stage.overlayPid()) === overlay;
+    });
+    await flow.goesOn();
+    flow.end();
+    expect(await machine.sh("stat -c '%a %U:%G' /run/holdfast /run/holdfast-overlay")).toBe(
+      "750 root:holdfast\n750 holdfast-overlay:holdfast-overlay\n",
+    );
+  });
+
+  test("updates of the system may do what packages do", async () => {
+    const script = `set -e
+useradd --system --home-dir /var/lib/hf-made --create-home hf-made && chown hf-made:hf-made /var/lib/hf-made
+install -m 4755 /bin/true /var/lib/hf-made/own && mknod /var/lib/hf-made/node c 1 3
+mount -t tmpfs none /mnt && umount /mnt && chroot / true && systemctl daemon-reload
+runuser -u hf-made -- touch /var/lib/hf-made/file && echo 'package is set up'
+userdel --remove hf-made 2>/dev/null`;
+    const build = `set -e
+mkdir -p /tmp/made/DEBIAN && cd /tmp/made
+printf 'Package: hf-made\\nVersion: 1\\nArchitecture: all\\nMaintainer: test\\nDescription: test\\n' > DEBIAN/control
+cat > DEBIAN/postinst && chmod 755 DEBIAN/postinst && dpkg-deb --build . /root/made.deb
+printf '#!/bin/sh\\nexec dpkg --install /root/made.deb\\n' > /usr/bin/unattended-upgrade && chmod 755 /usr/bin/unattended-upgrade`;
+    await stage.machine.sh(build, { input: `#!/bin/sh\n${script}\n` });
+    await stage.machine.sh("systemctl start holdfast-os-update.service");
+    expect(await stage.machine.journal("holdfast-os-update.service")).toContain("package is set up");
+    await stage.machine.sh("dpkg --purge hf-made && rm -r /usr/bin/unattended-upgrade /root/made.deb /tmp/made");
   });
 
   test("an image is looked into by somebody who may read it and nothing else", async () => {

@@ -99,10 +99,13 @@ export class InstalledStage {
     );
   }
 
-  /** Gives the node's network an address, a route and a translation of ours. */
-  async setNetwork(): Promise<void> {
+  /** Gives the node's network an address, a route and a translation of ours, and its interface what else is given. */
+  async setNetwork(more: Readonly<Record<string, unknown>> = {}): Promise<void> {
     const before = (await this.status()).documents.node?.version ?? 0;
-    await this.call("PUT", `/node/${this.uid}/config/network?confirm=30`, NETWORK);
+    await this.call("PUT", `/node/${this.uid}/config/network?confirm=30`, {
+      ...NETWORK,
+      interfaces: NETWORK.interfaces.map((one) => ({ ...one, ...more })),
+    });
     await waitFor("the network is in force", async () => {
       const { documents, sections } = await this.status();
       return (documents.node?.version ?? 0) > before && sections["network"]?.state === "converged";

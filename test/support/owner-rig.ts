@@ -76,6 +76,7 @@ function inThisProcess(stateDir: string, runDir: string, running: RunningOverlay
       stateDir,
       runDir,
       isSuccessor,
+      endsWithState: true,
       clock: systemClock(),
       files: hostFiles(),
       log: pino({ level: "silent" }),

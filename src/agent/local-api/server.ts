@@ -2,9 +2,16 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Logger } from "pino";
 import { AgentError, HostError, InternalError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { readPidFile } from "../../host/pid-file.ts";
+import { keepSockets } from "../../host/kept-sockets.ts";
+import { readPidFile, writePidFile } from "../../host/pid-file.ts";
 import { lockRunDirectory, type RunLock } from "../../host/run-lock.ts";
-import { checkRunDirectory, listenOnSocket, makeRunDirectory, probeSocket } from "../../host/unix-socket.ts";
+import {
+  checkRunDirectory,
+  listenAgain,
+  listenOnSocket,
+  makeRunDirectory,
+  probeSocket,
+} from "../../host/unix-socket.ts";
 import { ADMIN_SOCKET, READ_SOCKET, socketPath } from "../../protocol/local-api.ts";
 import type { LocalProvider } from "./provider.ts";
 import { failureOf, sendJson, statusOf } from "./replies.ts";
@@ -25,6 +32,10 @@ export interface LocalApiOptions {
   readonly log: Logger;
   readonly clock: Clock;
   readonly limits?: Partial<LocalApiLimits>;
+  /** Somebody has removed the sockets, and they cannot be served again; told once for each reason. */
+  readonly onLost?: (error: Error) => void;
+  /** They are served again. */
+  readonly onServed?: () => void;
 }
 
 export interface LocalApi {
@@ -39,32 +50,55 @@ const DEFAULT_LIMITS: LocalApiLimits = { maxConnections: 16, headersTimeoutMs: 5
  * @throws {HostError} `socket-in-use` naming who answers there already; {InputError} `path-too-long`, `unsafe-directory`.
  */
 export async function serveLocalApi(options: LocalApiOptions): Promise<LocalApi> {
-  const sockets = [
-    { path: socketPath(options.runDir, READ_SOCKET), mode: 0o660, isAdmin: false },
-    { path: socketPath(options.runDir, ADMIN_SOCKET), mode: 0o600, isAdmin: true },
-  ];
-  await makeRunDirectory(options.runDir);
+  const { runDir, clock, log, onLost, onServed } = options;
   const stop = new AbortController();
-  const servers: Server[] = [];
+  const socket = (name: string, mode: number, isAdmin: boolean) => {
+    const path = socketPath(runDir, name);
+    return { name, mode, path, server: localServer(options, isAdmin, stop.signal) };
+  };
+  const sockets = [socket(READ_SOCKET, 0o660, false), socket(ADMIN_SOCKET, 0o600, true)];
+  await makeRunDirectory(runDir);
   let lock: RunLock | undefined;
   const close = async (): Promise<void> => {
     stop.abort(new InternalError("stopped", "the agent stops"));
-    await Promise.all(servers.map(closeServer));
+    await Promise.all(sockets.map(({ server }) => closeServer(server)));
     lock?.release();
     lock = undefined;
   };
   try {
-    lock = lockRunDirectory(options.runDir, "agent");
-    for (const { path, mode, isAdmin } of sockets) {
-      const server = localServer(options, isAdmin, stop.signal);
-      await listenOnSocket(server, path, mode);
-      servers.push(server);
-    }
+    lock = lockRunDirectory(runDir, "agent");
+    for (const { server, path, mode } of sockets) await listenOnSocket(server, path, mode);
   } catch (error) {
     await close();
-    throw await namingTheOther(toError(error), options.runDir);
+    throw await namingTheOther(toError(error), runDir);
   }
-  return { close };
+  const kept = keepSockets({
+    clock,
+    runDir,
+    names: sockets.map(({ name }) => name),
+    async serveAgain(gone) {
+      // The file of the lock may be gone, too, and nobody would find it locked.
+      lock?.release();
+      lock = undefined;
+      lock = lockRunDirectory(runDir, "agent");
+      for (const { name, server, path, mode } of sockets) if (gone.has(name)) await listenAgain(server, path, mode);
+      await writePidFile(runDir, "agent");
+    },
+    onFault(error) {
+      log.error({ err: error, runDir }, "the local API cannot be served");
+      onLost?.(error);
+    },
+    onServed() {
+      log.warn({ runDir }, "the sockets of the local API were gone and are served again");
+      onServed?.();
+    },
+  });
+  return {
+    async close() {
+      await kept.close();
+      await close();
+    },
+  };
 }
 
 /**

@@ -198,15 +198,57 @@ describe("the overlay process", () => {
     expect(await agent.peer.request("table.get", {})).toMatchObject({ version: 0 });
   });
 
-  it("refuses to start where another one serves, and ends when its run directory goes", async () => {
+  it("refuses to start where another one serves", async () => {
     const dir = tempDir();
     const overlay = startOverlayProcess(dir);
     await asAgent(overlay);
     const intruder = startOverlayProcess(dir);
     expect(await intruder.ended).toBe(1);
     expect(intruder.output()).toContain("another process answers");
+  });
+
+  it("serves on without its run directory, which it makes again, and ends with its state", async () => {
+    const overlay = startOverlayProcess(tempDir());
+    const agent = await asAgent(overlay);
+    const port = await freePort();
+    await agent.peer.request("table.set", { table: aTable([aListener(port, await aServer(echo))]) });
+    const flow = aClient(port);
+    await echoes(flow, "before");
     rmSync(overlay.runDir, { recursive: true });
+    const path = join(overlay.runDir, "overlay.sock");
+    await waitFor("its socket is there again", () => existsSync(path));
+    await echoes(flow, "after");
+    expect(await agent.peer.request("counters.get", {})).toMatchObject({ pid: overlay.pid });
+    const again = await asAgent(overlay);
+    expect(await again.peer.request("counters.get", {})).toMatchObject({ pid: overlay.pid, draining: false });
+    await waitFor("its process is named again", () => existsSync(join(overlay.runDir, "overlay.pid")));
+    rmSync(path);
+    await waitFor("its socket is there once more", () => existsSync(path));
+    rmSync(overlay.stateDir, { recursive: true });
     expect(await overlay.ended).toBe(0);
+  });
+
+  it("leaves ports and flows to come to one that was started while its socket was gone", async () => {
+    const dir = tempDir();
+    const first = startOverlayProcess(dir);
+    const agent = await asAgent(first);
+    const port = await freePort();
+    const table = aTable([aListener(port, await aServer(echo))]);
+    await agent.peer.request("table.set", { table });
+    const flow = aClient(port);
+    await echoes(flow, "before");
+    agent.close();
+    rmSync(join(first.runDir, "overlay.sock"));
+    const second = startOverlayProcess(dir);
+    const other = await asAgent(second);
+    await waitFor("the first one drains", () => first.output().includes("draining"));
+    await echoes(flow, "after");
+    flow.socket.end();
+    expect(await first.ended).toBe(GAVE_WAY_STATUS);
+    await waitFor("the second one has the port", async () => {
+      const { listeners } = await other.peer.request("table.set", { table });
+      return listeners.every(({ state }) => state === "listening");
+    });
   });
 
   it("drains at SIGTERM: accepts nothing, cuts nothing, and ends with the last flow", async () => {

@@ -27,6 +27,7 @@ test("a table that a full disk did not take is kept once there is room, unless a
     stateDir: join(dir, "state"),
     runDir: join(dir, "run"),
     isSuccessor: false,
+    endsWithState: true,
     clock: clockWith(10_000, 5),
     files: failing,
     log: pino({ level: "silent" }),

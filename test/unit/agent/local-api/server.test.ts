@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { connect, type Socket } from "node:net";
 import { once } from "node:events";
@@ -9,6 +9,7 @@ import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { serveLocalApi } from "../../../../src/agent/local-api/server.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { systemClock, type Clock } from "../../../../src/host/clock.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 import { FakeLocalProvider, identity } from "../../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent, type Directories } from "../../../support/local-agent.ts";
 
@@ -109,6 +110,42 @@ describe("the sockets", () => {
     mkdirSync(dirs.runDir);
     writeFileSync(join(dirs.runDir, "admin.sock"), "");
     await expect(serveLocalApi(options(dirs))).rejects.toMatchObject({ code: "not-a-socket" });
+    expect(existsSync(join(dirs.runDir, "agent.sock"))).toBe(false);
+  });
+
+  it("that somebody has removed are served again, with all that lay beside them, and no exchange ends", async () => {
+    await using dirs = await someDirectories();
+    const clock = new FakeClock();
+    const told: string[] = [];
+    const provider = new FakeLocalProvider();
+    provider.isTriggerEndless = true;
+    const api = await serveLocalApi({
+      ...options(dirs),
+      provider,
+      clock,
+      onLost: ({ message }) => told.push(message),
+      onServed: () => told.push("served"),
+    });
+    const open = connect(join(dirs.runDir, "admin.sock"));
+    open.write("POST /v1/trigger/tg-ping HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+    await vi.waitUntil(() => provider.asked.length === 1, PATIENTLY);
+    rmSync(dirs.runDir, { recursive: true });
+    writeFileSync(dirs.runDir, "in the way");
+    await clock.advance(6000);
+    await vi.waitUntil(() => told.length === 1, PATIENTLY);
+    rmSync(dirs.runDir);
+    await vi.waitUntil(async () => {
+      await clock.advance(6000);
+      return told.at(-1) === "served";
+    }, PATIENTLY);
+    for (const socket of ["agent.sock", "admin.sock"])
+      expect((await send(dirs, socket, "GET", "/v1/status")).status).toBe(200);
+    expect(statSync(join(dirs.runDir, "admin.sock")).mode & 0o777).toBe(0o600);
+    expect(readFileSync(join(dirs.runDir, "agent.pid"), "utf8")).toBe(`${process.pid}\n`);
+    await expect(serveLocalApi(options(dirs))).rejects.toMatchObject({ code: "socket-in-use" });
+    expect(provider.aborted).toBe(0);
+    open.destroy();
+    await api.close();
     expect(existsSync(join(dirs.runDir, "agent.sock"))).toBe(false);
   });
 
@@ -277,6 +314,8 @@ describe("a trigger", () => {
     provider.isTriggerEndless = true;
     provider.triggerLines = [];
     const api = await serveLocalApi({ ...options(dirs), provider, clock });
+    // The watch over the sockets is none.
+    beats.length = 0;
     const socket = connect(join(dirs.runDir, "admin.sock"));
     let text = "";
     socket.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
