@@ -56,6 +56,20 @@ function unpacked(archive: string): ReadonlyMap<string, string> {
   );
 }
 
+/** The process that makes a bundle for an agent. */
+function bundleProcessOf({ stateDir }: AgentProgram): number | undefined {
+  const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+  return pids.map(Number).find((pid) => {
+    try {
+      const words = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+      return words.includes(stateDir) && words.includes("bundle") && words[0]?.endsWith("node") === true;
+    } catch {
+      // It has ended meanwhile.
+      return false;
+    }
+  });
+}
+
 /** Every string in the files of keys, and the secret of the settings. */
 function secretsOf(agent: AgentProgram): readonly string[] {
   const found: string[] = [PROXY_PASSWORD];
@@ -122,9 +136,12 @@ test("the newest few stay in the data store, and one goes where it is told to", 
   expect(console_).toMatchObject({ code: 0, stdout: expect.stringContaining("store:elsewhere/b.tar.gz: ") as string });
   expect(execFileSync("tar", ["-tzf", join(store, "elsewhere/b.tar.gz")], { encoding: "utf8" })).toContain("README\n");
 
-  const outcomes = await Promise.all([push({ inline: true }), push({ inline: true })]);
-  expect(outcomes.map(({ status }) => status).sort((a, b) => a - b)).toEqual([200, 409]);
-  expect(outcomes.find(({ status }) => status === 409)?.body).toMatchObject({ code: "busy" });
+  const first = push({ inline: true });
+  const making = await waitFor("a bundle is being made", () => bundleProcessOf(agent));
+  process.kill(making, "SIGSTOP");
+  expect(await push({ inline: true })).toMatchObject({ status: 409, body: { code: "busy" } });
+  process.kill(making, "SIGCONT");
+  expect((await first).status).toBe(200);
   expect(await push({ inline: true, file: "x" })).toMatchObject({ status: 422, body: { code: "invalid-body" } });
   expect(await push({ maxBytes: 10 })).toMatchObject({ status: 422, body: { code: "invalid-body" } });
   expect(await push({ file: "../x" })).toMatchObject({ status: 422 });

@@ -341,9 +341,11 @@ test(
     const [port, behind] = [await freePort(), await freePort()];
     const between = await FaultProxy.start(port, behind);
     const controller = await startController(tempDir(), behind, ["--url", `http://127.0.0.1:${port}`]);
+    const from = performance.now();
     const { stage } = await registeredAt({ ...controller, url: `http://127.0.0.1:${port}` });
+    const startMs = performance.now() - from;
     stage.request(NEW, "real");
-    const judging = stage.begin({ windowMs: 5000, settleMs: LIMIT_MS, backMs: 5000 });
+    const judging = stage.begin({ windowMs: 5000 + startMs, settleMs: LIMIT_MS, backMs: 5000 + startMs });
     let said = "";
     judging.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
     await waitFor("the new version works", () => said.endsWith("everything works\n"));

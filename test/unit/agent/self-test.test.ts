@@ -29,7 +29,7 @@ function rig(): Rig {
     async lines(loaders = {}) {
       const lines: string[] = [];
       const print = (line: string): void => void lines.push(line);
-      const isGood = await testItself({ stateDir, work, configFile, loaders }, print, AbortSignal.timeout(30_000));
+      const isGood = await testItself({ stateDir, work, configFile, loaders }, print, AbortSignal.timeout(120_000));
       expect(isGood).toBe(!lines.some((line) => line.startsWith("FAIL")));
       expect(existsSync(work)).toBe(false);
       return lines;

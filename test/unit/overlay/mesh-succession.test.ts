@@ -86,7 +86,7 @@ async function succeed(node: Node): Promise<void> {
 describe("a successor of an overlay that other nodes know", () => {
   it.each(["source", "gateway", "dest"] as const)(
     "of the %s cuts no flow, and none is refused",
-    { timeout: 120_000 },
+    { timeout: 600_000 },
     async (which) => {
       const nodes = await threeNodes();
       const flow = aClient(nodes.port);

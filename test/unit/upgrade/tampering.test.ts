@@ -441,7 +441,7 @@ describe.each([
 ])("tampering with %s", (_, table) => {
   test.each(Object.entries(table))("%s", async (_name, [tampering, code, message]) => {
     const stage = writeTampered(tampering);
-    const error = await fetchRelease(stage.request, stage.deps, AbortSignal.timeout(30_000)).then(
+    const error = await fetchRelease(stage.request, stage.deps, AbortSignal.timeout(120_000)).then(
       () => undefined,
       (thrown: unknown) => thrown,
     );
@@ -467,7 +467,7 @@ test.each([
     pack,
     entries: [...without("./node"), { path: "./node", data: elf(62), mode: 0o700 }],
   });
-  expect(await fetchRelease(stage.request, stage.deps, AbortSignal.timeout(30_000))).toEqual({
+  expect(await fetchRelease(stage.request, stage.deps, AbortSignal.timeout(120_000))).toEqual({
     version: NEW_VERSION,
     build: "20261120-120000.0123456789ab",
   });
@@ -479,14 +479,14 @@ test("a line of a key that nobody knows does no harm beside one that is trusted"
     manifest: (claims, { trusted, second, stranger }) =>
       [rawJws(stranger, "{}"), rawJws(second, claims), rawJws(trusted, claims), ""].join("\n"),
   });
-  await fetchRelease(stage.request, stage.deps, AbortSignal.timeout(30_000));
+  await fetchRelease(stage.request, stage.deps, AbortSignal.timeout(120_000));
   expect(stage.left()).toEqual([`part/${NEW_VERSION}.ready`]);
 });
 
 test("an operator may insist on a version that failed, or is older, and on nothing else", async () => {
   const outcome = async (tampering: Tampering, by: "operator" | "control-plane"): Promise<string> => {
     const stage = writeTampered(tampering);
-    return fetchRelease({ ...stage.request, by, isForced: true }, stage.deps, AbortSignal.timeout(30_000)).then(
+    return fetchRelease({ ...stage.request, by, isForced: true }, stage.deps, AbortSignal.timeout(120_000)).then(
       ({ version }) => version,
       (error: unknown) => (error as AgentError).code,
     );
@@ -506,7 +506,7 @@ test("a package older than what the package manager brought is never picked, so 
   const stage = writeTampered({ claims: (claims) => (claims["version"] = "0.1.20261031-1200") });
   mkdirSync(join(stage.dir, "lib", "base"), { recursive: true });
   writeFileSync(join(stage.dir, "lib", "base", "version"), "0.1.20261031-1300\n");
-  const fetching = fetchRelease({ ...stage.request, isForced: true }, stage.deps, AbortSignal.timeout(30_000));
+  const fetching = fetchRelease({ ...stage.request, isForced: true }, stage.deps, AbortSignal.timeout(120_000));
   await expect(fetching).rejects.toMatchObject({ code: "older-than-package" });
 });
 
@@ -515,13 +515,13 @@ test("keys of the machine's owner take the place of the package's, and are not p
   const [own = "", packaged = ""] = ["own.json", "packaged.json"].map((name) => join(stage.dir, name));
   writeFileSync(packaged, JSON.stringify({ keys: [keys.trusted.publicKey] }));
   const fetched = (): Promise<unknown> =>
-    fetchRelease(stage.request, { ...stage.deps, keyPaths: [own, packaged] }, AbortSignal.timeout(30_000));
+    fetchRelease(stage.request, { ...stage.deps, keyPaths: [own, packaged] }, AbortSignal.timeout(120_000));
   writeFileSync(own, "{}");
   await expect(fetched()).rejects.toMatchObject({ code: "bad-release-keys" });
   writeFileSync(own, JSON.stringify({ keys: [keys.stranger.publicKey] }));
   await expect(fetched()).rejects.toMatchObject({ code: "manifest-unsigned" });
   const nowhere = { ...stage.deps, keyPaths: [join(stage.dir, "none.json")] };
-  await expect(fetchRelease(stage.request, nowhere, AbortSignal.timeout(30_000))).rejects.toMatchObject({
+  await expect(fetchRelease(stage.request, nowhere, AbortSignal.timeout(120_000))).rejects.toMatchObject({
     code: "bad-release-keys",
   });
 });
@@ -534,19 +534,19 @@ test("what later versions say of themselves keeps nobody from upgrading to them"
       file(claims)["notes"] = "none";
     },
   });
-  const fetched = await fetchRelease(stage.request, stage.deps, AbortSignal.timeout(30_000));
+  const fetched = await fetchRelease(stage.request, stage.deps, AbortSignal.timeout(120_000));
   expect(fetched).toMatchObject({ version: NEW_VERSION });
 });
 
 test("a version that fails its own test is remembered, with the check's name", async () => {
   const stage = writeTampered({});
   const selfTester = { run: async () => ({ is: "failed" as const, check: "ffi", message: "no library" }) };
-  const fetching = fetchRelease(stage.request, { ...stage.deps, selfTester }, AbortSignal.timeout(30_000));
+  const fetching = fetchRelease(stage.request, { ...stage.deps, selfTester }, AbortSignal.timeout(120_000));
   await expect(fetching).rejects.toMatchObject({ code: "self-test-failed", details: { check: "ffi" } });
   expect(await stage.deps.versions.list()).toMatchObject([
     { version: NEW_VERSION, isWhole: false, failed: { code: "self-test-failed", message: /ffi: no library/ } },
   ]);
-  await expect(fetchRelease(stage.request, stage.deps, AbortSignal.timeout(30_000))).rejects.toMatchObject({
+  await expect(fetchRelease(stage.request, stage.deps, AbortSignal.timeout(120_000))).rejects.toMatchObject({
     code: "failed-before",
   });
 });
@@ -572,7 +572,7 @@ function writeTampered(tampering: Tampering): Stage {
   const path = join(dir, "versions");
   const clock = { ...systemClock(), now: () => (tampering.now ?? NOW) * 1000 };
   const files = hostFiles();
-  const signal = AbortSignal.timeout(30_000);
+  const signal = AbortSignal.timeout(120_000);
   const versions = hostVersions({ packagePath: join(dir, "lib"), path, files, directories: hostDirectories(), signal });
   mkdirSync(path);
   if (tampering.failed !== undefined) {

@@ -56,7 +56,7 @@ function rig(): Rig {
   mkdirSync(path);
   lay(join(root, "lib/base"), OLD);
   const files = hostFiles();
-  const signal = AbortSignal.timeout(30_000);
+  const signal = AbortSignal.timeout(120_000);
   const print = (line: string): void => void made.said.push(line);
   const packagePath = join(root, "lib");
   const full: typeof files = {

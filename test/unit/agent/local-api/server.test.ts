@@ -13,7 +13,7 @@ import { FakeClock } from "../../../support/fake-clock.ts";
 import { FakeLocalProvider, identity } from "../../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent, type Directories } from "../../../support/local-agent.ts";
 
-const PATIENTLY = { timeout: 10_000 };
+const PATIENTLY = { timeout: 120_000 };
 
 interface Answer {
   readonly status: number | undefined;
@@ -352,7 +352,7 @@ describe("a trigger", () => {
         before = produced;
         return isStill;
       },
-      { interval: 100, timeout: 10_000 },
+      { interval: 100, ...PATIENTLY },
     );
     expect(produced).toBeLessThan(1000);
     socket.destroy();

@@ -6,10 +6,10 @@ import { aClient, echo, type Client } from "../../../../support/overlay-rig.ts";
 import { remoteService } from "../../../../support/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
-const closed = (client: Client): Promise<string> => waitFor("the client hears of its end", () => client.fate(), 60_000);
+const closed = (client: Client): Promise<string> => waitFor("the client hears of its end", () => client.fate());
 
 describe("one session with many flows", () => {
-  it("lives through ten thousand ordinary closes", { timeout: 120_000 }, async () => {
+  it("lives through ten thousand ordinary closes", { timeout: 600_000 }, async () => {
     const { rig, source, port } = await remoteService(echo);
     let fates = 0;
     for (let done = 0; done < 10_000; done += 100) {
@@ -29,7 +29,7 @@ describe("one session with many flows", () => {
     expect(source.flows.states()).toMatchObject([{ flows: 10_000 }]);
   });
 
-  it("lives through three thousand resets from both sides", { timeout: 120_000 }, async () => {
+  it("lives through three thousand resets from both sides", { timeout: 600_000 }, async () => {
     const { rig, source, port } = await remoteService((socket) => {
       socket
         .on("error", () => undefined)
@@ -56,7 +56,7 @@ describe("one session with many flows", () => {
     expect(source.counters()).toMatchObject({ flows: 3000, refusals: {}, errors: { reset: 3000 } });
   });
 
-  it("carries the others on while one of two hundred is not read", { timeout: 120_000 }, async () => {
+  it("carries the others on while one of two hundred is not read", { timeout: 600_000 }, async () => {
     const size = 300_000;
     const { rig, source, port } = await remoteService((socket) => {
       socket
@@ -72,10 +72,8 @@ describe("one session with many flows", () => {
     await waitFor("the stalled one fills", () => source.counters().bytesOut > 2_000_000);
     const others = Array.from({ length: 199 }, () => aClient(port));
     for (const client of others) client.socket.write(Buffer.of(2));
-    await waitFor(
-      "the others have all of theirs",
-      () => others.every((client) => client.received.reduce((sum, { length }) => sum + length, 0) === size),
-      60_000,
+    await waitFor("the others have all of theirs", () =>
+      others.every((client) => client.received.reduce((sum, { length }) => sum + length, 0) === size),
     );
     expect(rig.splices).toHaveLength(1);
     expect(stalled.fate()).toBeUndefined();
@@ -84,7 +82,7 @@ describe("one session with many flows", () => {
     expect(source.counters().bytesOut).toBeLessThan(199 * size + 16 * 1024 * 1024);
   });
 
-  it("carries a large upload whole while its reader is slow", { timeout: 120_000 }, async () => {
+  it("carries a large upload whole while its reader is slow", { timeout: 600_000 }, async () => {
     const size = 64 * 1024 * 1024;
     const hash = createHash("sha256");
     let received = 0;
