@@ -114,7 +114,8 @@ export class Session {
     const [state, effects] = step(this.#state, event, clock.elapsed(), random);
     this.#state = state;
     if (state.at !== before) {
-      this.#since = clock.elapsed();
+      // An outage lasts from its first moment, whatever is tried meanwhile.
+      if (state.at === "online" || before === "online" || state.at === "stopped") this.#since = clock.elapsed();
       if (before === "online") {
         this.#lastOnlineAt = clock.elapsed();
         this.#options.onOffline();

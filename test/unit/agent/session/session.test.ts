@@ -116,6 +116,31 @@ describe("a session", () => {
     expect(offline()).toBe(1);
   });
 
+  test("is out since its end, however often another one is tried", async () => {
+    let arrivals = 0;
+    let end = (): void => undefined;
+    const { up, clock, waiting, session } = await node(async (arrival) => {
+      arrivals += 1;
+      if (arrivals > 1) {
+        arrival.socket.destroy();
+        return;
+      }
+      const { socket } = await letIn(arrival, key);
+      end = () => socket.close();
+    });
+    await up();
+    end();
+    let { delay } = await waiting();
+    const { since } = session.status();
+    for (let attempts = 2; attempts < 4; attempts += 1) {
+      // No further, or the attempt would be given up before the other end has seen it.
+      await clock.advance(delay);
+      await waitFor("another attempt", () => arrivals === attempts);
+      ({ delay } = await waiting());
+    }
+    expect(session.status()).toMatchObject({ since, lastOnlineAt: since });
+  });
+
   test("that only brings parts of a message is cut after 37.5 s", async () => {
     const sockets: Socket[] = [];
     const { up, clock, waiting } = await node(async (arrival) => {
