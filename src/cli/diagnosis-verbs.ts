@@ -8,6 +8,20 @@ const CONFIG = {
 /** The verbs for when something is wrong. */
 export const diagnosisVerbs: readonly Verb[] = [
   {
+    name: "diag",
+    summary: "show the live diagnostics of this node on one page",
+    about:
+      "Health, load and units; DNS, connections and TLS to the control plane and each gateway; name servers, package repository, " +
+      "interfaces and errors. The agent runs its diagnostic events; without one, what can be tried without it is. Needs root.",
+    arguments: [],
+    options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unregistered", "degraded", "timeout", "interrupted"],
+    example: "holdfast diag",
+    // A name server is asked three times, ten seconds apart.
+    timeoutSeconds: 70,
+    load: async () => (await import("./diag.ts")).diagVerb,
+  },
+  {
     name: "doctor",
     summary: "run every check there is, and say what to do",
     about:

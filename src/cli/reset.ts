@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { HostError, InputError, SessionError } from "../errors.ts";
+import { InputError } from "../errors.ts";
 import { hostFiles } from "../host/files.ts";
 import { requireOwner, requireSettled, requireUnused, RESET_FILE, wipeableState } from "../host/state-directory.ts";
 import { probeSocket } from "../host/unix-socket.ts";
@@ -9,6 +9,7 @@ import { ResetAnswer, socketPath, ADMIN_SOCKET } from "../protocol/local-api.ts"
 import { Status } from "../protocol/local-answers.ts";
 import { MANAGED_OVERLAY, OVERLAY_SOCKET } from "../protocol/overlay.ts";
 import { adminRequest, ask } from "./client.ts";
+import { untilAnew } from "./until-anew.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 
 const ResetOutput = z.object({
@@ -30,7 +31,6 @@ type ResetOutput = z.infer<typeof ResetOutput>;
 
 /** The state directory of a managed install, whose overlay is elsewhere. */
 const MANAGED_STATE_DIR = "/var/lib/holdfast";
-const LOOK_MS = 200;
 
 export const resetVerb: VerbProgram = {
   output: ResetOutput,
@@ -49,32 +49,12 @@ async function resetByAgent(call: Call): Promise<ResetOutput> {
   const status = await ask(call, { method: "GET", path: "/v1/status", socket: ADMIN_SOCKET }, Status);
   await confirm(call, { stateDir: status.state.stateDir, name: status.node?.name, factory });
   const { startedAt, stateDir, isReported } = await ask(call, adminRequest("/v1/reset", { factory }), ResetAnswer);
-  const faults = await untilAnew(call, startedAt);
+  const seconds = call.settings.timeoutMs / 1000;
+  const goesOn = "the agent goes on with it, also when it is started again; see its log";
+  const late = `the reset is ordered and not done after ${seconds} s: ${goesOn}`;
+  const { faults } = await untilAnew(call, startedAt, late);
   const left = faults.flatMap(({ code, message }) => (code === "reset-incomplete" ? [message] : []));
   return { schema: 1, stateDir, factory, by: "agent", isReported, left };
-}
-
-async function untilAnew(call: Call, startedAt: number): Promise<Status["faults"]> {
-  const { clock, settings, signal } = call;
-  const until = clock.elapsed() + settings.timeoutMs;
-  for (;;) {
-    const request = { method: "GET", path: "/v1/status", socket: ADMIN_SOCKET } as const;
-    // While it begins anew, nobody answers.
-    const status = await ask(call, request, Status).catch((error: unknown) => {
-      signal.throwIfAborted();
-      if (!(error instanceof SessionError || error instanceof HostError)) throw error;
-      return undefined;
-    });
-    if (status !== undefined && status.startedAt !== startedAt) return status.faults;
-    if (clock.elapsed() >= until) {
-      const wait = `the reset is ordered and not done after ${settings.timeoutMs / 1000} s`;
-      throw new SessionError(
-        "timeout",
-        `${wait}: the agent goes on with it, also when it is started again; see its log`,
-      );
-    }
-    await clock.sleep(LOOK_MS, signal);
-  }
 }
 
 /** Resets the node without an agent. */

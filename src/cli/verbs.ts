@@ -134,6 +134,19 @@ export const verbs: readonly Verb[] = [
     load: async () => (await import("./reset-floor.ts")).resetFloorVerb,
   },
   {
+    name: "restart",
+    summary: "restart the agent, and wait until it is back",
+    about:
+      "As the trigger node-restart-service: the control plane hears of it, traffic and containers go on. It needs a managed install, and " +
+      "is refused during an upgrade. Where the agent hangs, 'systemctl restart holdfast-agent' does it.",
+    arguments: [],
+    options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+    example: "holdfast restart",
+    timeoutSeconds: 90,
+    load: async () => (await import("./restart.ts")).restartVerb,
+  },
+  {
     name: "status",
     summary: "show how this node stands",
     arguments: [],

@@ -28,7 +28,7 @@ describe("the bash completion", () => {
 
     expect(bash("complete -p holdfast").trim()).toBe("complete -F _holdfast holdfast");
     expect(complete("holdfast", "")).toEqual(verbNames);
-    expect(complete("holdfast", "res")).toEqual(["reset", "reset-floor"]);
+    expect(complete("holdfast", "res")).toEqual(["reset", "reset-floor", "restart"]);
     expect(complete("holdfast", "trigger", "")).toEqual([...triggerEvents]);
     expect(complete("holdfast", "trigger", "--json", "--timeout", "5", "tg-p")).toEqual(["tg-ping"]);
     expect(complete("holdfast", "trigger", "tg-ping", "")).toEqual([]);
