@@ -172,6 +172,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     reader,
     literals: settings.literals,
     network: network.section,
+    sourceFilter: network.sourceFilter,
     exec: computing.section,
   };
   const sectionsOf = (current: Desired) => listSections({ ...deps, documents: { current } });

@@ -1,4 +1,5 @@
 import { readAddresses4 } from "../host/links.ts";
+import type { SourceFilterDriver } from "../host/network/source-filter.ts";
 import type { Overlay } from "../host/overlay.ts";
 import type { Reader } from "../host/reader.ts";
 import { isActiveMember } from "./active-member.ts";
@@ -24,6 +25,7 @@ export interface SectionDeps {
   /** The literal addresses that the local policy permits to other nodes. */
   readonly literals?: MeshSurroundings["literals"];
   readonly network: Omit<NetworkOptions, "context" | "isActiveMember">;
+  readonly sourceFilter?: SourceFilterDriver;
   readonly exec: Omit<ExecOptions, "surroundings"> & {
     /** As the section has it, for these documents. */
     readonly surroundings: (
@@ -45,6 +47,7 @@ export function listSections({
   reader,
   literals,
   network,
+  sourceFilter,
   exec,
 }: SectionDeps): readonly Reconciler[] {
   const node = () => documents.current.node?.body;
@@ -71,7 +74,16 @@ export function listSections({
     ),
     reconciler(gatewaySection({ overlay, nodeType, surroundings })),
     reconciler(servicesSection({ overlay, addresses, isMember })),
-    reconciler(connectorsSection({ overlay, addresses, nodeType, isHere, peers })),
+    reconciler(
+      connectorsSection({
+        overlay,
+        addresses,
+        nodeType,
+        isHere,
+        peers,
+        ...(sourceFilter === undefined ? {} : { filter: sourceFilter }),
+      }),
+    ),
     reconciler(execSection({ ...exec, surroundings: (...seen) => exec.surroundings(documents.current, ...seen) })),
   ];
 }

@@ -9,11 +9,14 @@ import { forwardDrops } from "../host/network/forward-drops.ts";
 import { networkDriver, type NetworkDriver } from "../host/network/driver.ts";
 import { watchRuleset } from "../host/network/ruleset-watch.ts";
 import { networkRecord } from "../host/network/record.ts";
+import { sourceFilterDriver, type SourceFilterDriver } from "../host/network/source-filter.ts";
+import { toolRunner } from "../host/network/tool.ts";
 import type { Reader } from "../host/reader.ts";
 import { carryingDialler } from "./carrier.ts";
 import { startForwardWatch } from "./forward-watch.ts";
 import type { SectionDeps } from "./list-sections.ts";
 import { unsupportedHere } from "./profile.ts";
+import { CONNECTORS_TABLE } from "./sections/connectors/source-filter.ts";
 import type { AgentSettings } from "./settings.ts";
 import { vendorOf } from "./shadow/device.ts";
 import { startTableWatch } from "./table-watch.ts";
@@ -25,6 +28,8 @@ export interface NetworkParts {
   readonly dialler: Dialler;
   /** What the section works with. */
   readonly section: SectionDeps["network"];
+  /** What the section `connectors` drops other sources with. */
+  readonly sourceFilter: SourceFilterDriver;
   /** Lets go of the machine, and looks at nothing any more. */
   close(): void;
 }
@@ -71,6 +76,11 @@ export async function openNetwork(options: OpenNetworkOptions): Promise<NetworkP
     owner,
     dialler,
     section,
+    sourceFilter: sourceFilterDriver({
+      tools: toolRunner(exec),
+      table: CONNECTORS_TABLE,
+      unsupported: section.unsupported,
+    }),
     close() {
       forwarding.close();
       table.close();

@@ -105,6 +105,7 @@ async function takeBack(options: ResetOptions, { factory }: ResetOrder): Promise
       await attempt(CONTAINERS_MS, "the containers", (signal) =>
         removeContainers({ ...options, network, state, documents, factory }, signal),
       );
+      await attempt(NETWORK_MS, "the filter of sources", (signal) => removeSourceFilter(network, signal));
       if (factory) await attempt(NETWORK_MS, "the network", (signal) => removeNetwork(options, network, signal));
       else await leaveNetwork(options, documents.current);
       return left;
@@ -172,6 +173,15 @@ async function removeContainers(
 function asActive(documents: Desired): Desired {
   const { node } = documents;
   return node === undefined ? documents : { ...documents, node: { ...node, body: { ...node.body, state: "ACTIVE" } } };
+}
+
+/** No connector listens any more, and its port may be another program's. */
+async function removeSourceFilter({ sourceFilter }: NetworkParts, signal: AbortSignal): Promise<void> {
+  const { digest } = await sourceFilter.observe(undefined, signal);
+  if (digest === undefined) return;
+  await sourceFilter.load(undefined, signal);
+  const { unusable } = await sourceFilter.observe(undefined, signal);
+  if (unusable !== undefined) throw new HostError("nft-failed", unusable);
 }
 
 /** Removes every link, address, route, rule and setting of this machine that is ours. */

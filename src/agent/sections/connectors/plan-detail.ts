@@ -18,6 +18,10 @@ const MAX_LISTED = 8;
 export function describeConnectorStep(step: ConnectorStep, { listeners, nodes }: ConnectorsActual): string {
   const targetOf = targetText(nodes);
   switch (step.kind) {
+    case "filter":
+      return step.text === undefined
+        ? "removes the filter of sources from nftables"
+        : "loads the filter of sources into nftables; flows go on";
     case "close": {
       const before = listeners.get(step.key);
       const where = before === undefined ? step.key : placeOf(before);

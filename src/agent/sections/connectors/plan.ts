@@ -1,10 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
+import { firewallDigest } from "../../../host/network/firewall.ts";
+import type { SourceFilterState } from "../../../host/network/source-filter.ts";
 import type { ListenerState, OverlayListener, OverlayReason } from "../../../protocol/overlay.ts";
 import { unknownNodeText } from "../../../protocol/own-name.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import { forbiddenTargets } from "../../../protocol/sections/connector-targets.ts";
 import { takenBy, type Connector } from "../../../protocol/sections/connectors.ts";
 import { applicationOf } from "../../../protocol/sections/fields.ts";
+import { sourceFilter } from "./source-filter.ts";
 
 /** What the overlay has of the section, and this machine's IPv4 addresses by link, the link's own first. */
 export interface ConnectorsActual {
@@ -13,6 +16,8 @@ export interface ConnectorsActual {
   readonly addresses: ReadonlyMap<string, readonly string[]>;
   /** Where each destination is, as it is written: this node, a peer by its uid, or nowhere that is known. */
   readonly nodes: Nodes;
+  /** The table of nftables that drops other sources early; absent where there is none to drive. */
+  readonly filter?: SourceFilterState;
 }
 
 /** The nodes that connectors may lead to. */
@@ -64,7 +69,17 @@ const OF_TARGET: ReadonlySet<OverlayReason> = new Set([
   "service-down",
 ]);
 
+/** Loads the table that drops other sources early. */
+export interface FilterStep {
+  readonly kind: "filter";
+  readonly subject: "source-filter";
+  readonly guarded: false;
+  /** Absent: the table goes. */
+  readonly text?: string;
+}
+
 export type ConnectorStep =
+  | FilterStep
   | ({ readonly kind: "listen" | "change" | "rename" } & Listens)
   | ({ readonly kind: "move"; readonly from: string } & Listens)
   | {
@@ -80,9 +95,7 @@ export type ConnectorStep =
  * connectors at one address of the machine the earlier has it.
  */
 export function planConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly ConnectorStep[] {
-  const wanted = placesOf(desired, actual).flatMap(({ connector, at }) =>
-    compileConnector(connector, at, actual.nodes),
-  );
+  const wanted = listenersOf(desired, actual);
   const keys = new Set(wanted.map(({ key }) => key));
   const unwanted = [...actual.listeners.values()].filter(({ key }) => !keys.has(key));
   const left = new Map(unwanted.map((listener) => [originOf(listener), listener]));
@@ -108,7 +121,36 @@ export function planConnectors(desired: readonly Connector[], actual: Connectors
   const gone = unwanted
     .filter(({ key }) => !moved.has(key))
     .map(({ key, connector }) => ({ kind: "close", subject: connector, guarded: false, removes: true, key }) as const);
-  return [...gone, ...steps];
+  return [...gone, ...steps, ...filterSteps(wanted, actual)];
+}
+
+/** The overlay's entries for the connectors that listen somewhere. */
+export function listenersOf(
+  desired: readonly Connector[],
+  actual: Pick<ConnectorsActual, "addresses" | "nodes">,
+): readonly OverlayListener[] {
+  return placesOf(desired, actual).flatMap(({ connector, at }) => compileConnector(connector, at, actual.nodes));
+}
+
+function filterSteps(wanted: readonly OverlayListener[], { filter }: ConnectorsActual): readonly FilterStep[] {
+  if (filter === undefined || filter.unusable !== undefined) return [];
+  const text = sourceFilter(wanted);
+  const digest = text === undefined ? undefined : firewallDigest(text);
+  if (digest === filter.digest) return [];
+  return [{ kind: "filter", subject: "source-filter", guarded: false, ...(text === undefined ? {} : { text }) }];
+}
+
+/** Names the connectors whose other sources are refused only once they have connected. */
+export function lateFilters(desired: readonly Connector[], { filter }: ConnectorsActual): readonly Issue[] {
+  const reason = filter?.unusable;
+  if (reason === undefined) return [];
+  return desired
+    .filter(({ enabled, sources }) => enabled && sources !== undefined)
+    .map(({ path }) => {
+      const at = `${path}.sourceBlock`;
+      const text = `sources are checked once they have connected, and not by nftables before: ${reason}`;
+      return { path: at, code: "not-filtered", message: `${at}: ${text}`.slice(0, 1024) };
+    });
 }
 
 function originOf({ connector, protocol, port }: OverlayListener): string {

@@ -1,3 +1,4 @@
+import type { SourceFilterDriver } from "../../../host/network/source-filter.ts";
 import type { Overlay } from "../../../host/overlay.ts";
 import { normaliseConnectors, type Connector } from "../../../protocol/sections/connectors.ts";
 import { relevantNotices } from "../../../protocol/sections/items.ts";
@@ -5,6 +6,8 @@ import type { NodeType } from "../../../protocol/values.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { describeConnectorStep } from "./plan-detail.ts";
 import {
+  lateFilters,
+  listenersOf,
   nodesOf,
   planConnectors,
   waitingConnectors,
@@ -12,6 +15,7 @@ import {
   type ConnectorStep,
   type Peers,
 } from "./plan.ts";
+import { sourceFilter } from "./source-filter.ts";
 
 export interface ConnectorsOptions {
   readonly overlay: Pick<Overlay, "observe" | "change">;
@@ -22,19 +26,24 @@ export interface ConnectorsOptions {
   readonly isHere: (node: string) => boolean;
   /** The domain's nodes; undefined while there is no document of it. */
   readonly peers: () => Peers | undefined;
+  /** Drops other sources early, where the machine lets it. */
+  readonly filter?: SourceFilterDriver;
 }
 
 /** `connectors`: the listeners of this node, each leading to a service. */
 export function connectorsSection(
   options: ConnectorsOptions,
 ): Section<readonly Connector[], ConnectorsActual, ConnectorStep> {
-  const { overlay, addresses, nodeType, isHere, peers } = options;
-  const applyAll = (steps: readonly ConnectorStep[], signal: AbortSignal): Promise<void> => {
+  const { overlay, addresses, nodeType, isHere, peers, filter } = options;
+  const applyAll = async (all: readonly ConnectorStep[], signal: AbortSignal): Promise<void> => {
+    for (const step of all) if (step.kind === "filter") await filter?.load(step.text, signal);
+    const steps = all.filter((step) => step.kind !== "filter");
+    if (steps.length === 0) return;
     const put = steps.flatMap((step) => (step.kind === "close" ? [] : [step.listener]));
     const drop = steps.flatMap((step) =>
       step.kind === "close" ? [step.key] : step.kind === "move" ? [step.from] : [],
     );
-    return overlay.change({ listeners: { put, drop } }, signal);
+    await overlay.change({ listeners: { put, drop } }, signal);
   };
   return {
     name: "connectors",
@@ -46,9 +55,13 @@ export function connectorsSection(
       const isUnusable = items.length === 0 && rejected.some(({ id }) => id === "");
       return { desired: items, rejected, notices: relevantNotices(normalised), isUnusable };
     },
-    async observe(signal) {
+    async observe(signal, desired) {
       const { listeners, states } = await overlay.observe(signal);
-      return { listeners, states, addresses: addresses(), nodes: nodesOf(isHere, peers()) };
+      const around = { addresses: addresses(), nodes: nodesOf(isHere, peers()) };
+      const seen = { listeners, states, ...around };
+      if (filter === undefined) return seen;
+      const wanted = sourceFilter(desired === undefined ? [] : listenersOf(desired, around));
+      return { ...seen, filter: await filter.observe(wanted, signal) };
     },
     plan: planConnectors,
     asSurrounded: (actual, { addresses, nodes }) => ({ ...actual, addresses, nodes }),
@@ -57,6 +70,7 @@ export function connectorsSection(
     apply: (step, signal) => applyAll([step], signal),
     applyAll,
     waits: waitingConnectors,
+    notices: lateFilters,
     report: ({ listeners, states }) => ({
       connectors: listeners.size,
       failed: [...states.values()].filter(({ state }) => state === "failed").length,

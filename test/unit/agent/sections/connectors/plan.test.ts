@@ -36,7 +36,7 @@ function plan(desired: readonly Connector[], listeners: readonly OverlayListener
   const steps = planConnectors(desired, actualOf(listeners));
   return {
     steps: steps.map(({ kind, subject }) => `${kind} ${subject}`),
-    listeners: steps.flatMap((step) => (step.kind === "close" ? [] : [step.listener])),
+    listeners: steps.flatMap((step) => ("listener" in step ? [step.listener] : [])),
   };
 }
 
@@ -188,7 +188,7 @@ describe("two connectors that meet on the machine", () => {
   const links = { eth0: ["10.0.0.2", "10.0.0.3"], twin: ["10.0.0.3"] };
   const look = (...desired: readonly Connector[]) => {
     const steps = planConnectors(desired, actualOf([], [], links));
-    const listeners = steps.flatMap((step) => (step.kind === "close" ? [] : [step.listener]));
+    const listeners = steps.flatMap((step) => ("listener" in step ? [step.listener] : []));
     const issues = waitingConnectors(desired, actualOf(listeners, [], links));
     return {
       at: Object.fromEntries(listeners.map(({ connector, addresses }) => [connector, addresses])),

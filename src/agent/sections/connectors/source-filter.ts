@@ -1,0 +1,45 @@
+import { isInBlock } from "../../../lib/cidr.ts";
+import type { OverlayListener } from "../../../protocol/overlay.ts";
+
+/** The table of nftables for connectors; the section `network` and containers have tables of their own. */
+export const CONNECTORS_TABLE = "holdfast_connectors";
+
+/**
+ * The table that drops what sources outside a connector's `sourceBlock` send to it, before a TCP handshake; undefined when no connector has
+ * one. Programs of this machine are left to the overlay, which checks every source itself. Pure.
+ */
+export function sourceFilter(listeners: readonly OverlayListener[]): string | undefined {
+  const lines = listeners.flatMap(filterLines);
+  if (lines.length === 0) return undefined;
+  const hook = "type filter hook input priority filter; policy accept;";
+  return [
+    `table inet ${CONNECTORS_TABLE} {`,
+    "chain input {",
+    hook,
+    'iifname "lo" accept',
+    ...lines,
+    "}",
+    "}",
+    "",
+  ].join("\n");
+}
+
+function filterLines({ protocol, addresses, port, sources }: OverlayListener): readonly string[] {
+  if (sources === undefined || sources.includes("0.0.0.0/0")) return [];
+  const to = addresses.includes("0.0.0.0") ? "meta nfproto ipv4 " : `ip daddr { ${addresses.join(", ")} } `;
+  const blocks = apart(sources);
+  const from = blocks.length === 0 ? "" : `ip saddr != { ${blocks.join(", ")} } `;
+  return [`${to}${protocol} dport ${port} ${from}drop`];
+}
+
+/** The blocks that lie in no other: a set of nftables takes none that overlap. */
+function apart(blocks: readonly string[]): readonly string[] {
+  const all = [...new Set(blocks)];
+  return all.filter(
+    (block) =>
+      !all.some((other) => other !== block && isInBlock(block.split("/", 1)[0] ?? "", other) && isWider(other, block)),
+  );
+}
+
+const isWider = (one: string, other: string): boolean => lengthOf(one) < lengthOf(other);
+const lengthOf = (block: string): number => Number(block.split("/")[1] ?? 32);
