@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import { join, normalize, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { z } from "zod";
-import { InputError, toError } from "../errors.ts";
+import { HostError, InputError, toError } from "../errors.ts";
 import type { Files } from "../host/files.ts";
 import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
 import { supervisionOf, writesToJournal, type Supervision } from "../host/service-manager.ts";
@@ -213,8 +213,9 @@ export async function keepSettings(files: Files, stateDir: string, text: string)
 
 /**
  * Reads command line, environment and settings file, in this order of precedence. Members of the file that this version does not know are
- * ignored, and in place of a file that cannot be used the last good one is; either is named in `problems`.
- * @throws {InputError} `usage`, or `bad-settings` without a good copy, naming the option or the field.
+ * ignored, and in place of a file that cannot be used, or is no regular file, the last good one is, or the defaults on a registered node;
+ * either is named in `problems`.
+ * @throws {InputError} `usage`, or `bad-settings` without a good copy or a registration, naming the option or the field.
  */
 export async function readSettings(argv: readonly string[], files: Files): Promise<AgentSettings> {
   const options = readOptions(argv);
@@ -316,29 +317,53 @@ async function readFile(
   files: Files,
   { path, isAsked, stateDir }: { readonly path: string; readonly isAsked: boolean; readonly stateDir: string },
 ): Promise<FileRead> {
-  const text = await files.read(path);
+  const text = await files.read(path).catch(toError);
   if (text === undefined) {
     if (isAsked) throw new InputError("bad-settings", `${path} does not exist`);
     return { file: {}, problems: [], fileText: undefined };
   }
   try {
+    if (text instanceof Error) throw text;
     const { file, unknown } = parseFile(text);
     const names = unknown.join(", ");
     const message = `${path}: ${names}: not a setting of this version, and ignored; correct or remove it`;
     return { file, problems: unknown.length === 0 ? [] : [{ code: "unknown-setting", message }], fileText: text };
   } catch (thrown) {
-    const error = new InputError("bad-settings", `${path}: ${toError(thrown).message}`, { cause: thrown });
-    const good = await lastGoodSettings(files, stateDir)
-      .inspect()
-      .catch(() => undefined);
-    if (good?.is !== "good") throw error;
-    const message = `${error.message}; the settings of the last good start are used instead: mend the file, and restart the agent`;
-    return {
-      file: parseFile(good.value.text).file,
-      problems: [{ code: "bad-settings", message }],
-      fileText: undefined,
-    };
+    const why = thrown instanceof HostError ? thrown.message : `${path}: ${toError(thrown).message}`;
+    const error = new InputError("bad-settings", why, { cause: thrown });
+    const instead = await insteadOf(files, stateDir);
+    if (instead === undefined) throw error;
+    const message = `${error.message}; ${instead.text}: mend the file, and restart the agent`;
+    return { file: instead.file, problems: [{ code: "bad-settings", message }], fileText: undefined };
   }
+}
+
+/**
+ * The settings in place of a file that cannot be used: those of the last good start, else the defaults, which allow nothing. A machine that
+ * was never registered has nothing to lose by not starting, and who sets it up sees the mistake at once.
+ */
+async function insteadOf(
+  files: Files,
+  stateDir: string,
+): Promise<{ readonly file: LocalSettings; readonly text: string } | undefined> {
+  const good = await lastGoodSettings(files, stateDir)
+    .inspect()
+    .catch(() => undefined);
+  if (good?.is === "good") {
+    return { file: parseFile(good.value.text).file, text: "the settings of the last good start are used instead" };
+  }
+  const { identityFiles } = await import("./identity/identity.ts");
+  const registration = await identityFiles(files, stateDir)
+    .registration.inspect()
+    .catch(() => undefined);
+  const known = registration === undefined ? undefined : valueOf(registration);
+  if (known === undefined) return undefined;
+  // An appliance needs its network to be reached; what is registered as an agent leaves it to the machine.
+  const profile = known.node.type === "Agent" ? "agent" : "appliance";
+  return {
+    file: { profile },
+    text: `no settings of a good start are left, and the defaults for an ${profile} are used, with no local policy that allows more`,
+  };
 }
 
 /** Reads the text of a settings file; members that no version so far knows are named rather than refused. */

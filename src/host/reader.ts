@@ -1,8 +1,18 @@
-import { closeSync, openSync, readdirSync, readlinkSync, readSync, statfsSync, statSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readlinkSync,
+  readSync,
+  statfsSync,
+  statSync,
+} from "node:fs";
 import { join } from "node:path";
 import type { DiskSpace } from "./files.ts";
 
-/** Small reads of the kernel's own files, which never block; whatever cannot be read is undefined. */
+/** Small reads of the kernel's own files, which never block; whatever cannot be read, or is no file, is undefined. */
 export interface Reader {
   /** The text of a file, at most 1 MiB of it. */
   read(path: string): string | undefined;
@@ -18,6 +28,8 @@ export interface Reader {
 
 const MAX_BYTES = 1024 * 1024;
 const BUFFER_BYTES = 16 * 1024;
+/** Nobody waits for the other end of a pipe that stands in the place of a file. */
+const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
 
 /** Reads below `root` through one buffer that is reused: `/` in production, a temporary directory in tests. */
 export function hostReader(root = "/"): Reader {
@@ -43,8 +55,9 @@ export function hostReader(root = "/"): Reader {
   return {
     read: (path) =>
       attempt(() => {
-        const fd = openSync(at(path), "r");
+        const fd = openSync(at(path), FLAGS);
         try {
+          if (!fstatSync(fd).isFile()) return undefined;
           return fill(fd).toString("utf8");
         } finally {
           closeSync(fd);

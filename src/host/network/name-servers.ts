@@ -1,8 +1,9 @@
-import { lstat, readFile, readlink, stat } from "node:fs/promises";
+import { lstat, readlink, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { errnoOf, HostError } from "../../errors.ts";
 import { defaultRoute, parseRoutes } from "../links.ts";
 import type { Reader } from "../reader.ts";
+import { readRegularFile } from "../regular-file.ts";
 import { parseNameServers, RESOLVER_FILES } from "../resolver.ts";
 import type { FormerResolver, NetworkLedger } from "./ledger.ts";
 import { changeResolverFile, MAX_RESOLVER_BYTES, resolverFailed, type ChangeResolverFile } from "./resolver-file.ts";
@@ -103,10 +104,12 @@ export class NameServers {
   async #former(): Promise<FormerResolver> {
     try {
       const target = (await lstat(this.#path)).isSymbolicLink() ? await readlink(this.#path) : undefined;
-      const text = await readFile(this.#path, "utf8").catch(() => undefined);
+      const bytes = await readRegularFile(this.#path, MAX_RESOLVER_BYTES).catch((error: unknown) => {
+        if (errnoOf(error) === "EFBIG") throw new Error("it is too large to be kept");
+        return undefined;
+      });
+      const text = bytes?.toString("utf8");
       const mode = text === undefined ? undefined : (await stat(this.#path)).mode & 0o777;
-      if (text !== undefined && Buffer.byteLength(text) > MAX_RESOLVER_BYTES)
-        throw new Error("it is too large to be kept");
       // What was there before is not known: the servers stay, without the mark.
       if (text !== undefined && isMarked(text)) return { kind: "file", text: unmarked(text) };
       return {

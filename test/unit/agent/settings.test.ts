@@ -1,9 +1,12 @@
-import { mkdirSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { keepSettings, optionNames, readSettings } from "../../../src/agent/settings.ts";
 import { verbs } from "../../../src/cli/verbs.ts";
 import { hostFiles } from "../../../src/host/files.ts";
+import { identityFiles } from "../../../src/agent/identity/identity.ts";
+import { ISS, keysClaims, nodeIdentity, signingKey } from "../../support/signing.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const VARIABLES = [
@@ -197,6 +200,55 @@ describe("settings", () => {
     expect(problems).toMatchObject([
       { code: "bad-settings", message: expect.stringContaining("agent.json") as string },
     ]);
+  });
+
+  describe("of a file that is no file", () => {
+    async function machine(place: (path: string) => void) {
+      for (const name of VARIABLES) vi.stubEnv(name, undefined);
+      const root = tempDir();
+      for (const path of ["etc/holdfast", "state/reported", "state/identity"])
+        mkdirSync(join(root, path), { recursive: true });
+      place(join(root, "etc/holdfast/agent.json"));
+      const files = hostFiles(root);
+      return { files, read: () => readSettings(["--state", "/state"], files) };
+    }
+    const pipe = (path: string): void => void execFileSync("mkfifo", [path]);
+
+    test.each([
+      ["a pipe", pipe],
+      ["a device", (path: string): void => symlinkSync("/dev/zero", path)],
+      ["a directory", (path: string): void => mkdirSync(path)],
+    ])("come from the last good start in place of %s", async (_what, place) => {
+      const { files, read } = await machine(place);
+      await expect(read()).rejects.toMatchObject({ code: "bad-settings" });
+      await keepSettings(files, "/state", '{"logLevel":"warn"}');
+      const { logLevel, problems } = await read();
+      expect(logLevel).toBe("warn");
+      expect(problems).toMatchObject([
+        { code: "bad-settings", message: expect.stringContaining("agent.json") as string },
+      ]);
+    });
+
+    test.each([
+      ["Agent", "agent"],
+      ["Node", "appliance"],
+    ] as const)("are the defaults on a registered %s without a good copy", async (type, profile) => {
+      const { files, read } = await machine(pipe);
+      const key = await signingKey();
+      const registration = {
+        node: { ...nodeIdentity, type },
+        controlPlane: { iss: ISS, keys: keysClaims(key, [key]) },
+      };
+      await identityFiles(files, "/state").registration.save(registration);
+      const settings = await read();
+      expect(settings).toMatchObject({
+        profile,
+        containers: { allowPrivileged: false, allowBinds: [], allowCapabilities: [] },
+        problems: [{ code: "bad-settings", message: expect.stringContaining("the defaults") as string }],
+        fileText: undefined,
+      });
+      expect(settings.literals).toBeUndefined();
+    });
   });
 
   test("say what the data store may use, and fill in what is not said", async () => {

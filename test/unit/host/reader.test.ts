@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
+import { symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { hostReader } from "../../../src/host/reader.ts";
@@ -40,4 +40,12 @@ test("the fingerprint follows a symbolic link and changes with the file behind i
 test("the size of the root file system is the one df gives", () => {
   const [, size] = execFileSync("df", ["-B1", "--output=size", "/"], { encoding: "utf8" }).trim().split("\n");
   expect(hostReader().space("/")?.totalBytes).toBe(Number(size));
+});
+
+test("gives undefined for a pipe and a device, and waits for nobody", () => {
+  const { root, reader } = machineRoot({ "/a/file": "x" });
+  execFileSync("mkfifo", [join(root, "a/pipe")]);
+  symlinkSync("/dev/zero", join(root, "a/device"));
+  expect(reader.read("/a/pipe")).toBeUndefined();
+  expect(reader.read("/a/device")).toBeUndefined();
 });

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import {
   chmodSync,
   existsSync,
@@ -120,6 +121,13 @@ describe("a plain file", () => {
     await other.make().set(["198.51.100.2"], signal);
     await other.make().set(undefined, signal);
     expect(other.text()).toBe("nameserver 198.51.100.1\nsearch example.net\noptions timeout:1\n");
+  });
+
+  it("that is a pipe is replaced, and nobody is waited for", async () => {
+    const { path, make, text } = servers();
+    execFileSync("mkfifo", [path]);
+    await make().set(["198.51.100.1"], signal);
+    expect(text()).toContain("nameserver 198.51.100.1");
   });
 
   it("that is too large to be kept is not touched", async () => {
