@@ -17,9 +17,13 @@ export type MeteredSocket = Pick<WebSocketLike, "on" | "pause" | "resume" | "rea
 
 /**
  * Limits what is read from a WebSocket: messages, pings and pongs are charged to a budget, and reading pauses until the budget has
- * recovered, which lets TCP slow the peer down. Messages of one chunk that was read already still arrive.
+ * recovered, which lets TCP slow the peer down. Messages of one chunk that was read already still arrive. The returned function charges
+ * more for a message that makes more work than its size tells.
  */
-export function meterSocket(socket: MeteredSocket, { stream, limits, clock, onExceeded }: Metering): void {
+export function meterSocket(
+  socket: MeteredSocket,
+  { stream, limits, clock, onExceeded }: Metering,
+): (messages: number) => void {
   const budget = new MessageBudget(limits, clock.elapsed());
   let isExceeded = false;
   let pausedUntil = 0;
@@ -49,4 +53,5 @@ export function meterSocket(socket: MeteredSocket, { stream, limits, clock, onEx
   socket.on("ping", one);
   socket.on("pong", one);
   socket.on("close", () => cancel?.());
+  return (messages) => charge({ messages });
 }

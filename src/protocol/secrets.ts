@@ -11,24 +11,29 @@ interface Place {
   readonly below?: Readonly<Record<string, Place>>;
 }
 
-/** Fields that are secret wherever they stand, in small letters and without separators. */
-const SECRET_NAMES: ReadonlySet<string> = new Set([
+/** Ends of the names of fields that are secret wherever they stand, in small letters and without separators. */
+const SECRET_ENDINGS = [
   "accesskey",
   "apikey",
   "authkey",
-  "authpassphrase",
-  "clientsecret",
+  "credential",
+  "encryptionkey",
   "passphrase",
+  "passwd",
   "password",
   "presharedkey",
-  "privacypassphrase",
   "privatekey",
   "psk",
   "secret",
-  "secretaccesskey",
   "secretkey",
+  "sharedkey",
+  "signingkey",
   "token",
-]);
+] as const;
+/** The same in one section: elsewhere such a name means something else. */
+const SECRET_ENDINGS_OF: Readonly<Partial<Record<SectionName, readonly string[]>>> = {
+  snmp: ["community", "communitystring"],
+};
 /** By what items of a list that has no place of its own are told apart. */
 const ANY_KEYS = ["id", "uid", "name"] as const;
 
@@ -53,18 +58,34 @@ const PLACES: Readonly<Partial<Record<SectionName, Place>>> = {
 
 /** A configuration for showing: every secret in it is the empty text, or `mark`. */
 export function hideSecrets(config: Readonly<Record<string, unknown>>, mark = ""): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(Object.entries(config).map(([name, body]) => [name, hidden(body, placeOf(name), mark)]));
+  return Object.fromEntries(
+    Object.entries(config).map(([name, body]) => [name, hidden(body, placeOf(name), { mark, ...inSection(name) })]),
+  );
 }
 
 /** The body of a section for storing: a secret that is absent or empty in it stays what it was in the same item. */
 export function keepSecrets(section: SectionName, body: JsonObject, stored: unknown): JsonObject {
-  return JsonObject.parse(kept(body, stored, PLACES[section]));
+  return JsonObject.parse(kept(body, stored, PLACES[section], inSection(section).endings));
 }
 
 const placeOf = (name: string): Place | undefined => new Map<string, Place>(Object.entries(PLACES)).get(name);
 
-function hidden(value: unknown, place: Place | undefined, mark: string): unknown {
-  if (Array.isArray(value)) return value.map((item) => hidden(item, place, mark));
+/** The mark in the place of a secret, and by what the names of secrets end. */
+interface Hiding {
+  readonly mark: string;
+  readonly endings: readonly string[];
+}
+
+const inSection = (name: string): Pick<Hiding, "endings"> => ({
+  endings: [
+    ...SECRET_ENDINGS,
+    ...(new Map<string, readonly string[]>(Object.entries(SECRET_ENDINGS_OF)).get(name) ?? []),
+  ],
+});
+
+function hidden(value: unknown, place: Place | undefined, hiding: Hiding): unknown {
+  const { mark, endings } = hiding;
+  if (Array.isArray(value)) return value.map((item) => hidden(item, place, hiding));
   const { shown, secrets = [] } = place ?? {};
   if (!isObject(value)) return shown === undefined ? value : mark;
   // Clients are not of one mind about capitals, and what is capitalised oddly is as secret.
@@ -74,26 +95,26 @@ function hidden(value: unknown, place: Place | undefined, mark: string): unknown
   const member = place?.keyedBy === undefined ? undefined : place;
   const entries = Object.entries(value).map(([name, inner]) => {
     const known = name.toLowerCase();
-    if (hides.has(known) || shown?.includes(name) === false || isSecret(name, inner)) return [name, mark];
-    return [name, hidden(inner, below.get(known) ?? (isObject(inner) ? member : undefined), mark)];
+    if (hides.has(known) || shown?.includes(name) === false || isSecret(name, inner, endings)) return [name, mark];
+    return [name, hidden(inner, below.get(known) ?? (isObject(inner) ? member : undefined), hiding)];
   });
   return Object.fromEntries(entries);
 }
 
-function kept(value: unknown, stored: unknown, place: Place | undefined): unknown {
+function kept(value: unknown, stored: unknown, place: Place | undefined, endings: readonly string[]): unknown {
   if (Array.isArray(value)) {
     const before: readonly unknown[] = Array.isArray(stored) ? stored : [];
     return value.map((item: unknown) => {
       const keys = place === undefined ? keysOf(item) : (place.keyedBy ?? []);
       const same = before.find((other) => isSameItem(item, other, keys));
-      return kept(item, same, place);
+      return kept(item, same, place, endings);
     });
   }
   if (!isObject(value) || !isObject(stored)) return value;
   const merged: Record<string, unknown> = { ...value };
   const secrets = new Set([
     ...(place?.secrets ?? []),
-    ...Object.keys(stored).filter((name) => isSecret(name, stored[name])),
+    ...Object.keys(stored).filter((name) => isSecret(name, stored[name], endings)),
   ]);
   for (const name of secrets) {
     const isBrought = Object.hasOwn(merged, name) && merged[name] !== "";
@@ -101,14 +122,20 @@ function kept(value: unknown, stored: unknown, place: Place | undefined): unknow
   }
   for (const name of Object.keys(value)) {
     const inner = Object.hasOwn(place?.below ?? {}, name) ? place?.below?.[name] : undefined;
-    if (!secrets.has(name)) merged[name] = kept(merged[name], stored[name], inner);
+    if (!secrets.has(name)) merged[name] = kept(merged[name], stored[name], inner, endings);
   }
   return merged;
 }
 
-/** Whether a field is secret by its name. A switch of that name is none. */
-function isSecret(name: string, value: unknown): boolean {
-  return typeof value !== "boolean" && value !== null && SECRET_NAMES.has(name.toLowerCase().replaceAll(/[_-]/g, ""));
+/** Whether a field is secret by its name, a list of secrets included. A switch of that name is none. */
+function isSecret(name: string, value: unknown, endings: readonly string[]): boolean {
+  if (typeof value === "boolean" || value === null) return false;
+  const plain = name
+    .normalize("NFKC")
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]/g, "");
+  const single = typeof value === "object" ? plain.replace(/ie?s$|s$/, (end) => (end === "ies" ? "y" : "")) : plain;
+  return endings.some((ending) => plain.endsWith(ending) || single.endsWith(ending));
 }
 
 function keysOf(item: unknown): readonly string[] {

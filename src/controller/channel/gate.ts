@@ -24,6 +24,8 @@ export class Gate {
     clientTracking: false,
     perMessageDeflate: false,
     maxPayload: SESSION_LIMITS.maxBytes,
+    // The library would cut a connection with many pings without a word; the session answers them within its budget.
+    autoPong: false,
     handleProtocols: (offered) => (offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
   });
   readonly #ofPrefix = new Map<string, number>();

@@ -68,7 +68,10 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       triggers.result(uid, result);
       return {};
     },
-    "telemetry.push": (push) => ({ last: telemetry.take(uid, push) }),
+    "telemetry.push"(push) {
+      session.spend(push.records.length / RECORDS_PER_MESSAGE);
+      return { last: telemetry.take(uid, push) };
+    },
     "registry.token"({ repository: named }) {
       refuseWhileHeld(store, uid);
       refuseFrom(store, uid, session.address);
@@ -90,6 +93,9 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
     },
   };
 }
+
+/** Records cost as much work as a message: a batch of hundreds of useless ones is a few bytes. */
+const RECORDS_PER_MESSAGE = 25;
 
 /** The section `exec` that a node carries out: its cluster's, if that has one. */
 function containersOf(store: Store, uid: string): unknown {

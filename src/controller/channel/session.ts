@@ -65,6 +65,8 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
   readonly #hooks: SessionHooks;
   /** Session time less the time since boot, in ms; one number, since there may be thousands. */
   readonly #aheadMs: number;
+  /** Charges more than its size for what was received. */
+  readonly #charge: (messages: number) => void;
   #badFrames = 0;
 
   constructor(
@@ -87,7 +89,8 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
       this.lastHeardAt = hooks.clock.elapsed();
     });
     socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
-    meterSocket(socket, {
+    socket.on("ping", (data) => this.#pong(data));
+    this.#charge = meterSocket(socket, {
       stream,
       limits: SESSION_BUDGET,
       clock: hooks.clock,
@@ -127,6 +130,11 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
     else this.#socket.send(text);
   }
 
+  /** Charges a message for the work that it makes, as if it were so many. */
+  spend(messages: number): void {
+    this.#charge(messages);
+  }
+
   /** Session time in whole Unix seconds: what the node judges signatures by, so that a step of the wall clock changes nothing. */
   now(): number {
     return Math.floor((this.#aheadMs + this.#hooks.clock.sinceBoot()) / 1000);
@@ -156,6 +164,13 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
   /** Cuts a socket whose other side is gone. */
   cut(): void {
     this.#socket.terminate();
+  }
+
+  /** A socket whose other side does not read the answers to its pings is cut. */
+  #pong(data: Buffer): void {
+    if (this.#socket.readyState !== this.#socket.OPEN) return;
+    if (this.#socket.bufferedAmount > STUCK_BYTES) this.#socket.terminate();
+    else this.#socket.pong(data);
   }
 
   #receive(data: RawData, isBinary: boolean): void {

@@ -49,13 +49,13 @@ export function telemetryIntake({ store, events, refusals, clock, log }: Telemet
           if (isReservedEvent(event.eventType)) refuse(node.uid, event.eventType);
           else events.relay(node, event);
         }
-        store.events.trim(node.uid);
+        store.events.trim(node.uid, good.length);
         return bad;
       }
       case "audits": {
         const { good, bad } = sortRecords(NodeAudit, records);
         for (const audit of good) events.relayAudit(node, audit);
-        store.audits.trim(node.uid);
+        store.audits.trim(node.uid, good.length);
         return bad;
       }
       case "metrics": {
@@ -92,6 +92,8 @@ export function telemetryIntake({ store, events, refusals, clock, log }: Telemet
         const acknowledged = store.telemetry.last(uid, push.stream);
         if (node === undefined) return acknowledged;
         const { records, last } = newRecords(acknowledged, push);
+        // A batch that is sent again costs nothing more.
+        if (records.length === 0) return acknowledged;
         const bad = keep(node, push.stream, records);
         if (bad.length > 0) {
           const fields = { node: uid, stream: push.stream, bad: bad.length, first: bad[0] };

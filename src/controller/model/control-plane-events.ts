@@ -17,9 +17,9 @@ export type ControlPlaneEvent = (typeof CONTROL_PLANE_EVENTS)[number];
 
 const RESERVED: ReadonlySet<string> = new Set(CONTROL_PLANE_EVENTS.map(lettersOf));
 
-/** Whether a node must not send events of this type: by them it could clear what is said about itself. */
+/** Whether a node must not send events of this type: by them it could clear what is said about itself, or be taken for somebody else. */
 export function isReservedEvent(eventType: string): boolean {
-  return RESERVED.has(lettersOf(eventType));
+  return isForeign(eventType) || RESERVED.has(lettersOf(eventType));
 }
 
 /** The audit category of what users do to nodes through the API. */
@@ -29,13 +29,21 @@ export const LOCAL_AUDIT = "Local Action";
 
 /** The category under which a node's own audit is kept: the control plane's is not the node's to use. */
 export function nodeAuditCategory(category: string): string {
-  return lettersOf(category) === lettersOf(CONTROL_PLANE_AUDIT) ? LOCAL_AUDIT : category;
+  return isForeign(category) || lettersOf(category) === lettersOf(CONTROL_PLANE_AUDIT) ? LOCAL_AUDIT : category;
+}
+
+/** Reports whether a name has other characters than printable ASCII: letters of other scripts look the same, and no node needs them here. */
+function isForeign(name: string): boolean {
+  return !/^[\x20-\x7e]*$/.test(name);
 }
 
 /** Only the letters and digits, so that neither capitals nor spaces nor look-alike forms make another word of it. */
 function lettersOf(text: string): string {
   return text
-    .normalize("NFKC")
     .toLowerCase()
-    .replaceAll(/[^a-z0-9]/g, "");
+    .replaceAll(/[^a-z0-9|]/g, "")
+    .replaceAll(/[1l|]/g, "i")
+    .replaceAll("0", "o")
+    .replaceAll("rn", "m")
+    .replaceAll("vv", "w");
 }

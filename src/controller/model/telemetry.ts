@@ -20,7 +20,7 @@ export function newRecords(
   return { records: push.records.slice(known), last: Math.max(acknowledged, end) };
 }
 
-/** Sorts records into those of a stream's form, without unknown fields, and why others are not. Pure. */
+/** Sorts records into those of a stream's form, without unknown fields, and the others, of which only the first says why. Pure. */
 export function sortRecords<T>(
   schema: z.ZodType<T>,
   records: readonly JsonObject[],
@@ -29,7 +29,7 @@ export function sortRecords<T>(
   const bad: string[] = [];
   for (const record of records) {
     const parsed = schema.safeParse(record);
-    if (!parsed.success) bad.push(describeIssues(parsed.error).join("; ").slice(0, 512));
+    if (!parsed.success) bad.push(bad.length > 0 ? "" : describeIssues(parsed.error).join("; ").slice(0, 512));
     else if (Buffer.byteLength(JSON.stringify(parsed.data)) > RECORD_MAX_BYTES) bad.push("larger than 32 KiB");
     else good.push(parsed.data);
   }

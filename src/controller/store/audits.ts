@@ -10,7 +10,7 @@ export interface AuditStore {
   /** Newest first. */
   find(filter: AuditFilter): { readonly total: number; readonly items: readonly AuditRecord[] };
   /** Drops the oldest that one node sent beyond its share. */
-  trim(nodeId: string): void;
+  trim(nodeId: string, added: number): void;
   prune(nowSeconds: number): void;
 }
 

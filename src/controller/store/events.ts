@@ -24,7 +24,7 @@ export interface EventStore {
   find(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] };
   get(nodeId: string, uid: string): EventRecord | undefined;
   /** Drops the oldest that one node sent beyond its share. */
-  trim(nodeId: string): void;
+  trim(nodeId: string, added: number): void;
   prune(nowSeconds: number): void;
 }
 

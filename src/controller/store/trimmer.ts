@@ -4,13 +4,23 @@ import type { DatabaseSync } from "node:sqlite";
 const SLACK = 500;
 
 /** Makes what drops the oldest rows that a node sent beyond `most`, so that no node can push out what others sent. */
-export function trimmer(sql: DatabaseSync, table: "events" | "audits", most: number): (node: string) => void {
+export function trimmer(
+  sql: DatabaseSync,
+  table: "events" | "audits",
+  most: number,
+): (node: string, added: number) => void {
   const rows = `FROM ${table} WHERE origin = 'node' AND node_id = ?`;
   const count = sql.prepare(`SELECT count(*) AS rows ${rows}`);
   const drop = sql.prepare(`DELETE FROM ${table} WHERE seq IN (SELECT seq ${rows} ORDER BY seq LIMIT ?)`);
-  return (node) => {
+  // How many came since a node's rows were counted, since counting takes its time.
+  const uncounted = new Map<string, number>();
+  return (node, added) => {
+    const since = (uncounted.get(node) ?? SLACK) + added;
+    uncounted.set(node, since);
+    if (since < SLACK) return;
+    uncounted.set(node, 0);
     const over = Number(count.get(node)?.["rows"] ?? 0) - most;
-    if (over > SLACK) drop.run(node, over);
+    if (over > 0) drop.run(node, over);
   };
 }
 

@@ -64,6 +64,31 @@ describe("hideSecrets", () => {
     ],
     ["exec", container({ registry: { password: "s" } }), container({ registry: { password: "" } })],
     ["snmp", { port: 161 }, { port: 161 }],
+    ...[
+      "authToken",
+      "AUTH_TOKEN",
+      "access.token",
+      "Passwd",
+      "encryptionKey",
+      "sharedKey",
+      "signing-key",
+      "webhookSecret",
+      "privPassword",
+      "credentials",
+      "apiKeys",
+      "ｐassword",
+    ].map((name): [SectionName, JsonObject, JsonObject] => [
+      "alert",
+      { targets: { a: [{ [name]: ["s"] }] } },
+      { targets: { a: [{ [name]: "" }] } },
+    ]),
+    [
+      "snmp",
+      { users: [{ Community: "s" }], traps: { communityString: "s" } },
+      { users: [{ Community: "" }], traps: { communityString: "" } },
+    ],
+    ["_bgp", { groups: [{ name: "g", community: "65000:1" }] }, { groups: [{ name: "g", community: "65000:1" }] }],
+    ["alert", { publicKey: "k", tokenUrl: "u", keyId: "i" }, { publicKey: "k", tokenUrl: "u", keyId: "i" }],
   ])("of %s %j shows %j", (section, body, shown) => {
     const before = structuredClone(body);
     expect(hideSecrets({ [section]: body, core: { a: 1 } })).toEqual({ [section]: shown, core: { a: 1 } });
@@ -126,6 +151,12 @@ describe("keepSecrets", () => {
       targets: [{ id: "2", http: { password: "b" } }, { http: { password: "" } }],
       token: "c",
     });
+  });
+
+  it("keeps a secret of any such name", () => {
+    const stored = { users: [{ name: "a", community: "c", authToken: "t" }] };
+    const body = { users: [{ name: "a", community: "", authToken: "" }] };
+    expect(keepSecrets("snmp", body, stored)).toEqual(stored);
   });
 
   it("finds an item that moved", () => {

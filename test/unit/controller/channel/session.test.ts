@@ -134,6 +134,17 @@ async function turns(count: number): Promise<void> {
   for (let turn = 0; turn < count; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
+test("a message may be charged as many, which pauses reading", async () => {
+  const { clock, session, node, beats, refused } = await openSession();
+  session.spend(BURST_MESSAGES + 10 * messagesPerSecond);
+  node.send(beat(1));
+  await turns(50);
+  expect(beats).toEqual([]);
+  await clock.advance(10_000);
+  await until(() => beats.length === 1, "the rest");
+  expect(refused).toEqual([]);
+});
+
 test("more messages than the budget pause reading, and are read once it has recovered", async () => {
   const { clock, node, closed, refused, beats } = await openSession();
   for (let seq = 0; seq < 3 * BURST_MESSAGES; seq += 1) node.send(beat(seq));

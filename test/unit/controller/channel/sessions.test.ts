@@ -382,3 +382,40 @@ test("beyond the most sessions a node is sent away until later", async () => {
   expect(sent.raw.closed?.reason).toBe("300");
   expect(kept.raw.closed).toBeUndefined();
 });
+
+test("a burst of pings is answered, and the session goes on", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const { socket } = session.raw;
+  let pongs = 0;
+  socket.on("pong", () => (pongs += 1));
+  for (let n = 0; n < 1000; n += 1) socket.ping();
+  await until(() => pongs === 1000 || session.raw.closed !== undefined);
+  expect([pongs, session.raw.closed]).toEqual([1000, undefined]);
+  expect(controller.fleet.node(node.uid)?.isOnline).toBe(true);
+});
+
+test("batches of useless records are charged by their records, and the API answers meanwhile", async () => {
+  // Its budget does not recover.
+  const clock = new (class extends MovableClock {
+    override elapsed(): number {
+      return 0;
+    }
+  })();
+  const controller = await runController({ clock });
+  const session = await (await addNode(controller, "flood")).connect();
+  let answered = 0;
+  const records = Array.from({ length: 500 }, () => ({}));
+  for (let n = 0; n < 600; n += 1) {
+    const push = session.peer.request("telemetry.push", { stream: "events", first: 1 + n * 500, records });
+    void push.then(
+      () => (answered += 1),
+      () => undefined,
+    );
+  }
+  await until(() => answered >= 200);
+  for (let n = 0; n < 20; n += 1) expect((await fetch(`${controller.url}/healthz`)).status).toBe(200);
+  expect(answered).toBeLessThan(400);
+  session.raw.socket.terminate();
+});

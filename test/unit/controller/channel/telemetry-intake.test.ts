@@ -153,12 +153,21 @@ test("a node writes no record as the control plane's, in whatever spelling", asy
   const timestamp = Math.floor(Date.now() / 1000);
   const ahead = timestamp + 1e6;
   const audit = (category: string) => ({ category, value: "root invoked Node Reboot", timestamp: ahead });
-  const categories = ["Node Action", "node action", " Node\u00a0Action ", "Ｎode Action", "OS Update"];
+  const categories = [
+    "Node Action",
+    "node action",
+    " Node\u00a0Action ",
+    "Ｎode Action",
+    "N\u043ede Action",
+    "N0de Actlon",
+    "OS Update",
+  ];
   await session.peer.request("telemetry.push", { stream: "audits", first: 1, records: categories.map(audit) });
   const event = (eventType: string) => {
     return { eventType, level: "INFO", message: "forged", timestamp, state: "UNKNOWN", details: { user: "root" } };
   };
   const types = ["Configuration Change", "configuration  change", "Configuration\u200b Change", "Disk Full"];
+  types.push("C\u043enfiguration Change", "Node C\u03bfnnect", "ldentity Shared", "N0de Disc0nnect", "Disk\u00adFull");
   await session.peer.request("telemetry.push", {
     stream: "events",
     first: 1,
@@ -167,7 +176,7 @@ test("a node writes no record as the control plane's, in whatever spelling", asy
   const audits = controller.fleet.audits({ limit: 100, offset: 0 }).items;
   expect(audits.map(({ category, origin }) => [category, origin])).toEqual([
     ["OS Update", "node"],
-    ...Array.from({ length: 4 }, () => ["Local Action", "node"]),
+    ...Array.from({ length: 6 }, () => ["Local Action", "node"]),
   ]);
   expect(Math.max(...audits.map((one) => one.timestamp))).toBeLessThan(ahead);
   const sort = { by: "timestamp", order: "asc" } as const;

@@ -91,8 +91,8 @@ test("one node holds a share of the history and no more", async () => {
     "'e' || i, 'n2', 'n', 'f', 'd', 'o', 't', 'INFO', '', 'UNKNOWN', 'Node', -i, 1, '{}'",
   );
   fill("audits", "node_id, fqdn, category, value, timestamp", "'n2', 'f', 'c', 'v' || i, i");
-  store.events.trim("n2");
-  store.audits.trim("n2");
+  store.events.trim("n2", 25_000);
+  store.audits.trim("n2", 25_000);
   const kept = store.events.find({ ...page, nodeIds: ["n2"], from: -25_000 });
   expect([kept.total, kept.items[0]?.uid]).toEqual([20_000, "e25000"]);
   expect(store.events.get("n1", "mine")).toBeDefined();
@@ -123,8 +123,8 @@ test("what nodes send pushes out nothing that the control plane wrote", async ()
   // More than all records together may be, though never at once: each time the share is trimmed.
   for (let round = 0; round < 9; round += 1) {
     send(25_000);
-    store.events.trim("n2");
-    store.audits.trim("n2");
+    store.events.trim("n2", 25_000);
+    store.audits.trim("n2", 25_000);
   }
   store.prune(2);
   expect(store.events.get("n2", "own")).toMatchObject({ origin: "control-plane" });
