@@ -61,6 +61,8 @@ export class Keeper {
   readonly #upholding: Upholding;
   #opened: Opened | undefined;
   #info: EngineInfo | undefined;
+  /** Stays known while the engine is away: a start that asks for it first knows less of what the engine itself has started. */
+  #architecture: string | undefined;
   #foreign: readonly ContainerSummary[] = [];
   #hasList = false;
   #wasUnwell = false;
@@ -230,6 +232,7 @@ export class Keeper {
       this.#options.log.debug({ err: toError(error) }, "the engine does not say what it is");
       return undefined;
     });
+    this.#architecture = this.#info?.architecture ?? this.#architecture;
     return this.#info;
   }
 
@@ -427,7 +430,7 @@ export class Keeper {
     const root = this.#info?.rootDirectory;
     const room = (): ReturnType<PullingOptions["space"]> => (root === undefined ? undefined : space(root));
     const platform = async (signal: AbortSignal): Promise<string> =>
-      platformOf((await this.#about(engine, signal))?.architecture);
+      platformOf(this.#architecture ?? (await this.#about(engine, signal))?.architecture);
     return { engine, ledger, clock, log, credential, slots: this.#pulls, space: room, platform };
   }
 
