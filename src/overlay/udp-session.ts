@@ -123,7 +123,11 @@ export class UdpSession implements UdpFlow {
     if (typeof address !== "string") return this.end(address.reason);
     const socket = createSocket(isIP(address) === 6 ? "udp6" : "udp4");
     this.#socket = socket;
-    socket.on("error", (error) => this.end(connectReason(error, this.target.sourceAddress !== undefined)));
+    socket.on("error", (error) => {
+      // The name may have moved: an address that failed is not kept for its time to live.
+      this.#options.names.doubt(this.target.host);
+      this.end(connectReason(error, this.target.sourceAddress !== undefined));
+    });
     socket.on("message", (datagram, from) => {
       if (this.#isFromService(from)) this.#answer(datagram);
       else this.#options.onDrop();
