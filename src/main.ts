@@ -52,6 +52,10 @@ const offline: Offline = {
     process.umask(0o077);
     return (await import("./agent/offline.ts")).registerOffline;
   },
+  activate: async () => {
+    process.umask(0o077);
+    return (await import("./agent/offline.ts")).activateOffline;
+  },
   reset: async () => {
     process.umask(0o077);
     return (await import("./agent/offline.ts")).resetOffline;

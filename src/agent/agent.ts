@@ -426,6 +426,13 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     networkView,
     wake: () => session?.wake("operator"),
     reset: resetter({ ...shared, files, startedAt, isPersistent, isOnline: () => session?.connection !== undefined }),
+    async activate(request) {
+      if (!isPersistent) throw new InputError("storage-unavailable", `${settings.stateDir} cannot be written`);
+      const device = () => describeDevice("Node", { reader, clock, exec }, ending.signal);
+      const deps = { files: identity, http, device, given: directoriesOf(settings), clock };
+      const { askForLicense } = await import("./identity/activation.ts");
+      return askForLicense(request, deps, ending.signal);
+    },
     async register(license) {
       const { type } = readLicense(license.trim());
       if (!isPersistent) throw new InputError("storage-unavailable", `${settings.stateDir} cannot be written`);

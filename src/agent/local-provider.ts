@@ -54,6 +54,7 @@ export interface LocalProviderDeps {
   readonly time: Pick<KnownTime, "look" | "behindSince">;
   readonly wake: () => void;
   readonly register: LocalProvider["register"];
+  readonly activate: LocalProvider["activate"];
   readonly reset: LocalProvider["reset"];
 }
 
@@ -77,6 +78,7 @@ export function localProvider({
   time,
   wake,
   register,
+  activate,
   reset,
 }: LocalProviderDeps): LocalProvider {
   const parsed = parsedSections();
@@ -132,6 +134,7 @@ export function localProvider({
     containers: () => containersReport(compute()),
     volumes: () => volumesReport(compute()),
     register,
+    activate,
     reset,
     async resetFloor(name) {
       const reset = await documents.resetFloor(name);

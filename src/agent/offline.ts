@@ -17,6 +17,9 @@ import type { NodeIdentity } from "../protocol/claims.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import { UPGRADE_ANSWERS, UPGRADE_REQUEST_NAME, type UpgradeAnswer, type UpgradeOrder } from "../protocol/release.ts";
 import { OverlayTable } from "../protocol/overlay.ts";
+import type { ActivationRequest, ActivationStep } from "../protocol/activation.ts";
+import type { NodeType } from "../protocol/values.ts";
+import type { ActivationDeps } from "./identity/activation.ts";
 import { describeDevice } from "./describe-device.ts";
 import { identityFiles } from "./identity/identity.ts";
 import { readLicense, register } from "./identity/registration.ts";
@@ -30,10 +33,19 @@ import { knownManifest, refuseElsewhere } from "./upgrades.ts";
 
 /** Registers the node of a state directory while no agent runs; an agent that starts meanwhile is kept out. */
 export async function registerOffline(stateDir: string, license: string, signal: AbortSignal): Promise<NodeIdentity> {
+  const { type } = readLicense(license.trim());
+  return withRegistrar(stateDir, type, signal, async (deps) => (await register(license, deps, signal)).node);
+}
+
+async function withRegistrar<T>(
+  stateDir: string,
+  type: NodeType,
+  signal: AbortSignal,
+  work: (deps: ActivationDeps) => Promise<T>,
+): Promise<T> {
   const files = hostFiles();
   const clock = systemClock();
   const settings = await readSettings(["--state", stateDir], files);
-  const { type } = readLicense(license.trim());
   if ((await readResetOrder(files, stateDir)) !== undefined) {
     throw new InputError("busy", `a reset of ${stateDir} was cut short: run 'holdfast reset' again first`);
   }
@@ -43,11 +55,22 @@ export async function registerOffline(stateDir: string, license: string, signal:
     const http = hostHttpClient(hostDialler(clock, settings.proxies), () => clock.now());
     const parts = { reader: hostReader(), clock, exec: hostExec(clock) };
     const device = () => describeDevice(type, parts, signal);
-    const { node } = await register(license, { files: identityFiles(files, stateDir), http, device }, signal);
-    return node;
+    return await work({ files: identityFiles(files, stateDir), http, device, clock });
   } finally {
     await state.close();
   }
+}
+
+/** Asks once for the license of the machine of a state directory while no agent runs. */
+export async function activateOffline(
+  stateDir: string,
+  request: ActivationRequest,
+  signal: AbortSignal,
+): Promise<ActivationStep> {
+  return withRegistrar(stateDir, "Node", signal, async (deps) => {
+    const { askForLicense } = await import("./identity/activation.ts");
+    return askForLicense(request, deps, signal);
+  });
 }
 
 /** Who the state directory says this node is; undefined when it is not registered or cannot be read. */

@@ -1,12 +1,13 @@
 import { z } from "zod";
-import { AgentError, InputError } from "../errors.ts";
+import { AgentError, InputError, SessionError } from "../errors.ts";
 import { readTextInput } from "../host/text-input.ts";
 import { holdfastCommand } from "../lib/command-line.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
+import { ActivationRequest, ActivationStep } from "../protocol/activation.ts";
 import { NodeIdentity } from "../protocol/claims.ts";
 import { adminRequest, ask, isAbsent } from "./client.ts";
 import { readLicense } from "./license.ts";
-import type { Settings } from "./settings.ts";
+import { authToken, type Settings } from "./settings.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 
 // Room for white space around a license of the largest size.
@@ -23,14 +24,84 @@ export type RegisterOutput = z.infer<typeof RegisterOutput>;
 export const registerVerb: VerbProgram = {
   output: RegisterOutput,
   async run(call) {
-    const { text } = readLicense(await readTextInput(call.positionals[0] ?? "-", FILE_MAX_BYTES, call.signal));
-    const output = await registerWith(call, text).catch((error: unknown) => {
+    const output = await registerBy(call).catch((error: unknown) => {
       throw explained(error, call.settings);
     });
     call.terminal.out(call.settings.isJson ? `${safeJson(output)}\n` : summary(output, call.settings));
     return "ok";
   },
 };
+
+/** By a code, by a token of an option or of the environment where no license is given, or by a license. */
+async function registerBy(call: Call): Promise<RegisterOutput> {
+  const { activate, pin, token } = call.values;
+  const [file] = call.positionals;
+  const given = [activate, token, file].filter((value) => value !== undefined);
+  if (given.length > 1) throw new InputError("usage", "give a license, --activate or --token, not several of them");
+  if (pin !== undefined && activate === undefined) throw new InputError("usage", "--pin goes with --activate");
+  if (typeof activate === "string") {
+    const request = ActivationRequest.safeParse({ url: activate.replace(/\/$/, ""), pins: pinsOf(pin) });
+    if (!request.success) {
+      throw new InputError(
+        "usage",
+        "--activate needs an origin such as https://cp.example.net, --pin base64url of SHA-256",
+      );
+    }
+    return registerWith(call, await activated(call, request.data));
+  }
+  const secret = file === undefined ? await tokenOf(call, token) : undefined;
+  if (secret !== undefined) return registerWith(call, await activated(call, { token: secret }));
+  if (file === undefined) throw new InputError("usage", "register needs <license>, --activate, --token or AUTH_TOKEN");
+  const { text } = readLicense(await readTextInput(file, FILE_MAX_BYTES, call.signal));
+  return registerWith(call, text);
+}
+
+function pinsOf(pin: string | boolean | undefined): readonly string[] {
+  return typeof pin === "string" ? pin.split(",").filter((text) => text !== "") : [];
+}
+
+/** The token of the option, in which `-` stands for standard input, or of the environment. */
+async function tokenOf(call: Call, option: string | boolean | undefined): Promise<string | undefined> {
+  if (typeof option !== "string") return authToken();
+  return option === "-" ? (await readTextInput("-", FILE_MAX_BYTES, call.signal)).trim() : option;
+}
+
+/** Asks until there is a license, and shows each new code. */
+async function activated(call: Call, request: ActivationRequest): Promise<string> {
+  let shown: string | undefined;
+  for (;;) {
+    const step = await askOnce(call, request).catch((error: unknown) => {
+      // The control plane may be away for a while, and the code with it.
+      if (shown === undefined || !(error instanceof SessionError)) throw error;
+      return undefined;
+    });
+    if (step?.state === "approved") return step.license;
+    if (step !== undefined && step.code !== shown) {
+      shown = step.code;
+      call.terminal.err(codeText(plainValue(step)));
+    }
+    await call.clock.sleep(jittered((step?.pollSeconds ?? 5) * 1000), call.signal);
+  }
+}
+
+const jittered = (ms: number): number => ms * (0.8 + Math.random() * 0.4);
+
+function codeText({ code, key, expiresInSeconds }: ActivationStep & { readonly state: "pending" }): string {
+  const half = Math.ceil(code.length / 2);
+  const spaced = `${code.slice(0, half)} ${code.slice(half)}`;
+  const minutes = Math.max(1, Math.floor(expiresInSeconds / 60));
+  return `\n    Activation code:   ${spaced}\n\nEnter it at the control plane within ${minutes} minutes. This machine's key: ${key}\n`;
+}
+
+async function askOnce(call: Call, request: ActivationRequest): Promise<ActivationStep> {
+  try {
+    return await ask(call, adminRequest("/v1/activate", request), ActivationStep);
+  } catch (error) {
+    if (!isAbsent(error) || call.offline.activate === undefined) throw error;
+    const activateOffline = await call.offline.activate();
+    return activateOffline(call.settings.stateDir, request, call.signal);
+  }
+}
 
 /** Has the running agent register, or does it alone when none runs. */
 export async function registerWith(call: Call, license: string): Promise<RegisterOutput> {

@@ -44,6 +44,11 @@ export function versionDirectories(): { readonly path: string; readonly packageP
   return { path: path || UPGRADE_PATHS.versions, packagePath: packagePath || UPGRADE_PATHS.package };
 }
 
+/** The agent token of the environment. */
+export function authToken(): string | undefined {
+  return process.env["AUTH_TOKEN"]?.trim() || undefined;
+}
+
 /** Whether the user asked for output without colours (https://no-color.org). */
 export function isColorUnwanted(): boolean {
   return (process.env["NO_COLOR"] ?? "") !== "" || process.env["TERM"] === "dumb";

@@ -1,3 +1,4 @@
+import type { ActivationRequest, ActivationStep } from "../protocol/activation.ts";
 import type { z } from "zod";
 import type { Clock } from "../host/clock.ts";
 import type { NodeIdentity } from "../protocol/claims.ts";
@@ -67,6 +68,12 @@ export interface Call {
 
 /** Registers the node of a state directory while no agent runs. */
 export type RegisterOffline = (stateDir: string, license: string, signal: AbortSignal) => Promise<NodeIdentity>;
+/** Asks once for the license of the machine of a state directory while no agent runs. */
+export type ActivateOffline = (
+  stateDir: string,
+  request: ActivationRequest,
+  signal: AbortSignal,
+) => Promise<ActivationStep>;
 /** Resets the node of a state directory while no agent runs: what was removed, and what could not be. */
 export type ResetOffline = (
   where: { readonly stateDir: string; readonly runDir: string },
@@ -120,6 +127,7 @@ export interface ForBundle {
 /** What can be done on a state directory without its agent; fetched only when needed. */
 export interface Offline {
   readonly register?: () => Promise<RegisterOffline>;
+  readonly activate?: () => Promise<ActivateOffline>;
   readonly reset?: () => Promise<ResetOffline>;
   readonly readIdentity?: () => Promise<ReadIdentity>;
   readonly readTargets?: () => Promise<ReadTargets>;

@@ -12,7 +12,7 @@ import type { ArgumentSpec, Verb } from "./verb.ts";
 const SHELLS = ["bash", "zsh", "fish"] as const;
 const license: ArgumentSpec = {
   name: "license",
-  isRequired: true,
+  isRequired: false,
   help: "a file with the license, or - for standard input",
   complete: "file",
 };
@@ -85,10 +85,17 @@ export const verbs: readonly Verb[] = [
   },
   {
     name: "register",
-    summary: "register this node with a license",
+    summary: "register this node with a license, a code or a token",
     about: "Asks the running agent, or does it alone when none runs. Repeating it after a lost answer does no harm.",
     arguments: [license],
-    options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
+    options: {
+      activate: { value: "ORIGIN", help: "show a code that an operator enters at this control plane, and wait" },
+      pin: { value: "SHA256[,...]", help: "keys of its TLS for --activate, as base64url of SHA-256" },
+      token: { value: "TOKEN", help: "an agent token, or - for standard input (AUTH_TOKEN)" },
+      ...JSON_OPTION,
+      ...TIMEOUT,
+      ...DIRECTORIES,
+    },
     exits: ["ok", "failed", "usage", "timeout"],
     example: "holdfast register license.jwt",
     timeoutSeconds: 60,

@@ -19,6 +19,8 @@ import { ReplyJoins } from "./api/reply-joins.ts";
 import { TERMINAL_PATH } from "./api/terminals.ts";
 import { jwtIssuer } from "./api/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
+import { Activations } from "./channel/activations.ts";
+import { AgentTokens } from "./channel/agent-tokens.ts";
 import { Announcer } from "./channel/announcer.ts";
 import { Awaiting } from "./channel/awaiting.ts";
 import { ConnectionLimits } from "./channel/connection-limits.ts";
@@ -231,6 +233,9 @@ function assemble({
   });
   const sources = sourcesOf({ trustedProxies: settings.trustedProxies, hasFrontEnd: settings.frontPins.length > 0 });
   const connections = new ConnectionLimits(server, { maxSessions, sources });
+  // Both make licenses by the fleet, which is made below.
+  const activations = new Activations({ clock, origin, issue: (request) => fleet.issueLicense(request) });
+  const agentTokens = new AgentTokens({ ...base, access, issue: (request) => fleet.issueLicense(request) });
   const gate = new Gate(greeter, clock, connections, sources);
   const routes = new AgentRoutes({
     ...base,
@@ -243,6 +248,8 @@ function assemble({
     speedTest: new SpeedTest(store, speedTestTokens),
     refusals,
     sources,
+    activations,
+    agentTokens,
     log: channelLog,
   });
   const fleet = new FleetService({
@@ -271,6 +278,10 @@ function assemble({
     ...store,
     fleet,
     joins: new ReplyJoins(),
+    activations,
+    agentTokens,
+    onWrongCode: (user, { address }) =>
+      refusals.note("activation", { address, message: `${user} entered a code that no machine shows` }),
     access,
     tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
     registry: registryOf(settings, registryTokens),

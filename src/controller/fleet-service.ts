@@ -7,14 +7,7 @@ import { DocumentName } from "../protocol/claims.ts";
 import { signJws } from "../protocol/jws.ts";
 import { sectionOwners, sectionSuits, type SectionName } from "../protocol/sections.ts";
 import type { MetricSample } from "../protocol/telemetry.ts";
-import {
-  Base64Url32,
-  NodeName,
-  type JsonObject,
-  type LifecycleState,
-  type NodeState,
-  type NodeType,
-} from "../protocol/values.ts";
+import { Base64Url32, NodeName, type JsonObject, type LifecycleState, type NodeState } from "../protocol/values.ts";
 import type { Announcer } from "./channel/announcer.ts";
 import type { Awaiting } from "./channel/awaiting.ts";
 import type { Documents } from "./channel/documents.ts";
@@ -89,9 +82,9 @@ export class FleetService implements Fleet {
     return node === undefined ? undefined : this.#record(node);
   }
 
-  async issueLicense(request: { name: string; type: NodeType; jkt?: string; user: string }): Promise<string> {
+  async issueLicense(request: Parameters<Fleet["issueLicense"]>[0]): Promise<string> {
     const { store, events, keys, clock, origin, org, domain } = this.#deps;
-    const { name, type, jkt, user } = request;
+    const { name, type, jkt, user, lifetimeSeconds = LICENSE_SECONDS } = request;
     checkField("name", NodeName, name);
     if (jkt !== undefined) checkField("jkt", Base64Url32, jkt);
     this.#refuseTaken(`${name}.${domain}`);
@@ -104,7 +97,7 @@ export class FleetService implements Fleet {
       org,
       type,
       iat,
-      exp: iat + LICENSE_SECONDS,
+      exp: iat + lifetimeSeconds,
       root: keys.rootThumbprint,
       spki: keys.newest.spki,
       ...(jkt === undefined ? {} : { cnf: { jkt } }),

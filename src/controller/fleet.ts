@@ -241,7 +241,14 @@ export interface Fleet {
   node(uid: string): NodeRecord | undefined;
   nodeByFqdn(fqdn: string): NodeRecord | undefined;
   /** Makes a signed license; `jkt` binds it to a key made beforehand. */
-  issueLicense(request: { name: string; type: NodeType; jkt?: string; user: string }): Promise<string>;
+  issueLicense(request: {
+    name: string;
+    type: NodeType;
+    jkt?: string;
+    user: string;
+    /** A day unless told. */
+    lifetimeSeconds?: number;
+  }): Promise<string>;
   updateNode(uid: string, change: { state?: NodeState; cluster?: string | null }, user: string): NodeRecord;
   deleteNode(uid: string, user: string): Promise<void>;
   /** Replaces a section; undefined removes it. `about` says in the event what of it changed, free of secrets. */

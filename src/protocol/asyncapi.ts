@@ -1,5 +1,6 @@
 import { z } from "zod";
 import {
+  ACTIVATION_PATH,
   DOCUMENT_PATH,
   HANDSHAKE_LIMITS,
   PROTOCOL_VERSION,
@@ -9,9 +10,11 @@ import {
   SESSION_PATH,
   STREAM_PATH,
   SUBPROTOCOL,
+  TOKEN_PATH,
 } from "./envelope.ts";
 import { KeysEnvelopes } from "./keys-chain.ts";
 import { controlMethods, nodeMethods, type MethodSpec } from "./methods.ts";
+import { ActivationAnswer, ActivationBody, TokenAnswer, TokenBody } from "./activation.ts";
 import { HttpRefusal, RegistrationAnswer, RegistrationBody } from "./registration.ts";
 import { StreamCommand, StreamEnd, STREAM_SUBPROTOCOL, TICKET_HEADER } from "./streams.ts";
 import { Base64Url32, Jws } from "./values.ts";
@@ -88,6 +91,24 @@ function otherChannels(): Json {
         refusal: messageOf("refusal", withoutDialect(HttpRefusal)),
       },
     },
+    activation: {
+      address: ACTIVATION_PATH,
+      servers: onHttp,
+      messages: {
+        body: messageOf("question for a code or the license", withoutDialect(ActivationBody)),
+        answer: messageOf("code or license", withoutDialect(ActivationAnswer)),
+        refusal: messageOf("refusal", withoutDialect(HttpRefusal)),
+      },
+    },
+    token: {
+      address: TOKEN_PATH,
+      servers: onHttp,
+      messages: {
+        body: messageOf("use of an agent token", withoutDialect(TokenBody)),
+        answer: messageOf("license of a token", withoutDialect(TokenAnswer)),
+        refusal: messageOf("refusal", withoutDialect(HttpRefusal)),
+      },
+    },
     document: {
       address: DOCUMENT_PATH,
       servers: onHttp,
@@ -130,6 +151,18 @@ function otherOperations(): Json {
       ...http("POST"),
       ...at("register", "body"),
       reply: at("register", "answer", "refusal"),
+    },
+    activate: {
+      action: "send",
+      ...http("POST"),
+      ...at("activation", "body"),
+      reply: at("activation", "answer", "refusal"),
+    },
+    useToken: {
+      action: "send",
+      ...http("POST"),
+      ...at("token", "body"),
+      reply: at("token", "answer", "refusal"),
     },
     fetchDocument: {
       action: "send",

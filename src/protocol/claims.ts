@@ -57,6 +57,25 @@ export const RegisterClaims = z.object({
 });
 export type RegisterClaims = z.infer<typeof RegisterClaims>;
 
+/** How a machine without a license asks for a code and, with each later number, how that stands. */
+export const ActivationClaims = z.object({
+  aud: Origin,
+  /** Above that of every earlier message of the key. */
+  seq: Version,
+  keys: NodeKeys,
+  device: Device,
+});
+export type ActivationClaims = z.infer<typeof ActivationClaims>;
+
+/** How an agent turns a token into a license for its key. */
+export const TokenUseClaims = z.object({
+  aud: Origin,
+  id: Uid,
+  secret: Base64Url32,
+  keys: NodeKeys,
+});
+export type TokenUseClaims = z.infer<typeof TokenUseClaims>;
+
 export const NodeIdentity = z.object({
   uid: Uid,
   name: NodeName,
@@ -182,6 +201,8 @@ export const claimsByType = {
   "holdfast-license+jwt": License,
   "holdfast-register+jwt": RegisterClaims,
   "holdfast-registered+jwt": RegisteredClaims,
+  "holdfast-activation+jwt": ActivationClaims,
+  "holdfast-token-use+jwt": TokenUseClaims,
   "holdfast-node-proof+jwt": NodeProofClaims,
   "holdfast-server-proof+jwt": ServerProofClaims,
   "holdfast-document+jwt": DocumentClaims,

@@ -25,6 +25,8 @@ export const SESSION_PATH = "/agent/v1/session";
 export const UPTIME_HEADER = "holdfast-uptime";
 export const STREAM_PATH = "/agent/v1/stream";
 export const REGISTER_PATH = "/agent/v1/register";
+export const ACTIVATION_PATH = "/agent/v1/activation";
+export const TOKEN_PATH = "/agent/v1/token";
 export const DOCUMENT_PATH = "/agent/v1/document";
 
 /** Any name: which of them exist is for the one who is called to say (−32601). */

@@ -4,7 +4,7 @@ import { asyncApi } from "./asyncapi.ts";
 import { claimsByType } from "./claims.ts";
 import { DomainGrant, DomainPeer } from "./domain-items.ts";
 import { ClusterDocument, DomainDocument, NodeDocument } from "./documents.ts";
-import { REGISTER_PATH, STREAM_PATH } from "./envelope.ts";
+import { ACTIVATION_PATH, REGISTER_PATH, STREAM_PATH, TOKEN_PATH } from "./envelope.ts";
 import { errorCodes } from "./error-codes.ts";
 import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./methods.ts";
 import { sectionSchemas } from "./sections.ts";
@@ -20,6 +20,7 @@ import {
   streamKinds,
   TICKET_HEADER,
 } from "./streams.ts";
+import { ActivationAnswer, ActivationBody, TokenAnswer, TokenBody } from "./activation.ts";
 import { HttpRefusal, RegistrationAnswer, RegistrationBody } from "./registration.ts";
 import { recordByStream } from "./telemetry.ts";
 import { ContainerCommand, triggerBodies } from "./trigger-bodies.ts";
@@ -62,6 +63,10 @@ export function protocolReference(): ReadonlyMap<string, string> {
   put("schemas/streams/end.json", schemaOf(StreamEnd, "the last text frame of a stream"));
   put("schemas/registration/body.json", schemaOf(RegistrationBody, `body of POST ${REGISTER_PATH}`));
   put("schemas/registration/answer.json", schemaOf(RegistrationAnswer, `answer to POST ${REGISTER_PATH}`));
+  put("schemas/registration/activation-body.json", schemaOf(ActivationBody, `body of POST ${ACTIVATION_PATH}`));
+  put("schemas/registration/activation-answer.json", schemaOf(ActivationAnswer, `answer to POST ${ACTIVATION_PATH}`));
+  put("schemas/registration/token-body.json", schemaOf(TokenBody, `body of POST ${TOKEN_PATH}`));
+  put("schemas/registration/token-answer.json", schemaOf(TokenAnswer, `answer to POST ${TOKEN_PATH}`));
   put("schemas/http-refusal.json", schemaOf(HttpRefusal, "an HTTP answer that is an error"));
   for (const event of triggerEvents) {
     put(`schemas/triggers/${event}.body.json`, schemaOf(bodyOf(event), `body of ${event}`));
@@ -178,6 +183,10 @@ ${events}
 | --- | --- |
 | body of \`POST ${REGISTER_PATH}\` | [body](schemas/registration/body.json) |
 | its answer | [answer](schemas/registration/answer.json) |
+| body of \`POST ${ACTIVATION_PATH}\` | [body](schemas/registration/activation-body.json) |
+| its answer | [answer](schemas/registration/activation-answer.json) |
+| body of \`POST ${TOKEN_PATH}\` | [body](schemas/registration/token-body.json) |
+| its answer | [answer](schemas/registration/token-answer.json) |
 | an error of any address below \`/agent/v1/\` | [refusal](schemas/http-refusal.json) |
 
 ## Documents and sections

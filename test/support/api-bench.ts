@@ -4,6 +4,10 @@ import { DatabaseSync } from "node:sqlite";
 import { pino } from "pino";
 import { z } from "zod";
 import { apiRoutes, createApi } from "../../src/controller/api/api.ts";
+import { Activations } from "../../src/controller/channel/activations.ts";
+import { AgentTokens } from "../../src/controller/channel/agent-tokens.ts";
+import type { Fleet } from "../../src/controller/fleet.ts";
+import { agentTokensMigration, agentTokenStore } from "../../src/controller/store/agent-tokens.ts";
 import { ReplyJoins } from "../../src/controller/api/reply-joins.ts";
 import type { ApiDeps, Route } from "../../src/controller/api/route.ts";
 import { jwtIssuer } from "../../src/controller/api/tokens.ts";
@@ -47,6 +51,8 @@ export class ApiBench {
   readonly flows: FlowStore;
   readonly gatewayDetails: GatewayDetailsStore;
   readonly access: AccessStore;
+  readonly activations: Activations;
+  readonly agentTokens: AgentTokens;
   readonly app: ReturnType<typeof createApi>;
   readonly routes: readonly Route[];
   readonly deps: ApiDeps;
@@ -66,6 +72,18 @@ export class ApiBench {
     this.gatewayDetails = gatewayDetailsStore(sql, uidOf);
     this.access = new AccessStore(sql);
     this.access.putApiKey("admin", sha256Hex(ADMIN_KEY), [ADMIN_POLICY]);
+    const issue: Fleet["issueLicense"] = (request) => this.fleet.issueLicense(request);
+    this.activations = new Activations({ clock, origin: ORIGIN, issue });
+    const tokens = new DatabaseSync(":memory:");
+    tokens.exec(agentTokensMigration);
+    this.agentTokens = new AgentTokens({
+      store: { agentTokens: agentTokenStore(tokens) },
+      access: this.access,
+      keys: { rootThumbprint: "A".repeat(43), newest: { spki: [] } },
+      clock,
+      origin: ORIGIN,
+      issue,
+    });
     this.deps = {
       fleet: this.fleet,
       flows: this.flows,
@@ -73,6 +91,8 @@ export class ApiBench {
       containerOutput: containerOutputStore(sql),
       images: imageStore(images),
       joins: new ReplyJoins(),
+      activations: this.activations,
+      agentTokens: this.agentTokens,
       registryHost: "registry.example.net:5000",
       access: this.access,
       tokens: jwtIssuer({ origin: ORIGIN, privateKey, publicKey, clock }),

@@ -1,3 +1,4 @@
+import type { ActivationRequest, ActivationStep } from "../../src/protocol/activation.ts";
 import { setTimeout as delay } from "node:timers/promises";
 import { UPGRADE_ANSWERS, type UpgradeAnswer, type UpgradeOrder } from "../../src/protocol/release.ts";
 import type { LocalProvider, LocalStream } from "../../src/agent/local-api/provider.ts";
@@ -142,6 +143,15 @@ export class FakeLocalProvider implements LocalProvider {
     this.asked.push({ license });
     if (this.thrown !== undefined) throw this.thrown;
     return identity;
+  }
+
+  /** What is answered one after the other. */
+  readonly steps: ActivationStep[] = [];
+
+  async activate(request: ActivationRequest): Promise<ActivationStep> {
+    this.asked.push({ request });
+    if (this.thrown !== undefined) throw this.thrown;
+    return this.steps.shift() ?? { state: "approved", license: "a.b.c" };
   }
 
   /** Called once a reset is due. */

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
 import { valueOf } from "../../host/state-file.ts";
 import type { HttpClient, HttpResponse } from "../../host/http-client.ts";
@@ -6,6 +7,7 @@ import { isLoopback } from "../../lib/proxy.ts";
 import type { GivenDirectories } from "../../lib/command-line.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import type { Device, License } from "../../protocol/claims.ts";
+import { JsonObject } from "../../protocol/values.ts";
 import { describeIssues, REGISTER_PATH } from "../../protocol/envelope.ts";
 import { IDENTITY_LOST, identityLostFix } from "../../protocol/identity-lost.ts";
 import { peekClaims, signJws, verifyJws } from "../../protocol/jws.ts";
@@ -44,20 +46,7 @@ export function register(licenseText: string, deps: RegisterDeps, signal: AbortS
 
 async function registerAlone(licenseText: string, deps: RegisterDeps, signal: AbortSignal): Promise<Registration> {
   signal.throwIfAborted();
-  const existing = await deps.files.registration.load();
-  if (existing.is === "good" || existing.is === "recovered") {
-    if (valueOf(await deps.files.keys.inspect()) === undefined) {
-      const who = `${IDENTITY_LOST.code}: this machine is registered as ${existing.value.node.fqdn} (${existing.value.node.uid})`;
-      throw new InputError(
-        IDENTITY_LOST.code,
-        `${who}: ${IDENTITY_LOST.message}; ${identityLostFix(deps.given ?? {})}`,
-      );
-    }
-    throw new InputError(
-      "already-registered",
-      `this node is ${existing.value.node.fqdn} (${existing.value.node.uid}), and has room for no other identity`,
-    );
-  }
+  await refuseRegistered(deps);
   const jws = licenseText.trim();
   const license = readLicense(jws);
   const keys = await keysFor(deps.files);
@@ -67,19 +56,9 @@ async function registerAlone(licenseText: string, deps: RegisterDeps, signal: Ab
   }
   const nonce = randomBytes(32).toString("base64url");
   const claims = { aud: license.iss, nonce, license: jws, keys: publicKeys(keys), device: await deps.device() };
-  const response = await deps.http.send(
-    {
-      url: `${license.iss}${REGISTER_PATH}`,
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ register: await signJws("holdfast-register+jwt", claims, await authSigner(keys)) }),
-      pins: license.spki,
-      maxBytes: ANSWER_LIMITS.maxBytes,
-      timeoutMs: 15_000,
-    },
-    signal,
-  );
-  const answer = readAnswer(response);
+  const register = await signJws("holdfast-register+jwt", claims, await authSigner(keys));
+  const to = { url: `${license.iss}${REGISTER_PATH}`, pins: license.spki };
+  const answer = await postTo(deps.http, to, { register }, RegistrationAnswer, signal);
   const newest = await walkKeysChain(license.root, answer.keys);
   const registered = await verifyJws("holdfast-registered+jwt", answer.registered, await keySetOf(newest.signing));
   const wrong = [
@@ -103,6 +82,24 @@ async function registerAlone(licenseText: string, deps: RegisterDeps, signal: Ab
   await deps.files.registration.save(registration);
   await deps.files.registration.save(registration);
   return registration;
+}
+
+/** @throws {InputError} `already-registered`, or `identity-lost` when its keys are gone. */
+export async function refuseRegistered(deps: Pick<RegisterDeps, "files" | "given">): Promise<void> {
+  const existing = await deps.files.registration.load();
+  if (existing.is === "good" || existing.is === "recovered") {
+    if (valueOf(await deps.files.keys.inspect()) === undefined) {
+      const who = `${IDENTITY_LOST.code}: this machine is registered as ${existing.value.node.fqdn} (${existing.value.node.uid})`;
+      throw new InputError(
+        IDENTITY_LOST.code,
+        `${who}: ${IDENTITY_LOST.message}; ${identityLostFix(deps.given ?? {})}`,
+      );
+    }
+    throw new InputError(
+      "already-registered",
+      `this node is ${existing.value.node.fqdn} (${existing.value.node.uid}), and has room for no other identity`,
+    );
+  }
 }
 
 /**
@@ -130,7 +127,7 @@ export function readLicense(jws: string): License {
 }
 
 /** The keys of an earlier try, or new ones that are on disk, twice, before anybody hears of them. */
-async function keysFor(files: IdentityFiles): Promise<PrivateKeys> {
+export async function keysFor(files: IdentityFiles): Promise<PrivateKeys> {
   const stored = await files.keys.load();
   if (stored.is === "good" || stored.is === "recovered") return stored.value;
   const keys = generateKeys();
@@ -139,9 +136,28 @@ async function keysFor(files: IdentityFiles): Promise<PrivateKeys> {
   return keys;
 }
 
-function readAnswer(response: HttpResponse): RegistrationAnswer {
+/** Posts one JSON body to a control plane and reads its answer. @throws {InputError} what it refuses for good; {SessionError} otherwise. */
+export async function postTo<T>(
+  http: HttpClient,
+  { url, pins }: { readonly url: string; readonly pins: readonly string[] },
+  body: Readonly<Record<string, string>>,
+  schema: z.ZodType<T>,
+  signal: AbortSignal,
+): Promise<T> {
+  const response = await http.send(
+    {
+      url,
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+      pins,
+      maxBytes: ANSWER_LIMITS.maxBytes,
+      timeoutMs: 15_000,
+    },
+    signal,
+  );
   if (response.status !== 200) throw refusal(response);
-  const parsed = RegistrationAnswer.safeParse(parseAnswer(response));
+  const parsed = schema.safeParse(parseAnswer(response));
   if (parsed.success) return parsed.data;
   throw new SessionError("invalid-answer", `registration answered: ${describeIssues(parsed.error).join("; ")}`);
 }
@@ -162,11 +178,15 @@ function parseAnswer(response: HttpResponse): unknown {
 
 function refusal(response: HttpResponse): Error {
   const parsed = HttpRefusal.safeParse(safeJson(response.body));
-  const details = { status: response.status };
+  const status = { status: response.status };
   if (!parsed.success) {
-    return new SessionError("registration-failed", `the control plane answered HTTP ${response.status}`, { details });
+    return new SessionError("registration-failed", `the control plane answered HTTP ${response.status}`, {
+      details: status,
+    });
   }
   const message = `the control plane refused: ${parsed.data.error}`;
+  const told = JsonObject.safeParse(parsed.data.details).data;
+  const details = { ...told, ...status };
   const isLater = response.status === 429 || response.status >= 500;
   return isLater
     ? new SessionError(parsed.data.code, `${message}; try again later`, { details })

@@ -1,3 +1,4 @@
+import type { ActivationRequest, ActivationStep } from "../../protocol/activation.ts";
 import type { NodeIdentity } from "../../protocol/claims.ts";
 import type { FrameSocket } from "../../host/frame-socket.ts";
 import type {
@@ -54,6 +55,8 @@ export interface LocalProvider {
   ): AsyncIterable<TriggerLine>;
   /** Registers this node; goes on when the caller hangs up, since the control plane may already have answered. */
   register(license: string): Promise<NodeIdentity>;
+  /** Asks once for the license of this machine, by a code or by a token. */
+  activate(request: ActivationRequest): Promise<ActivationStep>;
   /** Orders a reset of this node, which is certain to come from then on; it begins when `begin` is called, and ends this agent. */
   reset(request: ResetRequest): Promise<{ readonly answer: ResetAnswer; readonly begin: () => void }>;
   /** Lets the next document of this name have any version. */

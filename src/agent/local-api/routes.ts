@@ -1,3 +1,4 @@
+import { ActivationRequest } from "../../protocol/activation.ts";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { z } from "zod";
 import { InputError, toError } from "../../errors.ts";
@@ -205,6 +206,14 @@ export const routes: readonly Route[] = [
       Promise.reject(new InputError("not-supported", `a terminal needs an upgrade to ${LOCAL_STREAM_UPGRADE}`)),
   },
   { method: "POST", path: "/v1/trigger/", prefix: true, isAdmin: true, answer: runTrigger },
+  {
+    method: "POST",
+    path: "/v1/activate",
+    isAdmin: true,
+    async answer({ request, response, provider }) {
+      sendJson(response, 200, await provider.activate(parse(ActivationRequest, await readJson(request))));
+    },
+  },
   {
     method: "POST",
     path: "/v1/register",

@@ -2,6 +2,8 @@ import { randomUUID } from "node:crypto";
 import { Hono, type Context } from "hono";
 import { InputError, toError } from "../../errors.ts";
 import { policyRoutes, serviceUserRoutes } from "./access.ts";
+import { activationRoutes } from "./activations.ts";
+import { agentTokenRoutes } from "./agent-tokens.ts";
 import { alertRoutes } from "./alerts.ts";
 import { auditRoutes } from "./audits.ts";
 import type { Source } from "../channel/sources.ts";
@@ -40,6 +42,8 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...serviceRoutes(deps.version, () => routes),
     ...oauthRoutes(deps),
     ...nodeRoutes(deps),
+    ...activationRoutes(deps),
+    ...agentTokenRoutes(deps),
     ...nodeConfigRoutes(deps),
     ...networkConfigRoutes(deps),
     ...nodeItemRoutes(deps),

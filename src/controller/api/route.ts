@@ -15,6 +15,8 @@ import type {
   NodeTerminal,
 } from "../fleet.ts";
 import { anyOf } from "../model/permissions.ts";
+import type { Activations } from "../channel/activations.ts";
+import type { AgentTokens } from "../channel/agent-tokens.ts";
 import type { Source } from "../channel/sources.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { RegistryTokens } from "../registry/registry-tokens.ts";
@@ -33,6 +35,10 @@ export interface ApiDeps {
   readonly containerOutput: ContainerOutputSearch;
   readonly images: ImageRecords;
   readonly joins: ReplyJoins;
+  readonly activations: Activations;
+  readonly agentTokens: AgentTokens;
+  /** Told of each wrong activation code. */
+  readonly onWrongCode?: (user: string, source: Source) => void;
   readonly access: AccessStore;
   readonly tokens: TokenIssuer;
   /** Undefined without a registry, as the next. */

@@ -4,7 +4,7 @@ import { Fqdn, JsonObject, LifecycleState, NodeState, NodeType, Tags, Uid } from
 import { Policy, PolicyName, ServiceUserName } from "../model/policy.ts";
 
 const Text = z.string();
-const Seconds = z.int();
+export const Seconds = z.int();
 
 /** A node as the API shows it; a projection leaves out what was not asked for. */
 export const PublicNode = z

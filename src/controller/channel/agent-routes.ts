@@ -1,28 +1,34 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
+import type { z } from "zod";
 import { AgentError, InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import { storageError } from "../../host/database.ts";
 import { errorCodes } from "../../protocol/error-codes.ts";
 import {
+  ACTIVATION_PATH,
   describeIssues,
   DOCUMENT_PATH,
   REGISTER_PATH,
   SESSION_PATH,
   STREAM_PATH,
+  TOKEN_PATH,
   UPTIME_HEADER,
 } from "../../protocol/envelope.ts";
+import { ActivationBody, TokenBody } from "../../protocol/activation.ts";
 import { REGISTRATION_LIMITS, RegistrationBody } from "../../protocol/registration.ts";
 import { keysFrom, type ControlKeys } from "../keys/control-keys.ts";
+import type { Activations } from "./activations.ts";
+import type { AgentTokens } from "./agent-tokens.ts";
 import type { Documents } from "./documents.ts";
-import { FailureLimiter } from "./failure-limiter.ts";
 import { refuseWhileHeld } from "./held-identity.ts";
 import { answerError, answerJson, pathOf, readBody } from "./http-io.ts";
+import { Intake } from "./intake.ts";
 import type { Refusals } from "./refusals.ts";
 import { registerNode, type RegistrationDeps } from "./registration.ts";
 import type { Sessions } from "./sessions.ts";
-import type { Sources } from "./sources.ts";
+import type { Source, Sources } from "./sources.ts";
 import { SPEED_TEST_PATH, type SpeedTest } from "./speed-test.ts";
 import type { Tickets } from "./tickets.ts";
 
@@ -31,6 +37,8 @@ export interface AgentRoutesDeps extends RegistrationDeps {
   readonly documents: Documents;
   readonly tickets: Tickets;
   readonly speedTest: SpeedTest;
+  readonly activations: Pick<Activations, "ask">;
+  readonly agentTokens: Pick<AgentTokens, "exchange">;
   readonly refusals: Refusals;
   readonly sources: Pick<Sources, "of">;
   readonly keys: ControlKeys;
@@ -41,9 +49,6 @@ export interface AgentRoutesDeps extends RegistrationDeps {
 /** Everything below this belongs to nodes. */
 export const AGENT_PREFIX = "/agent/v1/";
 
-/** Registrations being answered at a time: in all, and from one source prefix. */
-const MAX_REGISTERING = 64;
-const MAX_REGISTERING_PER_PREFIX = 8;
 const REGISTER_BODY_MS = 10_000;
 
 /** Whatever is wrong with the form counts as wrongly signed. */
@@ -55,6 +60,10 @@ const STATUS: Readonly<Record<string, number>> = {
   "key-in-use": 409,
   "name-taken": 409,
   "license-expired": 410,
+  "token-expired": 410,
+  "token-used": 410,
+  replayed: 409,
+  "too-many": 429,
   "not-found": 404,
   busy: 409,
   internal: 500,
@@ -63,17 +72,49 @@ const STATUS: Readonly<Record<string, number>> = {
 /** After these the rest of a body is still to come. */
 const UNREAD: ReadonlySet<number> = new Set([408, 413]);
 
+/** What answers one kind of body. */
+interface Post {
+  readonly intake: Intake;
+  /** @throws {InputError} `invalid-body` and its own refusals. */
+  readonly answer: (body: unknown, source: Source) => Promise<unknown>;
+}
+
+function post<T>(schema: z.ZodType<T>, intake: Intake, answer: (body: T, source: Source) => Promise<unknown>): Post {
+  return {
+    intake,
+    async answer(body, source) {
+      const parsed = schema.safeParse(body);
+      if (!parsed.success) throw new InputError("invalid-body", describeIssues(parsed.error).join("; "));
+      return answer(parsed.data, source);
+    },
+  };
+}
+
 /** The HTTP side of the nodes' channel: registration, documents, speed test. */
 export class AgentRoutes {
   readonly #deps: AgentRoutesDeps;
-  readonly #failures: FailureLimiter;
   readonly #since: number;
-  /** By prefix; those of hidden clients together. */
-  readonly #registering = new Map<string | undefined, number>();
+  readonly #posts: ReadonlyMap<string, Post>;
 
   constructor(deps: AgentRoutesDeps) {
     this.#deps = deps;
-    this.#failures = new FailureLimiter(deps.clock);
+    const { clock, activations, agentTokens } = deps;
+    const unlimited = { limitsFailures: false };
+    this.#posts = new Map([
+      [
+        REGISTER_PATH,
+        post(RegistrationBody, new Intake(clock, { limitsFailures: true }), ({ register }, { address }) =>
+          registerNode(deps, register, address),
+        ),
+      ],
+      [
+        ACTIVATION_PATH,
+        post(ActivationBody, new Intake(clock, unlimited), ({ activation }, source) =>
+          activations.ask(activation, source),
+        ),
+      ],
+      [TOKEN_PATH, post(TokenBody, new Intake(clock, unlimited), ({ exchange }) => agentTokens.exchange(exchange))],
+    ]);
     this.#since = deps.clock.elapsed();
   }
 
@@ -89,7 +130,8 @@ export class AgentRoutes {
   async #route(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = pathOf(request);
     if (path.startsWith(`${SPEED_TEST_PATH}/`)) return this.#deps.speedTest.handle(request, response);
-    const method = { [REGISTER_PATH]: "POST", [DOCUMENT_PATH]: "GET" }[path];
+    const taken = this.#posts.get(path);
+    const method = taken === undefined ? { [DOCUMENT_PATH]: "GET" }[path] : "POST";
     if (path === SESSION_PATH || path === STREAM_PATH) {
       const uptime = Math.floor((this.#deps.clock.elapsed() - this.#since) / 1000);
       const headers = { upgrade: "websocket", [UPTIME_HEADER]: String(uptime) };
@@ -99,46 +141,31 @@ export class AgentRoutes {
     if (request.method !== method) {
       return answerError(response, 405, { code: "invalid-body", message: `${method} only` }, { allow: method });
     }
-    return path === REGISTER_PATH ? this.#register(request, response) : this.#document(request, response);
+    return taken === undefined ? this.#document(request, response) : this.#takeIn(taken, request, response);
   }
 
-  async #register(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { address, prefix } = this.#deps.sources.of(request);
-    const waitSeconds = this.#failures.waitSeconds(prefix) ?? (this.#hasRoom(prefix) ? undefined : 1);
+  /** Takes in the body of a machine that is no node yet, within the limits of its kind. */
+  async #takeIn({ intake, answer }: Post, request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const source = this.#deps.sources.of(request);
+    const waitSeconds = intake.waitSeconds(source);
     if (waitSeconds !== undefined) {
       const headers = { "retry-after": String(waitSeconds), connection: "close" };
       return answerError(response, 429, { code: "busy", message: "too many registrations" }, headers);
     }
-    this.#registering.set(prefix, this.#registeringFrom(prefix) + 1);
+    const leave = intake.enter(source);
     try {
       const limits = { maxBytes: REGISTRATION_LIMITS.maxBytes, withinMs: REGISTER_BODY_MS };
       const body = parseStrictJson(await readBody(request, limits, this.#deps.clock), REGISTRATION_LIMITS);
-      const parsed = RegistrationBody.safeParse(body);
-      if (!parsed.success) throw new InputError("invalid-body", describeIssues(parsed.error).join("; "));
-      answerJson(response, 200, await registerNode(this.#deps, parsed.data.register, address));
+      answerJson(response, 200, await answer(body, source));
     } catch (error) {
-      this.#failures.failed(prefix);
+      intake.failed(source);
       if (error instanceof InputError && statusOf(error) === MALFORMED) {
-        this.#deps.refusals.note("registration", { address, message: error.message });
+        this.#deps.refusals.note("registration", { address: source.address, message: error.message });
       }
       throw error;
     } finally {
-      const left = this.#registeringFrom(prefix) - 1;
-      if (left === 0) this.#registering.delete(prefix);
-      else this.#registering.set(prefix, left);
+      leave();
     }
-  }
-
-  #registeringFrom(prefix: string | undefined): number {
-    return this.#registering.get(prefix) ?? 0;
-  }
-
-  #hasRoom(prefix: string | undefined): boolean {
-    let inAll = 0;
-    for (const count of this.#registering.values()) inAll += count;
-    return (
-      inAll < MAX_REGISTERING && (prefix === undefined || this.#registeringFrom(prefix) < MAX_REGISTERING_PER_PREFIX)
-    );
   }
 
   async #document(request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -7,16 +7,18 @@ const MAX_PREFIXES = 10_000;
 /** Counts failures by source prefix in windows of a minute, for as many prefixes as memory allows; those of hidden clients are not told apart. */
 export class FailureLimiter {
   readonly #clock: Clock;
+  readonly #maxFailures: number;
   readonly #failures = new Map<string, { readonly since: number; count: number }>();
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, maxFailures = MAX_FAILURES) {
     this.#clock = clock;
+    this.#maxFailures = maxFailures;
   }
 
   /** Seconds until the prefix may try again, or undefined when it may now. */
   waitSeconds(prefix: string | undefined): number | undefined {
     const entry = prefix === undefined ? undefined : this.#failures.get(prefix);
-    if (entry === undefined || entry.count < MAX_FAILURES) return undefined;
+    if (entry === undefined || entry.count < this.#maxFailures) return undefined;
     const leftMs = entry.since + WINDOW_MS - this.#clock.elapsed();
     return leftMs > 0 ? Math.ceil(leftMs / 1000) : undefined;
   }

@@ -15,6 +15,7 @@ export type RefusalKind =
   | "too-many-messages"
   | "malformed"
   | "registration"
+  | "activation"
   | "authentication"
   | "reserved-event"
   | "unauthorized-ip";

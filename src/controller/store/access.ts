@@ -71,6 +71,15 @@ export class AccessStore {
     return { name: text(row["name"]), policies: JSON.parse(text(row["policies"])) as Policy[] };
   }
 
+  /** What a user, or the holder of an API key of this name, may do now; undefined when there is none. */
+  grantOf(name: string): Grant | undefined {
+    const key = this.#get("SELECT policies FROM api_key WHERE name = ?", name);
+    if (key !== undefined) return { name, policies: JSON.parse(text(key["policies"])) as Policy[] };
+    const user = this.serviceUser(name);
+    if (user === undefined) return undefined;
+    return { name, policies: user.policies.flatMap((policy) => this.policy(policy) ?? []) };
+  }
+
   policies(): Policy[] {
     return this.#all("SELECT body FROM policy ORDER BY name").map(policyOf);
   }

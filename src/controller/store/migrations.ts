@@ -1,4 +1,5 @@
 import { accessMigration } from "./access.ts";
+import { agentTokensMigration } from "./agent-tokens.ts";
 import { awaitedMigration } from "./awaited.ts";
 import { containerOutputMigration } from "./container-output.ts";
 import { originMigration } from "./events.ts";
@@ -119,4 +120,5 @@ export const migrations: readonly string[] = [
   originMigration,
   IP_LOCK,
   awaitedMigration,
+  agentTokensMigration,
 ];

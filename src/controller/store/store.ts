@@ -2,6 +2,7 @@ import { atomic, openDatabase } from "../../host/database.ts";
 import type { DatabaseSync } from "node:sqlite";
 import { alertStore, type AlertStore } from "./alerts.ts";
 import { auditStore, type AuditStore } from "./audits.ts";
+import { agentTokenStore, type AgentTokenStore } from "./agent-tokens.ts";
 import { awaitedStore, type AwaitedStore } from "./awaited.ts";
 import { clusterStore, type ClusterStore } from "./clusters.ts";
 import { documentStore, type DocumentStore } from "./documents.ts";
@@ -34,6 +35,7 @@ export interface Store {
   readonly alerts: AlertStore;
   readonly audits: AuditStore;
   readonly awaited: AwaitedStore;
+  readonly agentTokens: AgentTokenStore;
   readonly triggers: TriggerStore;
   readonly telemetry: TelemetryStore;
   readonly flows: FlowStore;
@@ -70,6 +72,7 @@ export function openStore(path: string, isExpected = false): Store {
     alerts: alertStore(sql),
     audits: auditStore(sql),
     awaited: awaitedStore(sql),
+    agentTokens: agentTokenStore(sql),
     triggers: triggerStore(sql),
     telemetry: telemetryStore(sql),
     flows: flowStore(sql, uidOf),
@@ -96,7 +99,7 @@ export function openStore(path: string, isExpected = false): Store {
       run(() => {
         const { licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput } = parts;
         const kept = [licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput];
-        for (const part of kept) part.prune(nowSeconds);
+        for (const part of [...kept, parts.agentTokens]) part.prune(nowSeconds);
       }),
     close: () => sql.close(),
   };

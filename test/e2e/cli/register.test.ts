@@ -83,6 +83,57 @@ describe("holdfast register", () => {
   });
 });
 
+describe("registering without a license", () => {
+  const pending = { state: "pending", key: "A".repeat(43), expiresInSeconds: 900, pollSeconds: 1 } as const;
+
+  it("shows the code and each one that takes its place, and registers with the license that comes of it", async () => {
+    await using agent = await startLocalAgent();
+    agent.provider.steps.push(
+      { ...pending, code: "K7QM2X" },
+      { ...pending, code: "PZ94HT" },
+      { state: "approved", license },
+    );
+    const url = "https://cp.example.net";
+    const { code, stdout, stderr } = await holdfast(["register", "--activate", `${url}/`, "--run", agent.runDir]);
+    expect(code).toBe(0);
+    expect(stderr).toContain("Activation code:   K7Q M2X");
+    expect(stderr).toContain("Activation code:   PZ9 4HT");
+    expect(stderr).toContain(pending.key);
+    expect(stdout).toContain("registered edge-1.example.net");
+    expect(agent.provider.asked.at(0)).toEqual({ request: { url, pins: [] } });
+    expect(agent.provider.asked.at(-1)).toEqual({ license });
+  });
+
+  it("takes an agent token of an option, of standard input or of the environment", async () => {
+    await using agent = await startLocalAgent();
+    const registers = async (args: readonly string[], options: Parameters<typeof holdfast>[1]): Promise<unknown> => {
+      agent.provider.steps.push({ state: "approved", license });
+      const { code } = await holdfast(["register", ...args, "--run", agent.runDir], options);
+      expect(code).toBe(0);
+      return agent.provider.asked.at(-2);
+    };
+    expect(await registers(["--token", "hf-agent-a"], {})).toEqual({ request: { token: "hf-agent-a" } });
+    expect(await registers(["--token", "-"], { input: "hf-agent-b\n" })).toEqual({ request: { token: "hf-agent-b" } });
+    const env = { AUTH_TOKEN: "hf-agent-c" };
+    expect(await registers([], { env })).toEqual({ request: { token: "hf-agent-c" } });
+    // A license that is named counts more than what the environment happens to hold.
+    const { code } = await holdfast(["register", licenseFile(agent), "--run", agent.runDir], { env });
+    expect(code).toBe(0);
+    expect(agent.provider.asked.at(-1)).toEqual({ license });
+  });
+
+  it.each([
+    [["--activate", "cp.example.net"], "needs an origin"],
+    [["--activate", "https://cp.example.net", "--pin", "short"], "base64url of SHA-256"],
+    [["--activate", "https://cp.example.net", "--token", "x"], "not several"],
+    [["--pin", "x"], "--pin goes with --activate"],
+  ])("refuses %j as a wrong use", async (args, message) => {
+    const { code, stderr } = await holdfast(["register", ...args]);
+    expect(code).toBe(2);
+    expect(stderr).toContain(message);
+  });
+});
+
 describe("registering without an agent", () => {
   it("is done by the command itself, on the state directory", async () => {
     await using dirs = await someDirectories();

@@ -59,6 +59,7 @@ test("a floor that was reset makes its document due again", async () => {
     targets: unasked,
     networkView: { report: unasked, routeTo: unasked },
     wake: () => undefined,
+    activate: () => Promise.reject(new Error("not asked for")),
     register: () => Promise.reject(new Error("not asked for")),
     reset: () => Promise.reject(new Error("not asked for")),
   });
@@ -106,6 +107,7 @@ describe("connectors and services", () => {
       targets: unasked,
       networkView: { report: unasked, routeTo: unasked },
       wake: () => undefined,
+      activate: () => Promise.reject(new Error("not asked for")),
       register: () => Promise.reject(new Error("not asked for")),
       reset: () => Promise.reject(new Error("not asked for")),
     });

@@ -1,0 +1,113 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { ActivationCode } from "../../protocol/activation.ts";
+import { Device } from "../../protocol/claims.ts";
+import { peekClaims } from "../../protocol/jws.ts";
+import { NodeName, NodeType, Uid } from "../../protocol/values.ts";
+import type { ShownMachine } from "../channel/activations.ts";
+import { anyOf, tgrn } from "../model/permissions.ts";
+import { problemResponse, withViolations } from "./problem.ts";
+import { route, type ApiDeps, type Call, type Route } from "./route.ts";
+import { badBody, notFound, Problem, refusals } from "./shapes.ts";
+
+const tag = "Activation";
+// It makes a node, of which there is no name yet that a narrower right could be about.
+const access = {
+  to: "resource",
+  permissions: ["nodes::remote-activation"],
+  resource: () => anyOf(tgrn.node("")),
+} as const;
+
+const Machine = z
+  .object({
+    device: Device,
+    key: z.string().meta({ description: "Thumbprint of its key; the machine shows it too" }),
+    address: z.string().meta({ description: "Where it asked from" }),
+    expiresInSeconds: z.int().min(0),
+  })
+  .meta({ id: "ShownMachine" });
+const Activated = z.object({ uid: Uid, name: NodeName, type: NodeType, machine: Machine }).meta({ id: "Activated" });
+const answers = {
+  ...refusals,
+  ...notFound,
+  ...badBody,
+  429: { description: "Too many wrong codes; `retry-after` says when to go on", schema: Problem },
+} as const;
+
+/** Codes that machines without a license show. */
+export function activationRoutes({ activations, fleet, onWrongCode }: ApiDeps): readonly Route[] {
+  type Entered = Pick<Call<unknown, unknown, unknown>, "caller" | "source">;
+  /** Counts a code that no machine shows, and says when a user has entered too many. */
+  const entered = async (
+    { caller, source }: Entered,
+    work: (guesser: { user: string; source: typeof source }) => Promise<Response>,
+  ) => {
+    const guesser = { user: caller.name, source };
+    try {
+      return await work(guesser);
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      if (error.code === "not-found") onWrongCode?.(caller.name, source);
+      if (error.code !== "too-many-failures") throw error;
+      return problemResponse(error, { "retry-after": String(activations.waitSeconds(guesser) ?? 1) });
+    }
+  };
+  return [
+    route({
+      method: "POST",
+      path: "/v2/activation/lookup",
+      operationId: "lookUpActivation",
+      summary: "See the machine that shows an activation code",
+      tag,
+      access,
+      body: { schema: z.strictObject({ code: ActivationCode }) },
+      answers: { 200: { description: "The machine", schema: Machine }, ...answers },
+      handle: (call) => entered(call, async (guesser) => Response.json(activations.find(call.body.code, guesser))),
+    }),
+    route({
+      method: "POST",
+      path: "/v2/activation",
+      operationId: "activate",
+      summary: "Activate the machine that shows a code: it registers as a new node of this name",
+      tag,
+      access,
+      body: {
+        schema: z.strictObject({
+          code: ActivationCode,
+          name: NodeName,
+          type: NodeType.default("Node"),
+          key: z
+            .string()
+            .max(64)
+            .optional()
+            .meta({ description: "Thumbprint that the machine shows; a machine with another is refused" }),
+        }),
+      },
+      answers: {
+        201: { description: "The machine gets its license at its next question", schema: Activated },
+        ...answers,
+      },
+      handle: (call) =>
+        entered(call, async (guesser) => {
+          const { code, name, type, key } = call.body;
+          if (key !== undefined && activations.find(code, guesser).key !== key) {
+            throw new InputError("forbidden", "key: the machine that shows this code has another");
+          }
+          const { license, ...machine } = await withViolations("name", ["name-taken"], () =>
+            activations.approve(code, guesser, { name, type }),
+          );
+          const { jti: uid } = peekClaims("holdfast-license+jwt", license);
+          fleet.recordChange(
+            guesser.user,
+            `Activation code accepted: ${describe(machine)} becomes ${name}`,
+            () => undefined,
+          );
+          return Response.json({ uid, name, type, machine }, { status: 201 });
+        }),
+    }),
+  ];
+}
+
+function describe({ device, key, address }: ShownMachine): string {
+  return `${device.vendor} ${device.model} (${device.mac}) at ${address}, key ${key}`;
+}

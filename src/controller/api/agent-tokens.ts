@@ -1,0 +1,113 @@
+import { z } from "zod";
+import { NodeName, Uid } from "../../protocol/values.ts";
+import { TOKEN_RIGHT } from "../channel/agent-tokens.ts";
+import type { StoredAgentToken } from "../store/agent-tokens.ts";
+import { route, type ApiDeps, type Route } from "./route.ts";
+import { badBody, Empty, notFound, Problem, refusals, Seconds } from "./shapes.ts";
+
+const tag = "Agent tokens";
+const access = { to: "resource", permissions: TOKEN_RIGHT.permissions, resource: () => TOKEN_RIGHT.resource } as const;
+
+const DAY = 24 * 3600;
+const MAX_DAYS = 90;
+const MAX_USES = 1000;
+/** Room for a dash and ten digits in a name of 63. */
+const MAX_PREFIX = 52;
+
+const expiresInSeconds = z
+  .int()
+  .min(60)
+  .max(MAX_DAYS * DAY)
+  .default(DAY);
+const TokenOrder = z
+  .union([
+    z.strictObject({ name: NodeName, expiresInSeconds }),
+    z.strictObject({
+      namePrefix: NodeName.max(MAX_PREFIX),
+      maxUses: z.int().min(1).max(MAX_USES).default(1),
+      expiresInSeconds,
+    }),
+  ])
+  .meta({ description: "For one agent of this `name`, or for up to `maxUses` whose names begin with `namePrefix`" });
+
+const Token = z
+  .object({
+    id: Uid,
+    name: NodeName.optional(),
+    namePrefix: NodeName.optional(),
+    maxUses: z.int(),
+    uses: z.int(),
+    created_at: Seconds,
+    expires_at: Seconds,
+    created_by: z.string(),
+  })
+  .meta({ id: "AgentToken" });
+
+/** Tokens by which agents register. */
+export function agentTokenRoutes({ agentTokens, fleet }: ApiDeps): readonly Route[] {
+  return [
+    route({
+      method: "GET",
+      path: "/v2/agent-token",
+      operationId: "listAgentTokens",
+      summary: "List agent tokens, without their secrets",
+      tag,
+      access,
+      answers: { 200: { description: "The tokens", schema: z.array(Token) }, ...refusals },
+      handle: () => Response.json(agentTokens.all().map(publicToken)),
+    }),
+    route({
+      method: "POST",
+      path: "/v2/agent-token",
+      operationId: "createAgentToken",
+      summary: "Make a token by which agents register",
+      tag,
+      access,
+      body: { schema: TokenOrder },
+      answers: {
+        201: {
+          description: "The token; its text is not shown again",
+          schema: Token.extend({ token: z.string() }).meta({ id: "NewAgentToken" }),
+        },
+        ...refusals,
+        ...badBody,
+        409: { description: "There are as many tokens as there may be", schema: Problem },
+      },
+      handle: ({ body, caller }) => {
+        const what = "name" in body ? `agent ${body.name}` : `${body.maxUses} agents ${body.namePrefix}-*`;
+        const { token, stored } = fleet.recordChange(caller.name, `Agent token made for ${what}`, () =>
+          agentTokens.create(body, caller.name),
+        );
+        return Response.json({ ...publicToken(stored), token }, { status: 201 });
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/v2/agent-token/{id}",
+      operationId: "deleteAgentToken",
+      summary: "Withdraw an agent token; agents that registered with it stay",
+      tag,
+      access,
+      params: z.object({ id: z.string().max(64) }),
+      answers: { 200: { description: "Withdrawn", schema: Empty }, ...refusals, ...notFound },
+      handle: ({ params: { id }, caller }) => {
+        fleet.recordChange(caller.name, `Agent token ${id} withdrawn`, () => agentTokens.remove(id));
+        return Response.json({});
+      },
+    }),
+  ];
+}
+
+function publicToken(token: StoredAgentToken): z.infer<typeof Token> {
+  const { id, name, namePrefix, maxUses, uses, createdAt, expiresAt, createdBy } = token;
+  return {
+    id,
+    ...(name === undefined ? {} : { name }),
+    ...(namePrefix === undefined ? {} : { namePrefix }),
+    maxUses,
+    uses,
+    created_at: createdAt,
+    expires_at: expiresAt,
+    created_by: createdBy,
+  };
+}

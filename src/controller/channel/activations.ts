@@ -1,0 +1,216 @@
+import { randomInt } from "node:crypto";
+import { InputError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { parseCidr } from "../../lib/cidr.ts";
+import { CODE_ALPHABET, CODE_LENGTH, type ActivationAnswer } from "../../protocol/activation.ts";
+import type { ActivationClaims, Device } from "../../protocol/claims.ts";
+import { peekClaims, verifyJws } from "../../protocol/jws.ts";
+import { thumbprint } from "../../protocol/keys.ts";
+import type { NodeType } from "../../protocol/values.ts";
+import { FailureLimiter } from "./failure-limiter.ts";
+import type { Source } from "./sources.ts";
+
+export interface ActivationsDeps {
+  readonly clock: Clock;
+  readonly origin: string;
+  /** Makes a license that is bound to the thumbprint `jkt`. */
+  readonly issue: (request: { name: string; type: NodeType; jkt: string; user: string }) => Promise<string>;
+}
+
+/** What is known of a machine that shows a code. */
+export interface ShownMachine {
+  readonly device: Device;
+  /** Thumbprint of its key, which it shows too. */
+  readonly key: string;
+  readonly address: string;
+  readonly expiresInSeconds: number;
+}
+
+/** Who enters a code, and from where: what wrong ones are counted by. */
+export interface Guesser {
+  readonly user: string;
+  readonly source: Source;
+}
+
+interface Entry {
+  readonly key: string;
+  readonly source: Source;
+  readonly group: string;
+  readonly expiresAt: number;
+  code: string;
+  device: Device;
+  seq: number;
+  /** The code is spent and its license is being made. */
+  isTaken: boolean;
+  license: string | undefined;
+}
+
+const LIFETIME_MS = 15 * 60_000;
+const POLL_SECONDS = 5;
+/** Machines that show a code: in all, and of one prefix. */
+export const MAX_SHOWN = 1024;
+export const MAX_SHOWN_PER_PREFIX = 16;
+/** Wrong codes in a minute: of one user from one prefix, and of one user from everywhere. */
+export const MAX_WRONG = 10;
+const MAX_WRONG_PER_USER = 60;
+
+/**
+ * Machines without a license that show a code, and the codes' way from an operator back to the machine. A code belongs to the key that
+ * asked for it: only that key gets the license, which in turn registers no other. All of it is in memory, and a machine that is
+ * forgotten shows another code.
+ */
+export class Activations {
+  readonly #deps: ActivationsDeps;
+  readonly #byKey = new Map<string, Entry>();
+  readonly #byCode = new Map<string, Entry>();
+  readonly #wrong: FailureLimiter;
+  readonly #wrongPerUser: FailureLimiter;
+
+  constructor(deps: ActivationsDeps) {
+    this.#deps = deps;
+    this.#wrong = new FailureLimiter(deps.clock, MAX_WRONG);
+    this.#wrongPerUser = new FailureLimiter(deps.clock, MAX_WRONG_PER_USER);
+  }
+
+  /**
+   * Answers a machine: the code it is to show, the same for as long as that lives, or its license.
+   * @throws {InputError} `bad-signature`, `invalid-claims`; `replayed` for a message that was sent before; `too-many`.
+   */
+  async ask(jws: string, source: Source): Promise<ActivationAnswer> {
+    const claims = await this.#verify(jws);
+    const key = await thumbprint(claims.keys.auth);
+    this.#forgetOld();
+    const entry = this.#byKey.get(key) ?? this.#admit(key, claims, source);
+    if (claims.seq <= entry.seq) {
+      throw new InputError("replayed", "activation: a message of this key was newer", { details: { seq: entry.seq } });
+    }
+    entry.seq = claims.seq;
+    if (entry.license !== undefined) return { state: "approved", license: entry.license };
+    return {
+      state: "pending",
+      code: entry.code,
+      expiresInSeconds: this.#secondsLeft(entry),
+      pollSeconds: POLL_SECONDS,
+    };
+  }
+
+  /** Seconds until a user may enter another code; undefined when now. */
+  waitSeconds(guesser: Guesser): number | undefined {
+    return this.#wrong.waitSeconds(pairOf(guesser)) ?? this.#wrongPerUser.waitSeconds(guesser.user);
+  }
+
+  /** The machine that shows a code. @throws {InputError} `not-found`, which counts as a wrong code; `too-many-failures`. */
+  find(code: string, guesser: Guesser): ShownMachine {
+    return this.#shown(this.#entry(code, guesser));
+  }
+
+  /**
+   * Spends a code: its machine gets a license for this name. A name that is refused leaves the code as it was.
+   * @throws {InputError} as `find`; what making the license throws.
+   */
+  async approve(
+    code: string,
+    guesser: Guesser,
+    { name, type }: { readonly name: string; readonly type: NodeType },
+  ): Promise<ShownMachine & { readonly license: string }> {
+    const entry = this.#entry(code, guesser);
+    entry.isTaken = true;
+    try {
+      entry.license = await this.#deps.issue({ name, type, jkt: entry.key, user: guesser.user });
+    } finally {
+      entry.isTaken = entry.license !== undefined;
+    }
+    this.#byCode.delete(entry.code);
+    return { ...this.#shown(entry), license: entry.license };
+  }
+
+  async #verify(jws: string): Promise<ActivationClaims> {
+    const { keys } = peekClaims("holdfast-activation+jwt", jws);
+    const claims = await verifyJws("holdfast-activation+jwt", jws, new Map([[await thumbprint(keys.auth), keys.auth]]));
+    if (claims.aud !== this.#deps.origin) throw new InputError("bad-signature", `aud: must be ${this.#deps.origin}`);
+    return claims;
+  }
+
+  #entry(code: string, guesser: Guesser): Entry {
+    // Before the code is looked up, or a right one would tell itself apart.
+    if (this.waitSeconds(guesser) !== undefined) {
+      throw new InputError("too-many-failures", "too many wrong activation codes; try again later");
+    }
+    this.#forgetOld();
+    const entry = this.#byCode.get(code);
+    if (entry !== undefined && !entry.isTaken) return entry;
+    this.#wrong.failed(pairOf(guesser));
+    this.#wrongPerUser.failed(guesser.user);
+    throw new InputError("not-found", "code: no machine shows this code; it may have expired or been used");
+  }
+
+  #shown(entry: Entry): ShownMachine {
+    const { device, key, source } = entry;
+    return { device, key, address: source.address, expiresInSeconds: this.#secondsLeft(entry) };
+  }
+
+  #admit(key: string, { device }: ActivationClaims, source: Source): Entry {
+    const { prefix } = source;
+    const ofPrefix = [...this.#byKey.values()].filter((entry) => entry.source.prefix === prefix).length;
+    if (prefix !== undefined && ofPrefix >= MAX_SHOWN_PER_PREFIX) {
+      throw new InputError("too-many", `${MAX_SHOWN_PER_PREFIX} machines of this address show a code already`);
+    }
+    if (this.#byKey.size >= MAX_SHOWN) this.#forgetOne();
+    const entry: Entry = {
+      key,
+      source,
+      group: groupOf(source),
+      code: this.#freshCode(),
+      device,
+      seq: -1,
+      expiresAt: this.#deps.clock.elapsed() + LIFETIME_MS,
+      isTaken: false,
+      license: undefined,
+    };
+    this.#byKey.set(key, entry);
+    this.#byCode.set(entry.code, entry);
+    return entry;
+  }
+
+  /** Makes room at the cost of the network that shows the most codes: who floods us takes its own places. */
+  #forgetOne(): void {
+    const groups = new Map<string, Entry[]>();
+    for (const entry of this.#byKey.values()) groups.set(entry.group, [...(groups.get(entry.group) ?? []), entry]);
+    const [largest = []] = [...groups.values()].toSorted((a, b) => b.length - a.length);
+    const victim = largest.find(({ license }) => license === undefined) ?? largest[0];
+    if (victim !== undefined) this.#forget(victim);
+  }
+
+  #forgetOld(): void {
+    const now = this.#deps.clock.elapsed();
+    // All live equally long, so the oldest come first.
+    for (const entry of this.#byKey.values()) {
+      if (entry.expiresAt > now) return;
+      this.#forget(entry);
+    }
+  }
+
+  #forget(entry: Entry): void {
+    this.#byKey.delete(entry.key);
+    this.#byCode.delete(entry.code);
+  }
+
+  #freshCode(): string {
+    for (;;) {
+      const code = Array.from({ length: CODE_LENGTH }, () => CODE_ALPHABET[randomInt(CODE_ALPHABET.length)]).join("");
+      if (!this.#byCode.has(code)) return code;
+    }
+  }
+
+  #secondsLeft({ expiresAt }: Entry): number {
+    return Math.max(0, Math.floor((expiresAt - this.#deps.clock.elapsed()) / 1000));
+  }
+}
+
+const pairOf = ({ user, source }: Guesser): string => `${user} ${source.prefix ?? source.address}`;
+
+/** The network that an address is likely to share with others of one owner: a /24, or a /48 of IPv6. */
+function groupOf({ address }: Source): string {
+  const bits = address.includes(":") ? 48 : 24;
+  return parseCidr(`${address}/${bits}`)?.text ?? address;
+}

@@ -1,0 +1,130 @@
+import { randomBytes, randomUUID, timingSafeEqual } from "node:crypto";
+import { InputError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { agentTokenText } from "../../protocol/activation.ts";
+import type { TokenUseClaims } from "../../protocol/claims.ts";
+import { peekClaims, verifyJws } from "../../protocol/jws.ts";
+import { thumbprint } from "../../protocol/keys.ts";
+import type { NodeType } from "../../protocol/values.ts";
+import { anyOf, isAllowed, tgrn } from "../model/permissions.ts";
+import { sha256Hex, type AccessStore } from "../store/access.ts";
+import type { StoredAgentToken } from "../store/agent-tokens.ts";
+import type { Store } from "../store/store.ts";
+
+export interface AgentTokensDeps {
+  readonly store: Pick<Store, "agentTokens">;
+  readonly access: Pick<AccessStore, "grantOf">;
+  readonly keys: { readonly rootThumbprint: string; readonly newest: { readonly spki: readonly string[] } };
+  readonly clock: Clock;
+  readonly origin: string;
+  readonly issue: (request: {
+    name: string;
+    type: NodeType;
+    jkt: string;
+    user: string;
+    lifetimeSeconds: number;
+  }) => Promise<string>;
+}
+
+/** What a new token is for. */
+export type TokenOrder =
+  | { readonly name: string; readonly expiresInSeconds: number }
+  | { readonly namePrefix: string; readonly maxUses: number; readonly expiresInSeconds: number };
+
+export const MAX_TOKENS = 1000;
+/** A license of a token is used at once, so that a token that is withdrawn leaves nothing behind for long. */
+const LICENSE_SECONDS = 15 * 60;
+
+/** The permission and the resource that making a token needs, and each use of it needs of its maker. */
+export const TOKEN_RIGHT = { permissions: ["nodes::manage"], resource: anyOf(tgrn.node("")) } as const;
+
+/** Tokens by which agents on users' devices get a license. A token acts for its maker, and does no more than the maker still may. */
+export class AgentTokens {
+  readonly #deps: AgentTokensDeps;
+
+  constructor(deps: AgentTokensDeps) {
+    this.#deps = deps;
+  }
+
+  all(): readonly StoredAgentToken[] {
+    return this.#deps.store.agentTokens.all();
+  }
+
+  /** Makes a token; its text is not kept. @throws {InputError} `busy`. */
+  create(order: TokenOrder, user: string): { readonly token: string; readonly stored: StoredAgentToken } {
+    const { store, keys, clock, origin } = this.#deps;
+    if (store.agentTokens.count() >= MAX_TOKENS) {
+      throw new InputError("busy", `there are ${MAX_TOKENS} agent tokens; delete some first`);
+    }
+    const id = randomUUID();
+    const secret = randomBytes(32).toString("base64url");
+    const createdAt = Math.floor(clock.now() / 1000);
+    const stored = {
+      id,
+      secretSha256: sha256Hex(secret),
+      name: "name" in order ? order.name : undefined,
+      namePrefix: "name" in order ? undefined : order.namePrefix,
+      maxUses: "name" in order ? 1 : order.maxUses,
+      createdAt,
+      expiresAt: createdAt + order.expiresInSeconds,
+      createdBy: user,
+    };
+    store.agentTokens.add(stored);
+    const token = agentTokenText({ iss: origin, root: keys.rootThumbprint, spki: [...keys.newest.spki], id, secret });
+    return { token, stored: { ...stored, uses: 0 } };
+  }
+
+  /** Withdraws a token. @throws {InputError} `not-found`. */
+  remove(id: string): void {
+    if (!this.#deps.store.agentTokens.remove(id)) throw new InputError("not-found", `there is no agent token ${id}`);
+  }
+
+  /**
+   * Gives a license for a token, bound to the key that asks; the same key gets the same license again.
+   * @throws {InputError} `bad-signature` for a token that does not hold, `token-expired`, `token-used`, `name-taken`.
+   */
+  async exchange(jws: string): Promise<{ readonly license: string }> {
+    const { store, clock, issue } = this.#deps;
+    const { claims, key } = await this.#verify(jws);
+    const token = this.#valid(claims);
+    const { id, createdBy } = token;
+    const before = store.agentTokens.use(id, key);
+    if (before?.license !== undefined) return { license: before.license };
+    if (token.expiresAt <= clock.now() / 1000) throw new InputError("token-expired", "the token has expired");
+    if (before !== undefined) throw new InputError("busy", "the license of this key is being made");
+    if (token.uses >= token.maxUses) throw new InputError("token-used", "the token has been used as often as it may");
+    const name = token.name ?? `${token.namePrefix ?? "agent"}-${sha256Hex(`${id} ${key}`).slice(0, 10)}`;
+    store.agentTokens.take(id, key, name);
+    try {
+      const license = await issue({ name, type: "Agent", jkt: key, user: createdBy, lifetimeSeconds: LICENSE_SECONDS });
+      // Withdrawn meanwhile.
+      if (store.agentTokens.get(id) === undefined) throw unknown();
+      store.agentTokens.licensed(id, key, license);
+      return { license };
+    } catch (error) {
+      store.agentTokens.giveBack(id, key);
+      throw error;
+    }
+  }
+
+  async #verify(jws: string): Promise<{ readonly claims: TokenUseClaims; readonly key: string }> {
+    const { keys } = peekClaims("holdfast-token-use+jwt", jws);
+    const key = await thumbprint(keys.auth);
+    const claims = await verifyJws("holdfast-token-use+jwt", jws, new Map([[key, keys.auth]]));
+    if (claims.aud !== this.#deps.origin) throw new InputError("bad-signature", `aud: must be ${this.#deps.origin}`);
+    return { claims, key };
+  }
+
+  /** The token of an id and its secret, while its maker may still make one. */
+  #valid({ id, secret }: TokenUseClaims): StoredAgentToken {
+    const token = this.#deps.store.agentTokens.get(id);
+    const expected = Buffer.from(token?.secretSha256 ?? sha256Hex(""), "hex");
+    const isRight = timingSafeEqual(Buffer.from(sha256Hex(secret), "hex"), expected);
+    if (token === undefined || !isRight) throw unknown();
+    const policies = this.#deps.access.grantOf(token.createdBy)?.policies ?? [];
+    if (!isAllowed(policies, TOKEN_RIGHT.permissions, TOKEN_RIGHT.resource)) throw unknown();
+    return token;
+  }
+}
+
+const unknown = (): InputError => new InputError("bad-signature", "the token is unknown, or was withdrawn");

@@ -1,0 +1,107 @@
+import type { DatabaseSync } from "node:sqlite";
+import { maybeText, number, text, type Row } from "./rows.ts";
+
+/** A token as stored; times in Unix seconds, of the secret only its SHA-256. */
+export interface StoredAgentToken {
+  readonly id: string;
+  readonly secretSha256: string;
+  /** The agent's name, of a token for one. */
+  readonly name: string | undefined;
+  /** What the names of its agents begin with, of a token for several. */
+  readonly namePrefix: string | undefined;
+  readonly maxUses: number;
+  readonly uses: number;
+  readonly createdAt: number;
+  readonly expiresAt: number;
+  readonly createdBy: string;
+}
+
+/** One agent that a token was used for. */
+export interface TokenUse {
+  readonly key: string;
+  readonly name: string;
+  /** Undefined while it is being made. */
+  readonly license: string | undefined;
+}
+
+/** Tokens by which agents get a license; what they were used for goes with them. */
+export interface AgentTokenStore {
+  all(): readonly StoredAgentToken[];
+  get(id: string): StoredAgentToken | undefined;
+  count(): number;
+  add(token: Omit<StoredAgentToken, "uses">): void;
+  /** False when there is none. */
+  remove(id: string): boolean;
+  use(id: string, key: string): TokenUse | undefined;
+  /** Takes one use of a token for a key. */
+  take(id: string, key: string, name: string): void;
+  /** Keeps the license of a use. */
+  licensed(id: string, key: string, license: string): void;
+  /** Gives a use back for which no license could be made. */
+  giveBack(id: string, key: string): void;
+  prune(nowSeconds: number): void;
+}
+
+const KEPT_SECONDS = 30 * 24 * 3600;
+
+export const agentTokensMigration = `
+CREATE TABLE agent_tokens (
+  id TEXT PRIMARY KEY, secret_sha256 TEXT NOT NULL, name TEXT, name_prefix TEXT, max_uses INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, created_by TEXT NOT NULL
+) STRICT;
+CREATE TABLE agent_token_uses (
+  token TEXT NOT NULL REFERENCES agent_tokens (id) ON DELETE CASCADE, key TEXT NOT NULL, name TEXT NOT NULL, license TEXT,
+  PRIMARY KEY (token, key)
+) STRICT, WITHOUT ROWID;
+`;
+
+export function agentTokenStore(sql: DatabaseSync): AgentTokenStore {
+  const columns = "*, (SELECT count(*) FROM agent_token_uses WHERE token = id) AS uses";
+  const all = sql.prepare(`SELECT ${columns} FROM agent_tokens ORDER BY created_at, id`);
+  const one = sql.prepare(`SELECT ${columns} FROM agent_tokens WHERE id = ?`);
+  const count = sql.prepare("SELECT count(*) AS n FROM agent_tokens");
+  const add = sql.prepare("INSERT INTO agent_tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+  const remove = sql.prepare("DELETE FROM agent_tokens WHERE id = ?");
+  const use = sql.prepare("SELECT * FROM agent_token_uses WHERE token = ? AND key = ?");
+  const take = sql.prepare("INSERT INTO agent_token_uses (token, key, name) VALUES (?, ?, ?)");
+  const licensed = sql.prepare("UPDATE agent_token_uses SET license = ? WHERE token = ? AND key = ?");
+  const giveBack = sql.prepare("DELETE FROM agent_token_uses WHERE token = ? AND key = ?");
+  const prune = sql.prepare("DELETE FROM agent_tokens WHERE expires_at < ?");
+  return {
+    all: () => all.all().map(read),
+    get(id) {
+      const row = one.get(id);
+      return row === undefined ? undefined : read(row);
+    },
+    count() {
+      const row = count.get();
+      return row === undefined ? 0 : number(row, "n");
+    },
+    add: ({ id, secretSha256, name, namePrefix, maxUses, createdAt, expiresAt, createdBy }) =>
+      void add.run(id, secretSha256, name ?? null, namePrefix ?? null, maxUses, createdAt, expiresAt, createdBy),
+    remove: (id) => remove.run(id).changes > 0,
+    use(id, key) {
+      const row = use.get(id, key);
+      if (row === undefined) return undefined;
+      return { key: text(row, "key"), name: text(row, "name"), license: maybeText(row, "license") };
+    },
+    take: (id, key, name) => void take.run(id, key, name),
+    licensed: (id, key, license) => void licensed.run(license, id, key),
+    giveBack: (id, key) => void giveBack.run(id, key),
+    prune: (nowSeconds) => void prune.run(Math.floor(nowSeconds - KEPT_SECONDS)),
+  };
+}
+
+function read(row: Row): StoredAgentToken {
+  return {
+    id: text(row, "id"),
+    secretSha256: text(row, "secret_sha256"),
+    name: maybeText(row, "name"),
+    namePrefix: maybeText(row, "name_prefix"),
+    maxUses: number(row, "max_uses"),
+    uses: number(row, "uses"),
+    createdAt: number(row, "created_at"),
+    expiresAt: number(row, "expires_at"),
+    createdBy: text(row, "created_by"),
+  };
+}
