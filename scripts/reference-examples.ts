@@ -3,7 +3,7 @@
 import { createHash, createECDH, createPrivateKey, createPublicKey } from "node:crypto";
 import { importJWK } from "jose";
 import type { ClaimsByType, JwsType } from "../src/protocol/claims.ts";
-import { DOCUMENT_PATH, REGISTER_PATH } from "../src/protocol/envelope.ts";
+import { ACTIVATION_PATH, DOCUMENT_PATH, REGISTER_PATH, TOKEN_PATH } from "../src/protocol/envelope.ts";
 import { signJws, type Signer } from "../src/protocol/jws.ts";
 import {
   Ed25519PublicKey,
@@ -96,6 +96,7 @@ export async function protocolExamples(): Promise<string> {
     { iss: EXAMPLE_ISS, jti: EXAMPLE_UID, ...about, iat: AT, exp: AT + 86_400, root: root.signer.kid, spki: [TLS_PIN] },
     signing,
   );
+  const device = { vendor: "Example", model: "E-100", mac: "02:00:00:00:00:01" };
   const register = await signed(
     "holdfast-register+jwt",
     {
@@ -103,8 +104,18 @@ export async function protocolExamples(): Promise<string> {
       nonce: NONCES.register,
       license: license.jws,
       keys: node,
-      device: { vendor: "Example", model: "E-100", mac: "02:00:00:00:00:01" },
+      device,
     },
+    auth,
+  );
+  const activation = await signed(
+    "holdfast-activation+jwt",
+    { aud: EXAMPLE_ISS, seq: AT * 1000, keys: node, device },
+    auth,
+  );
+  const tokenUse = await signed(
+    "holdfast-token-use+jwt",
+    { aud: EXAMPLE_ISS, id: EXAMPLE_UID, secret: NONCES.register, keys: node },
     auth,
   );
   const registered = await signed(
@@ -250,6 +261,18 @@ ${json(keys.claims)}
 The answer:
 
 ${text(`HTTP/1.1 200\ncontent-type: application/json\n\n${JSON.stringify({ registered: registered.jws, keys: [{ jws: keys.jws }] })}`)}
+
+A machine without a license asks for a code, signed by its \`auth\`:
+
+${json(activation.claims)}
+
+${http(`POST ${ACTIVATION_PATH}`, { "content-type": "application/json" }, JSON.stringify({ activation: activation.jws }))}
+
+An agent turns its token into a license, signed by its \`auth\`:
+
+${json(tokenUse.claims)}
+
+${http(`POST ${TOKEN_PATH}`, { "content-type": "application/json" }, JSON.stringify({ exchange: tokenUse.jws }))}
 
 ## Session
 

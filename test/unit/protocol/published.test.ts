@@ -100,7 +100,7 @@ describe("the exchange in bytes holds", () => {
 
   test("every statement verifies with the key that the page names", async () => {
     const { root, signing, auth } = await exampleKeys();
-    const signers = { keys: root, register: auth, "node-proof": auth } as const;
+    const signers = { keys: root, register: auth, activation: auth, "token-use": auth, "node-proof": auth } as const;
     for (const typ of Object.keys(claimsByType) as (keyof typeof claimsByType)[]) {
       if (typ === "holdfast-release+jwt") continue;
       const name = typ.replace(/^holdfast-(.*)\+jwt$/, "$1");
