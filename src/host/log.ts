@@ -1,5 +1,7 @@
 import { pino, type Logger, type DestinationStream } from "pino";
 import { InputError, SessionError } from "../errors.ts";
+import { systemClock, type Clock } from "./clock.ts";
+import { RepeatedLines, type PassedLines } from "./repeated-lines.ts";
 
 /** One log line as JSON text, numbered. */
 export interface LogLine {
@@ -13,6 +15,11 @@ export interface LogMemory {
   last(count: number): readonly LogLine[];
   /** Calls `listener` for each line from now on; the returned function stops that. */
   follow(listener: (line: LogLine) => void): () => void;
+  /**
+   * Calls `listener` with each line from now on, those of level `debug` included, whatever is written and kept; the returned function
+   * stops that. The listener must not log.
+   */
+  tap(listener: (text: string) => void): () => void;
 }
 
 const MAX_LINES = 2000;
@@ -63,41 +70,70 @@ const PRIORITIES: Readonly<Record<string, number>> = { fatal: 2, error: 3, warn:
 
 /** With its level as journald knows it, in front (sd-daemon(3)); `journalctl -p` asks for it. */
 export function withPriority(line: string): string {
-  const level = /^\{"level":"([a-z]+)"/.exec(line)?.[1] ?? "info";
-  return `<${PRIORITIES[level] ?? 6}>${line}`;
+  return `<${PRIORITIES[levelOf(line)] ?? 6}>${line}`;
 }
 
 /**
- * Makes the program's root logger: JSON lines to `destination`, in UTC, the newest kept in memory, secrets removed.
- * `debug` says why, `info` that state changed, `warn` unusual and handled, `error` that a person must act.
+ * Makes the program's root logger: JSON lines to `destination`, in UTC, the newest kept in memory, secrets removed, and lines that repeat
+ * limited. `debug` says why, `info` that state changed, `warn` unusual and handled, `error` that a person must act.
  */
-export function rootLogger(options: { readonly level: string; readonly destination: { write(line: string): void } }): {
+export function rootLogger({
+  level,
+  destination,
+  clock = systemClock(),
+}: {
+  readonly level: string;
+  readonly destination: { write(line: string): void };
+  readonly clock?: Clock;
+}): {
   readonly log: Logger;
   readonly memory: LogMemory;
 } {
   const lines: LogLine[] = [];
   const listeners = new Set<(line: LogLine) => void>();
+  const taps = new Set<(text: string) => void>();
+  const least = valueOf(level);
+  const repeated = new RepeatedLines();
+  let cancelLook: (() => void) | undefined;
   let bytes = 0;
   let seq = 0;
+  const put = (text: string): void => {
+    destination.write(text);
+    seq += 1;
+    const line = { seq, text: text.trimEnd() };
+    lines.push(line);
+    bytes += line.text.length;
+    while (lines.length > MAX_LINES || bytes > MAX_BYTES) bytes -= lines.shift()?.text.length ?? 0;
+    for (const listener of listeners) listener(line);
+  };
+  const pass = (passed: PassedLines): void => {
+    for (const text of passed.lines) put(text);
+    if (passed.dueAt === undefined || cancelLook !== undefined) return;
+    cancelLook = clock.after(Math.max(0, passed.dueAt - clock.elapsed()), () => {
+      cancelLook = undefined;
+      pass(repeated.look(clock.elapsed()));
+    });
+  };
   const stream: DestinationStream = {
     write(text) {
-      options.destination.write(text);
-      seq += 1;
-      const line = { seq, text: text.trimEnd() };
-      lines.push(line);
-      bytes += line.text.length;
-      while (lines.length > MAX_LINES || bytes > MAX_BYTES) bytes -= lines.shift()?.text.length ?? 0;
-      for (const listener of listeners) listener(line);
+      for (const tap of taps) tap(text);
+      if (valueOf(levelOf(text)) >= least) pass(repeated.take(text, clock.elapsed()));
     },
   };
   const log = pino(
     {
-      level: options.level,
+      level: least < valueOf("debug") ? level : "debug",
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
       serializers: { err: serializeError },
       formatters: { level: (label) => ({ level: label }) },
       redact: { paths: SECRETS.flatMap((name) => [name, `*.${name}`]), censor: "[removed]" },
+      hooks: {
+        // The level of a child is fixed when it is made: all of them are open, and what nobody wants is not even put into words.
+        logMethod(args, method, number) {
+          if (number >= least || taps.size > 0) method.apply(this, args);
+        },
+      },
     },
     stream,
   );
@@ -109,6 +145,15 @@ export function rootLogger(options: { readonly level: string; readonly destinati
         listeners.add(listener);
         return () => listeners.delete(listener);
       },
+      tap(listener) {
+        taps.add(listener);
+        return () => taps.delete(listener);
+      },
     },
   };
 }
+
+const levelOf = (text: string): string => /^\{"level":"([a-z]+)"/.exec(text)?.[1] ?? "info";
+
+/** As a number, pino's; that of `silent` is above all. */
+const valueOf = (level: string): number => pino.levels.values[level] ?? Infinity;

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { InputError, SessionError } from "../../../src/errors.ts";
 import { rootLogger, withPriority } from "../../../src/host/log.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 
 function logger(level = "debug") {
   const written: string[] = [];
@@ -56,12 +57,67 @@ describe("the log", () => {
 
   test("keeps the newest lines within its bounds", () => {
     const { log, memory } = logger();
-    for (let i = 0; i < 3000; i += 1) log.info("x");
+    for (let i = 0; i < 3000; i += 1) log.debug(`line ${i % 3}`);
     expect(memory.last(5000)).toHaveLength(2000);
     expect(memory.last(2).map(({ seq }) => seq)).toEqual([2999, 3000]);
     for (let i = 0; i < 20; i += 1) log.info({ filling: "x".repeat(100_000) }, "x");
     expect(memory.last(5000).length).toBeLessThanOrEqual(5);
     expect(memory.last(0)).toEqual([]);
+  });
+
+  test("lets lines of one kind through up to a limit, and says after a minute how many it left out", async () => {
+    const clock = new FakeClock();
+    const written: string[] = [];
+    const { log, memory } = rootLogger({
+      level: "debug",
+      destination: { write: (line) => void written.push(line) },
+      clock,
+    });
+    const session = log.child({ component: "session" });
+    for (let i = 0; i < 250; i += 1) session.warn({ attempt: i, said: '","msg":"other' }, "the session ended");
+    for (let i = 0; i < 3; i += 1) log.warn("the session ended");
+    for (let i = 0; i < 1200; i += 1) log.debug({ step: i }, "step");
+    expect(written).toHaveLength(100 + 3 + 1000);
+    expect(memory.last(2000)).toHaveLength(written.length);
+    await clock.advance(60_000);
+    expect(written.slice(1103).map((line) => JSON.parse(line) as unknown)).toMatchObject([
+      { level: "warn", component: "session", repeated: 150, seconds: 60, msg: "the session ended" },
+      { level: "debug", repeated: 200, seconds: 60, msg: "step" },
+    ]);
+    session.warn({ attempt: 250 }, "the session ended");
+    expect(written).toHaveLength(1106);
+  });
+
+  test("holds a flood of ever new lines to a limit, too", async () => {
+    const clock = new FakeClock();
+    const written: string[] = [];
+    const { log } = rootLogger({ level: "info", destination: { write: (line) => void written.push(line) }, clock });
+    for (let i = 0; i < 5000; i += 1) log.warn(`no constant message ${i}`);
+    expect(written).toHaveLength(512 + 100);
+    await clock.advance(60_000);
+    expect(JSON.parse(written.at(-1) ?? "")).toMatchObject({ level: "warn", repeated: 5000 - 612 });
+  });
+
+  test("shows lines below its level, and without a limit, to a tap alone", () => {
+    const { log, memory, written } = logger("warn");
+    const child = log.child({ component: "session" });
+    child.debug("before");
+    const seen: string[] = [];
+    const stop = memory.tap((text) => void seen.push(text));
+    child.debug({ token: "hunter2" }, "why");
+    for (let i = 0; i < 200; i += 1) child.warn("again");
+    stop();
+    child.debug("after");
+    expect(JSON.parse(seen[0] ?? "")).toMatchObject({
+      level: "debug",
+      component: "session",
+      token: "[removed]",
+      msg: "why",
+    });
+    expect(seen).toHaveLength(201);
+    expect(written).toHaveLength(100);
+    expect(written.join("")).not.toContain("why");
+    expect(memory.last(1000)).toHaveLength(100);
   });
 
   test("is followed until that is taken back", () => {
