@@ -3,6 +3,7 @@ import type { Clock } from "../host/clock.ts";
 import type { Exec } from "../host/exec.ts";
 import type { MakeBundle } from "../host/bundle-process.ts";
 import type { Files } from "../host/files.ts";
+import type { LogMemory } from "../host/log.ts";
 import type { Power } from "../host/power.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { CommitReport } from "../protocol/local-commit.ts";
@@ -27,6 +28,7 @@ import { nodeErrors, nodeStatus, type ErrorsOptions, type NodeStatusOptions } fr
 import { outboundConnectionCheck } from "./triggers/outbound-connection-check.ts";
 import { networkKeep, networkRevert } from "./triggers/network-commit.ts";
 import { natHits } from "./triggers/nat-hits.ts";
+import { nodeDebug } from "./triggers/node-debug.ts";
 import { nodePushLogs, type BundleStore } from "./triggers/node-push-logs.ts";
 import { nodeReboot } from "./triggers/node-reboot.ts";
 import { nodeRestartService } from "./triggers/node-restart-service.ts";
@@ -80,6 +82,8 @@ export interface TriggerDeps {
       readonly repositoryUrl: () => string | undefined;
     };
   readonly log: Logger;
+  /** The log's lines for whoever watches them. */
+  readonly memory: Pick<LogMemory, "tap">;
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }
 
@@ -103,6 +107,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     makeBundle,
     diagnosis,
     log,
+    memory,
     announceRestart,
   } = deps;
   const isUpgrading = (): Promise<boolean> => upgrades.isAtWork();
@@ -110,6 +115,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
   return [
     nodeRestartService({ power, clock, cleanStop, isUpgrading, announce: announceRestart }),
     nodeReboot({ power, clock, cleanStop, isUpgrading }),
+    nodeDebug(memory, clock),
     nodePushLogs(makeBundle, dataStore),
     nodeUpgrade((request) => upgrades.ask(request)),
     tgPing(exec, files, tunnels, clock),

@@ -6,6 +6,7 @@ import { Overlay } from "../host/overlay.ts";
 import { startOverlayProcess } from "../host/overlay-process.ts";
 import type { Reader } from "../host/reader.ts";
 import { makeManagedDirectory } from "../host/tmpfiles.ts";
+import type { OverlayFlow } from "../protocol/overlay.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type { FaultList } from "./fault.ts";
 import { withinDeadline } from "./reconcile/deadline.ts";
@@ -56,7 +57,8 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
   switchOn([MIGRATE_CONNECTS], { reader, record: state.noteAdjusted }).catch((error: unknown) => {
     log.info({ reason: toError(error).message }, "a connect may be lost when an overlay is replaced");
   });
-  const flows = flowRecorder({ clock, spool, names: flowNames(options), look: onRecords });
+  const names = flowNames(options);
+  const flows = flowRecorder({ clock, spool, names, look: onRecords });
   const meter = overlayMeter({ clock, events });
   const services = serviceEvents(events);
   const mesh = openMesh({ ...options, log, overlay: () => overlay, onChanged: options.onStanding });
@@ -70,7 +72,11 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
     ...(settings.unit === undefined ? { start: () => startOverlayProcess(stateDir, runDir) } : {}),
     onChanged,
     onHealth: (health) => services.look(health),
-    onFlows: (ended) => flows.take(ended),
+    onFlows(ended) {
+      for (const flow of ended)
+        log.debug(flowFields(flow, names), flow.interim === true ? "flow goes on" : "flow ended");
+      flows.take(ended);
+    },
     onFault({ code = "overlay-fault", message, file }) {
       faults.add(code, message, file === undefined ? undefined : `${stateDir}/${file}`);
       events.notice({ eventType: "Network Error", object: "overlay state", level: "WARNING", message });
@@ -111,6 +117,22 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
       overlay.close();
       flows.close();
     },
+  };
+}
+
+/** A flow as `node-debug` shows and filters it. */
+function flowFields(flow: OverlayFlow, { own, nameOf }: FlowNames): Readonly<Record<string, unknown>> {
+  const { peer, service, connector, protocol, sourceIp, sourcePort, sourceBytes, destBytes, reason } = flow;
+  return {
+    local: own(),
+    peer: peer === undefined ? "local" : nameOf(peer),
+    service,
+    connector,
+    protocol,
+    source: `${sourceIp}:${sourcePort}`,
+    sourceBytes,
+    destBytes,
+    reason,
   };
 }
 

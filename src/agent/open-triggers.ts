@@ -18,7 +18,17 @@ import { Dispatcher } from "./triggers/dispatch.ts";
 import { Journal } from "./triggers/journal.ts";
 import { agentTunnels, type TunnelSources } from "./tunnels.ts";
 
-type Given = "diagnosis" | "exec" | "capture" | "power" | "files" | "why" | "networkView" | "applying" | "dataStore";
+type Given =
+  | "memory"
+  | "diagnosis"
+  | "exec"
+  | "capture"
+  | "power"
+  | "files"
+  | "why"
+  | "networkView"
+  | "applying"
+  | "dataStore";
 
 export interface OpenTriggersOptions
   extends

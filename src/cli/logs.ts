@@ -1,8 +1,10 @@
-import { InputError } from "../errors.ts";
+import { z } from "zod";
+import { InputError, SessionError } from "../errors.ts";
 import { plainLine, plainText, safeJson } from "../lib/terminal-text.ts";
 import { LOG_LINES_MAX, READ_SOCKET } from "../protocol/local-api.ts";
-import { LogLine } from "../protocol/local-answers.ts";
-import { follow } from "./client.ts";
+import { LogLine, TriggerLine } from "../protocol/local-answers.ts";
+import { adminRequest, follow } from "./client.ts";
+import type { ExitClass } from "./exit-codes.ts";
 import type { Style } from "./terminal.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 
@@ -15,10 +17,14 @@ const STYLES: Readonly<Record<LogLine["level"], Style | undefined>> = {
   fatal: "red",
 };
 
+/** Lines as `node-debug` shows them. */
+const DebugText = z.object({ debug: z.string() });
+
 export const logsVerb: VerbProgram = {
-  output: LogLine,
+  output: z.union([LogLine, DebugText]),
   async run(call) {
     const { values, terminal, settings, signal } = call;
+    if (values["debug"] !== undefined) return debug(call, String(values["debug"]));
     const isFollowing = values["follow"] === true;
     const query = new URLSearchParams({ lines: String(lineCount(values["lines"])), follow: isFollowing ? "1" : "0" });
     try {
@@ -34,6 +40,26 @@ export const logsVerb: VerbProgram = {
     return "ok";
   },
 };
+
+/** Follows the agent's log with its debug lines, as long as the agent shows them. */
+async function debug(call: Call, plugin: string): Promise<ExitClass> {
+  const { terminal, settings, signal } = call;
+  if (plugin.length < 1 || plugin.length > 64) throw new InputError("usage", "--debug needs a name, or 'any'");
+  try {
+    for await (const line of follow(call, adminRequest("/v1/trigger/node-debug", { plugin }), TriggerLine)) {
+      if (line.kind === "error") throw new SessionError(line.code, line.message);
+      if (line.kind === "result") return "ok";
+      const text = typeof line.data === "string" ? line.data : "";
+      if (!settings.isJson) terminal.out(plainText(text));
+      else for (const one of text.split("\n").slice(0, -1)) terminal.out(`${safeJson({ debug: one })}\n`);
+    }
+  } catch (error) {
+    // Ctrl-C is how it usually ends.
+    if (signal.aborted) return "ok";
+    throw error;
+  }
+  throw new SessionError("interrupted", "the agent ended the debug lines without a result: see 'holdfast logs'");
+}
 
 function lineCount(value: string | boolean | undefined): number {
   if (value === undefined) return 100;

@@ -397,6 +397,11 @@ export const verbs: readonly Verb[] = [
     options: {
       lines: { short: "n", value: "N", help: "how many lines back (100)" },
       follow: { short: "f", help: "go on with new lines until Ctrl-C" },
+      debug: {
+        value: "PLUGIN",
+        help: "follow debug lines too, of a component or a section, or of 'any'; needs root",
+        complete: "none",
+      },
       ...JSON_OPTION,
       ...TIMEOUT,
       ...DIRECTORIES,

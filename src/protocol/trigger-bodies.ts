@@ -241,6 +241,23 @@ export const ContainerImageRequest = z
   .meta({ id: "ContainerImageRequest", description: "Body of `container-image`" });
 export type ContainerImageRequest = z.infer<typeof ContainerImageRequest>;
 
+const Equal = Text253.default("*");
+
+export const NodeDebug = z
+  .strictObject({
+    plugin: z
+      .string()
+      .min(1)
+      .max(64)
+      .default("any")
+      .meta({ description: "A component of the agent, or a section; `any` is all" }),
+    local: Equal.meta({ description: "Only lines of flows of this node; `*` is any" }),
+    peer: Equal.meta({ description: "Only lines of flows to or from this node; `*` is any" }),
+    service: Equal.meta({ description: "Only lines of flows to this service; `*` is any" }),
+  })
+  .meta({ id: "NodeDebug", description: "Body of `node-debug`" });
+export type NodeDebug = z.infer<typeof NodeDebug>;
+
 /** The body of each event that needs one, for whoever describes events. */
 export const triggerBodies = {
   "container-image": ContainerImageRequest,
@@ -264,6 +281,7 @@ export const triggerBodies = {
   "gateway-ping": GatewayPing,
   "gateway-perf": GatewayPerf,
   "nat-hits": NatHits,
+  "node-debug": NodeDebug,
   "node-push-logs": NodePushLogs,
   "node-upgrade": NodeUpgrade,
   "tg-arping": TgArping,

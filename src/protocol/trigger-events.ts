@@ -19,6 +19,7 @@ export const triggerEvents = [
   "network-keep",
   "network-revert",
   "network-status",
+  "node-debug",
   "node-push-logs",
   "node-reboot",
   "node-restart-service",

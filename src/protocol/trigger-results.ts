@@ -125,6 +125,7 @@ export const triggerResults = {
   "container-exec": z.never(),
   "container-image": z.union([ImagesReport, z.object({ success: z.string() }), Refused]),
   "container-logs": output,
+  "node-debug": output,
   "container-status": ContainerStatusAnswer,
   "datastore-manager": z.union([DataStoreListing, DataStoreTasks, TaskStarted, ImageInfo, z.strictObject({})]),
   "dns-health": DnsHealthAnswer,

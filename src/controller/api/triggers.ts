@@ -46,6 +46,8 @@ const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
   ["container-status", 10 * SECOND],
   [PUSH_LOGS_EVENT, PUSH_LOGS_MS],
 ]);
+/** Streams that may be watched for longer than others. */
+const LONG_STREAMS: ReadonlySet<string> = new Set(["node-debug"]);
 /** What these make may be written to a place in the data store, which takes the leave to change that. */
 const FILE_EVENTS: ReadonlySet<string> = new Set(["tg-tcpdump", PUSH_LOGS_EVENT]);
 const STORE_PERMISSIONS = [`nodes::service:${DATA_STORE_EVENT}`, "nodes::remote-execute"];
@@ -125,6 +127,7 @@ function deadlineOf({ fleet }: ApiDeps, nodeID: string, event: string, body: unk
   const { type } = nodeOf(fleet, nodeID);
   const container =
     known !== undefined || type === "Agent" ? undefined : containerNamed(execOfNode(fleet, nodeID), event);
+  if (stream && LONG_STREAMS.has(event)) return LONGEST_MS;
   if (container === undefined) return stream ? STREAM_DEADLINE_MS : (known ?? DEFAULT_DEADLINE_MS);
   return stream ? LONGEST_MS : Math.min(PULL_MS + stopSecondsOf(container) * SECOND, LONGEST_MS);
 }

@@ -61,6 +61,7 @@ const triggers = listTriggers({
   dataStore: { handle: () => Promise.resolve({}), create: () => Promise.reject(new Error("no file")) },
   makeBundle: () => Promise.reject(new Error("no bundle")),
   log: pino({ level: "silent" }),
+  memory: { tap: () => unasked },
   announceRestart: () => Promise.resolve(),
 });
 

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { captureVerb } from "../../../src/cli/capture.ts";
+import { logsVerb } from "../../../src/cli/logs.ts";
 import { flowsVerb } from "../../../src/cli/flows.ts";
 import { natsVerb } from "../../../src/cli/nats.ts";
 import { routesVerb } from "../../../src/cli/routes.ts";
@@ -127,6 +128,18 @@ test("capture shows packets as they come, and its notes beside them", async () =
       .map((line): unknown => JSON.parse(line)),
   ).toEqual([{ note: "listening on eth0" }, { packet: "IP 10.9.0.1 > 10.9.0.2: ICMP echo request" }]);
   expect(await run(captureVerb, call, answering(result({ exitCode: 1 })))).toMatchObject({ exit: "failed" });
+});
+
+test("logs --debug shows debug lines as they come", async () => {
+  const data = "12:00:00.123: level=debug, component=session: dialling\n";
+  const lines: TriggerLine[] = [{ kind: "progress", seq: 1, channel: "stdout", data }, result({ exitCode: 0 })];
+  const call = { values: { debug: "session" } };
+  expect(await run(logsVerb, call, answering(...lines))).toMatchObject({
+    exit: "ok",
+    text: data,
+    asked: [{ event: "node-debug", body: { plugin: "session" } }],
+  });
+  expect(JSON.parse((await run(logsVerb, call, answering(...lines), true)).text)).toEqual({ debug: data.trim() });
 });
 
 test("routes marks what is ours, main first, and rules after it", async () => {
