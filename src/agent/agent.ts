@@ -8,6 +8,7 @@ import { captureExec } from "../host/privileged-exec.ts";
 import { hostHttpClient } from "../host/http-client.ts";
 import { valueOf } from "../host/state-file.ts";
 import { recycleLog } from "../host/database.ts";
+import { resolveSet, systemResolve } from "../host/system-resolve.ts";
 import { parseBootId } from "../host/proc.ts";
 import { diskReserve, filesWithReserve, type Reserve } from "../host/reserve.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
@@ -122,7 +123,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const exec = hostExec(clock);
   const capture = captureExec(exec, settings.unit);
   const power = hostPower(exec, { isManaged: settings.unit !== undefined, unit: settings.unit ?? "" });
-  const dialler = hostDialler(clock, settings.proxies);
+  const dialler = hostDialler(clock, settings.proxies, resolveSet(settings.hosts ?? {}, systemResolve()));
   const domain = domainReader();
   const dataPlane = openOverlay({
     ...options,
@@ -264,7 +265,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       checks: () => health,
       resolvedName: () => {
         const session = registration()?.node.session;
-        return session === undefined ? undefined : resolvedHost(session, settings.proxies);
+        return session === undefined ? undefined : resolvedHost(session, settings);
       },
       repositoryUrl: () => repositoryUrl(registration()),
     },
@@ -361,7 +362,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       ...options,
       events,
       sessionUrl: registration.node.session,
-      proxies: settings.proxies,
+      settings,
       dialler,
       repositoryUrl: repositoryUrl(registration),
       pins: () => managed.registration.controlPlane.keys.spki,
@@ -422,7 +423,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     dispatcher,
     retry: (name) => node?.sync.retry(name),
     domain,
-    targets: () => networkTargets(registration(), settings.proxies, overlay.view.mesh),
+    targets: () => networkTargets(registration(), settings, overlay.view.mesh),
     networkView,
     wake: () => session?.wake("operator"),
     reset: resetter({ ...shared, files, startedAt, isPersistent, isOnline: () => session?.connection !== undefined }),

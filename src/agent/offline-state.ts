@@ -177,7 +177,7 @@ async function settingsStanding({ stateDir, config, runDir }: Place, files: File
   const option = (name: string, value: string | undefined) => (value === undefined ? [] : [`--${name}`, value]);
   try {
     const argv = ["--state", stateDir, ...option("config", config), ...option("run", runDir)];
-    const { unit, overlay, engineSocket, proxies, problems } = await readSettings(argv, files);
+    const { unit, overlay, engineSocket, proxies, hosts, problems } = await readSettings(argv, files);
     const [problem] = problems ?? [];
     return {
       isGood: true,
@@ -186,6 +186,7 @@ async function settingsStanding({ stateDir, config, runDir }: Place, files: File
       overlay,
       engineSocket,
       hasProxy: proxies.https !== undefined,
+      ...(hosts === undefined ? {} : { hosts }),
     };
   } catch (thrown) {
     const error = toError(thrown);

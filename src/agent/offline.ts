@@ -11,6 +11,7 @@ import { parseBootId } from "../host/proc.ts";
 import { hostReader } from "../host/reader.ts";
 import { requireSettled, requireUnused } from "../host/state-directory.ts";
 import { readSealed, valueOf } from "../host/state-file.ts";
+import { resolveSet, systemResolve } from "../host/system-resolve.ts";
 import { upgradeUnit } from "../host/upgrade-unit.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import type { NodeIdentity } from "../protocol/claims.ts";
@@ -52,7 +53,8 @@ async function withRegistrar<T>(
   const state = await openState(files, stateDir);
   try {
     if (!state.database.isPersistent) throw new InputError("storage-unavailable", `${stateDir} cannot be written`);
-    const http = hostHttpClient(hostDialler(clock, settings.proxies), () => clock.now());
+    const resolve = resolveSet(settings.hosts ?? {}, systemResolve());
+    const http = hostHttpClient(hostDialler(clock, settings.proxies, resolve), () => clock.now());
     const parts = { reader: hostReader(), clock, exec: hostExec(clock) };
     const device = () => describeDevice(type, parts, signal);
     return await work({ files: identityFiles(files, stateDir), http, device, clock });
@@ -135,7 +137,7 @@ export async function readTargets(stateDir: string): Promise<NetworkTargets> {
   const settings = await readSettings(["--state", stateDir], files);
   const registration = valueOf(await identityFiles(files, stateDir).registration.load());
   const table = await readSealed(files, `${settings.overlay.stateDir}/table.json`, OverlayTable);
-  return networkTargets(registration, settings.proxies, table?.mesh);
+  return networkTargets(registration, settings, table?.mesh);
 }
 
 /** Asks control planes how they take the node of a state directory, whatever its agent does. */

@@ -12,7 +12,7 @@ import type { Session } from "./session/session.ts";
 import type { AgentSettings } from "./settings.ts";
 
 export interface OpenCommitOptions {
-  readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "unit" | "proxies">;
+  readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "unit" | "proxies" | "hosts">;
   readonly exec: Exec;
   readonly dialler: Dialler;
   readonly bootId: string;
@@ -33,7 +33,7 @@ export function openCommit(options: OpenCommitOptions): ApplyingOptions["commit"
     prover: proof({
       dialler,
       resolve: systemResolve(),
-      targets: () => networkTargets(registration(), settings.proxies, overlay.view.mesh),
+      targets: () => networkTargets(registration(), settings, overlay.view.mesh),
       knownAddresses,
       hasSession: () => session()?.connection !== undefined,
       gatewaysUp: () =>

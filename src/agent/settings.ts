@@ -5,12 +5,13 @@ import { z } from "zod";
 import { HostError, InputError, toError } from "../errors.ts";
 import type { Files } from "../host/files.ts";
 import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
+import type { SetHosts } from "../host/system-resolve.ts";
 import { supervisionOf, writesToJournal, type Supervision } from "../host/service-manager.ts";
 import { parseCidr } from "../lib/cidr.ts";
 import { isLoopback, parseNoProxy, type ProxySettings } from "../lib/proxy.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { describeIssues } from "../protocol/envelope.ts";
-import { JsonObject, Text256 } from "../protocol/values.ts";
+import { Host, IpAddress, JsonObject, Text256 } from "../protocol/values.ts";
 import type { MeshLiterals } from "../protocol/overlay-mesh.ts";
 import { MANAGED_OVERLAY } from "../protocol/overlay.ts";
 import { ManifestAddress, UPGRADE_PATHS } from "../protocol/release.ts";
@@ -26,6 +27,14 @@ const ProxyUrl = z
   .string()
   .max(512)
   .refine((text) => URL.canParse(text) && new URL(text).protocol === "http:", "must be an http:// proxy address");
+
+/** Addresses for names on the way to the control plane, in place of those that the name servers give. */
+const HostsFile = z
+  .record(
+    Host.refine((name) => isIP(name) === 0, "must be a name").transform((name) => name.toLowerCase()),
+    z.array(IpAddress).min(1).max(8),
+  )
+  .refine((hosts) => Object.keys(hosts).length <= 64, "must not have more than 64 names");
 
 const AbsolutePath = z
   .string()
@@ -106,6 +115,7 @@ export const AgentFile = z.strictObject({
   logLevel: LogLevel.optional(),
   proxy: ProxyUrl.optional(),
   noProxy: z.array(Text256).max(256).optional(),
+  hosts: HostsFile.optional(),
   /** The unit that supervises the agent; present only in a managed install, where restarts and reboots are allowed. */
   unit: UnitName.optional(),
   /** An appliance has the machine to itself; an agent leaves network and containers to it. */
@@ -160,6 +170,8 @@ export interface AgentSettings {
   readonly config?: string | undefined;
   readonly logLevel: string;
   readonly proxies: ProxySettings;
+  /** Addresses of names on the way to the control plane that are set by hand. */
+  readonly hosts?: SetHosts;
   readonly unit: string | undefined;
   readonly profile: Profile;
   /** Where the overlay program keeps its state, and where its socket is. */
@@ -236,6 +248,7 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
       ...(proxy === undefined || proxy === "" ? {} : { https: new URL(fromVariable("HTTPS_PROXY", ProxyUrl, proxy)) }),
       noProxy: file.noProxy ?? parseNoProxy(env["NO_PROXY"] ?? env["no_proxy"]),
     },
+    ...(file.hosts === undefined ? {} : { hosts: file.hosts }),
     unit,
     profile: file.profile ?? "appliance",
     overlay: unit === undefined ? { stateDir: join(stateDir, "overlay"), runDir } : MANAGED_OVERLAY,

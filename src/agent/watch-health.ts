@@ -5,8 +5,10 @@ import { dialRequestFor, type Dialler } from "../host/dial.ts";
 import type { Reader } from "../host/reader.ts";
 import { askServer, readNameServers } from "../host/resolver.ts";
 import { isSshLocal } from "../host/sockets.ts";
-import { proxyFor, type ProxySettings } from "../lib/proxy.ts";
+import { setAddresses } from "../host/system-resolve.ts";
+import { proxyFor } from "../lib/proxy.ts";
 import { manifestAddress } from "../protocol/release.ts";
+import type { AgentSettings } from "./settings.ts";
 import type { EventLog } from "./telemetry/events.ts";
 import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
 import { checkRepository } from "./telemetry/repository-check.ts";
@@ -18,7 +20,7 @@ export interface WatchHealthOptions {
   readonly events: EventLog;
   /** The address of the control plane's session. */
   readonly sessionUrl: string;
-  readonly proxies: ProxySettings;
+  readonly settings: Pick<AgentSettings, "proxies" | "hosts">;
   readonly dialler: Dialler;
   /** The HTTP address of the releases; no repository is checked when undefined. */
   readonly repositoryUrl: string | undefined;
@@ -29,12 +31,12 @@ export interface WatchHealthOptions {
 
 /** Checks from time to time what a registered node lives on: name servers, the package repository, and who may reach its SSH. */
 export function watchHealth(options: WatchHealthOptions): HealthChecks {
-  const { clock, reader, log, events, sessionUrl, proxies, dialler, repositoryUrl, pins, onResults } = options;
+  const { clock, reader, log, events, sessionUrl, settings, dialler, repositoryUrl, pins, onResults } = options;
   const url = repositoryUrl === undefined ? undefined : new URL(repositoryUrl);
   return startHealthChecks({
     clock,
     events,
-    name: resolvedHost(sessionUrl, proxies),
+    name: resolvedHost(sessionUrl, settings),
     servers: () => readNameServers(reader),
     ask: askServer,
     isSshLocal: () => isSshLocal(reader),
@@ -44,11 +46,18 @@ export function watchHealth(options: WatchHealthOptions): HealthChecks {
   });
 }
 
-/** The host whose name this machine resolves to reach an address: behind a proxy it is the proxy's, and the proxy resolves the other. */
-export function resolvedHost(address: string, proxies: ProxySettings): string {
+/**
+ * The host whose name this machine resolves to reach an address: behind a proxy it is the proxy's, and the proxy resolves the other. An
+ * address that is set for it by hand stands in its place, since nothing is resolved then.
+ */
+export function resolvedHost(
+  address: string,
+  { proxies, hosts = {} }: Pick<AgentSettings, "proxies" | "hosts">,
+): string {
   const { host, port, tls } = dialRequestFor(new URL(address), [], 0);
   const proxy = proxyFor(proxies, host, port, tls !== undefined);
-  return proxy === undefined ? host : proxy.hostname.replace(/^\[|\]$/g, "");
+  const name = proxy === undefined ? host : proxy.hostname.replace(/^\[|\]$/g, "");
+  return setAddresses(hosts, name)?.[0] ?? name;
 }
 
 /** The address of the release manifest, unless it is a file of this machine. */

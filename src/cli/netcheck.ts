@@ -1,5 +1,5 @@
 import { hostExec } from "../host/exec.ts";
-import { systemResolve } from "../host/system-resolve.ts";
+import { resolveSet, systemResolve } from "../host/system-resolve.ts";
 import { formatSpan } from "../lib/durations.ts";
 import type { ProxySettings } from "../lib/proxy.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
@@ -85,10 +85,12 @@ async function targetsOf(call: Call, whateverAgent = false): Promise<Known> {
 async function checkAll(call: Call, { targets, agent }: Known): Promise<readonly NetworkCheck[]> {
   const { clock, signal, settings } = call;
   const timeoutMs = Math.min(TRY_MS, settings.timeoutMs);
+  // The overlay, which dials gateways, resolves their names by itself.
   const tools = { clock, exec: hostExec(clock), resolve: systemResolve(), timeoutMs, signal };
+  const planeTools = { ...tools, resolve: resolveSet(targets.hosts ?? {}, tools.resolve) };
   const node = agent?.finding ?? skipped("agent", `none runs: this is what it left in ${settings.stateDir}`);
   const [planes, paths] = await Promise.all([
-    Promise.all(originsOf(targets).map((url) => controlPlaneChecks(url, targets, tools))),
+    Promise.all(originsOf(targets).map((url) => controlPlaneChecks(url, targets, planeTools))),
     inTurns(targets.paths.toSorted(byName).slice(0, MAX_PATHS), (path) => pathChecks(path, agent?.gateways, tools)),
   ]);
   return [

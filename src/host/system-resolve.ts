@@ -3,6 +3,23 @@ import { lookup } from "node:dns/promises";
 /** All addresses of a host name, in the order they are to be tried; rejects when there are none. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
 
+/** Addresses of names that local settings give, by the name in lower case. */
+export type SetHosts = Readonly<Record<string, readonly string[]>>;
+
+/** Resolves names whose addresses are set by hand to those alone, and all others as `next` does. */
+export function resolveSet(hosts: SetHosts, next: Resolve): Resolve {
+  return (host) => {
+    const set = setAddresses(hosts, host);
+    return set === undefined ? next(host) : Promise.resolve(set);
+  };
+}
+
+/** The addresses that are set for a name; undefined for one that is resolved. */
+export function setAddresses(hosts: SetHosts, host: string): readonly string[] | undefined {
+  const name = host.toLowerCase();
+  return Object.hasOwn(hosts, name) ? hosts[name] : undefined;
+}
+
 /** So many lookups of one name may hang; the next ones wait for the newest of them. */
 const MAX_HANGING = 2;
 

@@ -13,6 +13,8 @@ export type SettingsStanding =
       readonly overlay: { readonly stateDir: string; readonly runDir: string };
       readonly engineSocket: string | undefined;
       readonly hasProxy: boolean;
+      /** Addresses that are set by hand, by the name that they are for. */
+      readonly hosts?: Readonly<Record<string, readonly string[]>> | undefined;
       /** The problem of the file: members that were ignored, or a copy that is used in its place. */
       readonly problem?: { readonly code: string; readonly message: string };
     }

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { MeshPath } from "./overlay-mesh.ts";
-import { Base64Url32, Text253, Text256, Text512 } from "./values.ts";
+import { Base64Url32, IpAddress, Text253, Text256, Text512 } from "./values.ts";
 
 /** Whom a node must reach, for somebody who finds out whether it can. */
 export const NetworkTargets = z.object({
@@ -9,6 +9,8 @@ export const NetworkTargets = z.object({
   controlPlane: z.object({ url: Text512, session: Text512, pins: z.array(Base64Url32).max(8) }).optional(),
   /** With the password that it may have: this is for root. */
   proxy: z.object({ url: Text512, noProxy: z.array(Text256).max(256) }).optional(),
+  /** Addresses that are set by hand, by the name that they are for. */
+  hosts: z.record(Text253, z.array(IpAddress).max(8)).optional(),
   /** By the gateway's FQDN, or its uid where no name is known; `key` is the RFC 7638 thumbprint that proves it. */
   paths: z.array(MeshPath.extend({ name: Text253, key: Base64Url32.optional() })).max(1024),
 });

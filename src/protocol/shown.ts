@@ -15,7 +15,7 @@ interface Fields {
 export const FIELDS: Readonly<Record<string, Fields>> = {
   settings: {
     shown:
-      "logLevel proxy noProxy unit speedTestUrl repositoryUrl engineSocket containers allowPrivileged allowBinds allowCapabilities events " +
+      "logLevel proxy noProxy hosts unit speedTestUrl repositoryUrl engineSocket containers allowPrivileged allowBinds allowCapabilities events " +
       "services allowOwnAddresses dataStore maxBytes reservePercent maxTransfers maxBandwidth value maxRequests allowAddresses proxyNames s3 bucket endpoint region pathStyle " +
       "credentials metrics listen allowRemote upgrade manifest profile",
     // A whole section, which is shown as one where the node says what it has.
@@ -82,8 +82,8 @@ export function shownValue(kind: string, value: unknown): Shown {
   return { shown, leftOut };
 }
 
-/** The fields below these are named by whoever wrote them: items by their ids, tags by their names. */
-const BY_NAME: ReadonlySet<string> = new Set(["items", "tags"]);
+/** The fields below these are named by whoever wrote them: items by their ids, tags and hosts by their names. */
+const BY_NAME: ReadonlySet<string> = new Set(["items", "tags", "hosts"]);
 
 function walk(value: unknown, known: ReadonlySet<string>, leftOut: string[], isByName: boolean): unknown {
   if (typeof value === "string") return withoutPassword(value, leftOut);

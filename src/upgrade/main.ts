@@ -8,7 +8,7 @@ import { hostExec } from "../host/exec.ts";
 import { hostFiles } from "../host/files.ts";
 import { parseBootId } from "../host/proc.ts";
 import { hostReader } from "../host/reader.ts";
-import { systemResolve } from "../host/system-resolve.ts";
+import { resolveSet, systemResolve } from "../host/system-resolve.ts";
 import { hostVersions } from "../host/versions.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import { plainLine } from "../lib/terminal-text.ts";
@@ -137,7 +137,8 @@ function hostDeps(where: Where, { readTargets, standingAsker }: OfAgent, signal:
     targets,
     probe: hostProbe({
       askStanding: standingAsker(where.state),
-      dialler: (proxies) => hostDialler(clock, proxies, resolve),
+      dialler: (proxies) =>
+        hostDialler(clock, proxies, async (host) => resolveSet((await targets())?.hosts ?? {}, resolve)(host)),
       resolve,
     }),
     clock,

@@ -6,6 +6,7 @@ import { hostFiles } from "../host/files.ts";
 import { debianArchitecture } from "../host/os-release.ts";
 import { hostReleaseSource } from "../host/release-source.ts";
 import { hostSelfTester } from "../host/self-tester.ts";
+import { resolveSet, systemResolve } from "../host/system-resolve.ts";
 import { hostVersions } from "../host/versions.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import type { ProxySettings } from "../lib/proxy.ts";
@@ -41,7 +42,7 @@ export function openFetching(
     files,
     onStep,
     source: hostReleaseSource({
-      dialler: hostDialler(clock, proxiesOf(targets)),
+      dialler: hostDialler(clock, proxiesOf(targets), resolveSet(targets?.hosts ?? {}, systemResolve())),
       clock,
       controlPlane:
         controlPlane === undefined ? undefined : { origin: new URL(controlPlane.url).origin, pins: controlPlane.pins },

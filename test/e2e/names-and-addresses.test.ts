@@ -1,8 +1,9 @@
 import { execFileSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { inNetworkOf, PRIVATE_NETWORK, privateNames } from "../support/private-machine.ts";
-import { freePort, registerNode, startAgent, startController, startProgram } from "../support/programs.ts";
+import { freePort, holdfast, registerNode, startAgent, startController, startProgram } from "../support/programs.ts";
 import { startSilentNameServer } from "../support/silent-name-server.ts";
 import {
   readStatus,
@@ -52,6 +53,21 @@ test("a name that nobody knows is named as the reason", async () => {
   names.setHosts([`127.0.0.1 ${NAME}`]);
   await untilOnline(again);
   expect(proxy.connections).toBeGreaterThan(0);
+  await again.end();
+
+  // An address that is set by hand needs no name server.
+  execFileSync("rm", [join(dir, "node/state/identity/addresses.json")]);
+  names.setHosts([]);
+  const config = join(dir, "agent.json");
+  writeFileSync(config, JSON.stringify({ hosts: { [NAME]: ["127.0.0.1"] } }));
+  const set = await startAgent(join(dir, "node"), { within: names.within, more: ["--config", config] });
+  await untilOnline(set);
+  const { stdout } = await holdfast(["netcheck", "--json", "--run", set.runDir]);
+  expect(JSON.parse(stdout)).toMatchObject({
+    checks: expect.arrayContaining([
+      expect.objectContaining({ check: "dns", status: "pass", message: `${NAME} is 127.0.0.1` }),
+    ]) as unknown,
+  });
 });
 
 /** What getaddrinfo(3) sends for one name here: A and AAAA, twice each. */

@@ -1,4 +1,5 @@
 import { askServer, readNameServers, type ServerAnswer } from "../../host/resolver.ts";
+import { setAddresses } from "../../host/system-resolve.ts";
 import type { NetworkCheck } from "../netcheck/result.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";
@@ -33,13 +34,15 @@ export function networkCheck({ target, name, path, check, status, code, message,
 export const resolverChecks: CheckFamily = {
   name: "resolver",
   async run({ reader, left, signal }) {
-    const { node } = await left();
+    const { node, settings } = await left();
     const servers = readNameServers(reader);
     if (servers.length === 0)
       return [
         warn("servers", "no-name-server", "no name server is set", "name one in /etc/resolv.conf, or have DHCP do it"),
       ];
-    const name = node === undefined ? "." : new URL(node.session).hostname;
+    const host = node === undefined ? "." : new URL(node.session).hostname;
+    // Nothing is resolved for a name whose address is set by hand.
+    const name = (settings.isGood ? setAddresses(settings.hosts ?? {}, host)?.[0] : undefined) ?? host;
     const answers = await Promise.all(
       servers.map(async (server) => [server, await askServer(server, name, signal)] as const),
     );

@@ -1,7 +1,7 @@
 import { InputError, toError } from "../../errors.ts";
 import { hostExec } from "../../host/exec.ts";
 import { hostReader } from "../../host/reader.ts";
-import { systemResolve } from "../../host/system-resolve.ts";
+import { resolveSet, systemResolve } from "../../host/system-resolve.ts";
 import { openAnswers, readTextInput, type AnswerReader } from "../../host/text-input.ts";
 import { textOf } from "../../lib/json-shape.ts";
 import { plainLine, plainValue } from "../../lib/terminal-text.ts";
@@ -236,7 +236,13 @@ async function runAndShowChecks({ call, say }: Dialogue, { settings }: Standing,
   const isOwn = given.proxy !== undefined || textOf(settings["proxy"]) !== undefined || agentProxy === undefined;
   const proxies = isOwn ? proxiesOf(merged) : { https: new URL(agentProxy.url), noProxy: agentProxy.noProxy };
   const { clock, signal } = call;
-  const tools = { clock, exec: hostExec(clock), resolve: systemResolve(), timeoutMs: CHECK_MS, signal };
+  const tools = {
+    clock,
+    exec: hostExec(clock),
+    resolve: resolveSet(targets?.hosts ?? {}, systemResolve()),
+    timeoutMs: CHECK_MS,
+    signal,
+  };
   const repositoryUrl = textOf(settings["repositoryUrl"]);
   const findings = await runChecks({ controlPlane, proxies, repositoryUrl, clockBehind: behind }, hostReader(), tools);
   say(findingsText(findings).trimEnd());

@@ -18,13 +18,15 @@ const mesh: OverlayMesh = {
 
 test("the targets are the proxy and every path with the key that proves its gateway", () => {
   const proxies = { https: new URL("http://u:p@proxy.example.net:3128"), noProxy: ["example.org"] };
-  expect(NetworkTargets.parse(networkTargets(undefined, proxies, mesh))).toEqual({
+  const hosts = { "cp.example.net": ["192.0.2.9"] };
+  expect(NetworkTargets.parse(networkTargets(undefined, { proxies, hosts }, mesh))).toEqual({
     schema: 1,
     proxy: { url: "http://u:p@proxy.example.net:3128/", noProxy: ["example.org"] },
+    hosts: { "cp.example.net": ["192.0.2.9"] },
     paths: [
       { ...mesh.paths[0], name: "gw-1.example.net", key: KEY },
       { ...mesh.paths[1], name: GATEWAY_2 },
     ],
   });
-  expect(networkTargets(undefined, { noProxy: [] }, undefined)).toEqual({ schema: 1, paths: [] });
+  expect(networkTargets(undefined, { proxies: { noProxy: [] } }, undefined)).toEqual({ schema: 1, paths: [] });
 });

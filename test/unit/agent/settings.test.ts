@@ -110,8 +110,10 @@ describe("settings", () => {
       proxy: "http://file.example:2",
       noProxy: ["c.example"],
       unit: "h.service",
+      hosts: { "CP.example": ["192.0.2.7", "2001:db8::7"] },
     });
     expect(await read([], file, env)).toMatchObject({
+      hosts: { "cp.example": ["192.0.2.7", "2001:db8::7"] },
       logLevel: "debug",
       proxies: { https: new URL("http://file.example:2"), noProxy: ["c.example"] },
       unit: "h.service",
@@ -133,6 +135,9 @@ describe("settings", () => {
     ["an https proxy", '{"proxy":"https://p.example"}', /proxy: must be an http/],
     ["a unit that is none", '{"unit":"../x.service"}', /unit: /],
     ["a speed test by file", '{"speedTestUrl":"file:///etc/passwd"}', /speedTestUrl: /],
+    ["a host that is an address", '{"hosts":{"192.0.2.1":["192.0.2.2"]}}', /hosts/],
+    ["a host at a name", '{"hosts":{"cp.example":["other.example"]}}', /hosts\.cp\.example\.0: must be an IPv4/],
+    ["a host at nothing", '{"hosts":{"cp.example":[]}}', /hosts\.cp\.example: /],
     ["no transfer at a time", '{"dataStore":{"maxTransfers":0}}', /dataStore\.maxTransfers: /],
     ["a unit of nothing", '{"dataStore":{"maxBandwidth":{"value":1,"unit":"bps"}}}', /dataStore\.maxBandwidth\.unit: /],
     [

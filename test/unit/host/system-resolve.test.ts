@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { systemResolve } from "../../../src/host/system-resolve.ts";
+import { resolveSet, systemResolve } from "../../../src/host/system-resolve.ts";
 import { deferred } from "../../support/deferred.ts";
 
 function hanging() {
@@ -40,4 +40,16 @@ test("a lookup that is over makes room for another, also when it failed", async 
   await second;
   void resolve("a.example");
   expect(asked).toHaveLength(4);
+});
+
+test("a name whose addresses are set by hand is not asked for", async () => {
+  const asked: string[] = [];
+  const resolve = resolveSet({ "cp.example": ["192.0.2.7"] }, (host) => {
+    asked.push(host);
+    return Promise.resolve(["198.51.100.1"]);
+  });
+  expect(await resolve("CP.example")).toEqual(["192.0.2.7"]);
+  expect(await resolve("other.example")).toEqual(["198.51.100.1"]);
+  expect(await resolve("constructor")).toEqual(["198.51.100.1"]);
+  expect(asked).toEqual(["other.example", "constructor"]);
 });

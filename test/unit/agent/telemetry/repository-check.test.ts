@@ -80,9 +80,11 @@ test("behind a proxy, which resolves the name", async () => {
 
 test("the name that is asked of the name servers is the proxy's where one is used", () => {
   const proxies = { https: new URL("http://proxy.example:3128"), noProxy: ["near.example"] };
-  expect(resolvedHost("wss://cp.example/agent/v1/session", proxies)).toBe("proxy.example");
-  expect(resolvedHost("wss://near.example/agent/v1/session", proxies)).toBe("near.example");
-  expect(resolvedHost("ws://localhost:8480/agent/v1/session", proxies)).toBe("localhost");
+  expect(resolvedHost("wss://cp.example/agent/v1/session", { proxies })).toBe("proxy.example");
+  expect(resolvedHost("wss://near.example/agent/v1/session", { proxies })).toBe("near.example");
+  const hosts = { "near.example": ["192.0.2.7"] };
+  expect(resolvedHost("wss://Near.example/agent/v1/session", { proxies, hosts })).toBe("192.0.2.7");
+  expect(resolvedHost("ws://localhost:8480/agent/v1/session", { proxies })).toBe("localhost");
 });
 
 test("the repository is where releases come from, unless that is a file", () => {
