@@ -232,7 +232,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     (of === undefined ? undefined : repositoryOf(settings.upgrade.manifest, of.controlPlane.iss));
   const standing = nodeFacts(settings.profile, documents, () => registration()?.node.type);
   const streams = openStreams({ ...options, ...containersView, dialler: network.dialler, node: standing });
-  const { dispatcher, cleanStop, upgrades } = openTriggers({
+  const { dispatcher, cleanStop, upgrades, captures } = openTriggers({
     ...options,
     ...telemetry,
     state,
@@ -462,6 +462,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
       health?.close();
       upgrades.close();
       await dispatcher.close();
+      await captures.close();
       await dataStore.close();
       await streams.close();
       await containersView.close();

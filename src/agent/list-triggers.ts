@@ -38,6 +38,7 @@ import { rollback, type RollBack } from "./triggers/rollback.ts";
 import { speedTest } from "./triggers/speed-test.ts";
 import type { TransferTarget } from "./triggers/speed-transfer.ts";
 import { tgArping } from "./triggers/tg-arping.ts";
+import { tgCapture, type Captures } from "./triggers/tg-capture.ts";
 import { tgMtr } from "./triggers/tg-mtr.ts";
 import { tgNc } from "./triggers/tg-nc.ts";
 import { tgPing } from "./triggers/tg-ping.ts";
@@ -72,6 +73,7 @@ export interface TriggerDeps {
   readonly tunnels: Tunnels;
   readonly containers: Pick<ContainersView, "compute" | "registryHost" | "audit">;
   readonly dataStore: { readonly handle: AnswerDataStore; readonly create: BeginFile & BundleStore["create"] };
+  readonly captures: Pick<Captures, "handle">;
   readonly makeBundle: MakeBundle;
   /** The agent's reports about itself to people on the machine. */
   readonly diagnosis: NodeStatusOptions &
@@ -104,6 +106,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     tunnels,
     containers,
     dataStore,
+    captures,
     makeBundle,
     diagnosis,
     log,
@@ -124,6 +127,7 @@ export function listTriggers(deps: TriggerDeps): readonly Trigger[] {
     tgNc(exec),
     tgArping(capture, files),
     tgTcpdump({ exec: capture, files, clock, begin: (path, signal) => dataStore.create(path, signal) }),
+    tgCapture(captures),
     nodeStatus(diagnosis),
     nodeErrors(diagnosis),
     networkStatus(diagnosis.reader),

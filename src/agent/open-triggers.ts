@@ -15,6 +15,7 @@ import { stoppedRun, type RunRecord } from "./telemetry/run-record.ts";
 import type { NodeFacts } from "./triggers/admit.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
+import { openCaptures, type Captures } from "./triggers/tg-capture.ts";
 import { Journal } from "./triggers/journal.ts";
 import { agentTunnels, type TunnelSources } from "./tunnels.ts";
 
@@ -62,6 +63,7 @@ export function openTriggers(options: OpenTriggersOptions): {
   readonly dispatcher: Dispatcher;
   readonly cleanStop: CleanStop;
   readonly upgrades: Upgrades;
+  readonly captures: Pick<Captures, "close">;
 } {
   const { clock, settings, state, record, bootId, startedAt, node, containers, onRefused } = options;
   const { sql, isPersistent } = state.database;
@@ -82,10 +84,19 @@ export function openTriggers(options: OpenTriggersOptions): {
     ending: () => dispatcher.holderOf("node"),
     onChanged: options.onUpgrade,
   });
+  const captures = openCaptures({
+    exec: options.capture ?? options.exec,
+    files: options.files,
+    clock,
+    log,
+    store: options.dataStore,
+    audit: containers.audit,
+  });
   const triggers = listTriggers({
     ...options,
     announceRestart: async () => options.announceRestart(),
     upgrades,
+    captures,
     makeBundle: bundleProcess({ ...settings, exec: options.exec }),
     cleanStop,
     speedTestTarget: () => speedTestTarget(options),
@@ -93,5 +104,5 @@ export function openTriggers(options: OpenTriggersOptions): {
     log,
   });
   const dispatcher = new Dispatcher({ node, journal, clock, log, more: containers.run, triggers });
-  return { dispatcher, cleanStop, upgrades };
+  return { dispatcher, cleanStop, upgrades, captures };
 }

@@ -4,6 +4,7 @@ import { HostError, toError } from "../errors.ts";
 import { commitFiles } from "../checkpoint/commit-files.ts";
 import type { Clock } from "../host/clock.ts";
 import { hostDialler } from "../host/dial.ts";
+import { resolveSet, systemResolve } from "../host/system-resolve.ts";
 import { hostExec } from "../host/exec.ts";
 import type { Files } from "../host/files.ts";
 import { endOverlay } from "../host/overlay-end.ts";
@@ -87,7 +88,7 @@ async function takeBack(options: ResetOptions, { factory }: ResetOrder): Promise
     const network = await openNetwork({
       ...options,
       exec: hostExec(clock),
-      dialler: hostDialler(clock, settings.proxies),
+      dialler: hostDialler(clock, settings.proxies, resolveSet(settings.hosts ?? {}, systemResolve())),
       onDamage: () => undefined,
       onOwned: () => undefined,
       onForwarding: () => undefined,

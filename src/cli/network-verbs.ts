@@ -73,4 +73,34 @@ export const networkVerbs: readonly Verb[] = [
     example: "holdfast capture -c 10 eth0 'tcp port 443'",
     load: async () => (await import("./capture.ts")).captureVerb,
   },
+  {
+    name: "captures",
+    summary: "capture whole packets into files of the data store",
+    about:
+      "'start' begins a capture that goes on without this command, 'stop' ends it and gives its files their names in captures/, and without an " +
+      "action it says how the capture stands and which files there are. The files hold what the packets hold, passwords among it.",
+    arguments: [
+      {
+        name: "action",
+        isRequired: false,
+        help: "status (by default), start or stop",
+        complete: ["status", "start", "stop"],
+      },
+      { name: "interface", isRequired: false, help: "for start: where", complete: "none" },
+      { name: "filter", isRequired: false, help: "for start: which packets, as pcap-filter(7)", complete: "none" },
+    ],
+    options: {
+      megabytes: { short: "m", value: "N", help: "for start: of all files, 1 to 1000 (100); the oldest gives way" },
+      seconds: { short: "s", value: "N", help: "for start: end after so long, at most a day" },
+      count: { short: "c", value: "N", help: "for start: end after so many packets" },
+      delete: { help: "for start: remove the files of earlier captures first" },
+      ...JSON_OPTION,
+      ...TIMEOUT,
+      ...DIRECTORIES,
+    },
+    exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+    example: "holdfast captures start eth0 'tcp port 443' -m 50",
+    timeoutSeconds: 60,
+    load: async () => (await import("./captures.ts")).capturesVerb,
+  },
 ];

@@ -12,6 +12,8 @@ export interface SpawnOptions {
   readonly signal: AbortSignal;
   /** Ends the whole process tree after so many milliseconds. */
   readonly deadlineMs?: number;
+  /** How standard output becomes text, UTF-8 unless told; `latin1` has a character for each byte, whatever that is. */
+  readonly encoding?: "latin1";
   /** Written to standard input, which is otherwise /dev/null. The tool is started before a promised one is there, and ended if it never is. */
   readonly input?: string | Promise<string> | HeldInput;
 }
@@ -174,7 +176,7 @@ class Child {
       return;
     }
     const { nodeChildProcess: child, stdout, stderr } = this.#process;
-    if (stdout !== null) this.output.add("stdout", stdout);
+    if (stdout !== null) this.output.add("stdout", stdout, options.encoding);
     if (stderr !== null) this.output.add("stderr", stderr);
     this.exit = new Promise<Exit>((resolve, reject) => {
       child.once("exit", (code, signal) => {

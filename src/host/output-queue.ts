@@ -45,8 +45,8 @@ export class OutputQueue implements AsyncIterable<OutputChunk> {
   }
 
   /** Adds a pipe; must happen in the same tick as its process starts, or output could be missed. */
-  add(kind: OutputChunk["kind"], pipe: Readable): void {
-    const decoder = new StringDecoder("utf8");
+  add(kind: OutputChunk["kind"], pipe: Readable, encoding: "utf8" | "latin1" = "utf8"): void {
+    const decoder = new StringDecoder(encoding);
     this.#pipes.push(pipe);
     this.#open += 1;
     pipe.on("data", (bytes: Buffer) => {

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { parseCidr } from "../lib/cidr.ts";
+import { CaptureFilter, TgCapture } from "./capture.ts";
 import { DataStoreRequest, StorePath } from "./data-store.ts";
 import { ErrorsRequest, GatewayLatency, GatewayTrace, OutboundConnectionCheck } from "./diagnostics.ts";
 import { PathId } from "./overlay-mesh.ts";
@@ -128,13 +129,6 @@ export const TgArping = z
   .strictObject({ iface: LinkName, host: z.ipv4().meta({ description: "The address that is asked for" }) })
   .meta({ id: "TgArping", description: "Body of `tg-arping`" });
 export type TgArping = z.infer<typeof TgArping>;
-
-/** What a filter may be made of: printable ASCII, as pcap-filter(7) is written in. */
-const CaptureFilter = z
-  .string()
-  .max(512)
-  .regex(/^[\x20-\x7e]*$/, "printable ASCII only")
-  .transform((text) => text.trim());
 
 export const TgTcpdump = z
   .strictObject({
@@ -285,6 +279,7 @@ export const triggerBodies = {
   "node-push-logs": NodePushLogs,
   "node-upgrade": NodeUpgrade,
   "tg-arping": TgArping,
+  "tg-capture": TgCapture,
   "tg-mtr": TgMtrBody,
   "tg-ping": TgPing,
   "tg-nc": TgNc,

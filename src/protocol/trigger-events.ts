@@ -31,6 +31,7 @@ export const triggerEvents = [
   "speed-test",
   "status",
   "tg-arping",
+  "tg-capture",
   "tg-mtr",
   "tg-nc",
   "tg-ping",

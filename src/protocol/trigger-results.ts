@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { PushedLogs } from "./bundle.ts";
+import { CaptureAnswer } from "./capture.ts";
 import { DataStoreListing, DataStoreTasks, ImageInfo, TaskStarted } from "./data-store.ts";
 import {
   DnsHealthAnswer,
@@ -125,6 +126,7 @@ export const triggerResults = {
   "container-exec": z.never(),
   "container-image": z.union([ImagesReport, z.object({ success: z.string() }), Refused]),
   "container-logs": output,
+  "tg-capture": CaptureAnswer,
   "node-debug": output,
   "container-status": ContainerStatusAnswer,
   "datastore-manager": z.union([DataStoreListing, DataStoreTasks, TaskStarted, ImageInfo, z.strictObject({})]),

@@ -32,7 +32,7 @@ const text = ({ body }: { readonly body: unknown }): string =>
   (body as { readonly output: { readonly message: string } }).output.message;
 
 test("who has an address, and the packets on the wire", async () => {
-  const { run, here, cli, agent } = await stage();
+  const { run, here, cli, json, agent } = await stage();
   const answered = await run("tg-arping", { iface: "wan0", host: "10.77.0.2" });
   expect(answered).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
   expect(text(answered)).toContain("(10.77.0.2): index=4");
@@ -85,6 +85,26 @@ test("who has an address, and the packets on the wire", async () => {
   until.child.kill("SIGINT");
   await expect.poll(() => readdirSync(saved).sort(), { timeout: 20_000 }).toEqual(["ended.txt", "two.txt"]);
   expect(readFileSync(join(saved, "ended.txt"), "utf8")).toContain("ICMP echo reply");
+  // Whole packets go into files, for who holds the permission by its name: an administrator does not.
+  expect(await run("tg-capture", { action: "start", iface: "wan0" })).toMatchObject({ status: 403 });
+  const debug = startHoldfast(["logs", "--debug", "triggers", "--run", agent.runDir]);
+  expect(await json("captures", "start", "wan0", "icmp", "-m", "1")).toMatchObject({
+    state: "RUNNING",
+    capture: { iface: "wan0", filter: "icmp", maxMegabytes: 1, user: "local" },
+  });
+  here("ping -c 3 -i 0.2 -p 5ec4e7 10.77.0.2");
+  expect((await cli("captures", "start", "wan0")).code).toBe(1);
+  const stopped = await cli("captures", "stop");
+  expect(stopped.stdout).toMatch(/^stopped \(wan0, icmp; started by local\), [6-9] packets, .*: it was stopped\n/);
+  const name = readdirSync(saved).find((one) => /^capture-.*\.pcap0$/.test(one)) ?? "";
+  expect(readFileSync(join(saved, name)).toString("hex")).toContain("5ec4e75ec4e7");
+  expect(here(`tcpdump -n -r '${join(saved, name)}' 2>/dev/null`)).toContain("ICMP echo reply");
+  expect(here(`pgrep -P ${agent.pid} tcpdump || true`)).toBe("");
+  // The log's lines were shown as they came.
+  await debug.until(/component=triggers, .*event=tg-capture, .*: trigger ended/);
+  debug.child.kill("SIGINT");
+  expect((await debug.finished).code).toBe(0);
+
   expect(await cli("capture", "-c", "1", "wan0", "--to", "../x")).toMatchObject({ code: 1, stdout: "" });
   expect(await cli("capture", "wan0", "nonsense (")).toMatchObject({ code: 1, stdout: "" });
   expect(await cli("capture", "-c", "0", "wan0")).toMatchObject({ code: 2 });

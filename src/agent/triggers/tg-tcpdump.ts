@@ -1,8 +1,8 @@
-import { HostError, InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Exec } from "../../host/exec.ts";
 import type { Files } from "../../host/files.ts";
 import { TgTcpdump } from "../../protocol/trigger-bodies.ts";
+import { cannotChangeUser, checkFilter, filterArguments } from "./capture-filter.ts";
 import { needLink } from "./known-link.ts";
 import { LineCap } from "./line-cap.ts";
 import type { StreamTrigger } from "./trigger.ts";
@@ -12,7 +12,6 @@ const LINES_PER_SECOND = 500;
 /** Somebody who waits gets what these let through. */
 const WAIT_PACKETS = 1000;
 const WAIT_MS = 30_000;
-const COMPILE = { deadlineMs: 10_000, maxOutputBytes: 256 * 1024 };
 
 /** A file that gets the lines: there under its name once it is whole. */
 interface LinesFile {
@@ -49,7 +48,7 @@ export function tgTcpdump({ exec, files, clock, begin }: TgTcpdumpOptions): Stre
     agents: true,
     async handle(request, { wait, signal, emit }) {
       await needLink(files, request.iface, "iface");
-      await checkFilter(exec, request, signal);
+      await checkFilter(exec, "tg-tcpdump", request, signal);
       let saved = request.file === undefined ? undefined : await begin(request.file, signal);
       const capture = exec.spawn("tcpdump", captureArguments(request, wait), { signal });
       const cap = new LineCap({ perSecond: LINES_PER_SECOND, maxBytes: request.maxBytes });
@@ -75,7 +74,8 @@ export function tgTcpdump({ exec, files, clock, begin }: TgTcpdumpOptions): Stre
         }
         await said(cap.end());
         const exitCode = await capture.exitCode;
-        if (complaint.includes("Couldn't change to")) throw cannotChangeUser();
+        const refusal = cannotChangeUser(complaint);
+        if (refusal !== undefined) throw refusal;
         if (saved !== undefined && exitCode === 0) {
           const bytes = await saved.publish();
           saved = undefined;
@@ -98,36 +98,4 @@ export function captureArguments(
   const count = packetCount === 0 && wait ? WAIT_PACKETS : packetCount;
   const bound = count === 0 ? [] : ["-c", String(count)];
   return ["-n", "-l", "-i", iface, "-s", String(snaplen), ...bound, ...filterArguments(filter)];
-}
-
-/** One argument, so that no word of it can be an option. */
-function filterArguments(filter: string): string[] {
-  return filter === "" ? [] : ["--", filter];
-}
-
-/** @throws {InputError} `invalid-body` with what tcpdump says of the filter; {HostError} `exec-failed`, when it cannot say. */
-async function checkFilter(exec: Exec, { iface, filter }: TgTcpdump, signal: AbortSignal): Promise<void> {
-  if (filter === "") return;
-  const tried = await exec.run("tcpdump", ["-d", "-n", "-i", iface, ...filterArguments(filter)], {
-    signal,
-    ...COMPILE,
-  });
-  // A filter whose program is too long to be shown is fine.
-  if (tried.exitCode === 0 || tried.truncated) return;
-  const said = tried.stderr
-    .trim()
-    .replace(/^tcpdump: /u, "")
-    .slice(0, 512);
-  if (/No such device|permission/iu.test(said)) throw new HostError("exec-failed", `tcpdump: ${said}`);
-  throw new InputError("invalid-body", `tg-tcpdump: filter: ${said}`, { details: { field: "filter" } });
-}
-
-function cannotChangeUser(): HostError {
-  return new HostError(
-    "exec-failed",
-    "tcpdump could not give up its rights: the agent lacks CAP_SETUID and CAP_SETGID",
-    {
-      details: { tool: "tcpdump" },
-    },
-  );
 }

@@ -75,7 +75,13 @@ export interface AnswerSpec {
  */
 export type Access<P> =
   | { readonly to: "all" }
-  | { readonly to: "resource"; readonly permissions: readonly string[]; readonly resource: (params: P) => string }
+  | {
+      readonly to: "resource";
+      readonly permissions: readonly string[];
+      /** What some parameters need in place of these. */
+      readonly instead?: (params: P) => readonly string[] | undefined;
+      readonly resource: (params: P) => string;
+    }
   | { readonly to: "kind"; readonly permission: string; readonly kind: string };
 
 /** One operation, described and carried out. */
@@ -189,7 +195,7 @@ function permissionsOf<P>(access: Access<P>): readonly string[] {
 function checkAccess<P extends Record<string, unknown>>(access: Access<P>, params: P, caller: Caller): void {
   if (access.to === "resource") {
     const permissions = access.permissions.map((name) => name.replace("{event}", String(params["event"])));
-    caller.require(permissions, access.resource(params));
+    caller.require(access.instead?.(params) ?? permissions, access.resource(params));
   } else if (access.to === "kind" && caller.reach(access.permission, access.kind) === "none") {
     throw forbidden([access.permission], anyOf(access.kind));
   }

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
+import { CAPTURE_EVENT, CAPTURE_PERMISSION } from "../../protocol/capture.ts";
 import { ContainerCommand, triggerBodies } from "../../protocol/trigger-bodies.ts";
 import { STREAM_DEADLINE_MS } from "../../protocol/trigger-events.ts";
 import { EventName, JsonObject, Text256, Uid } from "../../protocol/values.ts";
@@ -31,6 +32,7 @@ const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
   ["tg-mtr", 180 * SECOND],
   ["tg-arping", 60 * SECOND],
   ["tg-tcpdump", 60 * SECOND],
+  [CAPTURE_EVENT, 60 * SECOND],
   ["flows", 30 * SECOND],
   ["gateway-ping", 60 * SECOND],
   ["gateway-perf", 300 * SECOND],
@@ -77,6 +79,7 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
       access: {
         to: "resource",
         permissions: ["nodes::service:{event}", "nodes::remote-execute"],
+        instead: ({ event }) => (event === CAPTURE_EVENT ? [CAPTURE_PERMISSION] : undefined),
         resource: ({ nodeID }) => tgrn.node(nodeID),
       },
       params: z.object({ nodeID: Uid, event: Text256 }),

@@ -1,3 +1,4 @@
+import { CAPTURE_PERMISSION } from "../../protocol/capture.ts";
 import { EventName } from "../../protocol/values.ts";
 import type { Policy } from "./policy.ts";
 
@@ -20,7 +21,7 @@ export const knownPermissions: ReadonlySet<string> = new Set([
   "nodes::configure:snmp",
   "nodes::configure:vpn",
   "nodes::service:datastore-manager",
-  "node-advanced::service:tg-capture",
+  CAPTURE_PERMISSION,
   "node-exec::read",
   "node-exec::modify",
   "node-exec::compute",
@@ -39,6 +40,9 @@ export const knownPermissions: ReadonlySet<string> = new Set([
   "repositories::read",
   "repositories::modify",
 ]);
+
+/** Permissions that no wildcard grants, an administrator's neither: a policy has to name them. */
+const GRANTED_BY_NAME: ReadonlySet<string> = new Set([CAPTURE_PERMISSION]);
 
 const OPEN_PREFIX = "nodes::service:";
 const ACTION = /^([a-z][a-z-]*)::([a-z][a-z-]*)(?:::?([A-Za-z0-9][A-Za-z0-9_.-]*\*?|\*))?$/;
@@ -96,12 +100,18 @@ export function judge(policies: readonly Policy[], permission: string, resource:
   for (const policy of policies) {
     if (!policy.resources.some((pattern) => resourceCovers(pattern, resource))) continue;
     for (const statement of policy.statements) {
-      if (!statement.actions.some((action) => actionCovers(action, permission))) continue;
+      if (!speaksOf(statement, permission)) continue;
       if (statement.effect === "deny") return "deny";
       verdict = "allow";
     }
   }
   return verdict;
+}
+
+/** Reports whether a statement grants or denies a permission; what is granted by name alone is denied by a wildcard, too. */
+function speaksOf({ effect, actions }: Policy["statements"][number], permission: string): boolean {
+  const isByName = effect === "allow" && GRANTED_BY_NAME.has(permission);
+  return actions.some((action) => (isByName ? action === permission : actionCovers(action, permission)));
 }
 
 /**
@@ -138,9 +148,7 @@ function touches(pattern: string, kind: string): boolean {
 }
 
 function hasEffect(policy: Policy, effect: "allow" | "deny", permission: string): boolean {
-  return policy.statements.some(
-    (statement) => statement.effect === effect && statement.actions.some((action) => actionCovers(action, permission)),
-  );
+  return policy.statements.some((statement) => statement.effect === effect && speaksOf(statement, permission));
 }
 
 /** Resource names by kind, for example `tgrn:tg::nodes:node/<uid>`. */

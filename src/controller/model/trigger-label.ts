@@ -43,6 +43,7 @@ const READING_ACTIONS: Readonly<Partial<Record<string, readonly [string | undefi
   "container-image": [undefined, "list"],
   [DATA_STORE_EVENT]: ["LIST", "TASKS"],
   flows: ["read"],
+  "tg-capture": ["status"],
   "nat-hits": [undefined, "GET"],
 };
 

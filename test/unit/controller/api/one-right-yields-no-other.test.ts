@@ -141,6 +141,14 @@ const WAYS: readonly Way[] = [
     missing: "nodes::service:datastore-manager or nodes::remote-execute",
     resource: tgrn.node(HERE.uid),
   },
+  ...["*", "nodes::*", "nodes::service:tg-capture", "nodes::remote-execute", "node-advanced::*"].map((held) => ({
+    what: `${held}, a capture of whole packets`,
+    held: [held],
+    on: ["*"],
+    request: ["POST", `/node/${HERE.uid}/trigger/tg-capture`, { action: "start", iface: "eth0" }] as const,
+    missing: "node-advanced::service:tg-capture",
+    resource: tgrn.node(HERE.uid),
+  })),
   {
     what: "alerts, the release of a held identity",
     held: ["alerts::read"],

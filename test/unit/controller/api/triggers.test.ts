@@ -124,6 +124,14 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
     expect((await trigger("*", {}, bench.keyFor(["nodes::service:tg-ping"]))).status).toBe(403);
   });
 
+  it("captures whole packets only for who holds the permission by its name", async () => {
+    const by = async (...key: Parameters<typeof bench.keyFor>) =>
+      (await trigger("tg-capture", { action: "status" }, bench.keyFor(...key))).status;
+    expect(await by(["node-advanced::service:tg-capture"])).toBe(200);
+    expect(await by(["node-advanced::service:tg-capture"], ["*"], ["node-advanced::*"])).toBe(403);
+    expect(await by(["*", "nodes::service:tg-capture"])).toBe(403);
+  });
+
   it("writes a capture into the data store only for who may change that", async () => {
     const file = { iface: "wan0", file: "captures/a" };
     const key = bench.keyFor(["nodes::service:tg-tcpdump"]);

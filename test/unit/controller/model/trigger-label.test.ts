@@ -23,6 +23,8 @@ test.each([
   [false, "datastore-manager", { action: "DELETE", filename: "a" }],
   [true, "flows", { protocol: "tcp" }],
   [false, "flows", { action: "delete" }],
+  [true, "tg-capture", { action: "status" }],
+  [false, "tg-capture", { action: "stop" }],
   [true, "nat-hits", { action: "GET" }],
   [false, "nat-hits", { action: "RESET_ALL" }],
   [false, "nat-hits", { action: null }],

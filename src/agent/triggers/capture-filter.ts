@@ -1,0 +1,44 @@
+import { HostError, InputError } from "../../errors.ts";
+import type { Exec } from "../../host/exec.ts";
+
+const COMPILE = { deadlineMs: 10_000, maxOutputBytes: 256 * 1024 };
+
+/** A filter as tcpdump(8) takes it: one argument, so that no word of it can be an option. */
+export function filterArguments(filter: string): string[] {
+  return filter === "" ? [] : ["--", filter];
+}
+
+/**
+ * Tries a filter out before a capture.
+ * @throws {InputError} `invalid-body` with what tcpdump says of the filter; {HostError} `exec-failed`, when it cannot say.
+ */
+export async function checkFilter(
+  exec: Exec,
+  event: string,
+  { iface, filter }: { readonly iface: string; readonly filter: string },
+  signal: AbortSignal,
+): Promise<void> {
+  if (filter === "") return;
+  const tried = await exec.run("tcpdump", ["-d", "-n", "-i", iface, ...filterArguments(filter)], {
+    signal,
+    ...COMPILE,
+  });
+  // A filter whose program is too long to be shown is fine.
+  if (tried.exitCode === 0 || tried.truncated) return;
+  const said = tried.stderr
+    .trim()
+    .replace(/^tcpdump: /u, "")
+    .slice(0, 512);
+  if (/No such device|permission/iu.test(said)) throw new HostError("exec-failed", `tcpdump: ${said}`);
+  throw new InputError("invalid-body", `${event}: filter: ${said}`, { details: { field: "filter" } });
+}
+
+/** Why tcpdump ended, when it says that it lacks the right to become another user. */
+export function cannotChangeUser(said: string): HostError | undefined {
+  if (!said.includes("Couldn't change to")) return undefined;
+  return new HostError(
+    "exec-failed",
+    "tcpdump could not give up its rights: the agent lacks CAP_SETUID and CAP_SETGID",
+    { details: { tool: "tcpdump" } },
+  );
+}

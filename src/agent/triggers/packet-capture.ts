@@ -1,0 +1,298 @@
+import type { Logger } from "pino";
+import { AgentError, HostError, InputError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { Exec, Spawned } from "../../host/exec.ts";
+import type { Files } from "../../host/files.ts";
+import { PcapSplitter, type PcapPart } from "../../lib/pcap-splitter.ts";
+import { CAPTURE_EVENT, type CaptureAnswer, type TgCapture } from "../../protocol/capture.ts";
+import { DataStoreListing } from "../../protocol/data-store.ts";
+import { cannotChangeUser, checkFilter, filterArguments } from "./capture-filter.ts";
+import type { AnswerDataStore } from "./datastore-manager.ts";
+import { needLink } from "./known-link.ts";
+import { LOCAL_USER } from "./trigger.ts";
+
+/** A file of the data store that is being written, there under its name once it is published. */
+interface CaptureFile {
+  append(content: Uint8Array): void;
+  publish(): Promise<number>;
+  discard(): void;
+}
+
+export interface PacketCaptureOptions {
+  /** Starts what sees every packet. */
+  readonly exec: Exec;
+  readonly files: Pick<Files, "list">;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly store: {
+    readonly handle: AnswerDataStore;
+    /** @throws {HostError} `disk-full` when the disk's reserve or the quota leaves no room. */
+    create(path: string, signal: AbortSignal): Promise<CaptureFile>;
+  };
+  /** Leaves a line in the node's audit trail. */
+  readonly audit: (what: string) => void;
+}
+
+type Start = Extract<TgCapture, { readonly action: "start" }>;
+type Reason = NonNullable<NonNullable<CaptureAnswer["capture"]>["reason"]>;
+
+const DIRECTORY = "captures";
+const OWN_NAME = /^capture-\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\.pcap\d+$/;
+const MAX_FILE_BYTES = 10_000_000;
+/** What is taken from tcpdump in a second; the kernel drops, and counts, packets beyond that. */
+const MAX_BYTES_PER_SECOND = 16 * 1024 * 1024;
+const BEGIN_MS = 10_000;
+const MAX_SAID = 1024;
+
+/** Captures packets into files of the data store, one capture at a time, until it is stopped or reaches a limit. */
+export class PacketCapture {
+  readonly #options: PacketCaptureOptions;
+  readonly #ending = new AbortController();
+  #run: Run | undefined;
+  #isStarting = false;
+
+  constructor(options: PacketCaptureOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @throws {InputError} `busy`, `not-found` for the interface, `invalid-body` for the filter; {HostError} `exec-failed`, `tool-missing`,
+   *   `disk-full`.
+   */
+  async start(request: Start, user: string, signal: AbortSignal): Promise<CaptureAnswer> {
+    if (this.#isStarting || this.#run?.isOver === false) {
+      throw new InputError("busy", `a capture is running: stop it first with ${CAPTURE_EVENT} and the action "stop"`);
+    }
+    this.#isStarting = true;
+    try {
+      const { files, exec, log, audit } = this.#options;
+      await needLink(files, request.iface, "iface");
+      await checkFilter(exec, CAPTURE_EVENT, request, signal);
+      if (request.deleteExisting) await this.#deleteFiles(signal);
+      const run = new Run(this.#options, request, user, this.#ending.signal);
+      this.#run = run;
+      await run.begun(signal);
+      const { iface, filter, maxMegabytes } = request;
+      log.info({ iface, filter, maxMegabytes, user }, "capture started");
+      if (user === LOCAL_USER) audit(`${user} started a capture of packets on ${iface}`);
+    } finally {
+      this.#isStarting = false;
+    }
+    return this.status(signal);
+  }
+
+  /** Ends the capture that runs, if any; its files are there afterwards. */
+  async stop(signal: AbortSignal): Promise<CaptureAnswer> {
+    await this.#run?.end({ code: "stopped", message: "it was stopped" });
+    return this.status(signal);
+  }
+
+  async status(signal: AbortSignal): Promise<CaptureAnswer> {
+    const files = await this.#files(signal);
+    const run = this.#run;
+    if (run === undefined) return { state: "STOPPED", files: [...files] };
+    return { state: run.isOver ? "STOPPED" : "RUNNING", capture: run.report(), files: [...files] };
+  }
+
+  /** Ends the capture that runs and gives its files their names. */
+  async close(): Promise<void> {
+    await this.#run?.end({ code: "interrupted", message: "the agent was stopped" });
+    this.#ending.abort(new InputError("cancelled", "the agent is stopping"));
+  }
+
+  async #files(signal: AbortSignal): Promise<CaptureAnswer["files"]> {
+    try {
+      const listing = await this.#options.store.handle({ action: "LIST", filename: DIRECTORY }, signal);
+      return DataStoreListing.parse(listing)
+        .files.filter(({ name, type }) => type === "file" && OWN_NAME.test(name))
+        .map(({ path, bytes }) => ({ path, bytes }));
+    } catch (error) {
+      if (error instanceof AgentError && error.code === "not-found") return [];
+      throw error;
+    }
+  }
+
+  async #deleteFiles(signal: AbortSignal): Promise<void> {
+    for (const { path } of await this.#files(signal)) {
+      await this.#options.store.handle({ action: "DELETE", filename: path }, signal);
+    }
+  }
+}
+
+/** One capture, from tcpdump to its files. */
+class Run {
+  isOver = false;
+  readonly #options: PacketCaptureOptions;
+  readonly #request: Start;
+  readonly #user: string;
+  readonly #signal: AbortSignal;
+  readonly #startedAt: number;
+  readonly #tool: Spawned;
+  readonly #splitter: PcapSplitter;
+  /** How many files there are at a time. */
+  readonly #ring: number;
+  /** The oldest first. */
+  readonly #kept: { readonly file: CaptureFile; bytes: number }[] = [];
+  readonly #done: Promise<void>;
+  /** Settles when packets are captured, or never will be. */
+  readonly #listening: Promise<void>;
+  #isListening: () => void = () => undefined;
+  #listensNot: (error: Error) => void = () => undefined;
+  readonly #cancelTime: () => void;
+  #numbered = 0;
+  #said = "";
+  #endedAt: number | undefined;
+  #reason: Reason | undefined;
+  #window = { since: -Infinity, bytes: 0 };
+
+  constructor(options: PacketCaptureOptions, request: Start, user: string, signal: AbortSignal) {
+    const { clock, exec } = options;
+    const { iface, filter, maxMegabytes, maxSeconds, packetCount } = request;
+    this.#options = options;
+    this.#request = request;
+    this.#user = user;
+    this.#signal = signal;
+    this.#startedAt = clock.now();
+    this.#ring = Math.max(2, Math.ceil((maxMegabytes * 1_000_000) / MAX_FILE_BYTES));
+    this.#splitter = new PcapSplitter(Math.floor((maxMegabytes * 1_000_000) / this.#ring));
+    const bound = packetCount === 0 ? [] : ["-c", String(packetCount)];
+    const args = ["-n", "-i", iface, "-w", "-", ...bound, ...filterArguments(filter)];
+    this.#tool = exec.spawn("tcpdump", args, { signal, encoding: "latin1" });
+    this.#cancelTime = clock.after(
+      maxSeconds * 1000,
+      () => void this.end({ code: "time", message: `it ran for ${maxSeconds} s` }),
+    );
+    this.#listening = new Promise((resolve, reject) => {
+      this.#isListening = resolve;
+      this.#listensNot = reject;
+    });
+    this.#listening.catch(() => undefined); // Nobody may be waiting for it any more.
+    this.#done = this.#carryOut();
+  }
+
+  /** Resolves when packets are captured. @throws why they are not */
+  async begun(signal: AbortSignal): Promise<void> {
+    const late = (): void =>
+      this.#listensNot(new HostError("timeout", `tcpdump does not begin within ${BEGIN_MS / 1000} s`));
+    const cancel = this.#options.clock.after(BEGIN_MS, late);
+    const onAbort = (): void => this.#listensNot(toError(signal.reason));
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      await this.#listening;
+    } catch (error) {
+      await this.end({ code: "exec-failed", message: toError(error).message });
+      throw error;
+    } finally {
+      cancel();
+      signal.removeEventListener("abort", onAbort);
+    }
+  }
+
+  /** Ends it for a reason, if it is not ending already; resolves when its files have their names. */
+  async end(reason: Reason): Promise<void> {
+    this.#reason ??= reason;
+    this.#tool.kill();
+    await this.#done;
+  }
+
+  report(): NonNullable<CaptureAnswer["capture"]> {
+    const { iface, filter, maxMegabytes, maxSeconds, packetCount } = this.#request;
+    return {
+      iface,
+      filter,
+      maxMegabytes,
+      maxSeconds,
+      packetCount,
+      user: this.#user.slice(0, 512),
+      startedAt: this.#startedAt,
+      ...(this.#endedAt === undefined ? {} : { endedAt: this.#endedAt }),
+      packets: this.#splitter.packets,
+      bytes: this.#kept.reduce((sum, { bytes }) => sum + bytes, 0),
+      ...(this.#reason === undefined ? {} : { reason: this.#reason }),
+    };
+  }
+
+  async #carryOut(): Promise<void> {
+    const { clock, log } = this.#options;
+    try {
+      await this.#copy();
+      const exitCode = await this.#tool.exitCode;
+      const { packetCount } = this.#request;
+      if (packetCount > 0 && this.#splitter.packets >= packetCount) {
+        this.#reason ??= { code: "packets", message: `it has ${packetCount} packets` };
+      }
+      if (this.#reason === undefined) throw this.#failure(exitCode);
+    } catch (thrown) {
+      const error = toError(thrown);
+      this.#tool.kill();
+      this.#listensNot(error);
+      const code = error instanceof HostError && error.code === "disk-full" ? error.code : "exec-failed";
+      this.#reason ??= { code, message: error.message.slice(0, MAX_SAID) };
+    }
+    this.#cancelTime();
+    // What has no packet at all is no failed capture either, and leaves no file.
+    this.#listensNot(this.#failure(0));
+    await this.#publish();
+    this.#endedAt = clock.now();
+    this.isOver = true;
+    log.info({ reason: this.#reason, packets: this.#splitter.packets }, "capture ended");
+  }
+
+  async #copy(): Promise<void> {
+    for await (const { kind, data } of this.#tool.output) {
+      if (kind === "stderr") {
+        this.#said = (this.#said + data).slice(-MAX_SAID);
+        if (/listening on /u.test(this.#said)) this.#isListening();
+        continue;
+      }
+      const bytes = Buffer.from(data, "latin1");
+      for (const part of this.#splitter.take(bytes)) await this.#take(part);
+      await this.#pace(bytes.length);
+    }
+  }
+
+  async #take(part: PcapPart): Promise<void> {
+    if (part.is === "file") return this.#nextFile();
+    const current = this.#kept.at(-1);
+    if (current === undefined) return;
+    current.file.append(part.bytes);
+    current.bytes += part.bytes.length;
+  }
+
+  async #nextFile(): Promise<void> {
+    if (this.#kept.length >= this.#ring) this.#kept.shift()?.file.discard();
+    const time = new Date(this.#startedAt).toISOString().slice(0, 19).replace("T", "_").replaceAll(":", "-");
+    const path = `${DIRECTORY}/capture-${time}.pcap${this.#numbered}`;
+    this.#numbered += 1;
+    this.#kept.push({ file: await this.#options.store.create(path, this.#signal), bytes: 0 });
+  }
+
+  /** Lets tcpdump wait, and the kernel drop packets, before this program does nothing else. */
+  async #pace(bytes: number): Promise<void> {
+    const { clock } = this.#options;
+    const now = clock.elapsed();
+    if (now >= this.#window.since + 1000) this.#window = { since: now, bytes: 0 };
+    this.#window.bytes += bytes;
+    if (this.#window.bytes >= MAX_BYTES_PER_SECOND) await clock.sleep(this.#window.since + 1000 - now, this.#signal);
+  }
+
+  async #publish(): Promise<void> {
+    const published = [];
+    for (const kept of this.#kept) {
+      try {
+        await kept.file.publish();
+        published.push(kept);
+      } catch (error) {
+        kept.file.discard();
+        this.#options.log.warn({ err: toError(error) }, "a file of a capture could not be kept");
+      }
+    }
+    this.#kept.splice(0, this.#kept.length, ...published);
+  }
+
+  #failure(exitCode: number): HostError {
+    const said = this.#said.trim().replace(/^tcpdump: /u, "");
+    const message = `tcpdump ended with status ${exitCode}${said === "" ? "" : `: ${said}`}`;
+    return cannotChangeUser(this.#said) ?? new HostError("exec-failed", message, { details: { tool: "tcpdump" } });
+  }
+}
