@@ -221,6 +221,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   // Triggers.
   const dataStore = openDataStore({
     ...options,
+    files,
     state,
     isInUse: (parts) => computing.volumeAt(parts),
     onRefused: (error) => storage.refused(error),
@@ -447,7 +448,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const faces = await openFaces({ settings, provider, log, clock, dispatcher, sql, faults, power });
 
   await upgrades.look();
-  if (standing().type === "Node") dataStore.resume();
+  if (standing().type === "Node") void dataStore.resume();
   if (lastGood.registration === undefined) applying.apply();
   if (lastGood.registration !== undefined) await manage(lastGood.registration);
   else log.info({ stateDir: settings.stateDir }, "not registered; waiting for holdfast register");

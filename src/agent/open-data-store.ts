@@ -2,17 +2,20 @@ import { join } from "node:path";
 import type { Logger } from "pino";
 import { InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
+import type { Files } from "../host/files.ts";
 import type { ProxySettings } from "../lib/proxy.ts";
 import type { DataStoreRequest } from "../protocol/data-store.ts";
 import type { DataStore } from "./data-store/data-store.ts";
 import type { TextFile } from "./data-store/text-file.ts";
 import { hasOpenTasks } from "./data-store/task-table.ts";
+import { unfinished } from "./data-store/unfinished.ts";
 import type { DataStoreSettings } from "./settings.ts";
 import type { AgentState } from "./state.ts";
 
 export interface OpenDataStoreOptions {
   readonly clock: Clock;
   readonly log: Logger;
+  readonly files: Pick<Files, "read" | "writeAtomic" | "remove">;
   readonly settings: {
     readonly stateDir: string;
     /** The unit of a managed install. */
@@ -33,8 +36,8 @@ export interface OpenedDataStore {
   handle(request: DataStoreRequest, signal: AbortSignal): Promise<unknown>;
   /** Begins a file from memory, as `DataStore.create`. @throws {InputError} `not-supported` where there is no data store */
   create(path: string, signal: AbortSignal): Promise<TextFile>;
-  /** Goes on with what the last agent left; where there is nothing, nothing is loaded. */
-  resume(): void;
+  /** Goes on with the transfers that the last agent left and removes its unfinished files; without any, nothing is loaded. Never rejects. */
+  resume(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -44,6 +47,9 @@ export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
   const { sql } = state.database;
   const log = options.log.child({ component: "data-store" });
   const ending = new AbortController();
+  const noted = unfinished(options.files, join(settings.stateDir, "data-store.unfinished"), (error) =>
+    log.debug({ err: toError(error) }, "unfinished files of the data store were not noted"),
+  );
   let opened: Promise<DataStore> | undefined;
 
   async function load(): Promise<DataStore> {
@@ -71,6 +77,7 @@ export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
       imageInfo: hostImageInfo({ isManaged: settings.unit !== undefined }),
       settings: { ...settings.dataStore, proxies: settings.proxies },
       isInUse,
+      onSwept: () => noted.swept(),
     });
     dataStore.reopen();
     return dataStore;
@@ -93,11 +100,14 @@ export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
     handle: async (request, signal) => (await running()).handle(request, signal),
     async create(path, signal) {
       if (!options.isThere()) throw new InputError("not-supported", "an agent has no data store to write a file into");
-      return (await running()).create(path, signal);
+      const dataStore = await running();
+      return noted.hold(() => dataStore.create(path, signal));
     },
-    resume() {
-      if (!hasOpenTasks(sql)) return;
-      open().catch((error: unknown) => log.warn({ err: toError(error) }, "unfinished transfers were not taken up"));
+    async resume() {
+      if (!hasOpenTasks(sql) && !(await noted.isLeft())) return;
+      await open().catch((error: unknown) =>
+        log.warn({ err: toError(error) }, "unfinished transfers and files were not taken up"),
+      );
     },
     async close() {
       ending.abort(new InputError("cancelled", "the agent is stopping"));

@@ -34,6 +34,8 @@ export interface DataStoreOptions {
   readonly settings: JobSettings;
   /** Why what is at these names may not be replaced; undefined when nothing is against it. */
   readonly isInUse: (parts: readonly string[]) => string | undefined;
+  /** Nothing is left of the files that an earlier agent did not finish. */
+  readonly onSwept?: () => void;
 }
 
 const LIST_CAPS = { maxEntries: 10_000, maxDepth: 16 };
@@ -94,6 +96,7 @@ export class DataStore {
     this.#unswept = staying;
     store
       .sweepParts(staying, this.#ending.signal)
+      .then(() => this.#options.onSwept?.())
       .catch((error: unknown) => log.debug({ err: toError(error) }, "leftover parts were not swept"))
       .finally(() => (this.#unswept = undefined));
   }

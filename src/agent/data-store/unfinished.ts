@@ -1,0 +1,78 @@
+import type { Files } from "../../host/files.ts";
+import type { TextFile } from "./text-file.ts";
+
+/** Says on the disk whether the data store may hold files without a name, which nobody but their writer removes. */
+export interface Unfinished {
+  /** Notes that a file is begun, until it is published or discarded. @throws what begins it throws */
+  hold(begin: () => Promise<TextFile>): Promise<TextFile>;
+  /** Whether an earlier agent ended while it wrote one. */
+  isLeft(): Promise<boolean>;
+  /** What an earlier agent left is removed. */
+  swept(): void;
+}
+
+/** Keeps the note in one file; that it cannot be written keeps nobody from writing. */
+export function unfinished(
+  files: Pick<Files, "read" | "writeAtomic" | "remove">,
+  path: string,
+  onError: (error: unknown) => void,
+): Unfinished {
+  let open = 0;
+  let isLeft = files.read(path).then(
+    (text) => text !== undefined,
+    () => false,
+  );
+  let isNoted = false;
+  let last: Promise<void> = isLeft.then((left) => {
+    isNoted = left;
+  });
+  // One write after the other, each as things are when its turn comes.
+  const settle = (): Promise<void> => {
+    last = last.then(async () => {
+      const isNeeded = open > 0 || (await isLeft);
+      if (isNeeded === isNoted) return;
+      try {
+        await (isNeeded ? files.writeAtomic(path, "{}\n", 0o600) : files.remove(path));
+        isNoted = isNeeded;
+      } catch (error) {
+        onError(error);
+      }
+    });
+    return last;
+  };
+  return {
+    async hold(begin) {
+      open += 1;
+      let isOpen = true;
+      const release = (): void => {
+        if (isOpen) open -= 1;
+        isOpen = false;
+        void settle();
+      };
+      await settle();
+      try {
+        const file = await begin();
+        return {
+          append: (content) => file.append(content),
+          async publish() {
+            const bytes = await file.publish();
+            release();
+            return bytes;
+          },
+          discard() {
+            file.discard();
+            release();
+          },
+        };
+      } catch (error) {
+        release();
+        throw error;
+      }
+    },
+    isLeft: () => isLeft,
+    swept() {
+      isLeft = Promise.resolve(false);
+      void settle();
+    },
+  };
+}
