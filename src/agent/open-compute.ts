@@ -147,6 +147,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       const token = await options.registryToken(repository, within);
       return token === undefined ? undefined : { username: token.username, password: token.password, server: host };
     },
+    registry: () => node()?.registry,
     forbids: (privileges) => policy.forbids(privileges, keeper.info),
     isMoving: (id) => moving.delete(id),
     onLook: options.onLook,

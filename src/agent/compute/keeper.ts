@@ -18,7 +18,7 @@ import { Worker } from "./worker.ts";
 export interface KeeperOptions
   extends
     Pick<LaunchingOptions, "ledger" | "clock" | "log" | "owner" | "nonce" | "afterStart" | "forbids">,
-    Pick<PullingOptions, "credential"> {
+    Pick<PullingOptions, "credential" | "registry"> {
   /** Opens the engine; called when there is something to keep, and not before. */
   readonly open: () => { readonly engine: Engine; readonly cache: EngineCache };
   readonly space: (path: string) => ReturnType<PullingOptions["space"]>;
@@ -426,12 +426,13 @@ export class Keeper {
   }
 
   #pulling({ engine, ledger, clock, log }: LaunchingOptions): PullingOptions {
-    const { credential, space } = this.#options;
+    const { credential, registry, space } = this.#options;
     const root = this.#info?.rootDirectory;
     const room = (): ReturnType<PullingOptions["space"]> => (root === undefined ? undefined : space(root));
     const platform = async (signal: AbortSignal): Promise<string> =>
       platformOf(this.#architecture ?? (await this.#about(engine, signal))?.architecture);
-    return { engine, ledger, clock, log, credential, slots: this.#pulls, space: room, platform };
+    const base = { engine, ledger, clock, log, credential, slots: this.#pulls, space: room, platform };
+    return registry === undefined ? base : { ...base, registry };
   }
 
   #moved(worker: Worker): void {

@@ -4,9 +4,11 @@ import type { Clock } from "../../host/clock.ts";
 import type { Engine, ImageDetail, PullOptions, PullProgress } from "../../host/engine/engine.ts";
 import type { DiskSpace } from "../../host/files.ts";
 import { formatBytes } from "../../lib/durations.ts";
+import type { Registry } from "../sections/exec/image-reference.ts";
 import { failureCode } from "./failure-code.ts";
 import type { Ledger } from "./ledger.ts";
 import { runsOn } from "./platform.ts";
+import { registryAsked } from "./registry-asked.ts";
 import type { Slots } from "./slots.ts";
 import type { Blueprint } from "./wanted.ts";
 
@@ -18,6 +20,8 @@ export interface PullingOptions {
   readonly slots: Slots;
   /** Asks for a short-lived credential of the node's own registry; rejects soon when nobody can be asked. */
   readonly credential: (repository: string, signal: AbortSignal) => Promise<PullOptions["credential"]>;
+  /** The registry of the node's own organization. */
+  readonly registry?: () => Registry | undefined;
   /** Of the disk that holds the engine's images. */
   readonly space: () => DiskSpace | undefined;
   /** The machine's, as `platformOf` writes it. */
@@ -58,24 +62,26 @@ export async function ensureImage(options: PullingOptions, request: PullRequest,
   const isUsable = local !== undefined && runsOn(local.platform, platform);
   if (isUsable && (request.isLocalEnough || image.isPinned)) return note(local);
   request.onAsking?.();
+  let asked = "";
+  const onAsked = (text: string): void => void (asked = ` (${text})`);
   try {
-    await fetch(options, request, { platform, hasLocal: isUsable }, signal);
+    await fetch(options, request, { platform, hasLocal: isUsable, onAsked }, signal);
   } catch (error) {
     signal.throwIfAborted();
     const { message } = toError(error);
+    const reason = pullReason(image.reference, message) + (isAboutRegistry(error) ? asked : "");
     if (isUnwell(error)) throw error;
     if (!isUsable) {
       if (error instanceof HostError && error.code === "disk-full") throw error;
-      const reason = pullReason(image.reference, message);
       const code = local === undefined ? (failureCode(error) ?? "pull-failed") : "image-platform";
       const lead = local === undefined ? "" : `${otherPlatform(local, platform)}; `;
       throw new HostError(code, `${lead}pull of ${image.reference} failed: ${reason}`, { cause: error });
     }
     log.warn(
-      { image: image.reference, reason: message },
+      { image: image.reference, reason: message + asked },
       "the registry was not asked; the image that is there is used",
     );
-    request.onUnasked?.(pullReason(image.reference, message));
+    request.onUnasked?.(reason);
     return note(local);
   }
   const fetched = await engine.inspectImage(image.reference, signal);
@@ -125,7 +131,16 @@ export function pullReason(reference: string, message: string): string {
 async function fetch(
   options: PullingOptions,
   { image, onPulling, onProgress }: PullRequest,
-  { platform, hasLocal }: { readonly platform: string; readonly hasLocal: boolean },
+  {
+    platform,
+    hasLocal,
+    onAsked,
+  }: {
+    readonly platform: string;
+    readonly hasLocal: boolean;
+    /** A registry is asked now: which one, and with which credential. */
+    readonly onAsked: (text: string) => void;
+  },
   signal: AbortSignal,
 ): Promise<void> {
   const { engine, clock, slots, credential, space } = options;
@@ -153,6 +168,8 @@ async function fetch(
         const given = image.isFromRegistry ? await credential(image.repository, both) : undefined;
         // The registry may be another by now than the one that the reference names.
         const known = given !== undefined && image.reference.startsWith(`${given.server}/`) ? given : undefined;
+        const about = { given: given?.server, isUsed: known !== undefined };
+        onAsked(registryAsked(image, options.registry?.(), about));
         await engine.pull(
           image.reference,
           {
@@ -172,6 +189,12 @@ async function fetch(
       }
     })
     .finally(takeBackPulling);
+}
+
+/** Whether a failure may come of the registry that was asked, or of the credential that it was asked with. */
+function isAboutRegistry(error: unknown): boolean {
+  const others: ReadonlySet<string> = new Set(["disk-full", "pull-no-space", "image-platform", "pull-rate-limited"]);
+  return !(error instanceof HostError && others.has(error.code));
 }
 
 function isUnwell(error: unknown): boolean {

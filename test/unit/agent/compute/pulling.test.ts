@@ -94,6 +94,65 @@ test.each([
   expect(pullReason("acme/app:1", message)).toBe(reason);
 });
 
+test.each<[string, boolean, string | undefined, string]>([
+  [
+    "registry.example:5000/team.example/app:1",
+    true,
+    "registry.example:5000",
+    "denied (asked registry.example:5000 with the node's credential)",
+  ],
+  [
+    "registry.example:5000/team.example/app:1",
+    true,
+    undefined,
+    "denied (asked registry.example:5000 without a credential: the control plane gave none)",
+  ],
+  [
+    "former.example/team.example/app:1",
+    true,
+    "registry.example:5000",
+    "denied (asked former.example without a credential: the one that the control plane gave is for registry.example:5000)",
+  ],
+  [
+    "typed.example/team.example/app:1",
+    false,
+    undefined,
+    "denied (asked typed.example without a credential: it is not the organization's registry registry.example:5000; if the image is there, write its repository without a registry, as team.example/app)",
+  ],
+  [
+    "vendor/app@sha256:1",
+    false,
+    undefined,
+    "denied (asked the engine's default registry (docker.io) without a credential: it is not the organization's registry registry.example:5000; if the image is there, write its repository as team.example/...)",
+  ],
+])("a failed pull of %s names the registry and what it was asked with (%s, %s)", async (...given) => {
+  const [reference, isFromRegistry, server, reason] = given;
+  const denied = new HostError("pull-unauthorized", `cannot pull ${reference}: denied`);
+  const pulled = ensureImage(
+    {
+      engine: { inspectImage: () => Promise.resolve(undefined), pull: () => Promise.reject(denied) },
+      ledger: { images: new Map(), putImage: () => undefined },
+      clock: new FakeClock(),
+      log: pino({ level: "silent" }),
+      slots: new Slots(1),
+      credential: () =>
+        Promise.resolve(server === undefined ? undefined : { username: "node", password: "secret", server }),
+      registry: () => ({ host: "registry.example:5000", namespace: "team.example" }),
+      space: () => undefined,
+      platform: () => Promise.resolve(""),
+    },
+    {
+      image: { reference, repository: "app", isFromRegistry, isPinned: false },
+      isLocalEnough: false,
+      onPulling: () => undefined,
+      onProgress: () => undefined,
+    },
+    new AbortController().signal,
+  );
+  const message = `pull of ${reference} failed: ${reason}`;
+  await expect(pulled).rejects.toMatchObject({ code: "pull-failed", message });
+});
+
 describe("on a machine of linux/arm64", () => {
   const request = {
     image: { reference: "team/app:1", repository: "team/app", isFromRegistry: false, isPinned: true },
