@@ -1,4 +1,14 @@
-import { closeSync, constants, fstatSync, ftruncateSync, openSync, statfsSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  ftruncateSync,
+  lstatSync,
+  openSync,
+  renameSync,
+  statfsSync,
+  writeSync,
+} from "node:fs";
 import { randomBytes } from "node:crypto";
 import { HostError, toError } from "../errors.ts";
 import type { Files } from "./files.ts";
@@ -8,7 +18,7 @@ export interface Reserve {
   /** Gives up at least so many bytes. False when that much is not left. */
   release(bytes: number): boolean;
   /**
-   * Makes the reserve whole again, if as much again stays free beside it.
+   * Makes the reserve whole again, if as much again stays free beside it. What is in its place and no regular file is set aside.
    * @throws {HostError} `disk-full` while there is no room; `read-only`, `file-failed`
    */
   refill(): void;
@@ -46,6 +56,7 @@ export function diskReserve(directory: string, path = `${directory}/reserve`): R
     refill() {
       try {
         const { bsize, blocks, bavail } = statfsSync(directory);
+        if (lstatSync(path, { throwIfNoEntry: false })?.isFile() === false) renameSync(path, `${path}.damaged`);
         const whole = Math.floor(Math.min(MAX_BYTES, blocks * bsize * MAX_SHARE) / BLOCK) * BLOCK;
         withFile(constants.O_WRONLY | constants.O_CREAT, (fd, size) => {
           const missing = whole - size;

@@ -4,7 +4,7 @@ import { InputError, SessionError } from "../../errors.ts";
 import { valueOf } from "../../host/state-file.ts";
 import type { HttpClient, HttpResponse } from "../../host/http-client.ts";
 import { isLoopback } from "../../lib/proxy.ts";
-import type { GivenDirectories } from "../../lib/command-line.ts";
+import { holdfastCommand, type GivenDirectories } from "../../lib/command-line.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import type { Device, License } from "../../protocol/claims.ts";
 import { JsonObject } from "../../protocol/values.ts";
@@ -58,7 +58,9 @@ async function registerAlone(licenseText: string, deps: RegisterDeps, signal: Ab
   const claims = { aud: license.iss, nonce, license: jws, keys: publicKeys(keys), device: await deps.device() };
   const register = await signJws("holdfast-register+jwt", claims, await authSigner(keys));
   const to = { url: `${license.iss}${REGISTER_PATH}`, pins: license.spki };
-  const answer = await postTo(deps.http, to, { register }, RegistrationAnswer, signal);
+  const answer = await postTo(deps.http, to, { register }, RegistrationAnswer, signal).catch((error: unknown) => {
+    throw error instanceof InputError && error.code === "key-in-use" ? withKeyFix(error, deps.given ?? {}) : error;
+  });
   const newest = await walkKeysChain(license.root, answer.keys);
   const registered = await verifyJws("holdfast-registered+jwt", answer.registered, await keySetOf(newest.signing));
   const wrong = [
@@ -82,6 +84,14 @@ async function registerAlone(licenseText: string, deps: RegisterDeps, signal: Ab
   await deps.files.registration.save(registration);
   await deps.files.registration.save(registration);
   return registration;
+}
+
+/** The refusal of keys that a node has already: this machine's own, which lost its registration, or one that this machine is a copy of. */
+function withKeyFix(error: InputError, given: GivenDirectories): InputError {
+  const own = "register with the license that it was registered with, or delete the node at the control plane";
+  const copy = `run '${holdfastCommand("reset", given)}' first`;
+  const message = `${error.message}; if that node is this machine, ${own}; if this machine is a copy of it, ${copy}`;
+  return new InputError(error.code, message, { ...(error.details && { details: error.details }), cause: error });
 }
 
 /** @throws {InputError} `already-registered`, or `identity-lost` when its keys are gone. */

@@ -43,14 +43,31 @@ test("a full disk still takes what the reserve is for, and the reserve is made w
   });
 });
 
-test("a reserve that is a link, or on a read-only disk, is none", async () => {
+test("a link, a pipe or a directory in the place of the reserve is none, and is set aside", async () => {
   const found = await onSmallDisk(`${SETUP}
+    const { execFileSync } = await import("node:child_process");
     writeFileSync(root + "/other/a", "x".repeat(9000));
-    symlinkSync(root + "/other/a", root + "/reserve");
-    const link = [reserve.release(4096), await codeOf(() => reserve.refill()), statSync(root + "/other/a").size];
-    rmSync(root + "/reserve");
-    makeReadOnly();
-    return [...link, reserve.release(4096), await codeOf(() => reserve.refill())];
+    const found = [];
+    for (const put of [
+      (path) => symlinkSync(root + "/other/a", path),
+      (path) => execFileSync("mkfifo", [path]),
+      (path) => mkdirSync(path),
+    ]) {
+      rmSync(root + "/reserve", { force: true });
+      rmSync(root + "/reserve.damaged", { force: true });
+      put(root + "/reserve");
+      found.push([reserve.release(4096), await codeOf(() => reserve.refill()), sizeOf(), reserve.release(4096)]);
+    }
+    return [...found, statSync(root + "/other/a").size];
   `);
-  expect(found).toEqual([false, "file-failed", 9000, false, "read-only"]);
+  const whole = [false, "done", 16_384, true];
+  expect(found).toEqual([whole, whole, whole, 9000]);
+});
+
+test("a read-only disk has no reserve", async () => {
+  const found = await onSmallDisk(`${SETUP}
+    makeReadOnly();
+    return [reserve.release(4096), await codeOf(() => reserve.refill())];
+  `);
+  expect(found).toEqual([false, "read-only"]);
 });

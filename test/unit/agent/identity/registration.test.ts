@@ -96,6 +96,14 @@ describe("registering", () => {
     expect(await files.keys.load()).toEqual({ is: "absent" });
   });
 
+  test("with keys that a node has already names what helps", async () => {
+    const { files } = setUp();
+    const body = '{"error":"another node has one of these keys","code":"key-in-use"}';
+    const refused = run(files, () => Promise.resolve({ status: 409, body }));
+    await expect(refused).rejects.toMatchObject({ code: "key-in-use", details: { status: 409 } });
+    await expect(refused).rejects.toThrow(/the license that it was registered with.*run 'holdfast reset' first/);
+  });
+
   test("that fails lets the one that waits have its turn", async () => {
     const { files } = setUp();
     const lost = run(files, () => Promise.reject(new Error("lost")));
