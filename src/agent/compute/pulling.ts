@@ -4,7 +4,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { Engine, ImageDetail, PullOptions, PullProgress } from "../../host/engine/engine.ts";
 import type { DiskSpace } from "../../host/files.ts";
 import { formatBytes } from "../../lib/durations.ts";
-import type { Registry } from "../sections/exec/image-reference.ts";
+import type { RegistryPlace } from "../../protocol/registry.ts";
 import { failureCode } from "./failure-code.ts";
 import type { Ledger } from "./ledger.ts";
 import { runsOn } from "./platform.ts";
@@ -21,7 +21,7 @@ export interface PullingOptions {
   /** Asks for a short-lived credential of the node's own registry; rejects soon when nobody can be asked. */
   readonly credential: (repository: string, signal: AbortSignal) => Promise<PullOptions["credential"]>;
   /** The registry of the node's own organization. */
-  readonly registry?: () => Registry | undefined;
+  readonly registry?: () => RegistryPlace | undefined;
   /** Of the disk that holds the engine's images. */
   readonly space: () => DiskSpace | undefined;
   /** The machine's, as `platformOf` writes it. */

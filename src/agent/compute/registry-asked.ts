@@ -1,10 +1,10 @@
-import type { Registry } from "../sections/exec/image-reference.ts";
+import type { RegistryPlace } from "../../protocol/registry.ts";
 import type { Blueprint } from "./wanted.ts";
 
 /** Says which registry a pull asks, and why without a credential if it is without one. Pure. */
 export function registryAsked(
   image: Pick<Blueprint["image"], "reference" | "isFromRegistry">,
-  registry: Registry | undefined,
+  registry: RegistryPlace | undefined,
   credential: { readonly given: string | undefined; readonly isUsed: boolean },
 ): string {
   const { host, path } = hostOf(image.reference);
