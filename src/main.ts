@@ -35,7 +35,7 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
   "self-test": async () => (await import("./agent/self-test.ts")).selfTest(loaders),
 };
 
-/** What a version loads to test itself: all of it. */
+/** Loads all of a version, for its self-test. */
 const loaders = {
   ...programs,
   overlay: async () => [await import("./overlay/main.ts"), await loadOwnBundle("overlay")],

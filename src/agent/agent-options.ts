@@ -17,7 +17,7 @@ export interface AgentOptions {
   readonly random: () => number;
   /** Problems that were found before the start. */
   readonly found?: readonly { readonly code: string; readonly message: string }[];
-  /** Told that a reset was ordered: it is due once the agent is closed. Without it no reset is taken. */
+  /** Called when a reset is ordered; the reset follows once the agent is closed. Without it a reset is refused. */
   readonly onReset?: () => void;
   /** The containers of this node; none without. */
   readonly compute?: Compute;

@@ -295,7 +295,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     if (keys === undefined) {
       lost = registration;
       fault(IDENTITY_LOST.code, `${IDENTITY_LOST.message}; ${identityLostFix(directoriesOf(settings))}`);
-      // What was last good is applied all the same: the machine stays as it is desired.
+      // The last good configuration is applied all the same.
       applying.apply();
       return;
     }
@@ -483,7 +483,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   };
 }
 
-/** The session of a node that can open none for want of its keys. */
+/** Stands in for the session of a node that cannot open one without its keys. */
 function sessionWithoutKeys(startedAt: number): Pick<Session, "overdueMs" | "status"> {
   return {
     overdueMs: 0,

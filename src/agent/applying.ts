@@ -254,13 +254,13 @@ export class Applying {
     return { schema: 1, reasons: [...reasons, ...whyOf(this.engine.standings), ...this.#notApplied()] };
   }
 
-  /** The sections that are desired and that no reconciler of this version applies. */
+  /** Desired sections that no reconciler of this version applies. */
   #storedOnly(): readonly SectionName[] {
     const type = this.#options.documents.current.node?.body.type ?? "Node";
     return storedOnly(this.config(), type, new Set(this.engine.names));
   }
 
-  /** Their reasons, since the document came that asks for them. */
+  /** Their reasons, dated from the document that asks for them. */
   #notApplied(): Reason[] {
     const { node, cluster } = this.#options.documents.current;
     return this.#storedOnly().map((section) => {

@@ -40,7 +40,7 @@ function isFailing({ status }: HealthItem): boolean {
   return status === "warn" || status === "fail";
 }
 
-/** Reports whether a reason says what a check found. */
+/** Reports whether a reason and a check name the same finding. */
 function isAbout({ name }: HealthItem, { section, code }: Reason): boolean {
   switch (name) {
     case "documents":

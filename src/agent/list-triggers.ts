@@ -52,7 +52,7 @@ import type { IsUpgrading } from "./triggers/upgrading.ts";
 export interface TriggerDeps {
   readonly clock: Clock;
   readonly exec: Exec;
-  /** Starts what sees every packet or sends packets of its own making; by default `exec`. */
+  /** Starts tools that capture packets or send raw ones; by default `exec`. */
   readonly capture?: Exec;
   readonly files: Files;
   readonly power: Power;

@@ -15,7 +15,7 @@ import { readResetOrder, withLeftNetwork } from "./reset-order.ts";
 import { keepMemoryLow, ownUsage } from "./resting-memory.ts";
 import { readSettings, type AgentSettings } from "./settings.ts";
 
-/** Runs `holdfast agent` until it is told to stop; resolves to the exit status. A reset begins it anew in the same process. */
+/** Runs `holdfast agent` until it is stopped; resolves to the exit status. After a reset a new agent starts in the same process. */
 export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
   const files = hostFiles();
@@ -85,7 +85,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** Starts an agent; a reset that was ordered, or cut short, is carried out first. */
+/** Starts an agent; a reset that was ordered, or cut short, is performed first. */
 async function begin(
   argv: readonly string[],
   parts: Omit<AgentOptions, "settings">,

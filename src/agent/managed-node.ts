@@ -33,7 +33,7 @@ type DocumentKind = DocumentApplied["name"];
 interface Refusal {
   readonly report: DocumentApplied;
   readonly message: string;
-  /** When it was, by the monotonic clock. */
+  /** Its time by the monotonic clock. */
   readonly at: number;
 }
 
@@ -65,7 +65,7 @@ export interface ManagedNodeOptions {
 export class ManagedNode {
   readonly #options: ManagedNodeOptions;
   readonly #applied = new Map<DocumentKind, DocumentApplied>();
-  /** When each was, by the monotonic clock. */
+  /** Their times by the monotonic clock. */
   readonly #appliedAt = new Map<DocumentKind, number>();
   readonly #wall: WallTimes;
   /** Newer documents that were refused; what is in force stays in `#applied`. */

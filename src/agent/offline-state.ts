@@ -169,7 +169,7 @@ async function inspected<T>(file: StateFile<T>): Promise<Loaded<T> | { readonly 
 interface Place {
   readonly stateDir: string;
   readonly config: string | undefined;
-  /** Where the agent's sockets are; the default one when undefined. */
+  /** Directory of the agent's sockets; the default one when undefined. */
   readonly runDir: string | undefined;
 }
 

@@ -82,7 +82,7 @@ export async function readIdentity(stateDir: string): Promise<NodeIdentity | und
 }
 
 /**
- * Resets the node of a state directory while no agent runs; one that was cut short is carried out too.
+ * Resets the node of a state directory while no agent runs; one that was cut short is finished too.
  * @throws {HostError} `state-locked` while an agent has the directory; {InputError} `busy`; as `completeReset`.
  */
 export async function resetOffline(

@@ -21,7 +21,7 @@ export async function openFaces(options: OpenFacesOptions): Promise<{ close(): P
   const { settings, provider, clock, faults, power } = options;
   const log = options.log.child({ component: "local-api" });
   let cancelRestart = (): void => undefined;
-  /** A unit whose directory was removed sees that place as part of a file system that it cannot write, until it starts anew. */
+  /** A unit whose directory was removed has only a read-only file system in that place until it is restarted. */
   const restart = (): void => {
     log.warn({ runDir: settings.runDir }, "restarting, since the run directory was removed");
     power.restartService().catch((error: unknown) => log.error({ err: toError(error) }, "the restart failed"));

@@ -31,7 +31,7 @@ import { startNatWatch, type NatWatch } from "./triggers/nat-watch.ts";
 export interface NetworkViewOptions {
   readonly clock: Clock;
   readonly exec: Exec;
-  /** Starts what sends packets of its own making. */
+  /** Starts tools that send raw packets. */
   readonly capture: Pick<Exec, "run">;
   readonly reader: Reader;
   readonly driver: Pick<NetworkDriver, "observe" | "observeNeighbours">;

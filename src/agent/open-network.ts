@@ -28,7 +28,7 @@ export interface NetworkParts {
   readonly dialler: Dialler;
   /** What the section works with. */
   readonly section: SectionDeps["network"];
-  /** What the section `connectors` drops other sources with. */
+  /** Drops packets of sources that the section `connectors` does not allow. */
   readonly sourceFilter: SourceFilterDriver;
   /** Lets go of the machine, and looks at nothing any more. */
   close(): void;

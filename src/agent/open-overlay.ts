@@ -87,7 +87,7 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
       events.notice({ eventType: "Network Error", object: "overlay state", level: "INFO", message });
     },
   });
-  // The overlay serves on without it, and may not make it itself.
+  // The overlay continues to serve without it, and may not make it itself.
   const leaveDirectory =
     settings.unit === undefined
       ? () => undefined

@@ -18,7 +18,7 @@ type Bind = Parameters<typeof checkBinds>[0][number];
 /** What the owner of the machine lets containers have, as its links lead now. */
 export interface OpenedPolicy {
   binds(mounts: readonly Bind[], info: EngineInfo | undefined): Promise<BindVerdict>;
-  /** By definition, why it forbids what a definition binds, beside the binds of others and of what runs. */
+  /** The reason for each definition whose binds are forbidden, given the binds of the others and of running containers. */
   forbidden(
     desired: ExecDesired | undefined,
     seen: Pick<Seen, "works">,
@@ -64,7 +64,7 @@ export function openPolicy({ settings, socketPath }: OpenPolicyOptions): OpenedP
       const found = new Map<string, string>();
       if (info === undefined) return found;
       const containers = (desired?.config.containers ?? []).filter(({ mounts }) => sourcesOf(mounts).length > 0);
-      // One that was removed or disabled changes what it binds until it has ended.
+      // A container whose definition was removed or disabled can change its binds until it has stopped.
       const running = [...works.values()].flatMap(({ id, standing, privileges }) =>
         isUp(standing.found) ? [{ id, binds: privilegesOf(privileges)?.binds ?? [] }] : [],
       );

@@ -6,7 +6,7 @@ import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
 import { JsonObject, UnixMilliseconds } from "../protocol/values.ts";
 import type { AgentSettings } from "./settings.ts";
 
-/** An order to reset this node. From the moment it is on disk nothing but the reset is done with the state directory. */
+/** An order to reset this node. Once it is on disk, the reset comes before any other use of the state directory. */
 export const ResetOrder = z.object({ factory: z.boolean(), at: UnixMilliseconds });
 export type ResetOrder = z.infer<typeof ResetOrder>;
 
@@ -14,13 +14,13 @@ function orderFile(files: Files, stateDir: string): StateFile<ResetOrder> {
   return stateFile(files, { path: join(stateDir, RESET_FILE), schema: ResetOrder, keepsPrevious: false });
 }
 
-/** The network that a reset left in force, for as long as no document gives another one. */
+/** The network that a reset left applied, until a document gives another one. */
 function leftNetwork(files: Files, stateDir: string): StateFile<{ readonly network: JsonObject }> {
   const schema = z.object({ network: JsonObject });
   return stateFile(files, { path: join(stateDir, "local-network.json"), schema, keepsPrevious: false });
 }
 
-/** The order that is in force; one that cannot be read is for a plain reset, which removes less. */
+/** The order on disk; one that cannot be read counts as a plain reset, which removes less. */
 export async function readResetOrder(files: Files, stateDir: string): Promise<ResetOrder | undefined> {
   const found = await orderFile(files, stateDir).inspect();
   return found.is === "lost" ? { factory: false, at: 0 } : valueOf(found);
@@ -32,19 +32,19 @@ export async function orderReset(files: Files, stateDir: string, order: ResetOrd
   await orderFile(files, stateDir).save({ ...order, factory: order.factory || given?.factory === true });
 }
 
-/** The settings, with the network that a reset has left in force unless they have one themselves. */
+/** The settings, with the network that a reset has left applied unless they have one themselves. */
 export async function withLeftNetwork(settings: AgentSettings, files: Files): Promise<AgentSettings> {
   if (settings.network !== undefined) return settings;
   const left = valueOf(await leftNetwork(files, settings.stateDir).inspect());
   return left === undefined ? settings : { ...settings, network: left.network };
 }
 
-/** Says that the reset is done. */
+/** Removes the order of a reset that is done. */
 export async function forgetOrder(files: Files, stateDir: string): Promise<void> {
   await orderFile(files, stateDir).remove();
 }
 
-/** Keeps a network for the starts that follow. */
+/** Keeps a network for the next starts. */
 export async function keepNetwork(files: Files, stateDir: string, network: JsonObject): Promise<void> {
   await leftNetwork(files, stateDir).save({ network });
 }

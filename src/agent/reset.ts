@@ -27,13 +27,13 @@ import { DEFAULT_STATE_DIR, type AgentSettings } from "./settings.ts";
 import { DesiredDocuments, type Desired } from "./shadow/desired.ts";
 import { openState, type AgentState } from "./state.ts";
 
-/** What a reset has done. */
+/** The result of a reset. */
 export interface ResetDone {
   readonly factory: boolean;
-  /** Names below the state directory, and whole paths of what was elsewhere. */
+  /** Names below the state directory, and whole paths of files elsewhere. */
   readonly removed: readonly string[];
   readonly overlayEnded: boolean;
-  /** What could not be removed from the machine, a line each. */
+  /** Things that could not be removed from the machine, a line each. */
   readonly left: readonly string[];
 }
 
@@ -45,17 +45,17 @@ export interface ResetOptions {
   readonly log: Logger;
 }
 
-/** How long an overlay may take to end. */
+/** Time for an overlay to stop. */
 const OVERLAY_MS = 10_000;
-/** How long containers may take to stop: a start of the service, which finishes a reset that was cut short, has 90 s. */
+/** Time for containers to stop: a start of the service, which finishes a reset that was cut short, has 90 s. */
 const CONTAINERS_MS = 45_000;
 const NETWORK_MS = 30_000;
 const LOOK_MS = 250;
 const MAX_ROUNDS = 64;
 
 /**
- * Carries out the reset that was ordered, if one was; cut short anywhere, it is done again from the beginning. The agent must be stopped,
- * and `settings` be those it would start with.
+ * Performs the reset that was ordered, if one was; if it is cut short, the next call does all of it again. The agent must be stopped, and
+ * `settings` be those it would start with.
  * @throws {HostError} `overlay-failed` while an overlay could still serve, `state-locked`, or naming the file that cannot be removed.
  */
 export async function completeReset(options: ResetOptions): Promise<ResetDone | undefined> {
@@ -65,7 +65,7 @@ export async function completeReset(options: ResetOptions): Promise<ResetDone | 
   if (order === undefined) return undefined;
   const { factory } = order;
   log.info({ stateDir, factory }, "resetting this node");
-  const left = await takeBack(options, order);
+  const left = await revertMachine(options, order);
   const overlays = await forgetOverlays(options);
   left.push(...overlays.left);
   const wiped = factory
@@ -78,8 +78,8 @@ export async function completeReset(options: ResetOptions): Promise<ResetDone | 
   return done;
 }
 
-/** Takes back what was applied to the machine, and keeps its network unless that goes too; tells what is left. */
-async function takeBack(options: ResetOptions, { factory }: ResetOrder): Promise<string[]> {
+/** Reverts what was applied to the machine, except its network unless `factory`; returns what could not be removed. */
+async function revertMachine(options: ResetOptions, { factory }: ResetOrder): Promise<string[]> {
   const { settings, clock, files, log } = options;
   const { stateDir } = settings;
   const state = await openState(files, stateDir);
@@ -99,14 +99,14 @@ async function takeBack(options: ResetOptions, { factory }: ResetOrder): Promise
       const attempt = async (ms: number, what: string, work: (signal: AbortSignal) => Promise<void>): Promise<void> => {
         const { signal } = new AbortController();
         await withinDeadline({ clock, ms, what, signal }, work).catch((error: unknown) => {
-          log.error({ err: toError(error) }, "not everything is taken back");
+          log.error({ err: toError(error) }, "not everything was removed");
           left.push(`${what}: ${toError(error).message}`);
         });
       };
       await attempt(CONTAINERS_MS, "the containers", (signal) =>
         removeContainers({ ...options, network, state, documents, factory }, signal),
       );
-      await attempt(NETWORK_MS, "the filter of sources", (signal) => removeSourceFilter(network, signal));
+      await attempt(NETWORK_MS, "the source filter", (signal) => removeSourceFilter(network, signal));
       if (factory) await attempt(NETWORK_MS, "the network", (signal) => removeNetwork(options, network, signal));
       else await leaveNetwork(options, documents.current);
       return left;
@@ -118,7 +118,7 @@ async function takeBack(options: ResetOptions, { factory }: ResetOrder): Promise
   }
 }
 
-/** Stops the containers and removes them with all that makes them reached. Volumes are put away with a factory reset alone. */
+/** Stops and removes the containers and their network. Only a factory reset removes volumes. */
 async function removeContainers(
   options: ResetOptions & {
     readonly network: NetworkParts;
@@ -156,10 +156,7 @@ async function removeContainers(
       const { containers, engine } = view.reported();
       if (engine === "unwell") throw new HostError("engine-unwell", "the container engine does not answer");
       if (containers !== 0 && current.node === undefined) {
-        throw new HostError(
-          "not-found",
-          "the node document is gone, so nothing tells which containers are this node's",
-        );
+        throw new HostError("not-found", "the node document is missing, so the containers of this node are unknown");
       }
       if (steps.length > 0) await view.applyAll?.(steps, signal);
       else if (containers === 0) return;
@@ -170,13 +167,13 @@ async function removeContainers(
   }
 }
 
-/** What a deleted or INACTIVE node has goes too. */
+/** The documents as if the node were active, so that the containers of a deleted or INACTIVE node are removed too. */
 function asActive(documents: Desired): Desired {
   const { node } = documents;
   return node === undefined ? documents : { ...documents, node: { ...node, body: { ...node.body, state: "ACTIVE" } } };
 }
 
-/** No connector listens any more, and its port may be another program's. */
+/** Removes the source filter: no connector listens any more, and another program may use its port. */
 async function removeSourceFilter({ sourceFilter }: NetworkParts, signal: AbortSignal): Promise<void> {
   const { digest } = await sourceFilter.observe(undefined, signal);
   if (digest === undefined) return;
@@ -185,7 +182,7 @@ async function removeSourceFilter({ sourceFilter }: NetworkParts, signal: AbortS
   if (unusable !== undefined) throw new HostError("nft-failed", unusable);
 }
 
-/** Removes every link, address, route, rule and setting of this machine that is ours. */
+/** Removes every link, address, route, rule and setting that Holdfast made on this machine. */
 async function removeNetwork(
   { settings }: ResetOptions,
   { section }: NetworkParts,
@@ -203,10 +200,10 @@ async function converge(section: Reconciler, signal: AbortSignal): Promise<void>
     if (steps.length === 0) return;
     for (const step of steps) await step.apply(signal);
   }
-  throw new HostError("diverged", `${section.name} is not gone after ${MAX_ROUNDS} rounds`);
+  throw new HostError("diverged", `section ${section.name}: something is left after ${MAX_ROUNDS} rounds of removal`);
 }
 
-/** Keeps the network that is in force for the next starts of the machine, where documents gave it, which go. */
+/** Keeps the applied network for the next starts if it came from documents, which the reset removes. */
 async function leaveNetwork({ settings, files }: ResetOptions, current: Desired): Promise<void> {
   if (current.node === undefined || typeHere(settings.profile, current.node.body.type) !== "Node") return;
   const dir = join(settings.stateDir, "desired");
@@ -217,14 +214,14 @@ async function leaveNetwork({ settings, files }: ResetOptions, current: Desired)
   if (inForce !== undefined) await keepNetwork(files, settings.stateDir, inForce);
 }
 
-/** A node that is no more serves nothing: what the overlays keep is removed, and they end. */
+/** Stops the overlays and removes their state. */
 async function forgetOverlays({ settings, clock }: ResetOptions): Promise<{
   readonly isEnded: boolean;
   readonly wiped: readonly string[];
   readonly left: readonly string[];
 }> {
   const isElsewhere = settings.unit !== undefined || settings.stateDir === DEFAULT_STATE_DIR;
-  // What it left goes first, lest one that is started again serve it.
+  // Its files are removed first, so that an overlay that is started again does not serve them.
   const elsewhere = isElsewhere ? await wipeOverlayState(MANAGED_OVERLAY.stateDir).catch(toError) : [];
   const isEnded = await endOverlay(settings.runDir, clock, OVERLAY_MS);
   const isEndedElsewhere = isElsewhere && (await endOverlay(MANAGED_OVERLAY.runDir, clock, OVERLAY_MS));

@@ -22,17 +22,21 @@ export interface ResetterOptions {
   readonly onReset?: () => void;
 }
 
-/** How long the control plane gets to take the event. */
+/** Time for the control plane to acknowledge the event. */
 const REPORT_MS = 5000;
 
-/** Takes an order for a reset: puts it on disk, and reports it to the control plane while there is still a session. */
+/** Accepts the order for a reset: writes it to disk, and reports it to the control plane if there is a session. */
 export function resetter(options: ResetterOptions): LocalProvider["reset"] {
   const { settings, clock, files, startedAt, isPersistent, events, pusher, isOnline, upgrades, onReset } = options;
   const { stateDir } = settings;
   return async ({ factory }) => {
-    if (onReset === undefined) throw new InputError("not-supported", "this agent cannot begin anew after a reset");
+    if (onReset === undefined)
+      throw new InputError(
+        "not-supported",
+        "this agent cannot start anew after a reset: stop it and run 'holdfast reset'",
+      );
     if (!isPersistent) throw new InputError("storage-unavailable", `${stateDir} cannot be written`);
-    if (await upgrades.isAtWork()) throw new InputError("busy", "an upgrade is in progress: wait for its end");
+    if (await upgrades.isAtWork()) throw new InputError("busy", "an upgrade is in progress: wait until it is done");
     await requireSettled(files, stateDir);
     await orderReset(files, stateDir, { factory, at: clock.now() });
     const how = factory ? "factory reset" : "reset";
@@ -40,7 +44,7 @@ export function resetter(options: ResetterOptions): LocalProvider["reset"] {
       eventType: "Deregister",
       object: "node",
       level: "INFO",
-      message: `The node deregisters: a ${how} was ordered on the machine`,
+      message: `Node deregisters: a ${how} was ordered on the machine`,
       details: { factory },
     });
     const isReported = isOnline() && (await pusher.sent(REPORT_MS));

@@ -3,7 +3,7 @@ import { changeResolverFile, MAX_CHANGE_BYTES, parseResolverFileChange } from ".
 import { RESOLVER_FILES } from "../host/resolver.ts";
 import { readTextInput } from "../host/text-input.ts";
 
-/** Makes the one change of /etc/resolv.conf that standard input names: the agent's own helper process. */
+/** Makes the change of /etc/resolv.conf that standard input gives, in a helper process of the agent. */
 export async function run(): Promise<number> {
   try {
     const text = await readTextInput("-", MAX_CHANGE_BYTES, new AbortController().signal);

@@ -2,7 +2,7 @@ import type { Clock } from "../host/clock.ts";
 import { parseMemoryMaps } from "../host/proc.ts";
 import type { Reader } from "../host/reader.ts";
 
-/** Memory that is this process's alone, and the processor time that it has used so far. */
+/** Private memory of this process, and the processor time that it has used. */
 export interface Usage {
   readonly privateBytes: number;
   readonly cpuMs: number;
@@ -11,21 +11,21 @@ export interface Usage {
 export interface RestingMemoryOptions {
   readonly clock: Clock;
   readonly usage: () => Usage;
-  /** Collects garbage and gives back what is free: the process stands still for about 120 ms. */
+  /** Collects garbage and returns free memory to the kernel; blocks the process for about 120 ms. */
   readonly giveBack: () => void;
 }
 
 /** The first session has done its work by then. */
 const FIRST_MS = 10_000;
 const EVERY_MS = 60_000;
-/** A process that uses less than this part of a core rests. */
+/** A process that uses less than this part of a core is idle. */
 const RESTING = 0.02;
-/** Less is not worth a collection. */
+/** Growth that is worth a collection. */
 const GROWN_BYTES = 2_000_000;
 
 /**
- * Gives memory back once after the start, and each minute in which the process rested and has grown: a burst of work leaves tens of
- * megabytes that V8 would keep, since it collects an old heap only once that has doubled. The returned function ends it.
+ * Returns memory once after the start, and after each minute in which the process was idle and has grown: a burst of work leaves tens of
+ * megabytes that V8 would keep, since it collects an old heap only once that has doubled. The returned function stops it.
  */
 export function keepMemoryLow({ clock, usage, giveBack }: RestingMemoryOptions): () => void {
   let before = { at: clock.elapsed(), cpuMs: usage().cpuMs };
@@ -45,7 +45,7 @@ export function keepMemoryLow({ clock, usage, giveBack }: RestingMemoryOptions):
   return () => cancel();
 }
 
-/** This process's own; pages of files come and go by themselves and count for nothing. */
+/** Private memory of this process; pages of files do not count, since the kernel drops them itself. */
 export function ownUsage(reader: Pick<Reader, "read">): Usage {
   const { user, system } = process.cpuUsage();
   const maps = parseMemoryMaps(reader.read("/proc/self/smaps_rollup") ?? "");

@@ -346,14 +346,14 @@ async function readFile(
     const error = new InputError("bad-settings", why, { cause: thrown });
     const instead = await insteadOf(files, stateDir);
     if (instead === undefined) throw error;
-    const message = `${error.message}; ${instead.text}: mend the file, and restart the agent`;
+    const message = `${error.message}; ${instead.text}: correct the file, and restart the agent`;
     return { file: instead.file, problems: [{ code: "bad-settings", message }], fileText: undefined };
   }
 }
 
 /**
- * The settings in place of a file that cannot be used: those of the last good start, else the defaults, which allow nothing. A machine that
- * was never registered has nothing to lose by not starting, and who sets it up sees the mistake at once.
+ * The settings in place of a file that cannot be used: those of the last good start, else the defaults, which allow nothing. Undefined for a
+ * machine that was never registered: it has no session to lose, and the person who sets it up sees the mistake at once.
  */
 async function insteadOf(
   files: Files,
@@ -371,7 +371,7 @@ async function insteadOf(
     .catch(() => undefined);
   const known = registration === undefined ? undefined : valueOf(registration);
   if (known === undefined) return undefined;
-  // An appliance needs its network to be reached; what is registered as an agent leaves it to the machine.
+  // An appliance needs its network to be reached; a node of type Agent leaves the network to the machine.
   const profile = known.node.type === "Agent" ? "agent" : "appliance";
   return {
     file: { profile },

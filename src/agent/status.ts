@@ -126,7 +126,7 @@ function versionOf({ version, inForce = version }: DocumentApplied): number {
   return inForce;
 }
 
-/** Without those that the type of the node never has. */
+/** Does not include those that the type of the node never has. */
 function sectionsOf(applied: AppliedReports, type: NodeType = "Node"): Status["sections"] {
   const reports = (["cluster", "node"] as const).flatMap((name) => sectionEntries(applied.get(name)));
   const names = new Set<string>(sectionNames.filter((name) => !sectionSuits(name, type)));
@@ -228,7 +228,7 @@ function restrictionItem({ restricted, deletedAt }: Status): HealthItem | undefi
   return { name: restricted.code, status: "fail", message: restrictionText(restricted), fix };
 }
 
-/** The reason for which a node without its keys opens no session. Pure. */
+/** The reason why a node without its keys opens no session. Pure. */
 export function identityReasons({ session, state }: Pick<Status, "session" | "state">): Reason[] {
   if (session.reason?.code !== IDENTITY_LOST.code) return [];
   const { code, message } = IDENTITY_LOST;

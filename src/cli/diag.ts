@@ -15,7 +15,7 @@ import { layOut, type Style } from "./terminal.ts";
 import { triggerAnswer } from "./trigger-answer.ts";
 import type { Call, VerbProgram } from "./verb.ts";
 
-/** The diagnostic events that the agent runs, and what each answers. */
+/** The diagnostic events that the agent runs, and their answers. */
 const EVENTS = {
   status: NodeStatusAnswer,
   "network-status": NetworkStatusAnswer,
@@ -27,7 +27,7 @@ const EVENTS = {
 const DiagReport = z.object({
   schema: z.literal(1),
   verdict: z.enum(["ok", "degraded"]),
-  /** What was tried from this process: names, connections and TLS, each address by itself. */
+  /** Checks by this process: names, connections and TLS, one for each address. */
   checks: z.array(NetworkCheck).max(10_000),
   /** Answers of the agent's diagnostic events; one that gave none is in `unanswered`. */
   status: NodeStatusAnswer.optional(),
@@ -88,7 +88,7 @@ async function diagnose(call: Call): Promise<DiagReport> {
   });
 }
 
-/** Headings over the checks, in the order in which a connection comes about. */
+/** Headings over the checks, in the order in which a connection is made. */
 const STAGES: readonly (readonly [string, readonly NetworkCheck["check"][]])[] = [
   ["DNS", ["dns"]],
   ["CONNECTIVITY", ["proxy", "tcp", "udp", "mtu"]],

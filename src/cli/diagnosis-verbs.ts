@@ -12,7 +12,7 @@ export const diagnosisVerbs: readonly Verb[] = [
     summary: "show the live diagnostics of this node on one page",
     about:
       "Health, load and units; DNS, connections and TLS to the control plane and each gateway; name servers, package repository, " +
-      "interfaces and errors. The agent runs its diagnostic events; without one, what can be tried without it is. Needs root.",
+      "interfaces and errors. The agent runs its diagnostic events; without an agent only the checks that need none run. Needs root.",
     arguments: [],
     options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unregistered", "degraded", "timeout", "interrupted"],

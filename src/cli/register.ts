@@ -32,26 +32,29 @@ export const registerVerb: VerbProgram = {
   },
 };
 
-/** By a code, by a token of an option or of the environment where no license is given, or by a license. */
+/** Registers by a code, by a license, or by a token of the option or, without a license, of the environment. */
 async function registerBy(call: Call): Promise<RegisterOutput> {
   const { activate, pin, token } = call.values;
   const [file] = call.positionals;
   const given = [activate, token, file].filter((value) => value !== undefined);
-  if (given.length > 1) throw new InputError("usage", "give a license, --activate or --token, not several of them");
-  if (pin !== undefined && activate === undefined) throw new InputError("usage", "--pin goes with --activate");
+  if (given.length > 1)
+    throw new InputError("usage", "<license>, --activate, --token: more than one is given; give one");
+  if (pin !== undefined && activate === undefined)
+    throw new InputError("usage", "--pin is given without --activate; add --activate or remove --pin");
   if (typeof activate === "string") {
     const request = ActivationRequest.safeParse({ url: activate.replace(/\/$/, ""), pins: pinsOf(pin) });
     if (!request.success) {
       throw new InputError(
         "usage",
-        "--activate needs an origin such as https://cp.example.net, --pin base64url of SHA-256",
+        "--activate must be an origin such as https://cp.example.net, and --pin a SHA-256 as base64url",
       );
     }
     return registerWith(call, await activated(call, request.data));
   }
   const secret = file === undefined ? await tokenOf(call, token) : undefined;
   if (secret !== undefined) return registerWith(call, await activated(call, { token: secret }));
-  if (file === undefined) throw new InputError("usage", "register needs <license>, --activate, --token or AUTH_TOKEN");
+  if (file === undefined)
+    throw new InputError("usage", "no license is given; give <license>, --activate, --token or AUTH_TOKEN");
   const { text } = readLicense(await readTextInput(file, FILE_MAX_BYTES, call.signal));
   return registerWith(call, text);
 }
@@ -66,12 +69,12 @@ async function tokenOf(call: Call, option: string | boolean | undefined): Promis
   return option === "-" ? (await readTextInput("-", FILE_MAX_BYTES, call.signal)).trim() : option;
 }
 
-/** Asks until there is a license, and shows each new code. */
+/** Polls until there is a license, and shows each new code. */
 async function activated(call: Call, request: ActivationRequest): Promise<string> {
   let shown: string | undefined;
   for (;;) {
     const step = await askOnce(call, request).catch((error: unknown) => {
-      // The control plane may be away for a while, and the code with it.
+      // The control plane may be unreachable for a while; after its restart there is another code.
       if (shown === undefined || !(error instanceof SessionError)) throw error;
       return undefined;
     });

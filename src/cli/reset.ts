@@ -16,15 +16,15 @@ const ResetOutput = z.object({
   schema: z.literal(1),
   stateDir: z.string(),
   factory: z.boolean(),
-  /** Who did it: the running agent, which begins anew, or this command alone. */
+  /** The program that did it: the running agent, which starts anew, or this command. */
   by: z.enum(["agent", "command"]),
-  /** Whether the control plane has heard of it. */
+  /** Whether the control plane has acknowledged it. */
   isReported: z.boolean(),
-  /** Names below the state directory, and whole paths of what was elsewhere; absent where the agent did it. */
+  /** Names below the state directory, and whole paths of files elsewhere; absent if the agent did it. */
   removed: z.array(z.string()).optional(),
-  /** Whether an overlay ran, which was ended; absent where the agent did it. */
+  /** Whether a running overlay was stopped; absent if the agent did it. */
   overlayEnded: z.boolean().optional(),
-  /** What could not be removed from the machine, a line each. */
+  /** Things that could not be removed from the machine, a line each. */
   left: z.array(z.string()),
 });
 type ResetOutput = z.infer<typeof ResetOutput>;
@@ -43,15 +43,15 @@ export const resetVerb: VerbProgram = {
   },
 };
 
-/** Has the running agent reset itself, and waits until it has begun anew. */
+/** Has the running agent reset itself, and waits until it has started anew. */
 async function resetByAgent(call: Call): Promise<ResetOutput> {
   const factory = call.values["factory"] === true;
   const status = await ask(call, { method: "GET", path: "/v1/status", socket: ADMIN_SOCKET }, Status);
   await confirm(call, { stateDir: status.state.stateDir, name: status.node?.name, factory });
   const { startedAt, stateDir, isReported } = await ask(call, adminRequest("/v1/reset", { factory }), ResetAnswer);
   const seconds = call.settings.timeoutMs / 1000;
-  const goesOn = "the agent goes on with it, also when it is started again; see its log";
-  const late = `the reset is ordered and not done after ${seconds} s: ${goesOn}`;
+  const goesOn = "the agent continues it, also after a restart; see its log";
+  const late = `the reset is not done after ${seconds} s: ${goesOn}`;
   const { faults } = await untilAnew(call, startedAt, late);
   const left = faults.flatMap(({ code, message }) => (code === "reset-incomplete" ? [message] : []));
   return { schema: 1, stateDir, factory, by: "agent", isReported, left };
@@ -71,7 +71,8 @@ async function resetHere(call: Call): Promise<ResetOutput> {
   const name = (await readIdentity?.(stateDir))?.name;
   await confirm(call, { stateDir, name, factory });
   const reset = await call.offline.reset?.();
-  if (reset === undefined) throw new InputError("not-supported", "nothing here can reset a node without its agent");
+  if (reset === undefined)
+    throw new InputError("not-supported", "this program cannot reset a node without its agent: start the agent first");
   const done = await reset({ stateDir, runDir }, { factory });
   const { removed, left } = done;
   const { overlayEnded } = done;
@@ -107,15 +108,15 @@ const PLAIN =
   "The data store, volumes, images and the machine's network stay";
 const FACTORY =
   "its identity and keys, its configuration, its journal and what it has yet to report, its containers, ALL VOLUMES AND THE DATA STORE,\n" +
-  "and the network that it has set: a machine that is reached by it is cut off. Images, and the local settings in agent.json, stay";
+  "and the network that it has set: a machine that is reached through it is cut off. Images, and the local settings in agent.json, stay";
 
-/** Makes the user type the node's name, or `reset` where the state does not tell it any more, unless `--yes` was given. */
+/** Makes the user type the node's name, or `reset` if the state does not have it, unless `--yes` was given. */
 async function confirm({ terminal, signal, values }: Call, { stateDir, name, factory }: Subject): Promise<void> {
   if (values["yes"] === true) return;
   const word = name ?? "reset";
   const what = factory ? FACTORY : PLAIN;
   const whose = name === undefined ? `the node in ${stateDir}` : `${plainLine(name)} (${stateDir})`;
-  terminal.err(`This removes for good, of ${whose}: ${what}.\nType ${plainLine(word)} to go on: `);
+  terminal.err(`This permanently removes, of ${whose}: ${what}.\nType ${plainLine(word)} to continue: `);
   const answer = await terminal.readLine(signal);
   if (answer?.trim() === word) return;
   throw new InputError("not-confirmed", `'${word}' was not typed: nothing was changed`);
@@ -123,11 +124,11 @@ async function confirm({ terminal, signal, values }: Call, { stateDir, name, fac
 
 function summary({ stateDir, factory, by, isReported, removed, overlayEnded, left }: ResetOutput, call: Call): string {
   const again = holdfastCommand("register <license>", call.settings.given);
-  const end = overlayEnded === true ? ", and ended the overlay" : "";
-  const told = isReported ? "the control plane knows" : "the control plane was not reached";
+  const end = overlayEnded === true ? ", and stopped the overlay" : "";
+  const reported = isReported ? "the control plane knows" : "the control plane was not reached";
   const what =
     by === "agent"
-      ? `the agent has ${factory ? "set this node back to how it came" : "reset this node"} (${told})`
+      ? `the agent has ${factory ? "reset this node to factory settings" : "reset this node"} (${reported})`
       : `wiped ${(removed ?? []).join(", ") || "nothing"} in ${stateDir}${end}`;
   const rest = left.map((line) => `left: ${plainLine(line)}\n`).join("");
   return `${what}: register the node anew with a new license, by '${again}'\n${rest}`;

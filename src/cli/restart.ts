@@ -21,7 +21,7 @@ export const restartVerb: VerbProgram = {
     const { settings, terminal } = call;
     const { pid: before, startedAt } = await fetchStatus(call);
     await triggerAnswer(call, "node-restart-service", {}, Announced);
-    const late = `the agent was told to restart, and none answers after ${settings.timeoutMs / 1000} s: see 'journalctl -u holdfast-agent'`;
+    const late = `the agent restarts and does not answer after ${settings.timeoutMs / 1000} s: see 'journalctl -u holdfast-agent'`;
     const { pid: after } = await untilAnew(call, startedAt, late);
     const text = `the agent restarted: process ${after}, after ${before}\n`;
     terminal.out(settings.isJson ? `${safeJson({ schema: 1, before, after })}\n` : text);

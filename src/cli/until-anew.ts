@@ -7,7 +7,7 @@ import type { Call } from "./verb.ts";
 const LOOK_MS = 200;
 
 /**
- * Waits until another agent answers than the one that began at `startedAt`, and gives its status.
+ * Waits until an agent other than the one that started at `startedAt` answers, and returns its status.
  * @throws {SessionError} `timeout` with the words of `late`.
  */
 export async function untilAnew(call: Call, startedAt: number, late: string): Promise<Status> {
@@ -15,7 +15,7 @@ export async function untilAnew(call: Call, startedAt: number, late: string): Pr
   const until = clock.elapsed() + settings.timeoutMs;
   for (;;) {
     const request = { method: "GET", path: "/v1/status", socket: ADMIN_SOCKET } as const;
-    // While it begins anew, nobody answers.
+    // While it restarts, nobody answers.
     const status = await ask(call, request, Status).catch((error: unknown) => {
       signal.throwIfAborted();
       if (!(error instanceof SessionError || error instanceof HostError)) throw error;

@@ -74,7 +74,7 @@ export type ActivateOffline = (
   request: ActivationRequest,
   signal: AbortSignal,
 ) => Promise<ActivationStep>;
-/** Resets the node of a state directory while no agent runs: what was removed, and what could not be. */
+/** Resets the node of a state directory while no agent runs. Returns what was removed, and what could not be. */
 export type ResetOffline = (
   where: { readonly stateDir: string; readonly runDir: string },
   order: { readonly factory: boolean },

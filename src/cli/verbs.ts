@@ -106,10 +106,10 @@ export const verbs: readonly Verb[] = [
     name: "reset",
     summary: "wipe this node's identity and configuration, or with --factory everything, for good",
     about:
-      "Reports to the control plane that the node deregisters, stops what it serves, removes its containers, and begins anew without " +
+      "Reports to the control plane that the node deregisters, stops what it serves, removes its containers, and starts anew without " +
       "an identity; works with the agent running and without. The data store, volumes, images and the machine's network stay; with " +
       "--factory only images do, and a machine that is reached by the network that Holdfast set is cut off. Asks for the node's name first. " +
-      "One that was cut short goes on when the agent starts, or with the next reset.",
+      "A reset that was cut short continues when the agent starts, or with the next reset.",
     arguments: [],
     options: {
       factory: { help: "remove volumes, the data store and the network that was set, too" },
@@ -144,8 +144,8 @@ export const verbs: readonly Verb[] = [
     name: "restart",
     summary: "restart the agent, and wait until it is back",
     about:
-      "As the trigger node-restart-service: the control plane hears of it, traffic and containers go on. It needs a managed install, and " +
-      "is refused during an upgrade. Where the agent hangs, 'systemctl restart holdfast-agent' does it.",
+      "Like the trigger node-restart-service: reported to the control plane; traffic and containers are not affected. Needs a managed install; " +
+      "refused during an upgrade. If the agent hangs, use 'systemctl restart holdfast-agent'.",
     arguments: [],
     options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "timeout"],

@@ -29,7 +29,7 @@ function whyText({ terminal, clock }: Call, untrusted: WhyReport): string {
       const next = nextAttempt === undefined ? "" : `, next ${formatMoment(nextAttempt, now)}`;
       const when = `${formatSpan(now - since)}, tried ${formatMoment(lastAttempt, now)}${next}`;
       const subject = item ?? section;
-      // Messages that also stand alone, in reports, are led by their subject, their code, or both.
+      // Messages that also appear alone, in reports, begin with their subject, their code, or both.
       const text = [subject, code].reduce(withoutLead, message);
       const label = notice === true ? terminal.style("dim", `notice ${code}`) : terminal.style("yellow", code);
       return [subject, `${label} ${text} (${when})`] as const;

@@ -233,7 +233,7 @@ function assemble({
   });
   const sources = sourcesOf({ trustedProxies: settings.trustedProxies, hasFrontEnd: settings.frontPins.length > 0 });
   const connections = new ConnectionLimits(server, { maxSessions, sources });
-  // Both make licenses by the fleet, which is made below.
+  // Both make licenses through the fleet, which is made below.
   const activations = new Activations({ clock, origin, issue: (request) => fleet.issueLicense(request) });
   const agentTokens = new AgentTokens({ ...base, access, issue: (request) => fleet.issueLicense(request) });
   const gate = new Gate(greeter, clock, connections, sources);

@@ -405,7 +405,7 @@ export class FleetService implements Fleet {
     const changed = store.atomic(() => {
       const refreshed = documents.refresh(change());
       for (const [uid, names] of refreshed) {
-        // A new list of neighbours cuts nobody off.
+        // A new list of neighbours disconnects nobody.
         if (sessions.get(uid) !== undefined && names.some((name) => name !== "domain")) {
           awaiting.expect(uid, "configuration");
         }

@@ -261,7 +261,7 @@ export interface Fleet {
     about?: string,
   ): NodeRecord;
   setTag(uid: string, name: string, value: string | undefined, user: string): NodeRecord;
-  /** Locks a node to blocks of addresses, or to where it connects from now; undefined takes the lock off. @throws {InputError} `not-configured`. */
+  /** Locks a node to blocks of addresses, or to the address that it connects from now; undefined removes the lock. @throws {InputError} `not-configured`. */
   setLock(uid: string, lock: readonly string[] | "current" | undefined, user: string): NodeRecord;
   setLifecycleState(uid: string, state: LifecycleState, user: string): NodeRecord;
 

@@ -17,13 +17,13 @@ export interface Clock {
 
 /** Converts moments of the monotonic clock to wall time, for showing. */
 export interface WallTimes {
-  /** Milliseconds by which the wall clock is ahead of the monotonic one; another number only after the clock was set. */
+  /** Milliseconds by which the wall clock is ahead of the monotonic one; changes only when the clock is set. */
   readonly ahead: number;
   /** Unix milliseconds of a moment of `elapsed()`, at least 0. */
   of(at: number): number;
 }
 
-/** Smaller differences are rounding: a moment must be shown alike each time. */
+/** Smaller differences are rounding: a moment must be shown the same each time. */
 const STEP_MS = 1000;
 
 /** Wall times that move together when the clock of the machine is set, so that ages stay what they are. */

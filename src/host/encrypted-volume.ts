@@ -73,7 +73,7 @@ export function encryptedVolumes(tools: {
   }
 
   const device = (volume: EncryptedVolume): string => `/dev/mapper/${volume.mapping}`;
-  /** From sysfs, since a unit of systemd's may have devices of its own. */
+  /** Read from sysfs, since a systemd unit may have a private /dev. */
   const hasMapping = (name: string): boolean =>
     (reader.list(BLOCK_DEVICES) ?? []).some(
       (block) => block.startsWith("dm-") && reader.read(`${BLOCK_DEVICES}/${block}/dm/name`)?.trim() === name,

@@ -7,7 +7,7 @@ import { getHeapStatistics, queryObjects, setFlagsFromString } from "node:v8";
 const SMALL = [
   // What ran once, at the start, is forgotten by the first collection and compiled again if need be: 2 MB.
   "--bytecode-old-age=1",
-  // Machine code and feedback are made of what runs hundreds of times, and not of what a heartbeat runs in each minute: 1 MB.
+  // Compile only code that runs hundreds of times, not that of a heartbeat each minute: saves 1 MB.
   "--no-sparkplug",
   "--invocation-count-for-feedback-allocation=200",
   // The optimising compilers, 8 MB, come for work that lasts and not for the start: 20 times V8's own thresholds.

@@ -305,7 +305,7 @@ function lowerPriority(pid: number): void {
   try {
     setPriority(pid, NICENESS);
   } catch {
-    // A tool that has ended already needs none, and the agent's unit permits it to nobody.
+    // A tool that has ended already needs none, and the agent's unit forbids it.
   }
 }
 

@@ -142,14 +142,14 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
     }
   }
 
-  /** The addresses of a host that a proxy connects to; none when only the proxy resolves it, which local policy has to permit. */
+  /** The addresses of a host that a proxy connects to; none if only the proxy resolves it, which local policy must permit. */
   async function addressesBehindProxy(host: string, port: number, signal: AbortSignal): Promise<readonly string[]> {
     try {
       return await addressesOf(host, signal);
     } catch (error) {
       signal.throwIfAborted();
       if (isListed(policy.proxyNames ?? [], host, port)) return [];
-      const message = `${toError(error).message}; the proxy is not asked for a name whose addresses cannot be judged here: have this machine resolve it, or list it in dataStore.proxyNames`;
+      const message = `${toError(error).message}; the proxy is not asked for a name whose addresses this machine cannot check: make it resolvable here, or list it in dataStore.proxyNames`;
       throw new SessionError("resolve-failed", message, { cause: error });
     }
   }

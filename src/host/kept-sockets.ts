@@ -9,13 +9,13 @@ export interface KeptSocketsOptions {
   readonly runDir: string;
   /** Names of the sockets in the directory; they are served already. */
   readonly names: readonly string[];
-  /** Serves those that are gone again, in a directory that is there and safe. @throws as `listenAgain` */
+  /** Serves the missing ones again; their directory exists and is safe. @throws as `listenAgain` */
   readonly serveAgain: (gone: ReadonlySet<string>) => Promise<void>;
-  /** Called with each look, before anything is made; false ends the watch for good. */
+  /** Called at each check, before anything is made; false ends the watch permanently. */
   readonly isWanted?: () => boolean;
-  /** The sockets cannot be served; told once for each reason. */
+  /** Called once for each reason for which the sockets cannot be served. */
   readonly onFault: (error: Error) => void;
-  /** The sockets are served again. */
+  /** Called when the sockets are served again. */
   readonly onServed: () => void;
 }
 
@@ -26,10 +26,10 @@ export interface KeptSockets {
 }
 
 const LOOK_MS = 5000;
-/** What is being removed is removed whole by then, and is not to be found half made again. */
+/** By then a tree that is being removed is removed whole, and is not made again in part. */
 const SURE_MS = 1000;
 
-/** Watches sockets of this process. Looking reads their entries and nothing else. */
+/** Watches sockets of this process. A check reads their directory entries only. */
 export function keepSockets(options: KeptSocketsOptions): KeptSockets {
   const { clock, runDir, names, serveAgain, isWanted = () => true, onFault, onServed } = options;
   const marks = (): ReadonlyMap<string, string> => new Map(names.map((name) => [name, markOf(join(runDir, name))]));
@@ -77,8 +77,8 @@ export function keepSockets(options: KeptSocketsOptions): KeptSockets {
 }
 
 /**
- * Has a directory made again that somebody has removed, by a program that may. A failure is told once, until the directory is there.
- * Returns what ends the watch.
+ * Makes a directory again when somebody has removed it, by `make`. A failure is reported once, until the directory exists.
+ * The returned function stops the watch.
  */
 export function keepDirectory(
   clock: Clock,

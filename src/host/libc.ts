@@ -32,9 +32,9 @@ export function sdNotify(socketPath: string, state: string): boolean {
 const MADV_DONTNEED = 4;
 
 /**
- * Gives memory back to the kernel: what the C library holds free (malloc_trim(3)), and the pages of the runtime's own file, of which a
- * start touches twice as many as are used later; what is used again is mapped again from the page cache (madvise(2)). False where the C
- * library cannot be called.
+ * Returns memory to the kernel: memory that the C library holds free (malloc_trim(3)), and the pages of the runtime's own file, of which a
+ * start touches twice as many as are used later (madvise(2)); a page that is used again is mapped again from the page cache. False if the
+ * C library cannot be called.
  */
 export function trimMemory(reader: Pick<Reader, "read">): boolean {
   try {

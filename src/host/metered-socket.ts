@@ -18,7 +18,7 @@ export type MeteredSocket = Pick<WebSocketLike, "on" | "pause" | "resume" | "rea
 /**
  * Limits what is read from a WebSocket: messages, pings and pongs are charged to a budget, and reading pauses until the budget has
  * recovered, which lets TCP slow the peer down. Messages of one chunk that was read already still arrive. The returned function charges
- * more for a message that makes more work than its size tells.
+ * more for a message that causes more work than its size suggests.
  */
 export function meterSocket(
   socket: MeteredSocket,

@@ -7,8 +7,8 @@ import { readPidFile } from "./pid-file.ts";
 import { probeSocket } from "./unix-socket.ts";
 
 /**
- * Has the overlay that serves a run directory remove its key and its table and end, with all its flows, and waits until it has let go;
- * tells whether there was one. One of an older version only ends.
+ * Has the overlay that serves a run directory remove its key and its table and stop, with all its flows, and waits until it has stopped;
+ * returns whether there was one. One of an older version only stops.
  * @throws {HostError} `overlay-failed` when it does not end within `limitMs`; as `probeSocket`.
  */
 export async function endOverlay(runDir: string, clock: Clock, limitMs: number): Promise<boolean> {

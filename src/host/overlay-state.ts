@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { errnoOf, HostError, toError } from "../errors.ts";
 
 /**
- * Removes the files that an overlay would serve from without its agent, and tells which. The directory belongs to another user, who
- * could lead a recursive removal astray: directories in it stay.
+ * Removes the files that an overlay would serve from without its agent, and returns their paths. The directory belongs to another user,
+ * who could redirect a recursive removal: directories in it stay.
  */
 export async function wipeOverlayState(overlayDir: string): Promise<readonly string[]> {
   const entries = await readdir(overlayDir, { withFileTypes: true }).catch((error: unknown) => {

@@ -2,7 +2,7 @@ import { existsSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-/** The bundle of a program of its own, beside the one with everything; undefined where there is none, as from source. */
+/** The program's own bundle, beside the one with everything; undefined if there is none, as when run from source. */
 function bundleOf(program: string): string | undefined {
   const [, entry = ""] = process.argv;
   const path = join(dirname(entry), `${program}.mjs`);
@@ -11,8 +11,8 @@ function bundleOf(program: string): string | undefined {
 }
 
 /**
- * Becomes the program of that name from its own bundle: V8 keeps what it needed to read a text, and reading all of Holdfast takes an
- * overlay 16 MB more than reading its own part. Returns where there is no such bundle, or the runtime cannot.
+ * Replaces this process by the program's own bundle: V8 keeps the memory that it needed to parse a source, and parsing all of Holdfast
+ * takes an overlay 16 MB more than parsing its own part. Returns if there is no such bundle, or the runtime has no execve.
  */
 export function becomeOwnBundle(program: string): void {
   const path = bundleOf(program);
@@ -21,11 +21,11 @@ export function becomeOwnBundle(program: string): void {
   try {
     process.execve(process.execPath, args);
   } catch {
-    // This bundle has the program, too; it only takes more memory.
+    // This bundle has the program too; it only takes more memory.
   }
 }
 
-/** Loads the bundle of a program without running it; nothing where there is none. */
+/** Loads the bundle of a program without running it; does nothing if there is none. */
 export async function loadOwnBundle(program: string): Promise<void> {
   const path = bundleOf(program);
   if (path !== undefined) await import(pathToFileURL(path).href);

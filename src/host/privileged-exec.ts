@@ -23,7 +23,7 @@ export function privilegedCommand({ file, args }: CommandLine, deadlineMs: numbe
   return { file: "systemd-run", args: transient(unitName(), properties, file, args) };
 }
 
-/** Root's files in one directory, and nothing else of root. */
+/** Limits of a unit that may write the files of user 0 in one directory and nothing else. */
 const WRITING = [
   "CapabilityBoundingSet=",
   "NoNewPrivileges=yes",
@@ -58,7 +58,7 @@ const CAPTURING = [
   "ProtectHome=yes",
   "RestrictNamespaces=yes",
   "MemoryMax=256M",
-  // Of the manager's own lines only those that say what went wrong: probes are made every minute.
+  // Only errors and notices of the manager itself, since probes run every minute.
   "LogLevelMax=notice",
   "KillSignal=SIGINT",
   "TimeoutStopSec=1s",
@@ -66,8 +66,8 @@ const CAPTURING = [
 const STOP = { deadlineMs: 10_000, maxOutputBytes: 16_384 };
 
 /**
- * Starts tools that see every packet or send packets of their own making. In a managed install, `unit` of which runs this program, as transient units with a user of their own,
- * since they give up root's rights otherwise and may not in that unit; they end with it. Else as `exec` does.
+ * Starts tools that capture packets or send raw ones. In a managed install, whose `unit` runs this program, they run as transient units with
+ * a user of their own, since they drop root's rights otherwise and may not in that unit; they stop with it. Else as `exec` does.
  */
 export function captureExec(exec: Exec, unit: string | undefined): Exec {
   if (unit === undefined) return exec;
@@ -106,7 +106,7 @@ export function captureExec(exec: Exec, unit: string | undefined): Exec {
   };
 }
 
-/** What is missing is told by its own name, and not as a failure of systemd-run(1). @throws {HostError} `tool-missing`. */
+/** Reports a missing tool by its own name, and not as a failure of systemd-run(1). @throws {HostError} `tool-missing`. */
 function requireTool(file: string): void {
   if (!isFound(file, SEARCH_PATH)) throw startError(file, Object.assign(new Error("not found"), { code: "ENOENT" }));
 }

@@ -152,13 +152,13 @@ export function parseMemoryMaps(text: string): MemoryMaps | undefined {
   return isComplete(maps) ? maps : undefined;
 }
 
-/** Where a mapping lies. */
+/** The address range of a mapping. */
 export interface Mapping {
   readonly start: bigint;
   readonly length: bigint;
 }
 
-/** Mappings of a file in /proc/<pid>/smaps that cannot be written and hold nothing but what is in the file. */
+/** Read-only mappings of a file in /proc/<pid>/smaps that have no private pages. */
 export function cleanMappings(smaps: string, path: string): readonly Mapping[] {
   return smaps.split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m).flatMap((text): Mapping[] => {
     const [line = "", ...rest] = text.split("\n");

@@ -12,7 +12,7 @@ import {
 import { join } from "node:path";
 import type { DiskSpace } from "./files.ts";
 
-/** Small reads of the kernel's own files, which never block; whatever cannot be read, or is no file, is undefined. */
+/** Small reads of the kernel's own files, which never block; anything that cannot be read, or is no file, is undefined. */
 export interface Reader {
   /** The text of a file, at most 1 MiB of it. */
   read(path: string): string | undefined;
@@ -28,7 +28,7 @@ export interface Reader {
 
 const MAX_BYTES = 1024 * 1024;
 const BUFFER_BYTES = 16 * 1024;
-/** Nobody waits for the other end of a pipe that stands in the place of a file. */
+/** Opens without waiting for the other end of a pipe in place of a file. */
 const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
 
 /** Reads below `root` through one buffer that is reused: `/` in production, a temporary directory in tests. */

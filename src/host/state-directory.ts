@@ -25,7 +25,7 @@ const WIPED = [
   "identity",
 ];
 
-/** The order to reset a node, in its state directory: it stays until all else that is to go is gone. */
+/** The order to reset a node, in its state directory: it is removed last. */
 export const RESET_FILE = "reset.json";
 /** The data store, with the volumes of containers in it. */
 const DATA_STORE = "data-store";
@@ -50,8 +50,8 @@ export async function wipeState(stateDir: string): Promise<readonly string[]> {
 }
 
 /**
- * Removes everything in the state directory but the order to do so: the data store with all volumes, what is remembered of the network,
- * and what `wipeState` removes, the identity last. Tells what was removed, and what of the data store could not be.
+ * Removes everything in the state directory except the order to do so: the data store with all volumes, the records of the network,
+ * and what `wipeState` removes, the identity last. Returns what was removed, and what of the data store could not be.
  */
 export async function wipeEverything(
   stateDir: string,
@@ -67,7 +67,7 @@ export async function wipeEverything(
       while (!(await directories.removeTree(path, ENTRIES_AT_ONCE, signal))) signal.throwIfAborted();
       removed.push(name);
     } catch (error) {
-      // A disk mounted there, or a file that may not be removed, must not keep the identity from going.
+      // A disk mounted there, or a file that may not be removed, must not prevent the removal of the identity.
       if (name !== DATA_STORE || !(error instanceof HostError)) throw error;
       left.push(error.message);
     }
@@ -93,14 +93,14 @@ export function requireOwner(stateDir: string): void {
 }
 
 /**
- * Refuses a reset while a change of the network is neither proven nor taken back: what undoes it is among what goes.
+ * Refuses a reset while a change of the network is pending: a reset removes the files that revert it.
  * @throws {InputError} `busy`.
  */
 export async function requireSettled(files: Files, stateDir: string): Promise<void> {
   if ((await files.read(join(stateDir, "desired/checkpoint.json"))) === undefined) return;
   throw new InputError(
     "busy",
-    "a change of the network is pending: end it by 'holdfast network keep' or 'revert' first, or without an agent by 'holdfast guard restore'",
+    "a change of the network is pending: run 'holdfast network keep' or 'holdfast network revert' first, or without an agent 'holdfast guard restore'",
   );
 }
 

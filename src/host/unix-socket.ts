@@ -88,7 +88,7 @@ export async function makeRunDirectory(path: string): Promise<void> {
 }
 
 /**
- * Makes a run directory again that somebody has removed, in a parent that is still there; one that exists is kept as it is.
+ * Makes a run directory again that somebody has removed, in a parent that still exists; an existing one is kept as it is.
  * @throws as `makeRunDirectory`.
  */
 export async function remakeRunDirectory(path: string): Promise<void> {
@@ -104,11 +104,11 @@ export async function remakeRunDirectory(path: string): Promise<void> {
 }
 
 /**
- * Makes a server listen again at its path, from which somebody has removed its socket. Its connections stay.
+ * Makes a server listen again at its path, from which somebody has removed its socket. Its connections stay open.
  * @throws as `listenOnSocket`.
  */
 export async function listenAgain(server: Server, path: string, mode: number): Promise<void> {
-  // Closing removes what has the name, and that may be another process's by now.
+  // Closing removes the file of that name, which may be another process's socket by now.
   if ((await probeSocket(path)) === "live") {
     throw new HostError("socket-in-use", `another process answers on ${path}`, { details: { path } });
   }

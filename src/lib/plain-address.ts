@@ -15,7 +15,7 @@ export function isLoopback(address: string): boolean {
   return address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
 }
 
-/** Returns who shares a limit: an IPv4 address, or the network that one subscriber has of IPv6 (RFC 6177). */
+/** Returns the prefix that shares a limit: an IPv4 address, or the IPv6 network of one subscriber (RFC 6177). */
 export function sharedPrefix(address: string): string {
   const plain = plainAddress(address);
   return isIP(plain) === 6 ? (parseCidr(`${plain}/64`)?.text ?? plain) : plain;

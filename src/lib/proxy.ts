@@ -14,7 +14,7 @@ export function proxyFor(settings: ProxySettings, host: string, port: number, is
   return isListed(settings.noProxy, host, port) ? undefined : proxy;
 }
 
-/** Reports whether a list, written as `noProxy` is, has a host at a port. */
+/** Reports whether a list, written as `noProxy` is, contains a host at a port. */
 export function isListed(rules: readonly string[], host: string, port: number): boolean {
   return rules.some((rule) => matches(rule.toLowerCase(), host.toLowerCase(), port));
 }

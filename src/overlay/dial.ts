@@ -183,7 +183,7 @@ class RunningDial implements Dial {
   #fail(reason: OverlayReason): void {
     if (this.#isOver) return;
     this.cancel();
-    // The name may have moved: addresses that failed are not kept for their time to live.
+    // The name may have other addresses now: those that failed are not kept for their time to live.
     this.#options.names.doubt(this.#target.host);
     this.#user.failed(reason);
   }

@@ -13,7 +13,7 @@ import { startOverlay, type Overlay } from "./overlay.ts";
 import { isLogInJournal, isUnit, readOptions } from "./settings.ts";
 import { descriptorLimit } from "./socket-budget.ts";
 
-/** Runs `holdfast overlay` until it has drained, is told to stop twice, or outside systemd its state directory is gone; resolves to the exit status. */
+/** Runs `holdfast overlay` until it has drained, gets a second signal, or, outside systemd, its state directory is removed; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
   let overlay: Overlay | undefined;

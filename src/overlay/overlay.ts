@@ -29,7 +29,7 @@ export interface OverlayOptions {
   readonly runDir: string;
   /** Take over from the overlay that serves the run directory, if one does. */
   readonly isSuccessor: boolean;
-  /** End when the state directory is gone, since nobody starts it otherwise nor ends it. */
+  /** Stop when the state directory is removed, since no supervisor would stop it. */
   readonly endsWithState: boolean;
   readonly clock: Clock;
   readonly files: Files;
@@ -45,7 +45,7 @@ export interface OverlayOptions {
 
 /** The running overlay. */
 export interface Overlay {
-  /** Resolves when it has nothing left to do: drained, or the node's state is gone. */
+  /** Resolves when it has nothing left to do: drained, or the node's state is removed. */
   readonly ended: Promise<void>;
   /** Whether another serves in its place. */
   readonly hasGivenWay: boolean;
@@ -247,7 +247,7 @@ class RunningOverlay implements Overlay {
         return {};
       },
       forget: async () => {
-        // From here on no table is taken that would be written after the files are gone.
+        // From here on no table is accepted that would be written after the files are removed.
         await this.drain(0);
         const { wipeOverlayState } = await import("../host/overlay-state.ts");
         await wipeOverlayState(this.#options.stateDir);
@@ -368,19 +368,19 @@ class RunningOverlay implements Overlay {
       },
       onFault: (error) => {
         if (error instanceof HostError && error.code === "socket-in-use") return this.#giveWay(error.message);
-        const message = `no agent can connect to the overlay, which serves on: ${error.message}`;
+        const message = `no agent can connect to the overlay, which continues to serve: ${error.message}`;
         this.#fault({ code: "socket-lost", message, file: OVERLAY_SOCKET });
       },
       onServed: () => {
-        log.info({ runDir }, "the control socket was gone and is served again");
+        log.info({ runDir }, "the control socket was missing and is served again");
         this.#tell((peer) => peer.notify("fault.mended", { file: OVERLAY_SOCKET }));
       },
     });
   }
 
-  /** Another overlay was started while nobody could see this one: it gets the ports, and the flows end here. */
+  /** Another overlay was started while this one's socket was missing: it gets the ports, and this one's flows end. */
   #giveWay(reason: string): void {
-    this.#options.log.warn({ reason }, "another overlay serves in this one's place");
+    this.#options.log.warn({ reason }, "another overlay has taken the place of this one");
     void this.drain(MAX_DRAIN_MS);
     this.#hasGivenWay = true;
   }

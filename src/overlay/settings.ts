@@ -8,7 +8,7 @@ export function isLogInJournal(): boolean {
   return writesToJournal(process.env);
 }
 
-/** Whether a unit of systemd's runs this program, and starts it again. */
+/** Whether a systemd unit runs this program, and restarts it. */
 export function isUnit(): boolean {
   return process.env["HOLDFAST_UNIT"] !== undefined;
 }

@@ -124,7 +124,7 @@ export class UdpSession implements UdpFlow {
     const socket = createSocket(isIP(address) === 6 ? "udp6" : "udp4");
     this.#socket = socket;
     socket.on("error", (error) => {
-      // The name may have moved: an address that failed is not kept for its time to live.
+      // The name may have another address now: one that failed is not kept for its time to live.
       this.#options.names.doubt(this.target.host);
       this.end(connectReason(error, this.target.sourceAddress !== undefined));
     });

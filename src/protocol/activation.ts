@@ -2,7 +2,7 @@ import { z } from "zod";
 import { REGISTRATION_LIMITS } from "./registration.ts";
 import { Base64Url32, Jws, Text64, Uid } from "./values.ts";
 
-/** Letters and digits of activation codes; none can be taken for another. */
+/** Letters and digits of activation codes, without look-alikes. */
 export const CODE_ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 export const CODE_LENGTH = 6;
 
@@ -20,7 +20,7 @@ export const ActivationBody = z.object({ activation: Jws.max(REGISTRATION_LIMITS
 
 const License = Jws.max(8192);
 
-/** Answer to it: the code to show, or the license once somebody has entered the code. */
+/** The answer: the code to show, or the license once somebody has entered the code. */
 export const ActivationAnswer = z.union([
   z.object({
     state: z.literal("pending"),
@@ -34,13 +34,13 @@ export type ActivationAnswer = z.infer<typeof ActivationAnswer>;
 
 /** Body of `POST /agent/v1/token`. */
 export const TokenBody = z.object({ exchange: Jws.max(REGISTRATION_LIMITS.maxBytes) });
-/** Answer to it: a license for the key that asked. */
+/** The answer: a license for the key that asked. */
 export const TokenAnswer = z.object({ license: License });
 
 const TOKEN_PREFIX = "hf-agent-";
 export const AGENT_TOKEN_MAX_BYTES = 2048;
 
-/** What an agent token holds: whom to ask, how to know them, and the secret. */
+/** The content of an agent token: the control plane, how to verify it, and the secret. */
 export const AgentToken = z.object({
   iss: z
     .string()
@@ -58,7 +58,7 @@ export function agentTokenText(token: AgentToken): string {
   return `${TOKEN_PREFIX}${Buffer.from(JSON.stringify(token)).toString("base64url")}`;
 }
 
-/** Reads the text of a token; undefined when it is none, or cut. */
+/** Reads the text of a token; undefined if it is none, or truncated. */
 export function readAgentToken(text: string): AgentToken | undefined {
   const body = text.startsWith(TOKEN_PREFIX) ? text.slice(TOKEN_PREFIX.length) : "";
   if (text.length > AGENT_TOKEN_MAX_BYTES || !/^[A-Za-z0-9_-]+$/.test(body)) return undefined;
@@ -69,14 +69,14 @@ export function readAgentToken(text: string): AgentToken | undefined {
   }
 }
 
-/** How a machine without a license asks for one: by a code that an operator enters, or by an agent token. */
+/** A request for a license: by a code that an operator enters, or by an agent token. */
 export const ActivationRequest = z.union([
   z.object({ url: AgentToken.shape.iss, pins: z.array(Base64Url32).max(8) }),
   z.object({ token: z.string().min(1).max(AGENT_TOKEN_MAX_BYTES) }),
 ]);
 export type ActivationRequest = z.infer<typeof ActivationRequest>;
 
-/** How far that is: the code to show, with the thumbprint of the key that it belongs to, or the license. */
+/** The progress of a request: the code to show, with the thumbprint of its key, or the license. */
 export const ActivationStep = z.union([
   z.object({
     state: z.literal("pending"),

@@ -57,7 +57,7 @@ export const RegisterClaims = z.object({
 });
 export type RegisterClaims = z.infer<typeof RegisterClaims>;
 
-/** How a machine without a license asks for a code and, with each later number, how that stands. */
+/** Claims of a machine without a license that asks for a code and polls for its license. */
 export const ActivationClaims = z.object({
   aud: Origin,
   /** Above that of every earlier message of the key. */
@@ -67,7 +67,7 @@ export const ActivationClaims = z.object({
 });
 export type ActivationClaims = z.infer<typeof ActivationClaims>;
 
-/** How an agent turns a token into a license for its key. */
+/** Claims of an agent that exchanges a token for a license. */
 export const TokenUseClaims = z.object({
   aud: Origin,
   id: Uid,

@@ -26,7 +26,7 @@ export const NodeDocument = z.object({
   org: z.uuid(),
   type: NodeType,
   state: NodeState,
-  /** Only of a node that is held INACTIVE, whatever its state would be. */
+  /** Present only while the node is held INACTIVE, regardless of its own state. */
   restricted: Restriction.optional(),
   lifecycleState: LifecycleState.optional(),
   cluster: Fqdn.optional(),

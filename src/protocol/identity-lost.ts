@@ -6,13 +6,13 @@ export const IDENTITY_LOST = {
   message: "the private keys of this node are missing or damaged, and without them no session can be opened",
 } as const;
 
-/** The commands that make a new node of this machine, with the directories that they must be given. */
+/** The commands that register this machine as a new node, with the directories that they need. */
 export function startOver(given: GivenDirectories): string {
   const [reset, register] = [holdfastCommand("reset", given), holdfastCommand("register <license>", given)];
   return `stop the agent, run '${reset}', then with a new license run '${register}'`;
 }
 
-/** The steps that help a node whose keys are lost: its name is taken as long as the control plane knows the old node. */
+/** The fix for a node whose keys are lost: its name is taken until the old node is deleted at the control plane. */
 export function identityLostFix(given: GivenDirectories): string {
   return `restore identity/keys.json from a backup, or delete the node at the control plane, ${startOver(given)}`;
 }

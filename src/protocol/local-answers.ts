@@ -68,7 +68,7 @@ export const Status = z.object({
   nodeState: NodeState,
   /** Only of a node that the control plane deleted: it is INACTIVE until the control plane has it again. */
   deletedAt: UnixMilliseconds.optional(),
-  /** Only of a node that the control plane holds INACTIVE for a reason of its own, such as an address lock. */
+  /** Present only while the control plane holds the node INACTIVE for a reason such as an address lock. */
   restricted: Restriction.optional(),
   lifecycleState: LifecycleState.optional(),
   cluster: Text253.optional(),

@@ -104,17 +104,17 @@ export type ContainerExecQuery = z.infer<typeof ContainerExecQuery>;
 
 export const RegisterRequest = z.object({ license: z.string().min(1).max(LICENSE_MAX_BYTES) });
 
-/** Body of `POST /v1/reset`: whether everything goes, and not only who the node is. */
+/** Body of `POST /v1/reset`: whether it is a factory reset. */
 export const ResetRequest = z.strictObject({ factory: z.boolean() });
 export type ResetRequest = z.infer<typeof ResetRequest>;
 
 /** Answer of `POST /v1/reset`: the reset follows at once. */
 export const ResetAnswer = z.object({
   factory: z.boolean(),
-  /** When the agent that answers began; the one that comes after the reset began later. */
+  /** Start time of the agent that answers; the agent after the reset has a later one. */
   startedAt: UnixMilliseconds,
   stateDir: z.string(),
-  /** Whether the control plane has heard of it. */
+  /** Whether the control plane has acknowledged it. */
   isReported: z.boolean(),
 });
 export type ResetAnswer = z.infer<typeof ResetAnswer>;

@@ -18,7 +18,7 @@ export const Heartbeat = z.object({
   memory: z.object({ totalBytes: z.number().min(0), availableBytes: z.number().min(0) }),
   disk: z.object({ totalBytes: z.number().min(0), freeBytes: z.number().min(0), usedRatio: Ratio }),
   sessionRttMs: z.number().min(0).optional(),
-  /** Absent where none is needed, and while it is not known. */
+  /** Absent if none is needed, and while its state is unknown. */
   overlay: z.enum(["UP", "DEGRADED", "DOWN"]).optional(),
   queue: z.object({ records: Version, dropped: Version }),
 });

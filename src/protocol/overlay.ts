@@ -340,7 +340,7 @@ export const overlayMethods = {
    * nothing is accepted any more. Called by a successor, it ends the agent's connection too, so that the agent comes to the successor.
    */
   drain: { kind: "request", params: z.object({ deadlineMs: z.int().min(0).max(MAX_DRAIN_MS) }), result: Nothing },
-  /** Removes its key, its certificate and its table from the disk, and ends at once with all its flows: the node is reset. */
+  /** Removes its key, its certificate and its table from the disk, and stops at once with all its flows, for a reset of the node. */
   forget: { kind: "request", params: Nothing, result: Nothing },
   /**
    * Called by a successor before it listens beside this process, whose flow records it is sent from then on. The agent's connection

@@ -11,7 +11,7 @@ interface Place {
   readonly below?: Readonly<Record<string, Place>>;
 }
 
-/** Ends of the names of fields that are secret wherever they stand, in small letters and without separators. */
+/** Endings of the names of secret fields in any section, in lower case and without separators. */
 const SECRET_ENDINGS = [
   "accesskey",
   "apikey",
@@ -30,7 +30,7 @@ const SECRET_ENDINGS = [
   "signingkey",
   "token",
 ] as const;
-/** The same in one section: elsewhere such a name means something else. */
+/** Endings for one section only: elsewhere such a name means something else. */
 const SECRET_ENDINGS_OF: Readonly<Partial<Record<SectionName, readonly string[]>>> = {
   snmp: ["community", "communitystring"],
 };
@@ -70,7 +70,7 @@ export function keepSecrets(section: SectionName, body: JsonObject, stored: unkn
 
 const placeOf = (name: string): Place | undefined => new Map<string, Place>(Object.entries(PLACES)).get(name);
 
-/** The mark in the place of a secret, and by what the names of secrets end. */
+/** The mark in place of a secret, and the endings of the names of secrets. */
 interface Hiding {
   readonly mark: string;
   readonly endings: readonly string[];
@@ -127,7 +127,7 @@ function kept(value: unknown, stored: unknown, place: Place | undefined, endings
   return merged;
 }
 
-/** Whether a field is secret by its name, a list of secrets included. A switch of that name is none. */
+/** Reports whether a field is secret by its name, a list of secrets included. A boolean of that name is not. */
 function isSecret(name: string, value: unknown, endings: readonly string[]): boolean {
   if (typeof value === "boolean" || value === null) return false;
   const plain = name

@@ -5,7 +5,7 @@ import { HashAlgorithm } from "./data-store.ts";
 export const AddressPolicy = z.object({
   /** CIDRs whose loopback addresses, and addresses of this machine, are allowed. */
   allow: z.array(z.string()),
-  /** Names, written as `noProxy` is, that a proxy is asked for although this machine cannot resolve and judge them. */
+  /** Names, written as `noProxy` is, that a proxy may resolve although this machine cannot resolve and check them. */
   proxyNames: z.array(z.string()).optional(),
 });
 export type AddressPolicy = z.infer<typeof AddressPolicy>;

@@ -166,11 +166,11 @@ function concurrencyOf({ concurrency, maxBytesPerSecond = Infinity }: S3Options[
 }
 
 /**
- * The credentials in a file, read again for each request: short-lived ones are replaced while a long transfer goes on.
+ * The credentials in a file, read again for each request: short-lived ones are replaced while a long transfer runs.
  * @throws {InputError} `bad-secret-file`; {HostError} `storage-failed`
  */
 function rereadCredentials(path: string): () => Promise<S3Credentials & { readonly expiration: Date }> {
   readS3Credentials(path);
-  // The SDK asks again for what is over.
+  // The SDK asks again for expired credentials.
   return () => Promise.resolve({ ...readS3Credentials(path), expiration: new Date(0) });
 }

@@ -29,7 +29,7 @@ export interface S3DownloadOptions {
   readonly onFound: (object: {
     readonly etag: string | undefined;
     readonly total: number;
-    /** Of all bytes, in hexadecimal digits, where the store says it. */
+    /** MD5 of all bytes, in hexadecimal digits, if the store reports it. */
     readonly md5: string | undefined;
   }) => void;
   readonly signal: AbortSignal;

@@ -24,9 +24,9 @@ const THROTTLED: ReadonlySet<string> = new Set([
   "RequestLimitExceeded",
   "TooManyRequests",
 ]);
-/** The SDK signs by the store's clock from then on. */
+/** After this refusal the SDK signs by the store's clock. */
 const SKEWED = "RequestTimeTooSkewed";
-/** Refusals of a 4xx status that a second attempt may not meet: the clock was off, or the body came too slowly or altered. */
+/** Refusals with a 4xx status that a second attempt may not get: the clock was wrong, or the body came too slowly or altered. */
 const PASSING: ReadonlySet<string> = new Set([
   SKEWED,
   "RequestTimeout",
@@ -83,7 +83,7 @@ export function s3Error(error: unknown, what: string): AgentError {
     return new SessionError(code, `${what}: ${whyNot(error)}`);
   }
   if (refusal.code === SKEWED) {
-    const text = `${what}: S3 answered ${SKEWED} (${refusal.status}): the clock of this machine or of the store is wrong`;
+    const text = `${what}: S3 answered ${SKEWED} (${refusal.status}): the clock of this machine or of the store is wrong; correct it`;
     return new SessionError("clock-skew", text, { details: { status: refusal.status, code: refusal.code } });
   }
   const text = `${what}: S3 answered ${refusal.code} (${refusal.status})`;
@@ -106,7 +106,7 @@ const isBusy = ({ status, code }: S3Refusal): boolean => status === 429 || THROT
 
 /** Errors of connections name no secrets; those of where credentials come from might, and only say that there are none. */
 function whyNot(error: unknown): string {
-  // The SDK's own words may repeat what it read.
+  // The SDK's own message may quote the answer.
   const status = fieldOf(fieldOf(error, "$metadata"), "httpStatusCode");
   if (typeof status === "number" && isSuccess(status)) return "the answer of S3 cannot be read";
   if (!isWithoutCredentials(error)) return toError(error).message;

@@ -79,12 +79,12 @@ export async function s3Download(job: S3Download, deps: TransferDeps, signal: Ab
   });
 }
 
-/** @throws {SessionError} `hash-mismatch` when the bytes are not those that the store has */
+/** @throws {SessionError} `hash-mismatch` when the bytes differ from those of the store */
 async function verify(part: StorePart, bytes: number, md5: string, signal: AbortSignal): Promise<void> {
   const source = { fd: part.fd, bytes, verify: () => undefined };
   const hash = await hashOf("md5", source, { from: 0, to: bytes }, signal);
   if (hash === md5) return;
-  throw new SessionError("hash-mismatch", `the MD5 of what came is ${hash}, and that of the object ${md5}`);
+  throw new SessionError("hash-mismatch", `the MD5 of the download is ${hash}, and that of the object ${md5}`);
 }
 
 /**

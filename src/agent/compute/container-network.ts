@@ -29,7 +29,7 @@ export interface ContainerNetwork {
    * Makes it if it is not there, and anew if it has another range; then the containers on it are stopped first, and each moves as it
    * is replaced.
    * @throws {HostError} `address-conflict` when a link of the machine has an address in its range, or another network of the engine, or of
-   * a link where it is new, overlaps the range; nothing is changed then. As the engine.
+   * a link if the range is new, overlaps the range; nothing is changed then. Otherwise as the engine.
    */
   ensure(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
   /** Whether it is there with its range, and nobody is about to change that; asks and changes nothing. */
@@ -135,7 +135,7 @@ function checkRange(subnet: string, addresses: ReadonlyMap<string, readonly stri
   if (conflict !== undefined) throw new HostError("address-conflict", conflict);
 }
 
-/** Which link of the machine has an address in the range of the containers; undefined when none has. Pure. */
+/** Finds a link of the machine that has an address in the range of the containers, and says so; undefined when none has. Pure. */
 export function rangeConflict(subnet: string, addresses: ReadonlyMap<string, readonly string[]>): string | undefined {
   const range = addressRange(subnet);
   if (range === undefined) return undefined;
@@ -148,7 +148,7 @@ export function rangeConflict(subnet: string, addresses: ReadonlyMap<string, rea
   return undefined;
 }
 
-/** A bridge with a part of a link's network would take what is sent there, the router's packets perhaps among it. @throws {HostError} `address-conflict`. */
+/** Refuses a range that overlaps a link's network, whose packets the bridge would take. @throws {HostError} `address-conflict`. */
 function checkLinks(subnet: string, addresses: ReadonlyMap<string, readonly string[]>): void {
   for (const [link, own] of addresses) {
     const other = link === CONTAINER_LINK ? undefined : own.find((text) => overlap(text, subnet));

@@ -40,7 +40,7 @@ export type JobResult =
   | {
       readonly is: "failed";
       readonly reason: string;
-      /** Of the condition of the machine that it is, if it has one. */
+      /** The code of the condition of the machine, if that is the reason. */
       readonly code?: string | undefined;
       readonly isEngine: boolean;
       readonly isWaiting?: boolean;
@@ -133,7 +133,7 @@ function asked(before: Standing, to: "start" | "stop" | "restart"): readonly [St
     lastFailure: undefined,
     failureCode: undefined,
     isAsked: goal.execType !== "service" && goal.enabled,
-    // What the engine starts again some time later is started now.
+    // A container that the engine would restart later is started now.
     isRestarting: found?.is === "restarting" || (to === "restart" && found?.is === "running"),
   };
   return [after, freed];
@@ -221,7 +221,7 @@ function ended(
     // Nothing is left of it to be wanted.
     const isGone = job.kind === "remove" && after.goal.is === "gone";
     if (isGone) return { ...after, ...fresh, goal: { is: "unknown" } };
-    // What was asked for meanwhile does not wait for the engine's turn.
+    // A start that was asked for meanwhile does not wait for the engine's restart.
     if (job.kind === "tidy" && before.isRestarting) return { ...after, ...fresh };
     if (job.kind === "tidy") return { ...after, ...fresh, retry: afterTidying(before, found, now) };
     if (!isStart) return { ...after, ...fresh };

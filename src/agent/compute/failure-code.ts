@@ -4,7 +4,7 @@ import { HostError } from "../../errors.ts";
 const NAMED: ReadonlySet<string> = new Set(["disk-full", "image-platform", "address-conflict"]);
 const NO_SPACE = /no space left on device|disk quota exceeded/i;
 
-/** The code of what kept a container from running, where it is a condition of the machine; undefined for everything else. */
+/** The code of the condition of the machine that kept a container from running; undefined for any other failure. */
 export function failureCode(error: unknown): string | undefined {
   if (!(error instanceof HostError)) return undefined;
   if (NO_SPACE.test(error.message)) return "disk-full";

@@ -61,7 +61,7 @@ export class Keeper {
   readonly #upholding: Upholding;
   #opened: Opened | undefined;
   #info: EngineInfo | undefined;
-  /** Stays known while the engine is away: a start that asks for it first knows less of what the engine itself has started. */
+  /** Stays known while the engine is unreachable, so that a start need not ask for it. */
   #architecture: string | undefined;
   #foreign: readonly ContainerSummary[] = [];
   #hasList = false;
@@ -185,7 +185,7 @@ export class Keeper {
     this.want(wanted);
   }
 
-  /** Puts back what somebody has changed at the engine of the container of a definition: what it may use, or its network. */
+  /** Restores the settings or the network of a definition's container that somebody changed at the engine. */
   async putBack(id: string, what: "settings" | "network", signal: AbortSignal): Promise<void> {
     const { clock, onLook } = this.#options;
     const worker = this.#workers.get(id);
@@ -225,11 +225,11 @@ export class Keeper {
     return opened;
   }
 
-  /** Asks the engine what it is, once; it may fail to say so. */
+  /** The engine's description of itself, asked for until it has answered once. */
   async #about(engine: Engine, signal: AbortSignal): Promise<EngineInfo | undefined> {
     this.#info ??= await engine.info(signal).catch((error: unknown) => {
       signal.throwIfAborted();
-      this.#options.log.debug({ err: toError(error) }, "the engine does not say what it is");
+      this.#options.log.debug({ err: toError(error) }, "the container engine does not describe itself");
       return undefined;
     });
     this.#architecture = this.#info?.architecture ?? this.#architecture;
@@ -398,7 +398,7 @@ export class Keeper {
     }
   }
 
-  /** The same, and has what the engine made of a new container noted. */
+  /** Wraps `afterStart` so that the settings that the engine gave a new container are noted. */
   #noting({ ledger, afterStart }: LaunchingOptions): LaunchingOptions["afterStart"] {
     const known = new Set([...ledger.containers.values()].map(({ engineId }) => engineId));
     return (detail, blueprint, signal) => {

@@ -36,7 +36,7 @@ export async function giveLimits(
   ledger.putContainer({ ...row, limits: blueprint.limitsHash });
 }
 
-/** Changes a container; that the engine refuses to is noted with its worker, and `onRetry` called after a minute. Says whether it did. */
+/** Changes a container and reports whether the engine did so. A refusal is noted with its worker, and `onRetry` called after a minute. */
 export async function unlessRefused(
   change: () => Promise<void>,
   {

@@ -6,24 +6,24 @@ const ARCHITECTURES: ReadonlyMap<string, string> = new Map([
   ["i686", "386"],
 ]);
 
-/** Images of these run on a machine of the other architecture without emulation. */
+/** Image platforms that a machine of another platform runs without emulation. */
 const COMPATIBLE: ReadonlyMap<string, string> = new Map([
   ["linux/386", "linux/amd64"],
   ["linux/arm", "linux/arm64"],
 ]);
 
-/** The platform of images for a machine, `linux/arm64`; empty for an architecture that is not known, which leaves it to the engine. */
+/** The image platform for a machine, such as `linux/arm64`; empty for an unknown architecture, for which the engine decides. */
 export function platformOf(architecture: string | undefined): string {
   const plain = architecture === undefined ? undefined : (ARCHITECTURES.get(architecture) ?? known(architecture));
   return plain === undefined ? "" : `linux/${plain}`;
 }
 
-/** Reports whether a machine runs images of a platform; one that is not known is left to the engine. */
+/** Reports whether a machine runs images of a platform; true if either is unknown, since then the engine decides. */
 export function runsOn(image: string | undefined, machine: string): boolean {
   return image === undefined || machine === "" || image === machine || COMPATIBLE.get(image) === machine;
 }
 
-/** Podman names its machine's as images do. */
+/** An architecture under the name that images use, as Podman reports it. */
 function known(architecture: string): string | undefined {
   return [...ARCHITECTURES.values()].find((name) => name === architecture);
 }

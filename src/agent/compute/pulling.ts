@@ -51,8 +51,8 @@ const CHECK_MS = 2000;
 const USED_STEP_MS = 3_600_000;
 
 /**
- * Has the image of a definition on the machine, the newest that the registry has of its tag for this machine's platform. Gives its id.
- * @throws {HostError} `disk-full`, `image-platform` (it is for other machines), `pull-failed`, or of the engine.
+ * Makes sure that the machine has the image of a definition, the newest of its tag for this machine's platform. Returns its id.
+ * @throws {HostError} `disk-full`, `image-platform` (it is for another platform), `pull-failed`; otherwise as the engine.
  */
 export async function ensureImage(options: PullingOptions, request: PullRequest, signal: AbortSignal): Promise<string> {
   const { engine, ledger, clock, log } = options;
@@ -150,7 +150,10 @@ async function fetch(
     .run(signal, async () => {
       const disk = space();
       if (disk !== undefined && isFull(disk)) {
-        throw new HostError("disk-full", `no room for an image: ${formatBytes(disk.freeBytes)} are free`);
+        throw new HostError(
+          "disk-full",
+          `no room for an image: ${formatBytes(disk.freeBytes)} are free on the disk of the container engine; free space on it`,
+        );
       }
       const patience = new AbortController();
       let takeBack = (): void => undefined;

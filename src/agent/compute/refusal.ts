@@ -7,7 +7,7 @@ export const Refusal = z.object({
   limits: z.string(),
   imageId: z.string(),
   reason: z.string(),
-  /** Of the condition of the machine that it is, if it has one. */
+  /** The code of the condition of the machine, if that is the reason. */
   code: z.string().optional(),
 });
 export type Refusal = z.infer<typeof Refusal>;

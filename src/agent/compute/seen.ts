@@ -21,9 +21,9 @@ export interface WorkView {
   readonly refusedLimits?: { readonly limits: string; readonly reason: string } | undefined;
   /** Why its image could not be compared with the registry's when it was started last. */
   readonly unaskedImage?: { readonly reference: string; readonly reason: string } | undefined;
-  /** What others have changed of its container at the engine. */
+  /** Changes that somebody made to its container at the engine. */
   readonly tampered?: Tampered | undefined;
-  /** Fields that the engine does not set as it is asked to. */
+  /** Fields that the engine does not set as requested. */
   readonly unsetFields?: readonly string[];
   readonly container: ContainerSummary | undefined;
   /** How often the kernel killed a process of it for want of memory. */

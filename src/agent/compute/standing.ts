@@ -87,7 +87,7 @@ export interface Standing {
   readonly startedAt: number;
   /** Why the last start did not come about, of one that is not tried again. */
   readonly lastFailure: string | undefined;
-  /** The code of the condition of the machine that `lastFailure` is, if it has one. */
+  /** The code of the condition of the machine, if that is the reason of `lastFailure`. */
   readonly failureCode: string | undefined;
 }
 

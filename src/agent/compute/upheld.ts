@@ -1,6 +1,6 @@
 import type { ContainerSettings, EngineInfo, UpdateBody } from "../../host/engine/engine.ts";
 
-/** What of a container is put back when somebody changes it at the engine. */
+/** The settings of a container that are restored when somebody changes them at the engine. */
 export interface Upheld {
   readonly resources: Readonly<Record<"NanoCpus" | "Memory" | "MemorySwap" | "PidsLimit", number>>;
   readonly restartPolicy: string;
@@ -12,7 +12,7 @@ export interface Attachment {
   readonly name: string;
   /** The name by which its siblings reach it. */
   readonly alias: string;
-  /** The engine chooses when it is undefined. */
+  /** Undefined: the engine chooses. */
   readonly address: string | undefined;
 }
 
@@ -22,17 +22,17 @@ export interface Machine extends Pick<EngineInfo, "cpus" | "cgroupVersion"> {
   readonly memoryNodes: string;
 }
 
-/** How a container is attached otherwise than it was made. */
+/** Differences between how a container is attached and how it was made. */
 export interface AttachmentDrift {
-  /** Networks that it has been attached to besides. */
+  /** Other networks that it is attached to. */
   readonly foreign: readonly string[];
-  /** Whether it is on its own network, with its name and address, with others, or not at all. */
+  /** Its own network: with its name and address, with different ones, or detached. */
   readonly own: "as-made" | "otherwise" | "off";
 }
 
 const MIN_RESERVATION_BYTES = 6 * 1024 * 1024;
 
-/** Fields that no container of ours is made with; 0 and "" are unset, and unset again cannot be asked for. */
+/** Fields that no container of Holdfast is made with; 0 and "" mean unset, which an update cannot restore. */
 const UNUSED = [
   "CpuShares",
   "CpuPeriod",
@@ -46,7 +46,7 @@ const UNUSED = [
   "KernelMemory",
 ] as const;
 
-/** The fields of `POST /containers/{id}/update` that are otherwise than the container was made. Pure. */
+/** The fields of `POST /containers/{id}/update` that differ from how the container was made. Pure. */
 export function changedFields(
   upheld: Upheld,
   settings: ContainerSettings,
@@ -62,7 +62,7 @@ export function changedFields(
   return [...limits, ...unused, ...(restartPolicy === upheld.restartPolicy ? [] : ["RestartPolicy"])];
 }
 
-/** The body that puts these fields back: to what the container was made with, and else to values that limit nothing. Pure. */
+/** The body that restores these fields to the values the container was made with, or else to values that limit nothing. Pure. */
 export function puttingBack(upheld: Upheld, fields: readonly string[], machine: Machine | undefined): UpdateBody {
   const neutral = machine === undefined ? {} : neutralValues(upheld, machine);
   return {
@@ -73,7 +73,7 @@ export function puttingBack(upheld: Upheld, fields: readonly string[], machine: 
   };
 }
 
-/** What differs in how a container is attached to networks; undefined when nothing does. Pure. */
+/** The differences in how a container is attached to networks; undefined when there are none. Pure. */
 export function changedAttachment(
   { network: { name, alias, address } }: Upheld,
   { networks }: ContainerSettings,
@@ -95,7 +95,7 @@ function neutralValues(
     BlkioWeight: 500,
     CpusetCpus: cpus > 1 ? `0-${cpus - 1}` : "0",
     CpusetMems: memoryNodes,
-    // A soft limit in version 1, and in version 2 a protection, of which the engine takes no less.
+    // A soft limit in version 1. In version 2 a protection, of which the engine takes no less than this.
     MemoryReservation: cgroupVersion === 1 ? upheld.resources.Memory : MIN_RESERVATION_BYTES,
     KernelMemory: -1,
   };

@@ -10,43 +10,43 @@ import type { Worker } from "./worker.ts";
 export interface UpholdingOptions {
   readonly clock: Clock;
   readonly log: Logger;
-  /** Undefined while the engine has not said what the machine has. */
+  /** Undefined while the engine has not described the machine. */
   readonly machine: () => Machine | undefined;
 }
 
-/** What somebody has changed of a container at the engine. */
+/** Changes that somebody made to a container at the engine. */
 export interface Tampered {
-  /** Fields of `HostConfig` that are to be put back. */
+  /** Fields of `HostConfig` to restore. */
   readonly fields: readonly string[];
   readonly attachment: AttachmentDrift | undefined;
 }
 
 type Hands = Pick<LaunchingOptions, "ensureNetwork" | "hasNetwork"> & { readonly engine: Engine };
 
-/** Below the time after which everything is looked at again. */
+/** Less than the interval between two passes. */
 const FRESH_MS = 30_000;
-/** With more containers than that, each is asked after the more seldom. */
+/** Containers inspected in one pass; with more, each is inspected less often. */
 const MAX_ASKED = 64;
 const ASK_MS = 3000;
 
-/** Finds out what others have changed of running containers at the engine, and puts it back. */
+/** Finds changes that somebody made to running containers at the engine, and restores them. */
 export class Upholding {
   readonly #options: UpholdingOptions;
   /** By engine id; asked `at` this time of the monotonic clock. */
   readonly #seen = new Map<string, { readonly at: number; readonly settings: ContainerSettings }>();
-  /** By engine id, the fields that this engine does not set as it is asked to. */
+  /** By engine id, the fields that this engine does not set as requested. */
   readonly #unset = new Map<string, readonly string[]>();
 
   constructor(options: UpholdingOptions) {
     this.#options = options;
   }
 
-  /** Has the engine asked after a container at the next look. */
+  /** Has a container inspected in the next pass. */
   forget(id: string): void {
     this.#seen.delete(id);
   }
 
-  /** Asks after containers that nobody has asked after lately; an engine that does not answer is asked another time. */
+  /** Inspects containers that were not inspected lately; one that fails is inspected again in a later pass. */
   async look(engine: Engine, workers: Iterable<Worker>, signal: AbortSignal): Promise<void> {
     const { clock, log } = this.#options;
     const all = [...workers];
@@ -64,10 +64,10 @@ export class Upholding {
     signal.throwIfAborted();
     const failed = answers.find(({ status }) => status === "rejected");
     if (failed?.status === "rejected")
-      log.debug({ err: toError(failed.reason) }, "not all containers were asked after");
+      log.debug({ err: toError(failed.reason) }, "not all containers could be inspected");
   }
 
-  /** What has been changed of the container of a definition; undefined when nothing was, or it is not known. */
+  /** The changes to the container of a definition; undefined when there are none, or it was not inspected. */
   changes(worker: Worker): Tampered | undefined {
     if (!isUpheld(worker)) return undefined;
     const { wanted, standing } = worker;
@@ -81,19 +81,19 @@ export class Upholding {
     return fields.length === 0 && attachment === undefined ? undefined : { fields, attachment };
   }
 
-  /** The fields that the engine does not set as it is asked to. */
+  /** The fields that the engine does not set as requested. */
   unset(id: string): readonly string[] {
     return this.#unset.get(id) ?? [];
   }
 
-  /** Notes what a container is like that has just been made: what the engine has not taken then, it never takes. */
+  /** Notes the settings of a new container: fields that the engine has not set then, it never sets. */
   made({ upheld }: Pick<Blueprint, "upheld">, id: string, settings: ContainerSettings): void {
     if (upheld === undefined) return;
     this.#noteUnset(id, changedFields(upheld, settings, this.#options.machine()));
   }
 
   /**
-   * Puts limits and restart policy back.
+   * Restores limits and restart policy.
    * @throws {HostError} `engine-refused`, `engine-unwell`, `timeout`
    */
   async restoreSettings(engine: Engine, worker: Worker, signal: AbortSignal): Promise<void> {
@@ -104,14 +104,17 @@ export class Upholding {
     if (id === undefined || upheld === undefined || fields.length === 0) return;
     const machine = this.#options.machine();
     await engine.updateContainer(id, puttingBack(upheld, fields, machine), signal);
-    this.#options.log.warn({ container: wanted?.spec.name, fields }, "what was changed at the engine was put back");
+    this.#options.log.warn(
+      { container: wanted?.spec.name, fields },
+      "settings that were changed at the engine are restored",
+    );
     const settings = await this.#ask(engine, id, signal);
     this.#noteUnset(id, settings === undefined ? [] : changedFields(upheld, settings, machine));
   }
 
   /**
    * Attaches a container to its network again, and to no other.
-   * @throws {HostError} as the engine, and `address-conflict` where the network cannot be had
+   * @throws {HostError} as the engine, and `address-conflict` when the network cannot be made
    */
   async restoreAttachment(
     { engine, ensureNetwork, hasNetwork }: Hands,
@@ -132,7 +135,10 @@ export class Upholding {
       await engine.connectNetwork(name, id, { aliases: [alias], address }, signal);
     }
     const { log } = this.#options;
-    log.warn({ container: wanted?.spec.name, network: name, ...drift }, "the container was put back on its network");
+    log.warn(
+      { container: wanted?.spec.name, network: name, ...drift },
+      "the container is attached to its network again",
+    );
   }
 
   async #ask(engine: Engine, id: string, signal: AbortSignal): Promise<ContainerSettings | undefined> {
@@ -156,7 +162,7 @@ export class Upholding {
   }
 }
 
-/** Reports whether a container of this worker runs that was made as it is wanted. */
+/** Reports whether this worker's container runs and was made as desired. */
 function isUpheld({ wanted, standing: { found, job } }: Worker): boolean {
   const blueprint = wanted?.blueprint;
   return (

@@ -27,7 +27,7 @@ export interface Blueprint {
   readonly bodyOf: (nonce: string) => CreateBody;
   readonly update: UpdateBody;
   readonly memoryHighBytes: number;
-  /** Undefined where the engine does not say how a container is in a form that can be compared. */
+  /** Undefined if the engine does not report settings in a form that can be compared. */
   readonly upheld: Upheld | undefined;
   /** What of the definition is served otherwise than it is written. */
   readonly warnings: readonly string[];

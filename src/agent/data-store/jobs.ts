@@ -17,7 +17,7 @@ export interface JobSettings {
   readonly maxRequests: number;
   /** CIDRs that may be connected to although they are private or loopback. */
   readonly allowAddresses: readonly string[];
-  /** Names that a proxy is asked for although they cannot be judged here, written as `noProxy` is. */
+  /** Names that a proxy may resolve although this machine cannot check their addresses, written as `noProxy` is. */
   readonly proxyNames: readonly string[];
   /** How the buckets of one name, or of any (`*`), are reached. */
   readonly buckets: readonly (S3Access & { readonly bucket: string })[];

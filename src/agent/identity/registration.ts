@@ -146,7 +146,7 @@ export async function keysFor(files: IdentityFiles): Promise<PrivateKeys> {
   return keys;
 }
 
-/** Posts one JSON body to a control plane and reads its answer. @throws {InputError} what it refuses for good; {SessionError} otherwise. */
+/** Posts one JSON body to a control plane and reads its answer. @throws {InputError} for a permanent refusal; {SessionError} otherwise. */
 export async function postTo<T>(
   http: HttpClient,
   { url, pins }: { readonly url: string; readonly pins: readonly string[] },

@@ -57,7 +57,7 @@ export interface LocalProvider {
   register(license: string): Promise<NodeIdentity>;
   /** Asks once for the license of this machine, by a code or by a token. */
   activate(request: ActivationRequest): Promise<ActivationStep>;
-  /** Orders a reset of this node, which is certain to come from then on; it begins when `begin` is called, and ends this agent. */
+  /** Orders a reset of this node, which is certain from then on; `begin` starts it and stops this agent. */
   reset(request: ResetRequest): Promise<{ readonly answer: ResetAnswer; readonly begin: () => void }>;
   /** Lets the next document of this name have any version. */
   resetFloor(name: FloorName): Promise<FloorReset>;

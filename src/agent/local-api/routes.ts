@@ -229,7 +229,7 @@ export const routes: readonly Route[] = [
     isAdmin: true,
     async answer({ request, response, provider }) {
       const { answer, begin } = await provider.reset(parse(ResetRequest, await readJson(request)));
-      // The answer goes out first; a caller who has left changes nothing of what was ordered.
+      // The answer is sent first; a caller that has disconnected does not cancel the order.
       if (response.closed) return begin();
       response.once("close", begin);
       sendJson(response, 200, answer);

@@ -32,9 +32,9 @@ export interface LocalApiOptions {
   readonly log: Logger;
   readonly clock: Clock;
   readonly limits?: Partial<LocalApiLimits>;
-  /** Somebody has removed the sockets, and they cannot be served again; told once for each reason. */
+  /** Called once for each reason for which removed sockets cannot be served again. */
   readonly onLost?: (error: Error) => void;
-  /** They are served again. */
+  /** Called when they are served again. */
   readonly onServed?: () => void;
 }
 
@@ -77,7 +77,7 @@ export async function serveLocalApi(options: LocalApiOptions): Promise<LocalApi>
     runDir,
     names: sockets.map(({ name }) => name),
     async serveAgain(gone) {
-      // The file of the lock may be gone, too, and nobody would find it locked.
+      // The lock file may have been removed too, and another agent would not find it locked.
       lock?.release();
       lock = undefined;
       lock = lockRunDirectory(runDir, "agent");
@@ -89,7 +89,7 @@ export async function serveLocalApi(options: LocalApiOptions): Promise<LocalApi>
       onLost?.(error);
     },
     onServed() {
-      log.warn({ runDir }, "the sockets of the local API were gone and are served again");
+      log.warn({ runDir }, "the sockets of the local API were missing and are served again");
       onServed?.();
     },
   });

@@ -42,7 +42,7 @@ const MAX_LAST_RESTORES = 10;
 interface Track {
   /** Its times are of the monotonic clock. */
   standing?: Standing;
-  /** The same in wall time, for as long as the wall clock was that far ahead. */
+  /** The same in wall time, until the wall clock is set. */
   shown?: { readonly of: Standing; readonly ahead: number; readonly standing: Standing };
   /** The desired value, as JSON, that the machine last converged to. */
   reached?: string | undefined;
@@ -79,7 +79,7 @@ export class Engine {
     return this.#options.sections.map(({ name }) => name);
   }
 
-  /** Where each section stands that was tried; times in Unix milliseconds. */
+  /** The standing of each section that was tried; times in Unix milliseconds. */
   get standings(): readonly Standing[] {
     const { ahead } = this.#wall;
     return [...this.#tracks.values()].flatMap((track) => {

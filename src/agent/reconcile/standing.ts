@@ -15,7 +15,7 @@ export interface Drift {
   readonly what: readonly string[];
 }
 
-/** Where a section stands. Times in milliseconds of one clock: the engine measures by the monotonic one and shows wall time. */
+/** The standing of a section. Times in milliseconds of one clock: the engine measures by the monotonic one and shows wall time. */
 export interface Standing {
   readonly section: string;
   readonly outcome: Outcome;

@@ -109,7 +109,7 @@ export class Attempt {
   #opening: Promise<void> = Promise.resolve();
   #isChallenged = false;
   rttMs: number | undefined;
-  /** When the newest heartbeat was sent that the other side has taken, by the monotonic clock: it answered a ping that came after. */
+  /** Time of the newest heartbeat that the other side has received, by the monotonic clock: it answered a later ping. */
   heartbeatAt: number | undefined;
 
   constructor(options: AttemptOptions, listener: AttemptListener) {

@@ -41,7 +41,7 @@ export class Session {
   #attempt: Attempt | undefined;
   #attempts = 0;
   readonly #wall: WallTimes;
-  /** This and what follows are moments of the monotonic clock. */
+  /** This and the following times are moments of the monotonic clock. */
   #since: number;
   #reason: { code: string; message: string } | undefined;
   #lastOnlineAt: number | undefined;
@@ -114,7 +114,7 @@ export class Session {
     const [state, effects] = step(this.#state, event, clock.elapsed(), random);
     this.#state = state;
     if (state.at !== before) {
-      // An outage lasts from its first moment, whatever is tried meanwhile.
+      // An outage is dated from its first moment; attempts meanwhile do not change that.
       if (state.at === "online" || before === "online" || state.at === "stopped") this.#since = clock.elapsed();
       if (before === "online") {
         this.#lastOnlineAt = clock.elapsed();

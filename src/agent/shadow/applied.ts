@@ -58,7 +58,7 @@ export function judgeDocuments(
   };
 }
 
-/** The sections of a configuration that are stored and not applied, although they suit the node and ask for something. Pure. */
+/** Sections of a configuration that are stored and not applied, although they suit the node and ask for something. Pure. */
 export function storedOnly(config: Config, type: NodeType, applied: Pick<ReadonlySet<string>, "has">): SectionName[] {
   return sectionNames.filter((name) => !applied.has(name) && sectionSuits(name, type) && !isEmpty(config[name]));
 }

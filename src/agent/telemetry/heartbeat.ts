@@ -49,8 +49,8 @@ export function buildHeartbeat(readings: HeartbeatReadings, context: HeartbeatCo
 }
 
 /**
- * Describes the overlay in a heartbeat: down without its process, else as its ways to other nodes are. Undefined where nothing needs it,
- * and while nobody knows.
+ * Describes the overlay in a heartbeat: down without its process, else by its paths to other nodes. Undefined if nothing needs it,
+ * and while its state is unknown.
  */
 export function overlayBeat(
   { state }: { readonly state: "up" | "down" | "off" },

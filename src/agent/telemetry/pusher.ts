@@ -50,7 +50,7 @@ export class Pusher {
     else if (this.#connection !== undefined) void this.#run(this.#connection);
   }
 
-  /** Whether the control plane takes all events within `ms`; false as soon as there is no session. */
+  /** Reports whether the control plane acknowledges all events within `ms`; false as soon as there is no session. */
   async sent(ms: number): Promise<boolean> {
     const { clock, spool } = this.#options;
     const until = clock.elapsed() + ms;

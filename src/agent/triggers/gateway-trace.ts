@@ -9,7 +9,7 @@ import { neededPeer, type Tunnels } from "./tunnels.ts";
 const ROUNDS = 3;
 const shared = { needsDataPlane: true, readOnly: true, agents: true } as const;
 
-/** The address at which this node dials a gateway, and the one of its own that it leaves from, if the path has one. */
+/** The address at which this node dials a gateway, and its own source address, if the path has one. */
 interface Listening {
   readonly fqdn: string;
   readonly host: string;
@@ -92,7 +92,7 @@ export function gatewayLatency(exec: Exec, tunnels: Tunnels): OneShotTrigger<Gat
 }
 
 /**
- * Finds where a gateway listens, on one path if named.
+ * Finds the address of a gateway, on one path if named.
  * @throws {InputError} `not-found`, `inactive`; `not-configured` for a node that does not listen, or that this one may not dial.
  */
 function listening(tunnels: Tunnels, dest: string, gwPath?: string): Listening {

@@ -25,7 +25,7 @@ interface LinesFile {
 export type BeginFile = (path: string, signal: AbortSignal) => Promise<LinesFile>;
 
 export interface TgTcpdumpOptions {
-  /** Starts what sees every packet. */
+  /** Starts tools that capture packets. */
   readonly exec: Exec;
   readonly files: Files;
   readonly clock: Clock;

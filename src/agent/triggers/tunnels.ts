@@ -52,7 +52,7 @@ export interface Tunnels {
   nodes(): TunnelNodes | undefined;
   /** Since when the overlay counts bytes, in Unix milliseconds; undefined while there is none. */
   countedSince(): number | undefined;
-  /** The paths of the table that the overlay has, up or not; none while there is no overlay. */
+  /** The paths of the overlay's table, up or not; none while there is no overlay. */
   paths(): readonly MeshPath[];
   /** How the ways stand; undefined while there is no overlay. */
   mesh(signal: AbortSignal): Promise<MeshState | undefined>;

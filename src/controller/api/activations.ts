@@ -11,7 +11,7 @@ import { route, type ApiDeps, type Call, type Route } from "./route.ts";
 import { badBody, notFound, Problem, refusals } from "./shapes.ts";
 
 const tag = "Activation";
-// It makes a node, of which there is no name yet that a narrower right could be about.
+// It makes a node whose name does not exist yet, so no narrower resource can name it.
 const access = {
   to: "resource",
   permissions: ["nodes::remote-activation"],
@@ -22,7 +22,7 @@ const Machine = z
   .object({
     device: Device,
     key: z.string().meta({ description: "Thumbprint of its key; the machine shows it too" }),
-    address: z.string().meta({ description: "Where it asked from" }),
+    address: z.string().meta({ description: "The address that it asked from" }),
     expiresInSeconds: z.int().min(0),
   })
   .meta({ id: "ShownMachine" });
@@ -31,13 +31,13 @@ const answers = {
   ...refusals,
   ...notFound,
   ...badBody,
-  429: { description: "Too many wrong codes; `retry-after` says when to go on", schema: Problem },
+  429: { description: "Too many wrong codes; `retry-after` says when to try again", schema: Problem },
 } as const;
 
 /** Codes that machines without a license show. */
 export function activationRoutes({ activations, fleet, onWrongCode }: ApiDeps): readonly Route[] {
   type Entered = Pick<Call<unknown, unknown, unknown>, "caller" | "source">;
-  /** Counts a code that no machine shows, and says when a user has entered too many. */
+  /** Counts a code that no machine shows, and sets `retry-after` when a user has entered too many. */
   const entered = async (
     { caller, source }: Entered,
     work: (guesser: { user: string; source: typeof source }) => Promise<Response>,
@@ -84,14 +84,17 @@ export function activationRoutes({ activations, fleet, onWrongCode }: ApiDeps): 
         }),
       },
       answers: {
-        201: { description: "The machine gets its license at its next question", schema: Activated },
+        201: { description: "The machine gets its license at its next poll", schema: Activated },
         ...answers,
       },
       handle: (call) =>
         entered(call, async (guesser) => {
           const { code, name, type, key } = call.body;
           if (key !== undefined && activations.find(code, guesser).key !== key) {
-            throw new InputError("forbidden", "key: the machine that shows this code has another");
+            throw new InputError(
+              "forbidden",
+              "key: the machine that shows this code has another key; check the code and the thumbprint on its console",
+            );
           }
           const { license, ...machine } = await withViolations("name", ["name-taken"], () =>
             activations.approve(code, guesser, { name, type }),

@@ -37,7 +37,7 @@ export interface ApiDeps {
   readonly joins: ReplyJoins;
   readonly activations: Activations;
   readonly agentTokens: AgentTokens;
-  /** Told of each wrong activation code. */
+  /** Called for each wrong activation code. */
   readonly onWrongCode?: (user: string, source: Source) => void;
   readonly access: AccessStore;
   readonly tokens: TokenIssuer;

@@ -17,7 +17,7 @@ export interface ActivationsDeps {
   readonly issue: (request: { name: string; type: NodeType; jkt: string; user: string }) => Promise<string>;
 }
 
-/** What is known of a machine that shows a code. */
+/** A machine that shows a code, as an operator sees it. */
 export interface ShownMachine {
   readonly device: Device;
   /** Thumbprint of its key, which it shows too. */
@@ -26,7 +26,7 @@ export interface ShownMachine {
   readonly expiresInSeconds: number;
 }
 
-/** Who enters a code, and from where: what wrong ones are counted by. */
+/** The user and the source of an entered code, by which wrong ones are counted. */
 export interface Guesser {
   readonly user: string;
   readonly source: Source;
@@ -55,9 +55,8 @@ export const MAX_WRONG = 10;
 const MAX_WRONG_PER_USER = 60;
 
 /**
- * Machines without a license that show a code, and the codes' way from an operator back to the machine. A code belongs to the key that
- * asked for it: only that key gets the license, which in turn registers no other. All of it is in memory, and a machine that is
- * forgotten shows another code.
+ * Machines without a license that show a code for an operator to enter. A code belongs to the key that asked for it: only that key gets
+ * the license, and the license registers no other key. All of it is in memory; a machine that was dropped from it shows another code.
  */
 export class Activations {
   readonly #deps: ActivationsDeps;
@@ -73,7 +72,7 @@ export class Activations {
   }
 
   /**
-   * Answers a machine: the code it is to show, the same for as long as that lives, or its license.
+   * Answers a machine: the code to show, the same until it expires, or its license.
    * @throws {InputError} `bad-signature`, `invalid-claims`; `replayed` for a message that was sent before; `too-many`.
    */
   async ask(jws: string, source: Source): Promise<ActivationAnswer> {
@@ -82,7 +81,9 @@ export class Activations {
     this.#forgetOld();
     const entry = this.#byKey.get(key) ?? this.#admit(key, claims, source);
     if (claims.seq <= entry.seq) {
-      throw new InputError("replayed", "activation: a message of this key was newer", { details: { seq: entry.seq } });
+      throw new InputError("replayed", "activation: seq is not above that of an earlier message of this key", {
+        details: { seq: entry.seq },
+      });
     }
     entry.seq = claims.seq;
     if (entry.license !== undefined) return { state: "approved", license: entry.license };
@@ -94,7 +95,7 @@ export class Activations {
     };
   }
 
-  /** Seconds until a user may enter another code; undefined when now. */
+  /** Seconds until a user may enter another code; undefined if now. */
   waitSeconds(guesser: Guesser): number | undefined {
     return this.#wrong.waitSeconds(pairOf(guesser)) ?? this.#wrongPerUser.waitSeconds(guesser.user);
   }
@@ -105,8 +106,8 @@ export class Activations {
   }
 
   /**
-   * Spends a code: its machine gets a license for this name. A name that is refused leaves the code as it was.
-   * @throws {InputError} as `find`; what making the license throws.
+   * Uses up a code: its machine gets a license for this name. If the name is refused, the code stays valid.
+   * @throws {InputError} as `find`, and as making the license.
    */
   async approve(
     code: string,
@@ -132,7 +133,7 @@ export class Activations {
   }
 
   #entry(code: string, guesser: Guesser): Entry {
-    // Before the code is looked up, or a right one would tell itself apart.
+    // Checked before the lookup, so that a right code gets the same answer.
     if (this.waitSeconds(guesser) !== undefined) {
       throw new InputError("too-many-failures", "too many wrong activation codes; try again later");
     }
@@ -172,7 +173,7 @@ export class Activations {
     return entry;
   }
 
-  /** Makes room at the cost of the network that shows the most codes: who floods us takes its own places. */
+  /** Drops a code of the network that shows the most, so that a flood displaces its own codes. */
   #forgetOne(): void {
     const groups = new Map<string, Entry[]>();
     for (const entry of this.#byKey.values()) groups.set(entry.group, [...(groups.get(entry.group) ?? []), entry]);
@@ -183,7 +184,7 @@ export class Activations {
 
   #forgetOld(): void {
     const now = this.#deps.clock.elapsed();
-    // All live equally long, so the oldest come first.
+    // All have the same lifetime, so the oldest come first.
     for (const entry of this.#byKey.values()) {
       if (entry.expiresAt > now) return;
       this.#forget(entry);

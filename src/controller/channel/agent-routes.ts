@@ -72,7 +72,7 @@ const STATUS: Readonly<Record<string, number>> = {
 /** After these the rest of a body is still to come. */
 const UNREAD: ReadonlySet<number> = new Set([408, 413]);
 
-/** What answers one kind of body. */
+/** The handler of one kind of body. */
 interface Post {
   readonly intake: Intake;
   /** @throws {InputError} `invalid-body` and its own refusals. */
@@ -144,7 +144,7 @@ export class AgentRoutes {
     return taken === undefined ? this.#document(request, response) : this.#takeIn(taken, request, response);
   }
 
-  /** Takes in the body of a machine that is no node yet, within the limits of its kind. */
+  /** Reads and answers the body of a machine that is no node yet, within the limits of its kind. */
   async #takeIn({ intake, answer }: Post, request: IncomingMessage, response: ServerResponse): Promise<void> {
     const source = this.#deps.sources.of(request);
     const waitSeconds = intake.waitSeconds(source);

@@ -26,19 +26,19 @@ export interface AgentTokensDeps {
   }) => Promise<string>;
 }
 
-/** What a new token is for. */
+/** The agents that a new token is for. */
 export type TokenOrder =
   | { readonly name: string; readonly expiresInSeconds: number }
   | { readonly namePrefix: string; readonly maxUses: number; readonly expiresInSeconds: number };
 
 export const MAX_TOKENS = 1000;
-/** A license of a token is used at once, so that a token that is withdrawn leaves nothing behind for long. */
+/** A license of a token is used at once; it is short-lived so that little remains of a withdrawn token. */
 const LICENSE_SECONDS = 15 * 60;
 
-/** The permission and the resource that making a token needs, and each use of it needs of its maker. */
+/** The permission and the resource that a user needs to make a token, and still needs at each use of it. */
 export const TOKEN_RIGHT = { permissions: ["nodes::manage"], resource: anyOf(tgrn.node("")) } as const;
 
-/** Tokens by which agents on users' devices get a license. A token acts for its maker, and does no more than the maker still may. */
+/** Tokens by which agents on users' devices get a license. A token acts with the current rights of its maker. */
 export class AgentTokens {
   readonly #deps: AgentTokensDeps;
 
@@ -80,8 +80,8 @@ export class AgentTokens {
   }
 
   /**
-   * Gives a license for a token, bound to the key that asks; the same key gets the same license again.
-   * @throws {InputError} `bad-signature` for a token that does not hold, `token-expired`, `token-used`, `name-taken`.
+   * Makes a license for a token, bound to the key that asks; the same key gets the same license again.
+   * @throws {InputError} `bad-signature` for an invalid token, `token-expired`, `token-used`, `name-taken`.
    */
   async exchange(jws: string): Promise<{ readonly license: string }> {
     const { store, clock, issue } = this.#deps;
@@ -92,7 +92,7 @@ export class AgentTokens {
     if (before?.license !== undefined) return { license: before.license };
     if (token.expiresAt <= clock.now() / 1000) throw new InputError("token-expired", "the token has expired");
     if (before !== undefined) throw new InputError("busy", "the license of this key is being made");
-    if (token.uses >= token.maxUses) throw new InputError("token-used", "the token has been used as often as it may");
+    if (token.uses >= token.maxUses) throw new InputError("token-used", "the token has no uses left");
     const name = token.name ?? `${token.namePrefix ?? "agent"}-${sha256Hex(`${id} ${key}`).slice(0, 10)}`;
     store.agentTokens.take(id, key, name);
     try {
@@ -115,7 +115,7 @@ export class AgentTokens {
     return { claims, key };
   }
 
-  /** The token of an id and its secret, while its maker may still make one. */
+  /** Returns the token of an id and its secret if its maker may still make one. */
   #valid({ id, secret }: TokenUseClaims): StoredAgentToken {
     const token = this.#deps.store.agentTokens.get(id);
     const expected = Buffer.from(token?.secretSha256 ?? sha256Hex(""), "hex");

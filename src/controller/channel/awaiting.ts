@@ -10,9 +10,9 @@ export interface AwaitingDeps {
   readonly sessions: { get(uid: string): unknown };
 }
 
-/** How long a node may take to connect after what it is expected back from, or after it disconnected because of it. */
+/** Time for a node to connect after the event that it is expected back from, or after it disconnected because of it. */
 export const WAIT_SECONDS = 600;
-/** After its own start a controller gives nodes this long to find it again: twice the longest pause between their attempts, and more. */
+/** Time for nodes to reconnect after a start of the controller: more than twice the longest pause between their attempts. */
 export const RETURN_MS = 5 * 60_000;
 
 const AFTER: Readonly<Record<AwaitReason, string>> = {
@@ -22,7 +22,7 @@ const AFTER: Readonly<Record<AwaitReason, string>> = {
   reboot: "its reboot",
 };
 
-/** Reports nodes that do not connect after they registered, were configured anew or were told to restart. */
+/** Reports nodes that do not connect after registration, a change of their configuration, a restart or a reboot. */
 export class Awaiting {
   readonly #deps: AwaitingDeps;
   readonly #judgesFrom: number;
@@ -38,7 +38,7 @@ export class Awaiting {
     this.#deps.store.awaited.put({ uid, reason, since, deadline: since + WAIT_SECONDS });
   }
 
-  /** Takes note that a node connected. */
+  /** Notes that a node connected. */
   connected(uid: string): void {
     const { store, events } = this.#deps;
     const node = store.awaited.remove(uid) ? store.nodes.label(uid) : undefined;
@@ -51,7 +51,7 @@ export class Awaiting {
     });
   }
 
-  /** Judges the nodes whose time has passed. */
+  /** Reports the nodes whose deadline has passed. */
   sweep(): void {
     const { store, clock } = this.#deps;
     if (clock.elapsed() < this.#judgesFrom) return;
@@ -65,7 +65,7 @@ export class Awaiting {
     const node = store.nodes.get(uid);
     if (node === undefined || sessions.get(uid) !== undefined) return void store.awaited.remove(uid);
     const { disconnectTime } = node;
-    // A node that went just now has its time too.
+    // A node that disconnected just now has the full time.
     const until = (disconnectTime ?? 0) + WAIT_SECONDS;
     if (until > now) return store.awaited.postpone(uid, until);
     store.awaited.reported(uid);

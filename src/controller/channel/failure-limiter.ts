@@ -4,7 +4,7 @@ const WINDOW_MS = 60_000;
 const MAX_FAILURES = 60;
 const MAX_PREFIXES = 10_000;
 
-/** Counts failures by source prefix in windows of a minute, for as many prefixes as memory allows; those of hidden clients are not told apart. */
+/** Counts failures by source prefix in windows of a minute, for at most 10,000 prefixes; those of hidden clients are not counted. */
 export class FailureLimiter {
   readonly #clock: Clock;
   readonly #maxFailures: number;

@@ -24,7 +24,7 @@ export class Gate {
     clientTracking: false,
     perMessageDeflate: false,
     maxPayload: SESSION_LIMITS.maxBytes,
-    // The library would cut a connection with many pings without a word; the session answers them within its budget.
+    // The library would close a connection with many pings without a reason; the session answers them within its budget.
     autoPong: false,
     handleProtocols: (offered) => (offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
   });

@@ -53,7 +53,7 @@ const HELLO_DEADLINE_MS = 10_000;
 const HANDSHAKE_BYTES = HANDSHAKE_LIMITS.maxBytes + 16;
 /** Why an authentic node is sent away; for one too many the text is the delay in seconds. */
 const FULL = { code: closeCodes["too-many"], text: "300" } as const;
-/** An address that may not must not end the session of one that may. */
+/** A session from an address outside the lock must not replace one from a permitted address. */
 const YIELDS = {
   code: closeCodes.superseded,
   text: "a session from an address that the node is locked to is open",
@@ -259,7 +259,7 @@ export class Greeter {
     }
   }
 
-  /** Whether a node locked to addresses has a session from one of them, while this is from another. */
+  /** Reports whether a node that is locked to addresses has a session from one of them, while this is from another. */
   #yields(uid: string, { lockedTo }: NodeCredentials, address: string): boolean {
     const open = this.#deps.sessions.get(uid);
     if (open === undefined || isPermitted(lockedTo, address) || !isPermitted(lockedTo, open.address)) return false;
@@ -272,7 +272,7 @@ export class Greeter {
     return sessions.size >= maxSessions && sessions.get(uid) === undefined;
   }
 
-  /** Answers the documents that changed for it, of whichever node. */
+  /** Returns the documents of all nodes that changed because of it. */
   #enter(session: NodeSession, claims: NodeProofClaims, before: NodeCredentials): ReturnType<Documents["refresh"]> {
     const { store, sessions, events, clock } = this.#deps;
     const { trail, isShared } = judgeHello(before.trail, claims, clock.now());
@@ -297,7 +297,7 @@ export class Greeter {
     return changed;
   }
 
-  /** Holds a node INACTIVE that connects from where it may not, and lets it go when that is over. */
+  /** Holds a node INACTIVE that connects from an address outside its lock, and ends that when it connects from one inside. */
   #judgeAddress({ uid, address }: NodeSession, before: NodeCredentials): ReturnType<Documents["refresh"]> {
     const { store, events, documents, refusals } = this.#deps;
     const { lockedTo } = before;
@@ -306,7 +306,7 @@ export class Greeter {
     store.nodes.setUnauthorizedIp(uid, unauthorizedIp);
     const node = store.nodes.label(uid);
     if (node !== undefined) reportLock(events, node, before, { lockedTo, unauthorizedIp });
-    // Every further address is noted within the bounds of refusals.
+    // Further addresses are logged within the limits of refusals.
     if (unauthorizedIp !== undefined && before.unauthorizedIp !== undefined) {
       refusals.note(UNAUTHORIZED_IP, { uid, address, message: "the node is locked to other addresses" });
     }

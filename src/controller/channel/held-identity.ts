@@ -8,7 +8,7 @@ export function refuseWhileHeld(store: Store, uid: string): void {
   if (isHeld(store, uid)) throw heldIdentity(uid);
 }
 
-/** A node that connects from where it may not gets no secret. @throws {InputError} `unauthorized-ip`. */
+/** Refuses a secret to a node that connects from an address outside its lock. @throws {InputError} `unauthorized-ip`. */
 export function refuseFrom(store: Store, uid: string, address: string): void {
   if (isPermitted(store.nodes.credentials(uid)?.lockedTo, address)) return;
   throw new InputError(UNAUTHORIZED_IP, `this node is locked to other addresses than ${address}`);

@@ -6,23 +6,23 @@ import type { Source } from "./sources.ts";
 const MAX_OPEN = 64;
 const MAX_OPEN_PER_PREFIX = 8;
 
-/** Admits requests of machines that are no nodes yet: so many at a time, and of a prefix so many failures a minute. */
+/** Limits requests of machines that are no nodes yet: those at a time, and failures a minute of a prefix. */
 export class Intake {
   readonly #failures: FailureLimiter | undefined;
   /** By prefix; those of hidden clients together. */
   readonly #open = new Map<string | undefined, number>();
 
-  /** Without `limitsFailures` whoever fails keeps nobody of the same address out. */
+  /** Without `limitsFailures` failures do not block other machines of the same address. */
   constructor(clock: Clock, { limitsFailures }: { readonly limitsFailures: boolean }) {
     this.#failures = limitsFailures ? new FailureLimiter(clock) : undefined;
   }
 
-  /** Seconds until a source may ask; undefined when it may now. */
+  /** Seconds until a source may ask; undefined if it may now. */
   waitSeconds({ prefix }: Source): number | undefined {
     return this.#failures?.waitSeconds(prefix) ?? (this.#hasRoom(prefix) ? undefined : 1);
   }
 
-  /** Counts a request until it leaves. */
+  /** Counts a request until the returned function is called. */
   enter({ prefix }: Source): () => void {
     this.#open.set(prefix, this.#from(prefix) + 1);
     return () => {

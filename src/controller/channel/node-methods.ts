@@ -94,7 +94,7 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
   };
 }
 
-/** Records cost as much work as a message: a batch of hundreds of useless ones is a few bytes. */
+/** Each record costs as much work as a message, and a batch of hundreds of invalid ones is a few bytes. */
 const RECORDS_PER_MESSAGE = 25;
 
 /** The section `exec` that a node carries out: its cluster's, if that has one. */

@@ -65,7 +65,7 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
   readonly #hooks: SessionHooks;
   /** Session time less the time since boot, in ms; one number, since there may be thousands. */
   readonly #aheadMs: number;
-  /** Charges more than its size for what was received. */
+  /** Charges a received message for more than its size. */
   readonly #charge: (messages: number) => void;
   #badFrames = 0;
 
@@ -130,7 +130,7 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
     else this.#socket.send(text);
   }
 
-  /** Charges a message for the work that it makes, as if it were so many. */
+  /** Charges a message as if it were so many, for the work that it causes. */
   spend(messages: number): void {
     this.#charge(messages);
   }
@@ -166,7 +166,7 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
     this.#socket.terminate();
   }
 
-  /** A socket whose other side does not read the answers to its pings is cut. */
+  /** Closes a socket whose other side does not read the answers to its pings. */
   #pong(data: Buffer): void {
     if (this.#socket.readyState !== this.#socket.OPEN) return;
     if (this.#socket.bufferedAmount > STUCK_BYTES) this.#socket.terminate();

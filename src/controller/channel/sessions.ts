@@ -30,7 +30,7 @@ export class Sessions {
     this.#deps = deps;
     this.#flushedAt = deps.clock.elapsed();
     this.#missAt = this.#flushedAt + this.#silentMs;
-    // An earlier run may have ended while connections flapped: what it withheld is recorded when they are stable.
+    // An earlier run may have stopped while connections flapped: events that it withheld are recorded when they are stable.
     for (const { nodeId, eventType } of deps.store.alerts.all(deps.clock.now() / 1000)) {
       if (eventType === FLAPPING) this.#flapping.set(nodeId, { recent: [this.#flushedAt], sinceRaised: 0 });
     }
@@ -63,7 +63,7 @@ export class Sessions {
     }
     if (older !== undefined) this.#storeHeartbeat(older);
     else if (wasKnown) this.#countCycle(session.uid, clock.elapsed());
-    // Last, for it is not undone where the store takes none of it.
+    // Done last: it is not rolled back if the store fails.
     this.#open.set(session.uid, session);
     older?.end("superseded");
   }
@@ -149,7 +149,7 @@ export class Sessions {
     session.heartbeat = undefined;
   }
 
-  /** Reports whether connects and disconnects of a node are withheld: the event of flapping stands for them. */
+  /** Reports whether connects and disconnects of a node are withheld because the event of flapping stands for them. */
   #isFlapping(uid: string): boolean {
     const state = this.#flapping.get(uid);
     // It may be over since the last sweep.
@@ -165,10 +165,10 @@ export class Sessions {
         eventType: FLAPPING,
         level: "WARNING",
         state: "EXCEEDED",
-        message: "Node disconnects and reconnects again and again",
+        message: "Node disconnects and reconnects repeatedly",
       });
     }
-    // Last, for it is not undone where the store takes none of it.
+    // Done last: it is not rolled back if the store fails.
     this.#flapping.set(uid, state);
   }
 
@@ -178,7 +178,7 @@ export class Sessions {
     if (settled.state === undefined) this.#flapping.delete(uid);
   }
 
-  /** Records that a connection is stable, and the disconnect that was withheld from a node that is offline since. */
+  /** Records that a connection is stable, and the withheld disconnect of a node that has been offline since. */
   #recordStable(uid: string): void {
     const { store, events, clock } = this.#deps;
     const node = store.nodes.label(uid);

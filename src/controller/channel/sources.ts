@@ -7,7 +7,7 @@ import { plainAddress, sharedPrefix } from "../../lib/plain-address.ts";
 export interface Source {
   /** Address of the client, or of the front end that hides it. */
   readonly address: string;
-  /** What limits count it by: the IPv4 address, or the /64 of an IPv6 one. Undefined if a front end hides the client. */
+  /** The prefix that limits count: the IPv4 address, or the /64 of an IPv6 one. Undefined if a front end hides the client. */
   readonly prefix: string | undefined;
 }
 
@@ -23,7 +23,7 @@ export interface Sources {
   /** Whether every client is behind a front end that does not name it. */
   readonly areHidden: boolean;
   of(request: Pick<IncomingMessage, "headers"> & { readonly socket: Connection }): Source;
-  /** What the connections of a socket are counted by; undefined if it may carry the requests of many clients. */
+  /** The prefix that the connections of a socket count for; undefined if it may carry the requests of many clients. */
   prefixOf(socket: Connection): string | undefined;
 }
 
@@ -55,8 +55,8 @@ export function sourcesOf({ trustedProxies, hasFrontEnd }: SourceOptions): Sourc
 }
 
 /**
- * Reads the list from its end, where the nearest front end writes: the first address that is no trusted front end is the client. What stands
- * before it is the client's own claim.
+ * Reads the list from its end, where the nearest front end writes: the first address that is no trusted front end is the client. Entries
+ * before it are the client's own claim.
  */
 function clientOf(header: string | string[] | undefined, isTrusted: (address: string) => boolean): string | undefined {
   const entries = (Array.isArray(header) ? header.join(",") : (header ?? "")).split(",").toReversed();

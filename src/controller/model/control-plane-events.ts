@@ -17,7 +17,7 @@ export type ControlPlaneEvent = (typeof CONTROL_PLANE_EVENTS)[number];
 
 const RESERVED: ReadonlySet<string> = new Set(CONTROL_PLANE_EVENTS.map(lettersOf));
 
-/** Whether a node must not send events of this type: by them it could clear what is said about itself, or be taken for somebody else. */
+/** Reports whether a node must not send events of this type: it could clear the control plane's own alerts, or pass for another source. */
 export function isReservedEvent(eventType: string): boolean {
   return isForeign(eventType) || RESERVED.has(lettersOf(eventType));
 }
@@ -32,7 +32,7 @@ export function nodeAuditCategory(category: string): string {
   return isForeign(category) || lettersOf(category) === lettersOf(CONTROL_PLANE_AUDIT) ? LOCAL_AUDIT : category;
 }
 
-/** Reports whether a name has other characters than printable ASCII: letters of other scripts look the same, and no node needs them here. */
+/** Reports whether a name has characters beyond printable ASCII, since letters of other scripts look alike. */
 function isForeign(name: string): boolean {
   return !/^[\x20-\x7e]*$/.test(name);
 }

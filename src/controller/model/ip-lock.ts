@@ -4,7 +4,7 @@ import { sharedPrefix } from "../../lib/plain-address.ts";
 /** Blocks that a node may be locked to. */
 export const MAX_LOCK_BLOCKS = 16;
 
-/** What a node's record says of its lock. */
+/** The lock in a node's record. */
 export interface IpLock {
   /** Blocks it may connect from; undefined if it is not locked. */
   readonly lockedTo?: readonly string[] | undefined;
@@ -12,20 +12,20 @@ export interface IpLock {
   readonly unauthorizedIp?: string | undefined;
 }
 
-/** The block that stands for the place of an address: the IPv4 address, or the /64 of an IPv6 one, whose hosts change theirs. Pure. */
+/** The block to lock a node to by its address: the IPv4 address, or the /64 of an IPv6 one, since hosts change addresses within it. Pure. */
 export const placeOf = (address: string): string => sharedPrefix(address);
 
-/** Whether a lock lets a node connect from an address. Pure. */
+/** Reports whether a lock permits an address. Pure. */
 export function isPermitted(lockedTo: readonly string[] | undefined, address: string): boolean {
   return lockedTo === undefined || lockedTo.some((block) => isInBlock(address, block));
 }
 
-/** The state that a node gets: one that connects from an address it may not is held INACTIVE. Pure. */
+/** The state that a node gets: INACTIVE while it connects from an address outside its lock. Pure. */
 export function stateOf<S extends string>({ state, unauthorizedIp }: IpLock & { readonly state: S }): S | "INACTIVE" {
   return unauthorizedIp === undefined ? state : "INACTIVE";
 }
 
-/** The lock's report: raised when a node begins to connect from outside, cleared when that is over. Undefined in between. Pure. */
+/** The lock's report: raised when a node connects from an address outside, cleared when that is over. Undefined without a change. Pure. */
 export function lockEvent(
   before: IpLock,
   after: IpLock,
@@ -40,6 +40,8 @@ export function lockEvent(
   }
   if (is !== undefined || was === undefined) return undefined;
   const why =
-    after.lockedTo === undefined ? "its lock is off" : "it connects from where it may, or its lock was changed";
+    after.lockedTo === undefined
+      ? "its lock was removed"
+      : "it connects from a permitted address, or its lock was changed";
   return { isRaised: false, message: `Node is no longer held INACTIVE: ${why}`, details: { address: was } };
 }

@@ -20,7 +20,7 @@ export function newRecords(
   return { records: push.records.slice(known), last: Math.max(acknowledged, end) };
 }
 
-/** Sorts records into those of a stream's form, without unknown fields, and the others, of which only the first says why. Pure. */
+/** Separates records of a stream's form, without unknown fields, from the others, of which only the first has a reason. Pure. */
 export function sortRecords<T>(
   schema: z.ZodType<T>,
   records: readonly JsonObject[],

@@ -71,7 +71,7 @@ export class AccessStore {
     return { name: text(row["name"]), policies: JSON.parse(text(row["policies"])) as Policy[] };
   }
 
-  /** What a user, or the holder of an API key of this name, may do now; undefined when there is none. */
+  /** The current rights of a user, or of the holder of an API key of this name; undefined when there is none. */
   grantOf(name: string): Grant | undefined {
     const key = this.#get("SELECT policies FROM api_key WHERE name = ?", name);
     if (key !== undefined) return { name, policies: JSON.parse(text(key["policies"])) as Policy[] };

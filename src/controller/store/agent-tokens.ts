@@ -1,13 +1,13 @@
 import type { DatabaseSync } from "node:sqlite";
 import { maybeText, number, text, type Row } from "./rows.ts";
 
-/** A token as stored; times in Unix seconds, of the secret only its SHA-256. */
+/** A token as stored, with only the SHA-256 of its secret; times in Unix seconds. */
 export interface StoredAgentToken {
   readonly id: string;
   readonly secretSha256: string;
-  /** The agent's name, of a token for one. */
+  /** The agent's name, if the token is for one agent. */
   readonly name: string | undefined;
-  /** What the names of its agents begin with, of a token for several. */
+  /** The prefix of its agents' names, if the token is for several. */
   readonly namePrefix: string | undefined;
   readonly maxUses: number;
   readonly uses: number;
@@ -20,11 +20,11 @@ export interface StoredAgentToken {
 export interface TokenUse {
   readonly key: string;
   readonly name: string;
-  /** Undefined while it is being made. */
+  /** Undefined while the license is being made. */
   readonly license: string | undefined;
 }
 
-/** Tokens by which agents get a license; what they were used for goes with them. */
+/** Tokens by which agents get a license; removing one removes its uses. */
 export interface AgentTokenStore {
   all(): readonly StoredAgentToken[];
   get(id: string): StoredAgentToken | undefined;
@@ -37,7 +37,7 @@ export interface AgentTokenStore {
   take(id: string, key: string, name: string): void;
   /** Keeps the license of a use. */
   licensed(id: string, key: string, license: string): void;
-  /** Gives a use back for which no license could be made. */
+  /** Releases a use for which no license could be made. */
   giveBack(id: string, key: string): void;
   prune(nowSeconds: number): void;
 }

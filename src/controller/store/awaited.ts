@@ -2,7 +2,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import { number, text, word } from "./rows.ts";
 
-/** What a node is expected back from. */
+/** Events after which a node is expected to connect. */
 export const AwaitReason = z.enum(["registration", "configuration", "restart", "reboot"]);
 export type AwaitReason = z.infer<typeof AwaitReason>;
 
@@ -14,14 +14,14 @@ export interface Awaited {
   readonly deadline: number;
 }
 
-/** Nodes that are expected to connect, also by the next run of the controller; a row goes with its node. */
+/** Nodes that are expected to connect, kept over restarts of the controller; a row is deleted with its node. */
 export interface AwaitedStore {
   put(awaited: Awaited): void;
   /** Those whose deadline has passed and that were not reported. */
   due(nowSeconds: number): readonly Awaited[];
   postpone(uid: string, deadline: number): void;
   reported(uid: string): void;
-  /** Forgets a node; answers whether it had been reported. */
+  /** Removes a node; returns whether it had been reported. */
   remove(uid: string): boolean;
 }
 

@@ -72,7 +72,7 @@ export interface NodeStore {
     uid: string,
     at: { readonly lastConnect: number; readonly lastIp: string; readonly trail: IdentityTrail },
   ): void;
-  /** Takes note of the address from which a node connects and may not, or that it does so no longer. */
+  /** Notes the address outside its lock that a node connects from; undefined when that is over. */
   setUnauthorizedIp(uid: string, address: string | undefined): void;
   setTrail(uid: string, trail: IdentityTrail): void;
   disconnected(uid: string, atSeconds: number): void;
@@ -80,7 +80,7 @@ export interface NodeStore {
   letGo(uid: string, atSeconds: number): void;
   /** Nodes that connected and never disconnected; those of an earlier run among them are expected back. */
   online(): readonly string[];
-  /** Whether a node is among them. */
+  /** Reports whether a node is among them. */
   isOnline(uid: string): boolean;
   setHeartbeat(uid: string, heartbeat: StoredHeartbeat): void;
   reported(uid: string): ReportedShadow | undefined;

@@ -12,7 +12,7 @@ export function trimmer(
   const rows = `FROM ${table} WHERE origin = 'node' AND node_id = ?`;
   const count = sql.prepare(`SELECT count(*) AS rows ${rows}`);
   const drop = sql.prepare(`DELETE FROM ${table} WHERE seq IN (SELECT seq ${rows} ORDER BY seq LIMIT ?)`);
-  // How many came since a node's rows were counted, since counting takes its time.
+  // Rows added since a node's rows were counted, since counting is slow.
   const uncounted = new Map<string, number>();
   return (node, added) => {
     const since = (uncounted.get(node) ?? SLACK) + added;

@@ -38,7 +38,7 @@ export interface Engine {
 
   /**
    * Fetches an image; resolves when it is there whole. Rejects with `pull-unauthorized`, `pull-not-found`, `pull-rate-limited`,
-   * `pull-no-space`, `image-platform` (it is there for other platforms only) or `pull-failed` as well.
+   * `pull-no-space`, `image-platform` (it exists for other platforms only) or `pull-failed` as well.
    */
   pull(reference: string, options: PullOptions, signal: AbortSignal): Promise<void>;
   /** Undefined when there is none. */
@@ -55,7 +55,7 @@ export interface Engine {
   removeNetwork(id: string, signal: AbortSignal): Promise<void>;
   /** Attaches a container to a network, by name or id. */
   connectNetwork(network: string, container: string, endpoint: EndpointBody, signal: AbortSignal): Promise<void>;
-  /** Takes a container off a network; done as well when either is gone. */
+  /** Detaches a container from a network; succeeds if either does not exist. */
   disconnectNetwork(network: string, container: string, signal: AbortSignal): Promise<void>;
 
   /**
@@ -115,7 +115,7 @@ export interface ContainerDetail extends ContainerSummary {
   readonly settings: ContainerSettings;
 }
 
-/** What of a container can be changed without making it anew, as the engine has it. */
+/** The settings of a container that can be changed while it exists, as the engine reports them. */
 export interface ContainerSettings {
   readonly restartPolicy: string;
   /** Fields of `HostConfig`; 0 and "" are unset. */
@@ -124,7 +124,7 @@ export interface ContainerSettings {
   readonly networks: Readonly<Record<string, { readonly address: string; readonly aliases: readonly string[] }>>;
 }
 
-/** How a container is attached to a network. */
+/** Attachment of a container to a network. */
 export interface EndpointBody {
   readonly aliases: readonly string[];
   /** The engine chooses when it is undefined. */

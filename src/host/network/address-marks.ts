@@ -5,13 +5,13 @@ import { eachAttribute, type Message } from "./nft-messages.ts";
 import { OUR_PROTOCOL } from "./state.ts";
 
 /**
- * The protocol of addresses (IFA_PROTO), for an ip(8) that does not know it. Unlike a label it survives that somebody renames the link: the
- * kernel writes labels anew then.
+ * The protocol of addresses (IFA_PROTO), for an ip(8) that does not know it. Unlike a label it is kept when somebody renames the link: the
+ * kernel rewrites labels then.
  */
 export interface AddressMarks {
-  /** The addresses that bear our protocol; none where the kernel cannot be asked or has no such thing. */
+  /** The addresses with our protocol; none if the kernel cannot be asked or does not support it. */
   read(): ReadonlySet<string>;
-  /** Gives those of the addresses that are there and have no lifetime our protocol, as far as the kernel can. */
+  /** Sets our protocol on those of the addresses that exist and have no lifetime, if the kernel supports it. */
   mark(addresses: readonly { readonly link: string; readonly address: string }[]): void;
 }
 
@@ -24,7 +24,7 @@ const NETLINK_ROUTE = 0;
 /** RTM_NEWADDR and RTM_GETADDR of rtnetlink(7). */
 const NEW_ADDRESS = 20;
 const GET_ADDRESS = 22;
-/** Flags of netlink(7): a request; all there are; an answer, and the place of what is there. */
+/** Flags of netlink(7): a dump request; a request with an answer that replaces. */
 const DUMP = 0x301;
 const REPLACE = 0x105;
 const AF_INET = 2;
@@ -34,7 +34,7 @@ const IFADDRMSG_BYTES = 8;
 const ATTRIBUTE = { address: 1, local: 2, label: 3, flags: 8, rank: 9, protocol: 11 } as const;
 const PERMANENT = 0x80;
 
-/** An address as the kernel has it, with the bytes that say so. */
+/** An address as the kernel has it, with the bytes of its message. */
 interface Found {
   readonly index: number;
   readonly address: string;
@@ -42,11 +42,11 @@ interface Found {
   readonly isPermanent: boolean;
   readonly protocol: number;
   readonly head: Buffer;
-  /** Attributes that tell it from others. */
+  /** Attributes that identify it. */
   readonly identity: Buffer;
 }
 
-/** Asks and tells the kernel of this network namespace. */
+/** Reads and sets the addresses of this network namespace in the kernel. */
 export const kernelAddressMarks: AddressMarks = {
   read() {
     return new Set(

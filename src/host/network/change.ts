@@ -16,7 +16,7 @@ export type Change =
       readonly link: string;
       readonly fixed?: { readonly speedMbps: number; readonly duplex: "full" | "half" };
     }
-  /** Starts or stops our DHCP client on the link; one may leave the default route of its lease out. */
+  /** Starts or stops our DHCP client on the link; it may ignore the default route of its lease. */
   | { readonly kind: "dhcp"; readonly link: string; readonly run: boolean; readonly withoutGateway?: true }
   /** Sets the name servers; absent: hands them back to the system. */
   | { readonly kind: "resolver"; readonly servers: readonly string[] | undefined };

@@ -13,11 +13,11 @@ export interface DhcpPaths {
   readonly pid: string;
   /** Where the script remembers the address. */
   readonly lease: string;
-  /** Where the script notes the gateway and the name servers. */
+  /** File in which the script notes the gateway and the name servers. */
   readonly offer: string;
 }
 
-/** How the routes of a lease are set. */
+/** Settings for the routes of a lease. */
 export interface DhcpRoutes {
   readonly metric: number;
   /** Whether the lease's default route is one of them. */
@@ -34,7 +34,7 @@ export interface DhcpCommand {
   readonly stopArgs?: readonly string[];
 }
 
-/** The command line of a client for one link: IPv4 alone, routes as said, neither the resolver nor the host's name touched. */
+/** The command line of a client for one link: IPv4 alone, routes as given; neither the resolver nor the host name is changed. */
 export function dhcpCommand(
   client: DhcpClient,
   link: string,
@@ -49,7 +49,7 @@ export function dhcpCommand(
   };
   switch (client) {
     case "dhcpcd": {
-      // It sets addresses and routes itself; its hooks, which would write resolv.conf, give way to ours, and its own files to none.
+      // It sets addresses and routes itself. Our script replaces its hooks, which would write resolv.conf, and it has no configuration file.
       const quiet = ["-4", "-B", "-q", "-f", "/dev/null", "-c", paths.script, "--noipv4ll"];
       const handed = ["-e", "HOLDFAST_NOTES=1", "-e", `HOLDFAST_OFFER=${paths.offer}`];
       const asked = ["routers", "classless_static_routes", "domain_name_servers"].flatMap((name) => ["-o", name]);

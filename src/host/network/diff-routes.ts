@@ -119,22 +119,22 @@ function contestedSlots(routes: readonly RouteState[]): ReadonlySet<string> {
   );
 }
 
-/** A stranger's route does when it leads to the same place, from the source that is asked for, however it came to be. */
+/** Reports whether another program's route serves: it leads to the same place, from the requested source. */
 function isMet(route: RouteTarget, found: RouteState | undefined): boolean {
   if (found === undefined || found.protocol === OUR_PROTOCOL || found.kind !== route.kind) return false;
   if (route.source !== undefined && route.source !== found.source) return false;
   return route.kind !== "unicast" || (found.via === route.via && found.link === route.link);
 }
 
-/** Routes that take the place of one which differs from them only in that it names no source, and those that are gone by then. */
+/** Routes that take the place of one which differs from them only in that it names no source, and those that it replaces. */
 interface Succession {
   readonly lines: ReadonlyMap<RouteTarget, readonly string[]>;
   readonly replaced: ReadonlySet<RouteState>;
 }
 
 /**
- * Puts the new route behind the old one: the kernel deletes the first that fits, and the old one fits both. Where a stranger's route is in
- * the same place it would be behind that too, so the old one goes first there.
+ * Puts the new route behind the old one: the kernel deletes the first that fits, and the old one fits both. If another program's route is in
+ * the same place, the new one would be behind that too, so the old one is deleted first.
  */
 function successionOf(
   missing: readonly RouteTarget[],

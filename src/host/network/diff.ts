@@ -32,7 +32,7 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
   const routes = diffRoutes(state, target, { ...links, flushed, emptied });
   const rules = diffRules(state, target, links);
   const stopping = [...state.dhcp].filter((link) => !target.dhcp.has(link));
-  // A client that runs cannot be told to do otherwise with the routes of its lease.
+  // A running client cannot change how it sets the routes of its lease.
   const restarting = [...state.dhcp].filter(
     (link) => target.dhcp.has(link) && leavesGateway(state, link) !== leavesGateway(target, link),
   );

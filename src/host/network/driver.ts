@@ -176,7 +176,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
       case "dhcp":
         if (change.run) return dhcp.start(change.link, change.withoutGateway !== true, signal);
         await dhcp.stop(change.link, signal);
-        // What the client took along of the link's own was set again, without a mark.
+        // Addresses of the link that the client removed when it stopped were set again, without a mark.
         marks.mark((addresses ?? []).filter(({ link, isOurs }) => isOurs && link === change.link));
         return;
       case "resolver":

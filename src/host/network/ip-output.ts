@@ -155,7 +155,7 @@ const Neighbours = listOf(
 );
 
 /**
- * Reads the answer to `SHOW_ALL`. `isListed` tells of an address without a mark that ip(8) shows whether it is known to be ours.
+ * Reads the answer to `SHOW_ALL`. `isListed` reports whether an address for which ip(8) shows no mark is known to be ours.
  * @throws {HostError} `bad-output` when a document is missing or of another form.
  */
 export function parseShown(

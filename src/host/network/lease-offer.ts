@@ -1,16 +1,16 @@
 import { isIPv4 } from "node:net";
 
-/** What a lease names besides its address and routes. */
+/** The gateway and name servers of a lease. */
 export interface LeaseOffer {
   /** The default gateway. */
   readonly router?: string;
   readonly nameServers: readonly string[];
 }
 
-/** As many as resolv.conf(5) has asked. */
+/** The limit of resolv.conf(5). */
 const MAX_NAME_SERVERS = 3;
 
-/** Reads what the script of the DHCP clients has noted; what a server says that is no address of a host is left out. */
+/** Reads the notes of the DHCP clients' script; ignores values that are no address of a host. */
 export function parseOffer(text: string): LeaseOffer {
   const words = (name: string): readonly string[] => {
     const line = text.split("\n").find((one) => one.startsWith(`${name} `)) ?? "";

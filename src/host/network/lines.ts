@@ -103,8 +103,8 @@ export function routeLine(route: RouteTarget): string {
 }
 
 /**
- * Adds a route of ours behind those of the same table, destination and metric. Of two that only differ in that one names a source the
- * kernel deletes the first, if none is named.
+ * Adds a route of ours behind those of the same table, destination and metric. Of two that differ only in that one names a source, the
+ * kernel deletes the first if the request names none.
  */
 export function lastRouteLine(route: RouteTarget): string {
   return `route append ${routeWords(route)}${route.isOnLink ? " onlink" : ""}`;

@@ -3,14 +3,14 @@ import type { NetlinkSocket } from "../netlink-socket.ts";
 import { netlinkAddress } from "../netlink.ts";
 import { messagesOf, type Message } from "./nft-messages.ts";
 
-/** What asking came to: answered whole, there is no such thing, or something changed in the meantime. */
+/** The result of a request: answered whole, no such object, or changed during the dump. */
 export type Asked = "whole" | "absent" | "changed";
 
-/** A request as it is sent, with what its answers are known by. */
+/** A request as sent, with the sequence number of its answers. */
 export interface NetlinkRequest {
   readonly message: Buffer;
   readonly sequence: number;
-  /** Many answers come, and a last one ends them. */
+  /** Many answers come, up to a final one. */
   readonly isDump: boolean;
 }
 
@@ -29,8 +29,8 @@ export function answerBuffer(): Buffer {
 }
 
 /**
- * Asks the kernel, and hands over each answer, which is good until the call returns. What is asked for is there when the request returns: it
- * never has to be waited for. Undefined when the kernel refuses or does not answer.
+ * Asks the kernel, and passes on each answer, which is valid until the call returns. The kernel has answered when the request returns, so
+ * it never blocks. Undefined when the kernel refuses or does not answer.
  */
 export function exchange(
   { fd, libc }: NetlinkSocket,

@@ -10,18 +10,18 @@ import { resolverFileCommand } from "../privileged-exec.ts";
 import { RESOLVER_FILES } from "../resolver.ts";
 import { refusal, toolRunner } from "./tool.ts";
 
-/** Bytes of a former text that is kept and put back. */
+/** Bytes of a former text that is kept and restored. */
 export const MAX_RESOLVER_BYTES = 65_536;
 /** Bytes of a change as JSON. */
 export const MAX_CHANGE_BYTES = 8 * MAX_RESOLVER_BYTES;
 
-/** Never a file that everybody may write, nor one that runs with rights of its owner. */
+/** Permission bits: never set-user-ID, and never writable by everybody. */
 const Mode = z
   .int()
   .min(0)
   .max(0o777)
   .transform((mode) => mode & ~0o002);
-/** A program that follows the link and writes must not reach a file of another kind. */
+/** Refuses a link through which a program that writes resolv.conf would reach another file. */
 const Target = Text4096.refine(
   (target) => basename(target).includes("resolv"),
   "the link would lead to a file that is no resolv.conf(5)",
@@ -42,8 +42,8 @@ export type ChangeResolverFile = (change: ResolverFileChange, signal: AbortSigna
 export const RESOLVER_FILE_VERB = "resolver-file";
 
 /**
- * Changes the file at `path` itself; in a managed install whose unit keeps this program from writing there, through a unit that can write
- * nothing else.
+ * Changes the file at `path` directly, or, in a managed install whose unit may not write there, through a unit that can write nothing
+ * else.
  */
 export function resolverFile(exec: Pick<Exec, "run">, path: string, isManaged: boolean): ChangeResolverFile {
   const tools = toolRunner(exec);
@@ -108,7 +108,7 @@ async function replace(path: string, text: string, mode: number): Promise<void> 
   const temporary = temporaryOf(path);
   try {
     await writeFile(temporary, text, { mode, flag: "wx", flush: true });
-    // The umask keeps our files to ourselves, and this one is everybody's.
+    // The umask makes our files private; everybody reads this one.
     await chmod(temporary, mode);
     await rename(temporary, path);
     return;

@@ -3,19 +3,19 @@ import { Firewall, firewallDigest } from "./firewall.ts";
 import { kernelTables, type KernelTables } from "./table-dump.ts";
 import type { ToolRunner } from "./tool.ts";
 
-/** What the machine has as the table for connectors. */
+/** The table for connectors as the machine has it. */
 export interface SourceFilterState {
-  /** Of the text that is loaded; absent without a table. */
+  /** The digest of the loaded text; absent without a table. */
   readonly digest?: string;
-  /** Why the table cannot be loaded as it is wanted. */
+  /** Why the table cannot be loaded as desired. */
   readonly unusable?: string;
 }
 
-/** A table that helps and is not needed: what cannot be loaded is said, and never fails. */
+/** Drives an optional table: a load that fails is reported in the state and throws nothing. */
 export interface SourceFilterDriver {
-  /** Looks at the table; only once when none is wanted and none is there. */
+  /** Reads the table; only once if none is desired and none exists. */
   observe(wanted: string | undefined, signal: AbortSignal): Promise<SourceFilterState>;
-  /** Puts the text in place of the table; without a text the table goes. */
+  /** Replaces the table by the text; without a text deletes it. */
   load(text: string | undefined, signal: AbortSignal): Promise<void>;
 }
 
@@ -28,7 +28,7 @@ export interface SourceFilterOptions {
   readonly tables?: KernelTables;
 }
 
-/** What was refused is tried again after so many looks, of which there is one a minute at least. */
+/** A refused table is tried again after so many passes, of which there is at least one a minute. */
 const LOOKS_BEFORE_RETRY = 10;
 
 /** Drives the table by nft(8). */
@@ -61,7 +61,7 @@ export function sourceFilterDriver({ tools, table, unsupported, tables }: Source
         return found === undefined ? {} : { digest: found.digest };
       } catch (error) {
         signal.throwIfAborted();
-        // Where nobody may look, nobody could have made one.
+        // A program that may not read tables cannot have made one.
         isAbsent = wanted === undefined;
         return wanted === undefined ? {} : { unusable: toError(error).message };
       }

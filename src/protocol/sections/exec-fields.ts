@@ -254,7 +254,7 @@ export const VirtualNetworkItem = z.looseObject(
 
 const OCTET = "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
 const IPV4 = `${OCTET}(?:\\.${OCTET}){3}(?:/(?:3[0-2]|[12]?\\d))?`;
-/** What comes in on the loopback is, to the kernel, what the machine itself sends. */
+/** Packets that come in on the loopback are, to the kernel, the machine's own. */
 const HandedOver = Nic.refine(
   (name) => name !== "lo" && name !== "holdfast0" && !name.startsWith("hfc"),
   says("must be neither the loopback nor a link of containers"),

@@ -79,7 +79,7 @@ describe("holdfast register", () => {
   it("needs a license", async () => {
     const { code, stderr } = await holdfast(["register"]);
     expect(code).toBe(2);
-    expect(stderr).toContain("register needs <license>");
+    expect(stderr).toContain("give <license>, --activate, --token or AUTH_TOKEN");
   });
 });
 
@@ -123,10 +123,10 @@ describe("registering without a license", () => {
   });
 
   it.each([
-    [["--activate", "cp.example.net"], "needs an origin"],
-    [["--activate", "https://cp.example.net", "--pin", "short"], "base64url of SHA-256"],
-    [["--activate", "https://cp.example.net", "--token", "x"], "not several"],
-    [["--pin", "x"], "--pin goes with --activate"],
+    [["--activate", "cp.example.net"], "must be an origin"],
+    [["--activate", "https://cp.example.net", "--pin", "short"], "SHA-256 as base64url"],
+    [["--activate", "https://cp.example.net", "--token", "x"], "more than one is given"],
+    [["--pin", "x"], "--pin is given without --activate"],
   ])("refuses %j as a wrong use", async (args, message) => {
     const { code, stderr } = await holdfast(["register", ...args]);
     expect(code).toBe(2);

@@ -78,7 +78,7 @@ describe("holdfast reset", () => {
     await using dirs = await someDirectories();
     const { code, stderr } = await holdfast(registered(dirs), { input });
     expect(code).toBe(0);
-    expect(stderr).toContain("Type reset to go on");
+    expect(stderr).toContain("Type reset to continue");
     expect(readdirSync(dirs.stateDir)).toEqual(["data-store"]);
   });
 
@@ -103,7 +103,7 @@ describe("holdfast reset", () => {
     const result = await resetVerb.run(call).catch((error: unknown) => error);
     if (outcome === "ok") expect(result).toBe("ok");
     else expect(result).toMatchObject({ code: outcome });
-    expect(shown[0]).toContain("Type edge-1 to go on");
+    expect(shown[0]).toContain("Type edge-1 to continue");
     expect(readdirSync(dirs.stateDir).includes("identity")).toBe(outcome !== "ok");
   });
 
@@ -141,7 +141,7 @@ describe("holdfast reset", () => {
     await waitFor("the overlay serves", () => existsSync(join(dirs.runDir, "overlay.pid")));
     const { code, stdout } = await holdfast(["reset", "--yes", "--state", dirs.stateDir, "--run", dirs.runDir]);
     expect(code).toBe(0);
-    expect(stdout).toContain("and ended the overlay");
+    expect(stdout).toContain("and stopped the overlay");
     await waitFor("the overlay is gone", () => overlay.process.exitCode === 0);
   });
 
@@ -197,7 +197,7 @@ describe("holdfast reset", () => {
     await using agent = await startLocalAgent();
     const { code, stderr } = await holdfast(["reset", "--run", agent.runDir], { input: "yes\n" });
     expect(code).toBe(1);
-    expect(stderr).toContain("Type edge-1 to go on");
+    expect(stderr).toContain("Type edge-1 to continue");
     expect(agent.provider.asked).toEqual([]);
   });
 

@@ -16,7 +16,7 @@ export interface ConnectorsActual {
   readonly addresses: ReadonlyMap<string, readonly string[]>;
   /** Where each destination is, as it is written: this node, a peer by its uid, or nowhere that is known. */
   readonly nodes: Nodes;
-  /** The table of nftables that drops other sources early; absent where there is none to drive. */
+  /** The nftables table that drops other sources before they connect; absent without a driver for it. */
   readonly filter?: SourceFilterState;
 }
 
@@ -69,12 +69,12 @@ const OF_TARGET: ReadonlySet<OverlayReason> = new Set([
   "service-down",
 ]);
 
-/** Loads the table that drops other sources early. */
+/** Loads the table that drops other sources before they connect. */
 export interface FilterStep {
   readonly kind: "filter";
   readonly subject: "source-filter";
   readonly guarded: false;
-  /** Absent: the table goes. */
+  /** Absent: the table is deleted. */
   readonly text?: string;
 }
 
@@ -148,7 +148,7 @@ export function lateFilters(desired: readonly Connector[], { filter }: Connector
     .filter(({ enabled, sources }) => enabled && sources !== undefined)
     .map(({ path }) => {
       const at = `${path}.sourceBlock`;
-      const text = `sources are checked once they have connected, and not by nftables before: ${reason}`;
+      const text = `nftables does not drop other sources; they are closed once they have connected: ${reason}`;
       return { path: at, code: "not-filtered", message: `${at}: ${text}`.slice(0, 1024) };
     });
 }

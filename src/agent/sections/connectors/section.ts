@@ -26,7 +26,7 @@ export interface ConnectorsOptions {
   readonly isHere: (node: string) => boolean;
   /** The domain's nodes; undefined while there is no document of it. */
   readonly peers: () => Peers | undefined;
-  /** Drops other sources early, where the machine lets it. */
+  /** Drops other sources before they connect, if the machine allows it. */
   readonly filter?: SourceFilterDriver;
 }
 

@@ -5,8 +5,8 @@ import type { OverlayListener } from "../../../protocol/overlay.ts";
 export const CONNECTORS_TABLE = "holdfast_connectors";
 
 /**
- * The table that drops what sources outside a connector's `sourceBlock` send to it, before a TCP handshake; undefined when no connector has
- * one. Programs of this machine are left to the overlay, which checks every source itself. Pure.
+ * The table that drops packets from sources outside a connector's `sourceBlock`, before a TCP handshake; undefined when no connector has
+ * one. It does not filter programs of this machine: the overlay checks every source itself. Pure.
  */
 export function sourceFilter(listeners: readonly OverlayListener[]): string | undefined {
   const lines = listeners.flatMap(filterLines);
@@ -32,7 +32,7 @@ function filterLines({ protocol, addresses, port, sources }: OverlayListener): r
   return [`${to}${protocol} dport ${port} ${from}drop`];
 }
 
-/** The blocks that lie in no other: a set of nftables takes none that overlap. */
+/** The blocks that no other contains: a set of nftables takes none that overlap. */
 function apart(blocks: readonly string[]): readonly string[] {
   const all = [...new Set(blocks)];
   return all.filter(

@@ -38,7 +38,7 @@ export interface Compiled {
   readonly limitsHash: string;
   /** For a container whose limits alone have changed. */
   readonly update: UpdateBody;
-  /** Undefined of an engine other than Docker, which says of a container what it was not asked for. */
+  /** Undefined for an engine other than Docker, which reports values that were not asked for. */
   readonly upheld: Upheld | undefined;
   /** To be set as `memory.high` after each start. */
   readonly memoryHighBytes: number;

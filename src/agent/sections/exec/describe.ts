@@ -41,7 +41,7 @@ export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
 
 function describeRestoring({ kind, name, tampered }: Extract<ExecStep, { tampered: unknown }>): string {
   const { fields, attachment } = tampered;
-  if (kind === "restore settings") return `${name}: puts back ${fields.join(", ")}, changed at the container engine`;
+  if (kind === "restore settings") return `${name}: restores ${fields.join(", ")}, changed at the container engine`;
   const own = { "as-made": "", otherwise: ", which it is on otherwise", off: ", which it was taken off" } as const;
   const foreign = attachment?.foreign ?? [];
   const besides = foreign.length === 0 ? "" : `, and takes it off ${foreign.join(", ")}`;

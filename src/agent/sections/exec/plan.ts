@@ -21,7 +21,7 @@ type ContainerStep = Step &
         readonly kind: "create" | "replace" | "start" | "stop" | "update" | "adopt" | "define";
         readonly wanted: Wanted;
       }
-    /** Others have changed it at the engine. */
+    /** Changes that somebody made at the engine. */
     | { readonly kind: "restore settings" | "restore network"; readonly name: string; readonly tampered: Tampered }
     | { readonly kind: "suspend" | "remove"; readonly name: string }
     | {
@@ -162,7 +162,7 @@ export function waitingExec(desired: ExecDesired, actual: ExecActual): readonly 
   ].slice(0, MAX_ISSUES);
 }
 
-/** What is wrong with the link of containers that run; that it is gone is said where it could not be made again. */
+/** Issues of the link of running containers. That it is missing is reported if it could not be made again. */
 function bridgeWaits({ seen, isActive, exposure }: ExecActual): readonly Issue[] {
   if (exposure === undefined || !isActive) return [];
   if (![...seen.works.values()].some(({ standing: { found } }) => found !== undefined && found.is !== "stopped"))
@@ -185,7 +185,7 @@ export function noticesExec({ config }: ExecDesired, { seen, caps }: ExecActual)
       message: `${path}: ${name}: ${text}`.slice(0, 1024),
     });
     const image = wanted.blueprint?.image.reference;
-    const unset = `the container engine does not set ${unsetFields.join(", ")} as it is asked to`;
+    const unset = `the container engine does not set ${unsetFields.join(", ")} as requested`;
     const adjusted = (wanted.blueprint?.warnings ?? [])
       .map((warning) => issue("adjusted", warning))
       .concat(unsetFields.length === 0 ? [] : issue("limits-unsupported", unset));

@@ -40,7 +40,7 @@ export interface ExecOptions {
 const DEADLINE_MS = 60_000;
 /** How long a pass waits for what ends by itself; what takes longer goes on without it. */
 const SETTLE_MS = 3000;
-/** Steps in which the engine is asked here and now. */
+/** Steps that wait for the engine's answer. */
 const ASKING: ReadonlySet<string> = new Set(["update", "restore settings", "restore network"]);
 /** What an engine gets for limits that are changed. */
 const UPDATE_MS = 15_000;

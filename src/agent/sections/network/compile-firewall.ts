@@ -24,7 +24,7 @@ export interface CompiledFirewall {
 /**
  * Writes the table `inet holdfast`: what may pass between interfaces, where rules send it, what is translated, and what this machine
  * answers. Packets are forwarded as soon as anything of that is asked for, and the table decides which. Where nothing is asked for and
- * another program has the machine forward, the table holds the section's interfaces back.
+ * another program has the machine forward, the table drops packets to and from the section's interfaces.
  */
 export function compileFirewall(
   desired: NetworkDesired,

@@ -135,13 +135,13 @@ export function compileRoutes(
   return { routes: [...routes.values()].map(({ route }) => route), waits, notices };
 }
 
-/** Names the source of a route through a link whose own address is not the one that the kernel would take. */
+/** Names the source of a route through a link if the kernel would choose another address than the link's `ip`. */
 function withSource(route: RouteTarget, sources: ReadonlyMap<string, PreferredSource>): RouteTarget {
   const source = sources.get(route.link ?? "")?.source;
   return source === undefined || route.source !== undefined ? route : { ...route, source };
 }
 
-/** Says that another program's address is the primary one. */
+/** Reports that another program's address is the primary one. */
 function secondaryNotice({ source, primary }: PreferredSource, path: string): readonly Issue[] {
   if (primary.isOurs) return [];
   const text = `${primary.address} of another program is the primary address of the subnet; routes of the section use ${source} as their source, routes of other programs do not`;

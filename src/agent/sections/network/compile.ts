@@ -103,8 +103,7 @@ function apartSysctls(
 }
 
 /**
- * Links whose client leaves the default route of its lease out: that of the WAN is used, and that of another interface whose entry names a
- * gateway.
+ * Links whose DHCP client ignores the default route of its lease. Only the WAN uses it, and an interface whose entry names a gateway.
  */
 function withoutGateway(
   wanted: ReadonlySet<string>,
@@ -118,7 +117,7 @@ function withoutGateway(
   return links.length === 0 ? {} : { dhcpWithoutGateway: [...new Set(links)] };
 }
 
-/** The name servers of the WAN's entry, else those of its lease; until that comes those that were set before. Undefined: not for it to say. */
+/** The name servers of the WAN's entry, else those of its lease, else, until the lease comes, those that were set before. Undefined: not set. */
 function nameServersOf(
   wan: NetworkInterface | undefined,
   { state }: NetworkActual,

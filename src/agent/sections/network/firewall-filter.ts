@@ -42,13 +42,13 @@ export function forwardChains(contexts: readonly Context[], actual: NetworkActua
   ];
 }
 
-/** Kinds of links that a program makes to forward through: bridges of virtual machines and tunnels. */
+/** Kinds of links that programs make to forward through: bridges of virtual machines and tunnels. */
 const FOREIGN_KINDS = ["bridge", "tun", "wireguard", "gre", "ipip", "sit", "vti", "xfrm", "vxlan", "geneve", "ppp"];
 
 /**
- * Keeps interfaces of the section from being routed between where the section asks for no routing and another program has switched
- * forwarding on. Packets between links that are both not in the section pass, and so does what a container engine's bridge or another
- * program's bridge or tunnel sends or gets. It looks at no flow: the machine would have to track all of them for it.
+ * Drops packets between interfaces of the section if the section asks for no routing and another program has enabled forwarding. Packets
+ * between two links that are not in the section pass, and so do those of a container engine's bridge or of another program's bridge or
+ * tunnel. The chain uses no connection tracking, which the whole machine would have to pay for.
  */
 export function heldChains(
   contexts: readonly Context[],
@@ -76,8 +76,7 @@ export function heldChains(
 }
 
 /**
- * Lowers the segment size that the ends of a forwarded TCP connection offer to what fits the smaller MTU of both directions, so that
- * connections do not depend on ICMP.
+ * Clamps the MSS of forwarded TCP connections to the smaller MTU of both directions, so that they do not depend on ICMP.
  */
 export const clampChain: Chain = {
   name: "clamp",

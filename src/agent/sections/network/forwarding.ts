@@ -12,7 +12,7 @@ export function isForwarding({ firewall, sysctls }: NetworkState): boolean {
   return firewall !== undefined && sysctls.get(IP_FORWARD) === "1";
 }
 
-/** Whether the machine forwards although the section does not have it do so. Pure. */
+/** Reports whether the machine forwards although the section does not ask for it. Pure. */
 export function isForwardingAnyway({ state, record }: Pick<NetworkActual, "state" | "record">): boolean {
   return (record.sysctls[IP_FORWARD] ?? state.sysctls.get(IP_FORWARD)) === "1";
 }

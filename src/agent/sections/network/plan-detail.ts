@@ -76,7 +76,7 @@ function wordsOf(line: string): readonly [string, string] | undefined {
     case "address delete":
       return ["removes address", `${rest[0]}${on}`];
     case "route append":
-      // What the kernel makes along with an address is no route of ours.
+      // Routes that the kernel makes along with an address are not the section's.
       return after("proto") === "kernel" ? undefined : ["adds route", routeText(rest, `${via}${on}`, after("table"))];
     case "route prepend":
       return ["adds route", routeText(rest, `${via}${on}`, after("table"))];

@@ -14,8 +14,8 @@ export interface PreferredSource {
 }
 
 /**
- * Links whose `ip` is not the primary address of its subnet, because another address that stays was there first: one of another program,
- * which is not ours to take away, or an additional one. Pure.
+ * Links whose `ip` is not the primary address of its subnet, because another address was there first and stays: one of another program,
+ * which Holdfast does not remove, or an additional one. Pure.
  */
 export function preferredSources(
   members: readonly Member[],
@@ -27,7 +27,7 @@ export function preferredSources(
     const ip = primaryOf(member);
     const subnet = ip === undefined ? undefined : parseCidr(ip)?.text;
     if (ip === undefined || subnet === undefined || ip.endsWith("/32")) continue;
-    // In the order of the kernel: the primary one comes first.
+    // The kernel lists the primary address of a subnet first.
     const first = state.addresses.find(
       (one) =>
         one.link === link && parseCidr(one.address)?.text === subnet && (one.address === ip || isStaying(one, member)),
@@ -37,7 +37,7 @@ export function preferredSources(
   }
   return found;
 
-  /** A lease of our own client goes with it. */
+  /** Reports whether an address stays; one of a lease goes with our own client. */
   function isStaying({ address, isOurs, isDynamic }: AddressState, { link, addresses }: Member): boolean {
     return isOurs ? addresses.includes(address) : !(isDynamic && state.dhcp.has(link));
   }

@@ -113,7 +113,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
       return { state, features: known, forwardDrops: forwardDrops(isForwarding(state)), ...about };
     },
     plan: (desired, actual) => planOf(desired, actual).steps,
-    // A lease and a session come and go, and others switch forwarding on and off: nobody tampered with what the section made then.
+    // Leases, sessions and a forwarding switch that others set change by themselves and are no drift of the section.
     asSurrounded: (actual, before) => ({
       ...actual,
       carrier: before.carrier,
@@ -176,7 +176,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
   }
 }
 
-/** Forwarding is the surroundings' as long as the section has not switched it. */
+/** The sysctls with the forwarding of before, as long as the section has not switched it. */
 function forwardingAsBefore({ state, record }: NetworkActual, before: NetworkActual): NetworkState["sysctls"] {
   const former = before.state.sysctls.get(IP_FORWARD);
   if (former === undefined || Object.hasOwn(record.sysctls, IP_FORWARD)) return state.sysctls;

@@ -32,7 +32,7 @@ test("what `docker update` changed is put back at once, and the container goes o
   model.update(one.id, { Memory: 6_291_456, MemorySwap: -1, CpuShares: 2, RestartPolicy: { Name: "no" } });
   const looked = await stage.look({ commands });
   expect(looked.steps.map(({ describe }) => describe())).toEqual([
-    "c1: puts back Memory, MemorySwap, CpuShares, RestartPolicy, changed at the container engine",
+    "c1: restores Memory, MemorySwap, CpuShares, RestartPolicy, changed at the container engine",
   ]);
   const { took, after: end } = await stage.pass({ commands });
   expect([took, end.steps]).toEqual([[`restore settings ${idOf(1)}`], []]);
